@@ -1,0 +1,126 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace hawser {
+
+using Bytes = std::span<const std::byte>;
+using MutableBytes = std::span<std::byte>;
+
+inline Bytes as_bytes(std::string_view text) noexcept { return std::as_bytes(std::span(text)); }
+inline std::string_view as_text(Bytes bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// A piece of memory to be sent that somebody else owns.
+struct Piece {
+  const std::byte* data = nullptr;
+  std::size_t size = 0;
+};
+
+// A reference-counted block of memory: the bytes follow this header, 64-byte aligned. Counting is thread-safe.
+class alignas(64) Block {
+ public:
+  // A block of at least `bytes` bytes with one reference, from the calling thread's pool where it has one.
+  static Block* allocate(std::size_t bytes);
+
+  std::byte* data() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
+  std::size_t size() const noexcept { return size_; }
+  void retain() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+  void release() noexcept {
+    // The only holder needs no read-modify-write: nobody else can bring the count up again.
+    if (references_.load(std::memory_order_acquire) == 1 ||
+        references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      recycle();
+    }
+  }
+  bool unique() const noexcept { return references_.load(std::memory_order_acquire) == 1; }
+
+ private:
+  friend class BlockPool;
+  explicit Block(std::size_t size) noexcept : size_(size) {}
+  void recycle() noexcept;
+
+  std::atomic<std::uint32_t> references_{1};
+  std::size_t size_;
+  Block* next_free_ = nullptr;  // While in a pool.
+};
+static_assert(sizeof(Block) == 64);
+
+// A view of a Block that keeps it alive. Empty by default. Any thread may hold and drop one; one Buffer object
+// belongs to one thread at a time.
+class Buffer {
+ public:
+  Buffer() noexcept = default;
+  // A new block of `bytes` uninitialised bytes.
+  static Buffer allocate(std::size_t bytes) {
+    Block* block = Block::allocate(bytes);
+    return Buffer(block, block->data(), bytes);
+  }
+  static Buffer copy_of(Bytes bytes) {
+    Buffer buffer = allocate(bytes.size());
+    if (!bytes.empty()) std::memcpy(buffer.mutable_data(), bytes.data(), bytes.size());
+    return buffer;
+  }
+  static Buffer copy_of(std::string_view text) { return copy_of(as_bytes(text)); }
+  // Takes over one reference of `block`.
+  static Buffer adopt(Block* block, const std::byte* data, std::size_t size) noexcept {
+    return Buffer(block, data, size);
+  }
+  // Adds a reference to `block`.
+  static Buffer share(Block* block, const std::byte* data, std::size_t size) noexcept {
+    block->retain();
+    return Buffer(block, data, size);
+  }
+
+  Buffer(const Buffer& other) noexcept : block_(other.block_), data_(other.data_), size_(other.size_) {
+    if (block_ != nullptr) block_->retain();
+  }
+  Buffer(Buffer&& other) noexcept
+      : block_(std::exchange(other.block_, nullptr)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {}
+  Buffer& operator=(Buffer other) noexcept {
+    std::swap(block_, other.block_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Buffer() {
+    if (block_ != nullptr) block_->release();
+  }
+
+  const std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  bool empty() const noexcept { return size_ == 0; }
+  Bytes bytes() const noexcept { return {data_, size_}; }
+  std::string_view text() const noexcept { return as_text(bytes()); }
+  Block* block() const noexcept { return block_; }
+
+  // For the one that fills a fresh buffer; nobody else may hold the block meanwhile.
+  std::byte* mutable_data() noexcept { return const_cast<std::byte*>(data_); }
+  MutableBytes mutable_bytes() noexcept { return {mutable_data(), size_}; }
+
+  // The part [offset, offset + size) of this view; both must lie within it.
+  Buffer slice(std::size_t offset, std::size_t size) const noexcept {
+    Buffer part(*this);
+    part.data_ += offset;
+    part.size_ = size;
+    return part;
+  }
+
+ private:
+  Buffer(Block* block, const std::byte* data, std::size_t size) noexcept : block_(block), data_(data), size_(size) {}
+
+  Block* block_ = nullptr;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace hawser

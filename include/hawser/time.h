@@ -1,0 +1,21 @@
+#pragma once
+
+#include <chrono>
+
+namespace hawser {
+
+using Duration = std::chrono::nanoseconds;
+
+// A point on a loop's clock: monotonic, from an arbitrary start. Virtual time under simulation.
+struct LoopClock {
+  using rep = Duration::rep;
+  using period = Duration::period;
+  using duration = Duration;
+  using time_point = std::chrono::time_point<LoopClock>;
+  static constexpr bool is_steady = true;
+};
+using Time = LoopClock::time_point;
+
+inline constexpr Duration forever = Duration::max();
+
+}  // namespace hawser

@@ -1,0 +1,76 @@
+#include "base/block_pool.h"
+
+#include <bit>
+#include <new>
+
+namespace hawser {
+namespace {
+
+thread_local bool pool_gone = false;
+
+}  // namespace
+
+BlockPool* BlockPool::local() noexcept {
+  if (pool_gone) return nullptr;
+  static thread_local BlockPool pool;
+  return &pool;
+}
+
+BlockPool::BlockPool() noexcept = default;
+
+BlockPool::~BlockPool() {
+  pool_gone = true;
+  for (Block*& head : free_) {
+    while (head != nullptr) free(std::exchange(head, head->next_free_));
+  }
+}
+
+// Classes are powers of two, so that a block fits any request of its class.
+std::size_t BlockPool::class_of(std::size_t bytes) noexcept {
+  const std::size_t rounded = std::bit_ceil(bytes < class_bytes_min ? class_bytes_min : bytes);
+  return static_cast<std::size_t>(std::countr_zero(rounded) - std::countr_zero(class_bytes_min));
+}
+
+Block* BlockPool::allocate(std::size_t bytes) {
+  void* memory = ::operator new(sizeof(Block) + bytes, std::align_val_t(alignof(Block)));
+  return ::new (memory) Block(bytes);
+}
+
+void BlockPool::free(Block* block) noexcept {
+  block->~Block();
+  ::operator delete(block, std::align_val_t(alignof(Block)));
+}
+
+Block* BlockPool::take(std::size_t bytes) {
+  if (bytes > class_bytes_max) return allocate(bytes);
+  const std::size_t index = class_of(bytes);
+  if (Block* block = free_[index]; block != nullptr) {
+    free_[index] = block->next_free_;
+    block->next_free_ = nullptr;
+    cached_bytes_ -= block->size_;
+    block->references_.store(1, std::memory_order_relaxed);
+    return block;
+  }
+  return allocate(class_bytes_min << index);
+}
+
+void BlockPool::give(Block* block) noexcept {
+  if (block->size_ > class_bytes_max || cached_bytes_ + block->size_ > cached_bytes_max) return free(block);
+  Block*& head = free_[class_of(block->size_)];
+  block->next_free_ = head;
+  head = block;
+  cached_bytes_ += block->size_;
+}
+
+Block* Block::allocate(std::size_t bytes) {
+  BlockPool* pool = BlockPool::local();
+  return pool != nullptr ? pool->take(bytes) : BlockPool::allocate(bytes);
+}
+
+void Block::recycle() noexcept {
+  BlockPool* pool = BlockPool::local();
+  if (pool != nullptr) return pool->give(this);
+  BlockPool::free(this);
+}
+
+}  // namespace hawser

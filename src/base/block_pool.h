@@ -1,0 +1,42 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "hawser/bytes.h"
+
+namespace hawser {
+
+// The calling thread's cache of freed blocks, by size class (powers of two). Blocks go back to the pool of the
+// thread that drops the last reference. Bounded: what passes the bound goes to the allocator.
+class BlockPool {
+ public:
+  static constexpr std::size_t class_bytes_min = 256;
+  static constexpr std::size_t class_count = 16;  // 256 B to 8 MiB.
+  static constexpr std::size_t class_bytes_max = class_bytes_min << (class_count - 1);
+  static constexpr std::size_t cached_bytes_max = std::size_t{32} << 20;  // A thread.
+
+  // The calling thread's pool, or null while the thread ends and the pool is gone already.
+  static BlockPool* local() noexcept;
+
+  BlockPool() noexcept;
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  Block* take(std::size_t bytes);
+  void give(Block* block) noexcept;
+
+  std::size_t cached_bytes() const noexcept { return cached_bytes_; }
+
+  static Block* allocate(std::size_t bytes);
+  static void free(Block* block) noexcept;
+
+ private:
+  static std::size_t class_of(std::size_t bytes) noexcept;
+
+  std::array<Block*, class_count> free_{};
+  std::size_t cached_bytes_ = 0;
+};
+
+}  // namespace hawser
