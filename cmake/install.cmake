@@ -1,0 +1,35 @@
+# What `cmake --install` puts down: headers, libhawser.a, the CMake package, hawser.pc, and hawser-bench where built.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# A static library's users link what it was built with. Each such library is known by pkg-config, under the name that
+# follows PkgConfig::, so that both hawserConfig.cmake and hawser.pc can ask for it again on the user's machine.
+get_property(libraries GLOBAL PROPERTY HAWSER_LAYER_LIBRARIES)
+list(REMOVE_DUPLICATES libraries)
+foreach(library IN LISTS libraries)
+  if(NOT library MATCHES "^PkgConfig::(.+)$")
+    message(FATAL_ERROR "${library} can't be packaged: find it with pkg_check_modules(NAME REQUIRED IMPORTED_TARGET NAME)")
+  endif()
+  list(APPEND HAWSER_PKG_CONFIG_MODULES ${CMAKE_MATCH_1})
+endforeach()
+string(REPLACE ";" " " HAWSER_PKG_CONFIG_MODULES "${HAWSER_PKG_CONFIG_MODULES}")
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/hawser)
+# Relative, so that an installed tree can be moved.
+file(RELATIVE_PATH HAWSER_PREFIX_FROM_PC /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" HAWSER_PREFIX_FROM_PC ${HAWSER_PREFIX_FROM_PC})
+
+configure_file(cmake/hawser.pc.in hawser.pc @ONLY)
+configure_package_config_file(cmake/hawserConfig.cmake.in hawserConfig.cmake INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(hawserConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+
+install(TARGETS hawser EXPORT hawser ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT hawser FILE hawserTargets.cmake NAMESPACE hawser:: DESTINATION ${package_folder})
+install(FILES ${PROJECT_BINARY_DIR}/hawserConfig.cmake ${PROJECT_BINARY_DIR}/hawserConfigVersion.cmake
+        DESTINATION ${package_folder})
+install(FILES ${PROJECT_BINARY_DIR}/hawser.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(DIRECTORY include/hawser DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(TARGET hawser-bench)
+  install(TARGETS hawser-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+endif()
