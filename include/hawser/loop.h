@@ -1,0 +1,304 @@
+#pragma once
+
+#include <coroutine>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "hawser/error.h"
+#include "hawser/log.h"
+#include "hawser/task.h"
+#include "hawser/time.h"
+
+namespace hawser {
+
+namespace exec {
+class Poller;
+class Source;
+class TickEnd;
+}  // namespace exec
+
+// How a loop waits when it has nothing to do.
+enum class Wait : std::uint8_t {
+  spin,       // Looks for work for a bounded, adaptive time, then sleeps in the kernel.
+  busy_poll,  // Never sleeps: the shortest latency, and a whole core.
+  event,      // Sleeps at once: the least processor time.
+};
+
+enum class PollerKind : std::uint8_t { automatic, epoll, io_uring };
+
+struct LoopOptions {
+  Wait wait = Wait::spin;
+  // `automatic` takes io_uring where the kernel supports all that is used and it was measured to be ahead, else
+  // epoll; `io_uring` falls back to epoll too, with the reason logged.
+  PollerKind poller = PollerKind::automatic;
+  Duration spin_max = std::chrono::microseconds(50);  // The longest spin before sleeping, with Wait::spin.
+  unsigned offload_threads_max = 4;                   // Threads for blocking work; started when first needed.
+  std::size_t offload_queue_max = 1024;               // Blocking work waiting for a thread.
+  LogSink log = stderr_log();
+};
+
+class Loop;
+
+// Fires once at a time on a loop. Lives in the object that waits; destroying it stops it. Loop's thread only.
+class Timer {
+ public:
+  using Callback = void (*)(Timer&) noexcept;
+
+  explicit Timer(Callback callback) noexcept : callback_(callback) {}
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+  ~Timer() { stop(); }
+
+  // Fires at `when`, or up to 10 us later, or at the loop's next tick if that is past. Restarts a running timer.
+  void start(Loop& loop, Time when) noexcept;
+  void stop() noexcept {
+    if (previous_ != nullptr) unlink();
+  }
+  bool running() const noexcept { return previous_ != nullptr; }
+
+ private:
+  friend class TimerWheel;
+  void unlink() noexcept;
+
+  Callback callback_;
+  Timer* next_ = nullptr;
+  Timer** previous_ = nullptr;  // The pointer that points here; null while stopped.
+  class TimerWheel* wheel_ = nullptr;
+  std::uint64_t expiry_ticks_ = 0;
+  std::uint16_t slot_ = 0;
+};
+
+namespace detail {
+
+// Something to run on a loop's thread.
+class Posted {
+ public:
+  Posted() noexcept = default;
+  virtual ~Posted() = default;
+  virtual void run() = 0;
+  Posted* next = nullptr;
+};
+
+class SleepAwaiter;
+
+}  // namespace detail
+
+// Runs coroutines, timers, and what transports wait for, on the one thread that calls run(). Everything that belongs
+// to a loop is used from that thread only, but for post() and stop().
+class Loop {
+ public:
+  explicit Loop(LoopOptions options = {});
+  // With a poller of the caller's, such as the simulated one.
+  Loop(std::unique_ptr<exec::Poller> poller, LoopOptions options);
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+  ~Loop();
+
+  // The loop that runs on the calling thread, or null.
+  static Loop* current() noexcept;
+
+  // Runs until stop(). One thread at a time.
+  void run();
+  // Makes run() return after the tick at hand. Any thread.
+  void stop() noexcept;
+  // Runs `task` to its end, together with all else on this loop, and gives its result. Not from within a task.
+  template <class T>
+  T run(Task<T> task);
+
+  // The tick's time; constant within a tick.
+  Time now() const noexcept { return now_; }
+
+  // Runs `work` on this loop's thread, soon and in order. Any thread.
+  template <class F>
+  void post(F work) {
+    struct Holder final : detail::Posted {
+      explicit Holder(F&& f) : work_(std::move(f)) {}
+      void run() override { work_(); }
+      F work_;
+    };
+    post(std::unique_ptr<detail::Posted>(new Holder(std::move(work))));
+  }
+  void post(std::unique_ptr<detail::Posted> work);
+
+  // Resumes `waiting` in this or the next tick.
+  void resume_soon(std::coroutine_handle<> waiting);
+  // Takes back every resume_soon() of a coroutine that is about to be destroyed.
+  void forget(std::coroutine_handle<> waiting) noexcept;
+
+  // `co_await loop.sleep(10ms)`. With a token: an error (cancelled) as soon as a stop is requested on this thread.
+  detail::SleepAwaiter sleep(Duration duration) noexcept;
+  detail::SleepAwaiter sleep_until(Time when) noexcept;
+  Task<Result<void>> sleep(Duration duration, std::stop_token token);
+
+  // Runs `work`, which may block, on a thread of the loop's offload pool, and resumes here with its result. Fails with
+  // `overloaded` when offload_queue_max is reached. If the awaiter is destroyed meanwhile, `work` still ends by itself.
+  template <class F>
+  Task<Result<std::invoke_result_t<F&>>> offload(F work);
+
+  // ---- For transports ----
+  exec::Poller& poller() noexcept { return *poller_; }
+  const LoopOptions& options() const noexcept { return options_; }
+  // `source` is polled while the loop spins, and armed before it sleeps.
+  void add_source(exec::Source& source);
+  void remove_source(exec::Source& source) noexcept;
+  std::size_t sources() const noexcept;
+  // `end` is called once when the work of this tick is done: the place to send what the tick produced.
+  void at_tick_end(exec::TickEnd& end);
+  void remove_tick_end(exec::TickEnd& end) noexcept;
+  void log(LogLevel level, std::string_view component, std::string_view text) const;
+
+ private:
+  friend class Timer;
+  struct State;
+
+  void run_root(Task<void> root);
+  void tick();
+  bool run_ready();
+  void flush();
+  void wait_for_work();
+  bool look();
+  bool take_posted();
+  bool offload_posted(std::unique_ptr<detail::Posted> work);
+
+  const LoopOptions options_;
+  std::unique_ptr<exec::Poller> poller_;
+  Time now_{};
+  std::unique_ptr<State> state_;
+};
+
+namespace detail {
+
+class SleepAwaiter : Timer {
+ public:
+  SleepAwaiter(Loop& loop, Time when) noexcept : Timer(&SleepAwaiter::fire), loop_(loop), when_(when) {}
+  ~SleepAwaiter() {
+    if (fired_ && !resumed_) loop_.forget(waiting_);
+  }
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> waiting) noexcept {
+    waiting_ = waiting;
+    start(loop_, when_);
+  }
+  void await_resume() noexcept { resumed_ = true; }
+
+ private:
+  static void fire(Timer& timer) noexcept {
+    SleepAwaiter& self = static_cast<SleepAwaiter&>(timer);
+    self.fired_ = true;
+    self.loop_.resume_soon(self.waiting_);
+  }
+
+  Loop& loop_;
+  Time when_;
+  std::coroutine_handle<> waiting_;
+  bool fired_ = false;
+  bool resumed_ = false;
+};
+
+// One piece of blocking work and its result. The loop's side gives it up by clearing `waiting`.
+template <class F>
+struct OffloadJob {
+  using Value = std::invoke_result_t<F&>;
+  using Stored = std::conditional_t<std::is_void_v<Value>, std::monostate, Value>;
+
+  explicit OffloadJob(F&& f) : work(std::move(f)) {}
+  void execute() noexcept {
+    try {
+      if constexpr (std::is_void_v<Value>) {
+        work();
+        result.emplace();
+      } else {
+        result.emplace(work());
+      }
+    } catch (...) {
+      exception = std::current_exception();
+    }
+  }
+
+  struct Awaiter {
+    OffloadJob& job;
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> handle) const noexcept { job.waiting = handle; }
+    void await_resume() const {
+      if (job.exception) std::rethrow_exception(job.exception);
+    }
+    ~Awaiter() { job.waiting = nullptr; }
+  };
+
+  F work;
+  std::optional<Stored> result;
+  std::exception_ptr exception;
+  std::coroutine_handle<> waiting;  // Loop's thread only.
+};
+
+template <class F>
+struct OffloadPosted final : Posted {
+  OffloadPosted(Loop& owner, std::shared_ptr<OffloadJob<F>> shared) : loop(owner), job(std::move(shared)) {}
+  void run() override {
+    job->execute();
+    loop.post([finished = std::move(job)] {
+      if (finished->waiting) finished->waiting.resume();
+    });
+  }
+  Loop& loop;
+  std::shared_ptr<OffloadJob<F>> job;
+};
+
+}  // namespace detail
+
+inline detail::SleepAwaiter Loop::sleep(Duration duration) noexcept { return sleep_until(now_ + duration); }
+inline detail::SleepAwaiter Loop::sleep_until(Time when) noexcept { return detail::SleepAwaiter(*this, when); }
+
+template <class F>
+Task<Result<std::invoke_result_t<F&>>> Loop::offload(F work) {
+  auto job = std::make_shared<detail::OffloadJob<F>>(std::move(work));
+  if (!offload_posted(std::make_unique<detail::OffloadPosted<F>>(*this, job))) {
+    co_return fail(ErrorCode::overloaded,
+                   "offload_queue_max blocking calls are waiting for a thread already: raise LoopOptions::"
+                   "offload_threads_max or offload_queue_max, or send less");
+  }
+  typename detail::OffloadJob<F>::Awaiter finished{*job};
+  co_await finished;
+  if constexpr (std::is_void_v<std::invoke_result_t<F&>>) {
+    co_return Result<void>{};
+  } else {
+    co_return std::move(*job->result);
+  }
+}
+
+template <class T>
+T Loop::run(Task<T> task) {
+  // Declared here, so that the result outlives the root coroutine.
+  std::optional<std::conditional_t<std::is_void_v<T>, std::monostate, T>> result;
+  std::exception_ptr exception;
+  run_root([](Task<T> inner, auto& out, std::exception_ptr& error) -> Task<void> {
+    try {
+      if constexpr (std::is_void_v<T>) {
+        co_await std::move(inner);
+        out.emplace();
+      } else {
+        out.emplace(co_await std::move(inner));
+      }
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }(std::move(task), result, exception));
+  if (exception) std::rethrow_exception(exception);
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+// Runs `task` on a loop of its own on the calling thread and gives its result.
+template <class T>
+T sync_wait(Task<T> task) {
+  Loop loop;
+  return loop.run(std::move(task));
+}
+
+}  // namespace hawser

@@ -1,0 +1,97 @@
+#include "exec/epoll_poller.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+namespace hawser::exec {
+namespace {
+
+[[noreturn]] void fail_setup(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
+
+}  // namespace
+
+Time monotonic_now() noexcept {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return Time(Duration(std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec));
+}
+
+EpollPoller::EpollPoller() {
+  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  if (epoll_fd_ < 0) fail_setup("epoll_create1");
+  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_fd_ < 0) {
+    close(epoll_fd_);
+    fail_setup("eventfd");
+  }
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.u64 = wake_token;
+  epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, wake_fd_, &event);
+}
+
+EpollPoller::~EpollPoller() {
+  close(wake_fd_);
+  close(epoll_fd_);
+}
+
+Time EpollPoller::now() const noexcept { return monotonic_now(); }
+
+std::size_t EpollPoller::wait(Duration timeout) {
+  std::array<epoll_event, events_max> events;
+  int count = 0;
+  if (timeout == Duration::zero() || timeout == forever) {
+    count = epoll_wait(epoll_fd_, events.data(), events_max, timeout == forever ? -1 : 0);
+  } else {
+    const timespec limit{static_cast<time_t>(timeout.count() / 1'000'000'000),
+                         static_cast<long>(timeout.count() % 1'000'000'000)};
+    count = epoll_pwait2(epoll_fd_, events.data(), events_max, &limit, nullptr);
+    // Kernels before 5.11 lack it: milliseconds, rounded up so that no timer is early.
+    if (count < 0 && errno == ENOSYS) {
+      const auto ms = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
+      count = epoll_wait(epoll_fd_, events.data(), events_max, static_cast<int>(ms < 86'400'000 ? ms : 86'400'000));
+    }
+  }
+  std::size_t delivered = 0;
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.u64 == wake_token) {
+      eventfd_t ignored = 0;
+      eventfd_read(wake_fd_, &ignored);
+      continue;
+    }
+    // Looked up at the time of delivery: an earlier event of this batch may have ended this watcher.
+    if (Watcher* watcher = watchers_.find(event.data.u64); watcher != nullptr) {
+      ++delivered;
+      watcher->on_ready({.readable = (event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0,
+                         .writable = (event.events & EPOLLOUT) != 0,
+                         .hangup = (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0});
+    }
+  }
+  return delivered;
+}
+
+void EpollPoller::wake() noexcept { eventfd_write(wake_fd_, 1); }
+
+void EpollPoller::watch(int fd, Watcher& watcher) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.data.u64 = watchers_.add(fd, watcher);
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) {
+    watchers_.remove(fd);
+    fail_setup("epoll_ctl");
+  }
+}
+
+void EpollPoller::unwatch(int fd, Watcher&) noexcept {
+  watchers_.remove(fd);
+  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+}
+
+}  // namespace hawser::exec

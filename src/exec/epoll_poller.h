@@ -1,0 +1,34 @@
+#pragma once
+
+#include "exec/poller.h"
+#include "exec/watcher_table.h"
+
+namespace hawser::exec {
+
+// Waits with epoll, edge-triggered; woken through an eventfd. Works on every Linux.
+class EpollPoller final : public Poller {
+ public:
+  // Throws std::system_error if the process is out of descriptors.
+  EpollPoller();
+  ~EpollPoller() override;
+
+  std::string_view name() const noexcept override { return "epoll"; }
+  Time now() const noexcept override;
+  std::size_t wait(Duration timeout) override;
+  void wake() noexcept override;
+  void watch(int fd, Watcher& watcher) override;
+  void unwatch(int fd, Watcher& watcher) noexcept override;
+
+ private:
+  static constexpr int events_max = 256;  // Fetched by one system call.
+  static constexpr std::uint64_t wake_token = ~std::uint64_t{0};
+
+  int epoll_fd_ = -1;
+  int wake_fd_ = -1;
+  WatcherTable watchers_;
+};
+
+// The monotonic clock, for pollers that live in real time.
+Time monotonic_now() noexcept;
+
+}  // namespace hawser::exec

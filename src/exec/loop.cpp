@@ -1,0 +1,257 @@
+#include "hawser/loop.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <string>
+#include <vector>
+
+#include "exec/mailbox.h"
+#include "exec/make_poller.h"
+#include "exec/offload_pool.h"
+#include "exec/poller.h"
+#include "exec/timer_wheel.h"
+#include "hawser/scope.h"
+
+namespace hawser {
+namespace {
+
+thread_local Loop* current_loop = nullptr;
+
+// Between two looks at the poller, which costs a system call, sources are polled this many times.
+constexpr unsigned source_rounds = 16;
+
+// Spinning is halved after each sleep that it could not avoid, down to this; it returns to spin_max as soon as a
+// sleep turns out shorter than spin_max. (The policy of the kernel's halt polling.)
+constexpr Duration spin_least = std::chrono::microseconds(2);
+
+void relax() noexcept { __builtin_ia32_pause(); }
+
+}  // namespace
+
+struct Loop::State {
+  explicit State(Time origin, const LoopOptions& options)
+      : wheel(origin), offload(std::max(1U, options.offload_threads_max), options.offload_queue_max) {}
+
+  TimerWheel wheel;
+  std::vector<std::coroutine_handle<>> ready;
+  std::vector<std::coroutine_handle<>> resuming;  // The batch that run_ready() is at.
+  std::size_t resumed = 0;                        // How far it is in the batch.
+  std::vector<exec::TickEnd*> tick_ends;
+  std::vector<exec::Source*> sources;
+  unsigned rounds = 0;  // Looks, so that a busy source does not keep the poller from its turn.
+  Duration spin = Duration::zero();
+  std::atomic<bool> sleeping{false};
+  std::atomic<bool> stopping{false};
+  exec::Mailbox mailbox;
+  exec::OffloadPool offload;  // Last: its threads post to the mailbox until they are joined.
+};
+
+Loop::Loop(LoopOptions options) : Loop(exec::make_poller(options), options) {}
+
+Loop::Loop(std::unique_ptr<exec::Poller> poller, LoopOptions options)
+    : options_(std::move(options)),
+      poller_(std::move(poller)),
+      now_(poller_->now()),
+      state_(std::make_unique<State>(now_, options_)) {
+  state_->spin = options_.spin_max;
+}
+
+Loop::~Loop() = default;
+
+Loop* Loop::current() noexcept { return current_loop; }
+
+void Timer::start(Loop& loop, Time when) noexcept { loop.state_->wheel.start(*this, when); }
+
+void Loop::run() {
+  Loop* const outer = std::exchange(current_loop, this);
+  now_ = poller_->now();
+  while (!state_->stopping.load(std::memory_order_acquire)) tick();
+  state_->stopping.store(false, std::memory_order_relaxed);
+  flush();
+  current_loop = outer;
+}
+
+void Loop::run_root(Task<void> root) {
+  Loop* const outer = std::exchange(current_loop, this);
+  now_ = poller_->now();
+  {
+    Scope scope;
+    scope.spawn(std::move(root));
+    while (!scope.empty()) tick();
+  }
+  flush();
+  current_loop = outer;
+}
+
+void Loop::stop() noexcept {
+  state_->stopping.store(true, std::memory_order_release);
+  poller_->wake();
+}
+
+void Loop::post(std::unique_ptr<detail::Posted> work) {
+  state_->mailbox.put(std::move(work));
+  if (state_->sleeping.load(std::memory_order_seq_cst)) poller_->wake();
+}
+
+bool Loop::offload_posted(std::unique_ptr<detail::Posted> work) { return state_->offload.submit(std::move(work)); }
+
+void Loop::resume_soon(std::coroutine_handle<> waiting) { state_->ready.push_back(waiting); }
+
+void Loop::forget(std::coroutine_handle<> waiting) noexcept {
+  std::replace(state_->ready.begin(), state_->ready.end(), waiting, std::coroutine_handle<>(std::noop_coroutine()));
+  for (std::size_t i = state_->resumed; i < state_->resuming.size(); ++i) {
+    if (state_->resuming[i] == waiting) state_->resuming[i] = std::noop_coroutine();
+  }
+}
+
+void Loop::add_source(exec::Source& source) { state_->sources.push_back(&source); }
+
+void Loop::remove_source(exec::Source& source) noexcept { std::erase(state_->sources, &source); }
+
+std::size_t Loop::sources() const noexcept { return state_->sources.size(); }
+
+void Loop::at_tick_end(exec::TickEnd& end) {
+  if (std::exchange(end.queued_, true)) return;
+  state_->tick_ends.push_back(&end);
+}
+
+void Loop::remove_tick_end(exec::TickEnd& end) noexcept {
+  if (!std::exchange(end.queued_, false)) return;
+  std::replace(state_->tick_ends.begin(), state_->tick_ends.end(), &end, static_cast<exec::TickEnd*>(nullptr));
+}
+
+void Loop::log(LogLevel level, std::string_view component, std::string_view text) const {
+  if (options_.log) options_.log(level, component, text);
+}
+
+void Loop::tick() {
+  bool worked = take_posted();
+  worked |= run_ready();
+  worked |= state_->wheel.advance(now_) != 0;
+  worked |= run_ready();
+  flush();
+  if (worked || !state_->ready.empty() || state_->stopping.load(std::memory_order_relaxed)) {
+    look();
+    now_ = poller_->now();
+  } else {
+    wait_for_work();
+  }
+}
+
+bool Loop::take_posted() {
+  if (state_->mailbox.empty()) return false;
+  for (detail::Posted* work = state_->mailbox.take(); work != nullptr;) {
+    const std::unique_ptr<detail::Posted> one(std::exchange(work, work->next));
+    one->run();
+  }
+  return true;
+}
+
+bool Loop::run_ready() {
+  State& state = *state_;
+  if (state.ready.empty()) return false;
+  // What becomes ready meanwhile waits for the next batch, so that input and timers get their turn.
+  state.resuming.swap(state.ready);
+  for (state.resumed = 0; state.resumed < state.resuming.size();) state.resuming[state.resumed++].resume();
+  state.resuming.clear();
+  state.resumed = 0;
+  return true;
+}
+
+// Ends of ticks may ask for another one: bounded, since each connection sends all it has.
+void Loop::flush() {
+  for (std::size_t i = 0; i < state_->tick_ends.size(); ++i) {
+    exec::TickEnd* end = state_->tick_ends[i];
+    if (end == nullptr) continue;
+    end->queued_ = false;
+    end->on_tick_end();
+  }
+  state_->tick_ends.clear();
+}
+
+// Sources every time, the poller every source_rounds-th; true if there was anything.
+bool Loop::look() {
+  bool found = false;
+  // By index: a source may add or remove sources.
+  for (std::size_t i = 0; i < state_->sources.size(); ++i) found |= state_->sources[i]->poll();
+  if (state_->sources.empty() || ++state_->rounds % source_rounds == 0) found |= poller_->wait(Duration::zero()) != 0;
+  return found;
+}
+
+void Loop::wait_for_work() {
+  State& state = *state_;
+  const auto something = [&] {
+    return !state.ready.empty() || !state.tick_ends.empty() || !state.mailbox.empty() ||
+           state.stopping.load(std::memory_order_relaxed);
+  };
+  const Time due = state.wheel.next().value_or(Time::max());
+  const Time start = now_;
+  const bool busy = options_.wait == Wait::busy_poll;
+  if (options_.wait != Wait::event) {
+    const Time spin_end = busy ? Time::max() : start + state.spin;
+    for (;;) {
+      const bool found = look();
+      now_ = poller_->now();
+      if (found || something() || now_ >= due) {
+        if (found) state.spin = options_.spin_max;
+        return;
+      }
+      if (now_ >= spin_end) break;
+      relax();
+    }
+  }
+  for (exec::Source* source : state.sources) {
+    if (!source->arm()) return;
+  }
+  state.sleeping.store(true, std::memory_order_seq_cst);
+  if (!something()) {
+    const Time asleep = poller_->now();
+    poller_->wait(due == Time::max() ? forever : std::max(due - asleep, Duration::zero()));
+    now_ = poller_->now();
+    state.spin = now_ - start <= options_.spin_max ? options_.spin_max : std::max(state.spin / 2, spin_least);
+  }
+  state.sleeping.store(false, std::memory_order_relaxed);
+}
+
+namespace {
+
+// Resumes a sleeper early when a stop is requested on the loop's thread.
+struct StoppableSleep : Timer {
+  StoppableSleep(Loop& owner, Time end) noexcept : Timer(&StoppableSleep::fire), loop(owner), when(end) {}
+  ~StoppableSleep() {
+    if (queued && !resumed) loop.forget(waiting);
+  }
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> handle) noexcept {
+    waiting = handle;
+    start(loop, when);
+  }
+  void await_resume() noexcept { resumed = true; }
+  void finish() noexcept {
+    if (!waiting || std::exchange(queued, true)) return;
+    stop();
+    loop.resume_soon(waiting);
+  }
+  static void fire(Timer& timer) noexcept { static_cast<StoppableSleep&>(timer).finish(); }
+
+  Loop& loop;
+  Time when;
+  std::coroutine_handle<> waiting;
+  bool queued = false;
+  bool resumed = false;
+};
+
+}  // namespace
+
+Task<Result<void>> Loop::sleep(Duration duration, std::stop_token token) {
+  if (!token.stop_requested()) {
+    StoppableSleep sleeping(*this, now_ + duration);
+    const std::stop_callback wake(token, [&] { sleeping.finish(); });
+    co_await sleeping;
+  }
+  if (token.stop_requested()) co_return fail(ErrorCode::cancelled, "a stop was requested while sleeping");
+  co_return Result<void>{};
+}
+
+}  // namespace hawser

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "hawser/loop.h"
+
+namespace hawser::exec {
+
+// Work that other threads hand to a loop: many producers, one consumer, in order of arrival. Lock-free: a stack of
+// arrivals that the consumer takes whole and reverses.
+class Mailbox {
+ public:
+  Mailbox() noexcept = default;
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+  ~Mailbox() {
+    for (detail::Posted* work = take(); work != nullptr;) delete std::exchange(work, work->next);
+  }
+
+  void put(std::unique_ptr<detail::Posted> work) noexcept {
+    detail::Posted* added = work.release();
+    added->next = head_.load(std::memory_order_relaxed);
+    // Sequentially consistent with Loop's sleeping flag: either the loop sees the work or we see that it sleeps.
+    while (!head_.compare_exchange_weak(added->next, added, std::memory_order_seq_cst, std::memory_order_relaxed)) {
+    }
+  }
+
+  bool empty() const noexcept { return head_.load(std::memory_order_seq_cst) == nullptr; }
+
+  // All that has arrived, oldest first, linked by `next`; the caller owns it.
+  detail::Posted* take() noexcept {
+    detail::Posted* newest = head_.exchange(nullptr, std::memory_order_acquire);
+    detail::Posted* oldest = nullptr;
+    while (newest != nullptr) {
+      detail::Posted* next = newest->next;
+      newest->next = oldest;
+      oldest = newest;
+      newest = next;
+    }
+    return oldest;
+  }
+
+ private:
+  std::atomic<detail::Posted*> head_{nullptr};
+};
+
+}  // namespace hawser::exec

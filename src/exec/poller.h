@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "hawser/time.h"
+
+namespace hawser {
+class Loop;
+}
+
+namespace hawser::exec {
+
+// What a descriptor is ready for.
+struct Readiness {
+  bool readable = false;
+  bool writable = false;
+  bool hangup = false;  // The peer closed, or an error is pending: reading tells.
+};
+
+// Is told when a descriptor becomes ready. Edge-triggered: read or write until the kernel has no more.
+class Watcher {
+ public:
+  virtual void on_ready(Readiness readiness) = 0;
+
+ protected:
+  ~Watcher() = default;
+};
+
+class IoUring;
+
+// Where a loop learns of the outside and of time. Loop's thread only, but for wake().
+class Poller {
+ public:
+  virtual ~Poller() = default;
+
+  virtual std::string_view name() const noexcept = 0;
+  virtual Time now() const noexcept = 0;
+
+  // Delivers what is ready. Waits at most `timeout`: zero only looks, `forever` waits for an event or wake().
+  // Gives the number of events delivered; a wake() alone counts as none.
+  virtual std::size_t wait(Duration timeout) = 0;
+
+  // Ends the wait() at hand, or the next one. Any thread.
+  virtual void wake() noexcept = 0;
+
+  // Watches `fd` for reading and writing until unwatch(), after which `watcher` is not called any more.
+  virtual void watch(int fd, Watcher& watcher) = 0;
+  virtual void unwatch(int fd, Watcher& watcher) noexcept = 0;
+
+  // The ring, if this poller has one: completions for those who can use them.
+  virtual IoUring* io_uring() noexcept { return nullptr; }
+};
+
+// Something that is polled while the loop spins: a completion queue, a shared-memory ring, a busy socket.
+class Source {
+ public:
+  // Does what there is to do; true if there was something.
+  virtual bool poll() = 0;
+  // Before the loop sleeps: makes sure that new work wakes the poller. False if work has come meanwhile.
+  virtual bool arm() { return true; }
+
+ protected:
+  ~Source() = default;
+};
+
+// Runs at the end of a tick that asked for it by Loop::at_tick_end().
+class TickEnd {
+ public:
+  virtual void on_tick_end() = 0;
+
+ protected:
+  ~TickEnd() = default;
+
+ private:
+  friend class hawser::Loop;
+  bool queued_ = false;
+};
+
+}  // namespace hawser::exec

@@ -1,0 +1,113 @@
+#include "exec/timer_wheel.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace hawser {
+
+TimerWheel::~TimerWheel() {
+  for (unsigned index = 0; index < heads_.size(); ++index) {
+    while (heads_[index] != nullptr) heads_[index]->unlink();
+  }
+}
+
+std::uint64_t TimerWheel::ticks_of(Time when, bool round_up) const noexcept {
+  if (when <= origin_) return 0;
+  const auto ns = static_cast<std::uint64_t>((when - origin_).count());
+  return (ns >> tick_shift) + (round_up && (ns & ((1U << tick_shift) - 1)) != 0 ? 1 : 0);
+}
+
+void TimerWheel::start(Timer& timer, Time when) noexcept {
+  timer.stop();
+  constexpr std::uint64_t ticks_ahead_max = (std::uint64_t{1} << (slot_bits * levels)) - 1;
+  // A timer in the past fires when the wheel next advances, not from within start().
+  timer.expiry_ticks_ =
+      std::clamp(ticks_of(when, true), now_ticks_ + 1, (now_ticks_ | ticks_ahead_max));
+  insert(timer);
+  ++count_;
+}
+
+// The level is that of the highest digit in which expiry and now differ; the slot is that digit of the expiry.
+void TimerWheel::insert(Timer& timer) noexcept {
+  const std::uint64_t difference = (timer.expiry_ticks_ ^ now_ticks_) | (slots - 1);
+  const unsigned level =
+      std::min(static_cast<unsigned>(63 - std::countl_zero(difference)) / slot_bits, levels - 1);
+  const unsigned slot = (timer.expiry_ticks_ >> (level * slot_bits)) & (slots - 1);
+  const unsigned index = level * slots + slot;
+  Timer*& head = heads_[index];
+  timer.next_ = head;
+  if (head != nullptr) head->previous_ = &timer.next_;
+  head = &timer;
+  timer.previous_ = &head;
+  timer.slot_ = static_cast<std::uint16_t>(index);
+  timer.wheel_ = this;
+  occupied_[level] |= std::uint64_t{1} << slot;
+}
+
+void TimerWheel::removed(Timer& timer) noexcept {
+  --count_;
+  if (heads_[timer.slot_] == nullptr) {
+    occupied_[timer.slot_ >> slot_bits] &= ~(std::uint64_t{1} << (timer.slot_ & (slots - 1)));
+  }
+}
+
+void Timer::unlink() noexcept {
+  *previous_ = next_;
+  if (next_ != nullptr) next_->previous_ = previous_;
+  previous_ = nullptr;
+  next_ = nullptr;
+  wheel_->removed(*this);
+}
+
+Timer* TimerWheel::detach(unsigned index) noexcept {
+  Timer* list = heads_[index];
+  heads_[index] = nullptr;
+  occupied_[index >> slot_bits] &= ~(std::uint64_t{1} << (index & (slots - 1)));
+  return list;
+}
+
+// Slots below the current digit of their level belong to the digit above, so they cannot be occupied: the first
+// occupied slot from the current digit on is the earliest, and a lower level is always earlier than a higher one.
+std::optional<TimerWheel::Due> TimerWheel::next_slot() const noexcept {
+  for (unsigned level = 0; level < levels; ++level) {
+    if (occupied_[level] == 0) continue;
+    const unsigned slot = static_cast<unsigned>(std::countr_zero(occupied_[level]));
+    const unsigned shift = level * slot_bits;
+    const std::uint64_t base = (now_ticks_ >> (shift + slot_bits)) << (shift + slot_bits);
+    return Due{base + (std::uint64_t{slot} << shift), level * slots + slot};
+  }
+  return std::nullopt;
+}
+
+std::optional<Time> TimerWheel::next() const noexcept {
+  const std::optional<Due> due = next_slot();
+  if (!due) return std::nullopt;
+  return origin_ + Duration(static_cast<Duration::rep>(due->ticks << tick_shift));
+}
+
+std::size_t TimerWheel::advance(Time now) {
+  const std::uint64_t target = ticks_of(now, false);
+  std::size_t fired = 0;
+  while (count_ != 0) {
+    const std::optional<Due> due = next_slot();
+    if (!due || due->ticks > target) break;
+    now_ticks_ = std::max(now_ticks_, due->ticks);
+    Timer* list = detach(due->index);
+    if (list != nullptr) list->previous_ = &list;
+    while (list != nullptr) {
+      Timer& timer = *list;
+      timer.unlink();
+      if (timer.expiry_ticks_ <= now_ticks_) {
+        ++fired;
+        timer.callback_(timer);  // May start or stop any timer, those of this list too.
+      } else {
+        insert(timer);
+        ++count_;
+      }
+    }
+  }
+  now_ticks_ = std::max(now_ticks_, target);
+  return fired;
+}
+
+}  // namespace hawser

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "hawser/loop.h"
+
+namespace hawser {
+
+// A hierarchical timer wheel (Varghese and Lauck, 1987): levels of 64 slots, each level 64 times as coarse as the
+// one below; starting and stopping a timer is constant time. Ticks of 8.192 us, counted from `origin`.
+class TimerWheel {
+ public:
+  static constexpr unsigned tick_shift = 13;  // 2^13 ns.
+  static constexpr unsigned slot_bits = 6;
+  static constexpr unsigned slots = 1U << slot_bits;
+  static constexpr unsigned levels = 8;  // 2^48 ticks: 73 years.
+
+  explicit TimerWheel(Time origin) noexcept : origin_(origin) {}
+  TimerWheel(const TimerWheel&) = delete;
+  TimerWheel& operator=(const TimerWheel&) = delete;
+  ~TimerWheel();
+
+  void start(Timer& timer, Time when) noexcept;
+  // Fires what is due at `now`; gives the number fired.
+  std::size_t advance(Time now);
+  // No timer fires before this; empty if none runs.
+  std::optional<Time> next() const noexcept;
+  bool empty() const noexcept { return count_ == 0; }
+
+ private:
+  friend class Timer;
+  void insert(Timer& timer) noexcept;
+  void removed(Timer& timer) noexcept;
+  Timer* detach(unsigned index) noexcept;
+  struct Due {
+    std::uint64_t ticks;
+    unsigned index;
+  };
+  std::optional<Due> next_slot() const noexcept;
+  std::uint64_t ticks_of(Time when, bool round_up) const noexcept;
+
+  Time origin_;
+  std::uint64_t now_ticks_ = 0;
+  std::size_t count_ = 0;
+  std::array<std::uint64_t, levels> occupied_{};
+  std::array<Timer*, levels * slots> heads_{};
+};
+
+}  // namespace hawser

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "exec/poller.h"
+
+namespace hawser::exec {
+
+// Gives each watched descriptor a token that goes stale when it is unwatched, so that an event fetched before is not
+// delivered after.
+class WatcherTable {
+ public:
+  std::uint64_t add(int fd, Watcher& watcher) {
+    const auto index = static_cast<std::size_t>(fd);
+    if (entries_.size() <= index) entries_.resize(index + 1);
+    Entry& entry = entries_[index];
+    entry.watcher = &watcher;
+    return token(index, entry.generation);
+  }
+  // The token that the descriptor had.
+  std::uint64_t remove(int fd) noexcept {
+    Entry& entry = entries_[static_cast<std::size_t>(fd)];
+    entry.watcher = nullptr;
+    return token(static_cast<std::size_t>(fd), entry.generation++);
+  }
+  // Null if the descriptor of `token` is not watched any more.
+  Watcher* find(std::uint64_t token) const noexcept {
+    const auto index = static_cast<std::size_t>(token & 0xffffffffU);
+    if (index >= entries_.size()) return nullptr;
+    const Entry& entry = entries_[index];
+    return entry.generation == static_cast<std::uint32_t>(token >> 32) ? entry.watcher : nullptr;
+  }
+  static int fd(std::uint64_t token) noexcept { return static_cast<int>(token & 0xffffffffU); }
+
+ private:
+  struct Entry {
+    Watcher* watcher = nullptr;
+    std::uint32_t generation = 0;
+  };
+  static std::uint64_t token(std::size_t index, std::uint32_t generation) noexcept {
+    return (std::uint64_t{generation} << 32) | index;
+  }
+  std::vector<Entry> entries_;  // By descriptor.
+};
+
+}  // namespace hawser::exec

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hawser/bytes.h"
+#include "hawser/error.h"
+
+namespace hawser::transport {
+
+// What a connection can do. Constant for its life.
+struct Capabilities {
+  std::size_t head_bytes_max = 0;       // Of one message's head.
+  std::size_t message_bytes_max = 0;    // Head and payload together.
+  std::size_t placed_bytes_min = 0;     // Payloads from here on are received straight into their final place.
+  bool gathers = false;                 // Payload pieces are sent from where they lie, uncopied.
+  bool remote_memory = false;           // One-sided reads and writes.
+};
+
+// A received message. The views are valid during MessageSink::on_message(); keep_*() makes them last.
+struct Message {
+  Bytes head;
+  Bytes payload;
+  Block* head_block = nullptr;     // Holds `head`.
+  Block* payload_block = nullptr;  // Holds `payload`; null if it lies in memory that place() gave.
+
+  Buffer keep_head() const noexcept { return Buffer::share(head_block, head.data(), head.size()); }
+  Buffer keep_payload() const noexcept {
+    return payload_block == nullptr ? Buffer() : Buffer::share(payload_block, payload.data(), payload.size());
+  }
+};
+
+// Where a payload goes.
+struct Placement {
+  enum class Kind : std::uint8_t {
+    own,      // A buffer of the transport's.
+    given,    // `memory`, which has at least the payload's size and stays valid until on_message() or unplace().
+    discard,  // Nowhere: on_message() gets an empty payload.
+  };
+  Kind kind = Kind::own;
+  MutableBytes memory;
+};
+
+// Takes what a connection receives. Called on its loop; must not destroy the connection from within a call.
+class MessageSink {
+ public:
+  virtual void on_message(const Message& message) = 0;
+  // A payload of at least Capabilities::placed_bytes_min is about to come: where to?
+  virtual Placement place(Bytes head, std::size_t payload_bytes) = 0;
+  // The backlog, once past the mark that set_backlog_mark() named, has fallen to half of it.
+  virtual void on_drained() = 0;
+  // The last call. Messages committed and not sent by then are lost.
+  virtual void on_closed(const Error& reason) = 0;
+
+ protected:
+  ~MessageSink() = default;
+};
+
+// Lends memory to a connection for sending.
+class PayloadOwner {
+ public:
+  // The connection does not use the pieces any more: they left, or the connection ended.
+  virtual void payload_released() noexcept = 0;
+
+ protected:
+  ~PayloadOwner() = default;
+};
+
+// The transport seam: messages of a contiguous head and a gathered payload, in order, reliably, or an end. Belongs to
+// one loop and its thread. What one tick commits leaves together at the end of the tick.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+
+  virtual std::string_view transport() const noexcept = 0;  // "tcp", "sim", "rdma", ...
+  virtual Capabilities capabilities() const noexcept = 0;
+  virtual std::string peer() const = 0;
+
+  // From now on messages are delivered.
+  virtual void start(MessageSink& sink) = 0;
+
+  // Room for a message's head, 8-byte aligned, to be filled and committed before anything else is done here. Null once the
+  // connection has ended. `head_bytes` is at most Capabilities::head_bytes_max.
+  virtual std::byte* reserve(std::size_t head_bytes) = 0;
+  // Sends the reserved head and the payload. The pieces' memory is borrowed until `owner` is told; without an owner
+  // it is copied, or must live as long as the process.
+  virtual void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) = 0;
+  // Copies what is still borrowed of `owner`, who is not told any more.
+  virtual void detach(PayloadOwner& owner) = 0;
+
+  // Gives back the memory that place() gave for the payload now coming, whose rest is discarded. Afterwards the
+  // transport does not touch it any more.
+  virtual void unplace(const std::byte* memory) noexcept = 0;
+
+  // Bytes committed that have not left yet.
+  virtual std::size_t backlog() const noexcept = 0;
+  virtual void set_backlog_mark(std::size_t bytes) noexcept = 0;
+
+  // While paused no message is delivered and the peer is held back.
+  virtual void pause() noexcept = 0;
+  virtual void resume() = 0;
+
+  // Sends what was committed now rather than at the end of the tick.
+  virtual void flush() = 0;
+  // Tries to send what is committed, then ends; on_closed() follows unless the connection is destroyed first.
+  virtual void close() = 0;
+};
+
+}  // namespace hawser::transport
