@@ -1,0 +1,36 @@
+# The short way to everything; CMakePresets.json is the long one. On Debian 12 nothing but git and make is assumed.
+MAKEFLAGS += --no-print-directory
+CPUS := $(shell nproc)
+
+.PHONY: help test dev gcc asan tsan fuzz bench install-dependencies tidy format clean
+
+help:
+	@echo "make test      install what is missing, build and test everything: Clang, GCC, sanitizers, fuzzers"
+	@echo "make dev       the same for the everyday build alone; also gcc, asan, tsan, fuzz"
+	@echo "make bench     build optimised and run hawser-bench run \$$(ARGS)"
+	@echo "make tidy      check layers, lengths and wording"
+	@echo "make format    lay out the sources with clang-format"
+	@echo "make clean     remove build/"
+
+test: install-dependencies
+	@python3 tools/check.py $(STAGES)
+
+dev gcc asan tsan fuzz: install-dependencies
+	@python3 tools/check.py $@
+
+bench: install-dependencies
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release --target hawser-bench --parallel $(CPUS) -- --quiet
+	@build/release/bench/hawser-bench run $(ARGS)
+
+tidy: install-dependencies
+	@python3 tools/tidy.py
+
+format: install-dependencies
+	@git ls-files -z -- '*.h' '*.cpp' | xargs -0 clang-format-19 -i
+
+install-dependencies:
+	@tools/install-dependencies.sh
+
+clean:
+	@rm -rf build

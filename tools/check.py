@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Builds and tests every preset that counts, and ends with one line: N passed, N failed, N skipped.
+
+check.py [STAGE...]   all stages by default, in this order: dev gcc asan tsan fuzz counters
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+STAGES = {
+    "dev": "Clang 19 with assertions: every test, examples, packaging, tidy",
+    "gcc": "GCC 12, optimised, without warnings: every test again",
+    "asan": "address and undefined behaviour sanitizers",
+    "tsan": "thread sanitizer",
+    "fuzz": "each fuzzer for a short while",
+    "counters": "what a call costs in instructions and allocations",
+}
+
+# Lines of ctest that say nothing new.
+BORING = re.compile(r"^\s*Start\s+\d+: |^\s*\d+/\d+ Test\s.*\s(Passed|\*\*\*Skipped)\s|^Test project |^\s*$|"
+                    r"^Label Time Summary:|sec\*proc")
+
+
+class Totals:
+    def __init__(self):
+        self.passed = 0
+        self.failed = []
+        self.skipped = []
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def __str__(self):
+        return f"{self.passed} passed, {len(self.failed)} failed, {len(self.skipped)} skipped"
+
+
+def run(*command):
+    return subprocess.run(command, cwd=ROOT).returncode == 0
+
+
+def configure(preset):
+    """Quiet unless it fails."""
+    result = subprocess.run(["cmake", "--preset", preset], cwd=ROOT, capture_output=True, text=True)
+    if result.returncode != 0:
+        print(result.stdout + result.stderr, flush=True)
+    return result.returncode == 0
+
+
+def build(preset, *arguments):
+    return run("cmake", "--build", "--preset", preset, "--parallel", str(os.cpu_count()), *arguments)
+
+
+def skip_reason(output):
+    """The text that a skipped test gave: gtest's GTEST_SKIP() message, else the last line."""
+    message = re.search(r": Skipped\n(.*?)\n\[  SKIPPED \]", output, re.DOTALL)
+    if message:
+        return " ".join(message.group(1).split())
+    lines = output.strip().splitlines()
+    return lines[-1].strip() if lines else "no reason given"
+
+
+def read_junit(stage, path):
+    """The totals of one ctest run. What could not be started, or failed while skipping, has failed."""
+    totals = Totals()
+    for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
+        name = f"{stage}: {case.get('name')}"
+        status = case.get("status")
+        output = case.findtext("system-out") or ""
+        skipped = case.find("skipped")
+        if status == "run":
+            totals.passed += 1
+        elif status == "disabled":
+            totals.skipped.append(f"{name} (disabled)")
+        elif (status == "notrun" and skipped is not None and skipped.get("message", "").startswith("SKIP_")
+              and not re.search(r"\[  FAILED  \]|Sanitizer[:]", output)):
+            totals.skipped.append(f"{name} ({skip_reason(output)})")
+        else:
+            totals.failed.append(name)
+    return totals
+
+
+def run_ctest(preset, junit):
+    command = ["ctest", "--preset", preset, "--output-junit", str(junit), "--parallel", str(os.cpu_count()),
+               "--test-output-size-failed", "200000", "--no-tests=ignore"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               errors="replace")
+    for line in process.stdout:
+        if not BORING.match(line):
+            print(line, end="", flush=True)
+    process.wait()
+
+
+def test_stage(stage):
+    totals = Totals()
+    started = time.monotonic()
+    if not configure(stage):
+        totals.failed.append(f"{stage}: configure")
+        return totals
+    # Everything that builds is built and tested, even if one file does not.
+    if not build(stage, "--", "-k", "0", "--quiet"):
+        totals.failed.append(f"{stage}: build")
+    built = time.monotonic()
+    junit = ROOT / "build" / stage / "ctest.xml"
+    junit.unlink(missing_ok=True)
+    run_ctest(stage, junit)
+    if junit.exists():
+        totals.add(read_junit(stage, junit))
+    else:
+        totals.failed.append(f"{stage}: ctest")
+    print(f"-- build {built - started:.0f} s, tests {time.monotonic() - built:.0f} s")
+    return totals
+
+
+def counters_stage(stage):
+    """Runs hawser-microbench, optimised. It is for reading: only its failing counts."""
+    totals = Totals()
+    if "hawser-microbench" not in (ROOT / "bench" / "CMakeLists.txt").read_text():
+        print("no hawser-microbench in bench/")
+        return totals
+    if not (configure("release") and build("release", "--target", "hawser-microbench", "--", "--quiet")
+            and run(ROOT / "build" / "release" / "bench" / "hawser-microbench")):
+        totals.failed.append(f"{stage}: hawser-microbench")
+    return totals
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help=", ".join(STAGES))
+    arguments = parser.parse_args()
+    unknown = set(arguments.stages) - set(STAGES)
+    if unknown:
+        parser.error(f"no such stage: {', '.join(sorted(unknown))}; there are {', '.join(STAGES)}")
+
+    totals = Totals()
+    summaries = []
+    for stage in arguments.stages or STAGES:
+        print(f"\n== {stage}: {STAGES[stage]}", flush=True)
+        started = time.monotonic()
+        result = counters_stage(stage) if stage == "counters" else test_stage(stage)
+        totals.add(result)
+        summaries.append(f"{stage:10} {result}, {time.monotonic() - started:.0f} s")
+        print(f"-- {summaries[-1]}", flush=True)
+
+    print("\n== summary")
+    print("\n".join(summaries))
+    for title, names in (("skipped", totals.skipped), ("failed", totals.failed)):
+        if names:
+            print(f"\n{title}:\n  " + "\n  ".join(names))
+    print(f"\n{totals}", flush=True)
+    return 1 if totals.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Installs on Debian 12 what building and testing need; does nothing when everything is there.
+set -eu
+
+packages="
+  build-essential clang-19 libclang-rt-19-dev clang-format-19 lld-19 mold ccache cmake ninja-build pkg-config
+  libboost1.81-dev liburing-dev
+  libgtest-dev libgmock-dev
+  libfmt-dev libcli11-dev libbenchmark-dev nlohmann-json3-dev
+  python3 iproute2
+"
+
+if ! command -v dpkg-query >/dev/null 2>&1; then
+  echo "This is no Debian: please provide the equivalents of" $packages >&2
+  command -v clang++-19 >/dev/null && command -v cmake >/dev/null && command -v ninja >/dev/null && exit 0
+  exit 1
+fi
+
+missing=""
+for package in $packages; do
+  state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$state" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" = 0 ]; then
+  as_root=""
+elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+  as_root="sudo"
+else
+  echo "Packages are missing. As root, run" >&2
+  echo "  apt-get update && apt-get install --yes --no-install-recommends$missing" >&2
+  exit 1
+fi
+
+echo "== installing:$missing"
+$as_root apt-get update --quiet
+# sudo drops the environment, hence env; the retries are for a mirror that drops a connection.
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
+  -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 $missing
