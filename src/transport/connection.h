@@ -82,7 +82,7 @@ class Connection {
   // From now on messages are delivered.
   virtual void start(MessageSink& sink) = 0;
 
-  // Room for a message's head, 8-byte aligned, to be filled and committed before anything else is done here. Null once the
+  // Room for a message's head, of any alignment, to be filled and committed before anything else is done here. Null once the
   // connection has ended. `head_bytes` is at most Capabilities::head_bytes_max.
   virtual std::byte* reserve(std::size_t head_bytes) = 0;
   // Sends the reserved head and the payload. The pieces' memory is borrowed until `owner` is told; without an owner

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "exec/poller.h"
+#include "hawser/loop.h"
+#include "transport/connection.h"
+#include "transport/send_queue.h"
+#include "transport/stream.h"
+
+namespace hawser::transport {
+
+struct FramedOptions {
+  std::size_t message_bytes_max = std::size_t{64} << 20;  // Prefix, head and payload; what is longer ends the connection.
+  // A tick sends early once it has produced this much, so that the peer works while we go on.
+  std::size_t early_flush_bytes = 32 * 1024;
+};
+
+// Messages over a stream of bytes. Each is preceded by two little-endian u32: the bytes of its head and of its payload
+// (docs/wire-format.md, "Messages on a byte stream").
+class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
+ public:
+  static constexpr std::size_t prefix_bytes = 8;
+  // Small messages are received side by side into blocks of this size and read there.
+  static constexpr std::size_t receive_block_bytes = 256 * 1024;
+  // Payloads from here on get a place of their own.
+  static constexpr std::size_t placed_bytes_min = 32 * 1024;
+
+  // `transport` is a literal. The stream has been started on `loop`, or is started by start().
+  FramedConnection(Loop& loop, std::unique_ptr<Stream> stream, std::string_view transport, FramedOptions options);
+  ~FramedConnection();
+
+  std::string_view transport() const noexcept override { return transport_; }
+  Capabilities capabilities() const noexcept override;
+  std::string peer() const override { return stream_->peer(); }
+
+  void start(MessageSink& sink) override;
+  std::byte* reserve(std::size_t head_bytes) override;
+  void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) override;
+  void detach(PayloadOwner& owner) override { sending_.detach(owner); }
+  void unplace(const std::byte* memory) noexcept override;
+  std::size_t backlog() const noexcept override { return sending_.bytes(); }
+  void set_backlog_mark(std::size_t bytes) noexcept override { backlog_mark_ = bytes; }
+  void pause() noexcept override;
+  void resume() override;
+  void flush() override;
+  void close() override;
+
+ private:
+  // The message that is being received, from when it has been decided where its payload goes.
+  struct Placed {
+    Buffer head;
+    Buffer own;                   // The payload's place, if it is ours.
+    std::byte* memory = nullptr;  // Where the payload goes; null while it is discarded.
+    std::size_t size = 0;
+    std::size_t done = 0;
+  };
+
+  MutableBytes receive_space() override;
+  void received(std::size_t bytes) override;
+  void sendable(std::size_t bytes) override;
+  void ended(const Error& reason) override;
+  void on_tick_end() override { flush(); }
+
+  void take_messages();
+  bool take_one();
+  bool begin_placed(Bytes head, std::size_t payload_bytes);
+  void end_placed();
+  void make_room(std::size_t wanted);
+  void drop_block() noexcept;
+  void fail(Error reason);
+  void drained();
+
+  Loop& loop_;
+  std::unique_ptr<Stream> stream_;
+  const std::string_view transport_;
+  const FramedOptions options_;
+  MessageSink* sink_ = nullptr;
+
+  SendQueue sending_;
+  bool blocked_ = false;  // A send took less than all: wait for sendable().
+  bool finishing_ = false;
+  bool ended_ = false;
+  bool paused_ = false;
+  bool taking_ = false;  // Within take_messages().
+  bool above_mark_ = false;
+  std::size_t backlog_mark_ = SIZE_MAX;
+
+  Block* block_ = nullptr;  // Received bytes [begin_, end_) that are not delivered yet lie here.
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::size_t wanted_ = 0;  // Bytes from begin_ on that the message at hand needs in one piece; 0 if not known.
+  bool placing_ = false;
+  Placed placed_;
+};
+
+}  // namespace hawser::transport

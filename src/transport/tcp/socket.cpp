@@ -1,0 +1,102 @@
+#include "transport/tcp/socket.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+namespace hawser::transport {
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Result<HostPort> parse_host_port(std::string_view address) {
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos || colon + 1 == address.size()) {
+    return fail(ErrorCode::invalid_argument, "'" + std::string(address) +
+                                                 "' is not an address: write host:port, such as 127.0.0.1:9000 or [::1]:9000",
+                ErrorScope::connection);
+  }
+  std::string_view host = address.substr(0, colon);
+  const std::string_view port = address.substr(colon + 1);
+  const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  if (!bracketed && host.find(':') != std::string_view::npos) {
+    return fail(ErrorCode::invalid_argument,
+                "'" + std::string(address) + "' has several colons: write an IPv6 address in brackets, such as [::1]:9000",
+                ErrorScope::connection);
+  }
+  unsigned long number = 0;
+  for (const char c : port) {
+    if (c < '0' || c > '9' || (number = number * 10 + static_cast<unsigned long>(c - '0')) > 65535) {
+      return fail(ErrorCode::invalid_argument,
+                  "'" + std::string(port) + "' in '" + std::string(address) + "' is not a port: use 0 to 65535",
+                  ErrorScope::connection);
+    }
+  }
+  return HostPort{host == "*" ? std::string() : std::string(host), std::string(port)};
+}
+
+Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive, bool may_block) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0) | (may_block ? 0 : AI_NUMERICHOST);
+  addrinfo* found = nullptr;
+  const int status = getaddrinfo(where.host.empty() ? nullptr : where.host.c_str(), where.port.c_str(), &hints, &found);
+  if (status != 0) {
+    return fail(ErrorCode::unavailable, "cannot resolve '" + where.host + "': " + gai_strerror(status),
+                ErrorScope::connection);
+  }
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    SocketAddress address;
+    std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
+    address.size = one->ai_addrlen;
+    addresses.push_back(address);
+  }
+  freeaddrinfo(found);
+  return addresses;
+}
+
+std::string to_string(const SocketAddress& address) {
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  if (getnameinfo(address.get(), address.size, host.data(), host.size(), port.data(), port.size(),
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "unknown";
+  }
+  const bool v6 = address.family() == AF_INET6;
+  return (v6 ? "[" : "") + std::string(host.data()) + (v6 ? "]:" : ":") + port.data();
+}
+
+std::string peer_of(int fd) {
+  SocketAddress address;
+  address.size = sizeof address.storage;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.size) != 0) return "unknown";
+  return to_string(address);
+}
+
+std::string local_of(int fd) {
+  SocketAddress address;
+  address.size = sizeof address.storage;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.size) != 0) return "unknown";
+  return to_string(address);
+}
+
+void prepare_stream_socket(int fd) noexcept {
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+Error socket_error(ErrorCode code, std::string_view what, int system_error) {
+  return {code, ErrorScope::connection, Initiator::local, 0,
+          std::string(what) + ": " + std::generic_category().message(system_error)};
+}
+
+}  // namespace hawser::transport

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <sys/socket.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hawser/error.h"
+
+namespace hawser::transport {
+
+// A file descriptor that is closed with its owner.
+class Descriptor {
+ public:
+  Descriptor() noexcept = default;
+  explicit Descriptor(int fd) noexcept : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor();
+  int get() const noexcept { return fd_; }
+  bool valid() const noexcept { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+  const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&storage); }
+  int family() const noexcept { return storage.ss_family; }
+};
+
+// "host:port", "[v6]:port"; an empty host or "*" is every address.
+struct HostPort {
+  std::string host;
+  std::string port;
+};
+Result<HostPort> parse_host_port(std::string_view address);
+
+// Resolves without asking a server if `host` is numeric; `may_block` allows to ask. An error says what is wrong with
+// the address; `unavailable` if a name needs asking and it may not.
+Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive, bool may_block);
+
+std::string to_string(const SocketAddress& address);
+std::string peer_of(int fd);
+std::string local_of(int fd);
+
+// Non-blocking, no Nagle. Failures are ignored: the socket works without.
+void prepare_stream_socket(int fd) noexcept;
+
+// An Error whose text is `what` and the system's message for `system_error`.
+Error socket_error(ErrorCode code, std::string_view what, int system_error);
+
+}  // namespace hawser::transport

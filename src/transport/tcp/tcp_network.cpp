@@ -1,0 +1,173 @@
+#include "transport/tcp/tcp_network.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "exec/poller.h"
+#include "hawser/loop.h"
+#include "transport/tcp/socket.h"
+#include "transport/tcp/tcp_stream.h"
+
+namespace hawser::transport {
+namespace {
+
+constexpr int backlog = 4096;  // Connections that the kernel keeps for us; it caps this at net.core.somaxconn.
+
+class TcpListener final : public Listener, exec::Watcher {
+ public:
+  TcpListener(Loop& loop, Descriptor socket, AcceptSink& sink)
+      : loop_(loop), socket_(std::move(socket)), sink_(sink), retry_(loop, *this) {
+    loop_.poller().watch(socket_.get(), *this);
+  }
+  ~TcpListener() override { loop_.poller().unwatch(socket_.get(), *this); }
+
+  std::string address() const override { return local_of(socket_.get()); }
+
+ private:
+  // Out of descriptors, connections wait in the kernel and raise no new edge: look again after a while.
+  struct Retry : Timer {
+    Retry(Loop& owner, TcpListener& waiting) noexcept : Timer(&Retry::fire), loop(owner), listener(waiting) {}
+    static void fire(Timer& timer) noexcept { static_cast<Retry&>(timer).listener.accept_all(); }
+    Loop& loop;
+    TcpListener& listener;
+  };
+
+  void on_ready(exec::Readiness) override { accept_all(); }
+
+  void accept_all() {
+    for (;;) {
+      const int fd = accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (fd >= 0) {
+        prepare_stream_socket(fd);
+        sink_.accepted(std::make_unique<TcpStream>(Descriptor(fd)));
+        continue;
+      }
+      if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        loop_.log(LogLevel::error, "tcp",
+                  socket_error(ErrorCode::limit_exceeded, "cannot accept; trying again in 100 ms (raise ulimit -n?)", errno)
+                      .text);
+        retry_.start(loop_, loop_.now() + std::chrono::milliseconds(100));
+      }
+      return;
+    }
+  }
+
+  Loop& loop_;
+  Descriptor socket_;
+  AcceptSink& sink_;
+  Retry retry_;
+};
+
+Result<Descriptor> listening_socket(const SocketAddress& address, std::string_view text) {
+  Descriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return std::unexpected(socket_error(ErrorCode::unavailable, "cannot make a socket", errno));
+  const int on = 1;
+  setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (bind(socket.get(), address.get(), address.size) != 0 || ::listen(socket.get(), backlog) != 0) {
+    return std::unexpected(socket_error(ErrorCode::unavailable, "cannot listen on " + std::string(text), errno));
+  }
+  return socket;
+}
+
+// Resumes when a socket under connection becomes writable or the time is up.
+class Connecting final : exec::Watcher, Timer {
+ public:
+  Connecting(Loop& loop, int fd, Time deadline) : Timer(&Connecting::expired), loop_(loop), fd_(fd), deadline_(deadline) {}
+  ~Connecting() {
+    if (!waiting_) return;
+    loop_.poller().unwatch(fd_, *this);
+    if (queued_ && !resumed_) loop_.forget(waiting_);
+  }
+
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> waiting) {
+    waiting_ = waiting;
+    loop_.poller().watch(fd_, *this);
+    start(loop_, deadline_);
+  }
+  // 0, or what the system says is wrong.
+  int await_resume() noexcept {
+    resumed_ = true;
+    if (!ready_) return ETIMEDOUT;
+    int error = 0;
+    socklen_t size = sizeof error;
+    getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
+    return error;
+  }
+
+ private:
+  void on_ready(exec::Readiness readiness) override {
+    // A fresh socket reports a hang-up before connect() has begun to matter; an outcome is writable or an error.
+    if (!readiness.writable && !readiness.hangup) return;
+    ready_ = true;
+    finish();
+  }
+  static void expired(Timer& timer) noexcept { static_cast<Connecting&>(timer).finish(); }
+  void finish() noexcept {
+    if (std::exchange(queued_, true)) return;
+    stop();
+    loop_.resume_soon(waiting_);
+  }
+
+  Loop& loop_;
+  const int fd_;
+  const Time deadline_;
+  std::coroutine_handle<> waiting_;
+  bool ready_ = false;
+  bool queued_ = false;
+  bool resumed_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Listener>> TcpNetwork::listen(Loop& loop, std::string_view address, AcceptSink& sink) {
+  Result<HostPort> where = parse_host_port(address);
+  if (!where) return std::unexpected(std::move(where.error()));
+  Result<std::vector<SocketAddress>> addresses = resolve(*where, true, true);
+  if (!addresses) return std::unexpected(std::move(addresses.error()));
+  // The first that can be had: an unspecified host resolves to IPv4 before IPv6 or the other way about.
+  Result<Descriptor> socket = fail(ErrorCode::unavailable, "no address for " + std::string(address));
+  for (const SocketAddress& one : *addresses) {
+    socket = listening_socket(one, address);
+    if (socket) return std::make_unique<TcpListener>(loop, std::move(*socket), sink);
+  }
+  return std::unexpected(std::move(socket.error()));
+}
+
+Task<Result<std::unique_ptr<Stream>>> TcpNetwork::connect(Loop& loop, std::string address, Duration timeout) {
+  const Time deadline = loop.now() + timeout;
+  Result<HostPort> where = parse_host_port(address);
+  if (!where) co_return std::unexpected(std::move(where.error()));
+  Result<std::vector<SocketAddress>> addresses = resolve(*where, false, false);
+  if (!addresses) {
+    // A name: asking blocks.
+    auto asking = loop.offload([name = *where] { return resolve(name, false, true); });
+    Result<Result<std::vector<SocketAddress>>> answer = co_await std::move(asking);
+    if (!answer) co_return std::unexpected(std::move(answer.error()));
+    addresses = std::move(*answer);
+  }
+  if (!addresses) co_return std::unexpected(std::move(addresses.error()));
+  Error last{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "no address for " + address};
+  for (const SocketAddress& one : *addresses) {
+    Descriptor socket(::socket(one.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!socket.valid()) {
+      last = socket_error(ErrorCode::unavailable, "cannot make a socket", errno);
+      continue;
+    }
+    prepare_stream_socket(socket.get());
+    int error = ::connect(socket.get(), one.get(), one.size) == 0 ? 0 : errno;
+    if (error == EINPROGRESS) {
+      Connecting connecting(loop, socket.get(), deadline);
+      error = co_await connecting;
+    }
+    if (error == 0) co_return std::make_unique<TcpStream>(std::move(socket));
+    last = socket_error(ErrorCode::unavailable, "cannot connect to " + to_string(one), error);
+    if (loop.now() >= deadline) break;
+  }
+  co_return std::unexpected(std::move(last));
+}
+
+}  // namespace hawser::transport
