@@ -26,7 +26,7 @@ STAGES = {
 
 # Lines of ctest that say nothing new.
 BORING = re.compile(r"^\s*Start\s+\d+: |^\s*\d+/\d+ Test\s.*\s(Passed|\*\*\*Skipped)\s|^Test project |^\s*$|"
-                    r"^Label Time Summary:|sec\*proc")
+                    r"^Label Time Summary:|.*sec\*proc")
 
 
 class Totals:

@@ -1,0 +1,316 @@
+#!/usr/bin/env python3
+"""Checks what a compiler does not: layers, lengths, wording. Names file, line and remedy; exits 1 if anything is wrong.
+
+tidy.py                     the rules that only read
+tidy.py --headers COMPILER  every header compiles alone, and hawser.h stays light
+tidy.py --format            sources lie as clang-format-19 lays them; exits 77 where it is not installed
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import fnmatch
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+HEADER_LINES_MAX = 300
+SOURCE_LINES_MAX = 600
+PREPROCESSED_LINES_MAX = 80_000
+SKIPPED = 77
+
+# Files that may be longer, with the reason.
+LONG_FILES = {}
+
+# Files that may use #if although they are no backend and no poller, with the reason.
+CONDITIONAL_FILES = {
+    "src/base/frame_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
+}
+CONDITIONAL_FOLDERS = ("src/transport/*/*", "src/exec/*poller*", "src/exec/*uring*", "tests/*", "bench/*", "fuzz/*")
+
+# The arrows of docs/architecture.md. A layer may include itself, the public headers and these. Backends
+# (transport/NAME) know no other backend; only setup names them.
+LAYERS = {
+    "base": (),
+    "exec": ("base",),
+    "wire": ("base",),
+    "codec": ("base",),
+    "transport": ("exec", "base"),
+    "transport/*": ("transport", "exec", "base"),
+    "rpc": ("wire", "codec", "exec", "transport", "base"),
+    "protocol": ("rpc", "wire", "codec", "exec", "transport", "base"),
+    "setup": ("protocol", "rpc", "wire", "codec", "exec", "transport", "transport/*", "base"),
+}
+# Beyond that, a test beside its layer may run over the simulated network.
+TEST_LAYERS = ("transport/sim", "transport", "exec", "base")
+
+OS_HEADERS_IN = ("base", "exec", "transport/*", "setup")
+VENDOR_HEADERS_IN = ("transport/*",)
+VENDOR_HEADERS = ("infiniband/", "rdma/", "ucp/", "ucs/", "uct/", "cuda", "hip/")
+# Other headers that are neither the system's nor a vendor's, with the files that may include them.
+LIBRARY_HEADERS = {
+    "boost/pfr": ("include/hawser/codec*", "src/codec/*"),
+    "liburing": ("src/exec/*",),
+    "gtest/": ("src/*_test.cpp", "src/*_testing.h"),
+    "gmock/": ("src/*_test.cpp", "src/*_testing.h"),
+}
+
+STANDARD_HEADERS = frozenset("""
+algorithm any array atomic barrier bit bitset cassert cctype cerrno cfenv cfloat charconv chrono cinttypes climits
+clocale cmath codecvt compare complex concepts condition_variable coroutine csetjmp csignal cstdarg cstddef cstdint
+cstdio cstdlib cstring ctime cuchar cwchar cwctype deque exception execution expected filesystem format forward_list
+fstream functional future generator initializer_list iomanip ios iosfwd iostream istream iterator latch limits list
+locale map mdspan memory memory_resource mutex new numbers numeric optional ostream print queue random ranges ratio
+regex scoped_allocator semaphore set shared_mutex source_location span spanstream sstream stack stacktrace stdexcept
+stdfloat stop_token streambuf string string_view strstream syncstream system_error thread tuple type_traits typeindex
+typeinfo unordered_map unordered_set utility valarray variant vector version
+""".split())
+
+# Spelled so that this file does not name them itself.
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
+MACHINE_PATH = re.compile(r"(?<![\w.~}])/(?:work|tmp|home|root)/")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+CONDITIONAL = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef)\b")
+TEST = re.compile(r"^\s*(?:TYPED_)?TEST(?:_F|_P)?\s*\(", re.MULTILINE)
+DEPENDS = re.compile(r"^\s*hawser_layer\((\S+)(?:\s+DEPENDS\s+([^)]*?))?(?:\s+LIBRARIES[^)]*)?\)", re.MULTILINE)
+
+TEXT_SUFFIXES = {".h", ".cpp", ".py", ".sh", ".cmake", ".txt", ".md", ".json", ".yml", ".in", ""}
+SKIPPED_FOLDERS = ("build*", "cmake-build*", ".git", ".cache", ".ccache", "__pycache__", "corpus", "third_party")
+SKIPPED_FILES = ("LICENSE", ".git")
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    path: str
+    line: int
+    problem: str
+    remedy: str
+
+    def __str__(self):
+        return f"{self.path}:{self.line}: {self.problem}; {self.remedy}"
+
+
+def matches(name, patterns):
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def layer_of(path):
+    """The layer a path below src/ lies in, such as "exec" or "transport/tcp"; None elsewhere."""
+    parts = path.split("/")
+    if len(parts) < 3 or parts[0] != "src":
+        return None
+    return "/".join(parts[1:3]) if parts[1] == "transport" and len(parts) > 3 else parts[1]
+
+
+def allowed_layers(layer):
+    if layer in LAYERS:
+        return LAYERS[layer]
+    return next((down for pattern, down in LAYERS.items() if fnmatch.fnmatchcase(layer, pattern)), None)
+
+
+def check_layer_include(path, header):
+    """Why `path` may not include the project's own `header`, as (problem, remedy), or None."""
+    if header.startswith("hawser/"):
+        return None
+    if path.startswith(("tests/", "bench/", "fuzz/")):
+        return None
+    if path.startswith("include/"):
+        return (f'a public header includes "{header}" from src/',
+                "move what users need to include/hawser/, or forward-declare it")
+    if path.startswith("examples/"):
+        return f'an example includes "{header}" from src/', "use public headers only, as a user would"
+    layer = layer_of(path)
+    target = layer_of(f"src/{header}")
+    if target is None or allowed_layers(target) is None:
+        return (f'"{header}" names no layer',
+                'write the path from src/ or include/, such as "exec/poller.h", or add the folder to LAYERS')
+    down = allowed_layers(layer)
+    if down is None:
+        return f"src/{layer} is no known layer", "add it to LAYERS in tools/tidy.py and to docs/architecture.md"
+    if target == layer or matches(target, down):
+        return None
+    if path.endswith(("_test.cpp", "_testing.h")) and target in TEST_LAYERS:
+        return None
+    if layer.startswith("transport/") and target.startswith("transport/"):
+        remedy = "backends know no other backend: move what both need to src/transport"
+    elif target.startswith("transport/"):
+        remedy = "only setup names backends: use src/transport's interfaces and capabilities"
+    else:
+        remedy = "move what is needed down, or pass it in from above"
+    return f"the arrow from {layer} to {target} points up", remedy
+
+
+def check_system_include(path, header):
+    """Why `path` may not include <header>, as (problem, remedy), or None."""
+    if not path.startswith(("include/", "src/")) or header in STANDARD_HEADERS or header.startswith("hawser/"):
+        return None
+    for prefix, users in LIBRARY_HEADERS.items():
+        if header.startswith(prefix):
+            if matches(path, users):
+                return None
+            return f"<{header}> does not belong here", f"only {' and '.join(users)} may include it"
+    if path.startswith("include/"):
+        return (f"a public header includes <{header}>, which is not of the standard library",
+                "keep it behind a forward declaration in src/")
+    layer = layer_of(path) or ""
+    if header.startswith(VENDOR_HEADERS):
+        if matches(layer, VENDOR_HEADERS_IN):
+            return None
+        return f"vendor header <{header}> outside a backend", "vendor headers live in src/transport/NAME/ only"
+    if matches(layer, OS_HEADERS_IN):
+        return None
+    return (f"system header <{header}> in {layer}",
+            f"use the standard library, or move it to one of {', '.join(OS_HEADERS_IN)}")
+
+
+def check_lines(path, lines):
+    """Rules that look at one line at a time."""
+    cpp = path.endswith((".h", ".cpp"))
+    conditionals = not cpp or path in CONDITIONAL_FILES or matches(path, CONDITIONAL_FOLDERS)
+    makefile = path.endswith("Makefile")
+    for number, line in enumerate(lines, 1):
+        if cpp and (include := INCLUDE.match(line)):
+            quote, header = include.groups()
+            wrong = (check_layer_include if quote == '"' else check_system_include)(path, header)
+            if wrong:
+                yield Finding(path, number, *wrong)
+        if not conditionals and CONDITIONAL.match(line):
+            yield Finding(path, number, "preprocessor condition outside a backend",
+                          "branch on a capability or choose in CMake; else list it in CONDITIONAL_FILES with a reason")
+        if line != line.rstrip():
+            yield Finding(path, number, "trailing blank", "remove it (make format)")
+        if "\t" in line and not makefile:
+            yield Finding(path, number, "tab", "use spaces (make format)")
+        if word := UNFINISHED.search(line):
+            yield Finding(path, number, f"{word.group()} marks unfinished work", "finish it, or open an issue and drop it")
+        if place := MACHINE_PATH.search(line):
+            yield Finding(path, number, f"path of a machine: {place.group()}",
+                          "make it relative, or take it from an option or a temporary folder")
+
+
+def check_file(path, text):
+    lines = text.split("\n")
+    yield from check_lines(path, [line.removesuffix("\r") if os.name == "nt" else line for line in lines])
+    if not path.endswith((".h", ".cpp")):
+        return
+    count = len(text.splitlines())
+    limit = HEADER_LINES_MAX if path.endswith(".h") else SOURCE_LINES_MAX
+    if count > limit and path not in LONG_FILES:
+        yield Finding(path, count, f"{count} lines, more than {limit}",
+                      "split it by noun, or list it in LONG_FILES with a reason")
+    if path.endswith(".h") and not re.search(r"^#pragma once$", text, re.MULTILINE):
+        yield Finding(path, 1, "#pragma once is missing", "make it the first line")
+    if path.endswith("_test.cpp") and not TEST.search(text):
+        yield Finding(path, 1, "a test file without a TEST", "add one, or rename the file")
+
+
+def check_cmake_layers(text):
+    """The DEPENDS of CMakeLists.txt must not say more than LAYERS allows."""
+    for declared in DEPENDS.finditer(text):
+        layer, depends = declared.group(1), (declared.group(2) or "").split()
+        line = text.count("\n", 0, declared.start(1)) + 1
+        down = allowed_layers(layer)
+        if down is None:
+            yield Finding("CMakeLists.txt", line, f"{layer} is no known layer", "add it to LAYERS in tools/tidy.py")
+            continue
+        for target in depends:
+            if not matches(target, down):
+                yield Finding("CMakeLists.txt", line, f"the arrow from {layer} to {target} points up",
+                              "drop the dependency")
+
+
+def files_below(root):
+    """The text files of the project below `root`, as sorted relative paths."""
+    found = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if not matches(name, SKIPPED_FOLDERS)]
+        for name in names:
+            path = pathlib.Path(folder, name)
+            if path.suffix in TEXT_SUFFIXES and name not in SKIPPED_FILES and path.is_file():
+                found.append(path.relative_to(root).as_posix())
+    return sorted(found)
+
+
+def check_tree(root):
+    for path in files_below(root):
+        try:
+            text = (root / path).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            yield Finding(path, 1, "not UTF-8", "save it as UTF-8")
+            continue
+        yield from check_file(path, text)
+        if path == "CMakeLists.txt":
+            yield from check_cmake_layers(text)
+
+
+def compile_alone(compiler, root, path):
+    """Includes the header twice in an otherwise empty file."""
+    header = path.split("/", 1)[1]
+    command = [compiler, "-std=c++23", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Wpedantic", "-Werror",
+               f"-I{root}/include"] + ([f"-I{root}/src"] if path.startswith("src/") else []) + ["-x", "c++", "-"]
+    result = subprocess.run(command, input=f'#include "{header}"\n#include "{header}"\n', capture_output=True, text=True)
+    if result.returncode == 0:
+        return None
+    # A backend whose vendor's headers are not installed is not built either.
+    missing = re.search(r"fatal error: '?([^':]+)'?(?: file not found|: No such file)", result.stderr)
+    if missing and missing.group(1).startswith(VENDOR_HEADERS):
+        return None
+    first = re.search(r"(\S+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)", result.stderr)
+    where = f" ({first.group(1)}:{first.group(2)}: {first.group(3)})" if first else f": {result.stderr.strip()}"
+    return Finding(path, 1, f"does not compile alone{where}", "include what it uses")
+
+
+def check_headers(root, compiler):
+    headers = [path for path in files_below(root) if path.endswith(".h") and path.startswith(("include/", "src/"))
+               and not path.endswith("_testing.h")]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from filter(None, pool.map(lambda path: compile_alone(compiler, root, path), headers))
+    umbrella = "include/hawser/hawser.h"
+    if umbrella in headers:
+        result = subprocess.run([compiler, "-std=c++23", "-E", f"-I{root}/include", "-x", "c++", str(root / umbrella)],
+                                capture_output=True, text=True)
+        count = result.stdout.count("\n")
+        print(f"hawser.h: {count} preprocessed lines of at most {PREPROCESSED_LINES_MAX}")
+        if count > PREPROCESSED_LINES_MAX:
+            yield Finding(umbrella, 1, f"{count} preprocessed lines, more than {PREPROCESSED_LINES_MAX}",
+                          "move what is heavy to src/, or forward-declare it")
+
+
+def check_format(root, program):
+    sources = [path for path in files_below(root) if path.endswith((".h", ".cpp"))]
+    result = subprocess.run([program, "--dry-run", *sources], cwd=root, capture_output=True, text=True)
+    seen = set()
+    for place in re.finditer(r"^(\S+?):(\d+):\d+: warning: code should be clang-formatted", result.stderr, re.MULTILINE):
+        if place.group(1) not in seen:  # One line a file is enough.
+            seen.add(place.group(1))
+            yield Finding(place.group(1), int(place.group(2)), "not as clang-format lays it", "run make format")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--headers", metavar="COMPILER")
+    parser.add_argument("--format", action="store_true")
+    arguments = parser.parse_args()
+    root = arguments.root.resolve()
+
+    if arguments.headers:
+        findings = list(check_headers(root, arguments.headers))
+    elif arguments.format:
+        program = shutil.which("clang-format-19")
+        if program is None:
+            print("clang-format-19 is not installed")
+            return SKIPPED
+        findings = list(check_format(root, program))
+    else:
+        findings = list(check_tree(root))
+
+    print("\n".join(map(str, findings)) if findings else "tidy")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""Shows that each rule of tidy.py fires on what it is for, and keeps quiet otherwise."""
+
+import contextlib
+import io
+import pathlib
+import shutil
+import tempfile
+import unittest
+from unittest import mock
+
+import tidy
+
+HEADER = "#pragma once\n"
+
+
+class TidyTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def write(self, path, text):
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+    def findings(self, path, text):
+        self.write(path, text)
+        return [str(finding) for finding in tidy.check_tree(self.root)]
+
+    def assert_fires(self, path, text, line, problem):
+        found = self.findings(path, text)
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(f"{path}:{line}: ", found[0])
+        self.assertIn(problem, found[0])
+        self.assertRegex(found[0], "; .+", "a finding names its remedy")
+
+    def assert_quiet(self, path, text):
+        self.assertEqual(self.findings(path, text), [])
+
+
+class Layers(TidyTest):
+    def test_arrow_up(self):
+        self.assert_fires("src/exec/loop.cpp", '// Why.\n#include "rpc/client.h"\n', 2, "from exec to rpc points up")
+
+    def test_arrow_up_from_base(self):
+        self.assert_fires("src/base/error.cpp", '#include "exec/loop.h"\n', 1, "from base to exec points up")
+
+    def test_arrow_sideways(self):
+        self.assert_fires("src/wire/frame.cpp", '#include "codec/encode.h"\n', 1, "from wire to codec points up")
+
+    def test_backend_knows_another(self):
+        self.assert_fires("src/transport/tcp/socket.cpp", '#include "transport/shm/ring.h"\n', 1, "no other backend")
+
+    def test_rpc_knows_a_backend(self):
+        self.assert_fires("src/rpc/client.cpp", '#include "transport/tcp/socket.h"\n', 1, "only setup names backends")
+
+    def test_transport_knows_a_backend(self):
+        self.assert_fires("src/transport/stream.h", HEADER + '#include "transport/tcp/socket.h"\n', 2, "points up")
+
+    def test_public_header_knows_src(self):
+        self.assert_fires("include/hawser/loop.h", HEADER + '#include "exec/poller.h"\n', 2, "public header includes")
+
+    def test_example_knows_src(self):
+        self.assert_fires("examples/echo.cpp", '#include "rpc/client.h"\n', 1, "an example includes")
+
+    def test_unknown_layer(self):
+        self.assert_fires("src/extra/x.cpp", '#include "base/block_pool.h"\n', 1, "no known layer")
+
+    def test_path_without_layer(self):
+        self.assert_fires("src/exec/loop.cpp", '#include "poller.h"\n', 1, "names no layer")
+
+    def test_cmake_says_more(self):
+        text = "hawser_layer(base)\nhawser_layer(wire\n  DEPENDS base rpc LIBRARIES PkgConfig::x)\n"
+        self.assert_fires("CMakeLists.txt", text, 2, "from wire to rpc points up")
+
+    def test_cmake_names_unknown_layer(self):
+        self.assert_fires("CMakeLists.txt", "hawser_layer(extra)\n", 1, "no known layer")
+
+    def test_arrows_down(self):
+        self.write("CMakeLists.txt", "hawser_layer(base)\nhawser_layer(rpc DEPENDS wire codec base)\n")
+        self.write("src/setup/server.cpp", '#include "transport/tcp/socket.h"\n#include "rpc/server.h"\n')
+        self.write("src/transport/tcp/socket.cpp", '#include "transport/tcp/socket.h"\n#include "exec/poller.h"\n')
+        self.assert_quiet("src/rpc/client.cpp", '#include <hawser/client.h>\n#include "hawser/client.h"\n'
+                                                '#include "wire/frame.h"\n#include "transport/connection.h"\n')
+
+    def test_test_may_use_the_simulated_network(self):
+        self.assert_quiet("src/rpc/client_test.cpp", '#include <gtest/gtest.h>\n#include "transport/sim/net.h"\n'
+                                                     "TEST(A, B) {}\n")
+
+
+class Headers(TidyTest):
+    def test_system_header_in_public_header(self):
+        self.assert_fires("include/hawser/x.h", HEADER + "#include <sys/socket.h>\n", 2, "not of the standard library")
+
+    def test_system_header_in_wire(self):
+        self.assert_fires("src/wire/frame.cpp", "#include <unistd.h>\n", 1, "system header")
+
+    def test_vendor_header_outside_a_backend(self):
+        self.assert_fires("src/rpc/client.cpp", "#include <infiniband/verbs.h>\n", 1, "vendor header")
+
+    def test_pfr_outside_the_codec(self):
+        self.assert_fires("include/hawser/client.h", HEADER + "#include <boost/pfr.hpp>\n", 2, "does not belong here")
+
+    def test_gtest_in_a_library_file(self):
+        self.assert_fires("src/exec/loop.cpp", "#include <gtest/gtest.h>\n", 1, "does not belong here")
+
+    def test_where_they_belong(self):
+        self.write("include/hawser/codec/fields.h", HEADER + "#include <boost/pfr.hpp>\n#include <vector>\n")
+        self.write("src/transport/rdma/device.cpp", "#include <infiniband/verbs.h>\n#include <poll.h>\n")
+        self.write("src/exec/io_uring_poller.cpp", "#include <liburing.h>\n")
+        self.assert_quiet("src/base/clock.cpp", "#include <time.h>\n")
+
+
+class Files(TidyTest):
+    def test_condition(self):
+        for keyword in ("#ifdef X", "#ifndef X", "#if X", "  # if X"):
+            self.assert_fires("src/rpc/client.cpp", f"{keyword}\n#endif\n", 1, "preprocessor condition")
+
+    def test_condition_in_a_backend_and_a_poller(self):
+        self.write("src/exec/make_poller.cpp", "#ifdef X\n#endif\n")
+        self.assert_quiet("src/transport/rdma/device.cpp", "#ifdef X\n#endif\n")
+
+    def test_long_header(self):
+        self.assert_quiet("src/base/x.h", HEADER + "//\n" * 299)
+        self.assert_fires("src/base/x.h", HEADER + "//\n" * 300, 301, "301 lines, more than 300")
+
+    def test_long_source(self):
+        self.assert_quiet("src/base/x.cpp", "//\n" * 600)
+        self.assert_fires("src/base/x.cpp", "//\n" * 601, 601, "601 lines, more than 600")
+
+    def test_listed_long_file(self):
+        with mock.patch.dict(tidy.LONG_FILES, {"src/base/x.h": "a table"}):
+            self.assert_quiet("src/base/x.h", HEADER + "//\n" * 400)
+
+    def test_pragma_once(self):
+        self.assert_fires("src/base/x.h", "int x();\n", 1, "#pragma once is missing")
+
+    def test_test_without_test(self):
+        self.assert_fires("src/base/x_test.cpp", "// Nothing.\n", 1, "without a TEST")
+
+    def test_each_kind_of_test_counts(self):
+        for kind in ("TEST", "TEST_F", "TEST_P", "TYPED_TEST", "TYPED_TEST_P"):
+            self.assert_quiet("src/base/x_test.cpp", f"{kind}(A, B) {{}}\n")
+
+
+class Words(TidyTest):
+    def test_trailing_blank(self):
+        self.assert_fires("README.md", "one\ntwo \n", 2, "trailing blank")
+
+    def test_tab(self):
+        self.assert_fires("src/base/x.cpp", "\tint x;\n", 1, "tab")
+
+    def test_tab_in_a_makefile(self):
+        self.assert_quiet("Makefile", "all:\n\ttrue\n")
+
+    def test_unfinished_work(self):
+        for word in ("TO" + "DO", "FIX" + "ME", "XX" + "X"):
+            self.assert_fires("src/base/x.cpp", f"// {word}: later\n", 1, "unfinished")
+
+    def test_path_of_a_machine(self):
+        for place in ("work", "tmp", "home", "root"):
+            self.assert_fires("tools/x.sh", f"cat /{place}/file\n", 1, "path of a machine")
+
+    def test_other_paths(self):
+        self.assert_quiet("tools/x.sh", "cat /dev/null ./tmp/x $HOME/work/x https://a.example/home/\n")
+
+    def test_not_utf8(self):
+        (self.root / "README.md").write_bytes(b"\xff\xfe")
+        self.assertIn("not UTF-8", str(next(tidy.check_tree(self.root))))
+
+    def test_build_folders_are_left_alone(self):
+        self.assert_quiet("build/dev/x.cpp", "\t \n")
+
+
+class Compiled(TidyTest):
+    def setUp(self):
+        super().setUp()
+        self.compiler = shutil.which("clang++-19") or shutil.which("g++")
+        if self.compiler is None:
+            self.skipTest("no compiler")
+
+    def compiled(self):
+        with contextlib.redirect_stdout(io.StringIO()):
+            return [str(finding) for finding in tidy.check_headers(self.root, self.compiler)]
+
+    def test_header_that_does_not_compile_alone(self):
+        self.write("include/hawser/x.h", HEADER + "std::string x();\n")
+        found = self.compiled()
+        self.assertEqual(len(found), 1, found)
+        self.assertRegex(found[0], r"^include/hawser/x\.h:1: does not compile alone \(.*x\.h:2: ")
+
+    def test_header_that_cannot_be_included_twice(self):
+        self.write("src/base/x.h", "struct X {};\n")
+        self.assertEqual(len(self.compiled()), 1)
+
+    def test_header_of_a_backend_that_is_not_installed(self):
+        self.write("src/transport/rdma/x.h", HEADER + "#include <infiniband/not_there.h>\n")
+        self.assertEqual(self.compiled(), [])
+
+    def test_good_header(self):
+        self.write("include/hawser/x.h", HEADER + "#include <string>\nstd::string x();\n")
+        self.write("src/base/y.h", HEADER + '#include "hawser/x.h"\n')
+        self.assertEqual(self.compiled(), [])
+
+    def test_heavy_umbrella(self):
+        self.write("include/hawser/hawser.h", HEADER + "#include <cstddef>\n")
+        self.assertEqual(self.compiled(), [])
+        with mock.patch.object(tidy, "PREPROCESSED_LINES_MAX", 10):
+            self.assertIn("more than 10", self.compiled()[0])
+
+
+class Format(TidyTest):
+    def test_layout(self):
+        program = shutil.which("clang-format-19")
+        if program is None:
+            self.skipTest("clang-format-19 is not installed")
+        self.write(".clang-format", "BasedOnStyle: Google\n")
+        self.write("good.cpp", "int x;\n")
+        self.write("bad.cpp", "int   x;\nint   y;\n")
+        found = [str(finding) for finding in tidy.check_format(self.root, program)]
+        self.assertEqual(found, ["bad.cpp:1: not as clang-format lays it; run make format"])
+
+
+class Project(unittest.TestCase):
+    def test_exceptions_are_in_use(self):
+        root = pathlib.Path(tidy.__file__).resolve().parent.parent
+        for path in [*tidy.LONG_FILES, *tidy.CONDITIONAL_FILES]:
+            self.assertTrue((root / path).exists(), f"{path} is gone: drop its exception")
+
+
+if __name__ == "__main__":
+    unittest.main()
