@@ -34,7 +34,9 @@ find_program(HAWSER_MOLD mold)
 mark_as_advanced(HAWSER_MOLD)
 
 add_library(hawser_flags INTERFACE)
-target_compile_options(hawser_flags INTERFACE -Wall -Wextra -Wshadow -Wpedantic)
+target_compile_options(hawser_flags INTERFACE -Wall -Wextra -Wshadow -Wpedantic
+                       # Designated initialisers leave fields out on purpose.
+                       -Wno-missing-field-initializers)
 if(HAWSER_WERROR)
   target_compile_options(hawser_flags INTERFACE -Werror)
 endif()

@@ -28,6 +28,7 @@ LONG_FILES = {}
 # Files that may use #if although they are no backend and no poller, with the reason.
 CONDITIONAL_FILES = {
     "src/base/frame_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
+    "src/base/crc32c.cpp": "the CRC instruction exists on x86-64 only, and is chosen at run time there",
 }
 CONDITIONAL_FOLDERS = ("src/transport/*/*", "src/exec/*poller*", "src/exec/*uring*", "tests/*", "bench/*", "fuzz/*")
 
@@ -249,7 +250,8 @@ def check_tree(root):
 def compile_alone(compiler, root, path):
     """Includes the header twice in an otherwise empty file."""
     header = path.split("/", 1)[1]
-    command = [compiler, "-std=c++23", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Wpedantic", "-Werror",
+    command = [compiler, "-std=c++23", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Wpedantic",
+               "-Wno-missing-field-initializers", "-Werror",
                f"-I{root}/include"] + ([f"-I{root}/src"] if path.startswith("src/") else []) + ["-x", "c++", "-"]
     result = subprocess.run(command, input=f'#include "{header}"\n#include "{header}"\n', capture_output=True, text=True)
     if result.returncode == 0:
