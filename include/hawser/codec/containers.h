@@ -1,0 +1,199 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "hawser/codec/traits.h"
+
+namespace hawser::codec {
+
+// What a node of a tree or hash table costs beside its value, for DecodeLimits::memory_bytes_max.
+inline constexpr std::size_t node_overhead_bytes = 4 * sizeof(void*);
+
+// What one insertion takes, without the const that a map puts before its key.
+template <class T>
+struct AssociativeEntry {
+  using type = typename T::key_type;
+};
+template <class T>
+  requires(kind_of<T> == Kind::map)
+struct AssociativeEntry<T> {
+  using type = std::pair<typename T::key_type, typename T::mapped_type>;
+};
+
+template <class T>
+  requires(kind_of<T> == Kind::set || kind_of<T> == Kind::map)
+struct Codec<T> {
+  using Entry = typename AssociativeEntry<T>::type;
+  static constexpr std::size_t bytes_min = sizeof(std::uint32_t);
+
+  static void size(Sizer& sizer, const T& value) {
+    sizer.add_count(value.size());
+    if (!sizer.enter()) return;
+    for (const auto& entry : value) {
+      if constexpr (kind_of<T> == Kind::map) {
+        measure_one(sizer, entry.first);
+        measure_one(sizer, entry.second);
+      } else {
+        measure_one(sizer, entry);
+      }
+    }
+    sizer.leave();
+  }
+  static void encode(Encoder& encoder, const T& value) {
+    encoder.write_count(value.size());
+    for (const auto& entry : value) {
+      if constexpr (kind_of<T> == Kind::map) {
+        encode_one(encoder, entry.first);
+        encode_one(encoder, entry.second);
+      } else {
+        encode_one(encoder, entry);
+      }
+    }
+  }
+  static bool decode(Decoder& decoder, T& value) {
+    constexpr const char* what = kind_of<T> == Kind::map ? "map" : "set";
+    std::size_t count = 0;
+    if (!decoder.read_count(count, codec::bytes_min<Entry>, what)) return false;
+    if (!decoder.charge(count * (sizeof(Entry) + node_overhead_bytes), what) || !decoder.enter(what)) return false;
+    value.clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      Entry entry{};
+      if (!decode_one(decoder, entry)) return false;
+      value.insert(std::move(entry));
+      // A multimap or multiset takes every key; elsewhere a repeated one doesn't count.
+      if (value.size() != i + 1) [[unlikely]]
+        return decoder.fail(what, "a key comes twice");
+    }
+    decoder.leave();
+    return true;
+  }
+};
+
+// The u8 before a value that may be absent.
+inline bool read_presence(Decoder& decoder, bool& present, const char* what) noexcept {
+  std::uint8_t byte = 0;
+  if (!decoder.read_scalar(byte, what)) return false;
+  if (byte > 1) [[unlikely]]
+    return decoder.fail(what, "presence is neither 0 nor 1");
+  present = byte == 1;
+  return true;
+}
+
+template <class T>
+  requires(kind_of<T> == Kind::optional)
+struct Codec<T> {
+  static constexpr std::size_t bytes_min = 1;
+
+  static void size(Sizer& sizer, const T& value) {
+    sizer.add(1);
+    if (value.has_value()) measure_one(sizer, *value);
+  }
+  static void encode(Encoder& encoder, const T& value) {
+    encoder.write_scalar(static_cast<std::uint8_t>(value.has_value()));
+    if (value.has_value()) encode_one(encoder, *value);
+  }
+  static bool decode(Decoder& decoder, T& value) {
+    bool present = false;
+    if (!read_presence(decoder, present, "optional")) return false;
+    value.reset();
+    return !present || decode_one(decoder, value.emplace());
+  }
+};
+
+template <class T>
+  requires(kind_of<T> == Kind::pointer)
+struct Codec<T> {
+  using Element = typename T::element_type;
+  static constexpr std::size_t bytes_min = 1;
+
+  static void size(Sizer& sizer, const T& value) {
+    sizer.add(1);
+    if (value == nullptr || !sizer.enter()) return;
+    measure_one(sizer, *value);
+    sizer.leave();
+  }
+  static void encode(Encoder& encoder, const T& value) {
+    encoder.write_scalar(static_cast<std::uint8_t>(value != nullptr));
+    if (value != nullptr) encode_one(encoder, *value);
+  }
+  static bool decode(Decoder& decoder, T& value) {
+    bool present = false;
+    if (!read_presence(decoder, present, "pointer")) return false;
+    value.reset();
+    if (!present) return true;
+    if (!decoder.charge(sizeof(Element), "pointer") || !decoder.enter("pointer")) return false;
+    value.reset(new Element());
+    if (!decode_one(decoder, *value)) return false;
+    decoder.leave();
+    return true;
+  }
+};
+
+template <class T>
+struct Alternatives;
+template <template <class...> class V, class... T>
+struct Alternatives<V<T...>> {
+  using type = std::tuple<T...>;
+};
+
+template <class T>
+  requires(kind_of<T> == Kind::variant)
+struct Codec<T> {
+  static constexpr std::size_t bytes_min = 1;
+  static constexpr std::size_t count = std::tuple_size_v<typename Alternatives<T>::type>;
+  static constexpr std::uint8_t valueless = 255;  // Stands for no value at all; nobody decodes it.
+  static_assert(count <= valueless, "hawser: a variant that travels has at most 255 alternatives");
+
+  static void size(Sizer& sizer, const T& value) {
+    sizer.add(1);
+    visit(value, [&](const auto& alternative) { measure_one(sizer, alternative); });
+  }
+  static void encode(Encoder& encoder, const T& value) {
+    encoder.write_scalar(value.valueless_by_exception() ? valueless : static_cast<std::uint8_t>(value.index()));
+    visit(value, [&](const auto& alternative) { encode_one(encoder, alternative); });
+  }
+  static bool decode(Decoder& decoder, T& value) {
+    std::uint8_t index = 0;
+    if (!decoder.read_scalar(index, "variant")) return false;
+    if (index >= count) [[unlikely]]
+      return decoder.fail("variant", "no such alternative");
+    return [&]<std::size_t... i>(std::index_sequence<i...>) {
+      bool decoded = false;
+      static_cast<void>(((index == i && (decoded = decode_one(decoder, value.template emplace<i>()), true)) || ...));
+      return decoded;
+    }(std::make_index_sequence<count>());
+  }
+
+ private:
+  // By argument-dependent lookup, so that <variant> is included only where one is used.
+  template <class F>
+  static void visit(const T& value, F f) {
+    [&]<std::size_t... i>(std::index_sequence<i...>) {
+      static_cast<void>(((value.index() == i && (f(*get_if<i>(&value)), true)) || ...));
+    }(std::make_index_sequence<count>());
+  }
+};
+
+template <class T>
+  requires(kind_of<T> == Kind::duration)
+struct Codec<T> {
+  using Representation = typename T::rep;
+  static constexpr bool is_block = codec::is_block<Representation> && sizeof(T) == sizeof(Representation);
+  static constexpr bool is_fixed = codec::is_fixed<Representation>;
+  static constexpr std::size_t bytes_min = codec::bytes_min<Representation>;
+
+  static void size(Sizer& sizer, const T& value) { measure_one(sizer, value.count()); }
+  static void encode(Encoder& encoder, const T& value) { encode_one(encoder, value.count()); }
+  static bool decode(Decoder& decoder, T& value) {
+    Representation count{};
+    if (!decode_one(decoder, count)) return false;
+    value = T(count);
+    return true;
+  }
+};
+
+}  // namespace hawser::codec

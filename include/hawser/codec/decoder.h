@@ -1,0 +1,187 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "hawser/bytes.h"
+#include "hawser/error.h"
+
+namespace hawser::codec {
+
+// Bounds on what a received message may make the decoder do, beyond its own length.
+struct DecodeLimits {
+  std::size_t depth_max = 32;                           // Containers and pointers nested in one another.
+  std::size_t empty_elements_max = 64 * 1024;           // Elements that take no byte on the wire, in the whole message.
+  std::size_t memory_bytes_max = std::size_t{1} << 32;  // Heap memory for elements, in the whole message.
+};
+
+// Holds the copies of sequences that were received misaligned for their element type and are handed out as views.
+// Empty, without an allocation, until the first such sequence. The views die with it. One thread at a time.
+class DecodeArena {
+ public:
+  DecodeArena() noexcept = default;
+  DecodeArena(DecodeArena&& other) noexcept : newest_(std::exchange(other.newest_, nullptr)) {}
+  DecodeArena& operator=(DecodeArena&& other) noexcept {
+    std::swap(newest_, other.newest_);
+    return *this;
+  }
+  ~DecodeArena() {
+    if (newest_ != nullptr) release();
+  }
+
+  // A copy of `bytes`, aligned for any type whose alignment is at most 64.
+  const std::byte* copy(Bytes bytes);
+  bool empty() const noexcept { return newest_ == nullptr; }
+
+ private:
+  struct Chunk;
+  void release() noexcept;
+
+  Chunk* newest_ = nullptr;
+};
+
+// Reads values from a received message. It never reads outside the two ranges, whatever they hold, and asks for memory
+// only in proportion to the bytes that are there. After the first failure it must not be used but for error().
+class Decoder {
+ public:
+  // Views that are decoded point into `body`, `payload` and `arena`, which outlive them. Without an arena a misaligned
+  // span is an error of ours; none is needed where no argument is a span of elements wider than a byte.
+  explicit Decoder(Bytes body, Bytes payload = {}, const DecodeLimits& limits = {},
+                   DecodeArena* arena = nullptr) noexcept
+      : cursor_(body.data()),
+        end_(body.data() + body.size()),
+        payload_(payload.data()),
+        payload_end_(payload.data() + payload.size()),
+        depth_left_(limits.depth_max),
+        empty_elements_left_(limits.empty_elements_max),
+        memory_bytes_left_(limits.memory_bytes_max),
+        begin_(body.data()),
+        arena_(arena) {}
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+
+  std::size_t available() const noexcept { return static_cast<std::size_t>(end_ - cursor_); }
+  // What no value has claimed so far: the attachments, once all values are decoded.
+  Bytes payload_rest() const noexcept { return {payload_, payload_end_}; }
+
+  // Below, `what` names the kind of value for the error text, and false means failure. Codecs build on these.
+
+  bool take(std::size_t bytes, const std::byte*& data, const char* what) noexcept {
+    if (bytes > available()) [[unlikely]]
+      return fail_short(what, bytes);
+    data = cursor_;
+    cursor_ += bytes;
+    return true;
+  }
+  bool copy(void* to, std::size_t bytes, const char* what) noexcept {
+    if (bytes > available()) [[unlikely]]
+      return fail_short(what, bytes);
+    if (bytes != 0) std::memcpy(to, cursor_, bytes);
+    cursor_ += bytes;
+    return true;
+  }
+  template <class T>
+    requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  bool read_scalar(T& value, const char* what) noexcept {
+    return copy(&value, sizeof(T), what);
+  }
+  // The count of a sequence whose elements follow in the body and take at least `element_bytes_min` each there.
+  bool read_count(std::size_t& count, std::size_t element_bytes_min, const char* what) noexcept {
+    std::uint32_t announced = 0;
+    if (!read_scalar(announced, what)) return false;
+    count = announced;
+    if (element_bytes_min == 0) return take_empty_elements(count, what);
+    if (count > available() / element_bytes_min) [[unlikely]]
+      return fail_count(what, count);
+    return true;
+  }
+  // A counted sequence of blocks, in the body or in the payload: where its `count * element_bytes` bytes are.
+  bool take_blocks(std::size_t element_bytes, const std::byte*& data, std::size_t& count, const char* what) noexcept {
+    std::uint32_t announced = 0;
+    if (!read_scalar(announced, what)) return false;
+    count = announced;
+    if (announced > count_max_) [[unlikely]] {
+      count = announced & count_max_;
+      return take_payload(count * element_bytes, data, what);
+    }
+    return take(count * element_bytes, data, what);
+  }
+  // Before allocating memory on behalf of the message.
+  bool charge(std::size_t bytes, const char* what) noexcept {
+    if (bytes > memory_bytes_left_) [[unlikely]]
+      return fail_memory(what);
+    memory_bytes_left_ -= bytes;
+    return true;
+  }
+  // `data` itself where it is aligned, else a copy in the arena.
+  bool align(const std::byte*& data, std::size_t bytes, std::size_t alignment, const char* what) {
+    if (reinterpret_cast<std::uintptr_t>(data) % alignment == 0) [[likely]]
+      return true;
+    return align_by_copy(data, bytes, what);
+  }
+
+  // Brackets the elements of a container or pointer. Only successes leave().
+  bool enter(const char* what) noexcept {
+    if (depth_left_ == 0) [[unlikely]]
+      return fail_depth(what);
+    --depth_left_;
+    return true;
+  }
+  void leave() noexcept { ++depth_left_; }
+
+  // Confines reading to the next `bytes`, which must be available; returns what widen() takes.
+  const std::byte* narrow(std::size_t bytes) noexcept { return std::exchange(end_, cursor_ + bytes); }
+  // Skips what is left of the narrowed range, and lifts the confinement.
+  void widen(const std::byte* outer_end) noexcept { cursor_ = std::exchange(end_, outer_end); }
+  bool set_payload_allowed(bool allowed) noexcept { return std::exchange(payload_allowed_, allowed); }
+
+  // All of the body has been used.
+  bool finish_body() noexcept { return cursor_ == end_ || fail("message", "bytes follow the last value"); }
+  // All of body and payload has been used.
+  bool finish() noexcept {
+    return finish_body() && (payload_ == payload_end_ || fail("message", "payload follows the last value"));
+  }
+
+  // Note a failure for error(), and return false. The texts must live for ever.
+  bool fail(const char* what, const char* reason) noexcept;
+  bool fail_limit(const char* what, const char* reason) noexcept;
+
+  // After a failure: what kind of value, at which byte of the body, and why.
+  Error error() const;
+
+ private:
+  static constexpr std::uint32_t count_max_ = 0x7fff'ffff;
+
+  bool take_empty_elements(std::size_t count, const char* what) noexcept;
+  bool take_payload(std::size_t bytes, const std::byte*& data, const char* what) noexcept;
+  bool align_by_copy(const std::byte*& data, std::size_t bytes, const char* what);
+  bool fail_short(const char* what, std::size_t bytes) noexcept;
+  bool fail_count(const char* what, std::size_t count) noexcept;
+  bool fail_memory(const char* what) noexcept;
+  bool fail_depth(const char* what) noexcept;
+  bool fail(ErrorCode code, const char* what, const char* reason, std::size_t announced) noexcept;
+
+  const std::byte* cursor_;
+  const std::byte* end_;
+  const std::byte* payload_;
+  const std::byte* payload_end_;
+  std::size_t depth_left_;
+  std::size_t empty_elements_left_;
+  std::size_t memory_bytes_left_;
+  const std::byte* begin_;
+  DecodeArena* arena_;
+  bool payload_allowed_ = true;
+
+  // Set by the first failure.
+  ErrorCode code_ = ErrorCode::ok;
+  const char* what_ = "";
+  const char* reason_ = "";
+  std::size_t offset_ = 0;
+  std::size_t announced_ = 0;  // Bytes or elements that the message spoke of; 0 where that has no meaning.
+};
+
+}  // namespace hawser::codec

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+#include "hawser/codec/decoder.h"
+#include "hawser/codec/encoder.h"
+#include "hawser/codec/kind.h"
+
+namespace hawser::codec {
+
+// What the codecs ask of each other. Every member has a default, so that a user's codec need not know them all:
+//   is_block   the memory image is the encoding: sequences of it move as one block, and can be viewed in place;
+//   is_fixed   every value takes exactly `bytes_min` in the body and nothing in the payload;
+//   bytes_min  the least that a value takes in the body.
+template <class T>
+consteval bool find_is_block() {
+  if constexpr (requires { Codec<T>::is_block; }) {
+    return Codec<T>::is_block;
+  } else {
+    return false;
+  }
+}
+template <class T>
+consteval bool find_is_fixed() {
+  if constexpr (requires { Codec<T>::is_fixed; }) {
+    return Codec<T>::is_fixed;
+  } else {
+    return false;
+  }
+}
+template <class T>
+consteval std::size_t find_bytes_min() {
+  if constexpr (requires { Codec<T>::bytes_min; }) {
+    return Codec<T>::bytes_min;
+  } else {
+    return 0;
+  }
+}
+template <class T>
+inline constexpr bool is_block = find_is_block<T>();
+template <class T>
+inline constexpr bool is_fixed = find_is_fixed<T>();
+template <class T>
+inline constexpr std::size_t bytes_min = find_bytes_min<T>();
+
+template <class Tuple>
+struct TupleFacts;
+template <class... T>
+struct TupleFacts<std::tuple<T...>> {
+  static constexpr bool all_blocks = (is_block<T> && ...);
+  static constexpr bool all_fixed = (is_fixed<T> && ...);
+  static constexpr std::size_t bytes_sum = (std::size_t{0} + ... + bytes_min<T>);
+};
+
+// One value, whatever its type.
+template <class T>
+void measure_one(Sizer& sizer, const T& value) {
+  if constexpr (is_fixed<T>) {
+    sizer.add(bytes_min<T>);
+  } else {
+    Codec<T>::size(sizer, value);
+  }
+}
+template <class T>
+void encode_one(Encoder& encoder, const T& value) {
+  Codec<T>::encode(encoder, value);
+}
+template <class T>
+[[nodiscard]] bool decode_one(Decoder& decoder, T& value) {
+  return Codec<T>::decode(decoder, value);
+}
+
+// Catches every type without an encoding of its own. The one message is all that the user should see, hence the
+// members.
+template <class T>
+struct Codec {
+  static_assert(
+      kind_of<T> != Kind::unsupported,
+      "hawser: this type can't travel. Use numbers, enumerations, std::string, std containers, std::optional, "
+      "std::variant, std::unique_ptr, or a struct of such with public fields and neither constructors nor "
+      "bases; or specialise hawser::codec::Codec for it. Raw pointers, references and shared_ptr can't.");
+  static constexpr std::size_t bytes_min = 0;
+  static void size(Sizer&, const T&) {}
+  static void encode(Encoder&, const T&) {}
+  static bool decode(Decoder&, T&) { return false; }
+};
+
+}  // namespace hawser::codec

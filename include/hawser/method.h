@@ -1,0 +1,226 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+#include "hawser/codec/signature.h"
+
+// What a function says about itself at compile time: its name, its types, and the hashes of both by which client and
+// server agree. A function is given as a template argument, `&` optional: method_name<ns::echo>,
+// method_name<&Shop::order>. An overloaded one needs a cast to say which.
+namespace hawser {
+
+class Context;
+template <class T>
+class Task;
+
+// Gives a function another name on the wire. Needed where the automatic name won't do, see method_name:
+//   template <> inline constexpr std::string_view hawser::method_name_override<&add<double>> = "add<double>";
+template <auto function>
+inline constexpr std::string_view method_name_override{};
+
+namespace detail {
+
+// The text of a name with a fixed room, as a constant expression can hold it.
+template <std::size_t room>
+struct NameText {
+  std::array<char, room> text{};
+  std::size_t size = 0;
+
+  constexpr void append(std::string_view part) noexcept {
+    for (const char c : part) text[size++] = c;
+  }
+  constexpr std::string_view view() const noexcept { return {text.data(), size}; }
+};
+
+struct Respelling {
+  std::string_view from;
+  std::string_view to;
+};
+// GCC's spellings, and Clang's of the same.
+inline constexpr Respelling respellings[] = {
+    {"{anonymous}", "(anonymous)"},
+    {"(anonymous namespace)", "(anonymous)"},
+    {"std::__cxx11::", "std::"},
+    {"long long unsigned int", "unsigned long long"},
+    {"long unsigned int", "unsigned long"},
+    {"short unsigned int", "unsigned short"},
+    {"long long int", "long long"},
+    {"long int", "long"},
+    {"short int", "short"},
+    {"> >", ">>"},
+};
+
+constexpr bool is_name_character(char c) noexcept {
+  return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+// Without the template arguments of the function itself, which Clang doesn't print.
+constexpr std::string_view without_trailing_arguments(std::string_view name) noexcept {
+  if (name.empty() || name.back() != '>') return name;
+  std::size_t depth = 0;
+  for (std::size_t i = name.size(); i-- > 0;) {
+    if (name[i] == '>') ++depth;
+    if (name[i] == '<' && --depth == 0) {
+      const std::string_view head = name.substr(0, i);
+      return head.ends_with("operator") || head.ends_with("operator<") ? name : head;
+    }
+  }
+  return name;  // operator> and its like.
+}
+
+template <std::size_t room>
+constexpr NameText<room> respell(std::string_view name) noexcept {
+  NameText<room> out;
+  while (!name.empty()) {
+    const Respelling* match = nullptr;
+    // Within a word nothing starts: `along int` holds no `long int`.
+    if (out.size == 0 || !is_name_character(out.text[out.size - 1]) || !is_name_character(name.front())) {
+      for (const Respelling& respelling : respellings) {
+        if (match == nullptr && name.starts_with(respelling.from)) match = &respelling;
+      }
+    }
+    out.append(match != nullptr ? match->to : name.substr(0, 1));
+    name.remove_prefix(match != nullptr ? match->from.size() : 1);
+  }
+  return out;
+}
+
+// "... [F = &ns::echo]". It returns no class, since GCC would explain the alias behind that in the same brackets.
+template <auto F>
+constexpr const char* describe_argument() noexcept {
+  return __PRETTY_FUNCTION__;
+}
+template <auto F>
+constexpr std::string_view argument_text() noexcept {
+  const std::string_view text = describe_argument<F>();
+  const std::size_t begin = text.find("F = ") + 4;
+  return text.substr(begin, text.rfind(']') - begin);
+}
+
+template <auto F>
+consteval auto make_method_name() {
+  constexpr std::string_view given = method_name_override<F>;
+  if constexpr (!given.empty()) {
+    NameText<given.size()> name;
+    name.append(given);
+    return name;
+  } else {
+    static_assert(!std::is_class_v<decltype(F)>,
+                  "hawser: a lambda has no name that client and server could share: register a function, or name it by "
+                  "specialising hawser::method_name_override");
+    constexpr std::string_view raw = argument_text<F>();
+    return respell<raw.size()>(without_trailing_arguments(raw.substr(raw.starts_with('&') ? 1 : 0)));
+  }
+}
+template <auto F>
+inline constexpr auto method_name_text = make_method_name<F>();
+
+}  // namespace detail
+
+// The qualified name, such as "ns::echo" or "Shop::order", the same from GCC and Clang. Anonymous namespaces are
+// spelled
+// "(anonymous)". The limits, for which method_name_override is the remedy:
+//  - instantiations of one function template share its name ("add" for add<int> and add<double>): Clang doesn't tell;
+//  - GCC names inline namespaces and Clang doesn't ("ns::v1::f" or "ns::f");
+//  - among class template arguments (Store<K>::get) fundamental types and standard containers of them agree, but GCC
+//    may leave out the namespace of others.
+template <auto function>
+inline constexpr std::string_view method_name = detail::method_name_text<function>.view();
+
+// How the wire names it: 32-bit FNV-1a of the name.
+template <auto function>
+inline constexpr std::uint32_t method_id = codec::fnv1a32(method_name<function>);
+
+namespace detail {
+
+// The value that a handler's result carries: T of Task<T> and of Result<T>, in either order of wrapping.
+template <class T>
+struct Unwrapped {
+  using type = T;
+};
+template <class T>
+struct Unwrapped<Task<T>> : Unwrapped<T> {};
+template <class T>
+struct Unwrapped<std::expected<T, Error>> : Unwrapped<T> {};
+
+template <class... T>
+struct Parameters {
+  static constexpr bool has_context = false;
+  using args_tuple = std::tuple<std::remove_cvref_t<T>...>;
+  using parameters = std::tuple<T...>;
+};
+template <class... T>
+struct Parameters<Context&, T...> : Parameters<T...> {
+  static constexpr bool has_context = true;
+};
+
+template <class Object, class Return, class... T>
+struct FunctionFacts : Parameters<T...> {
+  using class_type = Object;                                             // void unless it is a member function.
+  using return_type = Return;                                            // As declared.
+  using result = std::remove_cvref_t<typename Unwrapped<Return>::type>;  // What travels back; may be void.
+  static constexpr bool is_member = !std::is_void_v<Object>;
+  static constexpr std::size_t arity = std::tuple_size_v<typename Parameters<T...>::args_tuple>;
+};
+
+template <class F>
+struct FactsOf {
+  static_assert(sizeof(F) == 0, "hawser: neither a function, a member function, nor a lambda with one call operator");
+};
+template <class R, class... A>
+struct FactsOf<R (*)(A...)> : FunctionFacts<void, R, A...> {};
+template <class R, class... A>
+struct FactsOf<R (*)(A...) noexcept> : FunctionFacts<void, R, A...> {};
+template <class R, class C, class... A>
+struct FactsOf<R (C::*)(A...)> : FunctionFacts<C, R, A...> {};
+template <class R, class C, class... A>
+struct FactsOf<R (C::*)(A...) noexcept> : FunctionFacts<C, R, A...> {};
+template <class R, class C, class... A>
+struct FactsOf<R (C::*)(A...) const> : FunctionFacts<C, R, A...> {};
+template <class R, class C, class... A>
+struct FactsOf<R (C::*)(A...) const noexcept> : FunctionFacts<C, R, A...> {};
+// A lambda without captures counts as a free function.
+template <class F>
+  requires std::is_class_v<F> && requires { &F::operator(); }
+struct FactsOf<F> : FactsOf<decltype(+std::declval<F>())> {};
+
+}  // namespace detail
+
+// The types of a function, member function or lambda without captures:
+//   return_type  as declared           result       what travels back: Task<> and Result<> taken off, may be void
+//   class_type   void if not a member  is_member
+//   args_tuple   std::tuple of the parameters that travel, without const and references; a leading Context& isn't one
+//   parameters   the same as declared  has_context  whether the first parameter is Context&      arity  of args_tuple
+template <auto function>
+using function_traits = detail::FactsOf<std::remove_const_t<decltype(function)>>;
+
+namespace detail {
+
+template <auto F>
+consteval std::uint32_t make_signature() {
+  using Traits = function_traits<F>;
+  codec::Fnv1a64 hash;
+  hash.add('F');
+  codec::DescribeAll<typename Traits::args_tuple>::run(hash);
+  hash.add('>');
+  if constexpr (std::is_void_v<typename Traits::result>) {
+    hash.add('v');
+  } else {
+    codec::describe<typename Traits::result>(hash);
+  }
+  return hash.folded();
+}
+
+}  // namespace detail
+
+// The hash of what travels, "F" arguments ">" result ("v" if void), described as codec::describe does. Two functions
+// with one signature can be called for each other.
+template <auto function>
+inline constexpr std::uint32_t signature = detail::make_signature<function>();
+
+}  // namespace hawser

@@ -1,0 +1,95 @@
+#include "hawser/codec/decoder.h"
+
+#include <cstring>
+#include <new>
+#include <string>
+
+namespace hawser::codec {
+
+// Bytes follow this header, 64-byte aligned.
+struct alignas(64) DecodeArena::Chunk {
+  Chunk* older = nullptr;
+};
+
+const std::byte* DecodeArena::copy(Bytes bytes) {
+  void* memory = ::operator new(sizeof(Chunk) + bytes.size(), std::align_val_t(alignof(Chunk)));
+  newest_ = new (memory) Chunk{newest_};
+  auto* data = reinterpret_cast<std::byte*>(newest_ + 1);
+  if (!bytes.empty()) std::memcpy(data, bytes.data(), bytes.size());
+  return data;
+}
+
+void DecodeArena::release() noexcept {
+  while (newest_ != nullptr) {
+    ::operator delete(std::exchange(newest_, newest_->older), std::align_val_t(alignof(Chunk)));
+  }
+}
+
+bool Decoder::take_empty_elements(std::size_t count, const char* what) noexcept {
+  if (count > empty_elements_left_) {
+    return fail(ErrorCode::limit_exceeded, what, "too many elements that take no bytes (empty_elements_max)", count);
+  }
+  empty_elements_left_ -= count;
+  return true;
+}
+
+bool Decoder::take_payload(std::size_t bytes, const std::byte*& data, const char* what) noexcept {
+  if (!payload_allowed_) return fail(what, "an appended field must not travel out of band");
+  const std::size_t padding = -bytes % 8;
+  const auto left = static_cast<std::size_t>(payload_end_ - payload_);
+  if (bytes > left || padding > left - bytes) {
+    return fail(ErrorCode::protocol_error, what, "the payload has fewer bytes than announced", bytes);
+  }
+  data = payload_;
+  payload_ += bytes;
+  for (std::size_t i = 0; i < padding; ++i) {
+    if (*payload_++ != std::byte{0}) return fail(what, "the padding in the payload isn't zero");
+  }
+  return true;
+}
+
+bool Decoder::align_by_copy(const std::byte*& data, std::size_t bytes, const char* what) {
+  if (arena_ == nullptr) {
+    return fail(ErrorCode::internal, what, "misaligned, and the decoder was given no arena to copy it to", bytes);
+  }
+  data = arena_->copy({data, bytes});
+  return true;
+}
+
+bool Decoder::fail(const char* what, const char* reason) noexcept {
+  return fail(ErrorCode::protocol_error, what, reason, 0);
+}
+bool Decoder::fail_limit(const char* what, const char* reason) noexcept {
+  return fail(ErrorCode::limit_exceeded, what, reason, 0);
+}
+bool Decoder::fail_short(const char* what, std::size_t bytes) noexcept {
+  return fail(ErrorCode::protocol_error, what, "the body has fewer bytes than announced", bytes);
+}
+bool Decoder::fail_count(const char* what, std::size_t count) noexcept {
+  return fail(ErrorCode::protocol_error, what, "the body is too short for that many elements", count);
+}
+bool Decoder::fail_memory(const char* what) noexcept {
+  return fail(ErrorCode::limit_exceeded, what, "needs more memory than allowed (memory_bytes_max)", 0);
+}
+bool Decoder::fail_depth(const char* what) noexcept {
+  return fail(ErrorCode::limit_exceeded, what, "nested too deeply (depth_max)", 0);
+}
+bool Decoder::fail(ErrorCode code, const char* what, const char* reason, std::size_t announced) noexcept {
+  if (code_ == ErrorCode::ok) {
+    code_ = code;
+    what_ = what;
+    reason_ = reason;
+    offset_ = static_cast<std::size_t>(cursor_ - begin_);
+    announced_ = announced;
+  }
+  return false;
+}
+
+Error Decoder::error() const {
+  std::string text = std::string("can't decode ") + what_ + " at byte " + std::to_string(offset_) + ": " + reason_;
+  if (announced_ != 0) text += " (" + std::to_string(announced_) + ")";
+  const Initiator initiator = code_ == ErrorCode::internal ? Initiator::local : Initiator::peer;
+  return {code_, ErrorScope::call, initiator, 0, std::move(text)};
+}
+
+}  // namespace hawser::codec
