@@ -14,6 +14,7 @@ import time
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+CPUS = len(os.sched_getaffinity(0))
 
 STAGES = {
     "dev": "Clang 19 with assertions: every test, examples, packaging, tidy",
@@ -57,7 +58,7 @@ def configure(preset):
 
 
 def build(preset, *arguments):
-    return run("cmake", "--build", "--preset", preset, "--parallel", str(os.cpu_count()), *arguments)
+    return run("cmake", "--build", "--preset", preset, "--parallel", str(CPUS), *arguments)
 
 
 def skip_reason(output):
@@ -90,7 +91,7 @@ def read_junit(stage, path):
 
 
 def run_ctest(preset, junit):
-    command = ["ctest", "--preset", preset, "--output-junit", str(junit), "--parallel", str(os.cpu_count()),
+    command = ["ctest", "--preset", preset, "--output-junit", str(junit), "--parallel", str(CPUS),
                "--test-output-size-failed", "200000", "--no-tests=ignore"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                errors="replace")

@@ -268,7 +268,7 @@ def compile_alone(compiler, root, path):
 def check_headers(root, compiler):
     headers = [path for path in files_below(root) if path.endswith(".h") and path.startswith(("include/", "src/"))
                and not path.endswith("_testing.h")]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         yield from filter(None, pool.map(lambda path: compile_alone(compiler, root, path), headers))
     umbrella = "include/hawser/hawser.h"
     if umbrella in headers:
