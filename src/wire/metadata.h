@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string_view>
+
+#include "hawser/bytes.h"
+#include "hawser/error.h"
+
+namespace hawser::wire {
+
+// Metadata on the wire: per entry u8 key bytes, u16 value bytes, key, value. At most 64 entries, 65,535 bytes in all.
+inline constexpr std::size_t metadata_entries_max = 64;
+inline constexpr std::size_t metadata_bytes_max = 65'535;
+inline constexpr std::size_t metadata_key_bytes_max = 255;
+
+// Walks entries that check_metadata() accepted.
+class MetadataReader {
+ public:
+  explicit MetadataReader(Bytes bytes) noexcept : rest_(bytes) {}
+  // False at the end.
+  bool next(std::string_view& key, std::string_view& value) noexcept;
+
+ private:
+  Bytes rest_;
+};
+
+// True if `bytes` are well-formed metadata within the bounds.
+bool check_metadata(Bytes bytes) noexcept;
+
+inline std::size_t metadata_entry_bytes(std::string_view key, std::string_view value) noexcept {
+  return 3 + key.size() + value.size();
+}
+// Writes one entry and gives the position behind it.
+std::byte* write_metadata_entry(std::byte* to, std::string_view key, std::string_view value) noexcept;
+
+}  // namespace hawser::wire
