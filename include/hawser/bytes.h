@@ -24,6 +24,15 @@ struct Piece {
   std::size_t size = 0;
 };
 
+// Lends memory for sending. Told once when it is not used any more: it left, or the connection ended.
+class PayloadOwner {
+ public:
+  virtual void payload_released() noexcept = 0;
+
+ protected:
+  ~PayloadOwner() = default;
+};
+
 // A reference-counted block of memory: the bytes follow this header, 64-byte aligned. Counting is thread-safe.
 class alignas(64) Block {
  public:

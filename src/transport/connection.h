@@ -59,16 +59,6 @@ class MessageSink {
   ~MessageSink() = default;
 };
 
-// Lends memory to a connection for sending.
-class PayloadOwner {
- public:
-  // The connection does not use the pieces any more: they left, or the connection ended.
-  virtual void payload_released() noexcept = 0;
-
- protected:
-  ~PayloadOwner() = default;
-};
-
 // The transport seam: messages of a contiguous head and a gathered payload, in order, reliably, or an end. Belongs to
 // one loop and its thread. What one tick commits leaves together at the end of the tick.
 class Connection {

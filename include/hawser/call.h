@@ -1,0 +1,280 @@
+#pragma once
+
+#include <concepts>
+#include <coroutine>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "hawser/codec.h"
+#include "hawser/codec/views.h"
+#include "hawser/detail/client_port.h"
+#include "hawser/detail/method_facts.h"
+#include "hawser/reply.h"
+
+namespace hawser {
+
+namespace detail {
+
+// How an argument is kept until it is encoded, and what is encoded. Lvalues are referred to, rvalues moved in. A
+// caller may give an owner for a view and a view for an owner, text in any form, or what converts to the parameter.
+template <class Parameter, class Given>
+struct Argument {
+  using Bare = std::remove_cvref_t<Given>;
+  static constexpr bool same = std::is_same_v<Bare, Parameter>;
+  static constexpr bool text = !same && std::is_same_v<codec::Owned<Parameter>, std::string> &&
+                               std::is_convertible_v<const Bare&, std::string_view>;
+  static constexpr bool view_of = !same && !text && !std::is_array_v<Bare> && std::is_same_v<codec::Owned<Bare>, Parameter>;
+  static constexpr bool viewed = !same && !text && !view_of && codec::contains_view<Parameter> &&
+                                 std::is_convertible_v<const Bare&, Parameter>;
+  static_assert(same || text || view_of || viewed || std::is_convertible_v<Given, Parameter>,
+                "hawser: an argument of this call does not convert to the handler's parameter; compare the types "
+                "<Parameter, Given> named in this error with the handler's declaration");
+
+  using Stored = std::conditional_t<
+      same || text || view_of || viewed,
+      std::conditional_t<std::is_lvalue_reference_v<Given>, const std::remove_reference_t<Given>&, Bare>, Parameter>;
+
+  static decltype(auto) encodable(const Stored& stored) {
+    if constexpr (text) {
+      return std::string_view(stored);
+    } else if constexpr (viewed) {
+      return Parameter(stored);
+    } else {
+      return (stored);
+    }
+  }
+};
+
+template <class Args, class... Given>
+struct ArgumentsOf;
+template <class... Parameter, class... Given>
+  requires(sizeof...(Parameter) == sizeof...(Given))
+struct ArgumentsOf<std::tuple<Parameter...>, Given...> {
+  using stored = std::tuple<typename Argument<Parameter, Given>::Stored...>;
+  // Calls `use` with what is to be encoded.
+  template <class Use>
+  static decltype(auto) apply(const stored& arguments, Use use) {
+    return std::apply([&](const auto&... one) { return use(Argument<Parameter, Given>::encodable(one)...); }, arguments);
+  }
+};
+template <class... Parameter, class... Given>
+  requires(sizeof...(Parameter) != sizeof...(Given))
+struct ArgumentsOf<std::tuple<Parameter...>, Given...> {
+  static_assert(sizeof...(Parameter) == sizeof...(Given),
+                "hawser: this call gives another number of arguments than the handler takes");
+};
+
+// What a call gives: the value alone, with owners for views, or the whole reply.
+template <auto F>
+struct ValueOutcome {
+  using Declared = typename MethodFacts<F>::result;
+  using Value = codec::Owned<Declared>;
+  using type = Result<Value>;
+  static type read(const Received& reply, MutableBytes) {
+    codec::DecodeArena arena;
+    codec::Decoder decoder(reply.body, reply.payload, {}, &arena);
+    if constexpr (std::is_void_v<Value>) {
+      if (!decoder.finish()) return std::unexpected(decoder.error());
+      return {};
+    } else {
+      static_assert(!codec::contains_view<Value>,
+                    "hawser: the result has views among its fields, which would point to freed memory: use "
+                    "co_await client.call<f>(...).reply()");
+      std::tuple<Value> value;
+      if (!codec::decode_all(decoder, value)) return std::unexpected(decoder.error());
+      return std::move(std::get<0>(value));
+    }
+  }
+};
+template <auto F>
+struct ReplyOutcome {
+  using type = Result<Reply<typename MethodFacts<F>::result>>;
+  static type read(const Received& received, MutableBytes memory) {
+    type reply;
+    if (Result<void> status = reply->read(received, memory); !status) return std::unexpected(std::move(status.error()));
+    return reply;
+  }
+};
+
+// A call whose result is known by type; the arguments are added by ArgumentOperation.
+template <auto F, class Outcome>
+class ResultOperation : public CallOperation, public PooledFrame {
+ public:
+  using Type = typename Outcome::type;
+  virtual ~ResultOperation() = default;
+
+  Result<void> decode(const Received& reply) override {
+    result_.emplace(Outcome::read(reply, memory_));
+    return {};
+  }
+  MutableBytes memory() const noexcept override { return memory_; }
+  void set_memory(MutableBytes memory) noexcept { memory_ = memory; }
+
+  using CallOperation::done;
+  using CallOperation::error;
+  using CallOperation::resumed;
+  using CallOperation::start;
+  using CallOperation::wait;
+  using CallOperation::wait_sent;
+
+  Type take() {
+    resumed();
+    if (error()) [[unlikely]] return std::unexpected(std::move(*error()));
+    return std::move(*result_);
+  }
+
+ protected:
+  using CallOperation::CallOperation;
+
+ private:
+  MutableBytes memory_;
+  std::optional<Type> result_;
+};
+
+struct NoOptions {};
+
+template <auto F, class Outcome, class Options, class... Given>
+class ArgumentOperation final : public ResultOperation<F, Outcome> {
+  using Facts = MethodFacts<F>;
+  using Arguments = ArgumentsOf<typename Facts::args, Given...>;
+
+ public:
+  ArgumentOperation(ClientLink& link, Options options, typename Arguments::stored&& arguments)
+      : ResultOperation<F, Outcome>(link), options_(std::move(options)), arguments_(std::move(arguments)) {
+    CallOperation::Request& request = this->request_;
+    request.method = Facts::id;
+    request.signature = Facts::signature;
+    request.name = Facts::name;
+    request.streams = Facts::streams;
+    request.size =
+        Arguments::apply(arguments_, [](const auto&... value) { return codec::encoded_size(value...); });
+    if constexpr (std::is_same_v<Options, CallOptions>) request.options = &options_;
+  }
+
+  void encode(std::byte* body, Piece* pieces) override {
+    Arguments::apply(arguments_, [&](const auto&... value) {
+      codec::Encoder encoder(body, pieces);
+      codec::encode(encoder, value...);
+    });
+  }
+
+ private:
+  [[no_unique_address]] Options options_;
+  const typename Arguments::stored arguments_;
+};
+
+}  // namespace detail
+
+// A call about to be made: `co_await` sends it and gives a Result of the handler's result, with owners in place of
+// views. Arguments given as lvalues must stay valid until then. Await it at once, as in
+// `co_await client.call<f>(x)`.
+template <auto F, class Options, class... Given>
+class [[nodiscard("a call is made by awaiting it")]] Call {
+  using Stored = typename detail::ArgumentsOf<typename detail::MethodFacts<F>::args, Given...>::stored;
+
+  template <class Outcome>
+  class Awaiter {
+   public:
+    Awaiter(detail::ClientLink& link, Options&& options, Stored&& arguments, MutableBytes memory)
+        : operation_(link, std::move(options), std::move(arguments)) {
+      operation_.set_memory(memory);
+    }
+    bool await_ready() const noexcept { return false; }
+    bool await_suspend(std::coroutine_handle<> waiting) {
+      operation_.start();
+      return operation_.wait(waiting);
+    }
+    typename Outcome::type await_resume() { return operation_.take(); }
+
+   private:
+    detail::ArgumentOperation<F, Outcome, Options, Given...> operation_;
+  };
+
+  // A call whose result is the whole reply.
+  class Whole {
+   public:
+    Whole(Call&& call, MutableBytes memory) : call_(std::move(call)), memory_(memory) {}
+    auto operator co_await() && {
+      return Awaiter<detail::ReplyOutcome<F>>(*call_.link_, std::move(call_.options_), std::move(call_.arguments_),
+                                              memory_);
+    }
+
+   private:
+    Call call_;
+    MutableBytes memory_;
+  };
+
+ public:
+  Call(detail::ClientLink& link, Options options, Stored&& arguments)
+      : link_(&link), options_(std::move(options)), arguments_(std::move(arguments)) {}
+
+  auto operator co_await() && {
+    return Awaiter<detail::ValueOutcome<F>>(*link_, std::move(options_), std::move(arguments_), MutableBytes());
+  }
+
+  // Gives a Result<Reply<R>>: the value read in place, the attachment, the metadata.
+  [[nodiscard]] Whole reply() && { return Whole(std::move(*this), {}); }
+
+  // The same, with the payload (sequences of 8 KiB and more, in order, then the attachment) received straight into
+  // `memory`, which must stay valid until the call has ended and then holds what the reply's views show. Shorter
+  // sequences stay in the message. A payload that does not fit is an error (limit_exceeded).
+  [[nodiscard]] Whole into(MutableBytes memory) && { return Whole(std::move(*this), memory); }
+
+ private:
+  detail::ClientLink* link_;
+  [[no_unique_address]] Options options_;
+  Stored arguments_;
+};
+
+// A request that has been sent; `co_await std::move(pending)` gives the Result of the reply. Dropping it cancels the call.
+template <auto F>
+class [[nodiscard]] PendingCall {
+ public:
+  using Operation = detail::ResultOperation<F, detail::ValueOutcome<F>>;
+  explicit PendingCall(std::unique_ptr<Operation> operation) noexcept : operation_(std::move(operation)) {}
+
+  auto operator co_await() && noexcept {
+    struct Awaiter {
+      std::unique_ptr<Operation> operation;
+      bool await_ready() const noexcept { return operation->done(); }
+      bool await_suspend(std::coroutine_handle<> waiting) { return operation->wait(waiting); }
+      typename Operation::Type await_resume() { return operation->take(); }
+    };
+    return Awaiter{std::move(operation_)};
+  }
+
+ private:
+  std::unique_ptr<Operation> operation_;
+};
+
+// A call with streams, on the client: reads what the handler writes, writes what it reads, and ends with its result.
+template <auto F>
+class [[nodiscard]] StreamingCall {
+  using Facts = detail::MethodFacts<F>;
+
+ public:
+  using Operation = detail::ResultOperation<F, detail::ValueOutcome<F>>;
+  explicit StreamingCall(std::unique_ptr<Operation> operation) noexcept : operation_(std::move(operation)) {}
+
+  // What the handler's Writer<T> sends.
+  auto reader() noexcept { return Reader<typename Facts::outgoing>(*operation_->stream()); }
+  // To the handler's Reader<T>; end() it when nothing more comes.
+  auto writer() noexcept { return Writer<typename Facts::incoming>(*operation_->stream()); }
+
+  // Ends this side's stream and waits for the handler's result. Once.
+  Task<typename Operation::Type> finish() {
+    if constexpr (!std::is_same_v<typename Facts::incoming, detail::NoStream>) operation_->stream()->end();
+    auto pending = PendingCall<F>(std::move(operation_));
+    co_return co_await std::move(pending);
+  }
+
+ private:
+  std::unique_ptr<Operation> operation_;
+};
+
+}  // namespace hawser

@@ -1,0 +1,327 @@
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "hawser/codec.h"
+#include "hawser/context.h"
+#include "hawser/detail/method_facts.h"
+#include "hawser/detail/pieces.h"
+#include "hawser/detail/server_port.h"
+#include "hawser/stream.h"
+
+namespace hawser {
+
+// How a registered function is run.
+struct HandlerOptions {
+  // On a thread of the loop's offload pool: for functions that block. Such a call can't be interrupted; a server that
+  // stops waits for it.
+  bool offload = false;
+};
+
+namespace detail {
+
+// The exception at hand as an error.
+Error thrown_error();
+
+// Sends `values` (one, or none for void) as the reply. Pieces are borrowed of `owner`, or copied without one.
+template <class... V>
+void send_reply(ServerPort& port, std::uint32_t call, const codec::EncodedSize& size, const ReplyExtras& extras,
+                PayloadOwner* owner, const V&... values) {
+  std::byte* const body = port.begin_reply(call, size, extras);
+  if (body == nullptr) {
+    if (owner != nullptr) owner->payload_released();
+    return;
+  }
+  if (size.pieces == 0 && extras.attachment.empty()) [[likely]] {
+    codec::Encoder encoder(body, nullptr);
+    codec::encode(encoder, values...);
+    port.end_reply({}, owner);
+  } else {
+    Pieces pieces(size.pieces);
+    codec::Encoder encoder(body, pieces.data());
+    codec::encode(encoder, values...);
+    if (!extras.attachment.empty()) pieces.push({extras.attachment.data(), extras.attachment.size()});
+    port.end_reply(pieces.span(), owner);
+  }
+}
+
+// Answers calls of function F: a plain function in place, a coroutine or an offloaded function within a coroutine of
+// the library's. `Object` is the class of a member function, or void.
+template <auto F, class Object>
+class FunctionHandler final : public Handler {
+  using Facts = MethodFacts<F>;
+  using Traits = typename Facts::Traits;
+  using Args = typename Facts::args;
+  using Return = typename Traits::return_type;
+  using Value = typename Facts::result;
+  using Kept = std::conditional_t<std::is_void_v<Return>, std::monostate, Return>;
+
+  static constexpr bool is_coroutine = is_task<Return>;
+  static_assert(is_coroutine || !Facts::streams,
+                "hawser: a handler with Reader or Writer parameters must be a coroutine: return Task<...>");
+  // Arguments that hold as much within themselves as could be sent from where it lies must not be moved meanwhile.
+  static constexpr bool args_stay_valid_when_moved = sizeof(Args) < codec::out_of_band_bytes_min;
+
+ public:
+  FunctionHandler(Object* object, HandlerOptions options) noexcept : object_(object), options_(options) {}
+
+  void serve(const Incoming& request) override {
+    if constexpr (is_coroutine) {
+      serve_task(request, object_);
+    } else if (options_.offload) {
+      serve_offloaded(request, object_);
+    } else {
+      serve_in_place(request);
+    }
+  }
+
+ private:
+  static bool read(const Incoming& request, Args& args, codec::DecodeArena& arena) {
+    codec::Decoder decoder(request.body, request.payload, {}, &arena);
+    if (codec::decode_all(decoder, args)) [[likely]] return true;
+    Error error = decoder.error();
+    error.scope = ErrorScope::call;
+    request.port.reply_error(request.call, error);
+    return false;
+  }
+
+  template <class... Leading, class... Trailing>
+  static Return invoke(Object* object, Args& args, std::tuple<Leading&...> leading, Trailing... trailing) {
+    return std::apply(
+        [&](auto&... given) -> Return {
+          if constexpr (Traits::is_member) {
+            return std::apply([&](auto&... lead) -> Return {
+              return (object->*F)(lead..., std::move(given)..., std::move(trailing)...);
+            }, leading);
+          } else {
+            static_cast<void>(object);
+            return std::apply([&](auto&... lead) -> Return {
+              return std::invoke(F, lead..., std::move(given)..., std::move(trailing)...);
+            }, leading);
+          }
+        },
+        args);
+  }
+  template <class... Trailing>
+  static Return invoke(Object* object, Args& args, Context& context, Trailing... trailing) {
+    if constexpr (Traits::has_context) {
+      return invoke(object, args, std::tuple<Context&>(context), std::move(trailing)...);
+    } else {
+      return invoke(object, args, std::tuple<>(), std::move(trailing)...);
+    }
+  }
+
+  // ---- Plain functions ----
+
+  void serve_in_place(const Incoming& request) {
+    Args args{};
+    codec::DecodeArena arena;
+    if (!read(request, args, arena)) return;
+    if constexpr (Traits::has_context) {
+      Context context(request, nullptr);
+      run_in_place(request, args, arena, std::tuple<Context&>(context), &context);
+    } else {
+      run_in_place(request, args, arena, std::tuple<>(), nullptr);
+    }
+  }
+
+  template <class Leading>
+  void run_in_place(const Incoming& request, Args& args, codec::DecodeArena& arena, Leading leading,
+                    Context* context) {
+    try {
+      if constexpr (std::is_void_v<Return>) {
+        invoke(object_, args, leading);
+        answer_in_place(request, args, arena, std::monostate(), context);
+      } else {
+        answer_in_place<Return>(request, args, arena, invoke(object_, args, leading), context);
+      }
+    } catch (...) {
+      request.port.reply_error(request.call, thrown_error());
+    }
+  }
+
+  template <class R>
+  static void answer_in_place(const Incoming& request, Args& args, codec::DecodeArena& arena, R&& returned,
+                              Context* context) {
+    if constexpr (is_result<std::remove_cvref_t<R>>) {
+      if (!returned) return request.port.reply_error(request.call, returned.error());
+    }
+    ReplyExtras extras;
+    if (context != nullptr) {
+      extras = {context->reply_attachment().bytes(), &context->reply_metadata()};
+    }
+    with_value(returned, [&](const auto&... value) {
+      const codec::EncodedSize size = codec::encoded_size(value...);
+      if (size.pieces == 0 && extras.attachment.empty()) [[likely]] {
+        return send_reply(request.port, request.call, size, extras, nullptr, value...);
+      }
+      if constexpr (!args_stay_valid_when_moved) {
+        return send_reply(request.port, request.call, size, extras, nullptr, value...);
+      } else {
+        hold(request, std::move(args), std::move(arena), std::forward<R>(returned),
+             context == nullptr ? Buffer() : std::move(context->reply_attachment()),
+             context == nullptr ? Metadata() : std::move(context->reply_metadata()));
+      }
+    });
+  }
+
+  // Calls `use` with the value within what a handler returned, or with nothing if that is void.
+  template <class R, class Use>
+  static void with_value(const R& returned, Use use) {
+    if constexpr (std::is_same_v<R, std::monostate>) {
+      use();
+    } else if constexpr (!is_result<R>) {
+      use(returned);
+    } else if constexpr (std::is_void_v<typename R::value_type>) {
+      use();
+    } else {
+      use(*returned);
+    }
+  }
+
+  // Keeps all that a large reply is sent from until it has left.
+  template <class R>
+  static Serving hold(const Incoming& request, [[maybe_unused]] Args args, [[maybe_unused]] codec::DecodeArena arena, R returned, Buffer attachment,
+                      Metadata metadata) {
+    ActiveCall call(request, ActiveCall::Keep::in_place);
+    auto self = call.self();
+    co_await self;
+    with_value(returned, [&](const auto&... value) {
+      send_reply(call.port(), call.id(), codec::encoded_size(value...), {attachment.bytes(), &metadata}, &call.lend(),
+                 value...);
+    });
+    auto released = call.released();
+    co_await released;
+  }
+
+  // ---- Coroutines ----
+
+  static Serving serve_task(const Incoming& request, Object* object) {
+    ActiveCall call(request, ActiveCall::Keep::copy_small);
+    auto self = call.self();
+    co_await self;
+    Args args{};
+    codec::DecodeArena arena;
+    if (!read(call.request(), args, arena)) co_return;
+    Context context(call.request(), &call);
+    std::optional<Error> error;
+    std::optional<std::conditional_t<std::is_void_v<typename TaskValue<Return>::type>, std::monostate,
+                                     typename TaskValue<Return>::type>> returned;
+    try {
+      Return task = start(object, args, context, call);
+      if constexpr (std::is_void_v<typename TaskValue<Return>::type>) {
+        co_await std::move(task);
+        returned.emplace();
+      } else {
+        returned.emplace(co_await std::move(task));
+      }
+    } catch (...) {
+      error = thrown_error();
+    }
+    if constexpr (Facts::streams) call.stream().end();
+    if constexpr (is_result<std::remove_cvref_t<decltype(*returned)>>) {
+      if (returned && !*returned) error = std::move(returned->error());
+    }
+    if (error) {
+      call.port().reply_error(call.id(), *error);
+      co_return;
+    }
+    answer(call, context, *returned);
+    auto released = call.released();
+    co_await released;
+  }
+
+  static Return start(Object* object, Args& args, Context& context, ActiveCall& call) {
+    constexpr bool reads = !std::is_same_v<typename Facts::incoming, NoStream>;
+    constexpr bool writes = !std::is_same_v<typename Facts::outgoing, NoStream>;
+    if constexpr (reads && writes) {
+      return invoke(object, args, context, Reader<typename Facts::incoming>(call.stream()),
+                    Writer<typename Facts::outgoing>(call.stream()));
+    } else if constexpr (reads) {
+      return invoke(object, args, context, Reader<typename Facts::incoming>(call.stream()));
+    } else if constexpr (writes) {
+      return invoke(object, args, context, Writer<typename Facts::outgoing>(call.stream()));
+    } else {
+      static_cast<void>(call);
+      return invoke(object, args, context);
+    }
+  }
+
+  template <class R>
+  static void answer(ActiveCall& call, Context& context, const R& returned) {
+    with_value(returned, [&](const auto&... value) {
+      const codec::EncodedSize size = codec::encoded_size(value...);
+      const ReplyExtras extras{context.reply_attachment().bytes(), &context.reply_metadata()};
+      const bool lends = size.pieces != 0 || !extras.attachment.empty();
+      send_reply(call.port(), call.id(), size, extras, lends ? &call.lend() : nullptr, value...);
+    });
+  }
+
+  // ---- Functions that block ----
+
+  static Serving serve_offloaded(const Incoming& request, Object* object)
+    requires(!is_coroutine)
+  {
+    ActiveCall call(request, ActiveCall::Keep::copy_small);
+    auto self = call.self();
+    co_await self;
+    Args args{};
+    codec::DecodeArena arena;
+    if (!read(call.request(), args, arena)) co_return;
+    Context context(call.request(), &call);
+    std::optional<Error> error;
+    std::optional<std::remove_cvref_t<Kept>> returned;
+    const ActiveCall::Pin pinned(call);
+    try {
+      auto work = [&args, &context, object]() -> std::remove_cvref_t<Kept> {
+        if constexpr (std::is_void_v<Return>) {
+          invoke(object, args, context);
+          return {};
+        } else {
+          return invoke(object, args, context);
+        }
+      };
+      auto task = call.port().loop().offload(std::move(work));
+      Result<std::remove_cvref_t<Kept>> outcome = co_await std::move(task);
+      if (outcome) {
+        returned.emplace(std::move(*outcome));
+      } else {
+        error = std::move(outcome.error());
+      }
+    } catch (...) {
+      error = thrown_error();
+    }
+    if constexpr (is_result<std::remove_cvref_t<Kept>>) {
+      if (returned && !*returned) error = std::move(returned->error());
+    }
+    if (error) {
+      call.port().reply_error(call.id(), *error);
+      co_return;
+    }
+    answer(call, context, *returned);
+    auto released = call.released();
+    co_await released;
+  }
+
+  template <class T>
+  struct TaskValue {
+    using type = void;
+  };
+  template <class T>
+  struct TaskValue<Task<T>> {
+    using type = T;
+  };
+
+  Object* object_;
+  const HandlerOptions options_;
+};
+
+}  // namespace detail
+}  // namespace hawser

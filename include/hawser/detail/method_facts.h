@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "hawser/method.h"
+
+namespace hawser {
+
+template <class T>
+class Reader;
+template <class T>
+class Writer;
+
+namespace detail {
+
+struct NoStream {};
+
+template <class T>
+struct ReaderItem {
+  using type = NoStream;
+};
+template <class T>
+struct ReaderItem<Reader<T>> {
+  using type = T;
+};
+template <class T>
+struct WriterItem {
+  using type = NoStream;
+};
+template <class T>
+struct WriterItem<Writer<T>> {
+  using type = T;
+};
+
+// What a client sends for a parameter: its type, but a string where the handler takes a view of one and so on.
+template <class Kept, class... Rest>
+struct SplitStreams;
+template <class... Kept>
+struct SplitStreams<std::tuple<Kept...>> {
+  using args = std::tuple<Kept...>;
+  using incoming = NoStream;
+  using outgoing = NoStream;
+};
+template <class... Kept, class First, class... Rest>
+struct SplitStreams<std::tuple<Kept...>, First, Rest...> : SplitStreams<std::tuple<Kept..., First>, Rest...> {};
+template <class... Kept, class T, class... Rest>
+struct SplitStreams<std::tuple<Kept...>, Reader<T>, Rest...> : SplitStreams<std::tuple<Kept...>, Rest...> {
+  using incoming = T;
+};
+template <class... Kept, class T, class... Rest>
+struct SplitStreams<std::tuple<Kept...>, Writer<T>, Rest...> : SplitStreams<std::tuple<Kept...>, Rest...> {
+  using outgoing = T;
+};
+
+template <class Tuple>
+struct SplitTuple;
+template <class... T>
+struct SplitTuple<std::tuple<T...>> : SplitStreams<std::tuple<>, T...> {};
+
+// What both sides need to know of a method: function_traits with its streams taken out of the arguments.
+//   args      std::tuple of the arguments that travel with the request
+//   incoming  T of a Reader<T> parameter, which the client writes; NoStream if there is none
+//   outgoing  T of a Writer<T> parameter, which the client reads
+//   result    what the reply carries, may be void
+template <auto F>
+struct MethodFacts : SplitTuple<typename function_traits<F>::args_tuple> {
+  using Traits = function_traits<F>;
+  using Split = SplitTuple<typename Traits::args_tuple>;
+  using result = typename Traits::result;
+  static constexpr bool streams =
+      !std::is_same_v<typename Split::incoming, NoStream> || !std::is_same_v<typename Split::outgoing, NoStream>;
+  static constexpr std::string_view name = method_name<F>;
+  static constexpr std::uint32_t id = method_id<F>;
+  static constexpr std::uint32_t signature = [] {
+    codec::Fnv1a64 hash;
+    hash.add('F');
+    codec::DescribeAll<typename Split::args>::run(hash);
+    if constexpr (!std::is_same_v<typename Split::incoming, NoStream>) {
+      hash.add('<');
+      codec::describe<typename Split::incoming>(hash);
+    }
+    if constexpr (!std::is_same_v<typename Split::outgoing, NoStream>) {
+      hash.add('|');
+      codec::describe<typename Split::outgoing>(hash);
+    }
+    hash.add('>');
+    if constexpr (std::is_void_v<result>) {
+      hash.add('v');
+    } else {
+      codec::describe<result>(hash);
+    }
+    return hash.folded();
+  }();
+};
+
+template <class T>
+inline constexpr bool is_task = false;
+template <class T>
+inline constexpr bool is_task<Task<T>> = true;
+
+template <class T>
+inline constexpr bool is_result = false;
+template <class T>
+inline constexpr bool is_result<std::expected<T, Error>> = true;
+
+}  // namespace detail
+}  // namespace hawser

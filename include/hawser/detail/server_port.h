@@ -1,0 +1,182 @@
+#pragma once
+
+#include <coroutine>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include "hawser/bytes.h"
+#include "hawser/codec/encoder.h"
+#include "hawser/error.h"
+#include "hawser/loop.h"
+#include "hawser/metadata.h"
+#include "hawser/task.h"
+
+// What the handler templates need of a server's session. Not for users.
+namespace hawser::detail {
+
+class ActiveCall;
+class StreamCore;
+
+// What goes beside a result.
+struct ReplyExtras {
+  Bytes attachment;
+  const Metadata* metadata = nullptr;
+};
+
+// Where answers go: one connection of a server. Outlives its active calls. Loop's thread only.
+class ServerPort {
+ public:
+  virtual Loop& loop() noexcept = 0;
+  virtual std::string peer() const = 0;
+
+  // Room for the body of `call`'s reply. Null if the connection has ended, or if the reply passes a limit, which the
+  // caller has then been told; either way nothing more is to be done.
+  virtual std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size, const ReplyExtras& extras) = 0;
+  // Sends the reply begun; the pieces are borrowed until `owner` is told, and copied if there is none.
+  virtual void end_reply(std::span<const Piece> pieces, PayloadOwner* owner) = 0;
+  virtual void reply_error(std::uint32_t call, const Error& error) = 0;
+
+  // Calls that are not answered at once: to cancel, count and end them. False if the call was refused and answered.
+  virtual void enter(ActiveCall& call) = 0;
+  virtual void leave(ActiveCall& call) noexcept = 0;
+  // `owner` must not be told any more: what it lent is copied.
+  virtual void detach(PayloadOwner& owner) = 0;
+  virtual std::unique_ptr<StreamCore> open_stream(std::uint32_t call) = 0;
+
+ protected:
+  ~ServerPort() = default;
+};
+
+// A request as it is dispatched. The views last until serve() returns; an ActiveCall makes them last longer.
+struct Incoming {
+  ServerPort& port;
+  std::uint32_t call = 0;
+  std::optional<Time> deadline = {};
+  Bytes body = {};
+  Bytes payload = {};  // Without the attachment.
+  Bytes attachment = {};
+  MetadataView metadata = {};
+  Block* head_block = nullptr;     // Holds body and metadata.
+  Block* payload_block = nullptr;  // Holds payload and attachment; null if there is neither.
+};
+
+// Answers one method's calls.
+class Handler {
+ public:
+  virtual ~Handler() = default;
+  virtual void serve(const Incoming& request) = 0;
+};
+
+// A coroutine that starts at once and frees itself at its end; its ActiveCall can end it before.
+struct Serving {
+  struct promise_type : PooledFrame {
+    Serving get_return_object() const noexcept { return {}; }
+    std::suspend_never initial_suspend() const noexcept { return {}; }
+    std::suspend_never final_suspend() const noexcept { return {}; }
+    void return_void() const noexcept {}
+    [[noreturn]] void unhandled_exception() const noexcept { std::terminate(); }
+  };
+};
+
+// A call that a coroutine answers: keeps the request's memory, can be cancelled and timed out. Lives in the frame of
+// that coroutine, which must await self() before anything else.
+class ActiveCall final : public PayloadOwner {
+ public:
+  // What becomes of a request that is shorter than small_bytes_max: its receive block is much larger.
+  enum class Keep : std::uint8_t {
+    copy_small,  // It is copied, so that a call that takes long does not hold the block.
+    in_place,    // It stays, since views of it exist already.
+  };
+  static constexpr std::size_t small_bytes_max = 4096;
+
+  ActiveCall(const Incoming& request, Keep keep);
+  ActiveCall(const ActiveCall&) = delete;
+  ActiveCall& operator=(const ActiveCall&) = delete;
+  ~ActiveCall();
+
+  // The request, with views that last as long as this.
+  const Incoming& request() const noexcept { return request_; }
+  ServerPort& port() const noexcept { return request_.port; }
+  std::uint32_t id() const noexcept { return request_.call; }
+  std::stop_token token();
+  StreamCore& stream();
+  StreamCore* stream_if_open() const noexcept { return stream_.get(); }
+
+  // The caller does not wait any more, for this reason. The handler learns it by its token and its streams.
+  void request_stop(const Error& why) noexcept;
+  // Ends the coroutine where it is suspended, and with it this object.
+  void destroy_coroutine() const { coroutine_.destroy(); }
+
+  auto self() noexcept {
+    struct Awaiter {
+      ActiveCall& call;
+      bool await_ready() const noexcept { return false; }
+      bool await_suspend(std::coroutine_handle<> handle) const noexcept {
+        call.coroutine_ = handle;
+        return false;
+      }
+      void await_resume() const noexcept {}
+    };
+    return Awaiter{*this};
+  }
+
+  // To be the owner of pieces; then released() completes when they are not used any more.
+  PayloadOwner& lend() noexcept {
+    lent_ = true;
+    return *this;
+  }
+  auto released() noexcept {
+    struct Awaiter {
+      ActiveCall& call;
+      bool await_ready() const noexcept { return !call.lent_; }
+      void await_suspend(std::coroutine_handle<> handle) const noexcept { call.waiting_ = handle; }
+      void await_resume() const noexcept { call.waiting_ = nullptr; }
+    };
+    return Awaiter{*this};
+  }
+  void payload_released() noexcept override;
+
+  // While one exists, the coroutine must not be ended from outside: another thread uses its frame.
+  class Pin {
+   public:
+    explicit Pin(ActiveCall& call) noexcept : call_(call) { call_.pinned_ = true; }
+    Pin(const Pin&) = delete;
+    Pin& operator=(const Pin&) = delete;
+    ~Pin() { call_.pinned_ = false; }
+
+   private:
+    ActiveCall& call_;
+  };
+  bool pinned() const noexcept { return pinned_; }
+
+  // The port's list.
+  ActiveCall* next = nullptr;
+  ActiveCall** previous = nullptr;
+
+ private:
+  struct DeadlineTimer : Timer {
+    explicit DeadlineTimer(ActiveCall& owner) noexcept : Timer(&DeadlineTimer::fire), call(owner) {}
+    static void fire(Timer& timer) noexcept;
+    ActiveCall& call;
+  };
+
+  Incoming request_;
+  Buffer head_;
+  Buffer payload_;
+  bool lent_ = false;
+  bool stopped_ = false;
+  bool pinned_ = false;
+  std::coroutine_handle<> coroutine_;
+  std::coroutine_handle<> waiting_;  // In released().
+  std::optional<std::stop_source> stop_;
+  std::unique_ptr<StreamCore> stream_;
+  DeadlineTimer deadline_;
+};
+
+}  // namespace hawser::detail

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <optional>
+#include <stop_token>
+#include <string_view>
+#include <utility>
+
+#include "hawser/bytes.h"
+#include "hawser/codec.h"
+#include "hawser/metadata.h"
+#include "hawser/time.h"
+
+namespace hawser {
+
+// How one call is made. Fields left alone take the client's default.
+struct CallOptions {
+  // From now; the call ends with deadline_exceeded when it has passed, and the handler is told. `forever`: no deadline.
+  std::optional<Duration> timeout = {};
+  // Cancels the call when stopped, from any thread; the handler is told.
+  std::stop_token token = {};
+  // Travels beside the arguments, uncopied; must stay valid until the call has ended.
+  Bytes attachment = {};
+  Metadata metadata = {};
+};
+
+namespace detail {
+
+// A reply as the session hands it over; views into the received message.
+struct Received {
+  Bytes body;
+  Bytes payload;
+  Bytes attachment;
+  MetadataView metadata;
+  Block* head_block = nullptr;
+  Block* payload_block = nullptr;  // Null if there is no payload, or if it lies in the caller's memory.
+};
+
+// Keeps what a Reply's views point to.
+struct ReplyStorage {
+  Buffer head;
+  Buffer payload;
+  codec::DecodeArena arena;
+};
+
+// A received reply that lasts: short ones are copied, since the receive block is much larger. `memory` is where the
+// caller wants the payload; small payloads that were not received there are copied to it. False if they do not fit.
+bool keep_reply(const Received& from, MutableBytes memory, ReplyStorage& storage, Received& kept);
+
+struct NoValue {};
+
+}  // namespace detail
+
+// A whole reply, read in place: views within the value, the attachment and the metadata stay valid as long as this,
+// or as the memory given to into(). Movable; belongs to one thread at a time.
+template <class T>
+class Reply {
+ public:
+  using value_type = std::conditional_t<std::is_void_v<T>, detail::NoValue, T>;
+
+  const value_type& value() const noexcept { return value_; }
+  value_type& value() noexcept { return value_; }
+  const value_type& operator*() const noexcept { return value_; }
+  const value_type* operator->() const noexcept { return &value_; }
+
+  // What the handler sent beside its result.
+  Bytes attachment() const noexcept { return attachment_; }
+  MetadataView metadata() const noexcept { return metadata_; }
+
+  // For the library.
+  Result<void> read(const detail::Received& received, MutableBytes memory) {
+    detail::Received kept;
+    if (!detail::keep_reply(received, memory, storage_, kept)) {
+      return fail(ErrorCode::limit_exceeded, "the reply's payload is larger than the memory given to into()");
+    }
+    attachment_ = kept.attachment;
+    metadata_ = kept.metadata;
+    codec::Decoder decoder(kept.body, kept.payload, {}, &storage_.arena);
+    if constexpr (std::is_void_v<T>) {
+      if (!decoder.finish()) return std::unexpected(decoder.error());
+    } else {
+      std::tuple<T> value;
+      if (!codec::decode_all(decoder, value)) return std::unexpected(decoder.error());
+      value_ = std::move(std::get<0>(value));
+    }
+    return {};
+  }
+
+ private:
+  detail::ReplyStorage storage_;
+  Bytes attachment_;
+  MetadataView metadata_;
+  value_type value_{};
+};
+
+}  // namespace hawser

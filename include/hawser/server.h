@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "hawser/detail/handler.h"
+#include "hawser/error.h"
+#include "hawser/loop.h"
+
+namespace hawser {
+
+namespace transport {
+class Network;
+}
+
+struct ServerOptions {
+  std::string listen = "127.0.0.1:0";  // host:port; port 0 takes a free one, see Server::address().
+  unsigned threads = 1;                // Loops, each with its thread; connections are spread over them.
+  LoopOptions loop = {};               // Of each loop.
+  // Processors to pin the loops to, in turn. Empty: not pinned.
+  std::vector<int> cpus = {};
+
+  // Bounds. What passes one is refused with an error that names it.
+  std::size_t connections_max = 65'536;                  // At once.
+  std::size_t calls_per_connection_max = 4096;           // In flight at once; announced to the client, which obeys.
+  std::size_t calls_max = 1'000'000;                     // In flight at once on the whole server.
+  std::size_t message_bytes_max = std::size_t{64} << 20; // One request or reply with its attachment.
+  std::size_t send_backlog_bytes_max = std::size_t{8} << 20;  // Unsent replies of a connection before it is not read.
+  std::size_t receive_bytes_max = std::size_t{1} << 30;  // Large payloads being received, in all, on each loop.
+  std::size_t handshakes_max = 1024;                     // Connections that have not said hello, on each loop.
+  std::uint32_t stream_window_bytes = 256 * 1024;        // Granted to the sender of each stream.
+  Duration handshake_timeout = std::chrono::seconds(5);  // From accepting to the end of the hello.
+  // A connection without a sign of life for so long is asked (ping), and ended when it stays silent as long again.
+  Duration ping_interval = std::chrono::seconds(15);
+  bool checksum = true;  // Offer CRC32C; used if the client asks for it.
+};
+
+// Counts since the start, over all loops. For tests and monitoring; each figure is right, together they may be off by
+// what happens meanwhile.
+struct ServerCounters {
+  std::uint64_t connections_accepted = 0;
+  std::uint64_t connections_open = 0;
+  std::uint64_t connections_refused = 0;
+  std::uint64_t handshakes_failed = 0;
+  std::uint64_t calls = 0;
+  std::uint64_t calls_in_flight = 0;
+  std::uint64_t calls_refused = 0;  // Overloaded, unknown method, wrong signature.
+  std::uint64_t protocol_errors = 0;
+};
+
+// Serves calls. Register handlers, then run() or start(); stop() ends both.
+class Server {
+ public:
+  // With `threads` loops of its own.
+  explicit Server(ServerOptions options = {});
+  // On the caller's loop, which must be run by the caller; `threads` and `loop` of the options are not used.
+  Server(Loop& loop, ServerOptions options = {});
+  // For tests: on the caller's loop and network.
+  Server(Loop& loop, std::shared_ptr<transport::Network> network, ServerOptions options);
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  // Stops at once. Waits for offloaded functions at work.
+  ~Server();
+
+  // Registers functions under their names: plain ones run on the loop and must not block; coroutines returning Task<T>
+  // may wait. Optional parameters: a leading Context&, trailing Reader<T> and Writer<T>. They may return T or
+  // Result<T>. Views among the arguments stay valid until the handler has returned; a view that is returned must stay
+  // valid until it is sent, which views of the arguments do. Before run() or start() only; a second function of the
+  // same name (or name hash) is a std::logic_error.
+  template <auto... functions>
+    requires(sizeof...(functions) > 0 && (!function_traits<functions>::is_member && ...))
+  void register_handler(HandlerOptions options = {}) {
+    (add_handler(MethodKey::of<functions>(),
+                 std::make_unique<detail::FunctionHandler<functions, void>>(nullptr, options)),
+     ...);
+  }
+  // Member functions, called on `object`, which outlives the server.
+  template <auto... functions, class Object>
+    requires(sizeof...(functions) > 0 && (function_traits<functions>::is_member && ...))
+  void register_handler(Object* object, HandlerOptions options = {}) {
+    (add_handler(MethodKey::of<functions>(),
+                 std::make_unique<detail::FunctionHandler<functions, Object>>(object, options)),
+     ...);
+  }
+
+  // Listens and serves until stop(); fails if the address can't be had. Not for a server on the caller's loop.
+  Result<void> run();
+  // Listens and serves in the background.
+  Result<void> start();
+  // Stops: no new connections or calls (goaway), calls in flight may finish within `grace`, then they are cancelled.
+  // Returns when all is done. Any thread but the server's own loops; for a server on the caller's loop use shut_down().
+  void stop(Duration grace = std::chrono::seconds(5));
+  // The same for a server on the caller's loop.
+  Task<void> shut_down(Duration grace = std::chrono::seconds(5));
+
+  // Where it listens, with the port that was taken; valid after start().
+  std::string address() const;
+  ServerCounters counters() const;
+
+ private:
+  struct MethodKey {
+    std::uint32_t id;
+    std::uint32_t signature;
+    std::string_view name;
+    template <auto F>
+    static constexpr MethodKey of() {
+      return {detail::MethodFacts<F>::id, detail::MethodFacts<F>::signature, detail::MethodFacts<F>::name};
+    }
+  };
+  void add_handler(MethodKey key, std::unique_ptr<detail::Handler> handler);
+
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace hawser

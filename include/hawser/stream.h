@@ -1,0 +1,190 @@
+#pragma once
+
+#include <coroutine>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "hawser/bytes.h"
+#include "hawser/codec.h"
+#include "hawser/detail/pieces.h"
+#include "hawser/error.h"
+#include "hawser/loop.h"
+#include "hawser/task.h"
+
+namespace hawser {
+
+namespace detail {
+
+// Where a stream's frames go: a session of either side.
+class StreamPort {
+ public:
+  virtual Loop& stream_loop() noexcept = 0;
+  // Room for an item's body. Null if the item passes a limit or the connection has ended.
+  virtual std::byte* begin_item(std::uint32_t call, const codec::EncodedSize& size) = 0;
+  virtual void end_item(std::span<const Piece> pieces, PayloadOwner* owner) = 0;
+  virtual void send_end(std::uint32_t call) = 0;
+  virtual void send_credit(std::uint32_t call, std::uint32_t bytes) = 0;
+  virtual void detach_item(PayloadOwner& owner) = 0;
+
+ protected:
+  ~StreamPort() = default;
+};
+
+// One side of a call's two streams: received items in order, and the credit to send. The receiver grants credit in
+// bytes; a sender may send while it has any, so that what is in store never passes the window by more than one item.
+class StreamCore {
+ public:
+  // What an item costs beside its bytes, so that empty ones are bounded too.
+  static constexpr std::uint32_t item_overhead_bytes = 64;
+
+  // `send_credit` and `window`: what the peer grants, and what we grant, at the start, in bytes.
+  StreamCore(StreamPort& port, std::uint32_t call, std::uint32_t send_credit, std::uint32_t window) noexcept
+      : port_(port), call_(call), credit_(send_credit), window_(window), window_left_(window) {}
+  StreamCore(const StreamCore&) = delete;
+  StreamCore& operator=(const StreamCore&) = delete;
+  ~StreamCore();
+
+  struct Item {
+    Buffer body;
+    Buffer payload;
+  };
+
+  // From the session. An error is the peer's breach of the protocol.
+  Result<void> on_item(Item item);
+  Result<void> on_end();
+  Result<void> on_credit(std::uint32_t bytes);
+  // The call has ended: no more items come (those received can still be read), and writing fails.
+  void on_closed(const std::optional<Error>& error);
+
+  // For readers. Takes the next item, or says that there is none any more, or why.
+  bool readable() const noexcept { return !items_.empty() || remote_ended_ || closed_; }
+  Result<std::optional<Item>> take();
+  // For writers.
+  bool writable() const noexcept { return credit_ > 0 || closed_ || local_ended_; }
+  std::optional<Error> write_error() const;
+  std::byte* begin_item(const codec::EncodedSize& size);
+  void end_item(std::span<const Piece> pieces, PayloadOwner* owner);
+  void end();
+  bool ended() const noexcept { return local_ended_ || closed_; }
+  StreamPort& port() noexcept { return port_; }
+
+  // Resumes the one waiter of each kind by the loop when readable() or writable() has become true.
+  struct Waiter {
+    StreamCore& core;
+    bool reading;
+    bool await_ready() const noexcept { return reading ? core.readable() : core.writable(); }
+    void await_suspend(std::coroutine_handle<> handle) const noexcept { core.waiter(reading) = handle; }
+    void await_resume() const noexcept { core.waiter(reading) = nullptr; }
+  };
+  Waiter until_readable() noexcept { return {*this, true}; }
+  Waiter until_writable() noexcept { return {*this, false}; }
+
+ private:
+  std::coroutine_handle<>& waiter(bool reading) noexcept { return reading ? reader_ : writer_; }
+  void wake(std::coroutine_handle<>& waiter);
+  static std::uint32_t cost(std::size_t bytes) noexcept;
+
+  StreamPort& port_;
+  const std::uint32_t call_;
+  std::int64_t credit_;  // Negative after an item larger than what was left.
+  const std::uint32_t window_;
+  std::int64_t window_left_;     // Of what we granted.
+  std::uint32_t consumed_ = 0;   // Read, and not granted again yet.
+  bool local_ended_ = false;
+  bool remote_ended_ = false;
+  bool closed_ = false;
+  std::optional<Error> error_;
+  std::deque<Item> items_;
+  std::coroutine_handle<> reader_;
+  std::coroutine_handle<> writer_;
+};
+
+// Lends a stream item's memory and resumes the writer when it is not used any more.
+class ItemLoan final : public PayloadOwner {
+ public:
+  explicit ItemLoan(StreamPort& port) noexcept : port_(port) {}
+  ItemLoan(const ItemLoan&) = delete;
+  ItemLoan& operator=(const ItemLoan&) = delete;
+  ~ItemLoan();
+  void payload_released() noexcept override;
+  bool await_ready() const noexcept { return released_; }
+  void await_suspend(std::coroutine_handle<> handle) noexcept { waiting_ = handle; }
+  void await_resume() noexcept { waiting_ = nullptr; }
+
+ private:
+  StreamPort& port_;
+  bool released_ = false;
+  std::coroutine_handle<> waiting_;
+};
+
+}  // namespace detail
+
+// The receiving end of a stream. In a handler, a parameter after the arguments: what the client sends. On a client,
+// what the handler writes. Belongs to its call. One reader at a time; loop's thread only.
+template <class T>
+class Reader {
+ public:
+  Reader() noexcept = default;
+  explicit Reader(detail::StreamCore& core) noexcept : core_(&core) {}
+
+  // The next item; empty when the peer has ended the stream; an error if the call or connection ended before.
+  Task<Result<std::optional<codec::Owned<T>>>> next() {
+    detail::StreamCore& core = *core_;
+    auto ready = core.until_readable();
+    co_await ready;
+    Result<std::optional<detail::StreamCore::Item>> item = core.take();
+    if (!item) co_return std::unexpected(std::move(item.error()));
+    if (!*item) co_return std::optional<codec::Owned<T>>();
+    codec::DecodeArena arena;
+    codec::Decoder decoder((*item)->body.bytes(), (*item)->payload.bytes(), {}, &arena);
+    std::tuple<codec::Owned<T>> value;
+    if (!codec::decode_all(decoder, value)) co_return std::unexpected(decoder.error());
+    co_return std::optional<codec::Owned<T>>(std::move(std::get<0>(value)));
+  }
+
+ private:
+  detail::StreamCore* core_ = nullptr;
+};
+
+// The sending end of a stream; see Reader. One writer at a time; loop's thread only.
+template <class T>
+class Writer {
+ public:
+  Writer() noexcept = default;
+  explicit Writer(detail::StreamCore& core) noexcept : core_(&core) {}
+
+  // Sends `item`, which must stay valid until then, once the peer has room for it. An error if the call ended.
+  Task<Result<void>> write(const T& item) {
+    detail::StreamCore& core = *core_;
+    auto ready = core.until_writable();
+    co_await ready;
+    if (std::optional<Error> error = core.write_error()) co_return std::unexpected(std::move(*error));
+    const codec::EncodedSize size = codec::encoded_size(item);
+    std::byte* const body = size.too_large ? nullptr : core.begin_item(size);
+    if (body == nullptr) {
+      co_return fail(ErrorCode::limit_exceeded, "the item passes message_bytes_max or the connection has ended");
+    }
+    detail::Pieces pieces(size.pieces);
+    codec::Encoder encoder(body, pieces.data());
+    codec::encode(encoder, item);
+    if (size.pieces == 0) {
+      core.end_item({}, nullptr);
+      co_return Result<void>{};
+    }
+    detail::ItemLoan loan(core.port());
+    core.end_item(pieces.span(), &loan);
+    co_await loan;
+    co_return Result<void>{};
+  }
+
+  // No more items come from this side. Done by itself when the handler returns.
+  void end() { core_->end(); }
+
+ private:
+  detail::StreamCore* core_ = nullptr;
+};
+
+}  // namespace hawser
