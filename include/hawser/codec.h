@@ -11,6 +11,7 @@
 #include "hawser/codec/encoder.h"
 #include "hawser/codec/sequences.h"
 #include "hawser/codec/signature.h"
+#include "hawser/codec/views.h"
 
 // Values to bytes and back. A message is a contiguous body followed by a payload, in which large sequences travel
 // uncopied; docs/wire-format.md has the layout. A value is encoded in two passes: encoded_size() tells what it takes,

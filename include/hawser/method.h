@@ -52,7 +52,9 @@ inline constexpr Respelling respellings[] = {
     {"long long int", "long long"},
     {"long int", "long"},
     {"short int", "short"},
-    {"> >", ">>"},
+    {" >", ">"},
+    {" *", "*"},
+    {" &", "&"},
 };
 
 constexpr bool is_name_character(char c) noexcept {
@@ -128,7 +130,7 @@ inline constexpr auto method_name_text = make_method_name<F>();
 //  - instantiations of one function template share its name ("add" for add<int> and add<double>): Clang doesn't tell;
 //  - GCC names inline namespaces and Clang doesn't ("ns::v1::f" or "ns::f");
 //  - among class template arguments (Store<K>::get) fundamental types and standard containers of them agree, but GCC
-//    may leave out the namespace of others.
+//    may leave out the namespace of others, and Clang adds a suffix to unsigned values.
 template <auto function>
 inline constexpr std::string_view method_name = detail::method_name_text<function>.view();
 

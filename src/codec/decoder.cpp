@@ -3,6 +3,9 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <utility>
+
+#include "hawser/codec/encoder.h"
 
 namespace hawser::codec {
 
@@ -35,7 +38,7 @@ bool Decoder::take_empty_elements(std::size_t count, const char* what) noexcept 
 
 bool Decoder::take_payload(std::size_t bytes, const std::byte*& data, const char* what) noexcept {
   if (!payload_allowed_) return fail(what, "an appended field must not travel out of band");
-  const std::size_t padding = -bytes % 8;
+  const std::size_t padding = -bytes % payload_alignment;
   const auto left = static_cast<std::size_t>(payload_end_ - payload_);
   if (bytes > left || padding > left - bytes) {
     return fail(ErrorCode::protocol_error, what, "the payload has fewer bytes than announced", bytes);
@@ -56,36 +59,17 @@ bool Decoder::align_by_copy(const std::byte*& data, std::size_t bytes, const cha
   return true;
 }
 
-bool Decoder::fail(const char* what, const char* reason) noexcept {
-  return fail(ErrorCode::protocol_error, what, reason, 0);
-}
-bool Decoder::fail_limit(const char* what, const char* reason) noexcept {
-  return fail(ErrorCode::limit_exceeded, what, reason, 0);
-}
-bool Decoder::fail_short(const char* what, std::size_t bytes) noexcept {
-  return fail(ErrorCode::protocol_error, what, "the body has fewer bytes than announced", bytes);
-}
-bool Decoder::fail_count(const char* what, std::size_t count) noexcept {
-  return fail(ErrorCode::protocol_error, what, "the body is too short for that many elements", count);
-}
-bool Decoder::fail_memory(const char* what) noexcept {
-  return fail(ErrorCode::limit_exceeded, what, "needs more memory than allowed (memory_bytes_max)", 0);
-}
-bool Decoder::fail_depth(const char* what) noexcept {
-  return fail(ErrorCode::limit_exceeded, what, "nested too deeply (depth_max)", 0);
-}
-bool Decoder::fail(ErrorCode code, const char* what, const char* reason, std::size_t announced) noexcept {
-  if (code_ == ErrorCode::ok) {
-    code_ = code;
-    what_ = what;
-    reason_ = reason;
-    offset_ = static_cast<std::size_t>(cursor_ - begin_);
-    announced_ = announced;
-  }
-  return false;
+void Decoder::note(ErrorCode code, const char* what, const char* reason, std::size_t announced) noexcept {
+  if (code_ != ErrorCode::ok) return;
+  code_ = code;
+  what_ = what;
+  reason_ = reason;
+  offset_ = static_cast<std::size_t>(cursor_ - begin_);
+  announced_ = announced;
 }
 
 Error Decoder::error() const {
+  if (code_ == ErrorCode::ok) return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0, "nothing failed"};
   std::string text = std::string("can't decode ") + what_ + " at byte " + std::to_string(offset_) + ": " + reason_;
   if (announced_ != 0) text += " (" + std::to_string(announced_) + ")";
   const Initiator initiator = code_ == ErrorCode::internal ? Initiator::local : Initiator::peer;

@@ -32,7 +32,7 @@ struct Codec<T> {
 
   static void size(Sizer& sizer, const T& value) {
     sizer.add_count(value.size());
-    if (!sizer.enter()) return;
+    if (value.size() == 0 || !sizer.enter()) return;
     for (const auto& entry : value) {
       if constexpr (kind_of<T> == Kind::map) {
         measure_one(sizer, entry.first);
@@ -58,8 +58,10 @@ struct Codec<T> {
     constexpr const char* what = kind_of<T> == Kind::map ? "map" : "set";
     std::size_t count = 0;
     if (!decoder.read_count(count, codec::bytes_min<Entry>, what)) return false;
-    if (!decoder.charge(count * (sizeof(Entry) + node_overhead_bytes), what) || !decoder.enter(what)) return false;
+    if (!decoder.charge(count * (sizeof(Entry) + node_overhead_bytes), what)) return false;
     value.clear();
+    if (count == 0) return true;
+    if (!decoder.enter(what)) return false;
     for (std::size_t i = 0; i < count; ++i) {
       Entry entry{};
       if (!decode_one(decoder, entry)) return false;

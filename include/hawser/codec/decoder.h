@@ -113,21 +113,21 @@ class Decoder {
   // Before allocating memory on behalf of the message.
   bool charge(std::size_t bytes, const char* what) noexcept {
     if (bytes > memory_bytes_left_) [[unlikely]]
-      return fail_memory(what);
+      return fail_limit(what, "needs more memory than allowed (memory_bytes_max)");
     memory_bytes_left_ -= bytes;
     return true;
   }
-  // `data` itself where it is aligned, else a copy in the arena.
+  // `data` itself where it is aligned, else a copy in the arena. `alignment` is at most 64.
   bool align(const std::byte*& data, std::size_t bytes, std::size_t alignment, const char* what) {
     if (reinterpret_cast<std::uintptr_t>(data) % alignment == 0) [[likely]]
       return true;
     return align_by_copy(data, bytes, what);
   }
 
-  // Brackets the elements of a container or pointer. Only successes leave().
+  // Brackets the elements of a container or pointer; none of an empty one. Only successes leave().
   bool enter(const char* what) noexcept {
     if (depth_left_ == 0) [[unlikely]]
-      return fail_depth(what);
+      return fail_limit(what, "nested too deeply (depth_max)");
     --depth_left_;
     return true;
   }
@@ -147,8 +147,10 @@ class Decoder {
   }
 
   // Note a failure for error(), and return false. The texts must live for ever.
-  bool fail(const char* what, const char* reason) noexcept;
-  bool fail_limit(const char* what, const char* reason) noexcept;
+  bool fail(const char* what, const char* reason) noexcept { return fail(ErrorCode::protocol_error, what, reason, 0); }
+  bool fail_limit(const char* what, const char* reason) noexcept {
+    return fail(ErrorCode::limit_exceeded, what, reason, 0);
+  }
 
   // After a failure: what kind of value, at which byte of the body, and why.
   Error error() const;
@@ -159,11 +161,18 @@ class Decoder {
   bool take_empty_elements(std::size_t count, const char* what) noexcept;
   bool take_payload(std::size_t bytes, const std::byte*& data, const char* what) noexcept;
   bool align_by_copy(const std::byte*& data, std::size_t bytes, const char* what);
-  bool fail_short(const char* what, std::size_t bytes) noexcept;
-  bool fail_count(const char* what, std::size_t count) noexcept;
-  bool fail_memory(const char* what) noexcept;
-  bool fail_depth(const char* what) noexcept;
-  bool fail(ErrorCode code, const char* what, const char* reason, std::size_t announced) noexcept;
+
+  bool fail(ErrorCode code, const char* what, const char* reason, std::size_t announced) noexcept {
+    note(code, what, reason, announced);
+    return false;  // Here, where the compiler sees it: the ways of success stay free of tests.
+  }
+  bool fail_short(const char* what, std::size_t bytes) noexcept {
+    return fail(ErrorCode::protocol_error, what, "the body has fewer bytes than announced", bytes);
+  }
+  bool fail_count(const char* what, std::size_t count) noexcept {
+    return fail(ErrorCode::protocol_error, what, "the body is too short for that many elements", count);
+  }
+  [[gnu::cold]] void note(ErrorCode code, const char* what, const char* reason, std::size_t announced) noexcept;
 
   const std::byte* cursor_;
   const std::byte* end_;
@@ -178,8 +187,8 @@ class Decoder {
 
   // Set by the first failure.
   ErrorCode code_ = ErrorCode::ok;
-  const char* what_ = "";
-  const char* reason_ = "";
+  const char* what_ = nullptr;
+  const char* reason_ = nullptr;
   std::size_t offset_ = 0;
   std::size_t announced_ = 0;  // Bytes or elements that the message spoke of; 0 where that has no meaning.
 };

@@ -61,7 +61,7 @@ class Sizer {
   }
   void set_too_large() noexcept { size_.too_large = true; }
 
-  // Brackets the elements of a container or pointer; false: too deep, go no further (and don't leave()).
+  // Brackets the elements of a container or pointer, none of an empty one. False: too deep, go no further, nor leave().
   bool enter() noexcept {
     if (depth_ == encode_depth_max) [[unlikely]] {
       size_.too_large = true;

@@ -1,13 +1,19 @@
 #pragma once
 
-#include <boost/pfr/core.hpp>
-#include <boost/pfr/tuple_size.hpp>
+#include <concepts>
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "hawser/codec/tie_fields.h"
+
+// The fields of a plain struct, found without its help: it is asked how many initialisers it takes, and taken apart by a
+// structured binding of so many names.
 namespace hawser::codec {
+
+// The most fields that a struct may have: what tie_fields() can do.
+inline constexpr std::size_t field_count_max = 64;
 
 // Converts to any field type; it exists in unevaluated expressions only.
 struct AnyField {
@@ -16,39 +22,96 @@ struct AnyField {
   template <class T>
   operator T&() const&& noexcept;
 };
+// The same for structs that can't be copied.
 struct AnyMovedField {
   template <class T>
   operator T() const&& noexcept;
 };
+// Converts to any base of `Derived`.
+template <class Derived>
+struct AnyBase {
+  template <class T>
+    requires(std::is_base_of_v<T, Derived> && !std::is_same_v<T, Derived>)
+  operator T&() const& noexcept;
+  template <class T>
+    requires(std::is_base_of_v<T, Derived> && !std::is_same_v<T, Derived>)
+  operator T() const&& noexcept;
+};
 
-// True if field `index` of `count` can be initialised by empty braces with all the others in place. It can't if it is a
-// C array, whose elements were counted as so many fields, nor if it is a reference or has no default constructor.
+template <class T>
+using AnyFieldOf = std::conditional_t<std::is_copy_constructible_v<T>, AnyField, AnyMovedField>;
+
+template <class T, std::size_t>
+using Repeated = T;
+
+template <class T, class... A>
+concept BraceInitialisable = requires { T{A{}...}; };
+
+// Takes `count` initialisers, as it does if it has so many fields or more.
+template <class T, std::size_t count>
+consteval bool takes_initialisers() {
+  return []<std::size_t... i>(std::index_sequence<i...>) {
+    return BraceInitialisable<T, Repeated<AnyFieldOf<T>, i>...>;
+  }(std::make_index_sequence<count>());
+}
+template <class T, std::size_t count = 0>
+consteval std::size_t count_fields() {
+  if constexpr (count <= field_count_max && takes_initialisers<T, count + 1>()) {
+    return count_fields<T, count + 1>();
+  } else {
+    return count;
+  }
+}
+
+// True if field `index` of `count` can be initialised by empty braces with all the others in place. A C array can't: its
+// elements were counted as so many fields.
 template <class T, std::size_t index, std::size_t count>
 consteval bool is_plain_field() {
-  using Any = std::conditional_t<std::is_copy_constructible_v<T>, AnyField, AnyMovedField>;
   return
       []<std::size_t... before, std::size_t... after>(std::index_sequence<before...>, std::index_sequence<after...>) {
-        return requires { T{(static_cast<void>(before), Any{})..., {}, (static_cast<void>(after), Any{})...}; };
+        return requires {
+          T{(static_cast<void>(before), AnyFieldOf<T>{})..., {}, (static_cast<void>(after), AnyFieldOf<T>{})...};
+        };
       }(std::make_index_sequence<index>(), std::make_index_sequence<count - index - 1>());
 }
-
-template <class T>
-inline constexpr std::size_t field_count = boost::pfr::tuple_size_v<T>;
-
-template <class T>
+template <class T, std::size_t count>
 consteval bool has_plain_fields() {
   return []<std::size_t... i>(std::index_sequence<i...>) {
-    return (is_plain_field<T, i, field_count<T>>() && ...);
-  }(std::make_index_sequence<field_count<T>>());
+    return (is_plain_field<T, i, count>() && ...);
+  }(std::make_index_sequence<count>());
 }
+
+template <class T>
+consteval std::size_t find_field_count() {
+  if constexpr (std::is_empty_v<T>) {
+    return 0;
+  } else {
+    static_assert(BraceInitialisable<T>,
+                  "hawser: a field of this struct is a reference or has no default constructor, so that none can be "
+                  "received; specialise hawser::codec::Codec for it");
+    static_assert(!BraceInitialisable<T, AnyBase<T>>,
+                  "hawser: a struct that travels has no bases; make the base a field");
+    constexpr std::size_t count = count_fields<T>();
+    static_assert(count <= field_count_max,
+                  "hawser: a struct that travels has at most 64 fields; group them in structs");
+    if constexpr (count <= field_count_max) {
+      static_assert(has_plain_fields<T, count>(), "hawser: a field of this struct is a C array; make it a std::array");
+    }
+    return count;
+  }
+}
+template <class T>
+inline constexpr std::size_t field_count = find_field_count<T>();
 
 // References to the fields of an aggregate, in order of declaration, as a std::tuple.
 template <class T>
 constexpr auto fields_of(T& value) noexcept {
-  static_assert(has_plain_fields<std::remove_const_t<T>>(),
-                "hawser: a field of this struct is a C array (make it a std::array), a reference, or of a type without "
-                "a default constructor");
-  return boost::pfr::structure_tie(value);
+  if constexpr (constexpr std::size_t count = field_count<std::remove_const_t<T>>; count == 0) {
+    static_cast<void>(value);
+    return std::tuple<>();
+  } else {
+    return tie_fields<count>(value);
+  }
 }
 
 template <class Tuple>

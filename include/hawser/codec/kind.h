@@ -160,7 +160,7 @@ inline constexpr Kind kind_of = find_kind<T>();
 
 // The customisation point. A specialisation for a type of yours provides, in the way of the built-in ones,
 //   static constexpr std::string_view signature = "app.Address";  // Changes when the encoding changes.
-//   static constexpr std::size_t bytes_min = 4;                   // The least that a value takes in the body.
+//   static constexpr std::size_t bytes_min = 4;  // The least that a value takes in the body; not 0 if it can be helped.
 //   static void size(Sizer& sizer, const Address& value);
 //   static void encode(Encoder& encoder, const Address& value);
 //   static bool decode(Decoder& decoder, Address& value);         // `value` is default-constructed.

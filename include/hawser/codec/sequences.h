@@ -49,7 +49,7 @@ struct SequenceSizer {
       if constexpr (is_fixed<Element>) {
         sizer.add(value.size() * codec::bytes_min<Element>);
       } else {
-        if (!sizer.enter()) return;
+        if (value.size() == 0 || !sizer.enter()) return;
         for (const auto& element : value) measure_one<Element>(sizer, element);
         sizer.leave();
       }
@@ -80,6 +80,10 @@ struct Codec<T> : SequenceSizer<T, std::remove_const_t<typename T::value_type>> 
     std::size_t count = 0;
     if (!decoder.take_blocks(sizeof(Element), data, count, "sequence")) return false;
     if constexpr (alignof(Element) > 1) {
+      if (count == 0) {
+        value = T();
+        return true;
+      }
       if (!decoder.align(data, count * sizeof(Element), alignof(Element), "sequence")) return false;
     }
     value = T(reinterpret_cast<const Element*>(data), count);
@@ -108,8 +112,10 @@ struct Codec<T> : SequenceSizer<T, typename T::value_type> {
       return true;
     } else {
       if (!decoder.read_count(count, codec::bytes_min<Element>, "sequence")) return false;
-      if (!decoder.charge(count * sizeof(Element), "sequence") || !decoder.enter("sequence")) return false;
+      if (!decoder.charge(count * sizeof(Element), "sequence")) return false;
       value.resize(count);
+      if (count == 0) return true;
+      if (!decoder.enter("sequence")) return false;
       for (Element& element : value) {
         if (!decode_one(decoder, element)) return false;
       }
@@ -127,7 +133,7 @@ struct Codec<T> {
 
   static void size(Sizer& sizer, const T& value) {
     sizer.add_count(value.size());
-    if (!sizer.enter()) return;
+    if (value.size() == 0 || !sizer.enter()) return;
     for (const Element& element : value) measure_one<Element>(sizer, element);
     sizer.leave();
   }
@@ -150,8 +156,10 @@ struct Codec<T> {
       return true;
     } else {
       if (!decoder.read_count(count, codec::bytes_min<Element>, "sequence")) return false;
-      if (!decoder.charge(count * sizeof(Element), "sequence") || !decoder.enter("sequence")) return false;
+      if (!decoder.charge(count * sizeof(Element), "sequence")) return false;
       value.resize(count);
+      if (count == 0) return true;
+      if (!decoder.enter("sequence")) return false;
       for (auto place = value.begin(); place != value.end(); ++place) {
         if constexpr (std::is_same_v<decltype(*place), Element&>) {
           if (!decode_one(decoder, *place)) return false;

@@ -11,7 +11,7 @@
 
 namespace hawser::codec {
 
-// What the codecs ask of each other. Every member has a default, so that a user's codec need not know them all:
+// What the codecs ask of each other. A user's codec may leave out the first two:
 //   is_block   the memory image is the encoding: sequences of it move as one block, and can be viewed in place;
 //   is_fixed   every value takes exactly `bytes_min` in the body and nothing in the payload;
 //   bytes_min  the least that a value takes in the body.
@@ -32,19 +32,11 @@ consteval bool find_is_fixed() {
   }
 }
 template <class T>
-consteval std::size_t find_bytes_min() {
-  if constexpr (requires { Codec<T>::bytes_min; }) {
-    return Codec<T>::bytes_min;
-  } else {
-    return 0;
-  }
-}
-template <class T>
 inline constexpr bool is_block = find_is_block<T>();
 template <class T>
 inline constexpr bool is_fixed = find_is_fixed<T>();
 template <class T>
-inline constexpr std::size_t bytes_min = find_bytes_min<T>();
+inline constexpr std::size_t bytes_min = Codec<T>::bytes_min;
 
 template <class Tuple>
 struct TupleFacts;

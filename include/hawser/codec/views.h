@@ -1,0 +1,122 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "hawser/codec/signature.h"
+
+// Views and the types that own what they show: a handler may take and give views, a caller is handed owners.
+namespace hawser::codec {
+
+template <class T>
+struct OwnedType {
+  using type = T;
+};
+// `T` with every view in it replaced by an owner of the same signature: std::string_view by std::string,
+// std::span<const E> by std::vector<E>; through std::vector, optional, variant, pair, tuple and array.
+// Structs stay as they are; see contains_view.
+template <class T>
+using Owned = typename OwnedType<T>::type;
+
+template <class C, class Traits>
+struct OwnedType<std::basic_string_view<C, Traits>> {
+  using type = std::basic_string<C, Traits>;
+};
+template <class T>
+struct OwnedType<std::span<T>> {
+  using type = std::vector<Owned<std::remove_const_t<T>>>;
+};
+template <class T>
+struct OwnedType<std::vector<T>> {
+  using type = std::vector<Owned<T>>;
+};
+template <class T, std::size_t n>
+struct OwnedType<std::array<T, n>> {
+  using type = std::array<Owned<T>, n>;
+};
+template <template <class...> class V, class... T>
+  requires(kind_of<V<T...>> == Kind::tuple || kind_of<V<T...>> == Kind::variant || kind_of<V<T...>> == Kind::optional)
+struct OwnedType<V<T...>> {
+  using type = V<Owned<T>...>;
+};
+template <class T, class... Open>
+consteval bool find_contains_view();
+
+template <class Tuple, class... Open>
+inline constexpr bool any_contains_view = false;
+template <class... T, class... Open>
+inline constexpr bool any_contains_view<std::tuple<T...>, Open...> = (find_contains_view<T, Open...>() || ...);
+
+template <class T, class... Open>
+consteval bool find_contains_view() {
+  constexpr Kind kind = kind_of<T>;
+  if constexpr (requires { Codec<T>::signature; }) {
+    return false;  // Its author knows.
+  } else if constexpr (kind == Kind::view) {
+    return true;
+  } else if constexpr (kind == Kind::contiguous || kind == Kind::growable || kind == Kind::optional) {
+    return find_contains_view<typename T::value_type, Open...>();
+  } else if constexpr (kind == Kind::array) {
+    return find_contains_view<typename Codec<T>::Element, Open...>();
+  } else if constexpr (kind == Kind::set) {
+    return find_contains_view<typename T::key_type, Open...>();
+  } else if constexpr (kind == Kind::map) {
+    return find_contains_view<typename T::key_type, Open...>() ||
+           find_contains_view<typename T::mapped_type, Open...>();
+  } else if constexpr (kind == Kind::pointer) {
+    return find_contains_view<typename T::element_type, Open...>();
+  } else if constexpr (kind == Kind::variant) {
+    return any_contains_view<typename Alternatives<T>::type, Open...>;
+  } else if constexpr (kind == Kind::tuple) {
+    return any_contains_view<typename AsTuple<T>::type, Open...>;
+  } else if constexpr (kind == Kind::aggregate && !(std::is_same_v<T, Open> || ...)) {
+    return any_contains_view<field_types<T>, T, Open...>;
+  } else {
+    return false;
+  }
+}
+// True if a decoded T would show memory of the message, wherever in it the view is: Owned<T> that still does must not
+// outlive the message.
+template <class T>
+inline constexpr bool contains_view = find_contains_view<T>();
+
+// A parameter type for which characters or elements can be shown instead of copied into a temporary.
+template <class T>
+struct ParameterView {
+  using type = void;
+};
+template <class C, class Traits, class A>
+struct ParameterView<std::basic_string<C, Traits, A>> {
+  using type = std::basic_string_view<C, Traits>;
+};
+template <class T, class A>
+  requires(!std::is_same_v<T, bool>)
+struct ParameterView<std::vector<T, A>> {
+  using type = std::span<const T>;
+};
+
+// What to encode for a parameter of type `Parameter` when the caller gives `argument`: the argument itself where it has
+// that type; a view of it where that spares making a string or vector (a literal for std::string); else its implicit
+// conversion, by value. Views and references are to the argument.
+template <class Parameter, class Argument>
+constexpr decltype(auto) as_parameter(const Argument& argument) {
+  using View = typename ParameterView<Parameter>::type;
+  if constexpr (std::is_same_v<Parameter, Argument>) {
+    return (argument);
+  } else if constexpr (!std::is_void_v<View> && std::is_convertible_v<const Argument&, View>) {
+    return static_cast<View>(argument);
+  } else {
+    static_assert(std::is_convertible_v<const Argument&, Parameter>,
+                  "hawser: an argument doesn't convert to the type that the handler takes there");
+    return static_cast<Parameter>(argument);
+  }
+}
+
+}  // namespace hawser::codec

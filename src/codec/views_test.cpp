@@ -1,0 +1,63 @@
+#include "hawser/codec/views.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "hawser/codec.h"
+
+namespace hawser::codec {
+namespace {
+
+struct Plain {
+  std::string text;
+  std::vector<Plain> more;
+};
+struct Showing {
+  int number;
+  std::optional<std::string_view> text;
+};
+
+static_assert(std::is_same_v<Owned<int>, int> && std::is_same_v<Owned<Plain>, Plain>);
+static_assert(std::is_same_v<Owned<std::string_view>, std::string>);
+static_assert(std::is_same_v<Owned<std::span<const double>>, std::vector<double>>);
+static_assert(std::is_same_v<Owned<std::vector<std::string_view>>, std::vector<std::string>>);
+static_assert(std::is_same_v<Owned<std::optional<std::string_view>>, std::optional<std::string>>);
+static_assert(std::is_same_v<Owned<std::variant<int, std::string_view>>, std::variant<int, std::string>>);
+static_assert(std::is_same_v<Owned<std::tuple<int, std::pair<std::string_view, bool>>>,
+                             std::tuple<int, std::pair<std::string, bool>>>);
+static_assert(std::is_same_v<Owned<std::array<std::string_view, 2>>, std::array<std::string, 2>>);
+
+static_assert(!contains_view<int> && !contains_view<Plain> && !contains_view<std::map<int, std::string>>);
+static_assert(contains_view<std::string_view> && contains_view<Showing>);
+static_assert(contains_view<std::vector<std::unique_ptr<Showing>>>);
+static_assert(contains_view<std::map<std::string_view, int>> && contains_view<std::variant<int, Showing>>);
+static_assert(!contains_view<Owned<std::vector<std::pair<int, std::string_view>>>>);
+
+TEST(AsParameter, ShowsInsteadOfCopying) {
+  const std::string text = "text";
+  EXPECT_EQ(&as_parameter<std::string>(text), &text);
+  static_assert(std::is_same_v<decltype(as_parameter<std::string>("literal")), std::string_view>);
+  EXPECT_EQ(as_parameter<std::string>("literal"), "literal");
+  EXPECT_EQ(as_parameter<std::string_view>(text).data(), text.data());
+  const int numbers[] = {1, 2, 3};
+  static_assert(std::is_same_v<decltype(as_parameter<std::vector<int>>(numbers)), std::span<const int>>);
+  EXPECT_EQ(as_parameter<std::vector<int>>(numbers).data(), numbers);
+  EXPECT_EQ(as_parameter<std::span<const int>>(std::vector{1, 2}).size(), 2U);
+}
+
+TEST(AsParameter, ConvertsElse) {
+  EXPECT_EQ(as_parameter<double>(1), 1.0);
+  static_assert(std::is_same_v<decltype(as_parameter<double>(1)), double>);
+  EXPECT_EQ(as_parameter<std::optional<int>>(5), 5);
+}
+
+}  // namespace
+}  // namespace hawser::codec
