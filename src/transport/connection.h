@@ -26,6 +26,7 @@ struct Message {
   Bytes payload;
   Block* head_block = nullptr;     // Holds `head`.
   Block* payload_block = nullptr;  // Holds `payload`; null if it lies in memory that place() gave.
+  bool discarded = false;          // There was a payload, which place() or unplace() had discarded.
 
   Buffer keep_head() const noexcept { return Buffer::share(head_block, head.data(), head.size()); }
   Buffer keep_payload() const noexcept {
@@ -84,6 +85,11 @@ class Connection {
   // Gives back the memory that place() gave for the payload now coming, whose rest is discarded. Afterwards the
   // transport does not touch it any more.
   virtual void unplace(const std::byte* memory) noexcept = 0;
+
+  // Positions in the order of sending, in units of the transport's: what was committed when committed() was p can't have
+  // reached the peer whole as long as sent() is less than p. Both stay after the end.
+  virtual std::uint64_t committed() const noexcept = 0;
+  virtual std::uint64_t sent() const noexcept = 0;
 
   // Bytes committed that have not left yet.
   virtual std::size_t backlog() const noexcept = 0;

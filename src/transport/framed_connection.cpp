@@ -58,6 +58,7 @@ void FramedConnection::commit(std::size_t head_bytes, std::span<const Piece> pay
   store_le(prefix, static_cast<std::uint32_t>(head_bytes));
   store_le(prefix + 4, static_cast<std::uint32_t>(payload_bytes));
   sending_.commit(prefix_bytes + head_bytes);
+  committed_ += prefix_bytes + head_bytes + payload_bytes;
   if (!payload.empty()) {
     sending_.borrow(payload, owner);
   } else if (owner != nullptr) {
@@ -75,6 +76,7 @@ void FramedConnection::flush() {
     for (std::size_t i = 0; i < count; ++i) offered += pieces[i].size;
     const std::size_t taken = stream_->send(std::span(pieces.data(), count));
     blocked_ = taken < offered;
+    sent_ += taken;
     sending_.consume(taken);
   }
   if (sending_.bytes() > backlog_mark_) above_mark_ = true;
@@ -83,6 +85,7 @@ void FramedConnection::flush() {
 }
 
 void FramedConnection::sendable(std::size_t bytes) {
+  sent_ += bytes;
   sending_.consume(bytes);
   blocked_ = false;
   flush();
@@ -217,11 +220,12 @@ void FramedConnection::end_placed() {
   sink_->on_message({.head = placed.head.bytes(),
                      .payload = placed.memory == nullptr ? Bytes() : Bytes(placed.memory, placed.size),
                      .head_block = placed.head.block(),
-                     .payload_block = placed.own.block()});
+                     .payload_block = placed.own.block(),
+                     .discarded = placed.memory == nullptr});
 }
 
 void FramedConnection::unplace(const std::byte* memory) noexcept {
-  if (placing_ && placed_.memory == memory) placed_.memory = nullptr;
+  if (placing_ && placed_.memory == memory) placed_.memory = nullptr;  // The rest goes to the scrap.
 }
 
 void FramedConnection::pause() noexcept {

@@ -42,6 +42,8 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) override;
   void detach(PayloadOwner& owner) override { sending_.detach(owner); }
   void unplace(const std::byte* memory) noexcept override;
+  std::uint64_t committed() const noexcept override { return committed_; }
+  std::uint64_t sent() const noexcept override { return sent_; }
   std::size_t backlog() const noexcept override { return sending_.bytes(); }
   void set_backlog_mark(std::size_t bytes) noexcept override { backlog_mark_ = bytes; }
   void pause() noexcept override;
@@ -81,6 +83,8 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   MessageSink* sink_ = nullptr;
 
   SendQueue sending_;
+  std::uint64_t committed_ = 0;  // Bytes since the start, as is sent_.
+  std::uint64_t sent_ = 0;
   bool blocked_ = false;  // A send took less than all: wait for sendable().
   bool finishing_ = false;
   bool ended_ = false;

@@ -1,6 +1,26 @@
 #include "wire/metadata.h"
 
 #include "base/little_endian.h"
+#include "hawser/metadata.h"
+
+namespace hawser {
+
+std::optional<std::string_view> MetadataView::find(std::string_view key) const noexcept {
+  wire::MetadataReader reader(bytes_);
+  for (std::string_view one, value; reader.next(one, value);) {
+    if (one == key) return value;
+  }
+  return std::nullopt;
+}
+
+Metadata MetadataView::copy() const {
+  Metadata entries;
+  wire::MetadataReader reader(bytes_);
+  for (std::string_view key, value; reader.next(key, value);) entries.emplace_back(key, value);
+  return entries;
+}
+
+}  // namespace hawser
 
 namespace hawser::wire {
 namespace {

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace hawser::wire {
+
+// The client's calls in flight on one connection, by call id. An id is a slot index (low 16 bits) and the slot's
+// generation (high 16 bits, never 0), so that a stray answer does not reach a later call of the same slot. A call
+// whose answer is not wanted any more keeps its slot until the server has answered, as it must: so the bound holds
+// for what the server really has to do.
+template <class T>
+class CallTable {
+ public:
+  static constexpr std::size_t calls_limit = 65'536;
+
+  explicit CallTable(std::size_t calls_max) : calls_max_(calls_max < calls_limit ? calls_max : calls_limit) {}
+
+  bool full() const noexcept { return free_ == none && slots_.size() >= calls_max_; }
+  std::size_t calls_max() const noexcept { return calls_max_; }
+  // Calls open or abandoned.
+  std::size_t size() const noexcept { return size_; }
+
+  // A new call's id; the table is not full().
+  std::uint32_t open(T& call) {
+    ++size_;
+    if (free_ == none) {
+      free_ = static_cast<std::uint32_t>(slots_.size());
+      slots_.push_back({nullptr, none, 1, false});
+    }
+    const std::uint32_t index = free_;
+    Slot& slot = slots_[index];
+    free_ = slot.next_free;
+    slot.call = &call;
+    slot.used = true;
+    return (std::uint32_t{slot.generation} << 16) | index;
+  }
+
+  enum class State : std::uint8_t { open, abandoned, unknown };
+  struct Found {
+    State state;
+    T* call;  // Non-null if open.
+  };
+  Found find(std::uint32_t id) const noexcept {
+    const std::uint32_t index = id & 0xffffU;
+    if (index >= slots_.size()) return {State::unknown, nullptr};
+    const Slot& slot = slots_[index];
+    if (!slot.used || slot.generation != (id >> 16)) return {State::unknown, nullptr};
+    return {slot.call != nullptr ? State::open : State::abandoned, slot.call};
+  }
+
+  // The answer will be ignored; `id` is open.
+  void abandon(std::uint32_t id) noexcept { slots_[id & 0xffffU].call = nullptr; }
+  // The server has answered; `id` is open or abandoned.
+  void close(std::uint32_t id) noexcept {
+    Slot& slot = slots_[id & 0xffffU];
+    slot.call = nullptr;
+    slot.used = false;
+    slot.generation = static_cast<std::uint16_t>(slot.generation + 1);
+    if (slot.generation == 0) slot.generation = 1;
+    slot.next_free = free_;
+    free_ = id & 0xffffU;
+    --size_;
+  }
+
+  // Every open call once; `visit` may not change the table.
+  template <class Visit>
+  void each_open(Visit visit) const {
+    for (const Slot& slot : slots_) {
+      if (slot.call != nullptr) visit(*slot.call);
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+  struct Slot {
+    T* call;
+    std::uint32_t next_free;
+    std::uint16_t generation;
+    bool used;
+  };
+
+  const std::size_t calls_max_;
+  std::vector<Slot> slots_;
+  std::uint32_t free_ = none;
+  std::size_t size_ = 0;
+};
+
+}  // namespace hawser::wire

@@ -1,0 +1,128 @@
+#include "wire/hello.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "base/little_endian.h"
+
+namespace hawser::wire {
+namespace {
+
+constexpr std::array<char, 4> magic = {'H', 'W', 'S', 'R'};
+
+enum Tag : std::uint16_t {
+  tag_features = 1,
+  tag_message_bytes_max = 2,
+  tag_calls_max = 3,
+  tag_stream_window_bytes = 4,
+  tag_refusal = 5,
+};
+constexpr std::uint32_t feature_checksum = 1;
+constexpr std::size_t field_head_bytes = 4;  // u16 tag, u16 length.
+
+std::unexpected<Error> hello_error(std::string text) {
+  return fail(ErrorCode::protocol_error, "in the hello: " + std::move(text), ErrorScope::connection, Initiator::peer);
+}
+
+template <std::integral T>
+void put(std::vector<std::byte>& out, T value) {
+  const std::size_t at = out.size();
+  out.resize(at + sizeof value);
+  store_le(out.data() + at, value);
+}
+
+void put_number(std::vector<std::byte>& out, Tag tag, std::uint32_t value) {
+  put(out, static_cast<std::uint16_t>(tag));
+  put(out, static_cast<std::uint16_t>(sizeof value));
+  put(out, value);
+}
+
+bool read_number(Bytes value, std::uint32_t& out) noexcept {
+  if (value.size() != sizeof out) return false;
+  out = load_le<std::uint32_t>(value.data());
+  return true;
+}
+
+bool read_refusal(Bytes value, std::optional<Error>& out) {
+  if (value.size() < 2) return false;
+  const std::string_view text = as_text(value.subspan(2));
+  out = Error{static_cast<ErrorCode>(load_le<std::uint16_t>(value.data())), ErrorScope::connection, Initiator::peer, 0,
+              std::string(text)};
+  return true;
+}
+
+bool read_field(Hello& hello, std::uint16_t tag, Bytes value) {
+  switch (tag) {
+    case tag_features: {
+      std::uint32_t features = 0;
+      if (!read_number(value, features)) return false;
+      hello.checksum = (features & feature_checksum) != 0;
+      return true;
+    }
+    case tag_message_bytes_max: return read_number(value, hello.message_bytes_max);
+    case tag_calls_max: return read_number(value, hello.calls_max);
+    case tag_stream_window_bytes: return read_number(value, hello.stream_window_bytes);
+    case tag_refusal: return read_refusal(value, hello.refusal);
+    default: return true;  // Of a later version: not for us.
+  }
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_hello(const Hello& hello) {
+  std::vector<std::byte> out;
+  for (const char c : magic) out.push_back(static_cast<std::byte>(c));
+  put(out, hello.version_least);
+  put(out, hello.version_most);
+  put(out, std::uint16_t{0});  // The body's length, below.
+  put_number(out, tag_features, hello.checksum ? feature_checksum : 0);
+  put_number(out, tag_message_bytes_max, hello.message_bytes_max);
+  put_number(out, tag_calls_max, hello.calls_max);
+  put_number(out, tag_stream_window_bytes, hello.stream_window_bytes);
+  if (hello.refusal) {
+    const std::string_view text = std::string_view(hello.refusal->text).substr(0, refusal_text_bytes_max);
+    put(out, static_cast<std::uint16_t>(tag_refusal));
+    put(out, static_cast<std::uint16_t>(2 + text.size()));
+    put(out, static_cast<std::uint16_t>(hello.refusal->code));
+    const Bytes bytes = as_bytes(text);
+    out.insert(out.end(), bytes.begin(), bytes.end());
+  }
+  store_le(out.data() + 6, static_cast<std::uint16_t>(out.size() - hello_prefix_bytes));
+  return out;
+}
+
+bool is_hello(Bytes first) noexcept { return std::memcmp(first.data(), magic.data(), magic.size()) == 0; }
+
+Result<std::size_t> hello_body_bytes(Bytes prefix) {
+  if (!is_hello(prefix)) return hello_error("the peer speaks another protocol; is this a Hawser port?");
+  const std::size_t bytes = load_le<std::uint16_t>(prefix.data() + 6);
+  if (bytes > hello_body_bytes_max) {
+    return hello_error("a body of " + std::to_string(bytes) + " bytes exceeds " + std::to_string(hello_body_bytes_max));
+  }
+  return bytes;
+}
+
+Result<Hello> decode_hello(Bytes whole) {
+  if (whole.size() < hello_prefix_bytes) return hello_error("it is cut short");
+  Result<std::size_t> body = hello_body_bytes(whole);
+  if (!body) return std::unexpected(std::move(body.error()));
+  if (whole.size() != hello_prefix_bytes + *body) return hello_error("its length is not what it says");
+  Hello hello;
+  hello.version_least = load_le<std::uint8_t>(whole.data() + 4);
+  hello.version_most = load_le<std::uint8_t>(whole.data() + 5);
+  if (hello.version_least == 0 || hello.version_least > hello.version_most) return hello_error("no such version range");
+  for (Bytes rest = whole.subspan(hello_prefix_bytes); !rest.empty();) {
+    if (rest.size() < field_head_bytes) return hello_error("a field is cut short");
+    const auto tag = load_le<std::uint16_t>(rest.data());
+    const std::size_t length = load_le<std::uint16_t>(rest.data() + 2);
+    if (rest.size() - field_head_bytes < length) return hello_error("field " + std::to_string(tag) + " is cut short");
+    if (!read_field(hello, tag, rest.subspan(field_head_bytes, length))) {
+      return hello_error("field " + std::to_string(tag) + " is malformed");
+    }
+    rest = rest.subspan(field_head_bytes + length);
+  }
+  return hello;
+}
+
+}  // namespace hawser::wire
