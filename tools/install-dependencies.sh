@@ -4,7 +4,7 @@ set -eu
 
 packages="
   build-essential clang-19 libclang-rt-19-dev clang-format-19 lld-19 mold ccache cmake ninja-build pkg-config
-  libboost1.81-dev liburing-dev
+  liburing-dev
   libgtest-dev libgmock-dev
   libfmt-dev libcli11-dev libbenchmark-dev nlohmann-json3-dev
   python3 iproute2

@@ -53,7 +53,6 @@ VENDOR_HEADERS_IN = ("transport/*",)
 VENDOR_HEADERS = ("infiniband/", "rdma/", "ucp/", "ucs/", "uct/", "cuda", "hip/")
 # Other headers that are neither the system's nor a vendor's, with the files that may include them.
 LIBRARY_HEADERS = {
-    "boost/pfr": ("include/hawser/codec*", "src/codec/*"),
     "liburing": ("src/exec/*",),
     "gtest/": ("src/*_test.cpp", "src/*_testing.h"),
     "gmock/": ("src/*_test.cpp", "src/*_testing.h"),
