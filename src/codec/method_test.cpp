@@ -18,10 +18,6 @@
 #include "hawser/codec.h"
 #include "hawser/task.h"
 
-namespace hawser {
-class Context {};
-}  // namespace hawser
-
 namespace {
 int hidden(int number) { return number; }
 }  // namespace

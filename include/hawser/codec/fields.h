@@ -81,23 +81,36 @@ consteval bool has_plain_fields() {
   }(std::make_index_sequence<count>());
 }
 
+enum class FieldDefect { none, not_default, base, too_many, c_array };
+
+template <class T>
+consteval FieldDefect find_field_defect() {
+  if constexpr (!BraceInitialisable<T>) {
+    return FieldDefect::not_default;
+  } else if constexpr (BraceInitialisable<T, AnyBase<T>>) {
+    return FieldDefect::base;
+  } else if constexpr (constexpr std::size_t count = count_fields<T>(); count > field_count_max) {
+    return FieldDefect::too_many;
+  } else {
+    return has_plain_fields<T, count>() ? FieldDefect::none : FieldDefect::c_array;
+  }
+}
+
+// Of a struct with a defect none: after the one message the rest compiles.
 template <class T>
 consteval std::size_t find_field_count() {
   if constexpr (std::is_empty_v<T>) {
     return 0;
   } else {
-    static_assert(BraceInitialisable<T>,
+    constexpr FieldDefect defect = find_field_defect<T>();
+    static_assert(defect != FieldDefect::not_default,
                   "hawser: a field of this struct is a reference or has no default constructor, so that none can be "
                   "received; specialise hawser::codec::Codec for it");
-    static_assert(!BraceInitialisable<T, AnyBase<T>>,
-                  "hawser: a struct that travels has no bases; make the base a field");
-    constexpr std::size_t count = count_fields<T>();
-    static_assert(count <= field_count_max,
+    static_assert(defect != FieldDefect::base, "hawser: a struct that travels has no bases; make the base a field");
+    static_assert(defect != FieldDefect::too_many,
                   "hawser: a struct that travels has at most 64 fields; group them in structs");
-    if constexpr (count <= field_count_max) {
-      static_assert(has_plain_fields<T, count>(), "hawser: a field of this struct is a C array; make it a std::array");
-    }
-    return count;
+    static_assert(defect != FieldDefect::c_array, "hawser: a field of this struct is a C array; make it a std::array");
+    return defect == FieldDefect::none ? count_fields<T>() : 0;
   }
 }
 template <class T>

@@ -71,9 +71,9 @@ struct Codec<T> : SequenceSizer<T, std::remove_const_t<typename T::value_type>> 
   using Element = typename T::value_type;
 
   static bool decode(Decoder& decoder, T& value) {
-    static_assert(std::is_const_v<std::remove_pointer_t<decltype(value.data())>>,
-                  "hawser: a received span is read-only: take std::span<const T>");
-    static_assert(is_block<Element>,
+    constexpr bool is_read_only = std::is_const_v<std::remove_pointer_t<decltype(value.data())>>;
+    static_assert(is_read_only, "hawser: a received span is read-only: take std::span<const T>");
+    static_assert(is_block<std::remove_const_t<Element>>,
                   "hawser: a received span must be of numbers, enumerations or structs of such without padding, which "
                   "can be read in place; take a std::vector");
     const std::byte* data = nullptr;
@@ -86,7 +86,7 @@ struct Codec<T> : SequenceSizer<T, std::remove_const_t<typename T::value_type>> 
       }
       if (!decoder.align(data, count * sizeof(Element), alignof(Element), "sequence")) return false;
     }
-    value = T(reinterpret_cast<const Element*>(data), count);
+    if constexpr (is_read_only) value = T(reinterpret_cast<const Element*>(data), count);
     return true;
   }
 };
@@ -107,7 +107,7 @@ struct Codec<T> : SequenceSizer<T, typename T::value_type> {
         value.assign(elements, elements + count);
       } else {
         value.resize(count);
-        std::memcpy(value.data(), data, count * sizeof(Element));
+        if (count != 0) std::memcpy(value.data(), data, count * sizeof(Element));
       }
       return true;
     } else {
