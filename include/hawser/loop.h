@@ -108,14 +108,19 @@ class Loop {
   void run();
   // Makes run() return after the tick at hand. Any thread.
   void stop() noexcept;
-  // Runs `task` to its end, together with all else on this loop, and gives its result. Not from within a task.
+  // Runs `task` to its end, together with all else on this loop, and gives its result. Not from within a task. A
+  // stop() meanwhile is kept for the next run().
   template <class T>
   T run(Task<T> task);
 
   // The tick's time; constant within a tick.
   Time now() const noexcept { return now_; }
+  // `duration` from now; with `forever`, the end of time.
+  Time after(Duration duration) const noexcept {
+    return duration < Time::max() - now_ ? now_ + duration : Time::max();
+  }
 
-  // Runs `work` on this loop's thread, soon and in order. Any thread.
+  // Runs `work` on this loop's thread, soon and in order. Any thread. An exception that leaves it ends the process.
   template <class F>
   void post(F work) {
     struct Holder final : detail::Posted {
@@ -164,7 +169,7 @@ class Loop {
   void flush();
   void wait_for_work();
   bool look();
-  bool take_posted();
+  bool take_posted() noexcept;
   bool offload_posted(std::unique_ptr<detail::Posted> work);
 
   const LoopOptions options_;
@@ -253,7 +258,7 @@ struct OffloadPosted final : Posted {
 
 }  // namespace detail
 
-inline detail::SleepAwaiter Loop::sleep(Duration duration) noexcept { return sleep_until(now_ + duration); }
+inline detail::SleepAwaiter Loop::sleep(Duration duration) noexcept { return sleep_until(after(duration)); }
 inline detail::SleepAwaiter Loop::sleep_until(Time when) noexcept { return detail::SleepAwaiter(*this, when); }
 
 template <class F>

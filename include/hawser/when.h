@@ -74,7 +74,8 @@ struct First {
 };
 
 // Runs the tasks beside each other; when the first ends, asks the others to stop through `others` and awaits them too,
-// so that nothing runs on. The tasks take their token from the same source.
+// so that nothing runs on. What the first ends with, an exception too, is the outcome; what the others end with is
+// dropped. The tasks take their token from the same source.
 template <class... T>
 Task<First<T...>> when_any(std::stop_source others, Task<T>... tasks) {
   std::tuple<std::optional<detail::Unit<T>>...> kept;
@@ -84,9 +85,11 @@ Task<First<T...>> when_any(std::stop_source others, Task<T>... tasks) {
   auto race = []<class U>(Task<U> task, std::optional<detail::Unit<U>>& out, std::exception_ptr& error,
                           std::optional<std::size_t>& winner, std::size_t index,
                           std::stop_source stop) -> Task<void> {
-    co_await detail::keep<U>(std::move(task), out, error);
+    std::exception_ptr thrown;
+    co_await detail::keep<U>(std::move(task), out, thrown);
     if (winner) co_return;
     winner = index;
+    error = std::move(thrown);
     stop.request_stop();
   };
   [&]<std::size_t... index>(std::index_sequence<index...>) {

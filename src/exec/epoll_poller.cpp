@@ -43,7 +43,7 @@ EpollPoller::~EpollPoller() {
 
 Time EpollPoller::now() const noexcept { return monotonic_now(); }
 
-std::size_t EpollPoller::wait(Duration timeout) {
+std::size_t EpollPoller::wait(Duration timeout, Time& now) {
   std::array<epoll_event, events_max> events;
   int count = 0;
   if (timeout == Duration::zero() || timeout == forever) {
@@ -52,20 +52,18 @@ std::size_t EpollPoller::wait(Duration timeout) {
     const timespec limit{static_cast<time_t>(timeout.count() / 1'000'000'000),
                          static_cast<long>(timeout.count() % 1'000'000'000)};
     count = epoll_pwait2(epoll_fd_, events.data(), events_max, &limit, nullptr);
-    // Kernels before 5.11 lack it: milliseconds, rounded up so that no timer is early.
-    if (count < 0 && errno == ENOSYS) {
+    // Kernels before 5.11 lack it, and some sandboxes forbid it: milliseconds, rounded up so that no timer is early.
+    if (count < 0 && errno != EINTR) {
       const auto ms = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
       count = epoll_wait(epoll_fd_, events.data(), events_max, static_cast<int>(ms < 86'400'000 ? ms : 86'400'000));
     }
   }
+  now = monotonic_now();
   std::size_t delivered = 0;
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    if (event.data.u64 == wake_token) {
-      eventfd_t ignored = 0;
-      eventfd_read(wake_fd_, &ignored);
-      continue;
-    }
+    // Never read: each write raises an edge by itself, and the counter cannot reach its end.
+    if (event.data.u64 == wake_token) continue;
     // Looked up at the time of delivery: an earlier event of this batch may have ended this watcher.
     if (Watcher* watcher = watchers_.find(event.data.u64); watcher != nullptr) {
       ++delivered;

@@ -14,7 +14,7 @@ class EpollPoller final : public Poller {
 
   std::string_view name() const noexcept override { return "epoll"; }
   Time now() const noexcept override;
-  std::size_t wait(Duration timeout) override;
+  std::size_t wait(Duration timeout, Time& now) override;
   void wake() noexcept override;
   void watch(int fd, Watcher& watcher) override;
   void unwatch(int fd, Watcher& watcher) noexcept override;

@@ -27,11 +27,29 @@ constexpr Duration spin_least = std::chrono::microseconds(2);
 
 void relax() noexcept { __builtin_ia32_pause(); }
 
+// Makes a loop the thread's current one while it runs, however that ends.
+class Current {
+ public:
+  explicit Current(Loop& loop) noexcept : outer_(std::exchange(current_loop, &loop)) {}
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  ~Current() { current_loop = outer_; }
+
+ private:
+  Loop* const outer_;
+};
+
 }  // namespace
 
 struct Loop::State {
   explicit State(Time origin, const LoopOptions& options)
       : wheel(origin), offload(std::max(1U, options.offload_threads_max), options.offload_queue_max) {}
+
+  // True if the loop has something to do without looking outside.
+  bool busy() const noexcept {
+    return !ready.empty() || !tick_ends.empty() || !mailbox.empty() ||
+           (stoppable && stopping.load(std::memory_order_relaxed));
+  }
 
   TimerWheel wheel;
   std::vector<std::coroutine_handle<>> ready;
@@ -43,6 +61,7 @@ struct Loop::State {
   Duration spin = Duration::zero();
   std::atomic<bool> sleeping{false};
   std::atomic<bool> stopping{false};
+  bool stoppable = false;  // Within run(), which ends by stop(); run(task) does not.
   exec::Mailbox mailbox;
   exec::OffloadPool offload;  // Last: its threads post to the mailbox until they are joined.
 };
@@ -64,16 +83,17 @@ Loop* Loop::current() noexcept { return current_loop; }
 void Timer::start(Loop& loop, Time when) noexcept { loop.state_->wheel.start(*this, when); }
 
 void Loop::run() {
-  Loop* const outer = std::exchange(current_loop, this);
+  const Current current(*this);
   now_ = poller_->now();
+  state_->stoppable = true;
   while (!state_->stopping.load(std::memory_order_acquire)) tick();
+  state_->stoppable = false;
   state_->stopping.store(false, std::memory_order_relaxed);
   flush();
-  current_loop = outer;
 }
 
 void Loop::run_root(Task<void> root) {
-  Loop* const outer = std::exchange(current_loop, this);
+  const Current current(*this);
   now_ = poller_->now();
   {
     Scope scope;
@@ -81,7 +101,6 @@ void Loop::run_root(Task<void> root) {
     while (!scope.empty()) tick();
   }
   flush();
-  current_loop = outer;
 }
 
 void Loop::stop() noexcept {
@@ -91,7 +110,10 @@ void Loop::stop() noexcept {
 
 void Loop::post(std::unique_ptr<detail::Posted> work) {
   state_->mailbox.put(std::move(work));
-  if (state_->sleeping.load(std::memory_order_seq_cst)) poller_->wake();
+  // One wake-up suffices for all that is posted until the loop sleeps again.
+  if (state_->sleeping.load(std::memory_order_seq_cst) && state_->sleeping.exchange(false, std::memory_order_seq_cst)) {
+    poller_->wake();
+  }
 }
 
 bool Loop::offload_posted(std::unique_ptr<detail::Posted> work) { return state_->offload.submit(std::move(work)); }
@@ -131,15 +153,15 @@ void Loop::tick() {
   worked |= state_->wheel.advance(now_) != 0;
   worked |= run_ready();
   flush();
-  if (worked || !state_->ready.empty() || state_->stopping.load(std::memory_order_relaxed)) {
+  if (worked || state_->busy()) {
     look();
-    now_ = poller_->now();
   } else {
     wait_for_work();
   }
 }
 
-bool Loop::take_posted() {
+// What is posted must not throw: the rest of the batch would be lost.
+bool Loop::take_posted() noexcept {
   if (state_->mailbox.empty()) return false;
   for (detail::Posted* work = state_->mailbox.take(); work != nullptr;) {
     const std::unique_ptr<detail::Posted> one(std::exchange(work, work->next));
@@ -170,30 +192,28 @@ void Loop::flush() {
   state_->tick_ends.clear();
 }
 
-// Sources every time, the poller every source_rounds-th; true if there was anything.
+// Sources every time, the poller every source_rounds-th; sets the time; true if there was anything.
 bool Loop::look() {
   bool found = false;
   // By index: a source may add or remove sources.
   for (std::size_t i = 0; i < state_->sources.size(); ++i) found |= state_->sources[i]->poll();
-  if (state_->sources.empty() || ++state_->rounds % source_rounds == 0) found |= poller_->wait(Duration::zero()) != 0;
+  if (state_->sources.empty() || ++state_->rounds % source_rounds == 0) {
+    found |= poller_->wait(Duration::zero(), now_) != 0;
+  } else {
+    now_ = poller_->now();
+  }
   return found;
 }
 
 void Loop::wait_for_work() {
   State& state = *state_;
-  const auto something = [&] {
-    return !state.ready.empty() || !state.tick_ends.empty() || !state.mailbox.empty() ||
-           state.stopping.load(std::memory_order_relaxed);
-  };
   const Time due = state.wheel.next().value_or(Time::max());
   const Time start = now_;
-  const bool busy = options_.wait == Wait::busy_poll;
-  if (options_.wait != Wait::event) {
-    const Time spin_end = busy ? Time::max() : start + state.spin;
+  if (options_.wait != Wait::event && poller_->real_time()) {
+    const Time spin_end = options_.wait == Wait::busy_poll ? Time::max() : start + state.spin;
     for (;;) {
       const bool found = look();
-      now_ = poller_->now();
-      if (found || something() || now_ >= due) {
+      if (found || state.busy() || now_ >= due) {
         if (found) state.spin = options_.spin_max;
         return;
       }
@@ -201,14 +221,20 @@ void Loop::wait_for_work() {
       relax();
     }
   }
+  if (options_.wait == Wait::event && !state.sources.empty() && look()) {
+    now_ = poller_->now();
+    return;
+  }
   for (exec::Source* source : state.sources) {
-    if (!source->arm()) return;
+    if (!source->arm()) {
+      look();
+      return;
+    }
   }
   state.sleeping.store(true, std::memory_order_seq_cst);
-  if (!something()) {
+  if (!state.busy()) {
     const Time asleep = poller_->now();
-    poller_->wait(due == Time::max() ? forever : std::max(due - asleep, Duration::zero()));
-    now_ = poller_->now();
+    poller_->wait(due == Time::max() ? forever : std::max(due - asleep, Duration::zero()), now_);
     state.spin = now_ - start <= options_.spin_max ? options_.spin_max : std::max(state.spin / 2, spin_least);
   }
   state.sleeping.store(false, std::memory_order_relaxed);
@@ -246,7 +272,7 @@ struct StoppableSleep : Timer {
 
 Task<Result<void>> Loop::sleep(Duration duration, std::stop_token token) {
   if (!token.stop_requested()) {
-    StoppableSleep sleeping(*this, now_ + duration);
+    StoppableSleep sleeping(*this, after(duration));
     const std::stop_callback wake(token, [&] { sleeping.finish(); });
     co_await sleeping;
   }

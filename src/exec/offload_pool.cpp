@@ -1,5 +1,6 @@
 #include "exec/offload_pool.h"
 
+#include <system_error>
 #include <utility>
 
 namespace hawser::exec {
@@ -16,16 +17,25 @@ OffloadPool::~OffloadPool() {
 
 bool OffloadPool::submit(std::unique_ptr<detail::Posted> work) {
   const std::lock_guard lock(mutex_);
-  if (waiting_ >= queue_max_) return false;
+  if (waiting_ >= queue_max_ || !enough_threads()) return false;
   work->next = nullptr;
   *last_ = work.get();
   last_ = &work.release()->next;
   ++waiting_;
-  if (waiting_ > idle_ && threads_.size() < threads_max_) {
-    threads_.emplace_back([this] { serve(); });
-  }
   changed_.notify_one();
   return true;
+}
+
+// Starts a thread if one more piece of work needs it. False if there is none at all.
+bool OffloadPool::enough_threads() {
+  if (waiting_ >= idle_ && threads_.size() < threads_max_) {
+    try {
+      threads_.emplace_back([this] { serve(); });
+    } catch (const std::system_error&) {
+      // The system has no more: the threads there are take the work one after the other.
+    }
+  }
+  return !threads_.empty();
 }
 
 void OffloadPool::serve() {

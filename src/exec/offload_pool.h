@@ -20,10 +20,11 @@ class OffloadPool {
   OffloadPool& operator=(const OffloadPool&) = delete;
   ~OffloadPool();
 
-  // False, and `work` is dropped, if queue_max pieces wait already.
+  // False, and `work` is dropped, if queue_max pieces wait already or no thread could be started.
   bool submit(std::unique_ptr<detail::Posted> work);
 
  private:
+  bool enough_threads();
   void serve();
 
   const unsigned threads_max_;

@@ -37,9 +37,10 @@ class Poller {
   virtual std::string_view name() const noexcept = 0;
   virtual Time now() const noexcept = 0;
 
-  // Delivers what is ready. Waits at most `timeout`: zero only looks, `forever` waits for an event or wake().
-  // Gives the number of events delivered; a wake() alone counts as none.
-  virtual std::size_t wait(Duration timeout) = 0;
+  // Delivers what is ready. Waits at most `timeout`: zero only looks, `forever` waits for an event or wake(). Sets
+  // `now` when the waiting is over and before anything is delivered, since what is told then computes deadlines from
+  // it. Gives the number of events delivered; a wake() alone counts as none.
+  virtual std::size_t wait(Duration timeout, Time& now) = 0;
 
   // Ends the wait() at hand, or the next one. Any thread.
   virtual void wake() noexcept = 0;
@@ -47,6 +48,9 @@ class Poller {
   // Watches `fd` for reading and writing until unwatch(), after which `watcher` is not called any more.
   virtual void watch(int fd, Watcher& watcher) = 0;
   virtual void unwatch(int fd, Watcher& watcher) noexcept = 0;
+
+  // Whether time passes by itself, so that spinning makes sense. Under simulation only waiting moves the clock.
+  virtual bool real_time() const noexcept { return true; }
 
   // The ring, if this poller has one: completions for those who can use them.
   virtual IoUring* io_uring() noexcept { return nullptr; }

@@ -7,13 +7,14 @@ namespace hawser::exec {
 // More idle waits than this in a row of virtual time, and the simulation is stuck for good.
 static constexpr std::size_t stalls_max = 10'000;
 
-std::size_t SimPoller::wait(Duration timeout) {
-  if (timeout == Duration::zero()) return 0;
+std::size_t SimPoller::wait(Duration timeout, Time& now) {
   if (timeout != forever) {
     now_ += timeout;
-    stalls_ = 0;
+    now = now_;
+    if (timeout != Duration::zero()) stalls_ = 0;
     return 0;
   }
+  now = now_;
   if (++stalls_ > stalls_max) throw std::logic_error("simulation is stuck: tasks wait, but no event is due");
   return 0;
 }

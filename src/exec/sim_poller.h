@@ -10,8 +10,9 @@ class SimPoller final : public Poller {
  public:
   std::string_view name() const noexcept override { return "simulated"; }
   Time now() const noexcept override { return now_; }
-  std::size_t wait(Duration timeout) override;
+  std::size_t wait(Duration timeout, Time& now) override;
   void wake() noexcept override {}
+  bool real_time() const noexcept override { return false; }
   // There are no descriptors in a simulation.
   void watch(int fd, Watcher& watcher) override;
   void unwatch(int, Watcher&) noexcept override {}
