@@ -98,6 +98,7 @@ class Connection {
   // While paused no message is delivered and the peer is held back.
   virtual void pause() noexcept = 0;
   virtual void resume() = 0;
+  virtual bool paused() const noexcept = 0;
 
   // Sends what was committed now rather than at the end of the tick.
   virtual void flush() = 0;

@@ -20,9 +20,8 @@ MutableBytes scrap() noexcept {
 
 }  // namespace
 
-FramedConnection::FramedConnection(Loop& loop, std::unique_ptr<Stream> stream, std::string_view transport,
-                                   FramedOptions options)
-    : loop_(loop), stream_(std::move(stream)), transport_(transport), options_(options) {}
+FramedConnection::FramedConnection(Loop& loop, std::unique_ptr<Stream> stream, FramedOptions options)
+    : loop_(loop), stream_(std::move(stream)), options_(options) {}
 
 FramedConnection::~FramedConnection() {
   loop_.remove_tick_end(*this);
@@ -41,9 +40,17 @@ Capabilities FramedConnection::capabilities() const noexcept {
 void FramedConnection::start(MessageSink& sink) {
   sink_ = &sink;
   stream_->set_sink(*this);
+  stream_->resume();
 }
 
 // ---- Sending ----
+
+void FramedConnection::send_preface(Bytes bytes) {
+  std::memcpy(sending_.reserve(bytes.size()), bytes.data(), bytes.size());
+  sending_.commit(bytes.size());
+  committed_ += bytes.size();
+  flush();
+}
 
 std::byte* FramedConnection::reserve(std::size_t head_bytes) {
   if (ended_ || finishing_) return nullptr;
@@ -64,11 +71,21 @@ void FramedConnection::commit(std::size_t head_bytes, std::span<const Piece> pay
   } else if (owner != nullptr) {
     owner->payload_released();
   }
-  if (sending_.bytes() >= options_.early_flush_bytes && !blocked_) return flush();
-  loop_.at_tick_end(*this);
+  if (sending_.bytes() >= options_.early_flush_bytes) send_queued();
+  // Whoever sees the backlog above the mark now waits for on_drained(), even if the end of the tick sends it all.
+  if (sending_.bytes() > backlog_mark_) above_mark_ = true;
+  if (above_mark_ || !sending_.empty()) loop_.at_tick_end(*this);
 }
 
 void FramedConnection::flush() {
+  if (sending_now_) return;
+  send_queued();
+  drained();
+  if (finishing_ && sending_.empty() && !ended_ && !std::exchange(finished_, true)) stream_->finish();
+}
+
+void FramedConnection::send_queued() {
+  if (std::exchange(sending_now_, true)) return;
   while (!blocked_ && !ended_ && !sending_.empty()) {
     std::array<Piece, pieces_max> pieces;
     const std::size_t count = sending_.peek(pieces);
@@ -79,14 +96,14 @@ void FramedConnection::flush() {
     sent_ += taken;
     sending_.consume(taken);
   }
-  if (sending_.bytes() > backlog_mark_) above_mark_ = true;
-  drained();
-  if (finishing_ && sending_.empty() && !ended_) stream_->finish();
+  sending_now_ = false;
 }
 
 void FramedConnection::sendable(std::size_t bytes) {
   sent_ += bytes;
+  sending_now_ = true;
   sending_.consume(bytes);
+  sending_now_ = false;
   blocked_ = false;
   flush();
 }
@@ -110,6 +127,11 @@ void FramedConnection::drop_block() noexcept {
   begin_ = end_ = 0;
 }
 
+// An idle connection holds no memory. Whoever still reads in the block holds a reference of its own.
+void FramedConnection::drop_idle_block() noexcept {
+  if (!placing_ && begin_ == end_) drop_block();
+}
+
 // Makes block_ hold [begin_, end_) with room for `wanted` bytes from begin_ on.
 void FramedConnection::make_room(std::size_t wanted) {
   if (block_ != nullptr && block_->size() - begin_ >= wanted) return;
@@ -127,6 +149,7 @@ void FramedConnection::make_room(std::size_t wanted) {
 }
 
 MutableBytes FramedConnection::receive_space() {
+  if (ended_) return scrap();
   if (placing_) {
     if (placed_.memory != nullptr) return {placed_.memory + placed_.done, placed_.size - placed_.done};
     return scrap().first(std::min(scrap().size(), placed_.size - placed_.done));
@@ -145,8 +168,7 @@ void FramedConnection::received(std::size_t bytes) {
     end_ += bytes;
     take_messages();
   }
-  // An idle connection holds no memory. Whoever still reads in the block holds a reference of its own.
-  if (!placing_ && begin_ == end_) drop_block();
+  drop_idle_block();
 }
 
 void FramedConnection::take_messages() {
@@ -237,6 +259,7 @@ void FramedConnection::resume() {
   if (!paused_) return;
   paused_ = false;
   take_messages();
+  if (!taking_) drop_idle_block();
   if (!paused_ && !ended_) stream_->resume();
 }
 

@@ -29,11 +29,14 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   // Payloads from here on get a place of their own.
   static constexpr std::size_t placed_bytes_min = 32 * 1024;
 
-  // `transport` is a literal. The stream has been started on `loop`, or is started by start().
-  FramedConnection(Loop& loop, std::unique_ptr<Stream> stream, std::string_view transport, FramedOptions options);
+  // `stream` has been started on `loop` and may be paused.
+  FramedConnection(Loop& loop, std::unique_ptr<Stream> stream, FramedOptions options);
   ~FramedConnection();
 
-  std::string_view transport() const noexcept override { return transport_; }
+  // Bytes that go ahead of all messages, as they are: the last part of a handshake.
+  void send_preface(Bytes bytes);
+
+  std::string_view transport() const noexcept override { return stream_->transport(); }
   Capabilities capabilities() const noexcept override;
   std::string peer() const override { return stream_->peer(); }
 
@@ -45,9 +48,13 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   std::uint64_t committed() const noexcept override { return committed_; }
   std::uint64_t sent() const noexcept override { return sent_; }
   std::size_t backlog() const noexcept override { return sending_.bytes(); }
-  void set_backlog_mark(std::size_t bytes) noexcept override { backlog_mark_ = bytes; }
+  void set_backlog_mark(std::size_t bytes) noexcept override {
+    backlog_mark_ = bytes;
+    above_mark_ = sending_.bytes() > bytes;
+  }
   void pause() noexcept override;
   void resume() override;
+  bool paused() const noexcept override { return paused_; }
   void flush() override;
   void close() override;
 
@@ -73,12 +80,13 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   void end_placed();
   void make_room(std::size_t wanted);
   void drop_block() noexcept;
+  void drop_idle_block() noexcept;
+  void send_queued();
   void fail(Error reason);
   void drained();
 
   Loop& loop_;
   std::unique_ptr<Stream> stream_;
-  const std::string_view transport_;
   const FramedOptions options_;
   MessageSink* sink_ = nullptr;
 
@@ -86,7 +94,9 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   std::uint64_t committed_ = 0;  // Bytes since the start, as is sent_.
   std::uint64_t sent_ = 0;
   bool blocked_ = false;  // A send took less than all: wait for sendable().
+  bool sending_now_ = false;  // An owner that is told of its payload may commit more: what runs already sends that too.
   bool finishing_ = false;
+  bool finished_ = false;  // The stream's end has been sent.
   bool ended_ = false;
   bool paused_ = false;
   bool taking_ = false;  // Within take_messages().
