@@ -108,10 +108,7 @@ class ResultOperation : public CallOperation, public PooledFrame {
   using Type = typename Outcome::type;
   virtual ~ResultOperation() = default;
 
-  Result<void> decode(const Received& reply) override {
-    result_.emplace(Outcome::read(reply, memory_));
-    return {};
-  }
+  void decode(const Received& reply) override { result_.emplace(Outcome::read(reply, memory_)); }
   MutableBytes memory() const noexcept override { return memory_; }
   void set_memory(MutableBytes memory) noexcept { memory_ = memory; }
 

@@ -132,6 +132,7 @@ class Client {
     co_return Sent(std::move(operation));
   }
 
+  Client(Loop* loop, std::shared_ptr<transport::Network> network, ClientOptions options);
   detail::ClientLink& link() const noexcept { return *link_; }
 
   std::unique_ptr<State> state_;

@@ -22,6 +22,8 @@ class MetadataView {
   explicit MetadataView(Bytes bytes) noexcept : bytes_(bytes) {}
 
   bool empty() const noexcept { return bytes_.empty(); }
+  // As on the wire.
+  Bytes bytes() const noexcept { return bytes_; }
   // The value of the first entry of that key.
   std::optional<std::string_view> find(std::string_view key) const noexcept;
   // A copy of all entries, in order.

@@ -60,8 +60,9 @@ class Server {
   explicit Server(ServerOptions options = {});
   // On the caller's loop, which must be run by the caller; `threads` and `loop` of the options are not used.
   Server(Loop& loop, ServerOptions options = {});
-  // For tests: on the caller's loop and network.
+  // For tests: over another network.
   Server(Loop& loop, std::shared_ptr<transport::Network> network, ServerOptions options);
+  Server(std::shared_ptr<transport::Network> network, ServerOptions options);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
   // Stops at once. Waits for offloaded functions at work.

@@ -45,7 +45,6 @@ class StreamCore {
       : port_(port), call_(call), credit_(send_credit), window_(window), window_left_(window) {}
   StreamCore(const StreamCore&) = delete;
   StreamCore& operator=(const StreamCore&) = delete;
-  ~StreamCore();
 
   struct Item {
     Buffer body;
@@ -72,19 +71,40 @@ class StreamCore {
   StreamPort& port() noexcept { return port_; }
 
   // Resumes the one waiter of each kind by the loop when readable() or writable() has become true.
-  struct Waiter {
-    StreamCore& core;
-    bool reading;
-    bool await_ready() const noexcept { return reading ? core.readable() : core.writable(); }
-    void await_suspend(std::coroutine_handle<> handle) const noexcept { core.waiter(reading) = handle; }
-    void await_resume() const noexcept { core.waiter(reading) = nullptr; }
+  class Waiter {
+   public:
+    Waiter(StreamCore& core, bool reading) noexcept : core_(core), reading_(reading) {}
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
+    ~Waiter() {
+      if (suspended_) core_.withdraw(reading_);
+    }
+    bool await_ready() const noexcept { return reading_ ? core_.readable() : core_.writable(); }
+    void await_suspend(std::coroutine_handle<> handle) noexcept {
+      suspended_ = true;
+      core_.slot(reading_).handle = handle;
+    }
+    void await_resume() noexcept {
+      suspended_ = false;
+      core_.slot(reading_) = {};
+    }
+
+   private:
+    StreamCore& core_;
+    const bool reading_;
+    bool suspended_ = false;
   };
-  Waiter until_readable() noexcept { return {*this, true}; }
-  Waiter until_writable() noexcept { return {*this, false}; }
+  Waiter until_readable() noexcept { return Waiter(*this, true); }
+  Waiter until_writable() noexcept { return Waiter(*this, false); }
 
  private:
-  std::coroutine_handle<>& waiter(bool reading) noexcept { return reading ? reader_ : writer_; }
-  void wake(std::coroutine_handle<>& waiter);
+  struct Slot {
+    std::coroutine_handle<> handle;
+    bool queued = false;  // The loop will resume it.
+  };
+  Slot& slot(bool reading) noexcept { return reading ? reader_ : writer_; }
+  void wake(Slot& slot);
+  void withdraw(bool reading) noexcept;
   static std::uint32_t cost(std::size_t bytes) noexcept;
 
   StreamPort& port_;
@@ -98,8 +118,8 @@ class StreamCore {
   bool closed_ = false;
   std::optional<Error> error_;
   std::deque<Item> items_;
-  std::coroutine_handle<> reader_;
-  std::coroutine_handle<> writer_;
+  Slot reader_;
+  Slot writer_;
 };
 
 // Lends a stream item's memory and resumes the writer when it is not used any more.

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "hawser/bytes.h"
 #include "hawser/error.h"
@@ -52,6 +53,8 @@ class Stream {
   // Sends the end of the stream after all that was taken; receiving goes on.
   virtual void finish() noexcept = 0;
 
+  // What the stream runs over, a literal: "tcp", "sim".
+  virtual std::string_view transport() const noexcept = 0;
   // Addresses as "host:port".
   virtual std::string peer() const = 0;
   virtual std::string local() const = 0;

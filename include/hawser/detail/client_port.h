@@ -63,8 +63,8 @@ class CallOperation : public PayloadOwner {
   const Request& request() const noexcept { return request_; }
   // Writes the arguments; `pieces` has room for request().size.pieces.
   virtual void encode(std::byte* body, Piece* pieces) = 0;
-  // Takes the reply. An error becomes the call's result.
-  virtual Result<void> decode(const Received& reply) = 0;
+  // Takes the reply, or keeps what is wrong with it as the result.
+  virtual void decode(const Received& reply) = 0;
   // Where the caller wants a payload; empty if it does not say.
   virtual MutableBytes memory() const noexcept { return {}; }
 
@@ -84,6 +84,8 @@ class CallOperation : public PayloadOwner {
   void set_stream(std::unique_ptr<StreamCore> stream) noexcept { stream_ = std::move(stream); }
   // Where the payload now coming is being received, so that it can be taken back.
   const std::byte* placed = nullptr;
+  // The transport's position behind the request.
+  std::uint64_t sent_mark = 0;
 
  protected:
   explicit CallOperation(ClientLink& link) noexcept : link_(link), deadline_(*this) {}
@@ -102,7 +104,7 @@ class CallOperation : public PayloadOwner {
     return !done_;
   }
   bool wait_sent(std::coroutine_handle<> waiting) noexcept {
-    if (!lent_) return false;
+    if (!lent_ || done_) return false;
     waiting_ = waiting;
     waiting_for_sent_ = true;
     return true;

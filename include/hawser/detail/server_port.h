@@ -136,7 +136,10 @@ class ActiveCall final : public PayloadOwner {
       ActiveCall& call;
       bool await_ready() const noexcept { return !call.lent_; }
       void await_suspend(std::coroutine_handle<> handle) const noexcept { call.waiting_ = handle; }
-      void await_resume() const noexcept { call.waiting_ = nullptr; }
+      void await_resume() const noexcept {
+        call.waiting_ = nullptr;
+        call.queued_ = false;
+      }
     };
     return Awaiter{*this};
   }
@@ -170,6 +173,7 @@ class ActiveCall final : public PayloadOwner {
   Buffer head_;
   Buffer payload_;
   bool lent_ = false;
+  bool queued_ = false;  // The loop will resume waiting_.
   bool stopped_ = false;
   bool pinned_ = false;
   std::coroutine_handle<> coroutine_;

@@ -23,6 +23,7 @@ class TcpStream final : public Stream, exec::Watcher, exec::Source {
   void pause() noexcept override { paused_ = true; }
   void resume() override;
   void finish() noexcept override;
+  std::string_view transport() const noexcept override { return "tcp"; }
   std::string peer() const override { return peer_of(socket_.get()); }
   std::string local() const override { return local_of(socket_.get()); }
 

@@ -1,0 +1,16 @@
+#include "base/pin_thread.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+namespace hawser {
+
+bool pin_thread(int cpu) noexcept {
+  if (cpu < 0 || cpu >= CPU_SETSIZE) return false;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<unsigned>(cpu), &set);
+  return pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0;
+}
+
+}  // namespace hawser

@@ -1,0 +1,88 @@
+#include <utility>
+
+#include "hawser/detail/handler.h"
+#include "hawser/detail/server_port.h"
+#include "hawser/stream.h"
+
+namespace hawser::detail {
+
+Error thrown_error() {
+  std::string text = "the handler threw ";
+  try {
+    throw;
+  } catch (const std::exception& exception) {
+    text += exception.what();
+  } catch (...) {
+    text += "something that is no std::exception";
+  }
+  return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0, std::move(text)};
+}
+
+ActiveCall::ActiveCall(const Incoming& request, Keep keep) : request_(request), deadline_(*this) {
+  // Metadata lies before the body in one head.
+  const std::byte* const begin = request.metadata.bytes().empty() ? request.body.data() : request.metadata.bytes().data();
+  const auto size = static_cast<std::size_t>(request.body.data() + request.body.size() - begin);
+  if (keep == Keep::copy_small && size <= small_bytes_max) {
+    head_ = Buffer::copy_of(Bytes(begin, size));
+    request_.body = head_.bytes().last(request.body.size());
+    request_.metadata = MetadataView(head_.bytes().first(request.metadata.bytes().size()));
+  } else if (size != 0) {
+    head_ = Buffer::share(request.head_block, begin, size);
+  }
+  const std::size_t payload_size = request.payload.size() + request.attachment.size();
+  if (payload_size != 0) {
+    const std::byte* const data = request.payload.empty() ? request.attachment.data() : request.payload.data();
+    if (keep == Keep::copy_small && payload_size <= small_bytes_max) {
+      payload_ = Buffer::copy_of(Bytes(data, payload_size));
+      request_.payload = payload_.bytes().first(request.payload.size());
+      request_.attachment = payload_.bytes().last(request.attachment.size());
+    } else {
+      payload_ = Buffer::share(request.payload_block, data, payload_size);
+    }
+  }
+  request_.port.enter(*this);
+  if (request_.deadline) deadline_.start(request_.port.loop(), *request_.deadline);
+}
+
+ActiveCall::~ActiveCall() {
+  if (lent_) request_.port.detach(*this);
+  if (queued_) request_.port.loop().forget(waiting_);
+  request_.port.leave(*this);
+}
+
+std::stop_token ActiveCall::token() {
+  if (!stop_) {
+    stop_.emplace();
+    if (stopped_) stop_->request_stop();
+  }
+  return stop_->get_token();
+}
+
+StreamCore& ActiveCall::stream() {
+  if (stream_ == nullptr) stream_ = request_.port.open_stream(request_.call);
+  return *stream_;
+}
+
+void ActiveCall::request_stop(const Error& why) noexcept {
+  if (std::exchange(stopped_, true)) return;
+  if (stream_ != nullptr) stream_->on_closed(why);
+  // Last: whoever watches the token may end the call.
+  if (stop_) {
+    std::stop_source stop = *stop_;
+    stop.request_stop();
+  }
+}
+
+void ActiveCall::DeadlineTimer::fire(Timer& timer) noexcept {
+  static_cast<DeadlineTimer&>(timer).call.request_stop(
+      {ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::peer, 0, "the caller's deadline has passed"});
+}
+
+void ActiveCall::payload_released() noexcept {
+  lent_ = false;
+  if (!waiting_) return;
+  queued_ = true;
+  request_.port.loop().resume_soon(waiting_);
+}
+
+}  // namespace hawser::detail

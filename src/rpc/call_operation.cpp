@@ -1,0 +1,75 @@
+#include <utility>
+
+#include "hawser/detail/client_port.h"
+
+namespace hawser::detail {
+
+// Passes a stop request, which may come from any thread, on to the loop.
+struct CallOperation::StopWatch {
+  struct Request {
+    Loop& loop;
+    std::weak_ptr<ClientPort> port;
+    std::uint32_t call;
+    void operator()() const {
+      loop.post([weak = port, id = call] {
+        if (const std::shared_ptr<ClientPort> session = weak.lock()) {
+          session->cancel(id, {ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the caller cancelled the call"});
+        }
+      });
+    }
+  };
+  StopWatch(const std::stop_token& token, Loop& loop, std::weak_ptr<ClientPort> port, std::uint32_t call)
+      : callback(token, Request{loop, std::move(port), call}) {}
+  std::stop_callback<Request> callback;
+};
+
+CallOperation::~CallOperation() {
+  delete stop_;
+  if (in_flight_) port_->abandon(*this);
+  if (lent_) port_->detach(*this);
+  if (queued_on_ != nullptr) queued_on_->forget(waiting_);
+}
+
+void CallOperation::start() {
+  if (link_.port != nullptr) return link_.port->start(*this);
+  done_ = true;
+  error_ = link_.reason;
+  error_->code = ErrorCode::not_sent;
+}
+
+void CallOperation::begin(ClientPort& port, std::uint32_t id, Duration timeout) {
+  port_ = &port;
+  id_ = id;
+  in_flight_ = true;
+  if (timeout != forever) deadline_.start(port.loop(), port.loop().now() + timeout);
+  if (request_.options != nullptr && request_.options->token.stop_possible()) {
+    stop_ = new StopWatch(request_.options->token, port.loop(), port.weak(), id);
+  }
+}
+
+void CallOperation::DeadlineTimer::fire(Timer& timer) noexcept {
+  CallOperation& operation = static_cast<DeadlineTimer&>(timer).operation;
+  operation.port_->cancel(operation.id_, {ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::local, 0,
+                                          "no reply within the call's timeout; it may have been executed"});
+}
+
+void CallOperation::payload_released() noexcept {
+  lent_ = false;
+  if (waiting_for_sent_) resume_by(port_->loop());
+}
+
+void CallOperation::complete(Loop& loop) {
+  in_flight_ = false;
+  done_ = true;
+  deadline_.stop();
+  delete std::exchange(stop_, nullptr);
+  resume_by(loop);
+}
+
+void CallOperation::resume_by(Loop& loop) {
+  if (!waiting_ || queued_on_ != nullptr) return;
+  queued_on_ = &loop;
+  loop.resume_soon(waiting_);
+}
+
+}  // namespace hawser::detail

@@ -1,0 +1,151 @@
+#include "hawser/client_pool.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "exec/signal.h"
+#include "hawser/scope.h"
+#include "transport/network.h"
+
+namespace hawser {
+
+struct ClientPool::State {
+  // Closes what has been idle, on a timer that runs only while there are connections.
+  struct Reaper : Timer {
+    explicit Reaper(State& owner) noexcept : Timer(&Reaper::fire), state(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<Reaper&>(timer).state.reap(); }
+    State& state;
+  };
+
+  State(Loop& on, std::shared_ptr<transport::Network> over, std::string to, PoolOptions with)
+      : loop(on),
+        network(std::move(over)),
+        address(std::move(to)),
+        options(std::move(with)),
+        random(static_cast<std::uint64_t>(on.now().time_since_epoch().count()) ^ reinterpret_cast<std::uintptr_t>(this)),
+        changed(on),
+        reaper(*this) {}
+
+  std::shared_ptr<Client> least_loaded() const;
+  void drop_dead();
+  void reap();
+  Task<void> open_one();
+  Duration pause_after(unsigned failures);
+
+  Loop& loop;
+  const std::shared_ptr<transport::Network> network;
+  const std::string address;
+  const PoolOptions options;
+  Random random;
+  std::vector<std::shared_ptr<Client>> clients;  // Connected, or lost and not dropped yet.
+  std::size_t opening = 0;                       // Attempts going on, each of which may become a connection.
+  unsigned failures = 0;                         // In a row.
+  std::uint64_t attempts_failed = 0;
+  std::optional<Error> last_error;
+  exec::Signal changed;  // An attempt has ended.
+  Reaper reaper;
+  Scope scope;
+};
+
+ClientPool::ClientPool(std::unique_ptr<State> state) : state_(std::move(state)) {}
+ClientPool::~ClientPool() = default;
+
+std::shared_ptr<ClientPool> ClientPool::create(Loop& loop, std::shared_ptr<transport::Network> network,
+                                               std::string address, PoolOptions options) {
+  return std::shared_ptr<ClientPool>(new ClientPool(
+      std::make_unique<State>(loop, std::move(network), std::move(address), std::move(options))));
+}
+
+std::size_t ClientPool::connections() const noexcept {
+  return static_cast<std::size_t>(std::count_if(state_->clients.begin(), state_->clients.end(),
+                                                [](const auto& client) { return client->connected(); }));
+}
+
+std::size_t ClientPool::calls_in_flight() const noexcept {
+  std::size_t sum = 0;
+  for (const auto& client : state_->clients) sum += client->calls_in_flight();
+  return sum;
+}
+
+std::shared_ptr<Client> ClientPool::State::least_loaded() const {
+  std::shared_ptr<Client> best;
+  for (const auto& client : clients) {
+    if (!client->connected() || client->going_away()) continue;
+    if (!best || client->calls_in_flight() < best->calls_in_flight()) best = client;
+  }
+  return best;
+}
+
+// Lost connections, and those of a stopping server once their calls have ended.
+void ClientPool::State::drop_dead() {
+  std::erase_if(clients, [](const auto& client) {
+    return !client->connected() || (client->going_away() && client->calls_in_flight() == 0);
+  });
+}
+
+void ClientPool::State::reap() {
+  drop_dead();
+  const Time now = loop.now();
+  std::erase_if(clients, [&](const auto& client) {
+    return client->calls_in_flight() == 0 && now - client->last_used() >= options.idle_timeout;
+  });
+  if (!clients.empty()) reaper.start(loop, now + options.idle_timeout / 2);
+}
+
+Duration ClientPool::State::pause_after(unsigned failed) {
+  const Duration whole =
+      std::min(options.backoff_max, options.backoff_min * (std::int64_t{1} << std::min(failed - 1, 20U)));
+  return whole / 2 + Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>(whole.count() / 2 + 1))));
+}
+
+Task<void> ClientPool::State::open_one() {
+  if (failures != 0) {
+    auto pause = loop.sleep(pause_after(failures));
+    co_await pause;
+  }
+  auto client = std::make_shared<Client>(loop, network, options.client);
+  auto connecting = client->connect(address);
+  Result<void> outcome = co_await std::move(connecting);
+  --opening;
+  if (outcome) {
+    failures = 0;
+    clients.push_back(std::move(client));
+    if (!reaper.running()) reaper.start(loop, loop.now() + options.idle_timeout / 2);
+  } else {
+    ++failures;
+    ++attempts_failed;
+    last_error = std::move(outcome.error());
+  }
+  changed.notify_all();
+}
+
+Task<Result<std::shared_ptr<Client>>> ClientPool::acquire() {
+  State& state = *state_;
+  const std::uint64_t failed_before = state.attempts_failed;
+  for (;;) {
+    state.drop_dead();
+    std::shared_ptr<Client> client = state.least_loaded();
+    const bool wants_more = !client || client->calls_in_flight() >= state.options.calls_per_connection;
+    if (wants_more && state.opening == 0 && state.clients.size() < state.options.connections_max) {
+      ++state.opening;
+      state.scope.spawn(state.open_one());
+      continue;  // It may have been had at once.
+    }
+    // A busy connection serves while another is being opened.
+    if (client) co_return client;
+    if (state.attempts_failed - failed_before >= state.options.connect_attempts_max) {
+      Error error = *state.last_error;
+      error.code = ErrorCode::unavailable;
+      error.text = "no connection to " + state.address + " after " +
+                   std::to_string(state.options.connect_attempts_max) + " attempts; the last: " + error.text;
+      co_return std::unexpected(std::move(error));
+    }
+    auto changed = state.changed.wait();
+    co_await changed;
+  }
+}
+
+}  // namespace hawser

@@ -1,0 +1,235 @@
+#include "rpc/client_session.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hawser/detail/pieces.h"
+
+namespace hawser::rpc {
+
+using detail::CallOperation;
+using wire::Kind;
+using Calls = wire::CallTable<CallOperation>;
+
+// Longer timeouts count as none; far enough from the end of time that adding them to a clock is safe.
+static constexpr Duration timeout_max = std::chrono::hours(24 * 365 * 10);
+
+ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Connection> connection,
+                             const SessionSettings& settings, Duration call_timeout, Owner& owner)
+    : Session(loop, std::move(connection), settings),
+      owner_(owner),
+      call_timeout_(call_timeout),
+      calls_(settings.calls_max),
+      last_used_(loop.now()),
+      ponged_(loop) {}
+
+// ---- Requests ----
+
+void ClientSession::refuse(CallOperation& operation, ErrorCode code, std::string text) {
+  operation.complete(loop(), {code, ErrorScope::call, Initiator::local, 0, std::move(text)});
+}
+
+void ClientSession::start(CallOperation& operation) {
+  if (closed()) return refuse(operation, ErrorCode::not_sent, "the connection has ended");
+  if (going_away_) return refuse(operation, ErrorCode::unavailable, "the server is stopping and takes no new calls");
+  if (operation.request().size.too_large) {
+    return refuse(operation, ErrorCode::limit_exceeded,
+                  "the arguments can't be encoded: a sequence of 2^31 elements or more, or nesting deeper than 256");
+  }
+  if (calls_.full()) {
+    return refuse(operation, ErrorCode::overloaded,
+                  std::to_string(calls_.calls_max()) +
+                      " calls are in flight on this connection: wait for replies, open more connections, or raise "
+                      "calls_in_flight_max here and calls_per_connection_max at the server");
+  }
+  if (connection().backlog() > settings().backlog_bytes_max) {
+    return refuse(operation, ErrorCode::overloaded,
+                  "send_backlog_bytes_max bytes of requests wait to be sent: the server or the network is slower than "
+                  "the calls");
+  }
+  send(operation);
+}
+
+void ClientSession::send(CallOperation& operation) {
+  const CallOperation::Request& request = operation.request();
+  const CallOptions* const options = request.options;
+  Duration timeout = options != nullptr && options->timeout ? *options->timeout : call_timeout_;
+  if (timeout > timeout_max) timeout = forever;
+  const Bytes attachment = options != nullptr ? options->attachment : Bytes();
+  const std::uint32_t id = calls_.open(operation);
+  std::byte* const body = begin_frame(
+      {.kind = Kind::request,
+       .call = id,
+       .method = request.method,
+       .signature = request.signature,
+       .deadline = timeout == forever ? 0 : wire::encode_deadline(timeout.count() / 1000),
+       .attachment_bytes = static_cast<std::uint32_t>(attachment.size())},
+      request.size.body, request.size.payload + attachment.size(), options != nullptr ? &options->metadata : nullptr);
+  if (body == nullptr) [[unlikely]] {
+    calls_.close(id);
+    return operation.complete(loop(), begin_error());
+  }
+  last_used_ = loop().now();
+  operation.begin(*this, id, timeout);
+  if (request.streams) {
+    operation.set_stream(std::make_unique<detail::StreamCore>(*this, id, settings().peer_window_bytes,
+                                                              settings().own_window_bytes));
+  }
+  if (request.size.pieces == 0 && attachment.empty()) [[likely]] {
+    operation.encode(body, nullptr);
+    end_frame();
+  } else {
+    detail::Pieces pieces(request.size.pieces);
+    operation.encode(body, pieces.data());
+    if (!attachment.empty()) pieces.push({attachment.data(), attachment.size()});
+    operation.lend();
+    end_frame(pieces.span(), &operation);
+  }
+  operation.sent_mark = connection().committed();
+}
+
+void ClientSession::abandon(CallOperation& operation) noexcept {
+  if (operation.placed != nullptr) connection().unplace(operation.placed);
+  calls_.abandon(operation.id());
+  if (!closed()) send_bare({.kind = Kind::cancel, .call = operation.id()});
+}
+
+void ClientSession::cancel(std::uint32_t call, const Error& error) {
+  const Calls::Found found = calls_.find(call);
+  if (found.state != Calls::State::open) return;
+  abandon(*found.call);
+  if (detail::StreamCore* stream = found.call->stream()) stream->on_closed(error);
+  found.call->complete(loop(), error);
+}
+
+// ---- Replies ----
+
+void ClientSession::on_frame(const wire::Frame& frame, const transport::Message& message) {
+  switch (frame.header.kind) {
+    case Kind::response: return on_response(frame, message);
+    case Kind::error: return on_error(frame);
+    case Kind::goaway: going_away_ = true; return;
+    case Kind::stream_data:
+    case Kind::stream_end:
+    case Kind::stream_credit: {
+      const Calls::Found found = calls_.find(frame.header.call);
+      if (found.state == Calls::State::open && found.call->stream() == nullptr) {
+        return protocol_error("a stream frame for a call without streams");
+      }
+      return on_stream_frame(frame, message, found.call == nullptr ? nullptr : found.call->stream());
+    }
+    default:
+      return protocol_error("a frame of kind " + std::to_string(static_cast<int>(frame.header.kind)) +
+                            " is not for a client");
+  }
+}
+
+// The call of that id, whose slot is free from now on. Null if nobody waits for it.
+CallOperation* ClientSession::close_call(std::uint32_t call) {
+  const Calls::Found found = calls_.find(call);
+  if (found.state == Calls::State::unknown) [[unlikely]] {
+    protocol_error("an answer to call " + std::to_string(call) + ", which is not in flight");
+    return nullptr;
+  }
+  calls_.close(call);
+  last_used_ = loop().now();
+  return found.call;
+}
+
+void ClientSession::on_response(const wire::Frame& frame, const transport::Message& message) {
+  CallOperation* const operation = close_call(frame.header.call);
+  if (operation == nullptr) return;
+  operation->placed = nullptr;
+  if (detail::StreamCore* stream = operation->stream()) stream->on_closed(std::nullopt);
+  if (message.discarded) {
+    return operation->complete(loop(), {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
+                                        "the reply's payload is larger than the memory given to into()"});
+  }
+  const detail::Received received{.body = frame.body,
+                                  .payload = frame.payload,
+                                  .attachment = frame.attachment,
+                                  .metadata = MetadataView(frame.metadata),
+                                  .head_block = message.head_block,
+                                  .payload_block = message.payload_block};
+  operation->decode(received);
+  operation->complete(loop());
+}
+
+void ClientSession::on_error(const wire::Frame& frame) {
+  CallOperation* const operation = close_call(frame.header.call);
+  if (operation == nullptr) return;
+  Error error{static_cast<ErrorCode>(frame.header.method & 0xffffU), static_cast<ErrorScope>(frame.header.method >> 16 & 0xffU),
+              Initiator::peer, static_cast<std::int32_t>(frame.header.signature), std::string(as_text(frame.body))};
+  if (error.code == ErrorCode::unknown_method || error.code == ErrorCode::signature_mismatch) {
+    error.text = "'" + std::string(operation->request().name) + "': " + error.text;
+  }
+  if (detail::StreamCore* stream = operation->stream()) stream->on_closed(error);
+  operation->complete(loop(), std::move(error));
+}
+
+transport::Placement ClientSession::place(Bytes head, std::size_t payload_bytes) {
+  using Kind = transport::Placement::Kind;
+  const Result<wire::Frame> frame = wire::decode_frame(head, {}, payload_bytes);
+  if (!frame) {
+    protocol_error(frame.error().text);
+    return {Kind::discard, {}};
+  }
+  const Calls::Found found = calls_.find(frame->header.call);
+  if (found.state != Calls::State::open) return {Kind::discard, {}};
+  if (frame->header.kind != wire::Kind::response) return {};
+  const MutableBytes memory = found.call->memory();
+  if (memory.empty()) return {};
+  if (memory.size() < payload_bytes) return {Kind::discard, {}};
+  found.call->placed = memory.data();
+  return {Kind::given, memory};
+}
+
+// ---- The end ----
+
+void ClientSession::close() {
+  if (closed()) return;
+  connection().close();
+  end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the client was closed"});
+}
+
+void ClientSession::on_end(const Error& reason) {
+  const std::shared_ptr<ClientSession> alive = shared_from_this();
+  std::vector<CallOperation*> open;
+  calls_.each_open([&](CallOperation& operation) { open.push_back(&operation); });
+  const std::uint64_t sent = connection().sent();
+  for (CallOperation* operation : open) {
+    if (operation->placed != nullptr) connection().unplace(operation->placed);
+    calls_.close(operation->id());
+    // A request that has not left whole can't have been executed.
+    const bool unsent = sent < operation->sent_mark;
+    const Error error{unsent ? ErrorCode::not_sent : ErrorCode::outcome_unknown, ErrorScope::connection,
+                      reason.initiator, 0,
+                      (unsent ? "the connection ended before the request was sent: "
+                              : "the connection ended before the reply; the call may have been executed: ") +
+                          reason.text};
+    if (detail::StreamCore* stream = operation->stream()) stream->on_closed(error);
+    operation->complete(loop(), error);
+  }
+  ponged_.notify_all();
+  owner_.on_session_end(reason);
+}
+
+Task<Result<Duration>> ClientSession::ping() {
+  const Time begin = loop().now();
+  const std::uint64_t before = pongs_;
+  send_bare({.kind = Kind::ping});
+  while (pongs_ == before && !closed()) {
+    auto answered = ponged_.wait();
+    co_await answered;
+  }
+  if (pongs_ == before) co_return fail(ErrorCode::unavailable, "the connection ended", ErrorScope::connection);
+  co_return loop().now() - begin;
+}
+
+void ClientSession::on_pong() {
+  ++pongs_;
+  ponged_.notify_all();
+}
+
+}  // namespace hawser::rpc

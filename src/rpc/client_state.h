@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "exec/signal.h"
+#include "hawser/client.h"
+#include "hawser/scope.h"
+#include "rpc/client_session.h"
+#include "rpc/handshake.h"
+#include "transport/network.h"
+
+namespace hawser {
+
+// A Client's inside: the session, and the attempt to get one.
+struct Client::State final : rpc::ClientSession::Owner {
+  State(Loop* on, std::shared_ptr<transport::Network> over, ClientOptions with)
+      : options(std::move(with)), network(std::move(over)), loop(on) {}
+  ~State();
+
+  Task<Result<void>> connect(std::string to);
+  Task<void> attempt();
+  Task<Result<void>> open_session();
+  void close();
+  void on_session_end(const Error& reason) override;
+
+  const ClientOptions options;
+  const std::shared_ptr<transport::Network> network;
+  Loop* loop;  // Null until the first connect() of a client that was given none.
+  std::string address;
+  detail::ClientLink link;
+  std::shared_ptr<rpc::ClientSession> session;
+  // One attempt at a time; whoever wants to connect meanwhile waits for its outcome.
+  bool connecting = false;
+  Result<void> outcome;
+  std::unique_ptr<exec::Signal> attempted;
+  Scope scope;
+};
+
+}  // namespace hawser

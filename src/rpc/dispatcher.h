@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "hawser/detail/server_port.h"
+
+namespace hawser::rpc {
+
+// A server's methods by id. Filled before the server starts, read by all its loops afterwards.
+class Dispatcher {
+ public:
+  struct Method {
+    std::uint32_t signature = 0;
+    std::string name;
+    std::unique_ptr<detail::Handler> handler;
+  };
+
+  // Throws std::logic_error if the id is taken: by the same function, or by another whose name has the same hash.
+  void add(std::uint32_t id, Method method);
+  // Null if there is none.
+  const Method* find(std::uint32_t id) const noexcept {
+    const auto found = methods_.find(id);
+    return found == methods_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  std::unordered_map<std::uint32_t, Method> methods_;
+};
+
+}  // namespace hawser::rpc

@@ -1,0 +1,68 @@
+#include "rpc/handshake.h"
+
+#include <utility>
+
+namespace hawser::rpc {
+
+Handshake::Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done)
+    : Timer(&Handshake::expired), loop_(loop), done_(done), stream_(std::move(stream)) {
+  Timer::start(loop, deadline);
+  stream_->start(loop, *this);
+}
+
+void Handshake::send(const wire::Hello& hello) {
+  outgoing_ = wire::encode_hello(hello);
+  send_rest();
+}
+
+void Handshake::send_rest() {
+  const Piece rest{outgoing_.data() + sent_, outgoing_.size() - sent_};
+  if (rest.size != 0) sent_ += stream_->send(std::span(&rest, 1));
+}
+
+void Handshake::sendable(std::size_t bytes) {
+  sent_ += bytes;
+  send_rest();
+}
+
+MutableBytes Handshake::receive_space() { return MutableBytes(incoming_).subspan(got_, wanted_ - got_); }
+
+void Handshake::received(std::size_t bytes) {
+  got_ += bytes;
+  // Another protocol shows at once, not when it happens to have sent enough.
+  if (got_ >= 4 && !wire::is_hello(Bytes(incoming_).first(got_))) {
+    return finish(std::unexpected(wire::hello_body_bytes(incoming_).error()));
+  }
+  if (got_ < wanted_) return;
+  if (wanted_ == wire::hello_prefix_bytes) {
+    const Result<std::size_t> body = wire::hello_body_bytes(incoming_);
+    if (!body) return finish(std::unexpected(body.error()));
+    wanted_ += *body;
+    if (got_ < wanted_) return;
+  }
+  finish(wire::decode_hello(Bytes(incoming_).first(wanted_)));
+}
+
+void Handshake::ended(const Error& reason) {
+  Error error = reason;
+  error.text = "the connection ended before the hello was complete: " + error.text;
+  finish(std::unexpected(std::move(error)));
+}
+
+void Handshake::expired(Timer& timer) noexcept {
+  static_cast<Handshake&>(timer).finish(
+      fail(ErrorCode::unavailable, "the peer did not complete its hello in time", ErrorScope::connection));
+}
+
+void Handshake::finish(Result<wire::Hello> hello) {
+  if (std::exchange(finished_, true)) return;
+  Timer::stop();
+  // Not one byte more until somebody takes over.
+  stream_->pause();
+  // Told by the loop, since this may be called from within the stream, which must not be destroyed there.
+  loop_.post([this, alive = std::weak_ptr<char>(alive_), hello = std::move(hello)]() mutable {
+    if (!alive.expired()) done_.on_hello(*this, std::move(hello));
+  });
+}
+
+}  // namespace hawser::rpc

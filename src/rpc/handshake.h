@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <coroutine>
+#include <memory>
+#include <vector>
+
+#include "hawser/loop.h"
+#include "transport/stream.h"
+#include "wire/hello.h"
+
+namespace hawser::rpc {
+
+// Exchanges hellos on a fresh stream, each side's part once. Sans-coroutine: whoever waits is told by Done, on the loop,
+// and may destroy the handshake from there. Reads no byte beyond the peer's hello.
+class Handshake final : transport::StreamSink, Timer {
+ public:
+  class Done {
+   public:
+    // The peer's hello, or why there is none (also when the time is up). Not called from within a constructor.
+    virtual void on_hello(Handshake& handshake, Result<wire::Hello> hello) = 0;
+
+   protected:
+    ~Done() = default;
+  };
+
+  // Starts `stream` on `loop` and waits for the peer's hello until `deadline`.
+  Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done);
+
+  // Sends our hello. Hellos are shorter than any socket's buffer; should the stream not take all at once, the rest
+  // follows.
+  void send(const wire::Hello& hello);
+  transport::Stream& stream() noexcept { return *stream_; }
+  // After on_hello(): whoever goes on owns the stream.
+  std::unique_ptr<transport::Stream> take_stream() noexcept { return std::move(stream_); }
+  // Our hello has been taken whole by the stream.
+  bool sent() const noexcept { return sent_ == outgoing_.size(); }
+
+ private:
+  MutableBytes receive_space() override;
+  void received(std::size_t bytes) override;
+  void sendable(std::size_t bytes) override;
+  void ended(const Error& reason) override;
+  static void expired(Timer& timer) noexcept;
+  void finish(Result<wire::Hello> hello);
+  void send_rest();
+
+  Loop& loop_;
+  Done& done_;
+  std::unique_ptr<transport::Stream> stream_;
+  std::vector<std::byte> outgoing_;
+  std::size_t sent_ = 0;
+  std::array<std::byte, wire::hello_prefix_bytes + wire::hello_body_bytes_max> incoming_;
+  std::size_t got_ = 0;
+  std::size_t wanted_ = wire::hello_prefix_bytes;
+  bool finished_ = false;
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Ends with the handshake; seen by what it posted.
+};
+
+}  // namespace hawser::rpc

@@ -1,0 +1,239 @@
+#include "rpc/server_session.h"
+
+#include <utility>
+
+#include "hawser/detail/handler.h"
+#include "wire/call_table.h"
+
+namespace hawser::rpc {
+
+using detail::ActiveCall;
+using wire::Kind;
+
+ServerSession::ServerSession(Loop& loop, std::unique_ptr<transport::Connection> connection,
+                             const SessionSettings& settings, ServerLoopShared& shared, Owner& owner)
+    : Session(loop, std::move(connection), settings), shared_(shared), owner_(owner), peer_(Session::connection().peer()) {
+  shared_.counters.open.add(1);
+}
+
+ServerSession::~ServerSession() {
+  release_placed();
+  shared_.counters.open.add(-1);
+}
+
+// ---- Requests ----
+
+void ServerSession::on_frame(const wire::Frame& frame, const transport::Message& message) {
+  switch (frame.header.kind) {
+    case Kind::request: return on_request(frame, message);
+    case Kind::cancel:
+      if (ActiveCall* call = find(frame.header.call)) {
+        call->request_stop({ErrorCode::cancelled, ErrorScope::call, Initiator::peer, 0, "the caller cancelled the call"});
+      }
+      return;
+    case Kind::stream_data:
+    case Kind::stream_end:
+    case Kind::stream_credit: {
+      ActiveCall* const call = find(frame.header.call);
+      return on_stream_frame(frame, message, call == nullptr ? nullptr : call->stream_if_open());
+    }
+    default:
+      return protocol_error("a frame of kind " + std::to_string(static_cast<int>(frame.header.kind)) +
+                            " is not for a server");
+  }
+}
+
+void ServerSession::on_request(const wire::Frame& frame, const transport::Message& message) {
+  release_placed();
+  const wire::Header& header = frame.header;
+  shared_.counters.calls.add(1);
+  const Dispatcher::Method* const method = shared_.dispatcher.find(header.method);
+  if (method == nullptr) [[unlikely]] {
+    return refuse(header.call, ErrorCode::unknown_method,
+                  "the server has no handler of that name: register it, or compare the names on both sides");
+  }
+  if (method->signature != header.signature) [[unlikely]] {
+    return refuse(header.call, ErrorCode::signature_mismatch,
+                  "the server's handler of that name takes or gives other types: build both sides from the same "
+                  "declaration");
+  }
+  if (going_away_) [[unlikely]] return refuse(header.call, ErrorCode::unavailable, "the server is stopping");
+  if (message.discarded) [[unlikely]] {
+    return refuse(header.call, ErrorCode::overloaded, "receive_bytes_max bytes of large requests are coming in already");
+  }
+  const std::size_t slot = header.call & 0xffffU;
+  if (slot >= settings().calls_max || active_ >= settings().calls_max) [[unlikely]] {
+    return refuse(header.call, ErrorCode::overloaded,
+                  std::to_string(settings().calls_max) + " calls (calls_per_connection_max) are in flight already");
+  }
+  if (shared_.calls_in_flight.load(std::memory_order_relaxed) >= shared_.options.calls_max) [[unlikely]] {
+    return refuse(header.call, ErrorCode::overloaded,
+                  std::to_string(shared_.options.calls_max) + " calls (calls_max) are in flight on the server already");
+  }
+  if (find(header.call) != nullptr || (slot < by_slot_.size() && by_slot_[slot] != nullptr)) [[unlikely]] {
+    return protocol_error("call id " + std::to_string(header.call) + " is in use by a call in flight");
+  }
+  detail::Incoming request{.port = *this,
+                           .call = header.call,
+                           .body = frame.body,
+                           .payload = frame.payload,
+                           .attachment = frame.attachment,
+                           .metadata = MetadataView(frame.metadata),
+                           .head_block = message.head_block,
+                           .payload_block = message.payload_block};
+  if (header.deadline != 0) {
+    request.deadline = session_loop().now() + std::chrono::microseconds(wire::decode_deadline(header.deadline));
+  }
+  method->handler->serve(request);
+}
+
+void ServerSession::refuse(std::uint32_t call, ErrorCode code, std::string text) {
+  shared_.counters.calls_refused.add(1);
+  reply_error(call, {code, ErrorScope::call, Initiator::local, 0, std::move(text)});
+}
+
+transport::Placement ServerSession::place(Bytes head, std::size_t payload_bytes) {
+  using Kind = transport::Placement::Kind;
+  const Result<wire::Frame> frame = wire::decode_frame(head, {}, payload_bytes);
+  if (!frame) {
+    protocol_error(frame.error().text);
+    return {Kind::discard, {}};
+  }
+  if (frame->header.kind != wire::Kind::request) return {};
+  if (shared_.receiving_bytes + payload_bytes > shared_.options.receive_bytes_max) return {Kind::discard, {}};
+  shared_.receiving_bytes += payload_bytes;
+  placed_bytes_ = payload_bytes;
+  return {};
+}
+
+void ServerSession::release_placed() { shared_.receiving_bytes -= std::exchange(placed_bytes_, 0); }
+
+ActiveCall* ServerSession::find(std::uint32_t call) const noexcept {
+  const std::size_t slot = call & 0xffffU;
+  if (slot >= by_slot_.size()) return nullptr;
+  ActiveCall* const found = by_slot_[slot];
+  return found != nullptr && found->id() == call ? found : nullptr;
+}
+
+void ServerSession::enter(ActiveCall& call) {
+  const std::size_t slot = call.id() & 0xffffU;
+  if (slot >= by_slot_.size()) by_slot_.resize(slot + 1);
+  by_slot_[slot] = &call;
+  call.next = first_;
+  call.previous = &first_;
+  if (first_ != nullptr) first_->previous = &call.next;
+  first_ = &call;
+  ++active_;
+  shared_.calls_in_flight.fetch_add(1, std::memory_order_relaxed);
+}
+
+void ServerSession::leave(ActiveCall& call) noexcept {
+  by_slot_[call.id() & 0xffffU] = nullptr;
+  *call.previous = call.next;
+  if (call.next != nullptr) call.next->previous = call.previous;
+  --active_;
+  shared_.calls_in_flight.fetch_sub(1, std::memory_order_relaxed);
+  if (active_ == 0) check_idle();
+}
+
+std::unique_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t call) {
+  return std::make_unique<detail::StreamCore>(*this, call, settings().peer_window_bytes, settings().own_window_bytes);
+}
+
+// ---- Replies ----
+
+std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
+                                      const detail::ReplyExtras& extras) {
+  if (size.too_large) [[unlikely]] {
+    reply_error(call, {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0, "the result can't be encoded: a sequence of 2^31 elements or more, or nesting deeper than 256"});
+    return nullptr;
+  }
+  std::byte* const body = begin_frame(
+      {.kind = Kind::response, .call = call, .attachment_bytes = static_cast<std::uint32_t>(extras.attachment.size())},
+      size.body, size.payload + extras.attachment.size(), extras.metadata);
+  if (body == nullptr && !closed()) [[unlikely]] reply_error(call, begin_error());
+  return body;
+}
+
+void ServerSession::end_reply(std::span<const Piece> pieces, PayloadOwner* owner) {
+  end_frame(pieces, owner);
+  after_reply();
+}
+
+void ServerSession::reply_error(std::uint32_t call, const Error& error) {
+  constexpr std::size_t text_bytes_max = 4096;
+  const Bytes text = as_bytes(std::string_view(error.text).substr(0, text_bytes_max));
+  std::byte* const body =
+      begin_frame({.kind = Kind::error,
+                   .call = call,
+                   .method = static_cast<std::uint32_t>(error.code) | static_cast<std::uint32_t>(error.scope) << 16,
+                   .signature = static_cast<std::uint32_t>(error.application_code)},
+                  text.size(), 0);
+  if (body == nullptr) return;  // Nobody to tell.
+  if (!text.empty()) std::memcpy(body, text.data(), text.size());
+  end_frame();
+  after_reply();
+}
+
+// A client that does not read its replies is not read either, so that what waits for it stays bounded.
+void ServerSession::after_reply() {
+  if (connection().backlog() > settings().backlog_bytes_max && !connection().paused()) {
+    connection().flush();
+    if (connection().backlog() > settings().backlog_bytes_max) connection().pause();
+  }
+}
+
+void ServerSession::on_drained() {
+  if (!closed() && connection().paused()) connection().resume();
+}
+
+// ---- The end ----
+
+void ServerSession::go_away() {
+  if (closed() || std::exchange(going_away_, true)) return;
+  send_bare({.kind = Kind::goaway});
+  check_idle();
+}
+
+void ServerSession::cancel_calls(const Error& why) {
+  // From the start each time: a call that is told may end, and others with it.
+  std::vector<std::uint32_t> ids;
+  for (const ActiveCall* call = first_; call != nullptr; call = call->next) ids.push_back(call->id());
+  for (const std::uint32_t id : ids) {
+    if (ActiveCall* call = find(id)) call->request_stop(why);
+  }
+}
+
+void ServerSession::destroy_calls() {
+  for (ActiveCall* call = first_; call != nullptr;) {
+    if (call->pinned()) {
+      call = call->next;
+      continue;
+    }
+    call->destroy_coroutine();
+    call = first_;
+  }
+}
+
+void ServerSession::on_end(const Error& reason) {
+  if (reason.code == ErrorCode::protocol_error) {
+    shared_.counters.protocol_errors.add(1);
+    session_loop().log(LogLevel::warning, "rpc", "connection from " + peer_ + " closed: " + reason.text);
+  }
+  release_placed();
+  cancel_calls({ErrorCode::cancelled, ErrorScope::connection, reason.initiator, 0,
+                "the caller's connection ended: " + reason.text});
+  check_idle();
+}
+
+void ServerSession::check_idle() {
+  if (active_ != 0) return;
+  if (closed()) {
+    if (!std::exchange(idle_told_, true)) owner_.on_session_idle(*this);
+  } else if (going_away_) {
+    // Flushes what is left; the peer answers the end of the stream with its own.
+    connection().close();
+  }
+}
+
+}  // namespace hawser::rpc

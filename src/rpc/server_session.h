@@ -1,0 +1,107 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "hawser/detail/server_port.h"
+#include "hawser/server.h"
+#include "rpc/dispatcher.h"
+#include "rpc/session.h"
+
+namespace hawser::rpc {
+
+// Counts of one loop: written by its thread, read by any.
+struct LoopCounters {
+  class Counter {
+   public:
+    void add(std::int64_t difference) noexcept {
+      value_.store(value_.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(difference),
+                   std::memory_order_relaxed);
+    }
+    std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
+
+   private:
+    std::atomic<std::uint64_t> value_{0};
+  };
+  Counter accepted;
+  Counter open;
+  Counter refused;
+  Counter handshakes_failed;
+  Counter calls;
+  Counter calls_refused;
+  Counter protocol_errors;
+};
+
+// What the sessions of one loop share.
+struct ServerLoopShared {
+  const Dispatcher& dispatcher;
+  const ServerOptions& options;
+  std::atomic<std::size_t>& calls_in_flight;  // Of the whole server; counts calls that are not answered in place.
+  LoopCounters counters = {};
+  std::size_t receiving_bytes = 0;  // Large payloads being received on this loop.
+};
+
+// The server's end of one connection: its calls being answered. Outlives the connection until they have ended.
+class ServerSession final : public Session, public detail::ServerPort {
+ public:
+  class Owner {
+   public:
+    // The connection has ended and no call is active any more: to be destroyed, but not from within this call.
+    virtual void on_session_idle(ServerSession& session) = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  ServerSession(Loop& loop, std::unique_ptr<transport::Connection> connection, const SessionSettings& settings,
+                ServerLoopShared& shared, Owner& owner);
+  ~ServerSession();
+
+  void start() { start_session(); }
+  // Takes no new calls, and closes when those active have ended.
+  void go_away();
+  // Asks every active call to stop.
+  void cancel_calls(const Error& why);
+  // Ends every active call where it is suspended, but for those that another thread works at.
+  void destroy_calls();
+  std::size_t active_calls() const noexcept { return active_; }
+  // Ends the connection at once.
+  void abort(const Error& why) { end_session(why); }
+
+  // detail::ServerPort
+  Loop& loop() noexcept override { return session_loop(); }
+  std::string peer() const override { return peer_; }
+  std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size, const detail::ReplyExtras& extras) override;
+  void end_reply(std::span<const Piece> pieces, PayloadOwner* owner) override;
+  void reply_error(std::uint32_t call, const Error& error) override;
+  void enter(detail::ActiveCall& call) override;
+  void leave(detail::ActiveCall& call) noexcept override;
+  void detach(PayloadOwner& owner) override { connection().detach(owner); }
+  std::unique_ptr<detail::StreamCore> open_stream(std::uint32_t call) override;
+
+ private:
+  void on_frame(const wire::Frame& frame, const transport::Message& message) override;
+  transport::Placement place(Bytes head, std::size_t payload_bytes) override;
+  void on_drained() override;
+  void on_end(const Error& reason) override;
+
+  void on_request(const wire::Frame& frame, const transport::Message& message);
+  void refuse(std::uint32_t call, ErrorCode code, std::string text);
+  detail::ActiveCall* find(std::uint32_t call) const noexcept;
+  void release_placed();
+  void after_reply();
+  void check_idle();
+
+  ServerLoopShared& shared_;
+  Owner& owner_;
+  const std::string peer_;
+  std::vector<detail::ActiveCall*> by_slot_;  // By the low 16 bits of the call id.
+  detail::ActiveCall* first_ = nullptr;
+  std::size_t active_ = 0;
+  std::size_t placed_bytes_ = 0;  // Of the payload now coming.
+  bool going_away_ = false;
+  bool idle_told_ = false;
+};
+
+}  // namespace hawser::rpc

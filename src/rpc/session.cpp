@@ -1,0 +1,181 @@
+#include "rpc/session.h"
+
+#include <algorithm>
+
+#include "wire/metadata.h"
+
+namespace hawser::rpc {
+
+using wire::Kind;
+
+Session::Session(Loop& loop, std::unique_ptr<transport::Connection> connection, const SessionSettings& settings)
+    : loop_(loop),
+      connection_(std::move(connection)),
+      settings_(settings),
+      life_(*this),
+      last_received_(loop.now()),
+      last_progress_(loop.now()) {}
+
+Session::~Session() = default;
+
+void Session::start_session() {
+  connection_->set_backlog_mark(settings_.backlog_bytes_max);
+  if (settings_.ping_interval != forever) life_.start(loop_, loop_.now() + settings_.ping_interval);
+  connection_->start(*this);
+}
+
+// ---- Sending ----
+
+std::byte* Session::begin_frame(wire::Header header, std::size_t body_bytes, std::size_t payload_bytes,
+                                const Metadata* metadata) {
+  std::size_t metadata_bytes = 0;
+  if (metadata != nullptr && !metadata->empty()) [[unlikely]] {
+    bool fits = metadata->size() <= wire::metadata_entries_max;
+    for (const auto& [key, value] : *metadata) {
+      fits &= key.size() <= wire::metadata_key_bytes_max;
+      metadata_bytes += wire::metadata_entry_bytes(key, value);
+    }
+    if (!fits || metadata_bytes > wire::metadata_bytes_max) {
+      begin_error_ = BeginError::metadata;
+      return nullptr;
+    }
+  }
+  header.metadata_bytes = static_cast<std::uint16_t>(metadata_bytes);
+  const std::size_t head_bytes = wire::header_bytes + metadata_bytes + body_bytes;
+  if (head_bytes + payload_bytes > settings_.send_bytes_max) [[unlikely]] {
+    begin_error_ = BeginError::too_long;
+    too_long_bytes_ = head_bytes + payload_bytes;
+    return nullptr;
+  }
+  std::byte* head = closed_ ? nullptr : connection_->reserve(head_bytes);
+  if (head == nullptr) [[unlikely]] {
+    begin_error_ = BeginError::ended;
+    return nullptr;
+  }
+  if (settings_.checksum) header.flags |= wire::flag_checksum;
+  wire::write_header(head, header);
+  head_ = head;
+  head_bytes_ = head_bytes;
+  std::byte* at = head + wire::header_bytes;
+  if (metadata_bytes != 0) [[unlikely]] {
+    for (const auto& [key, value] : *metadata) at = wire::write_metadata_entry(at, key, value);
+  }
+  return at;
+}
+
+void Session::end_frame(std::span<const Piece> pieces, PayloadOwner* owner) {
+  if (settings_.checksum) [[unlikely]] {
+    constexpr std::size_t checksum_at = 24;
+    store_le(head_ + checksum_at, wire::frame_checksum({head_, head_bytes_}, pieces));
+  }
+  connection_->commit(head_bytes_, pieces, owner);
+}
+
+Error Session::begin_error() const {
+  switch (begin_error_) {
+    case BeginError::too_long:
+      return {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
+              "a message of " + std::to_string(too_long_bytes_) + " bytes exceeds message_bytes_max (" +
+                  std::to_string(settings_.send_bytes_max) + ") of one of the two sides: raise it on both, or send less"};
+    case BeginError::metadata:
+      return {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
+              "metadata exceeds 64 entries, 255 bytes of a key, or 65535 bytes in all"};
+    case BeginError::ended:
+    case BeginError::none: break;
+  }
+  return {ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0, "the connection has ended"};
+}
+
+void Session::send_bare(wire::Header header) {
+  if (begin_frame(header, 0, 0) != nullptr) end_frame();
+}
+
+std::byte* Session::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
+  return begin_frame({.kind = Kind::stream_data, .call = call}, size.body, size.payload);
+}
+
+void Session::send_end(std::uint32_t call) { send_bare({.kind = Kind::stream_end, .call = call}); }
+
+void Session::send_credit(std::uint32_t call, std::uint32_t bytes) {
+  send_bare({.kind = Kind::stream_credit, .call = call, .signature = bytes});
+}
+
+// ---- Receiving ----
+
+void Session::on_message(const transport::Message& message) {
+  if (closed_) return;
+  last_received_ = loop_.now();
+  Result<wire::Frame> frame = wire::decode_frame(message.head, message.payload,
+                                                 message.discarded ? SIZE_MAX : message.payload.size());
+  if (!frame) [[unlikely]] return protocol_error(frame.error().text);
+  if (settings_.checksum && !message.discarded && !wire::checksum_matches(message.head, message.payload)) {
+    return protocol_error("a frame's checksum does not match: it was damaged on the way");
+  }
+  if (frame->header.metadata_bytes != 0 && !wire::check_metadata(frame->metadata)) {
+    return protocol_error("malformed metadata");
+  }
+  switch (frame->header.kind) {
+    case Kind::ping: return send_bare({.kind = Kind::pong});
+    case Kind::pong: return on_pong();
+    default: return on_frame(*frame, message);
+  }
+}
+
+void Session::on_stream_frame(const wire::Frame& frame, const transport::Message& message, detail::StreamCore* core) {
+  if (core == nullptr) return;  // Of a call that has ended meanwhile.
+  Result<void> status;
+  switch (frame.header.kind) {
+    case Kind::stream_data: {
+      // Small items are copied: the receive block that they lie in is much larger.
+      constexpr std::size_t small_bytes_max = 4096;
+      detail::StreamCore::Item item;
+      item.body = frame.body.size() <= small_bytes_max
+                      ? Buffer::copy_of(frame.body)
+                      : Buffer::share(message.head_block, frame.body.data(), frame.body.size());
+      if (!frame.payload.empty()) {
+        item.payload = Buffer::share(message.payload_block, frame.payload.data(), frame.payload.size());
+      }
+      status = core->on_item(std::move(item));
+      break;
+    }
+    case Kind::stream_end: status = core->on_end(); break;
+    case Kind::stream_credit: status = core->on_credit(frame.header.signature); break;
+    default: break;
+  }
+  if (!status) protocol_error(status.error().text);
+}
+
+// ---- The end ----
+
+void Session::protocol_error(std::string text) {
+  end_session({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0, std::move(text)});
+}
+
+void Session::end_session(const Error& reason) {
+  if (std::exchange(closed_, true)) return;
+  life_.stop();
+  connection_->pause();
+  on_end(reason);
+}
+
+// A peer is asked after ping_interval of silence and given up after twice that; one that takes nothing of what waits
+// for it is given up likewise.
+void Session::check_life() {
+  if (closed_) return;
+  const Time now = loop_.now();
+  const Duration interval = settings_.ping_interval;
+  if (connection_->backlog() == 0 || connection_->sent() != last_sent_) last_progress_ = now;
+  last_sent_ = connection_->sent();
+  const Duration silent = now - last_received_;
+  const Duration stuck = now - last_progress_;
+  if (stuck >= 2 * interval || (silent >= 2 * interval && !connection_->paused())) {
+    return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
+                        stuck >= 2 * interval ? "the peer has not taken a byte for two ping intervals"
+                                              : "the peer has given no sign of life for two ping intervals"});
+  }
+  if (silent >= interval) send_bare({.kind = Kind::ping});
+  const Duration next = silent >= interval ? 2 * interval - silent : interval - silent;
+  life_.start(loop_, now + std::max(next, interval / 8));
+}
+
+}  // namespace hawser::rpc

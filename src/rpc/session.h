@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "hawser/loop.h"
+#include "hawser/metadata.h"
+#include "hawser/stream.h"
+#include "transport/connection.h"
+#include "wire/frame.h"
+
+namespace hawser::rpc {
+
+// What both hellos led to.
+struct SessionSettings {
+  bool checksum = false;
+  std::size_t send_bytes_max = 0;         // Of one message: what the peer receives and we send.
+  std::size_t calls_max = 0;              // In flight on the connection.
+  std::uint32_t peer_window_bytes = 0;    // Granted to our streams at their start.
+  std::uint32_t own_window_bytes = 0;     // Granted by us.
+  std::size_t backlog_bytes_max = 0;
+  Duration ping_interval = forever;
+};
+
+// What the two ends of a connection have in common: sending frames, taking them apart, streams, signs of life.
+class Session : public transport::MessageSink, public detail::StreamPort {
+ public:
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  bool closed() const noexcept { return closed_; }
+  transport::Connection& connection() noexcept { return *connection_; }
+
+ protected:
+  Session(Loop& loop, std::unique_ptr<transport::Connection> connection, const SessionSettings& settings);
+  ~Session();
+
+  Loop& session_loop() const noexcept { return loop_; }
+  const SessionSettings& settings() const noexcept { return settings_; }
+
+  // Delivers messages from now on.
+  void start_session();
+
+  // Room for the body of a frame whose header is `header`; its metadata_bytes is set here. Null if it can't be sent, for
+  // the reason that begin_error() gives.
+  std::byte* begin_frame(wire::Header header, std::size_t body_bytes, std::size_t payload_bytes,
+                         const Metadata* metadata = nullptr);
+  void end_frame(std::span<const Piece> pieces = {}, PayloadOwner* owner = nullptr);
+  Error begin_error() const;
+  void send_bare(wire::Header header);
+
+  // Frames that this end understands. False: the peer broke the protocol, and protocol_error() has been called.
+  virtual void on_frame(const wire::Frame& frame, const transport::Message& message) = 0;
+  // The connection has ended; called once.
+  virtual void on_end(const Error& reason) = 0;
+
+  void protocol_error(std::string text);
+  // Ends the session at once, as if the connection had broken.
+  void end_session(const Error& reason);
+  // Frames of streams, which both ends handle alike. `core` is null if the call is not known any more.
+  void on_stream_frame(const wire::Frame& frame, const transport::Message& message, detail::StreamCore* core);
+
+  virtual void on_pong() {}
+
+ private:
+  struct LifeTimer : Timer {
+    explicit LifeTimer(Session& owner) noexcept : Timer(&LifeTimer::fire), session(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<LifeTimer&>(timer).session.check_life(); }
+    Session& session;
+  };
+
+  // transport::MessageSink
+  void on_message(const transport::Message& message) final;
+  void on_drained() override {}
+  void on_closed(const Error& reason) final { end_session(reason); }
+
+  // detail::StreamPort
+  Loop& stream_loop() noexcept final { return loop_; }
+  std::byte* begin_item(std::uint32_t call, const codec::EncodedSize& size) final;
+  void end_item(std::span<const Piece> pieces, PayloadOwner* owner) final { end_frame(pieces, owner); }
+  void send_end(std::uint32_t call) final;
+  void send_credit(std::uint32_t call, std::uint32_t bytes) final;
+  void detach_item(PayloadOwner& owner) final { connection_->detach(owner); }
+
+  void check_life();
+
+  enum class BeginError : std::uint8_t { none, ended, too_long, metadata };
+
+  Loop& loop_;
+  std::unique_ptr<transport::Connection> connection_;
+  const SessionSettings settings_;
+  bool closed_ = false;
+
+  std::byte* head_ = nullptr;  // The frame between begin_frame() and end_frame().
+  std::size_t head_bytes_ = 0;
+  std::size_t too_long_bytes_ = 0;
+  BeginError begin_error_ = BeginError::none;
+
+  LifeTimer life_;
+  Time last_received_;
+  Time last_progress_;          // When the backlog last moved.
+  std::uint64_t last_sent_ = 0;
+};
+
+}  // namespace hawser::rpc

@@ -1,0 +1,111 @@
+#include <algorithm>
+
+#include "hawser/stream.h"
+
+namespace hawser::detail {
+namespace {
+
+std::unexpected<Error> breach(const char* text) {
+  return fail(ErrorCode::protocol_error, text, ErrorScope::connection, Initiator::peer);
+}
+
+}  // namespace
+
+void StreamCore::wake(Slot& slot) {
+  if (slot.handle && !std::exchange(slot.queued, true)) port_.stream_loop().resume_soon(slot.handle);
+}
+
+void StreamCore::withdraw(bool reading) noexcept {
+  const Slot gone = std::exchange(slot(reading), {});
+  if (gone.queued) port_.stream_loop().forget(gone.handle);
+}
+
+std::uint32_t StreamCore::cost(std::size_t bytes) noexcept {
+  return static_cast<std::uint32_t>(std::min<std::size_t>(bytes, UINT32_MAX - item_overhead_bytes)) +
+         item_overhead_bytes;
+}
+
+Result<void> StreamCore::on_item(Item item) {
+  if (closed_) return {};
+  if (remote_ended_) return breach("a stream item after the stream's end");
+  if (window_left_ <= 0) return breach("a stream item without credit");
+  window_left_ -= cost(item.body.size() + item.payload.size());
+  items_.push_back(std::move(item));
+  wake(reader_);
+  return {};
+}
+
+Result<void> StreamCore::on_end() {
+  if (closed_) return {};
+  if (std::exchange(remote_ended_, true)) return breach("a stream ended twice");
+  wake(reader_);
+  return {};
+}
+
+Result<void> StreamCore::on_credit(std::uint32_t bytes) {
+  if (closed_) return {};
+  credit_ += bytes;
+  if (credit_ > std::int64_t{UINT32_MAX}) return breach("more stream credit than any window");
+  if (credit_ > 0) wake(writer_);
+  return {};
+}
+
+void StreamCore::on_closed(const std::optional<Error>& error) {
+  if (std::exchange(closed_, true)) return;
+  error_ = error;
+  wake(reader_);
+  wake(writer_);
+}
+
+Result<std::optional<StreamCore::Item>> StreamCore::take() {
+  if (items_.empty()) {
+    if (error_) return std::unexpected(*error_);
+    return std::nullopt;
+  }
+  Item item = std::move(items_.front());
+  items_.pop_front();
+  consumed_ += cost(item.body.size() + item.payload.size());
+  // Granted in halves of the window: few credits, and the sender does not run dry.
+  if (consumed_ >= window_ / 2 && !closed_ && !remote_ended_) {
+    window_left_ += consumed_;
+    port_.send_credit(call_, std::exchange(consumed_, 0));
+  }
+  return item;
+}
+
+std::optional<Error> StreamCore::write_error() const {
+  if (closed_) {
+    return error_ ? *error_
+                  : Error{ErrorCode::cancelled, ErrorScope::call, Initiator::peer, 0,
+                          "the call has ended: nobody reads this stream any more"};
+  }
+  if (local_ended_) {
+    return Error{ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0, "write() after end()"};
+  }
+  return std::nullopt;
+}
+
+std::byte* StreamCore::begin_item(const codec::EncodedSize& size) {
+  std::byte* const body = port_.begin_item(call_, size);
+  if (body != nullptr) credit_ -= cost(size.body + size.payload);
+  return body;
+}
+
+void StreamCore::end_item(std::span<const Piece> pieces, PayloadOwner* owner) { port_.end_item(pieces, owner); }
+
+void StreamCore::end() {
+  if (closed_ || std::exchange(local_ended_, true)) return;
+  port_.send_end(call_);
+}
+
+ItemLoan::~ItemLoan() {
+  if (!released_) port_.detach_item(*this);
+  if (waiting_) port_.stream_loop().forget(waiting_);
+}
+
+void ItemLoan::payload_released() noexcept {
+  released_ = true;
+  if (waiting_) port_.stream_loop().resume_soon(waiting_);
+}
+
+}  // namespace hawser::detail

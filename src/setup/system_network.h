@@ -1,0 +1,12 @@
+#pragma once
+
+#include <memory>
+
+#include "transport/network.h"
+
+namespace hawser::setup {
+
+// The network of this machine.
+std::shared_ptr<transport::Network> system_network();
+
+}  // namespace hawser::setup
