@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "cell.h"
+#include "hawser/client.h"
+#include "hawser/loop.h"
+#include "hawser/scope.h"
+#include "histogram.h"
+#include "options.h"
+#include "payload.h"
+
+namespace hawser::bench {
+
+// Calls kept in flight: one coroutine for each makes call after call, checks the replies and, while counting, records
+// how long they took. One loop's thread only; the clients outlive it.
+class Load {
+ public:
+  Load(Loop& loop, const Options& options, std::size_t size_bytes);
+
+  // Keeps one more call in flight through `client`, until stop() or until the connection is lost.
+  void add(Client& client);
+  void stop() noexcept { stopping_ = true; }
+  // Suspends until nothing is in flight.
+  auto ended() noexcept { return callers_.join(); }
+  bool idle() const noexcept { return callers_.empty(); }
+
+  void count(bool on) noexcept { counting_ = on; }
+  // Whether every coroutine has seen a reply, so that as many calls as asked for have been in flight.
+  bool warm() const noexcept { return cold_ == 0; }
+
+  const Histogram& latencies_ns() const noexcept { return latencies_ns_; }
+  std::uint64_t errors() const noexcept { return errors_; }
+  const std::string& first_error() const noexcept { return first_error_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  template <auto handler>
+  Task<void> call_on(Client& client);
+  void record(Clock::time_point start, Clock::time_point end) noexcept {
+    if (counting_) latencies_ns_.record(static_cast<std::uint64_t>((end - start).count()));
+  }
+  void fail(std::string text);
+
+  Loop& loop_;
+  const Payload payload_;
+  const ReplyKind reply_;
+  const HandlerKind handler_;
+  std::uint64_t calls_begun_ = 0;
+  bool counting_ = false;
+  bool stopping_ = false;
+  std::uint64_t cold_ = 0;
+  std::uint64_t errors_ = 0;
+  std::string first_error_;
+  Histogram latencies_ns_;
+  Scope callers_;  // Ends first: the callers use all the rest.
+};
+
+}  // namespace hawser::bench

@@ -1,0 +1,99 @@
+#include "report.h"
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "processors.h"
+#include "result_json.h"
+
+namespace hawser::bench {
+namespace {
+
+using nlohmann::json;
+
+std::string compiler() {
+#if defined(__clang__)
+  return "clang " __clang_version__;
+#else
+  return "gcc " __VERSION__;
+#endif
+}
+
+json meta_of(const Report& report, const Options& options) {
+  return {
+      {"version", HAWSER_VERSION},
+      {"server_version", report.pollers.server.version},
+      {"compiler", compiler()},
+      {"build_type", HAWSER_BUILD_TYPE},
+      {"kernel", kernel_release()},
+      {"cpu", processor_model()},
+      {"cores", usable_processors().size()},
+      {"server_cpu", options.server_cpu.value_or(-1)},
+      {"client_cpu", options.client_cpu.value_or(-1)},
+      {"poller", report.pollers.client_poller},
+      {"server_poller", report.pollers.server.poller},
+      {"reply", options.reply == ReplyKind::echo ? "echo" : "ack"},
+      {"handler", options.handler == HandlerKind::function ? "function" : "coroutine"},
+      {"date", report.started},
+      {"command_line", options.command_line},
+      {"complete", report.complete},
+      {"server_memory_bytes_max", report.server_memory_bytes_max},
+      {"client_memory_bytes_max", report.client_memory_bytes_max},
+  };
+}
+
+std::string failure(const std::string& path) { return "cannot write " + path + ": " + std::strerror(errno); }
+
+std::string write_text(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::trunc);
+  file << text;
+  file.close();
+  return file ? std::string() : failure(path);
+}
+
+}  // namespace
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+std::string write_json(const std::string& path, const Report& report, const Options& options) {
+  json cells = json::array();
+  for (const CellResult& result : report.results) cells.push_back(result_to_json(result));
+  const json whole = {{"meta", meta_of(report, options)}, {"cells", std::move(cells)}};
+  return write_text(path, whole.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+std::string write_csv(const std::string& path, const Report& report) {
+  constexpr const char* columns[] = {"system",        "transport", "mode",   "wait",    "size_bytes",   "concurrency",
+                                     "calls_at_once", "seconds",   "calls",  "errors",  "calls_per_s",  "gbit_per_s",
+                                     "p50_us",        "p90_us",    "p99_us", "p999_us", "server_cpu_s", "client_cpu_s"};
+  std::string text;
+  for (const char* column : columns) text += (text.empty() ? "" : ",") + std::string(column);
+  text += "\n";
+  for (const CellResult& result : report.results) {
+    const json object = result_to_json(result);
+    std::string row;
+    for (const char* column : columns) {
+      const json& value = object.at(column);
+      row += (row.empty() ? "" : ",") + (value.is_string() ? value.get<std::string>() : value.dump());
+    }
+    text += row + "\n";
+  }
+  return write_text(path, text);
+}
+
+std::string check_writable(const std::string& path) {
+  const std::ofstream file(path, std::ios::app);
+  return file ? std::string() : failure(path);
+}
+
+}  // namespace hawser::bench

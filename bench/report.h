@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cell.h"
+#include "events.h"
+#include "options.h"
+
+namespace hawser::bench {
+
+// What a run has found, with what one needs to know to compare it with another.
+struct Report {
+  std::vector<CellResult> results;
+  bool complete = false;                    // Every cell was measured.
+  std::string started;                      // UTC, as ISO 8601 has it.
+  Connected pollers;                        // Of both sides, as they were really used.
+  std::size_t server_memory_bytes_max = 0;  // 0: the server was not ours to watch.
+  std::size_t client_memory_bytes_max = 0;
+};
+
+// Now, as Report::started has it.
+std::string utc_now();
+
+// Each writes a file anew and gives what went wrong, or nothing.
+std::string write_json(const std::string& path, const Report& report, const Options& options);
+std::string write_csv(const std::string& path, const Report& report);
+// What write_json() will find out late: whether `path` can be written. Gives what went wrong, or nothing.
+std::string check_writable(const std::string& path);
+
+}  // namespace hawser::bench

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "options.h"
+
+namespace hawser::bench {
+
+// Each gives the program's exit status: 0 if every cell was measured without an error.
+
+// Server and client as two processes of this machine.
+int run_both(Options options);
+// The client alone, against a server elsewhere.
+int run_client(Options options);
+// The server alone, until it is interrupted.
+int run_server(Options options);
+
+}  // namespace hawser::bench

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "events.h"
+#include "options.h"
+
+namespace hawser::bench {
+
+// Serves at `listen` until SIGTERM or SIGINT. Tells where it listens, or what failed. False if it could not serve.
+bool play_server(const Options& options, Wait wait, const std::string& listen,
+                 const std::function<void(const Event&)>& tell);
+
+}  // namespace hawser::bench
