@@ -62,7 +62,7 @@ void ServerSession::on_request(const wire::Frame& frame, const transport::Messag
     return refuse(header.call, ErrorCode::overloaded, "receive_bytes_max bytes of large requests are coming in already");
   }
   const std::size_t slot = header.call & 0xffffU;
-  if (slot >= settings().calls_max || active_ >= settings().calls_max) [[unlikely]] {
+  if (slot >= settings().calls_max || unanswered_ >= settings().calls_max) [[unlikely]] {
     return refuse(header.call, ErrorCode::overloaded,
                   std::to_string(settings().calls_max) + " calls (calls_per_connection_max) are in flight already");
   }
@@ -70,7 +70,7 @@ void ServerSession::on_request(const wire::Frame& frame, const transport::Messag
     return refuse(header.call, ErrorCode::overloaded,
                   std::to_string(shared_.options.calls_max) + " calls (calls_max) are in flight on the server already");
   }
-  if (find(header.call) != nullptr || (slot < by_slot_.size() && by_slot_[slot] != nullptr)) [[unlikely]] {
+  if (slot < by_slot_.size() && by_slot_[slot] != nullptr) [[unlikely]] {
     return protocol_error("call id " + std::to_string(header.call) + " is in use by a call in flight");
   }
   detail::Incoming request{.port = *this,
@@ -119,6 +119,7 @@ void ServerSession::enter(ActiveCall& call) {
   const std::size_t slot = call.id() & 0xffffU;
   if (slot >= by_slot_.size()) by_slot_.resize(slot + 1);
   by_slot_[slot] = &call;
+  ++unanswered_;
   call.next = first_;
   call.previous = &first_;
   if (first_ != nullptr) first_->previous = &call.next;
@@ -128,7 +129,7 @@ void ServerSession::enter(ActiveCall& call) {
 }
 
 void ServerSession::leave(ActiveCall& call) noexcept {
-  by_slot_[call.id() & 0xffffU] = nullptr;
+  if (find(call.id()) == &call) answered(call.id());
   *call.previous = call.next;
   if (call.next != nullptr) call.next->previous = call.previous;
   --active_;
@@ -142,6 +143,14 @@ std::unique_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t cal
 
 // ---- Replies ----
 
+// The client may use the call's slot anew from now on, though the call itself may have to wait for its reply to leave.
+void ServerSession::answered(std::uint32_t call) noexcept {
+  const std::size_t slot = call & 0xffffU;
+  if (slot >= by_slot_.size() || by_slot_[slot] == nullptr || by_slot_[slot]->id() != call) return;
+  by_slot_[slot] = nullptr;
+  --unanswered_;
+}
+
 std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
                                       const detail::ReplyExtras& extras) {
   if (size.too_large) [[unlikely]] {
@@ -152,6 +161,7 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
       {.kind = Kind::response, .call = call, .attachment_bytes = static_cast<std::uint32_t>(extras.attachment.size())},
       size.body, size.payload + extras.attachment.size(), extras.metadata);
   if (body == nullptr && !closed()) [[unlikely]] reply_error(call, begin_error());
+  answered(call);
   return body;
 }
 
@@ -172,6 +182,7 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   if (body == nullptr) return;  // Nobody to tell.
   if (!text.empty()) std::memcpy(body, text.data(), text.size());
   end_frame();
+  answered(call);
   after_reply();
 }
 

@@ -89,6 +89,7 @@ class ServerSession final : public Session, public detail::ServerPort {
   void on_request(const wire::Frame& frame, const transport::Message& message);
   void refuse(std::uint32_t call, ErrorCode code, std::string text);
   detail::ActiveCall* find(std::uint32_t call) const noexcept;
+  void answered(std::uint32_t call) noexcept;
   void release_placed();
   void after_reply();
   void check_idle();
@@ -96,7 +97,8 @@ class ServerSession final : public Session, public detail::ServerPort {
   ServerLoopShared& shared_;
   Owner& owner_;
   const std::string peer_;
-  std::vector<detail::ActiveCall*> by_slot_;  // By the low 16 bits of the call id.
+  std::vector<detail::ActiveCall*> by_slot_;  // Calls not answered yet, by the low 16 bits of the call id.
+  std::size_t unanswered_ = 0;
   detail::ActiveCall* first_ = nullptr;
   std::size_t active_ = 0;
   std::size_t placed_bytes_ = 0;  // Of the payload now coming.
