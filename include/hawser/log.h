@@ -1,15 +1,48 @@
 #pragma once
 
-#include <functional>
+#include <concepts>
+#include <memory>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 namespace hawser {
 
 enum class LogLevel : unsigned char { debug, info, warning, error };
 
-// Where a Server, Client or Loop writes what people should read. Called on the thread that has something to say;
-// must not block for long. `component` is a short name such as "exec" or "rpc".
-using LogSink = std::function<void(LogLevel level, std::string_view component, std::string_view text)>;
+// Where a Server, Client or Loop writes what people should read: anything that can be called with (LogLevel,
+// std::string_view component, std::string_view text). Called on the thread that has something to say, so by several at
+// once if several loops share it; must not block for long. `component` is a short name such as "exec" or "rpc".
+class LogSink {
+ public:
+  // Says nothing.
+  LogSink() noexcept = default;
+  template <class F>
+    requires(!std::same_as<std::remove_cvref_t<F>, LogSink> &&
+             std::invocable<F&, LogLevel, std::string_view, std::string_view>)
+  LogSink(F&& write) : target_(std::make_shared<Callable<std::decay_t<F>>>(std::forward<F>(write))) {}
+
+  explicit operator bool() const noexcept { return target_ != nullptr; }
+  void operator()(LogLevel level, std::string_view component, std::string_view text) const {
+    if (target_) target_->write(level, component, text);
+  }
+
+ private:
+  struct Target {
+    virtual ~Target() = default;
+    virtual void write(LogLevel level, std::string_view component, std::string_view text) = 0;
+  };
+  template <class F>
+  struct Callable final : Target {
+    template <class From>
+    explicit Callable(From&& from) : function(std::forward<From>(from)) {}
+    void write(LogLevel level, std::string_view component, std::string_view text) override {
+      function(level, component, text);
+    }
+    F function;
+  };
+  std::shared_ptr<Target> target_;
+};
 
 // The default: warnings and errors to stderr, one line each.
 LogSink stderr_log(LogLevel least = LogLevel::warning);

@@ -2,10 +2,10 @@
 
 #include <coroutine>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "hawser/bytes.h"
 #include "hawser/codec.h"
@@ -59,7 +59,7 @@ class StreamCore {
   void on_closed(const std::optional<Error>& error);
 
   // For readers. Takes the next item, or says that there is none any more, or why.
-  bool readable() const noexcept { return !items_.empty() || remote_ended_ || closed_; }
+  bool readable() const noexcept { return first_ < items_.size() || remote_ended_ || closed_; }
   Result<std::optional<Item>> take();
   // For writers.
   bool writable() const noexcept { return credit_ > 0 || closed_ || local_ended_; }
@@ -117,7 +117,8 @@ class StreamCore {
   bool remote_ended_ = false;
   bool closed_ = false;
   std::optional<Error> error_;
-  std::deque<Item> items_;
+  std::vector<Item> items_;  // From first_ on.
+  std::size_t first_ = 0;
   Slot reader_;
   Slot writer_;
 };

@@ -24,7 +24,7 @@ LogSink stderr_log(LogLevel least) {
 }
 
 LogSink no_log() {
-  return [](LogLevel, std::string_view, std::string_view) {};
+  return {};
 }
 
 }  // namespace hawser

@@ -58,12 +58,16 @@ void StreamCore::on_closed(const std::optional<Error>& error) {
 }
 
 Result<std::optional<StreamCore::Item>> StreamCore::take() {
-  if (items_.empty()) {
+  if (first_ == items_.size()) {
     if (error_) return std::unexpected(*error_);
     return std::nullopt;
   }
-  Item item = std::move(items_.front());
-  items_.pop_front();
+  Item item = std::move(items_[first_++]);
+  // Moved down when half is gone, which costs each item one move.
+  if (first_ * 2 >= items_.size()) {
+    items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
+    first_ = 0;
+  }
   consumed_ += cost(item.body.size() + item.payload.size());
   // Granted in halves of the window: few credits, and the sender does not run dry.
   if (consumed_ >= window_ / 2 && !closed_ && !remote_ended_) {

@@ -33,7 +33,10 @@ class DecodeArena {
     if (newest_ != nullptr) release();
   }
 
-  // A copy of `bytes`, aligned for any type whose alignment is at most 64.
+  // What every copy is aligned to.
+  static constexpr std::size_t alignment = 64;
+
+  // A copy of `bytes`, valid for the arena's life.
   const std::byte* copy(Bytes bytes);
   bool empty() const noexcept { return newest_ == nullptr; }
 
@@ -117,7 +120,7 @@ class Decoder {
     memory_bytes_left_ -= bytes;
     return true;
   }
-  // `data` itself where it is aligned, else a copy in the arena. `alignment` is at most 64.
+  // `data` itself where it is aligned, else a copy in the arena. At most DecodeArena::alignment is asked for.
   bool align(const std::byte*& data, std::size_t bytes, std::size_t alignment, const char* what) {
     if (reinterpret_cast<std::uintptr_t>(data) % alignment == 0) [[likely]]
       return true;

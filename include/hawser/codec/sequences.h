@@ -80,6 +80,7 @@ struct Codec<T> : SequenceSizer<T, std::remove_const_t<typename T::value_type>> 
     std::size_t count = 0;
     if (!decoder.take_blocks(sizeof(Element), data, count, "sequence")) return false;
     if constexpr (alignof(Element) > 1) {
+      static_assert(alignof(Element) <= DecodeArena::alignment, "hawser: take a std::vector of over-aligned elements");
       if (count == 0) {
         value = T();
         return true;

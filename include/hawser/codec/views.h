@@ -87,36 +87,4 @@ consteval bool find_contains_view() {
 template <class T>
 inline constexpr bool contains_view = find_contains_view<T>();
 
-// A parameter type for which characters or elements can be shown instead of copied into a temporary.
-template <class T>
-struct ParameterView {
-  using type = void;
-};
-template <class C, class Traits, class A>
-struct ParameterView<std::basic_string<C, Traits, A>> {
-  using type = std::basic_string_view<C, Traits>;
-};
-template <class T, class A>
-  requires(!std::is_same_v<T, bool>)
-struct ParameterView<std::vector<T, A>> {
-  using type = std::span<const T>;
-};
-
-// What to encode for a parameter of type `Parameter` when the caller gives `argument`: the argument itself where it has
-// that type; a view of it where that spares making a string or vector (a literal for std::string); else its implicit
-// conversion, by value. Views and references are to the argument.
-template <class Parameter, class Argument>
-constexpr decltype(auto) as_parameter(const Argument& argument) {
-  using View = typename ParameterView<Parameter>::type;
-  if constexpr (std::is_same_v<Parameter, Argument>) {
-    return (argument);
-  } else if constexpr (!std::is_void_v<View> && std::is_convertible_v<const Argument&, View>) {
-    return static_cast<View>(argument);
-  } else {
-    static_assert(std::is_convertible_v<const Argument&, Parameter>,
-                  "hawser: an argument doesn't convert to the type that the handler takes there");
-    return static_cast<Parameter>(argument);
-  }
-}
-
 }  // namespace hawser::codec

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <exception>
-#include <functional>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -103,7 +102,7 @@ class FunctionHandler final : public Handler {
           } else {
             static_cast<void>(object);
             return std::apply([&](auto&... lead) -> Return {
-              return std::invoke(F, lead..., std::move(given)..., std::move(trailing)...);
+              return F(lead..., std::move(given)..., std::move(trailing)...);
             }, leading);
           }
         },
