@@ -9,8 +9,8 @@
 
 namespace hawser::codec {
 
-// Bytes follow this header, 64-byte aligned.
-struct alignas(64) DecodeArena::Chunk {
+// The copied bytes follow this header.
+struct alignas(DecodeArena::alignment) DecodeArena::Chunk {
   Chunk* older = nullptr;
 };
 

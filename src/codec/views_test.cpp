@@ -1,7 +1,5 @@
 #include "hawser/codec/views.h"
 
-#include <gtest/gtest.h>
-
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,24 +38,6 @@ static_assert(contains_view<std::string_view> && contains_view<Showing>);
 static_assert(contains_view<std::vector<std::unique_ptr<Showing>>>);
 static_assert(contains_view<std::map<std::string_view, int>> && contains_view<std::variant<int, Showing>>);
 static_assert(!contains_view<Owned<std::vector<std::pair<int, std::string_view>>>>);
-
-TEST(AsParameter, ShowsInsteadOfCopying) {
-  const std::string text = "text";
-  EXPECT_EQ(&as_parameter<std::string>(text), &text);
-  static_assert(std::is_same_v<decltype(as_parameter<std::string>("literal")), std::string_view>);
-  EXPECT_EQ(as_parameter<std::string>("literal"), "literal");
-  EXPECT_EQ(as_parameter<std::string_view>(text).data(), text.data());
-  const int numbers[] = {1, 2, 3};
-  static_assert(std::is_same_v<decltype(as_parameter<std::vector<int>>(numbers)), std::span<const int>>);
-  EXPECT_EQ(as_parameter<std::vector<int>>(numbers).data(), numbers);
-  EXPECT_EQ(as_parameter<std::span<const int>>(std::vector{1, 2}).size(), 2U);
-}
-
-TEST(AsParameter, ConvertsElse) {
-  EXPECT_EQ(as_parameter<double>(1), 1.0);
-  static_assert(std::is_same_v<decltype(as_parameter<double>(1)), double>);
-  EXPECT_EQ(as_parameter<std::optional<int>>(5), 5);
-}
 
 }  // namespace
 }  // namespace hawser::codec
