@@ -39,6 +39,7 @@ ClientOptions client_options(const Options& options, const Cell& cell) {
   ClientOptions client;
   client.connect_timeout = duration_of(connect_s_max);
   client.call_timeout = duration_of(options.call_timeout_s);
+  client.ping_interval = duration_of(options.call_timeout_s / 2);
   client.calls_in_flight_max = cell.concurrency;
   client.message_bytes_max = size_bytes_max + 4096;
   // Nothing is copied while it waits: all requests show windows of one payload.

@@ -47,8 +47,13 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& asked) {  // Help, or the version.
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "hawser-bench: {}\nhawser-bench {} --help lists the options.\n", error.what(),
-               app.get_subcommands().empty() ? "run" : app.get_subcommands().front()->get_name());
+    if (app.get_subcommands().empty()) {
+      const std::string given = argc > 1 ? fmt::format("\"{}\" is no command", argv[1]) : "no command";
+      fmt::print(stderr, "hawser-bench: {}: give run, server or client, or --help\n", given);
+    } else {
+      fmt::print(stderr, "hawser-bench: {}\nhawser-bench {} --help lists the options.\n", error.what(),
+                 app.get_subcommands().front()->get_name());
+    }
     return wrong_options_status;
   }
   for (const Command& command : commands) {

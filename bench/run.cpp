@@ -31,7 +31,8 @@ constexpr int wrong_options_status = 2;
 constexpr int interrupted_status = 130;
 
 constexpr double start_s_max = 10;  // For the server to listen.
-constexpr double end_s_max = 10;    // For the client to end after its last cell.
+constexpr double end_s_max = 10;    // For a child to end after its last word.
+constexpr double other_end_s_max = 0.2;
 constexpr int refresh_ms = 250;
 
 using Clock = std::chrono::steady_clock;
@@ -114,11 +115,8 @@ class Run {
     });
     watch(client, server.get(), silence_s_max(options_), [&](const Event& event) {
       take(event, first);
-      return report_.results.size() == end;
+      return false;
     });
-    if (report_.results.size() == end && problem_.empty() && !client.wait(end_s_max)) {
-      problem_ = fmt::format("the client did not end within {} s", end_s_max);
-    }
     client.end();
     report_.client_memory_bytes_max = std::max(report_.client_memory_bytes_max, client.memory_bytes_max());
     if (server == nullptr) return;
@@ -133,8 +131,8 @@ class Run {
     return wrong.empty();
   }
 
-  // Takes what `child` says until `enough` is true, something is wrong, or nothing is heard for `silence_s`. `other`
-  // must live as long.
+  // Takes what `child` says until `enough` is true, it ends, something is wrong, or nothing is heard for `silence_s`.
+  // `other` has to live as long.
   template <class Enough>
   void watch(Child& child, Child* other, double silence_s, Enough enough) {
     const auto silence = std::chrono::duration<double>(silence_s);
@@ -151,12 +149,13 @@ class Run {
         if (enough(*event)) return;
       }
       if (child.at_end()) {
+        if (child.wait(end_s_max) && child.succeeded() && problem_.empty()) return;
         child.end();
         if (problem_.empty()) problem_ = fmt::format("{} ended early: {}", child.name(), child.how_it_ended());
       }
-      // A lost server makes the client fail: both are told of.
-      if (other != nullptr && !other->next_line() && other->at_end()) {
-        other->end();
+      // Who loses its server fails as well, and perhaps says so first.
+      if (other != nullptr && !other->next_line() && (other->at_end() || !problem_.empty()) &&
+          other->wait(other_end_s_max)) {
         const std::string ended = fmt::format("{} ended early: {}", other->name(), other->how_it_ended());
         problem_ = problem_.empty() ? ended : fmt::format("{} ({})", ended, problem_);
       }

@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Runs hawser-bench as a user would and checks what it prints, writes and returns.
+
+smoke_test.py PROGRAM CASE   CASE: epoll, io_uring, options, refused, two_parts, server_death, interrupted, watchdog
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SKIPPED = 77
+
+
+def check(condition, text):
+    if not condition:
+        sys.exit(f"FAILED: {text}")
+
+
+def run(program, *arguments, timeout_s=50):
+    result = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=timeout_s)
+    print(f"$ hawser-bench {' '.join(arguments)}\n{result.stdout}{result.stderr}exit status {result.returncode}")
+    return result
+
+
+def children_of(pid):
+    """The process ids of `pid`'s children by name, as far as they have taken their names."""
+    children = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            name, rest = re.match(r"\d+ \((.*)\) (.*)", (entry / "stat").read_text(), re.DOTALL).groups()
+        except OSError:  # It has ended meanwhile.
+            continue
+        state, parent = rest.split()[:2]
+        if int(parent) == pid and state != "Z":
+            children[name] = int(entry.name)
+    return children
+
+
+def running(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition, text, timeout_s=20):
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    sys.exit(f"FAILED: {text} within {timeout_s} s")
+
+
+def start_long_run(program, *arguments):
+    """A run that is measuring; gives it and its children."""
+    process = subprocess.Popen([program, "run", "--sizes", "4K", "--concurrency", "8", "--seconds", "60", *arguments],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    names = {"bench-server", "bench-client"}
+    children = wait_for(lambda: (found := children_of(process.pid)).keys() >= names and found, "two children started")
+    time.sleep(0.7)  # Into the measurement.
+    return process, children
+
+
+def end_of(process, children, timeout_s=20):
+    """What it printed to stderr, after checking that it has ended and left nobody behind."""
+    try:
+        _, errors = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        sys.exit("FAILED: the run hangs")
+    print(f"{errors}exit status {process.returncode}")
+    for name, pid in children.items():
+        check(not running(pid), f"{name} was left behind")
+    return errors
+
+
+def check_cells(cells, expected):
+    seen = [(cell["mode"], cell["size_bytes"], cell["concurrency"]) for cell in cells]
+    check(seen == expected, f"cells are {seen}, not {expected}")
+    for cell in cells:
+        check(cell["system"] == "hawser" and cell["transport"] == "tcp", f"another system: {cell}")
+        check(cell["errors"] == 0, f"errors: {cell}")
+        check(cell["calls"] > 0 and cell["calls_per_s"] > 0 and cell["gbit_per_s"] > 0, f"no calls: {cell}")
+        latencies = [cell[name] for name in ("p50_us", "p90_us", "p99_us", "p999_us")]
+        check(0 < latencies[0] and latencies == sorted(latencies), f"percentiles do not rise: {cell}")
+        check(0.2 <= cell["seconds"] < 5, f"odd time: {cell}")
+        check(cell["client_cpu_s"] > 0 and cell["server_cpu_s"] > 0, f"no processor time: {cell}")
+
+
+def smoke(program, poller):
+    with tempfile.TemporaryDirectory() as folder:
+        json_file, csv_file = pathlib.Path(folder, "out.json"), pathlib.Path(folder, "out.csv")
+        table = ["--sizes", "128,64K", "--concurrency", "1,8", "--seconds", "0.2", "--mode", "pipeline,connections",
+                 "--poller", poller]
+        result = run(program, "run", *table, "--json", str(json_file), "--csv", str(csv_file))
+        check(result.returncode == 0, "exit status")
+        written = json.loads(json_file.read_text())
+        lines = csv_file.read_text().splitlines()
+        check_cells(written["cells"], [(mode, size, concurrency) for mode in ("pipeline", "connections")
+                                       for size in (128, 65536) for concurrency in (1, 8)])
+        check(len(lines) == 9 and lines[0].startswith("system,transport,mode,wait,size_bytes"), "CSV")
+        check(all(line.count(",") == lines[0].count(",") for line in lines), "CSV columns")
+        meta = written["meta"]
+        for name in ("version", "compiler", "build_type", "kernel", "cpu", "cores", "poller", "date", "command_line",
+                     "reply"):
+            check(meta[name] not in ("", None), f"meta lacks {name}")
+        check(meta["complete"], "incomplete")
+        check("| 64K |" in re.sub(" +", " ", result.stdout), "table")
+        check("cell 8 of 8" in result.stderr, "progress")
+        for kind in (["--reply", "ack"], ["--handler", "coroutine"], ["--reply", "ack", "--handler", "coroutine"],
+                     ["--wait", "event,busy_poll"]):
+            result = run(program, "run", "--sizes", "1,64K", "--concurrency", "4", "--seconds", "0.1", "--poller", poller,
+                         *kind)
+            check(result.returncode == 0, f"exit status with {kind}")
+        if meta["poller"] != poller or meta["server_poller"] != poller:
+            print(f"{poller} is not to be had here: {meta['poller']} was used instead")
+            sys.exit(SKIPPED)
+
+
+def options(program):
+    """Wrong options say what is accepted and end with 2."""
+    for arguments, texts in [
+        (["run", "--transport", "rdma"], ["--transport", "not built in: this build has tcp"]),
+        (["run", "--transport", "pigeon"], ["pigeon", "this build has tcp"]),
+        (["run", "--sizes", "0x10"], ["0x10", "such as 128, 4K or 8M"]),
+        (["run", "--sizes", "65M"], ["65M", "1 to 64M"]),
+        (["run", "--sizes", "128,128"], ["twice"]),
+        (["run", "--sizes", ""], ["--sizes"]),
+        (["run", "--concurrency", "0"], ["from 1 to"]),
+        (["run", "--seconds", "0"], ["no number from"]),
+        (["run", "--seconds", "nan"], ["no number from"]),
+        (["run", "--mode", "pipeline,serial"], ["serial", "pipeline, connections"]),
+        (["run", "--wait", "sleep"], ["sleep", "spin, busy_poll or event"]),
+        (["run", "--poller", "kqueue"], ["kqueue", "auto, epoll or io_uring"]),
+        (["run", "--reply", "none"], ["neither echo nor ack"]),
+        (["run", "--handler", "thread"], ["neither function nor coroutine"]),
+        (["run", "--server-cpu", "9999"], ["9999", "-1 for no pinning"]),
+        (["run", "--bytes-in-flight", "lots"], ["no size"]),
+        (["run", "--call-timeout", "-1"], ["no number from"]),
+        (["run", "--json", "/nowhere/out.json"], ["cannot write /nowhere/out.json"]),
+        (["run", "--wrong"], ["--wrong"]),
+        (["server", "--wait", "spin,event"], ["give one"]),
+        (["client"], ["--connect is required"]),
+        (["dance"], ["dance"]),
+        ([], ["give run, server or client"]),
+    ]:
+        result = run(program, *arguments)
+        check(result.returncode == 2, f"exit status {result.returncode}, not 2, for {arguments}")
+        check(result.stdout == "", f"{arguments} printed to stdout")
+        for text in texts:
+            check(text in result.stderr, f'"{text}" is not said for {arguments}')
+    check(run(program, "run", "--help").returncode == 0, "--help")
+    check(run(program, "--version").returncode == 0, "--version")
+
+
+def refused(program):
+    """No server to connect to, and no address to listen at."""
+    result = run(program, "client", "--connect", "127.0.0.1:1", "--seconds", "0.1")
+    check(result.returncode == 1 and "cannot connect to 127.0.0.1:1" in result.stderr, "client without a server")
+    result = run(program, "server", "--listen", "192.0.2.1:9000")
+    check(result.returncode == 1 and "cannot listen at 192.0.2.1:9000" in result.stderr, "server without the address")
+
+
+def two_parts(program):
+    """Server and client as they are started on two machines."""
+    server = subprocess.Popen([program, "server", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+    try:
+        address = server.stdout.readline().removeprefix("listening at ").strip()
+        with tempfile.TemporaryDirectory() as folder:
+            json_file = pathlib.Path(folder, "out.json")
+            result = run(program, "client", "--connect", address, "--sizes", "128,64K", "--concurrency", "1,8", "--seconds",
+                         "0.2", "--json", str(json_file))
+            check(result.returncode == 0, "exit status")
+            check_cells(json.loads(json_file.read_text())["cells"],
+                        [("pipeline", size, concurrency) for size in (128, 65536) for concurrency in (1, 8)])
+        check(server.poll() is None, "the server ended with the client")
+    finally:
+        server.send_signal(signal.SIGTERM)
+        status = server.wait(10)
+    check(status == 0, f"the server's exit status is {status}")
+
+
+def server_death(program):
+    """The server dies while it is measured."""
+    process, children = start_long_run(program)
+    os.kill(children["bench-server"], signal.SIGKILL)
+    errors = end_of(process, children)
+    check(process.returncode == 1, "exit status")
+    check("bench-server ended early: signal 9" in errors, "the reason is not said")
+
+
+def interrupted(program):
+    """Ctrl-C ends all three processes; SIGKILL does too."""
+    process, children = start_long_run(program)
+    process.send_signal(signal.SIGINT)
+    errors = end_of(process, children)
+    check(process.returncode == 130 and "interrupted after 0 of 1 cells" in errors, "interrupted")
+
+    process, children = start_long_run(program)
+    process.kill()
+    process.communicate()
+    wait_for(lambda: not any(map(running, children.values())), "the children ended with a killed parent")
+
+
+def watchdog(program):
+    """A server that stands still fails the calls, and then the run."""
+    process, children = start_long_run(program, "--call-timeout", "1")
+    os.kill(children["bench-server"], signal.SIGSTOP)
+    errors = end_of(process, children, timeout_s=100)
+    check(process.returncode == 1, "exit status")
+    check("deadline_exceeded" in errors or "lost" in errors, "the reason is not said")
+
+
+CASES = {
+    "epoll": lambda program: smoke(program, "epoll"),
+    "io_uring": lambda program: smoke(program, "io_uring"),
+    "options": options,
+    "refused": refused,
+    "two_parts": two_parts,
+    "server_death": server_death,
+    "interrupted": interrupted,
+    "watchdog": watchdog,
+}
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[2] not in CASES:
+        sys.exit(__doc__)
+    CASES[sys.argv[2]](sys.argv[1])
