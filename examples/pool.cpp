@@ -1,0 +1,37 @@
+// A pool of connections: many requests at once over few connections, sent now and awaited later.
+#include <hawser/hawser.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+std::string echo(std::string_view text) { return std::string(text); }
+
+hawser::Task<int> talk(std::string address) {
+  auto pool = hawser::ClientPool::create(address, {.connections_max = 2, .calls_per_connection = 8});
+
+  // One request: sent when the first await ends, answered when the second does.
+  auto sent = co_await pool->send_request([](hawser::Client& client) { return client.send_request<echo>("hello"); });
+  if (!sent) {
+    std::fprintf(stderr, "%s\n", sent.error().describe().c_str());
+    co_return 1;
+  }
+  hawser::Result<std::string> reply = co_await std::move(*sent);
+  std::printf("%s\n", reply ? reply->c_str() : reply.error().describe().c_str());
+
+  // Many calls at once.
+  std::vector<hawser::Task<hawser::Result<std::string>>> calls;
+  for (int i = 0; i < 100; ++i) calls.push_back(pool->call<echo>("call " + std::to_string(i)));
+  std::vector<hawser::Result<std::string>> replies = co_await hawser::when_all(std::move(calls));
+  std::size_t right = 0;
+  for (std::size_t i = 0; i < replies.size(); ++i) right += replies[i] == "call " + std::to_string(i);
+  std::printf("%zu of %zu replies over %zu connections\n", right, replies.size(), pool->connections());
+  co_return reply == "hello" && right == replies.size() && pool->connections() <= 2 ? 0 : 1;
+}
+
+int main() {
+  hawser::Server server;
+  server.register_handler<echo>();
+  if (!server.start()) return 1;
+  return hawser::sync_wait(talk(server.address()));
+}
