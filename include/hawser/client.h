@@ -47,7 +47,7 @@ class Client {
   // that address already succeeds at once. After the connection was lost, connects anew.
   Task<Result<void>> connect(std::string address);
   bool connected() const noexcept { return link().port != nullptr; }
-  // Ends the connection: what was committed still leaves, calls in flight end with outcome_unknown.
+  // Ends the connection. Calls in flight end with outcome_unknown, or not_sent for those that had not left.
   void close();
 
   // Calls handler F of the server: `Result<R> reply = co_await client.call<f>(args...)`. See Call for reply() and into().

@@ -147,6 +147,9 @@ class Loop {
   template <class F>
   Task<Result<std::invoke_result_t<F&>>> offload(F work);
 
+  // For destructors that must wait for work of other threads: runs what has been posted, and nothing else.
+  void run_posted() { take_posted(); }
+
   // ---- For transports ----
   exec::Poller& poller() noexcept { return *poller_; }
   const LoopOptions& options() const noexcept { return options_; }

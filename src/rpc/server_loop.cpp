@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "transport/framed_connection.h"
@@ -17,6 +18,13 @@ constexpr Duration last_wait = std::chrono::seconds(1);
 ServerLoop::~ServerLoop() {
   // Calls first: their coroutines use the sessions.
   for (const auto& session : sessions_) session->destroy_calls();
+  // Offloaded functions at work can't be ended; their results come by the loop's mailbox.
+  for (const auto& session : sessions_) {
+    while (session->active_calls() != 0) {
+      loop_.run_posted();
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
   shared_.connections.fetch_sub(sessions_.size(), std::memory_order_relaxed);
 }
 
