@@ -7,7 +7,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "hawser/codec/signature.h"
+#include "hawser/codec.h"
 
 // What a function says about itself at compile time: its name, its types, and the hashes of both by which client and
 // server agree. A function is given as a template argument, `&` optional: method_name<ns::echo>,

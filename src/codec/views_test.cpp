@@ -1,15 +1,20 @@
 #include "hawser/codec/views.h"
 
+#include <gtest/gtest.h>
+
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
-#include "hawser/codec.h"
+#include "codec/codec_testing.h"
 
 namespace hawser::codec {
 namespace {
@@ -38,6 +43,16 @@ static_assert(contains_view<std::string_view> && contains_view<Showing>);
 static_assert(contains_view<std::vector<std::unique_ptr<Showing>>>);
 static_assert(contains_view<std::map<std::string_view, int>> && contains_view<std::variant<int, Showing>>);
 static_assert(!contains_view<Owned<std::vector<std::pair<int, std::string_view>>>>);
+
+TEST(Owned, OutlivesTheMessage) {
+  using Shown = std::vector<std::optional<std::string_view>>;
+  Owned<Shown> owned;
+  {
+    const Message message = encode_message(Shown{"a", std::nullopt, "b"});
+    owned = decode_message<Owned<Shown>>(message);
+  }
+  EXPECT_EQ(owned, (std::vector<std::optional<std::string>>{"a", std::nullopt, "b"}));
+}
 
 }  // namespace
 }  // namespace hawser::codec

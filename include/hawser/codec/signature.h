@@ -14,6 +14,7 @@
 #include "hawser/codec/traits.h"
 #include "hawser/error.h"
 
+// Part of codec.h, which a user of signatures includes: describing a type needs to see every codec.
 namespace hawser::codec {
 
 // FNV-1a, 64 bits wide: for each byte, xor it in, then multiply by the prime. Part of the wire format.

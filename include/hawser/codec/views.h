@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "hawser/codec/aggregate.h"
+#include "hawser/codec/sequences.h"
 #include "hawser/codec/signature.h"
 
 // Views and the types that own what they show: a handler may take and give views, a caller is handed owners.
