@@ -1,0 +1,306 @@
+#include "exec/io_uring.h"
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+namespace hawser::exec {
+namespace {
+
+// Completions are found and delivered by the loop's own thread when it looks, so the kernel need not interrupt it;
+// a flag in shared memory says when it is worth a system call. Linux 6.1 has them all.
+constexpr unsigned setup_flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |
+                                 IORING_SETUP_CQSIZE | IORING_SETUP_R_DISABLED;
+
+// Unlike a thread's id it is not used again, and unlike the kernel's it costs no system call.
+std::uint64_t this_thread_number() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  static thread_local const std::uint64_t number = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return number;
+}
+
+std::string failed(const char* what, int error) {
+  return std::string(what) + ": " + std::generic_category().message(error);
+}
+
+}  // namespace
+
+// ---- The kernel's side ----
+
+IoUring::Ring::~Ring() {
+  if (made) io_uring_queue_exit(&uring);
+  if (buffer_ring != nullptr) munmap(buffer_ring, buffers * sizeof(io_uring_buf));
+  if (memory != nullptr) munmap(memory, std::size_t{buffers} * buffer_bytes);
+}
+
+std::string IoUring::Ring::setup() {
+  io_uring_params params{};
+  params.flags = setup_flags;
+  params.cq_entries = completions;
+  if (const int error = io_uring_queue_init_params(submissions, &uring, &params); error < 0) {
+    return failed("io_uring_setup", -error);
+  }
+  made = true;
+  if ((params.features & IORING_FEAT_EXT_ARG) == 0) return "the kernel cannot wait with a timeout";
+  io_uring_probe* const probe = io_uring_get_probe_ring(&uring);
+  if (probe == nullptr) return "the kernel does not tell its operations";
+  bool complete = true;
+  for (const int operation : {IORING_OP_RECV, IORING_OP_POLL_ADD, IORING_OP_ASYNC_CANCEL}) {
+    complete &= io_uring_opcode_supported(probe, operation) != 0;
+  }
+  io_uring_free_probe(probe);
+  if (!complete) return "the kernel lacks an operation";
+  return setup_buffers();
+}
+
+std::string IoUring::Ring::setup_buffers() {
+  const auto map = [](std::size_t bytes) -> void* {
+    void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return mapped == MAP_FAILED ? nullptr : mapped;
+  };
+  buffer_ring = static_cast<io_uring_buf_ring*>(map(buffers * sizeof(io_uring_buf)));
+  memory = static_cast<std::byte*>(map(std::size_t{buffers} * buffer_bytes));
+  if (buffer_ring == nullptr || memory == nullptr) return failed("mmap", errno);
+  io_uring_buf_reg registration{};
+  registration.ring_addr = reinterpret_cast<std::uintptr_t>(buffer_ring);
+  registration.ring_entries = buffers;
+  registration.bgid = buffer_group;
+  if (const int error = io_uring_register_buf_ring(&uring, &registration, 0); error < 0) {
+    return failed("io_uring_register_buf_ring", -error);
+  }
+  io_uring_buf_ring_init(buffer_ring);
+  for (unsigned i = 0; i < buffers; ++i) {
+    io_uring_buf_ring_add(buffer_ring, memory + std::size_t{i} * buffer_bytes, buffer_bytes,
+                          static_cast<unsigned short>(i), io_uring_buf_ring_mask(buffers), static_cast<int>(i));
+  }
+  io_uring_buf_ring_advance(buffer_ring, buffers);
+  return {};
+}
+
+int IoUring::Ring::enable() noexcept {
+  // What io_uring_enable_rings() does, which liburing 2.3 declares but does not export.
+  return io_uring_register(static_cast<unsigned>(uring.ring_fd), IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
+}
+
+std::string IoUring::Ring::try_out() {
+  if (const int error = enable(); error < 0) return failed("enabling the ring", -error);
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return failed("socketpair", errno);
+  io_uring_sqe* const sqe = io_uring_get_sqe(&uring);
+  io_uring_prep_recv_multishot(sqe, ends[0], nullptr, 0, 0);
+  sqe->flags |= IOSQE_BUFFER_SELECT;
+  sqe->buf_group = buffer_group;
+  std::string reason;
+  // Twice, so that the second comes from the same submission.
+  for (int turn = 0; turn < 2 && reason.empty(); ++turn) {
+    __kernel_timespec limit{.tv_sec = 1, .tv_nsec = 0};
+    io_uring_cqe* cqe = nullptr;
+    if (write(ends[1], "x", 1) != 1 ||
+        io_uring_submit_and_wait_timeout(&uring, &cqe, 1, &limit, nullptr) < 0 || cqe == nullptr || cqe->res != 1 ||
+        (cqe->flags & (IORING_CQE_F_BUFFER | IORING_CQE_F_MORE)) != (IORING_CQE_F_BUFFER | IORING_CQE_F_MORE)) {
+      reason = "receiving again and again into provided buffers does not work";
+    } else {
+      io_uring_cqe_seen(&uring, cqe);
+    }
+  }
+  close(ends[0]);
+  close(ends[1]);
+  return reason;
+}
+
+// ---- Operations ----
+
+Result<std::unique_ptr<IoUring>> IoUring::make() {
+  const auto unavailable = [](const std::string& reason) {
+    return fail(ErrorCode::unavailable, "io_uring cannot be used: " + reason, ErrorScope::transport);
+  };
+  // Trying binds a ring to this thread, and the loop may run on another.
+  {
+    Ring trial;
+    std::string reason = trial.setup();
+    if (reason.empty()) reason = trial.try_out();
+    if (!reason.empty()) return unavailable(reason);
+  }
+  auto ring = std::make_unique<Ring>();
+  if (const std::string reason = ring->setup(); !reason.empty()) return unavailable(reason);
+  return std::unique_ptr<IoUring>(new IoUring(std::move(ring)));
+}
+
+IoUring::~IoUring() = default;
+
+IoUring::Token IoUring::add(Operation operation) {
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::uint32_t>(operations_.size()));
+    operations_.emplace_back();
+  }
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  operation.generation = operations_[index].generation;
+  operations_[index] = operation;
+  const Token token = token_of(index, operation.generation);
+  to_arm_.push_back(token);
+  return token;
+}
+
+IoUring::Operation* IoUring::find(Token token) noexcept {
+  const std::size_t index = (token & 0xffffffffU) - 1;
+  if (index >= operations_.size()) return nullptr;
+  Operation& operation = operations_[index];
+  return operation.kind != Kind::free && token_of(index, operation.generation) == token ? &operation : nullptr;
+}
+
+void IoUring::release(Operation& operation) noexcept {
+  operation.kind = Kind::free;
+  ++operation.generation;
+  free_.push_back(static_cast<std::uint32_t>(&operation - operations_.data()));
+}
+
+void IoUring::cancel(Token token) {
+  Operation* const operation = find(token);
+  if (operation == nullptr || std::exchange(operation->cancelling, true)) return;
+  to_cancel_.push_back(token);
+}
+
+void IoUring::forget(std::initializer_list<Token> tokens) noexcept {
+  const bool here = thread_ == this_thread_number();
+  bool cancelled = false;
+  for (const Token token : tokens) {
+    Operation* const operation = find(token);
+    if (operation == nullptr) continue;
+    if (operation->armed && here) {
+      io_uring_sqe* const sqe = next_sqe();
+      io_uring_prep_cancel64(sqe, token, 0);
+      io_uring_sqe_set_data64(sqe, none);
+      cancelled = true;
+    }
+    release(*operation);
+  }
+  // Not left to the next wait: until then the kernel would keep the descriptor open, and its port taken.
+  if (cancelled) io_uring_submit_and_get_events(&ring_->uring);
+}
+
+io_uring_sqe* IoUring::next_sqe() noexcept {
+  io_uring_sqe* sqe = io_uring_get_sqe(&ring_->uring);
+  while (sqe == nullptr) {
+    io_uring_submit(&ring_->uring);
+    sqe = io_uring_get_sqe(&ring_->uring);
+  }
+  return sqe;
+}
+
+void IoUring::submit_queued() {
+  for (const Token token : to_arm_) {
+    Operation* const operation = find(token);
+    if (operation == nullptr || std::exchange(operation->armed, true)) continue;
+    io_uring_sqe* const sqe = next_sqe();
+    switch (operation->kind) {
+      case Kind::receive:
+        io_uring_prep_recv_multishot(sqe, operation->fd, nullptr, 0, 0);
+        sqe->flags |= IOSQE_BUFFER_SELECT;
+        sqe->buf_group = buffer_group;
+        break;
+      case Kind::poll: io_uring_prep_poll_add(sqe, operation->fd, operation->events); break;
+      case Kind::poll_always: io_uring_prep_poll_multishot(sqe, operation->fd, operation->events); break;
+      case Kind::free: break;
+    }
+    io_uring_sqe_set_data64(sqe, token);
+  }
+  to_arm_.clear();
+  for (const Token token : to_cancel_) {
+    if (find(token) == nullptr) continue;
+    io_uring_sqe* const sqe = next_sqe();
+    io_uring_prep_cancel64(sqe, token, 0);
+    io_uring_sqe_set_data64(sqe, none);
+  }
+  to_cancel_.clear();
+}
+
+// ---- Waiting ----
+
+// Only the thread that a ring is bound to may enter it.
+void IoUring::bind_to_this_thread() {
+  if (thread_ != 0) {
+    // What the old ring has completed counts; what it was at begins anew on the new one.
+    deliver();
+    auto fresh = std::make_unique<Ring>();
+    if (const std::string reason = fresh->setup(); !reason.empty()) {
+      throw std::system_error(std::make_error_code(std::errc::not_enough_memory), reason);
+    }
+    ring_ = std::move(fresh);
+    to_arm_.clear();
+    to_cancel_.clear();
+    for (std::size_t i = 0; i < operations_.size(); ++i) {
+      Operation& operation = operations_[i];
+      if (operation.kind == Kind::free) continue;
+      operation.armed = false;
+      to_arm_.push_back(token_of(i, operation.generation));
+      if (operation.cancelling) to_cancel_.push_back(to_arm_.back());
+    }
+  }
+  if (const int error = ring_->enable(); error < 0) {
+    throw std::system_error(-error, std::generic_category(), "enabling the ring");
+  }
+  thread_ = this_thread_number();
+}
+
+void IoUring::enter(Duration timeout) {
+  if (thread_ != this_thread_number()) bind_to_this_thread();
+  submit_queued();
+  io_uring* const uring = &ring_->uring;
+  if (timeout == Duration::zero() || io_uring_cq_ready(uring) != 0) {
+    const unsigned flags = __atomic_load_n(uring->sq.kflags, __ATOMIC_RELAXED);
+    if (io_uring_sq_ready(uring) != 0 || (flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0) {
+      io_uring_submit_and_get_events(uring);
+    }
+  } else if (timeout == forever) {
+    io_uring_submit_and_wait(uring, 1);
+  } else {
+    __kernel_timespec limit{.tv_sec = timeout.count() / 1'000'000'000, .tv_nsec = timeout.count() % 1'000'000'000};
+    io_uring_cqe* ignored = nullptr;
+    io_uring_submit_and_wait_timeout(uring, &ignored, 1, &limit, nullptr);
+  }
+}
+
+std::size_t IoUring::deliver() {
+  std::size_t told = 0;
+  // What completes meanwhile, as forget() may bring about, is left to the next time.
+  for (unsigned ready = io_uring_cq_ready(&ring_->uring); ready != 0; --ready) {
+    io_uring_cqe* cqe = nullptr;
+    if (io_uring_peek_cqe(&ring_->uring, &cqe) != 0 || cqe == nullptr) break;
+    const io_uring_cqe one = *cqe;
+    io_uring_cqe_seen(&ring_->uring, cqe);
+    told += deliver_one(one.user_data, one.res, one.flags) ? 1 : 0;
+  }
+  return told;
+}
+
+bool IoUring::deliver_one(Token token, int result, unsigned flags) {
+  const bool has_buffer = (flags & IORING_CQE_F_BUFFER) != 0;
+  const auto buffer = static_cast<unsigned short>(flags >> IORING_CQE_BUFFER_SHIFT);
+  Operation* const operation = find(token);
+  if (operation != nullptr) {
+    const bool more = (flags & IORING_CQE_F_MORE) != 0;
+    Handler& handler = *operation->handler;
+    if (!more) release(*operation);
+    const Bytes data = has_buffer && result > 0 ? Bytes(ring_->memory + std::size_t{buffer} * buffer_bytes,
+                                                        static_cast<std::size_t>(result))
+                                                : Bytes();
+    handler.on_completion({result, more, data});
+  }
+  if (has_buffer) recycle(buffer);
+  return operation != nullptr;
+}
+
+void IoUring::recycle(unsigned short buffer) noexcept {
+  io_uring_buf_ring_add(ring_->buffer_ring, ring_->memory + std::size_t{buffer} * buffer_bytes, buffer_bytes, buffer,
+                        io_uring_buf_ring_mask(buffers), 0);
+  io_uring_buf_ring_advance(ring_->buffer_ring, 1);
+}
+
+}  // namespace hawser::exec

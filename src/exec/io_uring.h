@@ -1,0 +1,123 @@
+#pragma once
+
+#include <liburing.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hawser/bytes.h"
+#include "hawser/error.h"
+#include "hawser/time.h"
+
+namespace hawser::exec {
+
+// A loop's ring: operations that the kernel carries out by itself and whose completions the poller delivers. Loop's
+// thread only. Operations may be started before the loop runs; the kernel learns of them when it waits. A loop that
+// runs on another thread than before gets a new ring, with the same operations.
+class IoUring {
+ public:
+  struct Completion {
+    int result;   // As the system call gives it, or -errno.
+    bool more;    // The operation goes on; else it is over, and its token stale.
+    Bytes data;   // What was received. Valid during the call.
+  };
+  // Is told of an operation's completions. One that is over although nobody cancelled it (-ECANCELED when its thread
+  // has ended, -ENOBUFS when buffers ran out) may be started again.
+  class Handler {
+   public:
+    virtual void on_completion(const Completion& completion) = 0;
+
+   protected:
+    ~Handler() = default;
+  };
+  using Token = std::uint64_t;
+  static constexpr Token none = 0;
+
+  // Buffers that the kernel picks for receiving: all of them fit a second-level cache.
+  static constexpr unsigned buffers = 128;
+  static constexpr unsigned buffer_bytes = 8 * 1024;
+
+  // The error says what this kernel lacks or forbids.
+  static Result<std::unique_ptr<IoUring>> make();
+  ~IoUring();
+  IoUring(const IoUring&) = delete;
+  IoUring& operator=(const IoUring&) = delete;
+
+  // Receives all that comes, into the ring's buffers, until the stream ends.
+  Token receive(int fd, Handler& handler) { return add({&handler, 0, fd, 0, Kind::receive}); }
+  // Tells once when `fd` is ready for one of `events` (POLLIN, POLLOUT, ...), with those as result.
+  Token poll(int fd, unsigned events, Handler& handler) { return add({&handler, 0, fd, events, Kind::poll}); }
+  // Tells whenever it becomes so: edge-triggered.
+  Token poll_always(int fd, unsigned events, Handler& handler) {
+    return add({&handler, 0, fd, events, Kind::poll_always});
+  }
+
+  // Asks for the operation's end, of which the handler is told; further completions may come before.
+  void cancel(Token token);
+  // Ends operations whose handlers are not told any more. Their descriptors may be closed at once: the kernel has let
+  // go of them, unless the loop does not run on this thread. Tokens that are none or stale are ignored.
+  void forget(std::initializer_list<Token> tokens) noexcept;
+
+  // For the poller: lets the kernel work, and waits at most `timeout` for a completion.
+  void enter(Duration timeout);
+  // Tells handlers what is there; gives the number told.
+  std::size_t deliver();
+
+ private:
+  static constexpr unsigned submissions = 256;   // Between two calls of the kernel; more make further calls.
+  static constexpr unsigned completions = 4096;  // Beyond that the kernel keeps them, which is slow.
+  static constexpr unsigned short buffer_group = 0;
+
+  enum class Kind : std::uint8_t { free, receive, poll, poll_always };
+  struct Operation {
+    Handler* handler = nullptr;
+    std::uint32_t generation = 0;
+    int fd = -1;
+    unsigned events = 0;
+    Kind kind = Kind::free;
+    bool armed = false;  // The kernel has it, or its submission is queued.
+    bool cancelling = false;
+  };
+
+  // The kernel's side. Bound to the thread that first enters it.
+  struct Ring {
+    ~Ring();
+    // Empty if all went well, else what did not.
+    std::string setup();
+    std::string setup_buffers();
+    // Binds the ring to this thread.
+    int enable() noexcept;
+    // Whether receiving into provided buffers really works; binds the ring to this thread.
+    std::string try_out();
+
+    io_uring uring{};
+    bool made = false;
+    io_uring_buf_ring* buffer_ring = nullptr;
+    std::byte* memory = nullptr;  // The buffers.
+  };
+
+  explicit IoUring(std::unique_ptr<Ring> ring) : ring_(std::move(ring)) {}
+  static Token token_of(std::size_t index, std::uint32_t generation) noexcept {
+    return (Token{generation} << 32) | (index + 1);
+  }
+  Token add(Operation operation);
+  Operation* find(Token token) noexcept;
+  void release(Operation& operation) noexcept;
+  io_uring_sqe* next_sqe() noexcept;
+  void submit_queued();
+  void bind_to_this_thread();
+  bool deliver_one(Token token, int result, unsigned flags);
+  void recycle(unsigned short buffer) noexcept;
+
+  std::unique_ptr<Ring> ring_;
+  std::uint64_t thread_ = 0;  // The number of the thread that ring_ is bound to; 0 while it is to none.
+  std::vector<Operation> operations_;
+  std::vector<std::uint32_t> free_;
+  std::vector<Token> to_arm_;
+  std::vector<Token> to_cancel_;
+};
+
+}  // namespace hawser::exec

@@ -1,0 +1,68 @@
+#include "exec/io_uring_poller.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "exec/epoll_poller.h"
+
+namespace hawser::exec {
+
+Result<std::unique_ptr<Poller>> IoUringPoller::make() {
+  Result<std::unique_ptr<IoUring>> ring = IoUring::make();
+  if (!ring) return std::unexpected(std::move(ring.error()));
+  const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_fd < 0) {
+    return fail(ErrorCode::unavailable, "eventfd: " + std::generic_category().message(errno), ErrorScope::transport);
+  }
+  return std::unique_ptr<Poller>(new IoUringPoller(std::move(*ring), wake_fd));
+}
+
+IoUringPoller::IoUringPoller(std::unique_ptr<IoUring> ring, int wake_fd) : ring_(std::move(ring)), wake_fd_(wake_fd) {
+  watch(wake_fd_, wake_);
+}
+
+IoUringPoller::~IoUringPoller() {
+  ring_.reset();
+  close(wake_fd_);
+}
+
+Time IoUringPoller::now() const noexcept { return monotonic_now(); }
+
+std::size_t IoUringPoller::wait(Duration timeout, Time& now) {
+  ring_->enter(timeout);
+  now = monotonic_now();
+  const std::size_t wakes = wake_.seen;
+  const std::size_t told = ring_->deliver();
+  return told - (wake_.seen - wakes);
+}
+
+// Never read: each write raises an edge by itself, and the counter cannot reach its end.
+void IoUringPoller::wake() noexcept { eventfd_write(wake_fd_, 1); }
+
+IoUringPoller::Watch::Watch(IoUring& on, int watched, Watcher& told)
+    : ring(on), fd(watched), watcher(told), token(ring.poll_always(fd, POLLIN | POLLOUT | POLLRDHUP, *this)) {}
+
+void IoUringPoller::Watch::on_completion(const IoUring::Completion& completion) {
+  if (!completion.more) token = ring.poll_always(fd, POLLIN | POLLOUT | POLLRDHUP, *this);
+  if (completion.result < 0) return;
+  const auto events = static_cast<unsigned>(completion.result);
+  // The last thing done here: the watcher may end this watch.
+  watcher.on_ready({.readable = (events & (POLLIN | POLLRDHUP | POLLHUP | POLLERR)) != 0,
+                    .writable = (events & POLLOUT) != 0,
+                    .hangup = (events & (POLLRDHUP | POLLHUP | POLLERR)) != 0});
+}
+
+void IoUringPoller::watch(int fd, Watcher& watcher) { watches_[fd] = std::make_unique<Watch>(*ring_, fd, watcher); }
+
+void IoUringPoller::unwatch(int fd, Watcher&) noexcept {
+  const auto found = watches_.find(fd);
+  if (found == watches_.end()) return;
+  ring_->forget({found->second->token});
+  watches_.erase(found);
+}
+
+}  // namespace hawser::exec

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "exec/io_uring.h"
+#include "exec/poller.h"
+
+namespace hawser::exec {
+
+// Waits for a ring's completions; descriptors are watched by polls that stay. While nothing has come, a look costs no
+// system call.
+class IoUringPoller final : public Poller {
+ public:
+  // The error says what this kernel lacks or forbids.
+  static Result<std::unique_ptr<Poller>> make();
+  ~IoUringPoller() override;
+
+  std::string_view name() const noexcept override { return "io_uring"; }
+  Time now() const noexcept override;
+  std::size_t wait(Duration timeout, Time& now) override;
+  void wake() noexcept override;
+  void watch(int fd, Watcher& watcher) override;
+  void unwatch(int fd, Watcher& watcher) noexcept override;
+  IoUring* io_uring() noexcept override { return ring_.get(); }
+
+ private:
+  struct Watch final : IoUring::Handler {
+    Watch(IoUring& on, int watched, Watcher& told);
+    void on_completion(const IoUring::Completion& completion) override;
+
+    IoUring& ring;
+    int fd;
+    Watcher& watcher;
+    IoUring::Token token;
+  };
+  struct Wake final : Watcher {
+    void on_ready(Readiness) override { ++seen; }
+    std::size_t seen = 0;
+  };
+
+  IoUringPoller(std::unique_ptr<IoUring> ring, int wake_fd);
+
+  std::unique_ptr<IoUring> ring_;
+  int wake_fd_;
+  Wake wake_;
+  std::unordered_map<int, std::unique_ptr<Watch>> watches_;  // By descriptor.
+};
+
+}  // namespace hawser::exec
