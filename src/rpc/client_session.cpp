@@ -189,17 +189,15 @@ transport::Placement ClientSession::place(Bytes head, std::size_t payload_bytes)
 
 void ClientSession::close() {
   if (closed()) return;
-  connection().close();
+  connection().flush();
   end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the client was closed"});
 }
 
-void ClientSession::on_end(const Error& reason) {
+void ClientSession::on_end(const Error& reason, std::uint64_t sent) {
   const std::shared_ptr<ClientSession> alive = shared_from_this();
   std::vector<CallOperation*> open;
   calls_.each_open([&](CallOperation& operation) { open.push_back(&operation); });
-  const std::uint64_t sent = connection().sent();
   for (CallOperation* operation : open) {
-    if (operation->placed != nullptr) connection().unplace(operation->placed);
     calls_.close(operation->id());
     // A request that has not left whole can't have been executed.
     const bool unsent = sent < operation->sent_mark;

@@ -47,7 +47,7 @@ class ClientSession final : public Session, public detail::ClientPort, public st
  private:
   void on_frame(const wire::Frame& frame, const transport::Message& message) override;
   transport::Placement place(Bytes head, std::size_t payload_bytes) override;
-  void on_end(const Error& reason) override;
+  void on_end(const Error& reason, std::uint64_t sent) override;
   void on_pong() override;
 
   void send(detail::CallOperation& operation);

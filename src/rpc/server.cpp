@@ -117,7 +117,11 @@ void Server::State::stop(Duration grace) {
   }
   for (std::thread& thread : threads) thread.join();
   threads.clear();
-  loops.clear();
+  {
+    const std::lock_guard guard(counting);
+    ended_counters = sum();
+    loops.clear();
+  }
   own_loops.clear();
   ended.store(true);
   ended.notify_all();
@@ -132,19 +136,24 @@ Task<void> Server::State::shut_down(Duration grace) {
 }
 
 ServerCounters Server::State::counters() const {
-  ServerCounters sum;
+  const std::lock_guard guard(counting);
+  return sum();
+}
+
+ServerCounters Server::State::sum() const {
+  ServerCounters all = ended_counters;
   for (const auto& loop : loops) {
     const rpc::LoopCounters& one = loop->counters();
-    sum.connections_accepted += one.accepted.get();
-    sum.connections_open += one.open.get();
-    sum.connections_refused += one.refused.get();
-    sum.handshakes_failed += one.handshakes_failed.get();
-    sum.calls += one.calls.get();
-    sum.calls_refused += one.calls_refused.get();
-    sum.protocol_errors += one.protocol_errors.get();
+    all.connections_accepted += one.accepted.get();
+    all.connections_open += one.open.get();
+    all.connections_refused += one.refused.get();
+    all.handshakes_failed += one.handshakes_failed.get();
+    all.calls += one.calls.get();
+    all.calls_refused += one.calls_refused.get();
+    all.protocol_errors += one.protocol_errors.get();
   }
-  sum.calls_in_flight = shared.calls_in_flight.load();
-  return sum;
+  all.calls_in_flight = shared.calls_in_flight.load();
+  return all;
 }
 
 }  // namespace hawser

@@ -226,7 +226,7 @@ void ServerSession::destroy_calls() {
   }
 }
 
-void ServerSession::on_end(const Error& reason) {
+void ServerSession::on_end(const Error& reason, std::uint64_t) {
   if (reason.code == ErrorCode::protocol_error) {
     shared_.counters.protocol_errors.add(1);
     session_loop().log(LogLevel::warning, "rpc", "connection from " + peer_ + " closed: " + reason.text);

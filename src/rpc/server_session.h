@@ -84,7 +84,7 @@ class ServerSession final : public Session, public detail::ServerPort {
   void on_frame(const wire::Frame& frame, const transport::Message& message) override;
   transport::Placement place(Bytes head, std::size_t payload_bytes) override;
   void on_drained() override;
-  void on_end(const Error& reason) override;
+  void on_end(const Error& reason, std::uint64_t sent) override;
 
   void on_request(const wire::Frame& frame, const transport::Message& message);
   void refuse(std::uint32_t call, ErrorCode code, std::string text);

@@ -23,6 +23,7 @@ struct Server::State final : transport::AcceptSink {
   void stop(Duration grace);
   Task<void> shut_down(Duration grace);
   ServerCounters counters() const;
+  ServerCounters sum() const;
 
   Result<void> listen();
   void accepted(std::unique_ptr<transport::Stream> stream) override;
@@ -36,6 +37,8 @@ struct Server::State final : transport::AcceptSink {
   std::unique_ptr<transport::Listener> listener;            // On the first loop.
   std::size_t next_loop = 0;
   std::string address;
+  mutable std::mutex counting;                              // Guards the emptying of `loops`, and what remains of them.
+  ServerCounters ended_counters;
   std::mutex stopping;                                      // One stop() at a time.
   std::atomic<bool> ended{false};
 };

@@ -154,8 +154,9 @@ void Session::protocol_error(std::string text) {
 void Session::end_session(const Error& reason) {
   if (std::exchange(closed_, true)) return;
   life_.stop();
-  connection_->pause();
-  on_end(reason);
+  const std::uint64_t sent = connection_->sent();
+  connection_->abort();
+  on_end(reason, sent);
 }
 
 // A peer is asked after ping_interval of silence and given up after twice that; one that takes nothing of what waits

@@ -54,8 +54,8 @@ class Session : public transport::MessageSink, public detail::StreamPort {
 
   // Frames that this end understands. False: the peer broke the protocol, and protocol_error() has been called.
   virtual void on_frame(const wire::Frame& frame, const transport::Message& message) = 0;
-  // The connection has ended; called once.
-  virtual void on_end(const Error& reason) = 0;
+  // The connection has ended, having sent up to `sent`; called once.
+  virtual void on_end(const Error& reason, std::uint64_t sent) = 0;
 
   void protocol_error(std::string text);
   // Ends the session at once, as if the connection had broken.

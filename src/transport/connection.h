@@ -104,6 +104,9 @@ class Connection {
   virtual void flush() = 0;
   // Tries to send what is committed, then ends; on_closed() follows unless the connection is destroyed first.
   virtual void close() = 0;
+  // Ends at once: what is committed is dropped, whoever lent memory is told, and the sink is not called any more. May be
+  // called from within a callback.
+  virtual void abort() noexcept = 0;
 };
 
 }  // namespace hawser::transport

@@ -21,11 +21,12 @@ MutableBytes scrap() noexcept {
 }  // namespace
 
 FramedConnection::FramedConnection(Loop& loop, std::unique_ptr<Stream> stream, FramedOptions options)
-    : loop_(loop), stream_(std::move(stream)), options_(options) {}
+    : loop_(loop), stream_(std::move(stream)), transport_(stream_->transport()), options_(options) {}
 
 FramedConnection::~FramedConnection() {
   loop_.remove_tick_end(*this);
   stream_.reset();
+  sending_.clear();
   drop_block();
 }
 
@@ -252,7 +253,7 @@ void FramedConnection::unplace(const std::byte* memory) noexcept {
 
 void FramedConnection::pause() noexcept {
   paused_ = true;
-  stream_->pause();
+  if (stream_ != nullptr) stream_->pause();
 }
 
 void FramedConnection::resume() {
@@ -266,12 +267,20 @@ void FramedConnection::resume() {
 // ---- The end ----
 
 void FramedConnection::fail(Error reason) {
+  if (ended_) return;
+  abort();
+  sink_->on_closed(reason);
+}
+
+void FramedConnection::abort() noexcept {
   if (std::exchange(ended_, true)) return;
-  stream_->pause();
   sending_.clear();
   placing_ = false;
   placed_ = {};
-  sink_->on_closed(reason);
+  // The socket is closed now, and not when the last call that still uses the session has ended; but by the loop, since
+  // this may come from within the stream.
+  stream_->pause();
+  loop_.post([gone = std::move(stream_)] {});
 }
 
 void FramedConnection::ended(const Error& reason) { fail(reason); }

@@ -36,9 +36,9 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   // Bytes that go ahead of all messages, as they are: the last part of a handshake.
   void send_preface(Bytes bytes);
 
-  std::string_view transport() const noexcept override { return stream_->transport(); }
+  std::string_view transport() const noexcept override { return transport_; }
   Capabilities capabilities() const noexcept override;
-  std::string peer() const override { return stream_->peer(); }
+  std::string peer() const override { return stream_ == nullptr ? std::string() : stream_->peer(); }
 
   void start(MessageSink& sink) override;
   std::byte* reserve(std::size_t head_bytes) override;
@@ -57,6 +57,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   bool paused() const noexcept override { return paused_; }
   void flush() override;
   void close() override;
+  void abort() noexcept override;
 
  private:
   // The message that is being received, from when it has been decided where its payload goes.
@@ -86,7 +87,8 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   void drained();
 
   Loop& loop_;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> stream_;  // Null once the connection has ended.
+  const std::string_view transport_;
   const FramedOptions options_;
   MessageSink* sink_ = nullptr;
 

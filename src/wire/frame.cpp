@@ -30,38 +30,42 @@ Header read_header(Bytes head) noexcept {
           .checksum = load_le<std::uint32_t>(from + 24)};
 }
 
+// Filled in place: this is on the path of every message.
 Result<Frame> decode_frame(Bytes head, Bytes payload, std::size_t payload_bytes) {
-  if (head.size() < header_bytes) {
-    return protocol_error("a frame of " + std::to_string(head.size()) + " bytes is shorter than its header (" +
-                          std::to_string(header_bytes) + ")");
+  Result<Frame> result(std::in_place);
+  if (head.size() < header_bytes) [[unlikely]] {
+    result = protocol_error("a frame of " + std::to_string(head.size()) + " bytes is shorter than its header (" +
+                            std::to_string(header_bytes) + ")");
+    return result;
   }
-  Frame frame;
+  Frame& frame = *result;
   frame.header = read_header(head);
   const Header& header = frame.header;
   const auto kind = static_cast<std::uint8_t>(header.kind);
-  if (kind < kind_min || kind > kind_max) return protocol_error("unknown frame kind " + std::to_string(kind));
-  if ((header.flags & ~flags_known) != 0) {
-    return protocol_error("unknown frame flags " + std::to_string(header.flags & ~flags_known));
-  }
-  if (header_bytes + header.metadata_bytes > head.size()) {
-    return protocol_error("metadata of " + std::to_string(header.metadata_bytes) + " bytes passes the end of the frame");
-  }
-  if (header.attachment_bytes > payload_bytes) {
-    return protocol_error("an attachment of " + std::to_string(header.attachment_bytes) +
-                          " bytes is larger than the payload (" + std::to_string(payload_bytes) + ")");
-  }
+  const std::size_t body_at = header_bytes + header.metadata_bytes;
   const bool carries_payload =
       header.kind == Kind::request || header.kind == Kind::response || header.kind == Kind::stream_data;
-  if (payload_bytes != 0 && !carries_payload) {
-    return protocol_error("a frame of kind " + std::to_string(kind) + " has no payload");
+  if (kind < kind_min || kind > kind_max) [[unlikely]] {
+    result = protocol_error("unknown frame kind " + std::to_string(kind));
+  } else if ((header.flags & ~flags_known) != 0) [[unlikely]] {
+    result = protocol_error("unknown frame flags " + std::to_string(header.flags & ~flags_known));
+  } else if (body_at > head.size()) [[unlikely]] {
+    result = protocol_error("metadata of " + std::to_string(header.metadata_bytes) +
+                            " bytes passes the end of the frame");
+  } else if (header.attachment_bytes > payload_bytes) [[unlikely]] {
+    result = protocol_error("an attachment of " + std::to_string(header.attachment_bytes) +
+                            " bytes is larger than the payload (" + std::to_string(payload_bytes) + ")");
+  } else if (payload_bytes != 0 && !carries_payload) [[unlikely]] {
+    result = protocol_error("a frame of kind " + std::to_string(kind) + " has no payload");
+  } else {
+    frame.metadata = head.subspan(header_bytes, header.metadata_bytes);
+    frame.body = head.subspan(body_at);
+    if (!payload.empty()) {
+      frame.payload = payload.first(payload.size() - header.attachment_bytes);
+      frame.attachment = payload.last(header.attachment_bytes);
+    }
   }
-  frame.metadata = head.subspan(header_bytes, header.metadata_bytes);
-  frame.body = head.subspan(header_bytes + header.metadata_bytes);
-  if (!payload.empty()) {
-    frame.payload = payload.first(payload.size() - header.attachment_bytes);
-    frame.attachment = payload.last(header.attachment_bytes);
-  }
-  return frame;
+  return result;
 }
 
 std::uint32_t encode_deadline(std::int64_t microseconds) noexcept {

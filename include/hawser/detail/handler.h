@@ -277,7 +277,7 @@ class FunctionHandler final : public Handler {
     Context context(call.request(), &call);
     std::optional<Error> error;
     std::optional<std::remove_cvref_t<Kept>> returned;
-    const ActiveCall::Pin pinned(call);
+    std::optional<ActiveCall::Pin> pinned(std::in_place, call);
     try {
       auto work = [&args, &context, object]() -> std::remove_cvref_t<Kept> {
         if constexpr (std::is_void_v<Return>) {
@@ -297,6 +297,7 @@ class FunctionHandler final : public Handler {
     } catch (...) {
       error = thrown_error();
     }
+    pinned.reset();
     if constexpr (is_result<std::remove_cvref_t<Kept>>) {
       if (returned && !*returned) error = std::move(returned->error());
     }
