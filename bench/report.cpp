@@ -1,5 +1,8 @@
 #include "report.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -76,17 +79,15 @@ std::string write_csv(const std::string& path, const Report& report) {
   constexpr const char* columns[] = {"system",        "transport", "mode",   "wait",    "size_bytes",   "concurrency",
                                      "calls_at_once", "seconds",   "calls",  "errors",  "calls_per_s",  "gbit_per_s",
                                      "p50_us",        "p90_us",    "p99_us", "p999_us", "server_cpu_s", "client_cpu_s"};
-  std::string text;
-  for (const char* column : columns) text += (text.empty() ? "" : ",") + std::string(column);
-  text += "\n";
+  std::string text = fmt::format("{}\n", fmt::join(columns, ","));
   for (const CellResult& result : report.results) {
     const json object = result_to_json(result);
-    std::string row;
+    std::vector<std::string> fields;
     for (const char* column : columns) {
       const json& value = object.at(column);
-      row += (row.empty() ? "" : ",") + (value.is_string() ? value.get<std::string>() : value.dump());
+      fields.push_back(value.is_string() ? value.get<std::string>() : value.dump());
     }
-    text += row + "\n";
+    text += fmt::format("{}\n", fmt::join(fields, ","));
   }
   return write_text(path, text);
 }

@@ -44,7 +44,10 @@ std::string Table::add(const CellResult& result) {
   const bool same_table = previous_ && previous_->transport == cell.transport && previous_->mode == cell.mode &&
                           previous_->wait == cell.wait;
   std::string lines;
-  if (!same_table) lines = (previous_ ? "\n" : "") + heading(cell);
+  if (!same_table) {
+    if (previous_) lines = "\n";
+    lines += heading(cell);
+  }
   const bool same_size = same_table && previous_->size_bytes == cell.size_bytes;
   const std::string marked = result.calls_at_once < cell.concurrency
                                  ? fmt::format("{} ({})", cell.concurrency, result.calls_at_once)
