@@ -11,7 +11,7 @@
 #include "hawser/codec.h"
 #include "hawser/context.h"
 #include "hawser/detail/method_facts.h"
-#include "hawser/detail/pieces.h"
+#include "hawser/detail/send_reply.h"
 #include "hawser/detail/server_port.h"
 #include "hawser/stream.h"
 
@@ -25,31 +25,6 @@ struct HandlerOptions {
 };
 
 namespace detail {
-
-// The exception at hand as an error.
-Error thrown_error();
-
-// Sends `values` (one, or none for void) as the reply. Pieces are borrowed of `owner`, or copied without one.
-template <class... V>
-void send_reply(ServerPort& port, std::uint32_t call, const codec::EncodedSize& size, const ReplyExtras& extras,
-                PayloadOwner* owner, const V&... values) {
-  std::byte* const body = port.begin_reply(call, size, extras);
-  if (body == nullptr) {
-    if (owner != nullptr) owner->payload_released();
-    return;
-  }
-  if (size.pieces == 0 && extras.attachment.empty()) [[likely]] {
-    codec::Encoder encoder(body, nullptr);
-    codec::encode(encoder, values...);
-    port.end_reply({}, owner);
-  } else {
-    Pieces pieces(size.pieces);
-    codec::Encoder encoder(body, pieces.data());
-    codec::encode(encoder, values...);
-    if (!extras.attachment.empty()) pieces.push({extras.attachment.data(), extras.attachment.size()});
-    port.end_reply(pieces.span(), owner);
-  }
-}
 
 // Answers calls of function F: a plain function in place, a coroutine or an offloaded function within a coroutine of
 // the library's. `Object` is the class of a member function, or void.
