@@ -20,8 +20,8 @@ constexpr bool pooled = true;
 #endif
 
 constexpr std::size_t class_bytes = 64;
-constexpr std::size_t class_count = 64;               // Frames of up to 4 KiB are pooled.
-constexpr unsigned cached_frames_max = 4096;          // A class and thread.
+constexpr std::size_t class_count = 64;       // Frames of up to 4 KiB are pooled.
+constexpr unsigned cached_frames_max = 4096;  // A class and thread.
 
 struct FreeFrame {
   FreeFrame* next;

@@ -7,7 +7,8 @@
 
 namespace hawser {
 
-static_assert(std::endian::native == std::endian::little, "the wire is little-endian; a big-endian host needs swaps here");
+static_assert(std::endian::native == std::endian::little,
+              "the wire is little-endian; a big-endian host needs swaps here");
 
 template <std::integral T>
 T load_le(const std::byte* from) noexcept {

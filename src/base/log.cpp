@@ -23,8 +23,6 @@ LogSink stderr_log(LogLevel least) {
   };
 }
 
-LogSink no_log() {
-  return {};
-}
+LogSink no_log() { return {}; }
 
 }  // namespace hawser

@@ -1,5 +1,6 @@
 #include "exec/io_uring.h"
 
+#include <liburing.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,6 +13,10 @@
 
 namespace hawser::exec {
 namespace {
+
+constexpr unsigned submissions = 256;   // Between two calls of the kernel; more make further calls.
+constexpr unsigned completions = 4096;  // Beyond that the kernel keeps them, which is slow.
+constexpr unsigned short buffer_group = 0;
 
 // Completions are found and delivered by the loop's own thread when it looks, so the kernel need not interrupt it;
 // a flag in shared memory says when it is worth a system call. Linux 6.1 has them all.
@@ -32,6 +37,25 @@ std::string failed(const char* what, int error) {
 }  // namespace
 
 // ---- The kernel's side ----
+
+struct IoUring::Ring {
+  Ring() noexcept = default;
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+  ~Ring();
+  // Empty if all went well, else what did not.
+  std::string setup();
+  std::string setup_buffers();
+  // Binds the ring to this thread.
+  int enable() noexcept;
+  // Whether receiving into provided buffers really works; binds the ring to this thread.
+  std::string try_out();
+
+  ::io_uring uring{};
+  bool made = false;
+  io_uring_buf_ring* buffer_ring = nullptr;
+  std::byte* memory = nullptr;  // The buffers.
+};
 
 IoUring::Ring::~Ring() {
   if (made) io_uring_queue_exit(&uring);
@@ -101,8 +125,8 @@ std::string IoUring::Ring::try_out() {
   for (int turn = 0; turn < 2 && reason.empty(); ++turn) {
     __kernel_timespec limit{.tv_sec = 1, .tv_nsec = 0};
     io_uring_cqe* cqe = nullptr;
-    if (write(ends[1], "x", 1) != 1 ||
-        io_uring_submit_and_wait_timeout(&uring, &cqe, 1, &limit, nullptr) < 0 || cqe == nullptr || cqe->res != 1 ||
+    if (write(ends[1], "x", 1) != 1 || io_uring_submit_and_wait_timeout(&uring, &cqe, 1, &limit, nullptr) < 0 ||
+        cqe == nullptr || cqe->res != 1 ||
         (cqe->flags & (IORING_CQE_F_BUFFER | IORING_CQE_F_MORE)) != (IORING_CQE_F_BUFFER | IORING_CQE_F_MORE)) {
       reason = "receiving again and again into provided buffers does not work";
     } else {
@@ -131,6 +155,8 @@ Result<std::unique_ptr<IoUring>> IoUring::make() {
   if (const std::string reason = ring->setup(); !reason.empty()) return unavailable(reason);
   return std::unique_ptr<IoUring>(new IoUring(std::move(ring)));
 }
+
+IoUring::IoUring(std::unique_ptr<Ring> ring) noexcept : ring_(std::move(ring)) {}
 
 IoUring::~IoUring() = default;
 
@@ -288,9 +314,9 @@ bool IoUring::deliver_one(Token token, int result, unsigned flags) {
     const bool more = (flags & IORING_CQE_F_MORE) != 0;
     Handler& handler = *operation->handler;
     if (!more) release(*operation);
-    const Bytes data = has_buffer && result > 0 ? Bytes(ring_->memory + std::size_t{buffer} * buffer_bytes,
-                                                        static_cast<std::size_t>(result))
-                                                : Bytes();
+    const Bytes data = has_buffer && result > 0
+                           ? Bytes(ring_->memory + std::size_t{buffer} * buffer_bytes, static_cast<std::size_t>(result))
+                           : Bytes();
     handler.on_completion({result, more, data});
   }
   if (has_buffer) recycle(buffer);

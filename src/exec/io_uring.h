@@ -1,7 +1,5 @@
 #pragma once
 
-#include <liburing.h>
-
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -12,6 +10,8 @@
 #include "hawser/error.h"
 #include "hawser/time.h"
 
+struct io_uring_sqe;
+
 namespace hawser::exec {
 
 // A loop's ring: operations that the kernel carries out by itself and whose completions the poller delivers. Loop's
@@ -20,9 +20,9 @@ namespace hawser::exec {
 class IoUring {
  public:
   struct Completion {
-    int result;   // As the system call gives it, or -errno.
-    bool more;    // The operation goes on; else it is over, and its token stale.
-    Bytes data;   // What was received. Valid during the call.
+    int result;  // As the system call gives it, or -errno.
+    bool more;   // The operation goes on; else it is over, and its token stale.
+    Bytes data;  // What was received. Valid during the call.
   };
   // Is told of an operation's completions. One that is over although nobody cancelled it (-ECANCELED when its thread
   // has ended, -ENOBUFS when buffers ran out) may be started again.
@@ -67,10 +67,6 @@ class IoUring {
   std::size_t deliver();
 
  private:
-  static constexpr unsigned submissions = 256;   // Between two calls of the kernel; more make further calls.
-  static constexpr unsigned completions = 4096;  // Beyond that the kernel keeps them, which is slow.
-  static constexpr unsigned short buffer_group = 0;
-
   enum class Kind : std::uint8_t { free, receive, poll, poll_always };
   struct Operation {
     Handler* handler = nullptr;
@@ -82,31 +78,16 @@ class IoUring {
     bool cancelling = false;
   };
 
-  // The kernel's side. Bound to the thread that first enters it.
-  struct Ring {
-    ~Ring();
-    // Empty if all went well, else what did not.
-    std::string setup();
-    std::string setup_buffers();
-    // Binds the ring to this thread.
-    int enable() noexcept;
-    // Whether receiving into provided buffers really works; binds the ring to this thread.
-    std::string try_out();
+  struct Ring;  // The kernel's side. Bound to the thread that first enters it.
 
-    io_uring uring{};
-    bool made = false;
-    io_uring_buf_ring* buffer_ring = nullptr;
-    std::byte* memory = nullptr;  // The buffers.
-  };
-
-  explicit IoUring(std::unique_ptr<Ring> ring) : ring_(std::move(ring)) {}
+  explicit IoUring(std::unique_ptr<Ring> ring) noexcept;
   static Token token_of(std::size_t index, std::uint32_t generation) noexcept {
     return (Token{generation} << 32) | (index + 1);
   }
   Token add(Operation operation);
   Operation* find(Token token) noexcept;
   void release(Operation& operation) noexcept;
-  io_uring_sqe* next_sqe() noexcept;
+  ::io_uring_sqe* next_sqe() noexcept;
   void submit_queued();
   void bind_to_this_thread();
   bool deliver_one(Token token, int result, unsigned flags);

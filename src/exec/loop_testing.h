@@ -24,7 +24,9 @@ inline LoopOptions options_of(const LoopKind& kind) {
 inline std::string name_of(const testing::TestParamInfo<LoopKind>& info) {
   const Wait wait = std::get<Wait>(info.param);
   return std::string(std::get<PollerKind>(info.param) == PollerKind::epoll ? "epoll" : "io_uring") + "_" +
-         (wait == Wait::spin ? "spin" : wait == Wait::event ? "event" : "busy_poll");
+         (wait == Wait::spin    ? "spin"
+          : wait == Wait::event ? "event"
+                                : "busy_poll");
 }
 
 // A test with a loop of each kind; skipped, by name, where the kernel has no io_uring for us.

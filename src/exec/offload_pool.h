@@ -15,7 +15,8 @@ namespace hawser::exec {
 // lets the work at hand end and drops what still waits.
 class OffloadPool {
  public:
-  OffloadPool(unsigned threads_max, std::size_t queue_max) noexcept : threads_max_(threads_max), queue_max_(queue_max) {}
+  OffloadPool(unsigned threads_max, std::size_t queue_max) noexcept
+      : threads_max_(threads_max), queue_max_(queue_max) {}
   OffloadPool(const OffloadPool&) = delete;
   OffloadPool& operator=(const OffloadPool&) = delete;
   ~OffloadPool();

@@ -21,8 +21,7 @@ void TimerWheel::start(Timer& timer, Time when) noexcept {
   timer.stop();
   constexpr std::uint64_t ticks_ahead_max = (std::uint64_t{1} << (slot_bits * levels)) - 1;
   // A timer in the past fires when the wheel next advances, not from within start().
-  timer.expiry_ticks_ =
-      std::clamp(ticks_of(when, true), now_ticks_ + 1, (now_ticks_ | ticks_ahead_max));
+  timer.expiry_ticks_ = std::clamp(ticks_of(when, true), now_ticks_ + 1, (now_ticks_ | ticks_ahead_max));
   insert(timer);
   ++count_;
 }
@@ -30,8 +29,7 @@ void TimerWheel::start(Timer& timer, Time when) noexcept {
 // The level is that of the highest digit in which expiry and now differ; the slot is that digit of the expiry.
 void TimerWheel::insert(Timer& timer) noexcept {
   const std::uint64_t difference = (timer.expiry_ticks_ ^ now_ticks_) | (slots - 1);
-  const unsigned level =
-      std::min(static_cast<unsigned>(63 - std::countl_zero(difference)) / slot_bits, levels - 1);
+  const unsigned level = std::min(static_cast<unsigned>(63 - std::countl_zero(difference)) / slot_bits, levels - 1);
   const unsigned slot = (timer.expiry_ticks_ >> (level * slot_bits)) & (slots - 1);
   const unsigned index = level * slots + slot;
   Timer*& head = heads_[index];

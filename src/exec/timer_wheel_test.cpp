@@ -174,9 +174,7 @@ class Model {
  private:
   std::size_t pick(std::size_t below) { return std::uniform_int_distribution<std::size_t>(0, below - 1)(random_); }
   // Of every magnitude from nothing to some years.
-  Duration any_duration() {
-    return Duration(static_cast<std::int64_t>(random_() >> (8 + pick(56))));
-  }
+  Duration any_duration() { return Duration(static_cast<std::int64_t>(random_() >> (8 + pick(56)))); }
 
   void start(std::size_t index) {
     const Time when = now_ + any_duration();

@@ -13,11 +13,11 @@ namespace hawser::transport {
 
 // What a connection can do. Constant for its life.
 struct Capabilities {
-  std::size_t head_bytes_max = 0;       // Of one message's head.
-  std::size_t message_bytes_max = 0;    // Head and payload together.
-  std::size_t placed_bytes_min = 0;     // Payloads from here on are received straight into their final place.
-  bool gathers = false;                 // Payload pieces are sent from where they lie, uncopied.
-  bool remote_memory = false;           // One-sided reads and writes.
+  std::size_t head_bytes_max = 0;     // Of one message's head.
+  std::size_t message_bytes_max = 0;  // Head and payload together.
+  std::size_t placed_bytes_min = 0;   // Payloads from here on are received straight into their final place.
+  bool gathers = false;               // Payload pieces are sent from where they lie, uncopied.
+  bool remote_memory = false;         // One-sided reads and writes.
 };
 
 // A received message. The views are valid during MessageSink::on_message(); keep_*() makes them last.

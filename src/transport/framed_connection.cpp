@@ -18,6 +18,18 @@ MutableBytes scrap() noexcept {
   return memory;
 }
 
+// Takes what a stream still has to say between abort() and its end, when the connection may be gone already.
+StreamSink& nobody() noexcept {
+  struct Nobody final : StreamSink {
+    MutableBytes receive_space() override { return scrap(); }
+    void received(std::size_t) override {}
+    void sendable(std::size_t) override {}
+    void ended(const Error&) override {}
+  };
+  static Nobody sink;
+  return sink;
+}
+
 }  // namespace
 
 FramedConnection::FramedConnection(Loop& loop, std::unique_ptr<Stream> stream, FramedOptions options)
@@ -40,6 +52,7 @@ Capabilities FramedConnection::capabilities() const noexcept {
 
 void FramedConnection::start(MessageSink& sink) {
   sink_ = &sink;
+  if (stream_ == nullptr) return;
   stream_->set_sink(*this);
   stream_->resume();
 }
@@ -280,6 +293,7 @@ void FramedConnection::abort() noexcept {
   // The socket is closed now, and not when the last call that still uses the session has ended; but by the loop, since
   // this may come from within the stream.
   stream_->pause();
+  stream_->set_sink(nobody());
   loop_.post([gone = std::move(stream_)] {});
 }
 

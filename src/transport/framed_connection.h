@@ -14,7 +14,8 @@
 namespace hawser::transport {
 
 struct FramedOptions {
-  std::size_t message_bytes_max = std::size_t{64} << 20;  // Prefix, head and payload; what is longer ends the connection.
+  std::size_t message_bytes_max = std::size_t{64}
+                                  << 20;  // Prefix, head and payload; what is longer ends the connection.
   // A tick sends early once it has produced this much, so that the peer works while we go on.
   std::size_t early_flush_bytes = 32 * 1024;
 };
@@ -95,7 +96,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   SendQueue sending_;
   std::uint64_t committed_ = 0;  // Bytes since the start, as is sent_.
   std::uint64_t sent_ = 0;
-  bool blocked_ = false;  // A send took less than all: wait for sendable().
+  bool blocked_ = false;      // A send took less than all: wait for sendable().
   bool sending_now_ = false;  // An owner that is told of its payload may commit more: what runs already sends that too.
   bool finishing_ = false;
   bool finished_ = false;  // The stream's end has been sent.

@@ -234,9 +234,9 @@ std::vector<RecordingSink::Received> mixed_messages() {
   std::vector<RecordingSink::Received> messages;
   unsigned seed = 0;
   for (const std::size_t head : {0, 1, 24, 5000}) {
-    for (const std::size_t payload : {std::size_t{0}, std::size_t{1}, std::size_t{700},
-                                      FramedConnection::placed_bytes_min - 1, FramedConnection::placed_bytes_min,
-                                      std::size_t{70'001}, FramedConnection::receive_block_bytes * 2 + 3}) {
+    for (const std::size_t payload :
+         {std::size_t{0}, std::size_t{1}, std::size_t{700}, FramedConnection::placed_bytes_min - 1,
+          FramedConnection::placed_bytes_min, std::size_t{70'001}, FramedConnection::receive_block_bytes * 2 + 3}) {
       ++seed;
       messages.push_back({patterned(head, seed), patterned(payload, seed * 3), false});
     }

@@ -19,18 +19,20 @@ Descriptor::~Descriptor() {
 Result<HostPort> parse_host_port(std::string_view address) {
   const std::size_t colon = address.rfind(':');
   if (colon == std::string_view::npos || colon + 1 == address.size()) {
-    return fail(ErrorCode::invalid_argument, "'" + std::string(address) +
-                                                 "' is not an address: write host:port, such as 127.0.0.1:9000 or [::1]:9000",
-                ErrorScope::connection);
+    return fail(
+        ErrorCode::invalid_argument,
+        "'" + std::string(address) + "' is not an address: write host:port, such as 127.0.0.1:9000 or [::1]:9000",
+        ErrorScope::connection);
   }
   std::string_view host = address.substr(0, colon);
   const std::string_view port = address.substr(colon + 1);
   const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
   if (!bracketed && host.find(':') != std::string_view::npos) {
-    return fail(ErrorCode::invalid_argument,
-                "'" + std::string(address) + "' has several colons: write an IPv6 address in brackets, such as [::1]:9000",
-                ErrorScope::connection);
+    return fail(
+        ErrorCode::invalid_argument,
+        "'" + std::string(address) + "' has several colons: write an IPv6 address in brackets, such as [::1]:9000",
+        ErrorScope::connection);
   }
   unsigned long number = 0;
   for (const char c : port) {

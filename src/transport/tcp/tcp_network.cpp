@@ -46,9 +46,10 @@ class TcpListener final : public Listener, exec::Watcher {
       }
       if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        loop_.log(LogLevel::error, "tcp",
-                  socket_error(ErrorCode::limit_exceeded, "cannot accept; trying again in 100 ms (raise ulimit -n?)", errno)
-                      .text);
+        loop_.log(
+            LogLevel::error, "tcp",
+            socket_error(ErrorCode::limit_exceeded, "cannot accept; trying again in 100 ms (raise ulimit -n?)", errno)
+                .text);
         retry_.start(loop_, loop_.now() + std::chrono::milliseconds(100));
       }
       return;
@@ -75,7 +76,8 @@ Result<Descriptor> listening_socket(const SocketAddress& address, std::string_vi
 // Resumes when a socket under connection becomes writable or the time is up.
 class Connecting final : exec::Watcher, Timer {
  public:
-  Connecting(Loop& loop, int fd, Time deadline) : Timer(&Connecting::expired), loop_(loop), fd_(fd), deadline_(deadline) {}
+  Connecting(Loop& loop, int fd, Time deadline)
+      : Timer(&Connecting::expired), loop_(loop), fd_(fd), deadline_(deadline) {}
   ~Connecting() {
     if (!waiting_) return;
     loop_.poller().unwatch(fd_, *this);
@@ -138,7 +140,7 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(Loop& loop, std::string_vie
 }
 
 Task<Result<std::unique_ptr<Stream>>> TcpNetwork::connect(Loop& loop, std::string address, Duration timeout) {
-  const Time deadline = loop.now() + timeout;
+  const Time deadline = loop.after(timeout);
   Result<HostPort> where = parse_host_port(address);
   if (!where) co_return std::unexpected(std::move(where.error()));
   Result<std::vector<SocketAddress>> addresses = resolve(*where, false, false);

@@ -1,0 +1,107 @@
+#include "transport/tcp/readiness_engine.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace hawser::transport {
+
+ReadinessEngine::ReadinessEngine(Loop& loop, int fd, StreamSink& sink) : loop_(loop), fd_(fd), sink_(&sink) {
+  loop.poller().watch(fd_, *this);
+}
+
+ReadinessEngine::~ReadinessEngine() {
+  set_hot(false);
+  loop_.poller().unwatch(fd_, *this);
+}
+
+std::size_t ReadinessEngine::send(std::span<const Piece> pieces) {
+  if (send_error_ != 0 || ended_) return 0;
+  const Sent sent = send_now(fd_, pieces);
+  blocked_ = !sent.all;
+  if (sent.error != 0) {
+    // Told at the loop's next turn: after what can still be received, and not from within this call.
+    send_error_ = sent.error;
+    readable_ = true;
+    set_hot(true);
+  }
+  return sent.bytes;
+}
+
+void ReadinessEngine::resume() {
+  if (!std::exchange(paused_, false) || ended_) return;
+  // What arrived meanwhile raised no new edge: look, at the loop's next turn.
+  readable_ = true;
+  set_hot(true);
+}
+
+void ReadinessEngine::on_ready(exec::Readiness readiness) {
+  if (readiness.writable && std::exchange(blocked_, false)) sink_->sendable(0);
+  if (!readiness.readable || ended_) return;
+  readable_ = true;
+  closing_ |= readiness.hangup;
+  if (paused_) return;
+  const bool got = receive();
+  if (ended_ || paused_) return;
+  // More than a turn's worth waits, or more is likely soon: be polled.
+  if (readable_ || (got && loop_.options().wait != Wait::event && loop_.sources() < hot_max)) set_hot(true);
+}
+
+bool ReadinessEngine::poll() {
+  if (paused_ || ended_) {
+    set_hot(false);
+    return false;
+  }
+  if (receive()) {
+    idle_polls_ = 0;
+    return true;
+  }
+  if (!ended_ && (loop_.options().wait == Wait::event || ++idle_polls_ > idle_polls_max)) set_hot(false);
+  return ended_;
+}
+
+bool ReadinessEngine::receive() {
+  bool got = false;
+  for (unsigned turn = 0; turn < receives_per_turn && !paused_ && !ended_; ++turn) {
+    const MutableBytes space = sink_->receive_space();
+    const ssize_t size = recv(fd_, space.data(), space.size(), MSG_DONTWAIT);
+    if (size > 0) {
+      // A short receive has emptied the socket; what comes later raises a new edge, but an end that came before does
+      // not.
+      readable_ = static_cast<std::size_t>(size) == space.size() || closing_ || send_error_ != 0;
+      got = true;
+      sink_->received(static_cast<std::size_t>(size));
+      if (!readable_) return true;
+    } else if (size < 0 && errno == EINTR) {
+      readable_ = true;
+    } else if (size < 0 && errno == EAGAIN && send_error_ == 0) {
+      readable_ = false;
+      return got;
+    } else {
+      end(end_reason(size < 0 ? -errno : 0, send_error_));
+      return true;
+    }
+  }
+  return got;
+}
+
+void ReadinessEngine::set_hot(bool hot) {
+  if (hot_ == hot) return;
+  hot_ = hot;
+  idle_polls_ = 0;
+  if (hot) {
+    loop_.add_source(*this);
+  } else {
+    loop_.remove_source(*this);
+  }
+}
+
+void ReadinessEngine::end(const Error& reason) {
+  ended_ = true;
+  readable_ = false;
+  set_hot(false);
+  sink_->ended(reason);
+}
+
+}  // namespace hawser::transport

@@ -1,0 +1,56 @@
+#include "transport/tcp/tcp_engine.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "transport/tcp/socket.h"
+
+namespace hawser::transport {
+namespace {
+
+constexpr std::size_t iovecs_max = 64;
+
+// Errors of the connection, which receiving tells too, after what the peer sent before.
+bool is_of_connection(int error) noexcept {
+  return error == EPIPE || error == ECONNRESET || error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
+         error == ENETDOWN || error == ECONNABORTED || error == ENOTCONN;
+}
+
+}  // namespace
+
+Sent send_now(int fd, std::span<const Piece> pieces) noexcept {
+  ssize_t sent = 0;
+  if (pieces.size() == 1) {
+    sent = ::send(fd, pieces[0].data, pieces[0].size, MSG_NOSIGNAL | MSG_DONTWAIT);
+  } else {
+    std::array<iovec, iovecs_max> vectors;
+    const std::size_t count = std::min(pieces.size(), vectors.size());
+    for (std::size_t i = 0; i < count; ++i) vectors[i] = {const_cast<std::byte*>(pieces[i].data), pieces[i].size};
+    msghdr message{};
+    message.msg_iov = vectors.data();
+    message.msg_iovlen = count;
+    sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  Sent result;
+  if (sent >= 0) {
+    result.bytes = static_cast<std::size_t>(sent);
+  } else if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS && errno != ENOMEM) {
+    result.error = errno;
+    result.broken = is_of_connection(errno);
+  }
+  std::size_t offered = 0;
+  for (const Piece& piece : pieces) offered += piece.size;
+  result.all = result.bytes == offered;
+  return result;
+}
+
+Error end_reason(int received, int sent) {
+  if (sent != 0) return socket_error(ErrorCode::unavailable, "sending failed", sent);
+  if (received < 0) return socket_error(ErrorCode::unavailable, "receiving failed", -received);
+  return {ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"};
+}
+
+}  // namespace hawser::transport

@@ -1,0 +1,179 @@
+#include "transport/tcp/uring_engine.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace hawser::transport {
+
+UringEngine::UringEngine(Loop& loop, exec::IoUring& ring, int fd, StreamSink& sink)
+    : loop_(loop), ring_(ring), fd_(fd), sink_(&sink) {
+  receive_more();
+}
+
+UringEngine::~UringEngine() {
+  look_later(false);
+  ring_.forget({receiving_.token, readable_.token, writable_.token});
+}
+
+// ---- Sending ----
+
+std::size_t UringEngine::send(std::span<const Piece> pieces) {
+  if (send_error_ != 0 || ended_) return 0;
+  const Sent sent = send_now(fd_, pieces);
+  if (sent.error != 0) {
+    send_error_ = sent.error;
+    send_broken_ = sent.broken;
+    // Told at the loop's next turn, not from within this call. A broken connection is told by receiving, after what
+    // can still be received.
+    if (!send_broken_) look_later(true);
+  } else if (!sent.all && !writable_.running()) {
+    writable_.token = ring_.poll(fd_, POLLOUT, writable_);
+  }
+  return sent.bytes;
+}
+
+void UringEngine::on_writable(const exec::IoUring::Completion&) {
+  if (!ended_) sink_->sendable(0);
+}
+
+// ---- Receiving ----
+
+void UringEngine::on_received(const exec::IoUring::Completion& completion) {
+  if (!completion.data.empty()) {
+    take(completion.data);
+  } else if (completion.result == 0) {
+    end(end_reason(0, send_error_));
+  } else if (completion.result != -ECANCELED && completion.result != -ENOBUFS && completion.result != -EINTR &&
+             completion.result != -EAGAIN) {
+    end(end_reason(completion.result, send_error_));
+  }
+  if (!completion.more) receive_more();
+}
+
+void UringEngine::take(Bytes data) {
+  if (ended_) return;
+  const std::size_t fed = held_.empty() ? feed(data) : 0;
+  if (fed < data.size() && !ended_) held_.push_back(Buffer::copy_of(data.subspan(fed)));
+}
+
+// Hands on as much as the sink takes without being paused.
+std::size_t UringEngine::feed(Bytes data) {
+  std::size_t fed = 0;
+  while (fed < data.size() && !paused_ && !ended_) {
+    const MutableBytes space = sink_->receive_space();
+    const std::size_t size = std::min(space.size(), data.size() - fed);
+    if (space.size() - size >= direct_bytes_min && !std::exchange(by_hand_, true)) {
+      small_rounds_ = 0;
+      ring_.cancel(receiving_.token);
+    }
+    std::memcpy(space.data(), data.data() + fed, size);
+    fed += size;
+    sink_->received(size);
+  }
+  return fed;
+}
+
+void UringEngine::feed_held() {
+  while (!held_.empty() && !paused_ && !ended_) {
+    // Out of the queue meanwhile: the sink may pause and resume.
+    const Buffer front = std::move(held_.front());
+    held_.pop_front();
+    if (const std::size_t fed = feed(front.bytes()); fed < front.size() && !ended_) {
+      held_.push_front(front.slice(fed, front.size() - fed));
+    }
+  }
+  if (held_.empty() && held_end_ && !paused_ && !ended_) {
+    const Error reason = *std::exchange(held_end_, std::nullopt);
+    end(reason);
+  }
+}
+
+// Starts what brings the next bytes, unless it runs already. The ring's last completion comes before the first receive by
+// hand, which keeps the order.
+void UringEngine::receive_more() {
+  if (paused_ || ended_ || held_end_ || receiving_.running()) return;
+  if (!held_.empty()) return look_later(true);
+  if (by_hand_) {
+    if (!readable_.running()) readable_.token = ring_.poll(fd_, POLLIN | POLLRDHUP, readable_);
+  } else {
+    receiving_.token = ring_.receive(fd_, receiving_);
+  }
+}
+
+void UringEngine::on_readable(const exec::IoUring::Completion&) {
+  if (receiving_.running()) return;
+  if (held_.empty()) receive_by_hand();
+  receive_more();
+}
+
+void UringEngine::receive_by_hand() {
+  bool large = false;
+  for (unsigned turn = 0; turn < receives_per_turn && !paused_ && !ended_; ++turn) {
+    const MutableBytes space = sink_->receive_space();
+    large |= space.size() >= direct_bytes_min;
+    const ssize_t size = recv(fd_, space.data(), space.size(), MSG_DONTWAIT);
+    if (size > 0) {
+      sink_->received(static_cast<std::size_t>(size));
+      // A short receive has emptied the socket.
+      if (static_cast<std::size_t>(size) < space.size()) break;
+    } else if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
+      break;
+    } else {
+      end(end_reason(size < 0 ? -errno : 0, send_error_));
+    }
+  }
+  small_rounds_ = large ? 0 : small_rounds_ + 1;
+  if (small_rounds_ > small_rounds_max) by_hand_ = false;
+}
+
+void UringEngine::pause() noexcept {
+  paused_ = true;
+  if (receiving_.running()) ring_.cancel(receiving_.token);
+}
+
+void UringEngine::resume() {
+  if (!std::exchange(paused_, false) || ended_) return;
+  if (!held_.empty() || held_end_ || send_error_ != 0) {
+    look_later(true);
+  } else {
+    receive_more();
+  }
+}
+
+void UringEngine::look_later(bool later) {
+  if (later_ == later) return;
+  later_ = later;
+  if (later) {
+    loop_.add_source(*this);
+  } else {
+    loop_.remove_source(*this);
+  }
+}
+
+bool UringEngine::poll() {
+  look_later(false);
+  feed_held();
+  if (send_error_ != 0 && !send_broken_ && !ended_ && !paused_) end(end_reason(0, send_error_));
+  receive_more();
+  return true;
+}
+
+// ---- The end ----
+
+void UringEngine::end(const Error& reason) {
+  if (ended_) return;
+  if (paused_ || !held_.empty()) {
+    held_end_ = reason;
+    return;
+  }
+  ended_ = true;
+  look_later(false);
+  sink_->ended(reason);
+}
+
+}  // namespace hawser::transport
