@@ -36,14 +36,13 @@ void ServerLoop::adopt(std::unique_ptr<transport::Stream> stream) {
     loop_.log(LogLevel::warning, "rpc", "connection refused: handshakes_max handshakes are going on");
     return;
   }
-  handshakes_.push_back(std::make_unique<Handshake>(loop_, std::move(stream),
-                                                    loop_.now() + shared_.options.handshake_timeout,
-                                                    static_cast<Handshake::Done&>(*this)));
+  handshakes_.push_back(std::make_unique<Handshake>(
+      loop_, std::move(stream), loop_.now() + shared_.options.handshake_timeout, static_cast<Handshake::Done&>(*this)));
 }
 
 std::unique_ptr<Handshake> ServerLoop::remove(Handshake& handshake) {
-  const auto at = std::find_if(handshakes_.begin(), handshakes_.end(),
-                               [&](const auto& one) { return one.get() == &handshake; });
+  const auto at =
+      std::find_if(handshakes_.begin(), handshakes_.end(), [&](const auto& one) { return one.get() == &handshake; });
   std::unique_ptr<Handshake> removed = std::move(*at);
   handshakes_.erase(at);
   return removed;
@@ -55,10 +54,16 @@ std::optional<Error> ServerLoop::refusal(const wire::Hello& theirs) const {
                  "the server speaks version 1 of the protocol, the client " + std::to_string(theirs.version_least) +
                      " to " + std::to_string(theirs.version_most)};
   }
+  constexpr std::size_t least = transport::FramedConnection::prefix_bytes + wire::header_bytes;
+  if (theirs.message_bytes_max < least) {
+    return Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+                 "the client's message_bytes_max (" + std::to_string(theirs.message_bytes_max) +
+                     ") has no room for a frame: allow " + std::to_string(least) + " bytes or more"};
+  }
   if (shared_.connections.load(std::memory_order_relaxed) >= shared_.options.connections_max) {
-    return Error{ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0,
-                 "the server has connections_max (" + std::to_string(shared_.options.connections_max) +
-                     ") connections already"};
+    return Error{
+        ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0,
+        "the server has connections_max (" + std::to_string(shared_.options.connections_max) + ") connections already"};
   }
   if (stopping_) {
     return Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the server is stopping"};
@@ -70,17 +75,19 @@ void ServerLoop::on_hello(Handshake& ended, Result<wire::Hello> hello) {
   const std::unique_ptr<Handshake> handshake = remove(ended);
   if (!hello) {
     session_shared_.counters.handshakes_failed.add(1);
-    loop_.log(LogLevel::info, "rpc", "connection from " + handshake->stream().peer() + " dropped: " + hello.error().text);
+    loop_.log(LogLevel::info, "rpc",
+              "connection from " + handshake->stream().peer() + " dropped: " + hello.error().text);
     return;
   }
   const ServerOptions& options = shared_.options;
-  wire::Hello ours{.version_least = wire::version,
-                   .version_most = wire::version,
-                   .checksum = options.checksum && hello->checksum,
-                   .message_bytes_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX)),
-                   .calls_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.calls_per_connection_max, 65'536)),
-                   .stream_window_bytes = options.stream_window_bytes,
-                   .refusal = refusal(*hello)};
+  wire::Hello ours{
+      .version_least = wire::version,
+      .version_most = wire::version,
+      .checksum = options.checksum && hello->checksum,
+      .message_bytes_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX)),
+      .calls_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.calls_per_connection_max, 65'536)),
+      .stream_window_bytes = options.stream_window_bytes,
+      .refusal = refusal(*hello)};
   if (ours.refusal) {
     handshake->send(ours);
     session_shared_.counters.refused.add(1);
@@ -106,8 +113,7 @@ void ServerLoop::open_session(std::unique_ptr<transport::Stream> stream, const w
   auto connection = std::make_unique<transport::FramedConnection>(loop_, std::move(stream), framed);
   connection->send_preface(wire::encode_hello(ours));
   shared_.connections.fetch_add(1, std::memory_order_relaxed);
-  sessions_.push_back(
-      std::make_unique<ServerSession>(loop_, std::move(connection), settings, session_shared_,
+  sessions_.push_back(std::make_unique<ServerSession>(loop_, std::move(connection), settings, session_shared_,
                                                       static_cast<ServerSession::Owner&>(*this)));
   sessions_.back()->start();
 }

@@ -1,5 +1,6 @@
 #include "rpc/server_session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "hawser/detail/handler.h"
@@ -12,7 +13,10 @@ using wire::Kind;
 
 ServerSession::ServerSession(Loop& loop, std::unique_ptr<transport::Connection> connection,
                              const SessionSettings& settings, ServerLoopShared& shared, Owner& owner)
-    : Session(loop, std::move(connection), settings), shared_(shared), owner_(owner), peer_(Session::connection().peer()) {
+    : Session(loop, std::move(connection), settings),
+      shared_(shared),
+      owner_(owner),
+      peer_(Session::connection().peer()) {
   shared_.counters.open.add(1);
 }
 
@@ -28,7 +32,8 @@ void ServerSession::on_frame(const wire::Frame& frame, const transport::Message&
     case Kind::request: return on_request(frame, message);
     case Kind::cancel:
       if (ActiveCall* call = find(frame.header.call)) {
-        call->request_stop({ErrorCode::cancelled, ErrorScope::call, Initiator::peer, 0, "the caller cancelled the call"});
+        call->request_stop(
+            {ErrorCode::cancelled, ErrorScope::call, Initiator::peer, 0, "the caller cancelled the call"});
       }
       return;
     case Kind::stream_data:
@@ -57,9 +62,11 @@ void ServerSession::on_request(const wire::Frame& frame, const transport::Messag
                   "the server's handler of that name takes or gives other types: build both sides from the same "
                   "declaration");
   }
-  if (going_away_) [[unlikely]] return refuse(header.call, ErrorCode::unavailable, "the server is stopping");
+  if (going_away_) [[unlikely]]
+    return refuse(header.call, ErrorCode::unavailable, "the server is stopping");
   if (message.discarded) [[unlikely]] {
-    return refuse(header.call, ErrorCode::overloaded, "receive_bytes_max bytes of large requests are coming in already");
+    return refuse(header.call, ErrorCode::overloaded,
+                  "receive_bytes_max bytes of large requests are coming in already");
   }
   const std::size_t slot = header.call & 0xffffU;
   if (slot >= settings().calls_max || unanswered_ >= settings().calls_max) [[unlikely]] {
@@ -154,13 +161,15 @@ void ServerSession::answered(std::uint32_t call) noexcept {
 std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
                                       const detail::ReplyExtras& extras) {
   if (size.too_large) [[unlikely]] {
-    reply_error(call, {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0, "the result can't be encoded: a sequence of 2^31 elements or more, or nesting deeper than 256"});
+    reply_error(call, {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
+                       "the result can't be encoded: a sequence of 2^31 elements or more, or nesting deeper than 256"});
     return nullptr;
   }
   std::byte* const body = begin_frame(
       {.kind = Kind::response, .call = call, .attachment_bytes = static_cast<std::uint32_t>(extras.attachment.size())},
       size.body, size.payload + extras.attachment.size(), extras.metadata);
-  if (body == nullptr && !closed()) [[unlikely]] reply_error(call, begin_error());
+  if (body == nullptr && !closed()) [[unlikely]]
+    reply_error(call, begin_error());
   answered(call);
   return body;
 }
@@ -172,7 +181,9 @@ void ServerSession::end_reply(std::span<const Piece> pieces, PayloadOwner* owner
 
 void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   constexpr std::size_t text_bytes_max = 4096;
-  const Bytes text = as_bytes(std::string_view(error.text).substr(0, text_bytes_max));
+  // A caller that takes short messages only is told without the text rather than not at all.
+  const std::size_t room = settings().send_bytes_max - wire::header_bytes;
+  const Bytes text = as_bytes(std::string_view(error.text).substr(0, std::min(text_bytes_max, room)));
   std::byte* const body =
       begin_frame({.kind = Kind::error,
                    .call = call,
