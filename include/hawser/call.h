@@ -28,9 +28,10 @@ struct Argument {
   static constexpr bool same = std::is_same_v<Bare, Parameter>;
   static constexpr bool text = !same && std::is_same_v<codec::Owned<Parameter>, std::string> &&
                                std::is_convertible_v<const Bare&, std::string_view>;
-  static constexpr bool view_of = !same && !text && !std::is_array_v<Bare> && std::is_same_v<codec::Owned<Bare>, Parameter>;
-  static constexpr bool viewed = !same && !text && !view_of && codec::contains_view<Parameter> &&
-                                 std::is_convertible_v<const Bare&, Parameter>;
+  static constexpr bool view_of =
+      !same && !text && !std::is_array_v<Bare> && std::is_same_v<codec::Owned<Bare>, Parameter>;
+  static constexpr bool viewed =
+      !same && !text && !view_of && codec::contains_view<Parameter> && std::is_convertible_v<const Bare&, Parameter>;
   static_assert(same || text || view_of || viewed || std::is_convertible_v<Given, Parameter>,
                 "hawser: an argument of this call does not convert to the handler's parameter; compare the types "
                 "<Parameter, Given> named in this error with the handler's declaration");
@@ -59,7 +60,8 @@ struct ArgumentsOf<std::tuple<Parameter...>, Given...> {
   // Calls `use` with what is to be encoded.
   template <class Use>
   static decltype(auto) apply(const stored& arguments, Use use) {
-    return std::apply([&](const auto&... one) { return use(Argument<Parameter, Given>::encodable(one)...); }, arguments);
+    return std::apply([&](const auto&... one) { return use(Argument<Parameter, Given>::encodable(one)...); },
+                      arguments);
   }
 };
 template <class... Parameter, class... Given>
@@ -121,7 +123,8 @@ class ResultOperation : public CallOperation, public PooledFrame {
 
   Type take() {
     resumed();
-    if (error()) [[unlikely]] return std::unexpected(std::move(*error()));
+    if (error()) [[unlikely]]
+      return std::unexpected(std::move(*error()));
     return std::move(*result_);
   }
 
@@ -148,8 +151,7 @@ class ArgumentOperation final : public ResultOperation<F, Outcome> {
     request.signature = Facts::signature;
     request.name = Facts::name;
     request.streams = Facts::streams;
-    request.size =
-        Arguments::apply(arguments_, [](const auto&... value) { return codec::encoded_size(value...); });
+    request.size = Arguments::apply(arguments_, [](const auto&... value) { return codec::encoded_size(value...); });
     if constexpr (std::is_same_v<Options, CallOptions>) request.options = &options_;
   }
 

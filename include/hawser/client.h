@@ -22,7 +22,7 @@ struct ClientOptions {
   Duration connect_timeout = std::chrono::seconds(5);  // For connecting and the hello together.
   Duration call_timeout = std::chrono::seconds(30);    // Of calls that do not say otherwise; `forever` for none.
   // Bounds. What passes one is an error of the call that names it.
-  std::size_t calls_in_flight_max = 4096;  // On this connection; the server may announce fewer.
+  std::size_t calls_in_flight_max = 4096;                      // On this connection; the server may announce fewer.
   std::size_t message_bytes_max = std::size_t{64} << 20;       // One request or reply with its attachment.
   std::size_t send_backlog_bytes_max = std::size_t{64} << 20;  // Requests waiting to leave.
   std::uint32_t stream_window_bytes = 256 * 1024;              // Granted to the handler for each stream.

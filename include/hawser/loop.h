@@ -88,9 +88,7 @@ class Loop {
   // The tick's time; constant within a tick.
   Time now() const noexcept { return now_; }
   // `duration` from now; with `forever`, the end of time.
-  Time after(Duration duration) const noexcept {
-    return duration < Time::max() - now_ ? now_ + duration : Time::max();
-  }
+  Time after(Duration duration) const noexcept { return duration < Time::max() - now_ ? now_ + duration : Time::max(); }
 
   // Runs `work` on this loop's thread, soon and in order. Any thread. An exception that leaves it ends the process.
   template <class F>

@@ -25,15 +25,15 @@ struct ServerOptions {
   std::vector<int> cpus = {};
 
   // Bounds. What passes one is refused with an error that names it.
-  std::size_t connections_max = 65'536;                  // At once.
-  std::size_t calls_per_connection_max = 4096;           // In flight at once; announced to the client, which obeys.
-  std::size_t calls_max = 1'000'000;                     // In flight at once on the whole server.
-  std::size_t message_bytes_max = std::size_t{64} << 20; // One request or reply with its attachment.
+  std::size_t connections_max = 65'536;                   // At once.
+  std::size_t calls_per_connection_max = 4096;            // In flight at once; announced to the client, which obeys.
+  std::size_t calls_max = 1'000'000;                      // In flight at once on the whole server.
+  std::size_t message_bytes_max = std::size_t{64} << 20;  // One request or reply with its attachment.
   std::size_t send_backlog_bytes_max = std::size_t{8} << 20;  // Unsent replies of a connection before it is not read.
-  std::size_t receive_bytes_max = std::size_t{1} << 30;  // Large payloads being received, in all, on each loop.
-  std::size_t handshakes_max = 1024;                     // Connections that have not said hello, on each loop.
-  std::uint32_t stream_window_bytes = 256 * 1024;        // Granted to the sender of each stream.
-  Duration handshake_timeout = std::chrono::seconds(5);  // From accepting to the end of the hello.
+  std::size_t receive_bytes_max = std::size_t{1} << 30;       // Large payloads being received, in all, on each loop.
+  std::size_t handshakes_max = 1024;                          // Connections that have not said hello, on each loop.
+  std::uint32_t stream_window_bytes = 256 * 1024;             // Granted to the sender of each stream.
+  Duration handshake_timeout = std::chrono::seconds(5);       // From accepting to the end of the hello.
   // A connection without a sign of life for so long is asked (ping), and ended when it stays silent as long again.
   Duration ping_interval = std::chrono::seconds(15);
   bool checksum = true;  // Offer CRC32C; used if the client asks for it.

@@ -111,8 +111,8 @@ class StreamCore {
   const std::uint32_t call_;
   std::int64_t credit_;  // Negative after an item larger than what was left.
   const std::uint32_t window_;
-  std::int64_t window_left_;     // Of what we granted.
-  std::uint32_t consumed_ = 0;   // Read, and not granted again yet.
+  std::int64_t window_left_;    // Of what we granted.
+  std::uint32_t consumed_ = 0;  // Read, and not granted again yet.
   bool local_ended_ = false;
   bool remote_ended_ = false;
   bool closed_ = false;

@@ -20,7 +20,8 @@ Error thrown_error() {
 
 ActiveCall::ActiveCall(const Incoming& request, Keep keep) : request_(request), deadline_(*this) {
   // Metadata lies before the body in one head.
-  const std::byte* const begin = request.metadata.bytes().empty() ? request.body.data() : request.metadata.bytes().data();
+  const std::byte* const begin =
+      request.metadata.bytes().empty() ? request.body.data() : request.metadata.bytes().data();
   const auto size = static_cast<std::size_t>(request.body.data() + request.body.size() - begin);
   if (keep == Keep::copy_small && size <= small_bytes_max) {
     head_ = Buffer::copy_of(Bytes(begin, size));

@@ -13,7 +13,8 @@ struct CallOperation::StopWatch {
     void operator()() const {
       loop.post([weak = port, id = call] {
         if (const std::shared_ptr<ClientPort> session = weak.lock()) {
-          session->cancel(id, {ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the caller cancelled the call"});
+          session->cancel(
+              id, {ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the caller cancelled the call"});
         }
       });
     }

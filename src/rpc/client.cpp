@@ -10,7 +10,8 @@ namespace hawser {
 namespace {
 
 Error not_connected() {
-  return {ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0, "not connected: co_await connect(address) first"};
+  return {ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0,
+          "not connected: co_await connect(address) first"};
 }
 
 // Waits for the server's hello.
@@ -53,7 +54,9 @@ Client::~Client() = default;
 
 Task<Result<void>> Client::connect(std::string address) { return state_->connect(std::move(address)); }
 void Client::close() { state_->close(); }
-std::size_t Client::calls_in_flight() const noexcept { return state_->session ? state_->session->calls_in_flight() : 0; }
+std::size_t Client::calls_in_flight() const noexcept {
+  return state_->session ? state_->session->calls_in_flight() : 0;
+}
 Time Client::last_used() const noexcept { return state_->session ? state_->session->last_used() : Time{}; }
 bool Client::going_away() const noexcept { return state_->session && state_->session->going_away(); }
 std::string_view Client::transport() const noexcept {
@@ -78,7 +81,8 @@ Client::State::~State() {
 Task<Result<void>> Client::State::connect(std::string to) {
   if (loop == nullptr) loop = Loop::current();
   if (loop == nullptr) {
-    co_return fail(ErrorCode::invalid_argument, "connect() runs on no loop: await it within sync_wait() or Loop::run(), or give the Client a loop");
+    co_return fail(ErrorCode::invalid_argument,
+                   "connect() runs on no loop: await it within sync_wait() or Loop::run(), or give the Client a loop");
   }
   if ((connecting || session) && to != address) {
     co_return fail(ErrorCode::invalid_argument,
@@ -110,7 +114,8 @@ Task<Result<void>> Client::State::open_session() {
   auto dialing = network->connect(*loop, address, options.connect_timeout);
   Result<std::unique_ptr<transport::Stream>> stream = co_await std::move(dialing);
   if (!stream) co_return std::unexpected(std::move(stream.error()));
-  const auto message_bytes_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX));
+  const auto message_bytes_max =
+      static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX));
   ServerHello waiting(*loop, std::move(*stream), deadline,
                       {.version_least = wire::version,
                        .version_most = wire::version,
@@ -123,7 +128,8 @@ Task<Result<void>> Client::State::open_session() {
   if (hello->refusal) co_return std::unexpected(std::move(*hello->refusal));
   if (hello->version_most != wire::version || hello->calls_max == 0 ||
       hello->message_bytes_max < transport::FramedConnection::prefix_bytes + wire::header_bytes) {
-    co_return fail(ErrorCode::protocol_error, "the server's hello makes no sense", ErrorScope::connection, Initiator::peer);
+    co_return fail(ErrorCode::protocol_error, "the server's hello makes no sense", ErrorScope::connection,
+                   Initiator::peer);
   }
   auto connection = std::make_unique<transport::FramedConnection>(
       *loop, waiting.take_stream(), transport::FramedOptions{.message_bytes_max = options.message_bytes_max});

@@ -25,7 +25,8 @@ struct ClientPool::State {
         network(std::move(over)),
         address(std::move(to)),
         options(std::move(with)),
-        random(static_cast<std::uint64_t>(on.now().time_since_epoch().count()) ^ reinterpret_cast<std::uintptr_t>(this)),
+        random(static_cast<std::uint64_t>(on.now().time_since_epoch().count()) ^
+               reinterpret_cast<std::uintptr_t>(this)),
         changed(on),
         reaper(*this) {}
 
@@ -55,8 +56,8 @@ ClientPool::~ClientPool() = default;
 
 std::shared_ptr<ClientPool> ClientPool::create(Loop& loop, std::shared_ptr<transport::Network> network,
                                                std::string address, PoolOptions options) {
-  return std::shared_ptr<ClientPool>(new ClientPool(
-      std::make_unique<State>(loop, std::move(network), std::move(address), std::move(options))));
+  return std::shared_ptr<ClientPool>(
+      new ClientPool(std::make_unique<State>(loop, std::move(network), std::move(address), std::move(options))));
 }
 
 std::size_t ClientPool::connections() const noexcept {
@@ -98,7 +99,8 @@ void ClientPool::State::reap() {
 Duration ClientPool::State::pause_after(unsigned failed) {
   const Duration whole =
       std::min(options.backoff_max, options.backoff_min * (std::int64_t{1} << std::min(failed - 1, 20U)));
-  return whole / 2 + Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>(whole.count() / 2 + 1))));
+  return whole / 2 +
+         Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>(whole.count() / 2 + 1))));
 }
 
 Task<void> ClientPool::State::open_one() {

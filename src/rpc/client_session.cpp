@@ -73,8 +73,8 @@ void ClientSession::send(CallOperation& operation) {
   last_used_ = loop().now();
   operation.begin(*this, id, timeout);
   if (request.streams) {
-    operation.set_stream(std::make_unique<detail::StreamCore>(*this, id, settings().peer_window_bytes,
-                                                              settings().own_window_bytes));
+    operation.set_stream(
+        std::make_unique<detail::StreamCore>(*this, id, settings().peer_window_bytes, settings().own_window_bytes));
   }
   if (request.size.pieces == 0 && attachment.empty()) [[likely]] {
     operation.encode(body, nullptr);
@@ -159,8 +159,12 @@ void ClientSession::on_response(const wire::Frame& frame, const transport::Messa
 void ClientSession::on_error(const wire::Frame& frame) {
   CallOperation* const operation = close_call(frame.header.call);
   if (operation == nullptr) return;
-  Error error{static_cast<ErrorCode>(frame.header.method & 0xffffU), static_cast<ErrorScope>(frame.header.method >> 16 & 0xffU),
-              Initiator::peer, static_cast<std::int32_t>(frame.header.signature), std::string(as_text(frame.body))};
+  Error error{static_cast<ErrorCode>(frame.header.method & 0xffffU),
+              static_cast<ErrorScope>(frame.header.method >> 16 & 0xffU), Initiator::peer,
+              static_cast<std::int32_t>(frame.header.signature), std::string(as_text(frame.body))};
+  // Of a later version, or nonsense: what the caller is to do about it, we can't tell.
+  if (error.code == ErrorCode::ok || error.code > ErrorCode::internal) error.code = ErrorCode::internal;
+  if (error.scope > ErrorScope::transport) error.scope = ErrorScope::call;
   if (error.code == ErrorCode::unknown_method || error.code == ErrorCode::signature_mismatch) {
     error.text = "'" + std::string(operation->request().name) + "': " + error.text;
   }

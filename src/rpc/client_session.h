@@ -12,7 +12,9 @@
 namespace hawser::rpc {
 
 // The client's end of one connection: its calls in flight.
-class ClientSession final : public Session, public detail::ClientPort, public std::enable_shared_from_this<ClientSession> {
+class ClientSession final : public Session,
+                            public detail::ClientPort,
+                            public std::enable_shared_from_this<ClientSession> {
  public:
   // Told when the connection has ended, after every call has been completed; once, and not again.
   class Owner {

@@ -28,9 +28,8 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   ServerLoop(Loop& loop, ServerShared& shared)
       : loop_(loop),
         shared_(shared),
-        session_shared_{.dispatcher = shared.dispatcher,
-                        .options = shared.options,
-                        .calls_in_flight = shared.calls_in_flight},
+        session_shared_{
+            .dispatcher = shared.dispatcher, .options = shared.options, .calls_in_flight = shared.calls_in_flight},
         changed_(loop) {}
   ~ServerLoop();
 
@@ -57,7 +56,7 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   std::list<std::unique_ptr<Handshake>> handshakes_;
   std::list<std::unique_ptr<ServerSession>> sessions_;
   bool stopping_ = false;
-  exec::Signal changed_;  // A session has gone.
+  exec::Signal changed_;                                          // A session has gone.
   const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Ends with this; seen by what it posted.
 };
 

@@ -72,7 +72,8 @@ class ServerSession final : public Session, public detail::ServerPort {
   // detail::ServerPort
   Loop& loop() noexcept override { return session_loop(); }
   std::string peer() const override { return peer_; }
-  std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size, const detail::ReplyExtras& extras) override;
+  std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size,
+                         const detail::ReplyExtras& extras) override;
   void end_reply(std::span<const Piece> pieces, PayloadOwner* owner) override;
   void reply_error(std::uint32_t call, const Error& error) override;
   void enter(detail::ActiveCall& call) override;

@@ -17,7 +17,11 @@ namespace hawser {
 // A Server's inside: its loops, threads and listener.
 struct Server::State final : transport::AcceptSink {
   State(std::shared_ptr<transport::Network> network, ServerOptions options)
-      : shared{.options = std::move(options), .network = std::move(network), .dispatcher = {}, .connections = 0, .calls_in_flight = 0} {}
+      : shared{.options = std::move(options),
+               .network = std::move(network),
+               .dispatcher = {},
+               .connections = 0,
+               .calls_in_flight = 0} {}
 
   Result<void> start();
   void stop(Duration grace);
@@ -31,15 +35,15 @@ struct Server::State final : transport::AcceptSink {
   rpc::ServerShared shared;
   Loop* callers_loop = nullptr;
   bool started = false;
-  std::vector<std::unique_ptr<Loop>> own_loops;             // In step with loops, unless on the caller's.
+  std::vector<std::unique_ptr<Loop>> own_loops;  // In step with loops, unless on the caller's.
   std::vector<std::unique_ptr<rpc::ServerLoop>> loops;
   std::vector<std::thread> threads;
-  std::unique_ptr<transport::Listener> listener;            // On the first loop.
+  std::unique_ptr<transport::Listener> listener;  // On the first loop.
   std::size_t next_loop = 0;
   std::string address;
-  mutable std::mutex counting;                              // Guards the emptying of `loops`, and what remains of them.
+  mutable std::mutex counting;  // Guards the emptying of `loops`, and what remains of them.
   ServerCounters ended_counters;
-  std::mutex stopping;                                      // One stop() at a time.
+  std::mutex stopping;  // One stop() at a time.
   std::atomic<bool> ended{false};
 };
 

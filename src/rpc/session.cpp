@@ -76,7 +76,8 @@ Error Session::begin_error() const {
     case BeginError::too_long:
       return {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
               "a message of " + std::to_string(too_long_bytes_) + " bytes exceeds message_bytes_max (" +
-                  std::to_string(settings_.send_bytes_max) + ") of one of the two sides: raise it on both, or send less"};
+                  std::to_string(settings_.send_bytes_max) +
+                  ") of one of the two sides: raise it on both, or send less"};
     case BeginError::metadata:
       return {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
               "metadata exceeds 64 entries, 255 bytes of a key, or 65535 bytes in all"};
@@ -105,9 +106,10 @@ void Session::send_credit(std::uint32_t call, std::uint32_t bytes) {
 void Session::on_message(const transport::Message& message) {
   if (closed_) return;
   last_received_ = loop_.now();
-  Result<wire::Frame> frame = wire::decode_frame(message.head, message.payload,
-                                                 message.discarded ? SIZE_MAX : message.payload.size());
-  if (!frame) [[unlikely]] return protocol_error(frame.error().text);
+  Result<wire::Frame> frame =
+      wire::decode_frame(message.head, message.payload, message.discarded ? SIZE_MAX : message.payload.size());
+  if (!frame) [[unlikely]]
+    return protocol_error(frame.error().text);
   if (settings_.checksum && !message.discarded && !wire::checksum_matches(message.head, message.payload)) {
     return protocol_error("a frame's checksum does not match: it was damaged on the way");
   }
@@ -115,10 +117,17 @@ void Session::on_message(const transport::Message& message) {
     return protocol_error("malformed metadata");
   }
   switch (frame->header.kind) {
-    case Kind::ping: return send_bare({.kind = Kind::pong});
+    case Kind::ping: return answer_ping();
     case Kind::pong: return on_pong();
     default: return on_frame(*frame, message);
   }
+}
+
+// A pong that waits to leave answers this ping too: pings from a peer that does not read must not pile up answers.
+void Session::answer_ping() {
+  if (connection_->sent() < pong_mark_) return;
+  send_bare({.kind = Kind::pong});
+  pong_mark_ = connection_->committed();
 }
 
 void Session::on_stream_frame(const wire::Frame& frame, const transport::Message& message, detail::StreamCore* core) {

@@ -17,10 +17,10 @@ namespace hawser::rpc {
 // What both hellos led to.
 struct SessionSettings {
   bool checksum = false;
-  std::size_t send_bytes_max = 0;         // Of one message: what the peer receives and we send.
-  std::size_t calls_max = 0;              // In flight on the connection.
-  std::uint32_t peer_window_bytes = 0;    // Granted to our streams at their start.
-  std::uint32_t own_window_bytes = 0;     // Granted by us.
+  std::size_t send_bytes_max = 0;       // Of one message: what the peer receives and we send.
+  std::size_t calls_max = 0;            // In flight on the connection.
+  std::uint32_t peer_window_bytes = 0;  // Granted to our streams at their start.
+  std::uint32_t own_window_bytes = 0;   // Granted by us.
   std::size_t backlog_bytes_max = 0;
   Duration ping_interval = forever;
 };
@@ -85,6 +85,7 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   void send_credit(std::uint32_t call, std::uint32_t bytes) final;
   void detach_item(PayloadOwner& owner) final { connection_->detach(owner); }
 
+  void answer_ping();
   void check_life();
 
   enum class BeginError : std::uint8_t { none, ended, too_long, metadata };
@@ -99,9 +100,11 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   std::size_t too_long_bytes_ = 0;
   BeginError begin_error_ = BeginError::none;
 
+  std::uint64_t pong_mark_ = 0;  // The position behind the last pong.
+
   LifeTimer life_;
   Time last_received_;
-  Time last_progress_;          // When the backlog last moved.
+  Time last_progress_;  // When the backlog last moved.
   std::uint64_t last_sent_ = 0;
 };
 

@@ -16,7 +16,7 @@ namespace hawser::codec {
 struct DecodeLimits {
   std::size_t depth_max = 32;                           // Containers and pointers nested in one another.
   std::size_t empty_elements_max = 64 * 1024;           // Elements that take no byte on the wire, in the whole message.
-  std::size_t memory_bytes_max = std::size_t{1} << 32;  // Heap memory for elements, in the whole message.
+  std::size_t memory_bytes_max = std::size_t{1} << 30;  // Heap memory for elements, in the whole message.
 };
 
 // Holds the copies of sequences that were received misaligned for their element type and are handed out as views.

@@ -59,7 +59,8 @@ class FunctionHandler final : public Handler {
  private:
   static bool read(const Incoming& request, Args& args, codec::DecodeArena& arena) {
     codec::Decoder decoder(request.body, request.payload, {}, &arena);
-    if (codec::decode_all(decoder, args)) [[likely]] return true;
+    if (codec::decode_all(decoder, args)) [[likely]]
+      return true;
     Error error = decoder.error();
     error.scope = ErrorScope::call;
     request.port.reply_error(request.call, error);
@@ -71,14 +72,16 @@ class FunctionHandler final : public Handler {
     return std::apply(
         [&](auto&... given) -> Return {
           if constexpr (Traits::is_member) {
-            return std::apply([&](auto&... lead) -> Return {
-              return (object->*F)(lead..., std::move(given)..., std::move(trailing)...);
-            }, leading);
+            return std::apply(
+                [&](auto&... lead) -> Return {
+                  return (object->*F)(lead..., std::move(given)..., std::move(trailing)...);
+                },
+                leading);
           } else {
             static_cast<void>(object);
-            return std::apply([&](auto&... lead) -> Return {
-              return F(lead..., std::move(given)..., std::move(trailing)...);
-            }, leading);
+            return std::apply(
+                [&](auto&... lead) -> Return { return F(lead..., std::move(given)..., std::move(trailing)...); },
+                leading);
           }
         },
         args);
@@ -107,8 +110,7 @@ class FunctionHandler final : public Handler {
   }
 
   template <class Leading>
-  void run_in_place(const Incoming& request, Args& args, codec::DecodeArena& arena, Leading leading,
-                    Context* context) {
+  void run_in_place(const Incoming& request, Args& args, codec::DecodeArena& arena, Leading leading, Context* context) {
     try {
       if constexpr (std::is_void_v<Return>) {
         invoke(object_, args, leading);
@@ -146,24 +148,10 @@ class FunctionHandler final : public Handler {
     });
   }
 
-  // Calls `use` with the value within what a handler returned, or with nothing if that is void.
-  template <class R, class Use>
-  static void with_value(const R& returned, Use use) {
-    if constexpr (std::is_same_v<R, std::monostate>) {
-      use();
-    } else if constexpr (!is_result<R>) {
-      use(returned);
-    } else if constexpr (std::is_void_v<typename R::value_type>) {
-      use();
-    } else {
-      use(*returned);
-    }
-  }
-
   // Keeps all that a large reply is sent from until it has left.
   template <class R>
-  static Serving hold(const Incoming& request, [[maybe_unused]] Args args, [[maybe_unused]] codec::DecodeArena arena, R returned, Buffer attachment,
-                      Metadata metadata) {
+  static Serving hold(const Incoming& request, [[maybe_unused]] Args args, [[maybe_unused]] codec::DecodeArena arena,
+                      R returned, Buffer attachment, Metadata metadata) {
     ActiveCall call(request, ActiveCall::Keep::in_place);
     auto self = call.self();
     co_await self;
@@ -187,7 +175,8 @@ class FunctionHandler final : public Handler {
     Context context(call.request(), &call);
     std::optional<Error> error;
     std::optional<std::conditional_t<std::is_void_v<typename TaskValue<Return>::type>, std::monostate,
-                                     typename TaskValue<Return>::type>> returned;
+                                     typename TaskValue<Return>::type>>
+        returned;
     try {
       Return task = start(object, args, context, call);
       if constexpr (std::is_void_v<typename TaskValue<Return>::type>) {

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
+#include <variant>
 
 #include "hawser/codec.h"
+#include "hawser/detail/method_facts.h"
 #include "hawser/detail/pieces.h"
 #include "hawser/detail/server_port.h"
 
@@ -10,6 +13,20 @@ namespace hawser::detail {
 
 // The exception at hand as an error.
 Error thrown_error();
+
+// Calls `use` with the value within what a handler returned, or with nothing if that is void.
+template <class R, class Use>
+void with_value(const R& returned, Use use) {
+  if constexpr (std::is_same_v<R, std::monostate>) {
+    use();
+  } else if constexpr (!is_result<R>) {
+    use(returned);
+  } else if constexpr (std::is_void_v<typename R::value_type>) {
+    use();
+  } else {
+    use(*returned);
+  }
+}
 
 // Sends `values` (one, or none for void) as the reply. Pieces are borrowed of `owner`, or copied without one.
 template <class... V>
