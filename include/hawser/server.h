@@ -71,10 +71,14 @@ class Server {
   // may wait. Optional parameters: a leading Context&, trailing Reader<T> and Writer<T>. They may return T or
   // Result<T>. Views among the arguments stay valid until the handler has returned; a view that is returned must stay
   // valid until it is sent, which views of the arguments do. Before run() or start() only; a second function of the
-  // same name (or name hash) is a std::logic_error.
+  // same name (or name hash) is a std::logic_error. An overloaded function needs a cast that says which one is meant, and
+  // then a name: see method_name_override.
   template <auto... functions>
     requires(sizeof...(functions) > 0 && (!function_traits<functions>::is_member && ...))
   void register_handler(HandlerOptions options = {}) {
+    static_assert(detail::names_differ<functions...>(),
+                  "hawser: two of these handlers have the same name on the wire, as instantiations of one function "
+                  "template or overloads have: give them names of their own by hawser::method_name_override");
     (add_handler(MethodKey::of<functions>(),
                  std::make_unique<detail::FunctionHandler<functions, void>>(nullptr, options)),
      ...);
@@ -83,6 +87,9 @@ class Server {
   template <auto... functions, class Object>
     requires(sizeof...(functions) > 0 && (function_traits<functions>::is_member && ...))
   void register_handler(Object* object, HandlerOptions options = {}) {
+    static_assert(detail::names_differ<functions...>(),
+                  "hawser: two of these handlers have the same name on the wire, as instantiations of one function "
+                  "template or overloads have: give them names of their own by hawser::method_name_override");
     (add_handler(MethodKey::of<functions>(),
                  std::make_unique<detail::FunctionHandler<functions, Object>>(object, options)),
      ...);

@@ -97,6 +97,18 @@ struct MethodFacts : SplitTuple<typename function_traits<F>::args_tuple> {
   }();
 };
 
+// True if no two of the functions have the same name on the wire, or the same hash of it.
+template <auto... functions>
+consteval bool names_differ() {
+  const std::uint32_t ids[] = {MethodFacts<functions>::id...};
+  for (std::size_t i = 0; i < sizeof...(functions); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (ids[i] == ids[j]) return false;
+    }
+  }
+  return true;
+}
+
 template <class T>
 inline constexpr bool is_task = false;
 template <class T>
