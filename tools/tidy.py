@@ -74,7 +74,7 @@ UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.~}])/(?:work|tmp|home|root)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CONDITIONAL = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef)\b")
-TEST = re.compile(r"^\s*(?:TYPED_)?TEST(?:_F|_P)?\s*\(", re.MULTILINE)
+TEST = re.compile(r"^\s*(?:(?:TYPED_)?TEST(?:_F|_P)?|INSTANTIATE_(?:TYPED_)?TEST_SUITE_P)\s*\(", re.MULTILINE)
 DEPENDS = re.compile(r"^\s*hawser_layer\((\S+)(?:\s+DEPENDS\s+([^)]*?))?(?:\s+LIBRARIES[^)]*)?\)", re.MULTILINE)
 
 TEXT_SUFFIXES = {".h", ".cpp", ".py", ".sh", ".cmake", ".txt", ".md", ".json", ".yml", ".in", ""}

@@ -141,7 +141,7 @@ class Files(TidyTest):
         self.assert_fires("src/base/x_test.cpp", "// Nothing.\n", 1, "without a TEST")
 
     def test_each_kind_of_test_counts(self):
-        for kind in ("TEST", "TEST_F", "TEST_P", "TYPED_TEST", "TYPED_TEST_P"):
+        for kind in ("TEST", "TEST_F", "TEST_P", "TYPED_TEST", "TYPED_TEST_P", "INSTANTIATE_TEST_SUITE_P"):
             self.assert_quiet("src/base/x_test.cpp", f"{kind}(A, B) {{}}\n")
 
 
