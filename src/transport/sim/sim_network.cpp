@@ -1,0 +1,112 @@
+#include "transport/sim/sim_network.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "base/crc32c.h"
+#include "hawser/loop.h"
+#include "transport/sim/sim_stream.h"
+
+namespace hawser::transport {
+
+void SimState::record(Time when, std::uint64_t connection, SimEvent event, std::uint64_t number, Bytes bytes) noexcept {
+  const auto add = [this](std::uint64_t value) {
+    for (unsigned i = 0; i < 8; ++i) {
+      trace ^= value >> (8 * i) & 0xffU;
+      trace *= 0x100000001b3U;
+    }
+  };
+  add(static_cast<std::uint64_t>(when.time_since_epoch().count()));
+  add(connection << 8 | static_cast<std::uint64_t>(event));
+  add(number);
+  add(static_cast<std::uint64_t>(bytes.size()) << 32 | crc32c(0, bytes));
+  ++events;
+}
+
+// Connections wait here until they have arrived.
+class SimListener final : public Listener, Timer {
+ public:
+  SimListener(Loop& loop, std::shared_ptr<SimState> state, std::string address, AcceptSink& sink)
+      : Timer(&SimListener::fire), loop_(loop), state_(std::move(state)), address_(std::move(address)), sink_(sink) {
+    state_->listeners.emplace(address_, this);
+  }
+  ~SimListener() override { state_->listeners.erase(address_); }
+
+  std::string address() const override { return address_; }
+  void arrive(std::unique_ptr<Stream> stream, Time when) {
+    arriving_.push_back({std::move(stream), arriving_.empty() ? when : std::max(when, arriving_.back().when)});
+    if (!running()) start(loop_, arriving_.front().when);
+  }
+
+ private:
+  struct Arriving {
+    std::unique_ptr<Stream> stream;
+    Time when;
+  };
+  static void fire(Timer& timer) noexcept { static_cast<SimListener&>(timer).accept(); }
+  void accept() {
+    Arriving first = std::move(arriving_.front());
+    arriving_.pop_front();
+    if (!arriving_.empty()) start(loop_, arriving_.front().when);
+    state_->record(loop_.now(), 0, SimEvent::accept, 0);
+    sink_.accepted(std::move(first.stream));
+  }
+
+  Loop& loop_;
+  const std::shared_ptr<SimState> state_;
+  const std::string address_;
+  AcceptSink& sink_;
+  std::deque<Arriving> arriving_;
+};
+
+SimNetwork::SimNetwork(std::uint64_t seed, SimOptions options) : state_(std::make_shared<SimState>(seed, options)) {}
+SimNetwork::~SimNetwork() = default;
+
+Result<std::unique_ptr<Listener>> SimNetwork::listen(Loop& loop, std::string_view address, AcceptSink& sink) {
+  std::string taken(address);
+  if (taken.ends_with(":0")) taken.replace(taken.size() - 1, 1, std::to_string(state_->next_port++));
+  if (state_->listeners.contains(taken)) {
+    return fail(ErrorCode::unavailable, taken + " is being listened on already", ErrorScope::connection);
+  }
+  return std::make_unique<SimListener>(loop, state_, std::move(taken), sink);
+}
+
+Task<Result<std::unique_ptr<Stream>>> SimNetwork::connect(Loop& loop, std::string address, Duration timeout) {
+  const std::shared_ptr<SimState> state = state_;
+  const bool unanswered = state->random.chance(state->options.unanswered);
+  const bool refused = state->random.chance(state->options.refuse);
+  const Duration round_trip = state->delay() + state->delay();
+  auto travelling = loop.sleep(unanswered ? timeout : std::min(round_trip, timeout));
+  co_await travelling;
+  const auto listener = state->listeners.find(address);
+  if (unanswered || round_trip > timeout) {
+    state->record(loop.now(), 0, SimEvent::refuse, 1);
+    co_return fail(ErrorCode::unavailable, "connecting to " + address + " timed out", ErrorScope::connection);
+  }
+  if (refused || listener == state->listeners.end()) {
+    state->record(loop.now(), 0, SimEvent::refuse, 0);
+    co_return fail(ErrorCode::unavailable, "connecting to " + address + " was refused", ErrorScope::connection);
+  }
+  const auto link = std::make_shared<SimLink>(loop, state, "client:" + std::to_string(state->connections + 1), address);
+  state->record(loop.now(), link->id, SimEvent::connect, 0);
+  auto ours = std::make_unique<SimStream>(link, 0);
+  listener->second->arrive(std::make_unique<SimStream>(link, 1), loop.now() + state->delay());
+  co_return ours;
+}
+
+void SimNetwork::set_options(const SimOptions& options) { state_->options = options; }
+
+void SimNetwork::reset_all() {
+  for (SimLink* link : state_->links) link->reset();
+}
+
+void SimNetwork::vanish_all() {
+  for (SimLink* link : state_->links) link->vanish();
+}
+
+std::uint64_t SimNetwork::trace() const noexcept { return state_->trace; }
+std::uint64_t SimNetwork::events() const noexcept { return state_->events; }
+std::size_t SimNetwork::streams() const noexcept { return state_->streams; }
+
+}  // namespace hawser::transport

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "hawser/bytes.h"
+#include "hawser/time.h"
+#include "transport/sim/sim_network.h"
+
+namespace hawser::transport {
+
+class SimLink;
+class SimListener;
+
+// What happens, for the trace.
+enum class SimEvent : std::uint8_t { connect, refuse, accept, send, receive, sendable, finish, end, reset, vanish, destroy };
+
+// What the parts of one simulated network share; lives as long as any of them.
+struct SimState {
+  SimState(std::uint64_t seed, const SimOptions& with) : options(with), random(seed) {}
+
+  void record(Time when, std::uint64_t connection, SimEvent event, std::uint64_t number, Bytes bytes = {}) noexcept;
+  Duration between(Duration least, Duration most) noexcept {
+    return least + Duration(static_cast<Duration::rep>(
+                       random.below(static_cast<std::uint64_t>((most - least).count()) + 1)));
+  }
+  Duration delay() noexcept { return between(options.delay_min, options.delay_max); }
+
+  SimOptions options;
+  Random random;
+  std::uint64_t trace = 0xcbf29ce484222325U;
+  std::uint64_t events = 0;
+  std::uint64_t connections = 0;
+  std::size_t streams = 0;
+  std::uint16_t next_port = 20'000;
+  std::map<std::string, SimListener*, std::less<>> listeners;
+  std::vector<SimLink*> links;  // Those with an end left.
+};
+
+}  // namespace hawser::transport

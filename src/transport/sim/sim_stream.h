@@ -1,0 +1,139 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hawser/loop.h"
+#include "transport/sim/sim_state.h"
+#include "transport/stream.h"
+
+namespace hawser::transport {
+
+class SimStream;
+
+// One direction of a connection: bytes on their way, in order.
+struct SimPipe {
+  struct Chunk {
+    std::vector<std::byte> bytes;
+    std::size_t used = 0;
+    Time arrival;
+  };
+  std::deque<Chunk> chunks;
+  std::size_t capacity = 0;
+  std::size_t held = 0;       // Bytes in chunks.
+  std::uint64_t sent = 0;     // Since the start; may pass `cut`.
+  std::uint64_t cut = ~std::uint64_t{0};  // Bytes from this position on get lost.
+  Time last_arrival;
+  bool silent = false;         // Nothing arrives any more.
+  bool finished = false;       // The end comes after the last chunk,
+  Time end_arrival;            // not before this.
+
+  std::size_t room() const noexcept { return capacity - held; }
+  // Bytes that have arrived by `now`, of the first chunk.
+  std::size_t arrived(Time now) const noexcept;
+  void read(MutableBytes into) noexcept;
+  void push(std::vector<std::byte> bytes, Time arrival);
+};
+
+// A connection: two pipes, and what is to become of it. Owned by its ends.
+class SimLink {
+ public:
+  SimLink(Loop& loop, std::shared_ptr<SimState> state, std::string client, std::string server);
+  SimLink(const SimLink&) = delete;
+  SimLink& operator=(const SimLink&) = delete;
+  ~SimLink();
+
+  // Breaks the connection; each end learns of it after a delay.
+  void reset();
+  void vanish();
+  // `side` has sent; the fault may be due.
+  void check_fault(unsigned side);
+
+  Loop& loop;
+  const std::shared_ptr<SimState> state;
+  const std::uint64_t id;
+  const std::array<std::string, 2> addresses;  // Of client and server, as all pairs here.
+  std::array<SimPipe, 2> pipes;                // What each side sends.
+  std::array<SimStream*, 2> ends{};            // Null once destroyed.
+
+ private:
+  enum class Fault : std::uint8_t { none, reset, vanish };
+  struct FaultTimer : Timer {
+    explicit FaultTimer(SimLink& owner) noexcept : Timer(&FaultTimer::fire), link(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<FaultTimer&>(timer).link.trip(); }
+    SimLink& link;
+  };
+  void draw_fault();
+  void trip();
+
+  Fault fault_ = Fault::none;
+  unsigned fault_side_ = 0;
+  std::uint64_t fault_at_ = ~std::uint64_t{0};
+  FaultTimer timer_;
+};
+
+// One end. May be destroyed at any time between events: what it has sent still arrives, then its end.
+class SimStream final : public Stream {
+ public:
+  SimStream(std::shared_ptr<SimLink> link, unsigned side);
+  ~SimStream() override;
+
+  void start(Loop& loop, StreamSink& sink) override;
+  void set_sink(StreamSink& sink) noexcept override { sink_ = &sink; }
+  std::size_t send(std::span<const Piece> pieces) override;
+  void pause() noexcept override { paused_ = true; }
+  void resume() override;
+  void finish() noexcept override;
+  std::string_view transport() const noexcept override { return "sim"; }
+  std::string peer() const override { return link_->addresses[1 - side_]; }
+  std::string local() const override { return link_->addresses[side_]; }
+
+  // For the other end and the link.
+  void wake_reader();
+  void room_freed();
+  // The connection is broken; the sink is told at `when`.
+  void break_at(Time when);
+
+ private:
+  struct Event : Timer {
+    using Action = void (SimStream::*)();
+    Event(SimStream& owner, Action call) noexcept : Timer(&Event::fire), stream(owner), action(call) {}
+    static void fire(Timer& timer) noexcept {
+      Event& event = static_cast<Event&>(timer);
+      (event.stream.*event.action)();
+    }
+    SimStream& stream;
+    Action action;
+  };
+
+  SimState& state() const noexcept { return *link_->state; }
+  SimPipe& outgoing() const noexcept { return link_->pipes[side_]; }
+  SimPipe& incoming() const noexcept { return link_->pipes[1 - side_]; }
+  SimStream* other() const noexcept { return link_->ends[1 - side_]; }
+  Time now() const noexcept { return link_->loop.now(); }
+  bool broken() const noexcept { return broken_at_ && *broken_at_ <= now(); }
+  void receive();
+  void receive_later();
+  void tell_sendable();
+  void tell_broken();
+  void end(const char* text);
+
+  const std::shared_ptr<SimLink> link_;
+  const unsigned side_;
+  StreamSink* sink_ = nullptr;  // Null until start().
+  bool paused_ = false;
+  bool ended_ = false;
+  bool blocked_ = false;  // A send came back short: sendable() is owed.
+  std::optional<Time> broken_at_;
+  Event reading_{*this, &SimStream::receive};
+  Event sending_{*this, &SimStream::tell_sendable};
+  Event breaking_{*this, &SimStream::tell_broken};
+};
+
+}  // namespace hawser::transport
