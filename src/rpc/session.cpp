@@ -14,7 +14,8 @@ Session::Session(Loop& loop, std::unique_ptr<transport::Connection> connection, 
       settings_(settings),
       life_(*this),
       last_received_(loop.now()),
-      last_progress_(loop.now()) {}
+      last_progress_(loop.now()),
+      last_check_(loop.now()) {}
 
 Session::~Session() = default;
 
@@ -174,8 +175,17 @@ void Session::check_life() {
   if (closed_) return;
   const Time now = loop_.now();
   const Duration interval = settings_.ping_interval;
-  if (connection_->backlog() == 0 || connection_->sent() != last_sent_) last_progress_ = now;
+  const bool sends = connection_->sent() != last_sent_;
+  if (connection_->backlog() == 0 || sends) last_progress_ = now;
+  // A part of a long message is a sign of life. So is that the peer takes what has long waited for it: our ping, or
+  // its answer, may be behind that. Less than this may just be on its way to a socket that nobody reads.
+  constexpr std::size_t long_backlog_bytes = 64 * 1024;
+  const bool receives = connection_->arrived() != last_arrived_ && last_received_ <= last_check_;
+  if (receives || (sends && last_backlog_ >= long_backlog_bytes)) last_received_ = now;
+  last_check_ = now;
   last_sent_ = connection_->sent();
+  last_arrived_ = connection_->arrived();
+  last_backlog_ = connection_->backlog();
   const Duration silent = now - last_received_;
   const Duration stuck = now - last_progress_;
   if (stuck >= 2 * interval || (silent >= 2 * interval && !connection_->paused())) {

@@ -103,9 +103,13 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   std::uint64_t pong_mark_ = 0;  // The position behind the last pong.
 
   LifeTimer life_;
-  Time last_received_;
+  Time last_received_;  // When the peer last gave a sign of life.
   Time last_progress_;  // When the backlog last moved.
+  // As check_life() last found it.
+  Time last_check_;
   std::uint64_t last_sent_ = 0;
+  std::uint64_t last_arrived_ = 0;
+  std::size_t last_backlog_ = 0;
 };
 
 }  // namespace hawser::rpc

@@ -90,6 +90,8 @@ class Connection {
   // reached the peer whole as long as sent() is less than p. Both stay after the end.
   virtual std::uint64_t committed() const noexcept = 0;
   virtual std::uint64_t sent() const noexcept = 0;
+  // Bytes received so far, also those of a message that is not whole yet.
+  virtual std::uint64_t arrived() const noexcept = 0;
 
   // Bytes committed that have not left yet.
   virtual std::size_t backlog() const noexcept = 0;

@@ -175,6 +175,7 @@ MutableBytes FramedConnection::receive_space() {
 
 void FramedConnection::received(std::size_t bytes) {
   if (ended_) return;
+  arrived_ += bytes;
   if (placing_) {
     placed_.done += bytes;
     if (placed_.done == placed_.size) end_placed();

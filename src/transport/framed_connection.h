@@ -48,6 +48,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   void unplace(const std::byte* memory) noexcept override;
   std::uint64_t committed() const noexcept override { return committed_; }
   std::uint64_t sent() const noexcept override { return sent_; }
+  std::uint64_t arrived() const noexcept override { return arrived_; }
   std::size_t backlog() const noexcept override { return sending_.bytes(); }
   void set_backlog_mark(std::size_t bytes) noexcept override {
     backlog_mark_ = bytes;
@@ -96,6 +97,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   SendQueue sending_;
   std::uint64_t committed_ = 0;  // Bytes since the start, as is sent_.
   std::uint64_t sent_ = 0;
+  std::uint64_t arrived_ = 0;
   bool blocked_ = false;      // A send took less than all: wait for sendable().
   bool sending_now_ = false;  // An owner that is told of its payload may commit more: what runs already sends that too.
   bool finishing_ = false;
