@@ -22,13 +22,13 @@ struct SimOptions {
   std::size_t buffer_bytes_min = 64 * 1024;
   std::size_t buffer_bytes_max = 256 * 1024;
 
-  double short_send = 0;               // A send takes a random part of what there is room for.
-  double short_receive = 0;            // The receiver is handed 1 to short_receive_bytes_max bytes.
+  double short_send = 0;     // A send takes a random part of what there is room for.
+  double short_receive = 0;  // The receiver is handed 1 to short_receive_bytes_max bytes.
   std::size_t short_receive_bytes_max = 64;
-  double slow_receive = 0;             // The receiver takes no notice of what has come for up to slow_receive_max.
+  double slow_receive = 0;  // The receiver takes no notice of what has come for up to slow_receive_max.
   Duration slow_receive_max = std::chrono::milliseconds(5);
 
-  double refuse = 0;     // An attempt to connect is refused.
+  double refuse = 0;      // An attempt to connect is refused.
   double unanswered = 0;  // An attempt to connect gets no answer until its timeout.
 
   // What becomes of a connection is drawn at its start, and happens when one direction has carried up to

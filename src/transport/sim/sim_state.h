@@ -17,7 +17,19 @@ class SimLink;
 class SimListener;
 
 // What happens, for the trace.
-enum class SimEvent : std::uint8_t { connect, refuse, accept, send, receive, sendable, finish, end, reset, vanish, destroy };
+enum class SimEvent : std::uint8_t {
+  connect,
+  refuse,
+  accept,
+  send,
+  receive,
+  sendable,
+  finish,
+  end,
+  reset,
+  vanish,
+  destroy
+};
 
 // What the parts of one simulated network share; lives as long as any of them.
 struct SimState {
@@ -25,8 +37,8 @@ struct SimState {
 
   void record(Time when, std::uint64_t connection, SimEvent event, std::uint64_t number, Bytes bytes = {}) noexcept;
   Duration between(Duration least, Duration most) noexcept {
-    return least + Duration(static_cast<Duration::rep>(
-                       random.below(static_cast<std::uint64_t>((most - least).count()) + 1)));
+    return least +
+           Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>((most - least).count()) + 1)));
   }
   Duration delay() noexcept { return between(options.delay_min, options.delay_max); }
 

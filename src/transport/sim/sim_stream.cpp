@@ -10,6 +10,8 @@ namespace {
 
 // Receives in one turn before others have theirs.
 constexpr unsigned receives_per_turn = 8;
+// What arrives at once where bytes take time.
+constexpr std::size_t packet_bytes = 4096;
 
 }  // namespace
 
@@ -28,14 +30,21 @@ void SimPipe::read(MutableBytes into) noexcept {
   if (front.used == front.bytes.size()) chunks.pop_front();
 }
 
-void SimPipe::push(std::vector<std::byte> bytes, Time arrival) {
+void SimPipe::push(Bytes bytes, Time arrival, std::uint64_t bytes_per_second) {
   const std::uint64_t begin = sent;
   sent += bytes.size();
   if (begin >= cut) return;
-  if (sent > cut) bytes.resize(static_cast<std::size_t>(cut - begin));
-  last_arrival = arrival;
+  if (sent > cut) bytes = bytes.first(static_cast<std::size_t>(cut - begin));
   held += bytes.size();
-  chunks.push_back({std::move(bytes), 0, arrival});
+  const std::size_t chunk_bytes = bytes_per_second == 0 ? bytes.size() : packet_bytes;
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), chunk_bytes))) {
+    const Bytes one = bytes.first(std::min(bytes.size(), chunk_bytes));
+    if (bytes_per_second != 0) {
+      arrival += Duration(static_cast<Duration::rep>(one.size() * 1'000'000'000 / bytes_per_second));
+    }
+    chunks.push_back({std::vector<std::byte>(one.begin(), one.end()), 0, arrival});
+  }
+  last_arrival = arrival;
 }
 
 // ---- SimLink ----
@@ -48,7 +57,8 @@ SimLink::SimLink(Loop& on, std::shared_ptr<SimState> of, std::string client, std
       timer_(*this) {
   const SimOptions& options = state->options;
   for (SimPipe& pipe : pipes) {
-    pipe.capacity = options.buffer_bytes_min + state->random.below(options.buffer_bytes_max - options.buffer_bytes_min + 1);
+    pipe.capacity =
+        options.buffer_bytes_min + state->random.below(options.buffer_bytes_max - options.buffer_bytes_min + 1);
     assert(pipe.capacity >= 512);
     pipe.last_arrival = loop.now();
   }
@@ -157,11 +167,7 @@ std::size_t SimStream::send(std::span<const Piece> pieces) {
   if (lost) {
     if (!broken_at_ && taken != 0) break_at(now() + 2 * shared.delay());
   } else if (taken != 0) {
-    Time arrival = std::max(now() + shared.delay(), pipe.last_arrival);
-    if (shared.options.bytes_per_second != 0) {
-      arrival += Duration(static_cast<Duration::rep>(taken * 1'000'000'000 / shared.options.bytes_per_second));
-    }
-    pipe.push(std::move(bytes), arrival);
+    pipe.push(bytes, std::max(now() + shared.delay(), pipe.last_arrival), shared.options.bytes_per_second);
     if (other() != nullptr) other()->wake_reader();
     link_->check_fault(side_);
   }
@@ -215,7 +221,8 @@ void SimStream::receive() {
     assert(!space.empty());
     std::size_t size = std::min(arrived, space.size());
     const bool part = shared.random.chance(shared.options.short_receive);
-    if (part) size = 1 + static_cast<std::size_t>(shared.random.below(std::min(size, shared.options.short_receive_bytes_max)));
+    if (part)
+      size = 1 + static_cast<std::size_t>(shared.random.below(std::min(size, shared.options.short_receive_bytes_max)));
     pipe.read(space.first(size));
     shared.record(now(), link_->id, SimEvent::receive, side_, space.first(size));
     if (other() != nullptr) other()->room_freed();

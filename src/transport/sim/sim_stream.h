@@ -26,19 +26,20 @@ struct SimPipe {
   };
   std::deque<Chunk> chunks;
   std::size_t capacity = 0;
-  std::size_t held = 0;       // Bytes in chunks.
-  std::uint64_t sent = 0;     // Since the start; may pass `cut`.
+  std::size_t held = 0;                   // Bytes in chunks.
+  std::uint64_t sent = 0;                 // Since the start; may pass `cut`.
   std::uint64_t cut = ~std::uint64_t{0};  // Bytes from this position on get lost.
   Time last_arrival;
-  bool silent = false;         // Nothing arrives any more.
-  bool finished = false;       // The end comes after the last chunk,
-  Time end_arrival;            // not before this.
+  bool silent = false;    // Nothing arrives any more.
+  bool finished = false;  // The end comes after the last chunk,
+  Time end_arrival;       // not before this.
 
   std::size_t room() const noexcept { return capacity - held; }
   // Bytes that have arrived by `now`, of the first chunk.
   std::size_t arrived(Time now) const noexcept;
   void read(MutableBytes into) noexcept;
-  void push(std::vector<std::byte> bytes, Time arrival);
+  // `arrival` is that of the first byte.
+  void push(Bytes bytes, Time arrival, std::uint64_t bytes_per_second);
 };
 
 // A connection: two pipes, and what is to become of it. Owned by its ends.
