@@ -37,6 +37,10 @@ add_library(hawser_flags INTERFACE)
 target_compile_options(hawser_flags INTERFACE -Wall -Wextra -Wshadow -Wpedantic
                        # Designated initialisers leave fields out on purpose.
                        -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # Sees overlapping copies in std::string's own operator+ (GCC bug 105651).
+  target_compile_options(hawser_flags INTERFACE -Wno-restrict)
+endif()
 if(HAWSER_WERROR)
   target_compile_options(hawser_flags INTERFACE -Werror)
 endif()
