@@ -272,7 +272,7 @@ INSTANTIATE_TEST_SUITE_P(Steps, FramedSplitTest,
                          testing::Values(1, 7, 8, 9, 1000, 4096, 32768, 65536, 100'000, SIZE_MAX));
 
 TEST_F(FramedConnectionTest, ReceivesRandomSplitsAndPauses) {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     std::mt19937_64 random(seed);
     auto expected = mixed_messages();
     std::shuffle(expected.begin(), expected.end(), random);

@@ -1,0 +1,52 @@
+#include "hawser/error.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "hawser/log.h"
+
+namespace hawser {
+namespace {
+
+TEST(Error, EveryCodeHasANameOfItsOwn) {
+  std::set<std::string_view> names;
+  for (std::uint16_t code = 0; code <= 13; ++code) {
+    const std::string_view name = to_string(static_cast<ErrorCode>(code));
+    EXPECT_NE(name, "unknown_code");
+    EXPECT_TRUE(names.insert(name).second) << name;
+  }
+  EXPECT_EQ(to_string(static_cast<ErrorCode>(14)), "unknown_code");
+  EXPECT_EQ(to_string(ErrorCode::deadline_exceeded), "deadline_exceeded");
+  EXPECT_EQ(to_string(ErrorCode::internal), "internal");
+}
+
+TEST(Error, DescribesItselfInALine) {
+  const Error lost{ErrorCode::outcome_unknown, ErrorScope::connection, Initiator::peer, 0, "the peer closed"};
+  EXPECT_EQ(lost.describe(), "outcome_unknown (connection, by the peer): the peer closed");
+  EXPECT_EQ(Error::application(42, "no such row").describe(), "application 42 (call): no such row");
+}
+
+TEST(Error, SaysWhetherTheCallWasExecuted) {
+  for (const ErrorCode code : {ErrorCode::overloaded, ErrorCode::not_sent, ErrorCode::unavailable,
+                               ErrorCode::unknown_method, ErrorCode::signature_mismatch}) {
+    EXPECT_TRUE((Error{.code = code}.not_executed())) << to_string(code);
+  }
+  for (const ErrorCode code : {ErrorCode::outcome_unknown, ErrorCode::deadline_exceeded, ErrorCode::cancelled,
+                               ErrorCode::application, ErrorCode::internal}) {
+    EXPECT_FALSE((Error{.code = code}.not_executed())) << to_string(code);
+  }
+}
+
+TEST(Log, StderrTakesWhatIsSeriousEnough) {
+  testing::internal::CaptureStderr();
+  const LogSink log = stderr_log();
+  log(LogLevel::info, "exec", "quiet");
+  log(LogLevel::warning, "exec", "loud");
+  no_log()(LogLevel::error, "exec", "nobody hears");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "hawser warning [exec] loud\n");
+}
+
+}  // namespace
+}  // namespace hawser

@@ -1,0 +1,95 @@
+#include "exec/sim_poller.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "hawser/loop.h"
+#include "hawser/scope.h"
+
+namespace hawser::exec {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+
+class SimLoop : public testing::TestWithParam<Wait> {
+ protected:
+  Loop loop{std::make_unique<SimPoller>(), {.wait = GetParam()}};
+};
+INSTANTIATE_TEST_SUITE_P(Waits, SimLoop, testing::Values(Wait::spin, Wait::busy_poll, Wait::event));
+
+TEST_P(SimLoop, AYearPassesAtOnce) {
+  const Time end = loop.run([](Loop& self) -> Task<Time> {
+    co_await self.sleep(hours(24 * 365));
+    co_return self.now();
+  }(loop));
+  EXPECT_GE(end.time_since_epoch(), hours(24 * 365));
+  EXPECT_LT(end.time_since_epoch(), hours(24 * 365 + 1));
+}
+
+TEST_P(SimLoop, NothingHappensBetweenTwoTimers) {
+  const Time start = loop.now();
+  const Time end = loop.run([](Loop& self) -> Task<Time> {
+    for (int i = 0; i < 100; ++i) co_await self.sleep(milliseconds(10));
+    co_return self.now();
+  }(loop));
+  // Each sleep is at most one tick of the wheel late, and no other time passes.
+  EXPECT_GE(end - start, milliseconds(1000));
+  EXPECT_LE(end - start, milliseconds(1001));
+}
+
+std::vector<std::int64_t> trace(std::uint64_t seed, Wait wait) {
+  Loop loop(std::make_unique<SimPoller>(), {.wait = wait});
+  std::mt19937_64 random(seed);
+  std::vector<std::int64_t> times;
+  loop.run([](Loop& self, std::mt19937_64& chance, std::vector<std::int64_t>& out) -> Task<void> {
+    Scope scope;
+    for (int id = 0; id < 20; ++id) {
+      scope.spawn([](Loop& on, std::mt19937_64& source, std::vector<std::int64_t>& log, int self_id) -> Task<void> {
+        for (int i = 0; i < 20; ++i) {
+          co_await on.sleep(Duration(source() % 10'000'000));
+          log.push_back(on.now().time_since_epoch().count() * 100 + self_id);
+        }
+      }(self, chance, out, id));
+    }
+    auto joined = scope.join();
+    co_await joined;
+  }(loop, random, times));
+  return times;
+}
+
+TEST(Simulation, ASeedReplays) {
+  EXPECT_EQ(trace(1, Wait::event), trace(1, Wait::event));
+  EXPECT_EQ(trace(1, Wait::event), trace(1, Wait::spin)) << "how the loop waits is no part of the simulation";
+  EXPECT_NE(trace(1, Wait::event), trace(2, Wait::event));
+}
+
+TEST(Simulation, OneThatIsStuckSaysSo) {
+  Loop loop(std::make_unique<SimPoller>(), {});
+  struct Never {
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<>) const noexcept {}
+    void await_resume() const noexcept {}
+  };
+  EXPECT_THROW(loop.run([]() -> Task<void> {
+    Never never;
+    co_await never;
+  }()),
+               std::logic_error);
+  EXPECT_EQ(Loop::current(), nullptr);
+}
+
+TEST(Simulation, ThereAreNoDescriptors) {
+  SimPoller poller;
+  struct Deaf final : Watcher {
+    void on_ready(Readiness) override {}
+  } watcher;
+  EXPECT_THROW(poller.watch(0, watcher), std::logic_error);
+}
+
+}  // namespace
+}  // namespace hawser::exec

@@ -1,0 +1,325 @@
+#include "transport/tcp/tcp_network.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "hawser/scope.h"
+#include "transport/framed_connection.h"
+#include "transport/framed_testing.h"
+#include "transport/tcp/tcp_testing.h"
+
+namespace hawser::transport {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+struct Accepting final : AcceptSink {
+  void accepted(std::unique_ptr<Stream> stream) override { streams.push_back(std::move(stream)); }
+  std::vector<std::unique_ptr<Stream>> streams;
+};
+
+class TcpNetworkTest : public TcpLoopTest {
+ protected:
+  std::unique_ptr<Listener> listen(std::string_view address = "127.0.0.1:0") {
+    Result<std::unique_ptr<Listener>> listener = network.listen(loop, address, accepting);
+    EXPECT_TRUE(listener.has_value()) << listener.error().describe();
+    return listener ? std::move(*listener) : nullptr;
+  }
+  Result<std::unique_ptr<Stream>> connect(std::string address, Duration timeout = seconds(10)) {
+    return loop.run(network.connect(loop, std::move(address), timeout));
+  }
+
+  Accepting accepting;
+  TcpNetwork network;
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, TcpNetworkTest, exec::every_loop(), exec::name_of);
+
+TEST_P(TcpNetworkTest, ConnectsAndTalks) {
+  const auto listener = listen();
+  EXPECT_EQ(listener->address().rfind("127.0.0.1:", 0), 0U);
+  EXPECT_NE(listener->address(), "127.0.0.1:0");
+  Result<std::unique_ptr<Stream>> client = connect(listener->address());
+  ASSERT_TRUE(client.has_value()) << client.error().describe();
+  ASSERT_TRUE(until([&] { return accepting.streams.size() == 1; }));
+  Stream& server = *accepting.streams[0];
+  EXPECT_EQ((*client)->peer(), listener->address());
+  EXPECT_EQ((*client)->local(), server.peer());
+  EXPECT_EQ(server.transport(), "tcp");
+  TestSink client_sink;
+  TestSink server_sink;
+  (*client)->start(loop, client_sink);
+  server.start(loop, server_sink);
+  (*client)->send(std::array{Piece{as_bytes("ping").data(), 4}});
+  ASSERT_TRUE(until([&] { return server_sink.text == "ping"; }));
+  server.send(std::array{Piece{as_bytes("pong").data(), 4}});
+  ASSERT_TRUE(until([&] { return client_sink.text == "pong"; }));
+  accepting.streams.clear();
+  EXPECT_TRUE(until([&] { return client_sink.ends.size() == 1; }));
+}
+
+TEST_P(TcpNetworkTest, ManyConnectAtOnce) {
+  const auto listener = listen();
+  std::vector<std::unique_ptr<Stream>> clients;
+  for (int i = 0; i < 50; ++i) {
+    Result<std::unique_ptr<Stream>> client = connect(listener->address());
+    ASSERT_TRUE(client.has_value());
+    clients.push_back(std::move(*client));
+  }
+  EXPECT_TRUE(until([&] { return accepting.streams.size() == 50; }));
+}
+
+TEST_P(TcpNetworkTest, NamesAreResolved) {
+  const auto listener = listen();
+  const std::string port = listener->address().substr(listener->address().rfind(':'));
+  EXPECT_TRUE(connect("localhost" + port).has_value());
+  const auto unknown = connect("no-such-host.invalid" + port);
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_EQ(unknown.error().code, ErrorCode::unavailable);
+  EXPECT_NE(unknown.error().text.find("no-such-host.invalid"), std::string::npos);
+}
+
+TEST_P(TcpNetworkTest, IPv6) {
+  Result<std::unique_ptr<Listener>> listener = network.listen(loop, "[::1]:0", accepting);
+  if (!listener) GTEST_SKIP() << "this host has no IPv6: " << listener.error().text;
+  EXPECT_EQ((*listener)->address().rfind("[::1]:", 0), 0U);
+  EXPECT_TRUE(connect((*listener)->address()).has_value());
+}
+
+TEST_P(TcpNetworkTest, NobodyListens) {
+  std::string address;
+  address = listen()->address();
+  const auto refused = connect(address);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::unavailable);
+  EXPECT_TRUE(refused.error().not_executed());
+  EXPECT_NE(refused.error().text.find(address), std::string::npos) << refused.error().text;
+}
+
+// The kernel must let go of the port when the listener is destroyed, not when the loop runs next.
+TEST_P(TcpNetworkTest, APortIsFreeOnceItsListenerIsGone) {
+  auto listener = listen();
+  turns(2);
+  const std::string address = listener->address();
+  const auto taken = network.listen(loop, address, accepting);
+  ASSERT_FALSE(taken.has_value());
+  EXPECT_EQ(taken.error().code, ErrorCode::unavailable);
+  listener.reset();
+  const auto again = network.listen(loop, address, accepting);
+  EXPECT_TRUE(again.has_value()) << again.error().describe();
+}
+
+TEST_P(TcpNetworkTest, WrongAddressesSayWhatIsWrong) {
+  for (const std::string address : {"", "host", "host:", "host:70000", "host:http", "::1:80", "a:b:80"}) {
+    const auto listener = network.listen(loop, address, accepting);
+    ASSERT_FALSE(listener.has_value()) << address;
+    EXPECT_EQ(listener.error().code, ErrorCode::invalid_argument) << address;
+    const auto client = connect(address);
+    ASSERT_FALSE(client.has_value()) << address;
+    EXPECT_EQ(client.error().code, ErrorCode::invalid_argument) << address;
+  }
+}
+
+// A listener whose queue is full drops what comes: an attempt that is not answered.
+class Unanswering {
+ public:
+  Unanswering() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address_;
+    bind(listener_.get(), reinterpret_cast<sockaddr*>(&address_), size);
+    ::listen(listener_.get(), 0);
+    getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address_), &size);
+    for (int i = 0; i < 4; ++i) {
+      fill_.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+      ::connect(fill_.back().get(), reinterpret_cast<sockaddr*>(&address_), size);
+    }
+  }
+  std::string address() const { return "127.0.0.1:" + std::to_string(ntohs(address_.sin_port)); }
+
+ private:
+  Descriptor listener_;
+  sockaddr_in address_{};
+  std::vector<Descriptor> fill_;
+};
+
+TEST_P(TcpNetworkTest, GivesUpAfterItsTime) {
+  const Unanswering peer;
+  const Time start = loop.poller().now();
+  const auto client = connect(peer.address(), milliseconds(20));
+  ASSERT_FALSE(client.has_value());
+  EXPECT_EQ(client.error().code, ErrorCode::unavailable);
+  EXPECT_GE(loop.poller().now() - start, milliseconds(20));
+  EXPECT_LT(loop.poller().now() - start, seconds(10));
+}
+
+TEST_P(TcpNetworkTest, DroppingTheTaskWithdrawsTheAttempt) {
+  const Unanswering peer;
+  loop.run([](Loop& self, TcpNetwork& over, std::string address) -> Task<void> {
+    {
+      Scope scope;
+      scope.spawn([](Loop& on, TcpNetwork& tcp, std::string to) -> Task<void> {
+        auto connecting = tcp.connect(on, std::move(to), forever);
+        const auto client = co_await std::move(connecting);
+        ADD_FAILURE() << "resumed after its end";
+      }(self, over, std::move(address)));
+      co_await self.sleep(milliseconds(2));
+    }
+    co_await self.sleep(milliseconds(5));
+  }(loop, network, peer.address()));
+}
+
+// Out of descriptors, a listener says so and tries again: connections that wait in the kernel raise no new edge.
+TEST_P(TcpNetworkTest, AcceptsAgainWhenDescriptorsAreFree) {
+  std::vector<std::string> lines;
+  LoopOptions options = exec::options_of(GetParam());
+  options.log = [&lines](LogLevel, std::string_view, std::string_view text) { lines.emplace_back(text); };
+  Loop logging(options);
+  Result<std::unique_ptr<Listener>> listener = network.listen(logging, "127.0.0.1:0", accepting);
+  ASSERT_TRUE(listener.has_value());
+  Descriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const std::string address = (*listener)->address();
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  const auto run = [&](Duration duration) {
+    logging.run([](Loop& self, Duration time) -> Task<void> { co_await self.sleep(time); }(logging, duration));
+  };
+  run(milliseconds(1));
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  // Every free number below the lowered limit is taken.
+  std::vector<Descriptor> all;
+  const rlimit low{.rlim_cur = 256, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &low);
+  for (;;) {
+    Descriptor one(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!one.valid()) break;
+    all.push_back(std::move(one));
+  }
+  ::connect(client.get(), reinterpret_cast<sockaddr*>(&to), sizeof to);
+  run(milliseconds(20));
+  EXPECT_TRUE(accepting.streams.empty());
+  all.clear();
+  setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_GE(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("cannot accept"), std::string::npos) << lines[0];
+  for (int i = 0; i < 100 && accepting.streams.empty(); ++i) run(milliseconds(20));
+  EXPECT_EQ(accepting.streams.size(), 1U);
+  accepting.streams.clear();
+}
+
+// ---- Framed connections over real sockets ----
+
+// Sends everything back, head and payload.
+struct EchoSink final : MessageSink {
+  void on_message(const Message& message) override {
+    std::byte* const to = connection->reserve(message.head.size());
+    ASSERT_NE(to, nullptr);
+    std::memcpy(to, message.head.data(), message.head.size());
+    const Piece piece{message.payload.data(), message.payload.size()};
+    connection->commit(message.head.size(), std::span(&piece, 1), nullptr);
+  }
+  Placement place(Bytes, std::size_t) override { return {}; }
+  void on_drained() override {}
+  void on_closed(const Error&) override { ++closed; }
+  Connection* connection = nullptr;
+  int closed = 0;
+};
+
+struct Owner final : PayloadOwner {
+  void payload_released() noexcept override { ++told; }
+  int told = 0;
+};
+
+TEST_P(TcpNetworkTest, MessagesOfEverySizeComeBack) {
+  const auto listener = listen();
+  Result<std::unique_ptr<Stream>> stream = connect(listener->address());
+  ASSERT_TRUE(stream.has_value());
+  ASSERT_TRUE(until([&] { return accepting.streams.size() == 1; }));
+  EchoSink echo;
+  RecordingSink sink;
+  sink.placement = Placement::Kind::given;
+  // Handshakes start streams with sinks of their own.
+  TestSink none;
+  (*stream)->start(loop, none);
+  accepting.streams[0]->start(loop, none);
+  FramedConnection client(loop, std::move(*stream), {});
+  FramedConnection server(loop, std::move(accepting.streams[0]), {});
+  echo.connection = &server;
+  sink.connection = &client;
+  client.start(sink);
+  server.start(echo);
+  std::mt19937_64 random(11);
+  Owner owner;
+  std::vector<std::string> payloads;
+  std::vector<RecordingSink::Received> expected;
+  for (unsigned i = 0; i < 150; ++i) {
+    const std::size_t size = i % 30 == 29 ? 3'000'000 + i : random() % (std::size_t{1} << (random() % 18 + 1));
+    payloads.push_back(test_bytes(size, i));
+    expected.push_back({test_bytes(random() % 300, i), payloads.back(), false});
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const std::string& head = expected[i].head;
+    std::memcpy(client.reserve(head.size()), head.data(), head.size());
+    client.commit(head.size(), std::array{Piece{as_bytes(payloads[i]).data(), payloads[i].size()}}, &owner);
+    if (i % 10 == 0) turns(1);
+    if (i % 40 == 20) {
+      client.pause();
+      turns(3);
+      client.resume();
+    }
+  }
+  ASSERT_TRUE(until([&] { return sink.messages.size() == expected.size(); })) << sink.messages.size();
+  EXPECT_TRUE(sink.messages == expected);
+  EXPECT_GT(sink.in_given, 0);
+  EXPECT_EQ(owner.told, 150);
+  EXPECT_EQ(client.sent(), client.committed());
+  EXPECT_EQ(client.transport(), "tcp");
+  client.close();
+  EXPECT_TRUE(until([&] { return echo.closed == 1; }));
+  server.abort();
+  EXPECT_TRUE(until([&] { return sink.closed.size() == 1; }));
+}
+
+TEST_P(TcpNetworkTest, AnAbortedConnectionMayBeDestroyedAtOnce) {
+  const auto listener = listen();
+  Result<std::unique_ptr<Stream>> stream = connect(listener->address());
+  ASSERT_TRUE(stream.has_value());
+  ASSERT_TRUE(until([&] { return accepting.streams.size() == 1; }));
+  TestSink peer_sink;
+  TestSink none;
+  accepting.streams[0]->start(loop, peer_sink);
+  accepting.streams[0]->pause();
+  (*stream)->start(loop, none);
+  auto client = std::make_unique<FramedConnection>(loop, std::move(*stream), FramedOptions{});
+  RecordingSink sink;
+  client->start(sink);
+  // Blocked, so that the stream has something to say as soon as the peer reads.
+  const std::string payload = test_bytes(30'000'000);
+  Owner owner;
+  std::memcpy(client->reserve(1), "h", 1);
+  client->commit(1, std::array{Piece{as_bytes(payload).data(), payload.size()}}, &owner);
+  turns(2);
+  EXPECT_GT(client->backlog(), 0U);
+  accepting.streams[0]->resume();
+  client->abort();
+  EXPECT_EQ(owner.told, 1);
+  EXPECT_EQ(client->reserve(1), nullptr);
+  client->pause();
+  client->resume();
+  client->flush();
+  client->close();
+  client.reset();
+  EXPECT_TRUE(until([&] { return peer_sink.ends.size() == 1; }));
+  EXPECT_TRUE(sink.closed.empty());
+}
+
+}  // namespace
+}  // namespace hawser::transport
