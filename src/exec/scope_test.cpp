@@ -182,9 +182,13 @@ TEST_F(WhenTest, AllOfAVector) {
     std::vector<Task<int>> tasks;
     for (int i = 0; i < 10; ++i) tasks.push_back(later(self, milliseconds(10 - i), i));
     auto all = when_all(std::move(tasks));
-    EXPECT_EQ(co_await std::move(all), (std::vector{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
-    auto none = when_all(std::vector<Task<int>>());
-    EXPECT_TRUE((co_await std::move(none)).empty());
+    const std::vector<int> results = co_await std::move(all);
+    EXPECT_EQ(results.size(), 10U);
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(results.at(static_cast<std::size_t>(i)), i);
+    std::vector<Task<int>> no_tasks;
+    auto none = when_all(std::move(no_tasks));
+    const std::vector<int> nothing = co_await std::move(none);
+    EXPECT_TRUE(nothing.empty());
   }(loop));
 }
 
