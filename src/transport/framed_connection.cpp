@@ -170,11 +170,13 @@ MutableBytes FramedConnection::receive_space() {
   }
   // Enough room that a busy connection receives much at a time.
   make_room(std::max(wanted_, end_ - begin_ + receive_block_bytes / 4));
-  return {block_->data() + end_, block_->size() - end_};
+  const MutableBytes space(block_->data() + end_, block_->size() - end_);
+  return placed_last_ && begin_ == end_ ? space.first(probe_bytes) : space;
 }
 
 void FramedConnection::received(std::size_t bytes) {
   if (ended_) return;
+  if (bytes == 0) return park();
   arrived_ += bytes;
   if (placing_) {
     placed_.done += bytes;
@@ -184,6 +186,20 @@ void FramedConnection::received(std::size_t bytes) {
     take_messages();
   }
   drop_idle_block();
+}
+
+// Nothing comes for the time being. A connection that has sent the beginning of a message may keep us waiting for the
+// rest: thousands of them must not hold a large block each.
+void FramedConnection::park() {
+  drop_idle_block();
+  const std::size_t held = end_ - begin_;
+  if (placing_ || paused_ || block_ == nullptr || held > parked_bytes_max || block_->size() <= 2 * parked_bytes_max)
+    return;
+  Block* const small = Block::allocate(held);
+  std::memcpy(small->data(), block_->data() + begin_, held);
+  drop_block();
+  block_ = small;
+  end_ = held;
 }
 
 void FramedConnection::take_messages() {
@@ -210,6 +226,7 @@ bool FramedConnection::take_one() {
   }
   const Bytes head(prefix + prefix_bytes, head_bytes);
   if (held >= total) {
+    placed_last_ = false;
     begin_ += total;
     sink_->on_message({.head = head,
                        .payload = Bytes(head.data() + head_bytes, payload_bytes),
@@ -254,6 +271,7 @@ bool FramedConnection::begin_placed(Bytes head, std::size_t payload_bytes) {
 void FramedConnection::end_placed() {
   Placed placed = std::exchange(placed_, {});
   placing_ = false;
+  placed_last_ = true;
   sink_->on_message({.head = placed.head.bytes(),
                      .payload = placed.memory == nullptr ? Bytes() : Bytes(placed.memory, placed.size),
                      .head_block = placed.head.block(),

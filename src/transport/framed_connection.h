@@ -29,6 +29,11 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   static constexpr std::size_t receive_block_bytes = 256 * 1024;
   // Payloads from here on get a place of their own.
   static constexpr std::size_t placed_bytes_min = 32 * 1024;
+  // After a placed message another one is likely: only so much is received before its place is known, since that has to
+  // be copied there.
+  static constexpr std::size_t probe_bytes = 4 * 1024;
+  // While nothing comes, the beginning of a message that is no longer than this moves out of the large block.
+  static constexpr std::size_t parked_bytes_max = 16 * 1024;
 
   // `stream` has been started on `loop` and may be paused.
   FramedConnection(Loop& loop, std::unique_ptr<Stream> stream, FramedOptions options);
@@ -84,6 +89,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   void make_room(std::size_t wanted);
   void drop_block() noexcept;
   void drop_idle_block() noexcept;
+  void park();
   void send_queued();
   void fail(Error reason);
   void drained();
@@ -113,6 +119,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   std::size_t end_ = 0;
   std::size_t wanted_ = 0;  // Bytes from begin_ on that the message at hand needs in one piece; 0 if not known.
   bool placing_ = false;
+  bool placed_last_ = false;  // The last message was placed.
   Placed placed_;
 };
 

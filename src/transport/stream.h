@@ -19,7 +19,8 @@ class StreamSink {
  public:
   // Where the next bytes go: not empty. Asked anew before every receive.
   virtual MutableBytes receive_space() = 0;
-  // `bytes` bytes lie at the front of the space last asked for.
+  // `bytes` bytes lie at the front of the space last asked for. None: nothing comes for the time being, and the next
+  // receive asks for space anew.
   virtual void received(std::size_t bytes) = 0;
   // After a send() that did not take all: `bytes` more of the same pieces were taken (possibly none); the rest may
   // be sent now.

@@ -46,6 +46,7 @@ void ReadinessEngine::on_ready(exec::Readiness readiness) {
   if (ended_ || paused_) return;
   // More than a turn's worth waits, or more is likely soon: be polled.
   if (readable_ || (got && loop_.options().wait != Wait::event && loop_.sources() < hot_max)) set_hot(true);
+  if (!hot_) sink_->received(0);
 }
 
 bool ReadinessEngine::poll() {
@@ -57,7 +58,10 @@ bool ReadinessEngine::poll() {
     idle_polls_ = 0;
     return true;
   }
-  if (!ended_ && (loop_.options().wait == Wait::event || ++idle_polls_ > idle_polls_max)) set_hot(false);
+  if (!ended_ && (loop_.options().wait == Wait::event || ++idle_polls_ > idle_polls_max)) {
+    set_hot(false);
+    sink_->received(0);
+  }
   return ended_;
 }
 

@@ -58,7 +58,12 @@ void UringEngine::on_received(const exec::IoUring::Completion& completion) {
 void UringEngine::take(Bytes data) {
   if (ended_) return;
   const std::size_t fed = held_.empty() ? feed(data) : 0;
-  if (fed < data.size() && !ended_) held_.push_back(Buffer::copy_of(data.subspan(fed)));
+  if (ended_) return;
+  if (fed < data.size()) {
+    held_.push_back(Buffer::copy_of(data.subspan(fed)));
+  } else {
+    sink_->received(0);
+  }
 }
 
 // Hands on as much as the sink takes without being paused.
@@ -127,6 +132,7 @@ void UringEngine::receive_by_hand() {
       end(end_reason(size < 0 ? -errno : 0, send_error_));
     }
   }
+  if (!paused_ && !ended_) sink_->received(0);
   small_rounds_ = large ? 0 : small_rounds_ + 1;
   if (small_rounds_ > small_rounds_max) by_hand_ = false;
 }
