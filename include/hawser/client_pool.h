@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -19,6 +20,7 @@ struct PoolOptions {
   // random between half and all of it, so that clients do not come back all at once.
   Duration backoff_min = std::chrono::milliseconds(20);
   Duration backoff_max = std::chrono::seconds(5);
+  std::uint64_t backoff_seed = 0;     // Of the random part. 0: another one for each pool.
   unsigned connect_attempts_max = 3;  // Before a request fails with `unavailable`.
 };
 

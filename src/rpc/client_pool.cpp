@@ -25,8 +25,9 @@ struct ClientPool::State {
         network(std::move(over)),
         address(std::move(to)),
         options(std::move(with)),
-        random(static_cast<std::uint64_t>(on.now().time_since_epoch().count()) ^
-               reinterpret_cast<std::uintptr_t>(this)),
+        random(options.backoff_seed != 0 ? options.backoff_seed
+                                         : static_cast<std::uint64_t>(on.now().time_since_epoch().count()) ^
+                                               reinterpret_cast<std::uintptr_t>(this)),
         changed(on),
         reaper(*this) {}
 
