@@ -23,7 +23,7 @@ struct TestSink final : StreamSink {
   void received(std::size_t bytes) override {
     EXPECT_FALSE(paused) << "received while paused";
     EXPECT_TRUE(ends.empty()) << "received after the end";
-    EXPECT_GT(bytes, 0U);
+    if (bytes == 0) return;  // Nothing comes for the time being.
     text.append(reinterpret_cast<const char*>(space.data()), bytes);
     if (on_received) on_received();
   }
