@@ -61,7 +61,7 @@ void UringEngine::take(Bytes data) {
   if (ended_) return;
   if (fed < data.size()) {
     held_.push_back(Buffer::copy_of(data.subspan(fed)));
-  } else {
+  } else if (!paused_) {
     sink_->received(0);
   }
 }
