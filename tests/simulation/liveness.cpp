@@ -1,0 +1,85 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "tests/simulation/world.h"
+
+// When a connection counts as dead, and when not.
+namespace hawser::simulation {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::string sized(std::string_view text, std::uint32_t bytes) {
+  return std::string(bytes, text.empty() ? '-' : text[0]);
+}
+
+struct Pair {
+  explicit Pair(transport::SimOptions options, Duration ping_interval)
+      : loop(std::make_unique<exec::SimPoller>(), {.log = no_log()}),
+        network(std::make_shared<transport::SimNetwork>(1, options)),
+        server(loop, network, {.listen = "server:1", .ping_interval = ping_interval}),
+        client(loop, network, {.call_timeout = forever, .ping_interval = ping_interval}) {
+    server.register_handler<sized>();
+  }
+
+  // Connects, calls with that much in each direction, and gives the size of the reply.
+  Task<Result<std::size_t>> call(std::size_t request_bytes, std::uint32_t reply_bytes) {
+    if (Result<void> started = server.start(); !started) co_return std::unexpected(std::move(started.error()));
+    auto connecting = client.connect("server:1");
+    Result<void> connected = co_await std::move(connecting);
+    if (!connected) co_return std::unexpected(std::move(connected.error()));
+    const std::string request(request_bytes, 'x');
+    auto call = client.call<sized>(request, reply_bytes);
+    Result<std::string> reply = co_await std::move(call);
+    if (!reply) co_return std::unexpected(std::move(reply.error()));
+    co_return reply->size();
+  }
+
+  Loop loop;
+  std::shared_ptr<transport::SimNetwork> network;
+  Server server;
+  Client client;
+};
+
+// A megabyte takes a second, ten times the silence that a ping would be sent after.
+constexpr transport::SimOptions slow_link{
+    .bytes_per_second = 1'000'000, .buffer_bytes_min = 16 * 1024, .buffer_bytes_max = 16 * 1024};
+
+TEST(Liveness, ALongRequestIsASignOfLife) {
+  Pair pair(slow_link, milliseconds(100));
+  const Result<std::size_t> size = pair.loop.run(pair.call(1'000'000, 10));
+  ASSERT_TRUE(size) << size.error().describe();
+  EXPECT_EQ(*size, 10U);
+}
+
+TEST(Liveness, ALongReplyIsASignOfLife) {
+  Pair pair(slow_link, milliseconds(100));
+  const Result<std::size_t> size = pair.loop.run(pair.call(10, 1'000'000));
+  ASSERT_TRUE(size) << size.error().describe();
+  EXPECT_EQ(*size, 1'000'000U);
+}
+
+TEST(Liveness, ASilentPeerIsGivenUpAfterTwoIntervals) {
+  Pair pair({}, milliseconds(100));
+  Time silent;
+  const Result<std::size_t> size = pair.loop.run([](Pair& of, Time& since) -> Task<Result<std::size_t>> {
+    auto first = of.call(10, 10);
+    Result<std::size_t> ignored = co_await std::move(first);
+    of.network->vanish_all();
+    since = of.loop.now();
+    const std::string request = "x";
+    auto call = of.client.call<sized>(request, 10U);
+    Result<std::string> reply = co_await std::move(call);
+    if (!reply) co_return std::unexpected(std::move(reply.error()));
+    co_return *ignored;
+  }(pair, silent));
+  ASSERT_FALSE(size);
+  EXPECT_EQ(size.error().code, ErrorCode::outcome_unknown);
+  EXPECT_GE(pair.loop.now() - silent, milliseconds(199));
+  EXPECT_LE(pair.loop.now() - silent, milliseconds(215));
+}
+
+}  // namespace
+}  // namespace hawser::simulation

@@ -1,0 +1,127 @@
+#include "tests/simulation/world.h"
+
+#include <exception>
+#include <list>
+#include <utility>
+
+#include "tests/simulation/client_actor.h"
+
+namespace hawser::simulation {
+namespace {
+
+constexpr Duration run_max = std::chrono::hours(2);
+
+LoopOptions quiet() {
+  LoopOptions options;
+  options.log = no_log();
+  return options;
+}
+
+std::unique_ptr<RestPoller> make_poller(RestPoller*& kept) {
+  auto poller = std::make_unique<RestPoller>();
+  kept = poller.get();
+  return poller;
+}
+
+void check_stopped(World& world, const Server& server) {
+  const ServerCounters counters = server.counters();
+  world.checker.expect(counters.connections_open == 0, "a stopped server has connections");
+  world.checker.expect(counters.calls_in_flight == 0, "a stopped server has calls in flight");
+  world.checker.expect(counters.protocol_errors == 0, "a server saw a protocol error");
+}
+
+// One server after the other at the same address; the last one stays until all actors are done.
+Task<void> serve(World& world) {
+  for (unsigned life = 1;; ++life) {
+    const bool last = life == world.plan.servers;
+    auto server = std::make_unique<Server>(world.loop, world.network, world.plan.server);
+    register_service(*server, world.service);
+    Result<void> started = server->start();
+    world.checker.expect(started.has_value(), "a server could not start");
+    if (!last) {
+      auto living = world.pause(std::chrono::milliseconds(400));
+      co_await living;
+    }
+    while (last && world.actors != 0) {
+      auto waiting = world.loop.sleep(std::chrono::milliseconds(10));
+      co_await waiting;
+    }
+    world.checker.expect(server->counters().protocol_errors == 0, "a server saw a protocol error");
+    if (last || world.random.chance(0.7)) {
+      auto stopping = server->shut_down(world.up_to(std::chrono::milliseconds(300)));
+      co_await std::move(stopping);
+      check_stopped(world, *server);
+    }
+    server.reset();
+    if (last) co_return;
+    auto gone = world.pause(std::chrono::milliseconds(100));
+    co_await gone;
+  }
+}
+
+template <class Actor>
+Task<void> act(World& world) {
+  Actor actor(world);
+  auto acting = actor.run();
+  co_await std::move(acting);
+  --world.actors;
+}
+
+Task<void> everything(World& world) {
+  Scope scope;
+  world.actors = world.plan.clients + world.plan.pools;
+  scope.spawn(serve(world));
+  for (unsigned i = 0; i < world.plan.clients; ++i) scope.spawn(act<ClientActor>(world));
+  for (unsigned i = 0; i < world.plan.pools; ++i) scope.spawn(act<PoolActor>(world));
+  const Time end = world.loop.now() + run_max;
+  while (!scope.empty() && world.loop.now() < end) {
+    auto waiting = world.loop.sleep(std::chrono::milliseconds(50));
+    co_await waiting;
+  }
+  world.checker.expect(scope.empty(), "something waits for ever");
+  if (!scope.empty()) world.checker.report_open();
+}
+
+Task<void> never() { co_await std::suspend_always(); }
+
+// Nothing is left that a timer or a message could wake.
+void check_rest(World& world) {
+  world.poller->wait_for_rest(std::chrono::minutes(10));
+  try {
+    world.loop.run(never());
+  } catch (const RestPoller::AtRest&) {
+  } catch (const RestPoller::StillAtWork&) {
+    world.checker.expect(false, "timers run although everything has been stopped");
+  }
+  world.checker.expect(world.network->streams() == 0, "streams are left although everything has been stopped");
+}
+
+}  // namespace
+
+World::World(const Profile& profile, std::uint64_t seed)
+    : random(seed),
+      plan(draw_plan(profile, random)),
+      loop(make_poller(poller), quiet()),
+      network(std::make_shared<transport::SimNetwork>(random.next(), plan.network)),
+      service(checker, random) {
+  service.client_window = plan.client.stream_window_bytes;
+}
+
+Outcome simulate(const Profile& profile, std::uint64_t seed) {
+  World world(profile, seed);
+  try {
+    world.loop.run(everything(world));
+    check_rest(world);
+  } catch (const std::exception& exception) {
+    world.checker.expect(false, std::string("an exception: ") + exception.what());
+  }
+  world.checker.finish();
+  return {.seed = seed,
+          .trace = world.network->trace(),
+          .events = world.network->events(),
+          .time = world.loop.now().time_since_epoch(),
+          .counts = world.checker.counts(),
+          .violations = world.checker.violations()};
+}
+
+}  // namespace hawser::simulation

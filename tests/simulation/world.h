@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/sim_poller.h"
+#include "tests/simulation/checker.h"
+#include "tests/simulation/plan.h"
+#include "tests/simulation/service.h"
+#include "transport/sim/sim_network.h"
+
+namespace hawser::simulation {
+
+// What a run came to.
+struct Outcome {
+  std::uint64_t seed = 0;
+  std::uint64_t trace = 0;
+  std::uint64_t events = 0;
+  Duration time{};
+  Checker::Counts counts;
+  std::vector<std::string> violations;
+};
+
+// A whole run: a network, servers, clients and pools on one loop in virtual time, all of it drawn from the seed.
+Outcome simulate(const Profile& profile, std::uint64_t seed);
+
+// The poller of a simulation, which also sees that it comes to rest in the end.
+class RestPoller final : public exec::Poller {
+ public:
+  struct AtRest {};       // Thrown when nothing can happen any more, once that is waited for.
+  struct StillAtWork {};  // Thrown when something still happens long after.
+
+  std::string_view name() const noexcept override { return "simulated"; }
+  Time now() const noexcept override { return inner_.now(); }
+  std::size_t wait(Duration timeout, Time& now) override {
+    if (until_ && timeout == forever) throw AtRest();
+    if (until_ && inner_.now() > *until_) throw StillAtWork();
+    return inner_.wait(timeout, now);
+  }
+  void wake() noexcept override {}
+  void watch(int fd, exec::Watcher& watcher) override { inner_.watch(fd, watcher); }
+  void unwatch(int, exec::Watcher&) noexcept override {}
+  bool real_time() const noexcept override { return false; }
+
+  void wait_for_rest(Duration at_most) { until_ = inner_.now() + at_most; }
+
+ private:
+  exec::SimPoller inner_;
+  std::optional<Time> until_;
+};
+
+// What the actors of a run share.
+struct World {
+  World(const Profile& profile, std::uint64_t seed);
+
+  Random random;
+  const Plan plan;
+  Checker checker;
+  RestPoller* poller;  // Owned by the loop.
+  Loop loop;
+  const std::shared_ptr<transport::SimNetwork> network;
+  Service service;
+  unsigned actors = 0;  // Clients and pools that are still at work.
+
+  // Draws a number in [0, bound), or a duration.
+  std::uint64_t below(std::uint64_t bound) noexcept { return random.below(bound); }
+  Duration up_to(Duration most) noexcept {
+    return Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>(most.count()) + 1)));
+  }
+  auto pause(Duration most) { return loop.sleep(up_to(most)); }
+};
+
+}  // namespace hawser::simulation

@@ -1,0 +1,84 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include "tests/simulation/world.h"
+
+// Whole systems over virtual time, each drawn from a seed. A failing run names its seed; to replay it alone:
+//   HAWSER_SIM_SEED=123 build/dev/tests/simulation_test
+// HAWSER_SIM_SEEDS=10000 runs so many seeds of each profile.
+namespace hawser::simulation {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool sanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
+constexpr bool sanitized = true;
+#else
+constexpr bool sanitized = false;
+#endif
+#else
+constexpr bool sanitized = false;
+#endif
+
+// As many as take about ten seconds a profile.
+constexpr std::uint64_t seeds_by_default = sanitized ? 60 : 600;
+
+std::optional<std::uint64_t> number_of(const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  return std::strtoull(text, nullptr, 10);
+}
+
+std::string report(const Profile& profile, const Outcome& outcome) {
+  std::ostringstream text;
+  text << "seed " << outcome.seed << ", profile " << profile.name << ":\n";
+  for (const std::string& violation : outcome.violations) text << "  " << violation << '\n';
+  text << "replay: HAWSER_SIM_SEED=" << outcome.seed << " build/dev/tests/simulation_test --gtest_filter='*"
+       << profile.name << "'";
+  return text.str();
+}
+
+class Simulation : public testing::TestWithParam<Profile> {};
+
+TEST_P(Simulation, KeepsItsPromises) {
+  const Profile& profile = GetParam();
+  const std::optional<std::uint64_t> only = number_of("HAWSER_SIM_SEED");
+  const std::uint64_t first = only.value_or(1);
+  const std::uint64_t count = only ? 1 : number_of("HAWSER_SIM_SEEDS").value_or(seeds_by_default);
+  Checker::Counts sum;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const Outcome outcome = simulate(profile, seed);
+    ASSERT_TRUE(outcome.violations.empty()) << report(profile, outcome);
+    sum.begun += outcome.counts.begun;
+    sum.replied += outcome.counts.replied;
+    sum.dropped += outcome.counts.dropped;
+    for (const auto& [code, times] : outcome.counts.errors) sum.errors[code] += times;
+  }
+  RecordProperty("calls", static_cast<int>(sum.begun));
+  std::ostringstream text;
+  text << count << " seeds, " << sum.begun << " calls, " << sum.replied << " replies, " << sum.dropped << " dropped";
+  for (const auto& [code, times] : sum.errors) text << ", " << times << ' ' << to_string(code);
+  std::puts(text.str().c_str());
+}
+
+TEST_P(Simulation, ReplaysFromItsSeed) {
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U, 5U}) {
+    const Outcome first = simulate(GetParam(), seed);
+    const Outcome second = simulate(GetParam(), seed);
+    const Outcome other = simulate(GetParam(), seed + 1000);
+    EXPECT_EQ(first.trace, second.trace) << "seed " << seed;
+    EXPECT_EQ(first.events, second.events) << "seed " << seed;
+    EXPECT_NE(first.trace, other.trace) << "seed " << seed;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Profiles, Simulation, testing::ValuesIn(profiles),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace hawser::simulation
