@@ -46,7 +46,7 @@ ActiveCall::ActiveCall(const Incoming& request, Keep keep) : request_(request), 
 }
 
 ActiveCall::~ActiveCall() {
-  if (lent_) request_.port.detach(*this);
+  detach();
   if (queued_) request_.port.loop().forget(waiting_);
   request_.port.leave(*this);
 }

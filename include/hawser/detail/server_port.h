@@ -140,10 +140,16 @@ class ActiveCall final : public PayloadOwner {
         call.waiting_ = nullptr;
         call.queued_ = false;
       }
+      // A coroutine that is ended here frees what it lent before it frees the call.
+      ~Awaiter() { call.detach(); }
     };
     return Awaiter{*this};
   }
   void payload_released() noexcept override;
+  // What is still lent is copied.
+  void detach() noexcept {
+    if (std::exchange(lent_, false)) port().detach(*this);
+  }
 
   // While one exists, the coroutine must not be ended from outside: another thread uses its frame.
   class Pin {
