@@ -31,7 +31,9 @@ struct ClientPool::State {
         changed(on),
         reaper(*this) {}
 
+  static bool usable(const Client& client) { return client.connected() && !client.going_away(); }
   std::shared_ptr<Client> least_loaded() const;
+  std::size_t usable_clients() const;
   void drop_dead();
   void reap();
   Task<void> open_one();
@@ -75,10 +77,16 @@ std::size_t ClientPool::calls_in_flight() const noexcept {
 std::shared_ptr<Client> ClientPool::State::least_loaded() const {
   std::shared_ptr<Client> best;
   for (const auto& client : clients) {
-    if (!client->connected() || client->going_away()) continue;
+    if (!usable(*client)) continue;
     if (!best || client->calls_in_flight() < best->calls_in_flight()) best = client;
   }
   return best;
+}
+
+// Those of a stopping server do not count against connections_max: nothing but their last calls runs on them.
+std::size_t ClientPool::State::usable_clients() const {
+  return static_cast<std::size_t>(
+      std::count_if(clients.begin(), clients.end(), [](const auto& client) { return usable(*client); }));
 }
 
 // Lost connections, and those of a stopping server once their calls have ended.
@@ -132,7 +140,7 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire() {
     state.drop_dead();
     std::shared_ptr<Client> client = state.least_loaded();
     const bool wants_more = !client || client->calls_in_flight() >= state.options.calls_per_connection;
-    if (wants_more && state.opening == 0 && state.clients.size() < state.options.connections_max) {
+    if (wants_more && state.opening == 0 && state.usable_clients() < state.options.connections_max) {
       ++state.opening;
       state.scope.spawn(state.open_one());
       continue;  // It may have been had at once.

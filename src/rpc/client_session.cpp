@@ -109,7 +109,10 @@ void ClientSession::on_frame(const wire::Frame& frame, const transport::Message&
   switch (frame.header.kind) {
     case Kind::response: return on_response(frame, message);
     case Kind::error: return on_error(frame);
-    case Kind::goaway: going_away_ = true; return;
+    case Kind::goaway:
+      // Told that we have understood, the server knows that no request is on its way any more.
+      if (!std::exchange(going_away_, true)) send_bare({.kind = Kind::goaway});
+      return;
     case Kind::stream_data:
     case Kind::stream_end:
     case Kind::stream_credit: {
@@ -159,12 +162,9 @@ void ClientSession::on_response(const wire::Frame& frame, const transport::Messa
 void ClientSession::on_error(const wire::Frame& frame) {
   CallOperation* const operation = close_call(frame.header.call);
   if (operation == nullptr) return;
-  Error error{static_cast<ErrorCode>(frame.header.method & 0xffffU),
-              static_cast<ErrorScope>(frame.header.method >> 16 & 0xffU), Initiator::peer,
+  Error error{wire::decode_error_code(frame.header.method & 0xffffU),
+              wire::decode_error_scope(frame.header.method >> 16 & 0xffU), Initiator::peer,
               static_cast<std::int32_t>(frame.header.signature), std::string(as_text(frame.body))};
-  // Of a later version, or nonsense: what the caller is to do about it, we can't tell.
-  if (error.code == ErrorCode::ok || error.code > ErrorCode::internal) error.code = ErrorCode::internal;
-  if (error.scope > ErrorScope::transport) error.scope = ErrorScope::call;
   if (error.code == ErrorCode::unknown_method || error.code == ErrorCode::signature_mismatch) {
     error.text = "'" + std::string(operation->request().name) + "': " + error.text;
   }
@@ -173,20 +173,20 @@ void ClientSession::on_error(const wire::Frame& frame) {
 }
 
 transport::Placement ClientSession::place(Bytes head, std::size_t payload_bytes) {
-  using Kind = transport::Placement::Kind;
+  using Where = transport::Placement::Kind;
   const Result<wire::Frame> frame = wire::decode_frame(head, {}, payload_bytes);
   if (!frame) {
     protocol_error(frame.error().text);
-    return {Kind::discard, {}};
+    return {Where::discard, {}};
   }
   const Calls::Found found = calls_.find(frame->header.call);
-  if (found.state != Calls::State::open) return {Kind::discard, {}};
-  if (frame->header.kind != wire::Kind::response) return {};
+  if (found.state != Calls::State::open) return {Where::discard, {}};
+  if (frame->header.kind != Kind::response) return {};
   const MutableBytes memory = found.call->memory();
   if (memory.empty()) return {};
-  if (memory.size() < payload_bytes) return {Kind::discard, {}};
+  if (memory.size() < payload_bytes) return {Where::discard, {}};
   found.call->placed = memory.data();
-  return {Kind::given, memory};
+  return {Where::given, memory};
 }
 
 // ---- The end ----

@@ -36,6 +36,9 @@ void ServerSession::on_frame(const wire::Frame& frame, const transport::Message&
             {ErrorCode::cancelled, ErrorScope::call, Initiator::peer, 0, "the caller cancelled the call"});
       }
       return;
+    case Kind::goaway:
+      peer_understood_ = true;
+      return check_idle();
     case Kind::stream_data:
     case Kind::stream_end:
     case Kind::stream_credit: {
@@ -100,14 +103,14 @@ void ServerSession::refuse(std::uint32_t call, ErrorCode code, std::string text)
 }
 
 transport::Placement ServerSession::place(Bytes head, std::size_t payload_bytes) {
-  using Kind = transport::Placement::Kind;
+  using Where = transport::Placement::Kind;
   const Result<wire::Frame> frame = wire::decode_frame(head, {}, payload_bytes);
   if (!frame) {
     protocol_error(frame.error().text);
-    return {Kind::discard, {}};
+    return {Where::discard, {}};
   }
-  if (frame->header.kind != wire::Kind::request) return {};
-  if (shared_.receiving_bytes + payload_bytes > shared_.options.receive_bytes_max) return {Kind::discard, {}};
+  if (frame->header.kind != Kind::request) return {};
+  if (shared_.receiving_bytes + payload_bytes > shared_.options.receive_bytes_max) return {Where::discard, {}};
   shared_.receiving_bytes += payload_bytes;
   placed_bytes_ = payload_bytes;
   return {};
@@ -252,7 +255,7 @@ void ServerSession::check_idle() {
   if (active_ != 0) return;
   if (closed()) {
     if (!std::exchange(idle_told_, true)) owner_.on_session_idle(*this);
-  } else if (going_away_) {
+  } else if (going_away_ && peer_understood_) {
     // Flushes what is left; the peer answers the end of the stream with its own.
     connection().close();
   }

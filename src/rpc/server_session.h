@@ -59,7 +59,7 @@ class ServerSession final : public Session, public detail::ServerPort {
   ~ServerSession();
 
   void start() { start_session(); }
-  // Takes no new calls, and closes when those active have ended.
+  // Takes no new calls, and closes when those active have ended and those on their way have been refused.
   void go_away();
   // Asks every active call to stop.
   void cancel_calls(const Error& why);
@@ -104,6 +104,7 @@ class ServerSession final : public Session, public detail::ServerPort {
   std::size_t active_ = 0;
   std::size_t placed_bytes_ = 0;  // Of the payload now coming.
   bool going_away_ = false;
+  bool peer_understood_ = false;  // It has answered our goaway: no request follows.
   bool idle_told_ = false;
 };
 

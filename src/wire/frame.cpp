@@ -81,6 +81,16 @@ std::int64_t decode_deadline(std::uint32_t encoded) noexcept {
   return (encoded & top) != 0 ? std::int64_t{encoded & ~top} * 1000 : std::int64_t{encoded};
 }
 
+ErrorCode decode_error_code(std::uint32_t number) noexcept {
+  constexpr auto last = static_cast<std::uint32_t>(ErrorCode::internal);
+  return number == 0 || number > last ? ErrorCode::internal : static_cast<ErrorCode>(number);
+}
+
+ErrorScope decode_error_scope(std::uint32_t number) noexcept {
+  constexpr auto last = static_cast<std::uint32_t>(ErrorScope::transport);
+  return number > last ? ErrorScope::call : static_cast<ErrorScope>(number);
+}
+
 std::uint32_t frame_checksum(Bytes head, std::span<const Piece> payload) noexcept {
   constexpr std::array<std::byte, 4> zero{};
   std::uint32_t crc = crc32c(0, head.first(checksum_at));

@@ -22,7 +22,7 @@ enum class Kind : std::uint8_t {
   stream_credit = 7,  // Either: the receiver has room for so many more bytes.
   ping = 8,           // Either: answer with pong.
   pong = 9,
-  goaway = 10,        // Server: send no new calls on this connection.
+  goaway = 10,        // Server: send no new calls on this connection. Client: none will come, in answer to that.
 };
 inline constexpr std::uint8_t kind_min = 1;
 inline constexpr std::uint8_t kind_max = 10;
@@ -83,6 +83,10 @@ Header read_header(Bytes head) noexcept;
 std::uint32_t encode_deadline(std::int64_t microseconds) noexcept;
 // In microseconds; 0 for none.
 std::int64_t decode_deadline(std::uint32_t encoded) noexcept;
+
+// Received codes and scopes. What we do not know, or `ok` where there is an error, says as much as `internal`.
+ErrorCode decode_error_code(std::uint32_t number) noexcept;
+ErrorScope decode_error_scope(std::uint32_t number) noexcept;
 
 // CRC32C (Castagnoli) over the head with its checksum field taken as zero, then the payload.
 std::uint32_t frame_checksum(Bytes head, std::span<const Piece> payload) noexcept;

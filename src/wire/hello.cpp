@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/little_endian.h"
+#include "wire/frame.h"
 
 namespace hawser::wire {
 namespace {
@@ -47,7 +48,7 @@ bool read_number(Bytes value, std::uint32_t& out) noexcept {
 bool read_refusal(Bytes value, std::optional<Error>& out) {
   if (value.size() < 2) return false;
   const std::string_view text = as_text(value.subspan(2));
-  out = Error{static_cast<ErrorCode>(load_le<std::uint16_t>(value.data())), ErrorScope::connection, Initiator::peer, 0,
+  out = Error{decode_error_code(load_le<std::uint16_t>(value.data())), ErrorScope::connection, Initiator::peer, 0,
               std::string(text)};
   return true;
 }
