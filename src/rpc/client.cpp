@@ -84,28 +84,29 @@ Task<Result<void>> Client::State::connect(std::string to) {
     co_return fail(ErrorCode::invalid_argument,
                    "connect() runs on no loop: await it within sync_wait() or Loop::run(), or give the Client a loop");
   }
-  if ((connecting || session) && to != address) {
+  if ((attempt_at_hand || session) && to != address) {
     co_return fail(ErrorCode::invalid_argument,
                    "this client is connected, or connecting, to " + address + ": close() it first, or use another");
   }
   if (session) co_return Result<void>{};
   if (!attempted) attempted = std::make_unique<exec::Signal>(*loop);
-  if (!connecting) {
-    connecting = true;
+  std::shared_ptr<Attempt> shared = attempt_at_hand;
+  if (!shared) {
+    shared = attempt_at_hand = std::make_shared<Attempt>();
     address = std::move(to);
-    scope.spawn(attempt());
+    scope.spawn(attempt(shared));
   }
-  while (connecting) {
+  while (!shared->outcome) {
     auto finished = attempted->wait();
     co_await finished;
   }
-  co_return outcome;
+  co_return *shared->outcome;
 }
 
-Task<void> Client::State::attempt() {
+Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
   auto opening = open_session();
-  outcome = co_await std::move(opening);
-  connecting = false;
+  own->outcome.emplace(co_await std::move(opening));
+  attempt_at_hand.reset();
   attempted->notify_all();
 }
 

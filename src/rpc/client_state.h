@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "exec/signal.h"
@@ -18,8 +19,12 @@ struct Client::State final : rpc::ClientSession::Owner {
       : options(std::move(with)), network(std::move(over)), loop(on) {}
   ~State();
 
+  struct Attempt {
+    std::optional<Result<void>> outcome;
+  };
+
   Task<Result<void>> connect(std::string to);
-  Task<void> attempt();
+  Task<void> attempt(std::shared_ptr<Attempt> own);
   Task<Result<void>> open_session();
   void close();
   void on_session_end(const Error& reason) override;
@@ -30,9 +35,9 @@ struct Client::State final : rpc::ClientSession::Owner {
   std::string address;
   detail::ClientLink link;
   std::shared_ptr<rpc::ClientSession> session;
-  // One attempt at a time; whoever wants to connect meanwhile waits for its outcome.
-  bool connecting = false;
-  Result<void> outcome;
+  // One attempt at a time; whoever wants to connect meanwhile shares it, and learns its outcome even if another one has
+  // begun by then.
+  std::shared_ptr<Attempt> attempt_at_hand;
   std::unique_ptr<exec::Signal> attempted;
   Scope scope;
 };
