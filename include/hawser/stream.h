@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -42,7 +43,12 @@ class StreamCore {
 
   // `send_credit` and `window`: what the peer grants, and what we grant, at the start, in bytes.
   StreamCore(StreamPort& port, std::uint32_t call, std::uint32_t send_credit, std::uint32_t window) noexcept
-      : port_(port), call_(call), credit_(send_credit), window_(window), window_left_(window) {}
+      : port_(port),
+        loop_(port.stream_loop()),
+        call_(call),
+        credit_(send_credit),
+        window_(window),
+        window_left_(window) {}
   StreamCore(const StreamCore&) = delete;
   StreamCore& operator=(const StreamCore&) = delete;
 
@@ -107,7 +113,8 @@ class StreamCore {
   void withdraw(bool reading) noexcept;
   static std::uint32_t cost(std::size_t bytes) noexcept;
 
-  StreamPort& port_;
+  StreamPort& port_;  // Not used once closed: a client's session may go before its calls' streams.
+  Loop& loop_;
   const std::uint32_t call_;
   std::int64_t credit_;  // Negative after an item larger than what was left.
   const std::uint32_t window_;
@@ -126,7 +133,7 @@ class StreamCore {
 // Lends a stream item's memory and resumes the writer when it is not used any more.
 class ItemLoan final : public PayloadOwner {
  public:
-  explicit ItemLoan(StreamPort& port) noexcept : port_(port) {}
+  explicit ItemLoan(StreamPort& port) noexcept : port_(port), loop_(port.stream_loop()) {}
   ItemLoan(const ItemLoan&) = delete;
   ItemLoan& operator=(const ItemLoan&) = delete;
   ~ItemLoan();
@@ -136,7 +143,8 @@ class ItemLoan final : public PayloadOwner {
   void await_resume() noexcept { waiting_ = nullptr; }
 
  private:
-  StreamPort& port_;
+  StreamPort& port_;  // Not used once released.
+  Loop& loop_;
   bool released_ = false;
   std::coroutine_handle<> waiting_;
 };
@@ -173,12 +181,15 @@ class Reader {
 // The sending end of a stream; see Reader. One writer at a time; loop's thread only.
 template <class T>
 class Writer {
+  // Small values and views are taken as they are: what an argument was converted to would be gone before the task runs.
+  using Given = std::conditional_t<std::is_trivially_copyable_v<T> && sizeof(T) <= 64, T, const T&>;
+
  public:
   Writer() noexcept = default;
   explicit Writer(detail::StreamCore& core) noexcept : core_(&core) {}
 
-  // Sends `item`, which must stay valid until then, once the peer has room for it. An error if the call ended.
-  Task<Result<void>> write(const T& item) {
+  // Sends `item`, which must stay valid until then (of a view, what it shows), once the peer has room for it. An error if the call ended.
+  Task<Result<void>> write(Given item) {
     detail::StreamCore& core = *core_;
     auto ready = core.until_writable();
     co_await ready;
@@ -198,6 +209,8 @@ class Writer {
     detail::ItemLoan loan(core.port());
     core.end_item(pieces.span(), &loan);
     co_await loan;
+    // The memory is given back, too, when the item is lost with the connection.
+    if (std::optional<Error> error = core.write_error()) co_return std::unexpected(std::move(*error));
     co_return Result<void>{};
   }
 

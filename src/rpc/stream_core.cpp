@@ -12,12 +12,12 @@ std::unexpected<Error> breach(const char* text) {
 }  // namespace
 
 void StreamCore::wake(Slot& slot) {
-  if (slot.handle && !std::exchange(slot.queued, true)) port_.stream_loop().resume_soon(slot.handle);
+  if (slot.handle && !std::exchange(slot.queued, true)) loop_.resume_soon(slot.handle);
 }
 
 void StreamCore::withdraw(bool reading) noexcept {
   const Slot gone = std::exchange(slot(reading), {});
-  if (gone.queued) port_.stream_loop().forget(gone.handle);
+  if (gone.queued) loop_.forget(gone.handle);
 }
 
 std::uint32_t StreamCore::cost(std::size_t bytes) noexcept {
@@ -104,12 +104,12 @@ void StreamCore::end() {
 
 ItemLoan::~ItemLoan() {
   if (!released_) port_.detach_item(*this);
-  if (waiting_) port_.stream_loop().forget(waiting_);
+  if (waiting_) loop_.forget(waiting_);
 }
 
 void ItemLoan::payload_released() noexcept {
   released_ = true;
-  if (waiting_) port_.stream_loop().resume_soon(waiting_);
+  if (waiting_) loop_.resume_soon(waiting_);
 }
 
 }  // namespace hawser::detail
