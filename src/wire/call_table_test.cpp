@@ -1,0 +1,123 @@
+#include "wire/call_table.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "base/random.h"
+
+namespace hawser::wire {
+namespace {
+
+struct Call {};
+using Table = CallTable<Call>;
+
+TEST(CallTable, AnswersReachOnlyTheirCall) {
+  Table table(2);
+  Call first;
+  Call second;
+  const std::uint32_t one = table.open(first);
+  EXPECT_EQ(one, 0x10000U);
+  EXPECT_EQ(table.find(one).call, &first);
+  table.close(one);
+  EXPECT_EQ(table.find(one).state, Table::State::unknown);
+  const std::uint32_t two = table.open(second);
+  EXPECT_EQ(two, 0x20000U);
+  EXPECT_EQ(table.find(one).state, Table::State::unknown);
+  EXPECT_EQ(table.find(two).call, &second);
+  for (const std::uint32_t wrong : {0U, 1U, 0x10001U, 0xffff'ffffU, two + 0x10000}) {
+    EXPECT_EQ(table.find(wrong).state, Table::State::unknown) << wrong;
+  }
+}
+
+// Generation 0 would make an id that stands for no call.
+TEST(CallTable, GenerationsWrapAroundZero) {
+  Table table(1);
+  Call call;
+  std::uint32_t last = 0;
+  for (std::uint32_t i = 0; i < 65'535; ++i) {
+    last = table.open(call);
+    ASSERT_EQ(last >> 16, i + 1);
+    table.close(last);
+  }
+  EXPECT_EQ(table.open(call), 0x10000U);
+}
+
+TEST(CallTable, AbandonedCallsKeepTheirSlot) {
+  Table table(1);
+  Call call;
+  const std::uint32_t id = table.open(call);
+  EXPECT_TRUE(table.full());
+  table.abandon(id);
+  EXPECT_TRUE(table.full());
+  EXPECT_EQ(table.find(id).state, Table::State::abandoned);
+  EXPECT_EQ(table.find(id).call, nullptr);
+  table.each_open([](Call&) { FAIL() << "nobody waits for it"; });
+  table.close(id);
+  EXPECT_FALSE(table.full());
+}
+
+TEST(CallTable, HoldsNoMoreThanIdsCanTell) {
+  Table table(1'000'000);
+  EXPECT_EQ(table.calls_max(), 65'536U);
+  Call call;
+  std::set<std::uint32_t> ids;
+  while (!table.full()) ids.insert(table.open(call));
+  EXPECT_EQ(ids.size(), 65'536U);
+}
+
+// At random against the plainest table there is.
+TEST(CallTable, BehavesAsItsModel) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Random random(seed);
+    const std::size_t most = 1 + random.below(40);
+    Table table(most);
+    std::map<std::uint32_t, Call*> model;  // Null for an abandoned one.
+    std::vector<std::uint32_t> gone;
+    std::vector<std::unique_ptr<Call>> calls;
+    for (int step = 0; step < 5'000; ++step) {
+      const std::uint64_t action = random.below(10);
+      if (action < 5) {
+        ASSERT_EQ(table.full(), model.size() == most);
+        if (table.full()) continue;
+        calls.push_back(std::make_unique<Call>());
+        const std::uint32_t id = table.open(*calls.back());
+        ASSERT_LT(id & 0xffffU, most);
+        ASSERT_NE(id >> 16, 0U);
+        ASSERT_TRUE(model.emplace(id, calls.back().get()).second);
+      } else if (!model.empty()) {
+        const auto at = std::next(model.begin(), static_cast<std::ptrdiff_t>(random.below(model.size())));
+        if (action < 7 && at->second != nullptr) {
+          table.abandon(at->first);
+          at->second = nullptr;
+        } else {
+          table.close(at->first);
+          gone.push_back(at->first);
+          model.erase(at);
+        }
+      }
+      ASSERT_EQ(table.size(), model.size());
+      for (const auto& [id, call] : model) {
+        ASSERT_EQ(table.find(id).state, call != nullptr ? Table::State::open : Table::State::abandoned);
+        ASSERT_EQ(table.find(id).call, call);
+      }
+      if (!gone.empty()) {
+        const std::uint32_t old = gone[random.below(gone.size())];
+        if (!model.contains(old)) ASSERT_EQ(table.find(old).state, Table::State::unknown);
+      }
+      std::multiset<Call*> open;
+      table.each_open([&](Call& call) { open.insert(&call); });
+      std::multiset<Call*> expected;
+      for (const auto& [id, call] : model) {
+        if (call != nullptr) expected.insert(call);
+      }
+      ASSERT_EQ(open, expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hawser::wire

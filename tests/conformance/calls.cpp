@@ -1,0 +1,281 @@
+#include "tests/conformance/backend.h"
+#include "tests/conformance/handlers.h"
+
+// Calls of every shape: functions, arguments, results, sizes.
+namespace hawser::conformance {
+
+TEST_P(Conformance, CallsPlainFunctions) {
+  serve<echo, owned, add, nothing>([](Server& server, Client& client) -> Task<void> {
+    AWAIT(echoed, client.call<echo>("hello"));
+    REQUIRE_OK(echoed);
+    EXPECT_EQ(*echoed, "hello");
+    AWAIT(extended, client.call<owned>(std::string("hello")));
+    EXPECT_EQ(extended, "hello!");
+    AWAIT(sum, client.call<add>(-3, 5'000'000'000));
+    EXPECT_EQ(sum, 4'999'999'997);
+    AWAIT(done, client.call<nothing>());
+    EXPECT_OK(done);
+    EXPECT_EQ(server.counters().calls, 4U);
+    EXPECT_EQ(server.counters().connections_open, 1U);
+    EXPECT_FALSE(client.transport().empty());
+  });
+}
+
+TEST_P(Conformance, CallsCoroutines) {
+  serve<slow_echo, slow_view, slow_nothing>([](Server&, Client& client) -> Task<void> {
+    AWAIT(echoed, client.call<slow_echo>("hello", 1U));
+    EXPECT_EQ(echoed, "hello");
+    for (const std::size_t bytes : {0UL, 5UL, 5'000UL, 9'000UL, 50'000UL, 300'000UL}) {
+      const std::string text = text_of(bytes);
+      AWAIT(viewed, client.call<slow_view>(text));
+      EXPECT_TRUE(viewed == text) << bytes;
+    }
+    AWAIT(done, client.call<slow_nothing>());
+    EXPECT_OK(done);
+  });
+}
+
+TEST_P(Conformance, CallsMemberFunctions) {
+  Shop shop;
+  auto server = make_server();
+  server->register_handler<&Shop::order, &Shop::order_later, &Shop::kinds>(&shop);
+  run_connected(*server, {}, [](Server&, Client& client) -> Task<void> {
+    AWAIT(first, client.call<&Shop::order>("rope", 2U));
+    EXPECT_EQ(first, 2U);
+    AWAIT(second, client.call<&Shop::order_later>("rope", 3U));
+    EXPECT_EQ(second, 5U);
+    AWAIT(kinds, client.call<&Shop::kinds>());
+    EXPECT_EQ(kinds, 1U);
+  });
+  EXPECT_EQ(shop.kinds(), 1U);
+}
+
+TEST_P(Conformance, CarriesEveryKindOfArgument) {
+  serve<numbers, squares, mirror, lines>([](Server&, Client& client) -> Task<void> {
+    const std::vector<std::uint32_t> values{1, 2, 3, 0xffff'ffff};
+    AWAIT(same, client.call<numbers>(values));
+    EXPECT_EQ(same, values);
+    const std::vector<std::uint32_t> none;
+    AWAIT(empty, client.call<numbers>(none));
+    EXPECT_EQ(empty, none);
+    std::vector<std::uint64_t> many(100'000, 3);
+    AWAIT(squared, client.call<squares>(std::move(many)));
+    REQUIRE_OK(squared);
+    EXPECT_EQ(*squared, std::vector<std::uint64_t>(100'000, 9));
+
+    const Shape shape{.name = text_of(10'000),
+                      .points = std::vector<Point>(2'000, Point{4, 5}),
+                      .centre = Point{1, 2},
+                      .weights = {{"a", 0.5}, {"b", -1}},
+                      .tag = "blue"};
+    AWAIT(mirrored, client.call<mirror>(shape));
+    REQUIRE_OK(mirrored);
+    EXPECT_EQ(mirrored->points, std::vector<Point>(2'000, Point{-4, 5}));
+    Shape back = std::move(*mirrored);
+    back.points = shape.points;
+    EXPECT_EQ(back, shape);
+
+    const std::string large = text_of(20'000);
+    AWAIT(reversed, client.call<lines>(std::vector<std::string_view>{"one", large, ""}, true));
+    REQUIRE_OK(reversed);
+    EXPECT_EQ(*reversed, (std::vector<std::string>{"", large, "one"}));
+  });
+}
+
+// Around every size at which something else is done: pieces out of band, copies of small requests, payloads with a
+// place of their own, blocks that are larger than a pool keeps.
+TEST_P(Conformance, CarriesEverySize) {
+  serve<echo, slow_view>([](Server&, Client& client) -> Task<void> {
+    std::vector<std::size_t> sizes{0, 1};
+    for (const std::size_t at : {4UL << 10, 8UL << 10, 32UL << 10, 64UL << 10, 256UL << 10, 1UL << 20}) {
+      sizes.insert(sizes.end(), {at - 1, at, at + 1});
+    }
+    sizes.push_back(20UL << 20);
+    for (const std::size_t bytes : sizes) {
+      const std::string text = text_of(bytes);
+      AWAIT(in_place, client.call<echo>(text));
+      EXPECT_TRUE(in_place == text) << bytes << " " << error_of(in_place);
+      AWAIT(by_coroutine, client.call<slow_view>(text));
+      EXPECT_TRUE(by_coroutine == text) << bytes << " " << error_of(by_coroutine);
+    }
+  });
+}
+
+TEST_P(Conformance, GivesWholeReplies) {
+  serve<echo, numbers, reflect>([](Server&, Client& client) -> Task<void> {
+    for (const std::size_t bytes : {0UL, 100UL, 5'000UL, 10'000UL, 100'000UL}) {
+      const std::string text = text_of(bytes);
+      AWAIT(reply, client.call<echo>(text).reply());
+      REQUIRE_OK(reply);
+      // What came in between must not disturb what the reply shows.
+      for (int i = 0; i < 20; ++i) {
+        AWAIT(other, client.call<echo>(std::string(bytes + 1, 'x')));
+        EXPECT_OK(other);
+      }
+      EXPECT_TRUE(reply->value() == text) << bytes;
+      EXPECT_TRUE(reply->attachment().empty());
+      EXPECT_TRUE(reply->metadata().empty());
+    }
+    const std::vector<std::uint32_t> values(10'000, 7);
+    AWAIT(span, client.call<numbers>(values).reply());
+    REQUIRE_OK(span);
+    EXPECT_TRUE(std::equal(values.begin(), values.end(), (*span)->begin(), (*span)->end()));
+  });
+}
+
+TEST_P(Conformance, LandsRepliesInTheCallersMemory) {
+  serve<echo, zeros>([](Server&, Client& client) -> Task<void> {
+    std::vector<std::byte> memory(1 << 20);
+    for (const std::size_t bytes : {8UL << 10, (32UL << 10) - 8, 32UL << 10, (32UL << 10) + 1, (1UL << 20) - 8, 1UL << 20}) {
+      const std::string text = text_of(bytes);
+      AWAIT(reply, client.call<echo>(text).into(memory));
+      REQUIRE_OK(reply);
+      EXPECT_TRUE(reply->value() == text) << bytes;
+      EXPECT_EQ(static_cast<const void*>(reply->value().data()), memory.data()) << bytes;
+    }
+    // Shorter sequences stay in the message.
+    AWAIT(small, client.call<echo>("small").into(memory));
+    REQUIRE_OK(small);
+    EXPECT_EQ(small->value(), "small");
+    EXPECT_NE(static_cast<const void*>(small->value().data()), memory.data());
+
+    for (const std::size_t bytes : {9UL << 10, 40UL << 10, 4UL << 20}) {
+      std::vector<std::byte> narrow(bytes - 1, std::byte{0x5a});
+      AWAIT(refused, client.call<zeros>(bytes).into(narrow));
+      EXPECT_ERROR(refused, limit_exceeded, "into()");
+      EXPECT_TRUE(std::all_of(narrow.begin(), narrow.end(), [](std::byte b) { return b == std::byte{0x5a}; }));
+    }
+    AWAIT(after, client.call<echo>("goes on"));
+    EXPECT_EQ(after, "goes on");
+  });
+}
+
+TEST_P(Conformance, RepliesOutOfOrder) {
+  serve<slow_echo, echo>([](Server&, Client& client) -> Task<void> {
+    std::vector<std::string> order;
+    Scope scope;
+    auto one = [&](std::string text, std::uint32_t milliseconds) -> Task<void> {
+      AWAIT(reply, client.call<slow_echo>(text, milliseconds));
+      EXPECT_EQ(reply, text);
+      order.push_back(text);
+    };
+    scope.spawn(one("slow", 200));
+    scope.spawn(one("quick", 1));
+    AWAIT(plain, client.call<echo>("at once"));
+    EXPECT_OK(plain);
+    order.insert(order.begin(), "at once");
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_EQ(order, (std::vector<std::string>{"at once", "quick", "slow"}));
+  });
+}
+
+TEST_P(Conformance, ManyCallsAtOnce) {
+  serve<slow_echo, echo>([](Server&, Client& client) -> Task<void> {
+    Scope scope;
+    std::size_t good = 0;
+    auto one = [&](std::uint32_t i) -> Task<void> {
+      const std::string text = text_of(i % 100 * 200);
+      if (i % 3 == 0) {
+        AWAIT(reply, client.call<slow_echo>(text, i % 10));
+        good += reply == text;
+      } else {
+        AWAIT(reply, client.call<echo>(text));
+        good += reply == text;
+      }
+    };
+    for (std::uint32_t i = 0; i < 3'000; ++i) scope.spawn(one(i));
+    EXPECT_EQ(client.calls_in_flight(), 3'000U);
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_EQ(good, 3'000U);
+    EXPECT_EQ(client.calls_in_flight(), 0U);
+  });
+}
+
+TEST_P(Conformance, SendsRequestsAheadOfTheirReplies) {
+  serve<slow_echo, echo>([](Server&, Client& client) -> Task<void> {
+    std::vector<PendingCall<slow_echo>> pending;
+    for (std::uint32_t i = 0; i < 50; ++i) {
+      AWAIT(sent, client.send_request<slow_echo>(std::to_string(i), 50 - i));
+      REQUIRE_OK(sent);
+      pending.push_back(std::move(*sent));
+    }
+    EXPECT_EQ(client.calls_in_flight(), 50U);
+    for (std::uint32_t i = 0; i < 50; ++i) {
+      AWAIT(reply, std::move(pending[i]));
+      EXPECT_EQ(reply, std::to_string(i));
+    }
+    // An argument given as an lvalue may go as soon as the request has been sent.
+    auto text = std::make_unique<std::string>(text_of(3 << 20));
+    const std::string copy = *text;
+    AWAIT(sent, client.send_request<echo>(*text));
+    REQUIRE_OK(sent);
+    std::fill(text->begin(), text->end(), '?');
+    text.reset();
+    AWAIT(reply, std::move(*sent));
+    EXPECT_TRUE(reply == copy);
+  });
+}
+
+TEST_P(Conformance, DroppedPendingCallsAreCancelled) {
+  Shop shop;
+  auto server = make_server();
+  server->register_handler<&Shop::wait_for_stop>(&shop);
+  server->register_handler<echo>();
+  run_connected(*server, {}, [&](Server&, Client& client) -> Task<void> {
+    {
+      AWAIT(dropped, client.send_request<&Shop::wait_for_stop>());
+      REQUIRE_OK(dropped);
+      AWAIT(begun, eventually(loop(), [&] { return shop.waiting == 1; }));
+      EXPECT_TRUE(begun);
+    }
+    AWAIT(told, eventually(loop(), [&] { return shop.stopped == 1; }));
+    EXPECT_TRUE(told);
+    AWAIT(other, client.call<echo>("goes on"));
+    EXPECT_EQ(other, "goes on");
+    AWAIT(free, eventually(loop(), [&] { return client.calls_in_flight() == 0; }));
+    EXPECT_TRUE(free);
+  });
+}
+
+// A request that is dropped while it is being sent leaves whole, from a copy.
+TEST_P(Conformance, DroppedRequestsDoNotTearTheStream) {
+  serve<echo>([&](Server&, Client& client) -> Task<void> {
+    for (int i = 0; i < 5; ++i) {
+      {
+        auto text = std::make_unique<std::string>(text_of(8 << 20));
+        Scope scope;
+        scope.spawn([](Client& from, const std::string& argument) -> Task<void> {
+          AWAIT(reply, from.call<echo>(argument));
+          ADD_FAILURE() << "answered: " << error_of(reply);
+        }(client, *text));
+        auto pause = loop().sleep(Duration(i * 100'000));
+        co_await pause;
+      }
+      AWAIT(other, client.call<echo>("goes on"));
+      EXPECT_EQ(other, "goes on");
+    }
+  });
+}
+
+TEST_P(Conformance, ChecksumsAgree) {
+  ClientOptions options;
+  options.checksum = true;
+  serve<echo, slow_view, mirror, reflect>(server_options(), options, [](Server& server, Client& client) -> Task<void> {
+    for (const std::size_t bytes : {0UL, 10UL, 9'000UL, 40'000UL, 1UL << 20}) {
+      const std::string text = text_of(bytes);
+      AWAIT(reply, client.call<echo>(text));
+      EXPECT_TRUE(reply == text);
+      AWAIT(viewed, client.call<slow_view>(text));
+      EXPECT_TRUE(viewed == text);
+      const std::string attached = text_of(bytes / 2);
+      AWAIT(whole, client.call<reflect>({.attachment = as_bytes(attached), .metadata = {{"k", "v"}}}, text).reply());
+      REQUIRE_OK(whole);
+      EXPECT_TRUE(as_text(whole->attachment()) == attached);
+    }
+    EXPECT_EQ(server.counters().protocol_errors, 0U);
+  });
+}
+
+}  // namespace hawser::conformance

@@ -1,0 +1,317 @@
+#include <atomic>
+#include <thread>
+
+#include "tests/conformance/backend.h"
+#include "tests/conformance/handlers.h"
+
+// Connecting, stopping, and the pool.
+namespace hawser::conformance {
+
+TEST_P(Conformance, ConcurrentConnectsAgree) {
+  auto server = make_server();
+  server->register_handler<echo>();
+  run([&]() -> Task<void> {
+    REQUIRE_OK(server->start());
+    auto client = make_client();
+    auto dead = make_client();
+    Scope scope;
+    int connected = 0;
+    int refused = 0;
+    for (int i = 0; i < 20; ++i) {
+      scope.spawn([](Client& one, std::string to, int& count) -> Task<void> {
+        AWAIT(outcome, one.connect(to));
+        EXPECT_OK(outcome);
+        count += outcome.has_value();
+      }(*client, server->address(), connected));
+      scope.spawn([](Client& one, std::string to, int& count) -> Task<void> {
+        AWAIT(outcome, one.connect(to));
+        EXPECT_ERROR(outcome, unavailable, "");
+        count += !outcome;
+        // Whoever tries again at once does not change what the others are told.
+        if (count == 1) {
+          AWAIT(again, one.connect(to));
+          EXPECT_FALSE(again);
+        } else {
+          EXPECT_LE(count, 20);
+        }
+      }(*dead, backend->dead_address(), refused));
+    }
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_EQ(connected, 20);
+    EXPECT_EQ(refused, 20);
+    EXPECT_EQ(server->counters().connections_accepted, 1U);
+    AWAIT(again, client->connect(server->address()));
+    EXPECT_OK(again);
+    EXPECT_EQ(server->counters().connections_accepted, 1U);
+    AWAIT(elsewhere, client->connect(backend->dead_address()));
+    EXPECT_ERROR(elsewhere, invalid_argument, "close() it first");
+  });
+}
+
+// All that waited for an attempt are told its outcome, also when one of them has begun another by then.
+TEST_P(Conformance, EveryWaiterIsToldOfItsAttempt) {
+  auto server = make_server();
+  server->register_handler<echo>();
+  run([&]() -> Task<void> {
+    auto client = make_client();
+    const std::string dead = backend->dead_address();
+    std::vector<std::string> order;
+    Scope scope;
+    auto retrying = [&]() -> Task<void> {
+      AWAIT(outcome, client->connect(dead));
+      EXPECT_FALSE(outcome);
+      AWAIT(second, client->connect(dead));
+      order.push_back("second");
+    };
+    auto once = [&]() -> Task<void> {
+      AWAIT(outcome, client->connect(dead));
+      EXPECT_FALSE(outcome);
+      order.push_back("first");
+    };
+    for (int i = 0; i < 3; ++i) {
+      scope.spawn(once());
+      scope.spawn(retrying());
+    }
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_EQ(order, (std::vector<std::string>{"first", "first", "first", "second", "second", "second"}));
+  });
+}
+
+TEST_P(Conformance, FailuresToConnectSayWhy) {
+  run([&]() -> Task<void> {
+    auto client = make_client({.connect_timeout = 2s});
+    AWAIT(early, client->call<echo>("too early"));
+    EXPECT_ERROR(early, not_sent, "connect(address) first");
+    AWAIT(pinged, client->ping());
+    EXPECT_ERROR(pinged, not_sent, "connect(address) first");
+    AWAIT(refused, client->connect(backend->dead_address()));
+    EXPECT_ERROR(refused, unavailable, "refused");
+    EXPECT_FALSE(client->connected());
+    AWAIT(called, client->call<echo>("hello"));
+    EXPECT_FALSE(called);
+    if (!backend->real_time()) co_return;
+    for (const std::string bad : {"", "nonsense", "127.0.0.1", "127.0.0.1:", "127.0.0.1:port", "127.0.0.1:99999", "::1:80"}) {
+      auto other = make_client();
+      AWAIT(outcome, other->connect(bad));
+      EXPECT_ERROR(outcome, invalid_argument, "") << bad;
+    }
+    AWAIT(unknown, client->connect("no-such-host.invalid:80"));
+    EXPECT_ERROR(unknown, unavailable, "cannot resolve 'no-such-host.invalid'");
+  });
+}
+
+TEST_P(Conformance, ListeningTwiceFails) {
+  run([&]() -> Task<void> {
+    auto one = make_server();
+    REQUIRE_OK(one->start());
+    ServerOptions options = server_options();
+    options.listen = one->address();
+    auto two = make_server(options);
+    const Result<void> started = two->start();
+    EXPECT_ERROR(started, unavailable, one->address());
+    const Result<void> again = one->start();
+    EXPECT_ERROR(again, invalid_argument, "started before");
+    co_return;
+  });
+}
+
+// Another function of the same name and other types, and one that the server has not.
+namespace elsewhere {
+inline std::string missing(std::string text) { return text; }
+}  // namespace elsewhere
+inline std::uint32_t echo_of_numbers(std::uint32_t number) { return number; }
+
+}  // namespace hawser::conformance
+
+template <>
+inline constexpr std::string_view hawser::method_name_override<&hawser::conformance::echo_of_numbers> =
+    hawser::method_name<&hawser::conformance::echo>;
+
+namespace hawser::conformance {
+
+TEST_P(Conformance, MethodsMustAgree) {
+  serve<echo>([](Server& server, Client& client) -> Task<void> {
+    AWAIT(missing, client.call<elsewhere::missing>("x"));
+    EXPECT_ERROR(missing, unknown_method, "hawser::conformance::elsewhere::missing");
+    if (!missing) EXPECT_TRUE(missing.error().not_executed());
+    AWAIT(other, client.call<echo_of_numbers>(1U));
+    EXPECT_ERROR(other, signature_mismatch, "hawser::conformance::echo");
+    EXPECT_EQ(server.counters().calls_refused, 2U);
+    AWAIT(after, client.call<echo>("goes on"));
+    EXPECT_EQ(after, "goes on");
+  });
+}
+
+TEST_P(Conformance, PingsAndClosing) {
+  Shop shop;
+  auto server = make_server();
+  server->register_handler<&Shop::wait_for_stop>(&shop);
+  server->register_handler<echo>();
+  run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
+    AWAIT(round_trip, client.ping());
+    REQUIRE_OK(round_trip);
+    EXPECT_GE(*round_trip, 0s);
+    AWAIT(pending, client.send_request<&Shop::wait_for_stop>());
+    REQUIRE_OK(pending);
+    AWAIT(begun, eventually(loop(), [&] { return shop.waiting == 1; }));
+    EXPECT_TRUE(begun);
+    client.close();
+    EXPECT_FALSE(client.connected());
+    AWAIT(ended, std::move(*pending));
+    EXPECT_ERROR(ended, outcome_unknown, "the client was closed");
+    AWAIT(late, client.call<echo>("late"));
+    EXPECT_ERROR(late, not_sent, "the client was closed");
+    AWAIT(gone, eventually(loop(), [&] { return shop.stopped == 1 && own.counters().connections_open == 0; }));
+    EXPECT_TRUE(gone);
+    AWAIT(again, client.connect(own.address()));
+    REQUIRE_OK(again);
+    AWAIT(reply, client.call<echo>("again"));
+    EXPECT_EQ(reply, "again");
+  });
+}
+
+TEST_P(Conformance, StopsGracefully) {
+  Shop shop;
+  auto server = make_server();
+  server->register_handler<&Shop::wait_for_gate>(&shop);
+  server->register_handler<echo>();
+  run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
+    AWAIT(pending, client.send_request<&Shop::wait_for_gate>());
+    REQUIRE_OK(pending);
+    AWAIT(begun, eventually(loop(), [&] { return shop.waiting == 1; }));
+    EXPECT_TRUE(begun);
+    Scope scope;
+    bool stopped = false;
+    auto stopping = [&]() -> Task<void> {
+      auto task = own.shut_down(20s);
+      co_await std::move(task);
+      stopped = true;
+    };
+    scope.spawn(stopping());
+    AWAIT(told, eventually(loop(), [&] { return client.going_away(); }));
+    EXPECT_TRUE(told);
+    AWAIT(refused, client.call<echo>("late"));
+    EXPECT_ERROR(refused, unavailable, "stopping");
+    auto other = make_client();
+    AWAIT(connected, other->connect(own.address()));
+    EXPECT_FALSE(connected);
+    EXPECT_FALSE(stopped);
+    shop.gate = true;
+    AWAIT(finished, std::move(*pending));
+    EXPECT_EQ(finished, 1);
+    auto joined = scope.join();
+    co_await joined;
+    AWAIT(lost, eventually(loop(), [&] { return !client.connected(); }));
+    EXPECT_TRUE(lost);
+    AWAIT(late, client.call<echo>("later"));
+    EXPECT_ERROR(late, not_sent, "not connected any more");
+  });
+}
+
+TEST_P(Conformance, StopsCallsThatPassTheGrace) {
+  Shop shop;
+  auto server = make_server();
+  server->register_handler<&Shop::wait_for_stop, &Shop::wait_for_gate>(&shop);
+  run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
+    AWAIT(polite, client.send_request<&Shop::wait_for_stop>());
+    AWAIT(deaf, client.send_request<&Shop::wait_for_gate>());
+    REQUIRE(polite && deaf);
+    AWAIT(begun, eventually(loop(), [&] { return shop.waiting == 2; }));
+    EXPECT_TRUE(begun);
+    auto stopping = own.shut_down(50ms);
+    co_await std::move(stopping);
+    EXPECT_EQ(shop.stopped, 1);
+    AWAIT(answered, std::move(*polite));
+    EXPECT_EQ(answered, 0);  // It was told, and answered in time.
+    AWAIT(ended, std::move(*deaf));
+    EXPECT_ERROR(ended, outcome_unknown, "may have been executed");
+    EXPECT_EQ(own.counters().calls_in_flight, 0U);
+  });
+}
+
+// While a server stops under load, no call's outcome is in doubt: it was answered, or certainly not executed.
+TEST_P(Conformance, StoppingUnderLoadLosesNothing) {
+  std::uint64_t answered = 0;
+  for (int round = 0; round < 10; ++round) {
+    auto server = make_server();
+    server->register_handler<echo, slow_echo>();
+    run([&]() -> Task<void> {
+      REQUIRE_OK(server->start());
+      std::vector<std::unique_ptr<Client>> clients;
+      Scope scope;
+      auto work = [&](Client& client, bool slow) -> Task<void> {
+        for (;;) {
+          Result<std::string> reply;
+          if (slow) {
+            AWAIT(outcome, client.call<slow_echo>("x", 1U));
+            reply = std::move(outcome);
+          } else {
+            AWAIT(outcome, client.call<echo>("x"));
+            reply = std::move(outcome);
+          }
+          if (!reply) {
+            EXPECT_TRUE(reply.error().not_executed()) << error_of(reply);
+            co_return;
+          }
+          ++answered;
+        }
+      };
+      for (int i = 0; i < 4; ++i) {
+        clients.push_back(make_client());
+        AWAIT(connected, clients.back()->connect(server->address()));
+        REQUIRE_OK(connected);
+        for (int j = 0; j < 8; ++j) scope.spawn(work(*clients.back(), j % 2 == 0));
+      }
+      auto pause = loop().sleep(std::chrono::microseconds(3'000 + 137 * round));
+      co_await pause;
+      auto stopping = server->shut_down(20s);
+      co_await std::move(stopping);
+      auto joined = scope.join();
+      co_await joined;
+    });
+  }
+  EXPECT_GT(answered, 0U);
+}
+
+TEST_P(Conformance, SeveralLoopsServeManyClients) {
+  if (!backend->real_time()) GTEST_SKIP() << "a simulation has one thread";
+  ServerOptions options = server_options();
+  options.threads = 2;
+  auto server = make_threaded_server(options);
+  server->register_handler<echo, slow_echo>();
+  ASSERT_TRUE(server->start());
+  std::vector<std::thread> threads;
+  std::atomic<int> good{0};
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      const std::unique_ptr<Loop> own = backend->make_loop();
+      own->run([](Loop& on, std::shared_ptr<transport::Network> network, std::string to, std::atomic<int>& count) -> Task<void> {
+        std::vector<std::unique_ptr<Client>> clients;
+        Scope scope;
+        for (int i = 0; i < 10; ++i) {
+          clients.push_back(std::make_unique<Client>(on, network, ClientOptions{}));
+          AWAIT(connected, clients.back()->connect(to));
+          REQUIRE_OK(connected);
+          scope.spawn([](Client& client, std::atomic<int>& counted) -> Task<void> {
+            for (std::uint32_t call = 0; call < 50; ++call) {
+              const std::string text = text_of(call * 500);
+              AWAIT(reply, client.call<slow_echo>(text, call % 2));
+              counted += reply == text;
+            }
+          }(*clients.back(), count));
+        }
+        auto joined = scope.join();
+        co_await joined;
+      }(*own, backend->network(), server->address(), good));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(good.load(), 3 * 10 * 50);
+  EXPECT_EQ(server->counters().connections_accepted, 30U);
+  server->stop(10s);
+  EXPECT_EQ(server->counters().connections_open, 0U);
+}
+
+}  // namespace hawser::conformance

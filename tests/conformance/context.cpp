@@ -1,0 +1,282 @@
+#include <thread>
+
+#include "tests/conformance/backend.h"
+#include "tests/conformance/handlers.h"
+
+// What goes beside the arguments: errors, deadlines, cancellation, attachments, metadata, blocking handlers.
+namespace hawser::conformance {
+
+TEST_P(Conformance, ErrorsOfHandlersReachTheCaller) {
+  serve<half, accept_even, later_error, throws, later_throws, echo>([](Server&, Client& client) -> Task<void> {
+    AWAIT(good, client.call<half>(8U));
+    EXPECT_EQ(good, 4U);
+    AWAIT(odd, client.call<half>(7U));
+    EXPECT_ERROR(odd, application, "odd");
+    if (!odd) {
+      EXPECT_EQ(odd.error().application_code, 42);
+      EXPECT_EQ(odd.error().scope, ErrorScope::call);
+      EXPECT_EQ(odd.error().initiator, Initiator::peer);
+    }
+    AWAIT(even, client.call<accept_even>(2U));
+    EXPECT_OK(even);
+    AWAIT(refused, client.call<accept_even>(3U));
+    EXPECT_ERROR(refused, application, "odd as well");
+    if (!refused) EXPECT_EQ(refused.error().application_code, -7);
+    AWAIT(later, client.call<later_error>());
+    EXPECT_ERROR(later, application, "later");
+
+    AWAIT(thrown, client.call<throws>(0));
+    EXPECT_ERROR(thrown, internal, "the handler threw no such thing");
+    AWAIT(number, client.call<throws>(1));
+    EXPECT_ERROR(number, internal, "no std::exception");
+    AWAIT(thrown_later, client.call<later_throws>());
+    EXPECT_ERROR(thrown_later, internal, "thrown later");
+    AWAIT(after, client.call<echo>("goes on"));
+    EXPECT_EQ(after, "goes on");
+  });
+}
+
+TEST_P(Conformance, HandlersKnowTheirCall) {
+  serve<about, remaining_ms>([](Server&, Client& client) -> Task<void> {
+    AWAIT(plain, client.call<about>());
+    EXPECT_EQ(plain, "peer=yes deadline no-token");  // The client's default is a deadline.
+    AWAIT(unlimited, client.call<about>({.timeout = forever}));
+    EXPECT_EQ(unlimited, "peer=yes forever no-token");
+    AWAIT(none, client.call<remaining_ms>({.timeout = forever}));
+    EXPECT_EQ(none, -1);
+    for (const Duration timeout : {Duration(20s), Duration(2min), Duration(3h), Duration(24h)}) {
+      AWAIT(left, client.call<remaining_ms>({.timeout = timeout}));
+      REQUIRE_OK(left);
+      const auto whole = std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count();
+      EXPECT_LE(*left, whole + 1);
+      EXPECT_GT(*left, whole - 10'000);
+    }
+  });
+}
+
+TEST_P(Conformance, AttachmentsAndMetadataTravelBothWays) {
+  serve<reflect, reflect_later, about>([](Server&, Client& client) -> Task<void> {
+    const Metadata metadata{{"trace", "1234"}, {"empty", ""}, {"long", text_of(20'000)}, {"trace", "again"}};
+    for (const std::size_t bytes : {0UL, 1UL, 4'000UL, 8'192UL, 40'000UL, 3UL << 20}) {
+      for (const std::size_t text_bytes : {3UL, 9'001UL, 40'000UL}) {
+        const std::string attached = text_of(bytes, 'A');
+        const std::string text = text_of(text_bytes);
+        const CallOptions options{.attachment = as_bytes(attached), .metadata = metadata};
+        AWAIT(at_once, client.call<reflect>(options, text).reply());
+        REQUIRE_OK(at_once);
+        EXPECT_EQ(at_once->value(), bytes + text_bytes);
+        EXPECT_TRUE(as_text(at_once->attachment()) == attached);
+        EXPECT_EQ(at_once->metadata().copy(), metadata);
+        EXPECT_EQ(at_once->metadata().find("trace"), "1234");
+        EXPECT_FALSE(at_once->metadata().find("none"));
+        AWAIT(later, client.call<reflect_later>(options, text).reply());
+        REQUIRE_OK(later);
+        EXPECT_TRUE(as_text(later->attachment()) == attached);
+        EXPECT_EQ(later->metadata().copy(), metadata);
+
+        std::vector<std::byte> memory(3 << 20);
+        AWAIT(landed, client.call<reflect>(options, text).into(memory));
+        REQUIRE_OK(landed);
+        EXPECT_TRUE(as_text(landed->attachment()) == attached);
+        if (bytes != 0) EXPECT_EQ(static_cast<const void*>(landed->attachment().data()), memory.data());
+        if (bytes > 1) {
+          std::vector<std::byte> narrow(bytes - 1);
+          AWAIT(refused, client.call<reflect>(options, text).into(narrow));
+          EXPECT_ERROR(refused, limit_exceeded, "into()");
+        }
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, MetadataIsBounded) {
+  serve<about, add_entries>([](Server&, Client& client) -> Task<void> {
+    AWAIT(most, client.call<about>({.metadata = Metadata(64, {"k", "v"})}));
+    EXPECT_OK(most);
+    AWAIT(many, client.call<about>({.metadata = Metadata(65, {"k", "v"})}));
+    EXPECT_ERROR(many, limit_exceeded, "64 entries");
+    AWAIT(key, client.call<about>({.metadata = {{std::string(255, 'k'), ""}}}));
+    EXPECT_OK(key);
+    AWAIT(long_key, client.call<about>({.metadata = {{std::string(256, 'k'), ""}}}));
+    EXPECT_ERROR(long_key, limit_exceeded, "255 bytes of a key");
+    AWAIT(largest, client.call<about>({.metadata = {{"k", std::string(65'531, 'v')}}}));
+    EXPECT_OK(largest);
+    AWAIT(too_large, client.call<about>({.metadata = {{"k", std::string(65'532, 'v')}}}));
+    EXPECT_ERROR(too_large, limit_exceeded, "65535 bytes in all");
+    AWAIT(way_too_large, client.call<about>({.metadata = {{"k", std::string(70'000, 'v')}}}));
+    EXPECT_ERROR(way_too_large, limit_exceeded, "65535 bytes in all");
+
+    AWAIT(back, client.call<add_entries>(64U, 10U).reply());
+    REQUIRE_OK(back);
+    EXPECT_EQ(back->metadata().copy().size(), 64U);
+    AWAIT(back_many, client.call<add_entries>(65U, 10U));
+    EXPECT_ERROR(back_many, limit_exceeded, "64 entries");
+    AWAIT(back_long, client.call<add_entries>(2U, 40'000U));
+    EXPECT_ERROR(back_long, limit_exceeded, "65535 bytes in all");
+    AWAIT(after, client.call<about>());
+    EXPECT_OK(after);
+  });
+}
+
+TEST_P(Conformance, TimeoutsEndOneCallOnly) {
+  Shop shop;
+  auto server = make_server();
+  server->register_handler<&Shop::wait_for_stop>(&shop);
+  server->register_handler<slow_echo>();
+  run_connected(*server, {.call_timeout = 50ms}, [&](Server&, Client& client) -> Task<void> {
+    AWAIT(neighbour, client.send_request<slow_echo>({.timeout = 20s}, "neighbour", 300U));
+    REQUIRE_OK(neighbour);
+    const Time begin = loop().now();
+    AWAIT(own, client.call<&Shop::wait_for_stop>({.timeout = 20ms}));
+    EXPECT_ERROR(own, deadline_exceeded, "timeout");
+    EXPECT_GE(loop().now() - begin, 20ms);
+    AWAIT(by_default, client.call<&Shop::wait_for_stop>());
+    EXPECT_ERROR(by_default, deadline_exceeded, "timeout");
+    AWAIT(at_once, client.call<&Shop::wait_for_stop>({.timeout = Duration(0)}));
+    EXPECT_ERROR(at_once, deadline_exceeded, "timeout");
+    AWAIT(negative, client.call<&Shop::wait_for_stop>({.timeout = -5s}));
+    EXPECT_ERROR(negative, deadline_exceeded, "timeout");
+    // The handlers learn it too.
+    AWAIT(told, eventually(loop(), [&] { return shop.waiting == 0; }));
+    EXPECT_TRUE(told);
+    EXPECT_GE(shop.stopped, 2);
+    AWAIT(reply, std::move(*neighbour));
+    EXPECT_EQ(reply, "neighbour");
+  });
+}
+
+TEST_P(Conformance, TokensCancelCalls) {
+  Shop shop;
+  auto server = make_server();
+  server->register_handler<&Shop::wait_for_stop>(&shop);
+  server->register_handler<echo>();
+  run_connected(*server, {}, [&](Server&, Client& client) -> Task<void> {
+    std::stop_source source;
+    Scope scope;
+    int cancelled = 0;
+    auto one = [&]() -> Task<void> {
+      AWAIT(outcome, client.call<&Shop::wait_for_stop>({.timeout = forever, .token = source.get_token()}));
+      EXPECT_ERROR(outcome, cancelled, "cancelled");
+      ++cancelled;
+    };
+    for (int i = 0; i < 10; ++i) scope.spawn(one());
+    AWAIT(begun, eventually(loop(), [&] { return shop.waiting == 10; }));
+    EXPECT_TRUE(begun);
+    source.request_stop();
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_EQ(cancelled, 10);
+    AWAIT(told, eventually(loop(), [&] { return shop.stopped == 10; }));
+    EXPECT_TRUE(told);
+
+    // One that is stopped before it begins.
+    AWAIT(late, client.call<&Shop::wait_for_stop>({.timeout = forever, .token = source.get_token()}));
+    EXPECT_ERROR(late, cancelled, "cancelled");
+    // And one that ends first.
+    std::stop_source unused;
+    AWAIT(reply, client.call<echo>({.token = unused.get_token()}, "hello"));
+    EXPECT_EQ(reply, "hello");
+    unused.request_stop();
+    AWAIT(free, eventually(loop(), [&] { return client.calls_in_flight() == 0; }));
+    EXPECT_TRUE(free);
+  });
+}
+
+TEST_P(Conformance, AnyThreadMayCancel) {
+  if (!backend->real_time()) GTEST_SKIP() << "a simulation has one thread";
+  Shop shop;
+  auto server = make_server();
+  server->register_handler<&Shop::wait_for_stop>(&shop);
+  server->register_handler<echo>();
+  run_connected(*server, {}, [&](Server&, Client& client) -> Task<void> {
+    for (int i = 0; i < 50; ++i) {
+      std::stop_source source;
+      std::thread other([&] {
+        std::this_thread::sleep_for(std::chrono::microseconds(50 * (i % 20)));
+        source.request_stop();
+      });
+      if (i % 2 == 0) {
+        AWAIT(outcome, client.call<&Shop::wait_for_stop>({.timeout = forever, .token = source.get_token()}));
+        EXPECT_ERROR(outcome, cancelled, "cancelled");
+      } else {
+        // A race of the reply and the cancellation: either may win.
+        AWAIT(outcome, client.call<echo>({.token = source.get_token()}, "hello"));
+        if (!outcome) EXPECT_ERROR(outcome, cancelled, "cancelled");
+      }
+      other.join();
+    }
+    AWAIT(told, eventually(loop(), [&] { return shop.waiting == 0; }));
+    EXPECT_TRUE(told);
+  });
+}
+
+TEST_P(Conformance, BlockingHandlersDoNotStallTheLoop) {
+  if (!backend->real_time()) GTEST_SKIP() << "nothing blocks in a simulation";
+  auto server = make_server();
+  server->register_handler<block, block_about, block_throws>({.offload = true});
+  server->register_handler<echo>();
+  run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
+    AWAIT(blocking, client.send_request<block>(300U));
+    REQUIRE_OK(blocking);
+    // Many round trips pass while that blocks: it is in flight before them and after.
+    AWAIT(taken, eventually(loop(), [&] { return own.counters().calls_in_flight == 1; }));
+    EXPECT_TRUE(taken);
+    for (int i = 0; i < 20; ++i) {
+      AWAIT(reply, client.call<echo>("hello"));
+      EXPECT_EQ(reply, "hello");
+    }
+    EXPECT_EQ(own.counters().calls_in_flight, 1U);
+    AWAIT(blocked, std::move(*blocking));
+    EXPECT_EQ(blocked, 300U);
+
+    const std::string text = text_of(20'000);
+    AWAIT(about_it, client.call<block_about>(text).reply());
+    REQUIRE_OK(about_it);
+    EXPECT_TRUE(about_it->value() == text + " token");
+    EXPECT_EQ(about_it->metadata().find("from"), "offload");
+    AWAIT(thrown, client.call<block_throws>(1));
+    EXPECT_ERROR(thrown, internal, "thrown while blocking");
+    // The caller does not wait for what cannot be interrupted.
+    AWAIT(timed_out, client.call<block>({.timeout = 5ms}, 100U));
+    EXPECT_ERROR(timed_out, deadline_exceeded, "timeout");
+    auto stopping = own.shut_down(10s);
+    co_await std::move(stopping);
+  });
+}
+
+TEST_P(Conformance, BlockingWorkIsBounded) {
+  if (!backend->real_time()) GTEST_SKIP() << "nothing blocks in a simulation";
+  ServerOptions options = server_options();
+  options.loop.offload_threads_max = 1;
+  options.loop.offload_queue_max = 1;
+  auto server = make_threaded_server(options);
+  server->register_handler<block>({.offload = true});
+  server->register_handler<echo>();
+  ASSERT_TRUE(server->start());
+  run([&]() -> Task<void> {
+    auto client = make_client();
+    AWAIT(connected, client->connect(server->address()));
+    REQUIRE_OK(connected);
+    std::vector<PendingCall<block>> pending;
+    for (int i = 0; i < 10; ++i) {
+      AWAIT(sent, client->send_request<block>(100U));
+      REQUIRE_OK(sent);
+      pending.push_back(std::move(*sent));
+    }
+    int done = 0;
+    for (auto& one : pending) {
+      AWAIT(outcome, std::move(one));
+      if (outcome) {
+        ++done;
+      } else {
+        EXPECT_ERROR(outcome, overloaded, "offload_queue_max");
+      }
+    }
+    EXPECT_GE(done, 1);
+    EXPECT_LE(done, 3);
+    AWAIT(after, client->call<echo>("goes on"));
+    EXPECT_EQ(after, "goes on");
+  });
+}
+
+}  // namespace hawser::conformance

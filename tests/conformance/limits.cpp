@@ -1,0 +1,279 @@
+#include <array>
+
+#include "tests/conformance/backend.h"
+#include "tests/conformance/handlers.h"
+#include "tests/conformance/stream_handlers.h"
+#include "transport/framed_connection.h"
+#include "wire/frame.h"
+
+// Every bound: what passes it fails with an error that names it, and everything else goes on.
+namespace hawser::conformance {
+
+TEST_P(Conformance, CallsOfAConnectionAreBounded) {
+  for (const bool by_server : {false, true}) {
+    Shop shop;
+    ServerOptions server_with = server_options();
+    ClientOptions client_with;
+    if (by_server) {
+      server_with.calls_per_connection_max = 4;
+    } else {
+      client_with.calls_in_flight_max = 4;
+    }
+    auto server = make_server(server_with);
+    server->register_handler<&Shop::wait_for_gate>(&shop);
+    run_connected(*server, client_with, [&](Server& own, Client& client) -> Task<void> {
+      std::vector<PendingCall<&Shop::wait_for_gate>> pending;
+      for (int i = 0; i < 4; ++i) {
+        AWAIT(sent, client.send_request<&Shop::wait_for_gate>());
+        REQUIRE_OK(sent);
+        pending.push_back(std::move(*sent));
+      }
+      AWAIT(fifth, client.call<&Shop::wait_for_gate>());
+      EXPECT_ERROR(fifth, overloaded, "4 calls are in flight on this connection");
+      EXPECT_ERROR(fifth, overloaded, "calls_per_connection_max");
+      // Another connection has a bound of its own.
+      auto other = make_client();
+      AWAIT(connected, other->connect(own.address()));
+      REQUIRE_OK(connected);
+      AWAIT(also, other->send_request<&Shop::wait_for_gate>());
+      REQUIRE_OK(also);
+      // A cancelled call counts until the server has answered it.
+      pending.pop_back();
+      AWAIT(still, client.call<&Shop::wait_for_gate>());
+      EXPECT_ERROR(still, overloaded, "4 calls");
+      shop.gate = true;
+      for (auto& one : pending) {
+        AWAIT(done, std::move(one));
+        EXPECT_EQ(done, 1);
+      }
+      AWAIT(other_done, std::move(*also));
+      EXPECT_EQ(other_done, 1);
+      AWAIT(free, eventually(loop(), [&] { return client.calls_in_flight() == 0; }));
+      EXPECT_TRUE(free);
+      AWAIT(after, client.call<&Shop::wait_for_gate>());
+      EXPECT_EQ(after, 1);
+    });
+  }
+}
+
+TEST_P(Conformance, CallsOfAServerAreBounded) {
+  Shop shop;
+  ServerOptions options = server_options();
+  options.calls_max = 3;
+  auto server = make_server(options);
+  server->register_handler<&Shop::wait_for_gate>(&shop);
+  run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
+    auto other = make_client();
+    AWAIT(connected, other->connect(own.address()));
+    REQUIRE_OK(connected);
+    std::vector<PendingCall<&Shop::wait_for_gate>> pending;
+    for (int i = 0; i < 3; ++i) {
+      AWAIT(sent, (i % 2 == 0 ? client : *other).send_request<&Shop::wait_for_gate>());
+      REQUIRE_OK(sent);
+      pending.push_back(std::move(*sent));
+    }
+    AWAIT(begun, eventually(loop(), [&] { return shop.waiting == 3; }));
+    EXPECT_TRUE(begun);
+    AWAIT(fourth, other->call<&Shop::wait_for_gate>());
+    EXPECT_ERROR(fourth, overloaded, "calls_max");
+    EXPECT_EQ(own.counters().calls_refused, 1U);
+    shop.gate = true;
+    for (auto& one : pending) {
+      AWAIT(done, std::move(one));
+      EXPECT_EQ(done, 1);
+    }
+    AWAIT(after, other->call<&Shop::wait_for_gate>());
+    EXPECT_EQ(after, 1);
+  });
+}
+
+TEST_P(Conformance, ConnectionsAreBounded) {
+  ServerOptions options = server_options();
+  options.connections_max = 2;
+  serve<echo>(options, {}, [&](Server& own, Client& client) -> Task<void> {
+    auto second = make_client();
+    AWAIT(connected, second->connect(own.address()));
+    REQUIRE_OK(connected);
+    auto third = make_client();
+    AWAIT(refused, third->connect(own.address()));
+    EXPECT_ERROR(refused, overloaded, "connections_max (2)");
+    EXPECT_EQ(own.counters().connections_refused, 1U);
+    AWAIT(reply, client.call<echo>("goes on"));
+    EXPECT_EQ(reply, "goes on");
+    second->close();
+    AWAIT(gone, eventually(loop(), [&] { return own.counters().connections_open == 1; }));
+    EXPECT_TRUE(gone);
+    AWAIT(again, third->connect(own.address()));
+    EXPECT_OK(again);
+  });
+}
+
+// Both directions, to the byte.
+TEST_P(Conformance, MessagesAreBounded) {
+  constexpr std::size_t limit = 50'000;
+  constexpr std::size_t frame_bytes = transport::FramedConnection::prefix_bytes + wire::header_bytes;
+  for (const bool by_server : {false, true}) {
+    ServerOptions server_with = server_options();
+    ClientOptions client_with;
+    (by_server ? server_with.message_bytes_max : client_with.message_bytes_max) = limit;
+    serve<echo, zeros, reflect>(server_with, client_with, [&](Server& own, Client& client) -> Task<void> {
+      // The count of a text takes 4 bytes; texts of this size are padded to 8.
+      constexpr std::size_t most = (limit - frame_bytes - 4) / 8 * 8;
+      AWAIT(largest, client.call<echo>(std::string(most, 'x')));
+      REQUIRE_OK(largest);
+      EXPECT_EQ(largest->size(), most);
+      AWAIT(request, client.call<echo>(std::string(most + 1, 'x')));
+      EXPECT_ERROR(request, limit_exceeded, "message_bytes_max");
+      AWAIT(reply, client.call<zeros>(std::uint64_t{most}));
+      EXPECT_OK(reply);
+      AWAIT(long_reply, client.call<zeros>(std::uint64_t{most + 1}));
+      EXPECT_ERROR(long_reply, limit_exceeded, "message_bytes_max");
+      AWAIT(way_too_long, client.call<zeros>(std::uint64_t{300'000}));
+      EXPECT_ERROR(way_too_long, limit_exceeded, "message_bytes_max");
+
+      // An attachment has no padding: exactly as much as there may be.
+      const std::size_t rest = limit - frame_bytes - 4 - 2;
+      const std::string attached(rest + 1, 'a');
+      AWAIT(exact, client.call<reflect>({.attachment = as_bytes(attached).first(rest)}, "xy").reply());
+      // It comes back with a result of 8 bytes instead of 6.
+      EXPECT_ERROR(exact, limit_exceeded, "message_bytes_max");
+      AWAIT(back, client.call<reflect>({.attachment = as_bytes(attached).first(rest - 2)}, "xy").reply());
+      REQUIRE_OK(back);
+      EXPECT_EQ(back->attachment().size(), rest - 2);
+      AWAIT(one_more, client.call<reflect>({.attachment = as_bytes(attached)}, "xy"));
+      EXPECT_ERROR(one_more, limit_exceeded, std::to_string(limit - 8 + 1) + " bytes exceeds message_bytes_max");
+      EXPECT_EQ(own.counters().protocol_errors, 0U);
+      EXPECT_TRUE(client.connected());
+    });
+  }
+}
+
+TEST_P(Conformance, StreamItemsAreBounded) {
+  ServerOptions options = server_options();
+  options.message_bytes_max = 50'000;
+  serve<converse>(options, {}, [&](Server&, Client& client) -> Task<void> {
+    AWAIT(call, client.open<converse>("hello"));
+    REQUIRE_OK(call);
+    auto reader = call->reader();
+    auto writer = call->writer();
+    AWAIT(greeting, reader.next());
+    EXPECT_TRUE(greeting && *greeting == "hello");
+    const std::string long_item(60'000, 'x');
+    AWAIT(refused, writer.write(long_item));
+    EXPECT_ERROR(refused, limit_exceeded, "message_bytes_max");
+    AWAIT(written, writer.write("short"));
+    EXPECT_OK(written);
+    AWAIT(answer, reader.next());
+    EXPECT_TRUE(answer && *answer == "short?");
+    AWAIT(result, call->finish());
+    EXPECT_EQ(result, 1U);
+  });
+}
+
+// Requests beyond what the network takes wait in memory, but not without end.
+TEST_P(Conformance, TheBacklogIsBounded) {
+  serve<echo>(server_options(), {.send_backlog_bytes_max = 1 << 20}, [&](Server&, Client& client) -> Task<void> {
+    const std::string text = text_of(8 << 20);
+    Scope scope;
+    int answered = 0;
+    int refused = 0;
+    auto one = [&]() -> Task<void> {
+      AWAIT(reply, client.call<echo>(text));
+      if (reply) {
+        ++answered;
+        co_return;
+      }
+      EXPECT_ERROR(reply, overloaded, "send_backlog_bytes_max");
+      ++refused;
+    };
+    for (int i = 0; i < 20; ++i) scope.spawn(one());
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_GE(answered, 1);
+    EXPECT_GE(refused, 10);
+    EXPECT_EQ(answered + refused, 20);
+    AWAIT(after, client.call<echo>("goes on"));
+    EXPECT_EQ(after, "goes on");
+  });
+}
+
+// Replies to a client that takes none wait in the server, but not without end: then the client is not read either.
+TEST_P(Conformance, RepliesInStoreAreBounded) {
+  ServerOptions options = server_options();
+  options.send_backlog_bytes_max = 1 << 20;
+  serve<zeros, echo>(options, {.call_timeout = forever}, [&](Server&, Client& client) -> Task<void> {
+    Scope scope;
+    int answered = 0;
+    auto one = [&]() -> Task<void> {
+      AWAIT(reply, client.call<zeros>(std::uint64_t{2 << 20}));
+      EXPECT_OK(reply);
+      ++answered;
+    };
+    for (int i = 0; i < 40; ++i) scope.spawn(one());
+    AWAIT(other, client.call<echo>("in its turn"));
+    EXPECT_EQ(other, "in its turn");
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_EQ(answered, 40);
+  });
+}
+
+// Large requests beyond receive_bytes_max are refused while they come in.
+TEST_P(Conformance, LargeRequestsComingInAreBounded) {
+  ServerOptions options = server_options();
+  options.receive_bytes_max = 5 << 20;
+  serve<echo>(options, {}, [&](Server& own, Client& client) -> Task<void> {
+    const std::string fits = text_of(4 << 20);
+    const std::string too_long = text_of(6 << 20);
+    AWAIT(good, client.call<echo>(fits));
+    EXPECT_TRUE(good == fits) << error_of(good);
+    AWAIT(refused, client.call<echo>(too_long));
+    EXPECT_ERROR(refused, overloaded, "receive_bytes_max");
+    AWAIT(again, client.call<echo>(fits));
+    EXPECT_TRUE(again == fits) << error_of(again);
+    EXPECT_EQ(own.counters().protocol_errors, 0U);
+  });
+}
+
+TEST_P(Conformance, HandshakesAreBounded) {
+  ServerOptions options = server_options();
+  options.handshakes_max = 2;
+  options.handshake_timeout = 200ms;
+  auto server = make_server(options);
+  server->register_handler<echo>();
+  // Connections that do not say hello.
+  struct Silent final : transport::StreamSink {
+    MutableBytes receive_space() override { return memory; }
+    void received(std::size_t) override {}
+    void sendable(std::size_t) override {}
+    void ended(const Error&) override { closed = true; }
+    std::array<std::byte, 256> memory{};
+    bool closed = false;
+  };
+  run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
+    std::vector<std::unique_ptr<Silent>> sinks;
+    std::vector<std::unique_ptr<transport::Stream>> streams;
+    for (int i = 0; i < 2; ++i) {
+      AWAIT(stream, backend->network()->connect(loop(), own.address(), 5s));
+      REQUIRE_OK(stream);
+      sinks.push_back(std::make_unique<Silent>());
+      streams.push_back(std::move(*stream));
+      streams.back()->start(loop(), *sinks.back());
+    }
+    AWAIT(here, eventually(loop(), [&] { return own.counters().connections_accepted == 3; }));
+    EXPECT_TRUE(here);
+    auto third = make_client();
+    AWAIT(refused, third->connect(own.address()));
+    EXPECT_ERROR(refused, unavailable, "before the hello was complete");
+    EXPECT_EQ(own.counters().connections_refused, 1U);
+    AWAIT(reply, client.call<echo>("goes on"));
+    EXPECT_EQ(reply, "goes on");
+    // Their time is bounded as well.
+    AWAIT(cut, eventually(loop(), [&] { return sinks[0]->closed && sinks[1]->closed; }));
+    EXPECT_TRUE(cut);
+    AWAIT(again, third->connect(own.address()));
+    EXPECT_OK(again);
+  });
+}
+
+}  // namespace hawser::conformance

@@ -1,0 +1,178 @@
+#include "tests/conformance/backend.h"
+#include "tests/conformance/handlers.h"
+
+namespace hawser::conformance {
+
+TEST_P(Conformance, PoolsShareABoundedNumberOfConnections) {
+  auto server = make_server();
+  server->register_handler<slow_echo>();
+  run([&]() -> Task<void> {
+    REQUIRE_OK(server->start());
+    auto pool = make_pool(server->address(), {.connections_max = 3, .calls_per_connection = 10});
+    EXPECT_EQ(pool->connections(), 0U);
+    Scope scope;
+    int good = 0;
+    std::size_t most = 0;
+    auto one = [&](int i) -> Task<void> {
+      AWAIT(reply, pool->call<slow_echo>(std::to_string(i), 20U));
+      good += reply == std::to_string(i);
+      most = std::max(most, pool->connections());
+    };
+    for (int i = 0; i < 200; ++i) scope.spawn(one(i));
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_EQ(good, 200);
+    EXPECT_LE(most, 3U);
+    EXPECT_LE(server->counters().connections_accepted, 3U);
+    EXPECT_EQ(pool->calls_in_flight(), 0U);
+  });
+}
+
+TEST_P(Conformance, PoolsMultiplexBeforeTheyGrow) {
+  auto server = make_server();
+  server->register_handler<slow_echo>();
+  run([&]() -> Task<void> {
+    REQUIRE_OK(server->start());
+    auto pool = make_pool(server->address(), {.connections_max = 4, .calls_per_connection = 64});
+    Scope scope;
+    auto one = [&]() -> Task<void> {
+      AWAIT(reply, pool->call<slow_echo>("x", 5U));
+      EXPECT_OK(reply);
+    };
+    for (int i = 0; i < 50; ++i) scope.spawn(one());
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_EQ(server->counters().connections_accepted, 1U);
+  });
+}
+
+// As users of coro_rpc write it.
+TEST_P(Conformance, PoolsLendClients) {
+  auto server = make_server();
+  server->register_handler<slow_echo, echo, half>();
+  run([&]() -> Task<void> {
+    REQUIRE_OK(server->start());
+    auto pool = make_pool(server->address());
+    AWAIT(pending, pool->send_request([](Client& client) { return client.send_request<slow_echo>("ahead", 5U); }));
+    REQUIRE_OK(pending);
+    AWAIT(other, pool->call<echo>("meanwhile"));
+    EXPECT_EQ(other, "meanwhile");
+    AWAIT(reply, std::move(*pending));
+    EXPECT_EQ(reply, "ahead");
+    AWAIT(refused, pool->call<half>(3U));
+    EXPECT_ERROR(refused, application, "odd");
+  });
+}
+
+TEST_P(Conformance, PoolsCloseWhatIsIdle) {
+  auto server = make_server();
+  server->register_handler<echo>();
+  run([&]() -> Task<void> {
+    REQUIRE_OK(server->start());
+    auto pool = make_pool(server->address(), {.idle_timeout = 50ms});
+    AWAIT(reply, pool->call<echo>("x"));
+    EXPECT_OK(reply);
+    EXPECT_EQ(pool->connections(), 1U);
+    AWAIT(idle, eventually(loop(), [&] { return pool->connections() == 0; }));
+    EXPECT_TRUE(idle);
+    AWAIT(closed, eventually(loop(), [&] { return server->counters().connections_open == 0; }));
+    EXPECT_TRUE(closed);
+    AWAIT(again, pool->call<echo>("y"));
+    EXPECT_EQ(again, "y");
+    EXPECT_EQ(server->counters().connections_accepted, 2U);
+  });
+}
+
+TEST_P(Conformance, PoolsReconnectAfterARestart) {
+  auto first = make_server();
+  first->register_handler<echo>();
+  run([&]() -> Task<void> {
+    REQUIRE_OK(first->start());
+    const std::string address = first->address();
+    auto pool = make_pool(address, {.backoff_min = 5ms, .backoff_max = 20ms});
+    AWAIT(before, pool->call<echo>("before"));
+    EXPECT_EQ(before, "before");
+    auto stopping = first->shut_down(1s);
+    co_await std::move(stopping);
+    first.reset();
+    const Time begin = loop().now();
+    AWAIT(down, pool->call<echo>("down"));
+    EXPECT_ERROR(down, unavailable, "after 3 attempts");
+    // Between three attempts lie two pauses, of which each is at least half of what it may be.
+    EXPECT_GE(loop().now() - begin, 2500us + 5000us);
+
+    ServerOptions options = server_options();
+    options.listen = address;
+    auto second = make_server(options);
+    second->register_handler<echo>();
+    REQUIRE_OK(second->start());
+    AWAIT(after, pool->call<echo>("after"));
+    EXPECT_EQ(after, "after");
+  });
+}
+
+// A connection of a server that is stopping takes no new calls; the pool must neither use it nor wait for it in vain.
+TEST_P(Conformance, PoolsGetOverServersThatStop) {
+  Shop shop;
+  auto first = make_server();
+  first->register_handler<&Shop::wait_for_gate>(&shop);
+  first->register_handler<echo>();
+  run([&]() -> Task<void> {
+    REQUIRE_OK(first->start());
+    const std::string address = first->address();
+    auto pool = make_pool(address, {.connections_max = 1, .backoff_min = 1ms, .backoff_max = 5ms});
+    Scope scope;
+    auto hold = [&]() -> Task<void> {
+      AWAIT(held, pool->call<&Shop::wait_for_gate>());
+      EXPECT_EQ(held, 1);
+    };
+    scope.spawn(hold());
+    AWAIT(begun, eventually(loop(), [&] { return shop.waiting == 1; }));
+    EXPECT_TRUE(begun);
+    auto stop = [&]() -> Task<void> {
+      auto stopping = first->shut_down(30s);
+      co_await std::move(stopping);
+    };
+    scope.spawn(stop());
+    // Another server takes over the port while the first still has a call to finish.
+    auto pause = loop().sleep(20ms);
+    co_await pause;
+    ServerOptions options = server_options();
+    options.listen = address;
+    auto second = make_server(options);
+    second->register_handler<echo>();
+    REQUIRE_OK(second->start());
+    AWAIT(reply, pool->call<echo>("elsewhere"));
+    EXPECT_EQ(reply, "elsewhere");
+    EXPECT_EQ(shop.waiting, 1);
+    shop.gate = true;
+    auto joined = scope.join();
+    co_await joined;
+  });
+}
+
+TEST_P(Conformance, PoolsOutliveLostConnections) {
+  auto server = make_server();
+  server->register_handler<echo, slow_echo>();
+  run([&]() -> Task<void> {
+    REQUIRE_OK(server->start());
+    const std::string address = server->address();
+    auto pool = make_pool(address, {.connections_max = 2, .backoff_min = 1ms, .backoff_max = 5ms});
+    for (int round = 0; round < 5; ++round) {
+      AWAIT(first, pool->call<echo>("x"));
+      // It may be sent on a connection whose loss has not been noticed yet; then the loss is noticed.
+      if (!first) EXPECT_ERROR(first, outcome_unknown, "");
+      AWAIT(reply, pool->call<echo>("x"));
+      EXPECT_OK(reply);
+      auto stopping = server->shut_down(Duration(0));
+      co_await std::move(stopping);
+      ServerOptions options = server_options();
+      options.listen = address;
+      server = make_server(options);
+      server->register_handler<echo, slow_echo>();
+      REQUIRE_OK(server->start());
+    }
+  });
+}
+
+}  // namespace hawser::conformance

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "hawser/hawser.h"
+
+namespace hawser::conformance {
+
+using namespace std::chrono_literals;
+
+inline Task<std::uint32_t> count_up(std::uint32_t to, Writer<std::uint32_t> out) {
+  for (std::uint32_t i = 0; i < to; ++i) {
+    auto writing = out.write(i);
+    const Result<void> written = co_await std::move(writing);
+    if (!written) co_return i;
+  }
+  co_return to;
+}
+inline Task<Result<std::uint64_t>> sum_up(Reader<std::uint64_t> in) {
+  std::uint64_t sum = 0;
+  for (;;) {
+    auto reading = in.next();
+    auto item = co_await std::move(reading);
+    if (!item) co_return std::unexpected(std::move(item.error()));
+    if (!*item) co_return sum;
+    sum += **item;
+  }
+}
+// Gives back every text that it reads; the result is their number.
+inline Task<Result<std::uint32_t>> converse(std::string greeting, Reader<std::string_view> in, Writer<std::string> out) {
+  auto greet = out.write(greeting);
+  Result<void> written = co_await std::move(greet);
+  std::uint32_t count = 0;
+  for (;;) {
+    auto reading = in.next();
+    auto item = co_await std::move(reading);
+    if (!item) co_return std::unexpected(std::move(item.error()));
+    if (!*item) co_return count;
+    const std::string text = **item + "?";
+    auto writing = out.write(text);
+    written = co_await std::move(writing);
+    if (!written) co_return std::unexpected(std::move(written.error()));
+    ++count;
+  }
+}
+
+// Streams whose course a test watches.
+class Streamer {
+ public:
+  // Writes until it may not.
+  Task<int> pour(std::uint32_t item_bytes, Writer<std::string> out) {
+    const std::string item(item_bytes, 'p');
+    for (;;) {
+      auto writing = out.write(item);
+      const Result<void> result = co_await std::move(writing);
+      if (!result) {
+        last_error = result.error();
+        ended = true;
+        co_return 0;
+      }
+      ++written;
+    }
+  }
+  // Reads nothing until the gate opens.
+  Task<Result<std::uint64_t>> swallow(Context& context, Reader<std::string> in) {
+    while (!gate && !context.token().stop_requested()) {
+      auto pause = context.loop().sleep(1ms);
+      co_await pause;
+    }
+    std::uint64_t bytes = 0;
+    for (;;) {
+      auto reading = in.next();
+      auto item = co_await std::move(reading);
+      if (!item) {
+        last_error = item.error();
+        ended = true;
+        co_return std::unexpected(std::move(item.error()));
+      }
+      if (!*item) break;
+      bytes += (*item)->size();
+    }
+    ended = true;
+    co_return bytes;
+  }
+  // Fails after some items in both directions.
+  Task<Result<int>> stumble(std::uint32_t after, Reader<std::uint32_t> in, Writer<std::uint32_t> out) {
+    for (std::uint32_t i = 0; i < after; ++i) {
+      auto reading = in.next();
+      auto item = co_await std::move(reading);
+      if (!item || !*item) break;
+      auto writing = out.write(**item);
+      static_cast<void>(co_await std::move(writing));
+    }
+    if (throwing) throw std::runtime_error("stumbled");
+    co_return std::unexpected(Error::application(5, "stumbled"));
+  }
+  // Ends without having read what there is.
+  Task<std::uint32_t> ignore(Context& context, Reader<std::string> in) {
+    auto reading = in.next();
+    auto item = co_await std::move(reading);
+    auto pause = context.loop().sleep(5ms);
+    co_await pause;
+    co_return item && *item ? static_cast<std::uint32_t>((*item)->size()) : 0;
+  }
+
+  std::uint64_t written = 0;
+  bool gate = false;
+  bool ended = false;
+  bool throwing = false;
+  std::optional<Error> last_error;
+};
+
+}  // namespace hawser::conformance

@@ -1,0 +1,73 @@
+#include <gtest/gtest.h>
+
+#include "exec/sim_poller.h"
+#include "tests/conformance/backend.h"
+#include "transport/sim/sim_network.h"
+#include "transport/tcp/tcp_network.h"
+
+// The backends; what the suite asks of them is in conformance/.
+namespace hawser::conformance {
+namespace {
+
+class TcpBackend final : public Backend {
+ public:
+  explicit TcpBackend(PollerKind poller) : poller_(poller) {}
+
+  std::unique_ptr<Loop> make_loop() override { return std::make_unique<Loop>(loop_options()); }
+  std::shared_ptr<transport::Network> network() override { return network_; }
+  std::string listen_address() override { return "127.0.0.1:0"; }
+  std::string dead_address() override { return "127.0.0.1:1"; }
+  LoopOptions loop_options() override {
+    LoopOptions options;
+    options.poller = poller_;
+    options.log = no_log();
+    return options;
+  }
+  std::string absent() override {
+    std::string reason;
+    LoopOptions options = loop_options();
+    options.log = [&](LogLevel, std::string_view, std::string_view text) { reason = text; };
+    const Loop loop(options);
+    const std::string_view wanted = poller_ == PollerKind::io_uring ? "io_uring" : "epoll";
+    if (const_cast<Loop&>(loop).poller().name() == wanted) return {};
+    return std::string(wanted) + " can't be had here: " + (reason.empty() ? "no reason was logged" : reason);
+  }
+
+ private:
+  const PollerKind poller_;
+  const std::shared_ptr<transport::Network> network_ = std::make_shared<transport::TcpNetwork>();
+};
+
+class SimBackend final : public Backend {
+ public:
+  std::unique_ptr<Loop> make_loop() override {
+    return std::make_unique<Loop>(std::make_unique<exec::SimPoller>(), loop_options());
+  }
+  std::shared_ptr<transport::Network> network() override { return network_; }
+  std::string listen_address() override { return "server:0"; }
+  std::string dead_address() override { return "server:1"; }
+  LoopOptions loop_options() override {
+    LoopOptions options;
+    options.log = no_log();
+    return options;
+  }
+  bool real_time() const override { return false; }
+
+ private:
+  const std::shared_ptr<transport::Network> network_ = std::make_shared<transport::SimNetwork>(7);
+};
+
+}  // namespace
+
+std::vector<BackendFactory> backends() {
+  return {
+      {"tcp_epoll", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::epoll)); }},
+      {"tcp_io_uring", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::io_uring)); }},
+      {"sim", [] { return std::unique_ptr<Backend>(new SimBackend); }},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Conformance, ::testing::ValuesIn(backends()),
+                         [](const ::testing::TestParamInfo<BackendFactory>& info) { return info.param.name; });
+
+}  // namespace hawser::conformance

@@ -1,0 +1,301 @@
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "tests/bystander.h"
+#include "tests/hostile/server_fixture.h"
+#include "tests/raw_peer.h"
+
+// Faults that other libraries were seen to fail at.
+namespace hawser::faults {
+
+using namespace testing_tools;
+using hostile::call_id;
+using hostile::hold;
+using hostile::request_of;
+using wire::Kind;
+
+template <class Condition>
+bool soon(Condition condition) {
+  for (const auto end = std::chrono::steady_clock::now() + patience; !condition();) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(1ms);
+  }
+  return true;
+}
+
+// Of this process.
+std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t total = 0;
+  std::size_t resident = 0;
+  statm >> total >> resident;
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+inline std::string zeros(std::uint32_t bytes) { return std::string(bytes, '0'); }
+inline Task<std::string> slow_zeros(Context& context, std::uint32_t bytes) {
+  auto pause = context.loop().sleep(1ms);
+  co_await pause;
+  co_return std::string(bytes, '0');
+}
+
+class Faults : public ::testing::Test {
+ protected:
+  // A quiet server with what the tests call.
+  std::unique_ptr<Server> started(ServerOptions options) {
+    options.loop.log = no_log();
+    auto server = std::make_unique<Server>(options);
+    server->register_handler<testing_tools::echo, hold, hostile::collect, hostile::pour, zeros, slow_zeros>();
+    EXPECT_TRUE(server->start());
+    return server;
+  }
+  static void expect_calm(Server& server, Bystander& bystander) {
+    EXPECT_TRUE(bystander.sees_calls(20));
+    EXPECT_TRUE(soon([&] {
+      const ServerCounters counters = server.counters();
+      return counters.connections_open == 1 && counters.calls_in_flight == 0;
+    }));
+    bystander.stop();
+    EXPECT_EQ(bystander.complaint(), "");
+  }
+};
+
+// Elsewhere the socket is closed when one call's timer fires, and all its neighbours fail.
+TEST_F(Faults, OneTimeoutDoesNotEndItsNeighbours) {
+  const auto server = started({});
+  sync_wait([](const std::string& address) -> Task<void> {
+    Client client;
+    AWAIT(connected, client.connect(address));
+    REQUIRE_OK(connected);
+    Scope scope;
+    int timed_out = 0;
+    int answered = 0;
+    auto patient = [&]() -> Task<void> {
+      AWAIT(reply, client.call<slow_zeros>({.timeout = patience}, 100'000U));
+      answered += reply && reply->size() == 100'000;
+    };
+    auto impatient = [&]() -> Task<void> {
+      AWAIT(reply, client.call<hold>({.timeout = 2ms}));
+      // On a busy machine the handler, which was told, may answer before our own timer is looked at.
+      if (!reply) EXPECT_ERROR(reply, deadline_exceeded, "timeout");
+      timed_out += !reply;
+    };
+    for (int round = 0; round < 20; ++round) {
+      for (int i = 0; i < 5; ++i) {
+        scope.spawn(patient());
+        scope.spawn(impatient());
+      }
+      auto joined = scope.join();
+      co_await joined;
+    }
+    EXPECT_EQ(answered, 100);
+    EXPECT_GT(timed_out, 0);
+    EXPECT_TRUE(client.connected());
+  }(server->address()));
+  EXPECT_EQ(server->counters().connections_accepted, 1U);
+}
+
+// Elsewhere four headers make the server allocate 16 GiB.
+TEST_F(Faults, AnnouncedLengthsTakeNoMemory) {
+  const auto server = started({});
+  Bystander bystander(server->address());
+  ASSERT_TRUE(bystander.sees_calls(50));
+  const std::size_t before = resident_bytes();
+  constexpr std::size_t allowed = std::size_t{64} << 20;  // message_bytes_max, by default.
+  {
+    std::vector<RawSocket> attackers;
+    for (int i = 0; i < 4; ++i) {
+      RawSocket attacker = RawSocket::greeted(server->address());
+      attacker.send(prefix(28, 0xffff'ffff));
+      EXPECT_TRUE(attacker.closed_by_peer());
+    }
+    // As much as may be announced, as a head and as a payload, and then nothing.
+    Octets head(wire::header_bytes);
+    wire::write_header(head.data(), request_of<testing_tools::echo>(call_id(0)));
+    for (int i = 0; i < 4; ++i) {
+      attackers.push_back(RawSocket::greeted(server->address()));
+      attackers.back().send(i % 2 == 0 ? prefix(28, allowed - 36) + head : prefix(allowed - 8, 0) + head);
+    }
+    EXPECT_TRUE(bystander.sees_calls(50));
+    const std::size_t grown = resident_bytes() - std::min(before, resident_bytes());
+    EXPECT_LT(grown, 2 * allowed) << "of the 256 MiB announced, nothing was sent";
+  }
+  expect_calm(*server, bystander);
+}
+
+// A client that dies without a word.
+TEST_F(Faults, KilledClientsAreNoticed) {
+  const auto server = started({});
+  const std::string address = server->address();
+  Bystander bystander(address);
+  ASSERT_TRUE(bystander.sees_calls(1));
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    // Only raw system calls from here on: the parent had threads.
+    RawSocket peer = RawSocket::connected_to(address);
+    Octets bytes = wire::encode_hello(usual_hello());
+    for (std::uint32_t i = 0; i < 10; ++i) bytes = bytes + message(request_of<hold>(call_id(i)));
+    for (std::uint32_t i = 10; i < 20; ++i) {
+      bytes = bytes + message(request_of<hostile::collect>(call_id(i)), std::string(1, '\1'));
+      bytes = bytes + message({.kind = Kind::stream_data, .call = call_id(i)}, text_body("item"));
+    }
+    for (std::uint32_t i = 20; i < 30; ++i) bytes = bytes + message(request_of<hostile::pour>(call_id(i)));
+    peer.send(bytes);
+    static_cast<void>(!write(ready[1], "x", 1));
+    for (;;) pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  close(ready[0]);
+  close(ready[1]);
+  EXPECT_TRUE(soon([&] { return server->counters().calls_in_flight == 30; }));
+  EXPECT_EQ(server->counters().connections_open, 2U);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  expect_calm(*server, bystander);
+}
+
+// A client whose machine has gone: nothing comes any more, not even the end of the connection.
+TEST_F(Faults, SilentClientsAreDropped) {
+  const auto server = started({.ping_interval = 100ms});
+  Bystander bystander(server->address());
+  ASSERT_TRUE(bystander.sees_calls(1));
+  RawSocket silent = RawSocket::greeted(server->address());
+  silent.send(message(request_of<hold>(call_id(0))));
+  ASSERT_TRUE(soon([&] { return server->counters().calls_in_flight == 1; }));
+  EXPECT_TRUE(silent.receive_frame(Kind::ping));
+  expect_calm(*server, bystander);
+  EXPECT_TRUE(silent.closed_by_peer());
+}
+
+// One that does answer is not dropped, however long its calls take.
+TEST_F(Faults, QuietClientsThatAnswerStay) {
+  const auto server = started({.ping_interval = 50ms});
+  RawSocket quiet = RawSocket::greeted(server->address());
+  quiet.send(message(request_of<hold>(call_id(0))));
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(quiet.receive_frame(Kind::ping));
+    quiet.send(message({.kind = Kind::pong}));
+  }
+  EXPECT_EQ(server->counters().calls_in_flight, 1U);
+}
+
+// A message that takes longer than the ping intervals to arrive is a sign of life all the while.
+TEST_F(Faults, SlowTransfersAreASignOfLife) {
+  const auto server = started({.ping_interval = 50ms});
+  RawSocket slow = RawSocket::greeted(server->address());
+  for (const bool large : {false, true}) {
+    const std::string text = text_of(large ? 60'000 : 600);
+    std::string count(4, '\0');
+    store_le(reinterpret_cast<std::byte*>(count.data()), static_cast<std::uint32_t>(text.size() | (large ? 1U << 31 : 0)));
+    const std::uint32_t call = call_id(large ? 1 : 0);
+    const Octets request = large ? message(request_of<testing_tools::echo>(call), count, text)
+                                 : message(request_of<testing_tools::echo>(call), count + text);
+    // In 20 parts, with a pause between them: ten times the interval in all.
+    const std::size_t part = request.size() / 20 + 1;
+    for (std::size_t at = 0; at < request.size(); at += part) {
+      ASSERT_TRUE(slow.send(Bytes(request).subspan(at, std::min(part, request.size() - at)))) << large;
+      std::this_thread::sleep_for(25ms);
+    }
+    const std::optional<RawFrame> answer = slow.receive_frame(Kind::response);
+    ASSERT_TRUE(answer) << large;
+    EXPECT_EQ(answer->header.call, call);
+  }
+}
+
+// A client that never reads its replies.
+TEST_F(Faults, SlowReadersDoNotFillTheServer) {
+  const auto server = started({.send_backlog_bytes_max = 1 << 20, .ping_interval = 300ms});
+  Bystander bystander(server->address());
+  ASSERT_TRUE(bystander.sees_calls(50));
+  const std::size_t before = resident_bytes();
+  RawSocket slow = RawSocket::greeted(server->address());
+  std::string body(4, '\0');
+  store_le(reinterpret_cast<std::byte*>(body.data()), std::uint32_t{1 << 20});
+  std::size_t asked = 0;
+  // For a reply of 1 MiB each, 1 GiB in all: it stops being read long before.
+  for (std::uint32_t i = 0; i < 1'024; ++i) {
+    const Octets request = message(request_of<zeros>(call_id(i % 4'000)), body);
+    asked += slow.send_some(request) == request.size();
+  }
+  EXPECT_TRUE(bystander.sees_calls(50));
+  const std::size_t grown = resident_bytes() - std::min(before, resident_bytes());
+  EXPECT_LT(grown, std::size_t{256} << 20) << "after " << asked << " requests";
+  // It takes nothing, so it is given up.
+  expect_calm(*server, bystander);
+}
+
+// One that floods with pings and reads none of the answers.
+TEST_F(Faults, PingsThatAreNotReadDoNotFillTheServer) {
+  const auto server = started({});
+  Bystander bystander(server->address());
+  ASSERT_TRUE(bystander.sees_calls(50));
+  RawSocket flood = RawSocket::greeted(server->address());
+  const int small = 4'096;
+  setsockopt(flood.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  Octets pings;
+  const Octets ping = message({.kind = Kind::ping});
+  pings.reserve(10'000 * ping.size());
+  for (int i = 0; i < 10'000; ++i) pings.insert(pings.end(), ping.begin(), ping.end());
+  const std::size_t before = resident_bytes();
+  // 216 MB, whose answers would be as many.
+  for (int i = 0; i < 600; ++i) {
+    if (!flood.send(pings)) break;
+  }
+  EXPECT_TRUE(bystander.sees_calls(50));
+  const std::size_t grown = resident_bytes() - std::min(before, resident_bytes());
+  EXPECT_LT(grown, std::size_t{100} << 20);
+  flood.close();
+  expect_calm(*server, bystander);
+}
+
+// A frame, byte by byte and never whole, holds nobody else up.
+TEST_F(Faults, FramesByteByByteStallNobody) {
+  const auto server = started({.ping_interval = 100ms});
+  Bystander bystander(server->address());
+  const Octets request = message(request_of<testing_tools::echo>(call_id(0)), text_body("hello"));
+  RawSocket slow = RawSocket::greeted(server->address());
+  RawSocket stuck = RawSocket::greeted(server->address());
+  stuck.send(first(request, 20));
+  for (std::size_t i = 0; i < request.size(); ++i) {
+    slow.send(Bytes(request).subspan(i, 1));
+    EXPECT_TRUE(bystander.sees_calls(2));
+  }
+  EXPECT_TRUE(slow.receive_frame(Kind::response));
+  // The one that stopped in the middle is as good as silent.
+  EXPECT_TRUE(stuck.closed_by_peer());
+  slow.close();
+  expect_calm(*server, bystander);
+}
+
+// The other way about: a server that has gone silent while calls wait for it.
+TEST_F(Faults, SilentServersAreGivenUp) {
+  RawListener listener;
+  std::atomic<bool> done{false};
+  std::thread peer([&] {
+    RawSocket silent = listener.accept_greeted();
+    while (!done.load()) std::this_thread::sleep_for(1ms);
+  });
+  sync_wait([](const std::string& address) -> Task<void> {
+    Client client({.call_timeout = forever, .ping_interval = 50ms});
+    AWAIT(connected, client.connect(address));
+    REQUIRE_OK(connected);
+    AWAIT(reply, client.call<testing_tools::echo>("anybody there?"));
+    EXPECT_ERROR(reply, outcome_unknown, "no sign of life");
+    AWAIT(late, client.call<testing_tools::echo>("late"));
+    EXPECT_ERROR(late, not_sent, "no sign of life");
+  }(listener.address()));
+  done.store(true);
+  peer.join();
+}
+
+}  // namespace hawser::faults

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "hawser/hawser.h"
+#include "tests/bystander.h"
+#include "tests/raw_peer.h"
+
+namespace hawser::hostile {
+
+using namespace testing_tools;
+using wire::Kind;
+
+// Waits until it is cancelled.
+inline Task<int> hold(Context& context) {
+  auto sleep = context.loop().sleep(1h, context.token());
+  static_cast<void>(co_await std::move(sleep));
+  co_return 0;
+}
+// Reads what comes until the end, but for the first items, which it lets wait until it is cancelled.
+inline Task<std::uint64_t> collect(Context& context, bool reads, Reader<std::string> in) {
+  if (!reads) {
+    auto sleep = context.loop().sleep(1h, context.token());
+    static_cast<void>(co_await std::move(sleep));
+  }
+  std::uint64_t bytes = 0;
+  for (;;) {
+    auto reading = in.next();
+    auto item = co_await std::move(reading);
+    if (!item || !*item) co_return bytes;
+    bytes += (*item)->size();
+  }
+}
+// Writes without an end.
+inline Task<int> pour(Writer<std::string> out) {
+  const std::string item(100, 'p');
+  for (;;) {
+    auto writing = out.write(item);
+    const Result<void> written = co_await std::move(writing);
+    if (!written) co_return 0;
+  }
+}
+
+template <auto F>
+wire::Header request_of(std::uint32_t call) {
+  using Facts = detail::MethodFacts<F>;
+  return {.kind = Kind::request, .call = call, .method = Facts::id, .signature = Facts::signature};
+}
+// The id that a client gives the first call of a slot.
+inline std::uint32_t call_id(std::uint32_t slot, std::uint32_t generation = 1) { return generation << 16 | slot; }
+
+inline Octets echo_request(std::uint32_t call, std::string_view text = "hi") {
+  return message(request_of<testing_tools::echo>(call), text_body(text));
+}
+
+inline constexpr std::size_t message_bytes_max = 1 << 20;
+inline constexpr std::size_t calls_max = 16;
+
+// A server, a well-behaved client that calls it all the while, and an attacker. Whatever the attacker does, the client's
+// calls succeed, and nothing of the attack is left behind.
+class HostileClient : public ::testing::Test {
+ protected:
+  HostileClient() {
+    ServerOptions options;
+    options.message_bytes_max = message_bytes_max;
+    options.calls_per_connection_max = calls_max;
+    options.handshake_timeout = 500ms;
+    options.loop.log = no_log();
+    server = std::make_unique<Server>(options);
+    server->register_handler<testing_tools::echo, hold, collect, pour>();
+    EXPECT_TRUE(server->start());
+    bystander = std::make_unique<Bystander>(server->address());
+    EXPECT_TRUE(bystander->sees_calls(1));
+  }
+  ~HostileClient() override {
+    EXPECT_TRUE(bystander->sees_calls(20));
+    EXPECT_TRUE(soon([&] {
+      const ServerCounters counters = server->counters();
+      return counters.connections_open == 1 && counters.calls_in_flight == 0;
+    })) << "the attack left something behind";
+    bystander->stop();
+    EXPECT_EQ(bystander->complaint(), "");
+  }
+
+  template <class Condition>
+  static bool soon(Condition condition) {
+    for (const auto end = std::chrono::steady_clock::now() + patience; !condition();) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(1ms);
+    }
+    return true;
+  }
+
+  RawSocket connected() const { return RawSocket::connected_to(server->address()); }
+  RawSocket greeted() const { return RawSocket::greeted(server->address()); }
+
+  // Sends that after the hellos: the connection is closed for a breach of the protocol.
+  void expect_breach(const Octets& bytes, const char* what) {
+    const std::uint64_t before = server->counters().protocol_errors;
+    RawSocket attacker = greeted();
+    attacker.send(bytes);
+    EXPECT_TRUE(attacker.closed_by_peer()) << what;
+    EXPECT_TRUE(soon([&] { return server->counters().protocol_errors == before + 1; })) << what;
+  }
+  // Sends that: it is answered by that error, and the connection goes on.
+  void expect_refused(const Octets& bytes, std::uint32_t call, ErrorCode code, std::string_view text) {
+    RawSocket attacker = greeted();
+    attacker.send(bytes);
+    expect_error(attacker, call, code, text);
+    expect_alive(attacker);
+  }
+  static void expect_error(RawSocket& attacker, std::uint32_t call, ErrorCode code, std::string_view text) {
+    const std::optional<RawFrame> answer = attacker.receive_frame(Kind::error);
+    ASSERT_TRUE(answer) << text;
+    EXPECT_EQ(answer->header.call, call);
+    EXPECT_EQ(static_cast<ErrorCode>(answer->header.method & 0xffffU), code) << answer->body;
+    EXPECT_NE(answer->body.find(text), std::string::npos) << answer->body;
+  }
+  static void expect_alive(RawSocket& attacker) {
+    const std::uint32_t call = call_id(7, 99);
+    attacker.send(echo_request(call, "alive"));
+    for (;;) {
+      const std::optional<RawFrame> answer = attacker.receive_frame(Kind::response);
+      ASSERT_TRUE(answer) << "the connection has ended";
+      if (answer->header.call != call) continue;
+      EXPECT_EQ(answer->body, text_body("alive"));
+      return;
+    }
+  }
+
+  std::unique_ptr<Server> server;
+  std::unique_ptr<Bystander> bystander;
+};
+
+}  // namespace hawser::hostile

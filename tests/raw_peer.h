@@ -1,0 +1,232 @@
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tests/testing.h"
+#include "wire/frame.h"
+#include "wire/hello.h"
+#include "wire/metadata.h"
+
+// A peer that speaks the wire format by hand, as right or as wrong as a test wants it to.
+namespace hawser::testing_tools {
+
+using Octets = std::vector<std::byte>;
+
+inline Octets octets(std::string_view text) {
+  const Bytes bytes = as_bytes(text);
+  return {bytes.begin(), bytes.end()};
+}
+inline Octets operator+(Octets left, const Octets& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+inline Octets first(const Octets& bytes, std::size_t count) {
+  return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+// The prefix of a message whose parts are said to be so long.
+inline Octets prefix(std::uint32_t head_bytes, std::uint32_t payload_bytes) {
+  Octets out(8);
+  store_le(out.data(), head_bytes);
+  store_le(out.data() + 4, payload_bytes);
+  return out;
+}
+
+// A whole message; the header says what it is given, even what is wrong.
+inline Octets message(const wire::Header& header, std::string_view after_header = {}, std::string_view payload = {}) {
+  Octets head(wire::header_bytes);
+  wire::write_header(head.data(), header);
+  head = head + octets(after_header);
+  return prefix(static_cast<std::uint32_t>(head.size()), static_cast<std::uint32_t>(payload.size())) + head +
+         octets(payload);
+}
+
+// The body of a call with one text.
+inline std::string text_body(std::string_view text) {
+  std::string body(4, '\0');
+  store_le(reinterpret_cast<std::byte*>(body.data()), static_cast<std::uint32_t>(text.size()));
+  return body + std::string(text);
+}
+
+inline wire::Hello usual_hello() {
+  return {.message_bytes_max = 64U << 20, .stream_window_bytes = 256 * 1024};
+}
+
+struct RawFrame {
+  wire::Header header;
+  std::string body;
+  std::string payload;
+};
+
+// One end of a TCP connection, used by blocking calls that give up after `patience`.
+class RawSocket {
+ public:
+  RawSocket() = default;
+  explicit RawSocket(int fd) : fd_(fd) {}
+  RawSocket(RawSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  RawSocket& operator=(RawSocket&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~RawSocket() { close(); }
+
+  // To "127.0.0.1:port".
+  static RawSocket connected_to(const std::string& address) {
+    RawSocket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::connect(socket.fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) {
+      ADD_FAILURE() << "cannot connect to " << address << ": " << std::strerror(errno);
+    }
+    return socket;
+  }
+  // The same, with hellos exchanged.
+  static RawSocket greeted(const std::string& address, const wire::Hello& hello = usual_hello()) {
+    RawSocket socket = connected_to(address);
+    socket.send(wire::encode_hello(hello));
+    const Result<wire::Hello> answer = socket.receive_hello();
+    EXPECT_TRUE(answer) << error_of(answer);
+    if (answer) EXPECT_FALSE(answer->refusal);
+    return socket;
+  }
+
+  int fd() const { return fd_; }
+  void close() {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
+  // Closes so that the peer sees a reset.
+  void reset() {
+    const linger hard{1, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+    close();
+  }
+  // False if the peer has gone; that is what many tests are after.
+  bool send(Bytes bytes) {
+    while (!bytes.empty()) {
+      if (!ready(POLLOUT)) return false;
+      const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent < 0 && errno != EAGAIN && errno != EINTR) return false;
+      if (sent > 0) bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    }
+    return true;
+  }
+  // As much as the peer takes without waiting.
+  std::size_t send_some(Bytes bytes) {
+    const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sent < 0 ? 0 : static_cast<std::size_t>(sent);
+  }
+
+  // Exactly so many bytes; none if the peer closes or is silent before.
+  std::optional<Octets> receive(std::size_t count) {
+    Octets out(count);
+    for (std::size_t got = 0; got < count;) {
+      if (!ready(POLLIN)) return std::nullopt;
+      const ssize_t size = ::recv(fd_, out.data() + got, count - got, MSG_DONTWAIT);
+      if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR)) return std::nullopt;
+      if (size > 0) got += static_cast<std::size_t>(size);
+    }
+    return out;
+  }
+  Result<wire::Hello> receive_hello() {
+    const auto head = receive(wire::hello_prefix_bytes);
+    if (!head) return fail(ErrorCode::unavailable, "no hello came");
+    const Result<std::size_t> body = wire::hello_body_bytes(*head);
+    if (!body) return std::unexpected(body.error());
+    const auto rest = receive(*body);
+    if (!rest) return fail(ErrorCode::unavailable, "the hello was cut");
+    return wire::decode_hello(*head + *rest);
+  }
+  std::optional<RawFrame> receive_frame() {
+    const auto lengths = receive(8);
+    if (!lengths) return std::nullopt;
+    const auto head_bytes = load_le<std::uint32_t>(lengths->data());
+    const auto payload_bytes = load_le<std::uint32_t>(lengths->data() + 4);
+    const auto head = receive(head_bytes);
+    const auto payload = receive(payload_bytes);
+    if (!head || !payload || head_bytes < wire::header_bytes) return std::nullopt;
+    RawFrame frame;
+    frame.header = wire::read_header(*head);
+    frame.body = std::string(as_text(Bytes(*head).subspan(wire::header_bytes + frame.header.metadata_bytes)));
+    frame.payload = std::string(as_text(*payload));
+    return frame;
+  }
+  // The next frame of that kind; the others are skipped.
+  std::optional<RawFrame> receive_frame(wire::Kind kind) {
+    for (;;) {
+      std::optional<RawFrame> frame = receive_frame();
+      if (!frame || frame->header.kind == kind) return frame;
+    }
+  }
+  // Reads until the peer closes; false if it does not.
+  bool closed_by_peer() {
+    std::byte scrap[4096];
+    for (;;) {
+      if (!ready(POLLIN)) return false;
+      const ssize_t size = ::recv(fd_, scrap, sizeof scrap, MSG_DONTWAIT);
+      if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR)) return true;
+    }
+  }
+
+ private:
+  bool ready(short events) const {
+    pollfd one{fd_, events, 0};
+    const auto bound = std::chrono::duration_cast<std::chrono::milliseconds>(patience);
+    return ::poll(&one, 1, static_cast<int>(bound.count())) > 0;
+  }
+
+  int fd_ = -1;
+};
+
+// Listens on a free port of 127.0.0.1.
+class RawListener {
+ public:
+  RawListener() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<const sockaddr*>(&at), size), 0);
+    EXPECT_EQ(::listen(fd_, 16), 0);
+    EXPECT_EQ(::getsockname(fd_, reinterpret_cast<sockaddr*>(&at), &size), 0);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+  }
+  RawListener(const RawListener&) = delete;
+  RawListener& operator=(const RawListener&) = delete;
+  ~RawListener() { ::close(fd_); }
+
+  const std::string& address() const { return address_; }
+  RawSocket accept() { return RawSocket(::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC)); }
+  // With hellos exchanged.
+  RawSocket accept_greeted(wire::Hello hello = {}) {
+    RawSocket socket = accept();
+    const Result<wire::Hello> theirs = socket.receive_hello();
+    EXPECT_TRUE(theirs) << error_of(theirs);
+    if (hello.message_bytes_max == 0) {
+      hello.message_bytes_max = 64U << 20;
+      hello.calls_max = 64;
+      hello.stream_window_bytes = 256 * 1024;
+    }
+    socket.send(wire::encode_hello(hello));
+    return socket;
+  }
+
+ private:
+  int fd_;
+  std::string address_;
+};
+
+}  // namespace hawser::testing_tools

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "hawser/hawser.h"
+
+// What tests of the whole have in common.
+namespace hawser::testing_tools {
+
+using namespace std::chrono_literals;
+
+// No test waits longer than this for what has to happen; nothing is expected to take nearly as long.
+inline constexpr Duration patience = std::chrono::seconds(30);
+
+template <class T>
+std::string error_of(const Result<T>& result) {
+  return result ? "no error" : result.error().describe();
+}
+
+// Waits on `loop` until `condition` holds; false if it still does not when patience has run out.
+template <class Condition>
+Task<bool> eventually(Loop& loop, Condition condition) {
+  const Time end = loop.after(patience);
+  while (!condition()) {
+    if (loop.now() >= end) co_return false;
+    auto pause = loop.sleep(1ms);
+    co_await pause;
+  }
+  co_return true;
+}
+
+template <class T>
+::testing::AssertionResult is_error(const Result<T>& result, ErrorCode code, std::string_view text) {
+  if (result) return ::testing::AssertionFailure() << "it succeeded";
+  if (result.error().code == code && result.error().text.find(text) != std::string::npos) {
+    return ::testing::AssertionSuccess();
+  }
+  return ::testing::AssertionFailure() << result.error().describe();
+}
+
+inline std::string text_of(std::size_t bytes, char first = 'a') {
+  std::string text(bytes, '\0');
+  for (std::size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(first + i % 23);
+  return text;
+}
+
+}  // namespace hawser::testing_tools
+
+// Awaits a named operand, as GCC 12 needs it, and calls the result `name`.
+#define AWAIT(name, ...)              \
+  auto name##_awaited = __VA_ARGS__; \
+  auto name = co_await std::move(name##_awaited)
+
+// EXPECT_*, and the end of the coroutine if it does not hold.
+#define REQUIRE(condition)                                      \
+  if (!(condition)) {                                           \
+    ADD_FAILURE() << "required: " #condition;                   \
+    co_return;                                                  \
+  }                                                             \
+  static_assert(true)
+#define REQUIRE_OK(result)                                                                  \
+  if (!(result)) {                                                                          \
+    ADD_FAILURE() << #result " failed: " << ::hawser::testing_tools::error_of(result);      \
+    co_return;                                                                              \
+  }                                                                                         \
+  static_assert(true)
+#define EXPECT_OK(result) EXPECT_TRUE(result) << ::hawser::testing_tools::error_of(result)
+#define EXPECT_ERROR(result, code, text) EXPECT_TRUE(::hawser::testing_tools::is_error(result, ::hawser::ErrorCode::code, text))
