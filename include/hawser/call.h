@@ -154,6 +154,7 @@ class ArgumentOperation final : public ResultOperation<F, Outcome> {
     request.size = Arguments::apply(arguments_, [](const auto&... value) { return codec::encoded_size(value...); });
     if constexpr (std::is_same_v<Options, CallOptions>) request.options = &options_;
   }
+  ~ArgumentOperation() override { CallOperation::withdraw(); }
 
   void encode(std::byte* body, Piece* pieces) override {
     Arguments::apply(arguments_, [&](const auto&... value) {

@@ -128,7 +128,11 @@ class Client {
     UntilSent sent{*operation};
     co_await sent;
     // A request that could not be sent; an early reply is left to whoever awaits it.
-    if (operation->done() && operation->error()) co_return std::unexpected(std::move(*operation->error()));
+    if (operation->done() && operation->error()) {
+      Error error = std::move(*operation->error());
+      operation.reset();  // The arguments are not used any more, although the task that sends may still exist.
+      co_return std::unexpected(std::move(error));
+    }
     co_return Sent(std::move(operation));
   }
 

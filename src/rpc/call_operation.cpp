@@ -25,10 +25,14 @@ struct CallOperation::StopWatch {
 };
 
 CallOperation::~CallOperation() {
-  delete stop_;
-  if (in_flight_) port_->abandon(*this);
-  if (lent_) port_->detach(*this);
+  withdraw();
   if (queued_on_ != nullptr) queued_on_->forget(waiting_);
+}
+
+void CallOperation::withdraw() noexcept {
+  delete std::exchange(stop_, nullptr);
+  if (std::exchange(in_flight_, false)) port_->abandon(*this);
+  if (std::exchange(lent_, false)) port_->detach(*this);
 }
 
 void CallOperation::start() {

@@ -91,6 +91,9 @@ class CallOperation : public PayloadOwner {
   explicit CallOperation(ClientLink& link) noexcept : link_(link), deadline_(*this) {}
   ~CallOperation();
 
+  // Abandons the call if it has not ended, and takes back what is lent. Before arguments that it owns are destroyed.
+  void withdraw() noexcept;
+
   Request request_;
 
   // Sends the request, unless there is no connection; then done() is true.
