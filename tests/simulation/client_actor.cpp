@@ -83,7 +83,7 @@ Task<void> ClientActor::settle() {
 Task<void> ClientActor::one_call() {
   using Kind = Task<void> (ClientActor::*)();
   static constexpr Kind kinds[] = {
-      &ClientActor::echo,    &ClientActor::echo,        &ClientActor::mirror,    &ClientActor::numbers,
+      &ClientActor::echo,    &ClientActor::given,       &ClientActor::mirror,    &ClientActor::numbers,
       &ClientActor::nothing, &ClientActor::fails,       &ClientActor::attached,  &ClientActor::into,
       &ClientActor::into,    &ClientActor::slow,        &ClientActor::slow,      &ClientActor::slow_token,
       &ClientActor::unknown, &ClientActor::slow_mirror, &ClientActor::pipelined, &ClientActor::dropped_pending,
@@ -146,6 +146,34 @@ Task<void> ClientActor::echo() {
                         "a call outlived its timeout", guard.id);
   if (!ended(guard, began, reply, &options)) co_return;
   world_.checker.expect(reply->size() == reply_bytes && is_content(guard.id ^ reply_mark, *reply),
+                        "a reply has another's bytes", guard.id);
+}
+
+// Arguments that the call owns.
+Task<void> ClientActor::given() {
+  if (!client_) co_return;
+  CallGuard guard(world_.checker, "given");
+  const std::uint32_t reply_bytes = draw_size(world_.random);
+  const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.3));
+  const CallOptions options = draw_options(canceller);
+  const Began began = begin();
+  std::optional<Result<std::string>> reply;
+  if (world_.random.chance(0.5)) {
+    auto call =
+        client_->call<&Service::echo>(options, guard.id, content(guard.id, draw_size(world_.random)), reply_bytes);
+    reply.emplace(co_await std::move(call));
+  } else {
+    auto sending = client_->send_request<&Service::echo>(options, guard.id, content(guard.id, draw_size(world_.random)),
+                                                         reply_bytes);
+    Result<PendingCall<&Service::echo>> sent = co_await std::move(sending);
+    if (sent) {
+      reply.emplace(co_await std::move(*sent));
+    } else {
+      reply.emplace(std::unexpected(sent.error()));
+    }
+  }
+  if (!ended(guard, began, *reply, &options)) co_return;
+  world_.checker.expect((*reply)->size() == reply_bytes && is_content(guard.id ^ reply_mark, **reply),
                         "a reply has another's bytes", guard.id);
 }
 
@@ -334,6 +362,7 @@ Task<void> ClientActor::pipelined() {
   struct Sent {
     std::unique_ptr<CallGuard> guard;
     Began began;
+    CallOptions options;
     std::uint32_t reply_bytes;
     PendingCall<&Service::echo> pending;
   };
@@ -341,15 +370,18 @@ Task<void> ClientActor::pipelined() {
   const std::uint64_t count = 1 + world_.below(6);
   for (std::uint64_t i = 0; i < count && client_; ++i) {
     auto guard = std::make_unique<CallGuard>(world_.checker, "pipelined");
-    const Material data(guard->id, draw_size(world_.random));
+    Material data(guard->id, draw_size(world_.random));
     const std::uint32_t reply_bytes = draw_size(world_.random);
+    CallOptions options;
+    if (world_.random.chance(0.3)) options.timeout = world_.up_to(milliseconds(2));
     const Began began = begin();
-    auto sending = client_->send_request<&Service::echo>(guard->id, data.text, reply_bytes);
+    auto sending = client_->send_request<&Service::echo>(options, guard->id, data.text, reply_bytes);
     Result<PendingCall<&Service::echo>> sent = co_await std::move(sending);
+    data.spoil();
     if (sent) {
-      all.push_back({std::move(guard), began, reply_bytes, std::move(*sent)});
+      all.push_back({std::move(guard), began, options, reply_bytes, std::move(*sent)});
     } else {
-      check_error(*guard, began, sent.error(), nullptr);
+      check_error(*guard, began, sent.error(), &options);
       guard->failed(sent.error(), lost(began));
     }
   }
@@ -358,7 +390,7 @@ Task<void> ClientActor::pipelined() {
     Sent one = std::move(all[which]);
     all.erase(all.begin() + static_cast<std::ptrdiff_t>(which));
     const Result<std::string> reply = co_await std::move(one.pending);
-    if (!ended(*one.guard, one.began, reply)) continue;
+    if (!ended(*one.guard, one.began, reply, &one.options)) continue;
     world_.checker.expect(reply->size() == one.reply_bytes && is_content(one.guard->id ^ reply_mark, *reply),
                           "a reply has another's bytes", one.guard->id);
   }

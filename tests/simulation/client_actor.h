@@ -26,6 +26,7 @@ class ClientActor {
   Task<void> one_call();
 
   Task<void> echo();
+  Task<void> given();
   Task<void> mirror();
   Task<void> numbers();
   Task<void> nothing();
