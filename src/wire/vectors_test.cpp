@@ -194,7 +194,7 @@ TEST(Vectors, Hellos) {
       const std::string refusal = vector.text("refusal");
       const std::size_t space = refusal.find(' ');
       expected.refusal = Error{static_cast<ErrorCode>(std::stoi(refusal)), ErrorScope::connection, Initiator::peer, 0,
-                               refusal.substr(space + 1)};
+                               space == std::string::npos ? std::string() : refusal.substr(space + 1)};
     }
     EXPECT_EQ(*hello, expected);
     if (!vector.has("canonical")) EXPECT_EQ(as_text(encode_hello(expected)), bytes);
