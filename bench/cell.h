@@ -32,6 +32,7 @@ struct Cell {
 
 // And what came out. Latencies are of the calls that ended well within `seconds`.
 struct CellResult {
+  std::string system = "hawser";
   Cell cell;
   double seconds = 0;
   std::uint64_t calls = 0;

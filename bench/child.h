@@ -35,6 +35,7 @@ class Child {
   bool succeeded() const noexcept { return succeeded_; }
   std::size_t memory_bytes_max() const noexcept { return memory_bytes_max_; }
   const std::string& name() const noexcept { return name_; }
+  pid_t pid() const noexcept { return pid_; }  // -1 once it is reaped.
 
  private:
   bool reap();

@@ -12,15 +12,13 @@
 #include "hawser/client.h"
 #include "hawser/loop.h"
 #include "load.h"
+#include "meter.h"
 
 namespace hawser::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of the counted time, before it; and at least so long.
-constexpr double warm_up_fraction = 0.1;
-constexpr double warm_up_s_min = 0.2;
 // How soon the end of all callers is noticed.
 constexpr double step_s = 0.02;
 // Beside the payload, of each request waiting to leave.
@@ -28,12 +26,6 @@ constexpr std::size_t request_overhead_bytes_max = 256;
 
 Duration duration_of(double seconds) { return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)); }
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-unsigned calls_at_once(const Options& options, const Cell& cell) {
-  if (cell.mode == Mode::pipeline) return cell.concurrency;
-  const std::size_t calls = options.bytes_in_flight_max / cell.size_bytes;
-  return static_cast<unsigned>(std::clamp<std::size_t>(calls, 1, cell.concurrency));
-}
 
 ClientOptions client_options(const Options& options, const Cell& cell) {
   ClientOptions client;
@@ -148,13 +140,7 @@ class Measurement {
   }
 
   static void fill(CellResult& result, const Load& load) {
-    const Histogram& latencies = load.latencies_ns();
-    const auto microseconds = [&](double fraction) { return static_cast<double>(latencies.quantile(fraction)) / 1e3; };
-    result.calls = latencies.count();
-    result.p50_us = microseconds(0.5);
-    result.p90_us = microseconds(0.9);
-    result.p99_us = microseconds(0.99);
-    result.p999_us = microseconds(0.999);
+    fill_latencies(result, load.latencies_ns());
     result.errors = load.errors();
     result.first_error = load.first_error();
   }
@@ -167,6 +153,12 @@ class Measurement {
 };
 
 }  // namespace
+
+unsigned calls_at_once(const Options& options, const Cell& cell) {
+  if (cell.mode == Mode::pipeline) return cell.concurrency;
+  const std::size_t calls = options.bytes_in_flight_max / cell.size_bytes;
+  return static_cast<unsigned>(std::clamp<std::size_t>(calls, 1, cell.concurrency));
+}
 
 bool play_client(const Options& options, const std::string& address, const std::vector<Cell>& cells,
                  const EventWriter& events) {

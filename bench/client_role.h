@@ -9,9 +9,11 @@
 
 namespace hawser::bench {
 
-// How long a cell's warm-up goes on at most until every call in flight has had a reply.
-inline constexpr double warm_up_s_max = 15;
 inline constexpr double connect_s_max = 10;
+
+// How many calls are kept in flight: fewer than the cell's concurrency where memory forbids, see
+// Options::bytes_in_flight_max.
+unsigned calls_at_once(const Options& options, const Cell& cell);
 
 // Measures `cells`, all with the same way of waiting, against the server at `address`, and tells of each. True if the
 // server was there to the end; errors within cells are the cells'.

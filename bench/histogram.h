@@ -15,11 +15,11 @@ class Histogram {
   static constexpr unsigned bucket_bits = 7;
   static constexpr unsigned value_bits_max = 42;  // 73 minutes; what is longer counts as that.
 
-  void record(std::uint64_t value) noexcept {
+  void record(std::uint64_t value, std::uint64_t times = 1) noexcept {
     if (value >= value_end) [[unlikely]]
       value = value_end - 1;
-    ++counts_[index_of(value)];
-    ++count_;
+    counts_[index_of(value)] += times;
+    count_ += times;
     if (value < least_) least_ = value;
     if (value > greatest_) greatest_ = value;
   }

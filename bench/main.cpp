@@ -21,6 +21,8 @@ struct Command {
 constexpr Command commands[] = {
     {"run", "Measure on this machine, with server and client as two processes", hawser::bench::add_run_options,
      hawser::bench::run_both},
+    {"limit", "Measure what this machine can do: the same calls on bare sockets, without any RPC",
+     hawser::bench::add_limit_options, hawser::bench::run_limit},
     {"server", "Be the server for a client on another machine", hawser::bench::add_server_options,
      hawser::bench::run_server},
     {"client", "Measure against a server on another machine", hawser::bench::add_client_options,
@@ -49,7 +51,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (app.get_subcommands().empty()) {
       const std::string given = argc > 1 ? fmt::format("\"{}\" is no command", argv[1]) : "no command";
-      fmt::print(stderr, "hawser-bench: {}: give run, server or client, or --help\n", given);
+      fmt::print(stderr, "hawser-bench: {}: give run, limit, server or client, or --help\n", given);
     } else {
       fmt::print(stderr, "hawser-bench: {}\nhawser-bench {} --help lists the options.\n", error.what(),
                  app.get_subcommands().front()->get_name());

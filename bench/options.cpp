@@ -123,16 +123,6 @@ void add_table(CLI::App& app, Options& options) {
                                        })
       ->type_name("KIND")
       ->description("echo: the payload comes back; ack: 16 bytes do [echo]");
-  app.add_option_function<std::string>(
-         "--handler",
-         [&options](const std::string& text) {
-           if (text != "function" && text != "coroutine") {
-             refuse("--handler", fmt::format("\"{}\" is neither function nor coroutine", text));
-           }
-           options.handler = text == "function" ? HandlerKind::function : HandlerKind::coroutine;
-         })
-      ->type_name("KIND")
-      ->description("The server's handler: a plain function or a coroutine [function]");
   app.add_option_function<std::string>("--bytes-in-flight",
                                        [&options](const std::string& text) {
                                          const std::optional<std::size_t> bytes = parse_size(text);
@@ -159,6 +149,19 @@ void add_table(CLI::App& app, Options& options) {
   app.add_option("--csv", options.csv_path, "Write the results there as CSV")->type_name("FILE");
 }
 
+void add_handler(CLI::App& app, Options& options) {
+  app.add_option_function<std::string>(
+         "--handler",
+         [&options](const std::string& text) {
+           if (text != "function" && text != "coroutine") {
+             refuse("--handler", fmt::format("\"{}\" is neither function nor coroutine", text));
+           }
+           options.handler = text == "function" ? HandlerKind::function : HandlerKind::coroutine;
+         })
+      ->type_name("KIND")
+      ->description("The server's handler: a plain function or a coroutine [function]");
+}
+
 void add_wait(CLI::App& app, Options& options, bool several) {
   app.add_option_function<std::string>(
          "--wait",
@@ -172,6 +175,9 @@ void add_wait(CLI::App& app, Options& options, bool several) {
          })
       ->type_name(several ? "LIST" : "KIND")
       ->description("How a loop without work waits: spin (then sleep), busy_poll, event [spin]");
+}
+
+void add_poller(CLI::App& app, Options& options) {
   app.add_option_function<std::string>(
          "--poller",
          [&options](const std::string& text) {
@@ -210,6 +216,15 @@ void add_cpu(CLI::App& app, const std::string& name, std::optional<int>& cpu, st
 void add_run_options(CLI::App& app, Options& options) {
   add_transport(app, options);
   add_table(app, options);
+  add_handler(app, options);
+  add_wait(app, options, true);
+  add_poller(app, options);
+  add_cpu(app, "--server-cpu", options.server_cpu, "server");
+  add_cpu(app, "--client-cpu", options.client_cpu, "client");
+}
+
+void add_limit_options(CLI::App& app, Options& options) {
+  add_table(app, options);
   add_wait(app, options, true);
   add_cpu(app, "--server-cpu", options.server_cpu, "server");
   add_cpu(app, "--client-cpu", options.client_cpu, "client");
@@ -218,6 +233,7 @@ void add_run_options(CLI::App& app, Options& options) {
 void add_server_options(CLI::App& app, Options& options) {
   add_transport(app, options);
   add_wait(app, options, false);
+  add_poller(app, options);
   add_cpu(app, "--server-cpu", options.server_cpu, "server");
   app.add_option("--listen", options.listen, "Where to listen; port 0 takes a free one [0.0.0.0:9000]")
       ->type_name("HOST:PORT");
@@ -226,9 +242,16 @@ void add_server_options(CLI::App& app, Options& options) {
 void add_client_options(CLI::App& app, Options& options) {
   add_transport(app, options);
   add_table(app, options);
+  add_handler(app, options);
   add_wait(app, options, true);
+  add_poller(app, options);
   add_cpu(app, "--client-cpu", options.client_cpu, "client");
   app.add_option("--connect", options.connect, "The server's address")->type_name("HOST:PORT")->required();
+}
+
+std::size_t connections_max(const Options& options) {
+  if (std::ranges::find(options.modes, Mode::connections) == options.modes.end()) return 1;
+  return std::ranges::max(options.concurrencies);
 }
 
 std::vector<Cell> cells_of(const Options& options) {

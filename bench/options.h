@@ -58,9 +58,12 @@ inline constexpr unsigned concurrency_max = 16'384;
 // The options of each sub command. Values are checked while the command line is read; what is wrong is thrown as
 // CLI::ParseError with a text that says what is accepted.
 void add_run_options(CLI::App& app, Options& options);
+void add_limit_options(CLI::App& app, Options& options);
 void add_server_options(CLI::App& app, Options& options);
 void add_client_options(CLI::App& app, Options& options);
 
+// The most connections that a cell opens.
+std::size_t connections_max(const Options& options);
 // All cells, in the order of measuring: those of one way of waiting together.
 std::vector<Cell> cells_of(const Options& options);
 

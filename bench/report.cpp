@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -11,6 +13,7 @@
 
 #include "processors.h"
 #include "result_json.h"
+#include "size.h"
 
 namespace hawser::bench {
 namespace {
@@ -92,9 +95,29 @@ std::string write_csv(const std::string& path, const Report& report) {
   return write_text(path, text);
 }
 
-std::string check_writable(const std::string& path) {
-  const std::ofstream file(path, std::ios::app);
-  return file ? std::string() : failure(path);
+std::string write_files(const Report& report, const Options& options) {
+  std::string wrong = options.json_path.empty() ? std::string() : write_json(options.json_path, report, options);
+  const std::string wrong_csv = options.csv_path.empty() ? std::string() : write_csv(options.csv_path, report);
+  return wrong.empty() ? wrong_csv : wrong;
+}
+
+std::string check_files(const Options& options) {
+  for (const std::string& path : {options.json_path, options.csv_path}) {
+    if (path.empty()) continue;
+    const std::ofstream file(path, std::ios::app);
+    if (!file) return failure(path);
+  }
+  return {};
+}
+
+bool say_errors(const std::vector<CellResult>& results) {
+  const auto wrong =
+      std::ranges::find_if(results, [](const CellResult& one) { return one.errors > 0 || one.calls == 0; });
+  if (wrong == results.end()) return false;
+  fmt::print(stderr, "hawser-bench: there were errors; the first, {} with {} x {}: {}\n", wrong->system,
+             format_size(wrong->cell.size_bytes), wrong->cell.concurrency,
+             wrong->first_error.empty() ? "no call ended in time" : wrong->first_error);
+  return true;
 }
 
 }  // namespace hawser::bench

@@ -25,7 +25,11 @@ std::string utc_now();
 // Each writes a file anew and gives what went wrong, or nothing.
 std::string write_json(const std::string& path, const Report& report, const Options& options);
 std::string write_csv(const std::string& path, const Report& report);
-// What write_json() will find out late: whether `path` can be written. Gives what went wrong, or nothing.
-std::string check_writable(const std::string& path);
+// The files that `options` ask for.
+std::string write_files(const Report& report, const Options& options);
+// What write_files() would find out late: whether they can be written. Gives what went wrong, or nothing.
+std::string check_files(const Options& options);
+// Says on stderr which cell had errors first, if one had.
+bool say_errors(const std::vector<CellResult>& results);
 
 }  // namespace hawser::bench

@@ -9,7 +9,7 @@ using nlohmann::json;
 json result_to_json(const CellResult& result) {
   const Cell& cell = result.cell;
   json object = {
-      {"system", "hawser"},
+      {"system", result.system},
       {"transport", cell.transport},
       {"mode", to_string(cell.mode)},
       {"wait", to_string(cell.wait)},
@@ -38,6 +38,7 @@ std::optional<CellResult> result_from_json(const json& object) {
     const std::optional<Wait> wait = parse_wait(object.at("wait").get<std::string>());
     if (!mode || !wait) return std::nullopt;
     CellResult result;
+    object.at("system").get_to(result.system);
     result.cell = {object.at("transport"), *mode, *wait, object.at("size_bytes"), object.at("concurrency")};
     object.at("seconds").get_to(result.seconds);
     object.at("calls").get_to(result.calls);

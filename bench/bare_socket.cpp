@@ -1,0 +1,143 @@
+#include "bare_socket.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+namespace hawser::bench {
+namespace {
+
+constexpr int backlog = 4096;
+constexpr int sleep_ms_max = 100;                  // So that time is looked at even when nothing happens.
+constexpr std::chrono::microseconds spin_max(50);  // As LoopOptions::spin_max.
+
+[[noreturn]] void fail(const char* what) { throw std::runtime_error(std::string(what) + ": " + std::strerror(errno)); }
+
+sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  return address;
+}
+
+void prepare(int descriptor) {
+  const int on = 1;
+  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  fcntl(descriptor, F_SETFL, O_NONBLOCK);
+}
+
+}  // namespace
+
+BareSocket::~BareSocket() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+BareSocket listen_bare(std::string& address) {
+  BareSocket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in place = loopback(0);
+  socklen_t length = sizeof(place);
+  if (listener.descriptor() < 0 ||
+      bind(listener.descriptor(), reinterpret_cast<const sockaddr*>(&place), sizeof(place)) != 0 ||
+      listen(listener.descriptor(), backlog) != 0 ||
+      getsockname(listener.descriptor(), reinterpret_cast<sockaddr*>(&place), &length) != 0) {
+    fail("cannot listen");
+  }
+  address = "127.0.0.1:" + std::to_string(ntohs(place.sin_port));
+  return listener;
+}
+
+BareSocket connect_bare(const std::string& address, const BareHello& hello) {
+  const auto port = static_cast<std::uint16_t>(std::atoi(address.substr(address.rfind(':') + 1).c_str()));
+  BareSocket connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in place = loopback(port);
+  if (connection.descriptor() < 0 ||
+      connect(connection.descriptor(), reinterpret_cast<const sockaddr*>(&place), sizeof(place)) != 0 ||
+      send(connection.descriptor(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) {
+    fail("cannot connect");
+  }
+  prepare(connection.descriptor());
+  return connection;
+}
+
+BareSocket accept_bare(const BareSocket& listener, BareHello& hello) {
+  BareSocket connection(accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (connection.descriptor() < 0) fail("cannot accept");
+  if (recv(connection.descriptor(), &hello, sizeof(hello), MSG_WAITALL) != sizeof(hello)) hello = {};
+  prepare(connection.descriptor());
+  return connection;
+}
+
+std::ptrdiff_t receive_bare(int descriptor, std::span<char> buffer) noexcept {
+  const ssize_t count = recv(descriptor, buffer.data(), buffer.size(), 0);
+  if (count > 0) return count;
+  return count < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : bare_lost;
+}
+
+std::ptrdiff_t send_bare(int descriptor, std::string_view bytes) noexcept {
+  const ssize_t count = send(descriptor, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (count >= 0) return count;
+  return errno == EAGAIN || errno == EINTR ? 0 : bare_lost;
+}
+
+BareStream::BareStream() {
+  std::uint32_t word = 1;
+  for (std::size_t i = 0; i < period; ++i) {
+    word = word * 1664525 + 1013904223;  // A linear congruential generator: any pattern will do.
+    bytes_[i] = static_cast<char>(word >> 24);
+  }
+  for (std::size_t i = period; i < sizeof(bytes_); ++i) bytes_[i] = bytes_[i - period];
+}
+
+bool BareStream::right(std::uint64_t at, std::string_view bytes) const noexcept {
+  const std::size_t end = std::min<std::size_t>(bytes.size(), sizeof(std::uint64_t));
+  return bytes.substr(0, end) == window(at).substr(0, end) &&
+         bytes.substr(bytes.size() - end) == window(at + bytes.size() - end).substr(0, end);
+}
+
+BarePoll::BarePoll(Wait wait) : wait_(wait), descriptor_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (descriptor_ < 0) fail("cannot wait");
+}
+
+BarePoll::~BarePoll() { close(descriptor_); }
+
+void BarePoll::add(int descriptor, void* owner) {
+  epoll_event event{.events = EPOLLIN, .data = {.ptr = owner}};
+  if (epoll_ctl(descriptor_, EPOLL_CTL_ADD, descriptor, &event) != 0) fail("cannot wait");
+}
+
+void BarePoll::want_to_write(int descriptor, void* owner, bool on) {
+  epoll_event event{.events = on ? EPOLLIN | EPOLLOUT : EPOLLIN, .data = {.ptr = owner}};
+  if (epoll_ctl(descriptor_, EPOLL_CTL_MOD, descriptor, &event) != 0) fail("cannot wait");
+}
+
+void BarePoll::remove(int descriptor) { epoll_ctl(descriptor_, EPOLL_CTL_DEL, descriptor, nullptr); }
+
+std::span<const epoll_event> BarePoll::ready() {
+  const bool sleep = wait_ == Wait::event || tired_;
+  const int count = epoll_wait(descriptor_, events_, descriptors_per_look_max, sleep ? sleep_ms_max : 0);
+  return {events_, static_cast<std::size_t>(std::max(count, 0))};
+}
+
+void BarePoll::note(bool work) {
+  if (wait_ != Wait::spin) return;
+  if (work) {
+    idle_ = tired_ = false;
+    return;
+  }
+  const Clock::time_point now = Clock::now();
+  if (!idle_) idle_since_ = now;
+  idle_ = true;
+  tired_ = now - idle_since_ > spin_max;
+}
+
+}  // namespace hawser::bench

@@ -1,0 +1,38 @@
+#include "system.h"
+
+#include "bare_client.h"
+#include "bare_server.h"
+#include "client_role.h"
+#include "events.h"
+#include "server_role.h"
+
+namespace hawser::bench {
+
+System hawser_system() {
+  return {.name = "hawser",
+          .serve =
+              [](const Options& options, Wait wait, int descriptor) {
+                const EventWriter events(descriptor);
+                const auto tell = [&](const Event& event) { events.write(event); };
+                return play_server(options, wait, "127.0.0.1:0", tell) ? 0 : 1;
+              },
+          .measure =
+              [](const Options& options, const std::string& address, pid_t, const std::vector<Cell>& cells,
+                 int descriptor) {
+                const EventWriter events(descriptor);
+                return play_client(options, address, cells, events) ? 0 : 1;
+              }};
+}
+
+System limit_system() {
+  return {.name = "limit",
+          .serve = [](const Options&, Wait wait,
+                      int descriptor) { return play_bare_server(wait, EventWriter(descriptor)) ? 0 : 1; },
+          .measure =
+              [](const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
+                 int descriptor) {
+                return play_bare_client(options, address, server, cells, EventWriter(descriptor)) ? 0 : 1;
+              }};
+}
+
+}  // namespace hawser::bench

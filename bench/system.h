@@ -1,0 +1,32 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cell.h"
+#include "options.h"
+
+namespace hawser::bench {
+
+// Something to measure: what its server's and its client's process do. Both tell of themselves by events (events.h) on a
+// descriptor, and give the exit status of their process.
+struct System {
+  std::string name;  // As in the column "system".
+
+  // Serves until SIGTERM, and says where: Listening.
+  std::function<int(const Options& options, Wait wait, int descriptor)> serve;
+  // Measures cells that share their way of waiting, and says so: Connected, then CellBegun and CellResult for each.
+  // `server` is the process that serves at `address`, or -1 where it is out of sight.
+  std::function<int(const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
+                    int descriptor)>
+      measure;
+};
+
+System hawser_system();
+// The same calls on bare sockets.
+System limit_system();
+
+}  // namespace hawser::bench
