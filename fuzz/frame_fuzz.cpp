@@ -1,0 +1,82 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <vector>
+
+#include "hawser/metadata.h"
+#include "wire/frame.h"
+#include "wire/hello.h"
+#include "wire/metadata.h"
+
+// Arbitrary bytes as a frame, as a hello and as metadata. What is understood must be consistent with itself, and be
+// written again as the same. Input: u8 what | for a frame u16 payload bytes | the bytes, of a frame head and payload.
+namespace hawser::wire {
+namespace {
+
+void expect(bool condition) {
+  if (!condition) std::abort();
+}
+
+void check_metadata_entries(Bytes bytes) {
+  if (!check_metadata(bytes)) return;
+  std::size_t entries = 0;
+  std::vector<std::byte> again(bytes.size());
+  std::byte* at = again.data();
+  MetadataReader reader(bytes);
+  for (std::string_view key, value; reader.next(key, value); ++entries) {
+    expect(MetadataView(bytes).find(key).has_value());
+    at = write_metadata_entry(at, key, value);
+  }
+  expect(entries <= metadata_entries_max && at == again.data() + again.size());
+  expect(as_text(again) == as_text(bytes) && MetadataView(bytes).copy().size() == entries);
+}
+
+void check_frame(Bytes head, Bytes payload) {
+  const Result<Frame> frame = decode_frame(head, payload, payload.size());
+  // The payload may be yet to come: that is judged alike.
+  expect(decode_frame(head, {}, payload.size()).has_value() == frame.has_value());
+  if (!frame) return expect(frame.error().code == ErrorCode::protocol_error && !frame.error().text.empty());
+  expect(header_bytes + frame->metadata.size() + frame->body.size() == head.size());
+  expect(frame->payload.size() + frame->attachment.size() == payload.size());
+  std::byte header[header_bytes];
+  write_header(header, frame->header);
+  expect(as_text(header) == as_text(head.first(header_bytes)));
+  static_cast<void>(checksum_matches(head, payload));
+  static_cast<void>(decode_deadline(frame->header.deadline));
+  check_metadata_entries(frame->metadata);
+}
+
+void check_hello(Bytes bytes) {
+  const Result<Hello> hello = decode_hello(bytes);
+  if (!hello) return expect(hello.error().code == ErrorCode::protocol_error && !hello.error().text.empty());
+  Hello bounded = *hello;
+  if (bounded.refusal && bounded.refusal->text.size() > refusal_text_bytes_max) {
+    bounded.refusal->text.resize(refusal_text_bytes_max);
+  }
+  const Result<Hello> again = decode_hello(encode_hello(bounded));
+  expect(again && *again == bounded);
+}
+
+// Blocks of their own, so that a read beyond either is seen.
+std::vector<std::byte> copy(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
+
+}  // namespace
+}  // namespace hawser::wire
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace hawser;
+  if (size < 3) return 0;
+  const Bytes rest = std::as_bytes(std::span(data + 3, size - 3));
+  switch (data[0] % 3) {
+    case 0: {
+      const std::size_t payload = std::min<std::size_t>(rest.size(), data[1] | data[2] << 8);
+      wire::check_frame(wire::copy(rest.first(rest.size() - payload)), wire::copy(rest.last(payload)));
+      break;
+    }
+    case 1: wire::check_hello(wire::copy(rest)); break;
+    default: wire::check_metadata_entries(wire::copy(rest)); break;
+  }
+  return 0;
+}
