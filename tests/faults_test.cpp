@@ -196,7 +196,8 @@ TEST_F(Faults, SlowTransfersAreASignOfLife) {
   for (const bool large : {false, true}) {
     const std::string text = text_of(large ? 60'000 : 600);
     std::string count(4, '\0');
-    store_le(reinterpret_cast<std::byte*>(count.data()), static_cast<std::uint32_t>(text.size() | (large ? 1U << 31 : 0)));
+    store_le(reinterpret_cast<std::byte*>(count.data()),
+             static_cast<std::uint32_t>(text.size() | (large ? 1U << 31 : 0)));
     const std::uint32_t call = call_id(large ? 1 : 0);
     const Octets request = large ? message(request_of<testing_tools::echo>(call), count, text)
                                  : message(request_of<testing_tools::echo>(call), count + text);

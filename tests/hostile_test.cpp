@@ -186,7 +186,11 @@ TEST_F(HostileClient, MetadataAndAttachmentsThatLie) {
   header.metadata_bytes = 100;
   expect_breach(message(header, text_body("x")), "metadata passes the frame");
   header.metadata_bytes = 5;
-  expect_breach(message(header, std::string("\x03\xff\xff" "ab", 5) + text_body("x")), "an entry passes the metadata");
+  expect_breach(message(header, std::string("\x03\xff\xff"
+                                            "ab",
+                                            5) +
+                                    text_body("x")),
+                "an entry passes the metadata");
   header.metadata_bytes = 2;
   expect_breach(message(header, std::string("\x01\x00", 2) + text_body("x")), "an entry without its lengths");
   header.metadata_bytes = 65 * 3;
@@ -225,7 +229,8 @@ TEST_F(HostileClient, CallsThatAreWrong) {
   wire::Header unknown = request_of<testing_tools::echo>(id);
   unknown.method ^= 1;
   expect_refused(message(unknown, text_body("x")), id, ErrorCode::unknown_method, "no handler of that name");
-  expect_refused(message(unknown, text_body("x"), std::string(100'000, 'x')), id, ErrorCode::unknown_method, "no handler");
+  expect_refused(message(unknown, text_body("x"), std::string(100'000, 'x')), id, ErrorCode::unknown_method,
+                 "no handler");
   wire::Header other = request_of<testing_tools::echo>(id);
   other.signature ^= 1;
   expect_refused(message(other, text_body("x")), id, ErrorCode::signature_mismatch, "other types");
@@ -246,7 +251,8 @@ TEST_F(HostileClient, CallIdsThatAreInUseOrTooHigh) {
   expect_breach(held + message(request_of<hold>(call_id(3, 2))), "one slot twice");
   expect_refused(message(request_of<hold>(call_id(calls_max))), call_id(calls_max), ErrorCode::overloaded,
                  "calls_per_connection_max");
-  expect_refused(message(request_of<hold>(0xffff'ffff)), 0xffff'ffff, ErrorCode::overloaded, "calls_per_connection_max");
+  expect_refused(message(request_of<hold>(0xffff'ffff)), 0xffff'ffff, ErrorCode::overloaded,
+                 "calls_per_connection_max");
   // As many as there may be, and one more.
   RawSocket attacker = greeted();
   for (std::uint32_t slot = 0; slot < calls_max; ++slot) attacker.send(message(request_of<hold>(call_id(slot))));
@@ -260,7 +266,8 @@ TEST_F(HostileClient, FramesForCallsThatAreNot) {
   for (const Kind kind : {Kind::cancel, Kind::stream_end, Kind::stream_credit, Kind::stream_data}) {
     for (const std::uint32_t call : {0U, call_id(0), call_id(15), call_id(5'000), 0xffff'ffffU}) {
       attacker.send(message({.kind = kind, .call = call, .signature = 100}));
-      if (kind == Kind::stream_data) attacker.send(message({.kind = kind, .call = call}, "x", std::string(100'000, 'x')));
+      if (kind == Kind::stream_data)
+        attacker.send(message({.kind = kind, .call = call}, "x", std::string(100'000, 'x')));
     }
   }
   expect_alive(attacker);

@@ -60,9 +60,7 @@ inline std::string text_body(std::string_view text) {
   return body + std::string(text);
 }
 
-inline wire::Hello usual_hello() {
-  return {.message_bytes_max = 64U << 20, .stream_window_bytes = 256 * 1024};
-}
+inline wire::Hello usual_hello() { return {.message_bytes_max = 64U << 20, .stream_window_bytes = 256 * 1024}; }
 
 struct RawFrame {
   wire::Header header;

@@ -51,22 +51,23 @@ inline std::string text_of(std::size_t bytes, char first = 'a') {
 }  // namespace hawser::testing_tools
 
 // Awaits a named operand, as GCC 12 needs it, and calls the result `name`.
-#define AWAIT(name, ...)              \
+#define AWAIT(name, ...)             \
   auto name##_awaited = __VA_ARGS__; \
   auto name = co_await std::move(name##_awaited)
 
 // EXPECT_*, and the end of the coroutine if it does not hold.
-#define REQUIRE(condition)                                      \
-  if (!(condition)) {                                           \
-    ADD_FAILURE() << "required: " #condition;                   \
-    co_return;                                                  \
-  }                                                             \
+#define REQUIRE(condition)                    \
+  if (!(condition)) {                         \
+    ADD_FAILURE() << "required: " #condition; \
+    co_return;                                \
+  }                                           \
   static_assert(true)
-#define REQUIRE_OK(result)                                                                  \
-  if (!(result)) {                                                                          \
-    ADD_FAILURE() << #result " failed: " << ::hawser::testing_tools::error_of(result);      \
-    co_return;                                                                              \
-  }                                                                                         \
+#define REQUIRE_OK(result)                                                             \
+  if (!(result)) {                                                                     \
+    ADD_FAILURE() << #result " failed: " << ::hawser::testing_tools::error_of(result); \
+    co_return;                                                                         \
+  }                                                                                    \
   static_assert(true)
 #define EXPECT_OK(result) EXPECT_TRUE(result) << ::hawser::testing_tools::error_of(result)
-#define EXPECT_ERROR(result, code, text) EXPECT_TRUE(::hawser::testing_tools::is_error(result, ::hawser::ErrorCode::code, text))
+#define EXPECT_ERROR(result, code, text) \
+  EXPECT_TRUE(::hawser::testing_tools::is_error(result, ::hawser::ErrorCode::code, text))

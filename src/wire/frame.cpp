@@ -50,8 +50,8 @@ Result<Frame> decode_frame(Bytes head, Bytes payload, std::size_t payload_bytes)
   } else if ((header.flags & ~flags_known) != 0) [[unlikely]] {
     result = protocol_error("unknown frame flags " + std::to_string(header.flags & ~flags_known));
   } else if (body_at > head.size()) [[unlikely]] {
-    result = protocol_error("metadata of " + std::to_string(header.metadata_bytes) +
-                            " bytes passes the end of the frame");
+    result =
+        protocol_error("metadata of " + std::to_string(header.metadata_bytes) + " bytes passes the end of the frame");
   } else if (header.attachment_bytes > payload_bytes) [[unlikely]] {
     result = protocol_error("an attachment of " + std::to_string(header.attachment_bytes) +
                             " bytes is larger than the payload (" + std::to_string(payload_bytes) + ")");

@@ -22,7 +22,7 @@ enum class Kind : std::uint8_t {
   stream_credit = 7,  // Either: the receiver has room for so many more bytes.
   ping = 8,           // Either: answer with pong.
   pong = 9,
-  goaway = 10,        // Server: send no new calls on this connection. Client: none will come, in answer to that.
+  goaway = 10,  // Server: send no new calls on this connection. Client: none will come, in answer to that.
 };
 inline constexpr std::uint8_t kind_min = 1;
 inline constexpr std::uint8_t kind_max = 10;
@@ -38,11 +38,11 @@ inline constexpr std::uint8_t flags_known = flag_checksum | flag_idempotent;
 struct Header {
   Kind kind = Kind::request;
   std::uint8_t flags = 0;
-  std::uint16_t metadata_bytes = 0;    // Between header and body.
-  std::uint32_t call = 0;              // Call id, chosen by the client; 0 on ping, pong and goaway.
-  std::uint32_t method = 0;            // Request: method id. Error: ErrorCode, and ErrorScope in bits 16 to 23.
-  std::uint32_t signature = 0;         // Request: signature hash. Stream credit: bytes granted. Error: application code.
-  std::uint32_t deadline = 0;          // Request: see encode_deadline(); 0 is none.
+  std::uint16_t metadata_bytes = 0;  // Between header and body.
+  std::uint32_t call = 0;            // Call id, chosen by the client; 0 on ping, pong and goaway.
+  std::uint32_t method = 0;          // Request: method id. Error: ErrorCode, and ErrorScope in bits 16 to 23.
+  std::uint32_t signature = 0;       // Request: signature hash. Stream credit: bytes granted. Error: application code.
+  std::uint32_t deadline = 0;        // Request: see encode_deadline(); 0 is none.
   std::uint32_t attachment_bytes = 0;  // The last bytes of the payload.
   std::uint32_t checksum = 0;          // With flag_checksum, else 0.
 
@@ -67,7 +67,7 @@ struct Frame {
   Header header;
   Bytes metadata;
   Bytes body;
-  Bytes payload;     // Without the attachment.
+  Bytes payload;  // Without the attachment.
   Bytes attachment;
 };
 

@@ -12,12 +12,12 @@ namespace hawser::wire {
 // The first thing that each side sends: what it speaks, wants and bears. docs/wire-format.md, "Hello".
 struct Hello {
   std::uint8_t version_least = 1;
-  std::uint8_t version_most = 1;  // The server answers with the one version that it chose in both.
-  bool checksum = false;          // Client: wants it. Server: grants it.
+  std::uint8_t version_most = 1;          // The server answers with the one version that it chose in both.
+  bool checksum = false;                  // Client: wants it. Server: grants it.
   std::uint32_t message_bytes_max = 0;    // The longest message that this side receives.
   std::uint32_t calls_max = 0;            // Server: calls in flight that it allows on the connection.
   std::uint32_t stream_window_bytes = 0;  // What this side grants to each stream at its start.
-  std::optional<Error> refusal = {};           // Server: why there is no connection; it closes afterwards.
+  std::optional<Error> refusal = {};      // Server: why there is no connection; it closes afterwards.
 
   friend bool operator==(const Hello&, const Hello&) = default;
 };

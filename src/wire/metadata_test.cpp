@@ -35,7 +35,8 @@ TEST(Metadata, GoesThereAndBack) {
     ASSERT_TRUE(check_metadata(bytes));
     EXPECT_EQ(MetadataView(bytes).copy(), entries);
     for (const auto& [key, value] : entries) {
-      const auto first = std::find_if(entries.begin(), entries.end(), [&](const auto& one) { return one.first == key; });
+      const auto first =
+          std::find_if(entries.begin(), entries.end(), [&](const auto& one) { return one.first == key; });
       EXPECT_EQ(MetadataView(bytes).find(key), first->second);
     }
   }

@@ -30,7 +30,8 @@ struct Vector {
   std::int64_t large_number(const std::string& key) const {
     const std::string digits = text(key);
     std::int64_t value = 0;
-    EXPECT_EQ(std::from_chars(digits.data(), digits.data() + digits.size(), value).ec, std::errc()) << name << " " << key;
+    EXPECT_EQ(std::from_chars(digits.data(), digits.data() + digits.size(), value).ec, std::errc())
+        << name << " " << key;
     return value;
   }
   std::string octets(const std::string& key) const {
@@ -139,7 +140,8 @@ std::string encode(const Vector& vector) {
   std::byte* at = data + header_bytes;
   for (const std::string& entry : vector.metadata) {
     const std::size_t equals = entry.find('=');
-    at = write_metadata_entry(at, std::string_view(entry).substr(0, equals), std::string_view(entry).substr(equals + 1));
+    at =
+        write_metadata_entry(at, std::string_view(entry).substr(0, equals), std::string_view(entry).substr(equals + 1));
   }
   head += body;
   if (vector.has("checksum")) {

@@ -126,7 +126,8 @@ TEST_P(Conformance, GivesWholeReplies) {
 TEST_P(Conformance, LandsRepliesInTheCallersMemory) {
   serve<echo, zeros>([](Server&, Client& client) -> Task<void> {
     std::vector<std::byte> memory(1 << 20);
-    for (const std::size_t bytes : {8UL << 10, (32UL << 10) - 8, 32UL << 10, (32UL << 10) + 1, (1UL << 20) - 8, 1UL << 20}) {
+    for (const std::size_t bytes :
+         {8UL << 10, (32UL << 10) - 8, 32UL << 10, (32UL << 10) + 1, (1UL << 20) - 8, 1UL << 20}) {
       const std::string text = text_of(bytes);
       AWAIT(reply, client.call<echo>(text).into(memory));
       REQUIRE_OK(reply);

@@ -163,7 +163,8 @@ inline Task<std::uint64_t> reflect_later(Context& context, std::string_view text
   co_return reflect(context, text);
 }
 inline void add_entries(Context& context, std::uint32_t count, std::uint32_t value_bytes) {
-  for (std::uint32_t i = 0; i < count; ++i) context.add_metadata("key" + std::to_string(i), std::string(value_bytes, 'v'));
+  for (std::uint32_t i = 0; i < count; ++i)
+    context.add_metadata("key" + std::to_string(i), std::string(value_bytes, 'v'));
 }
 
 // ---- Blocking ----

@@ -28,7 +28,8 @@ inline Task<Result<std::uint64_t>> sum_up(Reader<std::uint64_t> in) {
   }
 }
 // Gives back every text that it reads; the result is their number.
-inline Task<Result<std::uint32_t>> converse(std::string greeting, Reader<std::string_view> in, Writer<std::string> out) {
+inline Task<Result<std::uint32_t>> converse(std::string greeting, Reader<std::string_view> in,
+                                            Writer<std::string> out) {
   auto greet = out.write(greeting);
   Result<void> written = co_await std::move(greet);
   std::uint32_t count = 0;

@@ -113,8 +113,8 @@ TEST_F(HostileServer, AnswersThatBreakTheProtocol) {
   answered_by([&](std::uint32_t call) { return message({.kind = Kind::stream_data, .call = call}, text_body("x")); },
               unknown, "a call without streams", "a stream item");
   answered_by([&](std::uint32_t) { return prefix(0xffff'ffff, 0); }, unknown, "message_bytes_max", "4 GiB");
-  answered_by([&](std::uint32_t) { return prefix(28, (64U << 20) - 35); }, unknown, "exceeds message_bytes_max (67108864)",
-              "one byte more than allowed");
+  answered_by([&](std::uint32_t) { return prefix(28, (64U << 20) - 35); }, unknown,
+              "exceeds message_bytes_max (67108864)", "one byte more than allowed");
   answered_by([&](std::uint32_t) { return prefix(3, 0) + Octets(3); }, unknown, "shorter than its header", "3 bytes");
   answered_by([&](std::uint32_t) { return octets("garbage, and not a little of it"); }, unknown, "", "garbage");
   answered_by([&](std::uint32_t call) { return message({.kind = Kind::response, .flags = 64, .call = call}); }, unknown,
@@ -129,12 +129,15 @@ TEST_F(HostileServer, AnswersThatCannotBeRead) {
   };
   answered_by(body(""), ErrorCode::protocol_error, "can't decode", "no body");
   answered_by(body(std::string_view("\xff\0\0\0x", 5)), ErrorCode::protocol_error, "can't decode", "a short body");
-  answered_by(body(std::string_view("\0\0\0\0x", 5)), ErrorCode::protocol_error, "follow the last value", "a long body");
-  answered_by(body(std::string_view("\x10\0\0\x80", 4), "short"), ErrorCode::protocol_error, "payload", "a short payload");
+  answered_by(body(std::string_view("\0\0\0\0x", 5)), ErrorCode::protocol_error, "follow the last value",
+              "a long body");
+  answered_by(body(std::string_view("\x10\0\0\x80", 4), "short"), ErrorCode::protocol_error, "payload",
+              "a short payload");
   answered_by([](std::uint32_t call) { return message({.kind = Kind::error, .call = call, .method = 0}, "fine"); },
               ErrorCode::internal, "fine", "an error that is none");
-  answered_by([](std::uint32_t call) { return message({.kind = Kind::error, .call = call, .method = 0xffff'ffff}, "odd"); },
-              ErrorCode::internal, "odd", "an error of no known kind");
+  answered_by(
+      [](std::uint32_t call) { return message({.kind = Kind::error, .call = call, .method = 0xffff'ffff}, "odd"); },
+      ErrorCode::internal, "odd", "an error of no known kind");
   answered_by([](std::uint32_t call) { return message({.kind = Kind::error, .call = call, .method = 6}, "full"); },
               ErrorCode::overloaded, "full", "an error as it should be");
 }
