@@ -226,10 +226,7 @@ void Loop::wait_for_work() {
     return;
   }
   for (exec::Source* source : state.sources) {
-    if (!source->arm()) {
-      look();
-      return;
-    }
+    if (!source->arm()) return;
   }
   state.sleeping.store(true, std::memory_order_seq_cst);
   if (!state.busy()) {

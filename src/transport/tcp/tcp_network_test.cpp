@@ -291,6 +291,7 @@ TEST_P(TcpNetworkTest, MessagesOfEverySizeComeBack) {
   EXPECT_TRUE(until([&] { return sink.closed.size() == 1; }));
 }
 
+// It is told of nothing any more, not even by what its stream had to say in the same turn.
 TEST_P(TcpNetworkTest, AnAbortedConnectionMayBeDestroyedAtOnce) {
   const auto listener = listen();
   Result<std::unique_ptr<Stream>> stream = connect(listener->address());
@@ -304,22 +305,34 @@ TEST_P(TcpNetworkTest, AnAbortedConnectionMayBeDestroyedAtOnce) {
   auto client = std::make_unique<FramedConnection>(loop, std::move(*stream), FramedOptions{});
   RecordingSink sink;
   client->start(sink);
-  // Blocked, so that the stream has something to say as soon as the peer reads.
   const std::string payload = test_bytes(30'000'000);
   Owner owner;
   std::memcpy(client->reserve(1), "h", 1);
   client->commit(1, std::array{Piece{as_bytes(payload).data(), payload.size()}}, &owner);
   turns(2);
   EXPECT_GT(client->backlog(), 0U);
+
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+  TcpStream trigger{Descriptor(ends[0])};
+  const Descriptor trigger_peer(ends[1]);
+  TestSink trigger_sink;
+  trigger_sink.on_received = [&] {
+    client->abort();
+    EXPECT_EQ(owner.told, 1);
+    EXPECT_EQ(client->reserve(1), nullptr);
+    client->pause();
+    client->resume();
+    client->flush();
+    client->close();
+    client.reset();
+  };
+  trigger.start(loop, trigger_sink);
+  turns(2);
+  // The trigger is ready first, and at the same turn the client may send on, since its peer reads.
+  ASSERT_EQ(::send(trigger_peer.get(), "x", 1, 0), 1);
   accepting.streams[0]->resume();
-  client->abort();
-  EXPECT_EQ(owner.told, 1);
-  EXPECT_EQ(client->reserve(1), nullptr);
-  client->pause();
-  client->resume();
-  client->flush();
-  client->close();
-  client.reset();
+  EXPECT_TRUE(until([&] { return client == nullptr; }));
   EXPECT_TRUE(until([&] { return peer_sink.ends.size() == 1; }));
   EXPECT_TRUE(sink.closed.empty());
 }

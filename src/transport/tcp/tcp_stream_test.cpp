@@ -230,6 +230,43 @@ TEST_P(StreamTest, OneMayBeDestroyedFromAnothersCall) {
   EXPECT_EQ(sink.text.size() + victims.text.size(), 1U);
 }
 
+// What a ring has received for a stream that is gone must not reach the one that came after it.
+TEST_P(StreamTest, BytesOfTheGoneReachNobody) {
+  constexpr std::size_t count = 20;
+  std::vector<std::unique_ptr<TestSink>> sinks;
+  std::vector<std::unique_ptr<TcpStream>> streams;
+  std::vector<Descriptor> peers;
+  std::vector<std::unique_ptr<TcpStream>> after;
+  TestSink quiet;
+  for (std::size_t i = 0; i < count; ++i) {
+    connect_ends();
+    sinks.push_back(std::make_unique<TestSink>());
+    stream->start(loop, *sinks.back());
+    // The first that is told ends all others, and as many take their places.
+    sinks.back()->on_received = [&, i] {
+      for (std::size_t other = 0; other < count; ++other) {
+        if (other != i) streams[other].reset();
+      }
+      for (std::size_t fresh = 0; fresh < count && after.size() < count; ++fresh) {
+        connect_ends();
+        stream->start(loop, quiet);
+        after.push_back(std::move(stream));
+        peers.push_back(std::move(peer));
+      }
+    };
+    streams.push_back(std::move(stream));
+    peers.push_back(std::move(peer));
+  }
+  turns(2);
+  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(::send(peers[i].get(), "stale", 5, 0), 5);
+  turns(5);
+  EXPECT_EQ(std::ranges::count_if(sinks, [](auto& one) { return !one->text.empty(); }), 1);
+  EXPECT_EQ(quiet.text, "");
+  for (std::size_t i = count; i < peers.size(); ++i) ASSERT_EQ(::send(peers[i].get(), "x", 1, 0), 1);
+  EXPECT_TRUE(until([&] { return quiet.text.size() == count; }));
+  EXPECT_EQ(quiet.text, std::string(count, 'x'));
+}
+
 TEST_P(StreamTest, ManyAtOnceAreAllServed) {
   // More than a ring has buffers.
   constexpr std::size_t count = 300;
@@ -244,9 +281,9 @@ TEST_P(StreamTest, ManyAtOnceAreAllServed) {
     peers.push_back(std::move(peer));
   }
   turns(2);
-  const std::string text = test_bytes(20'000);
+  const std::string text = test_bytes(80'000);
   for (int round = 1; round <= 3; ++round) {
-    for (const Descriptor& one : peers) ASSERT_EQ(::send(one.get(), text.data(), text.size(), 0), 20'000);
+    for (const Descriptor& one : peers) ASSERT_EQ(::send(one.get(), text.data(), text.size(), 0), 80'000);
     EXPECT_TRUE(until([&] {
       return std::ranges::all_of(
           sinks, [&](auto& one) { return one->text.size() == text.size() * static_cast<std::size_t>(round); });
