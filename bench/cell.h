@@ -34,6 +34,7 @@ struct Cell {
 struct CellResult {
   std::string system = "hawser";
   Cell cell;
+  unsigned repetition = 0;  // From 1; 0: the only one, or the medians of several.
   double seconds = 0;
   std::uint64_t calls = 0;
   std::uint64_t errors = 0;  // Calls that failed, or whose reply was wrong; warm-up included.

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "compare.h"
 #include "options.h"
 #include "run.h"
 
@@ -23,6 +24,8 @@ constexpr Command commands[] = {
      hawser::bench::run_both},
     {"limit", "Measure what this machine can do: the same calls on bare sockets, without any RPC",
      hawser::bench::add_limit_options, hawser::bench::run_limit},
+    {"compare", "Measure the same cells with others in turn, and say how much faster this is",
+     hawser::bench::add_compare_options, hawser::bench::run_compare},
     {"server", "Be the server for a client on another machine", hawser::bench::add_server_options,
      hawser::bench::run_server},
     {"client", "Measure against a server on another machine", hawser::bench::add_client_options,
@@ -51,7 +54,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (app.get_subcommands().empty()) {
       const std::string given = argc > 1 ? fmt::format("\"{}\" is no command", argv[1]) : "no command";
-      fmt::print(stderr, "hawser-bench: {}: give run, limit, server or client, or --help\n", given);
+      fmt::print(stderr, "hawser-bench: {}: give run, limit, compare, server or client, or --help\n", given);
     } else {
       fmt::print(stderr, "hawser-bench: {}\nhawser-bench {} --help lists the options.\n", error.what(),
                  app.get_subcommands().front()->get_name());

@@ -19,6 +19,9 @@ namespace {
 constexpr std::string_view transports_built[] = {"tcp"};
 constexpr std::string_view transports_known[] = {"tcp", "rdma", "ucx", "shm"};
 
+constexpr std::string_view peers_known[] = {"limit", "grpc", "capnp"};
+constexpr unsigned repeat_max = 99;
+
 constexpr double seconds_min = 0.01;
 constexpr double seconds_max = 3600;
 
@@ -71,7 +74,15 @@ std::size_t read_size(const std::string& option, const std::string& text) {
   return *size;
 }
 
-void add_table(CLI::App& app, Options& options) {
+unsigned read_concurrency(const std::string& option, const std::string& text) {
+  const std::optional<unsigned> number = read_number<unsigned>(text);
+  if (!number || *number < 1 || *number > concurrency_max) {
+    refuse(option, fmt::format("\"{}\" is no number from 1 to {}", text, concurrency_max));
+  }
+  return *number;
+}
+
+void add_sizes(CLI::App& app, Options& options) {
   app.add_option_function<std::string>("--sizes",
                                        [&options](const std::string& text) {
                                          options.sizes_bytes = read_list("--sizes", text, [](const std::string& part) {
@@ -83,16 +94,31 @@ void add_table(CLI::App& app, Options& options) {
   app.add_option_function<std::string>(
          "--concurrency",
          [&options](const std::string& text) {
-           options.concurrencies = read_list("--concurrency", text, [](const std::string& part) {
-             const std::optional<unsigned> number = read_number<unsigned>(part);
-             if (!number || *number < 1 || *number > concurrency_max) {
-               refuse("--concurrency", fmt::format("\"{}\" is no number from 1 to {}", part, concurrency_max));
-             }
-             return *number;
-           });
+           options.concurrencies = read_list(
+               "--concurrency", text, [](const std::string& part) { return read_concurrency("--concurrency", part); });
          })
       ->type_name("LIST")
       ->description("Calls in flight at once [1,4,16,64,256]");
+}
+
+void add_pairs(CLI::App& app, Options& options, std::string_view default_text) {
+  app.add_option_function<std::string>(
+         "--cells",
+         [&options](const std::string& text) {
+           options.pairs = read_list("--cells", text, [](const std::string& part) {
+             const std::size_t cross = part.find('x');
+             if (cross == std::string::npos) {
+               refuse("--cells", fmt::format("\"{}\" is no cell: give SIZExCONCURRENCY, such as 4Kx64", part));
+             }
+             return SizeAndConcurrency{read_size("--cells", part.substr(0, cross)),
+                                       read_concurrency("--cells", part.substr(cross + 1))};
+           });
+         })
+      ->type_name("LIST")
+      ->description(fmt::format("Sizes, each with its calls in flight [{}]", default_text));
+}
+
+void add_table(CLI::App& app, Options& options) {
   app.add_option_function<std::string>(
          "--mode",
          [&options](const std::string& text) {
@@ -195,6 +221,32 @@ void add_poller(CLI::App& app, Options& options) {
       ->description("auto, epoll or io_uring [auto]");
 }
 
+void add_peers(CLI::App& app, Options& options) {
+  app.add_option_function<std::string>("--peers",
+                                       [&options](const std::string& text) {
+                                         options.peers = read_list("--peers", text, [](const std::string& part) {
+                                           if (std::ranges::find(peers_known, part) == std::end(peers_known)) {
+                                             refuse("--peers", fmt::format("no peer is called \"{}\": there are {}",
+                                                                           part, fmt::join(peers_known, ", ")));
+                                           }
+                                           return part;
+                                         });
+                                       })
+      ->type_name("LIST")
+      ->description(fmt::format("Whom to compare with: {} [limit]", fmt::join(peers_known, ", ")));
+  app.add_option_function<std::string>("--repeat",
+                                       [&options](const std::string& text) {
+                                         const std::optional<unsigned> number = read_number<unsigned>(text);
+                                         if (!number || *number < 1 || *number > repeat_max) {
+                                           refuse("--repeat",
+                                                  fmt::format("\"{}\" is no number from 1 to {}", text, repeat_max));
+                                         }
+                                         options.repeat = *number;
+                                       })
+      ->type_name("N")
+      ->description("How often each cell is measured; the medians count [3]");
+}
+
 void add_cpu(CLI::App& app, const std::string& name, std::optional<int>& cpu, std::string_view whose) {
   app.add_option_function<std::string>(
          name,
@@ -215,6 +267,8 @@ void add_cpu(CLI::App& app, const std::string& name, std::optional<int>& cpu, st
 
 void add_run_options(CLI::App& app, Options& options) {
   add_transport(app, options);
+  add_sizes(app, options);
+  add_pairs(app, options, "none: all sizes times all concurrencies");
   add_table(app, options);
   add_handler(app, options);
   add_wait(app, options, true);
@@ -224,8 +278,22 @@ void add_run_options(CLI::App& app, Options& options) {
 }
 
 void add_limit_options(CLI::App& app, Options& options) {
+  add_sizes(app, options);
+  add_pairs(app, options, "none: all sizes times all concurrencies");
   add_table(app, options);
   add_wait(app, options, true);
+  add_cpu(app, "--server-cpu", options.server_cpu, "server");
+  add_cpu(app, "--client-cpu", options.client_cpu, "client");
+}
+
+void add_compare_options(CLI::App& app, Options& options) {
+  add_transport(app, options);
+  add_peers(app, options);
+  add_pairs(app, options, "128x1,128x16,128x256,4Kx64,256Kx1,256Kx16,8Mx4");
+  add_table(app, options);
+  add_handler(app, options);
+  add_wait(app, options, true);
+  add_poller(app, options);
   add_cpu(app, "--server-cpu", options.server_cpu, "server");
   add_cpu(app, "--client-cpu", options.client_cpu, "client");
 }
@@ -241,6 +309,8 @@ void add_server_options(CLI::App& app, Options& options) {
 
 void add_client_options(CLI::App& app, Options& options) {
   add_transport(app, options);
+  add_sizes(app, options);
+  add_pairs(app, options, "none: all sizes times all concurrencies");
   add_table(app, options);
   add_handler(app, options);
   add_wait(app, options, true);
@@ -251,18 +321,21 @@ void add_client_options(CLI::App& app, Options& options) {
 
 std::size_t connections_max(const Options& options) {
   if (std::ranges::find(options.modes, Mode::connections) == options.modes.end()) return 1;
-  return std::ranges::max(options.concurrencies);
+  if (options.pairs.empty()) return std::ranges::max(options.concurrencies);
+  return std::ranges::max(options.pairs, {}, &SizeAndConcurrency::concurrency).concurrency;
 }
 
 std::vector<Cell> cells_of(const Options& options) {
+  std::vector<SizeAndConcurrency> pairs = options.pairs;
+  if (pairs.empty()) {
+    for (const std::size_t size : options.sizes_bytes) {
+      for (const unsigned concurrency : options.concurrencies) pairs.push_back({size, concurrency});
+    }
+  }
   std::vector<Cell> cells;
   for (const Wait wait : options.waits) {
     for (const Mode mode : options.modes) {
-      for (const std::size_t size : options.sizes_bytes) {
-        for (const unsigned concurrency : options.concurrencies) {
-          cells.push_back({options.transport, mode, wait, size, concurrency});
-        }
-      }
+      for (const auto [size, concurrency] : pairs) cells.push_back({options.transport, mode, wait, size, concurrency});
     }
   }
   return cells;

@@ -21,6 +21,12 @@ enum class ReplyKind : std::uint8_t {
 };
 enum class HandlerKind : std::uint8_t { function, coroutine };
 
+struct SizeAndConcurrency {
+  std::size_t size_bytes = 0;
+  unsigned concurrency = 0;
+  friend bool operator==(const SizeAndConcurrency&, const SizeAndConcurrency&) = default;
+};
+
 // What the command line says.
 struct Options {
   // What is measured: every combination.
@@ -29,7 +35,8 @@ struct Options {
   std::vector<Wait> waits = {Wait::spin};
   std::vector<std::size_t> sizes_bytes = {128, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 8 << 20};
   std::vector<unsigned> concurrencies = {1, 4, 16, 64, 256};
-  double seconds = 1;  // Counted, of each cell.
+  std::vector<SizeAndConcurrency> pairs;  // Instead of sizes times concurrencies, unless empty.
+  double seconds = 1;                     // Counted, of each cell.
   ReplyKind reply = ReplyKind::echo;
   HandlerKind handler = HandlerKind::function;
 
@@ -42,6 +49,9 @@ struct Options {
   // pass this bound, fewer calls are kept in flight, and the result says how many.
   std::size_t bytes_in_flight_max = std::size_t{512} << 20;
   double call_timeout_s = 30;
+
+  std::vector<std::string> peers = {"limit"};  // compare
+  unsigned repeat = 3;
 
   std::string json_path;
   std::string csv_path;
@@ -59,6 +69,7 @@ inline constexpr unsigned concurrency_max = 16'384;
 // CLI::ParseError with a text that says what is accepted.
 void add_run_options(CLI::App& app, Options& options);
 void add_limit_options(CLI::App& app, Options& options);
+void add_compare_options(CLI::App& app, Options& options);
 void add_server_options(CLI::App& app, Options& options);
 void add_client_options(CLI::App& app, Options& options);
 

@@ -74,16 +74,20 @@ std::string utc_now() {
 std::string write_json(const std::string& path, const Report& report, const Options& options) {
   json cells = json::array();
   for (const CellResult& result : report.results) cells.push_back(result_to_json(result));
-  const json whole = {{"meta", meta_of(report, options)}, {"cells", std::move(cells)}};
+  json whole = {{"meta", meta_of(report, options)}, {"cells", std::move(cells)}};
+  for (const CellResult& result : report.repetitions) whole["repetitions"].push_back(result_to_json(result));
   return write_text(path, whole.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
 std::string write_csv(const std::string& path, const Report& report) {
-  constexpr const char* columns[] = {"system",        "transport", "mode",   "wait",    "size_bytes",   "concurrency",
-                                     "calls_at_once", "seconds",   "calls",  "errors",  "calls_per_s",  "gbit_per_s",
-                                     "p50_us",        "p90_us",    "p99_us", "p999_us", "server_cpu_s", "client_cpu_s"};
+  constexpr const char* columns[] = {"system",      "transport",     "mode",         "wait",      "size_bytes",
+                                     "concurrency", "calls_at_once", "seconds",      "calls",     "errors",
+                                     "calls_per_s", "gbit_per_s",    "p50_us",       "p90_us",    "p99_us",
+                                     "p999_us",     "server_cpu_s",  "client_cpu_s", "repetition"};
   std::string text = fmt::format("{}\n", fmt::join(columns, ","));
-  for (const CellResult& result : report.results) {
+  std::vector<CellResult> all = report.results;
+  all.insert(all.end(), report.repetitions.begin(), report.repetitions.end());
+  for (const CellResult& result : all) {
     const json object = result_to_json(result);
     std::vector<std::string> fields;
     for (const char* column : columns) {

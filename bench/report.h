@@ -12,6 +12,7 @@ namespace hawser::bench {
 // What a run has found, with what one needs to know to compare it with another.
 struct Report {
   std::vector<CellResult> results;
+  std::vector<CellResult> repetitions;      // What `results` are the medians of, in the order of measuring; or empty.
   bool complete = false;                    // Every cell was measured.
   std::string started;                      // UTC, as ISO 8601 has it.
   Connected pollers;                        // Of both sides, as they were really used.

@@ -15,6 +15,7 @@ json result_to_json(const CellResult& result) {
       {"wait", to_string(cell.wait)},
       {"size_bytes", cell.size_bytes},
       {"concurrency", cell.concurrency},
+      {"repetition", result.repetition},
       {"calls_at_once", result.calls_at_once},
       {"seconds", result.seconds},
       {"calls", result.calls},
@@ -40,6 +41,7 @@ std::optional<CellResult> result_from_json(const json& object) {
     CellResult result;
     object.at("system").get_to(result.system);
     result.cell = {object.at("transport"), *mode, *wait, object.at("size_bytes"), object.at("concurrency")};
+    result.repetition = object.value("repetition", 0u);
     object.at("seconds").get_to(result.seconds);
     object.at("calls").get_to(result.calls);
     object.at("errors").get_to(result.errors);

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Runs hawser-bench as a user would and checks what it prints, writes and returns.
 
-smoke_test.py PROGRAM CASE   CASE: epoll, io_uring, options, limit, refused, two_parts, server_death, interrupted, watchdog
+smoke_test.py PROGRAM CASE   CASE: one of those in CASES below
 """
 
 import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -148,10 +149,14 @@ def options(program):
         (["run", "--call-timeout", "-1"], ["no number from"]),
         (["run", "--json", "/nowhere/out.json"], ["cannot write /nowhere/out.json"]),
         (["run", "--wrong"], ["--wrong"]),
+        (["compare", "--peers", "limit,thrift"], ["thrift", "limit, grpc, capnp"]),
+        (["compare", "--repeat", "0"], ["from 1 to 99"]),
+        (["compare", "--cells", "128"], ["SIZExCONCURRENCY"]),
+        (["compare", "--cells", "128x0"], ["from 1 to 16384"]),
         (["server", "--wait", "spin,event"], ["give one"]),
         (["client"], ["--connect is required"]),
         (["dance"], ["dance"]),
-        ([], ["give run, limit, server or client"]),
+        ([], ["give run, limit, compare, server or client"]),
     ]:
         result = run(program, *arguments)
         check(result.returncode == 2, f"exit status {result.returncode}, not 2, for {arguments}")
@@ -175,6 +180,33 @@ def limit(program):
     result = run(program, "limit", "--sizes", "1,300K", "--concurrency", "3", "--mode", "pipeline,connections", "--wait",
                  "event,busy_poll", "--reply", "ack", "--seconds", "0.05")
     check(result.returncode == 0, "exit status with ack")
+
+
+def compare(program):
+    """Systems take turns; medians and repetitions are written."""
+    with tempfile.TemporaryDirectory() as folder:
+        json_file, csv_file = pathlib.Path(folder, "out.json"), pathlib.Path(folder, "out.csv")
+        result = run(program, "compare", "--cells", "128x1,64Kx4", "--repeat", "2", "--seconds", "0.1", "--json",
+                     str(json_file), "--csv", str(csv_file))
+        check(result.returncode == 0, "exit status")
+        written = json.loads(json_file.read_text())
+        cells = [(128, 1), (65536, 4)]
+        place = lambda one: (one["system"], one["size_bytes"], one["concurrency"], one["repetition"])
+        check([place(one) for one in written["cells"]] ==
+              [(system, *cell, 0) for cell in cells for system in ("hawser", "limit")], "medians")
+        check([place(one) for one in written["repetitions"]] ==
+              [(system, *cell, number) for cell in cells for number in (1, 2) for system in ("hawser", "limit")],
+              "repetitions")
+        check(all(one["errors"] == 0 and one["calls"] > 0 for one in written["cells"]), "errors")
+        check(len(csv_file.read_text().splitlines()) == 1 + 4 + 8, "CSV")
+        check(written["meta"]["poller"] in ("epoll", "io_uring"), "the poller is not ours")
+        check("| limit " in result.stdout and "cell 2 of 2" in result.stderr, "table and progress")
+    # Whose program is not there is named with its packages.
+    with tempfile.TemporaryDirectory() as folder:
+        alone = pathlib.Path(folder, "hawser-bench")
+        shutil.copy(program, alone)
+        result = run(alone, "compare", "--peers", "limit,capnp")
+        check(result.returncode == 2 and "install libcapnp-dev capnproto" in result.stderr, "a peer that is not built")
 
 
 def refused(program):
@@ -240,6 +272,7 @@ CASES = {
     "io_uring": lambda program: smoke(program, "io_uring"),
     "options": options,
     "limit": limit,
+    "compare": compare,
     "refused": refused,
     "two_parts": two_parts,
     "server_death": server_death,

@@ -28,5 +28,9 @@ struct System {
 System hawser_system();
 // The same calls on bare sockets.
 System limit_system();
+// A program of bench/peers/, which has the options that peer_options.h reads.
+System peer_system(const std::string& peer);
+// What to do about a peer whose program is not there, or nothing.
+std::string missing_peer(const std::string& peer);
 
 }  // namespace hawser::bench

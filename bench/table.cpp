@@ -23,15 +23,15 @@ std::string heading(const Cell& cell) {
   return text;
 }
 
-std::string microseconds(double time) {
-  return time < 99.95 ? fmt::format("{:.1f}", time) : fmt::format("{:.0f}", time);
-}
-
 std::string seconds_per_million(double seconds, std::uint64_t calls) {
   return calls == 0 ? "-" : fmt::format("{:.2f}", seconds * 1e6 / static_cast<double>(calls));
 }
 
 }  // namespace
+
+std::string microseconds_text(double time) {
+  return time < 99.95 ? fmt::format("{:.1f}", time) : fmt::format("{:.0f}", time);
+}
 
 std::string with_thousands(double number) {
   std::string digits = std::to_string(std::llround(number));
@@ -52,11 +52,11 @@ std::string Table::add(const CellResult& result) {
   const std::string marked = result.calls_at_once < cell.concurrency
                                  ? fmt::format("{} ({})", cell.concurrency, result.calls_at_once)
                                  : fmt::format("{}", cell.concurrency);
-  lines += row(same_size ? std::string() : format_size(cell.size_bytes), marked,
-               fmt::format("{:.2f}", result.gbit_per_s()), microseconds(result.p50_us), microseconds(result.p90_us),
-               microseconds(result.p99_us), microseconds(result.p999_us), with_thousands(result.calls_per_s()),
-               result.errors, seconds_per_million(result.server_cpu_s, result.calls),
-               seconds_per_million(result.client_cpu_s, result.calls));
+  lines += row(
+      same_size ? std::string() : format_size(cell.size_bytes), marked, fmt::format("{:.2f}", result.gbit_per_s()),
+      microseconds_text(result.p50_us), microseconds_text(result.p90_us), microseconds_text(result.p99_us),
+      microseconds_text(result.p999_us), with_thousands(result.calls_per_s()), result.errors,
+      seconds_per_million(result.server_cpu_s, result.calls), seconds_per_million(result.client_cpu_s, result.calls));
   previous_ = cell;
   return lines;
 }

@@ -18,6 +18,8 @@ class Table {
   std::optional<Cell> previous_;
 };
 
+// "9.9", "210".
+std::string microseconds_text(double time);
 // "1,533,744".
 std::string with_thousands(double number);
 

@@ -1,0 +1,140 @@
+#include "compare.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <utility>
+
+#include "compare_table.h"
+#include "medians.h"
+#include "progress.h"
+#include "report.h"
+#include "run.h"
+#include "runner.h"
+#include "system.h"
+
+namespace hawser::bench {
+namespace {
+
+// Small calls, pages, blocks, and large objects.
+constexpr SizeAndConcurrency default_pairs[] = {{128, 1},       {128, 16},       {128, 256},  {4 << 10, 64},
+                                                {256 << 10, 1}, {256 << 10, 16}, {8 << 20, 4}};
+
+class Compare final : Runner::Observer {
+ public:
+  Compare(const Options& options, std::vector<System> systems, std::vector<Cell> cells)
+      : options_(options),
+        systems_(std::move(systems)),
+        cells_(std::move(cells)),
+        runner_(options, *this),
+        progress_(cells_, (1.2 * options.seconds + 0.5) * static_cast<double>(systems_.size() * options.repeat)) {
+    report_.started = utc_now();
+  }
+
+  void measure_all() {
+    for (std::size_t i = 0; i < cells_.size() && runner_.going(); ++i) {
+      progress_.begin(i);
+      measure(cells_[i]);
+    }
+    progress_.clear();
+    report_.complete = report_.results.size() == cells_.size() * systems_.size() && runner_.problem().empty();
+    report_.server_memory_bytes_max = runner_.server_memory_bytes_max();
+    report_.client_memory_bytes_max = runner_.client_memory_bytes_max();
+  }
+
+  int finish() {
+    const std::string unwritten = write_files(report_, options_);
+    const std::string& problem = runner_.problem().empty() ? unwritten : runner_.problem();
+    if (!report_.results.empty()) {
+      const bool others = systems_.size() > 1 && systems_.back().name != "limit";
+      fmt::print("\n* hawser's calls/s to this one's. Medians of {}, interleaved.{}\n", options_.repeat,
+                 others ? " grpc and capnp sleep in the kernel, whatever --wait says." : "");
+      std::fflush(stdout);
+    }
+    if (runner_.interrupted_by() != 0) {
+      fmt::print(stderr, "hawser-bench: interrupted after {} of {} cells\n", report_.results.size() / systems_.size(),
+                 cells_.size());
+      return interrupted_status;
+    }
+    if (!problem.empty()) {
+      fmt::print(stderr, "hawser-bench: {}\n", problem);
+      return failed_status;
+    }
+    return say_errors(report_.results) ? failed_status : 0;
+  }
+
+ private:
+  void begun(std::size_t) override {}
+  void waiting() override { progress_.refresh(); }
+  void measured(const CellResult& result) override {
+    report_.repetitions.push_back(result);
+    report_.repetitions.back().repetition = repetition_;
+  }
+
+  // Interleaved, so that a machine that slows down meanwhile does so for all.
+  void measure(const Cell& cell) {
+    const std::size_t first = report_.repetitions.size();
+    for (repetition_ = 1; repetition_ <= options_.repeat; ++repetition_) {
+      for (const System& system : systems_) {
+        if (!runner_.measure(system, {cell})) return;
+        if (&system == &systems_.front()) report_.pollers = runner_.pollers();
+      }
+    }
+    std::vector<CellResult> medians;
+    for (const System& system : systems_) {
+      std::vector<CellResult> own;
+      for (std::size_t i = first; i < report_.repetitions.size(); ++i) {
+        if (report_.repetitions[i].system == system.name) own.push_back(report_.repetitions[i]);
+      }
+      if (!own.empty()) medians.push_back(median_of(own));
+    }
+    report_.results.insert(report_.results.end(), medians.begin(), medians.end());
+    progress_.clear();
+    fmt::print("{}", table_.add(medians));
+    std::fflush(stdout);
+  }
+
+  const Options& options_;
+  const std::vector<System> systems_;  // Ours is the first.
+  const std::vector<Cell> cells_;
+  Runner runner_;
+  Progress progress_;
+  CompareTable table_;
+  Report report_;
+  unsigned repetition_ = 0;
+};
+
+}  // namespace
+
+int run_compare(Options options) {
+  choose_processors(options, true);
+  if (options.pairs.empty()) options.pairs.assign(std::begin(default_pairs), std::end(default_pairs));
+  std::vector<System> systems = {hawser_system()};
+  std::string wrong = check_files(options);
+  for (const std::string& peer : options.peers) {
+    if (peer == "limit") {
+      systems.push_back(limit_system());
+    } else if (wrong.empty()) {
+      systems.push_back(peer_system(peer));
+      wrong = missing_peer(peer);
+    }
+  }
+  if (wrong.empty()) wrong = raise_descriptors_max(connections_max(options));
+  if (!wrong.empty()) {
+    fmt::print(stderr, "hawser-bench: {}\n", wrong);
+    return wrong_options_status;
+  }
+  try {
+    Compare compare(options, std::move(systems), cells_of(options));
+    compare.measure_all();
+    return compare.finish();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "hawser-bench: {}\n", error.what());
+    return failed_status;
+  }
+}
+
+}  // namespace hawser::bench
