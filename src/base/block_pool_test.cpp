@@ -1,3 +1,5 @@
+#include "base/block_pool.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -5,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/block_pool.h"
 #include "hawser/bytes.h"
 
 namespace hawser {
