@@ -28,6 +28,7 @@ LONG_FILES = {}
 # Files that may use #if although they are no backend and no poller, with the reason.
 CONDITIONAL_FILES = {
     "src/base/frame_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
+    "src/base/block_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
     "src/base/crc32c.cpp": "the CRC instruction exists on x86-64 only, and is chosen at run time there",
 }
 CONDITIONAL_FOLDERS = ("src/transport/*/*", "src/exec/*poller*", "src/exec/*uring*", "tests/*", "bench/*", "fuzz/*")

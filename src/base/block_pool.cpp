@@ -3,10 +3,31 @@
 #include <bit>
 #include <new>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace hawser {
 namespace {
 
 thread_local bool pool_gone = false;
+
+// While a block is in the pool, the address sanitizer reports whoever still uses its bytes.
+void forbid([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes) noexcept {
+#ifdef __SANITIZE_ADDRESS__
+  __asan_poison_memory_region(data, bytes);
+#endif
+}
+void allow([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes) noexcept {
+#ifdef __SANITIZE_ADDRESS__
+  __asan_unpoison_memory_region(data, bytes);
+#endif
+}
 
 }  // namespace
 
@@ -37,6 +58,7 @@ Block* BlockPool::allocate(std::size_t bytes) {
 }
 
 void BlockPool::free(Block* block) noexcept {
+  allow(block->data(), block->size_);
   block->~Block();
   ::operator delete(block, std::align_val_t(alignof(Block)));
 }
@@ -47,6 +69,7 @@ Block* BlockPool::take(std::size_t bytes) {
   if (Block* block = free_[index]; block != nullptr) {
     free_[index] = block->next_free_;
     block->next_free_ = nullptr;
+    allow(block->data(), block->size_);
     cached_bytes_ -= block->size_;
     block->references_.store(1, std::memory_order_relaxed);
     return block;
@@ -60,6 +83,7 @@ void BlockPool::give(Block* block) noexcept {
   block->next_free_ = head;
   head = block;
   cached_bytes_ += block->size_;
+  forbid(block->data(), block->size_);
 }
 
 Block* Block::allocate(std::size_t bytes) {
