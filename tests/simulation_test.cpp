@@ -26,7 +26,7 @@ constexpr bool sanitized = false;
 #endif
 
 // As many as take about ten seconds a profile.
-constexpr std::uint64_t seeds_by_default = sanitized ? 60 : 600;
+constexpr std::uint64_t seeds_by_default = sanitized ? 250 : 800;
 
 std::optional<std::uint64_t> number_of(const char* variable) {
   const char* const text = std::getenv(variable);
@@ -78,7 +78,7 @@ TEST_P(Simulation, ReplaysFromItsSeed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Profiles, Simulation, testing::ValuesIn(profiles),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace
 }  // namespace hawser::simulation

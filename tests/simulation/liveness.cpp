@@ -7,13 +7,15 @@
 
 // When a connection counts as dead, and when not.
 namespace hawser::simulation {
-namespace {
 
-using std::chrono::milliseconds;
-
+std::string sized(std::string_view text, std::uint32_t bytes);
 std::string sized(std::string_view text, std::uint32_t bytes) {
   return std::string(bytes, text.empty() ? '-' : text[0]);
 }
+
+namespace {
+
+using std::chrono::milliseconds;
 
 struct Pair {
   explicit Pair(transport::SimOptions options, Duration ping_interval)

@@ -59,18 +59,25 @@ Plan draw_plan(const Profile& profile, Random& random) {
     plan.network.fault_after_max = milliseconds(between(1, 1000));
   }
   if (profile.limits) {
-    plan.server.calls_per_connection_max = size_between(1, 12);
-    plan.server.calls_max = size_between(2, 30);
-    plan.client.calls_in_flight_max = size_between(1, 12);
-    plan.server.send_backlog_bytes_max = size_between(1, 64 * 1024);
-    plan.client.send_backlog_bytes_max = size_between(1, 64 * 1024);
-    plan.server.receive_bytes_max = size_between(40 * 1024, 512 * 1024);
-    plan.server.connections_max = size_between(1, 6);
-    plan.server.handshakes_max = size_between(1, 4);
-    plan.server.stream_window_bytes = static_cast<std::uint32_t>(between(1, 4096));
-    plan.client.stream_window_bytes = static_cast<std::uint32_t>(between(1, 4096));
-    if (random.chance(0.3)) plan.server.message_bytes_max = size_between(1024, 128 * 1024);
-    if (random.chance(0.3)) plan.client.message_bytes_max = size_between(1024, 128 * 1024);
+    // Some of them at a time, so that each has its turn to be the first that is hit.
+    const auto limit = [&](std::size_t& field, std::uint64_t least, std::uint64_t most) {
+      if (random.chance(0.4)) field = size_between(least, most);
+    };
+    const auto window = [&](std::uint32_t& field) {
+      if (random.chance(0.6)) field = static_cast<std::uint32_t>(between(1, 4096));
+    };
+    limit(plan.server.calls_per_connection_max, 1, 12);
+    limit(plan.server.calls_max, 2, 30);
+    limit(plan.client.calls_in_flight_max, 1, 12);
+    limit(plan.server.send_backlog_bytes_max, 1, 64 * 1024);
+    limit(plan.client.send_backlog_bytes_max, 1, 64 * 1024);
+    limit(plan.server.receive_bytes_max, 40 * 1024, 512 * 1024);
+    limit(plan.server.connections_max, 1, 6);
+    limit(plan.server.handshakes_max, 1, 4);
+    limit(plan.server.message_bytes_max, 1024, 128 * 1024);
+    limit(plan.client.message_bytes_max, 1024, 128 * 1024);
+    window(plan.server.stream_window_bytes);
+    window(plan.client.stream_window_bytes);
   }
   if (profile.restarts) plan.servers = static_cast<unsigned>(between(1, 4));
 
