@@ -6,6 +6,7 @@
 
 #include "compare.h"
 #include "options.h"
+#include "page.h"
 #include "run.h"
 
 namespace {
@@ -26,6 +27,8 @@ constexpr Command commands[] = {
      hawser::bench::add_limit_options, hawser::bench::run_limit},
     {"compare", "Measure the same cells with others in turn, and say how much faster this is",
      hawser::bench::add_compare_options, hawser::bench::run_compare},
+    {"report", "Make a page with tables and plots of what --json has written", hawser::bench::add_report_options,
+     hawser::bench::run_report},
     {"server", "Be the server for a client on another machine", hawser::bench::add_server_options,
      hawser::bench::run_server},
     {"client", "Measure against a server on another machine", hawser::bench::add_client_options,
@@ -54,7 +57,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (app.get_subcommands().empty()) {
       const std::string given = argc > 1 ? fmt::format("\"{}\" is no command", argv[1]) : "no command";
-      fmt::print(stderr, "hawser-bench: {}: give run, limit, compare, server or client, or --help\n", given);
+      fmt::print(stderr, "hawser-bench: {}: give run, limit, compare, report, server or client, or --help\n", given);
     } else {
       fmt::print(stderr, "hawser-bench: {}\nhawser-bench {} --help lists the options.\n", error.what(),
                  app.get_subcommands().front()->get_name());

@@ -298,6 +298,11 @@ void add_compare_options(CLI::App& app, Options& options) {
   add_cpu(app, "--client-cpu", options.client_cpu, "client");
 }
 
+void add_report_options(CLI::App& app, Options& options) {
+  app.add_option("files", options.report_inputs, "What --json has written")->type_name("FILE")->required();
+  app.add_option("-o,--output", options.report_path, "Where to write the page [report.html]")->type_name("FILE");
+}
+
 void add_server_options(CLI::App& app, Options& options) {
   add_transport(app, options);
   add_wait(app, options, false);

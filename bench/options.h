@@ -53,6 +53,9 @@ struct Options {
   std::vector<std::string> peers = {"limit"};  // compare
   unsigned repeat = 3;
 
+  std::vector<std::string> report_inputs;  // report
+  std::string report_path = "report.html";
+
   std::string json_path;
   std::string csv_path;
 
@@ -70,6 +73,7 @@ inline constexpr unsigned concurrency_max = 16'384;
 void add_run_options(CLI::App& app, Options& options);
 void add_limit_options(CLI::App& app, Options& options);
 void add_compare_options(CLI::App& app, Options& options);
+void add_report_options(CLI::App& app, Options& options);
 void add_server_options(CLI::App& app, Options& options);
 void add_client_options(CLI::App& app, Options& options);
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import xml.etree.ElementTree
 
 SKIPPED = 77
 
@@ -153,10 +154,11 @@ def options(program):
         (["compare", "--repeat", "0"], ["from 1 to 99"]),
         (["compare", "--cells", "128"], ["SIZExCONCURRENCY"]),
         (["compare", "--cells", "128x0"], ["from 1 to 16384"]),
+        (["report"], ["files is required"]),
         (["server", "--wait", "spin,event"], ["give one"]),
         (["client"], ["--connect is required"]),
         (["dance"], ["dance"]),
-        ([], ["give run, limit, compare, server or client"]),
+        ([], ["give run, limit, compare, report, server or client"]),
     ]:
         result = run(program, *arguments)
         check(result.returncode == 2, f"exit status {result.returncode}, not 2, for {arguments}")
@@ -207,6 +209,28 @@ def compare(program):
         shutil.copy(program, alone)
         result = run(alone, "compare", "--peers", "limit,capnp")
         check(result.returncode == 2 and "install libcapnp-dev capnproto" in result.stderr, "a peer that is not built")
+
+
+def report(program):
+    """The page is XML and has every cell; a file that is none is refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        json_file, page_file = pathlib.Path(folder, "out.json"), pathlib.Path(folder, "out.html")
+        result = run(program, "compare", "--cells", "128x1,128x4,8Kx1", "--repeat", "1", "--seconds", "0.05", "--json",
+                     str(json_file))
+        check(result.returncode == 0, "exit status of compare")
+        result = run(program, "report", str(json_file), "-o", str(page_file))
+        check(result.returncode == 0, "exit status")
+        page = xml.etree.ElementTree.parse(page_file)
+        texts = [element.text for element in page.iter() if element.text]
+        cells = json.loads(json_file.read_text())["cells"]
+        check(len(cells) == 6, "cells")
+        for cell in cells:
+            check(f"{round(cell['calls_per_s']):,}" in texts, f"{cell} is not on the page")
+        check(sum(element.tag.endswith("}svg") for element in page.iter()) == 4, "plots")
+        page_file.write_text("{}")
+        result = run(program, "report", str(page_file), "-o", str(json_file))
+        check(result.returncode == 1 and "is no file of --json" in result.stderr, "a file that is none")
+        check(json.loads(json_file.read_text())["cells"], "the output was touched")
 
 
 def refused(program):
@@ -273,6 +297,7 @@ CASES = {
     "options": options,
     "limit": limit,
     "compare": compare,
+    "report": report,
     "refused": refused,
     "two_parts": two_parts,
     "server_death": server_death,
