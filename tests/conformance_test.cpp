@@ -68,6 +68,6 @@ std::vector<BackendFactory> backends() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, Conformance, ::testing::ValuesIn(backends()),
-                         [](const ::testing::TestParamInfo<BackendFactory>& info) { return info.param.name; });
+                         [](const ::testing::TestParamInfo<BackendFactory>& one) { return one.param.name; });
 
 }  // namespace hawser::conformance

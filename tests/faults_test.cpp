@@ -83,7 +83,9 @@ TEST_F(Faults, OneTimeoutDoesNotEndItsNeighbours) {
     auto impatient = [&]() -> Task<void> {
       AWAIT(reply, client.call<hold>({.timeout = 2ms}));
       // On a busy machine the handler, which was told, may answer before our own timer is looked at.
-      if (!reply) EXPECT_ERROR(reply, deadline_exceeded, "timeout");
+      if (!reply) {
+        EXPECT_ERROR(reply, deadline_exceeded, "timeout");
+      }
       timed_out += !reply;
     };
     for (int round = 0; round < 20; ++round) {

@@ -98,7 +98,9 @@ class RawSocket {
     socket.send(wire::encode_hello(hello));
     const Result<wire::Hello> answer = socket.receive_hello();
     EXPECT_TRUE(answer) << error_of(answer);
-    if (answer) EXPECT_FALSE(answer->refusal);
+    if (answer) {
+      EXPECT_FALSE(answer->refusal);
+    }
     return socket;
   }
 

@@ -106,7 +106,9 @@ TEST(CallTable, BehavesAsItsModel) {
       }
       if (!gone.empty()) {
         const std::uint32_t old = gone[random.below(gone.size())];
-        if (!model.contains(old)) ASSERT_EQ(table.find(old).state, Table::State::unknown);
+        if (!model.contains(old)) {
+          ASSERT_EQ(table.find(old).state, Table::State::unknown);
+        }
       }
       std::multiset<Call*> open;
       table.each_open([&](Call& call) { open.insert(&call); });

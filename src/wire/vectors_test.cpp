@@ -103,7 +103,9 @@ void expect_fields(const Vector& vector, const Frame& frame) {
   EXPECT_EQ(header.signature, vector.number("signature"));
   EXPECT_EQ(decode_deadline(header.deadline), vector.large_number("deadline_us"));
   EXPECT_EQ((header.flags & flag_checksum) != 0, vector.has("checksum"));
-  if (vector.has("checksum")) EXPECT_EQ(header.checksum, vector.number("checksum"));
+  if (vector.has("checksum")) {
+    EXPECT_EQ(header.checksum, vector.number("checksum"));
+  }
   EXPECT_EQ((header.flags & flag_idempotent) != 0, vector.has("idempotent"));
   EXPECT_EQ(as_text(frame.body), vector.octets("body"));
   EXPECT_EQ(as_text(frame.payload), vector.octets("arguments"));
@@ -199,7 +201,9 @@ TEST(Vectors, Hellos) {
                                space == std::string::npos ? std::string() : refusal.substr(space + 1)};
     }
     EXPECT_EQ(*hello, expected);
-    if (!vector.has("canonical")) EXPECT_EQ(as_text(encode_hello(expected)), bytes);
+    if (!vector.has("canonical")) {
+      EXPECT_EQ(as_text(encode_hello(expected)), bytes);
+    }
   }
 }
 

@@ -136,7 +136,9 @@ TEST_P(Conformance, MethodsMustAgree) {
   serve<echo>([](Server& server, Client& client) -> Task<void> {
     AWAIT(missing, client.call<elsewhere::missing>("x"));
     EXPECT_ERROR(missing, unknown_method, "hawser::conformance::elsewhere::missing");
-    if (!missing) EXPECT_TRUE(missing.error().not_executed());
+    if (!missing) {
+      EXPECT_TRUE(missing.error().not_executed());
+    }
     AWAIT(other, client.call<echo_of_numbers>(1U));
     EXPECT_ERROR(other, signature_mismatch, "hawser::conformance::echo");
     EXPECT_EQ(server.counters().calls_refused, 2U);

@@ -21,7 +21,9 @@ TEST_P(Conformance, ErrorsOfHandlersReachTheCaller) {
     EXPECT_OK(even);
     AWAIT(refused, client.call<accept_even>(3U));
     EXPECT_ERROR(refused, application, "odd as well");
-    if (!refused) EXPECT_EQ(refused.error().application_code, -7);
+    if (!refused) {
+      EXPECT_EQ(refused.error().application_code, -7);
+    }
     AWAIT(later, client.call<later_error>());
     EXPECT_ERROR(later, application, "later");
 
@@ -78,7 +80,9 @@ TEST_P(Conformance, AttachmentsAndMetadataTravelBothWays) {
         AWAIT(landed, client.call<reflect>(options, text).into(memory));
         REQUIRE_OK(landed);
         EXPECT_TRUE(as_text(landed->attachment()) == attached);
-        if (bytes != 0) EXPECT_EQ(static_cast<const void*>(landed->attachment().data()), memory.data());
+        if (bytes != 0) {
+          EXPECT_EQ(static_cast<const void*>(landed->attachment().data()), memory.data());
+        }
         if (bytes > 1) {
           std::vector<std::byte> narrow(bytes - 1);
           AWAIT(refused, client.call<reflect>(options, text).into(narrow));
@@ -201,7 +205,9 @@ TEST_P(Conformance, AnyThreadMayCancel) {
       } else {
         // A race of the reply and the cancellation: either may win.
         AWAIT(outcome, client.call<echo>({.token = source.get_token()}, "hello"));
-        if (!outcome) EXPECT_ERROR(outcome, cancelled, "cancelled");
+        if (!outcome) {
+          EXPECT_ERROR(outcome, cancelled, "cancelled");
+        }
       }
       other.join();
     }

@@ -161,7 +161,9 @@ TEST_P(Conformance, PoolsOutliveLostConnections) {
     for (int round = 0; round < 5; ++round) {
       AWAIT(first, pool->call<echo>("x"));
       // It may be sent on a connection whose loss has not been noticed yet; then the loss is noticed.
-      if (!first) EXPECT_ERROR(first, outcome_unknown, "");
+      if (!first) {
+        EXPECT_ERROR(first, outcome_unknown, "");
+      }
       AWAIT(reply, pool->call<echo>("x"));
       EXPECT_OK(reply);
       auto stopping = server->shut_down(Duration(0));
