@@ -222,7 +222,8 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
 
   // The same, with the payload (sequences of 8 KiB and more, in order, then the attachment) received straight into
   // `memory`, which must stay valid until the call has ended and then holds what the reply's views show. Shorter
-  // sequences stay in the message. A payload that does not fit is an error (limit_exceeded).
+  // sequences stay in the message. A payload that does not fit is an error (limit_exceeded); each sequence in it takes
+  // a multiple of 8 bytes.
   [[nodiscard]] Whole into(MutableBytes memory) && { return Whole(std::move(*this), memory); }
 
  private:

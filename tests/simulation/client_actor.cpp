@@ -40,7 +40,7 @@ Task<void> ClientActor::run() {
       co_await pause;
     }
     if (world_.plan.profile.drops && client_ && world_.random.chance(0.05)) client_->close();
-    if (world_.plan.profile.drops && world_.random.chance(0.05)) client_.reset();
+    if (world_.plan.profile.drops && connecting_ == 0 && world_.random.chance(0.05)) client_.reset();
   }
   if (world_.plan.profile.drops && world_.random.chance(0.3)) {
     auto pause = world_.pause(milliseconds(20));
@@ -58,6 +58,12 @@ Task<void> ClientActor::run() {
 Task<bool> ClientActor::connect() {
   if (!client_) client_ = std::make_unique<Client>(world_.loop, world_.network, world_.plan.client);
   if (client_->connected()) co_return true;
+  struct Counted {
+    explicit Counted(unsigned& counted) : count(counted) { ++count; }
+    ~Counted() { --count; }
+    unsigned& count;
+  };
+  const Counted counted(connecting_);
   ++connections_;
   const Time begin = world_.loop.now();
   auto connecting = client_->connect("server:9000");
@@ -83,11 +89,11 @@ Task<void> ClientActor::settle() {
 Task<void> ClientActor::one_call() {
   using Kind = Task<void> (ClientActor::*)();
   static constexpr Kind kinds[] = {
-      &ClientActor::echo,    &ClientActor::given,       &ClientActor::mirror,    &ClientActor::numbers,
-      &ClientActor::nothing, &ClientActor::fails,       &ClientActor::attached,  &ClientActor::into,
-      &ClientActor::into,    &ClientActor::slow,        &ClientActor::slow,      &ClientActor::slow_token,
-      &ClientActor::unknown, &ClientActor::slow_mirror, &ClientActor::pipelined, &ClientActor::dropped_pending,
-      &ClientActor::upload,  &ClientActor::download,    &ClientActor::chat,      &ClientActor::ping};
+      &ClientActor::echo,    &ClientActor::given,       &ClientActor::mirror,        &ClientActor::numbers,
+      &ClientActor::nothing, &ClientActor::fails,       &ClientActor::attached,      &ClientActor::into,
+      &ClientActor::into,    &ClientActor::slow,        &ClientActor::connect_again, &ClientActor::slow_token,
+      &ClientActor::unknown, &ClientActor::slow_mirror, &ClientActor::pipelined,     &ClientActor::dropped_pending,
+      &ClientActor::upload,  &ClientActor::download,    &ClientActor::chat,          &ClientActor::ping};
   Task<void> call = (this->*kinds[world_.below(std::size(kinds))])();
   if (!world_.plan.profile.drops || !world_.random.chance(0.25)) {
     co_await std::move(call);
@@ -411,6 +417,13 @@ Task<void> ClientActor::dropped_pending() {
   }
   auto pause = world_.pause(milliseconds(3));
   co_await pause;
+}
+
+// While others may be connecting too.
+Task<void> ClientActor::connect_again() {
+  if (!client_) co_return;
+  auto connecting = connect();
+  co_await std::move(connecting);
 }
 
 Task<void> ClientActor::ping() {

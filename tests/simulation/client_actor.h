@@ -43,6 +43,7 @@ class ClientActor {
   Task<void> download();
   Task<void> chat();
   Task<void> ping();
+  Task<void> connect_again();
 
   Task<void> write_items(std::uint64_t id, Writer<std::string> writer, std::uint32_t count, std::uint32_t& written);
   Task<void> read_items(std::uint64_t id, std::uint64_t mark, Reader<std::string> reader, std::uint32_t sleep_us,
@@ -66,6 +67,7 @@ class ClientActor {
   World& world_;
   std::unique_ptr<Client> client_;
   unsigned connections_ = 0;  // So far.
+  unsigned connecting_ = 0;   // Within Client::connect(), which the client must outlive.
   Scope calls_;
 };
 
