@@ -35,7 +35,8 @@ hawser::Task<int> talk(std::string address) {
   if (!stored) co_return 1;
   const std::string_view receipt = hawser::as_text(stored->attachment());
   std::printf("sum %llu, '%.*s', blocks: %s\n", static_cast<unsigned long long>(stored->value()),
-              static_cast<int>(receipt.size()), receipt.data(), std::string(*stored->metadata().find("blocks")).c_str());
+              static_cast<int>(receipt.size()), receipt.data(),
+              std::string(*stored->metadata().find("blocks")).c_str());
 
   // The reply's floats arrive in `memory`; the value is a view of it.
   std::vector<std::byte> memory(2 * block_bytes);
@@ -44,7 +45,7 @@ hawser::Task<int> talk(std::string address) {
   if (!layer) co_return 1;
   const bool in_place = static_cast<const void*>(layer->value().data()) == memory.data();
   std::printf("%zu weights, %s\n", layer->value().size(), in_place ? "received in place" : "copied");
-  co_return stored->value() == block_bytes && in_place ? 0 : 1;
+  co_return stored->value() == block_bytes&& in_place ? 0 : 1;
 }
 
 int main() {

@@ -83,8 +83,7 @@ Task<First<T...>> when_any(std::stop_source others, Task<T>... tasks) {
   std::exception_ptr exception;
   Scope scope;
   auto race = []<class U>(Task<U> task, std::optional<detail::Unit<U>>& out, std::exception_ptr& error,
-                          std::optional<std::size_t>& winner, std::size_t index,
-                          std::stop_source stop) -> Task<void> {
+                          std::optional<std::size_t>& winner, std::size_t index, std::stop_source stop) -> Task<void> {
     std::exception_ptr thrown;
     co_await detail::keep<U>(std::move(task), out, thrown);
     if (winner) co_return;
@@ -100,9 +99,8 @@ Task<First<T...>> when_any(std::stop_source others, Task<T>... tasks) {
   if (exception) std::rethrow_exception(exception);
   std::optional<First<T...>> outcome;
   [&]<std::size_t... index>(std::index_sequence<index...>) {
-    ((index == *first ? (void)outcome.emplace(
-                            index, std::variant<detail::Unit<T>...>(std::in_place_index<index>,
-                                                                    std::move(*std::get<index>(kept))))
+    ((index == *first ? (void)outcome.emplace(index, std::variant<detail::Unit<T>...>(
+                                                         std::in_place_index<index>, std::move(*std::get<index>(kept))))
                       : (void)0),
      ...);
   }(std::index_sequence_for<T...>{});

@@ -20,9 +20,7 @@ class Random {
   std::uint64_t below(std::uint64_t bound) noexcept {
     return static_cast<std::uint64_t>((static_cast<Wide>(next()) * bound) >> 64);
   }
-  bool chance(double probability) noexcept {
-    return static_cast<double>(next() >> 11) * 0x1.0p-53 < probability;
-  }
+  bool chance(double probability) noexcept { return static_cast<double>(next() >> 11) * 0x1.0p-53 < probability; }
 
  private:
   __extension__ using Wide = unsigned __int128;

@@ -36,9 +36,7 @@ void ServerSession::on_frame(const wire::Frame& frame, const transport::Message&
             {ErrorCode::cancelled, ErrorScope::call, Initiator::peer, 0, "the caller cancelled the call"});
       }
       return;
-    case Kind::goaway:
-      peer_understood_ = true;
-      return check_idle();
+    case Kind::goaway: peer_understood_ = true; return check_idle();
     case Kind::stream_data:
     case Kind::stream_end:
     case Kind::stream_credit: {
