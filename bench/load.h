@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <coroutine>
 #include <cstdint>
+#include <deque>
 #include <string>
 
 #include "cell.h"
@@ -15,12 +17,14 @@
 namespace hawser::bench {
 
 // Calls kept in flight: one coroutine for each makes call after call, checks the replies and, while counting, records
-// how long they took. One loop's thread only; the clients outlive it.
+// how long they took. With Options::rate_per_s calls begin by the clock instead, whether or not earlier ones have ended,
+// as long as no more are in flight than were added; the time of one that had to wait for that counts from when it
+// should have begun. One loop's thread only; the clients outlive it.
 class Load {
  public:
   Load(Loop& loop, const Options& options, std::size_t size_bytes);
 
-  // Keeps one more call in flight through `client`, until stop() or until the connection is lost.
+  // Keeps one more call in flight through `client`, or allows it, until stop() or until the connection is lost.
   void add(Client& client);
   void stop() noexcept { stopping_ = true; }
   // Suspends until nothing is in flight.
@@ -29,7 +33,7 @@ class Load {
 
   void count(bool on) noexcept { counting_ = on; }
   // Whether every coroutine has seen a reply, so that as many calls as asked for have been in flight.
-  bool warm() const noexcept { return cold_ == 0; }
+  bool warm() const noexcept { return cold_ == 0 || (rate_per_s_ > 0 && calls_ended_ > 0); }
 
   const Histogram& latencies_ns() const noexcept { return latencies_ns_; }
   std::uint64_t errors() const noexcept { return errors_; }
@@ -38,8 +42,17 @@ class Load {
  private:
   using Clock = std::chrono::steady_clock;
 
+  class FreeCaller;
+
   template <auto handler>
   Task<void> call_on(Client& client);
+  template <auto handler>
+  Task<void> pace();
+  template <auto handler>
+  Task<void> call_once(Client& client, std::uint64_t number, Clock::time_point intended);
+  template <auto handler>
+  void add_to(Client& client);
+  bool settle(std::uint64_t number, Check check, const auto& reply);
   void record(Clock::time_point start, Clock::time_point end) noexcept {
     if (counting_) latencies_ns_.record(static_cast<std::uint64_t>((end - start).count()));
   }
@@ -49,7 +62,11 @@ class Load {
   const Payload payload_;
   const ReplyKind reply_;
   const HandlerKind handler_;
+  const double rate_per_s_;
   std::uint64_t calls_begun_ = 0;
+  std::uint64_t calls_ended_ = 0;
+  std::deque<Client*> free_;         // With a rate: who may make the next calls; who has waited longest is first.
+  std::coroutine_handle<> starved_;  // The pacer, while it waits for one of them.
   bool counting_ = false;
   bool stopping_ = false;
   std::uint64_t cold_ = 0;

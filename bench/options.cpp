@@ -22,6 +22,10 @@ constexpr std::string_view transports_known[] = {"tcp", "rdma", "ucx", "shm"};
 constexpr std::string_view peers_known[] = {"limit", "grpc", "capnp"};
 constexpr unsigned repeat_max = 99;
 
+constexpr double rate_min = 0.1;
+constexpr double rate_max = 1e9;
+constexpr unsigned server_threads_max = 1024;
+
 constexpr double seconds_min = 0.01;
 constexpr double seconds_max = 3600;
 
@@ -188,6 +192,35 @@ void add_handler(CLI::App& app, Options& options) {
       ->description("The server's handler: a plain function or a coroutine [function]");
 }
 
+void add_rate(CLI::App& app, Options& options) {
+  app.add_option_function<std::string>(
+         "--rate",
+         [&options](const std::string& text) {
+           const std::optional<double> rate = read_number<double>(text);
+           if (!rate || !(*rate >= rate_min && *rate <= rate_max)) {
+             refuse("--rate", fmt::format("\"{}\" is no number from {} to {:.0f}", text, rate_min, rate_max));
+           }
+           options.rate_per_s = *rate;
+         })
+      ->type_name("R")
+      ->description(
+          "Begin so many calls a second in all, by the clock; latency counts from when one should have begun");
+}
+
+void add_server_threads(CLI::App& app, Options& options) {
+  app.add_option_function<std::string>(
+         "--server-threads",
+         [&options](const std::string& text) {
+           const std::optional<unsigned> number = read_number<unsigned>(text);
+           if (!number || *number < 1 || *number > server_threads_max) {
+             refuse("--server-threads", fmt::format("\"{}\" is no number from 1 to {}", text, server_threads_max));
+           }
+           options.server_threads = *number;
+         })
+      ->type_name("N")
+      ->description("Loops of the server, each with a thread [1]");
+}
+
 void add_wait(CLI::App& app, Options& options, bool several) {
   app.add_option_function<std::string>(
          "--wait",
@@ -271,6 +304,8 @@ void add_run_options(CLI::App& app, Options& options) {
   add_pairs(app, options, "none: all sizes times all concurrencies");
   add_table(app, options);
   add_handler(app, options);
+  add_rate(app, options);
+  add_server_threads(app, options);
   add_wait(app, options, true);
   add_poller(app, options);
   add_cpu(app, "--server-cpu", options.server_cpu, "server");
@@ -307,6 +342,7 @@ void add_server_options(CLI::App& app, Options& options) {
   add_transport(app, options);
   add_wait(app, options, false);
   add_poller(app, options);
+  add_server_threads(app, options);
   add_cpu(app, "--server-cpu", options.server_cpu, "server");
   app.add_option("--listen", options.listen, "Where to listen; port 0 takes a free one [0.0.0.0:9000]")
       ->type_name("HOST:PORT");
@@ -318,6 +354,7 @@ void add_client_options(CLI::App& app, Options& options) {
   add_pairs(app, options, "none: all sizes times all concurrencies");
   add_table(app, options);
   add_handler(app, options);
+  add_rate(app, options);
   add_wait(app, options, true);
   add_poller(app, options);
   add_cpu(app, "--client-cpu", options.client_cpu, "client");

@@ -83,6 +83,10 @@ class Run final : Runner::Observer {
     fmt::print(" Peak memory: client {} MiB", report_.client_memory_bytes_max >> 20);
     if (report_.server_memory_bytes_max != 0) fmt::print(", server {} MiB", report_.server_memory_bytes_max >> 20);
     fmt::print(".\n");
+    if (options_.rate_per_s > 0) {
+      fmt::print("Calls began by the clock, {} a second in all; latency counts from when they should have begun.\n",
+                 with_thousands(options_.rate_per_s));
+    }
     if (std::ranges::any_of(report_.results,
                             [](const CellResult& one) { return one.calls_at_once < one.cell.concurrency; })) {
       fmt::print("Concurrency in brackets: so many calls were in flight, for --bytes-in-flight {}.\n",

@@ -141,6 +141,14 @@ void choose_processors(Options& options, bool with_server) {
   if (!enough && open) {
     fmt::print(stderr, "hawser-bench: one processor only: server and client are not pinned and take turns on it\n");
   }
+  const std::size_t threads = options.server_threads;
+  if (with_server && threads > 1 && !options.server_cpu) {
+    // A processor for each of its threads and another for the client; else the kernel may spread them.
+    const bool plenty = usable.size() > threads;
+    if (plenty) options.server_cpus.assign(usable.begin(), usable.begin() + static_cast<std::ptrdiff_t>(threads));
+    options.server_cpu = -1;
+    if (!options.client_cpu) options.client_cpu = plenty ? usable[threads] : -1;
+  }
   if (!options.server_cpu) options.server_cpu = enough && with_server ? usable[0] : -1;
   if (!options.client_cpu) options.client_cpu = enough ? usable[1] : -1;
 }

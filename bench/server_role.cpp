@@ -18,6 +18,8 @@ bool play_server(const Options& options, Wait wait, const std::string& listen,
 
   ServerOptions server_options;
   server_options.listen = listen;
+  server_options.threads = options.server_threads;
+  server_options.cpus = options.server_cpus;
   server_options.loop = {.wait = wait, .poller = options.poller};
   server_options.message_bytes_max = size_bytes_max + 4096;
   server_options.calls_per_connection_max = concurrency_max;

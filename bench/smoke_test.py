@@ -154,6 +154,8 @@ def options(program):
         (["compare", "--repeat", "0"], ["from 1 to 99"]),
         (["compare", "--cells", "128"], ["SIZExCONCURRENCY"]),
         (["compare", "--cells", "128x0"], ["from 1 to 16384"]),
+        (["run", "--rate", "0"], ["from 0.1 to"]),
+        (["run", "--server-threads", "0"], ["from 1 to"]),
         (["report"], ["files is required"]),
         (["server", "--wait", "spin,event"], ["give one"]),
         (["client"], ["--connect is required"]),
@@ -233,6 +235,31 @@ def report(program):
         check(json.loads(json_file.read_text())["cells"], "the output was touched")
 
 
+def rate(program):
+    """An open loop keeps its pace, and shows it when it can't; servers have several threads; connections are many."""
+    with tempfile.TemporaryDirectory() as folder:
+        def measure(*arguments):
+            json_file = pathlib.Path(folder, "out.json")
+            result = run(program, "run", *arguments, "--json", str(json_file))
+            check(result.returncode == 0, "exit status")
+            return json.loads(json_file.read_text())
+
+        for kind in (["--mode", "pipeline,connections"], ["--wait", "event", "--reply", "ack", "--server-threads", "2"]):
+            written = measure("--sizes", "128", "--concurrency", "64", "--rate", "500", "--seconds", "1", *kind)
+            check(all(400 < cell["calls_per_s"] < 600 for cell in written["cells"]), "another pace")
+            check(written["meta"]["rate_per_s"] == 500, "meta")
+        check(written["meta"]["server_threads"] == 2, "meta")
+        # More than can be done with one call in flight: each waits longer than the one before.
+        cell = measure("--sizes", "4M", "--concurrency", "1", "--rate", "1e6", "--seconds", "0.5")["cells"][0]
+        check(cell["p50_us"] > 100e3, "waiting does not count")
+        # A rate that leaves callers idle does not delay the end.
+        began = time.monotonic()
+        measure("--sizes", "128", "--concurrency", "1000", "--rate", "20", "--seconds", "0.2")
+        check(time.monotonic() - began < 8, "it ends late")
+        cell = measure("--sizes", "128", "--concurrency", "2000", "--mode", "connections", "--seconds", "0.2")["cells"][0]
+        check(cell["calls_at_once"] == 2000, "connections")
+
+
 def refused(program):
     """No server to connect to, and no address to listen at."""
     result = run(program, "client", "--connect", "127.0.0.1:1", "--seconds", "0.1")
@@ -298,6 +325,7 @@ CASES = {
     "limit": limit,
     "compare": compare,
     "report": report,
+    "rate": rate,
     "refused": refused,
     "two_parts": two_parts,
     "server_death": server_death,
