@@ -11,6 +11,7 @@
 #include "handlers.h"
 #include "hawser/client.h"
 #include "hawser/loop.h"
+#include "hawser/scope.h"
 #include "load.h"
 #include "meter.h"
 
@@ -19,6 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr unsigned connecting_at_once = 64;
 // How soon the end of all callers is noticed.
 constexpr double step_s = 0.02;
 // Beside the payload, of each request waiting to leave.
@@ -76,10 +78,17 @@ class Measurement {
     const unsigned connections = cell.mode == Mode::connections ? cell.concurrency : 1;
     for (unsigned i = 0; i < connections; ++i) {
       clients.push_back(std::make_unique<Client>(loop_, client_options(options_, cell)));
-      auto connecting = clients.back()->connect(address_);
-      const Result<void> connected = co_await std::move(connecting);
-      if (!connected) co_return failed("cannot connect to " + address_ + ": " + connected.error().describe());
     }
+    // Several at once: one after the other, ten thousand take long.
+    std::string refused;
+    {
+      Scope connecting;
+      std::size_t next = 0;
+      for (unsigned i = 0; i < connecting_at_once; ++i) connecting.spawn(connect_some(clients, next, refused));
+      auto done = connecting.join();
+      co_await done;
+    }
+    if (!refused.empty()) co_return failed("cannot connect to " + address_ + ": " + refused);
 
     const auto load = std::make_unique<Load>(loop_, options_, cell.size_bytes);
     CellResult result{.cell = cell, .calls_at_once = calls_at_once(options_, cell)};
@@ -115,6 +124,17 @@ class Measurement {
     if (lost) co_return failed("the server was lost: " + result.first_error);
     if (!after) co_return failed("the server was lost: " + after.error().describe());
     co_return true;
+  }
+
+  // Connects the clients from `next` on, which it shares with others of its kind.
+  Task<void> connect_some(const std::vector<std::unique_ptr<Client>>& clients, std::size_t& next,
+                          std::string& refused) {
+    while (next < clients.size() && refused.empty()) {
+      Client& client = *clients[next++];
+      auto connecting = client.connect(address_);
+      const Result<void> connected = co_await std::move(connecting);
+      if (!connected) refused = connected.error().describe();
+    }
   }
 
   Task<void> warm_up(const Load& load) {
