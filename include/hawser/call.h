@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <coroutine>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -95,7 +96,7 @@ struct ValueOutcome {
 };
 template <auto F>
 struct ReplyOutcome {
-  using type = Result<Reply<typename MethodFacts<F>::result>>;
+  using type = Result<Reply<typename InPlace<typename MethodFacts<F>::result>::type>>;
   static type read(const Received& received, MutableBytes memory) {
     type reply;
     if (Result<void> status = reply->read(received, memory); !status) return std::unexpected(std::move(status.error()));
@@ -110,7 +111,15 @@ class ResultOperation : public CallOperation, public PooledFrame {
   using Type = typename Outcome::type;
   virtual ~ResultOperation() = default;
 
-  void decode(const Received& reply) override { result_.emplace(Outcome::read(reply, memory_)); }
+  void decode(const Received& reply) override {
+    try {
+      result_.emplace(Outcome::read(reply, memory_));
+    } catch (const std::exception& exception) {
+      // Out of memory, most likely.
+      error() = Error{ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
+                      std::string("reading the reply threw ") + exception.what()};
+    }
+  }
   MutableBytes memory() const noexcept override { return memory_; }
   void set_memory(MutableBytes memory) noexcept { memory_ = memory; }
 
@@ -217,13 +226,14 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
     return Awaiter<detail::ValueOutcome<F>>(*link_, std::move(options_), std::move(arguments_), MutableBytes());
   }
 
-  // Gives a Result<Reply<R>>: the value read in place, the attachment, the metadata.
+  // Gives a Result<Reply<R>>: the value read in place, the attachment, the metadata. R is the handler's result, but
+  // std::string_view for std::string, and std::span<const E> for a std::vector of numbers or enumerations.
   [[nodiscard]] Whole reply() && { return Whole(std::move(*this), {}); }
 
   // The same, with the payload (sequences of 8 KiB and more, in order, then the attachment) received straight into
   // `memory`, which must stay valid until the call has ended and then holds what the reply's views show. Shorter
-  // sequences stay in the message. A payload that does not fit is an error (limit_exceeded); each sequence in it takes
-  // a multiple of 8 bytes.
+  // sequences stay in the message; but a result that is one string_view or span, with no attachment, is in `memory` at
+  // any size. What does not fit is an error (limit_exceeded). Several sequences begin at multiples of 8 each.
   [[nodiscard]] Whole into(MutableBytes memory) && { return Whole(std::move(*this), memory); }
 
  private:

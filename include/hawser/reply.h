@@ -1,9 +1,15 @@
 #pragma once
 
+#include <cstdint>
+#include <cstring>
 #include <optional>
+#include <span>
 #include <stop_token>
+#include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "hawser/bytes.h"
 #include "hawser/codec.h"
@@ -48,6 +54,21 @@ bool keep_reply(const Received& from, MutableBytes memory, ReplyStorage& storage
 
 struct NoValue {};
 
+// How a result is read in place: owners of contiguous memory as views of the message.
+template <class T>
+struct InPlace {
+  using type = T;
+};
+template <>
+struct InPlace<std::string> {
+  using type = std::string_view;
+};
+template <class E>
+  requires((std::is_arithmetic_v<E> && !std::is_same_v<E, bool>) || std::is_enum_v<E>)
+struct InPlace<std::vector<E>> {
+  using type = std::span<const E>;
+};
+
 }  // namespace detail
 
 // A whole reply, read in place: views within the value, the attachment and the metadata stay valid as long as this,
@@ -81,11 +102,28 @@ class Reply {
       std::tuple<T> value;
       if (!codec::decode_all(decoder, value)) return std::unexpected(decoder.error());
       value_ = std::move(std::get<0>(value));
+      if constexpr (codec::kind_of<T> == codec::Kind::view) {
+        if (!memory.empty() && attachment_.empty()) return land(memory);
+      }
     }
     return {};
   }
 
  private:
+  // A short result lies in the message; whoever named memory for it expects it there.
+  Result<void> land(MutableBytes memory) {
+    using Element = std::remove_const_t<typename T::value_type>;
+    const Bytes bytes = std::as_bytes(std::span(value_.data(), value_.size()));
+    if (bytes.empty() || bytes.data() == memory.data()) return {};
+    if (bytes.size() > memory.size()) {
+      return fail(ErrorCode::limit_exceeded, "the result is larger than the memory given to into()");
+    }
+    if (reinterpret_cast<std::uintptr_t>(memory.data()) % alignof(Element) != 0) return {};
+    std::memcpy(memory.data(), bytes.data(), bytes.size());
+    value_ = T(reinterpret_cast<const Element*>(memory.data()), value_.size());
+    return {};
+  }
+
   detail::ReplyStorage storage_;
   Bytes attachment_;
   MetadataView metadata_;

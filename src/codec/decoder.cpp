@@ -38,16 +38,16 @@ bool Decoder::take_empty_elements(std::size_t count, const char* what) noexcept 
 
 bool Decoder::take_payload(std::size_t bytes, const std::byte*& data, const char* what) noexcept {
   if (!payload_allowed_) return fail(what, "an appended field must not travel out of band");
-  const std::size_t padding = -bytes % payload_alignment;
+  const std::size_t padding = -static_cast<std::size_t>(payload_ - payload_begin_) % payload_alignment;
   const auto left = static_cast<std::size_t>(payload_end_ - payload_);
   if (bytes > left || padding > left - bytes) {
     return fail(ErrorCode::protocol_error, what, "the payload has fewer bytes than announced", bytes);
   }
-  data = payload_;
-  payload_ += bytes;
   for (std::size_t i = 0; i < padding; ++i) {
     if (*payload_++ != std::byte{0}) return fail(what, "the padding in the payload isn't zero");
   }
+  data = payload_;
+  payload_ += bytes;
   return true;
 }
 

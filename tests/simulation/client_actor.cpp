@@ -274,12 +274,9 @@ Task<void> ClientActor::into() {
   if (!client_) co_return;
   CallGuard guard(world_.checker, "into");
   const Material data(guard.id, draw_size(world_.random));
-  const std::size_t payload = data.text.size() < codec::out_of_band_bytes_min
-                                  ? 0
-                                  : data.text.size() + -data.text.size() % codec::payload_alignment;
   const bool fits = world_.random.chance(0.8);
-  Target target(world_, fits ? payload + world_.below(100) + 1 : 1 + world_.below(data.text.size() + 1));
-  const bool too_small = target.bytes.size() < payload;
+  Target target(world_, fits ? data.text.size() + world_.below(100) : 1 + world_.below(data.text.size() + 1));
+  const bool too_small = target.bytes.size() < data.text.size();
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.3));
   const CallOptions options = draw_options(canceller);
   const Began began = begin();
@@ -303,7 +300,7 @@ Task<void> ClientActor::into() {
   world_.checker.expect(value.size() == data.text.size() && is_content(guard.id, value), "a reply has another's bytes",
                         guard.id);
   const bool there = reinterpret_cast<const std::byte*>(value.data()) == target.bytes.data();
-  world_.checker.expect(payload == 0 || there, "a payload is not where into() wants it", guard.id);
+  world_.checker.expect(data.text.empty() || there, "a result is not where into() wants it", guard.id);
 }
 
 Task<void> ClientActor::slow() {

@@ -58,6 +58,7 @@ class Decoder {
       : cursor_(body.data()),
         end_(body.data() + body.size()),
         payload_(payload.data()),
+        payload_begin_(payload.data()),
         payload_end_(payload.data() + payload.size()),
         depth_left_(limits.depth_max),
         empty_elements_left_(limits.empty_elements_max),
@@ -180,6 +181,7 @@ class Decoder {
   const std::byte* cursor_;
   const std::byte* end_;
   const std::byte* payload_;
+  const std::byte* payload_begin_;
   const std::byte* payload_end_;
   std::size_t depth_left_;
   std::size_t empty_elements_left_;

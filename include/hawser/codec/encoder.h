@@ -16,7 +16,8 @@ static_assert(std::endian::native == std::endian::little, "the encoding is the l
 // Contiguous sequences of blocks of at least this many bytes travel out of band, uncopied. The receiver is told case by
 // case, so the two sides need not agree on it.
 inline constexpr std::size_t out_of_band_bytes_min = 8 * 1024;
-// Every piece in the payload is zero-padded to a multiple of this, so that the next one can be read in place.
+// Every piece begins at a multiple of this from the payload's start, so that it can be read in place; zeros fill the gap
+// before it. Nothing follows the last one, so that a single sequence fits memory of just its size.
 inline constexpr std::size_t payload_alignment = 8;
 // The count of a sequence takes 31 bits; the top bit says that its elements travel in the payload.
 inline constexpr std::uint32_t out_of_band_flag = 0x8000'0000;
@@ -54,8 +55,8 @@ class Sizer {
     if (bytes < out_of_band_min_) {
       size_.body += bytes;
     } else {
-      const std::size_t padding = -bytes % payload_alignment;
-      size_.payload += bytes + padding;
+      const std::size_t padding = -size_.payload % payload_alignment;
+      size_.payload += padding + bytes;
       size_.pieces += padding == 0 ? 1 : 2;
     }
   }
@@ -126,12 +127,15 @@ class Encoder {
 
   void write_out_of_band(const void* data, std::size_t count, std::size_t bytes) noexcept {
     write_count(count | out_of_band_flag);
+    const std::size_t padding = -payload_ % payload_alignment;
+    if (padding != 0) *pieces_++ = {zeros_, padding};
     *pieces_++ = {static_cast<const std::byte*>(data), bytes};
-    if (const std::size_t padding = -bytes % payload_alignment; padding != 0) *pieces_++ = {zeros_, padding};
+    payload_ += padding + bytes;
   }
 
   std::byte* body_;
   Piece* pieces_;
+  std::size_t payload_ = 0;  // Bytes of the pieces so far.
   std::size_t out_of_band_min_ = out_of_band_bytes_min;
 };
 

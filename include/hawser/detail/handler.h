@@ -59,11 +59,16 @@ class FunctionHandler final : public Handler {
  private:
   static bool read(const Incoming& request, Args& args, codec::DecodeArena& arena) {
     codec::Decoder decoder(request.body, request.payload, {}, &arena);
-    if (codec::decode_all(decoder, args)) [[likely]]
-      return true;
-    Error error = decoder.error();
-    error.scope = ErrorScope::call;
-    request.port.reply_error(request.call, error);
+    try {
+      if (codec::decode_all(decoder, args)) [[likely]]
+        return true;
+      Error error = decoder.error();
+      error.scope = ErrorScope::call;
+      request.port.reply_error(request.call, error);
+    } catch (...) {
+      // Out of memory, most likely: the elements of what was received take more than their encoding.
+      request.port.reply_error(request.call, thrown_error());
+    }
     return false;
   }
 
