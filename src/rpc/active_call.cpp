@@ -18,6 +18,14 @@ Error thrown_error() {
   return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0, std::move(text)};
 }
 
+Error handler_error(Error error) {
+  if (!error.not_executed() || error.code == ErrorCode::overloaded) return error;
+  error.text = "the handler answered " + std::string(to_string(error.code)) + ": " + error.text;
+  error.code = ErrorCode::application;
+  error.scope = ErrorScope::call;
+  return error;
+}
+
 ActiveCall::ActiveCall(const Incoming& request, Keep keep) : request_(request), deadline_(*this) {
   // Metadata lies before the body in one head.
   const std::byte* const begin =

@@ -151,6 +151,20 @@ TEST_P(Conformance, LandsRepliesInTheCallersMemory) {
   });
 }
 
+// What has run must not be taken for what has not, or it is sent again.
+TEST_P(Conformance, ErrorsPassedOnDoNotDenyThatTheHandlerRan) {
+  serve<passes_on>([](Server&, Client& client) -> Task<void> {
+    for (const ErrorCode code :
+         {ErrorCode::not_sent, ErrorCode::unavailable, ErrorCode::unknown_method, ErrorCode::signature_mismatch}) {
+      AWAIT(reply, client.call<passes_on>(static_cast<int>(code)));
+      EXPECT_ERROR(reply, application, to_string(code));
+      EXPECT_FALSE(reply.error().not_executed());
+    }
+    AWAIT(shed, client.call<passes_on>(static_cast<int>(ErrorCode::overloaded)));
+    EXPECT_ERROR(shed, overloaded, "upstream");
+  });
+}
+
 TEST_P(Conformance, RepliesOutOfOrder) {
   serve<slow_echo, echo>([](Server&, Client& client) -> Task<void> {
     std::vector<std::string> order;

@@ -52,6 +52,8 @@ inline std::vector<std::string> lines(std::vector<std::string_view> parts, bool 
   if (reverse) out = {out.rbegin(), out.rend()};
   return out;
 }
+// As a handler does that passes on the error of a call of its own.
+inline Result<int> passes_on(int code) { return fail(static_cast<ErrorCode>(code), "upstream"); }
 inline std::string zeros(std::uint64_t bytes) { return std::string(bytes, '0'); }
 
 // ---- Errors ----

@@ -259,7 +259,7 @@ Task<void> ClientActor::attached() {
   options.metadata = {{"id", std::to_string(guard.id)}, {"x", content(guard.id, world_.below(300))}};
   const Began began = begin();
   auto call = client_->call<&Service::attached>(options, guard.id, data.text, reply_bytes).reply();
-  const Result<Reply<std::string>> reply = co_await std::move(call);
+  const Result<Reply<std::string_view>> reply = co_await std::move(call);
   if (!ended(guard, began, reply, &options)) co_return;
   const std::string_view beside = as_text(reply->attachment());
   world_.checker.expect(reply->value().size() == data.text.size() && is_content(guard.id ^ reply_mark, reply->value()),

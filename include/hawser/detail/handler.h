@@ -132,7 +132,7 @@ class FunctionHandler final : public Handler {
   static void answer_in_place(const Incoming& request, Args& args, codec::DecodeArena& arena, R&& returned,
                               Context* context) {
     if constexpr (is_result<std::remove_cvref_t<R>>) {
-      if (!returned) return request.port.reply_error(request.call, returned.error());
+      if (!returned) return request.port.reply_error(request.call, handler_error(returned.error()));
     }
     ReplyExtras extras;
     if (context != nullptr) {
@@ -195,7 +195,7 @@ class FunctionHandler final : public Handler {
     }
     if constexpr (Facts::streams) call.stream().end();
     if constexpr (is_result<std::remove_cvref_t<decltype(*returned)>>) {
-      if (returned && !*returned) error = std::move(returned->error());
+      if (returned && !*returned) error = handler_error(std::move(returned->error()));
     }
     if (error) {
       call.port().reply_error(call.id(), *error);
@@ -268,7 +268,7 @@ class FunctionHandler final : public Handler {
     }
     pinned.reset();
     if constexpr (is_result<std::remove_cvref_t<Kept>>) {
-      if (returned && !*returned) error = std::move(returned->error());
+      if (returned && !*returned) error = handler_error(std::move(returned->error()));
     }
     if (error) {
       call.port().reply_error(call.id(), *error);

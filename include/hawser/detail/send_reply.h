@@ -13,6 +13,10 @@ namespace hawser::detail {
 
 // The exception at hand as an error.
 Error thrown_error();
+// What a handler's own error is for its caller. Codes that say that the call never reached a handler, as of a call that the
+// handler made itself, become ErrorCode::application: the caller would send it again, though it has run. A handler may
+// answer `overloaded`, by which it says itself that it has done nothing.
+Error handler_error(Error error);
 
 // Calls `use` with the value within what a handler returned, or with nothing if that is void.
 template <class R, class Use>
