@@ -2,12 +2,13 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help test dev gcc asan tsan fuzz bench install-dependencies tidy format clean
+.PHONY: help test dev gcc asan tsan fuzz bench compare install-dependencies tidy format clean
 
 help:
 	@echo "make test      install what is missing, build and test everything: Clang, GCC, sanitizers, fuzzers"
 	@echo "make dev       the same for the everyday build alone; also gcc, asan, tsan, fuzz"
 	@echo "make bench     build optimised and run hawser-bench run \$$(ARGS)"
+	@echo "make compare   the same, side by side with bare sockets, gRPC and Cap'n Proto; writes build/compare.html"
 	@echo "make tidy      check layers, lengths and wording"
 	@echo "make format    lay out the sources with clang-format"
 	@echo "make clean     remove build/"
@@ -22,6 +23,14 @@ bench: install-dependencies
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release --target hawser-bench --parallel $(CPUS) -- --quiet
 	@build/release/bench/hawser-bench run $(ARGS)
+
+# About two minutes; ARGS as hawser-bench compare --help lists them.
+compare:
+	@tools/install-dependencies.sh peers
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release --target hawser-bench hawser-peer-grpc hawser-peer-capnp --parallel $(CPUS) -- --quiet
+	@build/release/bench/hawser-bench compare --peers limit,grpc,capnp --json build/compare.json $(ARGS)
+	@build/release/bench/hawser-bench report build/compare.json -o build/compare.html
 
 tidy: install-dependencies
 	@python3 tools/tidy.py

@@ -50,10 +50,10 @@ std::ptrdiff_t receive_bare(int descriptor, std::span<char> buffer) noexcept;
 std::ptrdiff_t send_bare(int descriptor, std::string_view bytes) noexcept;
 
 // What flows in either direction, without end: window(at) are the bytes at that place of the stream, `bytes_max` of
-// them. Small enough to stay in the cache.
+// them, which is the most for one call of the kernel. Small enough to stay in the cache.
 class BareStream {
  public:
-  static constexpr std::size_t bytes_max = 256 * 1024;
+  static constexpr std::size_t bytes_max = 1024 * 1024;
 
   std::string_view window(std::uint64_t at) const noexcept { return {bytes_ + at % period, bytes_max}; }
   // Whether `bytes` are those at that place, going by their ends.

@@ -213,6 +213,23 @@ def compare(program):
         check(result.returncode == 2 and "install libcapnp-dev capnproto" in result.stderr, "a peer that is not built")
 
 
+def peers(program):
+    """The other systems, where they are built."""
+    for peer in ("grpc", "capnp"):
+        if not (pathlib.Path(program).parent / "peers" / f"hawser-peer-{peer}").exists():
+            print(f"hawser-peer-{peer} is not built")
+            sys.exit(SKIPPED)
+    with tempfile.TemporaryDirectory() as folder:
+        json_file = pathlib.Path(folder, "out.json")
+        for kind in ("echo", "ack"):
+            result = run(program, "compare", "--peers", "grpc,capnp", "--cells", "1x1,128x40,1Mx3", "--mode",
+                         "pipeline,connections", "--reply", kind, "--repeat", "1", "--seconds", "0.1", "--json", str(json_file))
+            check(result.returncode == 0, "exit status")
+            cells = json.loads(json_file.read_text())["cells"]
+            check(len(cells) == 18 and all(cell["errors"] == 0 and cell["calls"] > 0 for cell in cells), "cells")
+            check(all(cell["server_cpu_s"] > 0 and cell["client_cpu_s"] > 0 for cell in cells), "processor time")
+
+
 def report(program):
     """The page is XML and has every cell; a file that is none is refused."""
     with tempfile.TemporaryDirectory() as folder:
@@ -324,6 +341,7 @@ CASES = {
     "options": options,
     "limit": limit,
     "compare": compare,
+    "peers": peers,
     "report": report,
     "rate": rate,
     "refused": refused,

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs on Debian 12 what building and testing need; does nothing when everything is there.
+# Installs on Debian 12 what building and testing need; with "peers" also what hawser-bench compares with. Does nothing
+# when everything is there.
 set -eu
 
 packages="
@@ -9,6 +10,12 @@ packages="
   libfmt-dev libcli11-dev libbenchmark-dev nlohmann-json3-dev
   python3 iproute2
 "
+if [ "${1:-}" = peers ]; then
+  packages="$packages
+  libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev
+  libcapnp-dev capnproto
+"
+fi
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
   echo "This is no Debian: please provide the equivalents of" $packages >&2
