@@ -36,8 +36,8 @@ enum class PollerKind : std::uint8_t { automatic, epoll, io_uring };
 
 struct LoopOptions {
   Wait wait = Wait::spin;
-  // `automatic` takes io_uring where the kernel supports all that is used and it was measured to be ahead, else
-  // epoll; `io_uring` falls back to epoll too, with the reason logged.
+  // `automatic` is epoll, which was measured to be ahead unless hundreds of connections are busy at once
+  // (docs/decisions/0007). `io_uring` falls back to epoll where the kernel lacks what is used, with the reason logged.
   PollerKind poller = PollerKind::automatic;
   Duration spin_max = std::chrono::microseconds(50);  // The longest spin before sleeping, with Wait::spin.
   unsigned offload_threads_max = 4;                   // Threads for blocking work; started when first needed.
