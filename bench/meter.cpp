@@ -56,7 +56,7 @@ bool Meter::change(Clock::time_point now) {
     counting_ = true;
     own_cpu_s_ = processor_time_s(getpid());
     server_cpu_s_ = processor_time_s(server_);
-    counting_since_ = Clock::now();
+    counting_since_ = now;
     next_change_ = counting_since_ + duration_of(seconds_);
     return true;
   }
