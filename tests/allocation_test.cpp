@@ -32,8 +32,8 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
-namespace hawser {
-namespace {
+// Named, since GCC 12 warns of coroutines whose types lie in an anonymous namespace.
+namespace hawser::allocation_test {
 
 std::string_view echo(std::string_view text) { return text; }
 Task<std::string_view> echo_later(std::string_view text) {
@@ -125,10 +125,9 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Allocations,
                                          Case{Method::coroutine, 128, 64}, Case{Method::plain, 4096, 64},
                                          Case{Method::plain, 16 * 1024, 8}, Case{Method::plain, 256 * 1024, 4},
                                          Case{Method::coroutine, 256 * 1024, 4}),
-                         [](const testing::TestParamInfo<Case>& info) {
-                           return (info.param.method == Method::plain ? "plain_" : "coroutine_") +
-                                  std::to_string(info.param.bytes) + "_x" + std::to_string(info.param.concurrency);
+                         [](const testing::TestParamInfo<Case>& one) {
+                           return (one.param.method == Method::plain ? "plain_" : "coroutine_") +
+                                  std::to_string(one.param.bytes) + "_x" + std::to_string(one.param.concurrency);
                          });
 
-}  // namespace
-}  // namespace hawser
+}  // namespace hawser::allocation_test

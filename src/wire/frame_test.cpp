@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -13,10 +14,9 @@ namespace hawser::wire {
 namespace {
 
 std::vector<std::byte> head_of(const Header& header, std::string_view rest = {}) {
-  std::vector<std::byte> head(header_bytes);
+  std::vector<std::byte> head(header_bytes + rest.size());
   write_header(head.data(), header);
-  const Bytes bytes = as_bytes(rest);
-  head.insert(head.end(), bytes.begin(), bytes.end());
+  if (!rest.empty()) std::memcpy(head.data() + header_bytes, rest.data(), rest.size());
   return head;
 }
 
