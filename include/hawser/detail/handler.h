@@ -194,14 +194,7 @@ class FunctionHandler final : public Handler {
       error = thrown_error();
     }
     if constexpr (Facts::streams) call.stream().end();
-    if constexpr (is_result<std::remove_cvref_t<decltype(*returned)>>) {
-      if (returned && !*returned) error = handler_error(std::move(returned->error()));
-    }
-    if (error) {
-      call.port().reply_error(call.id(), *error);
-      co_return;
-    }
-    answer(call, context, *returned);
+    finish(call, context, returned, error);
     auto released = call.released();
     co_await released;
   }
@@ -220,6 +213,16 @@ class FunctionHandler final : public Handler {
       static_cast<void>(call);
       return invoke(object, args, context);
     }
+  }
+
+  // Answers with what the handler returned, or else with the error. What the reply lends is to be kept until released().
+  template <class R>
+  static void finish(ActiveCall& call, Context& context, std::optional<R>& returned, std::optional<Error>& error) {
+    if constexpr (is_result<R>) {
+      if (returned && !*returned) error = handler_error(std::move(returned->error()));
+    }
+    if (error) return call.port().reply_error(call.id(), *error);
+    answer(call, context, *returned);
   }
 
   template <class R>
@@ -267,14 +270,7 @@ class FunctionHandler final : public Handler {
       error = thrown_error();
     }
     pinned.reset();
-    if constexpr (is_result<std::remove_cvref_t<Kept>>) {
-      if (returned && !*returned) error = handler_error(std::move(returned->error()));
-    }
-    if (error) {
-      call.port().reply_error(call.id(), *error);
-      co_return;
-    }
-    answer(call, context, *returned);
+    finish(call, context, returned, error);
     auto released = call.released();
     co_await released;
   }
