@@ -56,7 +56,7 @@ if(HAWSER_LTO)
   set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)
 endif()
 if(HAWSER_SANITIZE)
-  target_compile_definitions(hawser_flags INTERFACE HAWSER_SANITIZED)  # For tests that replace the allocator.
+  target_compile_definitions(hawser_flags INTERFACE HAWSER_SANITIZED)  # For tests that replace the allocator or take long.
   target_compile_options(hawser_flags INTERFACE -fsanitize=${HAWSER_SANITIZE} -fno-omit-frame-pointer
                                                 -fno-sanitize-recover=all)
   target_compile_definitions(hawser_flags INTERFACE _GLIBCXX_ASSERTIONS)

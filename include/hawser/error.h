@@ -20,7 +20,7 @@ enum class ErrorCode : std::uint16_t {
   not_sent = 7,            // Nothing reached the peer: safe to send again, elsewhere or later.
   outcome_unknown = 8,     // The connection was lost after sending: it may or may not have been executed.
   unavailable = 9,         // No connection could be had, or the server is stopping; nothing was executed.
-  protocol_error = 10,     // The peer broke the wire format; the connection is closed.
+  protocol_error = 10,     // The peer broke the wire format: see the scope for whether the connection is closed.
   limit_exceeded = 11,     // A message or count passes a configured limit: raise the limit or send less.
   application = 12,        // The handler answered with an error of its own; see Error::application_code.
   internal = 13,           // A bug on the side named by the initiator; report it.

@@ -6,8 +6,8 @@
 
 namespace hawser::detail {
 
-Error thrown_error() {
-  std::string text = "the handler threw ";
+Error thrown_error(std::string_view who) {
+  std::string text = std::string(who) + " threw ";
   try {
     throw;
   } catch (const std::exception& exception) {

@@ -32,7 +32,7 @@ class ClientSession final : public Session,
   // Ends the session as the client's own wish: what was committed still leaves.
   void close();
 
-  // A round trip of its own. One at a time share an answer.
+  // Gives the time of a round trip. Pings at the same time share the first answer.
   Task<Result<Duration>> ping();
   std::size_t calls_in_flight() const noexcept { return calls_.size(); }
   bool going_away() const noexcept { return going_away_; }

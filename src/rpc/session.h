@@ -52,7 +52,7 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   Error begin_error() const;
   void send_bare(wire::Header header);
 
-  // Frames that this end understands. False: the peer broke the protocol, and protocol_error() has been called.
+  // Every frame but ping and pong. One that the peer must not send is answered by protocol_error().
   virtual void on_frame(const wire::Frame& frame, const transport::Message& message) = 0;
   // The connection has ended, having sent up to `sent`; called once.
   virtual void on_end(const Error& reason, std::uint64_t sent) = 0;

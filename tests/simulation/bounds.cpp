@@ -21,14 +21,8 @@ std::string many(std::uint32_t bytes) { return std::string(bytes, 'm'); }
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef HAWSER_SANITIZED
 constexpr bool counting = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool counting = false;
-#else
-constexpr bool counting = true;
-#endif
 #else
 constexpr bool counting = true;
 #endif
@@ -152,16 +146,11 @@ TEST_F(Bounds, OfRepliesThatWaitForASlowClient) {
 }  // namespace
 }  // namespace hawser::simulation
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#if !defined(__has_feature)
-#define __has_feature(feature) 0
-#endif
-#if !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
+#ifndef HAWSER_SANITIZED
 void* operator new(std::size_t bytes) { return hawser::simulation::allocate(bytes); }
 void* operator new(std::size_t bytes, std::align_val_t) { return hawser::simulation::allocate(bytes); }
 void operator delete(void* memory) noexcept { hawser::simulation::release(memory); }
 void operator delete(void* memory, std::size_t) noexcept { hawser::simulation::release(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { hawser::simulation::release(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { hawser::simulation::release(memory); }
-#endif
 #endif

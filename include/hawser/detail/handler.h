@@ -67,7 +67,7 @@ class FunctionHandler final : public Handler {
       request.port.reply_error(request.call, error);
     } catch (...) {
       // Out of memory, most likely: the elements of what was received take more than their encoding.
-      request.port.reply_error(request.call, thrown_error());
+      request.port.reply_error(request.call, thrown_error("reading the arguments"));
     }
     return false;
   }
@@ -124,7 +124,7 @@ class FunctionHandler final : public Handler {
         answer_in_place<Return>(request, args, arena, invoke(object_, args, leading), context);
       }
     } catch (...) {
-      request.port.reply_error(request.call, thrown_error());
+      request.port.reply_error(request.call, thrown_error("the handler"));
     }
   }
 
@@ -191,7 +191,7 @@ class FunctionHandler final : public Handler {
         returned.emplace(co_await std::move(task));
       }
     } catch (...) {
-      error = thrown_error();
+      error = thrown_error("the handler");
     }
     if constexpr (Facts::streams) call.stream().end();
     finish(call, context, returned, error);
@@ -267,7 +267,7 @@ class FunctionHandler final : public Handler {
         error = std::move(outcome.error());
       }
     } catch (...) {
-      error = thrown_error();
+      error = thrown_error("the handler");
     }
     pinned.reset();
     finish(call, context, returned, error);

@@ -36,7 +36,7 @@ struct WriterItem<Writer<T>> {
   using type = T;
 };
 
-// What a client sends for a parameter: its type, but a string where the handler takes a view of one and so on.
+// The parameters of a handler taken apart: what travels with the request, and the item types of its streams.
 template <class Kept, class... Rest>
 struct SplitStreams;
 template <class... Kept>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 #include <variant>
 
@@ -11,8 +12,8 @@
 
 namespace hawser::detail {
 
-// The exception at hand as an error.
-Error thrown_error();
+// The exception at hand as an error of `who`, such as "the handler".
+Error thrown_error(std::string_view who);
 // What a handler's own error is for its caller. Codes that say that the call never reached a handler, as of a call that the
 // handler made itself, become ErrorCode::application: the caller would send it again, though it has run. A handler may
 // answer `overloaded`, by which it says itself that it has done nothing.

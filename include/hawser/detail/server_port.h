@@ -42,7 +42,7 @@ class ServerPort {
   virtual void end_reply(std::span<const Piece> pieces, PayloadOwner* owner) = 0;
   virtual void reply_error(std::uint32_t call, const Error& error) = 0;
 
-  // Calls that are not answered at once: to cancel, count and end them. False if the call was refused and answered.
+  // Calls that are not answered at once: to cancel, count and end them.
   virtual void enter(ActiveCall& call) = 0;
   virtual void leave(ActiveCall& call) noexcept = 0;
   // `owner` must not be told any more: what it lent is copied.
