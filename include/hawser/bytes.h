@@ -33,7 +33,8 @@ class PayloadOwner {
   ~PayloadOwner() = default;
 };
 
-// A reference-counted block of memory: the bytes follow this header, 64-byte aligned. Counting is thread-safe.
+// A reference-counted block of memory: the bytes follow this header, 64-byte aligned, unless it is a LentBlock, which only
+// counts. Counting is thread-safe.
 class alignas(64) Block {
  public:
   // A block of at least `bytes` bytes with one reference, from the calling thread's pool where it has one.
@@ -52,12 +53,14 @@ class alignas(64) Block {
 
  private:
   friend class BlockPool;
+  friend class LentBlock;
   explicit Block(std::size_t size) noexcept : size_(size) {}
   void recycle() noexcept;
 
   std::atomic<std::uint32_t> references_{1};
   std::size_t size_;
   Block* next_free_ = nullptr;  // While in a pool.
+  bool lent_ = false;           // It is a LentBlock.
 };
 static_assert(sizeof(Block) == 64);
 
@@ -85,6 +88,11 @@ class Buffer {
   static Buffer share(Block* block, const std::byte* data, std::size_t size) noexcept {
     block->retain();
     return Buffer(block, data, size);
+  }
+
+  // What lasts of memory that `block` holds, or, without a block, that is about to be reused: then a copy.
+  static Buffer keep(Block* block, const std::byte* data, std::size_t size) {
+    return block != nullptr ? share(block, data, size) : copy_of(Bytes(data, size));
   }
 
   Buffer(const Buffer& other) noexcept : block_(other.block_), data_(other.data_), size_(other.size_) {

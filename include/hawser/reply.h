@@ -37,8 +37,8 @@ struct Received {
   Bytes payload;
   Bytes attachment;
   MetadataView metadata;
-  Block* head_block = nullptr;
-  Block* payload_block = nullptr;  // Null if there is no payload, or if it lies in the caller's memory.
+  Block* head_block = nullptr;  // Null, as for the payload: the memory is reused, what lasts is copied.
+  Block* payload_block = nullptr;  // Null also for a payload that lies in the caller's memory.
 };
 
 // Keeps what a Reply's views point to.

@@ -3,6 +3,8 @@
 #include <bit>
 #include <new>
 
+#include "base/lent_block.h"
+
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
 #define __SANITIZE_ADDRESS__ 1
@@ -92,6 +94,10 @@ Block* Block::allocate(std::size_t bytes) {
 }
 
 void Block::recycle() noexcept {
+  if (lent_) {
+    LentBlock& block = static_cast<LentBlock&>(*this);
+    return block.returned_(block);
+  }
   BlockPool* pool = BlockPool::local();
   if (pool != nullptr) return pool->give(this);
   BlockPool::free(this);

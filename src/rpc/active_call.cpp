@@ -36,7 +36,7 @@ ActiveCall::ActiveCall(const Incoming& request, Keep keep) : request_(request), 
     request_.body = head_.bytes().last(request.body.size());
     request_.metadata = MetadataView(head_.bytes().first(request.metadata.bytes().size()));
   } else if (size != 0) {
-    head_ = Buffer::share(request.head_block, begin, size);
+    head_ = Buffer::keep(request.head_block, begin, size);
   }
   const std::size_t payload_size = request.payload.size() + request.attachment.size();
   if (payload_size != 0) {
@@ -46,7 +46,7 @@ ActiveCall::ActiveCall(const Incoming& request, Keep keep) : request_(request), 
       request_.payload = payload_.bytes().first(request.payload.size());
       request_.attachment = payload_.bytes().last(request.attachment.size());
     } else {
-      payload_ = Buffer::share(request.payload_block, data, payload_size);
+      payload_ = Buffer::keep(request.payload_block, data, payload_size);
     }
   }
   request_.port.enter(*this);

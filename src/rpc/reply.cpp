@@ -20,7 +20,7 @@ bool keep_reply(const Received& from, MutableBytes memory, ReplyStorage& storage
   const std::byte* const begin = metadata.empty() ? from.body.data() : metadata.data();
   const auto head_bytes = static_cast<std::size_t>(from.body.data() + from.body.size() - begin);
   storage.head = head_bytes <= small_bytes_max ? Buffer::copy_of(Bytes(begin, head_bytes))
-                                               : Buffer::share(from.head_block, begin, head_bytes);
+                                               : Buffer::keep(from.head_block, begin, head_bytes);
   kept.body = moved(from.body, begin, storage.head.data());
   if (!metadata.empty()) kept.metadata = MetadataView(storage.head.bytes().first(metadata.size()));
 
@@ -37,7 +37,7 @@ bool keep_reply(const Received& from, MutableBytes memory, ReplyStorage& storage
     now = memory.data();
   } else {
     storage.payload = payload_bytes <= small_bytes_max ? Buffer::copy_of(Bytes(payload, payload_bytes))
-                                                       : Buffer::share(from.payload_block, payload, payload_bytes);
+                                                       : Buffer::keep(from.payload_block, payload, payload_bytes);
     now = storage.payload.data();
   }
   if (!from.payload.empty()) kept.payload = moved(from.payload, payload, now);

@@ -141,9 +141,9 @@ void Session::on_stream_frame(const wire::Frame& frame, const transport::Message
       detail::StreamCore::Item item;
       item.body = frame.body.size() <= small_bytes_max
                       ? Buffer::copy_of(frame.body)
-                      : Buffer::share(message.head_block, frame.body.data(), frame.body.size());
+                      : Buffer::keep(message.head_block, frame.body.data(), frame.body.size());
       if (!frame.payload.empty()) {
-        item.payload = Buffer::share(message.payload_block, frame.payload.data(), frame.payload.size());
+        item.payload = Buffer::keep(message.payload_block, frame.payload.data(), frame.payload.size());
       }
       status = core->on_item(std::move(item));
       break;

@@ -24,14 +24,14 @@ struct Capabilities {
 struct Message {
   Bytes head;
   Bytes payload;
-  Block* head_block = nullptr;     // Holds `head`.
-  Block* payload_block = nullptr;  // Holds `payload`; null if it lies in memory that place() gave.
-  bool discarded = false;          // There was a payload, which place() or unplace() had discarded.
+  // Hold `head` and `payload`; null for memory that is reused afterwards, which must be copied to last. Null too for a
+  // payload that lies in memory that place() gave.
+  Block* head_block = nullptr;
+  Block* payload_block = nullptr;
+  bool discarded = false;  // There was a payload, which place() or unplace() had discarded.
 
-  Buffer keep_head() const noexcept { return Buffer::share(head_block, head.data(), head.size()); }
-  Buffer keep_payload() const noexcept {
-    return payload_block == nullptr ? Buffer() : Buffer::share(payload_block, payload.data(), payload.size());
-  }
+  Buffer keep_head() const { return Buffer::keep(head_block, head.data(), head.size()); }
+  Buffer keep_payload() const { return Buffer::keep(payload_block, payload.data(), payload.size()); }
 };
 
 // Where a payload goes.

@@ -62,8 +62,8 @@ struct Incoming {
   Bytes payload = {};  // Without the attachment.
   Bytes attachment = {};
   MetadataView metadata = {};
-  Block* head_block = nullptr;     // Holds body and metadata.
-  Block* payload_block = nullptr;  // Holds payload and attachment; null if there is neither.
+  Block* head_block = nullptr;     // Holds body and metadata; null if the memory is reused: what lasts is copied.
+  Block* payload_block = nullptr;  // Likewise of payload and attachment.
 };
 
 // Answers one method's calls.

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "hawser/bytes.h"
+#include "hawser/error.h"
+#include "transport/connection.h"
+#include "transport/stream.h"
+
+namespace hawser {
+class Loop;
+}
+
+namespace hawser::transport {
+
+// Ways to carry messages other than the stream that the peers met on: shared memory, RDMA, UCX. Peers meet over the
+// stream, and in their hellos agree on a path (docs/wire-format.md, "Paths"):
+//
+//   client  hello, with offer() of each of its paths
+//   server  hello, with the parameters of the half that propose() made
+//   client  answer, with the parameters of the half that accept() made and connected
+//   server  PathHalf::connect(), then a go
+//
+// after which each side open()s its half. Whatever fails before that makes the server propose its next path, at last the
+// stream itself, and the reason is kept.
+
+// The longest messages of one connection, head and payload together.
+struct PathLimits {
+  std::size_t send_bytes_max = 0;     // What the peer takes.
+  std::size_t receive_bytes_max = 0;  // What we take; a longer message ends the connection.
+};
+
+// The most bytes of one offer, or of one half's parameters.
+inline constexpr std::size_t path_offer_bytes_max = 512;
+inline constexpr std::size_t path_parameters_bytes_max = 2048;
+
+// One side of a connection that is being made: holds what it needs, carries nothing yet. Destroying it gives all back.
+class PathHalf {
+ public:
+  virtual ~PathHalf() = default;
+  // What the peer must know of this half; at most path_parameters_bytes_max.
+  virtual std::vector<std::byte> parameters() const = 0;
+  // Server: connects to the client's half, whose parameters come from the peer and are not to be trusted. From the end of
+  // this call on the half can receive.
+  virtual Result<void> connect(Bytes client) = 0;
+  // The connection, which belongs to the loop. `stream`, on which nothing is under way, stays open for as long as both
+  // sides live: its end ends the connection. It is paused, and its sink is the connection's to set. Once, and only when both
+  // halves are connected.
+  virtual std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) = 0;
+};
+
+// This side's end of a path on one loop, shared by all its connections there: queues, registered memory. Belongs to the
+// loop and its thread.
+class PathEnd {
+ public:
+  virtual ~PathEnd() = default;
+  // Client: what a server must know to judge whether this path leads to us; at most path_offer_bytes_max.
+  virtual std::vector<std::byte> offer() = 0;
+  // Server: a half for a client that made `offer`, which is not to be trusted. The error says, to an operator, why this
+  // path does not lead there, or what is used up.
+  virtual Result<std::unique_ptr<PathHalf>> propose(Bytes offer, const PathLimits& limits) = 0;
+  // Client: a half that is connected to the server's, so that it can receive.
+  virtual Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) = 0;
+};
+
+// A path as the options want it. Thread-safe.
+class DataPath {
+ public:
+  virtual ~DataPath() = default;
+  // As in Connection::transport() and on the wire, a literal: "shm", "rdma", "ucx".
+  virtual std::string_view name() const noexcept = 0;
+  // The end on `loop`, called on its thread; the same one for as long as somebody keeps it. Connections keep it. The error
+  // says why the path can't be had on this machine, and the remedy.
+  virtual Result<std::shared_ptr<PathEnd>> attach(Loop& loop) = 0;
+};
+
+}  // namespace hawser::transport

@@ -1,0 +1,30 @@
+#include "transport/liveness.h"
+
+#include <utility>
+
+namespace hawser::transport {
+
+Liveness::Liveness(std::unique_ptr<Stream> stream, std::function<void(const Error& reason)> ended)
+    : stream_(std::move(stream)), ended_(std::move(ended)), peer_(stream_->peer()) {
+  stream_->set_sink(*this);
+  stream_->resume();
+}
+
+void Liveness::received(std::size_t bytes) {
+  if (bytes == 0) return;
+  ended({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+         "the peer sent bytes on the stream although a data path carries the messages"});
+}
+
+void Liveness::ended(const Error& reason) {
+  if (const auto told = std::exchange(ended_, nullptr)) told(reason);
+}
+
+// The stream may be the caller's caller: it only ends here, and is destroyed with this.
+void Liveness::close() noexcept {
+  ended_ = nullptr;
+  stream_->pause();
+  stream_->finish();
+}
+
+}  // namespace hawser::transport
