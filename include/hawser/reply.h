@@ -37,7 +37,7 @@ struct Received {
   Bytes payload;
   Bytes attachment;
   MetadataView metadata;
-  Block* head_block = nullptr;  // Null, as for the payload: the memory is reused, what lasts is copied.
+  Block* head_block = nullptr;     // Null, as for the payload: the memory is reused, what lasts is copied.
   Block* payload_block = nullptr;  // Null also for a payload that lies in the caller's memory.
 };
 
