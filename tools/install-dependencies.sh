@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs on Debian 12 what building and testing need; with "peers" also what hawser-bench compares with. Does nothing
-# when everything is there.
+# Installs on Debian 12 what building and testing need; with "peers" also what hawser-bench compares with, with "guest"
+# what tools/rdma-guest boots. Does nothing when everything is there.
 set -eu
 
 packages="
@@ -14,6 +14,12 @@ if [ "${1:-}" = peers ]; then
   packages="$packages
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev
   libcapnp-dev capnproto
+"
+fi
+if [ "${1:-}" = guest ]; then
+  packages="$packages
+  qemu-system-x86 linux-image-amd64 busybox-static kmod
+  rdma-core ibverbs-utils ibverbs-providers perftest
 "
 fi
 
