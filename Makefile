@@ -2,13 +2,14 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help test dev gcc asan tsan fuzz bench compare install-dependencies tidy format clean
+.PHONY: help test dev gcc asan tsan fuzz counters bench compare install-dependencies tidy format clean
 
 help:
 	@echo "make test      install what is missing, build and test everything: Clang, GCC, sanitizers, fuzzers"
 	@echo "make dev       the same for the everyday build alone; also gcc, asan, tsan, fuzz"
 	@echo "make bench     build optimised and run hawser-bench run \$$(ARGS)"
 	@echo "make compare   the same, side by side with bare sockets, gRPC and Cap'n Proto; writes build/compare.html"
+	@echo "make counters  pieces of a call timed one by one; instructions and allocations of a whole call"
 	@echo "make tidy      check layers, lengths and wording"
 	@echo "make format    lay out the sources with clang-format"
 	@echo "make clean     remove build/"
@@ -16,7 +17,7 @@ help:
 test: install-dependencies
 	@python3 tools/check.py $(STAGES)
 
-dev gcc asan tsan fuzz: install-dependencies
+dev gcc asan tsan fuzz counters: install-dependencies
 	@python3 tools/check.py $@
 
 bench: install-dependencies

@@ -8,7 +8,7 @@ packages="
   liburing-dev
   libgtest-dev libgmock-dev
   libfmt-dev libcli11-dev libbenchmark-dev nlohmann-json3-dev
-  python3 iproute2
+  python3 iproute2 valgrind
 "
 if [ "${1:-}" = peers ]; then
   packages="$packages

@@ -1,0 +1,35 @@
+// Memory that calls take and give back.
+#include <benchmark/benchmark.h>
+
+#include <vector>
+
+#include "base/block_pool.h"
+#include "hawser/bytes.h"
+#include "hawser/task.h"
+
+namespace hawser::bench {
+namespace {
+
+void block(benchmark::State& state) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  for (auto _ : state) {
+    BlockPool* pool = BlockPool::local();
+    Block* taken = pool->take(bytes);
+    benchmark::DoNotOptimize(taken);
+    pool->give(taken);
+  }
+}
+BENCHMARK(block)->Name("block_pool/take_give")->Arg(256)->Arg(256 << 10)->Arg(8 << 20);
+
+void frame(benchmark::State& state) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  for (auto _ : state) {
+    void* taken = detail::allocate_frame(bytes);
+    benchmark::DoNotOptimize(taken);
+    detail::free_frame(taken, bytes);
+  }
+}
+BENCHMARK(frame)->Name("frame_pool/take_give")->Arg(512);
+
+}  // namespace
+}  // namespace hawser::bench
