@@ -38,8 +38,10 @@ class TcpBackend final : public Backend {
   const std::shared_ptr<transport::Network> network_ = std::make_shared<transport::TcpNetwork>();
 };
 
-class SimBackend final : public Backend {
+class SimBackend : public Backend {
  public:
+  explicit SimBackend(transport::SimOptions options = {})
+      : network_(std::make_shared<transport::SimNetwork>(7, options)) {}
   std::unique_ptr<Loop> make_loop() override {
     return std::make_unique<Loop>(std::make_unique<exec::SimPoller>(), loop_options());
   }
@@ -54,7 +56,14 @@ class SimBackend final : public Backend {
   bool real_time() const override { return false; }
 
  private:
-  const std::shared_ptr<transport::Network> network_ = std::make_shared<transport::SimNetwork>(7);
+  const std::shared_ptr<transport::Network> network_;
+};
+
+// Messages beside the stream, agreed on in the hellos.
+class SimPathBackend final : public SimBackend {
+ public:
+  SimPathBackend() : SimBackend({.paths = true}) {}
+  TransportOptions transports() override { return {.order = {"simpath"}, .demand = "simpath"}; }
 };
 
 }  // namespace
@@ -64,6 +73,7 @@ std::vector<BackendFactory> backends() {
       {"tcp_epoll", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::epoll)); }},
       {"tcp_io_uring", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::io_uring)); }},
       {"sim", [] { return std::unique_ptr<Backend>(new SimBackend); }},
+      {"sim_path", [] { return std::unique_ptr<Backend>(new SimPathBackend); }},
   };
 }
 

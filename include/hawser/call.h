@@ -122,6 +122,7 @@ class ResultOperation : public CallOperation, public PooledFrame {
   }
   MutableBytes memory() const noexcept override { return memory_; }
   void set_memory(MutableBytes memory) noexcept { memory_ = memory; }
+  void set_arguments_last() noexcept { request_.arguments_last = true; }
 
   using CallOperation::done;
   using CallOperation::error;
@@ -192,6 +193,7 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
     Awaiter(detail::ClientLink& link, Options&& options, Stored&& arguments, MutableBytes memory)
         : operation_(link, std::move(options), std::move(arguments)) {
       operation_.set_memory(memory);
+      operation_.set_arguments_last();  // Whoever awaits in place holds them.
     }
     bool await_ready() const noexcept { return false; }
     bool await_suspend(std::coroutine_handle<> waiting) {

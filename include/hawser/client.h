@@ -11,6 +11,7 @@
 #include "hawser/error.h"
 #include "hawser/loop.h"
 #include "hawser/task.h"
+#include "hawser/transports.h"
 
 namespace hawser {
 
@@ -29,6 +30,8 @@ struct ClientOptions {
   // A connection without a sign of life for so long is asked (ping), and ended when it stays silent as long again.
   Duration ping_interval = std::chrono::seconds(15);
   bool checksum = false;  // Ask for CRC32C on every frame.
+  // Offered to the server beside the stream; it chooses.
+  TransportOptions transports = {};
 };
 
 // One connection to a server, shared by any number of calls at once. Belongs to one loop: that given, or that which runs
@@ -44,7 +47,9 @@ class Client {
   ~Client();
 
   // Connects to "host:port". Callers at the same time share one attempt and its outcome; a client that is connected to
-  // that address already succeeds at once. After the connection was lost, connects anew.
+  // that address already succeeds at once. After the connection was lost, connects anew. When only the transport that
+  // carried the messages broke, the client moves to another by itself: awaited calls that had not left are sent there,
+  // and idempotent ones are sent again; it goes back when the transport works again (TransportOptions::retry_min).
   Task<Result<void>> connect(std::string address);
   bool connected() const noexcept { return link().port != nullptr; }
   // Ends the connection. Calls in flight end with outcome_unknown, or not_sent for those that had not left.
@@ -100,6 +105,13 @@ class Client {
   bool going_away() const noexcept;
   // Of the connection: "tcp" and so on; empty if there is none.
   std::string_view transport() const noexcept;
+  // The transports that this client has enabled and that do not carry the connection, as of the last attempt.
+  const std::vector<TransportNotTaken>& not_taken() const noexcept;
+
+  // Offer a transport to the server; from the next connect() on. Short for ClientOptions::transports.
+  void enable_rdma(RdmaOptions options = {});
+  void enable_ucx(UcxOptions options = {});
+  void enable_shm(ShmOptions options = {});
   const std::string& address() const noexcept;
 
  private:

@@ -27,6 +27,9 @@ struct CallOptions {
   // Travels beside the arguments, uncopied; must stay valid until the call has ended.
   Bytes attachment = {};
   Metadata metadata = {};
+  // The call may be executed more than once. Awaited in place, as in `co_await client.call<f>(x)`, it is sent again when its
+  // transport breaks and the client moves to another.
+  bool idempotent = false;
 };
 
 namespace detail {

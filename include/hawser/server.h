@@ -10,6 +10,7 @@
 #include "hawser/detail/handler.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
+#include "hawser/transports.h"
 
 namespace hawser {
 
@@ -37,6 +38,8 @@ struct ServerOptions {
   // A connection without a sign of life for so long is asked (ping), and ended when it stays silent as long again.
   Duration ping_interval = std::chrono::seconds(15);
   bool checksum = true;  // Offer CRC32C; used if the client asks for it.
+  // Offered beside the stream, in the order of TransportOptions::order.
+  TransportOptions transports = {};
 };
 
 // Counts since the start, over all loops. For tests and monitoring; each figure is right, together they may be off by
@@ -50,6 +53,7 @@ struct ServerCounters {
   std::uint64_t calls_in_flight = 0;
   std::uint64_t calls_refused = 0;  // Overloaded, unknown method, wrong signature.
   std::uint64_t protocol_errors = 0;
+  std::uint64_t paths_declined = 0;  // Transports that a client offered and that did not carry its connection.
 };
 
 // Serves calls. Register handlers, then run() or start(); stop() ends both.
@@ -94,6 +98,11 @@ class Server {
                  std::make_unique<detail::FunctionHandler<functions, Object>>(object, options)),
      ...);
   }
+
+  // Offer a transport to clients beside the stream. Before run() or start(). Short for ServerOptions::transports.
+  void enable_rdma(RdmaOptions options = {});
+  void enable_ucx(UcxOptions options = {});
+  void enable_shm(ShmOptions options = {});
 
   // Listens and serves until stop(); fails if the address can't be had. Not for a server on the caller's loop.
   Result<void> run();

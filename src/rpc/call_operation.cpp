@@ -42,12 +42,14 @@ void CallOperation::start() {
   error_->code = ErrorCode::not_sent;
 }
 
-void CallOperation::begin(ClientPort& port, std::uint32_t id, Duration timeout) {
+void CallOperation::begin(ClientPort& port, std::uint32_t id, Time deadline) {
   port_ = &port;
   id_ = id;
   in_flight_ = true;
-  if (timeout != forever) deadline_.start(port.loop(), port.loop().now() + timeout);
+  deadline_at_ = deadline;
+  if (deadline != Time::max()) deadline_.start(port.loop(), deadline);
   if (request_.options != nullptr && request_.options->token.stop_possible()) {
+    delete stop_;
     stop_ = new StopWatch(request_.options->token, port.loop(), port.weak(), id);
   }
 }

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "rpc/client_state.h"
-#include "transport/framed_connection.h"
 
 namespace hawser {
 namespace {
@@ -13,32 +12,6 @@ Error not_connected() {
   return {ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0,
           "not connected: co_await connect(address) first"};
 }
-
-// Waits for the server's hello.
-class ServerHello final : rpc::Handshake::Done {
- public:
-  ServerHello(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, const wire::Hello& ours)
-      : arrived_(loop), handshake_(loop, std::move(stream), deadline, *this) {
-    handshake_.send(ours);
-  }
-  Task<Result<wire::Hello>> get() {
-    while (!hello_) {
-      auto arrived = arrived_.wait();
-      co_await arrived;
-    }
-    co_return std::move(*hello_);
-  }
-  std::unique_ptr<transport::Stream> take_stream() noexcept { return handshake_.take_stream(); }
-
- private:
-  void on_hello(rpc::Handshake&, Result<wire::Hello> hello) override {
-    hello_.emplace(std::move(hello));
-    arrived_.notify_all();
-  }
-  std::optional<Result<wire::Hello>> hello_;
-  exec::Signal arrived_;
-  rpc::Handshake handshake_;
-};
 
 }  // namespace
 
@@ -55,12 +28,27 @@ Client::~Client() = default;
 Task<Result<void>> Client::connect(std::string address) { return state_->connect(std::move(address)); }
 void Client::close() { state_->close(); }
 std::size_t Client::calls_in_flight() const noexcept {
-  return state_->session ? state_->session->calls_in_flight() : 0;
+  std::size_t sum = state_->lobby ? state_->lobby->size() : 0;
+  for (const auto& session : state_->finishing) sum += session->calls_in_flight();
+  return sum + (state_->session ? state_->session->calls_in_flight() : 0);
 }
 Time Client::last_used() const noexcept { return state_->session ? state_->session->last_used() : Time{}; }
 bool Client::going_away() const noexcept { return state_->session && state_->session->going_away(); }
 std::string_view Client::transport() const noexcept {
   return state_->session ? state_->session->connection().transport() : std::string_view();
+}
+const std::vector<TransportNotTaken>& Client::not_taken() const noexcept { return state_->not_taken; }
+void Client::enable_rdma(RdmaOptions options) {
+  state_->options.transports.rdma = std::move(options);
+  state_->paths.reset();
+}
+void Client::enable_ucx(UcxOptions options) {
+  state_->options.transports.ucx = std::move(options);
+  state_->paths.reset();
+}
+void Client::enable_shm(ShmOptions options) {
+  state_->options.transports.shm = std::move(options);
+  state_->paths.reset();
 }
 const std::string& Client::address() const noexcept { return state_->address; }
 
@@ -75,7 +63,11 @@ Task<Result<Duration>> Client::ping() {
 
 Client::State::~State() {
   scope.clear();
+  retry.stop();
   close();
+  const Error destroyed{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0,
+                        "the client was destroyed"};
+  if (lobby) lobby->fail_all(destroyed);
 }
 
 Task<Result<void>> Client::State::connect(std::string to) {
@@ -103,63 +95,176 @@ Task<Result<void>> Client::State::connect(std::string to) {
   co_return *shared->outcome;
 }
 
+// Also moves a connection that has lost its path: what waits in the lobby is sent or failed by it.
 Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
   auto opening = open_session();
-  own->outcome.emplace(co_await std::move(opening));
+  Result<Opened> opened = co_await std::move(opening);
+  const std::shared_ptr<rpc::Lobby> waiting = std::exchange(lobby, nullptr);
+  if (opened) {
+    use(std::move(*opened));
+    log_not_taken();
+    own->outcome.emplace();
+    if (waiting) waiting->send_all(*session);
+  } else {
+    if (waiting) {
+      link.port = nullptr;
+      link.reason = opened.error();
+      link.reason.text = "not connected any more: " + link.reason.text;
+      waiting->fail_all(opened.error());
+    }
+    own->outcome.emplace(std::unexpected(std::move(opened.error())));
+  }
   attempt_at_hand.reset();
   attempted->notify_all();
 }
 
-Task<Result<void>> Client::State::open_session() {
-  const Time deadline = loop->now() + options.connect_timeout;
-  auto dialing = network->connect(*loop, address, options.connect_timeout);
-  Result<std::unique_ptr<transport::Stream>> stream = co_await std::move(dialing);
-  if (!stream) co_return std::unexpected(std::move(stream.error()));
-  const auto message_bytes_max =
-      static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX));
-  ServerHello waiting(*loop, std::move(*stream), deadline,
-                      {.version_least = wire::version,
-                       .version_most = wire::version,
-                       .checksum = options.checksum,
-                       .message_bytes_max = message_bytes_max,
-                       .stream_window_bytes = options.stream_window_bytes});
-  auto answered = waiting.get();
-  Result<wire::Hello> hello = co_await std::move(answered);
-  if (!hello) co_return std::unexpected(std::move(hello.error()));
-  if (hello->refusal) co_return std::unexpected(std::move(*hello->refusal));
-  if (hello->version_most != wire::version || hello->calls_max == 0 ||
-      hello->message_bytes_max < transport::FramedConnection::prefix_bytes + wire::header_bytes) {
-    co_return fail(ErrorCode::protocol_error, "the server's hello makes no sense", ErrorScope::connection,
-                   Initiator::peer);
-  }
-  auto connection = std::make_unique<transport::FramedConnection>(
-      *loop, waiting.take_stream(), transport::FramedOptions{.message_bytes_max = options.message_bytes_max});
-  const rpc::SessionSettings settings{
-      .checksum = hello->checksum,
-      .send_bytes_max = std::min<std::size_t>(hello->message_bytes_max, options.message_bytes_max) -
-                        transport::FramedConnection::prefix_bytes,
-      .calls_max = std::min<std::size_t>(options.calls_in_flight_max, hello->calls_max),
-      .peer_window_bytes = hello->stream_window_bytes,
-      .own_window_bytes = options.stream_window_bytes,
-      .backlog_bytes_max = options.send_backlog_bytes_max,
-      .ping_interval = options.ping_interval};
-  session = std::make_shared<rpc::ClientSession>(*loop, std::move(connection), settings, options.call_timeout,
-                                                 static_cast<rpc::ClientSession::Owner&>(*this));
+void Client::State::use(Opened opened) {
+  session = std::move(opened.session);
+  path = std::move(opened.path);
   link.port = session.get();
-  session->start();
+  health.carries(path, loop->now());
+  if (const Time when = health.next_try(loop->now()); when != Time::max()) retry.start(*loop, when);
+}
+
+// A session over the best transport that both sides have and that works: what was agreed on is tried by a ping, and
+// left alone if that fails.
+Task<Result<Client::State::Opened>> Client::State::open_session() {
+  const Time deadline = loop->now() + options.connect_timeout;
+  if (!paths) {
+    paths = std::make_unique<rpc::Paths>(*loop, network->data_paths(options.transports), options.transports);
+  }
+  paths->attach();
+  const std::string& demand = options.transports.demand;
+  for (;;) {
+    auto dialing = rpc::dial(*loop, *network, address, options, *paths, health.avoided(loop->now()), deadline);
+    Result<rpc::Dialed> dialed = co_await std::move(dialing);
+    if (!dialed) co_return std::unexpected(std::move(dialed.error()));
+    not_taken = std::move(dialed->not_taken);
+    if (!demand.empty() && demand != "stream" && demand != dialed->path) {
+      std::string reason = "this build or machine does not have it, or it is not enabled";
+      for (const TransportNotTaken& one : not_taken) {
+        if (one.transport == demand) reason = one.reason;
+      }
+      co_return fail(ErrorCode::unavailable, "the options demand " + demand + ", which can't be had: " + reason,
+                     ErrorScope::connection);
+    }
+    const rpc::SessionSettings settings{
+        .checksum = dialed->hello.checksum,
+        .send_bytes_max = rpc::path_limits(dialed->hello.message_bytes_max, options.message_bytes_max).send_bytes_max,
+        .calls_max = std::min<std::size_t>(options.calls_in_flight_max, dialed->hello.calls_max),
+        .peer_window_bytes = dialed->hello.stream_window_bytes,
+        .own_window_bytes = options.stream_window_bytes,
+        .backlog_bytes_max = options.send_backlog_bytes_max,
+        .ping_interval = options.ping_interval,
+        .path = !dialed->path.empty()};
+    auto made =
+        std::make_shared<rpc::ClientSession>(*loop, std::move(dialed->connection), settings, options.call_timeout,
+                                             static_cast<rpc::ClientSession::Owner&>(*this));
+    made->start();
+    if (dialed->path.empty()) co_return Opened{std::move(made), {}};
+    auto probing = probe(*made, deadline);
+    const Result<void> works = co_await std::move(probing);
+    if (works) co_return Opened{std::move(made), std::move(dialed->path)};
+    made->close();
+    if (loop->now() >= deadline) {
+      co_return fail(ErrorCode::unavailable, dialed->path + " was agreed on but carries nothing: " + works.error().text,
+                     ErrorScope::connection);
+    }
+    health.broke(dialed->path, works.error().text, loop->now(), options.transports);
+  }
+}
+
+Task<Result<void>> Client::State::probe(rpc::ClientSession& probed, Time deadline) {
+  struct Alarm : Timer {
+    explicit Alarm(rpc::ClientSession& on) noexcept : Timer(&Alarm::fire), session(on) {}
+    static void fire(Timer& timer) noexcept { static_cast<Alarm&>(timer).session.close(); }
+    rpc::ClientSession& session;
+  };
+  // Half of what is left, so that there is time to try something else.
+  Alarm alarm(probed);
+  alarm.start(*loop, loop->now() + (deadline - loop->now()) / 2);
+  auto asked = probed.ping();
+  const Result<Duration> answered = co_await std::move(asked);
+  if (!answered) co_return fail(ErrorCode::unavailable, "a first ping over it was not answered", ErrorScope::transport);
   co_return Result<void>{};
 }
 
+// A path that broke may be tried again: if it works, new calls go there, and the session at hand ends with its last call.
+Task<void> Client::State::go_back() {
+  if (!session || attempt_at_hand || session->going_away()) co_return;
+  auto opening = open_session();
+  Result<Opened> opened = co_await std::move(opening);
+  const Time now = loop->now();
+  if (opened && session && opened->path != path && !opened->path.empty()) {
+    finishing.push_back(std::move(session));
+    const std::shared_ptr<rpc::ClientSession> old = finishing.back();
+    use(std::move(*opened));
+    old->finish();
+    co_return;
+  }
+  if (opened) opened->session->close();
+  Time when = health.next_try(now);
+  if (when == Time::max()) when = now + options.transports.retry_max;
+  if (session) retry.start(*loop, when);
+}
+
+void Client::State::log_not_taken() {
+  if (std::exchange(not_taken_logged, true)) return;
+  for (const TransportNotTaken& one : not_taken) {
+    loop->log(LogLevel::info, "rpc",
+              one.transport + " does not carry the connection to " + address + ": " + one.reason);
+  }
+}
+
 void Client::State::close() {
+  retry.stop();
+  for (const auto& old : std::list(finishing)) old->close();
   if (session) session->close();
 }
 
-void Client::State::on_session_end(const Error& reason) {
-  link.port = nullptr;
-  link.reason = reason;
-  link.reason.text = "not connected any more: " + reason.text;
+// ---- The end of a session ----
+
+// The connection lost its path while the peer may live.
+bool Client::State::moves(const Error& reason) const noexcept {
+  return reason.scope == ErrorScope::transport && !path.empty() && options.transports.demand.empty();
+}
+
+bool Client::State::take_over(rpc::ClientSession& ended, detail::CallOperation& operation, bool unsent,
+                              const Error& reason) {
+  if (&ended != session.get() || !moves(reason)) return false;
+  const detail::CallOperation::Request& request = operation.request();
+  if (operation.stream() != nullptr || !request.arguments_last) return false;
+  if (!unsent && (request.options == nullptr || !request.options->idempotent)) return false;
+  if (!lobby) lobby = std::make_shared<rpc::Lobby>(*loop, options.calls_in_flight_max, options.call_timeout);
+  lobby->keep(operation, unsent);
+  return true;
+}
+
+void Client::State::on_session_end(rpc::ClientSession& ended, const Error& reason) {
   // Destroyed by the loop, since this may come from within the session.
-  loop->post([ended = std::move(session)] {});
+  for (auto at = finishing.begin(); at != finishing.end(); ++at) {
+    if (at->get() != &ended) continue;
+    loop->post([gone = std::move(*at)] {});
+    finishing.erase(at);
+    return;
+  }
+  if (&ended != session.get()) return;  // It was only being tried.
+  retry.stop();
+  loop->post([gone = std::move(session)] {});
+  if (!moves(reason)) {
+    link.port = nullptr;
+    link.reason = reason;
+    link.reason.text = "not connected any more: " + reason.text;
+    return;
+  }
+  health.broke(path, reason.text, loop->now(), options.transports);
+  loop->log(LogLevel::warning, "rpc",
+            path + " broke, the connection to " + address + " moves to another transport: " + reason.text);
+  path.clear();
+  if (!lobby) lobby = std::make_shared<rpc::Lobby>(*loop, options.calls_in_flight_max, options.call_timeout);
+  link.port = lobby.get();
+  attempt_at_hand = std::make_shared<Attempt>();
+  scope.spawn(attempt(attempt_at_hand));
 }
 
 }  // namespace hawser

@@ -1,5 +1,6 @@
 #include "rpc/client_session.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,9 +13,6 @@ using detail::CallOperation;
 using wire::Kind;
 using Calls = wire::CallTable<CallOperation>;
 
-// Longer timeouts count as none; far enough from the end of time that adding them to a clock is safe.
-static constexpr Duration timeout_max = std::chrono::hours(24 * 365 * 10);
-
 ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Connection> connection,
                              const SessionSettings& settings, Duration call_timeout, Owner& owner)
     : Session(loop, std::move(connection), settings),
@@ -24,6 +22,21 @@ ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Connection> 
       last_used_(loop.now()),
       ponged_(loop) {}
 
+Time call_deadline(Loop& loop, const CallOperation::Request& request, Duration call_timeout) noexcept {
+  // Longer timeouts count as none; far enough from the end of time that adding them to a clock is safe.
+  constexpr Duration timeout_max = std::chrono::hours(24 * 365 * 10);
+  const CallOptions* const options = request.options;
+  const Duration timeout = options != nullptr && options->timeout ? *options->timeout : call_timeout;
+  return timeout > timeout_max ? Time::max() : loop.now() + timeout;
+}
+
+Error ended_call(bool unsent, const Error& reason) {
+  return {unsent ? ErrorCode::not_sent : ErrorCode::outcome_unknown, ErrorScope::connection, reason.initiator, 0,
+          (unsent ? "the connection ended before the request was sent: "
+                  : "the connection ended before the reply; the call may have been executed: ") +
+              reason.text};
+}
+
 // ---- Requests ----
 
 void ClientSession::refuse(CallOperation& operation, ErrorCode code, std::string text) {
@@ -31,39 +44,50 @@ void ClientSession::refuse(CallOperation& operation, ErrorCode code, std::string
 }
 
 void ClientSession::start(CallOperation& operation) {
-  if (closed()) return refuse(operation, ErrorCode::not_sent, "the connection has ended");
-  if (going_away_) return refuse(operation, ErrorCode::unavailable, "the server is stopping and takes no new calls");
-  if (operation.request().size.too_large) {
-    return refuse(operation, ErrorCode::limit_exceeded,
-                  "the arguments can't be encoded: a sequence of 2^31 elements or more, or nesting deeper than 256");
-  }
-  if (calls_.full()) {
-    return refuse(operation, ErrorCode::overloaded,
-                  std::to_string(calls_.calls_max()) +
-                      " calls are in flight on this connection: wait for replies, open more connections, or raise "
-                      "calls_in_flight_max here and calls_per_connection_max at the server");
-  }
-  if (connection().backlog() > settings().backlog_bytes_max) {
-    return refuse(operation, ErrorCode::overloaded,
-                  "send_backlog_bytes_max bytes of requests wait to be sent: the server or the network is slower than "
-                  "the calls");
-  }
-  send(operation);
+  if (may_send(operation)) send(operation, call_deadline(loop(), operation.request(), call_timeout_));
 }
 
-void ClientSession::send(CallOperation& operation) {
+void ClientSession::restart(CallOperation& operation) {
+  if (may_send(operation)) send(operation, operation.deadline());
+}
+
+bool ClientSession::may_send(CallOperation& operation) {
+  if (closed()) {
+    refuse(operation, ErrorCode::not_sent, "the connection has ended");
+  } else if (going_away_) {
+    refuse(operation, ErrorCode::unavailable, "the server is stopping and takes no new calls");
+  } else if (operation.request().size.too_large) {
+    refuse(operation, ErrorCode::limit_exceeded,
+           "the arguments can't be encoded: a sequence of 2^31 elements or more, or nesting deeper than 256");
+  } else if (calls_.full()) {
+    refuse(operation, ErrorCode::overloaded,
+           std::to_string(calls_.calls_max()) +
+               " calls are in flight on this connection: wait for replies, open more connections, or raise "
+               "calls_in_flight_max here and calls_per_connection_max at the server");
+  } else if (connection().backlog() > settings().backlog_bytes_max) {
+    refuse(operation, ErrorCode::overloaded,
+           "send_backlog_bytes_max bytes of requests wait to be sent: the server or the network is slower than the "
+           "calls");
+  } else {
+    return true;
+  }
+  return false;
+}
+
+void ClientSession::send(CallOperation& operation, Time deadline) {
   const CallOperation::Request& request = operation.request();
   const CallOptions* const options = request.options;
-  Duration timeout = options != nullptr && options->timeout ? *options->timeout : call_timeout_;
-  if (timeout > timeout_max) timeout = forever;
   const Bytes attachment = options != nullptr ? options->attachment : Bytes();
   const std::uint32_t id = calls_.open(operation);
   std::byte* const body = begin_frame(
       {.kind = Kind::request,
+       .flags = static_cast<std::uint8_t>(options != nullptr && options->idempotent ? wire::flag_idempotent : 0),
        .call = id,
        .method = request.method,
        .signature = request.signature,
-       .deadline = timeout == forever ? 0 : wire::encode_deadline(timeout.count() / 1000),
+       .deadline = deadline == Time::max()
+                       ? 0
+                       : wire::encode_deadline(std::max<Duration>(deadline - loop().now(), {}).count() / 1000),
        .attachment_bytes = static_cast<std::uint32_t>(attachment.size())},
       request.size.body, request.size.payload + attachment.size(), options != nullptr ? &options->metadata : nullptr);
   if (body == nullptr) [[unlikely]] {
@@ -71,7 +95,7 @@ void ClientSession::send(CallOperation& operation) {
     return operation.complete(loop(), begin_error());
   }
   last_used_ = loop().now();
-  operation.begin(*this, id, timeout);
+  operation.begin(*this, id, deadline);
   if (request.streams) {
     operation.set_stream(
         std::make_unique<detail::StreamCore>(*this, id, settings().peer_window_bytes, settings().own_window_bytes));
@@ -137,6 +161,8 @@ CallOperation* ClientSession::close_call(std::uint32_t call) {
   }
   calls_.close(call);
   last_used_ = loop().now();
+  if (finishing_ && calls_.size() == 0) [[unlikely]]
+    finish();
   return found.call;
 }
 
@@ -197,6 +223,13 @@ void ClientSession::close() {
   end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the client was closed"});
 }
 
+void ClientSession::finish() {
+  finishing_ = true;
+  if (calls_.size() != 0) return;
+  // By the loop, since this may be called from within the connection.
+  loop().post([self = shared_from_this()] { self->close(); });
+}
+
 void ClientSession::on_end(const Error& reason, std::uint64_t sent) {
   const std::shared_ptr<ClientSession> alive = shared_from_this();
   std::vector<CallOperation*> open;
@@ -205,16 +238,13 @@ void ClientSession::on_end(const Error& reason, std::uint64_t sent) {
     calls_.close(operation->id());
     // A request that has not left whole can't have been executed.
     const bool unsent = sent < operation->sent_mark;
-    const Error error{unsent ? ErrorCode::not_sent : ErrorCode::outcome_unknown, ErrorScope::connection,
-                      reason.initiator, 0,
-                      (unsent ? "the connection ended before the request was sent: "
-                              : "the connection ended before the reply; the call may have been executed: ") +
-                          reason.text};
+    if (owner_.take_over(*this, *operation, unsent, reason)) continue;
+    const Error error = ended_call(unsent, reason);
     if (detail::StreamCore* stream = operation->stream()) stream->on_closed(error);
     operation->complete(loop(), error);
   }
   ponged_.notify_all();
-  owner_.on_session_end(reason);
+  owner_.on_session_end(*this, reason);
 }
 
 Task<Result<Duration>> ClientSession::ping() {

@@ -11,15 +11,24 @@
 
 namespace hawser::rpc {
 
+// When a call that begins now ends; Time::max() if it has no deadline.
+Time call_deadline(Loop& loop, const detail::CallOperation::Request& request, Duration call_timeout) noexcept;
+// What becomes of a call in flight whose connection has ended.
+Error ended_call(bool unsent, const Error& reason);
+
 // The client's end of one connection: its calls in flight.
 class ClientSession final : public Session,
                             public detail::ClientPort,
                             public std::enable_shared_from_this<ClientSession> {
  public:
-  // Told when the connection has ended, after every call has been completed; once, and not again.
   class Owner {
    public:
-    virtual void on_session_end(const Error& reason) = 0;
+    // The connection has ended with `operation` in flight: true if the owner has it sent again elsewhere. Otherwise it is
+    // completed. `unsent`: the request certainly has not left.
+    virtual bool take_over(ClientSession& session, detail::CallOperation& operation, bool unsent,
+                           const Error& reason) = 0;
+    // The connection has ended, after every call has been completed or taken over; once, and not again.
+    virtual void on_session_end(ClientSession& session, const Error& reason) = 0;
 
    protected:
     ~Owner() = default;
@@ -31,6 +40,10 @@ class ClientSession final : public Session,
   void start() { start_session(); }
   // Ends the session as the client's own wish: what was committed still leaves.
   void close();
+  // Ends it so when the last call has been answered; no new ones come.
+  void finish();
+  // Sends an operation that another session had, under its old deadline.
+  void restart(detail::CallOperation& operation);
 
   // Gives the time of a round trip. Pings at the same time share the first answer.
   Task<Result<Duration>> ping();
@@ -52,7 +65,8 @@ class ClientSession final : public Session,
   void on_end(const Error& reason, std::uint64_t sent) override;
   void on_pong() override;
 
-  void send(detail::CallOperation& operation);
+  bool may_send(detail::CallOperation& operation);
+  void send(detail::CallOperation& operation, Time deadline);
   void refuse(detail::CallOperation& operation, ErrorCode code, std::string text);
   void on_response(const wire::Frame& frame, const transport::Message& message);
   void on_error(const wire::Frame& frame);
@@ -62,6 +76,7 @@ class ClientSession final : public Session,
   const Duration call_timeout_;
   wire::CallTable<detail::CallOperation> calls_;
   bool going_away_ = false;
+  bool finishing_ = false;
   Time last_used_;
   exec::Signal ponged_;
   std::uint64_t pongs_ = 0;

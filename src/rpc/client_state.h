@@ -1,14 +1,18 @@
 #pragma once
 
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "exec/signal.h"
 #include "hawser/client.h"
 #include "hawser/scope.h"
 #include "rpc/client_session.h"
-#include "rpc/handshake.h"
+#include "rpc/dial.h"
+#include "rpc/lobby.h"
+#include "rpc/path_health.h"
 #include "transport/network.h"
 
 namespace hawser {
@@ -16,25 +20,58 @@ namespace hawser {
 // A Client's inside: the session, and the attempt to get one.
 struct Client::State final : rpc::ClientSession::Owner {
   State(Loop* on, std::shared_ptr<transport::Network> over, ClientOptions with)
-      : options(std::move(with)), network(std::move(over)), loop(on) {}
+      : options(std::move(with)), network(std::move(over)), loop(on), retry(*this) {}
   ~State();
 
   struct Attempt {
     std::optional<Result<void>> outcome;
   };
+  struct Opened {
+    std::shared_ptr<rpc::ClientSession> session;
+    std::string path;
+  };
+  struct RetryTimer : Timer {
+    explicit RetryTimer(State& owner) noexcept : Timer(&RetryTimer::fire), state(owner) {}
+    static void fire(Timer& timer) noexcept {
+      State& state = static_cast<RetryTimer&>(timer).state;
+      state.scope.spawn(state.go_back());
+    }
+    State& state;
+  };
 
   Task<Result<void>> connect(std::string to);
   Task<void> attempt(std::shared_ptr<Attempt> own);
-  Task<Result<void>> open_session();
+  Task<void> go_back();
+  Task<Result<Opened>> open_session();
+  Task<Result<void>> probe(rpc::ClientSession& session, Time deadline);
+  void use(Opened opened);
+  void log_not_taken();
   void close();
-  void on_session_end(const Error& reason) override;
 
-  const ClientOptions options;
+  // rpc::ClientSession::Owner
+  bool take_over(rpc::ClientSession& session, detail::CallOperation& operation, bool unsent,
+                 const Error& reason) override;
+  void on_session_end(rpc::ClientSession& session, const Error& reason) override;
+  bool moves(const Error& reason) const noexcept;
+
+  ClientOptions options;
   const std::shared_ptr<transport::Network> network;
   Loop* loop;  // Null until the first connect() of a client that was given none.
   std::string address;
   detail::ClientLink link;
+
   std::shared_ptr<rpc::ClientSession> session;
+  std::string path;  // That carries the session; empty for the stream.
+  // Sessions that another has replaced, until their last calls are answered.
+  std::list<std::shared_ptr<rpc::ClientSession>> finishing;
+
+  std::unique_ptr<rpc::Paths> paths;
+  rpc::PathHealth health;
+  std::vector<TransportNotTaken> not_taken;
+  bool not_taken_logged = false;
+  std::shared_ptr<rpc::Lobby> lobby;  // While the connection moves.
+  RetryTimer retry;
+
   // One attempt at a time; whoever wants to connect meanwhile shares it, and learns its outcome even if another one has
   // begun by then.
   std::shared_ptr<Attempt> attempt_at_hand;

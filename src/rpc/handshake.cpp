@@ -5,14 +5,28 @@
 namespace hawser::rpc {
 
 Handshake::Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done)
-    : Timer(&Handshake::expired), loop_(loop), done_(done), stream_(std::move(stream)) {
+    : Timer(&Handshake::expired), loop_(loop), deadline_(deadline), done_(done), stream_(std::move(stream)) {
   Timer::start(loop, deadline);
   stream_->start(loop, *this);
 }
 
 void Handshake::send(const wire::Hello& hello) {
-  outgoing_ = wire::encode_hello(hello);
-  send_rest();
+  if (sent()) {
+    outgoing_.clear();
+    sent_ = 0;
+  }
+  const bool idle = outgoing_.empty();
+  const std::vector<std::byte> bytes = wire::encode_hello(hello);
+  outgoing_.insert(outgoing_.end(), bytes.begin(), bytes.end());
+  if (idle) send_rest();
+}
+
+void Handshake::expect_next() {
+  got_ = 0;
+  wanted_ = wire::hello_prefix_bytes;
+  finished_ = false;
+  Timer::start(loop_, deadline_);
+  stream_->resume();
 }
 
 void Handshake::send_rest() {
@@ -23,6 +37,11 @@ void Handshake::send_rest() {
 void Handshake::sendable(std::size_t bytes) {
   sent_ += bytes;
   send_rest();
+  if (sent()) {
+    loop_.post([this, alive = std::weak_ptr<char>(alive_)] {
+      if (!alive.expired()) done_.on_sent(*this);
+    });
+  }
 }
 
 MutableBytes Handshake::receive_space() { return MutableBytes(incoming_).subspan(got_, wanted_ - got_); }

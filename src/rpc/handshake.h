@@ -11,14 +11,17 @@
 
 namespace hawser::rpc {
 
-// Exchanges hellos on a fresh stream, each side's part once. Sans-coroutine: whoever waits is told by Done, on the loop,
-// and may destroy the handshake from there. Reads no byte beyond the peer's hello.
+// Exchanges hellos on a fresh stream: one each way, and more while a path beside the stream is agreed on. Sans-coroutine:
+// whoever waits is told by Done, on the loop, and may destroy the handshake from there. Reads no byte beyond the peer's
+// hello.
 class Handshake final : transport::StreamSink, Timer {
  public:
   class Done {
    public:
     // The peer's hello, or why there is none (also when the time is up). Not called from within a constructor.
     virtual void on_hello(Handshake& handshake, Result<wire::Hello> hello) = 0;
+    // What the stream did not take at once has left.
+    virtual void on_sent(Handshake&) {}
 
    protected:
     ~Done() = default;
@@ -27,13 +30,15 @@ class Handshake final : transport::StreamSink, Timer {
   // Starts `stream` on `loop` and waits for the peer's hello until `deadline`.
   Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done);
 
-  // Sends our hello. Hellos are shorter than any socket's buffer; should the stream not take all at once, the rest
+  // Sends a hello of ours. Hellos are shorter than any socket's buffer; should the stream not take all at once, the rest
   // follows.
   void send(const wire::Hello& hello);
+  // After on_hello(): waits for one more, until the same deadline.
+  void expect_next();
   transport::Stream& stream() noexcept { return *stream_; }
   // After on_hello(): whoever goes on owns the stream.
   std::unique_ptr<transport::Stream> take_stream() noexcept { return std::move(stream_); }
-  // Our hello has been taken whole by the stream.
+  // All our hellos have been taken whole by the stream.
   bool sent() const noexcept { return sent_ == outgoing_.size(); }
 
  private:
@@ -46,6 +51,7 @@ class Handshake final : transport::StreamSink, Timer {
   void send_rest();
 
   Loop& loop_;
+  const Time deadline_;
   Done& done_;
   std::unique_ptr<transport::Stream> stream_;
   std::vector<std::byte> outgoing_;

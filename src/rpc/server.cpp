@@ -29,6 +29,10 @@ void Server::add_handler(MethodKey key, std::unique_ptr<detail::Handler> handler
       key.id, {.signature = key.signature, .name = std::string(key.name), .handler = std::move(handler)});
 }
 
+void Server::enable_rdma(RdmaOptions options) { state_->transports().rdma = std::move(options); }
+void Server::enable_ucx(UcxOptions options) { state_->transports().ucx = std::move(options); }
+void Server::enable_shm(ShmOptions options) { state_->transports().shm = std::move(options); }
+
 Result<void> Server::start() { return state_->start(); }
 
 Result<void> Server::run() {
@@ -50,10 +54,16 @@ ServerCounters Server::counters() const { return state_->counters(); }
 
 // ---- State ----
 
+TransportOptions& Server::State::transports() {
+  if (started) throw std::logic_error("hawser: enable transports before the server starts");
+  return shared.options.transports;
+}
+
 Result<void> Server::State::start() {
   if (std::exchange(started, true)) return fail(ErrorCode::invalid_argument, "the server was started before");
   if (callers_loop != nullptr) {
     loops.push_back(std::make_unique<ServerLoop>(*callers_loop, shared));
+    loops.back()->prepare();
     return listen();
   }
   const unsigned count = shared.options.threads == 0 ? 1 : shared.options.threads;
@@ -75,6 +85,7 @@ Result<void> Server::State::start() {
           own_loops[i]->log(LogLevel::warning, "rpc", "cannot pin a thread to processor " + std::to_string(cpu));
         }
       }
+      own_loops[i]->post([this, i] { loops[i]->prepare(); });
       own_loops[i]->run();
     });
   }
@@ -151,6 +162,7 @@ ServerCounters Server::State::sum() const {
     all.calls += one.calls.get();
     all.calls_refused += one.calls_refused.get();
     all.protocol_errors += one.protocol_errors.get();
+    all.paths_declined += one.paths_declined.get();
   }
   all.calls_in_flight = shared.calls_in_flight.load();
   return all;

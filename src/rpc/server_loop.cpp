@@ -31,21 +31,19 @@ ServerLoop::~ServerLoop() {
 void ServerLoop::adopt(std::unique_ptr<transport::Stream> stream) {
   session_shared_.counters.accepted.add(1);
   if (stopping_) return;
-  if (handshakes_.size() >= shared_.options.handshakes_max) {
+  if (arrivals_.size() >= shared_.options.handshakes_max) {
     session_shared_.counters.refused.add(1);
     loop_.log(LogLevel::warning, "rpc", "connection refused: handshakes_max handshakes are going on");
     return;
   }
-  handshakes_.push_back(std::make_unique<Handshake>(
-      loop_, std::move(stream), loop_.now() + shared_.options.handshake_timeout, static_cast<Handshake::Done&>(*this)));
+  arrivals_.push_back({.handshake = std::make_unique<Handshake>(loop_, std::move(stream),
+                                                                loop_.now() + shared_.options.handshake_timeout,
+                                                                static_cast<Handshake::Done&>(*this))});
 }
 
-std::unique_ptr<Handshake> ServerLoop::remove(Handshake& handshake) {
-  const auto at =
-      std::find_if(handshakes_.begin(), handshakes_.end(), [&](const auto& one) { return one.get() == &handshake; });
-  std::unique_ptr<Handshake> removed = std::move(*at);
-  handshakes_.erase(at);
-  return removed;
+ServerLoop::Arrivals::iterator ServerLoop::find(Handshake& handshake) {
+  return std::find_if(arrivals_.begin(), arrivals_.end(),
+                      [&](const Arrival& one) { return one.handshake.get() == &handshake; });
 }
 
 std::optional<Error> ServerLoop::refusal(const wire::Hello& theirs) const {
@@ -71,47 +69,109 @@ std::optional<Error> ServerLoop::refusal(const wire::Hello& theirs) const {
   return std::nullopt;
 }
 
-void ServerLoop::on_hello(Handshake& ended, Result<wire::Hello> hello) {
-  const std::unique_ptr<Handshake> handshake = remove(ended);
+void ServerLoop::on_hello(Handshake& handshake, Result<wire::Hello> hello) {
+  const auto arrival = find(handshake);
   if (!hello) {
     session_shared_.counters.handshakes_failed.add(1);
     loop_.log(LogLevel::info, "rpc",
-              "connection from " + handshake->stream().peer() + " dropped: " + hello.error().text);
+              "connection from " + handshake.stream().peer() + " dropped: " + hello.error().text);
+    arrivals_.erase(arrival);
     return;
   }
+  if (arrival->proposals != nullptr) return on_answer(arrival, *hello);
+  arrival->theirs = std::move(*hello);
+  on_first_hello(arrival);
+}
+
+void ServerLoop::on_first_hello(Arrivals::iterator arrival) {
   const ServerOptions& options = shared_.options;
-  wire::Hello ours{
+  wire::Hello& theirs = arrival->theirs;
+  arrival->ours = {
       .version_least = wire::version,
       .version_most = wire::version,
-      .checksum = options.checksum && hello->checksum,
+      .checksum = options.checksum && theirs.checksum,
       .message_bytes_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX)),
       .calls_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.calls_per_connection_max, 65'536)),
       .stream_window_bytes = options.stream_window_bytes,
-      .refusal = refusal(*hello)};
-  if (ours.refusal) {
-    handshake->send(ours);
+      .refusal = refusal(theirs)};
+  if (arrival->ours.refusal) {
+    arrival->handshake->send(arrival->ours);
     session_shared_.counters.refused.add(1);
-    handshake->stream().finish();
+    arrival->handshake->stream().finish();
+    arrivals_.erase(arrival);
     return;
   }
-  open_session(handshake->take_stream(), *hello, ours);
+  paths_.attach();
+  arrival->proposals = std::make_unique<Proposals>(paths_, std::move(theirs.offers),
+                                                   path_limits(theirs.message_bytes_max, options.message_bytes_max));
+  propose(arrival);
 }
 
-void ServerLoop::open_session(std::unique_ptr<transport::Stream> stream, const wire::Hello& theirs,
+// Sends our hello with the next proposal; when none is left, the stream carries the messages.
+void ServerLoop::propose(Arrivals::iterator arrival) {
+  arrival->ours.declined.clear();
+  arrival->ours.proposal.reset();
+  const std::size_t failures = arrival->proposals->failures();
+  const bool proposed = arrival->proposals->propose(arrival->ours);
+  session_shared_.counters.paths_declined.add(static_cast<std::int64_t>(arrival->proposals->failures() - failures));
+  if (proposed) {
+    arrival->handshake->send(arrival->ours);
+    arrival->handshake->expect_next();
+    return;
+  }
+  auto connection = std::make_unique<transport::FramedConnection>(
+      loop_, arrival->handshake->take_stream(),
+      transport::FramedOptions{.message_bytes_max = shared_.options.message_bytes_max});
+  connection->send_preface(wire::encode_hello(arrival->ours));
+  open_session(std::move(connection), arrival->theirs, arrival->ours);
+  arrivals_.erase(arrival);
+}
+
+void ServerLoop::on_answer(Arrivals::iterator arrival, const wire::Hello& answer) {
+  Proposals& proposals = *arrival->proposals;
+  std::optional<std::string> failure = answer.unanswered;
+  if (!failure) {
+    const Result<void> connected =
+        answer.answer ? proposals.connect(*answer.answer)
+                      : fail(ErrorCode::protocol_error, "the client did not answer the proposal of this path");
+    if (!connected) failure = connected.error().text;
+  }
+  if (failure) {
+    loop_.log(LogLevel::info, "rpc",
+              std::string(proposals.path()) + " does not carry the connection of " +
+                  arrival->handshake->stream().peer() + ": " + *failure);
+    proposals.failed(std::move(*failure));
+    return propose(arrival);
+  }
+  arrival->ours.declined.clear();
+  arrival->ours.proposal.reset();
+  arrival->ours.go = true;
+  arrival->going = true;
+  arrival->handshake->send(arrival->ours);
+  if (arrival->handshake->sent()) open_path(arrival);
+}
+
+void ServerLoop::on_sent(Handshake& handshake) {
+  const auto arrival = find(handshake);
+  if (arrival != arrivals_.end() && arrival->going) open_path(arrival);
+}
+
+void ServerLoop::open_path(Arrivals::iterator arrival) {
+  open_session(arrival->proposals->half()->open(arrival->handshake->take_stream()), arrival->theirs, arrival->ours);
+  arrivals_.erase(arrival);
+}
+
+void ServerLoop::open_session(std::unique_ptr<transport::Connection> connection, const wire::Hello& theirs,
                               const wire::Hello& ours) {
   const ServerOptions& options = shared_.options;
-  const transport::FramedOptions framed{.message_bytes_max = options.message_bytes_max};
   const SessionSettings settings{
       .checksum = ours.checksum,
-      .send_bytes_max = std::min<std::size_t>(theirs.message_bytes_max, options.message_bytes_max) -
-                        transport::FramedConnection::prefix_bytes,
+      .send_bytes_max = path_limits(theirs.message_bytes_max, options.message_bytes_max).send_bytes_max,
       .calls_max = ours.calls_max,
       .peer_window_bytes = theirs.stream_window_bytes,
       .own_window_bytes = options.stream_window_bytes,
       .backlog_bytes_max = options.send_backlog_bytes_max,
       .ping_interval = options.ping_interval};
-  auto connection = std::make_unique<transport::FramedConnection>(loop_, std::move(stream), framed);
-  connection->send_preface(wire::encode_hello(ours));
   shared_.connections.fetch_add(1, std::memory_order_relaxed);
   sessions_.push_back(std::make_unique<ServerSession>(loop_, std::move(connection), settings, session_shared_,
                                                       static_cast<ServerSession::Owner&>(*this)));
@@ -145,7 +205,7 @@ Task<bool> ServerLoop::wait_empty(Time until) {
 
 Task<void> ServerLoop::shut_down(Duration grace) {
   stopping_ = true;
-  handshakes_.clear();
+  arrivals_.clear();
   for (const auto& session : sessions_) session->go_away();
   auto finished = wait_empty(loop_.now() + grace);
   if (co_await std::move(finished)) co_return;

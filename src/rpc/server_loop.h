@@ -8,6 +8,7 @@
 
 #include "exec/signal.h"
 #include "rpc/handshake.h"
+#include "rpc/paths.h"
 #include "rpc/server_session.h"
 #include "transport/network.h"
 
@@ -30,6 +31,7 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
         shared_(shared),
         session_shared_{
             .dispatcher = shared.dispatcher, .options = shared.options, .calls_in_flight = shared.calls_in_flight},
+        paths_(loop, shared.network->data_paths(shared.options.transports), shared.options.transports),
         changed_(loop) {}
   ~ServerLoop();
 
@@ -42,18 +44,38 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   // when no session is left.
   Task<void> shut_down(Duration grace);
 
+  // Gets what the paths beside the stream need; what can't be had is logged.
+  void prepare() { paths_.attach(); }
+
  private:
+  // A connection whose hellos are being exchanged.
+  struct Arrival {
+    std::unique_ptr<Handshake> handshake;
+    std::unique_ptr<Proposals> proposals;  // Once the client has offered paths.
+    wire::Hello theirs;
+    wire::Hello ours;
+    bool going = false;  // A path was agreed on; our last hello is leaving.
+  };
+  using Arrivals = std::list<Arrival>;
+
   void on_hello(Handshake& handshake, Result<wire::Hello> hello) override;
+  void on_sent(Handshake& handshake) override;
+  void on_first_hello(Arrivals::iterator arrival);
+  void on_answer(Arrivals::iterator arrival, const wire::Hello& answer);
+  void propose(Arrivals::iterator arrival);
+  void open_path(Arrivals::iterator arrival);
   void on_session_idle(ServerSession& session) override;
-  void open_session(std::unique_ptr<transport::Stream> stream, const wire::Hello& theirs, const wire::Hello& ours);
+  void open_session(std::unique_ptr<transport::Connection> connection, const wire::Hello& theirs,
+                    const wire::Hello& ours);
   std::optional<Error> refusal(const wire::Hello& theirs) const;
-  std::unique_ptr<Handshake> remove(Handshake& handshake);
+  Arrivals::iterator find(Handshake& handshake);
   Task<bool> wait_empty(Time until);
 
   Loop& loop_;
   ServerShared& shared_;
   ServerLoopShared session_shared_;
-  std::list<std::unique_ptr<Handshake>> handshakes_;
+  Paths paths_;
+  Arrivals arrivals_;
   std::list<std::unique_ptr<ServerSession>> sessions_;
   bool stopping_ = false;
   exec::Signal changed_;                                          // A session has gone.

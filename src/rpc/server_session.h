@@ -31,6 +31,7 @@ struct LoopCounters {
   Counter calls;
   Counter calls_refused;
   Counter protocol_errors;
+  Counter paths_declined;
 };
 
 // What the sessions of one loop share.

@@ -23,6 +23,7 @@ struct Server::State final : transport::AcceptSink {
                .connections = 0,
                .calls_in_flight = 0} {}
 
+  TransportOptions& transports();
   Result<void> start();
   void stop(Duration grace);
   Task<void> shut_down(Duration grace);

@@ -189,7 +189,8 @@ void Session::check_life() {
   const Duration silent = now - last_received_;
   const Duration stuck = now - last_progress_;
   if (stuck >= 2 * interval || (silent >= 2 * interval && !connection_->paused())) {
-    return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
+    return end_session({ErrorCode::unavailable, settings_.path ? ErrorScope::transport : ErrorScope::connection,
+                        Initiator::peer, 0,
                         stuck >= 2 * interval ? "the peer has not taken a byte for two ping intervals"
                                               : "the peer has given no sign of life for two ping intervals"});
   }

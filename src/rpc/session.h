@@ -23,6 +23,7 @@ struct SessionSettings {
   std::uint32_t own_window_bytes = 0;   // Granted by us.
   std::size_t backlog_bytes_max = 0;
   Duration ping_interval = forever;
+  bool path = false;  // Messages go beside the stream: should they stop, the peer may live and be reached otherwise.
 };
 
 // What the two ends of a connection have in common: sending frames, taking them apart, streams, signs of life.

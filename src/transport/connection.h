@@ -53,7 +53,8 @@ class MessageSink {
   virtual Placement place(Bytes head, std::size_t payload_bytes) = 0;
   // The backlog, once past the mark that set_backlog_mark() named, has fallen to half of it.
   virtual void on_drained() = 0;
-  // The last call. Messages committed and not sent by then are lost.
+  // The last call. Messages committed and not sent by then are lost. The scope of `reason` is `transport` if the peer may
+  // live and be reached otherwise, `connection` if it is gone, has closed, or broke the protocol.
   virtual void on_closed(const Error& reason) = 0;
 
  protected:

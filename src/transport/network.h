@@ -3,10 +3,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "hawser/error.h"
 #include "hawser/task.h"
 #include "hawser/time.h"
+#include "hawser/transports.h"
+#include "transport/data_path.h"
 #include "transport/stream.h"
 
 namespace hawser::transport {
@@ -36,6 +39,9 @@ class Network {
   virtual Result<std::unique_ptr<Listener>> listen(Loop& loop, std::string_view address, AcceptSink& sink) = 0;
   // A connected stream that has not been started. Gives up after `timeout`. Dropping the task withdraws the attempt.
   virtual Task<Result<std::unique_ptr<Stream>>> connect(Loop& loop, std::string address, Duration timeout) = 0;
+
+  // The paths beside the stream that the options enable, in their order.
+  virtual std::vector<std::shared_ptr<DataPath>> data_paths(const TransportOptions&) { return {}; }
 };
 
 }  // namespace hawser::transport

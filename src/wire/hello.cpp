@@ -18,6 +18,12 @@ enum Tag : std::uint16_t {
   tag_calls_max = 3,
   tag_stream_window_bytes = 4,
   tag_refusal = 5,
+  tag_offer = 6,
+  tag_proposal = 7,
+  tag_declined = 8,
+  tag_answer = 9,
+  tag_unanswered = 10,
+  tag_go = 11,
 };
 constexpr std::uint32_t feature_checksum = 1;
 constexpr std::size_t field_head_bytes = 4;  // u16 tag, u16 length.
@@ -53,6 +59,39 @@ bool read_refusal(Bytes value, std::optional<Error>& out) {
   return true;
 }
 
+void put_bytes(std::vector<std::byte>& out, Tag tag, Bytes bytes) {
+  put(out, static_cast<std::uint16_t>(tag));
+  put(out, static_cast<std::uint16_t>(bytes.size()));
+  out.insert(out.end(), bytes.begin(), bytes.end());
+}
+
+// u8 length of the name, the name, the bytes.
+void put_named(std::vector<std::byte>& out, Tag tag, const NamedBytes& named, std::size_t bytes_max) {
+  const Bytes name = as_bytes(std::string_view(named.name).substr(0, path_name_bytes_max));
+  std::vector<std::byte> value{static_cast<std::byte>(name.size())};
+  value.insert(value.end(), name.begin(), name.end());
+  const Bytes bytes = Bytes(named.bytes).first(std::min(named.bytes.size(), bytes_max));
+  value.insert(value.end(), bytes.begin(), bytes.end());
+  put_bytes(out, tag, value);
+}
+
+bool read_named(Bytes value, std::size_t bytes_max, NamedBytes& out) {
+  if (value.empty()) return false;
+  const auto length = std::to_integer<std::size_t>(value[0]);
+  if (length == 0 || length > path_name_bytes_max || value.size() < 1 + length) return false;
+  const Bytes bytes = value.subspan(1 + length);
+  if (bytes.size() > bytes_max) return false;
+  out = {std::string(as_text(value.subspan(1, length))), {bytes.begin(), bytes.end()}};
+  return true;
+}
+
+bool read_one_of(Bytes value, std::size_t bytes_max, std::vector<NamedBytes>& out) {
+  NamedBytes one;
+  if (out.size() == paths_max || !read_named(value, bytes_max, one)) return false;
+  out.push_back(std::move(one));
+  return true;
+}
+
 bool read_field(Hello& hello, std::uint16_t tag, Bytes value) {
   switch (tag) {
     case tag_features: {
@@ -65,6 +104,18 @@ bool read_field(Hello& hello, std::uint16_t tag, Bytes value) {
     case tag_calls_max: return read_number(value, hello.calls_max);
     case tag_stream_window_bytes: return read_number(value, hello.stream_window_bytes);
     case tag_refusal: return read_refusal(value, hello.refusal);
+    case tag_offer: return read_one_of(value, path_offer_bytes_max, hello.offers);
+    case tag_proposal: return read_named(value, path_parameters_bytes_max, hello.proposal.emplace());
+    case tag_declined: return read_one_of(value, path_reason_bytes_max, hello.declined);
+    case tag_answer:
+      if (value.size() > path_parameters_bytes_max) return false;
+      hello.answer.emplace(value.begin(), value.end());
+      return true;
+    case tag_unanswered:
+      if (value.size() > path_reason_bytes_max) return false;
+      hello.unanswered.emplace(as_text(value));
+      return true;
+    case tag_go: hello.go = true; return value.empty();
     default: return true;  // Of a later version: not for us.
   }
 }
@@ -89,6 +140,18 @@ std::vector<std::byte> encode_hello(const Hello& hello) {
     const Bytes bytes = as_bytes(text);
     out.insert(out.end(), bytes.begin(), bytes.end());
   }
+  for (const NamedBytes& offer : std::span(hello.offers).first(std::min(hello.offers.size(), paths_max))) {
+    put_named(out, tag_offer, offer, path_offer_bytes_max);
+  }
+  if (hello.proposal) put_named(out, tag_proposal, *hello.proposal, path_parameters_bytes_max);
+  for (const NamedBytes& one : std::span(hello.declined).first(std::min(hello.declined.size(), paths_max))) {
+    put_named(out, tag_declined, one, path_reason_bytes_max);
+  }
+  if (hello.answer) put_bytes(out, tag_answer, *hello.answer);
+  if (hello.unanswered) {
+    put_bytes(out, tag_unanswered, as_bytes(std::string_view(*hello.unanswered).substr(0, path_reason_bytes_max)));
+  }
+  if (hello.go) put_bytes(out, tag_go, {});
   store_le(out.data() + 6, static_cast<std::uint16_t>(out.size() - hello_prefix_bytes));
   return out;
 }

@@ -29,6 +29,42 @@ TEST(Hello, GoesThereAndBack) {
   EXPECT_EQ(*hello, example());
 }
 
+NamedBytes named(std::string name, std::size_t bytes) {
+  return {std::move(name), std::vector<std::byte>(bytes, std::byte{7})};
+}
+
+TEST(Hello, PathsGoThereAndBack) {
+  Hello hello = example();
+  hello.refusal.reset();
+  hello.offers = {named("shm", 24), named("rdma", 0)};
+  hello.proposal = named("rdma", path_parameters_bytes_max);
+  hello.declined = {named("shm", 50)};
+  hello.answer = std::vector<std::byte>(11, std::byte{1});
+  hello.unanswered = "no such device";
+  hello.go = true;
+  const Result<Hello> back = decode_hello(encode_hello(hello));
+  ASSERT_TRUE(back) << back.error().text;
+  EXPECT_EQ(*back, hello);
+}
+
+TEST(Hello, TheLargestProposalWithEveryReasonFits) {
+  Hello hello = example();
+  hello.refusal.reset();
+  hello.proposal = named(std::string(path_name_bytes_max, 'n'), path_parameters_bytes_max);
+  for (std::size_t i = 0; i < paths_max; ++i) hello.declined.push_back(named("path", 10'000));
+  const std::vector<std::byte> bytes = encode_hello(hello);
+  EXPECT_LE(bytes.size(), hello_prefix_bytes + hello_body_bytes_max);
+  const Result<Hello> back = decode_hello(bytes);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->declined.back().bytes.size(), path_reason_bytes_max);
+  hello = example();
+  hello.refusal.reset();
+  for (std::size_t i = 0; i <= paths_max; ++i) hello.offers.push_back(named("path", path_offer_bytes_max));
+  const Result<Hello> offers = decode_hello(encode_hello(hello));
+  ASSERT_TRUE(offers);
+  EXPECT_EQ(offers->offers.size(), paths_max);
+}
+
 TEST(Hello, CutAnywhereItIsRefused) {
   const std::vector<std::byte> bytes = encode_hello(example());
   for (std::size_t size = 0; size < bytes.size(); ++size) {

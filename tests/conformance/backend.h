@@ -28,6 +28,8 @@ class Backend {
   virtual std::string dead_address() = 0;
   // Options of a server's own loops.
   virtual LoopOptions loop_options() = 0;
+  // Of servers and clients.
+  virtual TransportOptions transports() { return {}; }
   // Why this backend can't be had here; empty if it can.
   virtual std::string absent() { return {}; }
   // Threads, offloading and the passing of time are real.
@@ -61,6 +63,7 @@ class Conformance : public ::testing::TestWithParam<BackendFactory> {
     ServerOptions options;
     options.listen = backend->listen_address();
     options.loop = backend->loop_options();
+    options.transports = backend->transports();
     return options;
   }
   std::unique_ptr<Server> make_server() { return make_server(server_options()); }
@@ -72,9 +75,11 @@ class Conformance : public ::testing::TestWithParam<BackendFactory> {
     return std::make_unique<Server>(backend->network(), std::move(options));
   }
   std::unique_ptr<Client> make_client(ClientOptions options = {}) {
+    options.transports = backend->transports();
     return std::make_unique<Client>(loop(), backend->network(), std::move(options));
   }
   std::shared_ptr<ClientPool> make_pool(const std::string& address, PoolOptions options = {}) {
+    options.client.transports = backend->transports();
     return ClientPool::create(loop(), backend->network(), address, std::move(options));
   }
 

@@ -55,6 +55,7 @@ class CallOperation : public PayloadOwner {
     codec::EncodedSize size;
     const CallOptions* options = nullptr;  // Null for the defaults.
     bool streams = false;
+    bool arguments_last = false;  // Until the call has ended, so that it can be encoded again.
   };
 
   CallOperation(const CallOperation&) = delete;
@@ -69,8 +70,9 @@ class CallOperation : public PayloadOwner {
   virtual MutableBytes memory() const noexcept { return {}; }
 
   // ---- For the session ----
-  // The request was sent under `id`; the deadline is `forever` if there is none.
-  void begin(ClientPort& port, std::uint32_t id, Duration timeout);
+  // `port` knows the operation under `id` from now on; the deadline is Time::max() if there is none.
+  void begin(ClientPort& port, std::uint32_t id, Time deadline);
+  Time deadline() const noexcept { return deadline_at_; }
   std::uint32_t id() const noexcept { return id_; }
   void lend() noexcept { lent_ = true; }
   void payload_released() noexcept override;
@@ -130,6 +132,7 @@ class CallOperation : public PayloadOwner {
 
   ClientLink& link_;
   ClientPort* port_ = nullptr;  // Non-null exactly while the session knows this operation or uses its memory.
+  Time deadline_at_ = Time::max();
   std::uint32_t id_ = 0;
   bool in_flight_ = false;
   bool lent_ = false;

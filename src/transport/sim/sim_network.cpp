@@ -6,9 +6,15 @@
 
 #include "base/crc32c.h"
 #include "hawser/loop.h"
+#include "transport/sim/sim_path.h"
 #include "transport/sim/sim_stream.h"
 
 namespace hawser::transport {
+
+SimState::WaitingHalf::WaitingHalf(std::shared_ptr<SimLink> over, std::unique_ptr<SimStream> end) noexcept
+    : link(std::move(over)), stream(std::move(end)) {}
+SimState::WaitingHalf::WaitingHalf(WaitingHalf&&) noexcept = default;
+SimState::WaitingHalf::~WaitingHalf() = default;
 
 void SimState::record(Time when, std::uint64_t connection, SimEvent event, std::uint64_t number, Bytes bytes) noexcept {
   const auto add = [this](std::uint64_t value) {
@@ -93,6 +99,17 @@ Task<Result<std::unique_ptr<Stream>>> SimNetwork::connect(Loop& loop, std::strin
   auto ours = std::make_unique<SimStream>(link, 0);
   listener->second->arrive(std::make_unique<SimStream>(link, 1), loop.now() + state->delay());
   co_return ours;
+}
+
+std::vector<std::shared_ptr<DataPath>> SimNetwork::data_paths(const TransportOptions&) {
+  if (!state_->options.paths) return {};
+  return {make_sim_path(state_)};
+}
+
+void SimNetwork::reset_paths() {
+  for (SimLink* link : state_->links) {
+    if (link->kind == SimLink::Kind::path) link->reset();
+  }
 }
 
 void SimNetwork::set_options(const SimOptions& options) { state_->options = options; }

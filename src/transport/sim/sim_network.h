@@ -35,6 +35,12 @@ struct SimOptions {
   // fault_bytes_max bytes, or after up to fault_after_max.
   double reset = 0;   // Breaks: the bytes behind that point are lost, each end is told after a delay.
   double vanish = 0;  // Falls silent: bytes of one direction or both get lost, and nobody is told.
+  // Of paths beside the streams (sim_path.h).
+  bool paths = false;        // There are any.
+  double path_absent = 0;    // A loop can't have its end, each time that it is tried.
+  double path_declined = 0;  // A half can't be made.
+  double path_reset = 0;     // As reset and vanish.
+  double path_vanish = 0;
   std::size_t fault_bytes_max = 256 * 1024;
   Duration fault_after_max = std::chrono::seconds(2);
 };
@@ -50,10 +56,14 @@ class SimNetwork final : public Network {
   Result<std::unique_ptr<Listener>> listen(Loop& loop, std::string_view address, AcceptSink& sink) override;
   Task<Result<std::unique_ptr<Stream>>> connect(Loop& loop, std::string address, Duration timeout) override;
 
+  std::vector<std::shared_ptr<DataPath>> data_paths(const TransportOptions& options) override;
+
   // From now on; buffers and faults of connections that exist stay as they were drawn.
   void set_options(const SimOptions& options);
   // Breaks every connection, at the next turn of the loop.
   void reset_all();
+  // Breaks every path; the streams stay.
+  void reset_paths();
   // Every connection falls silent.
   void vanish_all();
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace hawser::transport {
 
 class SimLink;
 class SimListener;
+class SimStream;
 
 // What happens, for the trace.
 enum class SimEvent : std::uint8_t {
@@ -51,6 +53,16 @@ struct SimState {
   std::uint16_t next_port = 20'000;
   std::map<std::string, SimListener*, std::less<>> listeners;
   std::vector<SimLink*> links;  // Those with an end left.
+
+  // A client's end of a path that the server has proposed, by the link's id.
+  struct WaitingHalf {
+    std::shared_ptr<SimLink> link;
+    std::unique_ptr<SimStream> stream;
+    ~WaitingHalf();
+    WaitingHalf(std::shared_ptr<SimLink> over, std::unique_ptr<SimStream> end) noexcept;
+    WaitingHalf(WaitingHalf&&) noexcept;
+  };
+  std::map<std::uint64_t, WaitingHalf> waiting_halves;
 };
 
 }  // namespace hawser::transport

@@ -49,11 +49,12 @@ void SimPipe::push(Bytes bytes, Time arrival, std::uint64_t bytes_per_second) {
 
 // ---- SimLink ----
 
-SimLink::SimLink(Loop& on, std::shared_ptr<SimState> of, std::string client, std::string server)
+SimLink::SimLink(Loop& on, std::shared_ptr<SimState> of, std::string client, std::string server, Kind of_kind)
     : loop(on),
       state(std::move(of)),
       id(++state->connections),
       addresses{std::move(client), std::move(server)},
+      kind(of_kind),
       timer_(*this) {
   const SimOptions& options = state->options;
   for (SimPipe& pipe : pipes) {
@@ -71,9 +72,9 @@ SimLink::~SimLink() { std::erase(state->links, this); }
 void SimLink::draw_fault() {
   Random& random = state->random;
   const SimOptions& options = state->options;
-  if (random.chance(options.reset)) {
+  if (random.chance(kind == Kind::path ? options.path_reset : options.reset)) {
     fault_ = Fault::reset;
-  } else if (random.chance(options.vanish)) {
+  } else if (random.chance(kind == Kind::path ? options.path_vanish : options.vanish)) {
     fault_ = Fault::vanish;
   } else {
     return;
@@ -101,6 +102,7 @@ void SimLink::trip() {
 
 void SimLink::reset() {
   state->record(loop.now(), id, SimEvent::reset, 0);
+  was_reset = true;
   // What arrives before an end learns of the reset is still delivered; the rest is lost.
   for (SimStream* end : ends) {
     if (end != nullptr) end->break_at(loop.now() + 2 * state->delay());

@@ -45,7 +45,9 @@ struct SimPipe {
 // A connection: two pipes, and what is to become of it. Owned by its ends.
 class SimLink {
  public:
-  SimLink(Loop& loop, std::shared_ptr<SimState> state, std::string client, std::string server);
+  enum class Kind : std::uint8_t { stream, path };  // Met over SimNetwork::connect(), or made by a SimPath.
+  SimLink(Loop& loop, std::shared_ptr<SimState> state, std::string client, std::string server,
+          Kind kind = Kind::stream);
   SimLink(const SimLink&) = delete;
   SimLink& operator=(const SimLink&) = delete;
   ~SimLink();
@@ -62,6 +64,8 @@ class SimLink {
   const std::array<std::string, 2> addresses;  // Of client and server, as all pairs here.
   std::array<SimPipe, 2> pipes;                // What each side sends.
   std::array<SimStream*, 2> ends{};            // Null once destroyed.
+  const Kind kind;
+  bool was_reset = false;
 
  private:
   enum class Fault : std::uint8_t { none, reset, vanish };

@@ -1,0 +1,43 @@
+#include "rpc/path_health.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hawser::rpc {
+
+PathHealth::Path& PathHealth::find(std::string_view name) {
+  const auto at = std::find_if(paths_.begin(), paths_.end(), [&](const Path& path) { return path.name == name; });
+  if (at != paths_.end()) return *at;
+  paths_.push_back({.name = std::string(name)});
+  return paths_.back();
+}
+
+void PathHealth::broke(std::string_view name, std::string reason, Time now, const TransportOptions& options) {
+  Path& path = find(name);
+  const bool held = path.taken != Time{} && now - path.taken >= options.retry_max;
+  path.pause = path.pause == Duration{} || held ? options.retry_min : std::min(2 * path.pause, options.retry_max);
+  path.again = now + path.pause;
+  path.reason = "it broke: " + std::move(reason);
+}
+
+void PathHealth::carries(std::string_view name, Time now) {
+  if (!name.empty()) find(name).taken = now;
+}
+
+std::vector<TransportNotTaken> PathHealth::avoided(Time now) const {
+  std::vector<TransportNotTaken> all;
+  for (const Path& path : paths_) {
+    if (now < path.again) all.push_back({path.name, path.reason});
+  }
+  return all;
+}
+
+Time PathHealth::next_try(Time now) const noexcept {
+  Time first = Time::max();
+  for (const Path& path : paths_) {
+    if (now < path.again) first = std::min(first, path.again);
+  }
+  return first;
+}
+
+}  // namespace hawser::rpc

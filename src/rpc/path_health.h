@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hawser/time.h"
+#include "hawser/transports.h"
+
+namespace hawser::rpc {
+
+// Which paths broke while the peer lived, and from when on each may be tried again. A path that breaks again and again is
+// left alone ever longer, so that a client does not go to and fro.
+class PathHealth {
+ public:
+  void broke(std::string_view path, std::string reason, Time now, const TransportOptions& options);
+  // `path` carries a connection from now on.
+  void carries(std::string_view path, Time now);
+
+  // Those to be left alone for now, with the reasons.
+  std::vector<TransportNotTaken> avoided(Time now) const;
+  // When the first of them may be tried again; Time::max() if none is left alone.
+  Time next_try(Time now) const noexcept;
+
+ private:
+  struct Path {
+    std::string name;
+    std::string reason;
+    Duration pause{};
+    Time again{};  // From then on it may be tried.
+    Time taken{};  // When it last began to carry a connection.
+  };
+  Path& find(std::string_view name);
+
+  std::vector<Path> paths_;
+};
+
+}  // namespace hawser::rpc

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hawser/transports.h"
+#include "transport/data_path.h"
+#include "wire/hello.h"
+
+namespace hawser::rpc {
+
+// The paths beside the stream that one side has on one loop, in its order. Loop's thread only, but for the constructor.
+class Paths {
+ public:
+  // Those of `paths` that the options name, in the options' order.
+  Paths(Loop& loop, const std::vector<std::shared_ptr<transport::DataPath>>& paths, const TransportOptions& options);
+
+  bool empty() const noexcept { return paths_.empty(); }
+  // Gets an end of each path that has none yet; what can't be had is logged the first time.
+  void attach();
+
+  struct Path {
+    std::string_view name;
+    std::shared_ptr<transport::PathEnd> end;  // Null if it can't be had.
+    std::string reason;                       // Why not.
+  };
+  // After attach().
+  const std::vector<Path>& all() const noexcept { return attached_; }
+  const Path* find(std::string_view name) const noexcept;
+
+ private:
+  Loop& loop_;
+  std::vector<std::shared_ptr<transport::DataPath>> paths_;
+  std::vector<Path> attached_;
+};
+
+// A server's choice for one connection: its paths in its order, each tried at most once.
+class Proposals {
+ public:
+  Proposals(const Paths& paths, std::vector<wire::NamedBytes> offers, transport::PathLimits limits)
+      : paths_(paths), offers_(std::move(offers)), limits_(limits) {}
+
+  // Adds the next proposal that can be made to `hello`, and the reasons against those that can't. False: the stream it is.
+  bool propose(wire::Hello& hello);
+  // The proposal at hand came to nothing.
+  void failed(std::string reason);
+  // The client's half answers the proposal at hand.
+  Result<void> connect(Bytes answer) { return half_->connect(answer); }
+
+  transport::PathHalf* half() noexcept { return half_.get(); }
+  std::string_view path() const noexcept { return path_; }
+  std::size_t failures() const noexcept { return failures_; }
+
+ private:
+  const Paths& paths_;
+  const std::vector<wire::NamedBytes> offers_;
+  const transport::PathLimits limits_;
+  std::size_t next_ = 0;
+  std::string_view path_;
+  std::unique_ptr<transport::PathHalf> half_;
+  std::vector<wire::NamedBytes> declined_;  // Not told yet.
+  std::size_t failures_ = 0;
+};
+
+// From both sides' message_bytes_max, which count the prefix that a message has on a stream.
+transport::PathLimits path_limits(std::size_t theirs, std::size_t ours) noexcept;
+
+}  // namespace hawser::rpc
