@@ -1,4 +1,4 @@
-# What `cmake --install` puts down: headers, libhawser.a, the CMake package, hawser.pc, and hawser-bench where built.
+# What `cmake --install` puts down: headers, libhawser.a, the CMake package, hawser.pc, and hawser and hawser-bench where built.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -30,6 +30,8 @@ install(FILES ${PROJECT_BINARY_DIR}/hawserConfig.cmake ${PROJECT_BINARY_DIR}/haw
 install(FILES ${PROJECT_BINARY_DIR}/hawser.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(DIRECTORY include/hawser DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-if(TARGET hawser-bench)
-  install(TARGETS hawser-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
-endif()
+foreach(program hawser-bench hawser-cli)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+  endif()
+endforeach()

@@ -1,6 +1,7 @@
 # What the build can be told, and the flags that every target of ours shares.
 option(HAWSER_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(HAWSER_BUILD_BENCH "Build hawser-bench" ${PROJECT_IS_TOP_LEVEL})
+option(HAWSER_BUILD_CLI "Build the hawser command" ${PROJECT_IS_TOP_LEVEL})
 option(HAWSER_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(HAWSER_BUILD_FUZZERS "Build the libFuzzer targets (Clang)" OFF)
 option(HAWSER_INSTALL "Add the install rules" ${PROJECT_IS_TOP_LEVEL})
