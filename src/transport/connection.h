@@ -13,11 +13,13 @@ namespace hawser::transport {
 
 // What a connection can do. Constant for its life.
 struct Capabilities {
-  std::size_t head_bytes_max = 0;     // Of one message's head.
-  std::size_t message_bytes_max = 0;  // Head and payload together.
-  std::size_t placed_bytes_min = 0;   // Payloads from here on are received straight into their final place.
-  bool gathers = false;               // Payload pieces are sent from where they lie, uncopied.
-  bool remote_memory = false;         // One-sided reads and writes.
+  std::size_t head_bytes_max = 0;     // Of one message's head: what reserve() can be asked for.
+  std::size_t message_bytes_max = 0;  // Head and payload together; from the PathLimits of both sides or of one.
+  // Payloads from here on are received straight into their final place: MessageSink::place() is asked about them, unless
+  // they have come whole beside their heads already.
+  std::size_t placed_bytes_min = 0;
+  bool gathers = false;        // Payload pieces are sent from where they lie, uncopied.
+  bool remote_memory = false;  // One-sided reads and writes.
 };
 
 // A received message. The views are valid during MessageSink::on_message(); keep_*() makes them last.
@@ -75,10 +77,11 @@ class Connection {
   virtual void start(MessageSink& sink) = 0;
 
   // Room for a message's head, of any alignment, to be filled and committed before anything else is done here. Null once the
-  // connection has ended. `head_bytes` is at most Capabilities::head_bytes_max.
+  // connection has ended or is closing. `head_bytes` is at most Capabilities::head_bytes_max.
   virtual std::byte* reserve(std::size_t head_bytes) = 0;
   // Sends the reserved head and the payload. The pieces' memory is borrowed until `owner` is told; without an owner
-  // it is copied, or must live as long as the process.
+  // it is copied, or must live as long as the process. An owner may be told before this returns; it may send more or end
+  // the connection from within.
   virtual void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) = 0;
   // Copies what is still borrowed of `owner`, who is not told any more.
   virtual void detach(PayloadOwner& owner) = 0;

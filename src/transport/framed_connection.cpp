@@ -123,7 +123,7 @@ void FramedConnection::sendable(std::size_t bytes) {
 }
 
 void FramedConnection::drained() {
-  if (!above_mark_ || sending_.bytes() > backlog_mark_ / 2) return;
+  if (!above_mark_ || ended_ || sending_.bytes() > backlog_mark_ / 2) return;
   above_mark_ = false;
   if (sink_ != nullptr) sink_->on_drained();
 }

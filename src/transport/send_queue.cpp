@@ -89,7 +89,8 @@ void SendQueue::drop_front() noexcept {
 void SendQueue::consume(std::size_t size) noexcept {
   assert(size <= bytes_);
   bytes_ -= size;
-  while (size != 0) {
+  // An owner that is told may end the connection, which clears the queue.
+  while (size != 0 && first_ < segments_.size()) {
     Segment& front = segments_[first_];
     if (size < front.size) {
       front.data += size;
