@@ -224,9 +224,12 @@ void Client::State::close() {
 
 // ---- The end of a session ----
 
-// The connection lost its path while the peer may live.
+// Beside the stream, more can break than the peer: it is worth a try to reach it otherwise. If only the stream's end was
+// seen, the path may not be to blame, since a peer whose half breaks ends the stream.
 bool Client::State::moves(const Error& reason) const noexcept {
-  return reason.scope == ErrorScope::transport && !path.empty() && options.transports.demand.empty();
+  if (path.empty() || !options.transports.demand.empty() || session->going_away()) return false;
+  return reason.scope == ErrorScope::transport ||
+         (reason.initiator == Initiator::peer && reason.code != ErrorCode::protocol_error);
 }
 
 bool Client::State::take_over(rpc::ClientSession& ended, detail::CallOperation& operation, bool unsent,
@@ -250,16 +253,16 @@ void Client::State::on_session_end(rpc::ClientSession& ended, const Error& reaso
   }
   if (&ended != session.get()) return;  // It was only being tried.
   retry.stop();
+  const bool moving = moves(reason);
   loop->post([gone = std::move(session)] {});
-  if (!moves(reason)) {
+  if (!moving) {
     link.port = nullptr;
     link.reason = reason;
     link.reason.text = "not connected any more: " + reason.text;
     return;
   }
-  health.broke(path, reason.text, loop->now(), options.transports);
-  loop->log(LogLevel::warning, "rpc",
-            path + " broke, the connection to " + address + " moves to another transport: " + reason.text);
+  if (reason.scope == ErrorScope::transport) health.broke(path, reason.text, loop->now(), options.transports);
+  loop->log(LogLevel::warning, "rpc", path + " broke, the connection to " + address + " is made anew: " + reason.text);
   path.clear();
   if (!lobby) lobby = std::make_shared<rpc::Lobby>(*loop, options.calls_in_flight_max, options.call_timeout);
   link.port = lobby.get();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,18 +11,21 @@
 
 namespace hawser::transport {
 
-// The stream beside a data path: carries nothing any more, and its end tells that the peer is gone. Belongs to a
+// The stream beside a data path: its end tells that the peer is gone, after one byte if only the path is. Belongs to a
 // connection, on its loop.
 class Liveness final : StreamSink {
  public:
-  // `ended` is told once when the peer is gone or breaks the silence, from within the stream: it must not destroy this.
+  // `ended` is told once, from within the stream, and must not destroy this: the peer is gone or breaks the silence
+  // (ErrorScope::connection), or its half of the path broke while it lives (ErrorScope::transport).
   Liveness(std::unique_ptr<Stream> stream, std::function<void(const Error& reason)> ended);
   Liveness(const Liveness&) = delete;
   Liveness& operator=(const Liveness&) = delete;
 
   std::string peer() const { return peer_; }
-  // Closes the stream, so that the peer is told; `ended` is not. May be called from within `ended`.
-  void close() noexcept;
+  // Closes the stream, so that the peer is told, also of a path that broke at our end; `ended` is not. May be called from
+  // within `ended`, and again.
+  enum class Why : std::uint8_t { ended, path_broke };
+  void close(Why why = Why::ended) noexcept;
 
  private:
   MutableBytes receive_space() override { return MutableBytes(space_); }
@@ -32,6 +36,7 @@ class Liveness final : StreamSink {
   std::unique_ptr<Stream> stream_;
   std::function<void(const Error& reason)> ended_;
   std::string peer_;
+  bool closed_ = false;
   std::array<std::byte, 16> space_{};
 };
 

@@ -122,6 +122,12 @@ void SimNetwork::vanish_all() {
   for (SimLink* link : state_->links) link->vanish();
 }
 
+void SimNetwork::vanish_paths() {
+  for (SimLink* link : state_->links) {
+    if (link->kind == SimLink::Kind::path) link->vanish();
+  }
+}
+
 std::uint64_t SimNetwork::trace() const noexcept { return state_->trace; }
 std::uint64_t SimNetwork::events() const noexcept { return state_->events; }
 std::size_t SimNetwork::streams() const noexcept { return state_->streams; }

@@ -64,6 +64,8 @@ class SimNetwork final : public Network {
   void reset_all();
   // Breaks every path; the streams stay.
   void reset_paths();
+  // Every path falls silent; the streams stay.
+  void vanish_paths();
   // Every connection falls silent.
   void vanish_all();
 

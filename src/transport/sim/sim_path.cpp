@@ -20,7 +20,7 @@ class SimPathConnection final : public Connection, MessageSink {
       : link_(std::move(link)),
         framed_(loop, std::move(carrier),
                 {.message_bytes_max = limits.receive_bytes_max + FramedConnection::prefix_bytes}),
-        liveness_(std::move(stream), [this](const Error& reason) { end(reason, ErrorScope::connection); }) {}
+        liveness_(std::move(stream), [this](const Error& reason) { end(reason, reason.scope); }) {}
 
   std::string_view transport() const noexcept override { return "simpath"; }
   Capabilities capabilities() const noexcept override { return framed_.capabilities(); }
@@ -48,7 +48,7 @@ class SimPathConnection final : public Connection, MessageSink {
   void abort() noexcept override {
     sink_ = nullptr;
     framed_.abort();
-    liveness_.close();
+    liveness_.close(link_->was_reset ? Liveness::Why::path_broke : Liveness::Why::ended);
   }
 
  private:
@@ -67,7 +67,7 @@ class SimPathConnection final : public Connection, MessageSink {
   void end(Error reason, ErrorScope scope) {
     MessageSink* const told = std::exchange(sink_, nullptr);
     framed_.abort();
-    liveness_.close();
+    liveness_.close(scope == ErrorScope::transport ? Liveness::Why::path_broke : Liveness::Why::ended);
     reason.scope = scope;
     if (told != nullptr) told->on_closed(reason);
   }

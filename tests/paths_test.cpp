@@ -1,0 +1,438 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "exec/sim_poller.h"
+#include "rpc/path_health.h"
+#include "tests/testing.h"
+#include "transport/sim/sim_network.h"
+
+// The choice of what carries a connection, and what becomes of its calls when that breaks.
+namespace hawser::paths {
+
+using namespace testing_tools;
+
+inline std::string_view echo(std::string_view text) { return text; }
+
+std::map<std::string, int> executed;
+
+inline Task<std::string> slowly(Context& context, std::string text) {
+  ++executed[text];
+  auto pause = context.loop().sleep(2ms);
+  co_await pause;
+  co_return text;
+}
+
+class PathTest : public ::testing::Test {
+ protected:
+  void build(transport::SimOptions sim = {}, std::uint64_t seed = 11) {
+    executed.clear();
+    sim.paths = true;
+    sim_ = sim;
+    network_ = std::make_shared<transport::SimNetwork>(seed, sim);
+    LoopOptions options;
+    options.log = [this](LogLevel, std::string_view, std::string_view text) { logged_.emplace_back(text); };
+    loop_ = std::make_unique<Loop>(std::make_unique<exec::SimPoller>(), options);
+  }
+  static TransportOptions with_path() { return {.order = {"simpath"}}; }
+  static TransportOptions demanding() { return {.order = {"simpath"}, .demand = "simpath"}; }
+
+  // Runs body(server, client) with a client that is not connected yet.
+  template <class Body>
+  void run(TransportOptions server_has, TransportOptions client_has, Body body) {
+    ServerOptions server_options;
+    server_options.listen = "server:0";
+    server_options.transports = std::move(server_has);
+    Server server(*loop_, network_, server_options);
+    server.register_handler<echo, slowly>();
+    ClientOptions client_options;
+    client_options.ping_interval = 200ms;
+    client_options.transports = std::move(client_has);
+    Client client(*loop_, network_, client_options);
+    auto task = [&]() -> Task<void> {
+      REQUIRE_OK(server.start());
+      auto running = body(server, client);
+      co_await std::move(running);
+      client.close();
+      auto stopping = server.shut_down(1s);
+      co_await std::move(stopping);
+    };
+    run_to_end(task());
+  }
+
+  Loop& loop() { return *loop_; }
+  transport::SimNetwork& network() { return *network_; }
+  void set(transport::SimOptions options) {
+    options.paths = true;
+    network_->set_options(options);
+  }
+  bool was_logged(std::string_view text) const {
+    return std::any_of(logged_.begin(), logged_.end(),
+                       [&](const std::string& line) { return line.find(text) != std::string::npos; });
+  }
+  std::string reason_of(const Client& client) const {
+    for (const TransportNotTaken& one : client.not_taken()) {
+      if (one.transport == "simpath") return one.reason;
+    }
+    return {};
+  }
+
+ private:
+  void run_to_end(Task<void> task) { loop_->run(std::move(task)); }
+
+  transport::SimOptions sim_;
+  std::shared_ptr<transport::SimNetwork> network_;
+  std::unique_ptr<Loop> loop_;
+  std::vector<std::string> logged_;
+};
+
+TEST_F(PathTest, WhatBothHaveIsTaken) {
+  build();
+  run(with_path(), with_path(), [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    EXPECT_EQ(client.transport(), "simpath");
+    EXPECT_TRUE(client.not_taken().empty());
+    AWAIT(reply, client.call<echo>("over the path"));
+    REQUIRE_OK(reply);
+    EXPECT_EQ(*reply, "over the path");
+    EXPECT_EQ(server.counters().paths_declined, 0U);
+  });
+}
+
+TEST_F(PathTest, WithoutItOnOneSideTheStreamCarriesAndTheReasonIsTold) {
+  build();
+  run({.order = {}}, with_path(), [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    EXPECT_EQ(client.transport(), "sim");
+    EXPECT_EQ(reason_of(client), "the server has not enabled it");
+    EXPECT_TRUE(was_logged("simpath does not carry the connection"));
+    EXPECT_EQ(server.counters().paths_declined, 1U);
+  });
+  build();
+  run(with_path(), {.order = {}}, [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    EXPECT_EQ(client.transport(), "sim");
+    EXPECT_TRUE(client.not_taken().empty()) << "a client is not told of what it does not have";
+  });
+}
+
+TEST_F(PathTest, WhenItCannotBeHadTheStreamCarries) {
+  build({.path_declined = 1});
+  run(with_path(), with_path(), [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    EXPECT_EQ(client.transport(), "sim");
+    EXPECT_EQ(reason_of(client), "the simulation declines");
+  });
+  build({.path_absent = 1});
+  run(with_path(), with_path(), [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    EXPECT_EQ(client.transport(), "sim");
+    EXPECT_EQ(reason_of(client), "the simulation has none here");
+    EXPECT_TRUE(was_logged("simpath can't be used: the simulation has none here"));
+  });
+}
+
+// Either side may fail to make its half; each attempt ends in one of the three states, and calls work in all.
+TEST_F(PathTest, HalvesFailOnEitherSide) {
+  int over_path = 0;
+  int declined_by_server = 0;
+  int declined_by_client = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    build({.path_declined = 0.5}, seed);
+    run(with_path(), with_path(), [&](Server& server, Client& client) -> Task<void> {
+      AWAIT(connected, client.connect(server.address()));
+      REQUIRE_OK(connected);
+      AWAIT(reply, client.call<echo>("x"));
+      EXPECT_OK(reply);
+      if (client.transport() == "simpath") ++over_path;
+      if (reason_of(client) == "the simulation declines") ++declined_by_server;
+      if (reason_of(client) == "the simulation does not accept") ++declined_by_client;
+    });
+  }
+  EXPECT_GT(over_path, 0);
+  EXPECT_GT(declined_by_server, 0);
+  EXPECT_GT(declined_by_client, 0);
+  EXPECT_EQ(over_path + declined_by_server + declined_by_client, 40);
+}
+
+TEST_F(PathTest, WhatIsDemandedIsHadOrAnErrorThatSaysWhy) {
+  build({.path_declined = 1});
+  run(with_path(), demanding(), [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    EXPECT_ERROR(connected, unavailable, "the options demand simpath, which can't be had: the simulation declines");
+    EXPECT_FALSE(client.connected());
+  });
+  build();
+  run(with_path(), {.order = {"simpath"}, .demand = "stream"}, [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    EXPECT_EQ(client.transport(), "sim");
+  });
+  build();
+  run(with_path(), {.order = {"simpath"}, .demand = "rdma"}, [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    EXPECT_ERROR(connected, unavailable, "demand rdma, which can't be had: this build or machine does not have it");
+  });
+}
+
+TEST_F(PathTest, APathThatCarriesNothingIsFoundOutBeforeItIsUsed) {
+  build({.path_vanish = 1, .fault_bytes_max = 0, .fault_after_max = 1us});
+  run(with_path(), with_path(), [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    EXPECT_EQ(client.transport(), "sim");
+    EXPECT_EQ(reason_of(client), "it broke: a first ping over it was not answered");
+    AWAIT(reply, client.call<echo>("x"));
+    EXPECT_OK(reply);
+  });
+}
+
+// Every call is counted: what had not left is sent over the stream, what had left is sent again only if it may be.
+TEST_F(PathTest, WhenItBreaksUnderLoadTheConnectionMoves) {
+  int moved = 0;
+  int unknown = 0;
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    build({}, seed);
+    run(with_path(), with_path(), [&](Server& server, Client& client) -> Task<void> {
+      AWAIT(connected, client.connect(server.address()));
+      REQUIRE_OK(connected);
+      REQUIRE(client.transport() == "simpath");
+      constexpr int calls = 200;
+      int answered = 0;
+      int outcome_unknown = 0;
+      int ended = 0;
+      Scope scope;
+      auto one = [&](int number) -> Task<void> {
+        const std::string text = (number % 2 == 0 ? "again " : "once ") + std::to_string(number);
+        auto wait = loop().sleep(std::chrono::microseconds(50 * number));
+        co_await wait;
+        AWAIT(reply, client.call<slowly>({.idempotent = number % 2 == 0}, text));
+        ++ended;
+        if (reply) {
+          EXPECT_EQ(*reply, text);
+          ++answered;
+          EXPECT_GE(executed[text], 1);
+        } else {
+          EXPECT_EQ(reply.error().code, ErrorCode::outcome_unknown) << reply.error().describe();
+          EXPECT_NE(number % 2, 0) << "idempotent calls are sent again";
+          ++outcome_unknown;
+        }
+        if (number % 2 != 0) {
+          EXPECT_LE(executed[text], 1) << "sent twice";
+        }
+      };
+      for (int i = 0; i < calls; ++i) scope.spawn(one(i));
+      auto until = loop().sleep(5ms);
+      co_await until;
+      network().reset_paths();
+      auto all = scope.join();
+      co_await all;
+      EXPECT_EQ(ended, calls);
+      EXPECT_EQ(answered + outcome_unknown, calls);
+      EXPECT_TRUE(client.connected());
+      EXPECT_EQ(client.transport(), "sim");
+      EXPECT_TRUE(was_logged("simpath broke, the connection to server:20000 is made anew"));
+      moved += answered;
+      unknown += outcome_unknown;
+    });
+  }
+  EXPECT_GT(moved, 0);
+  EXPECT_GT(unknown, 0);
+}
+
+TEST_F(PathTest, CallsThatBeginWhileItMovesWaitAndAreBounded) {
+  build();
+  run(with_path(), with_path(), [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    set({.delay_min = 5ms, .delay_max = 6ms});  // So that moving takes a while.
+    network().reset_paths();
+    AWAIT(broken, eventually(loop(), [&] { return client.transport().empty(); }));
+    REQUIRE(broken);
+    EXPECT_TRUE(client.connected());
+    AWAIT(pending, client.send_request<echo>("its arguments may not last"));
+    EXPECT_ERROR(pending, not_sent, "moving to another transport");
+    AWAIT(late, client.call<echo>({.timeout = 0ms}, "too late"));
+    EXPECT_ERROR(late, deadline_exceeded, "");
+    AWAIT(again, client.connect(server.address()));
+    EXPECT_OK(again);
+    EXPECT_EQ(client.transport(), "sim");
+    network().reset_paths();
+    AWAIT(reply, client.call<echo>("in time"));
+    EXPECT_OK(reply);
+  });
+}
+
+TEST_F(PathTest, ItGoesBackAfterAPauseThatGrows) {
+  build();
+  TransportOptions options = with_path();
+  options.retry_min = 100ms;
+  options.retry_max = 1s;
+  run(with_path(), options, [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    Duration last{};
+    for (int round = 0; round < 3; ++round) {
+      network().reset_paths();
+      AWAIT(moved, eventually(loop(), [&] { return client.transport() == "sim"; }));
+      REQUIRE(moved);
+      const Time since = loop().now();
+      AWAIT(back, eventually(loop(), [&] { return client.transport() == "simpath"; }));
+      REQUIRE(back);
+      EXPECT_GT(loop().now() - since, last + last / 2);
+      last = loop().now() - since;
+      AWAIT(reply, client.call<echo>("x"));
+      EXPECT_OK(reply);
+    }
+    EXPECT_GE(last, 300ms);
+    AWAIT(closed, eventually(loop(), [&] { return server.counters().connections_open == 1; }));
+    EXPECT_TRUE(closed) << "the connections that were left behind are closed";
+  });
+}
+
+TEST_F(PathTest, CallsUnderWayWhenItGoesBackEndWhereTheyBegan) {
+  build();
+  TransportOptions options = with_path();
+  options.retry_min = 50ms;
+  run(with_path(), options, [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    network().reset_paths();
+    AWAIT(moved, eventually(loop(), [&] { return client.transport() == "sim"; }));
+    REQUIRE(moved);
+    Scope scope;
+    int answered = 0;
+    bool stop = false;
+    auto busy = [&]() -> Task<void> {
+      while (!stop) {
+        AWAIT(reply, client.call<slowly>("busy"));
+        EXPECT_OK(reply);
+        ++answered;
+      }
+    };
+    for (int i = 0; i < 8; ++i) scope.spawn(busy());
+    AWAIT(back, eventually(loop(), [&] { return client.transport() == "simpath"; }));
+    EXPECT_TRUE(back);
+    auto while_longer = loop().sleep(20ms);
+    co_await while_longer;
+    stop = true;
+    auto all = scope.join();
+    co_await all;
+    EXPECT_GT(answered, 100);
+    EXPECT_EQ(client.calls_in_flight(), 0U);
+  });
+}
+
+TEST_F(PathTest, ASilentPathIsLeftForTheStream) {
+  build();
+  run(with_path(), with_path(), [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    REQUIRE(client.transport() == "simpath");
+    network().vanish_paths();
+    AWAIT(reply, client.call<slowly>({.timeout = 20s, .idempotent = true}, "x"));
+    REQUIRE_OK(reply);
+    EXPECT_EQ(client.transport(), "sim");
+  });
+}
+
+TEST_F(PathTest, AServerThatIsGoneIsNotMovedTo) {
+  build();
+  run(with_path(), with_path(), [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    auto stopping = server.shut_down(10ms);
+    co_await std::move(stopping);
+    AWAIT(gone, eventually(loop(), [&] { return !client.connected(); }));
+    EXPECT_TRUE(gone);
+    AWAIT(reply, client.call<echo>({.idempotent = true}, "x"));
+    EXPECT_ERROR(reply, not_sent, "not connected any more");
+    EXPECT_FALSE(was_logged("made anew"));
+  });
+}
+
+TEST_F(PathTest, WhenEverythingBreaksAwaitedCallsStillEnd) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    build({}, seed);
+    run(with_path(), with_path(), [&](Server& server, Client& client) -> Task<void> {
+      AWAIT(connected, client.connect(server.address()));
+      REQUIRE_OK(connected);
+      Scope scope;
+      int ended = 0;
+      auto one = [&](bool idempotent) -> Task<void> {
+        AWAIT(reply, client.call<slowly>({.idempotent = idempotent}, "x"));
+        ++ended;
+      };
+      for (int i = 0; i < 20; ++i) scope.spawn(one(i % 2 == 0));
+      network().reset_all();
+      set({.refuse = 1});
+      auto all = scope.join();
+      co_await all;
+      EXPECT_EQ(ended, 20);
+      AWAIT(lost, eventually(loop(), [&] { return !client.connected(); }));
+      EXPECT_TRUE(lost);
+      set({});
+      AWAIT(again, client.connect(server.address()));
+      EXPECT_OK(again);
+    });
+  }
+}
+
+TEST_F(PathTest, AClientMayBeDestroyedWhileItMoves) {
+  build();
+  run(with_path(), with_path(), [&](Server& server, Client&) -> Task<void> {
+    ClientOptions options;
+    options.transports = with_path();
+    auto client =
+        std::make_unique<Client>(loop(), std::shared_ptr<transport::Network>(&network(), [](auto*) {}), options);
+    AWAIT(connected, client->connect(server.address()));
+    REQUIRE_OK(connected);
+    Scope scope;
+    bool ended = false;
+    auto one = [&]() -> Task<void> {
+      AWAIT(reply, client->call<echo>({.idempotent = true}, "x"));
+      EXPECT_FALSE(reply);
+      ended = true;
+    };
+    set({.delay_min = 5ms, .delay_max = 6ms});  // So that moving takes a while.
+    network().reset_paths();
+    AWAIT(broken, eventually(loop(), [&] { return client->transport().empty(); }));
+    REQUIRE(broken);
+    scope.spawn(one());
+    client.reset();
+    auto all = scope.join();
+    co_await all;
+    EXPECT_TRUE(ended);
+  });
+}
+
+TEST(PathHealth, PausesGrowToTheirBoundAndAreForgiven) {
+  using rpc::PathHealth;
+  const TransportOptions options{.retry_min = 1s, .retry_max = 8s};
+  PathHealth health;
+  Time now{1000s};
+  EXPECT_EQ(health.next_try(now), Time::max());
+  const auto pause = [&] {
+    health.carries("rdma", now);
+    health.broke("rdma", "the link went down", now, options);
+    return health.next_try(now) - now;
+  };
+  for (const Duration expected : {1s, 2s, 4s, 8s, 8s}) EXPECT_EQ(pause(), expected);
+  ASSERT_EQ(health.avoided(now).size(), 1U);
+  EXPECT_EQ(health.avoided(now)[0].reason, "it broke: the link went down");
+  EXPECT_TRUE(health.avoided(now + 8s).empty());
+  now += 8s;
+  health.carries("rdma", now);
+  now += 8s;
+  health.broke("rdma", "again", now, options);
+  EXPECT_EQ(health.next_try(now) - now, 1s) << "it had held for retry_max";
+}
+
+}  // namespace hawser::paths
