@@ -1,0 +1,14 @@
+#pragma once
+
+#include <span>
+
+#include "hawser/error.h"
+#include "hawser/rdma_options.h"
+#include "transport/rdma/verbs.h"
+
+namespace hawser::transport::rdma {
+
+// Of one port's addresses, the one that a connection uses. The error names what the port has instead.
+Result<GidEntry> choose_address(const RdmaOptions& options, std::span<const GidEntry> addresses);
+
+}  // namespace hawser::transport::rdma
