@@ -7,6 +7,7 @@ CPUS := $(shell nproc)
 help:
 	@echo "make test      install what is missing, build and test everything: Clang, GCC, sanitizers, fuzzers"
 	@echo "make dev       the same for the everyday build alone; also gcc, asan, tsan, fuzz"
+	@echo "make rdma      the tests that need an RDMA device, in a guest with Soft-RoCE"
 	@echo "make bench     build optimised and run hawser-bench run \$$(ARGS)"
 	@echo "make compare   the same, side by side with bare sockets, gRPC and Cap'n Proto; writes build/compare.html"
 	@echo "make counters  pieces of a call timed one by one; instructions and allocations of a whole call"
@@ -14,10 +15,13 @@ help:
 	@echo "make format    lay out the sources with clang-format"
 	@echo "make clean     remove build/"
 
-test: install-dependencies
+test: install-dependencies guest-dependencies
 	@python3 tools/check.py $(STAGES)
 
 dev gcc asan tsan fuzz counters: install-dependencies
+	@python3 tools/check.py $@
+
+rdma: install-dependencies guest-dependencies
 	@python3 tools/check.py $@
 
 bench: install-dependencies
@@ -41,6 +45,10 @@ format: install-dependencies
 
 install-dependencies:
 	@tools/install-dependencies.sh
+
+# Without them the tests that need the guest are listed as skipped.
+guest-dependencies: install-dependencies
+	@tools/install-dependencies.sh guest || echo "going on without what the guest needs"
 
 clean:
 	@rm -rf build

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Builds and tests every preset that counts, and ends with one line: N passed, N failed, N skipped.
 
-check.py [STAGE...]   all stages by default, in this order: dev gcc asan tsan fuzz counters
+check.py [STAGE...]   all stages by default, in this order: dev rdma gcc asan tsan fuzz counters
 """
 
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -18,12 +19,18 @@ CPUS = len(os.sched_getaffinity(0))
 
 STAGES = {
     "dev": "Clang 19 with assertions: every test, examples, packaging, tidy",
+    "rdma": "the everyday build's tests that need an RDMA device, in a guest with Soft-RoCE",
     "gcc": "GCC 12, optimised, without warnings: every test again",
     "asan": "address and undefined behaviour sanitizers",
     "tsan": "thread sanitizer",
     "fuzz": "each fuzzer for a short while",
     "counters": "what a call costs in instructions and allocations",
 }
+
+# Tests that may need an RDMA device. Those among them that were skipped on this machine are run in the guest.
+RDMA_TESTS = re.compile("rdma", re.IGNORECASE)
+RDMA_GUEST = ROOT / "tools" / "rdma-guest"
+RDMA_GUEST_TIME_LIMIT_S = 1500
 
 # Lines of ctest that say nothing new.
 BORING = re.compile(r"^\s*Start\s+\d+: |^\s*\d+/\d+ Test\s.*\s(Passed|\*\*\*Skipped)\s|^Test project |^\s*$|"
@@ -90,15 +97,16 @@ def read_junit(stage, path):
     return totals
 
 
-def run_ctest(preset, junit):
-    command = ["ctest", "--preset", preset, "--output-junit", str(junit), "--parallel", str(CPUS),
-               "--test-output-size-failed", "200000", "--no-tests=ignore"]
+def run_ctest(preset, junit, *arguments, within=(), parallel=CPUS):
+    junit.unlink(missing_ok=True)
+    command = [*within, "ctest", "--preset", preset, "--output-junit", str(junit), "--parallel", str(parallel),
+               "--test-output-size-failed", "200000", "--no-tests=ignore", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                errors="replace")
     for line in process.stdout:
         if not BORING.match(line):
             print(line, end="", flush=True)
-    process.wait()
+    return process.wait()
 
 
 def test_stage(stage):
@@ -112,13 +120,79 @@ def test_stage(stage):
         totals.failed.append(f"{stage}: build")
     built = time.monotonic()
     junit = ROOT / "build" / stage / "ctest.xml"
-    junit.unlink(missing_ok=True)
     run_ctest(stage, junit)
     if junit.exists():
         totals.add(read_junit(stage, junit))
     else:
         totals.failed.append(f"{stage}: ctest")
     print(f"-- build {built - started:.0f} s, tests {time.monotonic() - built:.0f} s")
+    return totals
+
+
+def all_tests(preset):
+    """The names of every test, in ctest's order."""
+    listed = subprocess.run(["ctest", "--preset", preset, "--show-only=json-v1"], cwd=ROOT, capture_output=True,
+                            text=True, check=True)
+    return [test["name"] for test in json.loads(listed.stdout)["tests"]]
+
+
+def outcome_without_device(stage):
+    """The totals of the tests that may need a device, run on this machine."""
+    junit = ROOT / "build" / "dev" / "ctest-rdma-here.xml"
+    run_ctest("dev", junit, "--tests-regex", "[Rr][Dd][Mm][Aa]")
+    if junit.exists():
+        return read_junit(stage, junit)
+    totals = Totals()
+    totals.failed.append(f"{stage}: ctest")
+    return totals
+
+
+def name_of(entry):
+    """"stage: A.B (why)" -> "A.B"."""
+    return entry.split(": ", 1)[1].split(" (", 1)[0]
+
+
+def in_guest(stage, names):
+    """Runs these tests in one boot of the guest."""
+    totals = Totals()
+    tests = all_tests("dev")
+    numbers = [number for number, name in enumerate(tests, 1) if name in names]
+    junit = ROOT / "build" / "dev" / "ctest-rdma.xml"
+    chosen = ROOT / "build" / "dev" / "rdma-tests.txt"
+    chosen.write_text("0,0,0," + ",".join(map(str, numbers)) + "\n")
+    # One after the other: they count what the device holds.
+    status = run_ctest("dev", junit, "--tests-information", str(chosen), parallel=1,
+                       within=[str(RDMA_GUEST), "--verbose", "--time-limit", str(RDMA_GUEST_TIME_LIMIT_S)])
+    if not junit.exists():
+        totals.failed.append(f"{stage}: guest, status {status}")
+        return totals
+    totals.add(read_junit(stage, junit))
+    seen = {case.get("name") for case in xml.etree.ElementTree.parse(junit).getroot().iter("testcase")}
+    totals.failed += [f"{stage}: {name} (did not run)" for name in names if name not in seen]
+    return totals
+
+
+def rdma_stage(stage, before):
+    """`before`: what earlier stages found. What is run here is not counted as skipped there any more."""
+    totals = Totals()
+    if before is None:
+        if not (configure("dev") and build("dev", "--", "-k", "0", "--quiet")):
+            totals.failed.append(f"{stage}: build")
+            return totals
+        before = outcome_without_device(stage)
+        totals.passed, totals.failed = before.passed, before.failed
+    skipped = [entry for entry in before.skipped if RDMA_TESTS.search(name_of(entry))]
+    names = {name_of(entry) for entry in skipped}
+    print(f"{len(names)} tests need a device", flush=True)
+    check = subprocess.run([RDMA_GUEST, "--check"], capture_output=True, text=True)
+    print(check.stdout, end="", flush=True)
+    if not names:
+        return totals
+    if check.returncode != 0:
+        totals.skipped += [f"{stage}: {name} ({check.stdout.strip()})" for name in sorted(names)]
+    else:
+        totals.add(in_guest(stage, names))
+    before.skipped = [entry for entry in before.skipped if entry not in skipped]
     return totals
 
 
@@ -148,11 +222,16 @@ def main():
 
     totals = Totals()
     summaries = []
+    done = set()
     for stage in arguments.stages or STAGES:
         print(f"\n== {stage}: {STAGES[stage]}", flush=True)
         started = time.monotonic()
-        result = counters_stage(stage) if stage == "counters" else test_stage(stage)
+        if stage == "rdma":
+            result = rdma_stage(stage, totals if "dev" in done else None)
+        else:
+            result = counters_stage(stage) if stage == "counters" else test_stage(stage)
         totals.add(result)
+        done.add(stage)
         summaries.append(f"{stage:10} {result}, {time.monotonic() - started:.0f} s")
         print(f"-- {summaries[-1]}", flush=True)
 

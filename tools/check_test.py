@@ -52,5 +52,47 @@ class ReadJunit(unittest.TestCase):
         self.assertEqual(self.read("odd").failed, ["dev: A.B"])
 
 
+class RdmaStage(unittest.TestCase):
+    """What was skipped for want of a device is counted once: where it was run at last, or as skipped with the guest's
+    reason."""
+
+    def setUp(self):
+        self.before = check.Totals()
+        self.before.passed = 10
+        self.before.skipped = ["dev: transport_rdma.Device.Sends (no RDMA device here)", "dev: other.A.B (no such tool)"]
+        self.asked = []
+        for name in ("in_guest", "RDMA_GUEST"):
+            self.addCleanup(setattr, check, name, getattr(check, name))
+
+    def run_stage(self, guest_status, result=None):
+        def in_guest(stage, names):
+            self.asked.append(names)
+            return result
+        check.in_guest = in_guest
+        with tempfile.TemporaryDirectory() as folder:
+            check.RDMA_GUEST = pathlib.Path(folder, "guest")
+            check.RDMA_GUEST.write_text(f"#!/bin/sh\necho no kernel\nexit {guest_status}\n")
+            check.RDMA_GUEST.chmod(0o755)
+            return check.rdma_stage("rdma", self.before)
+
+    def test_run_in_the_guest(self):
+        result = check.Totals()
+        result.passed = 1
+        self.assertEqual(str(self.run_stage(0, result)), "1 passed, 0 failed, 0 skipped")
+        self.assertEqual(self.asked, [{"transport_rdma.Device.Sends"}])
+        self.assertEqual(self.before.skipped, ["dev: other.A.B (no such tool)"])
+
+    def test_no_guest(self):
+        totals = self.run_stage(1)
+        self.assertEqual(totals.skipped, ["rdma: transport_rdma.Device.Sends (no kernel)"])
+        self.assertEqual(totals.passed, 0)
+        self.assertEqual(self.asked, [])
+
+    def test_nothing_needs_a_device(self):
+        self.before.skipped = []
+        self.assertEqual(str(self.run_stage(0)), "0 passed, 0 failed, 0 skipped")
+        self.assertEqual(self.asked, [])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Shows what tools/rdma-guest does before and after a boot. The boot itself is what check.py's stage rdma is made of."""
+"""Shows what tools/rdma-guest does before and after a boot. With "device": that there is an RDMA device which carries
+data, which is true in the guest; exits 77 elsewhere."""
 
 import importlib.machinery
 import os
@@ -7,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
 
@@ -136,5 +138,27 @@ class Native(unittest.TestCase):
         self.assertIn("no-such-program-here", missing.stderr)
 
 
+def device():
+    names = guest.native_devices()
+    if not names:
+        print("no RDMA device")
+        return 77
+    server = subprocess.Popen(["ib_send_bw", "-d", names[0], "-s", "4096", "-n", "50"], stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            client = subprocess.run(["ib_send_bw", "-d", names[0], "-s", "4096", "-n", "50", "localhost"],
+                                    capture_output=True, text=True)
+            if client.returncode == 0:
+                break
+            time.sleep(0.1)  # The server does not listen yet.
+        print(client.stdout + client.stderr)
+        return client.returncode
+    finally:
+        server.kill()
+        server.wait()
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["device"]:
+        sys.exit(device())
     unittest.main()
