@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -12,35 +13,52 @@
 #include "command.h"
 #include "doctor/finding.h"
 #include "doctor/machine.h"
+#include "doctor/rdma.h"
+#include "doctor/rdma_facts.h"
 #include "doctor/render.h"
+#include "doctor/shm.h"
 #include "doctor/system_files.h"
 #include "doctor/tcp.h"
+#include "hawser/rdma_options.h"
+#include "hawser/time.h"
+#include "transport/rdma/verbs.h"
 
 namespace hawser::cli {
 namespace {
 
 using namespace doctor;
 
+// Long enough for steady figures from an emulated device.
+constexpr Duration self_test_duration = std::chrono::milliseconds(300);
+
 struct Options {
   bool json = false;
+  bool self_test = true;
+  RdmaOptions rdma;
   std::vector<std::string> required;
 };
 
-Report examine() {
+Report examine(const Options& options) {
   const SystemFiles files;
   const MachineFacts machine = read_machine(files);
   Report report;
   report.sections.push_back(examine_machine(machine));
   report.sections.push_back(examine_tcp(read_tcp(files, machine)));
+  report.sections.push_back(examine_shm(read_shm(files)));
+  const auto verbs = transport::rdma::system_verbs();
+  report.sections.push_back(examine_rdma(
+      read_rdma(files, *verbs, machine, options.rdma, options.self_test ? self_test_duration : Duration::zero())));
   return report;
 }
 
 void require(Report& report, const std::vector<std::string>& names) {
   for (Section& section : report.sections) {
     if (section.usable || std::find(names.begin(), names.end(), section.name) == names.end()) continue;
-    section.findings.push_back({section.name + ".required", Severity::problem,
+    section.findings.push_back({section.name + ".required",
+                                Severity::problem,
                                 fmt::format("{} was required and can't be used", section.title),
-                                "see the findings above"});
+                                "see the findings above",
+                                {}});
   }
 }
 
@@ -56,11 +74,31 @@ RenderOptions terminal() {
 }
 
 int run(const Options& options) {
-  Report report = examine();
+  Report report = examine(options);
   require(report, options.required);
   const std::string page = options.json ? to_json(report) : render(report, terminal());
   std::fputs(page.c_str(), stdout);
   return exit_status(report);
+}
+
+// Those of RdmaOptions that decide what the machine must provide.
+void add_rdma_options(CLI::App& command, RdmaOptions& options) {
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    command.add_option(name, value, text)->capture_default_str()->group("As in RdmaOptions");
+  };
+  add("--device", options.device, "RDMA device; empty: the first with an active port");
+  add("--port", options.port, "Its port; 0: the first active one");
+  add("--gid-index", options.gid_index, "Entry of the port's address table; -1: chosen");
+  add("--path-mtu", options.path_mtu_bytes, "256 to 4096 bytes; 0: the port's");
+  add("--chunk-bytes", options.chunk_bytes, "The most that one send carries");
+  add("--receive-queue", options.receive_queue, "Chunks posted to be received into, a connection");
+  add("--send-window", options.send_window, "Chunks being filled or sent, a connection");
+  add("--send-queue", options.send_queue, "Work requests");
+  add("--inline-bytes", options.inline_bytes, "Sends up to here go within the work request");
+  add("--memory-bytes-max", options.memory_bytes_max, "Registered in all on a device");
+  add("--completion-queue", options.completion_queue, "Entries, for each loop");
+  command.add_flag("--shared-receive-queue", options.shared_receive_queue, "One queue of receives for a loop")
+      ->group("As in RdmaOptions");
 }
 
 }  // namespace
@@ -71,6 +109,8 @@ Run add_doctor(CLI::App& command) {
   command.add_option("--require", options->required, "Transports that must be usable: tcp, shm, ucx, rdma")
       ->delimiter(',')
       ->check(CLI::IsMember({"tcp", "shm", "ucx", "rdma"}));
+  command.add_flag("!--no-self-test", options->self_test, "Do not send anything over RDMA devices");
+  add_rdma_options(command, options->rdma);
   command.footer("Exit status: 0 if nothing is wrong, 1 for warnings or problems, 2 for wrong options.");
   return [options] { return run(*options); };
 }

@@ -19,7 +19,8 @@ struct Finding {
   std::string id;  // For scripts, stable: "kernel.io_uring".
   Severity severity = Severity::good;
   std::string text;
-  std::string remedy;  // What to do; empty where there is nothing to do.
+  std::string remedy;   // What to do; empty where there is nothing to do.
+  std::string subject;  // Which of several: "rxe0", "rxe0/1" for its port. Empty where there is one only.
 };
 
 // A transport, or the machine below them all.

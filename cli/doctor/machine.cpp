@@ -1,11 +1,14 @@
 #include "doctor/machine.h"
 
 #include <fmt/format.h>
+#include <linux/capability.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace hawser::cli::doctor {
@@ -50,6 +53,16 @@ std::optional<std::int64_t> read_wake_bound(const SystemFiles& files) {
   std::memcpy(&value, bytes->data(), sizeof value);
   if (value < 0 || value >= wake_bound_none_us) return std::nullopt;
   return value;
+}
+
+// Of the capabilities in force, as a line of /proc/self/status has them in hexadecimal.
+bool has_capability(const SystemFiles& files, unsigned number) {
+  const std::string status = files.text("/proc/self/status").value_or("");
+  constexpr std::string_view label = "CapEff:";
+  const std::size_t begin = status.find(label);
+  if (begin == std::string::npos) return false;
+  const std::uint64_t effective = std::strtoull(status.c_str() + begin + label.size(), nullptr, 16);
+  return (effective >> number & 1) != 0;
 }
 
 // The word in brackets: "always [madvise] never".
@@ -142,6 +155,7 @@ MachineFacts read_machine(const SystemFiles& files) {
   constexpr std::string_view huge_pages = "/sys/kernel/mm/hugepages/hugepages-2048kB";
   facts.huge_pages = files.number(fmt::format("{}/nr_hugepages", huge_pages)).value_or(0);
   facts.huge_pages_free = files.number(fmt::format("{}/free_hugepages", huge_pages)).value_or(0);
+  facts.may_lock_any = has_capability(files, CAP_IPC_LOCK);
   facts.locked_bytes = read_limit(RLIMIT_MEMLOCK);
   facts.open_files = read_limit(RLIMIT_NOFILE);
   return facts;

@@ -37,6 +37,7 @@ struct MachineFacts {
   std::int64_t huge_pages = 0;                // Of 2 MiB, set aside.
   std::int64_t huge_pages_free = 0;
   ProcessLimit locked_bytes;
+  bool may_lock_any = false;  // CAP_IPC_LOCK: no limit counts.
   ProcessLimit open_files;
 };
 

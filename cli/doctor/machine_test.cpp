@@ -30,6 +30,7 @@ TEST(Machine, IsReadFromTheKernelsFiles) {
   fake.write("/sys/devices/system/cpu/cpu0/cpuidle/state2/name", "C8\n");
   fake.write("/sys/devices/system/cpu/cpu0/cpuidle/state2/disable", "1\n");
   fake.write("/dev/cpu_dma_latency", std::string("\x05\0\0\0", 4));
+  fake.write("/proc/self/status", "Name:\tx\nCapEff:\t0000000000004000\nCapBnd:\t0\n");
   fake.write("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
   fake.write("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "128\n");
   fake.write("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "100\n");
@@ -45,6 +46,7 @@ TEST(Machine, IsReadFromTheKernelsFiles) {
   EXPECT_EQ(facts.idle_states[1].name, "C6");
   EXPECT_EQ(facts.idle_states[1].wake_us, 133);
   EXPECT_EQ(facts.wake_bound_us, 5);
+  EXPECT_TRUE(facts.may_lock_any);
   EXPECT_EQ(facts.transparent_huge_pages, "madvise");
   EXPECT_EQ(facts.huge_pages, 128);
   EXPECT_EQ(facts.huge_pages_free, 100);

@@ -89,8 +89,8 @@ std::string render(const Report& report, const RenderOptions& options) {
     page += '\n';
     for (const Finding& finding : section.findings) {
       const Mark mark = mark_of(finding.severity);
-      page +=
-          fmt::format("  {} {}\n", painter.paint(mark.colour, mark.sign), wrap(finding.text, indent, options.columns));
+      const std::string text = finding.subject.empty() ? finding.text : finding.subject + ": " + finding.text;
+      page += fmt::format("  {} {}\n", painter.paint(mark.colour, mark.sign), wrap(text, indent, options.columns));
       if (!finding.remedy.empty()) {
         page +=
             std::string(indent, ' ') + painter.faint("→ " + wrap(finding.remedy, indent + 2, options.columns)) + '\n';
@@ -109,6 +109,7 @@ std::string to_json(const Report& report) {
     nlohmann::ordered_json findings = nlohmann::ordered_json::array();
     for (const Finding& finding : section.findings) {
       findings.push_back({{"id", finding.id},
+                          {"subject", finding.subject},
                           {"severity", to_string(finding.severity)},
                           {"text", finding.text},
                           {"remedy", finding.remedy}});
