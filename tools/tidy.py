@@ -50,7 +50,7 @@ LAYERS = {
 # Beyond that, a test beside its layer may run over the simulated network.
 TEST_LAYERS = ("transport/sim", "transport", "exec", "base")
 
-OS_HEADERS_IN = ("base", "exec", "transport/*", "setup")
+OS_HEADERS_IN = ("base", "exec", "transport/*", "setup", "lab")
 VENDOR_HEADERS_IN = ("transport/*",)
 VENDOR_HEADERS = ("infiniband/", "rdma/", "ucp/", "ucs/", "uct/", "cuda", "hip/")
 # Other headers that are neither the system's nor a vendor's, with the files that may include them.

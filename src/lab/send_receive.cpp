@@ -1,0 +1,288 @@
+#include "lab/send_receive.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "lab/memory.h"
+#include "lab/ping_pong.h"
+#include "lab/stream_receiver.h"
+#include "lab/stream_sender.h"
+
+namespace hawser::lab {
+
+namespace rdma = transport::rdma;
+
+namespace {
+
+// Writes of credits are this long.
+constexpr unsigned credit_inline_bytes = 16;
+
+unsigned receives_of(const StreamPlan& plan) {
+  constexpr unsigned receives_min = 64;
+  constexpr unsigned receives_max = 512;
+  return plan.receive_queue > 0 ? plan.receive_queue : std::clamp(2 * plan.window, receives_min, receives_max);
+}
+
+// All that a run needs; members that use others come after them, and so go first.
+struct Setup {
+  const Bed& bed;
+  const StreamPlan& plan;
+  const unsigned receives = receives_of(plan);
+  const bool shared = plan.receives != Receives::own;
+
+  // The receiving threads, each with its queue.
+  struct Receiver {
+    std::unique_ptr<rdma::CompletionQueue> completions;
+    std::unique_ptr<HandoverRing> ring;
+    std::vector<Incoming> incoming;
+    std::unique_ptr<StreamReceiver> role;
+  };
+  struct Connection {
+    std::optional<RegisteredMemory> payload;
+    std::optional<RegisteredMemory> arrivals;
+    std::unique_ptr<ReceivePlaces> places;
+    std::unique_ptr<rdma::CompletionQueue> send_completions;
+    std::unique_ptr<rdma::QueuePair> sender;
+    std::unique_ptr<rdma::QueuePair> receiver;
+    std::unique_ptr<StreamSender> role;
+  };
+  std::optional<RegisteredMemory> credit_counts;
+  std::optional<RegisteredMemory> shared_arrivals;
+  std::unique_ptr<ReceivePlaces> shared_places;
+  std::unique_ptr<rdma::SharedReceiveQueue> shared_queue;
+  SharedPlaces shared_receives{};
+  std::vector<Receiver> receivers{};
+  std::vector<Connection> connections{};
+  std::unique_ptr<Reposter> reposter{};
+
+  Result<void> make();
+  Result<void> make_shared_receives();
+  Result<void> make_receiver(unsigned connections_each);
+  Result<void> make_connection(unsigned index);
+  Result<void> make_roles();
+  Result<StreamResult> run();
+  Result<void> verify() const;
+
+  std::uint64_t* granted(unsigned connection) {
+    if (!plan.credits) return nullptr;
+    // A cache line for each, so that senders do not disturb each other.
+    return reinterpret_cast<std::uint64_t*>(credit_counts->memory.data() + connection * cache_line_bytes);
+  }
+};
+
+template <class T>
+Result<void> keep(T& where, Result<typename T::value_type> made) {
+  if (!made) return std::unexpected(std::move(made.error()));
+  where.emplace(std::move(*made));
+  return {};
+}
+template <class T>
+Result<void> keep(std::unique_ptr<T>& where, Result<std::unique_ptr<T>> made) {
+  if (!made) return std::unexpected(std::move(made.error()));
+  where = std::move(*made);
+  return {};
+}
+
+Result<void> Setup::make_shared_receives() {
+  const unsigned count = receives * plan.connections;
+  const MemoryOptions memory{.bytes = count * stride_of(plan.size_bytes)};
+  if (auto made = keep(shared_arrivals, RegisteredMemory::make(bed.receiver(), memory, {})); !made) return made;
+  poison(shared_arrivals->memory.bytes());
+  shared_places = std::make_unique<ReceivePlaces>(*shared_arrivals, plan.size_bytes, count);
+  if (auto made = keep(shared_queue, bed.receiver().create_shared_receive_queue(count)); !made) return made;
+  shared_receives.queue = shared_queue.get();
+  shared_receives.places = shared_places.get();
+  std::vector<rdma::ReceiveRequest> all;
+  for (std::uint32_t place = 0; place < count; ++place) all.push_back(shared_places->request(place));
+  return shared_queue->post_receive(all);
+}
+
+Result<void> Setup::make_receiver(unsigned connections_each) {
+  Receiver& receiver = receivers.emplace_back();
+  // Messages that nobody has taken yet, and credits that are under way.
+  const unsigned count =
+      (shared ? receives * plan.connections : receives * connections_each) + credit_writes_max * connections_each;
+  if (plan.receives == Receives::shared_central) receiver.ring = std::make_unique<HandoverRing>(count);
+  return keep(receiver.completions, bed.receiver().create_completion_queue(count));
+}
+
+Result<void> Setup::make_connection(unsigned index) {
+  Connection& connection = connections.emplace_back();
+  Receiver& receiver = receivers[plan.one_receiver ? 0 : index];
+  const std::size_t stride = stride_of(plan.size_bytes);
+  if (auto made = keep(connection.payload, RegisteredMemory::make(bed.sender(), {.bytes = plan.window * stride}, {}));
+      !made) {
+    return made;
+  }
+  for (unsigned place = 0; place < plan.window; ++place) {
+    fill_pattern(connection.payload->memory.bytes().subspan(place * stride, plan.size_bytes),
+                 pattern_of(index, place, plan.window));
+  }
+  if (!shared) {
+    const MemoryOptions memory{.bytes = receives * stride};
+    if (auto made = keep(connection.arrivals, RegisteredMemory::make(bed.receiver(), memory, {})); !made) return made;
+    poison(connection.arrivals->memory.bytes());
+    connection.places = std::make_unique<ReceivePlaces>(*connection.arrivals, plan.size_bytes, receives);
+  }
+  if (auto made = keep(connection.send_completions, bed.sender().create_completion_queue(plan.window + 1)); !made) {
+    return made;
+  }
+  const rdma::QueuePairOptions sender{.completions = connection.send_completions.get(),
+                                      .send_requests = plan.window,
+                                      .receive_requests = 1,
+                                      .inline_bytes = plan.use_inline ? static_cast<unsigned>(plan.size_bytes) : 0};
+  const rdma::QueuePairOptions receiving{.completions = receiver.completions.get(),
+                                         .shared_receives = shared_queue.get(),
+                                         .send_requests = credit_writes_max,
+                                         .receive_requests = shared ? 0 : receives,
+                                         .inline_bytes = credit_inline_bytes};
+  if (auto made = keep(connection.sender, bed.sender().create_queue_pair(sender, bed.port())); !made) return made;
+  if (auto made = keep(connection.receiver, bed.receiver().create_queue_pair(receiving, bed.port())); !made) {
+    return made;
+  }
+  receiver.incoming.push_back({.connection = index,
+                               .queue_pair = connection.receiver.get(),
+                               .places = connection.places.get(),
+                               .sender_places = plan.window,
+                               .count = plan.count,
+                               .receives = receives,
+                               .credit_address = plan.credits ? credit_counts->address(index * cache_line_bytes) : 0,
+                               .credit_key = plan.credits ? credit_counts->region->remote_key() : 0});
+  return {};
+}
+
+Result<void> Setup::make_roles() {
+  // Less than what a quarter of the receives is, so that no credit waits for receives that wait for company.
+  const unsigned repost_batch = std::clamp(plan.repost_batch, 1u, std::max(1u, receives / 4));
+  std::vector<HandoverRing*> rings;
+  for (Receiver& receiver : receivers) {
+    const ReceiverPlan receiver_plan{
+        .poll_burst = plan.poll_burst, .repost_batch = repost_batch, .verify_each = plan.verify_each};
+    receiver.role = std::make_unique<StreamReceiver>(receiver_plan, *receiver.completions, std::move(receiver.incoming),
+                                                     shared ? &shared_receives : nullptr, receiver.ring.get());
+    if (Result<void> posted = receiver.role->post_first(); !posted) return posted;
+    if (receiver.ring) rings.push_back(receiver.ring.get());
+  }
+  for (unsigned index = 0; index < plan.connections; ++index) {
+    Connection& connection = connections[index];
+    if (auto connected = bed.connect(*connection.sender, *connection.receiver, plan.link); !connected) return connected;
+    if (std::uint64_t* const count = granted(index)) *count = receives;
+    const bool use_inline = plan.use_inline && connection.sender->inline_bytes() >= plan.size_bytes;
+    connection.role = std::make_unique<StreamSender>(SenderPlan{.connection = index,
+                                                                .size_bytes = plan.size_bytes,
+                                                                .count = plan.count,
+                                                                .window = plan.window,
+                                                                .batch = plan.batch,
+                                                                .signal_each = plan.signal_each,
+                                                                .use_inline = use_inline},
+                                                     *connection.sender, *connection.send_completions,
+                                                     *connection.payload, granted(index));
+  }
+  if (!rings.empty()) {
+    reposter = std::make_unique<Reposter>(shared_receives, rings, repost_batch, plan.count * plan.connections);
+  }
+  return {};
+}
+
+Result<void> Setup::make() {
+  if (plan.window == 0 || plan.batch == 0 || plan.batch > plan.window || plan.count == 0 || plan.size_bytes == 0 ||
+      plan.connections == 0) {
+    return fail(ErrorCode::invalid_argument,
+                "sizes, counts and windows are at least 1, and batches at most the window");
+  }
+  if (shared) {
+    if (auto made = make_shared_receives(); !made) return made;
+  }
+  if (plan.credits) {
+    const MemoryOptions memory{.bytes = plan.connections * cache_line_bytes};
+    auto made = keep(credit_counts, RegisteredMemory::make(bed.sender(), memory, {.remote_write = true}));
+    if (!made) return made;
+  }
+  const unsigned threads = plan.one_receiver ? 1 : plan.connections;
+  for (unsigned i = 0; i < threads; ++i) {
+    if (auto made = make_receiver(plan.connections / threads); !made) return made;
+  }
+  connections.reserve(plan.connections);  // Their parts are pointed to.
+  for (unsigned index = 0; index < plan.connections; ++index) {
+    if (auto made = make_connection(index); !made) return made;
+  }
+  return make_roles();
+}
+
+Result<StreamResult> Setup::run() {
+  // Senders and receivers in turn, so that two processors part them.
+  std::vector<std::vector<Role*>> threads;
+  for (unsigned i = 0; i < plan.connections; ++i) {
+    threads.push_back({connections[i].role.get()});
+    if (i < receivers.size()) threads.push_back({receivers[i].role.get()});
+  }
+  if (reposter) threads.push_back({reposter.get()});
+  const std::uint64_t not_ready_before = bed.receiver_not_ready();
+  if (Result<void> ran = bed.executor().run(threads); !ran) return std::unexpected(std::move(ran.error()));
+  double start_ns = connections.front().role->start_ns();
+  double end_ns = 0;
+  for (const Connection& connection : connections) {
+    start_ns = std::min(start_ns, connection.role->start_ns());
+    end_ns = std::max(end_ns, connection.role->end_ns());
+  }
+  if (Result<void> verified = verify(); !verified) return std::unexpected(std::move(verified.error()));
+  return StreamResult{.elapsed_ns = end_ns - start_ns,
+                      .messages = plan.count * plan.connections,
+                      .receiver_not_ready = bed.receiver_not_ready() - not_ready_before};
+}
+
+Result<void> Setup::verify() const {
+  if (shared_places) return shared_places->verify();
+  for (const Connection& connection : connections) {
+    if (Result<void> verified = connection.places->verify(); !verified) return verified;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<StreamResult> run_stream(const Bed& bed, const StreamPlan& plan) {
+  Setup setup{.bed = bed, .plan = plan};
+  if (Result<void> made = setup.make(); !made) return std::unexpected(std::move(made.error()));
+  return setup.run();
+}
+
+Result<std::vector<double>> run_ping_pong(const Bed& bed, const PingPongPlan& plan) {
+  struct Side {
+    std::optional<RegisteredMemory> memory;
+    std::unique_ptr<rdma::CompletionQueue> completions;
+    std::unique_ptr<rdma::QueuePair> queue_pair;
+    std::unique_ptr<PingPong> role;
+  };
+  std::array<Side, 2> sides;
+  for (const bool begins : {true, false}) {
+    Side& side = sides[begins ? 0 : 1];
+    rdma::Device& device = begins ? bed.sender() : bed.receiver();
+    const MemoryOptions memory{.bytes = 2 * stride_of(plan.size_bytes)};
+    Result<void> made = keep(side.memory, RegisteredMemory::make(device, memory, {}));
+    if (made) made = keep(side.completions, device.create_completion_queue(16));
+    if (!made) return std::unexpected(std::move(made.error()));
+    const rdma::QueuePairOptions options{.completions = side.completions.get(),
+                                         .send_requests = 4,
+                                         .receive_requests = 4,
+                                         .inline_bytes = plan.use_inline ? static_cast<unsigned>(plan.size_bytes) : 0};
+    made = keep(side.queue_pair, device.create_queue_pair(options, bed.port()));
+    if (!made) return std::unexpected(std::move(made.error()));
+    const bool use_inline = plan.use_inline && side.queue_pair->inline_bytes() >= plan.size_bytes;
+    side.role = std::make_unique<PingPong>(
+        PingPong::Plan{.size_bytes = plan.size_bytes, .count = plan.count, .begins = begins, .use_inline = use_inline},
+        *side.queue_pair, *side.completions, *side.memory);
+    if (made = side.role->post_first(); !made) return std::unexpected(std::move(made.error()));
+  }
+  if (auto connected = bed.connect(*sides[0].queue_pair, *sides[1].queue_pair, {}); !connected) {
+    return std::unexpected(std::move(connected.error()));
+  }
+  const std::vector<std::vector<Role*>> threads = {{sides[0].role.get()}, {sides[1].role.get()}};
+  if (Result<void> ran = bed.executor().run(threads); !ran) return std::unexpected(std::move(ran.error()));
+  return sides[0].role->half_trips_ns();
+}
+
+}  // namespace hawser::lab

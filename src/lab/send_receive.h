@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+
+#include "hawser/error.h"
+#include "lab/bed.h"
+
+namespace hawser::lab {
+
+// How receives of several connections are kept.
+enum class Receives : std::uint8_t {
+  own,             // Each queue pair has a queue of its own.
+  shared_central,  // One shared receive queue, to which one thread posts for all.
+  shared_by_each,  // One shared receive queue, to which each thread posts batches of its own.
+};
+
+// One stream of sends, or several at once, each with a sending thread of its own.
+struct StreamPlan {
+  std::size_t size_bytes = 16;
+  std::uint64_t count = 4096;  // Messages of each connection.
+  unsigned window = 1;
+  unsigned batch = 1;
+  bool signal_each = true;  // Else one of each batch.
+  bool use_inline = false;
+  unsigned connections = 1;
+  bool one_receiver = false;  // One thread and one completion queue for all connections; else one for each.
+  Receives receives = Receives::own;
+  unsigned receive_queue = 0;  // Receives for each connection; 0 for twice the window, 64 to 512.
+  bool credits = false;        // Senders wait for receives; else they send as fast as they can.
+  unsigned poll_burst = 32;
+  unsigned repost_batch = 8;
+  bool verify_each = false;
+  LinkOptions link;
+};
+
+struct StreamResult {
+  double elapsed_ns = 0;  // From the first post until the last completion.
+  std::uint64_t messages = 0;
+  std::uint64_t receiver_not_ready = 0;
+
+  double message_ns() const noexcept { return messages > 0 ? elapsed_ns / static_cast<double>(messages) : 0; }
+};
+
+// Runs it, and compares what the receivers' memory holds with what was sent: an error if it differs.
+Result<StreamResult> run_stream(const Bed& bed, const StreamPlan& plan);
+
+struct PingPongPlan {
+  std::size_t size_bytes = 16;
+  std::uint64_t count = 1000;
+  bool use_inline = false;
+};
+// Half of a round trip, in ns: of each of `count`.
+Result<std::vector<double>> run_ping_pong(const Bed& bed, const PingPongPlan& plan);
+
+}  // namespace hawser::lab
