@@ -108,6 +108,9 @@ class Client {
   // The transports that this client has enabled and that do not carry the connection, as of the last attempt.
   const std::vector<TransportNotTaken>& not_taken() const noexcept;
 
+  // How often the connection has changed its transport since this client was made.
+  std::uint64_t moves() const noexcept;
+
   // Offer a transport to the server; from the next connect() on. Short for ClientOptions::transports.
   void enable_rdma(RdmaOptions options = {});
   void enable_ucx(UcxOptions options = {});

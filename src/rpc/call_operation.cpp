@@ -73,6 +73,15 @@ void CallOperation::complete(Loop& loop) {
   resume_by(loop);
 }
 
+void CallOperation::complete(Loop& loop, Error error) {
+  if (maybe_executed_ && error.not_executed()) [[unlikely]] {
+    error.code = ErrorCode::outcome_unknown;
+    error.text = "sent again after its connection had ended, and then: " + error.text;
+  }
+  error_ = std::move(error);
+  complete(loop);
+}
+
 void CallOperation::resume_by(Loop& loop) {
   if (!waiting_ || queued_on_ != nullptr) return;
   queued_on_ = &loop;

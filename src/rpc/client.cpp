@@ -38,6 +38,7 @@ std::string_view Client::transport() const noexcept {
   return state_->session ? state_->session->connection().transport() : std::string_view();
 }
 const std::vector<TransportNotTaken>& Client::not_taken() const noexcept { return state_->not_taken; }
+std::uint64_t Client::moves() const noexcept { return state_->moved; }
 void Client::enable_rdma(RdmaOptions options) {
   state_->options.transports.rdma = std::move(options);
   state_->paths.reset();
@@ -199,6 +200,7 @@ Task<void> Client::State::go_back() {
     finishing.push_back(std::move(session));
     const std::shared_ptr<rpc::ClientSession> old = finishing.back();
     use(std::move(*opened));
+    ++moved;
     old->finish();
     co_return;
   }
@@ -264,6 +266,7 @@ void Client::State::on_session_end(rpc::ClientSession& ended, const Error& reaso
   if (reason.scope == ErrorScope::transport) health.broke(path, reason.text, loop->now(), options.transports);
   loop->log(LogLevel::warning, "rpc", path + " broke, the connection to " + address + " is made anew: " + reason.text);
   path.clear();
+  ++moved;
   if (!lobby) lobby = std::make_shared<rpc::Lobby>(*loop, options.calls_in_flight_max, options.call_timeout);
   link.port = lobby.get();
   attempt_at_hand = std::make_shared<Attempt>();

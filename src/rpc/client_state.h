@@ -70,6 +70,7 @@ struct Client::State final : rpc::ClientSession::Owner {
   std::vector<TransportNotTaken> not_taken;
   bool not_taken_logged = false;
   std::shared_ptr<rpc::Lobby> lobby;  // While the connection moves.
+  std::uint64_t moved = 0;
   RetryTimer retry;
 
   // One attempt at a time; whoever wants to connect meanwhile shares it, and learns its outcome even if another one has

@@ -15,6 +15,7 @@ void Lobby::add(CallOperation& operation, bool unsent, Time deadline) {
 
 void Lobby::keep(CallOperation& operation, bool unsent) {
   operation.placed = nullptr;
+  if (!unsent) operation.set_maybe_executed();
   add(operation, unsent, operation.deadline());
 }
 

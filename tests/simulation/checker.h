@@ -21,6 +21,8 @@ class Checker {
  public:
   // A call of a new id has begun. Exactly one of replied(), failed() and dropped() must follow.
   std::uint64_t begin(const char* kind);
+  // The call may be executed more than once.
+  void may_repeat(std::uint64_t id);
   // The handler of that call has begun.
   void executed(std::uint64_t id);
   void replied(std::uint64_t id);
@@ -59,6 +61,7 @@ class Checker {
     const char* kind;
     State state = State::open;
     unsigned executions = 0;
+    bool may_repeat = false;
   };
   struct Stream {
     std::size_t written = 0;

@@ -106,17 +106,21 @@ Task<void> ClientActor::one_call() {
   co_await pause;
 }
 
-CallOptions ClientActor::draw_options(const Canceller& canceller) {
+CallOptions ClientActor::draw_options(std::uint64_t id, const Canceller& canceller) {
   CallOptions options{.token = canceller.source.get_token()};
   if (world_.random.chance(0.2)) options.timeout = world_.up_to(milliseconds(world_.random.chance(0.5) ? 2 : 40));
   if (world_.random.chance(0.05)) options.timeout = forever;
+  if (world_.plan.profile.paths && world_.random.chance(0.4)) {
+    options.idempotent = true;
+    world_.checker.may_repeat(id);
+  }
   return options;
 }
 
 void ClientActor::check_error(const CallGuard& guard, const Began& began, const Error& error,
                               const CallOptions* options) {
   const Profile& profile = world_.plan.profile;
-  const bool losses = profile.faults || profile.drops || profile.restarts;
+  const bool losses = profile.faults || profile.drops || profile.restarts || profile.paths;
   const Duration timeout = options != nullptr && options->timeout ? *options->timeout : world_.plan.client.call_timeout;
   bool expected = false;
   switch (error.code) {
@@ -142,7 +146,7 @@ Task<void> ClientActor::echo() {
   Material data(guard.id, draw_size(world_.random));
   const std::uint32_t reply_bytes = draw_size(world_.random);
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.3));
-  const CallOptions options = draw_options(canceller);
+  const CallOptions options = draw_options(guard.id, canceller);
   const Began began = begin();
   auto call = client_->call<&Service::echo>(options, guard.id, data.text, reply_bytes);
   const Result<std::string> reply = co_await std::move(call);
@@ -161,7 +165,7 @@ Task<void> ClientActor::given() {
   CallGuard guard(world_.checker, "given");
   const std::uint32_t reply_bytes = draw_size(world_.random);
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.3));
-  const CallOptions options = draw_options(canceller);
+  const CallOptions options = draw_options(guard.id, canceller);
   const Began began = begin();
   std::optional<Result<std::string>> reply;
   if (world_.random.chance(0.5)) {
@@ -254,7 +258,7 @@ Task<void> ClientActor::attached() {
   const Material attachment(guard.id ^ attachment_mark, draw_size(world_.random));
   const std::uint32_t reply_bytes = draw_size(world_.random);
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.2));
-  CallOptions options = draw_options(canceller);
+  CallOptions options = draw_options(guard.id, canceller);
   options.attachment = as_bytes(attachment.text);
   options.metadata = {{"id", std::to_string(guard.id)}, {"x", content(guard.id, world_.below(300))}};
   const Began began = begin();
@@ -278,7 +282,7 @@ Task<void> ClientActor::into() {
   Target target(world_, fits ? data.text.size() + world_.below(100) : 1 + world_.below(data.text.size() + 1));
   const bool too_small = target.bytes.size() < data.text.size();
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.3));
-  const CallOptions options = draw_options(canceller);
+  const CallOptions options = draw_options(guard.id, canceller);
   const Began began = begin();
   const bool sleeps = world_.random.chance(0.3);
   std::optional<Result<Reply<std::string_view>>> reply;
@@ -310,7 +314,7 @@ Task<void> ClientActor::slow() {
   const std::uint32_t reply_bytes = draw_size(world_.random);
   const auto sleep_us = static_cast<std::uint32_t>(world_.below(20'000));
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.3));
-  const CallOptions options = draw_options(canceller);
+  const CallOptions options = draw_options(guard.id, canceller);
   const Began began = begin();
   auto call = client_->call<&Service::slow>(options, guard.id, data.text, reply_bytes, sleep_us);
   const Result<std::string> reply = co_await std::move(call);
@@ -325,7 +329,7 @@ Task<void> ClientActor::slow_token() {
   const Material data(guard.id, draw_size(world_.random));
   const auto sleep_us = static_cast<std::uint32_t>(world_.below(world_.random.chance(0.1) ? 1'000'000 : 20'000));
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.5));
-  const CallOptions options = draw_options(canceller);
+  const CallOptions options = draw_options(guard.id, canceller);
   const Began began = begin();
   auto call = client_->call<&Service::slow_token>(options, guard.id, data.text, sleep_us);
   const Result<std::string> reply = co_await std::move(call);
@@ -428,7 +432,8 @@ Task<void> ClientActor::ping() {
   auto asking = client_->ping();
   const Result<Duration> answer = co_await std::move(asking);
   const Profile& profile = world_.plan.profile;
-  world_.checker.expect(answer || profile.faults || profile.drops || profile.restarts, "a ping failed for no reason");
+  world_.checker.expect(answer || profile.faults || profile.drops || profile.restarts || profile.paths,
+                        "a ping failed for no reason");
 }
 
 }  // namespace hawser::simulation

@@ -18,6 +18,7 @@ class ClientActor {
   // The connection that a call began on.
   struct Began {
     unsigned connections;
+    std::uint64_t moves;
     Time time;
   };
 
@@ -48,9 +49,11 @@ class ClientActor {
   Task<void> write_items(std::uint64_t id, Writer<std::string> writer, std::uint32_t count, std::uint32_t& written);
   Task<void> read_items(std::uint64_t id, std::uint64_t mark, Reader<std::string> reader, std::uint32_t sleep_us,
                         std::uint32_t& read);
-  CallOptions draw_options(const Canceller& canceller);
-  Began begin() const { return {connections_, world_.loop.now()}; }
-  bool lost(const Began& began) const { return connections_ != began.connections || !client_ || !client_->connected(); }
+  CallOptions draw_options(std::uint64_t id, const Canceller& canceller);
+  Began begin() const { return {connections_, client_ ? client_->moves() : 0, world_.loop.now()}; }
+  bool lost(const Began& began) const {
+    return connections_ != began.connections || !client_ || !client_->connected() || client_->moves() != began.moves;
+  }
   // False if the call failed; checks that it had a reason to.
   template <class R>
   bool ended(CallGuard& guard, const Began& began, const Result<R>& result, const CallOptions* options = nullptr) {

@@ -17,6 +17,7 @@ struct Profile {
   bool restarts = false;  // Servers stop and come back.
   bool drops = false;     // Callers cancel, drop awaiters, close and destroy clients.
   bool slow = false;      // Small buffers, short sends and receives, slow readers.
+  bool paths = false;     // Messages go beside the streams, where that works; paths break, fall silent, can't be had.
 };
 
 inline constexpr Profile profiles[] = {
@@ -26,6 +27,14 @@ inline constexpr Profile profiles[] = {
     {.name = "limits", .limits = true, .slow = true},
     {.name = "drops", .drops = true},
     {.name = "restarts", .restarts = true},
+    {.name = "paths", .paths = true},
+    {.name = "everything_on_paths",
+     .faults = true,
+     .limits = true,
+     .restarts = true,
+     .drops = true,
+     .slow = true,
+     .paths = true},
     {.name = "everything", .faults = true, .limits = true, .restarts = true, .drops = true, .slow = true},
 };
 

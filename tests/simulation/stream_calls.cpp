@@ -50,7 +50,7 @@ Task<void> ClientActor::upload() {
   const auto stop_after = world_.random.chance(0.8) ? count + 1 : static_cast<std::uint32_t>(world_.below(items_max));
   const auto sleep_us = static_cast<std::uint32_t>(world_.random.chance(0.3) ? 1 + world_.below(2000) : 0);
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.3));
-  const CallOptions options = draw_options(canceller);
+  const CallOptions options = draw_options(guard.id, canceller);
   const Began began = begin();
   auto opening = client_->open<&Service::upload>(options, guard.id, stop_after, sleep_us);
   Result<StreamingCall<&Service::upload>> call = co_await std::move(opening);
@@ -74,7 +74,7 @@ Task<void> ClientActor::download() {
   const std::uint32_t bytes_max = draw_item_bytes(world_);
   const auto sleep_us = static_cast<std::uint32_t>(world_.random.chance(0.3) ? 1 + world_.below(2000) : 0);
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.3));
-  const CallOptions options = draw_options(canceller);
+  const CallOptions options = draw_options(guard.id, canceller);
   const Began began = begin();
   auto opening = client_->open<&Service::download>(options, guard.id, count, bytes_max, sleep_us);
   Result<StreamingCall<&Service::download>> call = co_await std::move(opening);
@@ -97,7 +97,7 @@ Task<void> ClientActor::chat() {
   const auto count = static_cast<std::uint32_t>(world_.below(items_max));
   const auto stop_after = world_.random.chance(0.8) ? count + 1 : static_cast<std::uint32_t>(world_.below(items_max));
   const Canceller canceller(world_, world_.plan.profile.drops && world_.random.chance(0.3));
-  const CallOptions options = draw_options(canceller);
+  const CallOptions options = draw_options(guard.id, canceller);
   const Began began = begin();
   auto opening = client_->open<&Service::chat>(options, guard.id, stop_after);
   Result<StreamingCall<&Service::chat>> call = co_await std::move(opening);

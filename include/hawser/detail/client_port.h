@@ -78,10 +78,9 @@ class CallOperation : public PayloadOwner {
   void payload_released() noexcept override;
   // The session has forgotten the operation; its awaiter is resumed by the loop.
   void complete(Loop& loop);
-  void complete(Loop& loop, Error error) {
-    error_ = std::move(error);
-    complete(loop);
-  }
+  void complete(Loop& loop, Error error);
+  // A request that had left is to be sent again: from now on no error may say that it was not executed.
+  void set_maybe_executed() noexcept { maybe_executed_ = true; }
   StreamCore* stream() const noexcept { return stream_.get(); }
   void set_stream(std::unique_ptr<StreamCore> stream) noexcept { stream_ = std::move(stream); }
   // Where the payload now coming is being received, so that it can be taken back.
@@ -138,6 +137,7 @@ class CallOperation : public PayloadOwner {
   bool lent_ = false;
   bool done_ = false;
   bool waiting_for_sent_ = false;
+  bool maybe_executed_ = false;
   std::coroutine_handle<> waiting_;
   Loop* queued_on_ = nullptr;  // The loop that will resume waiting_.
   std::optional<Error> error_;
