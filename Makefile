@@ -9,6 +9,7 @@ help:
 	@echo "make dev       the same for the everyday build alone; also gcc, asan, tsan, fuzz"
 	@echo "make rdma      the tests that need an RDMA device, in a guest with Soft-RoCE"
 	@echo "make bench     build optimised and run hawser-bench run \$$(ARGS)"
+	@echo "make bench-rdma  hawser over RDMA beside perftest, in the guest; writes build/bench-rdma.html"
 	@echo "make compare   the same, side by side with bare sockets, gRPC and Cap'n Proto; writes build/compare.html"
 	@echo "make counters  pieces of a call timed one by one; instructions and allocations of a whole call"
 	@echo "make tidy      check layers, lengths and wording"
@@ -28,6 +29,14 @@ bench: install-dependencies
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release --target hawser-bench --parallel $(CPUS) -- --quiet
 	@build/release/bench/hawser-bench run $(ARGS)
+
+# About three minutes, in one boot of the guest; ARGS as tools/bench_rdma.py --help lists them.
+bench-rdma: install-dependencies
+	@tools/install-dependencies.sh guest
+	@cmake --preset release --log-level=WARNING
+	@cmake --build --preset release --target hawser-bench --parallel $(CPUS) -- --quiet
+	@tools/rdma-guest -- python3 -B tools/bench_rdma.py build/release/bench/hawser-bench --json build/bench-rdma.json $(ARGS)
+	@build/release/bench/hawser-bench report build/bench-rdma.json -o build/bench-rdma.html
 
 # About two minutes; ARGS as hawser-bench compare --help lists them.
 compare:
