@@ -9,11 +9,11 @@ SEND_LAT = """ Data ex. method : Ethernet
  local address: LID 0000 QPN 0x0011 PSN 0x8915c0
 ---------------------------------------------------------------------------------------
  #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
- 64      2000          11.45          153.85       11.98    	       12.82       	6.93   		33.10   		141.09
+ 64      2000          11.45          153.85       11.98    \t       12.82       \t6.93   \t\t33.10   \t\t141.09
 ---------------------------------------------------------------------------------------
 """
 SEND_BW = """ #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
- 128        5000             4.70               4.65   		   0.038080
+ 128        5000             4.70               4.65   \t\t   0.038080
 """
 
 
