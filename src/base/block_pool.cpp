@@ -1,5 +1,7 @@
 #include "base/block_pool.h"
 
+#include <sys/mman.h>
+
 #include <bit>
 #include <new>
 
@@ -18,6 +20,14 @@ namespace hawser {
 namespace {
 
 thread_local bool pool_gone = false;
+
+// Blocks from here on lie in huge pages where the kernel gives them to those who ask: the copies to and from sockets then
+// look up a five hundredth of the addresses.
+constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
+
+std::align_val_t alignment_of(std::size_t bytes) noexcept {
+  return std::align_val_t(bytes < huge_page_bytes ? alignof(Block) : huge_page_bytes);
+}
 
 // While a block is in the pool, the address sanitizer reports whoever still uses its bytes.
 void forbid([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes) noexcept {
@@ -55,14 +65,17 @@ std::size_t BlockPool::class_of(std::size_t bytes) noexcept {
 }
 
 Block* BlockPool::allocate(std::size_t bytes) {
-  void* memory = ::operator new(sizeof(Block) + bytes, std::align_val_t(alignof(Block)));
+  void* memory = ::operator new(sizeof(Block) + bytes, alignment_of(bytes));
+  // A wish: without huge pages it works as well.
+  if (bytes >= huge_page_bytes) static_cast<void>(madvise(memory, bytes, MADV_HUGEPAGE));
   return ::new (memory) Block(bytes);
 }
 
 void BlockPool::free(Block* block) noexcept {
   allow(block->data(), block->size_);
+  const std::align_val_t alignment = alignment_of(block->size_);
   block->~Block();
-  ::operator delete(block, std::align_val_t(alignof(Block)));
+  ::operator delete(block, alignment);
 }
 
 Block* BlockPool::take(std::size_t bytes) {

@@ -96,6 +96,27 @@ void prepare_stream_socket(int fd) noexcept {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
+void bound_local_send_buffer(int fd) noexcept {
+  const auto same_host = [](const SocketAddress& a, const SocketAddress& b) {
+    if (a.family() != b.family()) return false;
+    if (a.family() == AF_INET) {
+      return reinterpret_cast<const sockaddr_in&>(a.storage).sin_addr.s_addr ==
+             reinterpret_cast<const sockaddr_in&>(b.storage).sin_addr.s_addr;
+    }
+    return a.family() == AF_INET6 &&
+           std::memcmp(&reinterpret_cast<const sockaddr_in6&>(a.storage).sin6_addr,
+                       &reinterpret_cast<const sockaddr_in6&>(b.storage).sin6_addr, sizeof(in6_addr)) == 0;
+  };
+  SocketAddress here;
+  SocketAddress there;
+  here.size = there.size = sizeof here.storage;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&here.storage), &here.size) != 0 ||
+      getpeername(fd, reinterpret_cast<sockaddr*>(&there.storage), &there.size) != 0 || !same_host(here, there)) {
+    return;
+  }
+  setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &local_send_buffer_bytes, sizeof local_send_buffer_bytes);
+}
+
 Error socket_error(ErrorCode code, std::string_view what, int system_error) {
   return {code, ErrorScope::connection, Initiator::local, 0,
           std::string(what) + ": " + std::generic_category().message(system_error)};

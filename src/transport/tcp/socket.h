@@ -54,6 +54,13 @@ std::string local_of(int fd);
 // Non-blocking, no Nagle. Failures are ignored: the socket works without.
 void prepare_stream_socket(int fd) noexcept;
 
+// What the kernel keeps of a connection within one machine on its way out, in bytes; it doubles this for its own needs. There
+// is no path to fill, so more only pushes out of the processor's cache what the peer is about to read. Across machines
+// the kernel finds the size by itself.
+inline constexpr int local_send_buffer_bytes = 256 * 1024;
+// Applies that to a connected socket whose ends have the same address.
+void bound_local_send_buffer(int fd) noexcept;
+
 // An Error whose text is `what` and the system's message for `system_error`.
 Error socket_error(ErrorCode code, std::string_view what, int system_error);
 

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <cerrno>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "hawser/scope.h"
 #include "transport/framed_connection.h"
 #include "transport/framed_testing.h"
+#include "transport/tcp/socket.h"
 #include "transport/tcp/tcp_testing.h"
 
 namespace hawser::transport {
@@ -62,6 +65,42 @@ TEST_P(TcpNetworkTest, ConnectsAndTalks) {
   ASSERT_TRUE(until([&] { return client_sink.text == "pong"; }));
   accepting.streams.clear();
   EXPECT_TRUE(until([&] { return client_sink.ends.size() == 1; }));
+}
+
+int send_buffer_of(int fd) {
+  int bytes = 0;
+  socklen_t size = sizeof bytes;
+  EXPECT_EQ(getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, &size), 0);
+  return bytes;
+}
+
+// A socket that is connected from 127.0.0.1 to `host`.
+struct Connected {
+  explicit Connected(std::string_view host) {
+    const auto where = resolve({std::string(host), "0"}, true, false);
+    const auto from = resolve({"127.0.0.1", "0"}, true, false);
+    SocketAddress address = where.value().front();
+    auto* const name = reinterpret_cast<sockaddr*>(&address.storage);
+    const bool connected = bind(listener.get(), name, address.size) == 0 && ::listen(listener.get(), 1) == 0 &&
+                           getsockname(listener.get(), name, &address.size) == 0 &&
+                           bind(client.get(), from.value().front().get(), from.value().front().size) == 0 &&
+                           ::connect(client.get(), name, address.size) == 0;
+    EXPECT_TRUE(connected) << std::strerror(errno);
+  }
+  Descriptor listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  Descriptor client{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+};
+
+TEST(TcpSocketTest, OnlyAConnectionWithinTheMachineHasItsSendBufferBounded) {
+  const Connected within("127.0.0.1");
+  bound_local_send_buffer(within.client.get());
+  EXPECT_LE(send_buffer_of(within.client.get()), 2 * local_send_buffer_bytes);
+  // Other addresses at its ends, as across machines: as large as the kernel makes it.
+  const Connected across("127.0.0.2");
+  const int before = send_buffer_of(across.client.get());
+  EXPECT_GT(before, 2 * local_send_buffer_bytes);
+  bound_local_send_buffer(across.client.get());
+  EXPECT_EQ(send_buffer_of(across.client.get()), before);
 }
 
 TEST_P(TcpNetworkTest, ManyConnectAtOnce) {

@@ -9,7 +9,9 @@
 
 namespace hawser::transport {
 
-TcpStream::TcpStream(Descriptor socket) : socket_(std::move(socket)), peer_(peer_of(socket_.get())) {}
+TcpStream::TcpStream(Descriptor socket) : socket_(std::move(socket)), peer_(peer_of(socket_.get())) {
+  bound_local_send_buffer(socket_.get());
+}
 
 void TcpStream::start(Loop& loop, StreamSink& sink) {
   if (exec::IoUring* const ring = loop.poller().io_uring(); ring != nullptr) {
