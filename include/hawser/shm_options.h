@@ -11,7 +11,7 @@ struct ShmOptions {
   // 64 MiB; both sides use the smaller one of theirs.
   std::size_t ring_bytes = 256 * 1024;
   // Payloads above eager_bytes, in each direction: written here once and read in place, until the receiver lets go of
-  // them. A multiple of 16 KiB up to 1 GiB; 0 is none, then they pass through the ring in portions, as they do when
+  // them. A power of two from 16 KiB to 1 GiB; 0 is none, then they pass through the ring in portions, as they do when
   // it is full. Both sides use the smaller one of theirs.
   std::size_t slab_bytes = std::size_t{4} << 20;
   // Payloads up to this size travel in the ring beside their message. At most an eighth of ring_bytes.

@@ -73,7 +73,7 @@ class Connection {
   virtual Capabilities capabilities() const noexcept = 0;
   virtual std::string peer() const = 0;
 
-  // From now on messages are delivered.
+  // From now on messages are delivered. Once.
   virtual void start(MessageSink& sink) = 0;
 
   // Room for a message's head, of any alignment, to be filled and committed before anything else is done here. Null once the

@@ -3,7 +3,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -11,10 +10,6 @@
 #include <system_error>
 
 namespace hawser::transport {
-
-Descriptor::~Descriptor() {
-  if (fd_ >= 0) close(fd_);
-}
 
 Result<HostPort> parse_host_port(std::string_view address) {
   const std::size_t colon = address.rfind(':');

@@ -1,0 +1,171 @@
+#include "transport/shm/handshake.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <fstream>
+#include <string>
+
+#include "base/little_endian.h"
+
+namespace hawser::transport::shm {
+namespace {
+
+// Changed whenever the layout or the protocol is.
+constexpr std::uint32_t version = 1;
+
+class Writer {
+ public:
+  Writer() { number(version); }
+  template <class T>
+  Writer& number(T value) {
+    bytes_.resize(bytes_.size() + sizeof value);
+    store_le(bytes_.data() + bytes_.size() - sizeof value, value);
+    return *this;
+  }
+  Writer& bytes(Bytes value) {
+    bytes_.insert(bytes_.end(), value.begin(), value.end());
+    return *this;
+  }
+  std::vector<std::byte> take() { return std::move(bytes_); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+// Reads what a Writer wrote; what is missing shows in done().
+class Reader {
+ public:
+  explicit Reader(Bytes bytes) noexcept : rest_(bytes) {
+    std::uint32_t theirs = 0;
+    number(theirs);
+    same_version_ = theirs == version;
+  }
+  template <class T>
+  Reader& number(T& value) {
+    if (const std::byte* from = take(sizeof value)) value = load_le<T>(from);
+    return *this;
+  }
+  Reader& bytes(MutableBytes value) {
+    if (const std::byte* from = take(value.size())) std::memcpy(value.data(), from, value.size());
+    return *this;
+  }
+  Result<void> done(const char* what) const {
+    if (same_version_ && whole_ && rest_.empty()) return {};
+    return fail(ErrorCode::protocol_error,
+                same_version_ ? std::string("malformed ") + what + " for shared memory"
+                              : "the peer's shared memory is of another version: build both sides from one release",
+                ErrorScope::connection, Initiator::peer);
+  }
+
+ private:
+  const std::byte* take(std::size_t size) noexcept {
+    whole_ = whole_ && size <= rest_.size();
+    if (!whole_) return nullptr;
+    const std::byte* from = rest_.data();
+    rest_ = rest_.subspan(size);
+    return from;
+  }
+
+  Bytes rest_;
+  bool whole_ = true;
+  bool same_version_ = false;
+};
+
+template <class T>
+Result<T> checked(T value, const Result<void>& done) {
+  if (!done) return std::unexpected(done.error());
+  return value;
+}
+
+}  // namespace
+
+Result<Place> Place::here() {
+  Place place;
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string text;
+  file >> text;
+  std::size_t digits = 0;
+  for (const char c : text) {
+    if (c == '-' || digits == 2 * place.boot.size()) continue;
+    const auto digit = static_cast<unsigned>(c >= 'a' ? c - 'a' + 10 : c - '0');
+    place.boot[digits / 2] = place.boot[digits / 2] << 4 | static_cast<std::byte>(digit & 0xfU);
+    ++digits;
+  }
+  struct stat status{};
+  if (digits != 2 * place.boot.size() || stat("/proc/self/ns/pid", &status) != 0) {
+    return fail(ErrorCode::unavailable, "shared memory needs /proc, which can't be read: mount it",
+                ErrorScope::transport);
+  }
+  place.namespace_device = status.st_dev;
+  place.namespace_number = status.st_ino;
+  return place;
+}
+
+std::vector<std::byte> encode(const Offer& offer) {
+  return Writer()
+      .bytes(offer.place.boot)
+      .number(offer.place.namespace_device)
+      .number(offer.place.namespace_number)
+      .number(offer.ring_bytes)
+      .number(offer.slab_bytes)
+      .number(offer.eager_bytes)
+      .take();
+}
+
+Result<Offer> decode_offer(Bytes bytes) {
+  Offer offer;
+  Reader reader(bytes);
+  reader.bytes(offer.place.boot)
+      .number(offer.place.namespace_device)
+      .number(offer.place.namespace_number)
+      .number(offer.ring_bytes)
+      .number(offer.slab_bytes)
+      .number(offer.eager_bytes);
+  return checked(offer, reader.done("offer"));
+}
+
+std::vector<std::byte> encode(const Proposal& proposal) {
+  return Writer()
+      .number(proposal.pid)
+      .number(proposal.memory_fd)
+      .number(proposal.bell_fd)
+      .bytes(proposal.nonce)
+      .number(proposal.ring_bytes)
+      .number(proposal.slab_bytes)
+      .number(proposal.eager_bytes)
+      .number(proposal.probe_address)
+      .take();
+}
+
+Result<Proposal> decode_proposal(Bytes bytes) {
+  Proposal proposal;
+  Reader reader(bytes);
+  reader.number(proposal.pid)
+      .number(proposal.memory_fd)
+      .number(proposal.bell_fd)
+      .bytes(proposal.nonce)
+      .number(proposal.ring_bytes)
+      .number(proposal.slab_bytes)
+      .number(proposal.eager_bytes)
+      .number(proposal.probe_address);
+  return checked(proposal, reader.done("proposal"));
+}
+
+std::vector<std::byte> encode(const Answer& answer) {
+  return Writer()
+      .number(answer.pid)
+      .number(answer.memory_fd)
+      .number(answer.bell_fd)
+      .number(answer.probe_address)
+      .take();
+}
+
+Result<Answer> decode_answer(Bytes bytes) {
+  Answer answer;
+  Reader reader(bytes);
+  reader.number(answer.pid).number(answer.memory_fd).number(answer.bell_fd).number(answer.probe_address);
+  return checked(answer, reader.done("answer"));
+}
+
+}  // namespace hawser::transport::shm

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+// What lies where in the memory that the two processes share (docs/transports/shared-memory.md). Nothing here is trusted by
+// the side that reads it: each value is copied once, then checked.
+namespace hawser::transport::shm {
+
+inline constexpr std::size_t line_bytes = 64;
+inline constexpr std::size_t page_bytes = 4096;
+
+inline constexpr std::size_t ring_bytes_min = 64 * 1024;
+inline constexpr std::size_t ring_bytes_max = std::size_t{64} << 20;
+inline constexpr std::size_t slab_bytes_max = std::size_t{1} << 30;
+
+// A slab is given out in chunks; the first one names a region.
+inline constexpr std::size_t chunks_max = 256;
+inline constexpr std::size_t chunk_bytes_min = 16 * 1024;
+
+inline constexpr std::size_t reads_max = 64;       // Payloads at once that wait to be read from the sender's memory.
+inline constexpr std::size_t read_pieces_max = 3;  // Of one such payload.
+
+// The two sides, and the directions by their senders.
+inline constexpr std::size_t server_side = 0;
+inline constexpr std::size_t client_side = 1;
+
+// A ring's ends, in bytes since the start.
+struct RingEnds {
+  alignas(line_bytes) std::atomic<std::uint64_t> tail;  // Written by the sender: up to here there are messages.
+  alignas(line_bytes) std::atomic<std::uint64_t> head;  // Written by the receiver: up to here there is room again.
+};
+
+// What a side tells the other.
+struct SideState {
+  // Bits of wants_*: the side sleeps, and is to be woken for that. Cleared by whoever wakes it.
+  alignas(line_bytes) std::atomic<std::uint32_t> asleep;
+  alignas(line_bytes) std::atomic<std::uint32_t> reads;  // 1: it can read the other's memory.
+};
+inline constexpr std::uint32_t wants_messages = 1;
+inline constexpr std::uint32_t wants_room = 2;  // Or to know that a payload has been read.
+
+// A payload in the sender's own memory.
+struct ReadSlot {
+  struct Part {
+    std::atomic<std::uint64_t> address;
+    std::atomic<std::uint64_t> bytes;
+  };
+  std::atomic<std::uint32_t> state;  // Below.
+  std::atomic<std::uint32_t> count;  // Of pieces.
+  std::array<Part, read_pieces_max> pieces;
+  std::atomic<std::uint64_t> moved;  // The address of all of it, once state is read_moved.
+};
+static_assert(sizeof(ReadSlot) == line_bytes);
+// The sender offers; may move what it offers to other memory, once; and may withdraw it when the connection ends. The receiver
+// says when it is done, unless that has changed meanwhile: then what it has read may be anything.
+inline constexpr std::uint32_t read_offered = 0;
+inline constexpr std::uint32_t read_moved = 1;
+inline constexpr std::uint32_t read_withdrawn = 2;
+inline constexpr std::uint32_t read_done = 3;
+
+struct Control {
+  std::array<std::byte, 16> nonce;  // Proves that both sides see the same object.
+  std::array<RingEnds, 2> rings;
+  std::array<SideState, 2> sides;
+  // By sender and region: 0 once it is filled, 1 when the receiver has let go of it.
+  std::array<std::array<std::atomic<std::uint32_t>, chunks_max>, 2> returned;
+  std::array<std::array<ReadSlot, reads_max>, 2> reads;
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
+
+// Both sides' sizes, as agreed.
+struct Sizes {
+  std::size_t ring = 0;
+  std::size_t slab = 0;
+
+  static constexpr std::size_t control() noexcept {
+    return (sizeof(Control) + page_bytes - 1) / page_bytes * page_bytes;
+  }
+  std::size_t ring_at(std::size_t side) const noexcept { return control() + side * ring; }
+  std::size_t slab_at(std::size_t side) const noexcept { return control() + 2 * ring + side * slab; }
+  std::size_t total() const noexcept { return control() + 2 * ring + 2 * slab; }
+  std::size_t chunk() const noexcept {
+    return slab / chunks_max > chunk_bytes_min ? slab / chunks_max : chunk_bytes_min;
+  }
+  std::size_t chunks() const noexcept { return slab / chunk(); }
+  // Within the bounds of ShmOptions.
+  bool valid() const noexcept {
+    const auto power_of_two = [](std::size_t n) { return (n & (n - 1)) == 0; };
+    return ring >= ring_bytes_min && ring <= ring_bytes_max && power_of_two(ring) && slab <= slab_bytes_max &&
+           power_of_two(slab) && (slab == 0 || slab >= chunk_bytes_min);
+  }
+};
+
+// ---- Messages in a ring ----
+
+inline constexpr std::size_t record_alignment = 16;
+
+enum class RecordKind : std::uint32_t {
+  whole = 1,       // Head, then payload from the next multiple of 16.
+  slab = 2,        // Head; the payload is in the slab, in the region that `where` names.
+  read = 3,        // Head; the payload is to be read from the sender's memory, see the read slot `where`.
+  long_begin = 4,  // Nothing yet: head and payload follow by parts.
+  long_part = 5,   // The next `head_bytes` bytes of them.
+  end = 6,         // Nothing follows.
+};
+
+// Every message in a ring begins with one, at a multiple of 16.
+struct Record {
+  RecordKind kind;
+  std::uint32_t head_bytes;
+  std::uint32_t payload_bytes;
+  std::uint32_t where;
+};
+static_assert(sizeof(Record) == record_alignment);
+
+constexpr std::size_t aligned(std::size_t bytes) noexcept {
+  return (bytes + record_alignment - 1) / record_alignment * record_alignment;
+}
+
+}  // namespace hawser::transport::shm

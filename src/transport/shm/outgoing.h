@@ -1,0 +1,110 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "hawser/bytes.h"
+#include "hawser/shm_options.h"
+#include "transport/shm/peer.h"
+#include "transport/shm/ring.h"
+#include "transport/shm/slab.h"
+
+namespace hawser::transport::shm {
+
+// What one side sends: puts messages into its ring, their payloads there too, or into the slab, or offers them to be read.
+// What finds no room waits here, in order. Owners may do anything to it, even clear() it, when they are told.
+class Outgoing {
+ public:
+  Outgoing(const SharedMemory& memory, std::size_t side, const ShmOptions& options, PeerWaker& waker) noexcept;
+  Outgoing(const Outgoing&) = delete;
+  Outgoing& operator=(const Outgoing&) = delete;
+  ~Outgoing() { clear(); }
+
+  std::byte* reserve(std::size_t head_bytes);
+  void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner);
+  void detach(PayloadOwner& owner);
+
+  // Goes on with what waits, as far as the peer has made room; true if it did anything.
+  bool advance();
+  // Shows the peer what was written.
+  void publish();
+  // Writes the end behind all messages, once it can: true from then on.
+  bool finish();
+  // The connection has ended: drops all and tells the owners.
+  void clear() noexcept;
+
+  // Something waits for the peer to make room or to read.
+  bool waits() const noexcept { return !queue_.empty() || !reads_.empty(); }
+  // What waits may go on.
+  bool can_advance() const noexcept;
+  // The peer has written what can't be true.
+  bool broken() const noexcept { return ring_.broken(); }
+
+  std::uint64_t committed() const noexcept { return committed_; }
+  std::uint64_t sent() const noexcept { return sent_; }
+  std::size_t backlog() const noexcept {
+    return static_cast<std::size_t>(committed_ - sent_) - dropped_bytes_ + reading_bytes_;
+  }
+
+ private:
+  struct Queued {
+    Buffer head;
+    Buffer copy;  // Of a payload that nobody owns.
+    std::vector<Piece> pieces;
+    PayloadOwner* owner = nullptr;
+    std::size_t payload_bytes = 0;
+    bool begun = false;    // By parts.
+    std::size_t done = 0;  // Of head and payload.
+  };
+  // A payload that the peer is to read from its owner's memory.
+  struct Read {
+    std::size_t slot = 0;
+    PayloadOwner* owner = nullptr;
+    Buffer copy;  // Where it has moved to.
+    std::size_t bytes = 0;
+    std::size_t count = 0;
+    std::array<Piece, read_pieces_max> pieces;
+  };
+  enum class Written : std::uint8_t {
+    all,       // The owner is to be told.
+    lent,      // All, and the owner's memory is in use.
+    no_room,   // Nothing.
+    by_parts,  // Nothing, and it has to go by parts.
+  };
+
+  Written write(const std::byte* head, std::size_t head_bytes, std::span<const Piece> payload,
+                std::size_t payload_bytes, PayloadOwner* owner);
+  bool offer_read(std::span<const Piece> payload, std::size_t payload_bytes, PayloadOwner* owner, Record& record);
+  bool write_parts(Queued& message);
+  bool write_queue();
+  bool take_reads();
+  void enqueue(std::size_t head_bytes, std::span<const Piece> payload, std::size_t payload_bytes, PayloadOwner* owner);
+
+  const std::size_t eager_bytes_;
+  const std::size_t direct_read_bytes_min_;
+  const std::size_t early_publish_bytes_;
+  const std::size_t head_bytes_max_;  // In one piece.
+  PeerWaker& waker_;
+  RingWriter ring_;
+  SlabWriter slab_;
+  std::array<ReadSlot, reads_max>& slots_;
+
+  std::deque<Queued> queue_;
+  std::vector<Read> reads_;
+  std::vector<std::size_t> free_slots_;
+  Buffer reserved_;  // The head between reserve() and commit(), unless it lies in the ring.
+  bool writing_queue_ = false;
+  bool finished_ = false;
+  bool ended_ = false;
+  // In bytes of heads, payloads and records: committed, of these in the ring, of these shown to the peer.
+  std::uint64_t committed_ = 0;
+  std::uint64_t written_ = 0;
+  std::uint64_t sent_ = 0;
+  std::size_t dropped_bytes_ = 0;  // By clear().
+  std::size_t reading_bytes_ = 0;
+};
+
+}  // namespace hawser::transport::shm

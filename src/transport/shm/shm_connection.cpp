@@ -1,0 +1,165 @@
+#include "transport/shm/shm_connection.h"
+
+#include <atomic>
+#include <utility>
+
+namespace hawser::transport::shm {
+
+ShmConnection::ShmConnection(Loop& loop, Link link, std::unique_ptr<Stream> stream)
+    : loop_(loop),
+      link_(std::move(link)),
+      waker_(link_.memory->control().sides[1 - link_.side], link_.peer_bell),
+      outgoing_(*link_.memory, link_.side, link_.options, waker_),
+      incoming_(
+          link_.memory, 1 - link_.side,
+          {.message_bytes_max = link_.limits.receive_bytes_max, .placed_bytes_min = link_.options.eager_bytes + 1},
+          link_.peer, waker_),
+      liveness_(std::move(stream), [this](const Error& reason) {
+        peer_gone_ = reason;
+        if (gate_.sink != nullptr) set_hot(true);
+      }) {}
+
+ShmConnection::~ShmConnection() {
+  abort();
+  loop_.remove_tick_end(*this);
+}
+
+Capabilities ShmConnection::capabilities() const noexcept {
+  return {.head_bytes_max = link_.limits.send_bytes_max,
+          .message_bytes_max = link_.limits.send_bytes_max,
+          .placed_bytes_min = link_.options.eager_bytes + 1,
+          .gathers = false,
+          .remote_memory = false};
+}
+
+void ShmConnection::start(MessageSink& sink) {
+  gate_.sink = &sink;
+  if (gate_.ended) return;
+  loop_.poller().watch(link_.own_bell.fd(), *this);
+  set_hot(true);
+}
+
+void ShmConnection::commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) {
+  outgoing_.commit(head_bytes, payload, owner);
+  if (gate_.ended) [[unlikely]]  // By the owner.
+    return;
+  if (outgoing_.backlog() > backlog_mark_) [[unlikely]]
+    above_mark_ = true;
+  if (outgoing_.waits() && gate_.sink != nullptr) [[unlikely]]
+    set_hot(true);
+  loop_.at_tick_end(*this);
+}
+
+void ShmConnection::flush() {
+  if (gate_.ended) return;
+  outgoing_.publish();
+  if (closing_) outgoing_.finish();
+  drained();
+}
+
+void ShmConnection::drained() {
+  if (!above_mark_ || gate_.ended || outgoing_.backlog() > backlog_mark_ / 2) return;
+  above_mark_ = false;
+  if (gate_.sink != nullptr) gate_.sink->on_drained();
+}
+
+void ShmConnection::close() {
+  if (gate_.ended || std::exchange(closing_, true)) return;
+  flush();
+}
+
+void ShmConnection::resume() {
+  gate_.paused = false;
+  if (gate_.sink != nullptr) set_hot(true);
+}
+
+// ---- Looking for work ----
+
+bool ShmConnection::poll() {
+  if (std::exchange(armed_, false)) own_side().asleep.store(0, std::memory_order_relaxed);
+  if (look()) {
+    idle_polls_ = 0;
+    return true;
+  }
+  const unsigned idle_max = loop_.options().wait == Wait::event ? idle_polls_event_max : idle_polls_max;
+  if (!gate_.ended && ++idle_polls_ > idle_max && arm()) set_hot(false);
+  return false;
+}
+
+bool ShmConnection::look() {
+  if (gate_.ended || gate_.sink == nullptr) return false;
+  bool worked = false;
+  if (outgoing_.waits() && outgoing_.advance()) {
+    worked = true;
+    if (!gate_.ended) loop_.at_tick_end(*this);
+  }
+  const Result<bool> taken = incoming_.take(gate_);
+  if (gate_.ended) return true;
+  if (!taken) {
+    fail(taken.error());
+    return true;
+  }
+  if (outgoing_.broken()) {
+    fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+          "the peer broke the rules of shared memory: it has read what was not sent"});
+    return true;
+  }
+  // The peer's last messages come before its end. A paused connection keeps them, unless it could be waiting for ever for its
+  // own to leave.
+  if (peer_gone_ && (!incoming_.ready() || (gate_.paused && outgoing_.waits()))) {
+    fail(*peer_gone_);
+    return true;
+  }
+  return *taken || worked;
+}
+
+bool ShmConnection::has_work() noexcept {
+  return (gate_.open() && incoming_.ready()) || outgoing_.can_advance() || (peer_gone_ && !gate_.paused);
+}
+
+bool ShmConnection::arm() {
+  if (gate_.ended) return true;
+  const std::uint32_t wants = (gate_.open() ? wants_messages : 0) | (outgoing_.waits() ? wants_room : 0);
+  own_side().asleep.store(wants, std::memory_order_relaxed);
+  // See PeerWaker::wake().
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  armed_ = !has_work();
+  if (!armed_) own_side().asleep.store(0, std::memory_order_relaxed);
+  return armed_;
+}
+
+void ShmConnection::on_ready(exec::Readiness readiness) {
+  if (!readiness.readable || gate_.ended) return;
+  link_.own_bell.silence();
+  set_hot(true);
+  poll();
+}
+
+void ShmConnection::set_hot(bool hot) {
+  idle_polls_ = 0;
+  if (hot_ == hot || (hot && gate_.ended)) return;
+  hot_ = hot;
+  if (hot) {
+    loop_.add_source(*this);
+  } else {
+    loop_.remove_source(*this);
+  }
+}
+
+// ---- The end ----
+
+void ShmConnection::fail(const Error& reason) {
+  const Error copy = reason;
+  abort();
+  if (gate_.sink != nullptr) gate_.sink->on_closed(copy);
+}
+
+void ShmConnection::abort() noexcept {
+  if (std::exchange(gate_.ended, true)) return;
+  set_hot(false);
+  if (gate_.sink != nullptr) loop_.poller().unwatch(link_.own_bell.fd(), *this);
+  liveness_.close();
+  outgoing_.clear();
+}
+
+}  // namespace hawser::transport::shm

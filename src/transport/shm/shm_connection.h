@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "exec/poller.h"
+#include "hawser/loop.h"
+#include "hawser/shm_options.h"
+#include "transport/connection.h"
+#include "transport/data_path.h"
+#include "transport/liveness.h"
+#include "transport/shm/incoming.h"
+#include "transport/shm/outgoing.h"
+
+namespace hawser::transport::shm {
+
+// What the two halves of a connection have agreed on, and what each holds.
+struct Link {
+  std::size_t side = server_side;  // Ours.
+  std::shared_ptr<SharedMemory> memory;
+  Doorbell own_bell;
+  Doorbell peer_bell;
+  PeerProcess peer;
+  ShmOptions options;  // Both sides' in one.
+  PathLimits limits;
+  std::shared_ptr<void> end;  // The path's end on this loop, and our place among its connections.
+};
+
+// Messages through shared memory. Looks for them as long as the loop spins and they come often; else the peer rings.
+class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec::TickEnd {
+ public:
+  ShmConnection(Loop& loop, Link link, std::unique_ptr<Stream> stream);
+  ~ShmConnection() override;
+
+  std::string_view transport() const noexcept override { return "shm"; }
+  Capabilities capabilities() const noexcept override;
+  std::string peer() const override { return liveness_.peer(); }
+
+  void start(MessageSink& sink) override;
+  std::byte* reserve(std::size_t head_bytes) override {
+    if (gate_.ended || closing_) [[unlikely]]
+      return nullptr;
+    return outgoing_.reserve(head_bytes);
+  }
+  void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) override;
+  void detach(PayloadOwner& owner) override { outgoing_.detach(owner); }
+  void unplace(const std::byte* memory) noexcept override { incoming_.unplace(memory); }
+  std::uint64_t committed() const noexcept override { return outgoing_.committed(); }
+  std::uint64_t sent() const noexcept override { return outgoing_.sent(); }
+  std::uint64_t arrived() const noexcept override { return incoming_.arrived(); }
+  std::size_t backlog() const noexcept override { return outgoing_.backlog(); }
+  void set_backlog_mark(std::size_t bytes) noexcept override {
+    backlog_mark_ = bytes;
+    above_mark_ = backlog() > bytes;
+  }
+  void pause() noexcept override { gate_.paused = true; }
+  void resume() override;
+  bool paused() const noexcept override { return gate_.paused; }
+  void flush() override;
+  void close() override;
+  void abort() noexcept override;
+
+ private:
+  // Fruitless looks after which a connection waits for the peer to ring.
+  static constexpr unsigned idle_polls_max = 4096;
+  static constexpr unsigned idle_polls_event_max = 16;  // With Wait::event.
+
+  bool poll() override;
+  bool arm() override;
+  void on_ready(exec::Readiness readiness) override;
+  void on_tick_end() override { flush(); }
+
+  bool look();
+  bool has_work() noexcept;
+  void set_hot(bool hot);
+  void drained();
+  void fail(const Error& reason);
+  SideState& own_side() const noexcept { return link_.memory->control().sides[link_.side]; }
+
+  Loop& loop_;
+  Link link_;
+  PeerWaker waker_;
+  Gate gate_;
+  Outgoing outgoing_;
+  Incoming incoming_;
+  std::optional<Error> peer_gone_;  // The stream has ended; what the peer sent before may still lie in the ring.
+  std::size_t backlog_mark_ = SIZE_MAX;
+  bool above_mark_ = false;
+  bool closing_ = false;
+  bool hot_ = false;    // Among the loop's sources.
+  bool armed_ = false;  // The peer rings when there is something.
+  unsigned idle_polls_ = 0;
+  Liveness liveness_;  // Last: it calls from its beginning on.
+};
+
+}  // namespace hawser::transport::shm
