@@ -86,6 +86,8 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
   for (const wire::NamedBytes& offer : ours.offers) {
     dialed.not_taken.push_back({offer.name, "the server has enabled none, or prefers another transport"});
   }
+  std::vector<std::string> left;  // Offered and not proposed yet.
+  for (const wire::NamedBytes& offer : ours.offers) left.push_back(offer.name);
   ServerHello server(loop, std::move(*stream), deadline, ours);
   std::unique_ptr<transport::PathHalf> half;
   for (bool first = true;; first = false) {
@@ -102,7 +104,11 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
       if (paths.find(one.name) != nullptr) set_reason(dialed.not_taken, one.name, std::string(as_text(one.bytes)));
     }
     const std::optional<wire::NamedBytes> proposal = std::move(hello->proposal);
-    const bool go = hello->go && half != nullptr;
+    const bool go = hello->go;
+    if (go && half == nullptr) {
+      co_return fail(ErrorCode::protocol_error, "the server goes ahead with a transport that was not agreed on",
+                     ErrorScope::connection, Initiator::peer);
+    }
     if (first) dialed.hello = std::move(*hello);
     if (go) {
       std::erase_if(dialed.not_taken, [&](const TransportNotTaken& one) { return one.transport == dialed.path; });
@@ -118,10 +124,9 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
     }
     dialed.path = proposal->name;
     wire::Hello answer{.version_least = wire::version, .version_most = wire::version};
-    const bool offered = std::any_of(ours.offers.begin(), ours.offers.end(),
-                                     [&](const wire::NamedBytes& one) { return one.name == proposal->name; });
-    if (!offered) {
-      co_return fail(ErrorCode::protocol_error, "the server proposes a transport that was not offered",
+    if (std::erase(left, proposal->name) == 0) {
+      co_return fail(ErrorCode::protocol_error,
+                     "the server proposes a transport that was not offered, or proposes it again",
                      ErrorScope::connection, Initiator::peer);
     }
     Result<std::unique_ptr<transport::PathHalf>> made =

@@ -111,10 +111,7 @@ void ServerLoop::on_first_hello(Arrivals::iterator arrival) {
 void ServerLoop::propose(Arrivals::iterator arrival) {
   arrival->ours.declined.clear();
   arrival->ours.proposal.reset();
-  const std::size_t failures = arrival->proposals->failures();
-  const bool proposed = arrival->proposals->propose(arrival->ours);
-  session_shared_.counters.paths_declined.add(static_cast<std::int64_t>(arrival->proposals->failures() - failures));
-  if (proposed) {
+  if (arrival->proposals->propose(arrival->ours)) {
     arrival->handshake->send(arrival->ours);
     arrival->handshake->expect_next();
     return;
@@ -123,8 +120,7 @@ void ServerLoop::propose(Arrivals::iterator arrival) {
       loop_, arrival->handshake->take_stream(),
       transport::FramedOptions{.message_bytes_max = shared_.options.message_bytes_max});
   connection->send_preface(wire::encode_hello(arrival->ours));
-  open_session(std::move(connection), arrival->theirs, arrival->ours);
-  arrivals_.erase(arrival);
+  open_session(arrival, std::move(connection));
 }
 
 void ServerLoop::on_answer(Arrivals::iterator arrival, const wire::Hello& answer) {
@@ -157,13 +153,13 @@ void ServerLoop::on_sent(Handshake& handshake) {
 }
 
 void ServerLoop::open_path(Arrivals::iterator arrival) {
-  open_session(arrival->proposals->half()->open(arrival->handshake->take_stream()), arrival->theirs, arrival->ours);
-  arrivals_.erase(arrival);
+  open_session(arrival, arrival->proposals->half()->open(arrival->handshake->take_stream()));
 }
 
-void ServerLoop::open_session(std::unique_ptr<transport::Connection> connection, const wire::Hello& theirs,
-                              const wire::Hello& ours) {
+void ServerLoop::open_session(Arrivals::iterator arrival, std::unique_ptr<transport::Connection> connection) {
   const ServerOptions& options = shared_.options;
+  const wire::Hello& theirs = arrival->theirs;
+  const wire::Hello& ours = arrival->ours;
   const SessionSettings settings{
       .checksum = ours.checksum,
       .send_bytes_max = path_limits(theirs.message_bytes_max, options.message_bytes_max).send_bytes_max,
@@ -172,6 +168,8 @@ void ServerLoop::open_session(std::unique_ptr<transport::Connection> connection,
       .own_window_bytes = options.stream_window_bytes,
       .backlog_bytes_max = options.send_backlog_bytes_max,
       .ping_interval = options.ping_interval};
+  session_shared_.counters.paths_declined.add(static_cast<std::int64_t>(arrival->proposals->failures()));
+  arrivals_.erase(arrival);
   shared_.connections.fetch_add(1, std::memory_order_relaxed);
   sessions_.push_back(std::make_unique<ServerSession>(loop_, std::move(connection), settings, session_shared_,
                                                       static_cast<ServerSession::Owner&>(*this)));

@@ -65,8 +65,7 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   void propose(Arrivals::iterator arrival);
   void open_path(Arrivals::iterator arrival);
   void on_session_idle(ServerSession& session) override;
-  void open_session(std::unique_ptr<transport::Connection> connection, const wire::Hello& theirs,
-                    const wire::Hello& ours);
+  void open_session(Arrivals::iterator arrival, std::unique_ptr<transport::Connection> connection);
   std::optional<Error> refusal(const wire::Hello& theirs) const;
   Arrivals::iterator find(Handshake& handshake);
   Task<bool> wait_empty(Time until);

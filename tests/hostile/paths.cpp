@@ -1,0 +1,242 @@
+#include <functional>
+#include <thread>
+
+#include "tests/hostile/server_fixture.h"
+#include "transport/data_path.h"
+#include "transport/framed_connection.h"
+#include "transport/network.h"
+#include "transport/tcp/tcp_network.h"
+
+// Peers that break the rules while a path beside the stream is agreed on.
+namespace hawser::hostile {
+
+namespace {
+
+// A path whose halves are connected by a word. Its messages go over the stream itself, which is enough to see that the
+// session was opened.
+class WordPath final : public transport::DataPath,
+                       public transport::PathEnd,
+                       public std::enable_shared_from_this<WordPath> {
+ public:
+  std::string_view name() const noexcept override { return "word"; }
+  Result<std::shared_ptr<transport::PathEnd>> attach(Loop& loop) override {
+    loop_ = &loop;
+    return shared_from_this();
+  }
+  std::vector<std::byte> offer() override { return octets("offer"); }
+  Result<std::unique_ptr<transport::PathHalf>> propose(Bytes offer, const transport::PathLimits&) override {
+    if (as_text(offer) != "offer") return fail(ErrorCode::protocol_error, "that is no offer");
+    return std::make_unique<Half>(*loop_);
+  }
+  Result<std::unique_ptr<transport::PathHalf>> accept(Bytes server, const transport::PathLimits&) override {
+    auto half = std::make_unique<Half>(*loop_);
+    if (Result<void> connected = half->connect(server); !connected) return std::unexpected(connected.error());
+    return half;
+  }
+
+ private:
+  class Half final : public transport::PathHalf {
+   public:
+    explicit Half(Loop& loop) : loop_(loop) {}
+    std::vector<std::byte> parameters() const override { return octets("word"); }
+    Result<void> connect(Bytes client) override {
+      if (as_text(client) != "word") return fail(ErrorCode::protocol_error, "that is not the word");
+      return {};
+    }
+    std::unique_ptr<transport::Connection> open(std::unique_ptr<transport::Stream> stream) override {
+      return std::make_unique<transport::FramedConnection>(loop_, std::move(stream), transport::FramedOptions{});
+    }
+
+   private:
+    Loop& loop_;
+  };
+
+  Loop* loop_ = nullptr;
+};
+
+class WordNetwork final : public transport::Network {
+ public:
+  Result<std::unique_ptr<transport::Listener>> listen(Loop& loop, std::string_view address,
+                                                      transport::AcceptSink& sink) override {
+    return streams_.listen(loop, address, sink);
+  }
+  Task<Result<std::unique_ptr<transport::Stream>>> connect(Loop& loop, std::string address, Duration timeout) override {
+    return streams_.connect(loop, std::move(address), timeout);
+  }
+  std::vector<std::shared_ptr<transport::DataPath>> data_paths(const TransportOptions&) override {
+    return {std::make_shared<WordPath>()};
+  }
+
+ private:
+  transport::TcpNetwork streams_;
+};
+
+TransportOptions with_word() { return {.order = {"word"}}; }
+
+wire::Hello offering() {
+  wire::Hello hello = usual_hello();
+  hello.offers = {{"word", octets("offer")}};
+  return hello;
+}
+wire::Hello answering(std::string_view word) {
+  wire::Hello hello = usual_hello();
+  hello.answer = octets(word);
+  return hello;
+}
+
+}  // namespace
+
+class HostilePathClient : public ::testing::Test {
+ protected:
+  void start(ServerOptions options = {}) {
+    options.transports = with_word();
+    options.loop.log = no_log();
+    server_ = std::make_unique<Server>(std::make_shared<WordNetwork>(), options);
+    server_->register_handler<testing_tools::echo>();
+    const Result<void> started = server_->start();
+    ASSERT_TRUE(started) << error_of(started);
+  }
+  Server& server() { return *server_; }
+  // A socket that has offered the path and got the proposal.
+  RawSocket proposed_to() {
+    RawSocket peer = RawSocket::connected_to(server_->address());
+    peer.send(wire::encode_hello(offering()));
+    const Result<wire::Hello> hello = peer.receive_hello();
+    EXPECT_TRUE(hello) << error_of(hello);
+    if (hello) {
+      EXPECT_TRUE(hello->proposal && hello->proposal->name == "word");
+      EXPECT_FALSE(hello->go);
+    }
+    return peer;
+  }
+  static void expect_calls_work(RawSocket& peer) {
+    peer.send(echo_request(call_id(0)));
+    const std::optional<RawFrame> reply = peer.receive_frame(Kind::response);
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->header.call, call_id(0));
+  }
+  bool sees(std::function<bool(const ServerCounters&)> condition) {
+    for (const auto end = std::chrono::steady_clock::now() + patience; !condition(server_->counters());) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(1ms);
+    }
+    return true;
+  }
+
+ private:
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(HostilePathClient, AnHonestOneGoesOverThePath) {
+  start();
+  RawSocket peer = proposed_to();
+  peer.send(wire::encode_hello(answering("word")));
+  const Result<wire::Hello> go = peer.receive_hello();
+  ASSERT_TRUE(go) << error_of(go);
+  EXPECT_TRUE(go->go);
+  expect_calls_work(peer);
+  EXPECT_EQ(server().counters().paths_declined, 0U);
+}
+
+TEST_F(HostilePathClient, AWrongAnswerLeavesTheStream) {
+  start();
+  const auto falls_back = [&](const wire::Hello& answer, std::string_view reason) {
+    RawSocket peer = proposed_to();
+    peer.send(wire::encode_hello(answer));
+    const Result<wire::Hello> hello = peer.receive_hello();
+    ASSERT_TRUE(hello) << error_of(hello);
+    EXPECT_FALSE(hello->go);
+    EXPECT_FALSE(hello->proposal);
+    ASSERT_EQ(hello->declined.size(), 1U);
+    EXPECT_EQ(hello->declined[0].name, "word");
+    EXPECT_EQ(as_text(hello->declined[0].bytes), reason);
+    expect_calls_work(peer);
+  };
+  falls_back(answering("another"), "that is not the word");
+  falls_back(usual_hello(), "the client did not answer the proposal of this path");
+  wire::Hello unable = usual_hello();
+  unable.unanswered = "no such thing here";
+  falls_back(unable, "no such thing here");
+  EXPECT_EQ(server().counters().paths_declined, 3U);
+}
+
+TEST_F(HostilePathClient, AWrongOfferIsDeclinedAtOnce) {
+  start();
+  wire::Hello hello = offering();
+  hello.offers[0].bytes = octets("nonsense");
+  hello.offers.push_back({"unheard-of", {}});
+  RawSocket peer = RawSocket::connected_to(server().address());
+  peer.send(wire::encode_hello(hello));
+  const Result<wire::Hello> answer = peer.receive_hello();
+  ASSERT_TRUE(answer) << error_of(answer);
+  EXPECT_FALSE(answer->proposal);
+  EXPECT_EQ(answer->declined.size(), 2U);
+  expect_calls_work(peer);
+}
+
+TEST_F(HostilePathClient, GarbageAfterTheProposalEndsTheConnection) {
+  start();
+  RawSocket peer = proposed_to();
+  peer.send(octets("this is no hello at all"));
+  EXPECT_TRUE(peer.closed_by_peer());
+  EXPECT_TRUE(sees([](const ServerCounters& counters) { return counters.handshakes_failed == 1; }));
+  RawSocket gone = proposed_to();
+  gone.reset();
+  EXPECT_TRUE(sees([](const ServerCounters& counters) { return counters.handshakes_failed == 2; }));
+}
+
+// Answers that never come are bounded in time and number.
+TEST_F(HostilePathClient, SilenceAfterTheProposalIsBounded) {
+  start({.handshakes_max = 3, .handshake_timeout = 300ms});
+  std::vector<RawSocket> silent;
+  for (int i = 0; i < 3; ++i) silent.push_back(proposed_to());
+  RawSocket refused = RawSocket::connected_to(server().address());
+  EXPECT_TRUE(refused.closed_by_peer());
+  for (RawSocket& peer : silent) EXPECT_TRUE(peer.closed_by_peer());
+  EXPECT_EQ(server().counters().handshakes_failed, 3U);
+  RawSocket peer = proposed_to();
+  peer.send(wire::encode_hello(answering("word")));
+  EXPECT_TRUE(peer.receive_hello());
+  expect_calls_work(peer);
+}
+
+// A server that breaks the rules: connecting ends with an error that says why.
+TEST(HostilePathServer, WhatWasNotOfferedOrAgreedOnIsRefused) {
+  const auto refused = [&](std::vector<wire::Hello> script, ErrorCode code, std::string_view text) {
+    RawListener listener;
+    std::thread thread([&] {
+      RawSocket peer = listener.accept();
+      for (const wire::Hello& hello : script) {
+        if (!peer.receive_hello()) return;
+        peer.send(wire::encode_hello(hello));
+      }
+      peer.closed_by_peer();
+    });
+    {
+      LoopOptions quiet;
+      quiet.log = no_log();
+      Loop loop(quiet);
+      loop.run([](Loop& on, std::string address, ErrorCode expected, std::string_view why) -> Task<void> {
+        ClientOptions options;
+        options.transports = with_word();
+        Client client(on, std::make_shared<WordNetwork>(), options);
+        AWAIT(connected, client.connect(address));
+        EXPECT_TRUE(is_error(connected, expected, why));
+        EXPECT_FALSE(client.connected());
+      }(loop, listener.address(), code, text));
+    }
+    thread.join();
+  };
+  wire::Hello hello{.message_bytes_max = 1U << 20, .calls_max = 16, .stream_window_bytes = 1000};
+  wire::Hello proposing = hello;
+  proposing.proposal = {"rdma", octets("word")};
+  refused({proposing}, ErrorCode::protocol_error, "not offered");
+  proposing.proposal = {"word", octets("wrong")};
+  refused({proposing, proposing}, ErrorCode::protocol_error, "proposes it again");
+  wire::Hello go = hello;
+  go.go = true;
+  refused({go}, ErrorCode::protocol_error, "not agreed on");
+  refused({proposing, go}, ErrorCode::protocol_error, "not agreed on");
+}
+
+}  // namespace hawser::hostile
