@@ -24,6 +24,12 @@ TEST(Shm, NoMemory) {
   EXPECT_FALSE(has(section, "shm.direct_read"));
 }
 
+TEST(Shm, PeerCannotOpenIt) {
+  const Section section = examine_shm({.peer_open_error = "Permission denied"});
+  EXPECT_FALSE(section.usable);
+  EXPECT_THAT(find(section, "shm.memory").remedy, HasSubstr("same user"));
+}
+
 TEST(Shm, PeerCannotBeRead) {
   ShmFacts facts{.peer_read_error = "process_vm_readv: Operation not permitted"};
   Finding finding = find(examine_shm(facts), "shm.direct_read");
@@ -40,6 +46,7 @@ TEST(Shm, TriesOnThisMachine) {
   fake.write("/proc/sys/kernel/yama/ptrace_scope", "1\n");
   const ShmFacts facts = read_shm(fake.files());
   EXPECT_EQ(facts.memory_error, "");
+  EXPECT_EQ(facts.peer_open_error, "");
   EXPECT_EQ(facts.ptrace_scope, 1);
   if (!facts.peer_read_error.empty()) EXPECT_THAT(facts.peer_read_error, HasSubstr("process_vm_readv"));
 }
