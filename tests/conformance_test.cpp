@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "exec/sim_poller.h"
+#include "setup/system_network.h"
 #include "tests/conformance/backend.h"
 #include "transport/sim/sim_network.h"
 #include "transport/tcp/tcp_network.h"
@@ -38,6 +39,35 @@ class TcpBackend final : public Backend {
   const std::shared_ptr<transport::Network> network_ = std::make_shared<transport::TcpNetwork>();
 };
 
+// Beside the stream, as the options of users have it.
+class PathBackend : public Backend {
+ public:
+  explicit PathBackend(std::string path) : path_(std::move(path)) {}
+  std::unique_ptr<Loop> make_loop() override { return std::make_unique<Loop>(loop_options()); }
+  std::shared_ptr<transport::Network> network() override { return network_; }
+  std::string listen_address() override { return "127.0.0.1:0"; }
+  std::string dead_address() override { return "127.0.0.1:1"; }
+  LoopOptions loop_options() override {
+    LoopOptions options;
+    options.log = no_log();
+    return options;
+  }
+  TransportOptions transports() override { return {.order = {path_}, .demand = path_}; }
+  std::string absent() override {
+    const Loop loop(loop_options());
+    for (const auto& path : network_->data_paths(transports())) {
+      if (path->name() != path_) continue;
+      const auto end = path->attach(const_cast<Loop&>(loop));
+      return end ? std::string() : end.error().text;
+    }
+    return "this build has no " + path_;
+  }
+
+ private:
+  const std::string path_;
+  const std::shared_ptr<transport::Network> network_ = setup::system_network();
+};
+
 class SimBackend : public Backend {
  public:
   explicit SimBackend(transport::SimOptions options = {})
@@ -72,6 +102,7 @@ std::vector<BackendFactory> backends() {
   return {
       {"tcp_epoll", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::epoll)); }},
       {"tcp_io_uring", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::io_uring)); }},
+      {"shm", [] { return std::unique_ptr<Backend>(new PathBackend("shm")); }},
       {"sim", [] { return std::unique_ptr<Backend>(new SimBackend); }},
       {"sim_path", [] { return std::unique_ptr<Backend>(new SimPathBackend); }},
   };

@@ -25,6 +25,8 @@ struct ShmOptions {
   std::size_t early_publish_bytes = 16 * 1024;
   // Connections at once on one loop; further ones take the next transport. Each has four descriptors.
   std::size_t connections_max = 4096;
+
+  friend bool operator==(const ShmOptions&, const ShmOptions&) = default;
 };
 
 }  // namespace hawser

@@ -1,15 +1,72 @@
 #include "setup/system_network.h"
 
+#include <mutex>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "hawser/client.h"
 #include "hawser/client_pool.h"
 #include "hawser/server.h"
+#include "transport/shm/shm_path.h"
 #include "transport/tcp/tcp_network.h"
 
 namespace hawser::setup {
+namespace {
 
-std::shared_ptr<transport::Network> system_network() { return std::make_shared<transport::TcpNetwork>(); }
+// Paths of one kind that are in use, so that connections with the same options share queues and memory.
+template <class Options>
+class PathsInUse {
+ public:
+  template <class Make>
+  std::shared_ptr<transport::DataPath> get(const Options& options, Make make) {
+    std::erase_if(paths_, [](const auto& one) { return one.second.expired(); });
+    for (const auto& [with, path] : paths_) {
+      if (with == options) return path.lock();
+    }
+    std::shared_ptr<transport::DataPath> made = make(options);
+    paths_.emplace_back(options, made);
+    return made;
+  }
+
+ private:
+  std::vector<std::pair<Options, std::weak_ptr<transport::DataPath>>> paths_;
+};
+
+class SystemNetwork final : public transport::Network {
+ public:
+  Result<std::unique_ptr<transport::Listener>> listen(Loop& loop, std::string_view address,
+                                                      transport::AcceptSink& sink) override {
+    return streams_.listen(loop, address, sink);
+  }
+  Task<Result<std::unique_ptr<transport::Stream>>> connect(Loop& loop, std::string address, Duration timeout) override {
+    return streams_.connect(loop, std::move(address), timeout);
+  }
+  std::vector<std::shared_ptr<transport::DataPath>> data_paths(const TransportOptions& options) override {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<transport::DataPath>> all;
+    if (options.shm) all.push_back(shm_.get(*options.shm, transport::make_shm_path));
+    return all;
+  }
+
+ private:
+  transport::TcpNetwork streams_;
+  std::mutex mutex_;  // Guards the rest.
+  PathsInUse<ShmOptions> shm_;
+};
+
+}  // namespace
+
+// One for all clients and servers of the process that exist at a time: what they share, such as a device's memory, is
+// shared by it.
+std::shared_ptr<transport::Network> system_network() {
+  static std::mutex mutex;
+  static std::weak_ptr<transport::Network> in_use;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<transport::Network> network = in_use.lock();
+  if (network == nullptr) in_use = network = std::make_shared<SystemNetwork>();
+  return network;
+}
 
 }  // namespace hawser::setup
 

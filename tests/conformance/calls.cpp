@@ -263,7 +263,7 @@ TEST_P(Conformance, DroppedRequestsDoNotTearTheStream) {
         Scope scope;
         scope.spawn([](Client& from, const std::string& argument) -> Task<void> {
           AWAIT(reply, from.call<echo>(argument));
-          ADD_FAILURE() << "answered: " << error_of(reply);
+          EXPECT_TRUE(reply == argument) << "transports within one machine may be so fast: " << error_of(reply);
         }(client, *text));
         auto pause = loop().sleep(Duration(i * 100'000));
         co_await pause;
