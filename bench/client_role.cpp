@@ -14,6 +14,7 @@
 #include "hawser/scope.h"
 #include "load.h"
 #include "meter.h"
+#include "transport_choice.h"
 
 namespace hawser::bench {
 namespace {
@@ -35,6 +36,7 @@ ClientOptions client_options(const Options& options, const Cell& cell) {
   client.call_timeout = duration_of(options.call_timeout_s);
   client.ping_interval = duration_of(options.call_timeout_s / 2);
   client.calls_in_flight_max = cell.concurrency;
+  client.transports = client_transports(cell.transport);
   client.message_bytes_max = size_bytes_max + 4096;
   // Nothing is copied while it waits: all requests show windows of one payload.
   client.send_backlog_bytes_max = cell.concurrency * (cell.size_bytes + request_overhead_bytes_max) + (1 << 20);
@@ -44,12 +46,13 @@ ClientOptions client_options(const Options& options, const Cell& cell) {
 // One cell after the other, over connections of its own; a control connection asks the server for its processor time.
 class Measurement {
  public:
-  Measurement(Loop& loop, const Options& options, const std::string& address, const EventWriter& events)
+  Measurement(Loop& loop, const Options& options, const std::string& transport, const std::string& address,
+              const EventWriter& events)
       : loop_(loop),
         options_(options),
         address_(address),
         events_(events),
-        control_(loop, client_options(options, {})) {}
+        control_(loop, client_options(options, {.transport = transport})) {}
 
   Task<bool> run(const std::vector<Cell>& cells) {
     auto connecting = control_.connect(address_);
@@ -58,7 +61,7 @@ class Measurement {
     auto asking = control_.call<describe>();
     Result<ServerFacts> facts = co_await std::move(asking);
     if (!facts) co_return failed("the server does not say what it is: " + facts.error().describe());
-    events_.write(Connected{std::move(*facts), std::string(loop_.poller().name())});
+    events_.write(Connected{std::move(*facts), std::string(loop_.poller().name()), std::string(control_.transport())});
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (!events_.write(CellBegun{i})) co_return false;
       auto measuring = measure(cells[i]);
@@ -185,7 +188,7 @@ bool play_client(const Options& options, const std::string& address, const std::
   // Sleepers that call by the clock should be on time: the kernel adds up to 50 us by itself.
   if (options.rate_per_s > 0) prctl(PR_SET_TIMERSLACK, 1UL);
   Loop loop({.wait = cells.front().wait, .poller = options.poller});
-  Measurement measurement(loop, options, address, events);
+  Measurement measurement(loop, options, cells.front().transport, address, events);
   return loop.run(measurement.run(cells));
 }
 

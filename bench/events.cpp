@@ -18,27 +18,28 @@ struct Match : Cases... {
 };
 
 json to_object(const Event& event) {
-  return std::visit(Match{
-                        [](const Listening& one) { return json{{"event", "listening"}, {"address", one.address}}; },
-                        [](const Connected& one) {
-                          return json{{"event", "connected"},
-                                      {"poller", one.server.poller},
-                                      {"wait", one.server.wait},
-                                      {"version", one.server.version},
-                                      {"client_poller", one.client_poller}};
-                        },
-                        [](const CellBegun& one) { return json{{"event", "begun"}, {"index", one.index}}; },
-                        [](const CellResult& one) { return json{{"event", "cell"}, {"cell", result_to_json(one)}}; },
-                        [](const Failed& one) { return json{{"event", "failed"}, {"text", one.text}}; },
-                    },
-                    event);
+  return std::visit(
+      Match{
+          [](const Listening& one) { return json{{"event", "listening"}, {"address", one.address}}; },
+          [](const Connected& one) {
+            return json{
+                {"event", "connected"},          {"poller", one.server.poller},        {"wait", one.server.wait},
+                {"version", one.server.version}, {"client_poller", one.client_poller}, {"transport", one.transport}};
+          },
+          [](const CellBegun& one) { return json{{"event", "begun"}, {"index", one.index}}; },
+          [](const CellResult& one) { return json{{"event", "cell"}, {"cell", result_to_json(one)}}; },
+          [](const Failed& one) { return json{{"event", "failed"}, {"text", one.text}}; },
+      },
+      event);
 }
 
 std::optional<Event> from_object(const json& object) {
   const std::string kind = object.at("event");
   if (kind == "listening") return Listening{object.at("address")};
   if (kind == "connected") {
-    return Connected{{object.at("poller"), object.at("wait"), object.at("version")}, object.at("client_poller")};
+    return Connected{{object.at("poller"), object.at("wait"), object.at("version")},
+                     object.at("client_poller"),
+                     object.at("transport")};
   }
   if (kind == "begun") return CellBegun{object.at("index")};
   if (kind == "failed") return Failed{object.at("text")};

@@ -18,6 +18,7 @@ struct Listening {
 struct Connected {
   ServerFacts server;
   std::string client_poller;
+  std::string transport = {};  // That carries the calls; where it is not known, empty.
 };
 struct CellBegun {
   std::size_t index = 0;  // Among the cells that this process was given.

@@ -19,7 +19,8 @@ TEST(Events, ComeBackAsTheyWere) {
   EXPECT_EQ(back(Listening{"127.0.0.1:9000"}).address, "127.0.0.1:9000");
   EXPECT_EQ(back(CellBegun{7}).index, 7u);
   EXPECT_EQ(back(Failed{"two\nlines and a \"quote\""}).text, "two\nlines and a \"quote\"");
-  const Connected connected = back(Connected{{"epoll", "spin", "0.1.0"}, "io_uring"});
+  const Connected connected = back(Connected{{"epoll", "spin", "0.1.0"}, "io_uring", "shm"});
+  EXPECT_EQ(connected.transport, "shm");
   EXPECT_EQ(connected.server.poller, "epoll");
   EXPECT_EQ(connected.server.wait, "spin");
   EXPECT_EQ(connected.server.version, "0.1.0");

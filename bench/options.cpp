@@ -8,16 +8,14 @@
 #include <charconv>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "processors.h"
 #include "size.h"
+#include "transport_choice.h"
 
 namespace hawser::bench {
 namespace {
-
-// What this build can carry calls over, and what is known to come.
-constexpr std::string_view transports_built[] = {"tcp"};
-constexpr std::string_view transports_known[] = {"tcp", "rdma", "ucx", "shm"};
 
 constexpr std::string_view peers_known[] = {"limit", "grpc", "capnp"};
 constexpr unsigned repeat_max = 99;
@@ -29,44 +27,92 @@ constexpr unsigned server_threads_max = 1024;
 constexpr double seconds_min = 0.01;
 constexpr double seconds_max = 3600;
 
+constexpr const char* all_pairs = "none: all sizes times all concurrencies";
+
 [[noreturn]] void refuse(const std::string& option, const std::string& why) { throw CLI::ValidationError(option, why); }
 
-// Calls `read` with each part of "a,b,c".
-template <class Read>
-auto read_list(const std::string& option, const std::string& text, Read read) {
-  std::vector<decltype(read(text))> values;
-  for (const std::string& part : CLI::detail::split(text, ',')) {
-    auto value = read(part);
-    if (std::ranges::find(values, value) != values.end()) refuse(option, fmt::format("{} is there twice", part));
-    values.push_back(std::move(value));
-  }
-  return values;
+// An option `name` TYPE whose text is given to `take(name, text)`.
+template <class Take>
+void add(CLI::App& app, const std::string& name, const char* type, const std::string& description, Take take) {
+  app.add_option_function<std::string>(name, [name, take](const std::string& text) { take(name, text); })
+      ->type_name(type)
+      ->description(description);
 }
 
 template <class Number>
-std::optional<Number> read_number(std::string_view text) {
+std::optional<Number> parse_number(std::string_view text) {
   Number number{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return number;
 }
 
-void add_transport(CLI::App& app, Options& options) {
-  const std::string name = "--transport";
-  app.add_option_function<std::string>(
-         name,
-         [&options, name](const std::string& text) {
-           if (std::ranges::find(transports_built, text) == std::end(transports_built)) {
-             const std::string built = fmt::format("this build has {}", fmt::join(transports_built, ", "));
-             if (std::ranges::find(transports_known, text) == std::end(transports_known)) {
-               refuse(name, fmt::format("no transport is called \"{}\": {}", text, built));
-             }
-             refuse(name, fmt::format("{} is not built in: {}", text, built));
-           }
-           options.transport = text;
-         })
-      ->type_name("NAME")
-      ->description(fmt::format("What carries the calls ({}) [tcp]", fmt::join(transports_built, ", ")));
+template <class Number>
+Number read_number(const std::string& option, const std::string& text, Number min, Number max) {
+  const std::optional<Number> number = parse_number<Number>(text);
+  if (!number || !(*number >= min && *number <= max)) {
+    refuse(option, fmt::format("\"{}\" is no number from {} to {}", text, min, max));
+  }
+  return *number;
+}
+
+template <class Number>
+void add_number(CLI::App& app, const std::string& name, const char* type, const std::string& description,
+                Number& number, Number min, Number max) {
+  add(app, name, type, description, [&number, min, max](const std::string& option, const std::string& text) {
+    number = read_number(option, text, min, max);
+  });
+}
+
+// Of several texts the one that is given, as its value; `otherwise` says what there is.
+template <class Value>
+void add_choice(CLI::App& app, const std::string& name, const std::string& description, Value& value,
+                std::vector<std::pair<std::string_view, Value>> choices, const char* otherwise) {
+  add(app, name, "KIND", description,
+      [&value, choices = std::move(choices), otherwise](const std::string& option, const std::string& text) {
+        const auto found = std::ranges::find(choices, text, &std::pair<std::string_view, Value>::first);
+        if (found == choices.end()) refuse(option, fmt::format("\"{}\" is {}", text, otherwise));
+        value = found->second;
+      });
+}
+
+// Each part of "a,b,c" as `read(option, part)` has it.
+template <class Value, class Read>
+void add_list(CLI::App& app, const std::string& name, const std::string& description, std::vector<Value>& values,
+              Read read) {
+  add(app, name, "LIST", description, [&values, read](const std::string& option, const std::string& text) {
+    values.clear();
+    for (const std::string& part : CLI::detail::split(text, ',')) {
+      Value value = read(option, part);
+      if (std::ranges::find(values, value) != values.end()) refuse(option, fmt::format("{} is there twice", part));
+      values.push_back(std::move(value));
+    }
+  });
+}
+
+// What `parse` makes of a text that must be something.
+template <class Parse>
+auto reader(Parse parse, const char* what_it_is_not) {
+  return [parse, what_it_is_not](const std::string& option, const std::string& text) {
+    const auto value = parse(text);
+    if (!value) refuse(option, fmt::format("\"{}\" is {}", text, what_it_is_not));
+    return *value;
+  };
+}
+
+std::string read_transport(const std::string& option, const std::string& text) {
+  if (!is_transport(text)) {
+    refuse(option,
+           fmt::format("no transport is called \"{}\": there are {}", text, fmt::join(transport_names(), ", ")));
+  }
+  return text;
+}
+
+void add_transports(CLI::App& app, Options& options) {
+  add_list(
+      app, "--transport",
+      fmt::format("What carries the calls: {}; auto takes the best of all [tcp]", fmt::join(transport_names(), ", ")),
+      options.transports, read_transport);
 }
 
 std::size_t read_size(const std::string& option, const std::string& text) {
@@ -79,258 +125,140 @@ std::size_t read_size(const std::string& option, const std::string& text) {
 }
 
 unsigned read_concurrency(const std::string& option, const std::string& text) {
-  const std::optional<unsigned> number = read_number<unsigned>(text);
-  if (!number || *number < 1 || *number > concurrency_max) {
-    refuse(option, fmt::format("\"{}\" is no number from 1 to {}", text, concurrency_max));
+  return read_number(option, text, 1U, concurrency_max);
+}
+
+SizeAndConcurrency read_pair(const std::string& option, const std::string& text) {
+  const std::size_t cross = text.find('x');
+  if (cross == std::string::npos) {
+    refuse(option, fmt::format("\"{}\" is no cell: give SIZExCONCURRENCY, such as 4Kx64", text));
   }
-  return *number;
+  return {read_size(option, text.substr(0, cross)), read_concurrency(option, text.substr(cross + 1))};
 }
 
 void add_sizes(CLI::App& app, Options& options) {
-  app.add_option_function<std::string>("--sizes",
-                                       [&options](const std::string& text) {
-                                         options.sizes_bytes = read_list("--sizes", text, [](const std::string& part) {
-                                           return read_size("--sizes", part);
-                                         });
-                                       })
-      ->type_name("LIST")
-      ->description("Bytes of payload; K and M are powers of 1024 [128,4K,32K,256K,1M,8M]");
-  app.add_option_function<std::string>(
-         "--concurrency",
-         [&options](const std::string& text) {
-           options.concurrencies = read_list(
-               "--concurrency", text, [](const std::string& part) { return read_concurrency("--concurrency", part); });
-         })
-      ->type_name("LIST")
-      ->description("Calls in flight at once [1,4,16,64,256]");
+  add_list(app, "--sizes", "Bytes of payload; K and M are powers of 1024 [128,4K,32K,256K,1M,8M]", options.sizes_bytes,
+           read_size);
+  add_list(app, "--concurrency", "Calls in flight at once [1,4,16,64,256]", options.concurrencies, read_concurrency);
 }
 
 void add_pairs(CLI::App& app, Options& options, std::string_view default_text) {
-  app.add_option_function<std::string>(
-         "--cells",
-         [&options](const std::string& text) {
-           options.pairs = read_list("--cells", text, [](const std::string& part) {
-             const std::size_t cross = part.find('x');
-             if (cross == std::string::npos) {
-               refuse("--cells", fmt::format("\"{}\" is no cell: give SIZExCONCURRENCY, such as 4Kx64", part));
-             }
-             return SizeAndConcurrency{read_size("--cells", part.substr(0, cross)),
-                                       read_concurrency("--cells", part.substr(cross + 1))};
-           });
-         })
-      ->type_name("LIST")
-      ->description(fmt::format("Sizes, each with its calls in flight [{}]", default_text));
+  add_list(app, "--cells", fmt::format("Sizes, each with its calls in flight [{}]", default_text), options.pairs,
+           read_pair);
 }
 
 void add_table(CLI::App& app, Options& options) {
-  app.add_option_function<std::string>(
-         "--mode",
-         [&options](const std::string& text) {
-           options.modes = read_list("--mode", text, [](const std::string& part) {
-             const std::optional<Mode> mode = parse_mode(part);
-             if (!mode) refuse("--mode", fmt::format("\"{}\" is no mode: give pipeline, connections or both", part));
-             return *mode;
-           });
-         })
-      ->type_name("LIST")
-      ->description("pipeline: all calls on one connection; connections: each on its own [pipeline]");
-  app.add_option_function<std::string>(
-         "--seconds",
-         [&options](const std::string& text) {
-           const std::optional<double> seconds = read_number<double>(text);
-           if (!seconds || !(*seconds >= seconds_min && *seconds <= seconds_max)) {
-             refuse("--seconds", fmt::format("\"{}\" is no number from {} to {}", text, seconds_min, seconds_max));
-           }
-           options.seconds = *seconds;
-         })
-      ->type_name("S")
-      ->description("Counted time of each cell, after warm-up [1]");
-  app.add_option_function<std::string>("--reply",
-                                       [&options](const std::string& text) {
-                                         if (text != "echo" && text != "ack")
-                                           refuse("--reply", fmt::format("\"{}\" is neither echo nor ack", text));
-                                         options.reply = text == "echo" ? ReplyKind::echo : ReplyKind::ack;
-                                       })
-      ->type_name("KIND")
-      ->description("echo: the payload comes back; ack: 16 bytes do [echo]");
-  app.add_option_function<std::string>("--bytes-in-flight",
-                                       [&options](const std::string& text) {
-                                         const std::optional<std::size_t> bytes = parse_size(text);
-                                         if (!bytes || *bytes < 1) {
-                                           refuse("--bytes-in-flight",
-                                                  fmt::format("\"{}\" is no size, such as 512M or 2G", text));
-                                         }
-                                         options.bytes_in_flight_max = *bytes;
-                                       })
-      ->type_name("SIZE")
-      ->description("With --mode connections, keep fewer calls in flight where they would hold more memory [512M]");
-  app.add_option_function<std::string>(
-         "--call-timeout",
-         [&options](const std::string& text) {
-           const std::optional<double> seconds = read_number<double>(text);
-           if (!seconds || !(*seconds >= seconds_min && *seconds <= seconds_max)) {
-             refuse("--call-timeout", fmt::format("\"{}\" is no number from {} to {}", text, seconds_min, seconds_max));
-           }
-           options.call_timeout_s = *seconds;
-         })
-      ->type_name("S")
-      ->description("When a call counts as failed [30]");
+  add_list(app, "--mode", "pipeline: all calls on one connection; connections: each on its own [pipeline]",
+           options.modes, reader(parse_mode, "no mode: give pipeline, connections or both"));
+  add_number(app, "--seconds", "S", "Counted time of each cell, after warm-up [1]", options.seconds, seconds_min,
+             seconds_max);
+  add_choice<ReplyKind>(app, "--reply", "echo: the payload comes back; ack: 16 bytes do [echo]", options.reply,
+                        {{"echo", ReplyKind::echo}, {"ack", ReplyKind::ack}}, "neither echo nor ack");
+  add(app, "--bytes-in-flight", "SIZE",
+      "With --mode connections, keep fewer calls in flight where they would hold more memory [512M]",
+      [&options](const std::string& option, const std::string& text) {
+        const std::optional<std::size_t> bytes = parse_size(text);
+        if (!bytes || *bytes < 1) refuse(option, fmt::format("\"{}\" is no size, such as 512M or 2G", text));
+        options.bytes_in_flight_max = *bytes;
+      });
+  add_number(app, "--call-timeout", "S", "When a call counts as failed [30]", options.call_timeout_s, seconds_min,
+             seconds_max);
   app.add_option("--json", options.json_path, "Write the results there as JSON")->type_name("FILE");
   app.add_option("--csv", options.csv_path, "Write the results there as CSV")->type_name("FILE");
 }
 
 void add_handler(CLI::App& app, Options& options) {
-  app.add_option_function<std::string>(
-         "--handler",
-         [&options](const std::string& text) {
-           if (text != "function" && text != "coroutine") {
-             refuse("--handler", fmt::format("\"{}\" is neither function nor coroutine", text));
-           }
-           options.handler = text == "function" ? HandlerKind::function : HandlerKind::coroutine;
-         })
-      ->type_name("KIND")
-      ->description("The server's handler: a plain function or a coroutine [function]");
+  add_choice<HandlerKind>(app, "--handler", "The server's handler: a plain function or a coroutine [function]",
+                          options.handler, {{"function", HandlerKind::function}, {"coroutine", HandlerKind::coroutine}},
+                          "neither function nor coroutine");
 }
 
 void add_rate(CLI::App& app, Options& options) {
-  app.add_option_function<std::string>(
-         "--rate",
-         [&options](const std::string& text) {
-           const std::optional<double> rate = read_number<double>(text);
-           if (!rate || !(*rate >= rate_min && *rate <= rate_max)) {
-             refuse("--rate", fmt::format("\"{}\" is no number from {} to {:.0f}", text, rate_min, rate_max));
-           }
-           options.rate_per_s = *rate;
-         })
-      ->type_name("R")
-      ->description(
-          "Begin so many calls a second in all, by the clock; latency counts from when one should have begun");
+  add_number(app, "--rate", "R",
+             "Begin so many calls a second in all, by the clock; latency counts from when one should have begun",
+             options.rate_per_s, rate_min, rate_max);
 }
 
 void add_server_threads(CLI::App& app, Options& options) {
-  app.add_option_function<std::string>(
-         "--server-threads",
-         [&options](const std::string& text) {
-           const std::optional<unsigned> number = read_number<unsigned>(text);
-           if (!number || *number < 1 || *number > server_threads_max) {
-             refuse("--server-threads", fmt::format("\"{}\" is no number from 1 to {}", text, server_threads_max));
-           }
-           options.server_threads = *number;
-         })
-      ->type_name("N")
-      ->description("Loops of the server, each with a thread [1]");
+  add_number(app, "--server-threads", "N", "Loops of the server, each with a thread [1]", options.server_threads, 1U,
+             server_threads_max);
 }
 
-void add_wait(CLI::App& app, Options& options, bool several) {
-  app.add_option_function<std::string>(
-         "--wait",
-         [&options, several](const std::string& text) {
-           options.waits = read_list("--wait", text, [](const std::string& part) {
-             const std::optional<Wait> wait = parse_wait(part);
-             if (!wait) refuse("--wait", fmt::format("\"{}\" is no way to wait: give spin, busy_poll or event", part));
-             return *wait;
-           });
-           if (!several && options.waits.size() != 1) refuse("--wait", "a server waits in one way: give one");
-         })
-      ->type_name(several ? "LIST" : "KIND")
-      ->description("How a loop without work waits: spin (then sleep), busy_poll, event [spin]");
+void add_waits(CLI::App& app, Options& options) {
+  add_list(app, "--wait", "How a loop without work waits: spin (then sleep), busy_poll, event [spin]", options.waits,
+           reader(parse_wait, "no way to wait: give spin, busy_poll or event"));
 }
 
 void add_poller(CLI::App& app, Options& options) {
-  app.add_option_function<std::string>(
-         "--poller",
-         [&options](const std::string& text) {
-           if (text == "auto") {
-             options.poller = PollerKind::automatic;
-           } else if (text == "epoll") {
-             options.poller = PollerKind::epoll;
-           } else if (text == "io_uring") {
-             options.poller = PollerKind::io_uring;
-           } else {
-             refuse("--poller", fmt::format("\"{}\" is no poller: give auto, epoll or io_uring", text));
-           }
-         })
-      ->type_name("KIND")
-      ->description("auto, epoll or io_uring [auto]");
+  add_choice<PollerKind>(
+      app, "--poller", "auto, epoll or io_uring [auto]", options.poller,
+      {{"auto", PollerKind::automatic}, {"epoll", PollerKind::epoll}, {"io_uring", PollerKind::io_uring}},
+      "no poller: give auto, epoll or io_uring");
 }
 
 void add_peers(CLI::App& app, Options& options) {
-  app.add_option_function<std::string>("--peers",
-                                       [&options](const std::string& text) {
-                                         options.peers = read_list("--peers", text, [](const std::string& part) {
-                                           if (std::ranges::find(peers_known, part) == std::end(peers_known)) {
-                                             refuse("--peers", fmt::format("no peer is called \"{}\": there are {}",
-                                                                           part, fmt::join(peers_known, ", ")));
-                                           }
-                                           return part;
-                                         });
-                                       })
-      ->type_name("LIST")
-      ->description(fmt::format("Whom to compare with: {} [limit]", fmt::join(peers_known, ", ")));
-  app.add_option_function<std::string>("--repeat",
-                                       [&options](const std::string& text) {
-                                         const std::optional<unsigned> number = read_number<unsigned>(text);
-                                         if (!number || *number < 1 || *number > repeat_max) {
-                                           refuse("--repeat",
-                                                  fmt::format("\"{}\" is no number from 1 to {}", text, repeat_max));
-                                         }
-                                         options.repeat = *number;
-                                       })
-      ->type_name("N")
-      ->description("How often each cell is measured; the medians count [3]");
+  add_list(app, "--peers", fmt::format("Whom to compare with: {} [limit]", fmt::join(peers_known, ", ")), options.peers,
+           [](const std::string& option, const std::string& text) {
+             if (std::ranges::find(peers_known, text) == std::end(peers_known)) {
+               refuse(option,
+                      fmt::format("no peer is called \"{}\": there are {}", text, fmt::join(peers_known, ", ")));
+             }
+             return text;
+           });
+  add_number(app, "--repeat", "N", "How often each cell is measured; the medians count [3]", options.repeat, 1U,
+             repeat_max);
 }
 
 void add_cpu(CLI::App& app, const std::string& name, std::optional<int>& cpu, std::string_view whose) {
-  app.add_option_function<std::string>(
-         name,
-         [&cpu, name](const std::string& text) {
-           const std::vector<int> usable = usable_processors();
-           const std::optional<int> number = read_number<int>(text);
-           if (!number || (*number != -1 && std::ranges::find(usable, *number) == usable.end())) {
-             refuse(name, fmt::format("\"{}\" is no processor that may be used: give one of {}, or -1 for no pinning",
-                                      text, fmt::join(usable, ", ")));
-           }
-           cpu = *number;
-         })
-      ->type_name("N")
-      ->description(fmt::format("Processor to pin the {} to; -1: not pinned", whose));
+  add(app, name, "N", fmt::format("Processor to pin the {} to; -1: not pinned", whose),
+      [&cpu](const std::string& option, const std::string& text) {
+        const std::vector<int> usable = usable_processors();
+        const std::optional<int> number = parse_number<int>(text);
+        if (!number || (*number != -1 && std::ranges::find(usable, *number) == usable.end())) {
+          refuse(option, fmt::format("\"{}\" is no processor that may be used: give one of {}, or -1 for no pinning",
+                                     text, fmt::join(usable, ", ")));
+        }
+        cpu = *number;
+      });
+}
+
+void add_cpus(CLI::App& app, Options& options) {
+  add_cpu(app, "--server-cpu", options.server_cpu, "server");
+  add_cpu(app, "--client-cpu", options.client_cpu, "client");
 }
 
 }  // namespace
 
 void add_run_options(CLI::App& app, Options& options) {
-  add_transport(app, options);
+  add_transports(app, options);
   add_sizes(app, options);
-  add_pairs(app, options, "none: all sizes times all concurrencies");
+  add_pairs(app, options, all_pairs);
   add_table(app, options);
   add_handler(app, options);
   add_rate(app, options);
   add_server_threads(app, options);
-  add_wait(app, options, true);
+  add_waits(app, options);
   add_poller(app, options);
-  add_cpu(app, "--server-cpu", options.server_cpu, "server");
-  add_cpu(app, "--client-cpu", options.client_cpu, "client");
+  add_cpus(app, options);
 }
 
 void add_limit_options(CLI::App& app, Options& options) {
   add_sizes(app, options);
-  add_pairs(app, options, "none: all sizes times all concurrencies");
+  add_pairs(app, options, all_pairs);
   add_table(app, options);
-  add_wait(app, options, true);
-  add_cpu(app, "--server-cpu", options.server_cpu, "server");
-  add_cpu(app, "--client-cpu", options.client_cpu, "client");
+  add_waits(app, options);
+  add_cpus(app, options);
 }
 
 void add_compare_options(CLI::App& app, Options& options) {
-  add_transport(app, options);
+  add_transports(app, options);
   add_peers(app, options);
   add_pairs(app, options, "128x1,128x16,128x256,4Kx64,256Kx1,256Kx16,8Mx4");
   add_table(app, options);
   add_handler(app, options);
-  add_wait(app, options, true);
+  add_waits(app, options);
   add_poller(app, options);
-  add_cpu(app, "--server-cpu", options.server_cpu, "server");
-  add_cpu(app, "--client-cpu", options.client_cpu, "client");
+  add_cpus(app, options);
 }
 
 void add_report_options(CLI::App& app, Options& options) {
@@ -339,23 +267,27 @@ void add_report_options(CLI::App& app, Options& options) {
 }
 
 void add_server_options(CLI::App& app, Options& options) {
-  add_transport(app, options);
-  add_wait(app, options, false);
+  add_transports(app, options);
+  add_waits(app, options);
   add_poller(app, options);
   add_server_threads(app, options);
   add_cpu(app, "--server-cpu", options.server_cpu, "server");
   app.add_option("--listen", options.listen, "Where to listen; port 0 takes a free one [0.0.0.0:9000]")
       ->type_name("HOST:PORT");
+  app.callback([&options] {
+    if (options.waits.size() != 1) refuse("--wait", "a server waits in one way: give one");
+    if (options.transports.size() != 1) refuse("--transport", "a server has one, or auto for all: give one");
+  });
 }
 
 void add_client_options(CLI::App& app, Options& options) {
-  add_transport(app, options);
+  add_transports(app, options);
   add_sizes(app, options);
-  add_pairs(app, options, "none: all sizes times all concurrencies");
+  add_pairs(app, options, all_pairs);
   add_table(app, options);
   add_handler(app, options);
   add_rate(app, options);
-  add_wait(app, options, true);
+  add_waits(app, options);
   add_poller(app, options);
   add_cpu(app, "--client-cpu", options.client_cpu, "client");
   app.add_option("--connect", options.connect, "The server's address")->type_name("HOST:PORT")->required();
@@ -375,9 +307,11 @@ std::vector<Cell> cells_of(const Options& options) {
     }
   }
   std::vector<Cell> cells;
-  for (const Wait wait : options.waits) {
-    for (const Mode mode : options.modes) {
-      for (const auto [size, concurrency] : pairs) cells.push_back({options.transport, mode, wait, size, concurrency});
+  for (const std::string& transport : options.transports) {
+    for (const Wait wait : options.waits) {
+      for (const Mode mode : options.modes) {
+        for (const auto [size, concurrency] : pairs) cells.push_back({transport, mode, wait, size, concurrency});
+      }
     }
   }
   return cells;

@@ -30,7 +30,7 @@ struct SizeAndConcurrency {
 // What the command line says.
 struct Options {
   // What is measured: every combination.
-  std::string transport = "tcp";
+  std::vector<std::string> transports = {"tcp"};
   std::vector<Mode> modes = {Mode::pipeline};
   std::vector<Wait> waits = {Wait::spin};
   std::vector<std::size_t> sizes_bytes = {128, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 8 << 20};

@@ -39,7 +39,7 @@ int become(const std::string& peer, std::vector<std::string> arguments, int desc
 
 System peer_system(const std::string& peer) {
   return {.name = peer,
-          .serve = [peer](const Options&, Wait, int descriptor) { return become(peer, {"server"}, descriptor); },
+          .serve = [peer](const Options&, const Cell&, int descriptor) { return become(peer, {"server"}, descriptor); },
           .measure =
               [peer](const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
                      int descriptor) {

@@ -31,12 +31,14 @@ class Run final : Runner::Observer {
     report_.started = utc_now();
   }
 
-  // One pair of processes for each way of waiting, which is a loop's for life.
+  // One pair of processes for each transport and each way of waiting, which is a loop's for life.
   void measure_all() {
     std::size_t end = 0;
     while (end < cells_.size() && runner_.going()) {
       first_ = end;
-      while (end < cells_.size() && cells_[end].wait == cells_[first_].wait) ++end;
+      while (end < cells_.size() && cells_[end].wait == cells_[first_].wait &&
+             cells_[end].transport == cells_[first_].transport)
+        ++end;
       runner_.measure(system_, {cells_.begin() + static_cast<std::ptrdiff_t>(first_),
                                 cells_.begin() + static_cast<std::ptrdiff_t>(end)});
     }
@@ -80,6 +82,9 @@ class Run final : Runner::Observer {
       fmt::print(", handler: {}", options_.handler == HandlerKind::function ? "function" : "coroutine");
     }
     fmt::print(". Poller: {} (server), {} (client).", report_.pollers.server.poller, report_.pollers.client_poller);
+    if (std::ranges::find(options_.transports, "auto") != options_.transports.end()) {
+      fmt::print(" auto took {}.", report_.pollers.transport);
+    }
     fmt::print(" Peak memory: client {} MiB", report_.client_memory_bytes_max >> 20);
     if (report_.server_memory_bytes_max != 0) fmt::print(", server {} MiB", report_.server_memory_bytes_max >> 20);
     fmt::print(".\n");
@@ -155,7 +160,8 @@ int run_server(Options options) {
     }
     if (const auto* failed = std::get_if<Failed>(&event)) fmt::print(stderr, "hawser-bench: {}\n", failed->text);
   };
-  return play_server(options, options.waits.front(), options.listen, tell) ? 0 : failed_status;
+  return play_server(options, options.transports.front(), options.waits.front(), options.listen, tell) ? 0
+                                                                                                       : failed_status;
 }
 
 }  // namespace hawser::bench

@@ -46,7 +46,7 @@ bool Runner::measure(const System& system, const std::vector<Cell>& cells) {
   std::string address = options_.connect;
   if (address.empty()) {
     server = std::make_unique<Child>("bench-server", [&](int descriptor) {
-      return pinned(options_.server_cpu) ? system.serve(options_, cells.front().wait, descriptor) : 1;
+      return pinned(options_.server_cpu) ? system.serve(options_, cells.front(), descriptor) : 1;
     });
     watch(*server, nullptr, start_s_max, [&](const Event& event) {
       if (const auto* listening = std::get_if<Listening>(&event)) address = listening->address;

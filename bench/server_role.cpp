@@ -4,10 +4,11 @@
 
 #include "handlers.h"
 #include "hawser/server.h"
+#include "transport_choice.h"
 
 namespace hawser::bench {
 
-bool play_server(const Options& options, Wait wait, const std::string& listen,
+bool play_server(const Options& options, std::string_view transport, Wait wait, const std::string& listen,
                  const std::function<void(const Event&)>& tell) {
   // Before the server's threads start, so that they leave these signals to this one.
   sigset_t ends;
@@ -23,6 +24,7 @@ bool play_server(const Options& options, Wait wait, const std::string& listen,
   server_options.loop = {.wait = wait, .poller = options.poller};
   server_options.message_bytes_max = size_bytes_max + 4096;
   server_options.calls_per_connection_max = concurrency_max;
+  server_options.transports = server_transports(transport);
   Server server(server_options);
   server.register_handler<echo, echo_task, ack, ack_task, usage, describe>();
   if (const Result<void> started = server.start(); !started) {

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "events.h"
 #include "options.h"
@@ -9,7 +10,7 @@
 namespace hawser::bench {
 
 // Serves at `listen` until SIGTERM or SIGINT. Tells where it listens, or what failed. False if it could not serve.
-bool play_server(const Options& options, Wait wait, const std::string& listen,
+bool play_server(const Options& options, std::string_view transport, Wait wait, const std::string& listen,
                  const std::function<void(const Event&)>& tell);
 
 }  // namespace hawser::bench

@@ -5,16 +5,17 @@
 #include "client_role.h"
 #include "events.h"
 #include "server_role.h"
+#include "transport_choice.h"
 
 namespace hawser::bench {
 
 System hawser_system() {
   return {.name = "hawser",
           .serve =
-              [](const Options& options, Wait wait, int descriptor) {
+              [](const Options& options, const Cell& cell, int descriptor) {
                 const EventWriter events(descriptor);
                 const auto tell = [&](const Event& event) { events.write(event); };
-                return play_server(options, wait, "127.0.0.1:0", tell) ? 0 : 1;
+                return play_server(options, cell.transport, cell.wait, listen_address(cell.transport), tell) ? 0 : 1;
               },
           .measure =
               [](const Options& options, const std::string& address, pid_t, const std::vector<Cell>& cells,
@@ -26,8 +27,8 @@ System hawser_system() {
 
 System limit_system() {
   return {.name = "limit",
-          .serve = [](const Options&, Wait wait,
-                      int descriptor) { return play_bare_server(wait, EventWriter(descriptor)) ? 0 : 1; },
+          .serve = [](const Options&, const Cell& cell,
+                      int descriptor) { return play_bare_server(cell.wait, EventWriter(descriptor)) ? 0 : 1; },
           .measure =
               [](const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
                  int descriptor) {

@@ -16,9 +16,9 @@ namespace hawser::bench {
 struct System {
   std::string name;  // As in the column "system".
 
-  // Serves until SIGTERM, and says where: Listening.
-  std::function<int(const Options& options, Wait wait, int descriptor)> serve;
-  // Measures cells that share their way of waiting, and says so: Connected, then CellBegun and CellResult for each.
+  // Serves cells like this one, in transport and way of waiting, until SIGTERM, and says where: Listening.
+  std::function<int(const Options& options, const Cell& cell, int descriptor)> serve;
+  // Measures cells that share their transport and their way of waiting, and says so: Connected, then CellBegun and CellResult for each.
   // `server` is the process that serves at `address`, or -1 where it is out of sight.
   std::function<int(const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
                     int descriptor)>

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace hawser::cli::doctor {
@@ -21,6 +22,8 @@ struct Finding {
   std::string text;
   std::string remedy;   // What to do; empty where there is nothing to do.
   std::string subject;  // Which of several: "rxe0", "rxe0/1" for its port. Empty where there is one only.
+  // What the text tells in numbers, for scripts: names with their units, such as "one_way_us".
+  std::vector<std::pair<std::string, double>> figures;
 };
 
 // A transport, or the machine below them all.

@@ -6,6 +6,8 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "transport/rdma/rdma_path.h"
 
@@ -77,8 +79,11 @@ class Examination {
   }
 
  private:
-  void add(std::string id, Severity severity, std::string text, std::string remedy = {}) {
-    section_.findings.push_back({std::move(id), severity, std::move(text), std::move(remedy), subject_});
+  using Figures = std::vector<std::pair<std::string, double>>;
+
+  void add(std::string id, Severity severity, std::string text, std::string remedy = {}, Figures figures = {}) {
+    section_.findings.push_back(
+        {std::move(id), severity, std::move(text), std::move(remedy), subject_, std::move(figures)});
   }
 
   void no_device() {
@@ -105,7 +110,8 @@ class Examination {
     const std::size_t idle = transport::rdma_idle_connection_bytes(facts_.options);
     add("rdma.memory_per_connection", Severity::good,
         fmt::format("a connection pins {}, {} of it when idle, {}", bytes_text(connection), bytes_text(idle),
-                    facts_.options.shared_receive_queue ? "with the shared receive queue" : "for receives of its own"));
+                    facts_.options.shared_receive_queue ? "with the shared receive queue" : "for receives of its own"),
+        {}, {{"bytes", static_cast<double>(connection)}, {"idle_bytes", static_cast<double>(idle)}});
 
     const std::uint64_t limit = facts_.may_lock_any ? ProcessLimit::unlimited : facts_.locked_bytes.soft;
     const std::string text =
@@ -287,7 +293,12 @@ class Examination {
     }
     add("rdma.self_test", Severity::good,
         fmt::format("to the own address: {:.3g} us one way, {:.4g} MB/s in sends of {}", test.one_way_us,
-                    test.send_megabytes_per_second, bytes_text(test.send_bytes)));
+                    test.send_megabytes_per_second, bytes_text(test.send_bytes)),
+        {},
+        {{"one_way_us", test.one_way_us},
+         {"megabytes_per_s", test.send_megabytes_per_second},
+         {"send_bytes", static_cast<double>(test.send_bytes)},
+         {"inline_bytes", static_cast<double>(test.inline_bytes)}});
   }
 
   // Which of the devices a connection would take.

@@ -49,6 +49,9 @@ TEST_F(Rdma, Fine) {
   EXPECT_THAT(find(section, "rdma.choice").text, HasSubstr("fake0 port 1, GID 1"));
   EXPECT_THAT(find(section, "rdma.self_test").text, HasSubstr("MB/s"));
   EXPECT_THAT(find(section, "rdma.memory_per_connection").text, HasSubstr("2.5 MiB"));
+  EXPECT_THAT(find(section, "rdma.memory_per_connection").figures, testing::Contains(testing::Pair("bytes", 2621440)));
+  EXPECT_EQ(find(section, "rdma.self_test").figures.front().first, "one_way_us");
+  EXPECT_GT(find(section, "rdma.self_test").figures.front().second, 0);
 }
 
 TEST_F(Rdma, NoDevice) {

@@ -108,11 +108,14 @@ std::string to_json(const Report& report) {
   for (const Section& section : report.sections) {
     nlohmann::ordered_json findings = nlohmann::ordered_json::array();
     for (const Finding& finding : section.findings) {
+      nlohmann::ordered_json figures = nlohmann::ordered_json::object();
+      for (const auto& [name, value] : finding.figures) figures[name] = value;
       findings.push_back({{"id", finding.id},
                           {"subject", finding.subject},
                           {"severity", to_string(finding.severity)},
                           {"text", finding.text},
-                          {"remedy", finding.remedy}});
+                          {"remedy", finding.remedy},
+                          {"figures", std::move(figures)}});
     }
     sections.push_back({{"name", section.name}, {"usable", section.usable}, {"findings", std::move(findings)}});
   }

@@ -18,7 +18,7 @@ Report sample() {
             "RDMA",
             false,
             {{"rdma.device", Severity::problem, "broken \"thing\"\n\xff", "mend it"},
-             {"rdma.mtu", Severity::warning, "small", "enlarge it"}}}}};
+             {"rdma.mtu", Severity::warning, "small", "enlarge it", {}, {{"bytes", 1024}}}}}}};
 }
 
 TEST(Render, SaysWhatAndWhatToDo) {
@@ -52,6 +52,8 @@ TEST(Render, Json) {
   EXPECT_EQ(page["sections"][1]["findings"][1]["id"], "rdma.mtu");
   EXPECT_EQ(page["sections"][1]["findings"][1]["severity"], "warning");
   EXPECT_EQ(page["sections"][1]["findings"][1]["remedy"], "enlarge it");
+  EXPECT_EQ(page["sections"][1]["findings"][1]["figures"]["bytes"], 1024);
+  EXPECT_TRUE(page["sections"][1]["findings"][0]["figures"].empty());
 }
 
 TEST(Severities, DecideTheStatus) {

@@ -1,0 +1,86 @@
+#include "tests/rdma/device.h"
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <system_error>
+#include <thread>
+
+namespace hawser::rdma_tests {
+namespace {
+
+constexpr const char* devices_folder = "/sys/class/infiniband";
+
+// Of Soft-RoCE and of cards.
+constexpr std::array not_ready_counters = {"rcvd_rnr_err", "send_rnr_err", "retry_rnr_exceeded_err",
+                                           "rnr_nak_retry_err", "out_of_buffer"};
+
+std::string output_of(const char* command) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command, "r"), ::pclose);
+  std::string text;
+  std::array<char, 4096> part;
+  while (pipe != nullptr) {
+    const std::size_t size = std::fread(part.data(), 1, part.size(), pipe.get());
+    if (size == 0) break;
+    text.append(part.data(), size);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string absent() {
+  std::error_code error;
+  const std::filesystem::directory_iterator first(devices_folder, error);
+  return error || first == std::filesystem::directory_iterator() ? "no RDMA device" : "";
+}
+
+std::uint64_t not_ready_count() {
+  std::uint64_t total = 0;
+  std::error_code error;
+  for (const auto& device : std::filesystem::directory_iterator(devices_folder, error)) {
+    for (const auto& port : std::filesystem::directory_iterator(device.path() / "ports", error)) {
+      for (const char* name : not_ready_counters) {
+        std::uint64_t value = 0;
+        if (std::ifstream(port.path() / "hw_counters" / name) >> value) total += value;
+      }
+    }
+  }
+  return total;
+}
+
+// [{"ifindex":0,"ifname":"rxe0","pd":1,"cq":1,...}]
+std::map<std::string, std::uint64_t> resources() {
+  const std::string text = output_of("rdma -j resource show");
+  std::map<std::string, std::uint64_t> counts;
+  for (const char* name : {"pd", "cq", "qp", "mr", "srq", "ctx"}) {
+    const std::string label = "\"" + std::string(name) + "\":";
+    const std::size_t at = text.find(label);
+    if (at != std::string::npos) counts[name] = std::stoull(text.substr(at + label.size()));
+  }
+  return counts;
+}
+
+TransportOptions rdma_only(RdmaOptions options) {
+  return {.shm = std::nullopt, .rdma = std::move(options), .ucx = std::nullopt, .order = {"rdma"}, .demand = "rdma"};
+}
+
+void Device::SetUp() {
+  if (const std::string reason = absent(); !reason.empty()) GTEST_SKIP() << reason;
+  not_ready_ = not_ready_count();
+  resources_ = resources();
+  ASSERT_TRUE(resources_.contains("qp")) << "rdma resource show (iproute2) does not work";
+}
+
+void Device::TearDown() {
+  if (IsSkipped()) return;
+  EXPECT_EQ(not_ready_count(), not_ready_) << "a receiver was not ready";
+  // A peer that was killed is cleared away by the kernel, in its own time.
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (resources() != resources_ && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(resources(), resources_) << "something was left on the device";
+}
+
+}  // namespace hawser::rdma_tests
