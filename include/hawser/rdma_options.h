@@ -46,9 +46,6 @@ struct RdmaOptions {
   std::size_t inline_bytes = 256;  // 0 to 4096: sends up to here go within the work request, if the device grants it.
   // 1 KiB to 1 GiB. Larger payloads that lie in registered memory are not sent: the receiver reads them (rendezvous).
   std::size_t eager_bytes_max = 64 * 1024;
-  // Larger payloads in memory that is not registered are registered for the one transfer rather than copied through
-  // chunks. 64 KiB and more; SIZE_MAX is never, since it costs a system call each way, and pages the device may not pin.
-  std::size_t register_bytes_min = SIZE_MAX;
   std::size_t rendezvous_max = 64;       // 1 to 1024 payloads at once that wait to be read by the peer, a connection.
   std::size_t read_bytes_max = 1 << 20;  // 64 KiB to 1 GiB: one RDMA read; longer payloads take several.
   unsigned signal_every = 16;            // 1 to send_queue / 2: of so many sends, one asks for a completion.

@@ -37,7 +37,6 @@ Result<void> check_rdma_options(const RdmaOptions& options) {
       Bound{"send_queue", options.send_queue, 16, 16 * kib},
       Bound{"inline_bytes", options.inline_bytes, 0, 4096},
       Bound{"eager_bytes_max", options.eager_bytes_max, kib, gib},
-      Bound{"register_bytes_min", options.register_bytes_min, 64 * kib, SIZE_MAX},
       Bound{"rendezvous_max", options.rendezvous_max, 1, 1024},
       Bound{"read_bytes_max", options.read_bytes_max, 64 * kib, gib},
       Bound{"signal_every", options.signal_every, 1, options.send_queue / 2},

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "transport/rdma/receive_ring.h"
+#include "transport/rdma/receiver.h"
+#include "transport/rdma/sender.h"
+#include "transport/rdma/wire.h"
+
+namespace hawser::transport::rdma {
+
+struct ChannelOptions {
+  SenderOptions sender;
+  ReceiverOptions receiver;
+  unsigned signal_every = 16;
+  std::uint32_t peer_receives = 8;
+  std::uint32_t own_receives = 8;
+};
+
+// The messages of one connected queue pair: what a connection is without its loop. Driven by completions and flush().
+class Channel {
+ public:
+  // The registered memory that one has besides its ring.
+  struct Memory {
+    RegisteredMemory chunk;    // options.sender.chunk_bytes
+    RegisteredMemory control;  // Sender::control_bytes
+    RegisteredMemory staging;  // Receiver::staging_floor_bytes
+    static Result<Memory> take(MemoryPool& pool, std::size_t chunk_bytes);
+    void give(MemoryPool& pool) const noexcept;
+  };
+
+  // Takes over `memory`, which goes back to the pool with the channel, and the ring's packets of this queue pair.
+  Channel(ReceiverOwner& owner, QueuePair& pair, std::shared_ptr<MemoryPool> pool, ReceiveRing& ring,
+          const Memory& memory, const ChannelOptions& options)
+      : wire_(pair, Credits(options.peer_receives, options.own_receives),
+              SendSlots(pair.send_requests(), options.signal_every)),
+        sender_(wire_, pool, memory.chunk, memory.control, options.sender),
+        receiver_(owner, wire_, sender_, pool, ring, memory.staging, options.receiver) {}
+
+  Sender& sender() noexcept { return sender_; }
+  Receiver& receiver() noexcept { return receiver_; }
+  const Wire& wire() const noexcept { return wire_; }
+
+  // A receive of ours was posted anew.
+  void on_posted(const ReceiveChunk& chunk) noexcept { wire_.credits.posted(chunk.weighty); }
+  // The peer is short of credits, so that what is free is to be posted now.
+  bool peer_is_short() const noexcept { return wire_.credits.peer_is_short(); }
+  // A send or read; false if there is none of that id. True in `more`: flush() has something to do.
+  [[nodiscard]] bool on_completed(std::uint64_t id, bool& more) {
+    if (!wire_.slots.complete(id)) return false;
+    receiver_.on_completed();
+    more = sender_.on_completed();
+    return true;
+  }
+  // Everything that may go out goes out. The error is the queue pair's.
+  std::optional<Error> flush() {
+    receiver_.read_on();
+    sender_.flush();
+    wire_.submit();
+    return wire_.failed();
+  }
+  // The queue pair is gone: everything is dropped, and the owners of payloads are told.
+  void end() noexcept {
+    receiver_.end();
+    sender_.clear();
+  }
+
+ private:
+  Wire wire_;
+  Sender sender_;
+  Receiver receiver_;
+};
+
+}  // namespace hawser::transport::rdma

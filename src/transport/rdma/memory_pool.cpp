@@ -1,0 +1,257 @@
+#include "transport/rdma/memory_pool.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace hawser::transport::rdma {
+namespace {
+
+constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
+constexpr std::uint32_t none = UINT32_MAX;
+constexpr std::int8_t not_free = -1;
+
+unsigned order_of(std::size_t bytes) noexcept {
+  return static_cast<unsigned>(std::countr_zero(std::bit_ceil(std::max(bytes, MemoryPool::bytes_min)))) -
+         static_cast<unsigned>(std::countr_zero(MemoryPool::bytes_min));
+}
+
+}  // namespace
+
+// A payload's block: counts the references to its memory.
+class MemoryPool::Lent final : public LentBlock {
+ public:
+  Lent(std::shared_ptr<MemoryPool> pool, const RegisteredMemory& memory) noexcept
+      : LentBlock(&Lent::returned), pool_(std::move(pool)), memory_(memory) {}
+  const RegisteredMemory& memory() const noexcept { return memory_; }
+
+  // Adds a reference unless the last one is being dropped on another thread right now.
+  using LentBlock::retain;
+
+ private:
+  static void returned(LentBlock& block) noexcept {
+    Lent* const self = static_cast<Lent*>(&block);
+    const std::shared_ptr<MemoryPool> pool = std::move(self->pool_);
+    pool->give(self->memory_);
+    delete self;
+  }
+
+  std::shared_ptr<MemoryPool> pool_;
+  const RegisteredMemory memory_;
+};
+
+// Memory halved down to pages of bytes_min. A free stretch of 2^order pages is known by its first page.
+struct MemoryPool::Arena {
+  static constexpr unsigned orders = 24;
+
+  Arena(std::byte* memory, std::size_t size)
+      : base(memory),
+        bytes(size),
+        pages(size / bytes_min),
+        order(order_of(size)),
+        free_order(pages, not_free),
+        next(pages, none),
+        previous(pages, none),
+        lent(pages, nullptr) {
+    first.fill(none);
+    push(0, order);
+  }
+
+  void push(std::uint32_t page, unsigned at) noexcept {
+    free_order[page] = static_cast<std::int8_t>(at);
+    previous[page] = none;
+    next[page] = first[at];
+    if (first[at] != none) previous[first[at]] = page;
+    first[at] = page;
+  }
+  void remove(std::uint32_t page, unsigned at) noexcept {
+    free_order[page] = not_free;
+    if (previous[page] != none) next[previous[page]] = next[page];
+    if (next[page] != none) previous[next[page]] = previous[page];
+    if (first[at] == page) first[at] = next[page];
+  }
+  std::uint32_t take(unsigned wanted) noexcept {
+    unsigned at = wanted;
+    while (at <= order && first[at] == none) ++at;
+    if (at > order) return none;
+    const std::uint32_t page = first[at];
+    remove(page, at);
+    while (at > wanted) {
+      --at;
+      push(page + (1U << at), at);
+    }
+    return page;
+  }
+  void give(std::uint32_t page, unsigned at) noexcept {
+    while (at < order) {
+      const std::uint32_t buddy = page ^ (1U << at);
+      if (free_order[buddy] != static_cast<std::int8_t>(at)) break;
+      remove(buddy, at);
+      page = std::min(page, buddy);
+      ++at;
+    }
+    push(page, at);
+  }
+
+  std::byte* const base;
+  const std::size_t bytes;
+  const std::size_t pages;
+  const unsigned order;
+  std::unique_ptr<MemoryRegion> region;
+  std::vector<std::int8_t> free_order;  // Of the first page of a free stretch.
+  std::vector<std::uint32_t> next, previous;
+  std::vector<Lent*> lent;  // By the first page of a payload's stretch.
+  std::array<std::uint32_t, orders> first{};
+  std::size_t used = 0;
+  bool idle_seen = false;
+  Time idle_since{};
+};
+
+MemoryPool::MemoryPool(std::shared_ptr<Device> device, MemoryPoolOptions options)
+    : device_(std::move(device)), options_(options) {}
+
+MemoryPool::~MemoryPool() {
+  for (auto& arena : arenas_) {
+    arena->region.reset();
+    unmap(arena->base, arena->bytes);
+  }
+}
+
+void MemoryPool::unmap(std::byte* memory, std::size_t bytes) noexcept { ::munmap(memory, bytes); }
+
+Result<MemoryPool::Arena*> MemoryPool::add_arena(std::size_t bytes) {
+  if (counters_.registered_bytes + bytes > options_.bytes_max) {
+    ++counters_.refused;
+    return fail(ErrorCode::overloaded,
+                "memory_bytes_max (" + std::to_string(options_.bytes_max) + ") of RDMA memory is registered on " +
+                    device_->name() + ": raise RdmaOptions::memory_bytes_max, or use fewer or smaller chunks",
+                ErrorScope::transport);
+  }
+  // More than is needed, so that the part at a multiple of a huge page can be kept.
+  const std::size_t mapped = bytes + huge_page_bytes;
+  void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    return fail(ErrorCode::overloaded, std::string("mapping RDMA memory: ") + std::strerror(errno),
+                ErrorScope::transport);
+  }
+  std::byte* const start = static_cast<std::byte*>(memory);
+  const std::size_t skipped =
+      (huge_page_bytes - reinterpret_cast<std::uintptr_t>(start) % huge_page_bytes) % huge_page_bytes;
+  std::byte* const base = start + skipped;
+  if (skipped != 0) ::munmap(start, skipped);
+  if (skipped != huge_page_bytes) ::munmap(base + bytes, huge_page_bytes - skipped);
+  if (options_.huge_pages) ::madvise(base, bytes, MADV_HUGEPAGE);
+  auto region = device_->register_memory(MutableBytes(base, bytes), {.remote_read = true});
+  if (!region) {
+    unmap(base, bytes);
+    return std::unexpected(std::move(region.error()));
+  }
+  auto arena = std::make_unique<Arena>(base, bytes);
+  arena->region = std::move(*region);
+  counters_.registered_bytes += bytes;
+  const auto place = std::lower_bound(arenas_.begin(), arenas_.end(), base,
+                                      [](const auto& other, const std::byte* at) { return other->base < at; });
+  return arenas_.insert(place, std::move(arena))->get();
+}
+
+RegisteredMemory MemoryPool::carve(Arena& arena, unsigned order) noexcept {
+  const std::uint32_t page = arena.take(order);
+  if (page == none) return {};
+  const std::size_t bytes = bytes_min << order;
+  arena.used += bytes;
+  arena.idle_seen = false;
+  counters_.used_bytes += bytes;
+  counters_.used_bytes_max = std::max(counters_.used_bytes_max, counters_.used_bytes);
+  return {arena.base + page * bytes_min, bytes, arena.region->local_key(), arena.region->remote_key()};
+}
+
+Result<RegisteredMemory> MemoryPool::take(std::size_t bytes, Use use) {
+  const unsigned order = order_of(bytes);
+  const std::lock_guard lock(mutex_);
+  if (use == Use::payload && static_cast<double>(counters_.used_bytes + (bytes_min << order)) >
+                                 static_cast<double>(options_.bytes_max) * payload_share) {
+    ++counters_.refused;
+    return fail(ErrorCode::overloaded, "payloads use up their share of memory_bytes_max", ErrorScope::transport);
+  }
+  for (const auto& arena : arenas_) {
+    if (arena->order < order) continue;
+    if (const RegisteredMemory memory = carve(*arena, order); memory.data != nullptr) return memory;
+  }
+  const auto arena = add_arena(std::max(std::bit_ceil(options_.arena_bytes), bytes_min << order));
+  if (!arena) return std::unexpected(arena.error());
+  return carve(**arena, order);
+}
+
+void MemoryPool::give(const RegisteredMemory& memory) noexcept {
+  const std::lock_guard lock(mutex_);
+  Arena* const arena = find(memory.data);
+  assert(arena != nullptr);
+  const auto page = static_cast<std::uint32_t>(static_cast<std::size_t>(memory.data - arena->base) / bytes_min);
+  arena->lent[page] = nullptr;
+  arena->give(page, order_of(memory.bytes));
+  arena->used -= memory.bytes;
+  counters_.used_bytes -= memory.bytes;
+}
+
+MemoryPool::Arena* MemoryPool::find(const std::byte* data) noexcept {
+  auto after = std::upper_bound(arenas_.begin(), arenas_.end(), data,
+                                [](const std::byte* at, const auto& other) { return at < other->base; });
+  if (after == arenas_.begin()) return nullptr;
+  Arena* const arena = std::prev(after)->get();
+  return data < arena->base + arena->bytes ? arena : nullptr;
+}
+
+MemoryPool::PayloadBlock MemoryPool::take_block(std::size_t bytes) {
+  const auto memory = take(bytes, Use::payload);
+  if (!memory) return {};
+  Lent* const lent = new Lent(shared_from_this(), *memory);
+  const std::lock_guard lock(mutex_);
+  Arena* const arena = find(memory->data);
+  arena->lent[static_cast<std::size_t>(memory->data - arena->base) / bytes_min] = lent;
+  return {lent, *memory};
+}
+
+MemoryPool::PayloadBlock MemoryPool::retain(const std::byte* data, std::size_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  Arena* const arena = find(data);
+  if (arena == nullptr) return {};
+  const std::size_t page = static_cast<std::size_t>(data - arena->base) / bytes_min;
+  for (unsigned order = 0; order <= arena->order; ++order) {
+    Lent* const lent = arena->lent[page & ~((std::size_t{1} << order) - 1)];
+    if (lent == nullptr) continue;
+    const RegisteredMemory& memory = lent->memory();
+    if (data < memory.data || data + bytes > memory.data + memory.bytes) continue;
+    // Whoever sends from a block holds it, so that its count can't be on its way to nothing.
+    lent->retain();
+    return {lent, memory};
+  }
+  return {};
+}
+
+void MemoryPool::reclaim(Time now) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(arenas_, [&](const std::unique_ptr<Arena>& arena) {
+    if (arena->used != 0) return false;
+    if (!arena->idle_seen) {
+      arena->idle_seen = true;
+      arena->idle_since = now;
+    }
+    if (now - arena->idle_since < options_.idle_timeout) return false;
+    arena->region.reset();
+    unmap(arena->base, arena->bytes);
+    counters_.registered_bytes -= arena->bytes;
+    return true;
+  });
+}
+
+MemoryPoolCounters MemoryPool::counters() const {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+}  // namespace hawser::transport::rdma

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/lent_block.h"
+#include "hawser/bytes.h"
+#include "hawser/error.h"
+#include "hawser/time.h"
+#include "transport/rdma/verbs.h"
+
+namespace hawser::transport::rdma {
+
+// A stretch of registered memory. Its keys are those of its region.
+struct RegisteredMemory {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  std::uint32_t local_key = 0;
+  std::uint32_t remote_key = 0;
+};
+
+struct MemoryPoolOptions {
+  std::size_t bytes_max = std::size_t{4} << 30;     // Registered in all.
+  std::size_t arena_bytes = std::size_t{16} << 20;  // At least; a power of two.
+  bool huge_pages = true;
+  Duration idle_timeout = std::chrono::seconds(10);
+};
+
+struct MemoryPoolCounters {
+  std::size_t registered_bytes = 0;
+  std::size_t used_bytes = 0;
+  std::size_t used_bytes_max = 0;  // High water.
+  std::uint64_t refused = 0;       // Asked for at the watermark.
+};
+
+// Memory registered with one device: arenas, registered once and carved by halving into stretches of 4 KiB and more, at
+// multiples of their size. Thread-safe. Kept by whoever holds memory of it.
+class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
+ public:
+  static constexpr std::size_t bytes_min = 4096;
+  // Of bytes_max, what payloads may use up: the rest is kept for the chunks that connections need to go on.
+  static constexpr double payload_share = 0.75;
+
+  enum class Use : std::uint8_t { connection, payload };
+
+  MemoryPool(std::shared_ptr<Device> device, MemoryPoolOptions options);
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+  ~MemoryPool();
+
+  // At least so many bytes. The error says which bound was hit, or why the device refused.
+  Result<RegisteredMemory> take(std::size_t bytes, Use use);
+  void give(const RegisteredMemory& memory) noexcept;
+
+  // A payload's buffer: goes back to the pool by itself. Null when there is no room.
+  struct PayloadBlock {
+    Block* block = nullptr;  // One reference, the caller's.
+    RegisteredMemory memory;
+  };
+  PayloadBlock take_block(std::size_t bytes);
+  // The block whose memory [data, data + bytes) lies in, with one reference more, or nothing.
+  PayloadBlock retain(const std::byte* data, std::size_t bytes) noexcept;
+
+  // Gives back arenas that nobody has used for idle_timeout.
+  void reclaim(Time now);
+  MemoryPoolCounters counters() const;
+  Device& device() const noexcept { return *device_; }
+  const std::shared_ptr<Device>& shared_device() const noexcept { return device_; }
+
+ private:
+  class Lent;
+  struct Arena;
+
+  static void unmap(std::byte* memory, std::size_t bytes) noexcept;
+  Result<Arena*> add_arena(std::size_t bytes);
+  RegisteredMemory carve(Arena& arena, unsigned order) noexcept;
+  Arena* find(const std::byte* data) noexcept;
+
+  const std::shared_ptr<Device> device_;
+  const MemoryPoolOptions options_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Arena>> arenas_;  // By address.
+  MemoryPoolCounters counters_;
+};
+
+}  // namespace hawser::transport::rdma

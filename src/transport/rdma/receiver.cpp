@@ -1,0 +1,382 @@
+#include "transport/rdma/receiver.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace hawser::transport::rdma {
+namespace {
+
+constexpr std::size_t stagings_max = 4;
+
+}  // namespace
+
+Receiver::Receiver(ReceiverOwner& owner, Wire& wire, Sender& sender, std::shared_ptr<MemoryPool> pool,
+                   ReceiveRing& ring, const RegisteredMemory& floor, const ReceiverOptions& options)
+    : owner_(owner), wire_(wire), sender_(sender), pool_(std::move(pool)), ring_(ring), options_(options) {
+  staging_.push_back({floor, false});
+}
+
+Receiver::~Receiver() {
+  drop_all();
+  pool_->give(staging_.front().memory);
+}
+
+bool Receiver::breach(std::string_view how) {
+  owner_.on_breach(how);
+  return false;
+}
+
+void Receiver::start(MessageSink& sink) { sink_ = &sink; }
+
+void Receiver::resume() {
+  if (!paused_) return;
+  paused_ = false;
+  deliver();
+}
+
+// ---- Packets
+
+void Receiver::on_packet(ReceiveChunk& chunk, std::uint32_t bytes, std::uint32_t immediate) {
+  const Immediate told = Immediate::decode(immediate);
+  chunk.weighty = bytes != 0 || told.bye;
+  if (ended_) return ring_.finish(chunk);
+  arrived_ += std::max<std::uint32_t>(bytes, 1);
+  const std::size_t tail = told.done * std::size_t{4};
+  if (tail > bytes || !wire_.credits.received(told.granted)) {
+    ring_.finish(chunk);
+    breach(tail > bytes ? "a packet that is shorter than what its immediate says"
+                        : "more credits granted or used than there are");
+    return;
+  }
+  const std::size_t records = bytes - tail;
+  const std::byte* const data = chunk.bytes();
+  // Before the messages, and also while paused: the peer's memory is free as soon as it can be.
+  bool known = true;
+  for (std::size_t i = 0; i < told.done && known; ++i) {
+    known = sender_.transfer_done(load_le<std::uint32_t>(data + records + i * 4));
+  }
+  if (ended_) return ring_.finish(chunk);
+  if (records == 0 || bye_ || !known) {
+    ring_.finish(chunk);
+  } else {
+    arrivals_.push({&chunk, 0, records});
+  }
+  // Grants may still follow the last message: the peer may not be done.
+  if (!known || (bye_ && (records != 0 || told.bye))) {
+    breach(known ? "messages after the last one" : "a transfer was done that is not open");
+    return;
+  }
+  if (told.bye) bye_ = true;
+  deliver();
+}
+
+void Receiver::deliver() {
+  if (std::exchange(taking_, true)) return;
+  while (!ended_ && !paused_ && !arrivals_.empty()) {
+    Arrival& front = arrivals_.front();
+    if (front.begin == front.end) {
+      ring_.finish(*arrivals_.pop().chunk);
+      ++first_packet_;
+    } else if (!take_one(front)) {
+      break;
+    }
+  }
+  taking_ = false;
+  if (ended_) return drop_all();
+  if (!transfers_.empty()) {
+    look_ahead();
+    read_on();
+  }
+  if (bye_ && !paused_ && arrivals_.empty() && !std::exchange(bye_told_, true)) {
+    if (assembly_.active) {
+      breach("the last message is not whole");
+    } else {
+      owner_.on_bye();
+    }
+  }
+}
+
+// One record; false if it has to wait, or the connection has ended.
+bool Receiver::take_one(Arrival& arrival) {
+  const auto parsed = parse_record(Bytes(arrival.chunk->bytes() + arrival.begin, arrival.end - arrival.begin));
+  if (!parsed) return breach(parsed.error());
+  const Record& record = *parsed;
+  const RecordHeader& header = record.header;
+  const std::size_t total = std::size_t{header.head_bytes} + header.payload_bytes;
+  if (total > options_.message_bytes_max) return breach("a message exceeds message_bytes_max");
+  if (assembly_.active != (header.kind == RecordKind::fragment)) {
+    return breach(assembly_.active ? "a message within another" : "a fragment of nothing");
+  }
+  switch (header.kind) {
+    case RecordKind::message: {
+      arrival.begin += record.size;
+      // The peer must not run dry because messages are kept.
+      Block* const block = ring_.held() < options_.held_chunks_max ? arrival.chunk : nullptr;
+      sink_->on_message({.head = record.head, .payload = record.carried, .head_block = block, .payload_block = block});
+      return !ended_;
+    }
+    case RecordKind::begin:
+      arrival.begin += record.size;
+      assembly_.active = true;
+      assembly_.head = Buffer::allocate(std::max<std::size_t>(header.head_bytes, 1)).slice(0, header.head_bytes);
+      assembly_.payload_bytes = header.payload_bytes;
+      assembly_.done = 0;
+      assembly_.decided = false;
+      return take_part(record.carried);
+    case RecordKind::fragment: arrival.begin += record.size; return take_part(record.carried);
+    case RecordKind::rendezvous: return take_rendezvous(arrival, record);
+  }
+  return false;
+}
+
+// ---- Messages in fragments
+
+bool Receiver::take_part(Bytes bytes) {
+  Assembly& whole = assembly_;
+  const std::size_t total = whole.head.size() + whole.payload_bytes;
+  if (bytes.size() > total - whole.done) return breach("fragments beyond their message");
+  if (whole.done < whole.head.size()) {
+    const std::size_t part = std::min(bytes.size(), whole.head.size() - whole.done);
+    std::memcpy(whole.head.mutable_data() + whole.done, bytes.data(), part);
+    whole.done += part;
+    bytes = bytes.subspan(part);
+  }
+  if (whole.done < whole.head.size()) return true;
+  if (!whole.decided && !decide_place()) return false;
+  if (whole.memory != nullptr && !bytes.empty()) {
+    std::memcpy(whole.memory + (whole.done - whole.head.size()), bytes.data(), bytes.size());
+  }
+  whole.done += bytes.size();
+  if (whole.done != total) return true;
+  const Assembly done = std::exchange(assembly_, {});
+  sink_->on_message({.head = done.head.bytes(),
+                     .payload = done.memory == nullptr ? Bytes() : Bytes(done.memory, done.payload_bytes),
+                     .head_block = done.head.block(),
+                     .payload_block = done.own.block(),
+                     .discarded = done.payload_bytes != 0 && done.memory == nullptr});
+  return !ended_;
+}
+
+bool Receiver::decide_place() {
+  Assembly& whole = assembly_;
+  whole.decided = true;
+  Placement placement;
+  if (whole.payload_bytes >= options_.placed_bytes_min) {
+    placement = sink_->place(whole.head.bytes(), whole.payload_bytes);
+    if (ended_) return false;
+  }
+  switch (placement.kind) {
+    case Placement::Kind::own:
+      if (whole.payload_bytes == 0) break;
+      whole.own = Buffer::allocate(whole.payload_bytes);
+      whole.memory = whole.own.mutable_data();
+      break;
+    case Placement::Kind::given:
+      assert(placement.memory.size() >= whole.payload_bytes);
+      whole.memory = placement.memory.data();
+      break;
+    case Placement::Kind::discard: break;
+  }
+  return true;
+}
+
+void Receiver::unplace(const std::byte* memory) noexcept {
+  if (assembly_.active && assembly_.memory == memory) assembly_.memory = nullptr;
+  for (Transfer& transfer : transfers_) {
+    if (transfer.memory == memory) transfer.memory = nullptr;
+  }
+}
+
+// ---- Rendezvous
+
+bool Receiver::take_rendezvous(Arrival& arrival, const Record& record) {
+  const Position here{first_packet_, arrival.begin};
+  if (looked_ <= here) {
+    if (!begin_transfer(record, false)) return false;
+    looked_ = {first_packet_, arrival.begin + record.size};
+  }
+  Transfer& front = transfers_.front();
+  if (!front.complete()) return false;
+  arrival.begin += record.size;
+  const bool discarded = front.memory == nullptr;
+  const Bytes payload = discarded ? Bytes() : Bytes(front.memory, front.size);
+  Block* const block = ring_.held() < options_.held_chunks_max ? arrival.chunk : nullptr;
+  Block* const payload_block = front.block != nullptr ? front.block : front.own.block();
+  sink_->on_message({.head = record.head,
+                     .payload = payload,
+                     .head_block = block,
+                     .payload_block = payload_block,
+                     .discarded = discarded});
+  if (ended_) return false;
+  drop_transfer(front);
+  transfers_.pop_front();
+  if (transfers_.empty()) drop_staging();
+  return true;
+}
+
+// `ahead`: before it is its turn, so that the sink is not asked; false then means not now. Else false means that the
+// connection has ended.
+bool Receiver::begin_transfer(const Record& record, bool ahead) {
+  const std::size_t size = record.header.payload_bytes;
+  const auto table = parse_table(record.carried, record.header.payload_bytes);
+  if (!table) return ahead ? false : breach(table.error());
+  Transfer transfer;
+  transfer.id = table->transfer;
+  transfer.size = size;
+  Placement placement;
+  if (!ahead) {
+    placement = sink_->place(record.head, size);
+    if (ended_) return false;
+  }
+  if (placement.kind == Placement::Kind::own) {
+    const MemoryPool::PayloadBlock mine = pool_->take_block(size);
+    if (mine.block == nullptr && ahead) return false;
+    transfer.block = mine.block;
+    transfer.direct = mine.memory;
+    transfer.memory = mine.memory.data;
+    if (mine.block == nullptr) {
+      transfer.own = Buffer::allocate(size);
+      transfer.memory = transfer.own.mutable_data();
+    }
+  } else if (placement.kind == Placement::Kind::given) {
+    transfer.memory = placement.memory.data();
+  }
+  transfer.pieces.reserve(table->pieces);
+  std::size_t at = 0;
+  const std::byte* literal = table->literals.data();
+  for (std::size_t i = 0; i < table->pieces; ++i) {
+    const RemotePiece piece = table->piece(i);
+    transfer.pieces.push_back(piece);
+    if (piece.address == 0) {
+      if (transfer.memory != nullptr) std::memcpy(transfer.memory + at, literal, piece.size);
+      literal += align_up(piece.size);
+    }
+    at += piece.size;
+  }
+  if (transfer.memory == nullptr) {
+    transfer.asked = transfer.done = size;  // Discarded: the peer is told that we are done.
+    sender_.add_done(transfer.id);
+  }
+  transfers_.push_back(std::move(transfer));
+  return true;
+}
+
+// Begins transfers behind the one that is waited for.
+void Receiver::look_ahead() {
+  const Position front{first_packet_, arrivals_.empty() ? 0 : arrivals_.front().begin};
+  looked_ = std::max(looked_, front);
+  while (looked_.packet < first_packet_ + arrivals_.size() && transfers_.size() < transfers_ahead_max) {
+    const Arrival& arrival = arrivals_[looked_.packet - first_packet_];
+    if (looked_.offset >= arrival.end) {
+      looked_ = {looked_.packet + 1, 0};
+      continue;
+    }
+    const auto record = parse_record(Bytes(arrival.chunk->bytes() + looked_.offset, arrival.end - looked_.offset));
+    if (!record || record->header.payload_bytes > options_.message_bytes_max) return;  // Its turn tells.
+    if (record->header.kind == RecordKind::rendezvous && !begin_transfer(*record, true)) return;
+    looked_.offset += record->size;
+  }
+}
+
+void Receiver::read_on() {
+  if (ended_) return;
+  for (Transfer& transfer : transfers_) {
+    while (transfer.asked < transfer.size) {
+      const RemotePiece& piece = transfer.pieces[transfer.piece];
+      std::size_t bytes = piece.size - transfer.offset;
+      if (piece.address == 0) {
+        transfer.done += bytes;
+      } else {
+        if (reads_.size() >= options_.reads_max || !wire_.slots.may_post_data()) return;
+        bytes = std::min(bytes, options_.read_bytes_max);
+        Segment into{transfer.direct.data + transfer.asked, 0, transfer.direct.local_key};
+        std::size_t staging = 0;
+        if (transfer.direct.data == nullptr) {
+          staging = take_staging();
+          if (staging == 0) return;
+          const RegisteredMemory& memory = staging_[staging - 1].memory;
+          bytes = std::min(bytes, memory.bytes);
+          into = {memory.data, 0, memory.local_key};
+        }
+        into.bytes = static_cast<std::uint32_t>(bytes);
+        const std::uint64_t id = wire_.read(into, piece.address + transfer.offset, piece.key);
+        reads_.push({id, &transfer, transfer.asked, bytes, staging});
+      }
+      transfer.asked += bytes;
+      transfer.offset += bytes;
+      if (transfer.offset == piece.size) {
+        ++transfer.piece;
+        transfer.offset = 0;
+      }
+    }
+  }
+}
+
+void Receiver::on_completed() {
+  bool whole = false;
+  while (!reads_.empty() && wire_.slots.is_done(reads_.front().id)) {
+    const Read read = reads_.pop();
+    Transfer& transfer = *read.transfer;
+    if (read.staging != 0) {
+      Staging& staging = staging_[read.staging - 1];
+      if (transfer.memory != nullptr) std::memcpy(transfer.memory + read.at, staging.memory.data, read.bytes);
+      staging.busy = false;
+    }
+    transfer.done += read.bytes;
+    arrived_ += read.bytes;
+    if (transfer.complete()) {
+      sender_.add_done(transfer.id);
+      whole = true;
+    }
+  }
+  if (whole) {
+    deliver();
+  } else if (!transfers_.empty()) {
+    read_on();
+  }
+}
+
+// The index + 1 of staging memory that is free; 0 if all is in use.
+std::size_t Receiver::take_staging() {
+  for (std::size_t i = staging_.size(); i-- > 1;) {
+    if (!std::exchange(staging_[i].busy, true)) return i + 1;
+  }
+  if (staging_.size() <= stagings_max) {
+    if (const auto memory = pool_->take(options_.staging_bytes, MemoryPool::Use::connection); memory) {
+      staging_.push_back({*memory, true});
+      return staging_.size();
+    }
+  }
+  // Without any other, by small steps.
+  if (staging_.size() > 1 || std::exchange(staging_.front().busy, true)) return 0;
+  return 1;
+}
+
+void Receiver::drop_transfer(Transfer& transfer) noexcept {
+  if (transfer.block != nullptr) std::exchange(transfer.block, nullptr)->release();
+}
+
+void Receiver::drop_staging() noexcept {
+  for (std::size_t i = 1; i < staging_.size(); ++i) pool_->give(staging_[i].memory);
+  staging_.resize(1);
+  staging_.front().busy = false;
+}
+
+// ---- The end
+
+void Receiver::end() noexcept {
+  ended_ = true;
+  if (!taking_) drop_all();
+}
+
+void Receiver::drop_all() noexcept {
+  while (!arrivals_.empty()) ring_.finish(*arrivals_.pop().chunk);
+  while (!reads_.empty()) reads_.pop();
+  for (Transfer& transfer : transfers_) drop_transfer(transfer);
+  transfers_.clear();
+  drop_staging();
+  assembly_ = {};
+}
+
+}  // namespace hawser::transport::rdma

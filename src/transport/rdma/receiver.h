@@ -1,0 +1,158 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "hawser/bytes.h"
+#include "transport/connection.h"
+#include "transport/rdma/memory_pool.h"
+#include "transport/rdma/queue.h"
+#include "transport/rdma/receive_ring.h"
+#include "transport/rdma/sender.h"
+#include "transport/rdma/wire.h"
+
+namespace hawser::transport::rdma {
+
+struct ReceiverOptions {
+  std::size_t message_bytes_max = std::size_t{64} << 20;
+  std::size_t placed_bytes_min = 32 * 1024;
+  std::size_t read_bytes_max = std::size_t{1} << 20;
+  std::size_t reads_max = 16;
+  std::size_t staging_bytes = 256 * 1024;  // One stretch of memory that is read into before it is copied on.
+  std::size_t held_chunks_max = 4;         // That the sink keeps; what comes beyond must be copied to last.
+};
+
+// Told from within Receiver's calls; must not destroy it.
+class ReceiverOwner {
+ public:
+  // The peer broke the protocol.
+  virtual void on_breach(std::string_view how) = 0;
+  // The peer's last message has been delivered.
+  virtual void on_bye() = 0;
+
+ protected:
+  ~ReceiverOwner() = default;
+};
+
+// Packets into messages, in order. A payload that the peer has us read is fetched straight into its place; while one is on
+// its way, those behind it are fetched too. No loop, no clock.
+class Receiver {
+ public:
+  static constexpr std::size_t staging_floor_bytes = 4096;
+  static constexpr std::size_t transfers_ahead_max = 8;
+
+  // `floor` is staging memory of staging_floor_bytes that is there even at the watermark; the pool gets it back.
+  Receiver(ReceiverOwner& owner, Wire& wire, Sender& sender, std::shared_ptr<MemoryPool> pool, ReceiveRing& ring,
+           const RegisteredMemory& floor, const ReceiverOptions& options);
+  Receiver(const Receiver&) = delete;
+  Receiver& operator=(const Receiver&) = delete;
+  ~Receiver();
+
+  // A packet lies in `chunk`, which goes back to the ring when it has been read.
+  void on_packet(ReceiveChunk& chunk, std::uint32_t bytes, std::uint32_t immediate);
+  // Something has completed: reads may have.
+  void on_completed();
+  // Asks for what is to be read, as far as there are slots.
+  void read_on();
+
+  void start(MessageSink& sink);
+  void pause() noexcept { paused_ = true; }
+  void resume();
+  bool paused() const noexcept { return paused_; }
+  void unplace(const std::byte* memory) noexcept;
+  std::uint64_t arrived() const noexcept { return arrived_; }
+  bool said_bye() const noexcept { return bye_; }
+
+  // Drops everything. The queue pair is gone by then. May be called from within a callback.
+  void end() noexcept;
+
+ private:
+  struct Arrival {
+    ReceiveChunk* chunk = nullptr;
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  // A message that comes in fragments.
+  struct Assembly {
+    bool active = false;
+    Buffer head;
+    std::size_t payload_bytes = 0;
+    std::size_t done = 0;  // Bytes of head and payload.
+    bool decided = false;  // Where the payload goes.
+    Buffer own;
+    std::byte* memory = nullptr;  // Null while it is discarded.
+  };
+  // A payload that we read.
+  struct Transfer {
+    std::uint32_t id = 0;
+    std::vector<RemotePiece> pieces;
+    std::size_t piece = 0;  // The next to be asked for, from `offset` on.
+    std::size_t offset = 0;
+    std::size_t size = 0;
+    std::size_t asked = 0;
+    std::size_t done = 0;
+    RegisteredMemory direct;      // Where it is read to, if that is registered.
+    Block* block = nullptr;       // Of `direct`.
+    Buffer own;                   // Else, ours.
+    std::byte* memory = nullptr;  // Null while it is discarded.
+    bool complete() const noexcept { return done == size; }
+  };
+  struct Read {
+    std::uint64_t id = 0;
+    Transfer* transfer = nullptr;
+    std::size_t at = 0;
+    std::size_t bytes = 0;
+    std::size_t staging = 0;  // Index + 1, or 0 for none.
+  };
+  struct Staging {
+    RegisteredMemory memory;
+    bool busy = false;
+  };
+  // A place in what has come: the number of the packet, and the offset in it.
+  struct Position {
+    std::uint64_t packet = 0;
+    std::size_t offset = 0;
+    auto operator<=>(const Position&) const = default;
+  };
+
+  void deliver();
+  bool take_one(Arrival& arrival);
+  bool take_part(Bytes bytes);
+  bool take_rendezvous(Arrival& arrival, const Record& record);
+  bool decide_place();
+  bool begin_transfer(const Record& record, bool ahead);
+  void look_ahead();
+  std::size_t take_staging();
+  void drop_transfer(Transfer& transfer) noexcept;
+  void drop_staging() noexcept;
+  void drop_all() noexcept;
+  bool breach(std::string_view how);
+
+  ReceiverOwner& owner_;
+  Wire& wire_;
+  Sender& sender_;
+  const std::shared_ptr<MemoryPool> pool_;
+  ReceiveRing& ring_;
+  const ReceiverOptions options_;
+  MessageSink* sink_ = nullptr;
+
+  Queue<Arrival> arrivals_;
+  std::uint64_t first_packet_ = 0;  // The number of arrivals_'s front.
+  Position looked_;                 // Rendezvous before here have begun.
+  Assembly assembly_;
+  std::deque<Transfer> transfers_;  // In the order of their records.
+  Queue<Read> reads_;
+  std::vector<Staging> staging_;  // The first is the floor.
+  std::uint64_t arrived_ = 0;
+  bool paused_ = true;
+  bool taking_ = false;
+  bool ended_ = false;
+  bool bye_ = false;
+  bool bye_told_ = false;
+};
+
+}  // namespace hawser::transport::rdma

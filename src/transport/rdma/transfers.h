@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "hawser/bytes.h"
+
+namespace hawser::transport::rdma {
+
+// Payloads that the peer reads from our memory: each holds its blocks, and its owner is told when the peer is done. Without
+// I/O.
+class Transfers {
+ public:
+  explicit Transfers(std::size_t max) noexcept : max_(max) {}
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+  ~Transfers() { clear(); }
+
+  bool full() const noexcept { return open_ == max_; }
+  std::size_t open() const noexcept { return open_; }
+
+  // Takes over a reference of each block. Gives the id.
+  std::uint32_t begin(std::vector<Block*> blocks, PayloadOwner* owner) {
+    if (free_.empty()) {
+      free_.push_back(static_cast<std::uint32_t>(slots_.size()));
+      slots_.emplace_back();
+    }
+    const std::uint32_t slot = free_.back();
+    free_.pop_back();
+    Transfer& transfer = slots_[slot];
+    transfer.blocks = std::move(blocks);
+    transfer.owner = owner;
+    transfer.open = true;
+    ++open_;
+    return transfer.generation << slot_bits | slot;
+  }
+  // False if no such transfer is open. May call the owner, who may begin another.
+  [[nodiscard]] bool end(std::uint32_t id) {
+    const std::uint32_t slot = id & ((1U << slot_bits) - 1);
+    if (slot >= slots_.size() || !slots_[slot].open || slots_[slot].generation != id >> slot_bits) return false;
+    finish(slot);
+    return true;
+  }
+  // `owner` is not told any more; the blocks stay held until the peer is done.
+  void forget(const PayloadOwner& owner) noexcept {
+    for (Transfer& transfer : slots_) {
+      if (transfer.owner == &owner) transfer.owner = nullptr;
+    }
+  }
+  void clear() noexcept {
+    for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
+      if (slots_[slot].open) finish(slot);
+    }
+  }
+
+ private:
+  static constexpr unsigned slot_bits = 10;
+  struct Transfer {
+    std::vector<Block*> blocks;
+    PayloadOwner* owner = nullptr;
+    std::uint32_t generation = 0;  // Of 22 bits.
+    bool open = false;
+  };
+
+  void finish(std::uint32_t slot) noexcept {
+    Transfer& transfer = slots_[slot];
+    const std::vector<Block*> blocks = std::move(transfer.blocks);
+    PayloadOwner* const owner = std::exchange(transfer.owner, nullptr);
+    transfer.open = false;
+    transfer.generation = (transfer.generation + 1) & ((1U << (32 - slot_bits)) - 1);
+    free_.push_back(slot);
+    --open_;
+    for (Block* block : blocks) block->release();
+    if (owner != nullptr) owner->payload_released();
+  }
+
+  const std::size_t max_;
+  std::size_t open_ = 0;
+  std::vector<Transfer> slots_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace hawser::transport::rdma
