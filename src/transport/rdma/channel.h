@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@ namespace hawser::transport::rdma {
 struct ChannelOptions {
   SenderOptions sender;
   ReceiverOptions receiver;
+  std::size_t send_slots = 64;  // Of those that the queue pair has.
   unsigned signal_every = 16;
   std::uint32_t peer_receives = 8;
   std::uint32_t own_receives = 8;
@@ -35,7 +37,7 @@ class Channel {
   Channel(ReceiverOwner& owner, QueuePair& pair, std::shared_ptr<MemoryPool> pool, ReceiveRing& ring,
           const Memory& memory, const ChannelOptions& options)
       : wire_(pair, Credits(options.peer_receives, options.own_receives),
-              SendSlots(pair.send_requests(), options.signal_every)),
+              SendSlots(std::min(pair.send_requests(), options.send_slots), options.signal_every)),
         sender_(wire_, pool, memory.chunk, memory.control, options.sender),
         receiver_(owner, wire_, sender_, pool, ring, memory.staging, options.receiver) {}
 
@@ -61,7 +63,8 @@ class Channel {
     wire_.submit();
     return wire_.failed();
   }
-  // The queue pair is gone: everything is dropped, and the owners of payloads are told.
+  // What is not posted is dropped, and the owners of payloads are told. What the device may still touch is held until this
+  // is destroyed, which the queue pair must be before.
   void end() noexcept {
     receiver_.end();
     sender_.clear();

@@ -244,7 +244,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
 
   void post() {
     EXPECT_TRUE(ring->repost([this](auto requests) { return pair.post_receive(requests); },
-                             [this](const ReceiveChunk& chunk) { channel->on_posted(chunk); }));
+                             [this](const ReceiveChunk& chunk, std::uint32_t) { channel->on_posted(chunk); }));
   }
 
   const std::shared_ptr<MemoryPool> pool_;

@@ -32,7 +32,7 @@ Result<void> ReceiveRing::grow(std::size_t count) {
   return {};
 }
 
-Result<void> ReceiveRing::repost(const Post& post, const std::function<void(const ReceiveChunk&)>& posted) {
+Result<void> ReceiveRing::repost(const Post& post, const Posted& posted) {
   if (free_.empty()) return {};
   requests_.clear();
   for (const ReceiveChunk* chunk : free_) {
@@ -42,7 +42,7 @@ Result<void> ReceiveRing::repost(const Post& post, const std::function<void(cons
   }
   if (auto done = post(requests_); !done) return done;
   for (ReceiveChunk* chunk : free_) {
-    if (std::exchange(chunk->queue_pair, 0) != 0) posted(*chunk);
+    if (const std::uint32_t user = std::exchange(chunk->queue_pair, 0); user != 0) posted(*chunk, user);
   }
   free_.clear();
   return {};

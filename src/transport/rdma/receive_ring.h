@@ -59,7 +59,8 @@ class ReceiveRing : public std::enable_shared_from_this<ReceiveRing> {
   Result<void> grow(std::size_t count);
   // Posts what is free; `posted` is told of each chunk that had held a packet.
   using Post = std::function<Result<void>(std::span<const ReceiveRequest>)>;
-  Result<void> repost(const Post& post, const std::function<void(const ReceiveChunk&)>& posted);
+  using Posted = std::function<void(const ReceiveChunk&, std::uint32_t queue_pair)>;
+  Result<void> repost(const Post& post, const Posted& posted);
   std::size_t waiting() const noexcept { return free_.size(); }
 
   // The chunk of a receive that has completed; null if there is no such id.

@@ -19,6 +19,8 @@ Receiver::Receiver(ReceiverOwner& owner, Wire& wire, Sender& sender, std::shared
 
 Receiver::~Receiver() {
   drop_all();
+  for (Transfer& transfer : transfers_) drop_transfer(transfer);
+  drop_staging();
   pool_->give(staging_.front().memory);
 }
 
@@ -314,6 +316,7 @@ void Receiver::read_on() {
 }
 
 void Receiver::on_completed() {
+  if (ended_) return;
   bool whole = false;
   while (!reads_.empty() && wire_.slots.is_done(reads_.front().id)) {
     const Read read = reads_.pop();
@@ -372,10 +375,6 @@ void Receiver::end() noexcept {
 
 void Receiver::drop_all() noexcept {
   while (!arrivals_.empty()) ring_.finish(*arrivals_.pop().chunk);
-  while (!reads_.empty()) reads_.pop();
-  for (Transfer& transfer : transfers_) drop_transfer(transfer);
-  transfers_.clear();
-  drop_staging();
   assembly_ = {};
 }
 

@@ -67,7 +67,10 @@ class Receiver {
   std::uint64_t arrived() const noexcept { return arrived_; }
   bool said_bye() const noexcept { return bye_; }
 
-  // Drops everything. The queue pair is gone by then. May be called from within a callback.
+  // Something has come that the pause keeps from being delivered.
+  bool held_back() const noexcept { return paused_ && !arrivals_.empty(); }
+
+  // Drops everything, apart from memory that is read into. May be called from within a callback.
   void end() noexcept;
 
  private:

@@ -362,6 +362,12 @@ void Sender::post_control() {
   }
 }
 
+void Sender::mark_end() {
+  if (wire_.slots.last_is_signalled() || !wire_.credits.may_send_control() || !wire_.slots.may_post_control()) return;
+  wire_.send({}, {}, true);
+  wire_.submit();
+}
+
 void Sender::flush() {
   pump();
   post_packets();
@@ -377,7 +383,7 @@ void Sender::clear() noexcept {
     if (message.owner != nullptr) message.owner->payload_released();
   }
   while (!packets_.empty()) packets_.pop();
-  transfers_.clear();
+  transfers_.release_owners();
 }
 
 }  // namespace hawser::transport::rdma

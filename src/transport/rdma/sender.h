@@ -63,7 +63,9 @@ class Sender {
   bool bye_completed() const noexcept { return bye_id_ != 0 && wire_.slots.is_done(bye_id_); }
   bool bye_posted() const noexcept { return bye_id_ != 0; }
 
-  // Drops everything and tells the owners. The queue pair is gone by then.
+  // Makes sure, as far as credits allow, that a completion tells when all that was posted has reached the peer.
+  void mark_end();
+  // Drops what is not posted and tells all owners. What the peer may still read is held until this is destroyed.
   void clear() noexcept;
 
   static constexpr std::size_t control_bytes = 4096;

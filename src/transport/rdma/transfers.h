@@ -16,7 +16,11 @@ class Transfers {
   explicit Transfers(std::size_t max) noexcept : max_(max) {}
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
-  ~Transfers() { clear(); }
+  ~Transfers() {
+    for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
+      if (slots_[slot].open) finish(slot);
+    }
+  }
 
   bool full() const noexcept { return open_ == max_; }
   std::size_t open() const noexcept { return open_; }
@@ -49,9 +53,10 @@ class Transfers {
       if (transfer.owner == &owner) transfer.owner = nullptr;
     }
   }
-  void clear() noexcept {
-    for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
-      if (slots_[slot].open) finish(slot);
+  // Tells all owners. The blocks stay held: the peer may be reading.
+  void release_owners() noexcept {
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+      if (PayloadOwner* const owner = std::exchange(slots_[slot].owner, nullptr)) owner->payload_released();
     }
   }
 

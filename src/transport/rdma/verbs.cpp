@@ -36,6 +36,19 @@ std::string_view to_string(GidType type) noexcept {
   return "unknown";
 }
 
+std::string_view to_string(DeviceEventKind kind) noexcept {
+  switch (kind) {
+    case DeviceEventKind::device_fatal: return "the device is gone";
+    case DeviceEventKind::port_down: return "the port is down";
+    case DeviceEventKind::port_up: return "the port is up";
+    case DeviceEventKind::queue_pair_fatal: return "a queue pair broke";
+    case DeviceEventKind::completion_queue_overrun: return "a completion queue ran over";
+    case DeviceEventKind::shared_receive_queue_low: return "a shared receive queue runs low";
+    case DeviceEventKind::addresses_changed: return "the port's addresses changed";
+  }
+  return "unknown";
+}
+
 std::string_view to_string(Status status) noexcept {
   switch (status) {
     case Status::success: return "success";

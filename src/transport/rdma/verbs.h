@@ -77,6 +77,8 @@ enum class DeviceEventKind : std::uint8_t {
   shared_receive_queue_low,  // The limit that SharedReceiveQueue::set_limit() armed was passed.
   addresses_changed,
 };
+std::string_view to_string(DeviceEventKind kind) noexcept;
+
 struct DeviceEvent {
   DeviceEventKind kind = DeviceEventKind::device_fatal;
   unsigned port = 0;             // Of port events.

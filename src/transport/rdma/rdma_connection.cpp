@@ -1,0 +1,372 @@
+#include "transport/rdma/rdma_connection.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+namespace hawser::transport::rdma {
+namespace {
+
+Error broken(std::string why) {
+  return {ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
+          "the RDMA connection broke: " + std::move(why)};
+}
+
+// Work requests that a connection needs at least: with a shared receive queue there are many, and each is little used.
+constexpr unsigned shared_send_queue = 24;
+
+unsigned send_queue_of(const RdmaOptions& options) noexcept {
+  return options.shared_receive_queue ? std::min(options.send_queue, shared_send_queue) : options.send_queue;
+}
+
+}  // namespace
+
+// ---- Making one
+
+Result<std::unique_ptr<RdmaConnection>> RdmaConnection::make(std::shared_ptr<RdmaEnd> end, const PathLimits& limits) {
+  auto connection = std::make_unique<RdmaConnection>(std::move(end), limits);
+  if (auto prepared = connection->prepare(); !prepared) return std::unexpected(std::move(prepared.error()));
+  return connection;
+}
+
+RdmaConnection::RdmaConnection(std::shared_ptr<RdmaEnd> end, const PathLimits& limits)
+    : end_(std::move(end)),
+      loop_(end_->loop()),
+      options_(end_->device().options),
+      limits_(limits),
+      chunk_bytes_(options_.shared_receive_queue ? options_.shared_chunk_bytes : options_.chunk_bytes),
+      receives_(options_.shared_receive_queue ? options_.shared_receives_per_connection : options_.receive_queue),
+      self_(std::make_shared<RdmaConnection*>(this)) {
+  thread_local std::minstd_rand numbers{std::random_device{}()};
+  sequence_ = static_cast<std::uint32_t>(numbers()) & 0xffffffU;
+}
+
+RdmaConnection::~RdmaConnection() {
+  end_now(false);
+  if (memory_) memory_->give(*end_->device().pool);
+  loop_.remove_tick_end(*this);
+}
+
+Result<void> RdmaConnection::prepare() {
+  RdmaDevice& device = end_->device();
+  if (device.dead()) {
+    return hawser::fail(ErrorCode::unavailable, device.device->name() + " is gone", ErrorScope::transport);
+  }
+  if (!device.take_queue_pair()) {
+    return hawser::fail(ErrorCode::overloaded,
+                        std::to_string(options_.queue_pairs_max) +
+                            " queue pairs (RdmaOptions::queue_pairs_max) are in use on " + device.device->name(),
+                        ErrorScope::transport);
+  }
+  counted_ = true;
+  const std::size_t entries = send_queue_of(options_) + receives_;
+  if (auto taken = end_->take_entries(entries); !taken) return taken;
+  entries_ = entries;
+  const auto memory = Channel::Memory::take(*device.pool, chunk_bytes_);
+  if (!memory) return std::unexpected(memory.error());
+  memory_ = *memory;
+  auto pair = end_->make_pair(send_queue_of(options_), receives_);
+  if (!pair) return std::unexpected(std::move(pair.error()));
+  pair_ = std::move(*pair);
+  end_->add(pair_->number(), *this);
+  if (options_.shared_receive_queue) {
+    if (auto grown = end_->grow_shared(receives_); !grown) return grown;
+    shared_ = true;
+    return {};
+  }
+  own_ring_ = std::make_shared<ReceiveRing>(device.pool, chunk_bytes_, static_cast<ReceiveRingOwner&>(*this));
+  if (auto grown = own_ring_->grow(receives_); !grown) return grown;
+  return repost();
+}
+
+Parameters RdmaConnection::parameters() const noexcept {
+  const RdmaDevice& device = end_->device();
+  return {.ethernet = device.port.ethernet,
+          .lid = device.port.lid,
+          .queue_pair = pair_ == nullptr ? 0 : pair_->number(),
+          .sequence = sequence_,
+          .mtu_bytes = options_.path_mtu_bytes != 0 ? options_.path_mtu_bytes : device.port.mtu_bytes,
+          .chunk_bytes = static_cast<std::uint32_t>(chunk_bytes_),
+          .receives = receives_,
+          .reads = static_cast<std::uint32_t>(
+              std::min<std::size_t>(options_.reads_outstanding_max, device.device->limits().reads_outstanding)),
+          .gid = device.gid.gid};
+}
+
+Result<void> RdmaConnection::connect(const Parameters& peer) {
+  const Parameters ours = parameters();
+  if (ended_ || channel_ != nullptr) {
+    return hawser::fail(ErrorCode::protocol_error, "the RDMA half is connected already, or has failed",
+                        ErrorScope::connection);
+  }
+  if (peer.ethernet != ours.ethernet) {
+    return hawser::fail(ErrorCode::unavailable, "one side has RoCE and the other InfiniBand", ErrorScope::transport);
+  }
+  const std::uint32_t reads = std::min(ours.reads, peer.reads);
+  const QueuePairRoute route{.port = end_->device().port.number,
+                             .gid_index = end_->device().gid.index,
+                             .global = ours.ethernet || !peer.gid.zero(),
+                             .peer_gid = peer.gid,
+                             .peer_lid = peer.lid,
+                             .peer_queue_pair = peer.queue_pair,
+                             .receive_sequence = peer.sequence,
+                             .send_sequence = sequence_,
+                             .mtu_bytes = std::min(ours.mtu_bytes, peer.mtu_bytes),
+                             .traffic_class = options_.traffic_class,
+                             .service_level = options_.service_level,
+                             .hop_limit = options_.hop_limit,
+                             .ack_timeout = options_.ack_timeout,
+                             .retries = options_.retries,
+                             .rnr_retries = options_.rnr_retries,
+                             .min_rnr_timer = options_.min_rnr_timer,
+                             .reads_asked_max = reads,
+                             .reads_answered_max = ours.reads};
+  if (auto connected = pair_->connect(route); !connected) return connected;
+
+  ChannelOptions channel;
+  channel.sender = {.packet_bytes_max = std::min<std::size_t>(chunk_bytes_, peer.chunk_bytes),
+                    .chunk_bytes = chunk_bytes_,
+                    .send_window = options_.send_window,
+                    // Without reads the peer can't fetch anything.
+                    .eager_bytes_max = reads == 0 ? SIZE_MAX : options_.eager_bytes_max,
+                    .rendezvous_max = options_.rendezvous_max};
+  channel.receiver = {.message_bytes_max = limits_.receive_bytes_max,
+                      .placed_bytes_min = placed_bytes_min,
+                      .read_bytes_max = options_.read_bytes_max,
+                      .reads_max = reads,
+                      .staging_bytes = chunk_bytes_,
+                      .held_chunks_max = Credits::held_max(receives_)};
+  channel.send_slots = send_queue_of(options_);
+  channel.signal_every = std::min(options_.signal_every, send_queue_of(options_) / 2);
+  channel.peer_receives = peer.receives;
+  channel.own_receives = receives_;
+  ReceiveRing& ring = own_ring_ != nullptr ? *own_ring_ : *end_->shared_ring();
+  channel_ = std::make_unique<Channel>(static_cast<ReceiverOwner&>(*this), *pair_, end_->device().pool, ring, *memory_,
+                                       channel);
+  memory_.reset();
+  return {};
+}
+
+Result<void> RdmaHalf::connect(Bytes client) {
+  const auto theirs = Parameters::decode(client);
+  if (!theirs) return std::unexpected(theirs.error());
+  return connection_->connect(*theirs);
+}
+
+std::unique_ptr<Connection> RdmaHalf::open(std::unique_ptr<Stream> stream) {
+  connection_->open(std::move(stream));
+  return std::move(connection_);
+}
+
+void RdmaConnection::open(std::unique_ptr<Stream> stream) {
+  peer_ = stream->peer();
+  liveness_ = std::make_unique<Liveness>(std::move(stream), [self = self_](const Error& reason) {
+    if (*self != nullptr) (*self)->on_peer_gone(reason);
+  });
+  if (ended_) liveness_->close();
+}
+
+Capabilities RdmaConnection::capabilities() const noexcept {
+  return {.head_bytes_max = limits_.send_bytes_max,
+          .message_bytes_max = limits_.send_bytes_max,
+          .placed_bytes_min = placed_bytes_min,
+          .gathers = true,
+          .remote_memory = false};
+}
+
+void RdmaConnection::start(MessageSink& sink) {
+  sink_ = &sink;
+  if (ended_) return loop_.at_tick_end(*this);  // To tell why.
+  channel_->receiver().start(sink);
+  resume();
+}
+
+// ---- Sending
+
+std::byte* RdmaConnection::reserve(std::size_t head_bytes) {
+  if (ended_ || closing_) return nullptr;
+  return channel_->sender().reserve(head_bytes);
+}
+
+void RdmaConnection::commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) {
+  channel_->sender().commit(head_bytes, payload, owner);
+  if (ended_) return;
+  // Whoever sees the backlog above the mark now waits for on_drained(), even if the end of the tick sends it all.
+  if (backlog() > backlog_mark_) above_mark_ = true;
+  loop_.at_tick_end(*this);
+}
+
+void RdmaConnection::detach(PayloadOwner& owner) {
+  if (!ended_ && channel_ != nullptr) channel_->sender().detach(owner);
+}
+
+void RdmaConnection::set_backlog_mark(std::size_t bytes) noexcept {
+  backlog_mark_ = bytes;
+  above_mark_ = backlog() > bytes;
+}
+
+void RdmaConnection::drained() {
+  if (!above_mark_ || backlog() > backlog_mark_ / 2) return;
+  above_mark_ = false;
+  if (sink_ != nullptr) sink_->on_drained();
+}
+
+void RdmaConnection::on_tick_end() {
+  if (ended_) {
+    if (untold_ && sink_ != nullptr) sink_->on_closed(*std::exchange(untold_, std::nullopt));
+    return;
+  }
+  flush();
+}
+
+void RdmaConnection::flush() {
+  if (ended_ || channel_ == nullptr) return;
+  if (own_ring_ != nullptr) {
+    own_ring_->collect();
+    const std::size_t waiting = own_ring_->waiting();
+    if (waiting != 0 && (waiting * 4 >= receives_ || channel_->peer_is_short())) {
+      if (const auto posted = repost(); !posted) return fail(broken(posted.error().text), true);
+    }
+  }
+  const std::optional<Error> failed = channel_->flush();
+  if (ended_) return;
+  if (failed) return fail(broken(failed->text), true);
+  drained();
+}
+
+Result<void> RdmaConnection::repost() {
+  return own_ring_->repost([this](std::span<const ReceiveRequest> requests) { return pair_->post_receive(requests); },
+                           [this](const ReceiveChunk& chunk, std::uint32_t) { channel_->on_posted(chunk); });
+}
+
+void RdmaConnection::on_posted(const ReceiveChunk& chunk) {
+  if (channel_ == nullptr) return;
+  channel_->on_posted(chunk);
+  loop_.at_tick_end(*this);
+}
+
+void RdmaConnection::chunks_returned() noexcept {
+  if (Loop::current() == &loop_) return loop_.at_tick_end(*this);
+  loop_.post([self = self_] {
+    if (*self != nullptr) (*self)->loop_.at_tick_end(**self);
+  });
+}
+
+// ---- Receiving
+
+void RdmaConnection::on_completion(const Completion& completion) {
+  const bool receive = (completion.id & ReceiveRing::id_bit) != 0;
+  ReceiveRing* const ring = own_ring_ != nullptr ? own_ring_.get() : end_->shared_ring().get();
+  if (completion.status != Status::success) {
+    if (receive && ring != nullptr && own_ring_ == nullptr) {
+      if (ReceiveChunk* const chunk = ring->completed(completion.id)) ring->finish(*chunk);
+    }
+    return fail(broken(std::string(to_string(completion.status))), true);
+  }
+  if (channel_ == nullptr) return;
+  if (receive) {
+    ReceiveChunk* const chunk = ring->completed(completion.id);
+    if (chunk == nullptr) return;
+    chunk->queue_pair = completion.queue_pair;
+    channel_->receiver().on_packet(*chunk, completion.bytes, completion.immediate);
+    if (own_ring_ == nullptr) end_->repost_soon();
+  } else {
+    bool more = false;
+    if (!channel_->on_completed(completion.id, more)) return fail(broken("a completion of nothing"), true);
+  }
+  if (!ended_) loop_.at_tick_end(*this);
+}
+
+void RdmaConnection::on_event(const DeviceEvent& event) {
+  fail(broken(end_->device().device->name() + ": " + std::string(to_string(event.kind))), true);
+}
+
+void RdmaConnection::on_breach(std::string_view how) {
+  fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+        "the peer broke the RDMA protocol: " + std::string(how)},
+       false);
+}
+
+void RdmaConnection::on_bye() {
+  fail({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"}, false);
+}
+
+void RdmaConnection::unplace(const std::byte* memory) noexcept {
+  if (channel_ != nullptr) channel_->receiver().unplace(memory);
+}
+
+void RdmaConnection::pause() noexcept {
+  paused_ = true;
+  if (channel_ != nullptr) channel_->receiver().pause();
+}
+
+void RdmaConnection::resume() {
+  if (!paused_) return;
+  paused_ = false;
+  if (ended_) return;
+  channel_->receiver().resume();
+  if (ended_) return;
+  loop_.at_tick_end(*this);
+  end_if_gone();
+}
+
+// ---- The end
+
+void RdmaConnection::close() {
+  if (ended_ || closing_) return;
+  closing_ = true;
+  channel_->sender().close();
+  flush();
+}
+
+// What the peer's device had sent before may still lie in the completion queue.
+void RdmaConnection::on_peer_gone(const Error& reason) {
+  if (ended_) return;
+  gone_ = reason;
+  end_->poll_all();
+  end_if_gone();
+}
+
+void RdmaConnection::end_if_gone() {
+  if (ended_ || !gone_ || channel_->receiver().held_back()) return;
+  fail(Error(*gone_), false);
+}
+
+void RdmaConnection::fail(Error reason, bool broken_pair) {
+  if (ended_) return;
+  end_now(broken_pair);
+  if (sink_ != nullptr) {
+    sink_->on_closed(reason);
+  } else {
+    untold_ = std::move(reason);
+  }
+}
+
+void RdmaConnection::end_now(bool broken_pair) noexcept {
+  if (std::exchange(ended_, true)) return;
+  *self_ = nullptr;
+  loop_.remove_tick_end(*this);
+  if (channel_ != nullptr) {
+    committed_ = channel_->sender().committed();
+    sent_ = channel_->sender().sent();
+    arrived_ = channel_->receiver().arrived();
+  }
+  if (shared_) end_->shrink_shared(receives_);
+  if (own_ring_ != nullptr) own_ring_->close();
+  if (pair_ == nullptr) {
+    if (counted_) end_->device().give_queue_pair();
+    end_->give_entries(entries_);
+    return;
+  }
+  Channel* const channel = channel_.get();
+  const bool broken_off = broken_pair || gone_.has_value();
+  if (channel != nullptr && !broken_off) channel->sender().mark_end();
+  end_->bury(std::make_unique<Remains>(end_->device(), std::move(pair_), std::move(channel_),
+                                       own_ring_ != nullptr ? std::move(own_ring_) : end_->shared_ring(),
+                                       std::move(liveness_), entries_, broken_off,
+                                       loop_.poller().now() + Remains::wait_max));
+  // The owners are told last: they may do anything but destroy this.
+  if (channel != nullptr) channel->end();
+}
+
+}  // namespace hawser::transport::rdma

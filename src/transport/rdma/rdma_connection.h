@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "exec/poller.h"
+#include "hawser/loop.h"
+#include "transport/connection.h"
+#include "transport/data_path.h"
+#include "transport/liveness.h"
+#include "transport/rdma/channel.h"
+#include "transport/rdma/parameters.h"
+#include "transport/rdma/rdma_end.h"
+
+namespace hawser::transport::rdma {
+
+// A queue pair as a transport::Connection. Also before it has been opened, while the peers agree.
+class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner, ReceiveRingOwner, exec::TickEnd {
+ public:
+  static constexpr std::size_t placed_bytes_min = 32 * 1024;
+
+  // With receives posted and no peer yet.
+  static Result<std::unique_ptr<RdmaConnection>> make(std::shared_ptr<RdmaEnd> end, const PathLimits& limits);
+  RdmaConnection(std::shared_ptr<RdmaEnd> end, const PathLimits& limits);
+  ~RdmaConnection();
+
+  Parameters parameters() const noexcept;
+  Result<void> connect(const Parameters& peer);
+  // From here on `stream` tells of the peer's end. Paused until start().
+  void open(std::unique_ptr<Stream> stream);
+
+  std::string_view transport() const noexcept override { return "rdma"; }
+  Capabilities capabilities() const noexcept override;
+  std::string peer() const override { return peer_; }
+  void start(MessageSink& sink) override;
+  std::byte* reserve(std::size_t head_bytes) override;
+  void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) override;
+  void detach(PayloadOwner& owner) override;
+  void unplace(const std::byte* memory) noexcept override;
+  std::uint64_t committed() const noexcept override { return channel_ ? channel_->sender().committed() : committed_; }
+  std::uint64_t sent() const noexcept override { return channel_ ? channel_->sender().sent() : sent_; }
+  std::uint64_t arrived() const noexcept override { return channel_ ? channel_->receiver().arrived() : arrived_; }
+  std::size_t backlog() const noexcept override { return static_cast<std::size_t>(committed() - sent()); }
+  void set_backlog_mark(std::size_t bytes) noexcept override;
+  void pause() noexcept override;
+  void resume() override;
+  bool paused() const noexcept override { return paused_; }
+  void flush() override;
+  void close() override;
+  void abort() noexcept override { end_now(false); }
+
+ private:
+  void on_completion(const Completion& completion) override;
+  void on_event(const DeviceEvent& event) override;
+  void on_posted(const ReceiveChunk& chunk) override;
+  void on_breach(std::string_view how) override;
+  void on_bye() override;
+  void chunks_returned() noexcept override;
+  void on_tick_end() override;
+
+  Result<void> prepare();
+  Result<void> repost();
+  void drained();
+  void on_peer_gone(const Error& reason);
+  void end_if_gone();
+  void fail(Error reason, bool broken);
+  void end_now(bool broken) noexcept;
+
+  const std::shared_ptr<RdmaEnd> end_;
+  Loop& loop_;
+  const RdmaOptions& options_;
+  const PathLimits limits_;
+  const std::size_t chunk_bytes_;
+  const std::uint32_t receives_;
+  std::size_t entries_ = 0;  // Of the completion queue.
+  bool counted_ = false;     // Among queue_pairs_max.
+  bool shared_ = false;      // It has a part in the shared receives.
+  std::uint32_t sequence_ = 0;
+
+  // Null once the connection has ended.
+  std::unique_ptr<QueuePair> pair_;
+  std::shared_ptr<ReceiveRing> own_ring_;
+  std::unique_ptr<Channel> channel_;
+  std::optional<Channel::Memory> memory_;  // Until there is a channel.
+  std::unique_ptr<Liveness> liveness_;
+  std::string peer_;
+
+  MessageSink* sink_ = nullptr;
+  std::optional<Error> untold_;  // It ended before start().
+  std::optional<Error> gone_;    // The peer is gone; what has come is still delivered.
+  std::shared_ptr<RdmaConnection*> self_;
+  std::uint64_t committed_ = 0;  // At the end.
+  std::uint64_t sent_ = 0;
+  std::uint64_t arrived_ = 0;
+  std::size_t backlog_mark_ = SIZE_MAX;
+  bool above_mark_ = false;
+  bool paused_ = true;
+  bool closing_ = false;
+  bool ended_ = false;
+};
+
+// A connection that is being made.
+class RdmaHalf final : public PathHalf {
+ public:
+  explicit RdmaHalf(std::unique_ptr<RdmaConnection> connection) noexcept : connection_(std::move(connection)) {}
+  std::vector<std::byte> parameters() const override { return connection_->parameters().encode(); }
+  Result<void> connect(Bytes client) override;
+  std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override;
+
+ private:
+  std::unique_ptr<RdmaConnection> connection_;
+};
+
+}  // namespace hawser::transport::rdma

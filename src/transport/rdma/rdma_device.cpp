@@ -1,0 +1,90 @@
+#include <algorithm>
+
+#include "transport/rdma/address.h"
+#include "transport/rdma/rdma_end.h"
+
+namespace hawser::transport::rdma {
+namespace {
+
+// The port to use, or nothing if none is active.
+Result<std::optional<PortStatus>> choose_port(const RdmaOptions& options, Device& device) {
+  if (options.port > device.ports()) {
+    return fail(ErrorCode::invalid_argument,
+                device.name() + " has no port " + std::to_string(options.port) + " (RdmaOptions::port)",
+                ErrorScope::transport);
+  }
+  const unsigned first = options.port == 0 ? 1 : options.port;
+  const unsigned last = options.port == 0 ? device.ports() : options.port;
+  for (unsigned number = first; number <= last; ++number) {
+    const auto status = device.port(number);
+    if (!status) return std::unexpected(status.error());
+    if (status->active) return *status;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<RdmaDevice>> RdmaDevice::open(const RdmaOptions& options, Verbs& verbs) {
+  auto names = verbs.devices();
+  if (!names) return std::unexpected(std::move(names.error()));
+  if (!options.device.empty()) names = std::vector<std::string>{options.device};
+  std::string why;
+  for (const std::string& name : *names) {
+    const auto device = verbs.open(name);
+    if (!device) {
+      why += (why.empty() ? "" : "; ") + device.error().text;
+      continue;
+    }
+    const auto port = choose_port(options, **device);
+    if (!port) return std::unexpected(port.error());
+    if (!port->has_value()) {
+      why += (why.empty() ? "" : "; ") + name + " has no active port: see rdma link";
+      continue;
+    }
+    const auto addresses = (*device)->gids((*port)->number);
+    if (!addresses) return std::unexpected(addresses.error());
+    const auto address = choose_address(options, *addresses);
+    if (!address) {
+      why += (why.empty() ? "" : "; ") + name + ": " + address.error().text;
+      continue;
+    }
+    return std::make_shared<RdmaDevice>(options, *device, **port, *address);
+  }
+  return fail(ErrorCode::unavailable, why, ErrorScope::transport);
+}
+
+RdmaDevice::RdmaDevice(const RdmaOptions& wanted, std::shared_ptr<Device> opened, const PortStatus& status,
+                       const GidEntry& address)
+    : options(wanted),
+      device(std::move(opened)),
+      pool(std::make_shared<MemoryPool>(device, MemoryPoolOptions{.bytes_max = wanted.memory_bytes_max,
+                                                                  .arena_bytes = wanted.arena_bytes,
+                                                                  .huge_pages = wanted.huge_pages,
+                                                                  .idle_timeout = wanted.idle_memory_timeout})),
+      port(status),
+      gid(address) {}
+
+bool RdmaDevice::take_queue_pair() noexcept {
+  if (queue_pairs_.fetch_add(1, std::memory_order_relaxed) < options.queue_pairs_max) return true;
+  give_queue_pair();
+  return false;
+}
+
+void RdmaDevice::add(RdmaEnd& end) {
+  const std::lock_guard lock(mutex_);
+  ends_.push_back(&end);
+}
+
+void RdmaDevice::remove(RdmaEnd& end) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase(ends_, &end);
+}
+
+void RdmaDevice::tell(const DeviceEvent& event) {
+  if (event.kind == DeviceEventKind::device_fatal) dead_.store(true, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  for (RdmaEnd* end : ends_) end->post_event(event);
+}
+
+}  // namespace hawser::transport::rdma

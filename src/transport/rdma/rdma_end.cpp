@@ -1,0 +1,317 @@
+#include "transport/rdma/rdma_end.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "transport/rdma/rdma_connection.h"
+
+namespace hawser::transport::rdma {
+namespace {
+
+// How often the memory pool is looked through, and how often what waits for its end while there is any.
+constexpr Duration reclaim_period = std::chrono::seconds(2);
+constexpr Duration remains_period = std::chrono::milliseconds(20);
+
+}  // namespace
+
+// ---- What remains of a connection
+
+Remains::Remains(RdmaDevice& device, std::unique_ptr<QueuePair> pair, std::unique_ptr<Channel> channel,
+                 std::shared_ptr<ReceiveRing> ring, std::unique_ptr<Liveness> liveness, std::size_t entries,
+                 bool broken, Time give_up)
+    : device_(device),
+      liveness_(std::move(liveness)),
+      ring_(std::move(ring)),
+      channel_(std::move(channel)),
+      pair_(std::move(pair)),
+      number_(pair_->number()),
+      entries_(entries),
+      broken_(broken),
+      give_up_(give_up) {}
+
+Remains::~Remains() {
+  pair_.reset();
+  if (liveness_ != nullptr) liveness_->close();
+  device_.give_queue_pair();
+}
+
+void Remains::on_completion(const Completion& completion) {
+  if ((completion.id & ReceiveRing::id_bit) != 0) {
+    ReceiveChunk* const chunk = ring_->completed(completion.id);
+    if (chunk != nullptr) ring_->finish(*chunk);
+  } else if (completion.status == Status::success) {
+    bool more = false;
+    if (!channel_->on_completed(completion.id, more)) broken_ = true;
+  }
+  if (completion.status != Status::success) broken_ = true;
+}
+
+// ---- The end
+
+Result<std::shared_ptr<RdmaEnd>> RdmaEnd::make(Loop& loop, std::shared_ptr<RdmaDevice> device) {
+  const std::size_t entries =
+      std::min(device->options.completion_queue, device->device->limits().completion_queue_entries);
+  auto queue = device->device->create_completion_queue(entries);
+  if (!queue) return std::unexpected(std::move(queue.error()));
+  auto end = std::make_shared<RdmaEnd>(loop, std::move(device), std::move(*queue), entries);
+  if (end->device_->options.shared_receive_queue) {
+    if (auto made = end->make_shared_queue(); !made) return std::unexpected(std::move(made.error()));
+  }
+  return end;
+}
+
+RdmaEnd::RdmaEnd(Loop& loop, std::shared_ptr<RdmaDevice> device, std::unique_ptr<CompletionQueue> queue,
+                 std::size_t entries)
+    : Timer(&RdmaEnd::on_timer),
+      loop_(loop),
+      device_(std::move(device)),
+      queue_(std::move(queue)),
+      entries_(entries),
+      events_(*this),
+      polled_(device_->options.poll_burst) {
+  queue_->watch(loop_, *this);
+  device_->device->watch_events(loop_, events_);
+  loop_.add_source(*this);
+  device_->add(*this);
+  Timer::start(loop_, loop_.after(reclaim_period));
+}
+
+RdmaEnd::~RdmaEnd() {
+  // What has been posted is on its way: connections that end with the last of their users still send it.
+  const Time give_up = loop_.poller().now() + Remains::wait_max;
+  while (!remains_.empty() && loop_.poller().real_time() && loop_.poller().now() < give_up) sweep();
+  while (!remains_.empty()) bury_now(remains_.size() - 1);
+  device_->remove(*this);
+  *self_ = nullptr;
+  loop_.remove_tick_end(*this);
+  loop_.remove_source(*this);
+  device_->device->unwatch_events(loop_, events_);
+  queue_->unwatch(loop_, *this);
+  shared_queue_.reset();
+  if (shared_ring_ != nullptr) shared_ring_->close();
+  queue_.reset();
+}
+
+std::vector<std::byte> RdmaEnd::offer() {
+  return Offer{
+      .ethernet = device_->port.ethernet, .type = device_->gid.type, .lid = device_->port.lid, .gid = device_->gid.gid}
+      .encode();
+}
+
+Result<std::unique_ptr<PathHalf>> RdmaEnd::propose(Bytes offer, const PathLimits& limits) {
+  const auto theirs = Offer::decode(offer);
+  if (!theirs) return std::unexpected(theirs.error());
+  if (theirs->ethernet != device_->port.ethernet) {
+    return fail(ErrorCode::unavailable, "one side has RoCE and the other InfiniBand", ErrorScope::transport);
+  }
+  if (theirs->ethernet &&
+      (theirs->type != device_->gid.type || theirs->gid.ipv4_mapped() != device_->gid.gid.ipv4_mapped())) {
+    return fail(ErrorCode::unavailable,
+                "the client's RDMA address " + to_string(theirs->gid) + " (" + std::string(to_string(theirs->type)) +
+                    ") is of another kind than the server's " + to_string(device_->gid.gid) + " (" +
+                    std::string(to_string(device_->gid.type)) + "): set RdmaOptions::address on both sides",
+                ErrorScope::transport);
+  }
+  auto connection = RdmaConnection::make(shared_from_this(), limits);
+  if (!connection) return std::unexpected(std::move(connection.error()));
+  return std::make_unique<RdmaHalf>(std::move(*connection));
+}
+
+Result<std::unique_ptr<PathHalf>> RdmaEnd::accept(Bytes server, const PathLimits& limits) {
+  const auto theirs = Parameters::decode(server);
+  if (!theirs) return std::unexpected(theirs.error());
+  auto connection = RdmaConnection::make(shared_from_this(), limits);
+  if (!connection) return std::unexpected(std::move(connection.error()));
+  if (auto connected = (*connection)->connect(*theirs); !connected) return std::unexpected(connected.error());
+  return std::make_unique<RdmaHalf>(std::move(*connection));
+}
+
+// ---- What connections need
+
+Result<void> RdmaEnd::take_entries(std::size_t entries) {
+  if (entries_used_ + entries > entries_) {
+    return fail(ErrorCode::overloaded,
+                "the completion queue's " + std::to_string(entries_) +
+                    " entries are spoken for: raise RdmaOptions::completion_queue or lower send_queue",
+                ErrorScope::transport);
+  }
+  entries_used_ += entries;
+  return {};
+}
+
+Result<std::unique_ptr<QueuePair>> RdmaEnd::make_pair(unsigned send_requests, unsigned receive_requests) {
+  return device_->device->create_queue_pair({.completions = queue_.get(),
+                                             .shared_receives = shared_queue_.get(),
+                                             .send_requests = send_requests,
+                                             .receive_requests = receive_requests,
+                                             .send_segments = 1,
+                                             .inline_bytes = static_cast<unsigned>(device_->options.inline_bytes)},
+                                            device_->port.number);
+}
+
+void RdmaEnd::remove(std::uint32_t queue_pair) noexcept {
+  targets_.erase(queue_pair);
+  last_ = nullptr;
+}
+
+void RdmaEnd::bury(std::unique_ptr<Remains> remains) {
+  targets_[remains->number()] = remains.get();
+  last_ = nullptr;
+  remains_.push_back(std::move(remains));
+  // Not now: this may be within a completion of it.
+  loop_.at_tick_end(*this);
+}
+
+void RdmaEnd::sweep() {
+  if (remains_.empty()) return;
+  poll_all();
+  const Time now = loop_.poller().now();
+  for (std::size_t i = remains_.size(); i-- > 0;) {
+    if (i < remains_.size() && remains_[i]->done(now)) bury_now(i);
+  }
+}
+
+void RdmaEnd::bury_now(std::size_t index) {
+  const std::unique_ptr<Remains> gone = std::move(remains_[index]);
+  remains_.erase(remains_.begin() + static_cast<std::ptrdiff_t>(index));
+  gone->destroy_pair();
+  // Its number may be given to another queue pair: nothing of it may be left.
+  poll_all();
+  remove(gone->number());
+  entries_used_ -= gone->entries();
+}
+
+// ---- The shared receive queue
+
+Result<void> RdmaEnd::make_shared_queue() {
+  const std::size_t most =
+      std::min(device_->options.shared_receives_max, device_->device->limits().shared_receive_requests);
+  auto queue = device_->device->create_shared_receive_queue(most);
+  if (!queue) return std::unexpected(std::move(queue.error()));
+  shared_queue_ = std::move(*queue);
+  shared_max_ = most;
+  shared_ring_ = std::make_shared<ReceiveRing>(device_->pool, device_->options.shared_chunk_bytes,
+                                               static_cast<ReceiveRingOwner&>(*this));
+  return {};
+}
+
+Result<void> RdmaEnd::grow_shared(std::size_t receives) {
+  const std::size_t wanted = shared_promised_ + receives;
+  if (wanted > shared_max_) {
+    return fail(ErrorCode::overloaded,
+                std::to_string(shared_max_) +
+                    " shared receives are promised to connections: raise RdmaOptions::shared_receives_max",
+                ErrorScope::transport);
+  }
+  if (wanted > shared_ring_->size()) {
+    if (auto grown = shared_ring_->grow(wanted - shared_ring_->size()); !grown) return grown;
+  }
+  shared_promised_ = wanted;
+  repost_shared();
+  return {};
+}
+
+void RdmaEnd::repost_shared() {
+  shared_ring_->collect();
+  const auto posted = shared_ring_->repost(
+      [this](std::span<const ReceiveRequest> requests) { return shared_queue_->post_receive(requests); },
+      [this](const ReceiveChunk& chunk, std::uint32_t queue_pair) {
+        const auto found = targets_.find(queue_pair);
+        if (found != targets_.end()) found->second->on_posted(chunk);
+      });
+  if (!posted) on_device_event({.kind = DeviceEventKind::device_fatal});
+}
+
+void RdmaEnd::chunks_returned() noexcept {
+  if (Loop::current() == &loop_) return repost_soon();
+  loop_.post([self = self_] {
+    if (*self != nullptr) (*self)->repost_soon();
+  });
+}
+
+// ---- Completions
+
+bool RdmaEnd::poll() {
+  sweep();
+  return poll_once(polled_) != 0;
+}
+
+std::size_t RdmaEnd::poll_once(std::span<Completion> space) {
+  const std::size_t count = queue_->poll(space);
+  for (const Completion& completion : space.first(count)) hand_out(completion);
+  return count;
+}
+
+void RdmaEnd::poll_all() {
+  std::array<Completion, 32> space;
+  while (poll_once(space) == space.size()) {
+  }
+}
+
+void RdmaEnd::hand_out(const Completion& completion) {
+  if (last_ == nullptr || last_number_ != completion.queue_pair) {
+    const auto found = targets_.find(completion.queue_pair);
+    if (found == targets_.end()) return;
+    last_ = found->second;
+    last_number_ = completion.queue_pair;
+  }
+  last_->on_completion(completion);
+}
+
+bool RdmaEnd::arm() {
+  const auto armed = queue_->arm(false);
+  if (!armed) {
+    loop_.log(LogLevel::error, "rdma", armed.error().text);
+    return true;
+  }
+  return poll_once(polled_) == 0;
+}
+
+// Completions are taken by poll(), in the tick that this begins.
+void RdmaEnd::on_ready(exec::Readiness) {}
+
+void RdmaEnd::on_tick_end() {
+  if (shared_ring_ != nullptr) repost_shared();
+  sweep();
+  if (!remains_.empty()) Timer::start(loop_, loop_.after(remains_period));
+}
+
+void RdmaEnd::on_timer(Timer& timer) noexcept {
+  RdmaEnd& self = static_cast<RdmaEnd&>(timer);
+  self.sweep();
+  self.device_->pool->reclaim(self.loop_.now());
+  self.Timer::start(self.loop_, self.loop_.after(self.remains_.empty() ? reclaim_period : remains_period));
+}
+
+// ---- Events of the device
+
+void RdmaEnd::EventWatcher::on_ready(exec::Readiness) {
+  while (const auto event = end.device_->device->next_event()) end.device_->tell(*event);
+}
+
+void RdmaEnd::post_event(const DeviceEvent& event) {
+  loop_.post([self = self_, event] {
+    if (*self != nullptr) (*self)->on_device_event(event);
+  });
+}
+
+void RdmaEnd::on_device_event(const DeviceEvent& event) {
+  if (event.kind == DeviceEventKind::port_up || event.kind == DeviceEventKind::addresses_changed ||
+      event.kind == DeviceEventKind::shared_receive_queue_low) {
+    return;
+  }
+  if (event.kind == DeviceEventKind::port_down && event.port != device_->port.number) return;
+  if (event.kind == DeviceEventKind::queue_pair_fatal) {
+    if (const auto found = targets_.find(event.queue_pair); found != targets_.end()) found->second->on_event(event);
+    return;
+  }
+  loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": " + std::string(to_string(event.kind)));
+  std::vector<std::uint32_t> numbers;
+  for (const auto& [number, target] : targets_) numbers.push_back(number);
+  for (const std::uint32_t number : numbers) {
+    if (const auto found = targets_.find(number); found != targets_.end()) found->second->on_event(event);
+  }
+}
+
+}  // namespace hawser::transport::rdma

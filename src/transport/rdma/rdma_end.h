@@ -1,0 +1,190 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "exec/poller.h"
+#include "hawser/loop.h"
+#include "hawser/rdma_options.h"
+#include "hawser/timer.h"
+#include "transport/data_path.h"
+#include "transport/liveness.h"
+#include "transport/rdma/channel.h"
+#include "transport/rdma/memory_pool.h"
+#include "transport/rdma/parameters.h"
+#include "transport/rdma/receive_ring.h"
+#include "transport/rdma/verbs.h"
+
+namespace hawser::transport::rdma {
+
+class RdmaEnd;
+
+// What all loops have in common: the device, its memory, and who is to be told of its events. Thread-safe.
+class RdmaDevice {
+ public:
+  // Opens the device and port that the options want.
+  static Result<std::shared_ptr<RdmaDevice>> open(const RdmaOptions& options, Verbs& verbs);
+
+  RdmaDevice(const RdmaOptions& wanted, std::shared_ptr<Device> opened, const PortStatus& status,
+             const GidEntry& address);
+
+  const RdmaOptions options;
+  const std::shared_ptr<Device> device;
+  const std::shared_ptr<MemoryPool> pool;
+  const PortStatus port;
+  const GidEntry gid;
+
+  // One queue pair of queue_pairs_max; false when there is none left.
+  bool take_queue_pair() noexcept;
+  void give_queue_pair() noexcept { queue_pairs_.fetch_sub(1, std::memory_order_relaxed); }
+
+  void add(RdmaEnd& end);
+  void remove(RdmaEnd& end) noexcept;
+  // Has every end's loop handle the event.
+  void tell(const DeviceEvent& event);
+  // It is gone: to be opened anew.
+  bool dead() const noexcept { return dead_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::size_t> queue_pairs_{0};
+  std::atomic<bool> dead_{false};
+  std::mutex mutex_;
+  std::vector<RdmaEnd*> ends_;
+};
+
+// Takes a queue pair's completions. May be removed from the end within.
+class CompletionTarget {
+ public:
+  virtual void on_completion(const Completion& completion) = 0;
+  virtual void on_event(const DeviceEvent& event) = 0;
+  // A receive that it had used was posted again, to the shared queue.
+  virtual void on_posted(const ReceiveChunk& chunk) = 0;
+
+ protected:
+  ~CompletionTarget() = default;
+};
+
+// A queue pair whose connection has ended, with all that its device may still touch, until what it had posted has reached the
+// peer. The stream is closed after that, so that the peer does not learn of the end before.
+class Remains final : public CompletionTarget {
+ public:
+  static constexpr Duration wait_max = std::chrono::milliseconds(200);
+
+  Remains(RdmaDevice& device, std::unique_ptr<QueuePair> pair, std::unique_ptr<Channel> channel,
+          std::shared_ptr<ReceiveRing> ring, std::unique_ptr<Liveness> liveness, std::size_t entries, bool broken,
+          Time give_up);
+  ~Remains();
+  void on_completion(const Completion& completion) override;
+  void on_event(const DeviceEvent&) override { broken_ = true; }
+  void on_posted(const ReceiveChunk&) override {}
+  bool done(Time now) const noexcept {
+    return broken_ || channel_ == nullptr || now >= give_up_ || channel_->wire().slots.idle();
+  }
+  std::uint32_t number() const noexcept { return number_; }
+  std::size_t entries() const noexcept { return entries_; }
+  // The device lets go.
+  void destroy_pair() noexcept { pair_.reset(); }
+
+ private:
+  RdmaDevice& device_;
+  std::unique_ptr<Liveness> liveness_;
+  std::shared_ptr<ReceiveRing> ring_;
+  std::unique_ptr<Channel> channel_;
+  std::unique_ptr<QueuePair> pair_;
+  const std::uint32_t number_;
+  const std::size_t entries_;
+  bool broken_;
+  const Time give_up_;
+};
+
+// One loop's completion queue, and the connections whose queue pairs report there.
+class RdmaEnd final : public PathEnd,
+                      public std::enable_shared_from_this<RdmaEnd>,
+                      exec::Source,
+                      exec::Watcher,
+                      exec::TickEnd,
+                      ReceiveRingOwner,
+                      Timer {
+ public:
+  static Result<std::shared_ptr<RdmaEnd>> make(Loop& loop, std::shared_ptr<RdmaDevice> device);
+  RdmaEnd(Loop& loop, std::shared_ptr<RdmaDevice> device, std::unique_ptr<CompletionQueue> queue, std::size_t entries);
+  ~RdmaEnd();
+
+  std::vector<std::byte> offer() override;
+  Result<std::unique_ptr<PathHalf>> propose(Bytes offer, const PathLimits& limits) override;
+  Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) override;
+
+  // ---- For connections
+  Loop& loop() noexcept { return loop_; }
+  RdmaDevice& device() noexcept { return *device_; }
+  // What one connection posts at most, within the completion queue that is left. Undone by give_entries().
+  Result<void> take_entries(std::size_t entries);
+  void give_entries(std::size_t entries) noexcept { entries_used_ -= entries; }
+  // A queue pair with this end's queues.
+  Result<std::unique_ptr<QueuePair>> make_pair(unsigned send_requests, unsigned receive_requests);
+  void add(std::uint32_t queue_pair, CompletionTarget& target) { targets_[queue_pair] = &target; }
+  void remove(std::uint32_t queue_pair) noexcept;
+  // Hands out all completions that are there.
+  void poll_all();
+  void bury(std::unique_ptr<Remains> remains);
+  // Null without a shared receive queue.
+  const std::shared_ptr<ReceiveRing>& shared_ring() const noexcept { return shared_ring_; }
+  // Room for one more connection's credits, which are posted at once.
+  Result<void> grow_shared(std::size_t receives);
+  void shrink_shared(std::size_t receives) noexcept { shared_promised_ -= receives; }
+  // Posts what is free at the end of the tick, and tells whose credits it was.
+  void repost_soon() { loop_.at_tick_end(*this); }
+
+  // Any thread.
+  void post_event(const DeviceEvent& event);
+  std::size_t connections() const noexcept { return targets_.size(); }
+
+ private:
+  bool poll() override;
+  bool arm() override;
+  void on_ready(exec::Readiness) override;
+  void on_tick_end() override;
+  void chunks_returned() noexcept override;
+  std::size_t poll_once(std::span<Completion> space);
+  void hand_out(const Completion& completion);
+  void sweep();
+  void bury_now(std::size_t index);
+  Result<void> make_shared_queue();
+  void repost_shared();
+  void on_device_event(const DeviceEvent& event);
+  static void on_timer(Timer& timer) noexcept;
+
+  // Device events come by another descriptor.
+  struct EventWatcher final : exec::Watcher {
+    explicit EventWatcher(RdmaEnd& owner) : end(owner) {}
+    void on_ready(exec::Readiness) override;
+    RdmaEnd& end;
+  };
+
+  Loop& loop_;
+  const std::shared_ptr<RdmaDevice> device_;
+  std::unique_ptr<CompletionQueue> queue_;
+  const std::size_t entries_;
+  std::size_t entries_used_ = 0;
+  EventWatcher events_;
+  std::unordered_map<std::uint32_t, CompletionTarget*> targets_;
+  std::uint32_t last_number_ = 0;
+  CompletionTarget* last_ = nullptr;
+  std::vector<Completion> polled_;
+  std::vector<std::unique_ptr<Remains>> remains_;
+  // Null once this is gone, for what other threads have posted.
+  const std::shared_ptr<RdmaEnd*> self_ = std::make_shared<RdmaEnd*>(this);
+
+  std::unique_ptr<SharedReceiveQueue> shared_queue_;
+  std::shared_ptr<ReceiveRing> shared_ring_;
+  std::size_t shared_promised_ = 0;  // To connections.
+  std::size_t shared_max_ = 0;
+};
+
+}  // namespace hawser::transport::rdma

@@ -1,0 +1,48 @@
+#include "transport/rdma/rdma_path.h"
+
+#include <gtest/gtest.h>
+
+#include "transport/path_suite_testing.h"
+#include "transport/rdma/verbs.h"
+
+namespace hawser::transport {
+namespace {
+
+// Why no RDMA device can be used here; empty if one can.
+std::string absent() {
+  Loop loop({.log = no_log()});
+  const auto end = make_rdma_path({})->attach(loop);
+  return end ? "" : "no RDMA: " + end.error().text;
+}
+
+RdmaOptions strict() {
+  RdmaOptions options;
+  options.rnr_retries = 0;  // A receiver that is not ready ends the connection, and so the test.
+  options.memory_bytes_max = std::size_t{512} << 20;
+  return options;
+}
+
+RdmaOptions shared() {
+  RdmaOptions options = strict();
+  options.shared_receive_queue = true;
+  return options;
+}
+
+std::vector<PathCase> cases() {
+  const std::string why = absent();
+  const RdmaOptions defaults;
+  std::vector<PathCase> all = path_cases(
+      "rdma", [] { return make_rdma_path(strict()); },
+      {defaults.inline_bytes, defaults.eager_bytes_max, defaults.chunk_bytes - 64, defaults.chunk_bytes}, why);
+  const RdmaOptions small = shared();
+  const std::vector<PathCase> more = path_cases(
+      "rdma_shared", [] { return make_rdma_path(shared()); }, {small.shared_chunk_bytes - 64, small.shared_chunk_bytes},
+      why);
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Rdma, PathSuite, testing::ValuesIn(cases()), name_of_path_case);
+
+}  // namespace
+}  // namespace hawser::transport
