@@ -31,23 +31,20 @@ ActiveCall::ActiveCall(const Incoming& request, Keep keep) : request_(request), 
   const std::byte* const begin =
       request.metadata.bytes().empty() ? request.body.data() : request.metadata.bytes().data();
   const auto size = static_cast<std::size_t>(request.body.data() + request.body.size() - begin);
-  if (keep == Keep::copy_small && size <= small_bytes_max) {
-    head_ = Buffer::copy_of(Bytes(begin, size));
+  if (size != 0) {
+    head_ = keep == Keep::copy_small && size <= small_bytes_max ? Buffer::copy_of(Bytes(begin, size))
+                                                                : Buffer::keep(request.head_block, begin, size);
     request_.body = head_.bytes().last(request.body.size());
     request_.metadata = MetadataView(head_.bytes().first(request.metadata.bytes().size()));
-  } else if (size != 0) {
-    head_ = Buffer::keep(request.head_block, begin, size);
   }
   const std::size_t payload_size = request.payload.size() + request.attachment.size();
   if (payload_size != 0) {
     const std::byte* const data = request.payload.empty() ? request.attachment.data() : request.payload.data();
-    if (keep == Keep::copy_small && payload_size <= small_bytes_max) {
-      payload_ = Buffer::copy_of(Bytes(data, payload_size));
-      request_.payload = payload_.bytes().first(request.payload.size());
-      request_.attachment = payload_.bytes().last(request.attachment.size());
-    } else {
-      payload_ = Buffer::keep(request.payload_block, data, payload_size);
-    }
+    payload_ = keep == Keep::copy_small && payload_size <= small_bytes_max
+                   ? Buffer::copy_of(Bytes(data, payload_size))
+                   : Buffer::keep(request.payload_block, data, payload_size);
+    request_.payload = payload_.bytes().first(request.payload.size());
+    request_.attachment = payload_.bytes().last(request.attachment.size());
   }
   request_.port.enter(*this);
   if (request_.deadline) deadline_.start(request_.port.loop(), *request_.deadline);

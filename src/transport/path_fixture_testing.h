@@ -72,13 +72,17 @@ class PathSuite : public testing::TestWithParam<PathCase> {
   static bool send(PathSide& from, Sent& one, std::size_t pieces = 1, std::size_t seed = 1) {
     return from.send(one.head, pieces_of(one.payload, pieces, seed), one.owned ? &one.owner : nullptr);
   }
-  // That `to` has received just what was sent, and that every owner is told once.
-  static void expect_received(PathSide& from, PathSide& to, const Batch& batch) {
-    ASSERT_TRUE(to.until_received(batch.size()));
+  // Owners may be told only after their payloads have arrived, and must live until then.
+  static void until_told(PathSide& from, const Batch& batch) {
     EXPECT_TRUE(from.until([&] {
       return std::all_of(batch.begin(), batch.end(),
                          [](const auto& one) { return !one->owned || one->owner.told != 0; });
     }));
+  }
+  // That `to` has received just what was sent, and that every owner is told once.
+  static void expect_received(PathSide& from, PathSide& to, const Batch& batch) {
+    ASSERT_TRUE(to.until_received(batch.size()));
+    until_told(from, batch);
     to.on([&] {
       ASSERT_EQ(to.sink.messages.size(), batch.size());
       for (std::size_t i = 0; i < batch.size(); ++i) {

@@ -188,6 +188,7 @@ TEST_P(PathSuite, PayloadsGoWhereTheyAreWanted) {
     client().on([&] { EXPECT_TRUE(send(client(), *one)); });
   }
   ASSERT_TRUE(server().until_received(batch.size()));
+  until_told(client(), batch);
   server().on([&] {
     EXPECT_EQ(misplaced, 0U);
     EXPECT_EQ(placed_of_large, large) << "place() is asked about whatever is large";
@@ -233,6 +234,7 @@ TEST_P(PathSuite, APlaceIsTakenBack) {
       server().connection->unplace(memory.data());  // Of no payload that comes: nothing.
     });
   }
+  until_told(client(), batch);
 }
 
 // What is kept lasts: while others come, when the connection has gone, and on another thread.

@@ -140,7 +140,7 @@ class FunctionHandler final : public Handler {
     }
     with_value(returned, [&](const auto&... value) {
       const codec::EncodedSize size = codec::encoded_size(value...);
-      if (size.pieces == 0 && extras.attachment.empty()) [[likely]] {
+      if ((size.pieces == 0 && extras.attachment.empty()) || !request.stays(codec::out_of_band_bytes_min)) [[likely]] {
         return send_reply(request.port, request.call, size, extras, nullptr, value...);
       }
       if constexpr (!args_stay_valid_when_moved) {

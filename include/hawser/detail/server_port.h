@@ -64,6 +64,13 @@ struct Incoming {
   MetadataView metadata = {};
   Block* head_block = nullptr;     // Holds body and metadata; null if the memory is reused: what lasts is copied.
   Block* payload_block = nullptr;  // Likewise of payload and attachment.
+
+  // Whether views of its memory can be kept as they are; if not, those that are sent from where they lie must be copied. What
+  // is shorter than `lent_bytes_min` is copied anyhow when it is sent.
+  bool stays(std::size_t lent_bytes_min) const noexcept {
+    return (head_block != nullptr || body.size() < lent_bytes_min) &&
+           (payload_block != nullptr || payload.size() + attachment.size() < lent_bytes_min);
+  }
 };
 
 // Answers one method's calls.
