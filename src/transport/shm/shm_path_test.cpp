@@ -1,6 +1,7 @@
 #include "transport/shm/shm_path.h"
 
 #include "transport/path_suite_testing.h"
+#include "transport/shm/handshake.h"
 
 namespace hawser::transport {
 namespace {
@@ -27,6 +28,92 @@ std::vector<PathCase> shm_cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shm, PathSuite, testing::ValuesIn(shm_cases()), name_of_path_case);
+
+std::string refusal(const ShmOptions& options) {
+  Loop loop({.log = no_log()});
+  const Result<std::shared_ptr<PathEnd>> end = make_shm_path(options)->attach(loop);
+  return end ? std::string() : end.error().text;
+}
+
+TEST(ShmPath, OptionsOutOfBoundsAreNamed) {
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_NE(refusal({.ring_bytes = 32 * 1024}).find("ring_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.ring_bytes = 100'000}).find("ring_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.ring_bytes = 128 << 20}).find("ring_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.slab_bytes = 1000}).find("slab_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.slab_bytes = std::size_t{2} << 30}).find("slab_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.eager_bytes = 32 * 1024 + 1}).find("eager_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.direct_read_bytes_min = 8 * 1024}).find("direct_read_bytes_min"), std::string::npos);
+  EXPECT_NE(refusal({.early_publish_bytes = 0}).find("early_publish_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.early_publish_bytes = 1 << 20}).find("early_publish_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.connections_max = 0}).find("connections_max"), std::string::npos);
+}
+
+class ShmEnds : public testing::Test {
+ protected:
+  std::shared_ptr<PathEnd> attach(const ShmOptions& options) {
+    paths.push_back(make_shm_path(options));
+    return *paths.back()->attach(loop);
+  }
+  std::string refusal_of(const shm::Offer& offer) {
+    const auto half = server->propose(shm::encode(offer), limits);
+    return half ? std::string() : half.error().text;
+  }
+  Loop loop{{.log = no_log()}};
+  const PathLimits limits{1 << 20, 1 << 20};
+  std::vector<std::shared_ptr<DataPath>> paths;
+  std::shared_ptr<PathEnd> server = attach({});
+};
+
+TEST_F(ShmEnds, WhoIsElsewhereIsTold) {
+  const shm::Offer truth = *shm::decode_offer(server->offer());
+  EXPECT_EQ(refusal_of(truth), "");
+  shm::Offer other = truth;
+  other.place.boot[5] ^= std::byte{1};
+  EXPECT_NE(refusal_of(other).find("another host"), std::string::npos);
+  other = truth;
+  other.place.namespace_number ^= 1;
+  EXPECT_NE(refusal_of(other).find("namespace"), std::string::npos);
+  other = truth;
+  other.ring_bytes = 1000;
+  EXPECT_NE(refusal_of(other).find("sizes"), std::string::npos);
+}
+
+TEST_F(ShmEnds, TheSmallerSizesCount) {
+  const auto client = attach({.ring_bytes = 64 * 1024, .slab_bytes = 0, .eager_bytes = 100});
+  const auto half = server->propose(client->offer(), limits);
+  ASSERT_TRUE(half.has_value());
+  const shm::Proposal proposal = *shm::decode_proposal((*half)->parameters());
+  EXPECT_EQ(proposal.ring_bytes, 64U * 1024);
+  EXPECT_EQ(proposal.slab_bytes, 0U);
+  EXPECT_EQ(proposal.eager_bytes, 100U);
+  EXPECT_TRUE(client->accept((*half)->parameters(), limits).has_value());
+  // A server that does not keep to what was offered.
+  const auto larger = server->propose(server->offer(), limits);
+  const auto accepted = client->accept((*larger)->parameters(), limits);
+  ASSERT_FALSE(accepted.has_value());
+  EXPECT_NE(accepted.error().text.find("not offered"), std::string::npos);
+}
+
+TEST_F(ShmEnds, ConnectionsAreBounded) {
+  const auto few = attach({.connections_max = 2});
+  auto one = few->propose(few->offer(), limits);
+  auto two = few->propose(few->offer(), limits);
+  ASSERT_TRUE(two.has_value());
+  const auto third = few->propose(few->offer(), limits);
+  ASSERT_FALSE(third.has_value());
+  EXPECT_NE(third.error().text.find("connections_max"), std::string::npos);
+  one->reset();
+  EXPECT_TRUE(few->propose(few->offer(), limits).has_value());
+}
+
+TEST_F(ShmEnds, OneEndForOneLoop) {
+  const auto path = make_shm_path({});
+  const auto one = *path->attach(loop);
+  EXPECT_EQ(*path->attach(loop), one);
+  Loop other({.log = no_log()});
+  EXPECT_NE(*path->attach(other), one);
+}
 
 }  // namespace
 }  // namespace hawser::transport

@@ -1,0 +1,140 @@
+// Two loops in two threads: nothing but each other wakes them.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/random.h"
+#include "transport/path_testing.h"
+#include "transport/shm/ring.h"
+#include "transport/shm/shared_memory.h"
+#include "transport/shm/shm_path.h"
+
+namespace hawser::transport::shm {
+namespace {
+
+// Waits without waking anybody; false after a minute without progress, which is a hang.
+bool until_still(const std::atomic<std::size_t>& count, std::size_t wanted) {
+  std::size_t last = 0;
+  for (int idle = 0; idle < 6000; ++idle) {
+    const std::size_t now = count.load();
+    if (now >= wanted) return true;
+    if (now != last) idle = 0;
+    last = now;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+PathCase waking_case(Wait wait, const ShmOptions& options) {
+  PathCase one{.name = "wake", .make = [options] { return make_shm_path(options); }, .two_loops = true};
+  one.loop.wait = wait;
+  one.loop.spin_max = std::chrono::microseconds(3);  // So that a spinning loop sleeps often, too.
+  return one;
+}
+
+class ShmWake : public testing::TestWithParam<Wait> {};
+INSTANTIATE_TEST_SUITE_P(Waits, ShmWake, testing::Values(Wait::event, Wait::spin),
+                         [](const auto& info) { return info.param == Wait::event ? "event" : "spin"; });
+
+TEST_P(ShmWake, NoPingIsLost) {
+  constexpr std::size_t rounds = 30'000;
+  PathPair pair(waking_case(GetParam(), {}));
+  ASSERT_TRUE(pair.establish());
+  Random random(1);
+  for (PathSide* side : {&pair.client, &pair.server}) {
+    side->sink.record = false;
+    side->sink.on_each = [side, seed = random.next()](const Message&) mutable {
+      // The other side falls asleep at every possible moment.
+      Random delay(seed++);
+      for (volatile std::uint64_t n = delay.below(3000); n != 0; n = n - 1) {
+      }
+      if (side->sink.count.load() < rounds) side->send("ball", std::string_view());
+    };
+  }
+  pair.client.on([&] { pair.client.send("ball", std::string_view()); });
+  EXPECT_TRUE(until_still(pair.server.sink.count, rounds));
+}
+
+// A sender that waits for room, and one that waits for its memory, while the receiver pauses now and then.
+TEST_P(ShmWake, NoRoomIsMissed) {
+  constexpr std::size_t count = 20'000;
+  PathPair pair(waking_case(
+      GetParam(),
+      {.ring_bytes = 64 * 1024, .slab_bytes = 64 * 1024, .eager_bytes = 4096, .direct_read_bytes_min = 40'000}));
+  ASSERT_TRUE(pair.establish());
+  // The client sends the next message when the memory of the one before is its own again, and stops at no room.
+  struct Chain final : PayloadOwner {
+    void payload_released() noexcept override {
+      if (left == 0) return;
+      --left;
+      const std::size_t size = 1000 + left % 3 * 25'000;
+      side->send("head", std::string_view(memory).substr(0, size), this);
+    }
+    PathSide* side = nullptr;
+    std::size_t left = count;
+    std::string memory = path_bytes(60'000, 1);
+  };
+  Chain chain;
+  chain.side = &pair.client;
+  pair.server.sink.record = false;
+  pair.server.sink.on_each = [&](const Message&) {
+    if (pair.server.sink.count.load() % 50 != 0) return;
+    pair.server.connection->pause();
+    pair.server.loop->loop().post([&] { pair.server.connection->resume(); });
+  };
+  pair.client.on([&] { chain.payload_released(); });
+  EXPECT_TRUE(until_still(pair.server.sink.count, count));
+}
+
+// The ring alone: what is read is what was written, in order, whatever the pace.
+TEST(ShmRing, TwoThreads) {
+  const Sizes sizes{ring_bytes_min, 0};
+  const auto memory = *SharedMemory::create(sizes, {});
+  RingEnds& ends = memory->control().rings[server_side];
+  constexpr std::uint64_t count = 200'000;
+  std::thread writing([&] {
+    RingWriter ring(memory->ring(server_side), sizes.ring, ends);
+    Random random(1);
+    for (std::uint64_t i = 0; i < count;) {
+      const std::size_t bytes = 16 * (2 + random.below(40));
+      if (!ring.has_room(bytes)) {
+        if (ring.unpublished() != 0) ring.publish();
+        std::this_thread::yield();
+        continue;
+      }
+      const Record record{RecordKind::whole, static_cast<std::uint32_t>(bytes - sizeof(Record)), 0, 0};
+      std::memcpy(ring.at(), &record, sizeof record);
+      for (std::size_t at = 16; at < bytes; at += 8) std::memcpy(ring.at() + at, &i, sizeof i);
+      ring.advance(bytes);
+      ++i;
+      if (random.chance(0.2)) ring.publish();
+    }
+    ring.publish();
+    EXPECT_FALSE(ring.broken());
+  });
+  RingReader ring(memory->ring(server_side), sizes.ring, ends);
+  std::uint64_t wrong = 0;
+  for (std::uint64_t i = 0; i < count;) {
+    if (ring.available() == 0) {
+      std::this_thread::yield();
+      continue;
+    }
+    const Record record = ring.record();
+    for (std::size_t at = 0; at < record.head_bytes; at += 8) {
+      std::uint64_t value = 0;
+      std::memcpy(&value, ring.at() + sizeof record + at, sizeof value);
+      wrong += value != i;
+    }
+    ring.advance(sizeof record + record.head_bytes);
+    ++i;
+    if (ring.unpublished() > sizes.ring / 4) ring.publish();
+    if (ring.left() == 0) ring.publish();
+  }
+  writing.join();
+  EXPECT_EQ(wrong, 0U);
+  EXPECT_FALSE(ring.broken());
+}
+
+}  // namespace
+}  // namespace hawser::transport::shm
