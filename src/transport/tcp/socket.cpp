@@ -3,9 +3,12 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/un.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <system_error>
 
@@ -61,7 +64,40 @@ Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive, 
   return addresses;
 }
 
+Result<std::optional<SocketAddress>> parse_unix(std::string_view address) {
+  constexpr std::string_view scheme = "unix:";
+  if (!address.starts_with(scheme)) return std::nullopt;
+  const std::string_view name = address.substr(scheme.size());
+  SocketAddress result;
+  auto& storage = reinterpret_cast<sockaddr_un&>(result.storage);
+  const bool abstract = name.starts_with('@');
+  if (name.size() < (abstract ? 2U : 1U) || name.find('\0') != std::string_view::npos) {
+    return fail(ErrorCode::invalid_argument,
+                "'" + std::string(address) + "' names no Unix socket: write unix:/path or unix:@name",
+                ErrorScope::connection);
+  }
+  if (name.size() >= sizeof storage.sun_path) {
+    return fail(ErrorCode::invalid_argument,
+                "'" + std::string(address) + "' is longer than a Unix socket's name may be (" +
+                    std::to_string(sizeof storage.sun_path - 1) + " bytes)",
+                ErrorScope::connection);
+  }
+  storage.sun_family = AF_UNIX;
+  std::memcpy(storage.sun_path, name.data(), name.size());
+  if (abstract) storage.sun_path[0] = '\0';
+  // An abstract name is all the bytes there are; a path ends with a zero.
+  result.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size() + (abstract ? 0 : 1));
+  return result;
+}
+
 std::string to_string(const SocketAddress& address) {
+  if (address.family() == AF_UNIX) {
+    const auto& storage = reinterpret_cast<const sockaddr_un&>(address.storage);
+    const std::size_t size = address.size - std::min<std::size_t>(address.size, offsetof(sockaddr_un, sun_path));
+    if (size == 0) return "unix:";
+    if (storage.sun_path[0] == '\0') return "unix:@" + std::string(storage.sun_path + 1, size - 1);
+    return "unix:" + std::string(storage.sun_path, strnlen(storage.sun_path, size));
+  }
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> port{};
   if (getnameinfo(address.get(), address.size, host.data(), host.size(), port.data(), port.size(),
@@ -76,6 +112,12 @@ std::string peer_of(int fd) {
   SocketAddress address;
   address.size = sizeof address.storage;
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.size) != 0) return "unknown";
+  ucred process{};
+  socklen_t size = sizeof process;
+  if (address.family() == AF_UNIX && address.size <= offsetof(sockaddr_un, sun_path) &&
+      getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &process, &size) == 0) {
+    return "unix:pid " + std::to_string(process.pid);
+  }
   return to_string(address);
 }
 
@@ -84,6 +126,12 @@ std::string local_of(int fd) {
   address.size = sizeof address.storage;
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&address.storage), &address.size) != 0) return "unknown";
   return to_string(address);
+}
+
+bool is_unix(int fd) noexcept {
+  int domain = 0;
+  socklen_t size = sizeof domain;
+  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
 }
 
 void prepare_stream_socket(int fd) noexcept {

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,9 +30,15 @@ Result<HostPort> parse_host_port(std::string_view address);
 // the address; `unavailable` if a name needs asking and it may not.
 Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive, bool may_block);
 
+// "unix:/path" or, in the abstract namespace, "unix:@name"; nothing if `address` is of another kind.
+Result<std::optional<SocketAddress>> parse_unix(std::string_view address);
+
+// As above; a Unix socket's without a name is "unix:".
 std::string to_string(const SocketAddress& address);
+// Of a Unix socket's peer that has no name, the process: "unix:pid 123".
 std::string peer_of(int fd);
 std::string local_of(int fd);
+bool is_unix(int fd) noexcept;
 
 // Non-blocking, no Nagle. Failures are ignored: the socket works without.
 void prepare_stream_socket(int fd) noexcept;

@@ -3,12 +3,14 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "exec/poller.h"
 #include "hawser/loop.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/tcp_stream.h"
+#include "transport/tcp/unix_listening.h"
 
 namespace hawser::transport {
 namespace {
@@ -17,8 +19,8 @@ constexpr int backlog = 4096;  // Connections that the kernel keeps for us; it c
 
 class TcpListener final : public Listener, exec::Watcher {
  public:
-  TcpListener(Loop& loop, Descriptor socket, AcceptSink& sink)
-      : loop_(loop), socket_(std::move(socket)), sink_(sink), retry_(loop, *this) {
+  TcpListener(Loop& loop, Descriptor socket, SocketFile file, AcceptSink& sink)
+      : loop_(loop), socket_(std::move(socket)), file_(std::move(file)), sink_(sink), retry_(loop, *this) {
     loop_.poller().watch(socket_.get(), *this);
   }
   ~TcpListener() override { loop_.poller().unwatch(socket_.get(), *this); }
@@ -58,6 +60,7 @@ class TcpListener final : public Listener, exec::Watcher {
 
   Loop& loop_;
   Descriptor socket_;
+  SocketFile file_;
   AcceptSink& sink_;
   Retry retry_;
 };
@@ -126,6 +129,13 @@ class Connecting final : exec::Watcher, Timer {
 }  // namespace
 
 Result<std::unique_ptr<Listener>> TcpNetwork::listen(Loop& loop, std::string_view address, AcceptSink& sink) {
+  Result<std::optional<SocketAddress>> local = parse_unix(address);
+  if (!local) return std::unexpected(std::move(local.error()));
+  if (*local) {
+    Result<UnixListening> listening = listen_unix(**local, backlog);
+    if (!listening) return std::unexpected(std::move(listening.error()));
+    return std::make_unique<TcpListener>(loop, std::move(listening->socket), std::move(listening->file), sink);
+  }
   Result<HostPort> where = parse_host_port(address);
   if (!where) return std::unexpected(std::move(where.error()));
   Result<std::vector<SocketAddress>> addresses = resolve(*where, true, true);
@@ -134,23 +144,34 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(Loop& loop, std::string_vie
   Result<Descriptor> socket = fail(ErrorCode::unavailable, "no address for " + std::string(address));
   for (const SocketAddress& one : *addresses) {
     socket = listening_socket(one, address);
-    if (socket) return std::make_unique<TcpListener>(loop, std::move(*socket), sink);
+    if (socket) return std::make_unique<TcpListener>(loop, std::move(*socket), SocketFile(), sink);
   }
   return std::unexpected(std::move(socket.error()));
 }
 
-Task<Result<std::unique_ptr<Stream>>> TcpNetwork::connect(Loop& loop, std::string address, Duration timeout) {
-  const Time deadline = loop.after(timeout);
+namespace {
+
+// The addresses of a host; asking for a name's blocks, which is done elsewhere.
+Task<Result<std::vector<SocketAddress>>> addresses_of(Loop& loop, std::string address) {
+  Result<std::optional<SocketAddress>> local = parse_unix(address);
+  if (!local) co_return std::unexpected(std::move(local.error()));
+  if (*local) co_return std::vector<SocketAddress>{**local};
   Result<HostPort> where = parse_host_port(address);
   if (!where) co_return std::unexpected(std::move(where.error()));
   Result<std::vector<SocketAddress>> addresses = resolve(*where, false, false);
-  if (!addresses) {
-    // A name: asking blocks.
-    auto asking = loop.offload([name = *where] { return resolve(name, false, true); });
-    Result<Result<std::vector<SocketAddress>>> answer = co_await std::move(asking);
-    if (!answer) co_return std::unexpected(std::move(answer.error()));
-    addresses = std::move(*answer);
-  }
+  if (addresses) co_return addresses;
+  auto asking = loop.offload([name = *where] { return resolve(name, false, true); });
+  Result<Result<std::vector<SocketAddress>>> answer = co_await std::move(asking);
+  if (!answer) co_return std::unexpected(std::move(answer.error()));
+  co_return std::move(*answer);
+}
+
+}  // namespace
+
+Task<Result<std::unique_ptr<Stream>>> TcpNetwork::connect(Loop& loop, std::string address, Duration timeout) {
+  const Time deadline = loop.after(timeout);
+  auto finding = addresses_of(loop, address);
+  Result<std::vector<SocketAddress>> addresses = co_await std::move(finding);
   if (!addresses) co_return std::unexpected(std::move(addresses.error()));
   Error last{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "no address for " + address};
   for (const SocketAddress& one : *addresses) {
@@ -159,8 +180,13 @@ Task<Result<std::unique_ptr<Stream>>> TcpNetwork::connect(Loop& loop, std::strin
       last = socket_error(ErrorCode::unavailable, "cannot make a socket", errno);
       continue;
     }
-    prepare_stream_socket(socket.get());
+    if (one.family() != AF_UNIX) prepare_stream_socket(socket.get());
     int error = ::connect(socket.get(), one.get(), one.size) == 0 ? 0 : errno;
+    // A Unix socket whose queue is full tells of no room later: ask again.
+    while (error == EAGAIN && loop.now() < deadline) {
+      co_await loop.sleep(std::min<Duration>(std::chrono::milliseconds(1), deadline - loop.now()));
+      error = ::connect(socket.get(), one.get(), one.size) == 0 ? 0 : errno;
+    }
     if (error == EINPROGRESS) {
       Connecting connecting(loop, socket.get(), deadline);
       error = co_await connecting;

@@ -9,7 +9,8 @@
 
 namespace hawser::transport {
 
-TcpStream::TcpStream(Descriptor socket) : socket_(std::move(socket)), peer_(peer_of(socket_.get())) {
+TcpStream::TcpStream(Descriptor socket)
+    : socket_(std::move(socket)), transport_(is_unix(socket_.get()) ? "unix" : "tcp"), peer_(peer_of(socket_.get())) {
   bound_local_send_buffer(socket_.get());
 }
 

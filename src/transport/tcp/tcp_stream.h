@@ -21,12 +21,13 @@ class TcpStream final : public Stream {
   void pause() noexcept override { engine_->pause(); }
   void resume() override { engine_->resume(); }
   void finish() noexcept override;
-  std::string_view transport() const noexcept override { return "tcp"; }
+  std::string_view transport() const noexcept override { return transport_; }
   std::string peer() const override { return peer_; }
   std::string local() const override { return local_of(socket_.get()); }
 
  private:
   Descriptor socket_;
+  std::string_view transport_;         // "tcp" or "unix".
   std::string peer_;                   // Kept, since a broken socket does not know it any more.
   std::unique_ptr<TcpEngine> engine_;  // From start() on; gone before the socket.
 };

@@ -1,0 +1,71 @@
+#include "transport/tcp/unix_listening.h"
+
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace hawser::transport {
+namespace {
+
+// Whether nobody listens on the socket file any more.
+bool is_left_behind(const SocketAddress& address) noexcept {
+  const Descriptor asking(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  return asking.valid() && connect(asking.get(), address.get(), address.size) != 0 && errno == ECONNREFUSED;
+}
+
+}  // namespace
+
+SocketFile::SocketFile(std::string path) noexcept : path_(std::move(path)) { find(device_, number_); }
+
+SocketFile::SocketFile(SocketFile&& other) noexcept
+    : path_(std::exchange(other.path_, {})), device_(other.device_), number_(other.number_) {}
+
+SocketFile& SocketFile::operator=(SocketFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(device_, other.device_);
+  std::swap(number_, other.number_);
+  return *this;
+}
+
+SocketFile::~SocketFile() {
+  dev_t device = 0;
+  ino_t number = 0;
+  if (find(device, number) && device == device_ && number == number_) unlink(path_.c_str());
+}
+
+bool SocketFile::find(dev_t& device, ino_t& number) const noexcept {
+  struct stat status{};
+  if (path_.empty() || lstat(path_.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return false;
+  device = status.st_dev;
+  number = status.st_ino;
+  return true;
+}
+
+Result<UnixListening> listen_unix(const SocketAddress& address, int backlog) {
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return std::unexpected(socket_error(ErrorCode::unavailable, "cannot make a socket", errno));
+  const auto& name = reinterpret_cast<const sockaddr_un&>(address.storage);
+  const bool has_file = name.sun_path[0] != '\0';
+  int error = bind(socket.get(), address.get(), address.size) == 0 ? 0 : errno;
+  if (error == EADDRINUSE && has_file) {
+    struct stat status{};
+    if (lstat(name.sun_path, &status) == 0 && !S_ISSOCK(status.st_mode)) {
+      return fail(ErrorCode::unavailable, "cannot listen on " + to_string(address) + ": there is a file, and no socket",
+                  ErrorScope::connection);
+    }
+    if (is_left_behind(address)) {
+      unlink(name.sun_path);
+      error = bind(socket.get(), address.get(), address.size) == 0 ? 0 : errno;
+    }
+  }
+  if (error == 0 && ::listen(socket.get(), backlog) != 0) error = errno;
+  if (error != 0) {
+    return std::unexpected(socket_error(ErrorCode::unavailable, "cannot listen on " + to_string(address), error));
+  }
+  return UnixListening{std::move(socket), has_file ? SocketFile(name.sun_path) : SocketFile()};
+}
+
+}  // namespace hawser::transport
