@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "bare_ring.h"
 #include "bare_socket.h"
 #include "client_role.h"
 #include "handlers.h"
@@ -56,22 +57,23 @@ struct Shared {
   Meter& meter;
   BareStream stream;
   Clock::time_point now = Clock::now();
-  char buffer[BareStream::bytes_max];
+  char buffer[BareStream::bytes_max];  // Of all sockets.
 };
 
 // Keeps messages in flight on one connection: for each that has come back whole, another is sent.
+template <class Channel>
 class BareCaller {
  public:
-  BareCaller(BareSocket socket, std::size_t size_bytes, std::size_t reply_bytes, unsigned in_flight, Shared& shared)
-      : socket_(std::move(socket)),
+  BareCaller(Channel channel, std::size_t size_bytes, std::size_t reply_bytes, unsigned in_flight, Shared& shared)
+      : channel_(std::move(channel)),
         size_bytes_(size_bytes),
         reply_bytes_(reply_bytes),
         in_flight_(in_flight),
         shared_(shared),
         starts_(in_flight) {}
 
-  int descriptor() const noexcept { return socket_.descriptor(); }
-  bool ended() const noexcept { return ended_; }
+  int descriptor() const noexcept { return channel_.descriptor(); }
+  bool ended() const noexcept { return channel_.lost(); }
   bool blocked() const noexcept { return to_send_bytes_ > 0; }
 
   bool pump() {
@@ -79,19 +81,13 @@ class BareCaller {
       begun_ = true;
       begin(in_flight_);
     }
-    const std::ptrdiff_t count = receive_bare(descriptor(), shared_.buffer);
-    if (count == bare_lost) return lose();
-    if (count > 0) take({shared_.buffer, static_cast<std::size_t>(count)});
+    const std::string_view bytes = channel_.receive(BareStream::bytes_max);
+    if (!bytes.empty()) take(bytes);
     const bool sent = to_send_bytes_ > 0 && send();
-    return count > 0 || sent;
+    return !bytes.empty() || sent;
   }
 
  private:
-  bool lose() {
-    ended_ = true;
-    return false;
-  }
-
   void begin(std::uint64_t messages) {
     starts_.begin(messages, shared_.now);
     to_send_bytes_ += messages * size_bytes_;
@@ -119,18 +115,17 @@ class BareCaller {
     bool any = false;
     while (to_send_bytes_ > 0) {
       const std::size_t most = std::min<std::uint64_t>(to_send_bytes_, BareStream::bytes_max);
-      const std::ptrdiff_t sent = send_bare(descriptor(), shared_.stream.window(sent_bytes_).substr(0, most));
-      if (sent == bare_lost) return lose();
-      sent_bytes_ += static_cast<std::uint64_t>(sent);
-      to_send_bytes_ -= static_cast<std::uint64_t>(sent);
+      const std::size_t sent = channel_.send(shared_.stream.window(sent_bytes_).substr(0, most));
+      sent_bytes_ += sent;
+      to_send_bytes_ -= sent;
       any = any || sent > 0;
       // What did not fit will not fit now. After much, first look what has come back.
-      if (static_cast<std::size_t>(sent) < most || most == BareStream::bytes_max) break;
+      if (sent < most || most == BareStream::bytes_max) break;
     }
     return any;
   }
 
-  BareSocket socket_;
+  Channel channel_;
   const std::size_t size_bytes_;
   const std::size_t reply_bytes_;
   const unsigned in_flight_;
@@ -138,33 +133,31 @@ class BareCaller {
   Starts starts_;
   unsigned cold_ = in_flight_;  // Messages whose place in flight has not seen a reply.
   bool begun_ = false;
-  bool ended_ = false;
   std::uint64_t to_send_bytes_ = 0;
   std::uint64_t sent_bytes_ = 0;
   std::uint64_t received_bytes_ = 0;
   std::uint64_t partial_bytes_ = 0;  // Of the reply that is on its way.
 };
 
-// Empty if the server was lost.
-std::optional<CellResult> measure(const Options& options, const std::string& address, pid_t server, const Cell& cell) {
+// Empty if the server was lost. `make` makes channels of sockets, `pump` keeps callers going until it is told to stop.
+template <class Channel, class Make, class Pump>
+std::optional<CellResult> measure_over(const Options& options, const std::string& address, pid_t server,
+                                       const Cell& cell, Make make, Pump pump) {
   const unsigned calls = calls_at_once(options, cell);
   const unsigned connections = cell.mode == Mode::connections ? calls : 1;
   const bool ack = options.reply == ReplyKind::ack;
   const BareHello hello{.size_bytes = cell.size_bytes, .connections = connections, .ack = ack};
-  std::vector<BareSocket> sockets;
-  for (unsigned i = 0; i < connections; ++i) sockets.push_back(connect_bare(address, hello));
-
   const auto meter = std::make_unique<Meter>(options.seconds, calls, server);
   const auto shared = std::make_unique<Shared>(*meter);
-  std::vector<BareCaller> callers;
+  std::vector<BareCaller<Channel>> callers;
   callers.reserve(connections);
-  for (BareSocket& socket : sockets) {
-    callers.emplace_back(std::move(socket), cell.size_bytes, ack ? sizeof(Ack) : cell.size_bytes, calls / connections,
-                         *shared);
+  for (unsigned i = 0; i < connections; ++i) {
+    callers.emplace_back(make(connect_bare(address, hello), *shared), cell.size_bytes,
+                         ack ? sizeof(Ack) : cell.size_bytes, calls / connections, *shared);
   }
   unsigned idle_looks = 0;
   Clock::time_point seen{};
-  pump_bare(std::span(callers), cell.wait, [&] {
+  pump(std::span(callers), [&] {
     // The callers' time stands still while nothing comes back.
     constexpr unsigned looks_per_clock = 64;
     if (shared->now == seen && (cell.wait == Wait::event || ++idle_looks % looks_per_clock == 0)) {
@@ -177,13 +170,28 @@ std::optional<CellResult> measure(const Options& options, const std::string& add
   return meter->result(cell);
 }
 
+std::optional<CellResult> measure(const Options& options, const std::string& address, pid_t server, const Cell& cell) {
+  if (cell.transport == "shm") {
+    return measure_over<RingChannel>(
+        options, address, server, cell,
+        [](BareSocket socket, Shared&) { return RingChannel::connect(std::move(socket)); },
+        [](auto callers, auto go_on) { pump_rings(callers, go_on); });
+  }
+  return measure_over<SocketChannel>(
+      options, address, server, cell,
+      [](BareSocket socket, Shared& shared) { return SocketChannel(std::move(socket), shared.buffer); },
+      [&](auto callers, auto go_on) { pump_bare(callers, cell.wait, go_on); });
+}
+
 }  // namespace
 
 bool play_bare_client(const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
                       const EventWriter& events) try {
-  events.write(Connected{
-      {.poller = "bare sockets", .wait = std::string(to_string(cells.front().wait)), .version = HAWSER_VERSION},
-      "bare sockets"});
+  const std::string what = cells.front().transport == "shm" ? "bare rings" : "bare sockets";
+  events.write(
+      Connected{{.poller = what, .wait = std::string(to_string(cells.front().wait)), .version = HAWSER_VERSION},
+                what,
+                cells.front().transport});
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (!events.write(CellBegun{i})) return false;
     const std::optional<CellResult> result = measure(options, address, server, cells[i]);

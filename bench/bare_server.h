@@ -1,10 +1,11 @@
 #pragma once
 
+#include "cell.h"
 #include "events.h"
 
 namespace hawser::bench {
 
-// Sends back what comes on bare sockets, until it is killed. False if it could not.
-bool play_bare_server(Wait wait, const EventWriter& events);
+// Sends back what comes on bare sockets, or bare rings, for cells like this one, until it is killed. False if it could not.
+bool play_bare_server(const Cell& cell, const EventWriter& events);
 
 }  // namespace hawser::bench

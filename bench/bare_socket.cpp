@@ -5,10 +5,12 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -22,13 +24,36 @@ constexpr std::chrono::microseconds spin_max(50);  // As LoopOptions::spin_max.
 
 [[noreturn]] void fail(const char* what) { throw std::runtime_error(std::string(what) + ": " + std::strerror(errno)); }
 
-sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  return address;
+// Of either family.
+struct Place {
+  union {
+    sockaddr any;
+    sockaddr_in internet;
+    sockaddr_un local;
+  };
+  socklen_t bytes = 0;
+};
+
+Place loopback(std::uint16_t port) {
+  Place place{};
+  place.internet.sin_family = AF_INET;
+  place.internet.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  place.internet.sin_port = htons(port);
+  place.bytes = sizeof(place.internet);
+  return place;
 }
+
+// A name of no file, which nobody has to remove: it begins with a zero.
+Place unix_place(std::string_view name) {
+  Place place{};
+  place.local.sun_family = AF_UNIX;
+  name = name.substr(0, sizeof(place.local.sun_path) - 1);
+  name.copy(place.local.sun_path + 1, name.size());
+  place.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return place;
+}
+
+constexpr std::string_view unix_prefix = "unix:@";
 
 void prepare(int descriptor) {
   const int on = 1;
@@ -42,26 +67,26 @@ BareSocket::~BareSocket() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-BareSocket listen_bare(std::string& address) {
-  BareSocket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in place = loopback(0);
-  socklen_t length = sizeof(place);
-  if (listener.descriptor() < 0 ||
-      bind(listener.descriptor(), reinterpret_cast<const sockaddr*>(&place), sizeof(place)) != 0 ||
+BareSocket listen_bare(std::string& address, bool unix) {
+  const std::string name = "hawser-limit-" + std::to_string(getpid());
+  Place place = unix ? unix_place(name) : loopback(0);
+  BareSocket listener(socket(place.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (listener.descriptor() < 0 || bind(listener.descriptor(), &place.any, place.bytes) != 0 ||
       listen(listener.descriptor(), backlog) != 0 ||
-      getsockname(listener.descriptor(), reinterpret_cast<sockaddr*>(&place), &length) != 0) {
+      getsockname(listener.descriptor(), &place.any, &place.bytes) != 0) {
     fail("cannot listen");
   }
-  address = "127.0.0.1:" + std::to_string(ntohs(place.sin_port));
+  address = unix ? std::string(unix_prefix) + name : "127.0.0.1:" + std::to_string(ntohs(place.internet.sin_port));
   return listener;
 }
 
 BareSocket connect_bare(const std::string& address, const BareHello& hello) {
-  const auto port = static_cast<std::uint16_t>(std::atoi(address.substr(address.rfind(':') + 1).c_str()));
-  BareSocket connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const sockaddr_in place = loopback(port);
-  if (connection.descriptor() < 0 ||
-      connect(connection.descriptor(), reinterpret_cast<const sockaddr*>(&place), sizeof(place)) != 0 ||
+  const Place place =
+      address.starts_with(unix_prefix)
+          ? unix_place(std::string_view(address).substr(unix_prefix.size()))
+          : loopback(static_cast<std::uint16_t>(std::atoi(address.substr(address.rfind(':') + 1).c_str())));
+  BareSocket connection(socket(place.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (connection.descriptor() < 0 || connect(connection.descriptor(), &place.any, place.bytes) != 0 ||
       send(connection.descriptor(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) {
     fail("cannot connect");
   }
@@ -77,16 +102,18 @@ BareSocket accept_bare(const BareSocket& listener, BareHello& hello) {
   return connection;
 }
 
-std::ptrdiff_t receive_bare(int descriptor, std::span<char> buffer) noexcept {
-  const ssize_t count = recv(descriptor, buffer.data(), buffer.size(), 0);
-  if (count > 0) return count;
-  return count < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : bare_lost;
+std::string_view SocketChannel::receive(std::size_t most) noexcept {
+  const ssize_t count = recv(socket_.descriptor(), buffer_.data(), std::min(most, buffer_.size()), 0);
+  if (count > 0) return {buffer_.data(), static_cast<std::size_t>(count)};
+  lost_ = lost_ || count == 0 || (errno != EAGAIN && errno != EINTR);
+  return {};
 }
 
-std::ptrdiff_t send_bare(int descriptor, std::string_view bytes) noexcept {
-  const ssize_t count = send(descriptor, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  if (count >= 0) return count;
-  return errno == EAGAIN || errno == EINTR ? 0 : bare_lost;
+std::size_t SocketChannel::send(std::string_view bytes) noexcept {
+  const ssize_t count = ::send(socket_.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (count >= 0) return static_cast<std::size_t>(count);
+  lost_ = lost_ || (errno != EAGAIN && errno != EINTR);
+  return 0;
 }
 
 BareStream::BareStream() {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hawser/loop.h"
@@ -36,18 +37,13 @@ struct BareHello {
   std::uint32_t ack = 0;          // 1: reply with 16 bytes, else with the payload.
 };
 
-// Listens at a free port of the loopback address. Throws std::runtime_error, as do the next two.
-BareSocket listen_bare(std::string& address);
+// Listens at a free port of the loopback address, or with `unix` as a Unix socket. Throws std::runtime_error, as do the
+// next two.
+BareSocket listen_bare(std::string& address, bool unix);
 // Connects, says hello, and does not block from then on.
 BareSocket connect_bare(const std::string& address, const BareHello& hello);
 // Waits for the next connection and its hello. It does not block from then on.
 BareSocket accept_bare(const BareSocket& listener, BareHello& hello);
-
-inline constexpr std::ptrdiff_t bare_lost = -1;
-// How many bytes have come, 0 if none are there, bare_lost if the connection has ended.
-std::ptrdiff_t receive_bare(int descriptor, std::span<char> buffer) noexcept;
-// How many bytes could be sent, 0 if none at the time, bare_lost if the connection has ended.
-std::ptrdiff_t send_bare(int descriptor, std::string_view bytes) noexcept;
 
 // What flows in either direction, without end: window(at) are the bytes at that place of the stream, `bytes_max` of
 // them, which is the most for one call of the kernel. Small enough to stay in the cache.
@@ -64,6 +60,28 @@ class BareStream {
  private:
   static constexpr std::size_t period = 64 * 1024;
   char bytes_[period + bytes_max];
+};
+
+// One end of a connected socket.
+class SocketChannel {
+ public:
+  // `buffer`, which channels may share, holds what was received last.
+  SocketChannel(BareSocket socket, std::span<char> buffer) noexcept : socket_(std::move(socket)), buffer_(buffer) {}
+
+  int descriptor() const noexcept { return socket_.descriptor(); }
+  // The next bytes, valid until the next call of any that share the buffer. Empty if none are there.
+  std::string_view receive(std::size_t most) noexcept;
+  // Whether the connection has ended.
+  bool lost() const noexcept { return lost_; }
+  // How many bytes could be sent.
+  std::size_t send(std::string_view bytes) noexcept;
+  // How many are worth receiving when they are to be sent on: what can't be sent has to be kept.
+  std::size_t room() const noexcept { return buffer_.size(); }
+
+ private:
+  BareSocket socket_;
+  std::span<char> buffer_;
+  bool lost_ = false;
 };
 
 // Looks after sockets in the way that `wait` says.

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <utility>
 
 #include "compare_table.h"
+#include "ending.h"
 #include "medians.h"
 #include "progress.h"
 #include "report.h"
@@ -47,23 +47,13 @@ class Compare final : Runner::Observer {
 
   int finish() {
     const std::string unwritten = write_files(report_, options_);
-    const std::string& problem = runner_.problem().empty() ? unwritten : runner_.problem();
     if (!report_.results.empty()) {
       const bool others = systems_.size() > 1 && systems_.back().name != "limit";
       fmt::print("\n* hawser's calls/s to this one's. Medians of {}, interleaved.{}\n", options_.repeat,
                  others ? " grpc and capnp sleep in the kernel, whatever --wait says." : "");
       std::fflush(stdout);
     }
-    if (runner_.interrupted_by() != 0) {
-      fmt::print(stderr, "hawser-bench: interrupted after {} of {} cells\n", report_.results.size() / systems_.size(),
-                 cells_.size());
-      return interrupted_status;
-    }
-    if (!problem.empty()) {
-      fmt::print(stderr, "hawser-bench: {}\n", problem);
-      return failed_status;
-    }
-    return say_errors(report_.results) ? failed_status : 0;
+    return bench::finish(runner_, report_, unwritten, report_.results.size() / systems_.size(), cells_.size());
   }
 
  private:
@@ -113,28 +103,17 @@ int run_compare(Options options) {
   choose_processors(options, true);
   if (options.pairs.empty()) options.pairs.assign(std::begin(default_pairs), std::end(default_pairs));
   std::vector<System> systems = {hawser_system()};
-  std::string wrong = check_files(options);
+  std::string wrong;
   for (const std::string& peer : options.peers) {
-    if (peer == "limit") {
-      systems.push_back(limit_system());
-    } else if (wrong.empty()) {
-      systems.push_back(peer_system(peer));
-      wrong = missing_peer(peer);
-    }
+    systems.push_back(peer == "limit" ? limit_system() : peer_system(peer));
+    if (wrong.empty()) wrong = peer == "limit" ? missing_limit(options) : missing_peer(peer);
   }
-  if (wrong.empty()) wrong = raise_descriptors_max(connections_max(options));
-  if (!wrong.empty()) {
-    fmt::print(stderr, "hawser-bench: {}\n", wrong);
-    return wrong_options_status;
-  }
-  try {
+  if (wrong.empty()) wrong = forbidden(options);
+  return run_unless(wrong, [&] {
     Compare compare(options, std::move(systems), cells_of(options));
     compare.measure_all();
     return compare.finish();
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "hawser-bench: {}\n", error.what());
-    return failed_status;
-  }
+  });
 }
 
 }  // namespace hawser::bench

@@ -243,6 +243,7 @@ void add_run_options(CLI::App& app, Options& options) {
 }
 
 void add_limit_options(CLI::App& app, Options& options) {
+  add_transports(app, options);
   add_sizes(app, options);
   add_pairs(app, options, all_pairs);
   add_table(app, options);

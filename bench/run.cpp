@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <utility>
 
+#include "ending.h"
 #include "processors.h"
 #include "progress.h"
 #include "report.h"
@@ -52,17 +52,8 @@ class Run final : Runner::Observer {
   // Writes the files and says what was wrong.
   int finish() {
     const std::string unwritten = write_files(report_, options_);
-    const std::string& problem = runner_.problem().empty() ? unwritten : runner_.problem();
     if (!report_.results.empty()) print_notes();
-    if (runner_.interrupted_by() != 0) {
-      fmt::print(stderr, "hawser-bench: interrupted after {} of {} cells\n", report_.results.size(), cells_.size());
-      return interrupted_status;
-    }
-    if (!problem.empty()) {
-      fmt::print(stderr, "hawser-bench: {}\n", problem);
-      return failed_status;
-    }
-    return say_errors(report_.results) ? failed_status : 0;
+    return bench::finish(runner_, report_, unwritten, report_.results.size(), cells_.size());
   }
 
  private:
@@ -110,21 +101,13 @@ class Run final : Runner::Observer {
   std::size_t first_ = 0;  // Of the cells that are with the runner.
 };
 
-int run_cells(const Options& options, System system) {
-  std::string wrong = check_files(options);
-  if (wrong.empty()) wrong = raise_descriptors_max(connections_max(options));
-  if (!wrong.empty()) {
-    fmt::print(stderr, "hawser-bench: {}\n", wrong);
-    return wrong_options_status;
-  }
-  try {
+int run_cells(const Options& options, System system, std::string wrong = {}) {
+  if (wrong.empty()) wrong = forbidden(options);
+  return run_unless(wrong, [&] {
     Run run(options, std::move(system), cells_of(options));
     run.measure_all();
     return run.finish();
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "hawser-bench: {}\n", error.what());
-    return failed_status;
-  }
+  });
 }
 
 }  // namespace
@@ -136,7 +119,7 @@ int run_both(Options options) {
 
 int run_limit(Options options) {
   choose_processors(options, true);
-  return run_cells(options, limit_system());
+  return run_cells(options, limit_system(), missing_limit(options));
 }
 
 int run_client(Options options) {

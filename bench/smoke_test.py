@@ -153,6 +153,8 @@ def options(program):
         (["compare", "--repeat", "0"], ["from 1 to 99"]),
         (["compare", "--cells", "128"], ["SIZExCONCURRENCY"]),
         (["compare", "--cells", "128x0"], ["from 1 to 16384"]),
+        (["limit", "--transport", "rdma"], ["no limit to rdma", "tcp, unix or shm"]),
+        (["limit", "--transport", "shm", "--wait", "event"], ["never sleeps"]),
         (["run", "--rate", "0"], ["from 0.1 to"]),
         (["run", "--server-threads", "0"], ["from 1 to"]),
         (["report"], ["files is required"]),
@@ -183,6 +185,11 @@ def limit(program):
     result = run(program, "limit", "--sizes", "1,300K", "--concurrency", "3", "--mode", "pipeline,connections", "--wait",
                  "event,busy_poll", "--reply", "ack", "--seconds", "0.05")
     check(result.returncode == 0, "exit status with ack")
+    result = run(program, "limit", "--transport", "unix,shm", "--sizes", "1,300K", "--concurrency", "1,20", "--mode",
+                 "pipeline,connections", "--seconds", "0.05")
+    check(result.returncode == 0, "exit status over others than TCP")
+    result = run(program, "limit", "--transport", "shm", "--reply", "ack", "--cells", "8Kx50", "--seconds", "0.05")
+    check(result.returncode == 0, "exit status with ack through memory")
 
 
 def compare(program):

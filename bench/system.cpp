@@ -1,5 +1,9 @@
 #include "system.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "bare_client.h"
 #include "bare_server.h"
 #include "client_role.h"
@@ -28,12 +32,24 @@ System hawser_system() {
 System limit_system() {
   return {.name = "limit",
           .serve = [](const Options&, const Cell& cell,
-                      int descriptor) { return play_bare_server(cell.wait, EventWriter(descriptor)) ? 0 : 1; },
+                      int descriptor) { return play_bare_server(cell, EventWriter(descriptor)) ? 0 : 1; },
           .measure =
               [](const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
                  int descriptor) {
                 return play_bare_client(options, address, server, cells, EventWriter(descriptor)) ? 0 : 1;
               }};
+}
+
+std::string missing_limit(const Options& options) {
+  for (const std::string& transport : options.transports) {
+    if (transport != "tcp" && transport != "unix" && transport != "shm") {
+      return fmt::format("there is no limit to {}: give --transport tcp, unix or shm", transport);
+    }
+    if (transport == "shm" && std::ranges::find(options.waits, Wait::event) != options.waits.end()) {
+      return "the limit of shm never sleeps: give --wait spin or busy_poll";
+    }
+  }
+  return {};
 }
 
 }  // namespace hawser::bench

@@ -26,8 +26,10 @@ struct System {
 };
 
 System hawser_system();
-// The same calls on bare sockets.
+// The same calls on bare sockets, or through bare shared memory.
 System limit_system();
+// Why there is no limit to a transport among the options, or nothing.
+std::string missing_limit(const Options& options);
 // A program of bench/peers/, which has the options that peer_options.h reads.
 System peer_system(const std::string& peer);
 // What to do about a peer whose program is not there, or nothing.
