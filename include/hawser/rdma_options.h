@@ -42,7 +42,7 @@ struct RdmaOptions {
   std::size_t chunk_bytes = 256 * 1024;  // 4 KiB to 16 MiB, a multiple of 4 KiB. The most that one send carries.
   unsigned receive_queue = 8;            // 4 to 4096 chunks posted to be received into: the peer's credits.
   unsigned send_window = 2;              // 1 to 64 chunks being filled or on the wire.
-  unsigned send_queue = 128;             // 16 to 16,384 work requests.
+  unsigned send_queue = 64;              // 16 to 16,384 work requests.
   std::size_t inline_bytes = 256;  // 0 to 4096: sends up to here go within the work request, if the device grants it.
   // 1 KiB to 1 GiB. Larger payloads that lie in registered memory are not sent: the receiver reads them (rendezvous).
   std::size_t eager_bytes_max = 64 * 1024;
@@ -71,6 +71,8 @@ struct RdmaOptions {
   std::size_t completion_queue = 16 * 1024;  // 256 to 1,048,576 entries, within the device's limit. Connections that
                                              // could overflow it are refused.
   unsigned poll_burst = 32;                  // 1 to 1024 completions taken at a time.
+
+  friend bool operator==(const RdmaOptions&, const RdmaOptions&) = default;
 };
 
 }  // namespace hawser

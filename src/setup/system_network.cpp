@@ -8,6 +8,7 @@
 #include "hawser/client.h"
 #include "hawser/client_pool.h"
 #include "hawser/server.h"
+#include "transport/rdma/rdma_path.h"
 #include "transport/shm/shm_path.h"
 #include "transport/tcp/tcp_network.h"
 
@@ -46,6 +47,10 @@ class SystemNetwork final : public transport::Network {
     const std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<transport::DataPath>> all;
     if (options.shm) all.push_back(shm_.get(*options.shm, transport::make_shm_path));
+    if (options.rdma) {
+      all.push_back(
+          rdma_.get(*options.rdma, [](const RdmaOptions& wanted) { return transport::make_rdma_path(wanted); }));
+    }
     return all;
   }
 
@@ -53,6 +58,7 @@ class SystemNetwork final : public transport::Network {
   transport::TcpNetwork streams_;
   std::mutex mutex_;  // Guards the rest.
   PathsInUse<ShmOptions> shm_;
+  PathsInUse<RdmaOptions> rdma_;
 };
 
 }  // namespace

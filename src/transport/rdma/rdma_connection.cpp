@@ -228,6 +228,7 @@ void RdmaConnection::flush() {
       if (const auto posted = repost(); !posted) return fail(broken(posted.error().text), true);
     }
   }
+  if (own_ring_ == nullptr && end_->shared_ring()->waiting() != 0) end_->repost_soon();
   const std::optional<Error> failed = channel_->flush();
   if (ended_) return;
   if (failed) return fail(broken(failed->text), true);
@@ -269,7 +270,6 @@ void RdmaConnection::on_completion(const Completion& completion) {
     if (chunk == nullptr) return;
     chunk->queue_pair = completion.queue_pair;
     channel_->receiver().on_packet(*chunk, completion.bytes, completion.immediate);
-    if (own_ring_ == nullptr) end_->repost_soon();
   } else {
     bool more = false;
     if (!channel_->on_completed(completion.id, more)) return fail(broken("a completion of nothing"), true);

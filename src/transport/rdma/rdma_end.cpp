@@ -240,6 +240,7 @@ bool RdmaEnd::poll() {
 std::size_t RdmaEnd::poll_once(std::span<Completion> space) {
   const std::size_t count = queue_->poll(space);
   for (const Completion& completion : space.first(count)) hand_out(completion);
+  if (shared_ring_ != nullptr && shared_ring_->waiting() != 0) repost_soon();
   return count;
 }
 

@@ -1,0 +1,225 @@
+// How connections over RDMA end, and that nothing is left of them.
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/rdma/child.h"
+#include "tests/rdma/device.h"
+
+namespace hawser::rdma_tests {
+namespace {
+
+std::string echo_text(std::string_view text) { return std::string(text); }
+
+Task<std::uint64_t> slow_sum(std::uint64_t a, std::uint64_t b) {
+  auto pause = Loop::current()->sleep(1ms);
+  co_await pause;
+  co_return a + b;
+}
+
+TEST_F(Device, AThousandConnectsAndDisconnectsLeaveNothing) {
+  Loop loop({.log = no_log()});
+  Server server(loop, server_options());
+  server.register_handler<echo_text>();
+  ASSERT_TRUE(server.start());
+  loop.run([](Loop& on, std::string address) -> Task<void> {
+    for (int i = 0; i < 1000; ++i) {
+      Client client(on, client_options());
+      AWAIT(connected, client.connect(address));
+      REQUIRE_OK(connected);
+      AWAIT(reply, client.call<echo_text>("hello"));
+      REQUIRE_OK(reply);
+    }
+  }(loop, server.address()));
+}
+
+TEST_F(Device, ManyClientsOfOneSlowHandler) {
+  for (const bool shared : {false, true}) {
+    RdmaOptions options;
+    options.shared_receive_queue = shared;
+    options.rnr_retries = 0;
+    Loop loop({.log = no_log()});
+    Server server(loop, server_options(options));
+    server.register_handler<slow_sum>();
+    server.register_handler<echo_text>();
+    ASSERT_TRUE(server.start());
+    loop.run([](Loop& on, std::string address, RdmaOptions with) -> Task<void> {
+      std::vector<std::unique_ptr<Client>> clients;
+      for (int i = 0; i < 64; ++i) {
+        clients.push_back(std::make_unique<Client>(on, client_options(with)));
+        AWAIT(connected, clients.back()->connect(address));
+        REQUIRE_OK(connected);
+      }
+      const auto talk = [](Client& client, std::uint64_t number) -> Task<bool> {
+        for (std::uint64_t i = 0; i < 20; ++i) {
+          AWAIT(sum, client.call<slow_sum>(number, i));
+          if (!sum || *sum != number + i) co_return false;
+          const std::string text = text_of(i * 977, 'b');
+          AWAIT(reply, client.call<echo_text>(text));
+          if (!reply || *reply != text) co_return false;
+        }
+        co_return true;
+      };
+      std::vector<Task<bool>> talks;
+      for (std::size_t i = 0; i < clients.size(); ++i) talks.push_back(talk(*clients[i], i));
+      auto all = when_all(std::move(talks));
+      const std::vector<bool> done = co_await std::move(all);
+      for (const bool good : done) EXPECT_TRUE(good);
+    }(loop, server.address(), options));
+  }
+}
+
+// The peers are in different processes, one of which is killed while calls are under way.
+TEST_F(Device, AServerThatIsKilledIsNoticedAtOnce) {
+  Child child([](const Child::Say& say, const Child::Hear& hear) {
+    Server server(server_options());
+    server.register_handler<echo_text>();
+    server.register_handler<slow_sum>();
+    say(server.start() ? server.address() : "");
+    hear();
+  });
+  const std::string address = child.hear();
+  ASSERT_FALSE(address.empty());
+  Loop loop({.log = no_log()});
+  loop.run([](Loop& on, Child& server, std::string to) -> Task<void> {
+    Client client(on, client_options());
+    AWAIT(connected, client.connect(to));
+    REQUIRE_OK(connected);
+    AWAIT(first, client.call<echo_text>("hello"));
+    REQUIRE_OK(first);
+    const Time start = on.now();
+    server.kill();
+    AWAIT(reply, client.call<echo_text>(text_of(300'000)));
+    EXPECT_FALSE(reply);
+    // The stream tells, not the device's timeouts.
+    EXPECT_LT(on.now() - start, patience);
+  }(loop, child, address));
+}
+
+TEST_F(Device, AClientThatIsKilledLeavesTheServerFree) {
+  Child child([](const Child::Say& say, const Child::Hear& hear) {
+    const std::string address = hear();
+    Loop loop({.log = no_log()});
+    loop.run([](Loop& on, std::string to, const Child::Say& tell, const Child::Hear& listen) -> Task<void> {
+      Client client(on, client_options());
+      AWAIT(connected, client.connect(to));
+      if (!connected) co_return;
+      AWAIT(reply, client.call<echo_text>("hello"));
+      tell(reply ? "connected" : "failed");
+      listen();
+    }(loop, address, say, hear));
+  });
+  Server server(server_options());
+  server.register_handler<echo_text>();
+  ASSERT_TRUE(server.start());
+  child.say(server.address());
+  EXPECT_EQ(child.hear(), "connected");
+  EXPECT_EQ(server.counters().connections_open, 1U);
+  child.kill();
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (server.counters().connections_open != 0 && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(server.counters().connections_open, 0U);
+}
+
+TEST_F(Device, AtTheWatermarkNewConnectionsAreRefusedAndOldOnesGoOn) {
+  RdmaOptions few;
+  few.memory_bytes_max = std::size_t{8} << 20;
+  few.arena_bytes = std::size_t{4} << 20;
+  Loop loop({.log = no_log()});
+  Server server(loop, server_options(few));
+  server.register_handler<echo_text>();
+  ASSERT_TRUE(server.start());
+  loop.run([](Loop& on, std::string address) -> Task<void> {
+    std::vector<std::unique_ptr<Client>> clients;
+    std::string refusal;
+    while (refusal.empty() && clients.size() < 100) {
+      clients.push_back(std::make_unique<Client>(on, client_options()));
+      AWAIT(connected, clients.back()->connect(address));
+      if (!connected) refusal = connected.error().describe();
+    }
+    EXPECT_NE(refusal.find("memory_bytes_max"), std::string::npos) << refusal;
+    EXPECT_GE(clients.size(), 3U);
+    clients.pop_back();
+    const std::string text = text_of(1'000'000);
+    for (int round = 0; round < 3; ++round) {
+      for (const auto& client : clients) {
+        AWAIT(reply, client->call<echo_text>(text));
+        REQUIRE_OK(reply);
+        EXPECT_EQ(*reply, text);
+      }
+    }
+    // Once one has gone there is room again.
+    clients.pop_back();
+    Client late(on, client_options());
+    const Time end = on.after(patience);
+    for (;;) {
+      AWAIT(connected, late.connect(address));
+      if (connected) break;
+      REQUIRE(on.now() < end);
+      auto pause = on.sleep(5ms);
+      co_await pause;
+    }
+  }(loop, server.address()));
+}
+
+// On a device of its own, since it is gone afterwards.
+TEST_F(Device, ADeviceThatIsDeletedEndsItsCalls) {
+  const auto run = [](const std::string& command) { return std::system(command.c_str()) == 0; };
+  if (!run("ip link add hawser0 type dummy 2>/dev/null && ip address add 10.79.0.1/24 dev hawser0 && "
+           "ip link set hawser0 up mtu 4200 && rdma link add hawser_rxe type rxe netdev hawser0")) {
+    run("ip link delete hawser0 2>/dev/null");
+    GTEST_SKIP() << "no Soft-RoCE device can be added here";
+  }
+  {
+    RdmaOptions options;
+    options.device = "hawser_rxe";
+    Loop loop({.log = no_log()});
+    Server server(loop, server_options(options));
+    server.register_handler<echo_text>();
+    server.register_handler<slow_sum>();
+    ASSERT_TRUE(server.start());
+    loop.run([](Loop& on, std::string address, RdmaOptions with) -> Task<void> {
+      Client client(on, client_options(with));
+      AWAIT(connected, client.connect(address));
+      REQUIRE_OK(connected);
+      const auto load = [](Client& over) -> Task<std::uint64_t> {
+        std::uint64_t good = 0;
+        for (;;) {
+          AWAIT(reply, over.call<echo_text>(text_of(100'000)));
+          if (!reply) co_return good;
+          ++good;
+        }
+      };
+      std::vector<Task<std::uint64_t>> loads;
+      for (int i = 0; i < 4; ++i) loads.push_back(load(client));
+      const auto remove = [](Loop& loop_of) -> Task<std::uint64_t> {
+        auto before = loop_of.sleep(200ms);
+        co_await before;
+        // The kernel may keep it until everybody has let go of it, and let it work meanwhile; without its network it can't.
+        EXPECT_EQ(std::system("rdma link delete hawser_rxe &"), 0);
+        auto between = loop_of.sleep(500ms);
+        co_await between;
+        std::system("ip link set hawser0 down");
+        co_return 1;
+      };
+      loads.push_back(remove(on));
+      auto all = when_all(std::move(loads));
+      const std::vector<std::uint64_t> counts = co_await std::move(all);
+      for (const std::uint64_t good : counts) EXPECT_GT(good, 0U);
+    }(loop, server.address(), options));
+  }
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (run("rdma link show hawser_rxe/1 2>/dev/null | grep -q hawser_rxe") &&
+         std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_FALSE(run("rdma link show hawser_rxe/1 2>/dev/null | grep -q hawser_rxe")) << "somebody has not let go";
+  run("ip link delete hawser0");
+}
+
+}  // namespace
+}  // namespace hawser::rdma_tests
