@@ -52,7 +52,7 @@ class PathBackend : public Backend {
     options.log = no_log();
     return options;
   }
-  TransportOptions transports() override { return {.order = {path_}, .demand = path_}; }
+  TransportOptions transports() override { return {.rdma = RdmaOptions{}, .order = {path_}, .demand = path_}; }
   std::string absent() override {
     const Loop loop(loop_options());
     for (const auto& path : network_->data_paths(transports())) {
@@ -103,6 +103,7 @@ std::vector<BackendFactory> backends() {
       {"tcp_epoll", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::epoll)); }},
       {"tcp_io_uring", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::io_uring)); }},
       {"shm", [] { return std::unique_ptr<Backend>(new PathBackend("shm")); }},
+      {"rdma", [] { return std::unique_ptr<Backend>(new PathBackend("rdma")); }},
       {"sim", [] { return std::unique_ptr<Backend>(new SimBackend); }},
       {"sim_path", [] { return std::unique_ptr<Backend>(new SimPathBackend); }},
   };

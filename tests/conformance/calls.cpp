@@ -189,21 +189,26 @@ TEST_P(Conformance, ManyCallsAtOnce) {
   serve<slow_echo, echo>([](Server&, Client& client) -> Task<void> {
     Scope scope;
     std::size_t good = 0;
+    std::string complaint;
+    auto judge = [&](const Result<std::string>& reply, const std::string& text) {
+      good += reply == text;
+      if (reply != text && complaint.empty()) complaint = reply ? "another's reply" : error_of(reply);
+    };
     auto one = [&](std::uint32_t i) -> Task<void> {
       const std::string text = text_of(i % 100 * 200);
       if (i % 3 == 0) {
         AWAIT(reply, client.call<slow_echo>(text, i % 10));
-        good += reply == text;
+        judge(reply, text);
       } else {
         AWAIT(reply, client.call<echo>(text));
-        good += reply == text;
+        judge(reply, text);
       }
     };
     for (std::uint32_t i = 0; i < 3'000; ++i) scope.spawn(one(i));
     EXPECT_EQ(client.calls_in_flight(), 3'000U);
     auto joined = scope.join();
     co_await joined;
-    EXPECT_EQ(good, 3'000U);
+    EXPECT_EQ(good, 3'000U) << complaint;
     EXPECT_EQ(client.calls_in_flight(), 0U);
   });
 }
