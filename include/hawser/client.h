@@ -46,10 +46,11 @@ class Client {
   Client& operator=(const Client&) = delete;
   ~Client();
 
-  // Connects to "host:port". Callers at the same time share one attempt and its outcome; a client that is connected to
-  // that address already succeeds at once. After the connection was lost, connects anew. When only the transport that
-  // carried the messages broke, the client moves to another by itself: awaited calls that had not left are sent there,
-  // and idempotent ones are sent again; it goes back when the transport works again (TransportOptions::retry_min).
+  // Connects to "host:port", "unix:/path" or "unix:@name". Callers at the same time share one attempt and its outcome; a
+  // client that is connected to that address already succeeds at once. After the connection was lost, connects anew. When
+  // only the transport that carried the messages broke, the client moves to another by itself: awaited calls that had not
+  // left are sent there, and idempotent ones are sent again; it goes back when the transport works again
+  // (TransportOptions::retry_min).
   Task<Result<void>> connect(std::string address);
   bool connected() const noexcept { return link().port != nullptr; }
   // Ends the connection. Calls in flight end with outcome_unknown, or not_sent for those that had not left.

@@ -19,9 +19,11 @@ class Network;
 }
 
 struct ServerOptions {
-  std::string listen = "127.0.0.1:0";  // host:port; port 0 takes a free one, see Server::address().
-  unsigned threads = 1;                // Loops, each with its thread; connections are spread over them.
-  LoopOptions loop = {};               // Of each loop.
+  // host:port, where port 0 takes a free one, see Server::address(); or a Unix socket: unix:/path, or unix:@name in the
+  // abstract namespace, which has no file.
+  std::string listen = "127.0.0.1:0";
+  unsigned threads = 1;   // Loops, each with its thread; connections are spread over them.
+  LoopOptions loop = {};  // Of each loop.
   // Processors to pin the loops to, in turn. Empty: not pinned.
   std::vector<int> cpus = {};
 
