@@ -89,7 +89,7 @@ std::string row_of(const PageGroup& group, const PageSeries& series, const CellR
   }
   text += fmt::format("<td>{}</td><td>{:.2f}</td>", with_thousands(one.calls_per_s()), one.gbit_per_s());
   for (const double time : {one.p50_us, one.p90_us, one.p99_us, one.p999_us}) {
-    text += fmt::format("<td>{}</td>", microseconds_text(time));
+    text += fmt::format("<td>{}</td>", time > 0 ? microseconds_text(time) : "-");
   }
   text += fmt::format("<td>{}</td><td>{}</td>", seconds_per_million(one.server_cpu_s, one.calls),
                       seconds_per_million(one.client_cpu_s, one.calls));

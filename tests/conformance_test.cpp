@@ -3,6 +3,7 @@
 #include "exec/sim_poller.h"
 #include "setup/system_network.h"
 #include "tests/conformance/backend.h"
+#include "tests/rdma/counters.h"
 #include "transport/sim/sim_network.h"
 #include "transport/tcp/tcp_network.h"
 
@@ -68,6 +69,23 @@ class PathBackend : public Backend {
   const std::shared_ptr<transport::Network> network_ = setup::system_network();
 };
 
+// Over a device, of which no receiver may ever be found not ready.
+class RdmaBackend final : public PathBackend {
+ public:
+  explicit RdmaBackend(bool shared_queue)
+      : PathBackend("rdma"), shared_queue_(shared_queue), not_ready_(rdma_tests::not_ready_count()) {}
+  ~RdmaBackend() override { EXPECT_EQ(rdma_tests::not_ready_count(), not_ready_) << "a receiver was not ready"; }
+  TransportOptions transports() override {
+    TransportOptions options = PathBackend::transports();
+    options.rdma = RdmaOptions{.shared_receive_queue = shared_queue_};
+    return options;
+  }
+
+ private:
+  const bool shared_queue_;
+  const std::uint64_t not_ready_;
+};
+
 class SimBackend : public Backend {
  public:
   explicit SimBackend(transport::SimOptions options = {})
@@ -103,7 +121,8 @@ std::vector<BackendFactory> backends() {
       {"tcp_epoll", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::epoll)); }},
       {"tcp_io_uring", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::io_uring)); }},
       {"shm", [] { return std::unique_ptr<Backend>(new PathBackend("shm")); }},
-      {"rdma", [] { return std::unique_ptr<Backend>(new PathBackend("rdma")); }},
+      {"rdma", [] { return std::unique_ptr<Backend>(new RdmaBackend(false)); }},
+      {"rdma_shared_queue", [] { return std::unique_ptr<Backend>(new RdmaBackend(true)); }},
       {"sim", [] { return std::unique_ptr<Backend>(new SimBackend); }},
       {"sim_path", [] { return std::unique_ptr<Backend>(new SimPathBackend); }},
   };

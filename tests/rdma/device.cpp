@@ -3,19 +3,12 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <system_error>
 #include <thread>
 
 namespace hawser::rdma_tests {
 namespace {
-
-constexpr const char* devices_folder = "/sys/class/infiniband";
-
-// Of Soft-RoCE and of cards.
-constexpr std::array not_ready_counters = {"rcvd_rnr_err", "send_rnr_err", "retry_rnr_exceeded_err",
-                                           "rnr_nak_retry_err", "out_of_buffer"};
 
 std::string output_of(const char* command) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command, "r"), ::pclose);
@@ -35,20 +28,6 @@ std::string absent() {
   std::error_code error;
   const std::filesystem::directory_iterator first(devices_folder, error);
   return error || first == std::filesystem::directory_iterator() ? "no RDMA device" : "";
-}
-
-std::uint64_t not_ready_count() {
-  std::uint64_t total = 0;
-  std::error_code error;
-  for (const auto& device : std::filesystem::directory_iterator(devices_folder, error)) {
-    for (const auto& port : std::filesystem::directory_iterator(device.path() / "ports", error)) {
-      for (const char* name : not_ready_counters) {
-        std::uint64_t value = 0;
-        if (std::ifstream(port.path() / "hw_counters" / name) >> value) total += value;
-      }
-    }
-  }
-  return total;
 }
 
 // [{"ifindex":0,"ifname":"rxe0","pd":1,"cq":1,...}]

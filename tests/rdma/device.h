@@ -7,6 +7,7 @@
 #include <string>
 
 #include "hawser/hawser.h"
+#include "tests/rdma/counters.h"
 #include "tests/testing.h"
 
 // Tests of the whole over an RDMA device, as tools/rdma-guest has one. Elsewhere they are skipped.
@@ -16,9 +17,6 @@ using namespace testing_tools;
 
 // Why there is nothing to test with; empty if there is.
 std::string absent();
-
-// How often a receiver was not ready, as all devices together have counted.
-std::uint64_t not_ready_count();
 
 // What the first device holds: "pd", "cq", "qp", "mr", "srq" and so on, as `rdma resource` counts.
 std::map<std::string, std::uint64_t> resources();

@@ -1,0 +1,53 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "tests/rdma/child.h"
+#include "tests/rdma/device.h"
+
+// A network that goes, with calls under way.
+namespace hawser::rdma_tests {
+
+inline std::string_view echo_there(std::string_view text) { return text; }
+
+// Serves until it is killed; says where.
+void serve(const TransportOptions& transports, const Child::Say& say) {
+  Server server({.loop = {.log = no_log()}, .transports = transports});
+  server.register_handler<echo_there>();
+  const Result<void> running = server.start();
+  say(running ? server.address() : "failed: " + running.error().text);
+  for (;;) ::pause();
+}
+
+class Port : public Device {};
+
+// The port goes down, so nothing passes: the client moves to the stream, and no call is lost in silence.
+TEST_F(Port, DownUnderLoad) {
+  if (std::getenv("HAWSER_RDMA_GUEST") == nullptr) GTEST_SKIP() << "takes the network down: in the guest only";
+  TransportOptions any{.shm = std::nullopt, .rdma = RdmaOptions{}, .order = {"rdma"}};
+  Child child([any](const Child::Say& say, const Child::Hear&) { serve(any, say); });
+  const std::string address = child.hear();
+  ASSERT_NE(address, "");
+  sync_wait([](const std::string& to, const TransportOptions& with) -> Task<void> {
+    Client client({.transports = with});
+    AWAIT(connected, client.connect(to));
+    REQUIRE_OK(connected);
+    EXPECT_EQ(client.transport(), "rdma");
+    const std::string text = text_of(100'000);
+    for (int i = 0; i < 100; ++i) {
+      if (i == 20) {
+        EXPECT_EQ(std::system("ip link set dummy0 down"), 0);
+      }
+      AWAIT(reply, client.call<echo_there>({.timeout = patience, .idempotent = true}, text));
+      REQUIRE_OK(reply);
+      EXPECT_TRUE(*reply == text);
+    }
+    EXPECT_EQ(client.transport(), "tcp");
+    EXPECT_EQ(client.moves(), 1u);
+  }(address, any));
+  EXPECT_EQ(std::system("ip link set dummy0 up"), 0);
+}
+
+}  // namespace hawser::rdma_tests
