@@ -395,8 +395,8 @@ TEST(RdmaChannel, AtTheWatermarkItGoesOnBySmallSteps) {
   Shape setup;
   setup.receives = 8;
   setup.send_window = 8;
-  // One arena, which what both sides need at least fits in and not much more.
-  Joined run(7, setup, 256 * 1024);
+  // Few arenas, which what both sides need at least fits in and not much more.
+  Joined run(7, setup, 512 * 1024);
   std::vector<RegisteredMemory> taken;
   while (auto memory = run.pool->take(4096, MemoryPool::Use::connection)) taken.push_back(*memory);
   for (int i = 0; i < 50'000; ++i) run.step();

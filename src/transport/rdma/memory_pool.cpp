@@ -49,8 +49,9 @@ class MemoryPool::Lent final : public LentBlock {
 struct MemoryPool::Arena {
   static constexpr unsigned orders = 24;
 
-  Arena(std::byte* memory, std::size_t size)
-      : base(memory),
+  Arena(std::byte* memory, std::size_t size, Use purpose)
+      : use(purpose),
+        base(memory),
         bytes(size),
         pages(size / bytes_min),
         order(order_of(size)),
@@ -98,6 +99,7 @@ struct MemoryPool::Arena {
     push(page, at);
   }
 
+  const Use use;
   std::byte* const base;
   const std::size_t bytes;
   const std::size_t pages;
@@ -124,7 +126,7 @@ MemoryPool::~MemoryPool() {
 
 void MemoryPool::unmap(std::byte* memory, std::size_t bytes) noexcept { ::munmap(memory, bytes); }
 
-Result<MemoryPool::Arena*> MemoryPool::add_arena(std::size_t bytes) {
+Result<MemoryPool::Arena*> MemoryPool::add_arena(std::size_t bytes, Use use) {
   if (counters_.registered_bytes + bytes > options_.bytes_max) {
     ++counters_.refused;
     return fail(ErrorCode::overloaded,
@@ -146,12 +148,12 @@ Result<MemoryPool::Arena*> MemoryPool::add_arena(std::size_t bytes) {
   if (skipped != 0) ::munmap(start, skipped);
   if (skipped != huge_page_bytes) ::munmap(base + bytes, huge_page_bytes - skipped);
   if (options_.huge_pages) ::madvise(base, bytes, MADV_HUGEPAGE);
-  auto region = device_->register_memory(MutableBytes(base, bytes), {.remote_read = true});
+  auto region = device_->register_memory(MutableBytes(base, bytes), {.remote_read = use == Use::payload});
   if (!region) {
     unmap(base, bytes);
     return std::unexpected(std::move(region.error()));
   }
-  auto arena = std::make_unique<Arena>(base, bytes);
+  auto arena = std::make_unique<Arena>(base, bytes, use);
   arena->region = std::move(*region);
   counters_.registered_bytes += bytes;
   const auto place = std::lower_bound(arenas_.begin(), arenas_.end(), base,
@@ -179,10 +181,12 @@ Result<RegisteredMemory> MemoryPool::take(std::size_t bytes, Use use) {
     return fail(ErrorCode::overloaded, "payloads use up their share of memory_bytes_max", ErrorScope::transport);
   }
   for (const auto& arena : arenas_) {
-    if (arena->order < order) continue;
+    if (arena->use != use || arena->order < order) continue;
     if (const RegisteredMemory memory = carve(*arena, order); memory.data != nullptr) return memory;
   }
-  const auto arena = add_arena(std::max(std::bit_ceil(options_.arena_bytes), bytes_min << order));
+  // A small bound has room for several arenas too.
+  const std::size_t usual = std::min(std::bit_ceil(options_.arena_bytes), std::bit_floor(options_.bytes_max / 4));
+  const auto arena = add_arena(std::max(usual, bytes_min << order), use);
   if (!arena) return std::unexpected(arena.error());
   return carve(**arena, order);
 }

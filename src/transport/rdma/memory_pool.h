@@ -46,6 +46,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   // Of bytes_max, what payloads may use up: the rest is kept for the chunks that connections need to go on.
   static constexpr double payload_share = 0.75;
 
+  // What peers may read lies in arenas of its own, apart from the chunks that connections receive into and send from.
   enum class Use : std::uint8_t { connection, payload };
 
   MemoryPool(std::shared_ptr<Device> device, MemoryPoolOptions options);
@@ -77,7 +78,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   struct Arena;
 
   static void unmap(std::byte* memory, std::size_t bytes) noexcept;
-  Result<Arena*> add_arena(std::size_t bytes);
+  Result<Arena*> add_arena(std::size_t bytes, Use use);
   RegisteredMemory carve(Arena& arena, unsigned order) noexcept;
   Arena* find(const std::byte* data) noexcept;
 

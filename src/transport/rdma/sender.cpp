@@ -295,9 +295,9 @@ void Sender::close_packet() noexcept {
   ++chunk.waiting;
 }
 
-void Sender::post_packets() {
+void Sender::post_packets(std::size_t open_bytes_min) {
   while (wire_.credits.may_send_data() && wire_.slots.may_post_data()) {
-    if (packets_.empty()) close_packet();
+    if (packets_.empty() && open_bytes() >= open_bytes_min) close_packet();
     if (packets_.empty()) return;
     post(packets_.pop());
   }
@@ -332,7 +332,7 @@ void Sender::post(const Packet& packet) {
 
 void Sender::post_early() {
   if (packets_.empty() && open_bytes() < early_flush_bytes) return;
-  post_packets();
+  post_packets(early_flush_bytes);
   wire_.submit();
 }
 
@@ -370,7 +370,7 @@ void Sender::mark_end() {
 
 void Sender::flush() {
   pump();
-  post_packets();
+  post_packets(1);
   post_control();
   recycle();
 }

@@ -115,7 +115,8 @@ class Sender {
   void pump();
   bool pack_some(Waiting& message);
   void close_packet() noexcept;
-  void post_packets();
+  // The open packet too, if it has so many bytes.
+  void post_packets(std::size_t open_bytes_min);
   void post(const Packet& packet);
   void post_early();
   void post_control();
