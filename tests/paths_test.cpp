@@ -297,6 +297,49 @@ TEST_F(PathTest, ItGoesBackAfterAPauseThatGrows) {
   });
 }
 
+TEST_F(PathTest, ItGoesBackThoughTheFirstAttemptsAreInVain) {
+  build();
+  TransportOptions options = with_path();
+  options.retry_min = 100ms;
+  options.retry_max = 60s;
+  run(with_path(), options, [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    set({.path_declined = 1});
+    network().reset_paths();
+    AWAIT(moved, eventually(loop(), [&] { return client.transport() == "sim"; }));
+    REQUIRE(moved);
+    auto pause = loop().sleep(1s);
+    co_await pause;
+    EXPECT_EQ(client.transport(), "sim");
+    EXPECT_EQ(reason_of(client), "the simulation declines");
+    set({});
+    const Time mended = loop().now();
+    AWAIT(back, eventually(loop(), [&] { return client.transport() == "simpath"; }));
+    EXPECT_TRUE(back);
+    EXPECT_LT(loop().now() - mended, 2s);
+  });
+}
+
+// Only the stream's end is seen, and the path can't be had again at once.
+TEST_F(PathTest, ItGoesBackToAPathThatWasLostWithTheStream) {
+  build();
+  TransportOptions options = with_path();
+  options.retry_min = 100ms;
+  run(with_path(), options, [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    set({.path_declined = 1});
+    network().reset_streams();
+    AWAIT(moved, eventually(loop(), [&] { return client.transport() == "sim"; }));
+    REQUIRE(moved);
+    set({});
+    AWAIT(back, eventually(loop(), [&] { return client.transport() == "simpath"; }));
+    EXPECT_TRUE(back);
+    EXPECT_EQ(client.moves(), 2U);
+  });
+}
+
 TEST_F(PathTest, CallsUnderWayWhenItGoesBackEndWhereTheyBegan) {
   build();
   TransportOptions options = with_path();
@@ -418,11 +461,11 @@ TEST(PathHealth, PausesGrowToTheirBoundAndAreForgiven) {
   const TransportOptions options{.retry_min = 1s, .retry_max = 8s};
   PathHealth health;
   Time now{1000s};
-  EXPECT_EQ(health.next_try(now), Time::max());
+  EXPECT_EQ(health.next_try(), Time::max());
   const auto pause = [&] {
     health.carries("rdma", now);
     health.broke("rdma", "the link went down", now, options);
-    return health.next_try(now) - now;
+    return health.next_try() - now;
   };
   for (const Duration expected : {1s, 2s, 4s, 8s, 8s}) EXPECT_EQ(pause(), expected);
   ASSERT_EQ(health.avoided(now).size(), 1U);
@@ -432,7 +475,13 @@ TEST(PathHealth, PausesGrowToTheirBoundAndAreForgiven) {
   health.carries("rdma", now);
   now += 8s;
   health.broke("rdma", "again", now, options);
-  EXPECT_EQ(health.next_try(now) - now, 1s) << "it had held for retry_max";
+  EXPECT_EQ(health.next_try() - now, 1s) << "it had held for retry_max";
+  now += 1s;
+  health.tried_in_vain(now, options);
+  EXPECT_EQ(health.next_try() - now, 2s);
+  EXPECT_EQ(health.avoided(now).size(), 1U);
+  health.carries("rdma", now);
+  EXPECT_EQ(health.next_try(), Time::max());
 }
 
 }  // namespace hawser::paths

@@ -101,7 +101,12 @@ Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
   auto opening = open_session();
   Result<Opened> opened = co_await std::move(opening);
   const std::shared_ptr<rpc::Lobby> waiting = std::exchange(lobby, nullptr);
+  const TransportNotTaken left = std::exchange(lost, {});
   if (opened) {
+    // It could not be had again, so it was to blame.
+    if (!left.transport.empty() && opened->path != left.transport) {
+      health.broke(left.transport, left.reason, loop->now(), options.transports);
+    }
     use(std::move(*opened));
     log_not_taken();
     own->outcome.emplace();
@@ -124,7 +129,7 @@ void Client::State::use(Opened opened) {
   path = std::move(opened.path);
   link.port = session.get();
   health.carries(path, loop->now());
-  if (const Time when = health.next_try(loop->now()); when != Time::max()) retry.start(*loop, when);
+  if (const Time when = health.next_try(); when != Time::max()) retry.start(*loop, when);
 }
 
 // A session over the best transport that both sides have and that works: what was agreed on is tried by a ping, and
@@ -205,9 +210,8 @@ Task<void> Client::State::go_back() {
     co_return;
   }
   if (opened) opened->session->close();
-  Time when = health.next_try(now);
-  if (when == Time::max()) when = now + options.transports.retry_max;
-  if (session) retry.start(*loop, when);
+  health.tried_in_vain(now, options.transports);
+  if (session) retry.start(*loop, health.next_try());
 }
 
 void Client::State::log_not_taken() {
@@ -263,7 +267,11 @@ void Client::State::on_session_end(rpc::ClientSession& ended, const Error& reaso
     link.reason.text = "not connected any more: " + reason.text;
     return;
   }
-  if (reason.scope == ErrorScope::transport) health.broke(path, reason.text, loop->now(), options.transports);
+  if (reason.scope == ErrorScope::transport) {
+    health.broke(path, reason.text, loop->now(), options.transports);
+  } else {
+    lost = {path, reason.text};
+  }
   loop->log(LogLevel::warning, "rpc", path + " broke, the connection to " + address + " is made anew: " + reason.text);
   path.clear();
   ++moved;

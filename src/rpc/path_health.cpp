@@ -17,11 +17,23 @@ void PathHealth::broke(std::string_view name, std::string reason, Time now, cons
   const bool held = path.taken != Time{} && now - path.taken >= options.retry_max;
   path.pause = path.pause == Duration{} || held ? options.retry_min : std::min(2 * path.pause, options.retry_max);
   path.again = now + path.pause;
+  path.broken = true;
   path.reason = "it broke: " + std::move(reason);
 }
 
+void PathHealth::tried_in_vain(Time now, const TransportOptions& options) {
+  for (Path& path : paths_) {
+    if (!path.broken || path.again > now) continue;
+    path.pause = std::min(2 * path.pause, options.retry_max);
+    path.again = now + path.pause;
+  }
+}
+
 void PathHealth::carries(std::string_view name, Time now) {
-  if (!name.empty()) find(name).taken = now;
+  if (name.empty()) return;
+  Path& path = find(name);
+  path.taken = now;
+  path.broken = false;
 }
 
 std::vector<TransportNotTaken> PathHealth::avoided(Time now) const {
@@ -32,10 +44,10 @@ std::vector<TransportNotTaken> PathHealth::avoided(Time now) const {
   return all;
 }
 
-Time PathHealth::next_try(Time now) const noexcept {
+Time PathHealth::next_try() const noexcept {
   Time first = Time::max();
   for (const Path& path : paths_) {
-    if (now < path.again) first = std::min(first, path.again);
+    if (path.broken) first = std::min(first, path.again);
   }
   return first;
 }

@@ -14,18 +14,22 @@ namespace hawser::rpc {
 class PathHealth {
  public:
   void broke(std::string_view path, std::string reason, Time now, const TransportOptions& options);
+  // Those that were due to be tried again were, in vain.
+  void tried_in_vain(Time now, const TransportOptions& options);
   // `path` carries a connection from now on.
   void carries(std::string_view path, Time now);
 
   // Those to be left alone for now, with the reasons.
   std::vector<TransportNotTaken> avoided(Time now) const;
-  // When the first of them may be tried again; Time::max() if none is left alone.
-  Time next_try(Time now) const noexcept;
+  // When the first of those that broke, and have not carried a connection since, may be tried again; Time::max() if there
+  // is none.
+  Time next_try() const noexcept;
 
  private:
   struct Path {
     std::string name;
     std::string reason;
+    bool broken = false;
     Duration pause{};
     Time again{};  // From then on it may be tried.
     Time taken{};  // When it last began to carry a connection.

@@ -8,7 +8,7 @@ namespace hawser::transport::rdma {
 namespace {
 
 Error broken(std::string why) {
-  return {ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
+  return {ErrorCode::unavailable, ErrorScope::transport, Initiator::peer, 0,
           "the RDMA connection broke: " + std::move(why)};
 }
 
@@ -90,7 +90,7 @@ Parameters RdmaConnection::parameters() const noexcept {
           .receives = receives_,
           .reads = static_cast<std::uint32_t>(
               std::min<std::size_t>(options_.reads_outstanding_max, device.device->limits().reads_outstanding)),
-          .gid = device.gid.gid};
+          .gid = end_->address().gid};
 }
 
 Result<void> RdmaConnection::connect(const Parameters& peer) {
@@ -104,7 +104,7 @@ Result<void> RdmaConnection::connect(const Parameters& peer) {
   }
   const std::uint32_t reads = std::min(ours.reads, peer.reads);
   const QueuePairRoute route{.port = end_->device().port.number,
-                             .gid_index = end_->device().gid.index,
+                             .gid_index = end_->address().index,
                              .global = ours.ethernet || !peer.gid.zero(),
                              .peer_gid = peer.gid,
                              .peer_lid = peer.lid,

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "transport/rdma/address.h"
 #include "transport/rdma/rdma_connection.h"
 
 namespace hawser::transport::rdma {
@@ -66,6 +67,7 @@ RdmaEnd::RdmaEnd(Loop& loop, std::shared_ptr<RdmaDevice> device, std::unique_ptr
     : Timer(&RdmaEnd::on_timer),
       loop_(loop),
       device_(std::move(device)),
+      address_(device_->gid),
       queue_(std::move(queue)),
       entries_(entries),
       events_(*this),
@@ -93,24 +95,31 @@ RdmaEnd::~RdmaEnd() {
   queue_.reset();
 }
 
+// A port's addresses come and go with those of its network, and better ones may have come since the device was opened.
+void RdmaEnd::refresh_address() {
+  const auto addresses = device_->device->gids(device_->port.number);
+  if (!addresses) return;
+  if (const auto chosen = choose_address(device_->options, *addresses)) address_ = *chosen;
+}
+
 std::vector<std::byte> RdmaEnd::offer() {
-  return Offer{
-      .ethernet = device_->port.ethernet, .type = device_->gid.type, .lid = device_->port.lid, .gid = device_->gid.gid}
+  refresh_address();
+  return Offer{.ethernet = device_->port.ethernet, .type = address_.type, .lid = device_->port.lid, .gid = address_.gid}
       .encode();
 }
 
 Result<std::unique_ptr<PathHalf>> RdmaEnd::propose(Bytes offer, const PathLimits& limits) {
   const auto theirs = Offer::decode(offer);
   if (!theirs) return std::unexpected(theirs.error());
+  refresh_address();
   if (theirs->ethernet != device_->port.ethernet) {
     return fail(ErrorCode::unavailable, "one side has RoCE and the other InfiniBand", ErrorScope::transport);
   }
-  if (theirs->ethernet &&
-      (theirs->type != device_->gid.type || theirs->gid.ipv4_mapped() != device_->gid.gid.ipv4_mapped())) {
+  if (theirs->ethernet && (theirs->type != address_.type || theirs->gid.ipv4_mapped() != address_.gid.ipv4_mapped())) {
     return fail(ErrorCode::unavailable,
                 "the client's RDMA address " + to_string(theirs->gid) + " (" + std::string(to_string(theirs->type)) +
-                    ") is of another kind than the server's " + to_string(device_->gid.gid) + " (" +
-                    std::string(to_string(device_->gid.type)) + "): set RdmaOptions::address on both sides",
+                    ") is of another kind than the server's " + to_string(address_.gid) + " (" +
+                    std::string(to_string(address_.type)) + "): set RdmaOptions::address on both sides",
                 ErrorScope::transport);
   }
   auto connection = RdmaConnection::make(shared_from_this(), limits);

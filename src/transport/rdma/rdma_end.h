@@ -123,6 +123,8 @@ class RdmaEnd final : public PathEnd,
   // ---- For connections
   Loop& loop() noexcept { return loop_; }
   RdmaDevice& device() noexcept { return *device_; }
+  // That of this end's connections being made.
+  const GidEntry& address() const noexcept { return address_; }
   // What one connection posts at most, within the completion queue that is left. Undone by give_entries().
   Result<void> take_entries(std::size_t entries);
   void give_entries(std::size_t entries) noexcept { entries_used_ -= entries; }
@@ -146,6 +148,7 @@ class RdmaEnd final : public PathEnd,
   std::size_t connections() const noexcept { return targets_.size(); }
 
  private:
+  void refresh_address();
   bool poll() override;
   bool arm() override;
   void on_ready(exec::Readiness) override;
@@ -169,6 +172,7 @@ class RdmaEnd final : public PathEnd,
 
   Loop& loop_;
   const std::shared_ptr<RdmaDevice> device_;
+  GidEntry address_;
   std::unique_ptr<CompletionQueue> queue_;
   const std::size_t entries_;
   std::size_t entries_used_ = 0;

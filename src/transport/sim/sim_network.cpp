@@ -106,6 +106,12 @@ std::vector<std::shared_ptr<DataPath>> SimNetwork::data_paths(const TransportOpt
   return {make_sim_path(state_)};
 }
 
+void SimNetwork::reset_streams() {
+  for (SimLink* link : state_->links) {
+    if (link->kind == SimLink::Kind::stream) link->reset();
+  }
+}
+
 void SimNetwork::reset_paths() {
   for (SimLink* link : state_->links) {
     if (link->kind == SimLink::Kind::path) link->reset();

@@ -62,6 +62,8 @@ class SimNetwork final : public Network {
   void set_options(const SimOptions& options);
   // Breaks every connection, at the next turn of the loop.
   void reset_all();
+  // Breaks the streams and leaves the paths.
+  void reset_streams();
   // Breaks every path; the streams stay.
   void reset_paths();
   // Every path falls silent; the streams stay.
