@@ -8,16 +8,22 @@
 #include <fstream>
 #include <map>
 
-#include "line_chart.h"
 #include "medians.h"
 #include "page_data.h"
 #include "page_plots.h"
-#include "page_style.h"
+#include "report/line_chart.h"
+#include "report/page_style.h"
 #include "run.h"
 #include "size.h"
 #include "table.h"
 
 namespace hawser::bench {
+
+using report::escaped;
+using report::page_style;
+using report::Quantity;
+using report::quantity_text;
+
 namespace {
 
 std::string cell_text(const Cell& cell) {
@@ -59,7 +65,7 @@ std::string tiles_of(std::span<const PageGroup> groups) {
   }
   std::string text;
   if (most_calls != nullptr) {
-    text += tile(quantity_text(Quantity::calls_per_s, most_calls->calls_per_s()), "calls/s",
+    text += tile(quantity_text(Quantity::per_second, most_calls->calls_per_s()), "calls/s",
                  "most calls: " + cell_text(most_calls->cell));
     text += tile(quantity_text(Quantity::gbit_per_s, most_bits->gbit_per_s()), "Gb/s",
                  "most payload one way: " + cell_text(most_bits->cell));

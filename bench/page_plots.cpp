@@ -5,11 +5,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "line_chart.h"
 #include "medians.h"
+#include "report/line_chart.h"
 #include "size.h"
 
 namespace hawser::bench {
+
+using report::escaped;
+using report::LineChart;
+using report::Quantity;
+using report::quantity_text;
+
 namespace {
 
 constexpr unsigned colours = 8;
@@ -33,7 +39,7 @@ const CellResult* find(const PageGroup& group, const PageSeries& series, Axis ax
 
 double value_of(const CellResult& one, Quantity quantity, bool tail) {
   switch (quantity) {
-    case Quantity::calls_per_s: return one.calls_per_s();
+    case Quantity::per_second: return one.calls_per_s();
     case Quantity::gbit_per_s: return one.gbit_per_s();
     case Quantity::microseconds: return tail ? one.p99_us : one.p50_us;
   }
@@ -42,7 +48,7 @@ double value_of(const CellResult& one, Quantity quantity, bool tail) {
 
 std::string quantity_name(Quantity quantity) {
   switch (quantity) {
-    case Quantity::calls_per_s: return "Calls/s";
+    case Quantity::per_second: return "Calls/s";
     case Quantity::gbit_per_s: return "Gb/s";
     case Quantity::microseconds: return "Latency";
   }
@@ -149,8 +155,8 @@ std::string heat_cell(const CellResult* ours, const CellResult* its) {
   const int percent = static_cast<int>(std::lround(8 + 62 * std::min(strength, 1.0)));
   return fmt::format(
       "<td style=\"background: color-mix(in srgb, var({}) {}%, var(--panel))\" title=\"{} to {} calls/s\">{}</td>",
-      ratio >= 1 ? "--good" : "--bad", percent, quantity_text(Quantity::calls_per_s, ours->calls_per_s()),
-      quantity_text(Quantity::calls_per_s, its->calls_per_s()),
+      ratio >= 1 ? "--good" : "--bad", percent, quantity_text(Quantity::per_second, ours->calls_per_s()),
+      quantity_text(Quantity::per_second, its->calls_per_s()),
       ratio >= 9.95 ? fmt::format("{:.0f}", ratio) : fmt::format("{:.2f}", ratio));
 }
 
@@ -193,7 +199,7 @@ std::string heat_maps_of(const PageGroup& group) {
 std::string plots_of(const PageGroup& group) {
   std::string text;
   for (const Axis axis : {Axis::size, Axis::concurrency}) {
-    const Quantity throughput = axis == Axis::size ? Quantity::gbit_per_s : Quantity::calls_per_s;
+    const Quantity throughput = axis == Axis::size ? Quantity::gbit_per_s : Quantity::per_second;
     const std::string throughputs = Plots(group, axis, throughput).svg();
     if (throughputs.empty()) continue;
     const std::string latencies = Plots(group, axis, Quantity::microseconds).svg();

@@ -8,11 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "line_chart.h"
 #include "page_data.h"
 #include "report.h"
+#include "report/line_chart.h"
 
 namespace hawser::bench {
+
+using report::logarithmic_marks;
+using report::Quantity;
+using report::quantity_text;
+
 namespace {
 
 using testing::ElementsAre;
@@ -130,9 +135,9 @@ TEST(LineChart, MarksAreRoundAndEncloseTheValues) {
 }
 
 TEST(LineChart, WritesQuantitiesShort) {
-  EXPECT_EQ(quantity_text(Quantity::calls_per_s, 1'534'000), "1.5M");
-  EXPECT_EQ(quantity_text(Quantity::calls_per_s, 999'600), "1M");
-  EXPECT_EQ(quantity_text(Quantity::calls_per_s, 20'000), "20k");
+  EXPECT_EQ(quantity_text(Quantity::per_second, 1'534'000), "1.5M");
+  EXPECT_EQ(quantity_text(Quantity::per_second, 999'600), "1M");
+  EXPECT_EQ(quantity_text(Quantity::per_second, 20'000), "20k");
   EXPECT_EQ(quantity_text(Quantity::gbit_per_s, 47.32), "47.3");
   EXPECT_EQ(quantity_text(Quantity::microseconds, 8.26), "8.3 \u00b5s");
   EXPECT_EQ(quantity_text(Quantity::microseconds, 250), "250 \u00b5s");

@@ -13,5 +13,6 @@ inline constexpr int wrong_options_status = 2;
 
 // One for each command: adds its options to `command` and gives what runs it.
 Run add_doctor(CLI::App& command);
+Run add_lab(CLI::App& command);
 
 }  // namespace hawser::cli

@@ -3,8 +3,11 @@
 
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
+import xml.etree.ElementTree
 
 
 def run(*arguments):
@@ -61,5 +64,46 @@ def doctor_rdma():
     print(run("doctor").stdout)
 
 
+def lab():
+    """Both studies on a simulated device, and their page."""
+    with tempfile.TemporaryDirectory() as folder:
+        ladder, study, page = (f"{folder}/{name}" for name in ("ladder.json", "study.json", "page.html"))
+        simulated = ("--simulated", "--repetitions", "2")
+        result = run("lab", "ladder", *simulated, "--count", "100", "--size", "4K", "--json", ladder,
+                     "--csv", f"{folder}/ladder.csv")
+        expect(result.returncode == 0 and "Simulated" in result.stdout and "requests reused" in result.stdout, result)
+        expect(len(pathlib.Path(f"{folder}/ladder.csv").read_text().splitlines()) > 12, result)
+        result = run("lab", "sendrecv", *simulated, "--count", "500", "--connections", "4", "--json", study)
+        expect(result.returncode == 0 and "(h)" in result.stdout and "Root mean square" in result.stdout, result)
+        again = run("lab", "sendrecv", *simulated, "--count", "500", "--connections", "4")
+        expect(result.stdout == again.stdout, again)  # The same seed.
+        result = run("lab", "report", ladder, study, "-o", page, "--svg", f"{folder}/figures")
+        expect(result.returncode == 0, result)
+        root = xml.etree.ElementTree.parse(page).getroot()
+        text = pathlib.Path(page).read_text()
+        expect("simulated" in text and "http-equiv" not in text and "src=" not in text, result)
+        drawings = list(pathlib.Path(f"{folder}/figures").glob("*.svg"))
+        expect(len(drawings) >= 12, result)
+        expect(len([one for one in root.iter() if one.tag.endswith("}svg")]) == len(drawings), result)
+        for drawing in drawings:
+            xml.etree.ElementTree.parse(drawing)
+        result = run("lab", "report", f"{folder}/ladder.csv", "-o", page)
+        expect(result.returncode == 1 and "ladder.csv" in result.stderr, result)
+
+
+def lab_rdma():
+    """On a device: a short ladder beside perftest where that is installed."""
+    folder = pathlib.Path("/sys/class/infiniband")
+    if not folder.is_dir() or not list(folder.iterdir()):
+        print("no RDMA device")
+        sys.exit(77)
+    result = run("lab", "ladder", "--count", "50", "--repetitions", "2", "--steps", "1,8",
+                 *(["--perftest"] if shutil.which("ib_write_bw") else []))
+    expect(result.returncode == 0 and "Simulated" not in result.stdout, result)
+    result = run("lab", "sendrecv", "--count", "50", "--repetitions", "1", "--experiments", "ab", "--size-max", "64")
+    expect(result.returncode == 0 and "Root mean square" in result.stdout, result)
+
+
 if __name__ == "__main__":
-    {case.__name__: case for case in (version, wrong_options, doctor, doctor_json, doctor_rdma)}[sys.argv[2]]()
+    cases = (version, wrong_options, doctor, doctor_json, doctor_rdma, lab, lab_rdma)
+    {case.__name__: case for case in cases}[sys.argv[2]]()

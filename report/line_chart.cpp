@@ -1,4 +1,4 @@
-#include "line_chart.h"
+#include "report/line_chart.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,9 @@
 #include <cmath>
 #include <limits>
 
-namespace hawser::bench {
+#include "report/page_style.h"
+
+namespace hawser::report {
 namespace {
 
 // Of the drawing, in its own units.
@@ -47,6 +49,7 @@ struct Axes {
   double least;
   double greatest;
   std::size_t categories;
+  bool linear;
 
   double x(std::size_t category) const {
     const double part = categories > 1 ? static_cast<double>(category) / static_cast<double>(categories - 1) : 0.5;
@@ -54,7 +57,8 @@ struct Axes {
     return left + inset + part * (width - left - right - 2 * inset);
   }
   double y(double value) const {
-    const double part = std::log(value / least) / std::log(greatest / least);
+    const double part =
+        linear ? value / greatest : std::log(std::max(value, least) / least) / std::log(greatest / least);
     return height - bottom - part * (height - top - bottom);
   }
 };
@@ -62,13 +66,18 @@ struct Axes {
 std::string line_svg(const LineChart::Line& line, const LineChart& chart, const Axes& axes) {
   std::string path;
   std::string points;
-  for (const auto& [category, value] : line.points) {
+  for (const auto& [category, value, spread, note] : line.points) {
     if (!(value > 0)) continue;
+    if (spread > 0) {
+      points += fmt::format("<line class=\"spread\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>",
+                            axes.x(category), axes.y(value + spread), axes.y(std::max(0.0, value - spread)));
+    }
     const std::string place = fmt::format("{:.1f},{:.1f}", axes.x(category), axes.y(value));
     path += (path.empty() ? "" : " ") + place;
-    points += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}, {}: {}</title></circle>",
+    points += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}, {}: {}{}</title></circle>",
                           axes.x(category), axes.y(value), line.dashed ? "2.2" : "3.2", escaped(line.name),
-                          escaped(chart.categories[category]), quantity_text(chart.quantity, value));
+                          escaped(chart.categories[category]), quantity_text(chart.quantity, value),
+                          note.empty() ? "" : ", " + escaped(note));
   }
   return fmt::format("<g class=\"line series-{}{}\"><polyline points=\"{}\"/>{}</g>\n", line.colour,
                      line.dashed ? " dashed" : "", path, points);
@@ -95,6 +104,7 @@ std::string quantity_text(Quantity quantity, double value) {
     if (value >= 999.5e3) return number_text(value / 1e6) + " s";
     return value >= 999.5 ? number_text(value / 1e3) + " ms" : number_text(value) + " \u00b5s";
   }
+  if (value <= 0) return "0";
   if (quantity == Quantity::gbit_per_s) return number_text(value);
   if (value >= 999.5e3) return number_text(value / 1e6) + "M";
   return value >= 999.5 ? number_text(value / 1e3) + "k" : number_text(value);
@@ -112,6 +122,24 @@ std::vector<double> logarithmic_marks(double least, double greatest) {
   return fewer;
 }
 
+std::vector<double> linear_marks(double greatest) {
+  const double power = std::pow(10, std::floor(std::log10(greatest / 5)));
+  double step = power;
+  for (const double factor : {2.0, 5.0, 10.0}) {
+    if (greatest / step > 6) step = factor * power;
+  }
+  std::vector<double> marks = {0};
+  while (marks.back() < greatest * (1 - 1e-9)) marks.push_back(marks.back() + step);
+  return marks;
+}
+
+std::string standalone_svg(std::string_view svg) {
+  std::string text(svg);
+  const std::size_t end = text.find('>');
+  if (end != std::string::npos) text.insert(end + 1, fmt::format("<style>{}</style>", standalone_svg_style()));
+  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + text;
+}
+
 std::string LineChart::svg() const {
   double least = std::numeric_limits<double>::max();
   double greatest = 0;
@@ -119,12 +147,12 @@ std::string LineChart::svg() const {
     for (const Point& point : line.points) {
       if (!(point.value > 0)) continue;
       least = std::min(least, point.value);
-      greatest = std::max(greatest, point.value);
+      greatest = std::max(greatest, point.value + (linear ? point.spread : 0));
     }
   }
   if (greatest <= 0) least = 1, greatest = 10;
-  const std::vector<double> marks = logarithmic_marks(least, greatest);
-  const Axes axes{marks.front(), marks.back(), categories.size()};
+  const std::vector<double> marks = linear ? linear_marks(greatest) : logarithmic_marks(least, greatest);
+  const Axes axes{marks.front(), marks.back(), categories.size(), linear};
 
   std::string text = fmt::format(
       "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\" xmlns=\"http://www.w3.org/2000/svg\">\n"
@@ -152,4 +180,4 @@ std::string LineChart::svg() const {
   return text + "</svg>\n";
 }
 
-}  // namespace hawser::bench
+}  // namespace hawser::report

@@ -1,6 +1,6 @@
-#include "page_style.h"
+#include "report/page_style.h"
 
-namespace hawser::bench {
+namespace hawser::report {
 
 // The colours of series are those of Okabe and Ito, which the colour-blind can tell apart (https://jfly.uni-koeln.de/color/),
 // made lighter for the dark.
@@ -35,6 +35,11 @@ svg .middle { text-anchor: middle; } svg .end { text-anchor: end; }
 svg .grid { stroke: var(--line); stroke-width: 1; }
 .line polyline { fill: none; stroke: var(--c); stroke-width: 2.2; stroke-linejoin: round; stroke-linecap: round; }
 .line circle { fill: var(--c); stroke: var(--panel); stroke-width: 1; }
+.line .spread { stroke: var(--c); stroke-width: 1.2; opacity: 0.7; }
+.bars rect { fill: var(--c); } .bars .spread { stroke: var(--text); stroke-width: 1.2; } .bars .mark-line { stroke: var(--c2);
+  stroke-width: 2; } svg text.value { fill: var(--text); }
+.badge { display: inline-block; background: var(--bad); color: #fff; border-radius: 6px; padding: 1px 9px; font-size: 13px;
+  font-weight: 600; } td.text, th.text { text-align: left; white-space: normal; }
 .dashed polyline { stroke-dasharray: 3 5; stroke-width: 1.7; } .dashed { opacity: 0.85; }
 .series-0 { --c: var(--c0); } .series-1 { --c: var(--c1); } .series-2 { --c: var(--c2); } .series-3 { --c: var(--c3); }
 .series-4 { --c: var(--c4); } .series-5 { --c: var(--c5); } .series-6 { --c: var(--c6); } .series-7 { --c: var(--c7); }
@@ -63,4 +68,23 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 )";
 }
 
-}  // namespace hawser::bench
+std::string_view standalone_svg_style() noexcept {
+  return R"(
+svg { --panel: #fff; --text: #1b2330; --soft: #5b6676; --line: #dfe3e9; --c0: #0067b8; --c1: #8a94a3; --c2: #d55e00;
+  --c3: #009e73; --c4: #b5499a; --c5: #b58900; --c6: #2aa5d8; --c7: #5d4bb3; background: #fff;
+  font-family: system-ui, "DejaVu Sans", sans-serif; }
+text { fill: var(--soft); font-size: 11.5px; } text.title { fill: var(--text); font-size: 13.5px; font-weight: 600; }
+text.value { fill: var(--text); } .middle { text-anchor: middle; } .end { text-anchor: end; }
+.grid { stroke: var(--line); stroke-width: 1; }
+.line polyline { fill: none; stroke: var(--c); stroke-width: 2.2; stroke-linejoin: round; stroke-linecap: round; }
+.line circle { fill: var(--c); stroke: var(--panel); stroke-width: 1; }
+.line .spread { stroke: var(--c); stroke-width: 1.2; opacity: 0.7; }
+.dashed polyline { stroke-dasharray: 3 5; stroke-width: 1.7; } .dashed { opacity: 0.85; }
+.bars rect { fill: var(--c); } .bars .spread { stroke: var(--text); stroke-width: 1.2; } .bars .mark-line {
+  stroke: var(--c2); stroke-width: 2; }
+.series-0 { --c: var(--c0); } .series-1 { --c: var(--c1); } .series-2 { --c: var(--c2); } .series-3 { --c: var(--c3); }
+.series-4 { --c: var(--c4); } .series-5 { --c: var(--c5); } .series-6 { --c: var(--c6); } .series-7 { --c: var(--c7); }
+)";
+}
+
+}  // namespace hawser::report

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lab/lab_file.h"
+
+namespace hawser::cli::lab {
+
+// A drawing of the report.
+struct Figure {
+  std::string name;  // For files: "send-bw-unack" and the like.
+  std::string svg;
+  std::string legend;   // HTML: what the colours mean.
+  std::string caption;  // HTML.
+};
+
+// The ladder's bars of a file; none without its figures.
+std::vector<Figure> ladder_figures(const LabFile& file);
+// The figures of an experiment, measured and by the model; none without its figures.
+std::vector<Figure> study_figures(const LabFile& file, char experiment);
+
+}  // namespace hawser::cli::lab

@@ -1,0 +1,95 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "lab/lab_file.h"
+#include "lab/perftest.h"
+#include "lab/tables.h"
+
+namespace hawser::cli::lab {
+namespace {
+
+LabFile example() {
+  LabFile file{.simulated = true, .device = "sim0 to sim1", .meta = {{"date", "a day"}}};
+  file.ladder.push_back({.step = 8,
+                         .name = "requests reused",
+                         .transfer = "write",
+                         .size_bytes = 65'536,
+                         .depth = 16,
+                         .gbit_per_s = {78.4, 78, 2, 5},
+                         .perftest_gbit_per_s = 79.8,
+                         .note = "a \"note\""});
+  file.study.push_back({.experiment = 'a',
+                        .series = "half",
+                        .x = 16,
+                        .latency = true,
+                        .size_bytes = 16,
+                        .value = {2.1, 2.0, 0.1, 5},
+                        .predicted = 2.05,
+                        .bottleneck = "latency"});
+  file.study.push_back({.experiment = 'd',
+                        .series = "batched, 8 of 256",
+                        .x = 16,
+                        .credits = true,
+                        .size_bytes = 16,
+                        .value = {14e6, 14e6, 1e4, 5},
+                        .receiver_not_ready = 3,
+                        .predicted = 13.9e6,
+                        .bottleneck = "message rate",
+                        .perftest = 7e6});
+  FittedModel fitted;
+  fitted.model.latency_ns = 1825;
+  fitted.determined.fill(true);
+  fitted.determined[2] = false;
+  file.model = fitted;
+  return file;
+}
+
+TEST(LabFile, ComesBackFromItsJson) {
+  const std::string text = to_json(example());
+  const auto file = from_json(text);
+  ASSERT_TRUE(file) << file.error();
+  EXPECT_EQ(to_json(*file), text);
+  EXPECT_TRUE(file->simulated);
+  EXPECT_EQ(file->study[1].receiver_not_ready, 3U);
+  EXPECT_EQ(file->model->model.latency_ns, 1825);
+}
+
+TEST(LabFile, OtherJsonIsRefused) {
+  EXPECT_FALSE(from_json("{"));
+  EXPECT_FALSE(from_json("{\"hawser_bench\": 1}"));
+  EXPECT_FALSE(from_json("{\"hawser_lab\": 99}"));
+}
+
+TEST(LabFile, CsvHasALineForEachRow) {
+  const std::string text = to_csv(example());
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
+  const std::size_t fields = static_cast<std::size_t>(std::count(text.begin(), text.begin() + 300, ','));
+  EXPECT_GT(fields, 16U);
+}
+
+TEST(LabTables, SayThatTheyAreSimulatedAndShowEventsBesideThePoint) {
+  const LabFile file = example();
+  EXPECT_NE(simulated_notice(file).find("Simulated"), std::string::npos);
+  const std::string table = study_table(file, 'd');
+  EXPECT_NE(table.find("1.792 Gb/s (2.00), 3 RNR"), std::string::npos) << table;
+  EXPECT_EQ(study_table(file, 'h'), "");
+  EXPECT_NE(ladder_line(file.ladder[0]).find("0.98"), std::string::npos);
+  EXPECT_NE(model_table(*file.model).find("| L | 1825 ns |"), std::string::npos);
+  EXPECT_NE(model_table(*file.model).find("bounded only"), std::string::npos);
+}
+
+TEST(Perftest, AverageIsTheFourthFigure) {
+  const auto gbit = parse_perftest(
+      "---------\n #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
+      " 65536      1000             0.62               0.58               0.001101\n---------\n");
+  ASSERT_TRUE(gbit);
+  EXPECT_DOUBLE_EQ(*gbit, 0.58);
+  EXPECT_FALSE(parse_perftest("Couldn't connect to 127.0.0.1:18515\n"));
+}
+
+TEST(Perftest, NamesThatAreNoneDoNotReachAShell) { EXPECT_FALSE(run_perftest({.device = "rxe0; true"})); }
+
+}  // namespace
+}  // namespace hawser::cli::lab
