@@ -40,6 +40,7 @@ svg .grid { stroke: var(--line); stroke-width: 1; }
   stroke-width: 2; } svg text.value { fill: var(--text); }
 .badge { display: inline-block; background: var(--bad); color: #fff; border-radius: 6px; padding: 1px 9px; font-size: 13px;
   font-weight: 600; } td.text, th.text { text-align: left; white-space: normal; }
+th.wide { min-width: 330px; }
 .dashed polyline { stroke-dasharray: 3 5; stroke-width: 1.7; } .dashed { opacity: 0.85; }
 .series-0 { --c: var(--c0); } .series-1 { --c: var(--c1); } .series-2 { --c: var(--c2); } .series-3 { --c: var(--c3); }
 .series-4 { --c: var(--c4); } .series-5 { --c: var(--c5); } .series-6 { --c: var(--c6); } .series-7 { --c: var(--c7); }

@@ -117,7 +117,7 @@ def check_layer_include(path, header):
     """Why `path` may not include the project's own `header`, as (problem, remedy), or None."""
     if header.startswith("hawser/"):
         return None
-    if path.startswith(("tests/", "bench/", "cli/", "fuzz/")):
+    if path.startswith(("tests/", "bench/", "cli/", "report/", "fuzz/")):
         return None
     if path.startswith("include/"):
         return (f'a public header includes "{header}" from src/',

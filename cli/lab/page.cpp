@@ -75,7 +75,7 @@ std::string gain_text(const LadderRow& row, const LadderRow* before) {
   const double least = std::max(0.02, noise);
   if (gain > 1 + least) return fmt::format("\u00d7{:.2f}", gain);
   if (gain < 1 - least) return fmt::format("\u00d7{:.2f}, slower", gain);
-  return fmt::format("\u00d7{:.2f}, within the noise: something else sets the pace", gain);
+  return fmt::format("\u00d7{:.2f}: something else sets the pace", gain);
 }
 
 std::string ladder_section(const LabFile& file) {
@@ -88,9 +88,10 @@ std::string ladder_section(const LabFile& file) {
     text += figure.legend + "<div class=\"panel\">" + figure.svg + "</div>\n";
   }
   text +=
-      "<div class=\"panel scroll\"><table><thead><tr><th>Step</th><th class=\"text\">What changes, and why</th>"
+      "<div class=\"panel scroll\"><table><thead><tr><th>Step</th><th class=\"text wide\">What changes, and why</th>"
       "<th class=\"text\">Variant</th><th>Size (B)</th><th>Depth</th><th>Mean Gb/s</th><th>Median</th><th>Std dev</th>"
-      "<th>Gain</th><th>perftest Gb/s</th><th>Ratio</th><th class=\"text\">Note</th></tr></thead>\n<tbody>\n";
+      "<th class=\"text\">Gain</th><th>perftest Gb/s</th><th>Ratio</th><th "
+      "class=\"text\">Note</th></tr></thead>\n<tbody>\n";
   const LadderRow* before = nullptr;
   for (const LadderRow& row : file.ladder) {
     const auto step = std::ranges::find(hawser::lab::ladder(), row.step, &hawser::lab::LadderStep::number);
@@ -103,11 +104,12 @@ std::string ladder_section(const LabFile& file) {
             : "",
         escaped(row.label), row.size_bytes, row.depth);
     const bool tool = row.perftest_gbit_per_s > 0;
-    text += fmt::format("<td>{:.3f}</td><td>{:.3f}</td><td>{:.1f} %</td><td>{}</td><td>{}</td><td>{}</td>",
-                        row.gbit_per_s.mean, row.gbit_per_s.median,
-                        row.gbit_per_s.mean > 0 ? 100 * row.gbit_per_s.standard_deviation / row.gbit_per_s.mean : 0,
-                        gain_text(row, before), tool ? fmt::format("{:.3f}", row.perftest_gbit_per_s) : "",
-                        tool ? fmt::format("{:.2f}", row.gbit_per_s.median / row.perftest_gbit_per_s) : "");
+    text +=
+        fmt::format("<td>{:.3f}</td><td>{:.3f}</td><td>{:.1f} %</td><td class=\"text\">{}</td><td>{}</td><td>{}</td>",
+                    row.gbit_per_s.mean, row.gbit_per_s.median,
+                    row.gbit_per_s.mean > 0 ? 100 * row.gbit_per_s.standard_deviation / row.gbit_per_s.mean : 0,
+                    gain_text(row, before), tool ? fmt::format("{:.3f}", row.perftest_gbit_per_s) : "",
+                    tool ? fmt::format("{:.2f}", row.gbit_per_s.median / row.perftest_gbit_per_s) : "");
     text += fmt::format("<td class=\"text\">{}</td></tr>\n", escaped(row.note));
     before = &row;
   }
@@ -118,18 +120,17 @@ std::string study_section(const LabFile& file) {
   if (file.study.empty()) return {};
   std::string text = fmt::format(
       "<section>\n<h2>Send/Receive, (a) to (h){}</h2>\n<p>{}. Senders wait for credits unless a figure says otherwise. "
-      "Vertical lines are standard deviations; a point tells its bottleneck when pointed at.</p>\n",
+      "Vertical lines are standard deviations; a point tells its bottleneck when pointed at.</p>\n<div "
+      "class=\"plots\">\n",
       badge_of(file), escaped(file.device));
   for (const hawser::lab::Experiment& one : hawser::lab::experiments()) {
     const std::vector<Figure> figures = study_figures(file, one.letter);
     if (figures.empty()) continue;
-    text += fmt::format("<h3>({}) {}</h3>\n<div class=\"plots\">\n", one.letter, escaped(one.title));
     for (const Figure& figure : figures) {
       text += "<div class=\"panel\">" + figure.legend + figure.svg + "</div>\n";
     }
-    text += "</div>\n";
   }
-  return text + "</section>\n";
+  return text + "</div>\n</section>\n";
 }
 
 std::string model_section(const LabFile& file) {
