@@ -105,8 +105,11 @@ int run_compare(Options options) {
   std::vector<System> systems = {hawser_system()};
   std::string wrong;
   for (const std::string& peer : options.peers) {
-    systems.push_back(peer == "limit" ? limit_system() : peer_system(peer));
-    if (wrong.empty()) wrong = peer == "limit" ? missing_limit(options) : missing_peer(peer);
+    systems.push_back(peer == "limit" ? limit_system() : peer == "ucx" ? ucx_perftest_system() : peer_system(peer));
+    if (!wrong.empty()) continue;
+    wrong = peer == "limit" ? missing_limit(options)
+            : peer == "ucx" ? missing_ucx_perftest(options)
+                            : missing_peer(peer);
   }
   if (wrong.empty()) wrong = forbidden(options);
   return run_unless(wrong, [&] {

@@ -17,7 +17,7 @@
 namespace hawser::bench {
 namespace {
 
-constexpr std::string_view peers_known[] = {"limit", "grpc", "capnp"};
+constexpr std::string_view peers_known[] = {"limit", "grpc", "capnp", "ucx"};
 constexpr unsigned repeat_max = 99;
 
 constexpr double rate_min = 0.1;
@@ -240,6 +240,7 @@ void add_run_options(CLI::App& app, Options& options) {
   add_waits(app, options);
   add_poller(app, options);
   add_cpus(app, options);
+  app.add_flag("--rtt-table", options.rtt_table, "Round trips of 4K by calls in flight, the transport beside tcp");
 }
 
 void add_limit_options(CLI::App& app, Options& options) {

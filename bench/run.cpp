@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "ending.h"
 #include "processors.h"
 #include "progress.h"
 #include "report.h"
+#include "rtt_table.h"
 #include "runner.h"
 #include "server_role.h"
 #include "size.h"
@@ -88,6 +90,7 @@ class Run final : Runner::Observer {
       fmt::print("Concurrency in brackets: so many calls were in flight, for --bytes-in-flight {}.\n",
                  format_size(options_.bytes_in_flight_max));
     }
+    if (options_.rtt_table) fmt::print("\nRound trip of 4K, median\n\n{}", rtt_table(report_.results));
     std::fflush(stdout);
   }
 
@@ -114,6 +117,16 @@ int run_cells(const Options& options, System system, std::string wrong = {}) {
 
 int run_both(Options options) {
   choose_processors(options, true);
+  if (options.rtt_table) {
+    options.sizes_bytes = {rtt_size_bytes};
+    options.concurrencies.assign(std::begin(rtt_depths), std::end(rtt_depths));
+    options.pairs.clear();
+    if (std::ranges::find(options.transports, "tcp") == options.transports.end()) options.transports.push_back("tcp");
+    if (options.transports.size() == 1) {
+      return run_unless("--rtt-table sets a transport beside tcp: give --transport shm, unix, ucx or rdma",
+                        [] { return 0; });
+    }
+  }
   return run_cells(options, hawser_system());
 }
 

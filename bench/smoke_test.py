@@ -149,7 +149,9 @@ def options(program):
         (["run", "--call-timeout", "-1"], ["no number from"]),
         (["run", "--json", "/nowhere/out.json"], ["cannot write /nowhere/out.json"]),
         (["run", "--wrong"], ["--wrong"]),
-        (["compare", "--peers", "limit,thrift"], ["thrift", "limit, grpc, capnp"]),
+        (["compare", "--peers", "limit,thrift"], ["thrift", "limit, grpc, capnp, ucx"]),
+        (["compare", "--peers", "ucx", "--mode", "connections"], ["ucx_perftest has one connection"]),
+        (["run", "--rtt-table"], ["beside tcp"]),
         (["compare", "--repeat", "0"], ["from 1 to 99"]),
         (["compare", "--cells", "128"], ["SIZExCONCURRENCY"]),
         (["compare", "--cells", "128x0"], ["from 1 to 16384"]),
@@ -236,6 +238,20 @@ def peers(program):
             check(all(cell["server_cpu_s"] > 0 and cell["client_cpu_s"] > 0 for cell in cells), "processor time")
 
 
+def ucx(program):
+    """ucx_perftest as a peer, where it is installed."""
+    if shutil.which("ucx_perftest") is None:
+        print("ucx_perftest is not installed")
+        sys.exit(SKIPPED)
+    with tempfile.TemporaryDirectory() as folder:
+        json_file = pathlib.Path(folder, "out.json")
+        result = run(program, "compare", "--peers", "ucx", "--cells", "128x1,4Kx8", "--repeat", "2", "--seconds", "0.1",
+                     "--json", str(json_file))
+        check(result.returncode == 0, "exit status")
+        cells = [cell for cell in json.loads(json_file.read_text())["cells"] if cell["system"] == "ucx"]
+        check(len(cells) == 2 and all(cell["calls"] > 0 for cell in cells) and cells[0]["p50_us"] > 0, "cells")
+
+
 def report(program):
     """The page is XML and has every cell; a file that is none is refused."""
     with tempfile.TemporaryDirectory() as folder:
@@ -299,6 +315,8 @@ def transports(program):
               f"the options demand {name}" in result.stderr, f"{name} is neither measured nor refused with a reason")
     result = run(program, "run", "--transport", "auto,tcp", "--cells", "128x2", "--seconds", "0.1")
     check(result.returncode == 0 and "auto, pipeline" in result.stdout and "tcp, pipeline" in result.stdout, "tables")
+    result = run(program, "run", "--rtt-table", "--transport", "auto", "--seconds", "0.05")
+    check(result.returncode == 0 and "| Depth | auto (us) | tcp (us) | Ratio |" in result.stdout, "--rtt-table")
     check("auto took " in result.stdout, "what auto took is not said")
 
 
@@ -359,6 +377,7 @@ CASES = {
     "limit": limit,
     "compare": compare,
     "peers": peers,
+    "ucx": ucx,
     "report": report,
     "rate": rate,
     "transports": transports,

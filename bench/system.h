@@ -30,6 +30,10 @@ System hawser_system();
 System limit_system();
 // Why there is no limit to a transport among the options, or nothing.
 std::string missing_limit(const Options& options);
+// ucx_perftest of ucx-utils: round trips with one message in flight, else messages in one direction.
+System ucx_perftest_system();
+// Why it can't be run with these options, or nothing.
+std::string missing_ucx_perftest(const Options& options);
 // A program of bench/peers/, which has the options that peer_options.h reads.
 System peer_system(const std::string& peer);
 // What to do about a peer whose program is not there, or nothing.

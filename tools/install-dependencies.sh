@@ -14,6 +14,7 @@ if [ "${1:-}" = peers ]; then
   packages="$packages
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev
   libcapnp-dev capnproto
+  ucx-utils
 "
 fi
 if [ "${1:-}" = guest ]; then
