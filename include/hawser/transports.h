@@ -17,8 +17,9 @@ struct TransportOptions {
   std::optional<ShmOptions> shm = ShmOptions{};  // Between processes of one host.
   std::optional<RdmaOptions> rdma = {};          // Verbs: InfiniBand, RoCE.
   std::optional<UcxOptions> ucx = {};
-  // Server: tried in this order; what is not named is not used. Client: what is not named is not offered.
-  std::vector<std::string> order = {"shm", "rdma", "ucx"};
+  // Server: tried in this order; what is not named is not used. Client: what is not named is not offered. Empty: "shm",
+  // "rdma", "ucx".
+  std::vector<std::string> order = {};
 
   // Client: connect over this one only, "shm", "rdma", "ucx", or "stream" for none of them; if it can't be had, connecting
   // fails with the reason. Empty: the best that both sides have.

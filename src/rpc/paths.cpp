@@ -19,7 +19,8 @@ transport::PathLimits path_limits(std::size_t theirs, std::size_t ours) noexcept
 Paths::Paths(Loop& loop, const std::vector<std::shared_ptr<transport::DataPath>>& paths,
              const TransportOptions& options)
     : loop_(loop) {
-  for (const std::string& name : options.order) {
+  static const std::vector<std::string> usual = {"shm", "rdma", "ucx"};
+  for (const std::string& name : options.order.empty() ? usual : options.order) {
     if (!options.demand.empty() && options.demand != name) continue;
     for (const auto& path : paths) {
       if (path->name() == name && paths_.size() < wire::paths_max) paths_.push_back(path);
