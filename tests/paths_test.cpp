@@ -6,6 +6,7 @@
 
 #include "exec/sim_poller.h"
 #include "rpc/path_health.h"
+#include "setup/system_network.h"
 #include "tests/testing.h"
 #include "transport/sim/sim_network.h"
 
@@ -454,6 +455,41 @@ TEST_F(PathTest, AClientMayBeDestroyedWhileItMoves) {
     co_await all;
     EXPECT_TRUE(ended);
   });
+}
+
+// What users get who say nothing, on a machine where shared memory works and nothing else is enabled.
+TEST(Automatic, WithinAHostItIsSharedMemory) {
+  Loop loop({.log = no_log()});
+  const auto network = setup::system_network();
+  for (const auto& path : network->data_paths({})) {
+    if (const auto end = path->attach(loop); !end) GTEST_SKIP() << end.error().text;
+  }
+  Server server(loop, ServerOptions{.loop = {.log = no_log()}});
+  server.register_handler<echo>();
+  ASSERT_TRUE(server.start());
+  loop.run([](Loop& on, std::string address) -> Task<void> {
+    Client client(on);
+    AWAIT(connected, client.connect(address));
+    REQUIRE_OK(connected);
+    EXPECT_EQ(client.transport(), "shm");
+    EXPECT_TRUE(client.not_taken().empty());
+    AWAIT(reply, client.call<echo>("hi"));
+    EXPECT_OK(reply);
+
+    ClientOptions stream;
+    stream.transports.shm.reset();
+    Client other(on, stream);
+    AWAIT(also, other.connect(address));
+    REQUIRE_OK(also);
+    EXPECT_EQ(other.transport(), "tcp");
+
+    ClientOptions demanding;
+    demanding.transports.rdma.emplace().device = "no_such_device";
+    demanding.transports.demand = "rdma";
+    Client third(on, demanding);
+    AWAIT(refused, third.connect(address));
+    EXPECT_ERROR(refused, unavailable, "the options demand rdma, which can't be had: ");
+  }(loop, server.address()));
 }
 
 TEST(PathHealth, PausesGrowToTheirBoundAndAreForgiven) {
