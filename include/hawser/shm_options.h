@@ -20,8 +20,8 @@ struct ShmOptions {
   // (process_vm_readv), straight to their final place, where the system allows it: then there is one copy and no
   // bound but message_bytes_max. SIZE_MAX is never; at least eager_bytes + 1.
   std::size_t direct_read_bytes_min = std::size_t{1} << 20;
-  // The peer is shown what a tick has written once it is this much, so that it works while we go on; the rest at the
-  // end of the tick. 1 to ring_bytes.
+  // The peer is shown what a tick has written once it is 1 KiB, then twice as much each time, up to this: so it begins to
+  // work soon, and is not disturbed often. The rest at the end of the tick. 1 to ring_bytes.
   std::size_t early_publish_bytes = 16 * 1024;
   // Connections at once on one loop; further ones take the next transport. Each has four descriptors.
   std::size_t connections_max = 4096;

@@ -71,7 +71,7 @@ void Outgoing::commit(std::size_t head_bytes, std::span<const Piece> payload, Pa
     const Written written = write(nullptr, head_bytes, payload, payload_bytes, owner);
     if (written == Written::all || written == Written::lent) [[likely]] {
       written_ = committed_;
-      if (written_ - sent_ >= early_publish_bytes_) publish();
+      if (written_ - sent_ >= early_bytes_) publish_early();
       if (written == Written::all && owner != nullptr) owner->payload_released();
       return;
     }
@@ -222,7 +222,7 @@ bool Outgoing::write_queue() {
     worked = true;
     const Queued done = std::move(front);
     queue_.pop_front();
-    if (written_ - sent_ >= early_publish_bytes_) publish();
+    if (written_ - sent_ >= early_bytes_) publish_early();
     if (written == Written::all && done.owner != nullptr) done.owner->payload_released();
   }
   return worked;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -31,6 +32,11 @@ class Outgoing {
   bool advance();
   // Shows the peer what was written.
   void publish();
+  // The same at the end of a tick.
+  void publish_rest() {
+    early_bytes_ = std::min(early_bytes_first, early_publish_bytes_);
+    publish();
+  }
   // Writes the end behind all messages, once it can: true from then on.
   bool finish();
   // The connection has ended: drops all and tells the owners.
@@ -50,6 +56,9 @@ class Outgoing {
   }
 
  private:
+  // A tick shows its first messages soon, so that the peer works while we go on, and then ever more at a time.
+  static constexpr std::size_t early_bytes_first = 1024;
+
   struct Queued {
     Buffer head;
     Buffer copy;  // Of a payload that nobody owns.
@@ -75,6 +84,10 @@ class Outgoing {
     by_parts,  // Nothing, and it has to go by parts.
   };
 
+  void publish_early() {
+    early_bytes_ = std::min(2 * early_bytes_, early_publish_bytes_);
+    publish();
+  }
   Written write(const std::byte* head, std::size_t head_bytes, std::span<const Piece> payload,
                 std::size_t payload_bytes, PayloadOwner* owner);
   bool offer_read(std::span<const Piece> payload, std::size_t payload_bytes, PayloadOwner* owner, Record& record);
@@ -105,6 +118,7 @@ class Outgoing {
   std::uint64_t sent_ = 0;
   std::size_t dropped_bytes_ = 0;  // By clear().
   std::size_t reading_bytes_ = 0;
+  std::size_t early_bytes_ = early_bytes_first;
 };
 
 }  // namespace hawser::transport::shm

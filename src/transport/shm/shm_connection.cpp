@@ -52,7 +52,7 @@ void ShmConnection::commit(std::size_t head_bytes, std::span<const Piece> payloa
 
 void ShmConnection::flush() {
   if (gate_.ended) return;
-  outgoing_.publish();
+  outgoing_.publish_rest();
   if (closing_) outgoing_.finish();
   drained();
 }
