@@ -33,6 +33,8 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std
 
 namespace hawser::bench::counted_calls {
 
+const TransportOptions over_tcp{.shm = std::nullopt};
+
 std::string_view echo(std::string_view text) { return text; }
 std::uint64_t server_allocations() { return allocations; }
 
@@ -62,7 +64,7 @@ Task<std::uint64_t> ask_server(Client& client) {
 }
 
 Task<CountedAllocations> count(Loop& loop, std::string address, CountedShape shape, std::uint64_t warm_up) {
-  Client client(loop);
+  Client client(loop, {.transports = over_tcp});
   auto connecting = client.connect(address);
   const Result<void> connected = co_await std::move(connecting);
   if (!connected) throw std::runtime_error(connected.error().describe());
@@ -92,7 +94,7 @@ namespace hawser::bench {
 CountedAllocations make_counted_calls(const CountedShape& shape, std::uint64_t warm_up) {
   // Sleeping at once, so that what is counted is work and not waiting.
   const LoopOptions waits{.wait = Wait::event, .log = no_log()};
-  Server server({.listen = "127.0.0.1:0", .threads = 1, .loop = waits});
+  Server server({.listen = "127.0.0.1:0", .threads = 1, .loop = waits, .transports = counted_calls::over_tcp});
   server.register_handler<counted_calls::echo, counted_calls::server_allocations>();
   if (const Result<void> started = server.start(); !started) throw std::runtime_error(started.error().describe());
   Loop loop(waits);

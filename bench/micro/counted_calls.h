@@ -5,7 +5,7 @@
 
 namespace hawser::bench {
 
-// Echo calls between two threads of this process, for counting what they cost: thread 1 is the client, another the server.
+// Echo calls over TCP between two threads of this process, for counting what they cost: thread 1 is the client, another the server.
 struct CountedShape {
   std::size_t size_bytes = 128;
   unsigned in_flight = 1;
