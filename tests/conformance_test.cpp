@@ -1,4 +1,7 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
 
 #include "exec/sim_poller.h"
 #include "setup/system_network.h"
@@ -11,7 +14,7 @@
 namespace hawser::conformance {
 namespace {
 
-class TcpBackend final : public Backend {
+class TcpBackend : public Backend {
  public:
   explicit TcpBackend(PollerKind poller) : poller_(poller) {}
 
@@ -38,6 +41,16 @@ class TcpBackend final : public Backend {
  private:
   const PollerKind poller_;
   const std::shared_ptr<transport::Network> network_ = std::make_shared<transport::TcpNetwork>();
+};
+
+// Where nobody listens is told at once by a Unix socket, before anybody can wait for it: that is left to TCP.
+class UnixBackend final : public TcpBackend {
+ public:
+  UnixBackend() : TcpBackend(PollerKind::epoll) {}
+  std::string listen_address() override {
+    static int count = 0;
+    return "unix:@hawser-conformance-" + std::to_string(getpid()) + "-" + std::to_string(++count);
+  }
 };
 
 // Beside the stream, as the options of users have it.
@@ -120,6 +133,7 @@ std::vector<BackendFactory> backends() {
   return {
       {"tcp_epoll", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::epoll)); }},
       {"tcp_io_uring", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::io_uring)); }},
+      {"unix", [] { return std::unique_ptr<Backend>(new UnixBackend); }},
       {"shm", [] { return std::unique_ptr<Backend>(new PathBackend("shm")); }},
       {"rdma", [] { return std::unique_ptr<Backend>(new RdmaBackend(false)); }},
       {"rdma_shared_queue", [] { return std::unique_ptr<Backend>(new RdmaBackend(true)); }},
