@@ -68,7 +68,7 @@ def iterations(tool, size, seconds):
     if tool == LATENCY:
         round_trip_s = 2 * (20e-6 + size / 60e6)
         return max(20, min(20_000, int(seconds / round_trip_s)))
-    return max(DEPTH, min(20_000 if size < 4096 else 5_000, int(seconds * 60e6 / size)))
+    return max(32, min(20_000 if size < 4096 else 5_000, int(seconds * 60e6 / size)))
 
 
 def row_of(output, size):
@@ -91,9 +91,9 @@ class Perftest:
     def run(self, tool, size):
         """The figures of the client's only line."""
         self.port += 1
-        depth = ["-t", str(DEPTH)] if tool in BANDWIDTH else []
-        command = [tool, "-d", self.device, "-s", str(size), "-n", str(iterations(tool, size, self.seconds)), "-F",
-                   "-p", str(self.port), *depth]
+        count = iterations(tool, size, self.seconds)
+        depth = ["-t", str(min(DEPTH, count))] if tool in BANDWIDTH else []
+        command = [tool, "-d", self.device, "-s", str(size), "-n", str(count), "-F", "-p", str(self.port), *depth]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             began = time.monotonic()
@@ -232,7 +232,7 @@ def table(cells, ratios):
                      + " | ".join(f"{column:>20}" for column in columns) + " |")
     lines.append("")
     lines.append("ib_send_lat: two one-way times, and hawser's median round trip to them: less is better. The others: messages/s")
-    lines.append("with 128 in flight, and hawser's calls/s to them: more is better.")
+    lines.append("with up to 128 in flight, and hawser's calls/s to them: more is better.")
     return "\n".join(lines)
 
 

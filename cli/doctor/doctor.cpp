@@ -51,17 +51,6 @@ Report examine(const Options& options) {
   return report;
 }
 
-void require(Report& report, const std::vector<std::string>& names) {
-  for (Section& section : report.sections) {
-    if (section.usable || std::find(names.begin(), names.end(), section.name) == names.end()) continue;
-    section.findings.push_back({section.name + ".required",
-                                Severity::problem,
-                                fmt::format("{} was required and can't be used", section.title),
-                                "see the findings above",
-                                {}});
-  }
-}
-
 RenderOptions terminal() {
   RenderOptions options;
   if (::isatty(STDOUT_FILENO) == 0) return options;

@@ -41,6 +41,9 @@ struct Report {
 std::string_view to_string(Severity severity) noexcept;
 Severity worst(const Report& report) noexcept;
 
+// Makes a problem of each named section that is not usable, or not there.
+void require(Report& report, const std::vector<std::string>& names);
+
 // 0 if nothing is worse than a note, else 1.
 int exit_status(const Report& report) noexcept;
 

@@ -56,6 +56,17 @@ TEST(Render, Json) {
   EXPECT_TRUE(page["sections"][1]["findings"][0]["figures"].empty());
 }
 
+TEST(Require, MakesAProblemOfWhatCannotBeUsed) {
+  Report report{{{"tcp", "TCP", true, {}}, {"shm", "Shared memory", false, {}}}};
+  require(report, {"tcp"});
+  EXPECT_EQ(exit_status(report), 0);
+  require(report, {"shm", "ucx"});
+  EXPECT_EQ(report.sections[1].findings.front().id, "shm.required");
+  ASSERT_EQ(report.sections.size(), 3u);
+  EXPECT_EQ(report.sections[2].findings.front().id, "ucx.required");
+  EXPECT_EQ(exit_status(report), 1);
+}
+
 TEST(Severities, DecideTheStatus) {
   Report report{{{"tcp", "TCP", true, {{"tcp.a", Severity::good, "a", {}}}}}};
   EXPECT_EQ(exit_status(report), 0);
