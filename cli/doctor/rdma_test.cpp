@@ -201,7 +201,7 @@ TEST_F(Rdma, InlineLimit) {
 }
 
 TEST_F(Rdma, DeviceLimits) {
-  device().limits_.queue_pair_requests = 100;
+  device().limits_.queue_pair_requests = options.send_queue - 1;
   device().limits_.completion_queue_entries = 1000;
   device().limits_.shared_receive_requests = 0;
   options.shared_receive_queue = true;
