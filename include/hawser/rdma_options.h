@@ -41,7 +41,7 @@ struct RdmaOptions {
   // ---- Memory per connection: (receive_queue + send_window) * chunk_bytes, 2.5 MiB by default
   std::size_t chunk_bytes = 256 * 1024;  // 4 KiB to 16 MiB, a multiple of 4 KiB. The most that one send carries.
   unsigned receive_queue = 8;            // 4 to 4096 chunks posted to be received into: the peer's credits.
-  unsigned send_window = 2;              // 1 to 64 chunks being filled or on the wire.
+  unsigned send_window = 2;              // 1 to 64 chunks being filled or on the wire, and packets on the wire.
   unsigned send_queue = 64;              // 16 to 16,384 work requests.
   std::size_t inline_bytes = 256;  // 0 to 4096: sends up to here go within the work request, if the device grants it.
   // 1 KiB to 1 GiB. Larger payloads that lie in registered memory are not sent: the receiver reads them (rendezvous).

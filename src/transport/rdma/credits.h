@@ -28,7 +28,8 @@ class Credits {
 
   // ---- Sending
   bool may_send_data() const noexcept { return available_ > reserved; }
-  bool may_send_control() const noexcept { return available_ > 0; }
+  // The last credit is for a packet that grants: if both sides spent theirs on others at once, neither could go on.
+  bool may_send_control() const noexcept { return available_ > 1 || (available_ == 1 && owed_ > 0); }
   std::uint32_t available() const noexcept { return available_; }
 
   // A packet is being sent. Gives the grant that it carries.

@@ -295,8 +295,14 @@ void Sender::close_packet() noexcept {
   ++chunk.waiting;
 }
 
+// Besides credits and slots: no more than send_window packets on the wire, so that what comes meanwhile gathers in the next.
+bool Sender::may_post_packet() {
+  while (!on_wire_.empty() && wire_.slots.is_done(on_wire_.front())) on_wire_.pop();
+  return on_wire_.size() < options_.send_window && wire_.credits.may_send_data() && wire_.slots.may_post_data();
+}
+
 void Sender::post_packets(std::size_t open_bytes_min) {
-  while (wire_.credits.may_send_data() && wire_.slots.may_post_data()) {
+  while (may_post_packet()) {
     if (packets_.empty() && open_bytes() >= open_bytes_min) close_packet();
     if (packets_.empty()) return;
     post(packets_.pop());
@@ -320,13 +326,15 @@ void Sender::post(const Packet& packet) {
   }
   const bool inlined = bytes <= wire_.inline_bytes();
   if (!inlined) unsignalled_ += bytes;
-  // A quarter of the window at a time becomes free again, and the end of a chunk always.
-  const bool must_signal = !inlined && (unsignalled_ >= options_.chunk_bytes / 4 ||
-                                        options_.chunk_bytes - packet.end < options_.chunk_bytes / 4);
+  // A quarter of the window at a time becomes free again, the end of a chunk always, and a window that is full.
+  const bool must_signal = (!inlined && (unsignalled_ >= options_.chunk_bytes / 4 ||
+                                         options_.chunk_bytes - packet.end < options_.chunk_bytes / 4)) ||
+                           on_wire_.size() + 1 >= options_.send_window;
   if (must_signal) unsignalled_ = 0;
   const Segment segment{chunk.memory.data + packet.begin, static_cast<std::uint32_t>(bytes), chunk.memory.local_key};
   const std::uint64_t id = wire_.send(segment, immediate, must_signal);
   if (!inlined) chunk.last_id = id;
+  on_wire_.push(id);
   sent_ = packet.position;
 }
 

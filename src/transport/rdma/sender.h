@@ -115,6 +115,7 @@ class Sender {
   void pump();
   bool pack_some(Waiting& message);
   void close_packet() noexcept;
+  bool may_post_packet();
   // The open packet too, if it has so many bytes.
   void post_packets(std::size_t open_bytes_min);
   void post(const Packet& packet);
@@ -131,10 +132,11 @@ class Sender {
 
   Queue<std::unique_ptr<Chunk>> chunks_;  // The last one is being filled.
   std::unique_ptr<Chunk> spare_;
-  Queue<Packet> packets_;        // Closed, not posted.
-  Queue<Waiting> waiting_;       // Behind the packets.
-  Buffer reserved_;              // What reserve() gave outside of the chunk.
-  std::size_t unsignalled_ = 0;  // Bytes posted since the last packet that asked for a completion.
+  Queue<Packet> packets_;         // Closed, not posted.
+  Queue<std::uint64_t> on_wire_;  // The ids of those that are posted and not done.
+  Queue<Waiting> waiting_;        // Behind the packets.
+  Buffer reserved_;               // What reserve() gave outside of the chunk.
+  std::size_t unsignalled_ = 0;   // Bytes posted since the last packet that asked for a completion.
   std::vector<std::uint32_t> done_;
   Transfers transfers_;
 
