@@ -268,8 +268,10 @@ TEST_P(PathSuite, WhatIsKeptLasts) {
 
 // However much a receiver keeps, messages go on.
 TEST_P(PathSuite, KeepingMuchStopsNothing) {
-  server().sink.keep = true;
-  server().sink.record = false;
+  server().on([&] {
+    server().sink.keep = true;
+    server().sink.record = false;
+  });
   const auto one = make_sent(28, 100'000, 1, false);
   for (int i = 0; i < 600; ++i) {
     client().on([&] { EXPECT_TRUE(send(client(), *one)); });

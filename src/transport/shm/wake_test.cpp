@@ -35,7 +35,7 @@ PathCase waking_case(Wait wait, const ShmOptions& options) {
 
 class ShmWake : public testing::TestWithParam<Wait> {};
 INSTANTIATE_TEST_SUITE_P(Waits, ShmWake, testing::Values(Wait::event, Wait::spin),
-                         [](const auto& info) { return info.param == Wait::event ? "event" : "spin"; });
+                         [](const auto& one) { return one.param == Wait::event ? "event" : "spin"; });
 
 TEST_P(ShmWake, NoPingIsLost) {
   constexpr std::size_t rounds = 30'000;
@@ -47,8 +47,7 @@ TEST_P(ShmWake, NoPingIsLost) {
     side->sink.on_each = [side, seed = random.next()](const Message&) mutable {
       // The other side falls asleep at every possible moment.
       Random delay(seed++);
-      for (volatile std::uint64_t n = delay.below(3000); n != 0; n = n - 1) {
-      }
+      for (std::uint64_t n = delay.below(3000); n != 0; --n) asm volatile("");
       if (side->sink.count.load() < rounds) side->send("ball", std::string_view());
     };
   }
