@@ -37,10 +37,14 @@ inline std::vector<PathCase> path_cases(const std::string& name, const std::func
                                         const std::vector<std::size_t>& limits, const std::string& absent = {}) {
   std::vector<PathCase> cases;
   const auto add = [&](const char* how, bool two_loops, PollerKind poller, Wait wait) {
-    cases.push_back(
-        {.name = name + "_" + how, .make = make, .limits = limits, .two_loops = two_loops, .absent = absent});
-    cases.back().loop.poller = poller;
-    cases.back().loop.wait = wait;
+    PathCase& one = cases.emplace_back();
+    one.name = name + "_" + how;
+    one.make = make;
+    one.limits = limits;
+    one.two_loops = two_loops;
+    one.absent = absent;
+    one.loop.poller = poller;
+    one.loop.wait = wait;
   };
   add("one_loop", false, PollerKind::epoll, Wait::spin);
   add("one_loop_io_uring", false, PollerKind::io_uring, Wait::event);
