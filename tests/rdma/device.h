@@ -25,7 +25,10 @@ std::map<std::string, std::uint64_t> resources();
 TransportOptions rdma_only(RdmaOptions options = {});
 
 inline ServerOptions server_options(RdmaOptions options = {}) {
-  return {.loop = {.log = no_log()}, .transports = rdma_only(std::move(options))};
+  ServerOptions server;
+  server.loop.log = no_log();
+  server.transports = rdma_only(std::move(options));
+  return server;
 }
 inline ClientOptions client_options(RdmaOptions options = {}) { return {.transports = rdma_only(std::move(options))}; }
 

@@ -9,11 +9,10 @@
 #include "tests/rdma/device.h"
 
 namespace hawser::rdma_tests {
-namespace {
 
-std::string echo_text(std::string_view text) { return std::string(text); }
+inline std::string echo_text(std::string_view text) { return std::string(text); }
 
-Task<std::uint64_t> slow_sum(std::uint64_t a, std::uint64_t b) {
+inline Task<std::uint64_t> slow_sum(std::uint64_t a, std::uint64_t b) {
   auto pause = Loop::current()->sleep(1ms);
   co_await pause;
   co_return a + b;
@@ -221,5 +220,4 @@ TEST_F(Device, ADeviceThatIsDeletedEndsItsCalls) {
   run("ip link delete hawser0");
 }
 
-}  // namespace
 }  // namespace hawser::rdma_tests

@@ -5,11 +5,10 @@
 #include "tests/rdma/device.h"
 
 namespace hawser::rdma_tests {
-namespace {
 
-std::string worked_at(std::string_view text) { return std::string(text); }
+inline std::string worked_at(std::string_view text) { return std::string(text); }
 
-bool run(const std::string& command) { return std::system(command.c_str()) == 0; }
+static bool run(const std::string& command) { return std::system(command.c_str()) == 0; }
 
 // A Soft-RoCE device of the test's own, with a network that can be taken from it.
 class OwnDevice {
@@ -41,11 +40,15 @@ TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
   rdma.device = "hawser_rxe1";
   const TransportOptions transports{.rdma = rdma, .order = {"rdma"}, .retry_min = std::chrono::milliseconds(500)};
   Loop loop({.log = no_log()});
-  Server server(loop, {.loop = {.log = no_log()}, .transports = transports});
+  ServerOptions served;
+  served.transports = transports;
+  Server server(loop, std::move(served));
   server.register_handler<worked_at>();
   ASSERT_TRUE(server.start());
   loop.run([](Loop& on, std::string address, TransportOptions with) -> Task<void> {
-    Client client(on, {.transports = std::move(with)});
+    ClientOptions options;
+    options.transports = std::move(with);
+    Client client(on, std::move(options));
     AWAIT(connected, client.connect(address));
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "rdma") << (client.not_taken().empty() ? "" : client.not_taken()[0].reason);
@@ -91,5 +94,4 @@ TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
   }(loop, server.address(), transports));
 }
 
-}  // namespace
 }  // namespace hawser::rdma_tests

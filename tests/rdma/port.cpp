@@ -14,7 +14,10 @@ inline std::string_view echo_there(std::string_view text) { return text; }
 
 // Serves until it is killed; says where.
 void serve(const TransportOptions& transports, const Child::Say& say) {
-  Server server({.loop = {.log = no_log()}, .transports = transports});
+  ServerOptions options;
+  options.loop.log = no_log();
+  options.transports = transports;
+  Server server(std::move(options));
   server.register_handler<echo_there>();
   const Result<void> running = server.start();
   say(running ? server.address() : "failed: " + running.error().text);
@@ -31,7 +34,9 @@ TEST_F(Port, DownUnderLoad) {
   const std::string address = child.hear();
   ASSERT_NE(address, "");
   sync_wait([](const std::string& to, const TransportOptions& with) -> Task<void> {
-    Client client({.transports = with});
+    ClientOptions options;
+    options.transports = with;
+    Client client(std::move(options));
     AWAIT(connected, client.connect(to));
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "rdma");
