@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -26,6 +28,10 @@ struct ServerOptions {
   LoopOptions loop = {};  // Of each loop.
   // Processors to pin the loops to, in turn. Empty: not pinned.
   std::vector<int> cpus = {};
+  // While the server serves, keeps the machine's processors out of sleep states that take longer to leave (0: out of all),
+  // which shortens what Wait::spin and Wait::event take to wake up. Needs the right to write /dev/cpu_dma_latency; without it
+  // the server does not start. Absent: nothing is held.
+  std::optional<std::chrono::microseconds> cpu_latency_max = {};
 
   // Bounds. What passes one is refused with an error that names it.
   std::size_t connections_max = 65'536;                   // At once.

@@ -61,6 +61,7 @@ TransportOptions& Server::State::transports() {
 
 Result<void> Server::State::start() {
   if (std::exchange(started, true)) return fail(ErrorCode::invalid_argument, "the server was started before");
+  if (Result<void> held = hold_latency(); !held) return held;
   if (callers_loop != nullptr) {
     loops.push_back(std::make_unique<ServerLoop>(*callers_loop, shared));
     loops.back()->prepare();
@@ -74,6 +75,7 @@ Result<void> Server::State::start() {
   if (Result<void> listening = listen(); !listening) {
     loops.clear();
     own_loops.clear();
+    cpu_latency.reset();
     return listening;
   }
   for (unsigned i = 0; i < count; ++i) {
@@ -89,6 +91,14 @@ Result<void> Server::State::start() {
       own_loops[i]->run();
     });
   }
+  return {};
+}
+
+Result<void> Server::State::hold_latency() {
+  if (!shared.options.cpu_latency_max) return {};
+  Result<CpuLatency> held = CpuLatency::hold(*shared.options.cpu_latency_max);
+  if (!held) return std::unexpected(std::move(held.error()));
+  cpu_latency = std::move(*held);
   return {};
 }
 
@@ -134,6 +144,7 @@ void Server::State::stop(Duration grace) {
     loops.clear();
   }
   own_loops.clear();
+  cpu_latency.reset();
   ended.store(true);
   ended.notify_all();
 }
@@ -144,6 +155,7 @@ Task<void> Server::State::shut_down(Duration grace) {
   if (loops.empty()) co_return;
   auto done = loops.front()->shut_down(grace);
   co_await std::move(done);
+  cpu_latency.reset();
 }
 
 ServerCounters Server::State::counters() const {

@@ -4,10 +4,12 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/cpu_latency.h"
 #include "hawser/scope.h"
 #include "hawser/server.h"
 #include "rpc/server_loop.h"
@@ -30,6 +32,7 @@ struct Server::State final : transport::AcceptSink {
   ServerCounters counters() const;
   ServerCounters sum() const;
 
+  Result<void> hold_latency();
   Result<void> listen();
   void accepted(std::unique_ptr<transport::Stream> stream) override;
 
@@ -42,6 +45,7 @@ struct Server::State final : transport::AcceptSink {
   std::unique_ptr<transport::Listener> listener;  // On the first loop.
   std::size_t next_loop = 0;
   std::string address;
+  std::optional<CpuLatency> cpu_latency;
   mutable std::mutex counting;  // Guards the emptying of `loops`, and what remains of them.
   ServerCounters ended_counters;
   std::mutex stopping;  // One stop() at a time.

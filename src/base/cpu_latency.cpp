@@ -1,0 +1,41 @@
+#include "base/cpu_latency.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+namespace hawser {
+namespace {
+
+constexpr std::chrono::microseconds longest = std::chrono::seconds(2000);  // What the kernel takes: a positive s32.
+
+}  // namespace
+
+Result<CpuLatency> CpuLatency::hold(std::chrono::microseconds most, const std::string& path) {
+  if (most.count() < 0 || most > longest) {
+    return fail(ErrorCode::invalid_argument, "cpu_latency_max is " + std::to_string(most.count()) + " us: give 0 to " +
+                                                 std::to_string(longest.count()) + " us");
+  }
+  const auto failed = [&](const char* what) {
+    const int error = errno;
+    return fail(ErrorCode::unavailable,
+                std::string("cannot ") + what + " " + path + " to hold a latency of " + std::to_string(most.count()) +
+                    " us: " + std::strerror(error) +
+                    ": run as root or be given the right to write it, or leave cpu_latency_max unset");
+  };
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return failed("open");
+  CpuLatency held(fd);
+  const auto value = static_cast<std::int32_t>(most.count());
+  if (::write(fd, &value, sizeof value) != sizeof value) return failed("write");
+  return held;
+}
+
+CpuLatency::~CpuLatency() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+}  // namespace hawser
