@@ -82,6 +82,15 @@ class PathBackend : public Backend {
   const std::shared_ptr<transport::Network> network_ = setup::system_network();
 };
 
+class UcxBackend final : public PathBackend {
+ public:
+  explicit UcxBackend(UcxOptions options) : PathBackend("ucx"), options_(std::move(options)) {}
+  TransportOptions transports() override { return {.ucx = options_, .order = {"ucx"}, .demand = "ucx"}; }
+
+ private:
+  const UcxOptions options_;
+};
+
 // Over a device, of which no receiver may ever be found not ready.
 class RdmaBackend final : public PathBackend {
  public:
@@ -135,6 +144,8 @@ std::vector<BackendFactory> backends() {
       {"tcp_io_uring", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::io_uring)); }},
       {"unix", [] { return std::unique_ptr<Backend>(new UnixBackend); }},
       {"shm", [] { return std::unique_ptr<Backend>(new PathBackend("shm")); }},
+      {"ucx", [] { return std::unique_ptr<Backend>(new UcxBackend({})); }},
+      {"ucx_tcp", [] { return std::unique_ptr<Backend>(new UcxBackend({.tls = "tcp,self"})); }},
       {"rdma", [] { return std::unique_ptr<Backend>(new RdmaBackend(false)); }},
       {"rdma_shared_queue", [] { return std::unique_ptr<Backend>(new RdmaBackend(true)); }},
       {"sim", [] { return std::unique_ptr<Backend>(new SimBackend); }},

@@ -11,11 +11,10 @@ namespace hawser {
 
 // What UCX does for a peer that dies.
 enum class UcxErrorMode : std::uint8_t {
-  // Nothing: the stream beside the path tells. UCX may use every transport, shared memory among them; what is sent is
-  // copied once into memory of the connection's own, since UCX can't be made to let go of memory in this mode.
+  // Nothing: the stream beside the path tells. UCX may use every transport, shared memory among them.
   none,
-  // UCX watches the peer, tells its true error, and endpoints end by force. Only transports that can (tcp, RDMA; not
-  // UCX's shared memory) are used. Large payloads are sent from, and received into, the memory of whoever lends it.
+  // UCX watches the peer, tells its true error, and endpoints can be cut off. UCX uses only transports that can do that:
+  // tcp and RDMA, but not its shared memory.
   peer,
 };
 
@@ -32,12 +31,16 @@ struct UcxOptions {
   unsigned max_eager_rails = 0;  // Devices that small messages are spread over, at most 16; 0: UCX's default (1).
   unsigned max_rendezvous_rails = 0;  // The same for large payloads; 0: UCX's default (2).
 
-  // Payloads from here on go by rendezvous into their final place; smaller ones are copied with their message. 4 KiB at
-  // least.
+  // Payloads from here on go by rendezvous, when the receiver asks for them; smaller ones travel with their message. 4 KiB
+  // to 1 GiB; the larger one of both sides counts.
+  static constexpr std::size_t rendezvous_bytes_least = std::size_t{4} << 10;
+  static constexpr std::size_t rendezvous_bytes_most = std::size_t{1} << 30;
   std::size_t rendezvous_bytes_min = std::size_t{32} << 10;
   // Small messages of one tick leave as one active message of up to so many bytes, 1 KiB to 64 KiB. What fits one fragment
   // of UCX's (8 KiB with most transports) is received without being put together again.
   std::size_t packed_bytes_max = 8000;
+  static constexpr std::size_t window_bytes_least = std::size_t{64} << 10;
+  static constexpr std::size_t window_bytes_most = std::size_t{1} << 30;
   // What a peer may send on one connection before we have taken it, 64 KiB to 1 GiB: bounds what a paused connection holds.
   std::size_t window_bytes = std::size_t{1} << 20;
   // Large payloads on their way at once, in each direction of a connection, 1 to 1,024.
@@ -57,6 +60,8 @@ struct UcxOptions {
   Duration wire_up_timeout = std::chrono::seconds(5);  // From opening a connection to the peer's first sign over UCX.
   unsigned connections_max = 4096;                     // Of one loop, 1 to 65,536; more are refused.
   std::string log_level = "fatal";                     // UCX's own log on standard output, as UCX_LOG_LEVEL.
+
+  friend bool operator==(const UcxOptions&, const UcxOptions&) = default;
 };
 
 }  // namespace hawser

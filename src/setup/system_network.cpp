@@ -11,6 +11,7 @@
 #include "transport/rdma/rdma_path.h"
 #include "transport/shm/shm_path.h"
 #include "transport/tcp/tcp_network.h"
+#include "transport/ucx/ucx_path.h"
 
 namespace hawser::setup {
 namespace {
@@ -47,6 +48,7 @@ class SystemNetwork final : public transport::Network {
     const std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<transport::DataPath>> all;
     if (options.shm) all.push_back(shm_.get(*options.shm, transport::make_shm_path));
+    if (options.ucx) all.push_back(ucx_.get(*options.ucx, transport::make_ucx_path));
     if (options.rdma) {
       all.push_back(
           rdma_.get(*options.rdma, [](const RdmaOptions& wanted) { return transport::make_rdma_path(wanted); }));
@@ -58,6 +60,7 @@ class SystemNetwork final : public transport::Network {
   transport::TcpNetwork streams_;
   std::mutex mutex_;  // Guards the rest.
   PathsInUse<ShmOptions> shm_;
+  PathsInUse<UcxOptions> ucx_;
   PathsInUse<RdmaOptions> rdma_;
 };
 

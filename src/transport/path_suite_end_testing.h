@@ -243,6 +243,7 @@ TEST_P(PathSuite, OneEndHasManyConnections) {
 }
 
 TEST_P(PathSuite, NothingIsLeftBehind) {
+  if (!GetParam().keeps_descriptors.empty()) GTEST_SKIP() << GetParam().keeps_descriptors;
   const auto all_steps = [&](int steps) {
     int done = 0;
     for (const auto step : {&PathPair::propose, &PathPair::accept, &PathPair::connect}) {

@@ -28,6 +28,7 @@ struct PathCase {
   LoopOptions loop = {.log = no_log()};
   std::size_t held_back_bytes_max = std::size_t{32} << 20;  // The most that a path takes while its receiver is paused.
   std::string absent = {};                                  // Why the path can't be had here; empty if it can.
+  std::string keeps_descriptors = {};                       // Why some outlive their connection; empty if none does.
 };
 
 inline std::string name_of_path_case(const testing::TestParamInfo<PathCase>& info) { return info.param.name; }

@@ -1,0 +1,25 @@
+#include <utility>
+
+#include "transport/ucx/ucx_path.h"
+
+// In place of the path, in a build without UCX's headers.
+namespace hawser::transport {
+namespace {
+
+Error absent() {
+  return {ErrorCode::unavailable, ErrorScope::transport, Initiator::local, 0,
+          "this program was built without UCX: install libucx-dev and build it again, or leave UCX out"};
+}
+
+class NoUcx final : public DataPath {
+ public:
+  std::string_view name() const noexcept override { return "ucx"; }
+  Result<std::shared_ptr<PathEnd>> attach(Loop&) override { return std::unexpected(absent()); }
+};
+
+}  // namespace
+
+std::shared_ptr<DataPath> make_ucx_path(const UcxOptions&) { return std::make_shared<NoUcx>(); }
+Result<UcxReport> ucx_report(const UcxOptions&) { return std::unexpected(absent()); }
+
+}  // namespace hawser::transport

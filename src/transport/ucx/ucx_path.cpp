@@ -1,0 +1,58 @@
+#include "transport/ucx/ucx_path.h"
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "transport/ucx/ucx_end.h"
+
+namespace hawser::transport {
+namespace {
+
+class UcxPath final : public DataPath {
+ public:
+  explicit UcxPath(const UcxOptions& options) : options_(options) {}
+
+  std::string_view name() const noexcept override { return "ucx"; }
+
+  Result<std::shared_ptr<PathEnd>> attach(Loop& loop) override {
+    // A loop that never sleeps needs no events of UCX's, which cost the sender of each message a look.
+    const bool events = loop.options().wait != Wait::busy_poll;
+    Result<std::shared_ptr<UcxContext>> context = context_for(events);
+    if (!context) return std::unexpected(context.error());
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = ends_.find(&loop); found != ends_.end()) {
+        if (std::shared_ptr<UcxEnd> end = found->second.lock()) return end;
+      }
+    }
+    Result<std::shared_ptr<UcxEnd>> end = UcxEnd::make(std::move(*context), loop);
+    if (!end) return std::unexpected(end.error());
+    const std::lock_guard lock(mutex_);
+    std::erase_if(ends_, [](const auto& entry) { return entry.second.expired(); });
+    ends_[&loop] = *end;
+    return std::move(*end);
+  }
+
+ private:
+  Result<std::shared_ptr<UcxContext>> context_for(bool events) {
+    const std::lock_guard lock(mutex_);
+    std::weak_ptr<UcxContext>& kept = contexts_[events ? 1 : 0];
+    if (std::shared_ptr<UcxContext> context = kept.lock()) return context;
+    Result<std::shared_ptr<UcxContext>> context = UcxContext::make(options_, events);
+    if (context) kept = *context;
+    return context;
+  }
+
+  const UcxOptions options_;
+  std::mutex mutex_;  // Guards what follows.
+  std::array<std::weak_ptr<UcxContext>, 2> contexts_;
+  std::map<Loop*, std::weak_ptr<UcxEnd>> ends_;  // A loop's end is looked up on its own thread only.
+};
+
+}  // namespace
+
+std::shared_ptr<DataPath> make_ucx_path(const UcxOptions& options) { return std::make_shared<UcxPath>(options); }
+
+}  // namespace hawser::transport

@@ -1,0 +1,41 @@
+#include "transport/path_suite_testing.h"
+#include "transport/ucx/ucx_path.h"
+#include "transport/ucx/ucx_worker.h"
+
+// What every path promises, over the UCX transports that a machine without RDMA has.
+namespace hawser::transport {
+namespace {
+
+std::vector<PathCase> ucx_cases(const std::string& name, const UcxOptions& options) {
+  std::string absent;
+  if (const Result<UcxReport> report = ucx_report(options); !report) absent = report.error().text;
+  const auto make = [options] { return make_ucx_path(options); };
+  std::vector<PathCase> cases = path_cases(
+      name, make, {UcxWorker::copied_bytes_max, options.packed_bytes_max, options.rendezvous_bytes_min}, absent);
+  cases.push_back(cases[2]);
+  cases.back().name = name + "_two_loops_busy_poll";
+  cases.back().loop.wait = Wait::busy_poll;
+  for (PathCase& one : cases) {
+    one.keeps_descriptors =
+        "UCX keeps sockets of closed endpoints until their worker ends; UcxPath.ClosedEndpointsAreBounded";
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(UcxTcp, PathSuite, testing::ValuesIn(ucx_cases("ucx_tcp", {.tls = "tcp,self"})),
+                         name_of_path_case);
+INSTANTIATE_TEST_SUITE_P(UcxTcpPeer, PathSuite,
+                         testing::ValuesIn(ucx_cases("ucx_tcp_peer", {.tls = "tcp", .error_mode = UcxErrorMode::peer})),
+                         name_of_path_case);
+INSTANTIATE_TEST_SUITE_P(UcxListener, PathSuite,
+                         testing::ValuesIn(ucx_cases("ucx_listener", {.tls = "tcp",
+                                                                      .error_mode = UcxErrorMode::peer,
+                                                                      .wire_up = UcxWireUp::listener,
+                                                                      .listener_address = "127.0.0.1:0"})),
+                         name_of_path_case);
+INSTANTIATE_TEST_SUITE_P(UcxPosix, PathSuite, testing::ValuesIn(ucx_cases("ucx_posix", {.tls = "posix,cma,self"})),
+                         name_of_path_case);
+INSTANTIATE_TEST_SUITE_P(UcxAny, PathSuite, testing::ValuesIn(ucx_cases("ucx_any", {})), name_of_path_case);
+
+}  // namespace
+}  // namespace hawser::transport
