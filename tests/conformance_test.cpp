@@ -145,7 +145,6 @@ std::vector<BackendFactory> backends() {
       {"unix", [] { return std::unique_ptr<Backend>(new UnixBackend); }},
       {"shm", [] { return std::unique_ptr<Backend>(new PathBackend("shm")); }},
       {"ucx", [] { return std::unique_ptr<Backend>(new UcxBackend({})); }},
-      {"ucx_tcp", [] { return std::unique_ptr<Backend>(new UcxBackend({.tls = "tcp,self"})); }},
       {"rdma", [] { return std::unique_ptr<Backend>(new RdmaBackend(false)); }},
       {"rdma_shared_queue", [] { return std::unique_ptr<Backend>(new RdmaBackend(true)); }},
       {"sim", [] { return std::unique_ptr<Backend>(new SimBackend); }},

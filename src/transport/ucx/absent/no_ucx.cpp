@@ -2,13 +2,13 @@
 
 #include "transport/ucx/ucx_path.h"
 
-// In place of the path, in a build without UCX's headers.
+// In place of the path, in a build without HAWSER_UCX.
 namespace hawser::transport {
 namespace {
 
 Error absent() {
   return {ErrorCode::unavailable, ErrorScope::transport, Initiator::local, 0,
-          "this program was built without UCX: install libucx-dev and build it again, or leave UCX out"};
+          "Hawser was built without UCX: configure it with -DHAWSER_UCX=ON, or leave UCX out"};
 }
 
 class NoUcx final : public DataPath {
