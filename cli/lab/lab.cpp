@@ -7,6 +7,7 @@
 #include "lab/options.h"
 #include "lab/page.h"
 #include "lab/run_ladder.h"
+#include "lab/run_project.h"
 #include "lab/run_study.h"
 
 namespace hawser::cli {
@@ -20,6 +21,7 @@ struct LabOptions {
   hawser::lab::StudyOptions study;
   bool credits_only = false;
   ReportOptions report;
+  ProjectOptions project;
 };
 
 void add_common(CLI::App& command, CommonOptions& common) {
@@ -97,11 +99,24 @@ Run add_lab(CLI::App& command) {
   report->add_option("--svg", options->report.svg_folder, "Write each figure into this folder too");
   report->add_option("--png", options->report.png_folder, "The same as PNG");
 
-  return [options, ladder, study, report] {
+  CLI::App* const project = command.add_subcommand("project", "What calls would make on a card, by simulation");
+  project->add_option("--gbit", options->project.gbit_per_s, "Of the link, Gb/s")
+      ->check(CLI::Range(1.0, 10'000.0))
+      ->capture_default_str();
+  project->add_option("--latency", options->project.latency_us, "Half a small message's round trip, us; 0 for 2")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->capture_default_str();
+  project->add_option("--call-ns", options->project.call_ns, "Of a side's processor for a call, besides the verbs")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  project->add_option("--seed", options->project.seed)->capture_default_str();
+
+  return [options, ladder, study, report, project] {
     options->study.without_credits = !options->credits_only;
     if (ladder->parsed()) return run_ladder(options->common, options->ladder);
     if (study->parsed()) return run_study(options->common, options->study);
     if (report->parsed()) return run_report(options->report);
+    if (project->parsed()) return run_project(options->project);
     return wrong_options_status;
   };
 }

@@ -31,11 +31,19 @@ class SimMemoryRegion final : public rdma::MemoryRegion {
 
 // ---- Completions
 
+SimCompletionQueue::SimCompletionQueue(SimDevice& device, std::size_t capacity) : device_(device), capacity_(capacity) {
+  device_.fabric().add(*this);
+}
+
+SimCompletionQueue::~SimCompletionQueue() { device_.fabric().remove(*this); }
+
 std::size_t SimCompletionQueue::poll(std::span<rdma::Completion> out) {
   const SimParameters& costs = device_.parameters();
   const double now_ns = device_.fabric().now_ns();
   if (device_.busy_until_ns() > now_ns) return 0;
-  device_.charge(costs.poll_ns);
+  // A loop that looks in vain sleeps until it is told, in no time.
+  const bool anything = !entries_.empty() && entries_.front().ns <= now_ns;
+  if (anything || device_.fabric().processor() != nullptr) device_.charge(costs.poll_ns);
   std::size_t count = 0;
   while (count < out.size() && !entries_.empty() && entries_.front().ns <= now_ns) {
     const rdma::Completion& completion = entries_.front().completion;
@@ -75,7 +83,7 @@ Result<void> SimCompletionQueue::arm(bool solicited_only) {
   // What the device has added and the host can't see yet is still to come.
   const double now_ns = device_.fabric().now_ns();
   for (const Entry& entry : entries_) {
-    if (entry.ns <= now_ns) continue;
+    if (std::max(entry.ns, device_.busy_until_ns()) <= now_ns) continue;
     if (solicited_only && !entry.solicited && entry.completion.status == rdma::Status::success) continue;
     armed_ = false;
     notice_ns_ = entry.ns;

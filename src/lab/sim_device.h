@@ -21,7 +21,10 @@ struct SimReceives {
 
 class SimCompletionQueue final : public transport::rdma::CompletionQueue {
  public:
-  SimCompletionQueue(SimDevice& device, std::size_t capacity) : device_(device), capacity_(capacity) {}
+  SimCompletionQueue(SimDevice& device, std::size_t capacity);
+  SimCompletionQueue(const SimCompletionQueue&) = delete;
+  SimCompletionQueue& operator=(const SimCompletionQueue&) = delete;
+  ~SimCompletionQueue() override;
 
   std::size_t poll(std::span<transport::rdma::Completion> out) override;
   void watch(Loop& loop, exec::Watcher& watcher) override;

@@ -12,6 +12,7 @@ namespace rdma = transport::rdma;
 std::shared_ptr<SimFabric> SimFabric::create(const SimParameters& parameters, std::uint64_t seed, unsigned devices) {
   std::shared_ptr<SimFabric> fabric(new SimFabric(parameters, seed));
   for (unsigned i = 0; i < devices; ++i) fabric->names_.push_back("sim" + std::to_string(i));
+  fabric->open_.resize(devices);
   return fabric;
 }
 
@@ -24,7 +25,13 @@ Result<std::shared_ptr<rdma::Device>> SimFabric::open(const std::string& name) {
   if (found == names_.end()) {
     return fail(ErrorCode::unavailable, "there is no simulated device " + name + ": they are sim0 and following");
   }
-  return std::make_shared<SimDevice>(shared_from_this(), name, static_cast<unsigned>(found - names_.begin()));
+  const auto index = static_cast<std::size_t>(found - names_.begin());
+  std::shared_ptr<SimDevice> device = open_[index].lock();
+  if (device == nullptr) {
+    device = std::make_shared<SimDevice>(shared_from_this(), name, static_cast<unsigned>(index));
+    open_[index] = device;
+  }
+  return device;
 }
 
 void SimFabric::schedule(Event event) {
@@ -41,6 +48,18 @@ void SimFabric::advance(double ns) {
     if (SimQueuePair* const queue_pair = find(event.queue_pair)) queue_pair->on_event(event);
   }
   now_ns_ = std::max(now_ns_, ns);
+}
+
+double SimFabric::next_notice_ns() const noexcept {
+  double ns = never_ns;
+  for (const SimCompletionQueue* const queue : queues_) ns = std::min(ns, queue->notice_ns());
+  return ns;
+}
+
+std::size_t SimFabric::deliver_notices() {
+  std::size_t delivered = 0;
+  for (std::size_t i = 0; i < queues_.size(); ++i) delivered += queues_[i]->deliver(now_ns_) ? 1 : 0;
+  return delivered;
 }
 
 double SimFabric::next_change_ns() noexcept {

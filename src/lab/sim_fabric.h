@@ -15,6 +15,7 @@
 
 namespace hawser::lab {
 
+class SimCompletionQueue;
 class SimDevice;
 class SimQueuePair;
 
@@ -46,7 +47,7 @@ class SimFabric final : public transport::rdma::Verbs, public std::enable_shared
   static std::shared_ptr<SimFabric> create(const SimParameters& parameters, std::uint64_t seed, unsigned devices = 2);
   ~SimFabric() override;
 
-  // "sim0", "sim1" and so on.
+  // "sim0", "sim1" and so on. Opened again while open, a device is the same one.
   Result<std::vector<std::string>> devices() override;
   Result<std::shared_ptr<transport::rdma::Device>> open(const std::string& name) override;
 
@@ -73,6 +74,11 @@ class SimFabric final : public transport::rdma::Verbs, public std::enable_shared
   void remove(std::uint32_t number) noexcept { queue_pairs_.erase(number); }
   SimQueuePair* find(std::uint32_t number) const noexcept;
   std::uint32_t next_key() noexcept { return ++last_key_; }
+  // Completion queues with watchers: when the next of them is to be told, and telling all that are due; gives their number.
+  double next_notice_ns() const noexcept;
+  std::size_t deliver_notices();
+  void add(SimCompletionQueue& queue) { queues_.push_back(&queue); }
+  void remove(SimCompletionQueue& queue) noexcept { std::erase(queues_, &queue); }
   // The host will see a completion at `ns`.
   void will_show(double ns) { shows_.push(ns); }
   // Whether the message that is being delivered is the one to arrive wrong.
@@ -95,6 +101,8 @@ class SimFabric final : public transport::rdma::Verbs, public std::enable_shared
   std::uint32_t last_key_ = 0;
   std::unordered_map<std::uint32_t, SimQueuePair*> queue_pairs_;
   std::vector<std::string> names_;
+  std::vector<std::weak_ptr<SimDevice>> open_;  // By name.
+  std::vector<SimCompletionQueue*> queues_;
 };
 
 }  // namespace hawser::lab
