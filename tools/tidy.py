@@ -44,7 +44,7 @@ LAYERS = {
     "transport/*": ("transport", "exec", "base"),
     "rpc": ("wire", "codec", "exec", "transport", "base"),
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "base"),
-    "lab": ("transport/rdma", "exec", "base"),
+    "lab": ("transport/rdma", "transport", "exec", "base"),
     "setup": ("protocol", "rpc", "wire", "codec", "exec", "transport", "transport/*", "base"),
 }
 # Beyond that, a test beside its layer may run over the simulated network.
