@@ -70,7 +70,7 @@ struct Client::State final : rpc::ClientSession::Owner {
   std::vector<TransportNotTaken> not_taken;
   bool not_taken_logged = false;
   std::shared_ptr<rpc::Lobby> lobby;  // While the connection moves.
-  TransportNotTaken lost;  // The path that the connection moves away from, if it is not known to be broken.
+  TransportNotTaken lost;             // The path that the connection moves away from, if it is not known to be broken.
   std::uint64_t moved = 0;
   RetryTimer retry;
 
