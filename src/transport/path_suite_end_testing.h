@@ -155,6 +155,7 @@ TEST_P(PathSuite, DestroyedAtAnyTime) {
     std::vector<std::byte> memory(PathPair::message_bytes_max);
     server().sink.keep = seed % 3 == 0;
     server().sink.record = false;
+    server().publish();
     server().sink.where = [&](Bytes, std::size_t payload_bytes) -> Placement {
       switch (payload_bytes % 3) {
         case 0: return {Placement::Kind::given, memory};

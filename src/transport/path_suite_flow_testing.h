@@ -16,6 +16,7 @@ TEST_P(PathSuite, APausedReceiverHoldsItsPeerBack) {
     const auto one = make_sent(28, payload, 7, false);
     const std::size_t count = payload == 100 ? 50'000 : total / payload;
     server().sink.record = false;
+    server().publish();
     server().on([&] { server().connection->pause(); });
     std::size_t sent = 0;
     while (sent < count) {
@@ -41,6 +42,7 @@ TEST_P(PathSuite, APausedReceiverHoldsItsPeerBack) {
         });
       }
     };
+    server().publish();
     server().on([&] {
       EXPECT_TRUE(server().connection->paused());
       server().connection->resume();
@@ -88,6 +90,7 @@ TEST_P(PathSuite, PositionsTellWhatMayHaveArrived) {
   std::vector<std::uint64_t> positions;
   std::size_t seed = 0;
   server().sink.record = false;
+  server().publish();
   for (const std::size_t payload : sizes()) {
     for (int i = 0; i < 3; ++i) {
       const auto one = make_sent(28, payload, ++seed, false);

@@ -68,6 +68,7 @@ TEST_P(PathSuite, ManySmallMessages) {
     std::memcpy(&number, message.head.data(), sizeof number);
     wrong += number != server().sink.count.load() || message.head.size() != 8 + number % 200;
   };
+  server().publish();
   for (std::size_t sent = 0; sent < count;) {
     client().on([&] {
       for (int i = 0; i < 500; ++i, ++sent) {
@@ -88,6 +89,7 @@ TEST_P(PathSuite, PingPong) {
     side->sink.on_each = [side](const Message& message) {
       if (side->sink.count.load() < rounds) side->send(as_text(message.head), as_text(message.payload));
     };
+    side->publish();
   }
   client().on([&] { client().send("ping", path_bytes(100, 1)); });
   EXPECT_TRUE(client().until_received(rounds - 1));
@@ -175,6 +177,7 @@ TEST_P(PathSuite, PayloadsGoWhereTheyAreWanted) {
     misplaced += (message.payload.data() == memory.data()) != (kind == Kind::given);
     misplaced += kind == Kind::given && message.payload_block != nullptr;
   };
+  server().publish();
   std::size_t seed = 0;
   std::size_t large = 0;
   for (const std::size_t payload : sizes()) {
@@ -213,6 +216,7 @@ TEST_P(PathSuite, APlaceIsTakenBack) {
     given = 0;
     spoiled += message.discarded && !message.payload.empty();
   };
+  server().publish();
   Batch batch;
   for (std::size_t i = 0; i < 20; ++i) {
     batch.push_back(make_sent(28, std::size_t{3} << 20, i, true));
@@ -271,6 +275,7 @@ TEST_P(PathSuite, KeepingMuchStopsNothing) {
   server().on([&] {
     server().sink.keep = true;
     server().sink.record = false;
+    server().publish();
   });
   const auto one = make_sent(28, 100'000, 1, false);
   for (int i = 0; i < 600; ++i) {

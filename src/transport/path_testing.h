@@ -129,6 +129,11 @@ struct PathSide {
   auto on(F&& work) {
     return loop->on(std::forward<F>(work));
   }
+  // The loop's thread sees what has been set from another before any message comes: memory that two ends share beside each
+  // other's sight orders nothing in the thread sanitizer's eyes.
+  void publish() {
+    on([] {});
+  }
   // Waits until `condition` holds, as seen on the loop. Gives up only after a time that means a hang.
   template <class F>
   bool until(F condition) {
