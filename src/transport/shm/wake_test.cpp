@@ -50,6 +50,7 @@ TEST_P(ShmWake, NoPingIsLost) {
       for (std::uint64_t n = delay.below(3000); n != 0; --n) asm volatile("");
       if (side->sink.count.load() < rounds) side->send("ball", std::string_view());
     };
+    side->publish();
   }
   pair.client.on([&] { pair.client.send("ball", std::string_view()); });
   EXPECT_TRUE(until_still(pair.server.sink.count, rounds));
@@ -82,8 +83,12 @@ TEST_P(ShmWake, NoRoomIsMissed) {
     pair.server.connection->pause();
     pair.server.loop->loop().post([&] { pair.server.connection->resume(); });
   };
+  pair.server.publish();
   pair.client.on([&] { chain.payload_released(); });
   EXPECT_TRUE(until_still(pair.server.sink.count, count));
+  // Neither uses the memory any more, which the sanitizer is to know before it is freed.
+  pair.server.publish();
+  pair.client.publish();
 }
 
 // The ring alone: what is read is what was written, in order, whatever the pace.
