@@ -275,7 +275,6 @@ TEST_P(PathSuite, KeepingMuchStopsNothing) {
   server().on([&] {
     server().sink.keep = true;
     server().sink.record = false;
-    server().publish();
   });
   const auto one = make_sent(28, 100'000, 1, false);
   for (int i = 0; i < 600; ++i) {
