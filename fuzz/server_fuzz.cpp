@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,8 +25,10 @@
 namespace hawser {
 namespace {
 
-void expect(bool condition) {
-  if (!condition) std::abort();
+void expect(bool condition, std::source_location where = std::source_location::current()) {
+  if (condition) return;
+  std::fprintf(stderr, "line %u: not as expected\n", static_cast<unsigned>(where.line()));
+  std::abort();
 }
 
 std::string_view echo(std::string_view text) { return text; }
@@ -170,7 +174,8 @@ Task<void> attack(Loop& loop, Bytes input, unsigned mode) {
   co_await settle;
   expect(wire.sink == nullptr);
   const ServerCounters counters = server.counters();
-  expect(counters.connections_open == 0 && counters.calls_in_flight == 0);
+  expect(counters.connections_open == 0);
+  expect(counters.calls_in_flight == 0);
 }
 
 }  // namespace

@@ -249,6 +249,13 @@ TEST_F(HostileClient, CallIdsThatAreInUseOrTooHigh) {
   const Octets held = message(request_of<hold>(call_id(3)));
   expect_breach(held + held, "one id twice");
   expect_breach(held + message(request_of<hold>(call_id(3, 2))), "one slot twice");
+  // A refusal of the second would count as the answer of the first, which then nobody would ever cancel.
+  wire::Header unknown = request_of<hold>(call_id(3));
+  unknown.method ^= 1;
+  expect_breach(held + message(unknown), "one id twice, for a method that does not exist");
+  Octets all;
+  for (std::uint32_t slot = 0; slot < calls_max; ++slot) all = all + message(request_of<hold>(call_id(slot)));
+  expect_breach(all + held, "one id twice, beyond calls_per_connection_max");
   expect_refused(message(request_of<hold>(call_id(calls_max))), call_id(calls_max), ErrorCode::overloaded,
                  "calls_per_connection_max");
   expect_refused(message(request_of<hold>(0xffff'ffff)), 0xffff'ffff, ErrorCode::overloaded,

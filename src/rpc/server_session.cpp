@@ -53,6 +53,11 @@ void ServerSession::on_request(const wire::Frame& frame, const transport::Messag
   release_placed();
   const wire::Header& header = frame.header;
   shared_.counters.calls.add(1);
+  const std::size_t slot = header.call & 0xffffU;
+  // Before any refusal, which would answer the call that has the slot.
+  if (slot < by_slot_.size() && by_slot_[slot] != nullptr) [[unlikely]] {
+    return protocol_error("call id " + std::to_string(header.call) + " is in use by a call in flight");
+  }
   const Dispatcher::Method* const method = shared_.dispatcher.find(header.method);
   if (method == nullptr) [[unlikely]] {
     return refuse(header.call, ErrorCode::unknown_method,
@@ -69,7 +74,6 @@ void ServerSession::on_request(const wire::Frame& frame, const transport::Messag
     return refuse(header.call, ErrorCode::overloaded,
                   "receive_bytes_max bytes of large requests are coming in already");
   }
-  const std::size_t slot = header.call & 0xffffU;
   if (slot >= settings().calls_max || unanswered_ >= settings().calls_max) [[unlikely]] {
     return refuse(header.call, ErrorCode::overloaded,
                   std::to_string(settings().calls_max) + " calls (calls_per_connection_max) are in flight already");
@@ -77,9 +81,6 @@ void ServerSession::on_request(const wire::Frame& frame, const transport::Messag
   if (shared_.calls_in_flight.load(std::memory_order_relaxed) >= shared_.options.calls_max) [[unlikely]] {
     return refuse(header.call, ErrorCode::overloaded,
                   std::to_string(shared_.options.calls_max) + " calls (calls_max) are in flight on the server already");
-  }
-  if (slot < by_slot_.size() && by_slot_[slot] != nullptr) [[unlikely]] {
-    return protocol_error("call id " + std::to_string(header.call) + " is in use by a call in flight");
   }
   detail::Incoming request{.port = *this,
                            .call = header.call,
