@@ -38,7 +38,7 @@ void UcxConnection::set_endpoint(std::unique_ptr<UcxEndpoint> endpoint) {
 }
 
 void UcxConnection::connected(std::unique_ptr<UcxEndpoint> endpoint) {
-  if (endpoint_ != nullptr) return worker_->core().close(std::move(endpoint), true);
+  if (endpoint_ != nullptr) return worker_->close(std::move(endpoint), UcxClose::cut);
   set_endpoint(std::move(endpoint));
 }
 
@@ -59,6 +59,12 @@ void UcxConnection::start(MessageSink& sink) {
 void UcxConnection::WireUp::fire(Timer& timer) noexcept {
   UcxConnection& connection = static_cast<WireUp&>(timer).connection;
   const UcxOptions& options = connection.worker_->options();
+  if (connection.broken_) {
+    if (connection.held_back() || connection.sink_ == nullptr) {
+      return timer.start(connection.loop_, connection.loop_.after(break_grace));
+    }
+    return connection.fail(Error(*connection.broken_));
+  }
   if (connection.sink_ == nullptr) {
     return timer.start(connection.loop_, connection.loop_.after(options.wire_up_timeout));
   }
@@ -81,6 +87,13 @@ void UcxConnection::close() {
   drained();
 }
 
+// The stream's end, if the peer has ended, comes at about the same time, and decides what is told.
+void UcxConnection::broken(std::string_view what, ucs_status_t status) {
+  if (ended_ || broken_) return;
+  broken_ = ucx_error(worker_->core().ucp(), what, status, ErrorScope::transport);
+  wire_up_.start(loop_, loop_.after(break_grace));
+}
+
 // What the peer sent before has arrived: it ends the stream only when its endpoint has been flushed.
 void UcxConnection::stream_ended(const Error& reason) {
   stream_end_ = reason;
@@ -96,6 +109,9 @@ void UcxConnection::breach(std::string text) {
 
 void UcxConnection::fail(Error reason) {
   if (ended_) return;
+  if (reason.scope == ErrorScope::transport && liveness_ != nullptr && !stream_end_) {
+    liveness_->close(Liveness::Why::path_broke);
+  }
   abort();
   if (sink_ != nullptr) sink_->on_closed(reason);
 }
@@ -114,7 +130,10 @@ void UcxConnection::abort() noexcept {
   if (endpoint_ != nullptr) {
     // The peer is told when all that was sent is there.
     endpoint_->kept = std::move(liveness_);
-    worker_->core().close(std::move(endpoint_), !worker_->options().close_with_flush);
+    const UcxClose how = !worker_->options().close_with_flush ? UcxClose::cut
+                         : stream_end_.has_value()            ? UcxClose::flush_peer_gone
+                                                              : UcxClose::flush;
+    worker_->close(std::move(endpoint_), how);
   } else if (liveness_ != nullptr) {
     loop_.post([gone = std::move(liveness_)] {});
   }

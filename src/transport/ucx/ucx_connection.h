@@ -33,6 +33,9 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   // How long flush() waits for UCX to take what it was given, as while it is still wiring up.
   static constexpr Duration flush_max = std::chrono::milliseconds(20);
 
+  // How long a broken endpoint waits for the stream's end, which would say that the peer is gone.
+  static constexpr Duration break_grace = std::chrono::milliseconds(50);
+
   static Result<std::unique_ptr<UcxConnection>> make(std::shared_ptr<UcxWorker> worker, const PathLimits& limits);
   ~UcxConnection();
 
@@ -83,7 +86,7 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
     std::uint32_t packet = 0;  // The index of the packet that announces it.
   };
   struct Incoming {
-    enum class State : std::uint8_t { announced, fetching, here };
+    enum class State : std::uint8_t { announced, fetching, here, lost };
     Bytes head;
     Bytes payload;
     Block* block = nullptr;  // A reference of ours to what holds both.
@@ -157,6 +160,9 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
 
   // The end.
   void stream_ended(const Error& reason);
+  void broken(std::string_view what, ucs_status_t status);
+  // The sink has paused, and nothing that waits to be sent asks for an end before it resumes.
+  bool held_back() const noexcept { return paused_ && backlog_ == 0; }
   void fail(Error reason);
   void breach(std::string text);
 
@@ -170,7 +176,7 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   std::shared_ptr<UcxConnection*> self_;  // Null within, once the stream has nobody to tell.
   std::string peer_name_;
   MessageSink* sink_ = nullptr;
-  WireUp wire_up_{*this};
+  WireUp wire_up_{*this};  // Until the peer is heard; then, once UCX has lost it, until the stream has had its time.
   bool opened_ = false;
   bool heard_ = false;  // The peer's first sign over UCX.
 
@@ -215,6 +221,7 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   bool processing_ = false;
   bool ended_ = false;
   std::optional<Error> stream_end_;
+  std::optional<Error> broken_;
 };
 
 }  // namespace hawser::transport

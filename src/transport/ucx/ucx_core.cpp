@@ -42,7 +42,7 @@ Result<UcxCore*> UcxCore::make(std::shared_ptr<UcxContext> context, Loop& loop) 
 UcxCore::~UcxCore() {
   // A worker may end before the requests of its endpoints only if nobody waits for those.
   for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
-    if (endpoint->ep != nullptr && !(endpoint->flushing && endpoint->flushed)) ucp_.request_free(endpoint->closing);
+    if (endpoint->ep != nullptr && endpoint->closing != nullptr) ucp_.request_free(endpoint->closing);
   }
   // Operations may end from within.
   ucp_.worker_destroy(worker_);
@@ -53,7 +53,7 @@ UcxCore::~UcxCore() {
 
 void UcxCore::abandon() noexcept {
   take_returned();
-  drop_closed();
+  end_waiting(Time::max());
   // What waits for endpoints that never close must not outlive the loop.
   for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
     if (endpoint->kept != nullptr) loop_->post([kept = std::move(endpoint->kept)] {});
@@ -276,11 +276,13 @@ void UcxCore::on_failed(void* arg, ucp_ep_h, ucs_status_t status) {
   UcxEndpoint& endpoint = *static_cast<UcxEndpoint*>(arg);
   endpoint.failed = status;
   if (endpoint.token != 0) endpoint.core->failed_.push_back(endpoint.token);
+  if (endpoint.waiting) endpoint.core->any_closed_ = true;
 }
 
-void UcxCore::close(std::unique_ptr<UcxEndpoint> endpoint, bool cut) noexcept {
+void UcxCore::close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept {
   endpoint->token = 0;
-  if (context_->options().error_mode == UcxErrorMode::peer && !cut && endpoint->failed == UCS_OK) {
+  if (context_->options().error_mode == UcxErrorMode::peer && how != UcxClose::cut && endpoint->failed == UCS_OK) {
+    if (how == UcxClose::flush) endpoint->until = loop_->now() + wait_max;
     ucp_request_param_t params;
     params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     params.cb.send = &UcxCore::on_flushed;
@@ -289,9 +291,29 @@ void UcxCore::close(std::unique_ptr<UcxEndpoint> endpoint, bool cut) noexcept {
     endpoint->flushing = UCS_PTR_IS_PTR(flushing);
     if (endpoint->flushing) endpoint->closing = flushing;
   }
-  if (!endpoint->flushing) end_endpoint(*endpoint);
+  if (!endpoint->flushing) flushed(*endpoint);
   closing_.push_back(std::move(endpoint));
   drop_closed();
+}
+
+void UcxCore::flushed(UcxEndpoint& endpoint) noexcept {
+  endpoint.waiting = endpoint.until != Time{} && endpoint.failed == UCS_OK;
+  if (!endpoint.waiting) end_endpoint(endpoint);
+}
+
+Time UcxCore::end_waiting(Time now) noexcept {
+  Time next = Time::max();
+  for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
+    if (endpoint->until == Time{}) continue;
+    if (now < endpoint->until) {
+      next = std::min(next, endpoint->until);
+      continue;
+    }
+    endpoint->until = Time{};
+    if (std::exchange(endpoint->waiting, false)) end_endpoint(*endpoint);
+  }
+  drop_closed();
+  return next;
 }
 
 // UCX keeps an endpoint that its peer has connected to, and all that belongs to it, unless it is closed by force, which
@@ -315,6 +337,7 @@ void UcxCore::end_endpoint(UcxEndpoint& endpoint) noexcept {
 void UcxCore::on_flushed(void* request, ucs_status_t, void* user_data) {
   UcxEndpoint& endpoint = *static_cast<UcxEndpoint*>(user_data);
   endpoint.core->ucp_.request_free(request);
+  endpoint.closing = nullptr;
   endpoint.flushed = true;
   endpoint.core->any_closed_ = true;
 }
@@ -329,14 +352,14 @@ void UcxCore::on_closed(void* request, ucs_status_t, void* user_data) {
 void UcxCore::drop_closed() noexcept {
   any_closed_ = false;
   for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
-    if (endpoint->flushed && std::exchange(endpoint->flushing, false)) end_endpoint(*endpoint);
-  }
-  std::erase_if(closing_, [this](const std::unique_ptr<UcxEndpoint>& endpoint) {
-    if (endpoint->ep != nullptr) return false;
+    if (endpoint->flushed && std::exchange(endpoint->flushing, false)) flushed(*endpoint);
+    if (endpoint->failed != UCS_OK && std::exchange(endpoint->waiting, false)) end_endpoint(*endpoint);
     // It may be the caller's caller.
-    if (endpoint->kept != nullptr) loop_->post([kept = std::move(endpoint->kept)] {});
-    return true;
-  });
+    if ((endpoint->ep == nullptr || endpoint->waiting) && endpoint->kept != nullptr) {
+      loop_->post([kept = std::move(endpoint->kept)] {});
+    }
+  }
+  std::erase_if(closing_, [](const std::unique_ptr<UcxEndpoint>& endpoint) { return endpoint->ep == nullptr; });
 }
 
 }  // namespace hawser::transport

@@ -11,6 +11,7 @@
 #include "base/lent_block.h"
 #include "hawser/bytes.h"
 #include "hawser/loop.h"
+#include "hawser/time.h"
 #include "transport/ucx/ucx_context.h"
 #include "transport/ucx/ucx_wire.h"
 
@@ -70,13 +71,28 @@ struct UcxEndpoint {
   void* closing = nullptr;  // UCX's request, while it is flushed or closed.
   bool flushing = false;
   bool flushed = false;
-  std::shared_ptr<void> kept;  // Destroyed, by the loop, when the endpoint is closed.
+  bool waiting = false;        // Flushed, and held open until the peer closes its end, or `until`.
+  Time until{};                // By then it is closed, if it is to wait.
+  std::shared_ptr<void> kept;  // Destroyed, by the loop, when the endpoint is closed or waits.
+};
+
+// How an endpoint is closed.
+enum class UcxClose : std::uint8_t {
+  // What was sent leaves first. With UcxErrorMode::peer the endpoint is then held open until the peer closes its end, at most
+  // UcxCore::wait_max: closing tells the peer's UCX, which drops what it has not read yet.
+  flush,
+  // What was sent leaves first; the peer has gone through all there is.
+  flush_peer_gone,
+  // What is under way is dropped if UCX can do that.
+  cut,
 };
 
 // A UCX worker and all that UCX may still touch. It is used by one thread at a time: the loop's, and, once abandoned, the one
 // that drops the last piece of data that was kept, which destroys it.
 class UcxCore {
  public:
+  static constexpr Duration wait_max = std::chrono::seconds(1);
+
   // `loop` outlives it until abandon().
   static Result<UcxCore*> make(std::shared_ptr<UcxContext> context, Loop& loop);
   UcxCore(const UcxCore&) = delete;
@@ -112,8 +128,10 @@ class UcxCore {
 
   // For the receiver with this token.
   Result<std::unique_ptr<UcxEndpoint>> connect(ucp_ep_params_t& params, std::uint64_t token);
-  // Closes it in the background: `cut` drops what is under way if UCX can do that.
-  void close(std::unique_ptr<UcxEndpoint> endpoint, bool cut) noexcept;
+  // Closes it in the background.
+  void close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept;
+  // Closes what waits for its peer and was to by `now`. When to ask next; Time::max() if none waits.
+  Time end_waiting(Time now) noexcept;
   std::size_t closing() const noexcept { return closing_.size(); }
   // Endpoints closed so far that UCX keeps, with their sockets, until the worker is destroyed: those of UcxErrorMode::none.
   std::size_t spent() const noexcept { return spent_; }
@@ -155,6 +173,7 @@ class UcxCore {
   static void on_sent(void* request, ucs_status_t status, void* user_data);
   static void on_fetched(void* request, ucs_status_t status, std::size_t size, void* user_data);
   static void on_failed(void* arg, ucp_ep_h ep, ucs_status_t status);
+  void flushed(UcxEndpoint& endpoint) noexcept;
   void end_endpoint(UcxEndpoint& endpoint) noexcept;
   static void on_flushed(void* request, ucs_status_t status, void* user_data);
   static void on_finished(void* request, ucs_status_t status, void* user_data);

@@ -81,16 +81,19 @@ Result<std::unique_ptr<UcxListener>> UcxListener::make(UcxWorker& worker, const 
 }
 
 UcxListener::~UcxListener() {
+  ending_ = true;
+  if (listener_ != nullptr) worker_.progress_until([] { return false; }, rest);
   for (const ucp_conn_request_h call : std::exchange(calls_, {})) {
     worker_.core().ucp().listener_reject(listener_, call);
   }
-  for (Stranger& stranger : strangers_) worker_.core().close(std::move(stranger.endpoint), true);
+  for (Stranger& stranger : strangers_) worker_.close(std::move(stranger.endpoint), UcxClose::cut);
   if (listener_ != nullptr) worker_.core().ucp().listener_destroy(listener_);
 }
 
 void UcxListener::on_call(ucp_conn_request_h call, void* arg) {
   UcxListener& self = *static_cast<UcxListener*>(arg);
-  if (self.calls_.size() + self.strangers_.size() < strangers_max) return self.calls_.push_back(call);
+  const bool room = self.calls_.size() + self.strangers_.size() < strangers_max;
+  if (room && !self.ending_) return self.calls_.push_back(call);
   self.worker_.core().ucp().listener_reject(self.listener_, call);
 }
 
@@ -113,7 +116,7 @@ void UcxListener::process() {
   }
   std::erase_if(strangers_, [&](Stranger& stranger) {
     if (stranger.endpoint != nullptr && stranger.until > now && stranger.endpoint->failed == UCS_OK) return false;
-    if (stranger.endpoint != nullptr) worker_.core().close(std::move(stranger.endpoint), true);
+    if (stranger.endpoint != nullptr) worker_.close(std::move(stranger.endpoint), UcxClose::cut);
     return true;
   });
 }

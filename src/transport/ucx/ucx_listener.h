@@ -17,6 +17,9 @@ class UcxListener {
  public:
   // Callers who have not named a connection yet; more are turned away.
   static constexpr std::size_t strangers_max = 1024;
+  // The end waits so long for calls that are half made: UCX before 1.14 crashes if they come in afterwards (its commit
+  // 95ba53abf8).
+  static constexpr Duration rest = std::chrono::milliseconds(10);
 
   // `address` as UcxOptions::listener_address.
   static Result<std::unique_ptr<UcxListener>> make(UcxWorker& worker, const std::string& address);
@@ -52,6 +55,7 @@ class UcxListener {
   std::vector<ucp_conn_request_h> calls_;
   std::vector<Name> names_;
   std::vector<Stranger> strangers_;
+  bool ending_ = false;
 };
 
 // An address in digits, such as "10.0.0.1:4711" or "[fe80::1]:4711", for UCX.

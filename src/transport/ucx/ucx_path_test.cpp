@@ -248,7 +248,7 @@ class Hostile final : public UcxReceiver {
   void finish() {
     connection.reset();
     worker_->leave(token_);
-    worker_->core().close(std::move(endpoint_), false);
+    worker_->close(std::move(endpoint_), UcxClose::flush_peer_gone);
     worker_.reset();
     end_.reset();
     stream_.reset();

@@ -21,7 +21,7 @@ void UcxConnection::ended(UcxOperation& operation) {
   if (operation.kind == UcxOperation::Kind::fetch) return fetched(operation);
   const ucs_status_t status = operation.status;
   finished(operation);
-  if (status != UCS_OK) return fail(ucx_error(worker_->core().ucp(), "sending to the peer", status));
+  if (status != UCS_OK) return broken("sending to the peer", status);
   send_ready();
   drained();
 }
@@ -31,10 +31,8 @@ void UcxConnection::process() {
   take_arrivals();
   deliver();
   if (ended_) return;
-  if (endpoint_ != nullptr && endpoint_->failed != UCS_OK) {
-    return fail(ucx_error(worker_->core().ucp(), "UCX lost the peer", endpoint_->failed));
-  }
-  if (stream_end_ && !(paused_ && backlog_ == 0)) return fail(*stream_end_);
+  if (stream_end_ && !held_back()) return fail(Error(*stream_end_));
+  if (endpoint_ != nullptr && endpoint_->failed != UCS_OK) return broken("UCX lost the peer", endpoint_->failed);
   send_ready();
   drained();
   if (!ended_ && taken_ - told_ >= worker_->options().window_bytes / 4) loop_.at_tick_end(*this);
@@ -61,8 +59,7 @@ void UcxConnection::release(Arrival& arrival) noexcept {
 bool UcxConnection::take(Arrival& arrival) {
   const UcxHeader& header = arrival.header;
   arrived_ += UcxHeader::bytes + (arrival.rendezvous == nullptr ? arrival.size : 0);
-  heard_ = true;
-  wire_up_.stop();
+  if (!std::exchange(heard_, true) && !broken_) wire_up_.stop();
   if (header.taken > spent_) {
     breach("it says to have taken more than it was sent");
     return false;
@@ -286,7 +283,7 @@ void UcxConnection::fetch(Incoming& incoming) {
           worker_->core().fetch(rendezvous, operation, incoming.own.mutable_data(), incoming.size);
       status != UCS_OK) {
     worker_->core().recycle(operation);
-    return fail(ucx_error(worker_->core().ucp(), "fetching a payload", status));
+    return broken("fetching a payload", status);
   }
   incoming.state = Incoming::State::fetching;
   incoming.operation = &operation;
@@ -299,13 +296,13 @@ void UcxConnection::fetched(UcxOperation& operation) {
   const std::size_t number = operation.counted;
   arrived_ += operation.bytes;
   worker_->core().recycle(operation);
-  if (status != UCS_OK) return fail(ucx_error(worker_->core().ucp(), "fetching a payload", status));
   for (Incoming& incoming : incoming_) {
     if (!incoming.apart || incoming.number != number) continue;
-    incoming.state = Incoming::State::here;
+    incoming.state = status == UCS_OK ? Incoming::State::here : Incoming::State::lost;
     incoming.operation = nullptr;
     break;
   }
+  if (status != UCS_OK) return broken("fetching a payload", status);
   worker_->process_soon(token_);
 }
 

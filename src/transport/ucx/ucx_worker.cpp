@@ -129,6 +129,16 @@ void UcxWorker::process_soon(std::uint64_t token) {
   if (Slot* const slot = find(token)) mark(*slot);
 }
 
+void UcxWorker::close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept {
+  core_->close(std::move(endpoint), how);
+  if (!waiting_.running()) end_waiting();
+}
+
+void UcxWorker::end_waiting() noexcept {
+  const Time next = core_->end_waiting(loop_.now());
+  if (next != Time::max()) waiting_.start(loop_, next);
+}
+
 Result<void> UcxWorker::listen(const std::string& address) {
   Result<std::unique_ptr<UcxListener>> listener = UcxListener::make(*this, address);
   if (!listener) return std::unexpected(listener.error());
@@ -138,7 +148,7 @@ Result<void> UcxWorker::listen(const std::string& address) {
 
 void UcxWorker::give(std::uint64_t token, std::unique_ptr<UcxEndpoint> endpoint) {
   Slot* const slot = find(token);
-  if (slot == nullptr) return core_->close(std::move(endpoint), true);
+  if (slot == nullptr) return close(std::move(endpoint), UcxClose::cut);
   endpoint->token = token;
   slot->receiver->connected(std::move(endpoint));
 }

@@ -7,6 +7,7 @@
 
 #include "exec/poller.h"
 #include "hawser/loop.h"
+#include "hawser/timer.h"
 #include "transport/ucx/ucx_core.h"
 #include "transport/ucx/ucx_listener.h"
 
@@ -17,7 +18,8 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
  public:
   // Small data is copied out of UCX's memory, as that costs less than keeping it.
   static constexpr std::size_t copied_bytes_max = 1024;
-  // How long the end of a worker waits for its endpoints to be closed; what takes longer ends in the background.
+  // How long the end of a worker waits for its endpoints to be closed, by their peers too; what takes longer is cut off, or
+  // ends in the background.
   static constexpr Duration drain_max = std::chrono::milliseconds(50);
 
   static Result<std::shared_ptr<UcxWorker>> make(std::shared_ptr<UcxContext> context, Loop& loop);
@@ -34,6 +36,9 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   Result<std::uint64_t> enter(UcxReceiver& receiver);
   void leave(std::uint64_t token) noexcept;
   std::size_t receivers() const noexcept { return receivers_; }
+
+  // Closes an endpoint of this worker's in the background.
+  void close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept;
 
   // UcxReceiver::process() at the next poll.
   void process_soon(std::uint64_t token);
@@ -57,6 +62,13 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
     bool dirty = false;
   };
 
+  // Ends what waits for peers that do not close.
+  struct Waiting final : Timer {
+    explicit Waiting(UcxWorker& owner) noexcept : Timer(&Waiting::fire), worker(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<Waiting&>(timer).worker.end_waiting(); }
+    UcxWorker& worker;
+  };
+
   UcxWorker(UcxCore* core, Loop& loop, std::vector<std::byte> address);
   bool arm() override;
   void on_ready(exec::Readiness) override { poll(); }
@@ -66,6 +78,7 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   ucs_status_t take(Bytes header, void* data, std::size_t size, const ucp_am_recv_param_t& param);
   std::byte* copy(const void* data, std::size_t size, Block*& block);
   Slot* find(std::uint64_t token) noexcept;
+  void end_waiting() noexcept;
   void mark(Slot& slot);
   bool deliver();
 
@@ -73,6 +86,7 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   UcxCore* const core_;
   const std::vector<std::byte> address_;
   std::unique_ptr<UcxListener> listener_;
+  Waiting waiting_{*this};
   int event_fd_ = -1;  // -1 while the loop is never to sleep.
   bool polled_ = false;
   bool delivering_ = false;

@@ -2,13 +2,13 @@
 
 #include "transport/ucx/ucx_path.h"
 
-// In place of the path, in a build without HAWSER_UCX.
+// In place of the path, in a build without libucx's headers.
 namespace hawser::transport {
 namespace {
 
 Error absent() {
   return {ErrorCode::unavailable, ErrorScope::transport, Initiator::local, 0,
-          "Hawser was built without UCX: configure it with -DHAWSER_UCX=ON, or leave UCX out"};
+          "Hawser was built without UCX: build it where libucx-dev 1.13 or later is installed, or leave UCX out"};
 }
 
 class NoUcx final : public DataPath {
