@@ -6,12 +6,15 @@
 #include <cmath>
 
 #include "medians.h"
+#include "report/legend.h"
 #include "report/line_chart.h"
 #include "size.h"
 
 namespace hawser::bench {
 
 using report::escaped;
+using report::legend_html;
+using report::LegendEntry;
 using report::LineChart;
 using report::Quantity;
 using report::quantity_text;
@@ -53,10 +56,6 @@ std::string quantity_name(Quantity quantity) {
     case Quantity::microseconds: return "Latency";
   }
   return {};
-}
-
-std::string legend_item(unsigned colour, const std::string& text) {
-  return fmt::format("<span class=\"series-{}\"><i></i>{}</span>", colour, escaped(text));
 }
 
 // The plots of one quantity along one axis.
@@ -135,16 +134,17 @@ class Plots {
 };
 
 std::string legend_of(const PageGroup& group, Axis axis) {
-  std::string text = "<div class=\"legend\">";
+  std::vector<LegendEntry> legend;
   if (group.series.size() > 1) {
-    for (const PageSeries& series : group.series) text += legend_item(colour_of(group, series), series.label);
+    for (const PageSeries& series : group.series) legend.push_back({series.label, colour_of(group, series)});
   } else {
     for (std::size_t i = 0; i < length_of(group, opposite(axis)); ++i) {
-      text += legend_item(static_cast<unsigned>(i % colours),
-                          value_text(group, opposite(axis), i) + (axis == Axis::size ? " in flight" : ""));
+      legend.push_back({value_text(group, opposite(axis), i) + (axis == Axis::size ? " in flight" : ""),
+                        static_cast<unsigned>(i % colours)});
     }
   }
-  return text + "<span><i class=\"dots\"></i>P99, where latency is shown</span></div>\n";
+  legend.push_back({.text = "P99, where latency is shown", .dashed = true});
+  return legend_html(legend);
 }
 
 std::string heat_cell(const CellResult* ours, const CellResult* its) {

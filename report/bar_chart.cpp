@@ -8,7 +8,8 @@ namespace hawser::report {
 namespace {
 
 constexpr double width = 760;
-constexpr double left = 210;
+constexpr double left_min = 120;
+constexpr double left_max = 420;
 constexpr double right = 70;
 constexpr double top = 36;
 constexpr double bar_height = 15;
@@ -20,6 +21,8 @@ std::string BarChart::svg() const {
   double greatest = 0;
   for (const Bar& bar : bars) greatest = std::max({greatest, bar.value + bar.spread, bar.mark});
   if (greatest <= 0) greatest = 1;
+  double left = left_min;
+  for (const Bar& bar : bars) left = std::clamp(text_width(bar.label) + 24, left, left_max);
   const double height = top + pitch * static_cast<double>(bars.size()) + 8;
   const auto x = [&](double value) { return left + std::max(0.0, value) / greatest * (width - left - right); };
   std::string text = fmt::format(

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "report/page_style.h"
-
 namespace hawser::report {
 namespace {
 
@@ -131,13 +129,6 @@ std::vector<double> linear_marks(double greatest) {
   std::vector<double> marks = {0};
   while (marks.back() < greatest * (1 - 1e-9)) marks.push_back(marks.back() + step);
   return marks;
-}
-
-std::string standalone_svg(std::string_view svg) {
-  std::string text(svg);
-  const std::size_t end = text.find('>');
-  if (end != std::string::npos) text.insert(end + 1, fmt::format("<style>{}</style>", standalone_svg_style()));
-  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + text;
 }
 
 std::string LineChart::svg() const {

@@ -13,8 +13,8 @@ enum class Quantity { per_second, gbit_per_s, microseconds };
 // Short, with a unit that suits: "1.5M" (of whatever comes per second), "12.3", "250 us" (with a micro sign), "3 ms".
 std::string quantity_text(Quantity quantity, double value);
 
-// An SVG element of a page as a file of its own, with the colours of the light page.
-std::string standalone_svg(std::string_view svg);
+// About how wide a drawing's text is, in its units: fonts differ, so somewhat more than most need.
+constexpr double text_width(std::string_view text) noexcept { return 6.8 * static_cast<double>(text.size()); }
 
 // Lines over categories on a logarithmic scale, or one from 0, as an SVG element. Colours are the page's: series-0 ... series-7.
 struct LineChart {

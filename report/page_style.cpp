@@ -40,7 +40,8 @@ svg .grid { stroke: var(--line); stroke-width: 1; }
   stroke-width: 2; } svg text.value { fill: var(--text); }
 .badge { display: inline-block; background: var(--bad); color: #fff; border-radius: 6px; padding: 1px 9px; font-size: 13px;
   font-weight: 600; } td.text, th.text { text-align: left; white-space: normal; }
-th.wide { min-width: 330px; }
+th.wide { min-width: 330px; } th.medium { min-width: 230px; }
+@media (min-width: 820px) { .plots .wide { grid-column: span 2; } }
 .dashed polyline { stroke-dasharray: 3 5; stroke-width: 1.7; } .dashed { opacity: 0.85; }
 .series-0 { --c: var(--c0); } .series-1 { --c: var(--c1); } .series-2 { --c: var(--c2); } .series-3 { --c: var(--c3); }
 .series-4 { --c: var(--c4); } .series-5 { --c: var(--c5); } .series-6 { --c: var(--c6); } .series-7 { --c: var(--c7); }
@@ -48,7 +49,7 @@ th.wide { min-width: 330px; }
 .legend i { display: inline-block; width: 18px; height: 3px; border-radius: 2px; margin-right: 7px; vertical-align: 4px;
   background: var(--c); }
 .legend i.dots { background: repeating-linear-gradient(90deg, var(--soft) 0 3px, transparent 3px 6px); }
-.scroll { overflow-x: auto; padding: 4px 0; }
+.scroll { overflow-x: auto; padding: 4px 0; } .panel + .panel.scroll { margin-top: 12px; }
 table { border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; }
 .scroll table { width: 100%; }
 th, td { padding: 4px 12px; text-align: right; white-space: nowrap; }

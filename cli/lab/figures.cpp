@@ -11,7 +11,7 @@
 namespace hawser::cli::lab {
 
 using hawser::report::BarChart;
-using hawser::report::escaped;
+using hawser::report::LegendEntry;
 using hawser::report::LineChart;
 using hawser::report::Quantity;
 
@@ -63,13 +63,11 @@ std::string without_suffix(const std::string& series) {
   return at == std::string::npos ? series : series.substr(0, at);
 }
 
-std::string legend_of(const std::vector<std::string>& names, bool predicted) {
-  std::string text = "<div class=\"legend\">";
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    text += fmt::format("<span class=\"series-{}\"><i></i>{}</span>", i % colours, escaped(names[i]));
-  }
-  if (predicted) text += "<span><i class=\"dots\"></i>by the model</span>";
-  return text + "</div>\n";
+std::vector<LegendEntry> legend_of(const std::vector<std::string>& names, bool predicted) {
+  std::vector<LegendEntry> legend;
+  for (std::size_t i = 0; i < names.size(); ++i) legend.push_back({names[i], static_cast<unsigned>(i % colours)});
+  if (predicted) legend.push_back({.text = "by the model", .dashed = true});
+  return legend;
 }
 
 std::string note_of(const StudyRow& row) {
@@ -120,7 +118,7 @@ Figure draw(const LabFile& file, char letter, const Wanted& what) {
     predicted = predicted || !model.points.empty();
     if (!model.points.empty()) chart.lines.push_back(std::move(model));
   }
-  return {.name = what.name, .svg = chart.svg(), .legend = legend_of(names, predicted), .caption = {}};
+  return {.name = what.name, .svg = chart.svg(), .legend = legend_of(names, predicted)};
 }
 
 // The same points by senders that do not wait for receives, where that found any not ready.
@@ -150,12 +148,10 @@ Figure draw_without_credits(const LabFile& file, char letter) {
                           .colour = 3});
   }
   if (chart.bars.empty()) return {};
-  return {.name = fmt::format("no-credits-{}", letter),
+  return {.name = fmt::format("send-no-credits-{}", letter),
           .svg = chart.svg(),
-          .legend =
-              "<div class=\"legend\"><span class=\"series-2\"><i></i>with credits, no receiver was found not "
-              "ready</span></div>\n",
-          .caption = {}};
+          .legend = {{"with credits, no receiver was found not ready", 2}},
+          .wide = true};
 }
 
 }  // namespace
@@ -178,12 +174,9 @@ std::vector<Figure> ladder_figures(const LabFile& file) {
                                                              : 0u});
     perftest = perftest || row.perftest_gbit_per_s > 0;
   }
-  std::string legend =
-      "<div class=\"legend\"><span class=\"series-1\"><i></i>send</span><span class=\"series-0\"><i></i>RDMA "
-      "write</span>"
-      "<span class=\"series-3\"><i></i>RDMA read</span>";
-  if (perftest) legend += "<span class=\"series-2\"><i></i>perftest at the same size and depth</span>";
-  return {{.name = "ladder", .svg = chart.svg(), .legend = legend + "</div>\n", .caption = {}}};
+  std::vector<LegendEntry> legend = {{"send", 1}, {"RDMA write", 0}, {"RDMA read", 3}};
+  if (perftest) legend.push_back({"perftest at the same size and depth", 2});
+  return {{.name = "ladder", .svg = chart.svg(), .legend = std::move(legend), .wide = true}};
 }
 
 std::vector<Figure> study_figures(const LabFile& file, char experiment) {

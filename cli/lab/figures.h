@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lab/lab_file.h"
+#include "report/legend.h"
 
 namespace hawser::cli::lab {
 
@@ -11,8 +12,8 @@ namespace hawser::cli::lab {
 struct Figure {
   std::string name;  // For files: "send-bw-unack" and the like.
   std::string svg;
-  std::string legend;   // HTML: what the colours mean.
-  std::string caption;  // HTML.
+  std::vector<report::LegendEntry> legend;
+  bool wide = false;  // Takes the place of two on a page.
 };
 
 // The ladder's bars of a file; none without its figures.

@@ -4,8 +4,10 @@
 #include <string>
 
 #include "lab/lab_file.h"
+#include "lab/page.h"
 #include "lab/perftest.h"
 #include "lab/tables.h"
+#include "report/legend.h"
 
 namespace hawser::cli::lab {
 namespace {
@@ -78,6 +80,39 @@ TEST(LabTables, SayThatTheyAreSimulatedAndShowEventsBesideThePoint) {
   EXPECT_NE(ladder_line(file.ladder[0]).find("0.98"), std::string::npos);
   EXPECT_NE(model_table(*file.model).find("| L | 1825 ns |"), std::string::npos);
   EXPECT_NE(model_table(*file.model).find("bounded only"), std::string::npos);
+}
+
+// As files they stand alone: what the colours mean is in them.
+TEST(LabFigures, AreFilesWithTheirLegends) {
+  LabFile file = example();
+  file.ladder.push_back(file.ladder[0]);
+  file.ladder[1].label = "a label as long as labels get, polled 32, posted 1 x 16";
+  const std::vector<Figure> figures = figures_of({file});
+  ASSERT_EQ(figures.size(), 1U);
+  EXPECT_EQ(figures[0].name, "ladder");
+  const std::string drawing = report::standalone_svg(figures[0].svg, figures[0].legend);
+  const report::DrawingSize before = report::size_of(figures[0].svg);
+  const report::DrawingSize with_legend = report::size_of(drawing);
+  EXPECT_EQ(with_legend.width, before.width);
+  EXPECT_GT(with_legend.height, before.height);
+  EXPECT_NE(drawing.find(">perftest at the same size and depth</text>"), std::string::npos);
+  EXPECT_EQ(drawing.find("<svg"), drawing.rfind("<svg")) << "one element";
+  EXPECT_NE(drawing.find("<style>"), std::string::npos);
+}
+
+TEST(LabPage, SaysWhyAStepGainsNothing) {
+  LabFile file = example();
+  LadderRow better = file.ladder[0];
+  better.step = 12;
+  better.gbit_per_s = {90, 90, 1, 5};
+  LadderRow same = file.ladder[0];
+  same.step = 7;
+  file.ladder.insert(file.ladder.begin(), same);
+  file.ladder.push_back(better);
+  const std::string page = page_of({file});
+  EXPECT_NE(page.find("\u00d71.00: at this size they are few beside the bytes"), std::string::npos);
+  EXPECT_NE(page.find("a &quot;note&quot;"), std::string::npos);
+  EXPECT_NE(page.find("\u00d71.15"), std::string::npos);
 }
 
 TEST(Perftest, AverageIsTheFourthFigure) {

@@ -14,6 +14,7 @@
 namespace hawser::cli::lab {
 
 using hawser::report::escaped;
+using hawser::report::legend_html;
 using hawser::report::Quantity;
 using hawser::report::quantity_text;
 
@@ -67,15 +68,19 @@ std::string tiles_of(const std::vector<LabFile>& files) {
   return text.empty() ? text : "<div class=\"tiles\">\n" + text + "</div>\n";
 }
 
-std::string gain_text(const LadderRow& row, const LadderRow* before) {
+// What a row gains over the one before it, and if it is nothing, why.
+std::string gain_text(const LadderRow& row, const LadderRow* before, double best, std::string_view otherwise) {
   if (before == nullptr || row.size_bytes != before->size_bytes) return "";
+  constexpr double at_limit = 0.97;
   const double gain = row.gbit_per_s.mean / before->gbit_per_s.mean;
   const double noise = 2 * (row.gbit_per_s.standard_deviation / row.gbit_per_s.mean +
                             before->gbit_per_s.standard_deviation / before->gbit_per_s.mean);
   const double least = std::max(0.02, noise);
   if (gain > 1 + least) return fmt::format("\u00d7{:.2f}", gain);
-  if (gain < 1 - least) return fmt::format("\u00d7{:.2f}, slower", gain);
-  return fmt::format("\u00d7{:.2f}: something else sets the pace", gain);
+  if (gain >= 1 - least && before->gbit_per_s.mean >= at_limit * best) {
+    return fmt::format("\u00d7{:.2f}: at the limit already", gain);
+  }
+  return fmt::format("\u00d7{:.2f}: {}", gain, otherwise);
 }
 
 std::string ladder_section(const LabFile& file) {
@@ -85,32 +90,40 @@ std::string ladder_section(const LabFile& file) {
       "All that arrived was compared with what was sent.</p>\n",
       badge_of(file), escaped(file.device));
   for (const Figure& figure : ladder_figures(file)) {
-    text += figure.legend + "<div class=\"panel\">" + figure.svg + "</div>\n";
+    text += legend_html(figure.legend) + "<div class=\"panel\">" + figure.svg + "</div>\n";
   }
-  text +=
+  const bool tools = std::ranges::any_of(file.ladder, [](const LadderRow& row) { return row.perftest_gbit_per_s > 0; });
+  text += fmt::format(
       "<div class=\"panel scroll\"><table><thead><tr><th>Step</th><th class=\"text wide\">What changes, and why</th>"
       "<th class=\"text\">Variant</th><th>Size (B)</th><th>Depth</th><th>Mean Gb/s</th><th>Median</th><th>Std dev</th>"
-      "<th class=\"text\">Gain</th><th>perftest Gb/s</th><th>Ratio</th><th "
-      "class=\"text\">Note</th></tr></thead>\n<tbody>\n";
+      "<th class=\"text medium\">Gain</th>{}</tr></thead>\n<tbody>\n",
+      tools ? "<th>perftest</th><th>Ratio</th>" : "");
   const LadderRow* before = nullptr;
   for (const LadderRow& row : file.ladder) {
     const auto step = std::ranges::find(hawser::lab::ladder(), row.step, &hawser::lab::LadderStep::number);
     const bool first = before == nullptr || before->step != row.step;
+    const bool known = step != hawser::lab::ladder().end();
     text += fmt::format(
         "<tr{}><td>{}</td><td class=\"text\">{}</td><td class=\"text\">{}</td><td>{}</td><td>{}</td>",
         first ? " class=\"first\"" : "", first ? fmt::format("{}", row.step) : "",
-        first && step != hawser::lab::ladder().end()
-            ? fmt::format("<b>{}</b>: {}. {}", escaped(step->name), escaped(step->change), escaped(step->why))
-            : "",
+        first && known ? fmt::format("<b>{}.</b> {} {}", escaped(step->name), escaped(step->change), escaped(step->why))
+                       : "",
         escaped(row.label), row.size_bytes, row.depth);
-    const bool tool = row.perftest_gbit_per_s > 0;
+    double best = 0;
+    for (const LadderRow& other : file.ladder) {
+      if (other.size_bytes == row.size_bytes) best = std::max(best, other.gbit_per_s.mean);
+    }
+    std::string gain = gain_text(row, before, best, known ? step->otherwise : "");
+    if (!row.note.empty()) gain += (gain.empty() ? "" : "; ") + escaped(row.note);
     text +=
-        fmt::format("<td>{:.3f}</td><td>{:.3f}</td><td>{:.1f} %</td><td class=\"text\">{}</td><td>{}</td><td>{}</td>",
-                    row.gbit_per_s.mean, row.gbit_per_s.median,
-                    row.gbit_per_s.mean > 0 ? 100 * row.gbit_per_s.standard_deviation / row.gbit_per_s.mean : 0,
-                    gain_text(row, before), tool ? fmt::format("{:.3f}", row.perftest_gbit_per_s) : "",
-                    tool ? fmt::format("{:.2f}", row.gbit_per_s.median / row.perftest_gbit_per_s) : "");
-    text += fmt::format("<td class=\"text\">{}</td></tr>\n", escaped(row.note));
+        fmt::format("<td>{:.3f}</td><td>{:.3f}</td><td>{:.1f} %</td><td class=\"text\">{}</td>", row.gbit_per_s.mean,
+                    row.gbit_per_s.median,
+                    row.gbit_per_s.mean > 0 ? 100 * row.gbit_per_s.standard_deviation / row.gbit_per_s.mean : 0, gain);
+    if (row.perftest_gbit_per_s > 0) {
+      text += fmt::format("<td>{:.3f}</td><td>{:.2f}</td>", row.perftest_gbit_per_s,
+                          row.gbit_per_s.median / row.perftest_gbit_per_s);
+    }
+    text += "</tr>\n";
     before = &row;
   }
   return text + "</tbody></table></div>\n</section>\n";
@@ -124,10 +137,9 @@ std::string study_section(const LabFile& file) {
       "class=\"plots\">\n",
       badge_of(file), escaped(file.device));
   for (const hawser::lab::Experiment& one : hawser::lab::experiments()) {
-    const std::vector<Figure> figures = study_figures(file, one.letter);
-    if (figures.empty()) continue;
-    for (const Figure& figure : figures) {
-      text += "<div class=\"panel\">" + figure.legend + figure.svg + "</div>\n";
+    for (const Figure& figure : study_figures(file, one.letter)) {
+      text += fmt::format("<div class=\"panel{}\">{}{}</div>\n", figure.wide ? " wide" : "", legend_html(figure.legend),
+                          figure.svg);
     }
   }
   return text + "</div>\n</section>\n";

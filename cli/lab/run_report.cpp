@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lab/page.h"
-#include "report/line_chart.h"
+#include "report/legend.h"
 
 namespace hawser::cli::lab {
 namespace {
@@ -31,10 +31,12 @@ int run_program(const std::vector<std::string>& words) {
   return WEXITSTATUS(status);
 }
 
-bool to_png(const std::string& svg, const std::string& png) {
-  return run_program({"rsvg-convert", "--zoom", "2", "-o", png, svg}) == 0 ||
+// At three times the drawing's own units.
+bool to_png(const std::string& svg, report::DrawingSize size, const std::string& png) {
+  return run_program({"rsvg-convert", "--zoom", "3", "-o", png, svg}) == 0 ||
          run_program({"chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                      "--force-device-scale-factor=2", "--window-size=760,480", "--screenshot=" + png, svg}) == 0;
+                      "--force-device-scale-factor=3", fmt::format("--window-size={},{}", size.width, size.height),
+                      "--screenshot=" + png, svg}) == 0;
 }
 
 bool make_folder(const std::string& folder) {
@@ -50,9 +52,11 @@ bool export_figures(const std::vector<LabFile>& files, const ReportOptions& opti
   if (!make_folder(svg_folder) || (!options.png_folder.empty() && !make_folder(options.png_folder))) return false;
   for (const Figure& figure : figures_of(files)) {
     const std::string svg = std::filesystem::absolute(svg_folder) / (figure.name + ".svg");
-    if (!write_file(svg, report::standalone_svg(figure.svg))) return false;
+    const std::string drawing = report::standalone_svg(figure.svg, figure.legend);
+    if (!write_file(svg, drawing)) return false;
     if (options.png_folder.empty()) continue;
-    if (!to_png(svg, std::filesystem::absolute(options.png_folder) / (figure.name + ".png"))) {
+    if (!to_png(svg, report::size_of(drawing),
+                std::filesystem::absolute(options.png_folder) / (figure.name + ".png"))) {
       fmt::print(stderr, "hawser: no PNG: apt-get install librsvg2-bin, or chromium\n");
       return false;
     }

@@ -37,12 +37,13 @@ struct LadderVariant {
   std::function<Result<LadderRun>(const Bed&)> run;
 };
 
-// One rung: what it changes, and why that should help.
+// One rung: what it changes, why that should help, and why it may not.
 struct LadderStep {
   unsigned number = 0;
   std::string_view name;
   std::string_view change;
   std::string_view why;
+  std::string_view otherwise;  // The rest of a sentence.
   std::vector<LadderVariant> (*variants)(const LadderOptions& options) = nullptr;
 };
 

@@ -7,8 +7,7 @@ namespace {
 // Each message overwrites the last, from a region that is registered for it alone.
 class WriteOne final : public NaiveWriter {
  public:
-  WriteOne(const Bed& bed, WritePair& pair, const LadderOptions& options)
-      : NaiveWriter(pair, options.size_bytes, options.count, 1), bed_(bed) {}
+  WriteOne(const Bed& bed, WritePair& pair, const StepPlan& plan) : NaiveWriter(pair, plan), bed_(bed) {}
 
  private:
   Result<std::uint64_t> post(Processor& processor, std::uint64_t message, std::uint64_t) override {
@@ -29,7 +28,7 @@ std::vector<LadderVariant> ladder_write_one(const LadderOptions& options) {
   const auto run = [options](const Bed& bed) -> Result<LadderRun> {
     auto pair = WritePair::make(bed, {.bytes = options.size_bytes, .depth = 1});
     if (!pair) return std::unexpected(std::move(pair.error()));
-    WriteOne writer(bed, **pair, options);
+    WriteOne writer(bed, **pair, {.size_bytes = options.size_bytes, .count = options.count, .chunks = 1});
     Result<LadderRun> result = run_writer(bed, **pair, writer);
     if (!result) return result;
     // All before it were overwritten.

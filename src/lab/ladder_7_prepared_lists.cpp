@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <vector>
 
 #include "lab/ladder.h"
@@ -9,9 +8,8 @@ namespace {
 
 class PreparedLists final : public Writer {
  public:
-  PreparedLists(WritePair& pair, const LadderOptions& options)
-      : Writer(pair, options.size_bytes, options.count, options.depth) {
-    for (std::uint64_t chunk = 0; chunk < circular_chunks(depth_); ++chunk) {
+  PreparedLists(WritePair& pair, const StepPlan& plan) : Writer(pair, plan) {
+    for (std::uint64_t chunk = 0; chunk < chunks_; ++chunk) {
       segments_.push_back(pair.source->segment(chunk * size_bytes_, size_bytes_));
       remote_addresses_.push_back(pair.target->address(chunk * size_bytes_));
     }
@@ -40,20 +38,7 @@ class PreparedLists final : public Writer {
 }  // namespace
 
 std::vector<LadderVariant> ladder_prepared_lists(const LadderOptions& options) {
-  const auto run = [options](const Bed& bed) -> Result<LadderRun> {
-    const std::uint64_t chunks = circular_chunks(options.depth);
-    auto pair = WritePair::make(bed, {.bytes = chunks * options.size_bytes, .depth = options.depth});
-    if (!pair) return std::unexpected(std::move(pair.error()));
-    fill_chunks(*(*pair)->source, options.size_bytes, chunks);
-    PreparedLists writer(**pair, options);
-    Result<LadderRun> result = run_writer(bed, **pair, writer);
-    if (!result) return result;
-    const std::uint64_t written = std::min(chunks, options.count);
-    const Result<void> verified = verify_chunks(*(*pair)->target, options.size_bytes, written, 0);
-    if (!verified) return std::unexpected(verified.error());
-    result->messages = options.count;
-    return result;
-  };
+  const auto run = [options](const Bed& bed) { return run_step<PreparedLists>(bed, circular_plan(options)); };
   return {{"", Transfer::write, options.size_bytes, options.depth, run}};
 }
 

@@ -12,14 +12,13 @@ namespace rdma = transport::rdma;
 
 class ReusedRequests final : public Writer {
  public:
-  ReusedRequests(WritePair& pair, const ReusedPlan& plan, bool use_inline)
-      : Writer(pair, plan.size_bytes, plan.count, plan.depth), chain_(std::max(1u, plan.depth / 4)) {
-    const std::uint64_t chunks = circular_chunks(depth_);
-    segments_.reserve(chunks);
-    for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
+  ReusedRequests(WritePair& pair, const StepPlan& step, rdma::Opcode opcode, bool use_inline)
+      : Writer(pair, step), chain_(std::max(1u, step.depth / 4)) {
+    segments_.reserve(chunks_);  // They are pointed to.
+    for (std::uint64_t chunk = 0; chunk < chunks_; ++chunk) {
       segments_.push_back(pair.source->segment(chunk * size_bytes_, size_bytes_));
       rdma::SendRequest prepared = request(0, chunk * size_bytes_, segments_.back());
-      prepared.opcode = plan.opcode;
+      prepared.opcode = opcode;
       prepared.inlined = use_inline;
       prepared.signalled = false;
       requests_.push_back(prepared);
@@ -50,20 +49,20 @@ class ReusedRequests final : public Writer {
 }  // namespace
 
 Result<LadderRun> run_reused(const Bed& bed, const ReusedPlan& plan) {
-  const std::uint64_t chunks = circular_chunks(plan.depth);
-  auto pair = WritePair::make(bed, {.bytes = chunks * plan.size_bytes,
+  const StepPlan step = circular_plan({.size_bytes = plan.size_bytes, .count = plan.count, .depth = plan.depth});
+  auto pair = WritePair::make(bed, {.bytes = step.chunks * step.size_bytes,
                                     .depth = plan.depth,
                                     .inline_bytes = plan.use_inline ? plan.size_bytes : 0,
                                     .misaligned = plan.misaligned,
                                     .huge_pages = plan.huge_pages});
   if (!pair) return std::unexpected(std::move(pair.error()));
   const bool reads = plan.opcode == rdma::Opcode::read;
-  fill_chunks(reads ? *(*pair)->target : *(*pair)->source, plan.size_bytes, chunks);
+  fill_chunks(reads ? *(*pair)->target : *(*pair)->source, step.size_bytes, step.chunks);
   const bool use_inline = plan.use_inline && (*pair)->sender->inline_bytes() >= plan.size_bytes;
-  ReusedRequests writer(**pair, plan, use_inline);
+  ReusedRequests writer(**pair, step, plan.opcode, use_inline);
   Result<LadderRun> result = run_writer(bed, **pair, writer);
   if (!result) return result;
-  const std::uint64_t moved = std::min(chunks, plan.count);
+  const std::uint64_t moved = std::min(step.chunks, step.count);
   const Result<void> verified = verify_chunks(reads ? *(*pair)->source : *(*pair)->target, plan.size_bytes, moved, 0);
   if (!verified) return std::unexpected(verified.error());
   result->messages = plan.count;

@@ -123,6 +123,13 @@ rdma::SendRequest Writer::request(std::uint64_t message, std::size_t offset,
           .remote_key = pair_.target->region->remote_key()};
 }
 
+Result<std::uint64_t> Writer::post_one(std::uint64_t message, std::size_t offset) {
+  const rdma::Segment segment = pair_.source->segment(offset, size_bytes_);
+  const rdma::SendRequest write = request(message, offset, segment);
+  if (Result<void> posted = pair_.sender->post_send({&write, 1}); !posted) return std::unexpected(posted.error());
+  return 1;
+}
+
 Result<LadderRun> run_writer(const Bed& bed, WritePair& pair, Writer& writer) {
   const std::vector<std::vector<Role*>> threads = {{&writer}};
   if (Result<void> ran = bed.executor().run(threads); !ran) return std::unexpected(std::move(ran.error()));
@@ -150,8 +157,38 @@ void fill_chunks(RegisteredMemory& memory, std::size_t size_bytes, std::uint64_t
   }
 }
 
-std::uint64_t distinct_messages(const LadderOptions& options) noexcept {
-  return std::clamp<std::uint64_t>(options.memory_bytes_max / options.size_bytes, 1, options.count);
+StepPlan distinct_plan(const LadderOptions& options) noexcept {
+  const std::uint64_t count =
+      std::clamp<std::uint64_t>(options.memory_bytes_max / options.size_bytes, 1, options.count);
+  return {.size_bytes = options.size_bytes, .count = count, .depth = options.depth, .chunks = count};
+}
+
+StepPlan circular_plan(const LadderOptions& options) noexcept {
+  return {.size_bytes = options.size_bytes,
+          .count = options.count,
+          .depth = options.depth,
+          .chunks = 2 * std::uint64_t{options.depth}};
+}
+
+Result<LadderRun> with_memory_note(Result<LadderRun> run, const LadderOptions& options) {
+  if (run && run->messages < options.count) {
+    run->note = "as many messages as the memory holds: " + std::to_string(run->messages);
+  }
+  return run;
+}
+
+Result<LadderRun> run_step(const Bed& bed, const StepPlan& plan, MakeWriter make) {
+  auto pair = WritePair::make(bed, {.bytes = plan.chunks * plan.size_bytes, .depth = plan.depth});
+  if (!pair) return std::unexpected(std::move(pair.error()));
+  if (plan.filled) fill_chunks(*(*pair)->source, plan.size_bytes, plan.chunks);
+  const std::unique_ptr<Writer> writer = make(**pair, plan);
+  Result<LadderRun> result = run_writer(bed, **pair, *writer);
+  if (!result) return result;
+  const std::uint64_t written = std::min(plan.chunks, plan.count);
+  const Result<void> verified = verify_chunks(*(*pair)->target, plan.size_bytes, written, 0);
+  if (!verified) return std::unexpected(verified.error());
+  result->messages = plan.count;
+  return result;
 }
 
 }  // namespace hawser::lab
