@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "transport/rdma/address.h"
+
 namespace hawser::cli::doctor {
 namespace {
 
@@ -63,20 +65,15 @@ class SelfTest {
   }
 
   QueuePairRoute route_to(const QueuePair& peer) const {
-    return {.port = plan_.port,
-            .gid_index = plan_.address.index,
-            .global = plan_.global,
-            .peer_gid = plan_.address.gid,
-            .peer_lid = plan_.lid,
-            .peer_queue_pair = peer.number(),
-            .mtu_bytes = plan_.mtu_bytes,
-            .traffic_class = options_.traffic_class,
-            .service_level = options_.service_level,
-            .hop_limit = options_.hop_limit,
-            .ack_timeout = options_.ack_timeout,
-            .retries = options_.retries,
-            .rnr_retries = options_.rnr_retries,
-            .min_rnr_timer = options_.min_rnr_timer};
+    QueuePairRoute route = route_with(options_);
+    route.port = plan_.port;
+    route.gid_index = plan_.address.index;
+    route.global = plan_.global;
+    route.peer_gid = plan_.address.gid;
+    route.peer_lid = plan_.lid;
+    route.peer_queue_pair = peer.number();
+    route.mtu_bytes = plan_.mtu_bytes;
+    return route;
   }
 
   std::byte* sent_at(std::size_t slot) { return memory_.data() + slot * result_.send_bytes; }

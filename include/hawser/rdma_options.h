@@ -55,8 +55,9 @@ struct RdmaOptions {
   std::size_t shared_chunk_bytes = 8 * 1024;    // As chunk_bytes, for connections of a shared queue.
   unsigned shared_receives_per_connection = 4;  // 4 to 64: the credits of each connection.
   std::size_t shared_receives_max =
-      16 * 1024;                      // 64 to 1,048,576, within the device's limit; refuses connections beyond.
-  double shared_low_watermark = 0.5;  // 0 to 1: refilled once so much of the queue is used up.
+      16 * 1024;  // 64 to 1,048,576, within the device's limit; refuses connections beyond.
+  // 0 to 1: refilled once so much of the queue is used up, or a connection has used up its part.
+  double shared_low_watermark = 0.5;
 
   // ---- Bounds
   std::size_t memory_bytes_max = std::size_t{4}

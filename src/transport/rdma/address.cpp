@@ -70,4 +70,14 @@ Result<GidEntry> choose_address(const RdmaOptions& options, std::span<const GidE
               ErrorScope::transport);
 }
 
+QueuePairRoute route_with(const RdmaOptions& options) noexcept {
+  return {.traffic_class = options.traffic_class,
+          .service_level = options.service_level,
+          .hop_limit = options.hop_limit,
+          .ack_timeout = options.ack_timeout,
+          .retries = options.retries,
+          .rnr_retries = options.rnr_retries,
+          .min_rnr_timer = options.min_rnr_timer};
+}
+
 }  // namespace hawser::transport::rdma

@@ -4,6 +4,8 @@
 #include <random>
 #include <utility>
 
+#include "transport/rdma/address.h"
+
 namespace hawser::transport::rdma {
 namespace {
 
@@ -103,24 +105,18 @@ Result<void> RdmaConnection::connect(const Parameters& peer) {
     return hawser::fail(ErrorCode::unavailable, "one side has RoCE and the other InfiniBand", ErrorScope::transport);
   }
   const std::uint32_t reads = std::min(ours.reads, peer.reads);
-  const QueuePairRoute route{.port = end_->device().port.number,
-                             .gid_index = end_->address().index,
-                             .global = ours.ethernet || !peer.gid.zero(),
-                             .peer_gid = peer.gid,
-                             .peer_lid = peer.lid,
-                             .peer_queue_pair = peer.queue_pair,
-                             .receive_sequence = peer.sequence,
-                             .send_sequence = sequence_,
-                             .mtu_bytes = std::min(ours.mtu_bytes, peer.mtu_bytes),
-                             .traffic_class = options_.traffic_class,
-                             .service_level = options_.service_level,
-                             .hop_limit = options_.hop_limit,
-                             .ack_timeout = options_.ack_timeout,
-                             .retries = options_.retries,
-                             .rnr_retries = options_.rnr_retries,
-                             .min_rnr_timer = options_.min_rnr_timer,
-                             .reads_asked_max = reads,
-                             .reads_answered_max = ours.reads};
+  QueuePairRoute route = route_with(options_);
+  route.port = end_->device().port.number;
+  route.gid_index = end_->address().index;
+  route.global = ours.ethernet || !peer.gid.zero();
+  route.peer_gid = peer.gid;
+  route.peer_lid = peer.lid;
+  route.peer_queue_pair = peer.queue_pair;
+  route.receive_sequence = peer.sequence;
+  route.send_sequence = sequence_;
+  route.mtu_bytes = std::min(ours.mtu_bytes, peer.mtu_bytes);
+  route.reads_asked_max = reads;
+  route.reads_answered_max = ours.reads;
   if (auto connected = pair_->connect(route); !connected) return connected;
 
   ChannelOptions channel;
@@ -228,7 +224,8 @@ void RdmaConnection::flush() {
       if (const auto posted = repost(); !posted) return fail(broken(posted.error().text), true);
     }
   }
-  if (own_ring_ == nullptr && end_->shared_ring()->waiting() != 0) end_->repost_soon();
+  // Else when the queue as a whole has fallen to its watermark.
+  if (own_ring_ == nullptr && end_->shared_ring()->waiting() != 0 && channel_->peer_is_short()) end_->repost_soon();
   const std::optional<Error> failed = channel_->flush();
   if (ended_) return;
   if (failed) return fail(broken(failed->text), true);

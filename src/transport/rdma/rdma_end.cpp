@@ -249,8 +249,14 @@ bool RdmaEnd::poll() {
 std::size_t RdmaEnd::poll_once(std::span<Completion> space) {
   const std::size_t count = queue_->poll(space);
   for (const Completion& completion : space.first(count)) hand_out(completion);
-  if (shared_ring_ != nullptr && shared_ring_->waiting() != 0) repost_soon();
+  if (shared_ring_ != nullptr && refill_is_due()) repost_soon();
   return count;
+}
+
+bool RdmaEnd::refill_is_due() const noexcept {
+  const std::size_t waiting = shared_ring_->waiting();
+  return waiting != 0 && static_cast<double>(waiting) >=
+                             device_->options.shared_low_watermark * static_cast<double>(shared_ring_->size());
 }
 
 void RdmaEnd::poll_all() {

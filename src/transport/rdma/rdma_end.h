@@ -160,6 +160,7 @@ class RdmaEnd final : public PathEnd,
   void bury_now(std::size_t index);
   Result<void> make_shared_queue();
   void repost_shared();
+  bool refill_is_due() const noexcept;
   void on_device_event(const DeviceEvent& event);
   static void on_timer(Timer& timer) noexcept;
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -107,8 +108,11 @@ class Sender {
   std::size_t room() noexcept;
   bool make_room(std::size_t bytes);
   bool next_chunk();
-  // A record that is whole is contiguous, and a chunk's last packet asks for a completion if no longer one fits behind it.
-  std::size_t rendezvous_record_max() const noexcept { return options_.chunk_bytes / 4 - tail_bytes; }
+  // A record that is whole is contiguous. It fits behind a chunk's last packet that asks for no completion, which ends at
+  // three quarters and may have a tail behind it, and into the peer's chunk.
+  std::size_t rendezvous_record_max() const noexcept {
+    return std::min(options_.chunk_bytes / 4 - 2 * tail_bytes, options_.packet_bytes_max - tail_bytes);
+  }
 
   Buffer make_rendezvous(Bytes head, std::span<const Piece> payload, std::size_t payload_bytes, PayloadOwner* owner);
   void pack_whole(std::size_t head_bytes, std::span<const Piece> payload, std::size_t payload_bytes);
