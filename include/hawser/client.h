@@ -6,6 +6,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "hawser/call.h"
 #include "hawser/error.h"
@@ -16,8 +17,9 @@
 namespace hawser {
 
 namespace transport {
+class DataPath;
 class Network;
-}
+}  // namespace transport
 
 struct ClientOptions {
   Duration connect_timeout = std::chrono::seconds(5);  // For connecting and the hello together.
@@ -117,6 +119,9 @@ class Client {
   void enable_ucx(UcxOptions options = {});
   void enable_shm(ShmOptions options = {});
   const std::string& address() const noexcept;
+
+  // For the library: the transports beside the stream that the options enable.
+  std::vector<std::shared_ptr<transport::DataPath>> data_paths() const;
 
  private:
   struct State;

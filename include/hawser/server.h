@@ -17,8 +17,9 @@
 namespace hawser {
 
 namespace transport {
+class DataPath;
 class Network;
-}
+}  // namespace transport
 
 struct ServerOptions {
   // host:port, where port 0 takes a free one, see Server::address(); or a Unix socket: unix:/path, or unix:@name in the
@@ -125,6 +126,9 @@ class Server {
   // Where it listens, with the port that was taken; valid after start().
   std::string address() const;
   ServerCounters counters() const;
+
+  // For the library: the transports beside the stream that the options enable.
+  std::vector<std::shared_ptr<transport::DataPath>> data_paths() const;
 
  private:
   struct MethodKey {

@@ -51,6 +51,9 @@ void Client::enable_shm(ShmOptions options) {
   state_->options.transports.shm = std::move(options);
   state_->paths.reset();
 }
+std::vector<std::shared_ptr<transport::DataPath>> Client::data_paths() const {
+  return state_->network->data_paths(state_->options.transports);
+}
 const std::string& Client::address() const noexcept { return state_->address; }
 
 Task<Result<Duration>> Client::ping() {

@@ -52,6 +52,10 @@ std::string Server::address() const { return state_->address; }
 
 ServerCounters Server::counters() const { return state_->counters(); }
 
+std::vector<std::shared_ptr<transport::DataPath>> Server::data_paths() const {
+  return state_->shared.network->data_paths(state_->shared.options.transports);
+}
+
 // ---- State ----
 
 TransportOptions& Server::State::transports() {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -66,6 +68,27 @@ class PathEnd {
   virtual Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) = 0;
 };
 
+// Memory of the application's that a path's devices know, for as long as this lives. Any thread may destroy it: afterwards no
+// device touches the memory, and a transfer under way breaks its connection.
+class MemoryRegistration {
+ public:
+  virtual ~MemoryRegistration() = default;
+};
+
+// Of one device of a path.
+struct PathMemory {
+  std::string device;
+  std::size_t registered_bytes = 0;  // By the path itself.
+  std::size_t used_bytes = 0;        // Of these.
+  std::size_t used_bytes_max = 0;    // High water.
+  std::uint64_t refused = 0;         // Times that its bound was met.
+  std::size_t connections = 0;
+  std::size_t connection_bytes = 0;  // Of each, while it is idle.
+  std::size_t user_bytes = 0;        // Registered by the application.
+  std::uint64_t user_sends = 0;      // Payloads that went from there without a copy, and into it.
+  std::uint64_t user_receives = 0;
+};
+
 // A path as the options want it. Thread-safe.
 class DataPath {
  public:
@@ -75,6 +98,14 @@ class DataPath {
   // The end on `loop`, called on its thread; the same one for as long as somebody keeps it. Connections keep it. The error
   // says why the path can't be had on this machine, and the remedy.
   virtual Result<std::shared_ptr<PathEnd>> attach(Loop& loop) = 0;
+  // Has the devices know `memory`, so that it is sent from and received into without a copy. `block` counts who uses it, and
+  // outlives the registration. The error is `unavailable` without a device; null from a path that has no use for it.
+  virtual Result<std::unique_ptr<MemoryRegistration>> register_memory(MutableBytes memory, Block& block) {
+    static_cast<void>(memory);
+    static_cast<void>(block);
+    return nullptr;
+  }
+  virtual std::vector<PathMemory> memory() { return {}; }
 };
 
 }  // namespace hawser::transport

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -44,10 +45,12 @@ struct Shape {
 // One side: commits messages, and checks that those of the other side come whole, in order, once.
 class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingOwner {
  public:
-  Side(FakeDevice& device, std::shared_ptr<MemoryPool> pool, const Shape& setup, std::uint64_t seed)
+  Side(FakeDevice& device, std::shared_ptr<MemoryPool> pool, std::shared_ptr<UserMemory> user, const Shape& setup,
+       std::uint64_t seed)
       : pair(device, setup.inline_bytes, setup.send_requests),
         random(seed),
         pool_(std::move(pool)),
+        user_(std::move(user)),
         setup_(setup),
         ring(std::make_shared<ReceiveRing>(pool_, setup.chunk_bytes, *this)) {
     EXPECT_TRUE(ring->grow(setup.receives));
@@ -74,6 +77,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
   }
   ~Side() {
     end();
+    drop_given();
     kept_.clear();
     EXPECT_EQ(owners_.size(), 0U) << "an owner was not told";
   }
@@ -111,7 +115,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
       fill(copy.data(), payload, 1);
       return;
     }
-    auto* const owner = new Owner(*this, payload, random.chance(0.5) ? pool_.get() : nullptr);
+    auto* const owner = new Owner(*this, payload, static_cast<MemoryKind>(random.below(3)));
     owners_.push_back(owner);
     fill(owner->data(), payload, ~number);
     // In pieces, one of which may be short.
@@ -137,9 +141,9 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
   }
   void unplace_one() {
     if (given_ == nullptr) return;
-    channel->receiver().unplace(given_.get());
+    channel->receiver().unplace(given_);
     unplaced_ = true;
-    given_.reset();
+    drop_given();
   }
   void toggle_pause() {
     if (channel->receiver().paused()) {
@@ -183,7 +187,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
       EXPECT_FALSE(discarding_ || unplaced_);
     }
     discarding_ = unplaced_ = false;
-    given_.reset();
+    drop_given();
     if (random.chance(0.2)) kept_.push_back(message.keep_head());
     if (!message.payload.empty() && message.payload_block != nullptr && random.chance(0.3)) {
       kept_.push_back(message.keep_payload());
@@ -196,8 +200,14 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
     switch (random.below(3)) {
       case 0: return {};
       case 1:
-        given_.reset(new std::byte[payload_bytes]);
-        return {Placement::Kind::given, {given_.get(), payload_bytes}};
+        if (random.chance(0.5)) {
+          given_user_ = new UserBlock(user_, payload_bytes + 64);
+          given_ = given_user_->memory.data() + 32;
+        } else {
+          given_plain_.reset(new std::byte[payload_bytes]);
+          given_ = given_plain_.get();
+        }
+        return {Placement::Kind::given, {given_, payload_bytes}};
       default: discarding_ = true; return {Placement::Kind::discard, {}};
     }
   }
@@ -216,11 +226,37 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
   bool bye = false;
 
  private:
+  enum class MemoryKind : std::uint8_t { plain, pool, user };
+
+  // Memory of the application's, known to the device until nobody uses it any more.
+  struct UserBlock final : LentBlock {
+    UserBlock(std::shared_ptr<UserMemory> table, std::size_t bytes)
+        : LentBlock(&UserBlock::returned), table_(std::move(table)), memory(bytes) {
+      EXPECT_TRUE(table_->add(memory, *this));
+    }
+    ~UserBlock() { table_->remove(memory.data()); }
+    static void returned(LentBlock& block) noexcept { delete static_cast<UserBlock*>(&block); }
+
+    const std::shared_ptr<UserMemory> table_;
+    std::vector<std::byte> memory;
+  };
+
+  void drop_given() {
+    given_ = nullptr;
+    given_plain_.reset();
+    if (UserBlock* const user = std::exchange(given_user_, nullptr)) user->release();
+  }
+
   // A payload in memory of its own, which is overwritten as soon as it is released.
   class Owner final : public PayloadOwner {
    public:
-    Owner(Side& side, std::size_t bytes, MemoryPool* pool) : side_(side), bytes_(bytes) {
-      if (pool != nullptr) registered_ = pool->take_block(bytes);
+    Owner(Side& side, std::size_t bytes, MemoryKind kind) : side_(side), bytes_(bytes) {
+      if (kind == MemoryKind::pool) registered_ = side.pool_->take_block(bytes);
+      if (kind == MemoryKind::user) {
+        auto* const user = new UserBlock(side.user_, bytes);
+        registered_.block = user;
+        registered_.memory.data = user->memory.data();
+      }
       if (registered_.block == nullptr) plain_.reset(new std::byte[bytes]);
     }
     std::byte* data() { return registered_.block != nullptr ? registered_.memory.data : plain_.get(); }
@@ -248,11 +284,14 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
   }
 
   const std::shared_ptr<MemoryPool> pool_;
+  const std::shared_ptr<UserMemory> user_;
   const Shape setup_;
   bool ended_ = false;
   std::vector<Owner*> owners_;
   std::deque<Buffer> kept_;
-  std::unique_ptr<std::byte[]> given_;
+  std::byte* given_ = nullptr;  // In one of these.
+  std::unique_ptr<std::byte[]> given_plain_;
+  UserBlock* given_user_ = nullptr;
   bool discarding_ = false;
   bool unplaced_ = false;
 
@@ -266,8 +305,8 @@ struct Joined {
       : random(seed) {
     device = std::make_shared<FakeDevice>();
     pool = std::make_shared<MemoryPool>(
-        device, MemoryPoolOptions{.bytes_max = memory_bytes_max, .arena_bytes = 256 * 1024, .huge_pages = false});
-    for (std::size_t i = 0; i < 2; ++i) sides[i] = std::make_unique<Side>(*device, pool, setup, seed * 2 + i);
+        device, MemoryPoolOptions{.bytes_max = memory_bytes_max, .arena_bytes = 256 * 1024, .huge_pages = false}, user);
+    for (std::size_t i = 0; i < 2; ++i) sides[i] = std::make_unique<Side>(*device, pool, user, setup, seed * 2 + i);
     sides[0]->pair.peer = &sides[1]->pair;
     sides[1]->pair.peer = &sides[0]->pair;
   }
@@ -325,6 +364,7 @@ struct Joined {
 
   Random random;
   std::shared_ptr<FakeDevice> device;
+  const std::shared_ptr<UserMemory> user = std::make_shared<UserMemory>();
   std::shared_ptr<MemoryPool> pool;
   std::array<std::unique_ptr<Side>, 2> sides;
 };
@@ -338,12 +378,22 @@ Shape random_setup(std::uint64_t seed) {
   setup.send_requests = 16 + random.below(32);
   setup.signal_every = static_cast<unsigned>(1 + random.below(8));
   setup.chunk_bytes = setup.peer_chunk_bytes = random.chance(0.5) ? 4096 : 16 * 1024;
+  // The peer's chunks may be much smaller than ours.
+  if (random.chance(0.2)) setup.chunk_bytes = 64 * 1024;
   return setup;
+}
+
+// HAWSER_RDMA_SEEDS runs more than the everyday ones.
+std::uint64_t seeds(std::uint64_t usual) {
+  const char* const wanted = std::getenv("HAWSER_RDMA_SEEDS");
+  return wanted == nullptr ? usual : std::strtoull(wanted, nullptr, 10);
 }
 
 TEST(RdmaChannel, RandomRunsLoseNothingAndNeverMeetAReceiverThatIsNotReady) {
   std::uint64_t messages = 0;
-  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+  std::uint64_t user_sends = 0;
+  std::uint64_t user_receives = 0;
+  for (std::uint64_t seed = 1; seed <= seeds(150); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Joined run(seed, random_setup(seed));
     for (int i = 0; i < 20'000 && !testing::Test::HasFailure(); ++i) run.step();
@@ -357,8 +407,13 @@ TEST(RdmaChannel, RandomRunsLoseNothingAndNeverMeetAReceiverThatIsNotReady) {
     ASSERT_FALSE(testing::Test::HasFailure());
     for (auto& side : run.sides) side.reset();
     ASSERT_EQ(run.pool->counters().used_bytes, 0U) << "registered memory leaked";
+    ASSERT_EQ(run.user->bytes(), 0U) << "the application's memory is held";
+    user_sends += run.pool->counters().user_sends;
+    user_receives += run.pool->counters().user_receives;
   }
   EXPECT_GT(messages, 100'000U);
+  EXPECT_GT(user_sends, 1000U);
+  EXPECT_GT(user_receives, 1000U);
 }
 
 TEST(RdmaChannel, WhateverEndsInTheMiddleGivesAllBackOnce) {
@@ -369,6 +424,7 @@ TEST(RdmaChannel, WhateverEndsInTheMiddleGivesAllBackOnce) {
     for (std::uint64_t i = 0; i < steps && !testing::Test::HasFailure(); ++i) run.step();
     for (auto& side : run.sides) side.reset();
     ASSERT_EQ(run.pool->counters().used_bytes, 0U);
+    ASSERT_EQ(run.user->bytes(), 0U);
     ASSERT_FALSE(testing::Test::HasFailure());
   }
 }

@@ -114,8 +114,8 @@ struct MemoryPool::Arena {
   Time idle_since{};
 };
 
-MemoryPool::MemoryPool(std::shared_ptr<Device> device, MemoryPoolOptions options)
-    : device_(std::move(device)), options_(options) {}
+MemoryPool::MemoryPool(std::shared_ptr<Device> device, MemoryPoolOptions options, std::shared_ptr<UserMemory> user)
+    : device_(std::move(device)), options_(options), user_(std::move(user)) {}
 
 MemoryPool::~MemoryPool() {
   for (auto& arena : arenas_) {
@@ -217,10 +217,26 @@ MemoryPool::PayloadBlock MemoryPool::take_block(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   Arena* const arena = find(memory->data);
   arena->lent[static_cast<std::size_t>(memory->data - arena->base) / bytes_min] = lent;
-  return {lent, *memory};
+  return {lent, *memory, false};
 }
 
 MemoryPool::PayloadBlock MemoryPool::retain(const std::byte* data, std::size_t bytes) noexcept {
+  if (const PayloadBlock own = retain_own(data, bytes); own.block != nullptr) return own;
+  if (user_ == nullptr) return {};
+  const UserMemory::Found found = user_->retain(device_, data, bytes);
+  if (found.block == nullptr) return {};
+  return {found.block, {const_cast<std::byte*>(data), bytes, found.local_key, found.remote_key}, true};
+}
+
+MemoryPool::PayloadBlock MemoryPool::retain_user(std::byte* data, std::size_t bytes) noexcept {
+  if (user_ == nullptr) return {};
+  const UserMemory::Found found = user_->retain(device_, data, bytes);
+  if (found.block == nullptr) return {};
+  user_receives_.fetch_add(1, std::memory_order_relaxed);
+  return {found.block, {data, bytes, found.local_key, found.remote_key}, true};
+}
+
+MemoryPool::PayloadBlock MemoryPool::retain_own(const std::byte* data, std::size_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   Arena* const arena = find(data);
   if (arena == nullptr) return {};
@@ -232,7 +248,7 @@ MemoryPool::PayloadBlock MemoryPool::retain(const std::byte* data, std::size_t b
     if (data < memory.data || data + bytes > memory.data + memory.bytes) continue;
     // Whoever sends from a block holds it, so that its count can't be on its way to nothing.
     lent->retain();
-    return {lent, memory};
+    return {lent, memory, false};
   }
   return {};
 }
@@ -255,7 +271,10 @@ void MemoryPool::reclaim(Time now) {
 
 MemoryPoolCounters MemoryPool::counters() const {
   const std::lock_guard lock(mutex_);
-  return counters_;
+  MemoryPoolCounters counters = counters_;
+  counters.user_sends = user_sends_.load(std::memory_order_relaxed);
+  counters.user_receives = user_receives_.load(std::memory_order_relaxed);
+  return counters;
 }
 
 }  // namespace hawser::transport::rdma

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "hawser/bytes.h"
 #include "hawser/error.h"
 #include "hawser/time.h"
+#include "transport/rdma/user_memory.h"
 #include "transport/rdma/verbs.h"
 
 namespace hawser::transport::rdma {
@@ -36,6 +38,9 @@ struct MemoryPoolCounters {
   std::size_t used_bytes = 0;
   std::size_t used_bytes_max = 0;  // High water.
   std::uint64_t refused = 0;       // Asked for at the watermark.
+  // Payloads that went without a copy from the application's registered memory, and into it.
+  std::uint64_t user_sends = 0;
+  std::uint64_t user_receives = 0;
 };
 
 // Memory registered with one device: arenas, registered once and carved by halving into stretches of 4 KiB and more, at
@@ -49,7 +54,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   // What peers may read lies in arenas of its own, apart from the chunks that connections receive into and send from.
   enum class Use : std::uint8_t { connection, payload };
 
-  MemoryPool(std::shared_ptr<Device> device, MemoryPoolOptions options);
+  // `user` is the memory that the application has registered, if any.
+  MemoryPool(std::shared_ptr<Device> device, MemoryPoolOptions options, std::shared_ptr<UserMemory> user = nullptr);
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
   ~MemoryPool();
@@ -62,10 +68,15 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   struct PayloadBlock {
     Block* block = nullptr;  // One reference, the caller's.
     RegisteredMemory memory;
+    bool user = false;  // It is the application's.
   };
   PayloadBlock take_block(std::size_t bytes);
-  // The block whose memory [data, data + bytes) lies in, with one reference more, or nothing.
+  // The block whose memory [data, data + bytes) lies in, the pool's or the application's, with one reference more, or nothing.
   PayloadBlock retain(const std::byte* data, std::size_t bytes) noexcept;
+  // The same of the application's memory, which a payload is to be received into.
+  PayloadBlock retain_user(std::byte* data, std::size_t bytes) noexcept;
+
+  void count_user_send() noexcept { user_sends_.fetch_add(1, std::memory_order_relaxed); }
 
   // Gives back arenas that nobody has used for idle_timeout.
   void reclaim(Time now);
@@ -81,9 +92,13 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   Result<Arena*> add_arena(std::size_t bytes, Use use);
   RegisteredMemory carve(Arena& arena, unsigned order) noexcept;
   Arena* find(const std::byte* data) noexcept;
+  PayloadBlock retain_own(const std::byte* data, std::size_t bytes) noexcept;
 
   const std::shared_ptr<Device> device_;
   const MemoryPoolOptions options_;
+  const std::shared_ptr<UserMemory> user_;
+  std::atomic<std::uint64_t> user_sends_{0};
+  std::atomic<std::uint64_t> user_receives_{0};
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Arena>> arenas_;  // By address.
   MemoryPoolCounters counters_;

@@ -289,7 +289,9 @@ void RdmaConnection::on_bye() {
 }
 
 void RdmaConnection::unplace(const std::byte* memory) noexcept {
-  if (channel_ != nullptr) channel_->receiver().unplace(memory);
+  if (channel_ == nullptr) return;
+  channel_->receiver().unplace(memory);
+  loop_.at_tick_end(*this);
 }
 
 void RdmaConnection::pause() noexcept {

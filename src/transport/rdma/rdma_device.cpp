@@ -25,7 +25,8 @@ Result<std::optional<PortStatus>> choose_port(const RdmaOptions& options, Device
 
 }  // namespace
 
-Result<std::shared_ptr<RdmaDevice>> RdmaDevice::open(const RdmaOptions& options, Verbs& verbs) {
+Result<std::shared_ptr<RdmaDevice>> RdmaDevice::open(const RdmaOptions& options, Verbs& verbs,
+                                                     std::shared_ptr<UserMemory> user) {
   auto names = verbs.devices();
   if (!names) return std::unexpected(std::move(names.error()));
   if (!options.device.empty()) names = std::vector<std::string>{options.device};
@@ -49,19 +50,21 @@ Result<std::shared_ptr<RdmaDevice>> RdmaDevice::open(const RdmaOptions& options,
       why += (why.empty() ? "" : "; ") + name + ": " + address.error().text;
       continue;
     }
-    return std::make_shared<RdmaDevice>(options, *device, **port, *address);
+    return std::make_shared<RdmaDevice>(options, *device, **port, *address, std::move(user));
   }
   return fail(ErrorCode::unavailable, why, ErrorScope::transport);
 }
 
 RdmaDevice::RdmaDevice(const RdmaOptions& wanted, std::shared_ptr<Device> opened, const PortStatus& status,
-                       const GidEntry& address)
+                       const GidEntry& address, std::shared_ptr<UserMemory> user)
     : options(wanted),
       device(std::move(opened)),
-      pool(std::make_shared<MemoryPool>(device, MemoryPoolOptions{.bytes_max = wanted.memory_bytes_max,
-                                                                  .arena_bytes = wanted.arena_bytes,
-                                                                  .huge_pages = wanted.huge_pages,
-                                                                  .idle_timeout = wanted.idle_memory_timeout})),
+      pool(std::make_shared<MemoryPool>(device,
+                                        MemoryPoolOptions{.bytes_max = wanted.memory_bytes_max,
+                                                          .arena_bytes = wanted.arena_bytes,
+                                                          .huge_pages = wanted.huge_pages,
+                                                          .idle_timeout = wanted.idle_memory_timeout},
+                                        std::move(user))),
       port(status),
       gid(address) {}
 

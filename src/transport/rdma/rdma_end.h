@@ -29,10 +29,11 @@ class RdmaEnd;
 class RdmaDevice {
  public:
   // Opens the device and port that the options want.
-  static Result<std::shared_ptr<RdmaDevice>> open(const RdmaOptions& options, Verbs& verbs);
+  static Result<std::shared_ptr<RdmaDevice>> open(const RdmaOptions& options, Verbs& verbs,
+                                                  std::shared_ptr<UserMemory> user);
 
   RdmaDevice(const RdmaOptions& wanted, std::shared_ptr<Device> opened, const PortStatus& status,
-             const GidEntry& address);
+             const GidEntry& address, std::shared_ptr<UserMemory> user);
 
   const RdmaOptions options;
   const std::shared_ptr<Device> device;
@@ -42,6 +43,7 @@ class RdmaDevice {
 
   // One queue pair of queue_pairs_max; false when there is none left.
   bool take_queue_pair() noexcept;
+  std::size_t queue_pairs() const noexcept { return queue_pairs_.load(std::memory_order_relaxed); }
   void give_queue_pair() noexcept { queue_pairs_.fetch_sub(1, std::memory_order_relaxed); }
 
   void add(RdmaEnd& end);

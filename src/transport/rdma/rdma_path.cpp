@@ -17,27 +17,74 @@ class RdmaPath final : public DataPath {
   std::string_view name() const noexcept override { return "rdma"; }
 
   Result<std::shared_ptr<PathEnd>> attach(Loop& loop) override {
-    if (auto checked = check_rdma_options(options_); !checked) return std::unexpected(std::move(checked.error()));
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<RdmaDevice> device = device_.lock();
-    if (device == nullptr || device->dead()) {
-      auto opened = RdmaDevice::open(options_, *verbs_);
-      if (!opened) return std::unexpected(std::move(opened.error()));
-      device = std::move(*opened);
-      device_ = device;
-      ends_.clear();
-    }
+    auto device = open_device();
+    if (!device) return std::unexpected(std::move(device.error()));
     std::weak_ptr<RdmaEnd>& known = ends_[&loop];
     if (auto end = known.lock(); end != nullptr) return end;
-    auto end = RdmaEnd::make(loop, std::move(device));
+    auto end = RdmaEnd::make(loop, std::move(*device));
     if (!end) return std::unexpected(std::move(end.error()));
     known = *end;
     return *end;
   }
 
+  Result<std::unique_ptr<MemoryRegistration>> register_memory(MutableBytes memory, Block& block) override {
+    const std::lock_guard lock(mutex_);
+    auto device = open_device();
+    if (!device) return std::unexpected(std::move(device.error()));
+    if (auto added = user_->add(memory, block); !added) return std::unexpected(std::move(added.error()));
+    if (auto done = user_->register_with(memory.data(), (*device)->device); !done) {
+      user_->remove(memory.data());
+      return std::unexpected(std::move(done.error()));
+    }
+    return std::make_unique<UserRegistration>(user_, memory.data(), std::move(*device));
+  }
+
+  std::vector<PathMemory> memory() override {
+    const std::lock_guard lock(mutex_);
+    const std::shared_ptr<RdmaDevice> device = device_.lock();
+    if (device == nullptr) return {};
+    const MemoryPoolCounters pool = device->pool->counters();
+    return {{.device = device->device->name(),
+             .registered_bytes = pool.registered_bytes,
+             .used_bytes = pool.used_bytes,
+             .used_bytes_max = pool.used_bytes_max,
+             .refused = pool.refused,
+             .connections = device->queue_pairs(),
+             .connection_bytes = rdma_idle_connection_bytes(options_),
+             .user_bytes = user_->bytes(),
+             .user_sends = pool.user_sends,
+             .user_receives = pool.user_receives}};
+  }
+
  private:
+  // Keeps the device open too.
+  class UserRegistration final : public MemoryRegistration {
+   public:
+    UserRegistration(std::shared_ptr<UserMemory> table, const std::byte* memory, std::shared_ptr<RdmaDevice> device)
+        : table_(std::move(table)), memory_(memory), device_(std::move(device)) {}
+    ~UserRegistration() override { table_->remove(memory_); }
+
+   private:
+    const std::shared_ptr<UserMemory> table_;
+    const std::byte* const memory_;
+    const std::shared_ptr<RdmaDevice> device_;
+  };
+
+  Result<std::shared_ptr<RdmaDevice>> open_device() {
+    if (auto checked = check_rdma_options(options_); !checked) return std::unexpected(std::move(checked.error()));
+    std::shared_ptr<RdmaDevice> device = device_.lock();
+    if (device != nullptr && !device->dead()) return device;
+    auto opened = RdmaDevice::open(options_, *verbs_, user_);
+    if (!opened) return opened;
+    device_ = *opened;
+    ends_.clear();
+    return opened;
+  }
+
   const RdmaOptions options_;
   const std::shared_ptr<Verbs> verbs_;
+  const std::shared_ptr<UserMemory> user_ = std::make_shared<UserMemory>();
   std::mutex mutex_;
   std::weak_ptr<RdmaDevice> device_;
   std::map<Loop*, std::weak_ptr<RdmaEnd>> ends_;

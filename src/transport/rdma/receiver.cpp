@@ -186,8 +186,20 @@ bool Receiver::decide_place() {
 void Receiver::unplace(const std::byte* memory) noexcept {
   if (assembly_.active && assembly_.memory == memory) assembly_.memory = nullptr;
   for (Transfer& transfer : transfers_) {
-    if (transfer.memory == memory) transfer.memory = nullptr;
+    if (transfer.memory != memory) continue;
+    transfer.memory = nullptr;
+    if (transfer.direct.data != nullptr) cut_short(transfer);
   }
+}
+
+// What is being read into the caller's registered memory can't be called back; no more is asked for.
+void Receiver::cut_short(Transfer& transfer) noexcept {
+  if (transfer.complete()) return;
+  transfer.done += transfer.size - transfer.asked;
+  transfer.asked = transfer.size;
+  if (!transfer.complete()) return;  // The last read tells.
+  sender_.add_done(transfer.id);
+  due_ = true;
 }
 
 // ---- Rendezvous
@@ -204,7 +216,7 @@ bool Receiver::take_rendezvous(Arrival& arrival, const Record& record) {
   const bool discarded = front.memory == nullptr;
   const Bytes payload = discarded ? Bytes() : Bytes(front.memory, front.size);
   Block* const block = ring_.held() < options_.held_chunks_max ? arrival.chunk : nullptr;
-  Block* const payload_block = front.block != nullptr ? front.block : front.own.block();
+  Block* const payload_block = front.given ? nullptr : front.block != nullptr ? front.block : front.own.block();
   sink_->on_message({.head = record.head,
                      .payload = payload,
                      .head_block = block,
@@ -242,7 +254,11 @@ bool Receiver::begin_transfer(const Record& record, bool ahead) {
       transfer.memory = transfer.own.mutable_data();
     }
   } else if (placement.kind == Placement::Kind::given) {
+    transfer.given = true;
     transfer.memory = placement.memory.data();
+    const MemoryPool::PayloadBlock users = pool_->retain_user(transfer.memory, size);
+    transfer.block = users.block;
+    transfer.direct = users.memory;
   }
   transfer.pieces.reserve(table->pieces);
   std::size_t at = 0;
@@ -282,6 +298,7 @@ void Receiver::look_ahead() {
 }
 
 void Receiver::read_on() {
+  if (std::exchange(due_, false)) deliver();
   if (ended_) return;
   for (Transfer& transfer : transfers_) {
     while (transfer.asked < transfer.size) {

@@ -56,7 +56,7 @@ class Receiver {
   void on_packet(ReceiveChunk& chunk, std::uint32_t bytes, std::uint32_t immediate);
   // Something has completed: reads may have.
   void on_completed();
-  // Asks for what is to be read, as far as there are slots.
+  // Asks for what is to be read, as far as there are slots. At the end of a tick.
   void read_on();
 
   void start(MessageSink& sink);
@@ -100,6 +100,7 @@ class Receiver {
     std::size_t done = 0;
     RegisteredMemory direct;      // Where it is read to, if that is registered.
     Block* block = nullptr;       // Of `direct`.
+    bool given = false;           // By the sink: it is not ours to keep.
     Buffer own;                   // Else, ours.
     std::byte* memory = nullptr;  // Null while it is discarded.
     bool complete() const noexcept { return done == size; }
@@ -130,6 +131,7 @@ class Receiver {
   bool begin_transfer(const Record& record, bool ahead);
   void look_ahead();
   std::size_t take_staging();
+  void cut_short(Transfer& transfer) noexcept;
   void drop_transfer(Transfer& transfer) noexcept;
   void drop_staging() noexcept;
   void drop_all() noexcept;
@@ -152,6 +154,7 @@ class Receiver {
   std::vector<Staging> staging_;  // The first is the floor.
   std::uint64_t arrived_ = 0;
   bool paused_ = true;
+  bool due_ = false;  // A transfer is whole that nothing will tell of.
   bool taking_ = false;
   bool ended_ = false;
   bool bye_ = false;

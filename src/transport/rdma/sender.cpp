@@ -159,6 +159,7 @@ Buffer Sender::make_rendezvous(Bytes head, std::span<const Piece> payload, std::
   std::vector<RemotePiece> pieces;
   std::size_t literals = 0;
   bool reachable = true;
+  bool user = false;
   for (const Piece& piece : payload) {
     if (piece.size == 0) continue;
     RemotePiece remote{.size = static_cast<std::uint32_t>(piece.size)};
@@ -166,6 +167,7 @@ Buffer Sender::make_rendezvous(Bytes head, std::span<const Piece> payload, std::
       literals += align_up(piece.size);
     } else if (const MemoryPool::PayloadBlock found = pool_->retain(piece.data, piece.size); found.block != nullptr) {
       blocks.push_back(found.block);
+      user = user || found.user;
       remote.address = reinterpret_cast<std::uintptr_t>(piece.data);
       remote.key = found.memory.remote_key;
     } else {
@@ -180,6 +182,7 @@ Buffer Sender::make_rendezvous(Bytes head, std::span<const Piece> payload, std::
     for (Block* block : blocks) block->release();
     return {};
   }
+  if (user) pool_->count_user_send();
   Buffer made = Buffer::allocate(record);
   std::byte* at = made.mutable_data();
   std::memset(at, 0, record);

@@ -1,0 +1,156 @@
+#include <cassert>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "base/lent_block.h"
+#include "hawser/client.h"
+#include "hawser/rdma.h"
+#include "hawser/server.h"
+#include "transport/data_path.h"
+
+namespace hawser {
+namespace {
+
+constexpr std::size_t page_bytes = 4096;
+constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
+
+using Paths = std::vector<std::shared_ptr<transport::DataPath>>;
+
+struct FreeAligned {
+  std::size_t alignment;
+  void operator()(std::byte* memory) const noexcept { ::operator delete(memory, std::align_val_t(alignment)); }
+};
+using OwnMemory = std::unique_ptr<std::byte, FreeAligned>;
+
+OwnMemory allocate_pages(std::size_t bytes) {
+  // So that the kernel can use huge pages, which take fewer entries of a device's page table.
+  const std::size_t alignment = bytes >= huge_page_bytes ? huge_page_bytes : page_bytes;
+  OwnMemory memory(static_cast<std::byte*>(::operator new(bytes, std::align_val_t(alignment))), {alignment});
+  std::memset(memory.get(), 0, bytes);
+  return memory;
+}
+
+std::vector<RdmaCounters> counters_of(const Paths& paths) {
+  std::vector<RdmaCounters> all;
+  for (const auto& path : paths) {
+    for (transport::PathMemory& one : path->memory()) {
+      all.push_back({.device = std::move(one.device),
+                     .registered_bytes = one.registered_bytes,
+                     .used_bytes = one.used_bytes,
+                     .used_bytes_max = one.used_bytes_max,
+                     .refused = one.refused,
+                     .connections = one.connections,
+                     .connection_bytes = one.connection_bytes,
+                     .buffer_bytes = one.user_bytes,
+                     .buffer_sends = one.user_sends,
+                     .buffer_receives = one.user_receives});
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+// The memory and its registrations: one reference is the RegisteredBuffer's, the others those of who uses the memory.
+class RegisteredBuffer::Inside final : public LentBlock {
+ public:
+  Inside(MutableBytes memory, OwnMemory own) noexcept
+      : LentBlock(&Inside::returned), memory_(memory), own_(std::move(own)) {}
+
+  // Null memory: to be allocated.
+  static Result<RegisteredBuffer> make(const Paths& paths, MutableBytes memory, std::size_t bytes) {
+    if (bytes == 0) return fail(ErrorCode::invalid_argument, "a registered buffer of no bytes");
+    OwnMemory own(nullptr, {page_bytes});
+    if (memory.data() == nullptr) {
+      const std::size_t whole = (bytes + page_bytes - 1) / page_bytes * page_bytes;
+      own = allocate_pages(whole);
+      memory = {own.get(), whole};
+    }
+    RegisteredBuffer made(new Inside(memory, std::move(own)));
+    if (auto done = made.inside_->register_with(paths); !done) return std::unexpected(std::move(done.error()));
+    return made;
+  }
+
+  MutableBytes memory() const noexcept { return memory_; }
+  bool registered() const noexcept { return !registrations_.empty(); }
+  const std::string& why_not() const noexcept { return why_not_; }
+
+  // The handle goes.
+  void drop() noexcept {
+    // The caller may free the memory now.
+    if (own_ == nullptr) registrations_.clear();
+    release();
+  }
+
+ private:
+  struct Registered {
+    std::shared_ptr<transport::DataPath> path;
+    std::unique_ptr<transport::MemoryRegistration> registration;
+  };
+
+  Result<void> register_with(const Paths& paths) {
+    why_not_ = "RDMA is not enabled here";
+    for (const auto& path : paths) {
+      auto registration = path->register_memory(memory_, *this);
+      if (!registration) {
+        if (registration.error().code != ErrorCode::unavailable)
+          return std::unexpected(std::move(registration.error()));
+        why_not_ = std::move(registration.error().text);
+      } else if (*registration != nullptr) {
+        registrations_.push_back({path, std::move(*registration)});
+      }
+    }
+    if (!registrations_.empty()) why_not_.clear();
+    return {};
+  }
+
+  static void returned(LentBlock& block) noexcept { delete static_cast<Inside*>(&block); }
+
+  const MutableBytes memory_;
+  const OwnMemory own_;  // Null: the caller's.
+  std::vector<Registered> registrations_;
+  std::string why_not_;
+};
+
+Result<RegisteredBuffer> RegisteredBuffer::allocate(const Client& client, std::size_t bytes) {
+  return Inside::make(client.data_paths(), {}, bytes);
+}
+Result<RegisteredBuffer> RegisteredBuffer::allocate(const Server& server, std::size_t bytes) {
+  return Inside::make(server.data_paths(), {}, bytes);
+}
+Result<RegisteredBuffer> RegisteredBuffer::over(const Client& client, MutableBytes memory) {
+  return Inside::make(client.data_paths(), memory, memory.size());
+}
+Result<RegisteredBuffer> RegisteredBuffer::over(const Server& server, MutableBytes memory) {
+  return Inside::make(server.data_paths(), memory, memory.size());
+}
+
+RegisteredBuffer& RegisteredBuffer::operator=(RegisteredBuffer&& other) noexcept {
+  std::swap(inside_, other.inside_);
+  return *this;
+}
+RegisteredBuffer::~RegisteredBuffer() {
+  if (inside_ != nullptr) inside_->drop();
+}
+
+MutableBytes RegisteredBuffer::memory() const noexcept {
+  return inside_ == nullptr ? MutableBytes() : inside_->memory();
+}
+bool RegisteredBuffer::registered() const noexcept { return inside_ != nullptr && inside_->registered(); }
+const std::string& RegisteredBuffer::why_not() const noexcept {
+  static const std::string empty = "the buffer is empty";
+  return inside_ == nullptr ? empty : inside_->why_not();
+}
+bool RegisteredBuffer::in_use() const noexcept { return inside_ != nullptr && !inside_->unique(); }
+Buffer RegisteredBuffer::share(std::size_t offset, std::size_t bytes) const noexcept {
+  if (inside_ == nullptr) return {};
+  assert(offset <= size() && bytes <= size() - offset);
+  return Buffer::share(inside_, inside_->memory().data() + offset, bytes);
+}
+
+std::vector<RdmaCounters> rdma_counters(const Client& client) { return counters_of(client.data_paths()); }
+std::vector<RdmaCounters> rdma_counters(const Server& server) { return counters_of(server.data_paths()); }
+
+}  // namespace hawser

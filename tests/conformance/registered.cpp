@@ -1,0 +1,135 @@
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hawser/rdma.h"
+#include "tests/conformance/backend.h"
+
+// The same program with registered memory over any transport: without copies where a device knows it, as ordinary memory
+// elsewhere.
+namespace hawser::conformance {
+
+inline std::uint64_t sum_of_attachment(Context& context) {
+  std::uint64_t sum = 0;
+  for (const std::byte one : context.attachment()) sum = sum * 31 + std::to_integer<std::uint64_t>(one);
+  return sum;
+}
+inline std::uint64_t sum_of(Bytes bytes) {
+  std::uint64_t sum = 0;
+  for (const std::byte one : bytes) sum = sum * 31 + std::to_integer<std::uint64_t>(one);
+  return sum;
+}
+
+// What the server sends beside its replies.
+class Shelf {
+ public:
+  explicit Shelf(RegisteredBuffer buffer) : buffer_(std::move(buffer)) {
+    const std::string text = text_of(buffer_.size(), 'G');
+    std::memcpy(buffer_.memory().data(), text.data(), text.size());
+  }
+  void part(Context& context, std::uint64_t offset, std::uint64_t bytes) {
+    context.set_attachment(buffer_.share(offset, bytes));
+  }
+  Bytes memory() const { return buffer_.memory(); }
+  bool registered() const { return buffer_.registered(); }
+
+ private:
+  RegisteredBuffer buffer_;
+};
+
+TEST_P(Conformance, RegisteredBuffersAreSentAndReceivedInto) {
+  const std::unique_ptr<Server> server = make_server();
+  std::optional<Shelf> shelf;
+  {
+    Result<RegisteredBuffer> made = RegisteredBuffer::allocate(*server, 3 << 20);
+    ASSERT_TRUE(made);
+    shelf.emplace(std::move(*made));
+  }
+  server->register_handler<sum_of_attachment>();
+  server->register_handler<&Shelf::part>(&*shelf);
+  run_connected(*server, {}, [&shelf](Server& serving, Client& client) -> Task<void> {
+    const bool rdma = client.transport() == "rdma";
+    EXPECT_EQ(shelf->registered(), rdma);
+    Result<RegisteredBuffer> made = RegisteredBuffer::allocate(client, 2 << 20);
+    REQUIRE_OK(made);
+    RegisteredBuffer& buffer = *made;
+    EXPECT_EQ(buffer.registered(), rdma);
+    EXPECT_EQ(buffer.why_not().empty(), rdma);
+    EXPECT_EQ(buffer.size(), std::size_t{2} << 20);
+    for (const std::byte one : buffer.memory().first(4096)) EXPECT_EQ(one, std::byte{0});
+    std::uint64_t direct = 0;
+    for (const std::size_t bytes : {1UL, 4'000UL, 64UL << 10, (64UL << 10) + 1, 1UL << 20, (2UL << 20) - 3}) {
+      const std::string text = text_of(bytes, static_cast<char>('a' + bytes % 11));
+      std::memcpy(buffer.memory().data() + 3, text.data(), text.size());
+      const CallOptions options{.attachment = buffer.memory().subspan(3, bytes)};
+      AWAIT(sum, client.call<sum_of_attachment>(options));
+      REQUIRE_OK(sum);
+      EXPECT_EQ(*sum, sum_of(as_bytes(text)));
+      // From the server's memory into ours.
+      AWAIT(reply, client.call<&Shelf::part>(std::uint64_t{17}, std::uint64_t{bytes}).into(buffer.memory()));
+      REQUIRE_OK(reply);
+      EXPECT_EQ(reply->attachment().data(), buffer.memory().data());
+      EXPECT_EQ(sum_of(reply->attachment()), sum_of(shelf->memory().subspan(17, bytes)));
+      direct += bytes > 64UL << 10;
+    }
+    AWAIT(free, eventually(*Loop::current(), [&] { return !buffer.in_use(); }));
+    EXPECT_TRUE(free);
+    const std::vector<RdmaCounters> counters = rdma_counters(client);
+    if (rdma) {
+      REQUIRE(counters.size() == 1);
+      // Requests and replies, since both sides are in this process.
+      EXPECT_EQ(counters.front().buffer_sends, 2 * direct);
+      EXPECT_EQ(counters.front().buffer_receives, direct);
+      EXPECT_EQ(counters.front().buffer_bytes, std::size_t{5} << 20);
+      EXPECT_EQ(counters.front().connections, 2U);
+      EXPECT_GE(counters.front().registered_bytes, counters.front().used_bytes_max);
+      EXPECT_GE(counters.front().used_bytes_max, counters.front().used_bytes);
+      EXPECT_GE(counters.front().used_bytes, 2 * counters.front().connection_bytes);
+      EXPECT_EQ(rdma_counters(serving).front().device, counters.front().device);
+    } else {
+      EXPECT_TRUE(counters.empty());
+    }
+  });
+}
+
+TEST_P(Conformance, MemoryOfTheCallersIsRegisteredWhileTheBufferLives) {
+  serve<sum_of_attachment>([](Server&, Client& client) -> Task<void> {
+    std::vector<std::byte> memory(300'001);
+    for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 7);
+    const MutableBytes part = MutableBytes(memory).subspan(1);
+    for (int i = 0; i < 3; ++i) {
+      Result<RegisteredBuffer> buffer = RegisteredBuffer::over(client, part);
+      REQUIRE_OK(buffer);
+      EXPECT_EQ(buffer->memory().data(), part.data());
+      if (buffer->registered()) {
+        const Result<RegisteredBuffer> again = RegisteredBuffer::over(client, MutableBytes(memory).first(2));
+        EXPECT_ERROR(again, invalid_argument, "registered already");
+      }
+      AWAIT(sum, client.call<sum_of_attachment>({.attachment = part}));
+      REQUIRE_OK(sum);
+      EXPECT_EQ(*sum, sum_of(part));
+      // The peer is told to be done by its next packet.
+      AWAIT(free, eventually(*Loop::current(), [&] { return !buffer->in_use(); }));
+      EXPECT_TRUE(free);
+    }
+    // Not registered any more.
+    AWAIT(sum, client.call<sum_of_attachment>({.attachment = part}));
+    REQUIRE_OK(sum);
+    EXPECT_EQ(*sum, sum_of(part));
+  });
+}
+
+TEST_P(Conformance, ARegisteredBufferOfNothingIsRefused) {
+  const std::unique_ptr<Client> client = make_client();
+  EXPECT_ERROR(RegisteredBuffer::allocate(*client, 0), invalid_argument, "no bytes");
+  EXPECT_ERROR(RegisteredBuffer::over(*client, {}), invalid_argument, "no bytes");
+  const RegisteredBuffer empty;
+  EXPECT_FALSE(empty.registered());
+  EXPECT_FALSE(empty.in_use());
+  EXPECT_EQ(empty.size(), 0U);
+  EXPECT_TRUE(empty.share().empty());
+}
+
+}  // namespace hawser::conformance
