@@ -18,8 +18,10 @@ namespace {
 
 thread_local Loop* current_loop = nullptr;
 
-// Between two looks at the poller, which costs a system call, sources are polled this many times.
+// Between two looks at the poller, which costs a system call, sources have this many turns, and this many polls in all:
+// many sources must not keep the poller from its own.
 constexpr unsigned source_rounds = 16;
+constexpr std::size_t source_polls = 64;
 
 // Spinning is halved after each sleep that it could not avoid, down to this; it returns to spin_max as soon as a
 // sleep turns out shorter than spin_max. (The policy of the kernel's halt polling.)
@@ -57,7 +59,8 @@ struct Loop::State {
   std::size_t resumed = 0;                        // How far it is in the batch.
   std::vector<exec::TickEnd*> tick_ends;
   std::vector<exec::Source*> sources;
-  unsigned rounds = 0;  // Looks, so that a busy source does not keep the poller from its turn.
+  unsigned rounds = 0;    // Turns of the sources since the poller was asked,
+  std::size_t polls = 0;  // and polls of single ones.
   Duration spin = Duration::zero();
   std::atomic<bool> sleeping{false};
   std::atomic<bool> stopping{false};
@@ -192,12 +195,14 @@ void Loop::flush() {
   state_->tick_ends.clear();
 }
 
-// Sources every time, the poller every source_rounds-th; sets the time; true if there was anything.
+// Sources every time, the poller when it is its turn; sets the time; true if there was anything.
 bool Loop::look() {
   bool found = false;
   // By index: a source may add or remove sources.
-  for (std::size_t i = 0; i < state_->sources.size(); ++i) found |= state_->sources[i]->poll();
-  if (state_->sources.empty() || ++state_->rounds % source_rounds == 0) {
+  for (std::size_t i = 0; i < state_->sources.size(); ++i, ++state_->polls) found |= state_->sources[i]->poll();
+  if (state_->sources.empty() || ++state_->rounds == source_rounds || state_->polls >= source_polls) {
+    state_->rounds = 0;
+    state_->polls = 0;
     found |= poller_->wait(Duration::zero(), now_) != 0;
   } else {
     now_ = poller_->now();

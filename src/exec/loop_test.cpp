@@ -319,6 +319,32 @@ struct EventWatcher final : Watcher {
   Time told_at{};
 };
 
+// Thousands of connections with something to read must not keep a quiet one, or the listener, waiting.
+TEST_P(LoopTest, ManyBusySourcesLeaveThePollerItsTurn) {
+  struct Busy final : Source {
+    bool poll() override {
+      ++polls;
+      if (polls == 50) loop->stop();
+      return true;
+    }
+    Loop* loop = nullptr;
+    int polls = 0;
+  };
+  EventWatcher watcher(loop);
+  loop.poller().watch(watcher.fd, watcher);
+  std::vector<Busy> sources(1000);
+  for (Busy& source : sources) {
+    source.loop = &loop;
+    loop.add_source(source);
+  }
+  eventfd_write(watcher.fd, 1);
+  loop.run();
+  EXPECT_EQ(watcher.seen, 1U);
+  EXPECT_LE(sources.back().polls, 2) << "rounds of a thousand";
+  for (Busy& source : sources) loop.remove_source(source);
+  loop.poller().unwatch(watcher.fd, watcher);
+}
+
 // A deadline that is computed from a stale time is over before its call has begun.
 TEST_P(LoopTest, WhatIsDeliveredAfterASleepKnowsTheTime) {
   EventWatcher watcher(loop);

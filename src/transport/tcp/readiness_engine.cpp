@@ -54,15 +54,15 @@ bool ReadinessEngine::poll() {
     set_hot(false);
     return false;
   }
-  if (receive()) {
-    idle_polls_ = 0;
-    return true;
-  }
-  if (!ended_ && (loop_.options().wait == Wait::event || ++idle_polls_ > idle_polls_max)) {
+  const bool got = receive();
+  idle_polls_ = got ? 0 : idle_polls_ + 1;
+  const bool stays =
+      readable_ || (loop_.options().wait != Wait::event && loop_.sources() <= hot_max && idle_polls_ <= idle_polls_max);
+  if (!stays && !ended_ && hot_) {
     set_hot(false);
-    sink_->received(0);
+    if (!paused_) sink_->received(0);
   }
-  return ended_;
+  return got || ended_;
 }
 
 bool ReadinessEngine::receive() {

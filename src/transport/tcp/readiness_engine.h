@@ -19,8 +19,8 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
   void resume() override;
 
  private:
-  // Sockets that a loop reads directly; more would make each spin too long.
-  static constexpr std::size_t hot_max = 4;
+  // Sockets that a loop reads directly: where there are more, asking the poller costs less than reading in vain.
+  static constexpr std::size_t hot_max = 32;
   // Fruitless reads after which a socket is left to the poller.
   static constexpr unsigned idle_polls_max = 4096;
   // Receives in one turn before others have theirs.
