@@ -191,6 +191,26 @@ TEST_F(Faults, QuietClientsThatAnswerStay) {
   EXPECT_EQ(server->counters().calls_in_flight, 1U);
 }
 
+// A process that was stopped for a while asks its peers before it gives them up.
+TEST_F(Faults, TimeInWhichTheLoopDidNotRunIsNotThePeers) {
+  RawListener listener;
+  std::thread peer([&] {
+    RawSocket patient = listener.accept_greeted();
+    EXPECT_TRUE(patient.receive_frame(Kind::ping));
+    patient.closed_by_peer();
+  });
+  sync_wait([](const std::string& address) -> Task<void> {
+    Client client({.ping_interval = 200ms});
+    AWAIT(connected, client.connect(address));
+    REQUIRE_OK(connected);
+    std::this_thread::sleep_for(1s);
+    auto turn = Loop::current()->sleep(Duration::zero());
+    co_await turn;
+    EXPECT_TRUE(client.connected());
+  }(listener.address()));
+  peer.join();
+}
+
 // A message that takes longer than the ping intervals to arrive is a sign of life all the while.
 TEST_F(Faults, SlowTransfersAreASignOfLife) {
   const auto server = started({.ping_interval = 50ms});

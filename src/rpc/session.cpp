@@ -13,6 +13,7 @@ Session::Session(Loop& loop, std::unique_ptr<transport::Connection> connection, 
       connection_(std::move(connection)),
       settings_(settings),
       life_(*this),
+      check_due_(loop.now()),
       last_received_(loop.now()),
       last_progress_(loop.now()),
       last_check_(loop.now()) {}
@@ -21,7 +22,7 @@ Session::~Session() = default;
 
 void Session::start_session() {
   connection_->set_backlog_mark(settings_.backlog_bytes_max);
-  if (settings_.ping_interval != forever) life_.start(loop_, loop_.now() + settings_.ping_interval);
+  if (settings_.ping_interval != forever) check_life_at(loop_.now() + settings_.ping_interval);
   connection_->start(*this);
 }
 
@@ -170,11 +171,15 @@ void Session::end_session(const Error& reason) {
 }
 
 // A peer is asked after ping_interval of silence and given up after twice that; one that takes nothing of what waits
-// for it is given up likewise.
+// for it is given up likewise. Time in which this loop did not run counts for neither: the process was stopped, its
+// machine suspended, or something blocked it, and the peer may not even have been asked.
 void Session::check_life() {
   if (closed_) return;
   const Time now = loop_.now();
   const Duration interval = settings_.ping_interval;
+  const Duration late = now - check_due_;
+  last_received_ = std::min(last_received_ + late, now);
+  last_progress_ = std::min(last_progress_ + late, now);
   const bool sends = connection_->sent() != last_sent_;
   if (connection_->backlog() == 0 || sends) last_progress_ = now;
   // A part of a long message is a sign of life. So is that the peer takes what has long waited for it: our ping, or
@@ -196,7 +201,12 @@ void Session::check_life() {
   }
   if (silent >= interval) send_bare({.kind = Kind::ping});
   const Duration next = silent >= interval ? 2 * interval - silent : interval - silent;
-  life_.start(loop_, now + std::max(next, interval / 8));
+  check_life_at(now + std::max(next, interval / 8));
+}
+
+void Session::check_life_at(Time when) {
+  check_due_ = when;
+  life_.start(loop_, when);
 }
 
 }  // namespace hawser::rpc

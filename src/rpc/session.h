@@ -88,6 +88,7 @@ class Session : public transport::MessageSink, public detail::StreamPort {
 
   void answer_ping();
   void check_life();
+  void check_life_at(Time when);
 
   enum class BeginError : std::uint8_t { none, ended, too_long, metadata };
 
@@ -104,6 +105,7 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   std::uint64_t pong_mark_ = 0;  // The position behind the last pong.
 
   LifeTimer life_;
+  Time check_due_;      // When life_ fires next.
   Time last_received_;  // When the peer last gave a sign of life.
   Time last_progress_;  // When the backlog last moved.
   // As check_life() last found it.
