@@ -81,6 +81,7 @@ Run add_lab(CLI::App& command) {
         return letters.find_first_not_of("abcdefgh") == std::string::npos ? "" : "letters a to h";
       })
       ->capture_default_str();
+  study->add_option("--series", options->study.series, "Only lines whose names begin with this, such as batched");
   study->add_option("--count", options->study.count, "Messages of a point")
       ->check(CLI::Range(1UL, 1'000'000'000UL))
       ->capture_default_str();

@@ -76,7 +76,10 @@ class Points {
       }
     }
   }
-  std::vector<StudyPoint> take() { return std::move(points_); }
+  std::vector<StudyPoint> take() {
+    std::erase_if(points_, [this](const StudyPoint& point) { return !point.series.starts_with(options_.series); });
+    return std::move(points_);
+  }
 
  private:
   const StudyOptions& options_;

@@ -14,6 +14,7 @@ namespace hawser::lab {
 // The evaluation of Send/Receive connections, (a) to (h), as points to measure.
 struct StudyOptions {
   std::string experiments = "abcdefgh";
+  std::string series;                 // Of their lines, those whose names begin with this.
   std::uint64_t count = 4096;         // Messages of a point, over all its connections; at least some windows of each.
   unsigned threads_max = 16;          // Of (e) to (h), in powers of 2.
   std::size_t size_bytes_max = 8192;  // Of (a) and (d).

@@ -19,6 +19,12 @@ TEST(Statistics, OfAFewValues) {
   EXPECT_EQ(statistics_of({5}).standard_deviation, 0);
 }
 
+TEST(Study, OnlyLinesThatWereAskedFor) {
+  const auto points = study_points({.experiments = "d", .series = "batched", .without_credits = false});
+  ASSERT_EQ(points.size(), 10U);
+  for (const StudyPoint& point : points) EXPECT_EQ(point.series, "batched, 8 of 256");
+}
+
 // Every point of every experiment at a small count, verified; then the model, fitted to them.
 TEST(Study, RunsAndTheModelFits) {
   const auto fabric = SimFabric::create({}, 1);
