@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -31,6 +32,9 @@ STAGES = {
 RDMA_TESTS = re.compile("rdma", re.IGNORECASE)
 RDMA_GUEST = ROOT / "tools" / "rdma-guest"
 RDMA_GUEST_TIME_LIMIT_S = 1500
+
+# What makes a skipped test a failed one.
+TROUBLE = re.compile(r"\[  FAILED  \]|Sanitizer[:]")
 
 # Lines of ctest that say nothing new.
 BORING = re.compile(r"^\s*Start\s+\d+: |^\s*\d+/\d+ Test\s.*\s(Passed|\*\*\*Skipped)\s|^Test project |^\s*$|"
@@ -90,7 +94,7 @@ def read_junit(stage, path):
         elif status == "disabled":
             totals.skipped.append(f"{name} (disabled)")
         elif (status == "notrun" and skipped is not None and skipped.get("message", "").startswith("SKIP_")
-              and not re.search(r"\[  FAILED  \]|Sanitizer[:]", output)):
+              and not TROUBLE.search(output)):
             totals.skipped.append(f"{name} ({skip_reason(output)})")
         else:
             totals.failed.append(name)
@@ -130,10 +134,27 @@ def test_stage(stage):
 
 
 def all_tests(preset):
-    """The names of every test, in ctest's order."""
+    """Every test as ctest describes it, in its order."""
     listed = subprocess.run(["ctest", "--preset", preset, "--show-only=json-v1"], cwd=ROOT, capture_output=True,
                             text=True, check=True)
-    return [test["name"] for test in json.loads(listed.stdout)["tests"]]
+    return json.loads(listed.stdout)["tests"]
+
+
+def gtest_groups(tests):
+    """Those of `tests` that are cases of GoogleTest programs, by program, as gtest_cases.py takes them; and which name each
+    case has in ctest, by program and case."""
+    groups, names = {}, {}
+    for test in tests:
+        program, option = (test.get("command", []) + ["", ""])[:2]
+        if not option.startswith("--gtest_filter="):
+            continue
+        case = option.removeprefix("--gtest_filter=")
+        properties = {one["name"]: one["value"] for one in test.get("properties", [])}
+        group = groups.setdefault(program, {"program": program, "directory": properties.get("WORKING_DIRECTORY", str(ROOT)),
+                                            "timeout_s": properties.get("TIMEOUT", 600), "cases": []})
+        group["cases"].append(case)
+        names[program, case] = test["name"]
+    return list(groups.values()), names
 
 
 def outcome_without_device(stage):
@@ -152,23 +173,52 @@ def name_of(entry):
     return entry.split(": ", 1)[1].split(" (", 1)[0]
 
 
+def read_cases(stage, path, names):
+    """The totals of what gtest_cases.py has written, and which tests they are."""
+    totals, seen = Totals(), set()
+    for line in path.read_text().splitlines():
+        result = json.loads(line)
+        name = names.get((result["program"], result["case"]), result["program"])
+        seen.add(name)
+        if result["status"] == "passed":
+            totals.passed += 1
+        elif result["status"] == "skipped" and not TROUBLE.search(result["output"]):
+            totals.skipped.append(f"{stage}: {name} ({skip_reason(result['output'])})")
+        else:
+            totals.failed.append(f"{stage}: {name}")
+    return totals, seen
+
+
 def in_guest(stage, names):
-    """Runs these tests in one boot of the guest."""
+    """Runs these tests in one boot of the guest, one after the other: they count what the device holds. An emulated processor
+    starts a program slowly, so all cases of a program are run by one process, as long as it lives."""
     totals = Totals()
     tests = all_tests("dev")
-    numbers = [number for number, name in enumerate(tests, 1) if name in names]
-    junit = ROOT / "build" / "dev" / "ctest-rdma.xml"
-    chosen = ROOT / "build" / "dev" / "rdma-tests.txt"
+    groups, cases = gtest_groups([test for test in tests if test["name"] in names])
+    numbers = [number for number, test in enumerate(tests, 1)
+               if test["name"] in names and test["name"] not in cases.values()]
+    folder = ROOT / "build" / "dev"
+    junit, results, chosen, asked = (folder / name for name in
+                                     ("ctest-rdma.xml", "rdma-results.jsonl", "rdma-tests.txt", "rdma-cases.json"))
+    results.unlink(missing_ok=True)
     chosen.write_text("0,0,0," + ",".join(map(str, numbers)) + "\n")
-    # One after the other: they count what the device holds.
-    status = run_ctest("dev", junit, "--tests-information", str(chosen), parallel=1,
-                       within=[str(RDMA_GUEST), "--verbose", "--time-limit", str(RDMA_GUEST_TIME_LIMIT_S)])
-    if not junit.exists():
+    asked.write_text(json.dumps(groups))
+    run_cases = shlex.join([sys.executable, "-B", str(ROOT / "tools" / "gtest_cases.py"), str(asked), str(results)])
+    others = ("--tests-information", str(chosen)) if numbers else ("--tests-regex", "^$")
+    status = run_ctest("dev", junit, *others, parallel=1,
+                       within=[str(RDMA_GUEST), "--verbose", "--time-limit", str(RDMA_GUEST_TIME_LIMIT_S), "--", "sh", "-c",
+                               run_cases + '; "$@"', "sh"])
+    seen = set()
+    if results.exists():
+        found, seen = read_cases(stage, results, cases)
+        totals.add(found)
+    if junit.exists():
+        totals.add(read_junit(stage, junit))
+        seen |= {case.get("name") for case in xml.etree.ElementTree.parse(junit).getroot().iter("testcase")}
+    if not seen:
         totals.failed.append(f"{stage}: guest, status {status}")
-        return totals
-    totals.add(read_junit(stage, junit))
-    seen = {case.get("name") for case in xml.etree.ElementTree.parse(junit).getroot().iter("testcase")}
-    totals.failed += [f"{stage}: {name} (did not run)" for name in names if name not in seen]
+    else:
+        totals.failed += [f"{stage}: {name} (did not run)" for name in sorted(names) if name not in seen]
     return totals
 
 

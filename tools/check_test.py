@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Shows that check.py counts what ctest reports, and never takes a test that did not run for one that passed."""
 
+import json
 import pathlib
 import tempfile
 import unittest
@@ -50,6 +51,33 @@ class ReadJunit(unittest.TestCase):
 
     def test_unknown_state(self):
         self.assertEqual(self.read("odd").failed, ["dev: A.B"])
+
+
+class GtestCases(unittest.TestCase):
+    """What the guest runs by program."""
+
+    def test_groups(self):
+        def test(name, *command):
+            return {"name": name, "command": list(command),
+                    "properties": [{"name": "WORKING_DIRECTORY", "value": "/d"}, {"name": "TIMEOUT", "value": 9.0}]}
+        groups, names = check.gtest_groups([test("x.A.B", "/x", "--gtest_filter=A.B"), test("smoke", "/y", "lab"),
+                                            test("x.A.C", "/x", "--gtest_filter=A.C"), {"name": "not built"}])
+        self.assertEqual(groups, [{"program": "/x", "directory": "/d", "timeout_s": 9.0, "cases": ["A.B", "A.C"]}])
+        self.assertEqual(names, {("/x", "A.B"): "x.A.B", ("/x", "A.C"): "x.A.C"})
+
+    def test_results(self):
+        def line(case, status, output=""):
+            return json.dumps({"program": "/x", "case": case, "status": status, "seconds": 1, "output": output}) + "\n"
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "results")
+            path.write_text(line("A.B", "passed") + line("A.C", "failed") + line("A.D", "skipped", SKIPPED_BY_GTEST)
+                            + line("A.E", "skipped", SKIPPED_BY_GTEST + "ERROR: AddressSanitizer: x")
+                            + line("(no case)", "failed"))
+            totals, seen = check.read_cases("rdma", path, {("/x", "A." + letter): "x.A." + letter for letter in "BCDE"})
+        self.assertEqual(totals.passed, 1)
+        self.assertEqual(totals.failed, ["rdma: x.A.C", "rdma: x.A.E", "rdma: /x"])
+        self.assertEqual(totals.skipped, ["rdma: x.A.D (no RDMA device here)"])
+        self.assertEqual(seen, {"x.A.B", "x.A.C", "x.A.D", "x.A.E", "/x"})
 
 
 class RdmaStage(unittest.TestCase):

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Runs cases of GoogleTest programs, as many in one process as go well, and tells of each what became of it.
+
+gtest_cases.py CASES RESULTS
+
+CASES is a JSON list of {"program": path, "directory": where to run it, "timeout_s": of a case, "cases": ["Suite.Case", ...]}.
+RESULTS gets a line of JSON for each case as it ends: {"program", "case", "status", "seconds", "output"}; the status is
+"passed", "skipped" or "failed". When a program dies, hangs or ends early, the case that it was at has failed, and the others go on
+in a new process. What never ran has no line. Status 1 if anything failed.
+"""
+
+import json
+import os
+import re
+import selectors
+import subprocess
+import sys
+import time
+
+STATE = re.compile(r"\[( RUN      |       OK |  SKIPPED |  FAILED  )\] (\S+?)(,| \(|$)")
+STATUS = {"       OK ": "passed", "  SKIPPED ": "skipped", "  FAILED  ": "failed"}
+DRAIN_S = 0.2  # What a dead program's children may still hold open is not waited for any longer.
+
+
+class Lines:
+    """The output of a process, line by line, with an end even if something that it left behind keeps the pipe open."""
+
+    def __init__(self, process):
+        self.process = process
+        self.rest = b""
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(process.stdout, selectors.EVENT_READ)
+
+    def read(self, timeout_s):
+        """The lines that have come within the time; None at the end."""
+        ended = self.process.poll() is not None
+        if not self.selector.select(DRAIN_S if ended else min(timeout_s, 1)):
+            return None if ended else []
+        chunk = os.read(self.process.stdout.fileno(), 1 << 16)
+        if not chunk:
+            self.process.wait()
+            return None
+        *lines, self.rest = (self.rest + chunk).split(b"\n")
+        return [line.decode(errors="replace") for line in lines]
+
+
+class Run:
+    """One process, from its start to its end."""
+
+    def __init__(self, group, cases, report):
+        self.group = group
+        self.report = report
+        self.cases = set(cases)
+        self.seen = set()
+        self.failed = False
+        self.current = None
+        self.last = "(no case)"
+        self.output = []
+        self.started = time.monotonic()
+
+    def end_case(self, status):
+        self.report(self.group["program"], self.current, status, time.monotonic() - self.started, "\n".join(self.output))
+        self.failed |= status == "failed"
+        self.current = None
+        self.output = []
+
+    def on_line(self, line):
+        self.output.append(line)
+        state = STATE.search(line)
+        if not state:
+            return
+        kind, name = state.group(1), state.group(2)
+        if kind == " RUN      " and name in self.cases:
+            self.current, self.last, self.output, self.started = name, name, [line], time.monotonic()
+            self.seen.add(name)
+        elif name == self.current:
+            self.end_case(STATUS[kind])
+
+    def run(self):
+        """The cases that were begun."""
+        filters = ":".join(sorted(self.cases))
+        process = subprocess.Popen([self.group["program"], f"--gtest_filter={filters}", "--gtest_also_run_disabled_tests"],
+                                   cwd=self.group["directory"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL)
+        lines = Lines(process)
+        trouble = None
+        while (new := lines.read(self.group["timeout_s"])) is not None:
+            for line in new:
+                self.on_line(line)
+            if time.monotonic() - self.started > self.group["timeout_s"] and trouble is None:
+                trouble = f"nothing ended for {self.group['timeout_s']:.0f} s"
+                process.kill()
+        process.stdout.close()
+        status = process.wait()
+        if self.current is not None:
+            self.output.append(trouble or f"the program ended with status {status}")
+            self.end_case("failed")
+        elif status != 0 and not self.failed:
+            # Between cases, or at its end: nobody's fault that has a name, so the last one's.
+            self.current = self.last
+            self.output.append(f"the program ended with status {status} though no case failed")
+            self.end_case("failed")
+        return self.seen
+
+
+def run_group(group, report):
+    left = set(group["cases"])
+    while left:
+        seen = Run(group, left, report).run()
+        left -= seen
+        if not seen:
+            break  # No such cases: they get no line.
+
+
+def main():
+    groups = json.load(open(sys.argv[1], encoding="utf-8"))
+    failed = 0
+    with open(sys.argv[2], "w", encoding="utf-8") as results:
+        def report(program, case, status, seconds, output):
+            nonlocal failed
+            results.write(json.dumps({"program": program, "case": case, "status": status, "seconds": round(seconds, 3),
+                                      "output": output}) + "\n")
+            results.flush()
+            if status == "failed":
+                failed += 1
+                print(f"{case} failed after {seconds:.1f} s:\n{output}", flush=True)
+
+        for group in groups:
+            began = time.monotonic()
+            run_group(group, report)
+            print(f"{group['program']}: {len(group['cases'])} cases, {time.monotonic() - began:.0f} s", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
