@@ -65,6 +65,7 @@ class PathTest : public ::testing::Test {
 
   Loop& loop() { return *loop_; }
   transport::SimNetwork& network() { return *network_; }
+  const std::shared_ptr<transport::SimNetwork>& network_of_test() { return network_; }
   void set(transport::SimOptions options) {
     options.paths = true;
     network_->set_options(options);
@@ -455,6 +456,80 @@ TEST_F(PathTest, AClientMayBeDestroyedWhileItMoves) {
     co_await all;
     EXPECT_TRUE(ended);
   });
+}
+
+// Closed while it moves, a client stays closed: it does not connect again behind its owner's back.
+TEST_F(PathTest, ClosedWhileItMovesItStaysClosed) {
+  build();
+  run(with_path(), with_path(), [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    Scope scope;
+    bool ended = false;
+    auto one = [&]() -> Task<void> {
+      AWAIT(reply, client.call<echo>({.idempotent = true}, "x"));
+      EXPECT_FALSE(reply);
+      ended = true;
+    };
+    set({.delay_min = 5ms, .delay_max = 6ms});  // So that moving takes a while.
+    network().reset_paths();
+    AWAIT(broken, eventually(loop(), [&] { return client.transport().empty(); }));
+    REQUIRE(broken);
+    scope.spawn(one());
+    client.close();
+    auto all = scope.join();
+    co_await all;
+    EXPECT_TRUE(ended);
+    EXPECT_FALSE(client.connected());
+    auto pause = loop().sleep(1s);
+    co_await pause;
+    EXPECT_FALSE(client.connected());
+    EXPECT_EQ(server.counters().connections_open, 0U);
+    AWAIT(refused, client.call<echo>("x"));
+    EXPECT_ERROR(refused, not_sent, "the client was closed");
+    AWAIT(again, client.connect(server.address()));
+    EXPECT_OK(again);
+  });
+}
+
+// Whoever waits for a connection that is given up learns so at once, and may connect elsewhere.
+TEST_F(PathTest, ClosedWhileItConnectsItMayConnectElsewhere) {
+  build();
+  run(with_path(), with_path(), [&](Server& server, Client& client) -> Task<void> {
+    set({.delay_min = 5ms, .delay_max = 6ms});
+    Scope scope;
+    auto one = [&]() -> Task<void> {
+      AWAIT(connected, client.connect("nobody:1"));
+      EXPECT_ERROR(connected, unavailable, "the client was closed");
+    };
+    scope.spawn(one());
+    client.close();
+    AWAIT(connected, client.connect(server.address()));
+    EXPECT_OK(connected);
+    auto all = scope.join();
+    co_await all;
+    auto pause = loop().sleep(1s);
+    co_await pause;
+    EXPECT_EQ(server.counters().connections_open, 1U);
+    AWAIT(reply, client.call<echo>("here"));
+    EXPECT_OK(reply);
+  });
+}
+
+TEST_F(PathTest, NamesThatAreNoTransportAreRefused) {
+  build();
+  run(with_path(), {.order = {"rmda"}}, [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    EXPECT_ERROR(connected, invalid_argument, "TransportOptions::order names \"rmda\"");
+  });
+  run(with_path(), {.demand = "tpc"}, [&](Server& server, Client& client) -> Task<void> {
+    AWAIT(connected, client.connect(server.address()));
+    EXPECT_ERROR(connected, invalid_argument, "TransportOptions::demand names \"tpc\"");
+  });
+  ServerOptions options;
+  options.listen = "server:0";
+  options.transports.order = {"rmda"};
+  EXPECT_ERROR(Server(loop(), network_of_test(), options).start(), invalid_argument, "rmda");
 }
 
 // What users get who say nothing, on a machine where shared memory works and nothing else is enabled.

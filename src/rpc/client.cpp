@@ -26,7 +26,7 @@ Client::Client(Loop& loop, std::shared_ptr<transport::Network> network, ClientOp
 Client::~Client() = default;
 
 Task<Result<void>> Client::connect(std::string address) { return state_->connect(std::move(address)); }
-void Client::close() { state_->close(); }
+void Client::close() { state_->close("the client was closed"); }
 std::size_t Client::calls_in_flight() const noexcept {
   std::size_t sum = state_->lobby ? state_->lobby->size() : 0;
   for (const auto& session : state_->finishing) sum += session->calls_in_flight();
@@ -67,11 +67,7 @@ Task<Result<Duration>> Client::ping() {
 
 Client::State::~State() {
   scope.clear();
-  retry.stop();
-  close();
-  const Error destroyed{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0,
-                        "the client was destroyed"};
-  if (lobby) lobby->fail_all(destroyed);
+  close("the client was destroyed");
 }
 
 Task<Result<void>> Client::State::connect(std::string to) {
@@ -101,8 +97,12 @@ Task<Result<void>> Client::State::connect(std::string to) {
 
 // Also moves a connection that has lost its path: what waits in the lobby is sent or failed by it.
 Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
-  auto opening = open_session();
+  auto opening = open_session(address);
   Result<Opened> opened = co_await std::move(opening);
+  if (own->outcome) {  // Closed meanwhile.
+    if (opened) opened->session->close();
+    co_return;
+  }
   const std::shared_ptr<rpc::Lobby> waiting = std::exchange(lobby, nullptr);
   const TransportNotTaken left = std::exchange(lost, {});
   if (opened) {
@@ -116,9 +116,7 @@ Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
     if (waiting) waiting->send_all(*session);
   } else {
     if (waiting) {
-      link.port = nullptr;
-      link.reason = opened.error();
-      link.reason.text = "not connected any more: " + link.reason.text;
+      not_connected_any_more(opened.error());
       waiting->fail_all(opened.error());
     }
     own->outcome.emplace(std::unexpected(std::move(opened.error())));
@@ -137,15 +135,20 @@ void Client::State::use(Opened opened) {
 
 // A session over the best transport that both sides have and that works: what was agreed on is tried by a ping, and
 // left alone if that fails.
-Task<Result<Client::State::Opened>> Client::State::open_session() {
+Task<Result<Client::State::Opened>> Client::State::open_session(std::string to) {
   const Time deadline = loop->now() + options.connect_timeout;
   if (!paths) {
-    paths = std::make_unique<rpc::Paths>(*loop, network->data_paths(options.transports), options.transports);
+    const auto all = network->data_paths(options.transports);
+    if (Result<void> known = rpc::check_names(options.transports, all); !known) {
+      co_return std::unexpected(std::move(known.error()));
+    }
+    paths = std::make_shared<rpc::Paths>(*loop, all, options.transports);
   }
-  paths->attach();
+  const std::shared_ptr<rpc::Paths> own_paths = paths;  // Another transport may be enabled meanwhile.
+  own_paths->attach();
   const std::string& demand = options.transports.demand;
   for (;;) {
-    auto dialing = rpc::dial(*loop, *network, address, options, *paths, health.avoided(loop->now()), deadline);
+    auto dialing = rpc::dial(*loop, *network, to, options, *own_paths, health.avoided(loop->now()), deadline);
     Result<rpc::Dialed> dialed = co_await std::move(dialing);
     if (!dialed) co_return std::unexpected(std::move(dialed.error()));
     not_taken = std::move(dialed->not_taken);
@@ -201,10 +204,11 @@ Task<Result<void>> Client::State::probe(rpc::ClientSession& probed, Time deadlin
 // A path that broke may be tried again: if it works, new calls go there, and the session at hand ends with its last call.
 Task<void> Client::State::go_back() {
   if (!session || attempt_at_hand || session->going_away()) co_return;
-  auto opening = open_session();
+  const std::shared_ptr<rpc::ClientSession> before = session;
+  auto opening = open_session(address);
   Result<Opened> opened = co_await std::move(opening);
   const Time now = loop->now();
-  if (opened && session && opened->path != path && !opened->path.empty()) {
+  if (opened && session == before && opened->path != path && !opened->path.empty()) {
     finishing.push_back(std::move(session));
     const std::shared_ptr<rpc::ClientSession> old = finishing.back();
     use(std::move(*opened));
@@ -213,8 +217,9 @@ Task<void> Client::State::go_back() {
     co_return;
   }
   if (opened) opened->session->close();
+  if (session != before) co_return;  // Closed meanwhile, or lost and connected anew.
   health.tried_in_vain(now, options.transports);
-  if (session) retry.start(*loop, health.next_try());
+  retry.start(*loop, health.next_try());
 }
 
 void Client::State::log_not_taken() {
@@ -225,10 +230,26 @@ void Client::State::log_not_taken() {
   }
 }
 
-void Client::State::close() {
+void Client::State::close(std::string_view why) {
   retry.stop();
   for (const auto& old : std::list(finishing)) old->close();
   if (session) session->close();
+  if (!attempt_at_hand) return;
+  // Whoever waits for it learns now; what it still gets, it gives up.
+  const Error reason{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, std::string(why)};
+  std::exchange(attempt_at_hand, nullptr)->outcome.emplace(std::unexpected(reason));
+  lost = {};
+  if (const std::shared_ptr<rpc::Lobby> waiting = std::exchange(lobby, nullptr)) {
+    not_connected_any_more(reason);
+    waiting->fail_all(reason);
+  }
+  if (attempted) attempted->notify_all();
+}
+
+void Client::State::not_connected_any_more(const Error& reason) {
+  link.port = nullptr;
+  link.reason = reason;
+  link.reason.text = "not connected any more: " + reason.text;
 }
 
 // ---- The end of a session ----
@@ -264,12 +285,7 @@ void Client::State::on_session_end(rpc::ClientSession& ended, const Error& reaso
   retry.stop();
   const bool moving = moves(reason);
   loop->post([gone = std::move(session)] {});
-  if (!moving) {
-    link.port = nullptr;
-    link.reason = reason;
-    link.reason.text = "not connected any more: " + reason.text;
-    return;
-  }
+  if (!moving) return not_connected_any_more(reason);
   if (reason.scope == ErrorScope::transport) {
     health.broke(path, reason.text, loop->now(), options.transports);
   } else {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/signal.h"
@@ -42,11 +43,12 @@ struct Client::State final : rpc::ClientSession::Owner {
   Task<Result<void>> connect(std::string to);
   Task<void> attempt(std::shared_ptr<Attempt> own);
   Task<void> go_back();
-  Task<Result<Opened>> open_session();
+  Task<Result<Opened>> open_session(std::string to);
   Task<Result<void>> probe(rpc::ClientSession& session, Time deadline);
   void use(Opened opened);
   void log_not_taken();
-  void close();
+  void close(std::string_view why);
+  void not_connected_any_more(const Error& reason);
 
   // rpc::ClientSession::Owner
   bool take_over(rpc::ClientSession& session, detail::CallOperation& operation, bool unsent,
@@ -65,7 +67,7 @@ struct Client::State final : rpc::ClientSession::Owner {
   // Sessions that another has replaced, until their last calls are answered.
   std::list<std::shared_ptr<rpc::ClientSession>> finishing;
 
-  std::unique_ptr<rpc::Paths> paths;
+  std::shared_ptr<rpc::Paths> paths;
   rpc::PathHealth health;
   std::vector<TransportNotTaken> not_taken;
   bool not_taken_logged = false;

@@ -7,6 +7,14 @@
 #include "transport/framed_connection.h"
 
 namespace hawser::rpc {
+namespace {
+
+const std::vector<std::string>& usual_order() {
+  static const std::vector<std::string> usual = {"shm", "rdma", "ucx"};
+  return usual;
+}
+
+}  // namespace
 
 static_assert(transport::path_offer_bytes_max == wire::path_offer_bytes_max);
 static_assert(transport::path_parameters_bytes_max == wire::path_parameters_bytes_max);
@@ -18,9 +26,8 @@ transport::PathLimits path_limits(std::size_t theirs, std::size_t ours) noexcept
 
 Paths::Paths(Loop& loop, const std::vector<std::shared_ptr<transport::DataPath>>& paths,
              const TransportOptions& options)
-    : loop_(loop) {
-  static const std::vector<std::string> usual = {"shm", "rdma", "ucx"};
-  for (const std::string& name : options.order.empty() ? usual : options.order) {
+    : loop_(loop), retry_min_(options.retry_min) {
+  for (const std::string& name : options.order.empty() ? usual_order() : options.order) {
     if (!options.demand.empty() && options.demand != name) continue;
     for (const auto& path : paths) {
       if (path->name() == name && paths_.size() < wire::paths_max) paths_.push_back(path);
@@ -30,6 +37,9 @@ Paths::Paths(Loop& loop, const std::vector<std::shared_ptr<transport::DataPath>>
 
 void Paths::attach() {
   const bool first = attached_.empty();
+  // Looking for devices takes longer than a handshake.
+  if (!first && loop_.now() - tried_ < retry_min_) return;
+  tried_ = loop_.now();
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     if (first) attached_.push_back({.name = paths_[i]->name()});
     Path& path = attached_[i];
@@ -47,6 +57,25 @@ void Paths::attach() {
 const Paths::Path* Paths::find(std::string_view name) const noexcept {
   const auto at = std::find_if(attached_.begin(), attached_.end(), [&](const Path& path) { return path.name == name; });
   return at == attached_.end() ? nullptr : &*at;
+}
+
+Result<void> check_names(const TransportOptions& options,
+                         const std::vector<std::shared_ptr<transport::DataPath>>& paths) {
+  const auto known = [&](const std::string& name) {
+    return std::ranges::find(usual_order(), name) != usual_order().end() ||
+           std::ranges::any_of(paths, [&](const auto& path) { return path->name() == name; });
+  };
+  const auto unknown = [](const char* option, const std::string& name, const char* rest) {
+    return fail(ErrorCode::invalid_argument, std::string("TransportOptions::") + option + " names \"" + name +
+                                                 "\", and there is no such transport: shm, rdma, ucx" + rest);
+  };
+  for (const std::string& name : options.order) {
+    if (!known(name)) return unknown("order", name, "");
+  }
+  if (!options.demand.empty() && options.demand != "stream" && !known(options.demand)) {
+    return unknown("demand", options.demand, " or stream");
+  }
+  return {};
 }
 
 bool Proposals::propose(wire::Hello& hello) {

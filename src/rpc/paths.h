@@ -19,7 +19,8 @@ class Paths {
   Paths(Loop& loop, const std::vector<std::shared_ptr<transport::DataPath>>& paths, const TransportOptions& options);
 
   bool empty() const noexcept { return paths_.empty(); }
-  // Gets an end of each path that has none yet; what can't be had is logged the first time.
+  // Gets an end of each path that has none yet; what can't be had is logged the first time, and tried again, when this is
+  // called, retry_min later at the earliest.
   void attach();
 
   struct Path {
@@ -33,9 +34,15 @@ class Paths {
 
  private:
   Loop& loop_;
+  const Duration retry_min_;
+  Time tried_{};
   std::vector<std::shared_ptr<transport::DataPath>> paths_;
   std::vector<Path> attached_;
 };
+
+// Whether the options name transports that there are: those of this library, and `paths`.
+Result<void> check_names(const TransportOptions& options,
+                         const std::vector<std::shared_ptr<transport::DataPath>>& paths);
 
 // A server's choice for one connection: its paths in its order, each tried at most once.
 class Proposals {

@@ -65,6 +65,8 @@ TransportOptions& Server::State::transports() {
 
 Result<void> Server::State::start() {
   if (std::exchange(started, true)) return fail(ErrorCode::invalid_argument, "the server was started before");
+  const TransportOptions& chosen = shared.options.transports;
+  if (Result<void> known = rpc::check_names(chosen, shared.network->data_paths(chosen)); !known) return known;
   if (Result<void> held = hold_latency(); !held) return held;
   if (callers_loop != nullptr) {
     loops.push_back(std::make_unique<ServerLoop>(*callers_loop, shared));
