@@ -7,6 +7,7 @@
 #include <string>
 
 #include "hawser/hawser.h"
+#include "tests/rdma/counters.h"
 
 namespace {
 
@@ -71,7 +72,13 @@ struct Case {
   Method method;
   std::size_t bytes;
   int concurrency;
+  std::string transport = {};  // Empty: the best there is.
 };
+
+TransportOptions transports_of(const Case& shape) {
+  if (shape.transport.empty()) return {};
+  return {.rdma = RdmaOptions{}, .order = {shape.transport}, .demand = shape.transport};
+}
 
 class Allocations : public testing::TestWithParam<Case> {};
 
@@ -80,8 +87,9 @@ TEST_P(Allocations, NoneInTheSteadyState) {
   GTEST_SKIP() << "a sanitizer has an allocator of its own";
 #endif
   const Case shape = GetParam();
+  if (shape.transport == "rdma" && !rdma_tests::any_device()) GTEST_SKIP() << "no RDMA device";
   Loop loop({.wait = Wait::event});
-  Server server(loop, ServerOptions{});
+  Server server(loop, ServerOptions{.transports = transports_of(shape)});
   server.register_handler<echo, echo_later>();
   ASSERT_TRUE(server.start().has_value());
   const std::string payload(shape.bytes, 'x');
@@ -89,7 +97,7 @@ TEST_P(Allocations, NoneInTheSteadyState) {
   std::size_t many = 0;
   loop.run([](Loop& on, Server& to, const Case& with, std::string_view text, std::size_t& first,
               std::size_t& second) -> Task<void> {
-    Client client(on);
+    Client client(on, ClientOptions{.transports = transports_of(with)});
     auto connecting = client.connect(to.address());
     const Result<void> connected = co_await std::move(connecting);
     EXPECT_TRUE(connected.has_value());
@@ -118,14 +126,22 @@ TEST_P(Allocations, NoneInTheSteadyState) {
                  std::to_string(static_cast<double>(many) / (static_cast<double>(shape.concurrency) * 220)));
 }
 
+std::string name_of(const testing::TestParamInfo<Case>& one) {
+  return (one.param.method == Method::plain ? "plain_" : "coroutine_") + std::to_string(one.param.bytes) + "_x" +
+         std::to_string(one.param.concurrency);
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, Allocations,
                          testing::Values(Case{Method::plain, 128, 1}, Case{Method::plain, 128, 64},
                                          Case{Method::coroutine, 128, 64}, Case{Method::plain, 4096, 64},
                                          Case{Method::plain, 16 * 1024, 8}, Case{Method::plain, 256 * 1024, 4},
                                          Case{Method::coroutine, 256 * 1024, 4}),
-                         [](const testing::TestParamInfo<Case>& one) {
-                           return (one.param.method == Method::plain ? "plain_" : "coroutine_") +
-                                  std::to_string(one.param.bytes) + "_x" + std::to_string(one.param.concurrency);
-                         });
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Rdma, Allocations,
+                         testing::Values(Case{Method::plain, 128, 1, "rdma"}, Case{Method::plain, 128, 64, "rdma"},
+                                         Case{Method::coroutine, 4096, 64, "rdma"},
+                                         Case{Method::plain, 16 * 1024, 8, "rdma"}),
+                         name_of);
 
 }  // namespace hawser::allocation_test

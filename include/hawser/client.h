@@ -124,6 +124,7 @@ class Client {
   std::vector<std::shared_ptr<transport::DataPath>> data_paths() const;
 
  private:
+  friend class RemoteMemory;
   struct State;
 
   template <auto F, class... Given>

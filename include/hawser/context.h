@@ -43,6 +43,7 @@ class Context {
   }
 
   // For the library.
+  detail::ServerPort& port() const noexcept { return request_.port; }
   Buffer& reply_attachment() noexcept { return attachment_; }
   Metadata& reply_metadata() noexcept { return reply_metadata_; }
 

@@ -1,18 +1,35 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hawser/bytes.h"
+#include "hawser/client.h"
 #include "hawser/error.h"
+#include "hawser/task.h"
+#include "hawser/time.h"
 
-// What applications can do with RDMA beyond calls; not part of hawser.h. docs/transports/rdma.md, "Registered buffers".
+// What applications can do with RDMA beyond calls; not part of hawser.h. docs/transports/rdma.md, "Registered buffers" and
+// "One-sided operations".
 namespace hawser {
 
-class Client;
+class Context;
+class ExposedRegion;
 class Server;
+
+namespace detail {
+class RemoteAccess;
+class ServerPort;
+struct Grant;
+}  // namespace detail
+
+// What a peer may do with an exposed region.
+enum class RegionAccess : std::uint8_t { read, write, read_write };
 
 // Memory that the RDMA devices of a client or a server know. Payloads above RdmaOptions::eager_bytes_max are then read by the
 // peer's device straight from it (CallOptions::attachment, arguments that are views of it, Context::set_attachment()), and
@@ -55,11 +72,123 @@ class RegisteredBuffer {
   Buffer share(std::size_t offset, std::size_t bytes) const noexcept;
   Buffer share() const noexcept { return share(0, size()); }
 
+  // Lets peers read or write the part [offset, offset + bytes) by themselves. Errors: `invalid_argument` for a part that is empty or
+  // not within the memory, `overloaded` if the device refuses. Without a device it succeeds, and peers are told when they try.
+  Result<ExposedRegion> expose(std::size_t offset, std::size_t bytes, RegionAccess access) const;
+
  private:
+  friend class ExposedRegion;
   class Inside;
   explicit RegisteredBuffer(Inside* inside) noexcept : inside_(inside) {}
 
   Inside* inside_ = nullptr;
+};
+
+// What a peer needs to reach an exposed region: a value that travels in calls, as an argument, a result or a part of one. Whoever has it
+// may do what it allows, until it is revoked: it is a capability, and no less readable than the connections it travels over.
+struct RemoteRegion {
+  static constexpr std::size_t places_max = 4;
+  // One for each device that knows the region; of domain 0 where there are fewer.
+  struct Place {
+    std::uint64_t domain = 0;
+    std::uint64_t address = 0;
+    std::uint32_t key = 0;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+  std::uint64_t bytes = 0;
+  bool readable = false;
+  bool writable = false;
+  std::array<Place, places_max> places = {};
+  friend bool operator==(const RemoteRegion&, const RemoteRegion&) = default;
+};
+
+// A part of a RegisteredBuffer that peers can reach. Destroying it revokes it: from then on the devices refuse every access with its
+// handle, and an access under way or a later one ends the connection that it comes over. So tell the peers first. It keeps
+// allocated memory, and is revoked with a buffer made by over(). Any thread; one object belongs to one thread at a time.
+class ExposedRegion {
+ public:
+  ExposedRegion() noexcept = default;
+  ExposedRegion(ExposedRegion&& other) noexcept = default;
+  ExposedRegion& operator=(ExposedRegion&& other) noexcept;
+  ~ExposedRegion() { revoke(); }
+
+  const RemoteRegion& handle() const noexcept { return handle_; }
+  void revoke() noexcept;
+
+ private:
+  friend class RegisteredBuffer;
+  RemoteRegion handle_;
+  Buffer memory_;
+  std::shared_ptr<detail::Grant> grant_;
+};
+
+struct RemoteOptions {
+  // Of the access. When it has passed, the access is given up with deadline_exceeded, though a device may still be at it.
+  Duration timeout = std::chrono::seconds(30);
+};
+
+// Reads and writes a peer's exposed memory without a handler: a client its server's, or a handler its caller's. Over RDMA only: elsewhere
+// every operation is `unavailable`. Used on the connection's loop; must not outlive the client or context. Operations of one
+// connection are begun in order, and a write is there before what is written or called later; but a read may see what a later write
+// brings. RdmaOptions::one_sided_max bounds how many are under way.
+//
+// The local memory must lie within a RegisteredBuffer, which has to stay as it is until the operation has ended, and whose in_use() tells
+// when a device has done with an operation that was given up (its task destroyed, or timed out).
+//
+// Errors, of all: `invalid_argument` for what lies outside of the region or the buffer, is not allowed by the region, or is another
+// peer's, all of it before anything is sent, and for what the peer's device refused, such as a revoked region, which ends the
+// connection; `overloaded` past the bound; `unavailable` without RDMA; `not_sent` if the connection ended before the operation had begun;
+// `outcome_unknown` (writes) or `unavailable` (reads) if it ended later; `deadline_exceeded`.
+class RemoteMemory {
+ public:
+  explicit RemoteMemory(Client& client) noexcept : client_(&client) {}
+  explicit RemoteMemory(const Context& context) noexcept;
+
+  // The bytes at `offset` of the region into `into`.
+  Task<Result<void>> read(RemoteRegion region, std::uint64_t offset, MutableBytes into, RemoteOptions options = {});
+  // Ends when the peer's memory has it.
+  Task<Result<void>> write(RemoteRegion region, std::uint64_t offset, Bytes from, RemoteOptions options = {});
+
+  // Writes, and behind it calls handler F of the peer, who finds the memory written, without waiting for one before the other. Of
+  // a client only. If the write fails, F is not called. The result is F's; the call and the write each have `options.timeout`.
+  template <auto F, class... Given>
+  Task<typename PendingCall<F>::Operation::Type> write_with_notify(RemoteRegion region, std::uint64_t offset,
+                                                                   Bytes from, CallOptions options,
+                                                                   Given&&... arguments) {
+    const RemoteOptions of_write{.timeout = options.timeout.value_or(RemoteOptions{}.timeout)};
+    return notify<F>(begin_write(region, offset, from, of_write),
+                     client_->send_request<F>(std::move(options), std::forward<Given>(arguments)...));
+  }
+
+ private:
+  using Access = std::shared_ptr<detail::RemoteAccess>;
+
+  Task<Result<void>> run(bool writes, RemoteRegion region, std::uint64_t offset, MutableBytes memory,
+                         RemoteOptions options);
+  Result<Access> begin(bool writes, const RemoteRegion& region, std::uint64_t offset, MutableBytes memory,
+                       const RemoteOptions& options);
+  // Ends when what is sent from now on comes behind the write.
+  Task<Result<Access>> begin_write(RemoteRegion region, std::uint64_t offset, Bytes from, RemoteOptions options);
+  static Task<Result<void>> finish(Access access);
+
+  template <auto F>
+  static Task<typename PendingCall<F>::Operation::Type> notify(Task<Result<Access>> writing,
+                                                               Task<Result<PendingCall<F>>> sending) {
+    Result<Access> begun = co_await std::move(writing);
+    if (!begun) co_return std::unexpected(std::move(begun.error()));
+    // Never sent over another connection, as an awaited call may be: the write would not be there.
+    Result<PendingCall<F>> sent = co_await std::move(sending);
+    if (!sent) co_return std::unexpected(std::move(sent.error()));
+    auto reply = co_await std::move(*sent);
+    if (!reply) co_return reply;
+    auto finishing = finish(std::move(*begun));
+    Result<void> written = co_await std::move(finishing);
+    if (!written) co_return std::unexpected(std::move(written.error()));
+    co_return reply;
+  }
+
+  Client* client_ = nullptr;
+  detail::ServerPort* port_ = nullptr;
 };
 
 // The memory of one RDMA device that a client or server uses. Those with the same RdmaOptions in a process share it.

@@ -48,6 +48,7 @@ struct RdmaOptions {
   std::size_t eager_bytes_max = 64 * 1024;
   std::size_t rendezvous_max = 64;       // 1 to 1024 payloads at once that wait to be read by the peer, a connection.
   std::size_t read_bytes_max = 1 << 20;  // 64 KiB to 1 GiB: one RDMA read; longer payloads take several.
+  std::size_t one_sided_max = 256;       // 1 to 65,536 reads and writes of RemoteMemory under way, a connection.
   unsigned signal_every = 16;            // 1 to send_queue / 2: of so many sends, one asks for a completion.
 
   // ---- One queue of receives for all connections of a loop

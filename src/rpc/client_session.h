@@ -58,6 +58,9 @@ class ClientSession final : public Session,
   void detach(PayloadOwner& owner) override { connection().detach(owner); }
   std::weak_ptr<detail::ClientPort> weak() noexcept override { return weak_from_this(); }
   void cancel(std::uint32_t call, const Error& error) override;
+  transport::RemoteMemory* remote_memory() noexcept override {
+    return closed() ? nullptr : connection().remote_memory();
+  }
 
  private:
   void on_frame(const wire::Frame& frame, const transport::Message& message) override;

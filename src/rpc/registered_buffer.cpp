@@ -1,6 +1,7 @@
 #include <cassert>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -11,6 +12,18 @@
 #include "transport/data_path.h"
 
 namespace hawser {
+
+// What peers may reach, until it is emptied.
+struct detail::Grant {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<transport::MemoryExposure>> exposures;
+
+  void revoke() noexcept {
+    const std::lock_guard lock(mutex);
+    exposures.clear();
+  }
+};
+
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
@@ -77,10 +90,36 @@ class RegisteredBuffer::Inside final : public LentBlock {
   bool registered() const noexcept { return !registrations_.empty(); }
   const std::string& why_not() const noexcept { return why_not_; }
 
+  Result<std::shared_ptr<detail::Grant>> expose(MutableBytes stretch, RegionAccess access, RemoteRegion& handle) {
+    const auto grant = std::make_shared<detail::Grant>();
+    handle = {.bytes = stretch.size(),
+              .readable = access != RegionAccess::write,
+              .writable = access != RegionAccess::read,
+              .places = {}};
+    for (const Registered& one : registrations_) {
+      if (grant->exposures.size() == RemoteRegion::places_max) break;
+      auto exposure = one.registration->expose(stretch, handle.readable, handle.writable);
+      if (!exposure) return std::unexpected(std::move(exposure.error()));
+      const transport::ExposedPlace place = (*exposure)->place();
+      handle.places[grant->exposures.size()] = {place.domain, place.address, place.key};
+      grant->exposures.push_back(std::move(*exposure));
+    }
+    const std::lock_guard lock(mutex_);
+    std::erase_if(grants_, [](const auto& other) { return other.expired(); });
+    grants_.push_back(grant);
+    return grant;
+  }
+
   // The handle goes.
   void drop() noexcept {
-    // The caller may free the memory now.
-    if (own_ == nullptr) registrations_.clear();
+    if (own_ == nullptr) {
+      // The caller may free the memory now.
+      const std::lock_guard lock(mutex_);
+      for (const auto& weak : grants_) {
+        if (const auto grant = weak.lock()) grant->revoke();
+      }
+      registrations_.clear();
+    }
     release();
   }
 
@@ -112,6 +151,8 @@ class RegisteredBuffer::Inside final : public LentBlock {
   const OwnMemory own_;  // Null: the caller's.
   std::vector<Registered> registrations_;
   std::string why_not_;
+  std::mutex mutex_;  // Guards what follows.
+  std::vector<std::weak_ptr<detail::Grant>> grants_;
 };
 
 Result<RegisteredBuffer> RegisteredBuffer::allocate(const Client& client, std::size_t bytes) {
@@ -148,6 +189,36 @@ Buffer RegisteredBuffer::share(std::size_t offset, std::size_t bytes) const noex
   if (inside_ == nullptr) return {};
   assert(offset <= size() && bytes <= size() - offset);
   return Buffer::share(inside_, inside_->memory().data() + offset, bytes);
+}
+
+// ---- Exposed parts
+
+Result<ExposedRegion> RegisteredBuffer::expose(std::size_t offset, std::size_t bytes, RegionAccess access) const {
+  if (bytes == 0 || offset > size() || bytes > size() - offset) {
+    return fail(ErrorCode::invalid_argument,
+                "the part to expose is empty, or not within the buffer's " + std::to_string(size()) + " bytes");
+  }
+  ExposedRegion region;
+  auto grant = inside_->expose(memory().subspan(offset, bytes), access, region.handle_);
+  if (!grant) return std::unexpected(std::move(grant.error()));
+  region.grant_ = std::move(*grant);
+  region.memory_ = share(offset, bytes);
+  return region;
+}
+
+ExposedRegion& ExposedRegion::operator=(ExposedRegion&& other) noexcept {
+  if (this == &other) return *this;
+  revoke();
+  handle_ = std::exchange(other.handle_, {});
+  memory_ = std::move(other.memory_);
+  grant_ = std::move(other.grant_);
+  return *this;
+}
+
+void ExposedRegion::revoke() noexcept {
+  if (grant_ != nullptr) grant_->revoke();
+  grant_.reset();
+  memory_ = {};
 }
 
 std::vector<RdmaCounters> rdma_counters(const Client& client) { return counters_of(client.data_paths()); }

@@ -81,6 +81,9 @@ class ServerSession final : public Session, public detail::ServerPort {
   void leave(detail::ActiveCall& call) noexcept override;
   void detach(PayloadOwner& owner) override { connection().detach(owner); }
   std::unique_ptr<detail::StreamCore> open_stream(std::uint32_t call) override;
+  transport::RemoteMemory* remote_memory() noexcept override {
+    return closed() ? nullptr : connection().remote_memory();
+  }
 
  private:
   void on_frame(const wire::Frame& frame, const transport::Message& message) override;

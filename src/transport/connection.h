@@ -19,7 +19,7 @@ struct Capabilities {
   // they have come whole beside their heads already.
   std::size_t placed_bytes_min = 0;
   bool gathers = false;        // Payload pieces are sent from where they lie, uncopied.
-  bool remote_memory = false;  // One-sided reads and writes.
+  bool remote_memory = false;  // One-sided reads and writes: Connection::remote_memory().
 };
 
 // A received message. The views are valid during MessageSink::on_message(); keep_*() makes them last.
@@ -47,6 +47,8 @@ struct Placement {
   MutableBytes memory;
 };
 
+class RemoteMemory;
+
 // Takes what a connection receives. Called on its loop; must not destroy the connection from within a call.
 class MessageSink {
  public:
@@ -72,6 +74,9 @@ class Connection {
   virtual std::string_view transport() const noexcept = 0;  // "tcp", "sim", "rdma", ...
   virtual Capabilities capabilities() const noexcept = 0;
   virtual std::string peer() const = 0;
+
+  // One-sided access to what the peer has exposed; null where there is none, and once the connection has ended.
+  virtual RemoteMemory* remote_memory() noexcept { return nullptr; }
 
   // From now on messages are delivered. Once.
   virtual void start(MessageSink& sink) = 0;

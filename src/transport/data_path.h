@@ -68,11 +68,27 @@ class PathEnd {
   virtual Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) = 0;
 };
 
+// What a peer must know to reach exposed memory through one of a path's devices.
+struct ExposedPlace {
+  std::uint64_t domain = 0;  // Of the device, as long as it is open; not 0.
+  std::uint64_t address = 0;
+  std::uint32_t key = 0;
+};
+
+// A stretch of registered memory that peers may read or write, for as long as this lives. Any thread may destroy it.
+class MemoryExposure {
+ public:
+  virtual ~MemoryExposure() = default;
+  virtual ExposedPlace place() const noexcept = 0;
+};
+
 // Memory of the application's that a path's devices know, for as long as this lives. Any thread may destroy it: afterwards no
 // device touches the memory, and a transfer under way breaks its connection.
 class MemoryRegistration {
  public:
   virtual ~MemoryRegistration() = default;
+  // The stretch lies within the memory.
+  virtual Result<std::unique_ptr<MemoryExposure>> expose(MutableBytes stretch, bool readable, bool writable) = 0;
 };
 
 // Of one device of a path.

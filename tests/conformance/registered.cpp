@@ -121,6 +121,53 @@ TEST_P(Conformance, MemoryOfTheCallersIsRegisteredWhileTheBufferLives) {
   });
 }
 
+inline RemoteRegion pass_on(RemoteRegion region) { return region; }
+inline std::uint64_t first_of(std::uint64_t bytes) { return bytes; }
+
+TEST_P(Conformance, OneSidedOperationsWorkOrSayWhyNot) {
+  serve<pass_on, first_of>([](Server& server, Client& client) -> Task<void> {
+    Result<RegisteredBuffer> theirs = RegisteredBuffer::allocate(server, 100'000);
+    Result<RegisteredBuffer> ours = RegisteredBuffer::allocate(client, 100'000);
+    REQUIRE_OK(theirs);
+    REQUIRE_OK(ours);
+    Result<ExposedRegion> region = theirs->expose(10, 90'000, RegionAccess::read_write);
+    REQUIRE_OK(region);
+    EXPECT_ERROR(theirs->expose(10, 0, RegionAccess::read), invalid_argument, "empty");
+    EXPECT_ERROR(theirs->expose(theirs->size(), 1, RegionAccess::read), invalid_argument, "not within");
+    EXPECT_ERROR(theirs->expose(1, theirs->size(), RegionAccess::read), invalid_argument, "not within");
+    AWAIT(handle, client.call<pass_on>(region->handle()));
+    REQUIRE_OK(handle);
+    EXPECT_EQ(*handle, region->handle());
+    RemoteMemory remote(client);
+    std::memset(ours->memory().data(), 'w', 1000);
+    AWAIT(beyond, remote.write(*handle, 89'001, ours->memory().first(1000)));
+    EXPECT_ERROR(beyond, invalid_argument, "not within the region");
+    AWAIT(written, remote.write(*handle, 0, ours->memory().first(1000)));
+    AWAIT(read, remote.read(*handle, 500, ours->memory().subspan(2000, 1000)));
+    AWAIT(told, remote.write_with_notify<first_of>(*handle, 0, ours->memory().first(10), {}, std::uint64_t{3}));
+    if (client.transport() == "rdma") {
+      EXPECT_OK(written);
+      EXPECT_OK(read);
+      REQUIRE_OK(told);
+      EXPECT_EQ(*told, 3U);
+      EXPECT_EQ(as_text(ours->memory().subspan(2000, 500)).find_first_not_of('w'), std::string_view::npos);
+      EXPECT_EQ(ours->memory()[2500], std::byte{0});
+    } else {
+      EXPECT_ERROR(written, unavailable, "over RDMA only");
+      EXPECT_ERROR(read, unavailable, "over RDMA only");
+      EXPECT_ERROR(told, unavailable, "over RDMA only");
+    }
+    // Revoked twice, moved, and without a connection.
+    ExposedRegion moved = std::move(*region);
+    EXPECT_EQ(moved.handle(), *handle);
+    moved.revoke();
+    moved.revoke();
+    client.close();
+    AWAIT(closed, remote.read(*handle, 0, ours->memory().first(1)));
+    EXPECT_ERROR(closed, not_sent, "");
+  });
+}
+
 TEST_P(Conformance, ARegisteredBufferOfNothingIsRefused) {
   const std::unique_ptr<Client> client = make_client();
   EXPECT_ERROR(RegisteredBuffer::allocate(*client, 0), invalid_argument, "no bytes");

@@ -14,6 +14,12 @@ inline constexpr const char* devices_folder = "/sys/class/infiniband";
 inline constexpr std::array not_ready_counters = {"rcvd_rnr_err", "send_rnr_err", "retry_rnr_exceeded_err",
                                                   "rnr_nak_retry_err", "out_of_buffer"};
 
+inline bool any_device() {
+  std::error_code error;
+  const std::filesystem::directory_iterator first(devices_folder, error);
+  return !error && first != std::filesystem::directory_iterator();
+}
+
 // How often a receiver was not ready, as all devices together have counted.
 inline std::uint64_t not_ready_count() {
   std::uint64_t total = 0;

@@ -24,11 +24,7 @@ std::string output_of(const char* command) {
 
 }  // namespace
 
-std::string absent() {
-  std::error_code error;
-  const std::filesystem::directory_iterator first(devices_folder, error);
-  return error || first == std::filesystem::directory_iterator() ? "no RDMA device" : "";
-}
+std::string absent() { return any_device() ? "" : "no RDMA device"; }
 
 // [{"ifindex":0,"ifname":"rxe0","pd":1,"cq":1,...}]
 std::map<std::string, std::uint64_t> resources() {

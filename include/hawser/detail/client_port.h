@@ -15,6 +15,10 @@
 #include "hawser/reply.h"
 #include "hawser/stream.h"
 
+namespace hawser::transport {
+class RemoteMemory;
+}
+
 // What the call templates need of a client's session. Not for users.
 namespace hawser::detail {
 
@@ -34,6 +38,8 @@ class ClientPort {
   virtual std::weak_ptr<ClientPort> weak() noexcept = 0;
   // Ends the operation of that id, if it still is in flight.
   virtual void cancel(std::uint32_t call, const Error& error) = 0;
+  // Null where there is none.
+  virtual transport::RemoteMemory* remote_memory() noexcept { return nullptr; }
 
  protected:
   ~ClientPort() = default;

@@ -17,6 +17,10 @@
 #include "hawser/metadata.h"
 #include "hawser/task.h"
 
+namespace hawser::transport {
+class RemoteMemory;
+}
+
 // What the handler templates need of a server's session. Not for users.
 namespace hawser::detail {
 
@@ -48,6 +52,8 @@ class ServerPort {
   // `owner` must not be told any more: what it lent is copied.
   virtual void detach(PayloadOwner& owner) = 0;
   virtual std::unique_ptr<StreamCore> open_stream(std::uint32_t call) = 0;
+  // One-sided access to the caller's memory; null where there is none.
+  virtual transport::RemoteMemory* remote_memory() noexcept { return nullptr; }
 
  protected:
   ~ServerPort() = default;

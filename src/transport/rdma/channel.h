@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "transport/rdma/one_sided.h"
 #include "transport/rdma/receive_ring.h"
 #include "transport/rdma/receiver.h"
 #include "transport/rdma/sender.h"
@@ -15,6 +16,7 @@ namespace hawser::transport::rdma {
 struct ChannelOptions {
   SenderOptions sender;
   ReceiverOptions receiver;
+  OneSidedOptions one_sided;
   std::size_t send_slots = 64;  // Of those that the queue pair has.
   unsigned signal_every = 16;
   std::uint32_t peer_receives = 8;
@@ -39,10 +41,12 @@ class Channel {
       : wire_(pair, Credits(options.peer_receives, options.own_receives),
               SendSlots(std::min(pair.send_requests(), options.send_slots), options.signal_every)),
         sender_(wire_, pool, memory.chunk, memory.control, options.sender),
-        receiver_(owner, wire_, sender_, pool, ring, memory.staging, options.receiver) {}
+        receiver_(owner, wire_, sender_, pool, ring, memory.staging, options.receiver),
+        one_sided_(wire_, pool, options.one_sided) {}
 
   Sender& sender() noexcept { return sender_; }
   Receiver& receiver() noexcept { return receiver_; }
+  OneSided& one_sided() noexcept { return one_sided_; }
   const Wire& wire() const noexcept { return wire_; }
 
   // A receive of ours was posted anew.
@@ -53,27 +57,31 @@ class Channel {
   [[nodiscard]] bool on_completed(std::uint64_t id, bool& more) {
     if (!wire_.slots.complete(id)) return false;
     receiver_.on_completed();
-    more = sender_.on_completed();
+    one_sided_.on_completed();
+    more = sender_.on_completed() || !one_sided_.idle();
     return true;
   }
   // Everything that may go out goes out. The error is the queue pair's.
   std::optional<Error> flush() {
     receiver_.read_on();
+    one_sided_.post();
     sender_.flush();
     wire_.submit();
     return wire_.failed();
   }
   // What is not posted is dropped, and the owners of payloads are told. What the device may still touch is held until this
   // is destroyed, which the queue pair must be before.
-  void end() noexcept {
+  void end(const Error& reason) {
     receiver_.end();
     sender_.clear();
+    one_sided_.end(reason);
   }
 
  private:
   Wire wire_;
   Sender sender_;
   Receiver receiver_;
+  OneSided one_sided_;
 };
 
 }  // namespace hawser::transport::rdma

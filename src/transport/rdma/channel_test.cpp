@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "transport/rdma/fake_device_testing.h"
+#include "transport/rdma/one_sided_testing.h"
 
 namespace hawser::transport::rdma {
 namespace {
@@ -52,6 +53,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
         pool_(std::move(pool)),
         user_(std::move(user)),
         setup_(setup),
+        one_sided(device, user_, random),
         ring(std::make_shared<ReceiveRing>(pool_, setup.chunk_bytes, *this)) {
     EXPECT_TRUE(ring->grow(setup.receives));
     const auto memory = Channel::Memory::take(*pool_, setup.chunk_bytes);
@@ -68,6 +70,8 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
                         .reads_max = 3,
                         .staging_bytes = 4096,
                         .held_chunks_max = Credits::held_max(setup.receives)};
+    options.one_sided = {
+        .peer_domain = OneSidedUser::domain, .operations_max = 6, .part_bytes_max = 1024, .parts_max = 3};
     options.signal_every = setup.signal_every;
     options.peer_receives = options.own_receives = setup.receives;
     channel = std::make_unique<Channel>(*this, pair, pool_, *ring, *memory, options);
@@ -85,7 +89,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
   void end() {
     if (channel == nullptr) return;
     ended_ = true;
-    channel->end();
+    channel->end({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "ended"});
     channel.reset();
     ring->close();
     ring.reset();
@@ -136,6 +140,8 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
     std::erase(owners_, owner);
     owner->scribble_and_drop();
   }
+  void begin_access() { one_sided.begin_one(channel->one_sided()); }
+  void abandon_access() { one_sided.abandon_one(channel->one_sided()); }
   void drop_kept() {
     if (!kept_.empty()) kept_.pop_front();
   }
@@ -228,19 +234,6 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
  private:
   enum class MemoryKind : std::uint8_t { plain, pool, user };
 
-  // Memory of the application's, known to the device until nobody uses it any more.
-  struct UserBlock final : LentBlock {
-    UserBlock(std::shared_ptr<UserMemory> table, std::size_t bytes)
-        : LentBlock(&UserBlock::returned), table_(std::move(table)), memory(bytes) {
-      EXPECT_TRUE(table_->add(memory, *this));
-    }
-    ~UserBlock() { table_->remove(memory.data()); }
-    static void returned(LentBlock& block) noexcept { delete static_cast<UserBlock*>(&block); }
-
-    const std::shared_ptr<UserMemory> table_;
-    std::vector<std::byte> memory;
-  };
-
   void drop_given() {
     given_ = nullptr;
     given_plain_.reset();
@@ -296,6 +289,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
   bool unplaced_ = false;
 
  public:
+  OneSidedUser one_sided;
   std::shared_ptr<ReceiveRing> ring;
   std::unique_ptr<Channel> channel;
 };
@@ -329,6 +323,9 @@ struct Joined {
         if (random.chance(0.1)) side.unplace_one();
         break;
       case 6:
+        if (random.chance(0.3)) side.begin_access();
+        if (random.chance(0.02)) side.abandon_access();
+        break;
       case 7:
       case 8: side.flush(); break;
       case 9:
@@ -391,6 +388,8 @@ std::uint64_t seeds(std::uint64_t usual) {
 
 TEST(RdmaChannel, RandomRunsLoseNothingAndNeverMeetAReceiverThatIsNotReady) {
   std::uint64_t messages = 0;
+  std::uint64_t accesses = 0;
+  std::uint64_t refused = 0;
   std::uint64_t user_sends = 0;
   std::uint64_t user_receives = 0;
   for (std::uint64_t seed = 1; seed <= seeds(150); ++seed) {
@@ -402,7 +401,10 @@ TEST(RdmaChannel, RandomRunsLoseNothingAndNeverMeetAReceiverThatIsNotReady) {
       Side& side = *run.sides[i];
       ASSERT_EQ(run.sides[1 - i]->delivered, side.committed) << "deadlock or loss";
       ASSERT_EQ(side.channel->sender().sent(), side.channel->sender().committed());
+      ASSERT_EQ(side.one_sided.end_missing(), 0U) << "an access did not end";
       messages += side.committed;
+      accesses += side.one_sided.done;
+      refused += side.one_sided.refused;
     }
     ASSERT_FALSE(testing::Test::HasFailure());
     for (auto& side : run.sides) side.reset();
@@ -412,8 +414,10 @@ TEST(RdmaChannel, RandomRunsLoseNothingAndNeverMeetAReceiverThatIsNotReady) {
     user_receives += run.pool->counters().user_receives;
   }
   EXPECT_GT(messages, 100'000U);
-  EXPECT_GT(user_sends, 1000U);
-  EXPECT_GT(user_receives, 1000U);
+  EXPECT_GT(accesses, 1000U);
+  EXPECT_GT(refused, 10U);
+  EXPECT_GT(user_sends, 500U);
+  EXPECT_GT(user_receives, 500U);
 }
 
 TEST(RdmaChannel, WhateverEndsInTheMiddleGivesAllBackOnce) {

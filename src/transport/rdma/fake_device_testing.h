@@ -129,6 +129,16 @@ class FakePair final : public QueuePair {
       EXPECT_GE(from, region->second.memory.data());
       EXPECT_LE(from + work.segment.bytes, region->second.memory.data() + region->second.memory.size());
       std::memcpy(const_cast<std::byte*>(work.segment.data), from, work.segment.bytes);
+    } else if (work.request.opcode == Opcode::write) {
+      const auto region = peer->device_.regions.find(work.request.remote_key);
+      EXPECT_NE(region, peer->device_.regions.end());
+      if (region == peer->device_.regions.end()) return false;
+      auto* const to = reinterpret_cast<std::byte*>(work.request.remote_address);
+      EXPECT_TRUE(region->second.access.remote_write);
+      EXPECT_GE(to, region->second.memory.data());
+      EXPECT_LE(to + work.segment.bytes, region->second.memory.data() + region->second.memory.size());
+      if (!work.request.inlined) work.data.assign(work.segment.data, work.segment.data + work.segment.bytes);
+      std::memcpy(to, work.data.data(), work.data.size());
     } else {
       if (!work.request.inlined) work.data.assign(work.segment.data, work.segment.data + work.segment.bytes);
       if (peer->receives.empty()) {

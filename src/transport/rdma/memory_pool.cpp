@@ -228,12 +228,17 @@ MemoryPool::PayloadBlock MemoryPool::retain(const std::byte* data, std::size_t b
   return {found.block, {const_cast<std::byte*>(data), bytes, found.local_key, found.remote_key}, true};
 }
 
-MemoryPool::PayloadBlock MemoryPool::retain_user(std::byte* data, std::size_t bytes) noexcept {
+MemoryPool::PayloadBlock MemoryPool::find_user(std::byte* data, std::size_t bytes) noexcept {
   if (user_ == nullptr) return {};
   const UserMemory::Found found = user_->retain(device_, data, bytes);
   if (found.block == nullptr) return {};
-  user_receives_.fetch_add(1, std::memory_order_relaxed);
   return {found.block, {data, bytes, found.local_key, found.remote_key}, true};
+}
+
+MemoryPool::PayloadBlock MemoryPool::retain_user(std::byte* data, std::size_t bytes) noexcept {
+  const PayloadBlock found = find_user(data, bytes);
+  if (found.block != nullptr) user_receives_.fetch_add(1, std::memory_order_relaxed);
+  return found;
 }
 
 MemoryPool::PayloadBlock MemoryPool::retain_own(const std::byte* data, std::size_t bytes) noexcept {

@@ -73,7 +73,9 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   PayloadBlock take_block(std::size_t bytes);
   // The block whose memory [data, data + bytes) lies in, the pool's or the application's, with one reference more, or nothing.
   PayloadBlock retain(const std::byte* data, std::size_t bytes) noexcept;
-  // The same of the application's memory, which a payload is to be received into.
+  // The same of the application's memory only.
+  PayloadBlock find_user(std::byte* data, std::size_t bytes) noexcept;
+  // As a payload is to be received into.
   PayloadBlock retain_user(std::byte* data, std::size_t bytes) noexcept;
 
   void count_user_send() noexcept { user_sends_.fetch_add(1, std::memory_order_relaxed); }

@@ -48,7 +48,7 @@ Result<Offer> Offer::decode(Bytes in) {
   return offer;
 }
 
-// u32 magic, u8 version, u8 Ethernet, u16 lid, u32 each: queue pair, sequence, MTU, chunk, receives, reads; eight zeros; the
+// u32 magic, u8 version, u8 Ethernet, u16 lid, u32 each: queue pair, sequence, MTU, chunk, receives, reads; u64 domain; the
 // GID.
 std::vector<std::byte> Parameters::encode() const {
   std::vector<std::byte> out(bytes);
@@ -62,6 +62,7 @@ std::vector<std::byte> Parameters::encode() const {
   store_le(out.data() + 20, chunk_bytes);
   store_le(out.data() + 24, receives);
   store_le(out.data() + 28, reads);
+  store_le(out.data() + 32, domain);
   std::memcpy(out.data() + 40, gid.bytes.data(), 16);
   return out;
 }
@@ -73,7 +74,7 @@ Result<Parameters> Parameters::decode(Bytes in) {
   }
   if (load_le<std::uint8_t>(in.data() + 4) != version) return wrong("parameters are of another version");
   const auto ethernet = load_le<std::uint8_t>(in.data() + 5);
-  if (ethernet > 1 || load_le<std::uint64_t>(in.data() + 32) != 0) return wrong("parameters are malformed");
+  if (ethernet > 1) return wrong("parameters are malformed");
   Parameters out{.ethernet = ethernet == 1,
                  .lid = load_le<std::uint16_t>(in.data() + 6),
                  .queue_pair = load_le<std::uint32_t>(in.data() + 8),
@@ -81,7 +82,8 @@ Result<Parameters> Parameters::decode(Bytes in) {
                  .mtu_bytes = load_le<std::uint32_t>(in.data() + 16),
                  .chunk_bytes = load_le<std::uint32_t>(in.data() + 20),
                  .receives = load_le<std::uint32_t>(in.data() + 24),
-                 .reads = load_le<std::uint32_t>(in.data() + 28)};
+                 .reads = load_le<std::uint32_t>(in.data() + 28),
+                 .domain = load_le<std::uint64_t>(in.data() + 32)};
   std::memcpy(out.gid.bytes.data(), in.data() + 40, 16);
   if (out.queue_pair == 0 || out.queue_pair > number_max || out.sequence > number_max) {
     return wrong("parameters name no queue pair");

@@ -34,6 +34,7 @@ struct Parameters {
   std::uint32_t chunk_bytes = 0;  // The longest packet that it receives.
   std::uint32_t receives = 0;     // Posted.
   std::uint32_t reads = 1;        // That it answers at once.
+  std::uint64_t domain = 0;       // Of memory that it exposes; 0 for none.
   Gid gid;
 
   std::vector<std::byte> encode() const;

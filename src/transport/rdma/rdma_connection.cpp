@@ -44,7 +44,7 @@ RdmaConnection::RdmaConnection(std::shared_ptr<RdmaEnd> end, const PathLimits& l
 }
 
 RdmaConnection::~RdmaConnection() {
-  end_now(false);
+  end_now(dropped(), false);
   if (memory_) memory_->give(*end_->device().pool);
   loop_.remove_tick_end(*this);
 }
@@ -92,6 +92,7 @@ Parameters RdmaConnection::parameters() const noexcept {
           .receives = receives_,
           .reads = static_cast<std::uint32_t>(
               std::min<std::size_t>(options_.reads_outstanding_max, device.device->limits().reads_outstanding)),
+          .domain = device.domain,
           .gid = end_->address().gid};
 }
 
@@ -132,6 +133,11 @@ Result<void> RdmaConnection::connect(const Parameters& peer) {
                       .reads_max = reads,
                       .staging_bytes = chunk_bytes_,
                       .held_chunks_max = Credits::held_max(receives_)};
+  // Without reads the peer's device answers none.
+  channel.one_sided = {.peer_domain = reads == 0 ? 0 : peer.domain,
+                       .operations_max = options_.one_sided_max,
+                       .part_bytes_max = options_.read_bytes_max,
+                       .parts_max = std::max<std::size_t>(reads, 1)};
   channel.send_slots = send_queue_of(options_);
   channel.signal_every = std::min(options_.signal_every, send_queue_of(options_) / 2);
   channel.peer_receives = peer.receives;
@@ -167,7 +173,13 @@ Capabilities RdmaConnection::capabilities() const noexcept {
           .message_bytes_max = limits_.send_bytes_max,
           .placed_bytes_min = placed_bytes_min,
           .gathers = true,
-          .remote_memory = false};
+          .remote_memory = true};
+}
+
+RemoteMemory* RdmaConnection::remote_memory() noexcept {
+  if (ended_ || channel_ == nullptr) return nullptr;
+  loop_.at_tick_end(*this);  // To send what is asked for.
+  return &channel_->one_sided();
 }
 
 void RdmaConnection::start(MessageSink& sink) {
@@ -259,6 +271,9 @@ void RdmaConnection::on_completion(const Completion& completion) {
     if (receive && ring != nullptr && own_ring_ == nullptr) {
       if (ReceiveChunk* const chunk = ring->completed(completion.id)) ring->finish(*chunk);
     }
+    if (!receive && channel_ != nullptr && completion.status == Status::remote_access) {
+      channel_->one_sided().refused(completion.id);
+    }
     return fail(broken(std::string(to_string(completion.status))), true);
   }
   if (channel_ == nullptr) return;
@@ -333,7 +348,7 @@ void RdmaConnection::end_if_gone() {
 
 void RdmaConnection::fail(Error reason, bool broken_pair) {
   if (ended_) return;
-  end_now(broken_pair);
+  end_now(reason, broken_pair);
   if (sink_ != nullptr) {
     sink_->on_closed(reason);
   } else {
@@ -341,7 +356,11 @@ void RdmaConnection::fail(Error reason, bool broken_pair) {
   }
 }
 
-void RdmaConnection::end_now(bool broken_pair) noexcept {
+Error RdmaConnection::dropped() {
+  return {ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "it was closed here"};
+}
+
+void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
   if (std::exchange(ended_, true)) return;
   *self_ = nullptr;
   loop_.remove_tick_end(*this);
@@ -365,7 +384,7 @@ void RdmaConnection::end_now(bool broken_pair) noexcept {
                                        std::move(liveness_), entries_, broken_off,
                                        loop_.poller().now() + Remains::wait_max));
   // The owners are told last: they may do anything but destroy this.
-  if (channel != nullptr) channel->end();
+  if (channel != nullptr) channel->end(reason);
 }
 
 }  // namespace hawser::transport::rdma

@@ -34,6 +34,7 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   std::string_view transport() const noexcept override { return "rdma"; }
   Capabilities capabilities() const noexcept override;
   std::string peer() const override { return peer_; }
+  RemoteMemory* remote_memory() noexcept override;
   void start(MessageSink& sink) override;
   std::byte* reserve(std::size_t head_bytes) override;
   void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) override;
@@ -49,7 +50,7 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   bool paused() const noexcept override { return paused_; }
   void flush() override;
   void close() override;
-  void abort() noexcept override { end_now(false); }
+  void abort() noexcept override { end_now(dropped(), false); }
 
  private:
   void on_completion(const Completion& completion) override;
@@ -66,7 +67,8 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   void on_peer_gone(const Error& reason);
   void end_if_gone();
   void fail(Error reason, bool broken);
-  void end_now(bool broken) noexcept;
+  void end_now(const Error& reason, bool broken) noexcept;
+  static Error dropped();
 
   const std::shared_ptr<RdmaEnd> end_;
   Loop& loop_;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <random>
 
 #include "transport/rdma/address.h"
 #include "transport/rdma/rdma_end.h"
@@ -21,6 +22,11 @@ Result<std::optional<PortStatus>> choose_port(const RdmaOptions& options, Device
     if (status->active) return *status;
   }
   return std::nullopt;
+}
+
+std::uint64_t new_domain() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32 | random()) | 1;
 }
 
 }  // namespace
@@ -66,7 +72,8 @@ RdmaDevice::RdmaDevice(const RdmaOptions& wanted, std::shared_ptr<Device> opened
                                                           .idle_timeout = wanted.idle_memory_timeout},
                                         std::move(user))),
       port(status),
-      gid(address) {}
+      gid(address),
+      domain(new_domain()) {}
 
 bool RdmaDevice::take_queue_pair() noexcept {
   if (queue_pairs_.fetch_add(1, std::memory_order_relaxed) < options.queue_pairs_max) return true;

@@ -40,6 +40,8 @@ class RdmaDevice {
   const std::shared_ptr<MemoryPool> pool;
   const PortStatus port;
   const GidEntry gid;
+  // What peers know its memory by: another whenever a device is opened, and never 0.
+  const std::uint64_t domain;
 
   // One queue pair of queue_pairs_max; false when there is none left.
   bool take_queue_pair() noexcept;

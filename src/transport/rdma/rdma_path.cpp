@@ -58,12 +58,33 @@ class RdmaPath final : public DataPath {
   }
 
  private:
+  class Exposure final : public MemoryExposure {
+   public:
+    Exposure(std::shared_ptr<RdmaDevice> device, std::unique_ptr<MemoryRegion> region, const std::byte* memory)
+        : device_(std::move(device)), region_(std::move(region)), memory_(memory) {}
+    ExposedPlace place() const noexcept override {
+      return {device_->domain, reinterpret_cast<std::uintptr_t>(memory_), region_->remote_key()};
+    }
+
+   private:
+    const std::shared_ptr<RdmaDevice> device_;
+    const std::unique_ptr<MemoryRegion> region_;
+    const std::byte* const memory_;
+  };
+
   // Keeps the device open too.
   class UserRegistration final : public MemoryRegistration {
    public:
     UserRegistration(std::shared_ptr<UserMemory> table, const std::byte* memory, std::shared_ptr<RdmaDevice> device)
         : table_(std::move(table)), memory_(memory), device_(std::move(device)) {}
     ~UserRegistration() override { table_->remove(memory_); }
+
+    Result<std::unique_ptr<MemoryExposure>> expose(MutableBytes stretch, bool readable, bool writable) override {
+      // A key of its own, which is gone when the exposure is.
+      auto region = device_->device->register_memory(stretch, {.remote_read = readable, .remote_write = writable});
+      if (!region) return std::unexpected(std::move(region.error()));
+      return std::make_unique<Exposure>(device_, std::move(*region), stretch.data());
+    }
 
    private:
     const std::shared_ptr<UserMemory> table_;

@@ -55,6 +55,22 @@ class Wire {
     return posted.id;
   }
 
+  // As read(), the other way: the peer has it before packets that are sent later.
+  std::uint64_t write(Segment from, std::uint64_t address, std::uint32_t key) {
+    if (count_ == batch_max) submit();
+    const SendSlots::Posted posted = slots.post(true);
+    segments_[count_] = from;
+    batch_[count_] = {.id = posted.id,
+                      .segments = std::span(&segments_[count_], 1U),
+                      .opcode = Opcode::write,
+                      .inlined = from.bytes <= pair_.inline_bytes(),
+                      .signalled = true,
+                      .remote_address = address,
+                      .remote_key = key};
+    ++count_;
+    return posted.id;
+  }
+
   // Rings the doorbell for what waits. A failure is kept.
   void submit() {
     if (count_ == 0) return;

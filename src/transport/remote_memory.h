@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "hawser/error.h"
+
+namespace hawser::transport {
+
+// One read or write of the peer's memory, at one address until it has ended or been abandoned.
+class RemoteOperation {
+ public:
+  enum class Kind : std::uint8_t { read, write };
+  Kind kind = Kind::read;
+  std::byte* memory = nullptr;  // Here: registered by the application.
+  std::size_t bytes = 0;
+  std::uint64_t domain = 0;  // There: as the peer's exposure tells.
+  std::uint64_t address = 0;
+  std::uint32_t key = 0;
+
+  // All of it lies before whatever is committed from now on: the peer sees the one before the other. Before on_done().
+  virtual void on_posted() = 0;
+  // The last call. Must not destroy the connection.
+  virtual void on_done(const std::optional<Error>& error) = 0;
+
+ protected:
+  ~RemoteOperation() = default;
+};
+
+// One-sided access through a connection to memory that its peer has exposed. Belongs to the connection, on its loop.
+class RemoteMemory {
+ public:
+  // Of the peer's device; 0 if it exposes nothing.
+  virtual std::uint64_t domain() const noexcept = 0;
+  // The error says why the operation has not begun; it is not told anything then. It may be told from within.
+  virtual Result<void> start(RemoteOperation& operation) = 0;
+  // It is not told any more. What a device is doing goes on, with the local memory held; no more is begun.
+  virtual void abandon(RemoteOperation& operation) noexcept = 0;
+
+ protected:
+  ~RemoteMemory() = default;
+};
+
+}  // namespace hawser::transport
