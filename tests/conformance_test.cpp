@@ -97,6 +97,8 @@ class RdmaBackend final : public PathBackend {
   explicit RdmaBackend(bool shared_queue)
       : PathBackend("rdma"), shared_queue_(shared_queue), not_ready_(rdma_tests::not_ready_count()) {}
   ~RdmaBackend() override { EXPECT_EQ(rdma_tests::not_ready_count(), not_ready_) << "a receiver was not ready"; }
+  // A device that can't be used is a failure, not an absence.
+  std::string absent() override { return rdma_tests::any_device() ? std::string() : PathBackend::absent(); }
   TransportOptions transports() override {
     TransportOptions options = PathBackend::transports();
     options.rdma = RdmaOptions{.shared_receive_queue = shared_queue_};

@@ -7,6 +7,7 @@
 
 #include "tests/rdma/child.h"
 #include "tests/rdma/device.h"
+#include "tests/rdma/own_device.h"
 
 namespace hawser::rdma_tests {
 
@@ -167,15 +168,11 @@ TEST_F(Device, AtTheWatermarkNewConnectionsAreRefusedAndOldOnesGoOn) {
 
 // On a device of its own, since it is gone afterwards.
 TEST_F(Device, ADeviceThatIsDeletedEndsItsCalls) {
-  const auto run = [](const std::string& command) { return std::system(command.c_str()) == 0; };
-  if (!run("ip link add hawser0 type dummy 2>/dev/null && ip address add 10.79.0.1/24 dev hawser0 && "
-           "ip link set hawser0 up mtu 4200 && rdma link add hawser_rxe type rxe netdev hawser0")) {
-    run("ip link delete hawser0 2>/dev/null");
-    GTEST_SKIP() << "no Soft-RoCE device can be added here";
-  }
+  const OwnDevice device(0);
+  NEEDS_OWN_DEVICE(device);
   {
     RdmaOptions options;
-    options.device = "hawser_rxe";
+    options.device = device.name();
     Loop loop({.log = no_log()});
     Server server(loop, server_options(options));
     server.register_handler<echo_text>();
@@ -199,7 +196,7 @@ TEST_F(Device, ADeviceThatIsDeletedEndsItsCalls) {
         auto before = loop_of.sleep(200ms);
         co_await before;
         // The kernel may keep it until everybody has let go of it, and let it work meanwhile; without its network it can't.
-        EXPECT_EQ(std::system("rdma link delete hawser_rxe &"), 0);
+        EXPECT_EQ(std::system("rdma link delete hawser_rxe0 &"), 0);
         auto between = loop_of.sleep(500ms);
         co_await between;
         std::system("ip link set hawser0 down");
@@ -212,12 +209,9 @@ TEST_F(Device, ADeviceThatIsDeletedEndsItsCalls) {
     }(loop, server.address(), options));
   }
   const auto end = std::chrono::steady_clock::now() + patience;
-  while (run("rdma link show hawser_rxe/1 2>/dev/null | grep -q hawser_rxe") &&
-         std::chrono::steady_clock::now() < end) {
-    std::this_thread::sleep_for(10ms);
-  }
-  EXPECT_FALSE(run("rdma link show hawser_rxe/1 2>/dev/null | grep -q hawser_rxe")) << "somebody has not let go";
-  run("ip link delete hawser0");
+  const auto listed = [] { return std::system("rdma link show hawser_rxe0/1 2>/dev/null | grep -q hawser_rxe0") == 0; };
+  while (listed() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(10ms);
+  EXPECT_FALSE(listed()) << "somebody has not let go";
 }
 
 }  // namespace hawser::rdma_tests

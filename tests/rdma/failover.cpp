@@ -1,43 +1,19 @@
 // What becomes of calls when RDMA breaks under them while the peer lives.
-#include <cstdlib>
 #include <string>
 
 #include "tests/rdma/device.h"
+#include "tests/rdma/own_device.h"
 
 namespace hawser::rdma_tests {
 
 inline std::string worked_at(std::string_view text) { return std::string(text); }
 
-static bool run(const std::string& command) { return std::system(command.c_str()) == 0; }
-
-// A Soft-RoCE device of the test's own, with a network that can be taken from it.
-class OwnDevice {
- public:
-  OwnDevice() {
-    there_ =
-        run("ip link add hawser1 type dummy 2>/dev/null && ip address add 10.79.1.1/24 dev hawser1 && "
-            "ip link set hawser1 up mtu 4200 && rdma link add hawser_rxe1 type rxe netdev hawser1");
-  }
-  OwnDevice(const OwnDevice&) = delete;
-  OwnDevice& operator=(const OwnDevice&) = delete;
-  ~OwnDevice() {
-    run("rdma link delete hawser_rxe1 2>/dev/null");
-    run("ip link delete hawser1 2>/dev/null");
-  }
-  bool there() const { return there_; }
-  static bool unplug() { return run("ip link set hawser1 down"); }
-  static bool plug() { return run("ip link set hawser1 up"); }
-
- private:
-  bool there_ = false;
-};
-
 // Every call is counted: idempotent ones all succeed, of the others none is executed twice or ends without a true reason.
 TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
-  const OwnDevice device;
-  if (!device.there()) GTEST_SKIP() << "no Soft-RoCE device can be added here";
+  const OwnDevice device(1);
+  NEEDS_OWN_DEVICE(device);
   RdmaOptions rdma;
-  rdma.device = "hawser_rxe1";
+  rdma.device = device.name();
   const TransportOptions transports{.rdma = rdma, .order = {"rdma"}, .retry_min = std::chrono::milliseconds(500)};
   Loop loop({.log = no_log()});
   ServerOptions served;
@@ -45,7 +21,7 @@ TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
   Server server(loop, std::move(served));
   server.register_handler<worked_at>();
   ASSERT_TRUE(server.start());
-  loop.run([](Loop& on, std::string address, TransportOptions with) -> Task<void> {
+  loop.run([](Loop& on, std::string address, TransportOptions with, const OwnDevice& cable) -> Task<void> {
     ClientOptions options;
     options.transports = std::move(with);
     Client client(on, std::move(options));
@@ -75,14 +51,14 @@ TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
     for (int i = 0; i < 8; ++i) scope.spawn(load(i % 2 == 0));
     auto before = on.sleep(200ms);
     co_await before;
-    EXPECT_TRUE(OwnDevice::unplug());
+    EXPECT_TRUE(cable.unplug());
     AWAIT(moved, eventually(on, [&] { return client.transport() == "tcp"; }));
     EXPECT_TRUE(moved);
     const std::uint64_t answered_by_then = answered;
     auto over_tcp = on.sleep(200ms);
     co_await over_tcp;
     EXPECT_GT(answered, answered_by_then);
-    EXPECT_TRUE(OwnDevice::plug());
+    EXPECT_TRUE(cable.plug());
     AWAIT(back, eventually(on, [&] { return client.transport() == "rdma"; }));
     EXPECT_TRUE(back) << (client.not_taken().empty() ? "" : client.not_taken()[0].reason);
     stop = true;
@@ -91,7 +67,7 @@ TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
     EXPECT_EQ(answered + unknown, begun);
     EXPECT_LE(unknown, 4U) << "at most what was under way";
     EXPECT_GE(client.moves(), 2U);
-  }(loop, server.address(), transports));
+  }(loop, server.address(), transports, device));
 }
 
 }  // namespace hawser::rdma_tests

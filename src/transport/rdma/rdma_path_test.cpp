@@ -8,11 +8,11 @@
 namespace hawser::transport {
 namespace {
 
-// Why no RDMA device can be used here; empty if one can.
+// Why there is no RDMA device here; empty if there is one. That it can't be used is a failure, not an absence.
 std::string absent() {
-  Loop loop({.log = no_log()});
-  const auto end = make_rdma_path({})->attach(loop);
-  return end ? "" : "no RDMA: " + end.error().text;
+  const auto names = rdma::system_verbs()->devices();
+  if (!names) return "no RDMA: " + names.error().text;
+  return names->empty() ? "no RDMA device" : "";
 }
 
 RdmaOptions strict() {
