@@ -21,8 +21,8 @@ enum class RdmaAddress : std::uint8_t {
 // bounds. `hawser doctor` tells what the machine can do, and what these options cost per connection.
 struct RdmaOptions {
   // ---- Which device
-  std::string device;                            // Such as "mlx5_0". Empty: the first with an active port, or the one
-                                                 // that leads to the peer.
+  std::string device;                            // Such as "mlx5_0". Empty: for each connection the one that has the
+                                                 // address of its stream at this side, else the first that is active.
   unsigned port = 0;                             // 1 to 255. 0: the device's first active one.
   RdmaAddress address = RdmaAddress::automatic;  // Which of the port's GIDs.
   int gid_index = -1;                            // 0 to 255: exactly this entry of the GID table. -1: by `address`.

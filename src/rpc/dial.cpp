@@ -51,7 +51,8 @@ void set_reason(std::vector<TransportNotTaken>& all, std::string_view transport,
   }
 }
 
-std::vector<wire::NamedBytes> offers(const Paths& paths, std::vector<TransportNotTaken>& not_taken) {
+std::vector<wire::NamedBytes> offers(const Paths& paths, const std::string& local,
+                                     std::vector<TransportNotTaken>& not_taken) {
   std::vector<wire::NamedBytes> all;
   for (const Paths::Path& path : paths.all()) {
     const bool avoided = std::any_of(not_taken.begin(), not_taken.end(),
@@ -60,7 +61,7 @@ std::vector<wire::NamedBytes> offers(const Paths& paths, std::vector<TransportNo
     if (path.end == nullptr) {
       not_taken.push_back({std::string(path.name), path.reason});
     } else {
-      all.push_back({std::string(path.name), path.end->offer()});
+      all.push_back({std::string(path.name), path.end->toward(local).offer()});
     }
   }
   return all;
@@ -74,6 +75,7 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
   auto dialing = network.connect(loop, address, deadline - loop.now());
   Result<std::unique_ptr<transport::Stream>> stream = co_await std::move(dialing);
   if (!stream) co_return std::unexpected(std::move(stream.error()));
+  const std::string local = (*stream)->local();
   Dialed dialed;
   dialed.not_taken = std::move(avoided);
   const wire::Hello ours{
@@ -82,7 +84,7 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
       .checksum = options.checksum,
       .message_bytes_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX)),
       .stream_window_bytes = options.stream_window_bytes,
-      .offers = offers(paths, dialed.not_taken)};
+      .offers = offers(paths, local, dialed.not_taken)};
   for (const wire::NamedBytes& offer : ours.offers) {
     dialed.not_taken.push_back({offer.name, "the server has enabled none, or prefers another transport"});
   }
@@ -131,7 +133,8 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
     }
     Result<std::unique_ptr<transport::PathHalf>> made =
         paths.find(proposal->name)
-            ->end->accept(proposal->bytes, path_limits(dialed.hello.message_bytes_max, options.message_bytes_max));
+            ->end->toward(local)
+            .accept(proposal->bytes, path_limits(dialed.hello.message_bytes_max, options.message_bytes_max));
     if (made) {
       half = std::move(*made);
       answer.answer = half->parameters();

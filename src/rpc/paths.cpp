@@ -90,7 +90,7 @@ bool Proposals::propose(wire::Hello& hello) {
       failed(path.reason);
       continue;
     }
-    Result<std::unique_ptr<transport::PathHalf>> half = path.end->propose(offer->bytes, limits_);
+    Result<std::unique_ptr<transport::PathHalf>> half = path.end->toward(local_).propose(offer->bytes, limits_);
     if (half) {
       half_ = std::move(*half);
     } else {

@@ -47,8 +47,9 @@ Result<void> check_names(const TransportOptions& options,
 // A server's choice for one connection: its paths in its order, each tried at most once.
 class Proposals {
  public:
-  Proposals(const Paths& paths, std::vector<wire::NamedBytes> offers, transport::PathLimits limits)
-      : paths_(paths), offers_(std::move(offers)), limits_(limits) {}
+  // `local` is the stream's address here.
+  Proposals(const Paths& paths, std::vector<wire::NamedBytes> offers, std::string local, transport::PathLimits limits)
+      : paths_(paths), offers_(std::move(offers)), local_(std::move(local)), limits_(limits) {}
 
   // Adds the next proposal that can be made to `hello`, and the reasons against those that can't. False: the stream it is.
   bool propose(wire::Hello& hello);
@@ -64,6 +65,7 @@ class Proposals {
  private:
   const Paths& paths_;
   const std::vector<wire::NamedBytes> offers_;
+  const std::string local_;
   const transport::PathLimits limits_;
   std::size_t next_ = 0;
   std::string_view path_;

@@ -96,12 +96,14 @@ class RegisteredBuffer::Inside final : public LentBlock {
               .readable = access != RegionAccess::write,
               .writable = access != RegionAccess::read,
               .places = {}};
+    std::size_t places = 0;
     for (const Registered& one : registrations_) {
-      if (grant->exposures.size() == RemoteRegion::places_max) break;
       auto exposure = one.registration->expose(stretch, handle.readable, handle.writable);
       if (!exposure) return std::unexpected(std::move(exposure.error()));
-      const transport::ExposedPlace place = (*exposure)->place();
-      handle.places[grant->exposures.size()] = {place.domain, place.address, place.key};
+      for (const transport::ExposedPlace& place : (*exposure)->places()) {
+        if (places == RemoteRegion::places_max) break;
+        handle.places[places++] = {place.domain, place.address, place.key};
+      }
       grant->exposures.push_back(std::move(*exposure));
     }
     const std::lock_guard lock(mutex_);

@@ -102,8 +102,9 @@ void ServerLoop::on_first_hello(Arrivals::iterator arrival) {
     return;
   }
   paths_.attach();
-  arrival->proposals = std::make_unique<Proposals>(paths_, std::move(theirs.offers),
-                                                   path_limits(theirs.message_bytes_max, options.message_bytes_max));
+  arrival->proposals =
+      std::make_unique<Proposals>(paths_, std::move(theirs.offers), arrival->handshake->stream().local(),
+                                  path_limits(theirs.message_bytes_max, options.message_bytes_max));
   propose(arrival);
 }
 

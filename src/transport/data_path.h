@@ -59,6 +59,12 @@ class PathHalf {
 class PathEnd {
  public:
   virtual ~PathEnd() = default;
+  // What to ask for a connection whose stream has the local address `local` ("host:port"): this, or the end on the device that
+  // the way to the peer leads through. Lasts as long as this, until it is asked again.
+  virtual PathEnd& toward(std::string_view local) {
+    static_cast<void>(local);
+    return *this;
+  }
   // Client: what a server must know to judge whether this path leads to us; at most path_offer_bytes_max.
   virtual std::vector<std::byte> offer() = 0;
   // Server: a half for a client that made `offer`, which is not to be trusted. The error says, to an operator, why this
@@ -79,7 +85,7 @@ struct ExposedPlace {
 class MemoryExposure {
  public:
   virtual ~MemoryExposure() = default;
-  virtual ExposedPlace place() const noexcept = 0;
+  virtual std::vector<ExposedPlace> places() const = 0;
 };
 
 // Memory of the application's that a path's devices know, for as long as this lives. Any thread may destroy it: afterwards no

@@ -1,7 +1,10 @@
 #include "transport/rdma/address.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -41,7 +44,7 @@ std::string list(std::span<const GidEntry> addresses) {
 
 }  // namespace
 
-Result<GidEntry> choose_address(const RdmaOptions& options, std::span<const GidEntry> addresses) {
+Result<GidEntry> choose_address(const RdmaOptions& options, std::span<const GidEntry> addresses, const Gid& preferred) {
   if (options.gid_index >= 0) {
     const auto found = std::find_if(addresses.begin(), addresses.end(), [&](const GidEntry& entry) {
       return entry.index == static_cast<unsigned>(options.gid_index);
@@ -54,11 +57,15 @@ Result<GidEntry> choose_address(const RdmaOptions& options, std::span<const GidE
   }
   constexpr std::array preference = {RdmaAddress::roce_v2_ipv4, RdmaAddress::roce_v2_ipv6, RdmaAddress::infiniband,
                                      RdmaAddress::roce_v1};
-  for (const RdmaAddress kind : preference) {
-    if (options.address != RdmaAddress::automatic && options.address != kind) continue;
-    const auto found =
-        std::find_if(addresses.begin(), addresses.end(), [&](const GidEntry& entry) { return is(entry, kind); });
-    if (found != addresses.end()) return *found;
+  for (const bool wished : {true, false}) {
+    if (wished && preferred.zero()) continue;
+    for (const RdmaAddress kind : preference) {
+      if (options.address != RdmaAddress::automatic && options.address != kind) continue;
+      const auto found = std::find_if(addresses.begin(), addresses.end(), [&](const GidEntry& entry) {
+        return is(entry, kind) && (!wished || entry.gid == preferred);
+      });
+      if (found != addresses.end()) return *found;
+    }
   }
   if (addresses.empty()) {
     return fail(ErrorCode::unavailable, "the port has no address: give its network interface an IP address",
@@ -68,6 +75,26 @@ Result<GidEntry> choose_address(const RdmaOptions& options, std::span<const GidE
               "the port has no address of RdmaOptions::address " + std::string(name_of(options.address)) + ", only " +
                   list(addresses),
               ErrorScope::transport);
+}
+
+std::optional<Gid> gid_of(std::string_view local) {
+  const std::size_t colon = local.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  std::string host(local.substr(0, colon));
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (const std::size_t zone = host.find('%'); zone != std::string::npos) host.resize(zone);
+  Gid gid;
+  in_addr four{};
+  if (::inet_pton(AF_INET, host.c_str(), &four) == 1) {
+    gid.bytes[10] = gid.bytes[11] = std::byte{0xff};
+    std::memcpy(gid.bytes.data() + 12, &four, 4);
+    if (gid.bytes[12] == std::byte{127}) return std::nullopt;
+    return gid;
+  }
+  in6_addr six{};
+  if (::inet_pton(AF_INET6, host.c_str(), &six) != 1 || IN6_IS_ADDR_LOOPBACK(&six)) return std::nullopt;
+  std::memcpy(gid.bytes.data(), &six, 16);
+  return gid;
 }
 
 QueuePairRoute route_with(const RdmaOptions& options) noexcept {

@@ -47,6 +47,25 @@ TEST(Address, AutomaticPrefersRoutableIpv4) {
   EXPECT_EQ(choose_address({}, addresses)->index, 7u);
 }
 
+TEST(Address, TheStreamsAddressIsPreferredAmongThoseThatWillDo) {
+  EXPECT_EQ(choose_address({}, card(), ipv4(2))->index, 5u);
+  EXPECT_EQ(choose_address({}, card(), ipv4(1))->index, 3u);
+  EXPECT_EQ(choose_address({}, card(), ipv6())->index, 1u);
+  EXPECT_EQ(choose_address({}, card(), ipv4(9))->index, 3u);
+  EXPECT_EQ(choose_address({.address = RdmaAddress::roce_v1}, card(), ipv4(2))->index, 0u);
+  EXPECT_EQ(choose_address({.gid_index = 0}, card(), ipv4(2))->index, 0u);
+}
+
+TEST(Address, OfAStream) {
+  EXPECT_EQ(gid_of("10.0.0.2:9000"), ipv4(2));
+  EXPECT_EQ(gid_of("[fe80::1%eth0]:9000"), ipv6());
+  EXPECT_EQ(gid_of("[::ffff:10.0.0.2]:9000"), ipv4(2));
+  for (const char* const none : {"", ":", "localhost:1", "127.0.0.1:9000", "[::1]:9000", "unix:/run/x", "unix:@x",
+                                 "10.0.0.2", "10.0.0:1", "[fe80::1:9000"}) {
+    EXPECT_FALSE(gid_of(none)) << none;
+  }
+}
+
 TEST(Address, OfTheKindAskedFor) {
   EXPECT_EQ(choose_address({.address = RdmaAddress::roce_v2_ipv6}, card())->index, 1u);
   EXPECT_EQ(choose_address({.address = RdmaAddress::roce_v1}, card())->index, 0u);

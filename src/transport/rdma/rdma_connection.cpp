@@ -36,6 +36,7 @@ RdmaConnection::RdmaConnection(std::shared_ptr<RdmaEnd> end, const PathLimits& l
       loop_(end_->loop()),
       options_(end_->device().options),
       limits_(limits),
+      address_(end_->address()),
       chunk_bytes_(options_.shared_receive_queue ? options_.shared_chunk_bytes : options_.chunk_bytes),
       receives_(options_.shared_receive_queue ? options_.shared_receives_per_connection : options_.receive_queue),
       self_(std::make_shared<RdmaConnection*>(this)) {
@@ -93,7 +94,7 @@ Parameters RdmaConnection::parameters() const noexcept {
           .reads = static_cast<std::uint32_t>(
               std::min<std::size_t>(options_.reads_outstanding_max, device.device->limits().reads_outstanding)),
           .domain = device.domain,
-          .gid = end_->address().gid};
+          .gid = address_.gid};
 }
 
 Result<void> RdmaConnection::connect(const Parameters& peer) {
@@ -108,7 +109,7 @@ Result<void> RdmaConnection::connect(const Parameters& peer) {
   const std::uint32_t reads = std::min(ours.reads, peer.reads);
   QueuePairRoute route = route_with(options_);
   route.port = end_->device().port.number;
-  route.gid_index = end_->address().index;
+  route.gid_index = address_.index;
   route.global = ours.ethernet || !peer.gid.zero();
   route.peer_gid = peer.gid;
   route.peer_lid = peer.lid;

@@ -74,6 +74,7 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   Loop& loop_;
   const RdmaOptions& options_;
   const PathLimits limits_;
+  const GidEntry address_;  // Ours.
   const std::size_t chunk_bytes_;
   const std::uint32_t receives_;
   std::size_t entries_ = 0;  // Of the completion queue.

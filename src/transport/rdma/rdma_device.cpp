@@ -38,27 +38,27 @@ Result<std::shared_ptr<RdmaDevice>> RdmaDevice::open(const RdmaOptions& options,
   if (!options.device.empty()) names = std::vector<std::string>{options.device};
   std::string why;
   for (const std::string& name : *names) {
-    const auto device = verbs.open(name);
-    if (!device) {
-      why += (why.empty() ? "" : "; ") + device.error().text;
-      continue;
-    }
-    const auto port = choose_port(options, **device);
-    if (!port) return std::unexpected(port.error());
-    if (!port->has_value()) {
-      why += (why.empty() ? "" : "; ") + name + " has no active port: see rdma link";
-      continue;
-    }
-    const auto addresses = (*device)->gids((*port)->number);
-    if (!addresses) return std::unexpected(addresses.error());
-    const auto address = choose_address(options, *addresses);
-    if (!address) {
-      why += (why.empty() ? "" : "; ") + name + ": " + address.error().text;
-      continue;
-    }
-    return std::make_shared<RdmaDevice>(options, *device, **port, *address, std::move(user));
+    auto device = open_one(options, verbs, name, user);
+    if (device || names->size() == 1) return device;
+    why += (why.empty() ? "" : "; ") + device.error().text;
   }
   return fail(ErrorCode::unavailable, why, ErrorScope::transport);
+}
+
+Result<std::shared_ptr<RdmaDevice>> RdmaDevice::open_one(const RdmaOptions& options, Verbs& verbs,
+                                                         const std::string& name, std::shared_ptr<UserMemory> user) {
+  const auto device = verbs.open(name);
+  if (!device) return std::unexpected(device.error());
+  const auto port = choose_port(options, **device);
+  if (!port) return std::unexpected(port.error());
+  if (!port->has_value()) {
+    return fail(ErrorCode::unavailable, name + " has no active port: see rdma link", ErrorScope::transport);
+  }
+  const auto addresses = (*device)->gids((*port)->number);
+  if (!addresses) return std::unexpected(addresses.error());
+  const auto address = choose_address(options, *addresses);
+  if (!address) return fail(address.error().code, name + ": " + address.error().text, ErrorScope::transport);
+  return std::make_shared<RdmaDevice>(options, *device, **port, *address, std::move(user));
 }
 
 RdmaDevice::RdmaDevice(const RdmaOptions& wanted, std::shared_ptr<Device> opened, const PortStatus& status,

@@ -99,7 +99,7 @@ RdmaEnd::~RdmaEnd() {
 void RdmaEnd::refresh_address() {
   const auto addresses = device_->device->gids(device_->port.number);
   if (!addresses) return;
-  if (const auto chosen = choose_address(device_->options, *addresses)) address_ = *chosen;
+  if (const auto chosen = choose_address(device_->options, *addresses, preferred_)) address_ = *chosen;
 }
 
 std::vector<std::byte> RdmaEnd::offer() {
@@ -130,6 +130,7 @@ Result<std::unique_ptr<PathHalf>> RdmaEnd::propose(Bytes offer, const PathLimits
 Result<std::unique_ptr<PathHalf>> RdmaEnd::accept(Bytes server, const PathLimits& limits) {
   const auto theirs = Parameters::decode(server);
   if (!theirs) return std::unexpected(theirs.error());
+  refresh_address();
   auto connection = RdmaConnection::make(shared_from_this(), limits);
   if (!connection) return std::unexpected(std::move(connection.error()));
   if (auto connected = (*connection)->connect(*theirs); !connected) return std::unexpected(connected.error());

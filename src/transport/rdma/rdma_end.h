@@ -28,9 +28,12 @@ class RdmaEnd;
 // What all loops have in common: the device, its memory, and who is to be told of its events. Thread-safe.
 class RdmaDevice {
  public:
-  // Opens the device and port that the options want.
+  // Opens the device that the options name, or the first that will do.
   static Result<std::shared_ptr<RdmaDevice>> open(const RdmaOptions& options, Verbs& verbs,
                                                   std::shared_ptr<UserMemory> user);
+  // That one.
+  static Result<std::shared_ptr<RdmaDevice>> open_one(const RdmaOptions& options, Verbs& verbs, const std::string& name,
+                                                      std::shared_ptr<UserMemory> user);
 
   RdmaDevice(const RdmaOptions& wanted, std::shared_ptr<Device> opened, const PortStatus& status,
              const GidEntry& address, std::shared_ptr<UserMemory> user);
@@ -124,6 +127,9 @@ class RdmaEnd final : public PathEnd,
   Result<std::unique_ptr<PathHalf>> propose(Bytes offer, const PathLimits& limits) override;
   Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) override;
 
+  // Of connections that are made from now on, if the device has it.
+  void prefer(const Gid& address) noexcept { preferred_ = address; }
+
   // ---- For connections
   Loop& loop() noexcept { return loop_; }
   RdmaDevice& device() noexcept { return *device_; }
@@ -178,6 +184,7 @@ class RdmaEnd final : public PathEnd,
   Loop& loop_;
   const std::shared_ptr<RdmaDevice> device_;
   GidEntry address_;
+  Gid preferred_;
   std::unique_ptr<CompletionQueue> queue_;
   const std::size_t entries_;
   std::size_t entries_used_ = 0;

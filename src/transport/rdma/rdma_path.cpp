@@ -1,8 +1,13 @@
 #include "transport/rdma/rdma_path.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
 
+#include "transport/rdma/address.h"
 #include "transport/rdma/rdma_end.h"
 #include "transport/rdma/verbs.h"
 
@@ -10,106 +15,220 @@ namespace hawser::transport {
 namespace rdma {
 namespace {
 
-class RdmaPath final : public DataPath {
+class RdmaPath final : public DataPath, public std::enable_shared_from_this<RdmaPath> {
  public:
   RdmaPath(const RdmaOptions& options, std::shared_ptr<Verbs> verbs) : options_(options), verbs_(std::move(verbs)) {}
 
   std::string_view name() const noexcept override { return "rdma"; }
+  Result<std::shared_ptr<PathEnd>> attach(Loop& loop) override;
+  Result<std::unique_ptr<MemoryRegistration>> register_memory(MutableBytes memory, Block& block) override;
+  std::vector<PathMemory> memory() override;
 
-  Result<std::shared_ptr<PathEnd>> attach(Loop& loop) override {
-    const std::lock_guard lock(mutex_);
-    auto device = open_device();
-    if (!device) return std::unexpected(std::move(device.error()));
-    std::weak_ptr<RdmaEnd>& known = ends_[&loop];
-    if (auto end = known.lock(); end != nullptr) return end;
-    auto end = RdmaEnd::make(loop, std::move(*device));
-    if (!end) return std::unexpected(std::move(end.error()));
-    known = *end;
-    return *end;
-  }
-
-  Result<std::unique_ptr<MemoryRegistration>> register_memory(MutableBytes memory, Block& block) override {
-    const std::lock_guard lock(mutex_);
-    auto device = open_device();
-    if (!device) return std::unexpected(std::move(device.error()));
-    if (auto added = user_->add(memory, block); !added) return std::unexpected(std::move(added.error()));
-    if (auto done = user_->register_with(memory.data(), (*device)->device); !done) {
-      user_->remove(memory.data());
-      return std::unexpected(std::move(done.error()));
-    }
-    return std::make_unique<UserRegistration>(user_, memory.data(), std::move(*device));
-  }
-
-  std::vector<PathMemory> memory() override {
-    const std::lock_guard lock(mutex_);
-    const std::shared_ptr<RdmaDevice> device = device_.lock();
-    if (device == nullptr) return {};
-    const MemoryPoolCounters pool = device->pool->counters();
-    return {{.device = device->device->name(),
-             .registered_bytes = pool.registered_bytes,
-             .used_bytes = pool.used_bytes,
-             .used_bytes_max = pool.used_bytes_max,
-             .refused = pool.refused,
-             .connections = device->queue_pairs(),
-             .connection_bytes = rdma_idle_connection_bytes(options_),
-             .user_bytes = user_->bytes(),
-             .user_sends = pool.user_sends,
-             .user_receives = pool.user_receives}};
-  }
+  // The end on the device that has that address; `first` if there is none, or it can't be had.
+  std::shared_ptr<RdmaEnd> end_toward(Loop& loop, const Gid& address, const std::shared_ptr<RdmaEnd>& first);
+  // All devices that connections may use.
+  std::vector<std::shared_ptr<RdmaDevice>> every_device();
+  void forget(const std::byte* memory) noexcept { user_->remove(memory); }
 
  private:
-  class Exposure final : public MemoryExposure {
-   public:
-    Exposure(std::shared_ptr<RdmaDevice> device, std::unique_ptr<MemoryRegion> region, const std::byte* memory)
-        : device_(std::move(device)), region_(std::move(region)), memory_(memory) {}
-    ExposedPlace place() const noexcept override {
-      return {device_->domain, reinterpret_cast<std::uintptr_t>(memory_), region_->remote_key()};
-    }
-
-   private:
-    const std::shared_ptr<RdmaDevice> device_;
-    const std::unique_ptr<MemoryRegion> region_;
-    const std::byte* const memory_;
-  };
-
-  // Keeps the device open too.
-  class UserRegistration final : public MemoryRegistration {
-   public:
-    UserRegistration(std::shared_ptr<UserMemory> table, const std::byte* memory, std::shared_ptr<RdmaDevice> device)
-        : table_(std::move(table)), memory_(memory), device_(std::move(device)) {}
-    ~UserRegistration() override { table_->remove(memory_); }
-
-    Result<std::unique_ptr<MemoryExposure>> expose(MutableBytes stretch, bool readable, bool writable) override {
-      // A key of its own, which is gone when the exposure is.
-      auto region = device_->device->register_memory(stretch, {.remote_read = readable, .remote_write = writable});
-      if (!region) return std::unexpected(std::move(region.error()));
-      return std::make_unique<Exposure>(device_, std::move(*region), stretch.data());
-    }
-
-   private:
-    const std::shared_ptr<UserMemory> table_;
-    const std::byte* const memory_;
-    const std::shared_ptr<RdmaDevice> device_;
-  };
-
-  Result<std::shared_ptr<RdmaDevice>> open_device() {
-    if (auto checked = check_rdma_options(options_); !checked) return std::unexpected(std::move(checked.error()));
-    std::shared_ptr<RdmaDevice> device = device_.lock();
-    if (device != nullptr && !device->dead()) return device;
-    auto opened = RdmaDevice::open(options_, *verbs_, user_);
-    if (!opened) return opened;
-    device_ = *opened;
-    ends_.clear();
-    return opened;
-  }
+  Result<std::shared_ptr<RdmaDevice>> first_device();
+  Result<std::shared_ptr<RdmaEnd>> end_on(Loop& loop, const std::shared_ptr<RdmaDevice>& device);
+  void open_others(const RdmaDevice& first);
 
   const RdmaOptions options_;
   const std::shared_ptr<Verbs> verbs_;
   const std::shared_ptr<UserMemory> user_ = std::make_shared<UserMemory>();
-  std::mutex mutex_;
-  std::weak_ptr<RdmaDevice> device_;
-  std::map<Loop*, std::weak_ptr<RdmaEnd>> ends_;
+  std::mutex mutex_;  // Guards what follows.
+  std::weak_ptr<RdmaDevice> first_;
+  std::vector<std::shared_ptr<RdmaDevice>> others_;  // Opened when a way led elsewhere.
+  std::map<std::pair<Loop*, RdmaDevice*>, std::weak_ptr<RdmaEnd>> ends_;
+  std::map<Loop*, std::weak_ptr<PathEnd>> routed_;
 };
+
+bool has_address(RdmaDevice& device, const Gid& address) {
+  const auto addresses = device.device->gids(device.port.number);
+  return addresses &&
+         std::any_of(addresses->begin(), addresses->end(), [&](const GidEntry& entry) { return entry.gid == address; });
+}
+
+// One loop's end of a path that may use any device: which one, the address of the stream at this side tells.
+class RoutedEnd final : public PathEnd {
+ public:
+  RoutedEnd(std::shared_ptr<RdmaPath> path, Loop& loop, std::shared_ptr<RdmaEnd> first)
+      : path_(std::move(path)), loop_(loop), used_{std::move(first)} {}
+
+  std::vector<std::byte> offer() override { return first().offer(); }
+  Result<std::unique_ptr<PathHalf>> propose(Bytes offer, const PathLimits& limits) override {
+    return first().propose(offer, limits);
+  }
+  Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) override {
+    return first().accept(server, limits);
+  }
+  PathEnd& toward(std::string_view local) override {
+    const std::optional<Gid> address = gid_of(local);
+    std::shared_ptr<RdmaEnd> end = address ? path_->end_toward(loop_, *address, used_.front()) : used_.front();
+    end->prefer(address.value_or(Gid{}));
+    if (std::find(used_.begin(), used_.end(), end) == used_.end()) used_.push_back(end);
+    return *end;
+  }
+
+ private:
+  RdmaEnd& first() noexcept { return *used_.front(); }
+
+  const std::shared_ptr<RdmaPath> path_;
+  Loop& loop_;
+  std::vector<std::shared_ptr<RdmaEnd>> used_;
+};
+
+Result<std::shared_ptr<PathEnd>> RdmaPath::attach(Loop& loop) {
+  const std::lock_guard lock(mutex_);
+  const auto device = first_device();
+  if (!device) return std::unexpected(device.error());
+  std::weak_ptr<PathEnd>& known = routed_[&loop];
+  if (auto end = known.lock(); end != nullptr) return end;
+  auto end = end_on(loop, *device);
+  if (!end) return std::unexpected(std::move(end.error()));
+  if (!options_.device.empty()) return *end;
+  const auto routed = std::make_shared<RoutedEnd>(shared_from_this(), loop, std::move(*end));
+  known = routed;
+  return routed;
+}
+
+Result<std::shared_ptr<RdmaEnd>> RdmaPath::end_on(Loop& loop, const std::shared_ptr<RdmaDevice>& device) {
+  std::weak_ptr<RdmaEnd>& known = ends_[{&loop, device.get()}];
+  if (auto end = known.lock(); end != nullptr) return end;
+  auto end = RdmaEnd::make(loop, device);
+  if (end) known = *end;
+  return end;
+}
+
+Result<std::shared_ptr<RdmaDevice>> RdmaPath::first_device() {
+  if (auto checked = check_rdma_options(options_); !checked) return std::unexpected(std::move(checked.error()));
+  std::shared_ptr<RdmaDevice> device = first_.lock();
+  if (device != nullptr && !device->dead()) return device;
+  auto opened = RdmaDevice::open(options_, *verbs_, user_);
+  if (!opened) return opened;
+  first_ = *opened;
+  ends_.clear();
+  routed_.clear();
+  return opened;
+}
+
+void RdmaPath::open_others(const RdmaDevice& first) {
+  std::erase_if(others_, [](const auto& one) { return one->dead(); });
+  const auto names = verbs_->devices();
+  if (!names || !options_.device.empty()) return;
+  for (const std::string& name : *names) {
+    const auto is_it = [&](const auto& one) { return one->device->name() == name; };
+    if (name == first.device->name() || std::any_of(others_.begin(), others_.end(), is_it)) continue;
+    // One that can't be had now may be had for a later connection.
+    if (auto opened = RdmaDevice::open_one(options_, *verbs_, name, user_)) others_.push_back(std::move(*opened));
+  }
+}
+
+std::shared_ptr<RdmaEnd> RdmaPath::end_toward(Loop& loop, const Gid& address, const std::shared_ptr<RdmaEnd>& first) {
+  const std::lock_guard lock(mutex_);
+  if (has_address(first->device(), address)) return first;
+  open_others(first->device());
+  for (const std::shared_ptr<RdmaDevice>& device : others_) {
+    if (!has_address(*device, address)) continue;
+    if (auto end = end_on(loop, device)) return *end;
+  }
+  return first;
+}
+
+std::vector<std::shared_ptr<RdmaDevice>> RdmaPath::every_device() {
+  const std::lock_guard lock(mutex_);
+  const auto first = first_device();
+  if (!first) return {};
+  open_others(**first);
+  std::vector<std::shared_ptr<RdmaDevice>> all = others_;
+  all.insert(all.begin(), *first);
+  return all;
+}
+
+// ---- The application's memory
+
+class Exposure final : public MemoryExposure {
+ public:
+  Result<void> add(std::shared_ptr<RdmaDevice> device, MutableBytes memory, Access access) {
+    auto region = device->device->register_memory(memory, access);
+    if (!region) return std::unexpected(std::move(region.error()));
+    parts_.push_back({std::move(device), std::move(*region), reinterpret_cast<std::uintptr_t>(memory.data())});
+    return {};
+  }
+  std::vector<ExposedPlace> places() const override {
+    std::vector<ExposedPlace> all;
+    for (const Part& part : parts_) {
+      all.push_back({.domain = part.device->domain, .address = part.address, .key = part.region->remote_key()});
+    }
+    return all;
+  }
+
+ private:
+  struct Part {
+    std::shared_ptr<RdmaDevice> device;
+    std::unique_ptr<MemoryRegion> region;
+    std::uint64_t address = 0;
+  };
+  std::vector<Part> parts_;
+};
+
+// Keeps the device open too.
+class UserRegistration final : public MemoryRegistration {
+ public:
+  UserRegistration(std::shared_ptr<RdmaPath> path, const std::byte* memory, std::shared_ptr<RdmaDevice> device)
+      : path_(std::move(path)), memory_(memory), device_(std::move(device)) {}
+  ~UserRegistration() override { path_->forget(memory_); }
+
+  // On each device with a key of its own, which is gone when the exposure is.
+  Result<std::unique_ptr<MemoryExposure>> expose(MutableBytes stretch, bool readable, bool writable) override {
+    auto exposure = std::make_unique<Exposure>();
+    for (auto& device : path_->every_device()) {
+      auto added = exposure->add(std::move(device), stretch, {.remote_read = readable, .remote_write = writable});
+      if (!added) return std::unexpected(std::move(added.error()));
+    }
+    return exposure;
+  }
+
+ private:
+  const std::shared_ptr<RdmaPath> path_;
+  const std::byte* const memory_;
+  const std::shared_ptr<RdmaDevice> device_;
+};
+
+Result<std::unique_ptr<MemoryRegistration>> RdmaPath::register_memory(MutableBytes memory, Block& block) {
+  const std::lock_guard lock(mutex_);
+  auto device = first_device();
+  if (!device) return std::unexpected(std::move(device.error()));
+  if (auto added = user_->add(memory, block); !added) return std::unexpected(std::move(added.error()));
+  if (auto done = user_->register_with(memory.data(), (*device)->device); !done) {
+    user_->remove(memory.data());
+    return std::unexpected(std::move(done.error()));
+  }
+  return std::make_unique<UserRegistration>(shared_from_this(), memory.data(), std::move(*device));
+}
+
+std::vector<PathMemory> RdmaPath::memory() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<RdmaDevice>> devices = others_;
+  if (auto first = first_.lock()) devices.insert(devices.begin(), std::move(first));
+  std::vector<PathMemory> all;
+  for (const auto& device : devices) {
+    const MemoryPoolCounters pool = device->pool->counters();
+    all.push_back({.device = device->device->name(),
+                   .registered_bytes = pool.registered_bytes,
+                   .used_bytes = pool.used_bytes,
+                   .used_bytes_max = pool.used_bytes_max,
+                   .refused = pool.refused,
+                   .connections = device->queue_pairs(),
+                   .connection_bytes = rdma_idle_connection_bytes(options_),
+                   .user_bytes = user_->bytes(),
+                   .user_sends = pool.user_sends,
+                   .user_receives = pool.user_receives});
+  }
+  return all;
+}
 
 }  // namespace
 }  // namespace rdma

@@ -1,0 +1,96 @@
+// Machines with several devices: which one carries a connection, the way to the peer tells.
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hawser/rdma.h"
+#include "tests/rdma/device.h"
+#include "tests/rdma/own_device.h"
+
+namespace hawser::rdma_tests {
+
+inline std::uint64_t size_of_it(Context& context) { return context.attachment().size(); }
+
+inline RdmaCounters counters_of(const Server& server, const std::string& device) {
+  for (RdmaCounters& one : rdma_counters(server)) {
+    if (one.device == device) return one;
+  }
+  return {};
+}
+
+// Client and server are on one machine, so that both halves of a connection are on the device that its address belongs to.
+TEST_F(Device, AConnectionTakesTheDeviceThatHasItsAddress) {
+  const std::array<OwnDevice, 2> devices{OwnDevice(2), OwnDevice(3)};
+  NEEDS_OWN_DEVICE(devices[0]);
+  NEEDS_OWN_DEVICE(devices[1]);
+  Loop loop({.log = no_log()});
+  ServerOptions options = server_options();
+  options.listen = "0.0.0.0:0";
+  Server server(loop, options);
+  server.register_handler<size_of_it>();
+  ASSERT_TRUE(server.start());
+  const std::string port = server.address().substr(server.address().rfind(':'));
+  loop.run([](Loop& on, Server& serving, const std::array<OwnDevice, 2>& own, std::string behind) -> Task<void> {
+    Result<RegisteredBuffer> theirs = RegisteredBuffer::allocate(serving, 1 << 20);
+    REQUIRE_OK(theirs);
+    Result<ExposedRegion> region = theirs->expose(0, theirs->size(), RegionAccess::read_write);
+    REQUIRE_OK(region);
+    std::vector<std::unique_ptr<Client>> clients;
+    for (std::size_t round = 1; round <= 3; ++round) {
+      for (const OwnDevice& device : own) {
+        clients.push_back(std::make_unique<Client>(on, client_options()));
+        Client& client = *clients.back();
+        AWAIT(connected, client.connect(device.address() + behind));
+        REQUIRE_OK(connected);
+        EXPECT_EQ(client.transport(), "rdma");
+        const RdmaCounters before = counters_of(serving, device.name());
+        EXPECT_EQ(before.connections, 2 * round) << device.name();
+        // Memory is known to the device that the connection came by.
+        Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, 1 << 20);
+        REQUIRE_OK(buffer);
+        AWAIT(size, client.call<size_of_it>({.attachment = buffer->memory()}));
+        REQUIRE_OK(size);
+        EXPECT_EQ(*size, buffer->size());
+        EXPECT_EQ(counters_of(serving, device.name()).buffer_sends, before.buffer_sends + 1);
+        RemoteMemory remote(client);
+        const char letter = static_cast<char>('a' + clients.size());
+        std::memset(buffer->memory().data(), letter, buffer->size());
+        AWAIT(written, remote.write(region->handle(), 0, buffer->memory()));
+        EXPECT_OK(written);
+        EXPECT_EQ(as_text(theirs->memory()).find_first_not_of(letter), std::string_view::npos);
+      }
+    }
+    // An address of no device's: the first one, as ever.
+    Client other(on, client_options());
+    AWAIT(connected, other.connect("127.0.0.1" + behind));
+    REQUIRE_OK(connected);
+    EXPECT_EQ(other.transport(), "rdma");
+  }(loop, server, devices, port));
+}
+
+// What the options name is taken, wherever the way leads.
+TEST_F(Device, TheDeviceThatIsNamedIsTakenWhateverTheAddress) {
+  const OwnDevice named(2);
+  const OwnDevice other(3);
+  NEEDS_OWN_DEVICE(named);
+  NEEDS_OWN_DEVICE(other);
+  RdmaOptions rdma;
+  rdma.device = named.name();
+  Loop loop({.log = no_log()});
+  ServerOptions options = server_options(rdma);
+  options.listen = "0.0.0.0:0";
+  Server server(loop, options);
+  server.register_handler<size_of_it>();
+  ASSERT_TRUE(server.start());
+  loop.run([](Loop& on, Server& serving, RdmaOptions with, std::string to, std::string device) -> Task<void> {
+    Client client(on, client_options(with));
+    AWAIT(connected, client.connect(to));
+    REQUIRE_OK(connected);
+    REQUIRE(rdma_counters(serving).size() == 1);
+    EXPECT_EQ(counters_of(serving, device).connections, 2U);
+  }(loop, server, rdma, other.address() + server.address().substr(server.address().rfind(':')), named.name()));
+}
+
+}  // namespace hawser::rdma_tests
