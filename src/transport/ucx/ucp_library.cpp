@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 #include <signal.h>
 
+#include <cstdlib>
 #include <mutex>
 #include <optional>
+#include <string_view>
 
 namespace hawser::transport {
 namespace {
@@ -20,6 +22,17 @@ void find(void* library, const char* name, Function& function, std::string& miss
 }  // namespace
 
 Result<void> UcpLibrary::open() {
+  // Loading libucm patches mmap and its like where they stand: in a sanitized program within the sanitizer, which crashes.
+  const char* const hooks = std::getenv("UCX_MEM_MMAP_HOOK_MODE");
+  const bool sanitized =
+      ::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr || ::dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr;
+  if (sanitized && (hooks == nullptr || std::string_view(hooks) != "none")) {
+    return fail(
+        ErrorCode::unavailable,
+        "UCX patches functions that sanitizers patch too: set UCX_MEM_MMAP_HOOK_MODE=none in the environment of a "
+        "sanitized program",
+        ErrorScope::transport);
+  }
   // Loading libucs installs handlers for SEGV and others, with a stack of theirs: both are taken back.
   stack_t stack{};
   const bool had_stack = ::sigaltstack(nullptr, &stack) == 0;
@@ -44,7 +57,6 @@ Result<void> UcpLibrary::open() {
   find(library, "ucp_worker_create", worker_create, missing);
   find(library, "ucp_worker_destroy", worker_destroy, missing);
   find(library, "ucp_worker_query", worker_query, missing);
-  find(library, "ucp_worker_print_info", worker_print_info, missing);
   find(library, "ucp_worker_release_address", worker_release_address, missing);
   find(library, "ucp_worker_get_efd", worker_get_efd, missing);
   find(library, "ucp_worker_arm", worker_arm, missing);

@@ -26,7 +26,6 @@ struct UcpLibrary {
   decltype(&::ucp_worker_create) worker_create;
   decltype(&::ucp_worker_destroy) worker_destroy;
   decltype(&::ucp_worker_query) worker_query;
-  decltype(&::ucp_worker_print_info) worker_print_info;
   decltype(&::ucp_worker_release_address) worker_release_address;
   decltype(&::ucp_worker_get_efd) worker_get_efd;
   decltype(&::ucp_worker_arm) worker_arm;

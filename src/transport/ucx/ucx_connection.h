@@ -30,8 +30,9 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   static constexpr std::size_t overtaking_max = 4096;
   // A tick sends early once it has produced this much, so that the peer works while we go on.
   static constexpr std::size_t early_flush_bytes = 32 * 1024;
-  // How long flush() waits for UCX to take what it was given, as while it is still wiring up.
+  // How long flush() waits for UCX to take what it was given, and how long while it is still wiring up.
   static constexpr Duration flush_max = std::chrono::milliseconds(20);
+  static constexpr Duration first_flush_max = std::chrono::seconds(1);
 
   // How long a broken endpoint waits for the stream's end, which would say that the peer is gone.
   static constexpr Duration break_grace = std::chrono::milliseconds(50);

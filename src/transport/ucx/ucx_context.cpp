@@ -49,6 +49,10 @@ std::vector<std::pair<std::string, std::string>> ucx_settings(const UcxOptions& 
   // Names of endpoints that are looked up rather than addresses of memory, so that a message for one that has gone is dropped
   // instead of ending the process.
   set("PROTO_INDIRECT_ID", "y");
+  // One event of TCP's at a time: of several it takes, one may be of a socket that an earlier one's answer has just found
+  // broken, which is an assertion in UCX 1.13 and ends the process. Named as 1.13 looks for it, and as later ones do.
+  set("MAX_POLL", "1");
+  set("TCP_MAX_POLL", "1");
   set("TLS", options.tls);
   set("NET_DEVICES", options.net_devices);
   if (options.max_eager_rails != 0) set("MAX_EAGER_RAILS", std::to_string(options.max_eager_rails));
@@ -60,8 +64,11 @@ Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcxOptions& options, 
   if (Result<void> fits = check(options); !fits) return std::unexpected(fits.error());
   const Result<const UcpLibrary*> loaded = UcpLibrary::load();
   if (!loaded) return std::unexpected(loaded.error());
-  const UcpLibrary& ucp = **loaded;
+  return make(**loaded, options, events);
+}
 
+Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcpLibrary& ucp, const UcxOptions& options, bool events) {
+  if (Result<void> fits = check(options); !fits) return std::unexpected(fits.error());
   ucp_config_t* config = nullptr;
   if (const ucs_status_t status = ucp.config_read(nullptr, nullptr, &config); status != UCS_OK) {
     return std::unexpected(ucx_error(ucp, "reading UCX's settings (the UCX_... variables of the environment)", status,

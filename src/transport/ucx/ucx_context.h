@@ -18,7 +18,8 @@ Result<void> check(const UcxOptions& options);
 // UCX's memory, devices and settings, shared by the workers of a path. Thread-safe.
 class UcxContext {
  public:
-  // `events`: its workers can wake a loop that sleeps.
+  // `events`: its workers can wake a loop that sleeps. `ucp` outlives it.
+  static Result<std::shared_ptr<UcxContext>> make(const UcpLibrary& ucp, const UcxOptions& options, bool events);
   static Result<std::shared_ptr<UcxContext>> make(const UcxOptions& options, bool events);
   UcxContext(const UcxContext&) = delete;
   UcxContext& operator=(const UcxContext&) = delete;

@@ -18,12 +18,14 @@ struct UcxReport {
   struct Transport {
     std::string name;    // "tcp", "rc_verbs", "posix", ...
     std::string device;  // "eth0", "mlx5_0:1", "memory", ...
+    std::string uses;    // Of a chosen one, in UCX's words: "am am_bw#0 wireup".
   };
   std::string library;                // The version, and where it was loaded from.
   std::vector<Transport> transports;  // Those that `options` leave.
   std::vector<std::string> settings;  // "TLS=tcp": what `options` and the environment set.
-  std::string worker;                 // What a worker says of itself; several lines.
-  std::size_t address_bytes = 0;      // Of a worker's address, of at most path_parameters_bytes_max less 64.
+  std::vector<Transport> chosen;      // What an endpoint to another worker of this machine uses.
+  std::size_t address_bytes = 0;      // Of a worker's address, of at most address_bytes_max.
+  static constexpr std::size_t address_bytes_max = path_parameters_bytes_max - 32;
 };
 
 // The error says why UCX can't be had here, and the remedy.

@@ -62,6 +62,10 @@ TEST(UcxPath, TheReportTellsWhatThereIs) {
   EXPECT_FALSE(has("posix"));
   EXPECT_NE(std::find(report->settings.begin(), report->settings.end(), "TLS=tcp,self"), report->settings.end());
   EXPECT_GT(report->address_bytes, 0U);
+  ASSERT_FALSE(report->chosen.empty());
+  for (const UcxReport::Transport& one : report->chosen) {
+    EXPECT_TRUE((one.name == "tcp" || one.name == "self") && !one.device.empty() && !one.uses.empty()) << one.name;
+  }
 }
 
 TEST(UcxPath, SignalHandlersStayTheProgramsOwn) {
@@ -187,6 +191,116 @@ TEST(UcxPath, ClosedEndpointsAreBounded) {
   }
   // Two lanes of two sockets each at both ends, for what is kept by the worker in use and by the one that rests.
   EXPECT_LE(most, before + 2 * 4 * 2 * UcxEnd::spent_max + 200);
+}
+
+// ---- What is asked of UCX from within it ----
+
+// Functions of UCX's, watched: whether they are called from within progress.
+struct Watched {
+  static inline const UcpLibrary* real = nullptr;
+  static inline int depth = 0;
+  static inline int calls = 0;
+
+  static void expect_outside() {
+    ++calls;
+    EXPECT_EQ(depth, 0) << "called from within UCX";
+  }
+  static unsigned progress(ucp_worker_h worker) {
+    expect_outside();
+    ++depth;
+    const unsigned count = real->worker_progress(worker);
+    --depth;
+    return count;
+  }
+  static ucs_status_ptr_t send(ucp_ep_h ep, unsigned id, const void* header, std::size_t header_bytes, const void* data,
+                               std::size_t size, const ucp_request_param_t* params) {
+    expect_outside();
+    return real->am_send_nbx(ep, id, header, header_bytes, data, size, params);
+  }
+  static ucs_status_ptr_t fetch(ucp_worker_h worker, void* rendezvous, void* memory, std::size_t size,
+                                const ucp_request_param_t* params) {
+    expect_outside();
+    return real->am_recv_data_nbx(worker, rendezvous, memory, size, params);
+  }
+  static ucs_status_ptr_t close(ucp_ep_h ep, const ucp_request_param_t* params) {
+    expect_outside();
+    return real->ep_close_nbx(ep, params);
+  }
+};
+
+// A path whose UCX is watched.
+class WatchedPath final : public DataPath {
+ public:
+  explicit WatchedPath(const UcpLibrary& ucp) : ucp_(ucp) {}
+  std::string_view name() const noexcept override { return "ucx"; }
+  Result<std::shared_ptr<PathEnd>> attach(Loop& loop) override {
+    Result<std::shared_ptr<UcxContext>> context = UcxContext::make(ucp_, over("tcp"), true);
+    if (!context) return std::unexpected(context.error());
+    return UcxEnd::make(std::move(*context), loop);
+  }
+
+ private:
+  const UcpLibrary& ucp_;
+};
+
+TEST(UcxPath, NothingIsAskedOfUcxFromWithinIt) {
+  NEED_UCX(over("tcp"));
+  Watched::real = *UcpLibrary::load();
+  static UcpLibrary watched;  // Abandoned workers may outlive the test.
+  watched = *Watched::real;
+  watched.worker_progress = &Watched::progress;
+  watched.am_send_nbx = &Watched::send;
+  watched.am_recv_data_nbx = &Watched::fetch;
+  watched.ep_close_nbx = &Watched::close;
+  PathPair pair(path_cases("ucx", [] { return std::make_shared<WatchedPath>(watched); }, {})[0]);
+  ASSERT_TRUE(pair.establish());
+  // A sink that does from within a message all that it may do.
+  const std::string large = path_bytes(100'000, 1);
+  pair.server.sink.on_each = [&](const Message& message) {
+    pair.server.send("answer", std::string_view(large).substr(0, message.payload.size()));
+    pair.server.connection->flush();
+    if (pair.server.sink.count.load() == 19) pair.server.connection->abort();
+  };
+  pair.client.sink.on_each = [&](const Message&) {
+    pair.client.connection->pause();
+    pair.client.connection->resume();
+  };
+  for (int i = 0; i < 20; ++i) {
+    pair.client.on([&] { pair.client.send("question", std::string_view(large).substr(0, i % 2 == 0 ? 100 : 90'000)); });
+  }
+  EXPECT_TRUE(pair.client.until_closed());
+  EXPECT_EQ(pair.server.sink.count.load(), 20U);
+  EXPECT_GT(Watched::calls, 100);
+}
+
+// Without a flush what is on its way may be dropped, but what comes is whole and in order, and the end is told.
+TEST(UcxPath, WithoutAFlushTheEndIsToldAndNothingIsTorn) {
+  for (const UcxErrorMode mode : {UcxErrorMode::none, UcxErrorMode::peer}) {
+    const UcxOptions options{.tls = "tcp", .error_mode = mode, .close_with_flush = false};
+    NEED_UCX(options);
+    PathPair pair(two_loops(options));
+    ASSERT_TRUE(pair.establish());
+    PathOwner owner;
+    constexpr std::size_t count = 50;
+    const std::string payload = path_bytes(300'000, 7);
+    pair.client.on([&] {
+      for (std::size_t i = 0; i < count; ++i) {
+        EXPECT_TRUE(
+            pair.client.send(std::to_string(i), std::string_view(payload).substr(i % 3 == 0 ? 0 : 299'000), &owner));
+      }
+      pair.client.connection->flush();
+      pair.client.connection.reset();
+    });
+    EXPECT_EQ(owner.told.load(), static_cast<int>(count));
+    EXPECT_TRUE(pair.server.until_closed());
+    pair.server.on([&] {
+      EXPECT_LE(pair.server.sink.messages.size(), count);
+      for (std::size_t i = 0; i < pair.server.sink.messages.size(); ++i) {
+        EXPECT_EQ(pair.server.sink.messages[i].head, std::to_string(i));
+        EXPECT_TRUE(pair.server.sink.messages[i].payload == payload.substr(i % 3 == 0 ? 0 : 299'000));
+      }
+    });
+  }
 }
 
 // ---- A peer that does as it likes ----

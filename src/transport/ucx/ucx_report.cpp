@@ -36,6 +36,38 @@ std::vector<UcxReport::Transport> transports_in(const std::string& text) {
   return transports;
 }
 
+// The lines "#  lane[0]:  2:tcp/lo.0 md[1]  -> md[1]/tcp/sysdev[255] am am_bw#0 wireup" of an endpoint.
+std::vector<UcxReport::Transport> lanes_in(const std::string& text) {
+  std::vector<UcxReport::Transport> lanes;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string hash, lane, resource, memory_domain, arrow, peer;
+    if (!(words >> hash >> lane >> resource >> memory_domain >> arrow >> peer) || !lane.starts_with("lane[")) continue;
+    const std::size_t colon = resource.find(':');
+    const std::size_t slash = resource.find('/');
+    if (colon == std::string::npos || slash == std::string::npos || slash < colon) continue;
+    UcxReport::Transport& one = lanes.emplace_back();
+    one.name = resource.substr(colon + 1, slash - colon - 1);
+    one.device = resource.substr(slash + 1, resource.rfind('.') - slash - 1);
+    for (std::string use; words >> use;) one.uses += (one.uses.empty() ? "" : " ") + use;
+  }
+  return lanes;
+}
+
+// What an endpoint between `from` and `to` uses.
+Result<std::vector<UcxReport::Transport>> lanes_between(UcxWorker& from, UcxWorker& to) {
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+  params.address = reinterpret_cast<const ucp_address_t*>(to.address().data());
+  Result<std::unique_ptr<UcxEndpoint>> endpoint = from.core().connect(params, 0);
+  if (!endpoint) return std::unexpected(endpoint.error());
+  const UcpLibrary& ucp = from.core().ucp();
+  const std::string text = printed([&](std::FILE* file) { ucp.ep_print_info((*endpoint)->ep, file); });
+  from.close(std::move(*endpoint), UcxClose::cut);
+  return lanes_in(text);
+}
+
 }  // namespace
 
 Result<UcxReport> ucx_report(const UcxOptions& options) {
@@ -49,7 +81,11 @@ Result<UcxReport> ucx_report(const UcxOptions& options) {
   Result<std::shared_ptr<UcxWorker>> worker = UcxWorker::make(*context, loop);
   if (!worker) return std::unexpected(worker.error());
   report.address_bytes = (*worker)->address().size();
-  report.worker = printed([&](std::FILE* file) { ucp.worker_print_info((*worker)->core().get(), file); });
+  Result<std::shared_ptr<UcxWorker>> other = UcxWorker::make(*context, loop);
+  if (!other) return std::unexpected(other.error());
+  Result<std::vector<UcxReport::Transport>> chosen = lanes_between(**worker, **other);
+  if (!chosen) return std::unexpected(chosen.error());
+  report.chosen = std::move(*chosen);
   return report;
 }
 

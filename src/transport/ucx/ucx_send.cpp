@@ -119,7 +119,7 @@ void UcxConnection::flush() {
       return operation->done || operation->kind == UcxOperation::Kind::fetch || operation->tag != nullptr;
     });
   };
-  if (!gone()) worker_->progress_until(gone, flush_max);
+  if (!gone()) worker_->progress_until(gone, heard_ ? flush_max : first_flush_max);
 }
 
 void UcxConnection::send_queued() {

@@ -1,0 +1,218 @@
+// What becomes of calls over UCX when the peer, or its worker, goes away under them.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "setup/system_network.h"
+#include "tests/testing.h"
+#include "transport/data_path.h"
+
+namespace hawser::ucx_tests {
+
+using namespace testing_tools;
+
+inline std::string worked_at(std::string_view text) { return std::string(text); }
+
+static TransportOptions over(UcxOptions ucx) {
+  return {.shm = std::nullopt, .ucx = std::move(ucx), .order = {"ucx"}, .retry_min = 200ms};
+}
+
+// Empty, or why UCX can't be had so. Loads UCX, which makes threads.
+static std::string absent(const TransportOptions& options) {
+  const Loop loop({.log = no_log()});
+  for (const auto& path : setup::system_network()->data_paths(options)) {
+    if (const auto end = path->attach(const_cast<Loop&>(loop)); !end) return end.error().text;
+  }
+  return {};
+}
+
+static unsigned port_of(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  return 0;
+}
+
+// Shuts down one connected TCP socket of this process that has `port` at neither end: one of UCX's. False if there is none.
+static bool cut_one_but(unsigned port) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int descriptor = std::atoi(entry.path().filename().c_str());
+    sockaddr_storage own{};
+    sockaddr_storage other{};
+    socklen_t own_bytes = sizeof own;
+    socklen_t other_bytes = sizeof other;
+    if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &own_bytes) != 0) continue;
+    if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&other), &other_bytes) != 0) continue;
+    if (port_of(own) == 0 || port_of(own) == port || port_of(other) == port) continue;
+    return ::shutdown(descriptor, SHUT_RDWR) == 0;
+  }
+  return false;
+}
+
+struct Count {
+  std::uint64_t begun = 0;
+  std::uint64_t answered = 0;
+  std::uint64_t unknown = 0;
+  std::uint64_t not_sent = 0;
+  std::uint64_t ended() const { return answered + unknown + not_sent; }
+};
+
+// Calls one after another until `stop`, or until one can't be sent any more.
+static Task<void> call_on(Client& client, bool idempotent, Count& count, const bool& stop) {
+  while (!stop) {
+    ++count.begun;
+    const std::string text = text_of(idempotent ? 200 : 50'000);
+    AWAIT(reply, client.call<worked_at>({.timeout = patience, .idempotent = idempotent}, text));
+    if (reply) {
+      EXPECT_TRUE(*reply == text);
+      ++count.answered;
+    } else if (reply.error().code == ErrorCode::not_sent) {
+      ++count.not_sent;
+      co_return;
+    } else {
+      EXPECT_EQ(reply.error().code, ErrorCode::outcome_unknown) << reply.error().describe();
+      ++count.unknown;
+    }
+  }
+}
+
+// Forked before anything else, so that it has no threads of its parent's in its memory.
+class ServerProcess {
+ public:
+  explicit ServerProcess(const TransportOptions& transports) {
+    std::array<int, 2> ends{};
+    if (::pipe(ends.data()) != 0) std::abort();
+    process_ = ::fork();
+    if (process_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      serve(transports, ends[1]);
+    }
+    ::close(ends[1]);
+    for (char c = 0; ::read(ends[0], &c, 1) == 1 && c != '\n';) address_ += c;
+    ::close(ends[0]);
+  }
+  ServerProcess(const ServerProcess&) = delete;
+  ServerProcess& operator=(const ServerProcess&) = delete;
+  ~ServerProcess() { kill(); }
+
+  const std::string& address() const { return address_; }
+  void kill() {
+    if (process_ <= 0) return;
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+    process_ = -1;
+  }
+
+ private:
+  [[noreturn]] static void serve(const TransportOptions& transports, int to) {
+    Loop loop({.log = no_log()});
+    ServerOptions options;
+    options.transports = transports;
+    Server server(loop, std::move(options));
+    server.register_handler<worked_at>();
+    if (!server.start()) ::_exit(1);
+    const std::string line = server.address() + "\n";
+    if (::write(to, line.data(), line.size()) != static_cast<ssize_t>(line.size())) ::_exit(1);
+    for (;;) loop.run(loop.sleep(1s, {}));
+  }
+
+  pid_t process_ = -1;
+  std::string address_;
+};
+
+class KilledServer : public ::testing::TestWithParam<UcxOptions> {};
+
+// Of each call that was under way the outcome is unknown, idempotent ones end too, and later ones are not sent.
+TEST_P(KilledServer, EveryCallEnds) {
+  const TransportOptions transports = over(GetParam());
+  if (::dlopen("libucp.so.0", RTLD_NOW | RTLD_NOLOAD) != nullptr) {
+    GTEST_SKIP() << "UCX is in this process already and does not survive a fork: run one test a process, as ctest does";
+  }
+  ServerProcess server(transports);
+  if (const std::string why = absent(transports); !why.empty()) GTEST_SKIP() << why;
+  Loop loop({.log = no_log()});
+  loop.run([](Loop& on, ServerProcess& peer, TransportOptions with) -> Task<void> {
+    ClientOptions options;
+    options.transports = std::move(with);
+    Client client(on, std::move(options));
+    AWAIT(connected, client.connect(peer.address()));
+    REQUIRE_OK(connected);
+    EXPECT_EQ(client.transport(), "ucx") << (client.not_taken().empty() ? "" : client.not_taken()[0].reason);
+    Count count;
+    const bool stop = false;
+    Scope scope;
+    for (int i = 0; i < 8; ++i) scope.spawn(call_on(client, i % 2 == 0, count, stop));
+    AWAIT(busy, eventually(on, [&] { return count.answered > 100; }));
+    EXPECT_TRUE(busy);
+    peer.kill();
+    auto all = scope.join();
+    co_await all;
+    EXPECT_EQ(count.ended(), count.begun);
+    EXPECT_EQ(count.not_sent, 8U) << "each goes on until it is told that nobody is there";
+    AWAIT(gone, eventually(on, [&] { return !client.connected(); }));
+    EXPECT_TRUE(gone);
+  }(loop, server, transports));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ucx, KilledServer,
+                         ::testing::Values(UcxOptions{.tls = "tcp"},
+                                           UcxOptions{.tls = "tcp", .error_mode = UcxErrorMode::peer},
+                                           UcxOptions{.tls = "posix,cma,self"}),
+                         [](const auto& one) {
+                           return one.param.tls.substr(0, one.param.tls.find(',')) +
+                                  (one.param.error_mode == UcxErrorMode::peer ? "_error_mode_peer" : "");
+                         });
+
+// The server lives, UCX is cut off: calls go on over TCP, and back. Idempotent ones all succeed, no other is sent twice.
+TEST(Ucx, ABrokenWorkerIsLeftForTcpAndComeBackTo) {
+  const TransportOptions transports = over({.tls = "tcp", .error_mode = UcxErrorMode::peer});
+  if (const std::string why = absent(transports); !why.empty()) GTEST_SKIP() << why;
+  Loop loop({.log = no_log()});
+  ServerOptions serving;
+  serving.transports = transports;
+  Server server(loop, std::move(serving));
+  server.register_handler<worked_at>();
+  ASSERT_TRUE(server.start());
+  loop.run([](Loop& on, Server& served, TransportOptions with) -> Task<void> {
+    const std::string address = served.address();
+    ClientOptions options;
+    options.transports = std::move(with);
+    Client client(on, std::move(options));
+    AWAIT(connected, client.connect(address));
+    REQUIRE_OK(connected);
+    REQUIRE(client.transport() == "ucx");
+    Count count;
+    bool stop = false;
+    Scope scope;
+    for (int i = 0; i < 8; ++i) scope.spawn(call_on(client, i % 2 == 0, count, stop));
+    AWAIT(busy, eventually(on, [&] { return count.answered > 100; }));
+    EXPECT_TRUE(busy);
+    EXPECT_TRUE(cut_one_but(static_cast<unsigned>(std::atoi(address.c_str() + address.rfind(':') + 1))));
+    AWAIT(moved, eventually(on, [&] { return client.transport() == "tcp"; }));
+    EXPECT_TRUE(moved);
+    const std::uint64_t answered_by_then = count.answered;
+    AWAIT(goes_on, eventually(on, [&] { return count.answered > answered_by_then + 100; }));
+    EXPECT_TRUE(goes_on);
+    AWAIT(back, eventually(on, [&] { return client.transport() == "ucx"; }));
+    EXPECT_TRUE(back) << (client.not_taken().empty() ? "" : client.not_taken()[0].reason);
+    stop = true;
+    auto all = scope.join();
+    co_await all;
+    EXPECT_EQ(count.ended(), count.begun);
+    EXPECT_EQ(count.not_sent, 0U);
+    EXPECT_LE(count.unknown, 4U) << "at most what was under way and is not idempotent";
+    EXPECT_GE(client.moves(), 2U);
+  }(loop, server, transports));
+}
+
+}  // namespace hawser::ucx_tests
