@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,8 +20,10 @@
 #include "doctor/shm.h"
 #include "doctor/system_files.h"
 #include "doctor/tcp.h"
+#include "doctor/ucx.h"
 #include "hawser/rdma_options.h"
 #include "hawser/time.h"
+#include "hawser/ucx_options.h"
 #include "transport/rdma/verbs.h"
 
 namespace hawser::cli {
@@ -35,6 +38,7 @@ struct Options {
   bool json = false;
   bool self_test = true;
   RdmaOptions rdma;
+  UcxOptions ucx;
   std::vector<std::string> required;
 };
 
@@ -45,6 +49,7 @@ Report examine(const Options& options) {
   report.sections.push_back(examine_machine(machine));
   report.sections.push_back(examine_tcp(read_tcp(files, machine)));
   report.sections.push_back(examine_shm(read_shm(files)));
+  report.sections.push_back(examine_ucx(read_ucx(options.ucx)));
   const auto verbs = transport::rdma::system_verbs();
   report.sections.push_back(examine_rdma(
       read_rdma(files, *verbs, machine, options.rdma, options.self_test ? self_test_duration : Duration::zero())));
@@ -90,6 +95,20 @@ void add_rdma_options(CLI::App& command, RdmaOptions& options) {
       ->group("As in RdmaOptions");
 }
 
+// Those of UcxOptions that decide what UCX has.
+void add_ucx_options(CLI::App& command, UcxOptions& options) {
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    return command.add_option(name, value, text)->capture_default_str()->group("As in UcxOptions");
+  };
+  add("--ucx-tls", options.tls, "Transports; empty: UCX chooses");
+  add("--ucx-net-devices", options.net_devices, "Devices; empty: all");
+  add("--ucx-max-eager-rails", options.max_eager_rails, "Devices for small messages; 0: UCX's default");
+  add("--ucx-max-rendezvous-rails", options.max_rendezvous_rails, "Devices for large payloads; 0: UCX's default");
+  add("--ucx-error-mode", options.error_mode, "none or peer")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, UcxErrorMode>{{"none", UcxErrorMode::none}, {"peer", UcxErrorMode::peer}}));
+}
+
 }  // namespace
 
 Run add_doctor(CLI::App& command) {
@@ -100,6 +119,7 @@ Run add_doctor(CLI::App& command) {
       ->check(CLI::IsMember({"tcp", "shm", "ucx", "rdma"}));
   command.add_flag("!--no-self-test", options->self_test, "Do not send anything over RDMA devices");
   add_rdma_options(command, options->rdma);
+  add_ucx_options(command, options->ucx);
   command.footer("Exit status: 0 if nothing is wrong, 1 for warnings or problems, 2 for wrong options.");
   return [options] { return run(*options); };
 }
