@@ -16,7 +16,10 @@ class Mailbox {
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
   ~Mailbox() {
-    for (detail::Posted* work = take(); work != nullptr;) delete std::exchange(work, work->next);
+    // What goes with it may leave more.
+    while (!empty()) {
+      for (detail::Posted* work = take(); work != nullptr;) delete std::exchange(work, work->next);
+    }
   }
 
   void put(std::unique_ptr<detail::Posted> work) noexcept {

@@ -68,5 +68,25 @@ TEST(Mailbox, KeepsTheOrderOfEachThread) {
   EXPECT_TRUE(mailbox.empty());
 }
 
+// Work that leaves more behind when it is freed.
+struct Leaving final : detail::Posted {
+  Leaving(Mailbox& where, std::unique_ptr<detail::Posted> what) : mailbox(where), more(std::move(what)) {}
+  ~Leaving() override { mailbox.put(std::move(more)); }
+  void run() override {}
+  Mailbox& mailbox;
+  std::unique_ptr<detail::Posted> more;
+};
+
+TEST(Mailbox, FreesWhatArrivesWhileItEnds) {
+  int alive = 2;
+  {
+    Mailbox mailbox;
+    for (int i = 0; i < 2; ++i) {
+      mailbox.put(std::make_unique<Leaving>(mailbox, std::make_unique<Numbered>(0, i, &alive)));
+    }
+  }
+  EXPECT_EQ(alive, 0);
+}
+
 }  // namespace
 }  // namespace hawser::exec
