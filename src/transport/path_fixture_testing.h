@@ -27,6 +27,8 @@ class PathSuite : public testing::TestWithParam<PathCase> {
     pair = std::make_unique<PathPair>(GetParam(), limits);
     ASSERT_TRUE(pair->establish());
   }
+  // How often something is done: `few` must still show the point.
+  static std::size_t many(std::size_t count, std::size_t few) { return GetParam().slow ? few : count; }
   PathSide& client() { return pair->client; }
   PathSide& server() { return pair->server; }
 

@@ -10,11 +10,11 @@
 namespace hawser::transport {
 
 TEST_P(PathSuite, APausedReceiverHoldsItsPeerBack) {
-  const std::size_t total = GetParam().held_back_bytes_max + (std::size_t{24} << 20);
+  const std::size_t total = GetParam().held_back_bytes_max + (many(24, 8) << 20);
   for (const std::size_t payload : {std::size_t{100}, std::size_t{60'000}, std::size_t{2} << 20}) {
     make_pair();
     const auto one = make_sent(28, payload, 7, false);
-    const std::size_t count = payload == 100 ? 50'000 : total / payload;
+    const std::size_t count = payload == 100 ? many(50'000, 10'000) : total / payload;
     server().sink.record = false;
     server().publish();
     server().on([&] { server().connection->pause(); });

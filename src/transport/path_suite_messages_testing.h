@@ -218,7 +218,7 @@ TEST_P(PathSuite, APlaceIsTakenBack) {
   };
   server().publish();
   Batch batch;
-  for (std::size_t i = 0; i < 20; ++i) {
+  for (std::size_t i = 0; i < many(20, 8); ++i) {
     batch.push_back(make_sent(28, std::size_t{3} << 20, i, true));
     client().on([&] { EXPECT_TRUE(send(client(), *batch.back())); });
     server().on([&] {
@@ -277,10 +277,11 @@ TEST_P(PathSuite, KeepingMuchStopsNothing) {
     server().sink.record = false;
   });
   const auto one = make_sent(28, 100'000, 1, false);
-  for (int i = 0; i < 600; ++i) {
+  const std::size_t count = many(600, 200);
+  for (std::size_t i = 0; i < count; ++i) {
     client().on([&] { EXPECT_TRUE(send(client(), *one)); });
   }
-  ASSERT_TRUE(server().until_received(600));
+  ASSERT_TRUE(server().until_received(count));
   server().on([&] {
     for (std::size_t i = 1; i < server().sink.kept.size(); i += 2) {
       EXPECT_TRUE(server().sink.kept[i].text() == one->payload);
@@ -291,7 +292,7 @@ TEST_P(PathSuite, KeepingMuchStopsNothing) {
   for (int i = 0; i < 100; ++i) {
     client().on([&] { EXPECT_TRUE(send(client(), *one)); });
   }
-  ASSERT_TRUE(server().until_received(700));
+  ASSERT_TRUE(server().until_received(count + 100));
 }
 
 }  // namespace hawser::transport

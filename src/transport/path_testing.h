@@ -29,6 +29,7 @@ struct PathCase {
   std::size_t held_back_bytes_max = std::size_t{32} << 20;  // The most that a path takes while its receiver is paused.
   std::string absent = {};                                  // Why the path can't be had here; empty if it can.
   std::string keeps_descriptors = {};                       // Why some outlive their connection; empty if none does.
+  bool slow = false;  // Tens of MB/s, as devices on emulated processors: as much is sent as shows the point.
 };
 
 inline std::string name_of_path_case(const testing::TestParamInfo<PathCase>& info) { return info.param.name; }

@@ -1,0 +1,77 @@
+// What many connections over RDMA take.
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hawser/rdma.h"
+#include "tests/rdma/device.h"
+
+namespace hawser::rdma_tests {
+namespace {
+
+std::string_view back(std::string_view text) { return text; }
+
+std::size_t resident_bytes() {
+  std::ifstream stream("/proc/self/statm");
+  std::size_t pages = 0;
+  stream >> pages >> pages;
+  return pages * 4096;
+}
+
+struct Taken {
+  std::size_t registered = 0;
+  std::size_t resident = 0;
+};
+
+// By each end of so many connections that have said something once, both in this process.
+Taken taken_by(unsigned connections, const RdmaOptions& options) {
+  Server server(server_options(options));
+  server.register_handler<back>();
+  EXPECT_OK(server.start());
+  Taken taken;
+  sync_wait([](const std::string& address, const RdmaOptions& with, unsigned count, Taken& each) -> Task<void> {
+    std::vector<std::unique_ptr<Client>> clients;
+    std::size_t used_before = 0;
+    std::size_t resident_before = 0;
+    for (unsigned i = 0; i <= count; ++i) {
+      clients.push_back(std::make_unique<Client>(client_options(with)));
+      Client& client = *clients.back();
+      AWAIT(connected, client.connect(address));
+      REQUIRE_OK(connected);
+      AWAIT(reply, client.call<back>("once"));
+      REQUIRE_OK(reply);
+      if (i == 0) {  // The first pays for the device.
+        used_before = rdma_counters(client).at(0).used_bytes;
+        resident_before = resident_bytes();
+      }
+    }
+    const RdmaCounters counters = rdma_counters(*clients.front()).at(0);
+    EXPECT_GE(counters.connections, count);
+    each.registered = (counters.used_bytes - used_before) / count / 2;
+    each.resident = (resident_bytes() - resident_before) / count / 2;
+  }(server.address(), options, connections, taken));
+  return taken;
+}
+
+TEST_F(Device, AThousandIdleConnectionsTakeLessThan64KiBEach) {
+  RdmaOptions options;
+  options.shared_receive_queue = true;
+  options.completion_queue = 30'000;
+  const Taken taken = taken_by(1000, options);
+  std::printf("1000 idle connections, shared receives: %zu bytes registered, %zu resident, each end\n",
+              taken.registered, taken.resident);
+  EXPECT_GT(taken.registered, 8U * 1024) << "not counted";
+  EXPECT_LE(taken.registered, 64U * 1024);
+}
+
+TEST_F(Device, AnIdleConnectionOfDefaultsTakesLessThanThreeMiB) {
+  const Taken taken = taken_by(16, {});
+  std::printf("16 idle connections: %zu bytes registered, %zu resident, each end\n", taken.registered, taken.resident);
+  EXPECT_GT(taken.registered, 1U << 20) << "not counted";
+  EXPECT_LE(taken.registered, 3U << 20);
+}
+
+}  // namespace
+}  // namespace hawser::rdma_tests
