@@ -71,7 +71,7 @@ struct Count {
 static Task<void> call_on(Client& client, bool idempotent, Count& count, const bool& stop) {
   while (!stop) {
     ++count.begun;
-    const std::string text = text_of(idempotent ? 200 : 50'000);
+    const std::string text = text_of(idempotent ? 200 : 150'000);
     AWAIT(reply, client.call<worked_at>({.timeout = patience, .idempotent = idempotent}, text));
     if (reply) {
       EXPECT_TRUE(*reply == text);

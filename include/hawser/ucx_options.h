@@ -35,7 +35,7 @@ struct UcxOptions {
   // to 1 GiB; the larger one of both sides counts.
   static constexpr std::size_t rendezvous_bytes_least = std::size_t{4} << 10;
   static constexpr std::size_t rendezvous_bytes_most = std::size_t{1} << 30;
-  std::size_t rendezvous_bytes_min = std::size_t{32} << 10;
+  std::size_t rendezvous_bytes_min = std::size_t{128} << 10;
   // Small messages of one tick leave as one active message of up to so many bytes, 1 KiB to 64 KiB. What fits one fragment
   // of UCX's (8 KiB with most transports) is received without being put together again.
   std::size_t packed_bytes_max = 8000;

@@ -177,7 +177,7 @@ TEST(UcxPath, ClosedEndpointsAreBounded) {
       ASSERT_TRUE(done.has_value()) << done.error().describe();
     }
     pair.open();
-    pair.client.on([&] { pair.client.send("head", path_bytes(40'000, 1)); });
+    pair.client.on([&] { pair.client.send("head", path_bytes(200'000, 1)); });
     ASSERT_TRUE(pair.server.until_received(i + 1));
     for (PathSide* side : {&pair.client, &pair.server}) {
       side->on([&] {
@@ -255,7 +255,7 @@ TEST(UcxPath, NothingIsAskedOfUcxFromWithinIt) {
   PathPair pair(path_cases("ucx", [] { return std::make_shared<WatchedPath>(watched); }, {})[0]);
   ASSERT_TRUE(pair.establish());
   // A sink that does from within a message all that it may do.
-  const std::string large = path_bytes(100'000, 1);
+  const std::string large = path_bytes(200'000, 1);
   pair.server.sink.on_each = [&](const Message& message) {
     pair.server.send("answer", std::string_view(large).substr(0, message.payload.size()));
     pair.server.connection->flush();
@@ -266,7 +266,8 @@ TEST(UcxPath, NothingIsAskedOfUcxFromWithinIt) {
     pair.client.connection->resume();
   };
   for (int i = 0; i < 20; ++i) {
-    pair.client.on([&] { pair.client.send("question", std::string_view(large).substr(0, i % 2 == 0 ? 100 : 90'000)); });
+    pair.client.on(
+        [&] { pair.client.send("question", std::string_view(large).substr(0, i % 2 == 0 ? 100 : 190'000)); });
   }
   EXPECT_TRUE(pair.client.until_closed());
   EXPECT_EQ(pair.server.sink.count.load(), 20U);
