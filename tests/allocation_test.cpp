@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "hawser/hawser.h"
 #include "tests/rdma/counters.h"
@@ -89,7 +90,9 @@ TEST_P(Allocations, NoneInTheSteadyState) {
   const Case shape = GetParam();
   if (shape.transport == "rdma" && !rdma_tests::any_device()) GTEST_SKIP() << "no RDMA device";
   Loop loop({.wait = Wait::event});
-  Server server(loop, ServerOptions{.transports = transports_of(shape)});
+  ServerOptions options;
+  options.transports = transports_of(shape);
+  Server server(loop, std::move(options));
   server.register_handler<echo, echo_later>();
   ASSERT_TRUE(server.start().has_value());
   const std::string payload(shape.bytes, 'x');
@@ -97,7 +100,9 @@ TEST_P(Allocations, NoneInTheSteadyState) {
   std::size_t many = 0;
   loop.run([](Loop& on, Server& to, const Case& with, std::string_view text, std::size_t& first,
               std::size_t& second) -> Task<void> {
-    Client client(on, ClientOptions{.transports = transports_of(with)});
+    ClientOptions client_options;
+    client_options.transports = transports_of(with);
+    Client client(on, std::move(client_options));
     auto connecting = client.connect(to.address());
     const Result<void> connected = co_await std::move(connecting);
     EXPECT_TRUE(connected.has_value());

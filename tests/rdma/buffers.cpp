@@ -125,9 +125,9 @@ TEST_F(Device, AServerKilledWhileItReadsABufferLeavesIt) {
     REQUIRE_OK(buffer);
     Scope scope;
     std::optional<Error> error;
-    scope.spawn([](Client& client, Bytes what, std::optional<Error>& ended) -> Task<void> {
-      AWAIT(size, client.call<size_of_attachment>({.timeout = patience, .attachment = what}));
-      if (!size) ended = size.error();
+    scope.spawn([](Client& over, Bytes what, std::optional<Error>& failure) -> Task<void> {
+      AWAIT(size, over.call<size_of_attachment>({.timeout = patience, .attachment = what}));
+      if (!size) failure = size.error();
     }(client, buffer->memory(), error));
     AWAIT(reading, eventually(on, [&] { return buffer->in_use(); }));
     REQUIRE(reading);
