@@ -309,9 +309,11 @@ void Receiver::read_on() {
       } else {
         if (reads_.size() >= options_.reads_max || !wire_.slots.may_post_data()) return;
         bytes = std::min(bytes, options_.read_bytes_max);
-        Segment into{transfer.direct.data + transfer.asked, 0, transfer.direct.local_key};
+        Segment into;
         std::size_t staging = 0;
-        if (transfer.direct.data == nullptr) {
+        if (transfer.direct.data != nullptr) {
+          into = {transfer.direct.data + transfer.asked, 0, transfer.direct.local_key};
+        } else {
           staging = take_staging();
           if (staging == 0) return;
           const RegisteredMemory& memory = staging_[staging - 1].memory;
