@@ -20,7 +20,9 @@ constexpr const char* all_between_hosts = "^shm,self";
 
 std::string listed(const std::vector<UcxReport::Transport>& transports) {
   std::vector<std::string> names;
-  for (const UcxReport::Transport& one : transports) names.push_back(fmt::format("{}/{}", one.name, one.device));
+  for (const UcxReport::Transport& one : transports) {
+    names.push_back(fmt::format("{}/{} ({})", one.name, one.device, one.uses));
+  }
   return fmt::format("{}", fmt::join(names, ", "));
 }
 

@@ -34,8 +34,8 @@ TEST(Ucx, Fine) {
   for (const Finding& finding : section.findings) {
     if (finding.id == "ucx.choice") choices.push_back(finding.subject + ": " + finding.text);
   }
-  EXPECT_THAT(choices, testing::ElementsAre(HasSubstr("within this host: it takes posix/memory"),
-                                            HasSubstr("to a host like this one: it takes tcp/eth0")));
+  EXPECT_THAT(choices, testing::ElementsAre(HasSubstr("within this host: it takes posix/memory (am)"),
+                                            HasSubstr("to a host like this one: it takes tcp/eth0 (am)")));
 }
 
 TEST(Ucx, NotThere) {
