@@ -11,6 +11,7 @@
 #include "handlers.h"
 #include "hawser/client.h"
 #include "hawser/loop.h"
+#include "hawser/rdma.h"
 #include "hawser/scope.h"
 #include "load.h"
 #include "meter.h"
@@ -93,7 +94,15 @@ class Measurement {
     }
     if (!refused.empty()) co_return failed("cannot connect to " + address_ + ": " + refused);
 
-    const auto load = std::make_unique<Load>(loop_, options_, cell.size_bytes);
+    RegisteredBuffer memory;
+    if (options_.registered) {
+      auto registered = RegisteredBuffer::allocate(*clients.front(), Payload::memory_bytes(cell.size_bytes));
+      if (!registered) co_return failed("--registered: " + registered.error().describe());
+      memory = std::move(*registered);
+      if (!memory.registered()) co_return failed("--registered: " + memory.why_not());
+    }
+    const auto load = std::make_unique<Load>(
+        loop_, options_, options_.registered ? Payload(cell.size_bytes, memory.memory()) : Payload(cell.size_bytes));
     CellResult result{.cell = cell, .calls_at_once = calls_at_once(options_, cell)};
     for (unsigned i = 0; i < result.calls_at_once; ++i) load->add(*clients[i % clients.size()]);
     auto warming_up = warm_up(*load);

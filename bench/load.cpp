@@ -38,9 +38,9 @@ class Load::FreeCaller {
   Load& load_;
 };
 
-Load::Load(Loop& loop, const Options& options, std::size_t size_bytes)
+Load::Load(Loop& loop, const Options& options, Payload payload)
     : loop_(loop),
-      payload_(size_bytes),
+      payload_(std::move(payload)),
       reply_(options.reply),
       handler_(options.handler),
       rate_per_s_(options.rate_per_s) {}

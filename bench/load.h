@@ -22,7 +22,7 @@ namespace hawser::bench {
 // should have begun. One loop's thread only; the clients outlive it.
 class Load {
  public:
-  Load(Loop& loop, const Options& options, std::size_t size_bytes);
+  Load(Loop& loop, const Options& options, Payload payload);
 
   // Keeps one more call in flight through `client`, or allows it, until stop() or until the connection is lost.
   void add(Client& client);

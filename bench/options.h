@@ -49,8 +49,9 @@ struct Options {
   // pass this bound, fewer calls are kept in flight, and the result says how many.
   std::size_t bytes_in_flight_max = std::size_t{512} << 20;
   double call_timeout_s = 30;
-  double rate_per_s = 0;   // Calls begin by the clock, so many a second in all; 0: as soon as an earlier one has ended.
-  bool rtt_table = false;  // Its sizes, concurrencies and transports instead.
+  double rate_per_s = 0;  // Calls begin by the clock, so many a second in all; 0: as soon as an earlier one has ended.
+  bool registered = false;  // What is sent lies in a RegisteredBuffer.
+  bool rtt_table = false;   // Its sizes, concurrencies and transports instead.
   unsigned server_threads = 1;
   std::vector<int> server_cpus;  // Of each of several threads; empty: as server_cpu says.
 

@@ -14,19 +14,24 @@ std::uint64_t mixed(std::uint64_t word) noexcept {
   return word ^ (word >> 31);
 }
 
+std::byte* fill(std::byte* bytes, std::size_t size_bytes) noexcept {
+  std::uint64_t counter = 0;
+  for (std::size_t at = 0; at < size_bytes; at += sizeof(std::uint64_t)) {
+    const std::uint64_t word = mixed(counter++);
+    std::memcpy(bytes + at, &word, sizeof(word));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Payload::Payload(std::size_t size_bytes)
-    : size_bytes_(size_bytes), lines_(new Line[windows + (size_bytes + sizeof(Line) - 1) / sizeof(Line)]) {
-  const std::size_t lines = windows + (size_bytes + sizeof(Line) - 1) / sizeof(Line);
-  std::uint64_t counter = 0;
-  for (std::size_t i = 0; i < lines; ++i) {
-    for (std::size_t at = 0; at < sizeof(Line); at += sizeof(std::uint64_t)) {
-      const std::uint64_t word = mixed(counter++);
-      std::memcpy(lines_[i].bytes + at, &word, sizeof(word));
-    }
-  }
-}
+    : size_bytes_(size_bytes),
+      lines_(new Line[memory_bytes(size_bytes) / sizeof(Line)]),
+      bytes_(fill(lines_[0].bytes, memory_bytes(size_bytes))) {}
+
+Payload::Payload(std::size_t size_bytes, MutableBytes memory)
+    : size_bytes_(size_bytes), bytes_(fill(memory.data(), memory_bytes(size_bytes))) {}
 
 bool same(std::string_view sent, std::string_view reply, Check check) noexcept {
   if (sent.size() != reply.size()) return false;

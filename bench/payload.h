@@ -5,6 +5,8 @@
 #include <memory>
 #include <string_view>
 
+#include "hawser/bytes.h"
+
 namespace hawser::bench {
 
 // What calls send. Each shows another window of one buffer in which no word comes twice, so that a mixed-up reply is
@@ -14,16 +16,24 @@ class Payload {
   static constexpr std::uint64_t windows = 1024;  // Calls in flight beyond that share theirs.
 
   explicit Payload(std::size_t size_bytes);
+  // In memory_bytes(size_bytes) of the caller's, which lasts longer.
+  Payload(std::size_t size_bytes, MutableBytes memory);
 
-  std::string_view of(std::uint64_t call) const noexcept { return {lines_[call % windows].bytes, size_bytes_}; }
+  static constexpr std::size_t memory_bytes(std::size_t size_bytes) noexcept {
+    return (windows + (size_bytes + sizeof(Line) - 1) / sizeof(Line)) * sizeof(Line);
+  }
+  std::string_view of(std::uint64_t call) const noexcept {
+    return {reinterpret_cast<const char*>(bytes_) + call % windows * sizeof(Line), size_bytes_};
+  }
 
  private:
   struct alignas(64) Line {
-    char bytes[64];
+    std::byte bytes[64];
   };
 
-  const std::size_t size_bytes_;
-  const std::unique_ptr<Line[]> lines_;
+  std::size_t size_bytes_;
+  std::unique_ptr<Line[]> lines_;  // Null if the memory is the caller's.
+  const std::byte* bytes_;
 };
 
 // How much of a reply is compared; its length always is.

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace hawser::bench {
 namespace {
@@ -19,6 +21,15 @@ TEST(Payload, HasTheSizeAskedFor) {
   for (const std::size_t size : {1u, 63u, 64u, 65u, 100'000u}) {
     EXPECT_EQ(Payload(size).of(Payload::windows - 1).size(), size);
   }
+}
+
+TEST(Payload, IsTheSameInMemoryOfTheCallers) {
+  std::vector<std::byte> memory(Payload::memory_bytes(1000) + 1, std::byte{0x5a});
+  const Payload lent(1000, std::span(memory).first(memory.size() - 1));
+  const Payload own(1000);
+  for (const std::uint64_t call : {0u, 1u, 1023u}) EXPECT_EQ(lent.of(call), own.of(call));
+  EXPECT_EQ(static_cast<const void*>(lent.of(0).data()), memory.data());
+  EXPECT_EQ(memory.back(), std::byte{0x5a}) << "beyond its end";
 }
 
 TEST(Payload, NoticesAnotherCallsReply) {

@@ -43,6 +43,7 @@ json meta_of(const Report& report, const Options& options) {
       {"server_poller", report.pollers.server.poller},
       {"reply", options.reply == ReplyKind::echo ? "echo" : "ack"},
       {"handler", options.handler == HandlerKind::function ? "function" : "coroutine"},
+      {"registered", options.registered},
       {"rate_per_s", options.rate_per_s},
       {"server_threads", options.server_threads},
       {"date", report.started},

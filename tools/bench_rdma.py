@@ -28,6 +28,8 @@ UNITS = {"K": 1 << 10, "M": 1 << 20}
 LATENCY = "ib_send_lat"
 BANDWIDTH = ("ib_send_bw", "ib_write_bw", "ib_read_bw")
 DEPTH = 128  # Of the bandwidth tools: their own default.
+REGISTERED = "hawser-registered"  # What it sends lies in a RegisteredBuffer, where that makes a difference.
+HAWSERS = ("hawser", REGISTERED)
 LARGE_BYTES = 64 << 10  # From here on one call in flight is bound by bandwidth too.
 START_S_MAX = 20
 RUN_S_MAX = 90
@@ -160,10 +162,10 @@ def measure_tools(perftest, cells, wait):
     return measured
 
 
-def measure_hawser(options):
-    """One round of hawser-bench: its file."""
+def measure_hawser(options, cells, *arguments):
+    """One round of hawser-bench over these cells: its file."""
     path = pathlib.Path(options.json + ".round")
-    command = [options.program, "run", "--transport", "rdma", "--cells", options.cells, "--reply", "ack", "--wait",
+    command = [options.program, "run", "--transport", "rdma", "--cells", cells, *arguments, "--reply", "ack", "--wait",
                options.wait, "--seconds", str(options.seconds), "--json", str(path), *options.arguments]
     result = subprocess.run(command, stdout=subprocess.DEVNULL, timeout=1200)
     if result.returncode != 0 or not path.exists():
@@ -200,7 +202,7 @@ def ratios_of(cells):
     found = {key_of(cell): cell for cell in cells}
     ratios = []
     for (system, size, concurrency), cell in found.items():
-        if system != "hawser":
+        if system not in HAWSERS:
             continue
         for tool in (LATENCY, *BANDWIDTH):
             other = found.get((tool, size, concurrency))
@@ -210,7 +212,7 @@ def ratios_of(cells):
                 ratio = cell["p50_us"] / other["p50_us"]
             else:
                 ratio = cell["calls_per_s"] / other["calls_per_s"]
-            ratios.append({"size_bytes": size, "concurrency": concurrency, "tool": tool,
+            ratios.append({"system": system, "size_bytes": size, "concurrency": concurrency, "tool": tool,
                            "measure": "p50_us" if tool == LATENCY else "calls_per_s", "ratio": ratio})
     return ratios
 
@@ -218,13 +220,13 @@ def ratios_of(cells):
 def table(cells, ratios):
     """For people. Markdown as well."""
     found = {key_of(cell): cell for cell in cells}
-    of = {(ratio["size_bytes"], ratio["concurrency"], ratio["tool"]): ratio["ratio"] for ratio in ratios}
+    of = {(ratio["system"], ratio["size_bytes"], ratio["concurrency"], ratio["tool"]): ratio["ratio"] for ratio in ratios}
     names = (LATENCY, *BANDWIDTH)
     lines = [f"| {'size':>5} | {'calls':>5} | {'calls/s':>9} | {'Gb/s':>6} | {'P50 us':>8} | {'P99 us':>8} | "
              + " | ".join(f"{name:>20}" for name in names) + " |",
              "|" + "|".join("-" * (width + 1) + ":" for width in (6, 6, 10, 7, 9, 9, *(21,) * len(names))) + "|"]
     for (system, size, concurrency), cell in found.items():
-        if system != "hawser":
+        if system not in HAWSERS:
             continue
         columns = []
         for name in names:
@@ -232,13 +234,15 @@ def table(cells, ratios):
             if other is None:
                 columns.append("")
             elif name == LATENCY:
-                columns.append(f"{other['p50_us']:.1f} us  x{of[size, concurrency, name]:.2f}")
+                columns.append(f"{other['p50_us']:.1f} us  x{of[system, size, concurrency, name]:.2f}")
             else:
-                columns.append(f"{other['calls_per_s']:.0f}/s  x{of[size, concurrency, name]:.2f}")
-        lines.append(f"| {size_text(size):>5} | {concurrency:>5} | {cell['calls_per_s']:>9.0f} | {cell['gbit_per_s']:>6.3f} | "
+                columns.append(f"{other['calls_per_s']:.0f}/s  x{of[system, size, concurrency, name]:.2f}")
+        lines.append(f"| {size_text(size) + ('*' if system == REGISTERED else ''):>5} | {concurrency:>5} | {cell['calls_per_s']:>9.0f} | {cell['gbit_per_s']:>6.3f} | "
                      f"{cell['p50_us']:>8.1f} | {cell['p99_us']:>8.1f} | "
                      + " | ".join(f"{column:>20}" for column in columns) + " |")
     lines.append("")
+    if any(system == REGISTERED for system, _, _ in found):
+        lines.append("*: what is sent lies in a RegisteredBuffer.")
     lines.append("ib_send_lat: two one-way times, and hawser's median round trip to them: less is better. The others: messages/s")
     lines.append("with up to 128 in flight, and hawser's calls/s to them: more is better.")
     return "\n".join(lines)
@@ -264,12 +268,16 @@ def main():
         fail("no RDMA device here: run this in tools/rdma-guest")
     device = options.device or devices[0]
     cells = read_cells(options.cells)
+    large = ",".join(f"{size}x{concurrency}" for size, concurrency in cells if size >= LARGE_BYTES)
     perftest = Perftest(device, options.seconds)
     rounds, meta, not_ready = [], {}, 0
     for number in range(1, options.repeat + 1):
         print(f"round {number} of {options.repeat}: hawser", file=sys.stderr, flush=True)
         before = not_ready_count(device)
-        whole = measure_hawser(options)
+        whole = measure_hawser(options, options.cells)
+        if large:
+            registered = measure_hawser(options, large, "--registered")
+            whole["cells"] += [cell | {"system": REGISTERED} for cell in registered["cells"]]
         not_ready += not_ready_count(device) - before
         meta = whole["meta"]
         print(f"round {number} of {options.repeat}: perftest", file=sys.stderr, flush=True)
