@@ -110,8 +110,9 @@ TEST(Fit, NamesTheBottleneckOfEachPoint) {
   ASSERT_EQ(fit.residuals.size(), points.size());
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (points[i].latency) continue;
-    const double second_guess = predict(card, points[i].workload).message_ns;
-    EXPECT_NEAR(fit.residuals[i].predicted_ns, second_guess, 0.01 * second_guess);
+    const Prediction true_one = predict(card, points[i].workload);
+    EXPECT_NEAR(fit.residuals[i].predicted_ns, true_one.message_ns, 0.01 * true_one.message_ns);
+    EXPECT_EQ(fit.residuals[i].bottleneck, true_one.bottleneck) << "point " << i;
   }
 }
 
