@@ -1,33 +1,26 @@
 #include "base/cpu_latency.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <fstream>
+#include <string>
+
+#include "base/temporary_folder_testing.h"
 
 namespace hawser {
 namespace {
 
 using std::chrono::microseconds;
 
-struct TemporaryFile {
-  TemporaryFile() : fd(::mkstemp(path.data())) {}
-  ~TemporaryFile() {
-    ::close(fd);
-    ::unlink(path.c_str());
-  }
-  std::string path = testing::TempDir() + "latency-XXXXXX";
-  int fd;
-};
-
 TEST(CpuLatency, WritesItsValueAndHoldsTheFileOpen) {
-  TemporaryFile file;
-  const Result<CpuLatency> held = CpuLatency::hold(microseconds(42), file.path);
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "latency";
+  std::ofstream(path).flush();
+  const Result<CpuLatency> held = CpuLatency::hold(microseconds(42), path);
   ASSERT_TRUE(held.has_value()) << held.error().describe();
   std::int32_t value = 0;
-  ASSERT_EQ(::pread(file.fd, &value, sizeof value, 0), ssize_t{sizeof value});
+  std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(&value), sizeof value);
   EXPECT_EQ(value, 42);
 }
 

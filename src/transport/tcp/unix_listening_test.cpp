@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/temporary_folder_testing.h"
 #include "transport/tcp/tcp_network.h"
 #include "transport/tcp/tcp_testing.h"
 
@@ -21,13 +22,6 @@ struct Accepting final : AcceptSink {
 
 class UnixTest : public TcpLoopTest {
  protected:
-  UnixTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "hawser-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-    path = folder + "/socket";
-  }
-  ~UnixTest() override { std::filesystem::remove_all(folder); }
-
   Result<std::unique_ptr<Listener>> listen(const std::string& address) {
     return network.listen(loop, address, accepting);
   }
@@ -58,8 +52,9 @@ class UnixTest : public TcpLoopTest {
     EXPECT_TRUE(until([&] { return client_sink.ends.size() == 1; }));
   }
 
-  std::string folder;
-  std::string path;
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.path();
+  const std::string path = folder + "/socket";
   Accepting accepting;
   TcpNetwork network;
 };
