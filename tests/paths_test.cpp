@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "exec/sim_poller.h"
-#include "rpc/path_health.h"
 #include "setup/system_network.h"
 #include "tests/testing.h"
 #include "transport/sim/sim_network.h"
@@ -565,34 +564,6 @@ TEST(Automatic, WithinAHostItIsSharedMemory) {
     AWAIT(refused, third.connect(address));
     EXPECT_ERROR(refused, unavailable, "the options demand rdma, which can't be had: ");
   }(loop, server.address()));
-}
-
-TEST(PathHealth, PausesGrowToTheirBoundAndAreForgiven) {
-  using rpc::PathHealth;
-  const TransportOptions options{.retry_min = 1s, .retry_max = 8s};
-  PathHealth health;
-  Time now{1000s};
-  EXPECT_EQ(health.next_try(), Time::max());
-  const auto pause = [&] {
-    health.carries("rdma", now);
-    health.broke("rdma", "the link went down", now, options);
-    return health.next_try() - now;
-  };
-  for (const Duration expected : {1s, 2s, 4s, 8s, 8s}) EXPECT_EQ(pause(), expected);
-  ASSERT_EQ(health.avoided(now).size(), 1U);
-  EXPECT_EQ(health.avoided(now)[0].reason, "it broke: the link went down");
-  EXPECT_TRUE(health.avoided(now + 8s).empty());
-  now += 8s;
-  health.carries("rdma", now);
-  now += 8s;
-  health.broke("rdma", "again", now, options);
-  EXPECT_EQ(health.next_try() - now, 1s) << "it had held for retry_max";
-  now += 1s;
-  health.tried_in_vain(now, options);
-  EXPECT_EQ(health.next_try() - now, 2s);
-  EXPECT_EQ(health.avoided(now).size(), 1U);
-  health.carries("rdma", now);
-  EXPECT_EQ(health.next_try(), Time::max());
 }
 
 }  // namespace hawser::paths

@@ -43,7 +43,9 @@ void Paths::attach() {
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     if (first) attached_.push_back({.name = paths_[i]->name()});
     Path& path = attached_[i];
-    if (path.end != nullptr) continue;
+    if (path.end != nullptr && path.end->usable()) continue;
+    // Let go of first, so that a device that has gone can be taken away. Connections keep what they need.
+    path.end.reset();
     Result<std::shared_ptr<transport::PathEnd>> end = paths_[i]->attach(loop_);
     if (end) {
       path.end = std::move(*end);

@@ -19,7 +19,7 @@ class Paths {
   Paths(Loop& loop, const std::vector<std::shared_ptr<transport::DataPath>>& paths, const TransportOptions& options);
 
   bool empty() const noexcept { return paths_.empty(); }
-  // Gets an end of each path that has none yet; what can't be had is logged the first time, and tried again, when this is
+  // Gets an end of each path that has none that is usable; what can't be had is logged the first time, and tried again, when this is
   // called, retry_min later at the earliest.
   void attach();
 

@@ -59,6 +59,8 @@ class PathHalf {
 class PathEnd {
  public:
   virtual ~PathEnd() = default;
+  // False once it can make no more connections, its device having gone: attaching anew may find another.
+  virtual bool usable() const noexcept { return true; }
   // What to ask for a connection whose stream has the local address `local` ("host:port"): this, or the end on the device that
   // the way to the peer leads through. Lasts as long as this, until it is asked again.
   virtual PathEnd& toward(std::string_view local) {

@@ -123,6 +123,7 @@ class RdmaEnd final : public PathEnd,
   RdmaEnd(Loop& loop, std::shared_ptr<RdmaDevice> device, std::unique_ptr<CompletionQueue> queue, std::size_t entries);
   ~RdmaEnd();
 
+  bool usable() const noexcept override { return !device_->dead(); }
   std::vector<std::byte> offer() override;
   Result<std::unique_ptr<PathHalf>> propose(Bytes offer, const PathLimits& limits) override;
   Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) override;

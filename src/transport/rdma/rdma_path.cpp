@@ -57,6 +57,7 @@ class RoutedEnd final : public PathEnd {
   RoutedEnd(std::shared_ptr<RdmaPath> path, Loop& loop, std::shared_ptr<RdmaEnd> first)
       : path_(std::move(path)), loop_(loop), used_{std::move(first)} {}
 
+  bool usable() const noexcept override { return used_.front()->usable(); }
   std::vector<std::byte> offer() override { return first().offer(); }
   Result<std::unique_ptr<PathHalf>> propose(Bytes offer, const PathLimits& limits) override {
     return first().propose(offer, limits);

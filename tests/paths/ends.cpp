@@ -1,0 +1,96 @@
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "exec/sim_poller.h"
+#include "rpc/path_health.h"
+#include "rpc/paths.h"
+#include "tests/testing.h"
+
+// What a client or server knows of its paths between connections.
+namespace hawser::paths {
+
+using namespace testing_tools;
+
+// A device that goes is let go of, and looked for again when connections are made, but not at each of them.
+TEST(Paths, AnEndWhoseDeviceIsGoneIsReplaced) {
+  struct End final : transport::PathEnd {
+    bool usable() const noexcept override { return alive; }
+    std::vector<std::byte> offer() override { return {}; }
+    Result<std::unique_ptr<transport::PathHalf>> propose(Bytes, const transport::PathLimits&) override {
+      return fail(ErrorCode::unavailable, "not asked for");
+    }
+    Result<std::unique_ptr<transport::PathHalf>> accept(Bytes, const transport::PathLimits&) override {
+      return fail(ErrorCode::unavailable, "not asked for");
+    }
+    bool alive = true;
+  };
+  struct Card final : transport::DataPath {
+    std::string_view name() const noexcept override { return "rdma"; }
+    Result<std::shared_ptr<transport::PathEnd>> attach(Loop&) override {
+      ++attempts;
+      if (!present) return fail(ErrorCode::unavailable, "no card");
+      auto made = std::make_shared<End>();
+      end = made;
+      return std::shared_ptr<transport::PathEnd>(std::move(made));
+    }
+    bool present = true;
+    int attempts = 0;
+    std::weak_ptr<End> end;
+  };
+  Loop loop(std::make_unique<exec::SimPoller>(), {.log = no_log()});
+  const auto card = std::make_shared<Card>();
+  rpc::Paths paths(loop, {card}, {.retry_min = 1s});
+  loop.run([](Loop& on, rpc::Paths& tried, Card& device) -> Task<void> {
+    tried.attach();
+    tried.attach();
+    EXPECT_EQ(device.attempts, 1);
+    REQUIRE(!device.end.expired());
+    device.end.lock()->alive = false;
+    device.present = false;
+    auto pause = on.sleep(1s);
+    co_await pause;
+    tried.attach();
+    EXPECT_TRUE(device.end.expired()) << "kept though it is of no use";
+    EXPECT_EQ(tried.all()[0].end, nullptr);
+    EXPECT_EQ(tried.all()[0].reason, "no card");
+    device.present = true;
+    tried.attach();
+    EXPECT_EQ(device.attempts, 2) << "looked for again at once";
+    auto again = on.sleep(1s);
+    co_await again;
+    tried.attach();
+    EXPECT_NE(tried.all()[0].end, nullptr);
+    EXPECT_EQ(device.attempts, 3);
+  }(loop, paths, *card));
+}
+
+TEST(PathHealth, PausesGrowToTheirBoundAndAreForgiven) {
+  using rpc::PathHealth;
+  const TransportOptions options{.retry_min = 1s, .retry_max = 8s};
+  PathHealth health;
+  Time now{1000s};
+  EXPECT_EQ(health.next_try(), Time::max());
+  const auto pause = [&] {
+    health.carries("rdma", now);
+    health.broke("rdma", "the link went down", now, options);
+    return health.next_try() - now;
+  };
+  for (const Duration expected : {1s, 2s, 4s, 8s, 8s}) EXPECT_EQ(pause(), expected);
+  ASSERT_EQ(health.avoided(now).size(), 1U);
+  EXPECT_EQ(health.avoided(now)[0].reason, "it broke: the link went down");
+  EXPECT_TRUE(health.avoided(now + 8s).empty());
+  now += 8s;
+  health.carries("rdma", now);
+  now += 8s;
+  health.broke("rdma", "again", now, options);
+  EXPECT_EQ(health.next_try() - now, 1s) << "it had held for retry_max";
+  now += 1s;
+  health.tried_in_vain(now, options);
+  EXPECT_EQ(health.next_try() - now, 2s);
+  EXPECT_EQ(health.avoided(now).size(), 1U);
+  health.carries("rdma", now);
+  EXPECT_EQ(health.next_try(), Time::max());
+}
+
+}  // namespace hawser::paths
