@@ -37,7 +37,7 @@ RDMA_GUEST_TIME_LIMIT_S = 1500
 TROUBLE = re.compile(r"\[  FAILED  \]|Sanitizer[:]")
 
 # Lines of ctest that say nothing new.
-BORING = re.compile(r"^\s*Start\s+\d+: |^\s*\d+/\d+ Test\s.*\s(Passed|\*\*\*Skipped)\s|^Test project |^\s*$|"
+BORING = re.compile(r"^\s*Start\s+\d+: |^\s*\d+/\d+ Test\s.*[\s.](Passed|\*\*\*Skipped)\s|^Test project |^\s*$|"
                     r"^Label Time Summary:|.*sec\*proc")
 
 
