@@ -1,6 +1,7 @@
 #include "rpc/dial.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -88,8 +89,9 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
   for (const wire::NamedBytes& offer : ours.offers) {
     dialed.not_taken.push_back({offer.name, "the server has enabled none, or prefers another transport"});
   }
-  std::vector<std::string> left;  // Offered and not proposed yet.
-  for (const wire::NamedBytes& offer : ours.offers) left.push_back(offer.name);
+  // Offered and not proposed yet. The ends are kept: `paths` may be without them by the time that the server answers.
+  std::map<std::string, std::shared_ptr<transport::PathEnd>> left;
+  for (const wire::NamedBytes& offer : ours.offers) left.emplace(offer.name, paths.find(offer.name)->end);
   ServerHello server(loop, std::move(*stream), deadline, ours);
   std::unique_ptr<transport::PathHalf> half;
   for (bool first = true;; first = false) {
@@ -126,15 +128,14 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
     }
     dialed.path = proposal->name;
     wire::Hello answer{.version_least = wire::version, .version_most = wire::version};
-    if (std::erase(left, proposal->name) == 0) {
+    const auto offered = left.extract(proposal->name);
+    if (offered.empty()) {
       co_return fail(ErrorCode::protocol_error,
                      "the server proposes a transport that was not offered, or proposes it again",
                      ErrorScope::connection, Initiator::peer);
     }
-    Result<std::unique_ptr<transport::PathHalf>> made =
-        paths.find(proposal->name)
-            ->end->toward(local)
-            .accept(proposal->bytes, path_limits(dialed.hello.message_bytes_max, options.message_bytes_max));
+    Result<std::unique_ptr<transport::PathHalf>> made = offered.mapped()->toward(local).accept(
+        proposal->bytes, path_limits(dialed.hello.message_bytes_max, options.message_bytes_max));
     if (made) {
       half = std::move(*made);
       answer.answer = half->parameters();

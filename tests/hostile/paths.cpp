@@ -1,6 +1,10 @@
+#include "rpc/paths.h"
+
+#include <atomic>
 #include <functional>
 #include <thread>
 
+#include "rpc/dial.h"
 #include "tests/hostile/server_fixture.h"
 #include "transport/data_path.h"
 #include "transport/framed_connection.h"
@@ -19,7 +23,11 @@ class WordPath final : public transport::DataPath,
                        public std::enable_shared_from_this<WordPath> {
  public:
   std::string_view name() const noexcept override { return "word"; }
+  // As when a device is pulled out.
+  void take_away() noexcept { gone_ = true; }
+  bool usable() const noexcept override { return !gone_; }
   Result<std::shared_ptr<transport::PathEnd>> attach(Loop& loop) override {
+    if (gone_) return fail(ErrorCode::unavailable, "there is no word");
     loop_ = &loop;
     return shared_from_this();
   }
@@ -52,6 +60,7 @@ class WordPath final : public transport::DataPath,
   };
 
   Loop* loop_ = nullptr;
+  bool gone_ = false;
 };
 
 class WordNetwork final : public transport::Network {
@@ -198,6 +207,52 @@ TEST_F(HostilePathClient, SilenceAfterTheProposalIsBounded) {
   peer.send(wire::encode_hello(answering("word")));
   EXPECT_TRUE(peer.receive_hello());
   expect_calls_work(peer);
+}
+
+// The server may take long to answer, and what was offered may have gone meanwhile, as another attempt has found out.
+TEST(HostilePathServer, AProposalOfWhatHasGoneMeanwhileIsAnswered) {
+  RawListener listener;
+  std::atomic<bool> offered{false};
+  std::atomic<bool> gone{false};
+  std::thread thread([&] {
+    RawSocket peer = listener.accept();
+    EXPECT_TRUE(peer.receive_hello());
+    offered = true;
+    while (!gone) std::this_thread::sleep_for(1ms);
+    wire::Hello proposing = usual_hello();
+    proposing.calls_max = 16;
+    proposing.proposal = {"word", octets("word")};
+    peer.send(wire::encode_hello(proposing));
+    const Result<wire::Hello> answer = peer.receive_hello();
+    ASSERT_TRUE(answer) << error_of(answer);
+    EXPECT_TRUE(answer->answer || answer->unanswered);
+  });
+  {
+    Loop loop({.log = no_log()});
+    const auto word = std::make_shared<WordPath>();
+    WordNetwork network;
+    rpc::Paths paths(loop, {word}, {.order = {"word"}, .retry_min = Duration::zero()});
+    loop.run([&](Loop& on) -> Task<void> {
+      paths.attach();
+      Scope scope;
+      auto dialing = [&]() -> Task<void> {
+        const std::string address = listener.address();
+        const ClientOptions options;
+        AWAIT(dialed, rpc::dial(on, network, address, options, paths, {}, on.after(patience)));
+        EXPECT_FALSE(dialed);
+      };
+      scope.spawn(dialing());
+      AWAIT(asked, eventually(on, [&] { return offered.load(); }));
+      REQUIRE(asked);
+      word->take_away();
+      paths.attach();
+      EXPECT_EQ(paths.all()[0].end, nullptr);
+      gone = true;
+      auto done = scope.join();
+      co_await done;
+    }(loop));
+  }
+  thread.join();
 }
 
 // A server that breaks the rules: connecting ends with an error that says why.
