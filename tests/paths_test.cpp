@@ -69,6 +69,13 @@ class PathTest : public ::testing::Test {
     options.paths = true;
     network_->set_options(options);
   }
+  // Breaks the client's path, in a network so slow that moving takes a while; true once it is moving.
+  Task<bool> begins_to_move(Client& client) {
+    set({.delay_min = 5ms, .delay_max = 6ms});
+    network().reset_paths();
+    AWAIT(moving, eventually(loop(), [&] { return client.transport().empty(); }));
+    co_return moving;
+  }
   bool was_logged(std::string_view text) const {
     return std::any_of(logged_.begin(), logged_.end(),
                        [&](const std::string& line) { return line.find(text) != std::string::npos; });
@@ -434,8 +441,7 @@ TEST_F(PathTest, AClientMayBeDestroyedWhileItMoves) {
   run(with_path(), with_path(), [&](Server& server, Client&) -> Task<void> {
     ClientOptions options;
     options.transports = with_path();
-    auto client =
-        std::make_unique<Client>(loop(), std::shared_ptr<transport::Network>(&network(), [](auto*) {}), options);
+    auto client = std::make_unique<Client>(loop(), network_of_test(), options);
     AWAIT(connected, client->connect(server.address()));
     REQUIRE_OK(connected);
     Scope scope;
@@ -445,15 +451,42 @@ TEST_F(PathTest, AClientMayBeDestroyedWhileItMoves) {
       EXPECT_FALSE(reply);
       ended = true;
     };
-    set({.delay_min = 5ms, .delay_max = 6ms});  // So that moving takes a while.
-    network().reset_paths();
-    AWAIT(broken, eventually(loop(), [&] { return client->transport().empty(); }));
-    REQUIRE(broken);
+    AWAIT(moving, begins_to_move(*client));
+    REQUIRE(moving);
     scope.spawn(one());
     client.reset();
     auto all = scope.join();
     co_await all;
     EXPECT_TRUE(ended);
+  });
+}
+
+TEST_F(PathTest, AClientMayBeDestroyedWhileItConnects) {
+  build();
+  run(with_path(), with_path(), [&](Server& server, Client&) -> Task<void> {
+    auto client = std::make_unique<Client>(loop(), network_of_test(), ClientOptions{.transports = with_path()});
+    set({.delay_min = 5ms, .delay_max = 6ms});
+    Scope scope;
+    auto one = [&]() -> Task<void> {
+      AWAIT(connected, client->connect(server.address()));
+      EXPECT_ERROR(connected, unavailable, "the client was destroyed");
+    };
+    scope.spawn(one());
+    scope.spawn(one());
+    auto pause = loop().sleep(1ms);
+    co_await pause;
+    client.reset();
+    auto all = scope.join();
+    co_await all;
+    {
+      // Not even resumed any more.
+      Scope dropped;
+      client = std::make_unique<Client>(loop(), network_of_test(), ClientOptions{.transports = with_path()});
+      dropped.spawn(one());
+      auto again = loop().sleep(1ms);
+      co_await again;
+      client.reset();
+    }
   });
 }
 
@@ -470,10 +503,8 @@ TEST_F(PathTest, ClosedWhileItMovesItStaysClosed) {
       EXPECT_FALSE(reply);
       ended = true;
     };
-    set({.delay_min = 5ms, .delay_max = 6ms});  // So that moving takes a while.
-    network().reset_paths();
-    AWAIT(broken, eventually(loop(), [&] { return client.transport().empty(); }));
-    REQUIRE(broken);
+    AWAIT(moving, begins_to_move(client));
+    REQUIRE(moving);
     scope.spawn(one());
     client.close();
     auto all = scope.join();

@@ -55,7 +55,8 @@ class Client {
   // (TransportOptions::retry_min).
   Task<Result<void>> connect(std::string address);
   bool connected() const noexcept { return link().port != nullptr; }
-  // Ends the connection. Calls in flight end with outcome_unknown, or not_sent for those that had not left.
+  // Ends the connection. Calls in flight end with outcome_unknown, or not_sent for those that had not left. One that is being made, or
+  // moves to another transport, is given up: connect() ends with `unavailable`, and may be called again at once.
   void close();
 
   // Calls handler F of the server: `Result<R> reply = co_await client.call<f>(args...)`. See Call for reply() and into().

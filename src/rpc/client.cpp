@@ -81,15 +81,16 @@ Task<Result<void>> Client::State::connect(std::string to) {
                    "this client is connected, or connecting, to " + address + ": close() it first, or use another");
   }
   if (session) co_return Result<void>{};
-  if (!attempted) attempted = std::make_unique<exec::Signal>(*loop);
+  if (!attempted) attempted = std::make_shared<exec::Signal>(*loop);
   std::shared_ptr<Attempt> shared = attempt_at_hand;
   if (!shared) {
     shared = attempt_at_hand = std::make_shared<Attempt>();
     address = std::move(to);
     scope.spawn(attempt(shared));
   }
+  const std::shared_ptr<exec::Signal> signal = attempted;  // The client may be destroyed meanwhile.
   while (!shared->outcome) {
-    auto finished = attempted->wait();
+    auto finished = signal->wait();
     co_await finished;
   }
   co_return *shared->outcome;
@@ -209,11 +210,10 @@ Task<void> Client::State::go_back() {
   Result<Opened> opened = co_await std::move(opening);
   const Time now = loop->now();
   if (opened && session == before && opened->path != path && !opened->path.empty()) {
-    finishing.push_back(std::move(session));
-    const std::shared_ptr<rpc::ClientSession> old = finishing.back();
+    finishing.push_back(before);
     use(std::move(*opened));
     ++moved;
-    old->finish();
+    before->finish();
     co_return;
   }
   if (opened) opened->session->close();

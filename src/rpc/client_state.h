@@ -79,7 +79,7 @@ struct Client::State final : rpc::ClientSession::Owner {
   // One attempt at a time; whoever wants to connect meanwhile shares it, and learns its outcome even if another one has
   // begun by then.
   std::shared_ptr<Attempt> attempt_at_hand;
-  std::unique_ptr<exec::Signal> attempted;
+  std::shared_ptr<exec::Signal> attempted;
   Scope scope;
 };
 
