@@ -46,7 +46,7 @@ class RegisteredBuffer {
   RegisteredBuffer() noexcept = default;
 
   // `bytes` bytes of new memory, a multiple of the page size at a multiple of it, zeroed. It is freed when nobody uses it any more.
-  // Errors: `overloaded` if the device refuses, most often for the limit on locked memory (ulimit -l); `invalid_argument` for no
+  // Errors: `overloaded` if there is not so much memory, or the device refuses, most often for the limit on locked memory (ulimit -l); `invalid_argument` for no
   // bytes. No device is no error: see registered(). May be called before the client is connected, and before the server starts.
   static Result<RegisteredBuffer> allocate(const Client& client, std::size_t bytes);
   static Result<RegisteredBuffer> allocate(const Server& server, std::size_t bytes);

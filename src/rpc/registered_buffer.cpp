@@ -1,8 +1,10 @@
 #include <cassert>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "base/lent_block.h"
@@ -27,6 +29,7 @@ struct detail::Grant {
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
+constexpr std::size_t max_bytes = PTRDIFF_MAX;
 constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 
 using Paths = std::vector<std::shared_ptr<transport::DataPath>>;
@@ -37,12 +40,13 @@ struct FreeAligned {
 };
 using OwnMemory = std::unique_ptr<std::byte, FreeAligned>;
 
+// Null if there is not so much.
 OwnMemory allocate_pages(std::size_t bytes) {
   // So that the kernel can use huge pages, which take fewer entries of a device's page table.
   const std::size_t alignment = bytes >= huge_page_bytes ? huge_page_bytes : page_bytes;
-  OwnMemory memory(static_cast<std::byte*>(::operator new(bytes, std::align_val_t(alignment))), {alignment});
-  std::memset(memory.get(), 0, bytes);
-  return memory;
+  void* const pages = ::operator new(bytes, std::align_val_t(alignment), std::nothrow);
+  if (pages != nullptr) std::memset(pages, 0, bytes);
+  return {static_cast<std::byte*>(pages), {alignment}};
 }
 
 std::vector<RdmaCounters> counters_of(const Paths& paths) {
@@ -74,11 +78,15 @@ class RegisteredBuffer::Inside final : public LentBlock {
 
   // Null memory: to be allocated.
   static Result<RegisteredBuffer> make(const Paths& paths, MutableBytes memory, std::size_t bytes) {
-    if (bytes == 0) return fail(ErrorCode::invalid_argument, "a registered buffer of no bytes");
+    if (bytes == 0) return fail(ErrorCode::invalid_argument, "a registered buffer needs one byte or more");
     OwnMemory own(nullptr, {page_bytes});
     if (memory.data() == nullptr) {
-      const std::size_t whole = (bytes + page_bytes - 1) / page_bytes * page_bytes;
-      own = allocate_pages(whole);
+      const std::size_t whole = bytes > max_bytes ? 0 : (bytes + page_bytes - 1) / page_bytes * page_bytes;
+      if (whole != 0) own = allocate_pages(whole);
+      if (own == nullptr) {
+        return fail(ErrorCode::overloaded,
+                    "there is no memory for a registered buffer of " + std::to_string(bytes) + " bytes: ask for less");
+      }
       memory = {own.get(), whole};
     }
     RegisteredBuffer made(new Inside(memory, std::move(own)));
