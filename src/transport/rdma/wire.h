@@ -42,33 +42,11 @@ class Wire {
   }
   // Takes a slot.
   std::uint64_t read(Segment into, std::uint64_t address, std::uint32_t key) {
-    if (count_ == batch_max) submit();
-    const SendSlots::Posted posted = slots.post(true);
-    segments_[count_] = into;
-    batch_[count_] = {.id = posted.id,
-                      .segments = std::span(&segments_[count_], 1U),
-                      .opcode = Opcode::read,
-                      .signalled = true,
-                      .remote_address = address,
-                      .remote_key = key};
-    ++count_;
-    return posted.id;
+    return access(Opcode::read, into, address, key, false);
   }
-
   // As read(), the other way: the peer has it before packets that are sent later.
   std::uint64_t write(Segment from, std::uint64_t address, std::uint32_t key) {
-    if (count_ == batch_max) submit();
-    const SendSlots::Posted posted = slots.post(true);
-    segments_[count_] = from;
-    batch_[count_] = {.id = posted.id,
-                      .segments = std::span(&segments_[count_], 1U),
-                      .opcode = Opcode::write,
-                      .inlined = from.bytes <= pair_.inline_bytes(),
-                      .signalled = true,
-                      .remote_address = address,
-                      .remote_key = key};
-    ++count_;
-    return posted.id;
+    return access(Opcode::write, from, address, key, from.bytes <= pair_.inline_bytes());
   }
 
   // Rings the doorbell for what waits. A failure is kept.
@@ -85,6 +63,21 @@ class Wire {
  private:
   static constexpr std::size_t batch_max = 32;
   static constexpr std::size_t none = SIZE_MAX;
+
+  std::uint64_t access(Opcode opcode, Segment local, std::uint64_t address, std::uint32_t key, bool inlined) {
+    if (count_ == batch_max) submit();
+    const SendSlots::Posted posted = slots.post(true);
+    segments_[count_] = local;
+    batch_[count_] = {.id = posted.id,
+                      .segments = std::span(&segments_[count_], 1U),
+                      .opcode = opcode,
+                      .inlined = inlined,
+                      .signalled = true,
+                      .remote_address = address,
+                      .remote_key = key};
+    ++count_;
+    return posted.id;
+  }
 
   QueuePair& pair_;
   std::array<SendRequest, batch_max> batch_;
