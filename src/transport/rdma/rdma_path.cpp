@@ -67,6 +67,9 @@ class RoutedEnd final : public PathEnd {
   }
   PathEnd& toward(std::string_view local) override {
     const std::optional<Gid> address = gid_of(local);
+    // Devices that have gone are let go of; without the first, this end is not usable any more.
+    used_.erase(std::remove_if(used_.begin() + 1, used_.end(), [](const auto& one) { return !one->usable(); }),
+                used_.end());
     std::shared_ptr<RdmaEnd> end = address ? path_->end_toward(loop_, *address, used_.front()) : used_.front();
     end->prefer(address.value_or(Gid{}));
     if (std::find(used_.begin(), used_.end(), end) == used_.end()) used_.push_back(end);
