@@ -162,7 +162,7 @@ void add_table(CLI::App& app, Options& options) {
         options.bytes_in_flight_max = *bytes;
       });
   app.add_flag("--registered", options.registered,
-               "Over rdma: what is sent lies in memory that the device knows, so that large payloads are not copied");
+               "What is sent lies in a RegisteredBuffer, so that rdma and ucx do not copy large payloads");
   add_number(app, "--call-timeout", "S", "When a call counts as failed [30]", options.call_timeout_s, seconds_min,
              seconds_max);
   app.add_option("--json", options.json_path, "Write the results there as JSON")->type_name("FILE");

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <string>
 
+#include "hawser/rdma.h"
 #include "setup/system_network.h"
 #include "tests/testing.h"
 #include "transport/data_path.h"
@@ -86,6 +87,18 @@ static Task<void> call_on(Client& client, bool idempotent, Count& count, const b
   }
 }
 
+// The same with a large attachment in registered memory.
+static Task<void> send_on(Client& client, const RegisteredBuffer& buffer, Count& count) {
+  for (bool sent = true; sent;) {
+    ++count.begun;
+    AWAIT(reply, client.call<worked_at>({.timeout = patience, .attachment = buffer.memory()}, "with an attachment"));
+    count.answered += reply.has_value();
+    sent = reply || reply.error().code != ErrorCode::not_sent;
+    count.not_sent += !sent;
+    count.unknown += !reply && sent;
+  }
+}
+
 // Forked before anything else, so that it has no threads of its parent's in its memory.
 class ServerProcess {
  public:
@@ -142,6 +155,8 @@ TEST_P(KilledServer, EveryCallEnds) {
   if (const std::string why = absent(transports); !why.empty()) GTEST_SKIP() << why;
   Loop loop({.log = no_log()});
   loop.run([](Loop& on, ServerProcess& peer, TransportOptions with) -> Task<void> {
+    // Otherwise UCX keeps what was under way to a peer that is gone until its worker goes.
+    const bool lets_go = with.ucx->error_mode == UcxErrorMode::peer;
     ClientOptions options;
     options.transports = std::move(with);
     Client client(on, std::move(options));
@@ -152,12 +167,22 @@ TEST_P(KilledServer, EveryCallEnds) {
     const bool stop = false;
     Scope scope;
     for (int i = 0; i < 8; ++i) scope.spawn(call_on(client, i % 2 == 0, count, stop));
-    AWAIT(busy, eventually(on, [&] { return count.answered > 100; }));
+    Count with_attachments;
+    Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, std::size_t{1} << 20);
+    REQUIRE_OK(buffer);
+    for (int i = 0; i < 4; ++i) scope.spawn(send_on(client, *buffer, with_attachments));
+    AWAIT(busy, eventually(on, [&] { return count.answered > 100 && with_attachments.answered > 100; }));
     EXPECT_TRUE(busy);
+    EXPECT_GE(rdma_counters(client).at(0).buffer_sends, with_attachments.answered);
     peer.kill();
     auto all = scope.join();
     co_await all;
     EXPECT_EQ(count.ended(), count.begun);
+    EXPECT_EQ(with_attachments.ended(), with_attachments.begun);
+    if (lets_go) {
+      AWAIT(free, eventually(on, [&] { return !buffer->in_use(); }));
+      EXPECT_TRUE(free);
+    }
     EXPECT_EQ(count.not_sent, 8U) << "each goes on until it is told that nobody is there";
     AWAIT(gone, eventually(on, [&] { return !client.connected(); }));
     EXPECT_TRUE(gone);
@@ -172,6 +197,50 @@ INSTANTIATE_TEST_SUITE_P(Ucx, KilledServer,
                            return one.param.tls.substr(0, one.param.tls.find(',')) +
                                   (one.param.error_mode == UcxErrorMode::peer ? "_error_mode_peer" : "");
                          });
+
+// From 32 KiB where UCX can reach into memory; over TCP, from where payloads go by themselves anyway.
+class RegisteredPayloads : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
+  const bool reaches = GetParam() != "tcp";
+  const UcxOptions ucx{.tls = GetParam()};
+  const TransportOptions transports = over(ucx);
+  if (const std::string why = absent(transports); !why.empty()) GTEST_SKIP() << why;
+  Loop loop({.log = no_log()});
+  ServerOptions serving;
+  serving.transports = transports;
+  Server server(loop, std::move(serving));
+  server.register_handler<worked_at>();
+  ASSERT_TRUE(server.start());
+  const auto expected = [&](std::size_t bytes) {
+    return bytes >= (reaches ? ucx.registered_bytes_min : ucx.rendezvous_bytes_min);
+  };
+  loop.run([](std::string address, TransportOptions with, const auto& fetched) -> Task<void> {
+    ClientOptions options;
+    options.transports = std::move(with);
+    Client client(*Loop::current(), std::move(options));
+    AWAIT(connected, client.connect(address));
+    REQUIRE_OK(connected);
+    REQUIRE(client.transport() == "ucx");
+    Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, std::size_t{1} << 20);
+    REQUIRE_OK(buffer);
+    std::uint64_t sends = 0;
+    for (const std::size_t bytes : {4UL << 10, (32UL << 10) - 1, 32UL << 10, (128UL << 10) - 1, 128UL << 10}) {
+      AWAIT(reply, client.call<worked_at>({.attachment = buffer->memory().first(bytes)}, "with an attachment"));
+      EXPECT_OK(reply);
+      sends += fetched(bytes);
+      EXPECT_EQ(rdma_counters(client).at(0).buffer_sends, sends) << bytes;
+    }
+    // Ordinary memory never is.
+    const std::string text = text_of(std::size_t{1} << 20);
+    AWAIT(reply, client.call<worked_at>({.attachment = as_bytes(text)}, "with an attachment"));
+    EXPECT_OK(reply);
+    EXPECT_EQ(rdma_counters(client).at(0).buffer_sends, sends);
+  }(server.address(), transports, expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ucx, RegisteredPayloads, ::testing::Values("tcp", "posix,cma,self"),
+                         [](const auto& one) { return one.param.substr(0, one.param.find(',')); });
 
 // The server lives, UCX is cut off: calls go on over TCP, and back. Idempotent ones all succeed, no other is sent twice.
 TEST(Ucx, ABrokenWorkerIsLeftForTcpAndComeBackTo) {

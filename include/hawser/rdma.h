@@ -31,9 +31,10 @@ struct Grant;
 // What a peer may do with an exposed region.
 enum class RegionAccess : std::uint8_t { read, write, read_write };
 
-// Memory that the RDMA devices of a client or a server know. Payloads above RdmaOptions::eager_bytes_max are then read by the
+// Memory that the RDMA devices, or UCX, of a client or a server know. Payloads above RdmaOptions::eager_bytes_max are then read by the
 // peer's device straight from it (CallOptions::attachment, arguments that are views of it, Context::set_attachment()), and
-// land straight in it (Call::into()). Elsewhere, and over any other transport, it behaves as ordinary memory.
+// land straight in it (Call::into()); over UCX those from UcxOptions::registered_bytes_min, in memory of allocate(). Elsewhere, and
+// over any other transport, it behaves as ordinary memory.
 //
 // The memory must stay as it is while a call uses it, as any other. But a call that ends without its reply (cancelled, timed
 // out, connection lost) leaves its transfer behind: until in_use() is false a device may still read from the memory, so that
@@ -51,7 +52,7 @@ class RegisteredBuffer {
   static Result<RegisteredBuffer> allocate(const Client& client, std::size_t bytes);
   static Result<RegisteredBuffer> allocate(const Server& server, std::size_t bytes);
   // The caller's memory, which must stay mapped until this is destroyed. `invalid_argument` too if a part of it is registered
-  // already. Destroying it while it is in use ends the connections that use it.
+  // already. Destroying it while it is in use ends the connections that use it. UCX copies what is sent from it.
   static Result<RegisteredBuffer> over(const Client& client, MutableBytes memory);
   static Result<RegisteredBuffer> over(const Server& server, MutableBytes memory);
 
@@ -61,7 +62,7 @@ class RegisteredBuffer {
 
   MutableBytes memory() const noexcept;
   std::size_t size() const noexcept { return memory().size(); }
-  // Whether a device knows it; if none does, why_not() says the reason.
+  // Whether a device or UCX knows it; if none does, why_not() says the reason.
   bool registered() const noexcept;
   const std::string& why_not() const noexcept;
 
@@ -191,7 +192,8 @@ class RemoteMemory {
   detail::ServerPort* port_ = nullptr;
 };
 
-// The memory of one RDMA device that a client or server uses. Those with the same RdmaOptions in a process share it.
+// The memory of one RDMA device that a client or server uses. Those with the same RdmaOptions in a process share it. UCX, once there are
+// RegisteredBuffers, counts as a device of the name "ucx", of which only what concerns those is known.
 struct RdmaCounters {
   std::string device;
   std::size_t registered_bytes = 0;  // For connections and payloads, at most RdmaOptions::memory_bytes_max.
@@ -201,7 +203,7 @@ struct RdmaCounters {
   std::size_t connections = 0;       // Queue pairs.
   std::size_t connection_bytes = 0;  // Posted by each connection while it is idle.
   std::size_t buffer_bytes = 0;      // Of all RegisteredBuffers.
-  std::uint64_t buffer_sends = 0;  // Payloads that were offered to the peer's device straight from a RegisteredBuffer.
+  std::uint64_t buffer_sends = 0;  // Payloads that were offered to the peer straight from a RegisteredBuffer.
   std::uint64_t buffer_receives = 0;  // Payloads that were read straight into one.
 };
 

@@ -36,6 +36,9 @@ struct UcxOptions {
   static constexpr std::size_t rendezvous_bytes_least = std::size_t{4} << 10;
   static constexpr std::size_t rendezvous_bytes_most = std::size_t{1} << 30;
   std::size_t rendezvous_bytes_min = std::size_t{128} << 10;
+  // Payloads in a RegisteredBuffer from here on are received from where they lie instead of being copied, 4 KiB to 1 GiB. Over TCP alone
+  // nobody can reach there, and rendezvous_bytes_min counts.
+  std::size_t registered_bytes_min = std::size_t{32} << 10;
   // Small messages of one tick leave as one active message of up to so many bytes, 1 KiB to 64 KiB. What fits one fragment
   // of UCX's (8 KiB with most transports) is received without being put together again.
   std::size_t packed_bytes_max = 8000;

@@ -140,9 +140,9 @@ class RegisteredBuffer::Inside final : public LentBlock {
   };
 
   Result<void> register_with(const Paths& paths) {
-    why_not_ = "RDMA is not enabled here";
+    why_not_ = "neither RDMA nor UCX is enabled here";
     for (const auto& path : paths) {
-      auto registration = path->register_memory(memory_, *this);
+      auto registration = path->register_memory(memory_, *this, own_ != nullptr);
       if (!registration) {
         if (registration.error().code != ErrorCode::unavailable)
           return std::unexpected(std::move(registration.error()));

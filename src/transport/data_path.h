@@ -90,8 +90,8 @@ class MemoryExposure {
   virtual std::vector<ExposedPlace> places() const = 0;
 };
 
-// Memory of the application's that a path's devices know, for as long as this lives. Any thread may destroy it: afterwards no
-// device touches the memory, and a transfer under way breaks its connection.
+// Memory of the application's that a path knows, for as long as this lives. Any thread may destroy it: afterwards no transfer
+// begins there. One under way goes on if the memory is kept, or else breaks its connection without touching the memory.
 class MemoryRegistration {
  public:
   virtual ~MemoryRegistration() = default;
@@ -122,11 +122,13 @@ class DataPath {
   // The end on `loop`, called on its thread; the same one for as long as somebody keeps it. Connections keep it. The error
   // says why the path can't be had on this machine, and the remedy.
   virtual Result<std::shared_ptr<PathEnd>> attach(Loop& loop) = 0;
-  // Has the devices know `memory`, so that it is sent from and received into without a copy. `block` counts who uses it, and
-  // outlives the registration. The error is `unavailable` without a device; null from a path that has no use for it.
-  virtual Result<std::unique_ptr<MemoryRegistration>> register_memory(MutableBytes memory, Block& block) {
+  // From now on `memory` is sent from and received into without a copy. `block` counts who uses it, and outlives the
+  // registration; `kept`: the memory stays too until its count is down. The error is `unavailable` if the path can't do that here,
+  // without a device for example; null from a path that has no use for it.
+  virtual Result<std::unique_ptr<MemoryRegistration>> register_memory(MutableBytes memory, Block& block, bool kept) {
     static_cast<void>(memory);
     static_cast<void>(block);
+    static_cast<void>(kept);
     return nullptr;
   }
   virtual std::vector<PathMemory> memory() { return {}; }

@@ -1,5 +1,4 @@
 // What becomes of registered buffers when calls and connections end while a device uses them.
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,61 +11,6 @@
 namespace hawser::rdma_tests {
 
 inline std::uint64_t size_of_attachment(Context& context) { return context.attachment().size(); }
-
-class Store {
- public:
-  explicit Store(const Server& server, std::size_t bytes) : buffer_(*RegisteredBuffer::allocate(server, bytes)) {
-    std::memset(buffer_.memory().data(), 'x', buffer_.size());
-  }
-  void get(Context& context) { context.set_attachment(buffer_.share()); }
-  bool in_use() const { return buffer_.in_use(); }
-
- private:
-  RegisteredBuffer buffer_;
-};
-
-TEST_F(Device, ACallGivenUpWhileItsReplyIsReadLeavesTheBufferWhenTheDeviceHas) {
-  Loop loop({.log = no_log()});
-  Server server(loop, server_options());
-  Store store(server, 8 << 20);
-  server.register_handler<&Store::get>(&store);
-  ASSERT_TRUE(server.start());
-  loop.run([](Loop& on, Store& from, std::string address) -> Task<void> {
-    Client client(on, client_options());
-    AWAIT(connected, client.connect(address));
-    REQUIRE_OK(connected);
-    Result<RegisteredBuffer> made = RegisteredBuffer::allocate(client, 8 << 20);
-    REQUIRE_OK(made);
-    int given_up = 0;
-    for (int i = 0; i < 40; ++i) {
-      std::memset(made->memory().data(), 'a', made->size());
-      std::stop_source stop;
-      Scope scope;
-      std::optional<ErrorCode> error;
-      scope.spawn(
-          [](Client& to, RegisteredBuffer& into, std::stop_token token, std::optional<ErrorCode>& ended) -> Task<void> {
-            AWAIT(reply, to.call<&Store::get>({.token = token}).into(into.memory()));
-            if (!reply) ended = reply.error().code;
-          }(client, *made, stop.get_token(), error));
-      auto pause = on.sleep(std::chrono::microseconds(200 * i));
-      co_await pause;
-      stop.request_stop();
-      auto ended = scope.join();
-      co_await std::move(ended);
-      given_up += error.has_value();
-      AWAIT(free, eventually(on, [&] { return !made->in_use() && !from.in_use(); }));
-      REQUIRE(free);
-      // Nothing writes there any more.
-      std::memset(made->memory().data(), 'b', made->size());
-      AWAIT(sign, client.ping());
-      EXPECT_OK(sign);
-      EXPECT_EQ(as_text(made->memory()).find_first_not_of('b'), std::string_view::npos);
-    }
-    EXPECT_GT(given_up, 0);
-    EXPECT_EQ(client.transport(), "rdma");
-    EXPECT_EQ(client.moves(), 0U);
-  }(loop, store, server.address()));
-}
 
 TEST_F(Device, MemoryTakenBackUnderWayBreaksTheConnectionAndNothingElse) {
   Loop loop({.log = no_log()});

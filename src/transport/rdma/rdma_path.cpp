@@ -21,7 +21,7 @@ class RdmaPath final : public DataPath, public std::enable_shared_from_this<Rdma
 
   std::string_view name() const noexcept override { return "rdma"; }
   Result<std::shared_ptr<PathEnd>> attach(Loop& loop) override;
-  Result<std::unique_ptr<MemoryRegistration>> register_memory(MutableBytes memory, Block& block) override;
+  Result<std::unique_ptr<MemoryRegistration>> register_memory(MutableBytes memory, Block& block, bool kept) override;
   std::vector<PathMemory> memory() override;
 
   // The end on the device that has that address; `first` if there is none, or it can't be had.
@@ -201,7 +201,7 @@ class UserRegistration final : public MemoryRegistration {
   const std::shared_ptr<RdmaDevice> device_;
 };
 
-Result<std::unique_ptr<MemoryRegistration>> RdmaPath::register_memory(MutableBytes memory, Block& block) {
+Result<std::unique_ptr<MemoryRegistration>> RdmaPath::register_memory(MutableBytes memory, Block& block, bool) {
   const std::lock_guard lock(mutex_);
   auto device = first_device();
   if (!device) return std::unexpected(std::move(device.error()));

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "hawser/bytes.h"
 #include "hawser/error.h"
 #include "transport/rdma/verbs.h"
+#include "transport/stretches.h"
 
 namespace hawser::transport::rdma {
 
@@ -43,16 +43,15 @@ class UserMemory {
     std::unique_ptr<MemoryRegion> region;  // Null: refused.
   };
   struct Entry {
-    std::size_t bytes = 0;
     Block* block = nullptr;
     std::vector<Registered> registered;
   };
 
-  static Result<MemoryRegion*> find_or_register(const std::byte* memory, Entry& entry,
+  static Result<MemoryRegion*> find_or_register(MutableBytes memory, Entry& entry,
                                                 const std::shared_ptr<Device>& device);
 
   std::mutex mutex_;
-  std::map<const std::byte*, Entry> entries_;
+  Stretches<Entry> entries_;
   std::atomic<std::size_t> bytes_{0};
 };
 

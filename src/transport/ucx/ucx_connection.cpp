@@ -25,7 +25,7 @@ UcxConnection::~UcxConnection() { abort(); }
 Capabilities UcxConnection::capabilities() const noexcept {
   return {.head_bytes_max = limits_.send_bytes_max,
           .message_bytes_max = limits_.send_bytes_max,
-          .placed_bytes_min = peer_.rendezvous_bytes_min,
+          .placed_bytes_min = std::min(UcxOptions::rendezvous_bytes_least, peer_.rendezvous_bytes_min),
           .gathers = true,
           .remote_memory = false};
 }
@@ -123,8 +123,12 @@ void UcxConnection::abort() noexcept {
   worker_->leave(token_);
   *self_ = nullptr;
   if (liveness_ != nullptr) peer_name_ = liveness_->peer();
-  // What is with UCX ends by itself, in memory of its own.
-  for (UcxOperation* operation : operations_) operation->receiver = nullptr;
+  // What is with UCX ends by itself, in memory that its operation keeps.
+  std::vector<PayloadOwner*> owners;
+  for (UcxOperation* operation : operations_) {
+    operation->receiver = nullptr;
+    if (operation->owner != nullptr) owners.push_back(std::exchange(operation->owner, nullptr));
+  }
   operations_.clear();
   drop_received();
   if (endpoint_ != nullptr) {
@@ -140,10 +144,12 @@ void UcxConnection::abort() noexcept {
   for (const Packet& packet : packets_) release(packet.block);
   packets_.clear();
   release(std::exchange(block_, nullptr));
-  for (std::deque<Outgoing> gone = std::exchange(payloads_, {}); Outgoing & outgoing : gone) {
-    release(outgoing.copy);
-    if (outgoing.owner != nullptr) outgoing.owner->payload_released();
+  for (Outgoing& outgoing : payloads_) {
+    release(outgoing.block);
+    if (outgoing.owner != nullptr) owners.push_back(outgoing.owner);
   }
+  payloads_.clear();
+  for (PayloadOwner* owner : owners) owner->payload_released();
 }
 
 }  // namespace hawser::transport

@@ -25,7 +25,7 @@ struct UcxPeer {
 class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
  public:
   // Of large payloads that come before it is their turn, so much is fetched ahead.
-  static constexpr std::size_t ahead_bytes_max = std::size_t{8} << 20;
+  static constexpr std::size_t ahead_bytes_max = std::size_t{512} << 10;
   // Active messages that may overtake each other: with several rails they do.
   static constexpr std::size_t overtaking_max = 4096;
   // A tick sends early once it has produced this much, so that the peer works while we go on.
@@ -78,11 +78,12 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
     std::size_t size = 0;
     std::size_t counted = 0;  // Of its messages, without what goes by itself.
   };
-  // A payload that goes by itself.
+  // A payload that goes by itself: pieces that are lent, or what `block`, a reference of ours, keeps.
   struct Outgoing {
     std::vector<Piece> pieces;
     PayloadOwner* owner = nullptr;
-    Block* copy = nullptr;  // Instead of the pieces.
+    Block* block = nullptr;
+    const std::byte* data = nullptr;
     std::size_t size = 0;
     std::uint32_t packet = 0;  // The index of the packet that announces it.
   };
@@ -99,7 +100,8 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
     std::uint32_t number = 0;  // Of the payload.
     std::size_t size = 0;
     Buffer own;                         // Where it is fetched to.
-    std::byte* given = nullptr;         // Where it is to go then.
+    std::byte* given = nullptr;         // Where it is to go.
+    bool direct = false;                // It is fetched there.
     UcxOperation* operation = nullptr;  // While it is fetched.
   };
   // A packet that is next in order, and how far it has been read.
@@ -125,12 +127,15 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   void send_queued();
   void send_ready();
   void send_packet(const Packet& packet);
+  std::size_t registered_bytes_min();
+  Block* retain_registered(std::span<const Piece> payload, std::size_t payload_bytes);
   static void copy(Outgoing& outgoing);
   void send_payload(Outgoing outgoing);
   void send_bare(UcxHeader::Kind kind);
   void hand_over(UcxOperation& operation, UcxHeader::Kind kind, std::uint32_t index, const std::byte* data,
                  std::size_t size, std::uint32_t flags);
   void finished(UcxOperation& operation) noexcept;
+  void recycle(UcxOperation& operation) noexcept;
   void drained();
   void track(UcxOperation& operation);
   void forget(UcxOperation& operation) noexcept;
@@ -191,6 +196,7 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   std::uint32_t packets_sent_ = 0;
   std::uint32_t payloads_sent_ = 0;
   std::size_t payloads_in_flight_ = 0;
+  std::size_t registered_bytes_min_ = 0;   // 0: not known yet.
   std::vector<UcxOperation*> operations_;  // With UCX.
   std::uint64_t spent_ = 0;                // Of the peer's window.
   std::uint64_t granted_ = 0;              // What the peer has said to have taken.

@@ -25,6 +25,8 @@ Result<void> check(const UcxOptions& options) {
       {"max_rendezvous_rails", options.max_rendezvous_rails, 0, 16},
       {"rendezvous_bytes_min", options.rendezvous_bytes_min, UcxOptions::rendezvous_bytes_least,
        UcxOptions::rendezvous_bytes_most},
+      {"registered_bytes_min", options.registered_bytes_min, UcxOptions::rendezvous_bytes_least,
+       UcxOptions::rendezvous_bytes_most},
       {"packed_bytes_max", options.packed_bytes_max, std::size_t{1} << 10, std::size_t{64} << 10},
       {"window_bytes", options.window_bytes, UcxOptions::window_bytes_least, UcxOptions::window_bytes_most},
       {"rendezvous_in_flight_max", options.rendezvous_in_flight_max, 1, 1024},
@@ -60,14 +62,16 @@ std::vector<std::pair<std::string, std::string>> ucx_settings(const UcxOptions& 
   return settings;
 }
 
-Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcxOptions& options, bool events) {
+Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcxOptions& options, bool events,
+                                                     std::shared_ptr<UcxMemory> memory) {
   if (Result<void> fits = check(options); !fits) return std::unexpected(fits.error());
   const Result<const UcpLibrary*> loaded = UcpLibrary::load();
   if (!loaded) return std::unexpected(loaded.error());
-  return make(**loaded, options, events);
+  return make(**loaded, options, events, std::move(memory));
 }
 
-Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcpLibrary& ucp, const UcxOptions& options, bool events) {
+Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcpLibrary& ucp, const UcxOptions& options, bool events,
+                                                     std::shared_ptr<UcxMemory> memory) {
   if (Result<void> fits = check(options); !fits) return std::unexpected(fits.error());
   ucp_config_t* config = nullptr;
   if (const ucs_status_t status = ucp.config_read(nullptr, nullptr, &config); status != UCS_OK) {
@@ -95,7 +99,7 @@ Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcpLibrary& ucp, cons
             (options.net_devices.empty() ? "all" : options.net_devices) + "' (ucx_info -d lists what there is)",
         status, ErrorScope::transport));
   }
-  return std::shared_ptr<UcxContext>(new UcxContext(ucp, context, options, events));
+  return std::shared_ptr<UcxContext>(new UcxContext(ucp, context, options, events, std::move(memory)));
 }
 
 UcxContext::~UcxContext() { ucp_.cleanup(context_); }

@@ -138,6 +138,7 @@ UcxOperation* UcxCore::take_operation(UcxReceiver& receiver, UcxOperation::Kind 
 void UcxCore::recycle(UcxOperation& operation) noexcept {
   if (operation.block != nullptr) std::exchange(operation.block, nullptr)->release();
   operation.receiver = nullptr;
+  operation.owner = nullptr;
   operation.tag = nullptr;
   operation.counted = 0;
   operation.next = std::exchange(free_operations_, &operation);

@@ -51,6 +51,7 @@ struct UcxOperation {
   UcxCore* core = nullptr;
   UcxReceiver* receiver = nullptr;  // Null once nobody waits for it.
   Block* block = nullptr;           // A reference, to what is sent or where it is fetched to, that is dropped with it.
+  PayloadOwner* owner = nullptr;    // To be told by the receiver when it is done.
   void* tag = nullptr;              // The receiver's own, as are the next two.
   std::size_t counted = 0;
   std::size_t position = 0;

@@ -37,6 +37,7 @@ TEST(UcxPath, OptionsOutOfBoundsAreTold) {
   told({.max_eager_rails = 17}, "max_eager_rails");
   told({.max_rendezvous_rails = 17}, "max_rendezvous_rails");
   told({.rendezvous_bytes_min = 100}, "rendezvous_bytes_min");
+  told({.registered_bytes_min = 100}, "registered_bytes_min");
   told({.packed_bytes_max = 100}, "packed_bytes_max");
   told({.packed_bytes_max = 1 << 20}, "packed_bytes_max");
   told({.window_bytes = 1000}, "window_bytes");

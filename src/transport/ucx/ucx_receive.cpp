@@ -251,7 +251,7 @@ bool UcxConnection::settle_payload(Incoming& front) {
   }
   if (front.state == Incoming::State::announced) fetch(front);
   if (ended_ || front.state != Incoming::State::here) return false;
-  if (front.given != nullptr) std::memcpy(front.given, front.own.data(), front.size);
+  if (front.given != nullptr && !front.direct) std::memcpy(front.given, front.own.data(), front.size);
   return true;
 }
 
@@ -273,15 +273,19 @@ void UcxConnection::fetch(Incoming& incoming) {
   if (payload == rendezvous_.end()) return;
   if (payload->second.size != incoming.size) return breach("a payload of another size than announced");
   UcxOperation& operation = *worker_->core().take_operation(*this, UcxOperation::Kind::fetch);
-  incoming.own = Buffer::allocate(incoming.size);
-  operation.block = incoming.own.block();
-  operation.block->retain();
+  std::byte* into = incoming.given;
+  if (into != nullptr) operation.block = worker_->core().context().memory().retain_to_receive(into, incoming.size);
+  incoming.direct = operation.block != nullptr;
+  if (!incoming.direct) {
+    incoming.own = Buffer::allocate(incoming.size);
+    into = incoming.own.mutable_data();
+    operation.block = incoming.own.block();
+    operation.block->retain();
+  }
   operation.counted = incoming.number;
   void* const rendezvous = payload->second.rendezvous;
   rendezvous_.erase(payload);
-  if (const ucs_status_t status =
-          worker_->core().fetch(rendezvous, operation, incoming.own.mutable_data(), incoming.size);
-      status != UCS_OK) {
+  if (const ucs_status_t status = worker_->core().fetch(rendezvous, operation, into, incoming.size); status != UCS_OK) {
     worker_->core().recycle(operation);
     return broken("fetching a payload", status);
   }

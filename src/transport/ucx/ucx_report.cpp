@@ -1,26 +1,11 @@
-#include <cstdio>
-#include <cstdlib>
 #include <sstream>
 
 #include "transport/ucx/ucx_end.h"
+#include "transport/ucx/ucx_lanes.h"
 #include "transport/ucx/ucx_path.h"
 
 namespace hawser::transport {
 namespace {
-
-// What `print` writes into a file.
-template <class F>
-std::string printed(F print) {
-  char* text = nullptr;
-  std::size_t size = 0;
-  std::FILE* const file = ::open_memstream(&text, &size);
-  if (file == nullptr) return {};
-  print(file);
-  std::fclose(file);
-  std::string copy(text, size);
-  std::free(text);
-  return copy;
-}
 
 // The lines "#  rsc 2 : md 1 dev 1 flags -- tcp/lo" and their like, as UCX prints its context.
 std::vector<UcxReport::Transport> transports_in(const std::string& text) {
@@ -36,25 +21,6 @@ std::vector<UcxReport::Transport> transports_in(const std::string& text) {
   return transports;
 }
 
-// The lines "#  lane[0]:  2:tcp/lo.0 md[1]  -> md[1]/tcp/sysdev[255] am am_bw#0 wireup" of an endpoint.
-std::vector<UcxReport::Transport> lanes_in(const std::string& text) {
-  std::vector<UcxReport::Transport> lanes;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string hash, lane, resource, memory_domain, arrow, peer;
-    if (!(words >> hash >> lane >> resource >> memory_domain >> arrow >> peer) || !lane.starts_with("lane[")) continue;
-    const std::size_t colon = resource.find(':');
-    const std::size_t slash = resource.find('/');
-    if (colon == std::string::npos || slash == std::string::npos || slash < colon) continue;
-    UcxReport::Transport& one = lanes.emplace_back();
-    one.name = resource.substr(colon + 1, slash - colon - 1);
-    one.device = resource.substr(slash + 1, resource.rfind('.') - slash - 1);
-    for (std::string use; words >> use;) one.uses += (one.uses.empty() ? "" : " ") + use;
-  }
-  return lanes;
-}
-
 // What an endpoint between `from` and `to` uses.
 Result<std::vector<UcxReport::Transport>> lanes_between(UcxWorker& from, UcxWorker& to) {
   ucp_ep_params_t params{};
@@ -62,10 +28,9 @@ Result<std::vector<UcxReport::Transport>> lanes_between(UcxWorker& from, UcxWork
   params.address = reinterpret_cast<const ucp_address_t*>(to.address().data());
   Result<std::unique_ptr<UcxEndpoint>> endpoint = from.core().connect(params, 0);
   if (!endpoint) return std::unexpected(endpoint.error());
-  const UcpLibrary& ucp = from.core().ucp();
-  const std::string text = printed([&](std::FILE* file) { ucp.ep_print_info((*endpoint)->ep, file); });
+  std::vector<UcxReport::Transport> lanes = ucx_lanes(from.core().ucp(), (*endpoint)->ep);
   from.close(std::move(*endpoint), UcxClose::cut);
-  return lanes_in(text);
+  return lanes;
 }
 
 }  // namespace
@@ -75,7 +40,8 @@ Result<UcxReport> ucx_report(const UcxOptions& options) {
   if (!context) return std::unexpected(context.error());
   const UcpLibrary& ucp = (*context)->ucp();
   UcxReport report{.library = "UCX " + ucp.version + ", " + ucp.path};
-  report.transports = transports_in(printed([&](std::FILE* file) { ucp.context_print_info((*context)->get(), file); }));
+  report.transports =
+      transports_in(ucx_printed([&](std::FILE* file) { ucp.context_print_info((*context)->get(), file); }));
   for (const auto& [name, value] : ucx_settings(options)) report.settings.push_back(name + "=" + value);
   Loop loop({.log = no_log()});
   Result<std::shared_ptr<UcxWorker>> worker = UcxWorker::make(*context, loop);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "transport/ucx/ucx_connection.h"
+#include "transport/ucx/ucx_lanes.h"
 
 // What UcxConnection sends.
 namespace hawser::transport {
@@ -44,7 +45,8 @@ void UcxConnection::commit(std::size_t head_bytes, std::span<const Piece> payloa
   std::size_t payload_bytes = 0;
   for (const Piece& piece : payload) payload_bytes += piece.size;
   assert(head_bytes + payload_bytes <= limits_.send_bytes_max);
-  const bool apart = payload_bytes >= peer_.rendezvous_bytes_min;
+  Block* const registered = owner != nullptr ? retain_registered(payload, payload_bytes) : nullptr;
+  const bool apart = registered != nullptr || payload_bytes >= peer_.rendezvous_bytes_min;
   const std::size_t filled = UcxEntry::prefix_bytes + head_bytes + (apart ? 0 : payload_bytes);
   const std::size_t entry_bytes = UcxEntry::padded(filled);
   if (block_->size() - used_ < entry_bytes) {
@@ -77,10 +79,14 @@ void UcxConnection::commit(std::size_t head_bytes, std::span<const Piece> payloa
   waiting_ += counted;
   open_counted_ += apart ? counted - payload_bytes : counted;
   if (apart) {
-    Outgoing outgoing{
-        .pieces = {payload.begin(), payload.end()}, .owner = owner, .size = payload_bytes, .packet = packets_sealed_};
-    if (owner == nullptr) copy(outgoing);
-    payloads_.push_back(std::move(outgoing));
+    Outgoing& outgoing = payloads_.emplace_back(
+        Outgoing{.owner = owner, .block = registered, .size = payload_bytes, .packet = packets_sealed_});
+    if (registered != nullptr) {
+      outgoing.data = payload.front().data;
+    } else {
+      outgoing.pieces.assign(payload.begin(), payload.end());
+      if (owner == nullptr) copy(outgoing);
+    }
   }
   if (backlog_ > backlog_mark_) above_mark_ = true;
   loop_.at_tick_end(*this);
@@ -91,9 +97,30 @@ void UcxConnection::commit(std::size_t head_bytes, std::span<const Piece> payloa
   }
 }
 
+// From here on what lies in registered memory is fetched from there. Asking UCX takes some ten microseconds, once.
+std::size_t UcxConnection::registered_bytes_min() {
+  if (registered_bytes_min_ != 0) return registered_bytes_min_;
+  if (endpoint_ == nullptr) return peer_.rendezvous_bytes_min;
+  const auto lanes = ucx_lanes(worker_->core().ucp(), endpoint_->ep);
+  const bool reaches = std::any_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane.name != "tcp"; });
+  registered_bytes_min_ = reaches ? std::min(worker_->options().registered_bytes_min, peer_.rendezvous_bytes_min)
+                                  : peer_.rendezvous_bytes_min;
+  return registered_bytes_min_;
+}
+
+// What keeps the payload, with one reference more, if it is a single piece of the application's registered memory.
+Block* UcxConnection::retain_registered(std::span<const Piece> payload, std::size_t payload_bytes) {
+  if (payload_bytes < std::min(worker_->options().registered_bytes_min, peer_.rendezvous_bytes_min)) return nullptr;
+  UcxMemory& memory = worker_->core().context().memory();
+  if (memory.bytes() == 0 || payload_bytes < registered_bytes_min()) return nullptr;
+  if (payload.size() != 1) return nullptr;
+  return memory.retain_to_send(payload.front().data, payload_bytes);
+}
+
 void UcxConnection::copy(Outgoing& outgoing) {
-  outgoing.copy = Block::allocate(outgoing.size);
-  std::byte* to = outgoing.copy->data();
+  outgoing.block = Block::allocate(outgoing.size);
+  outgoing.data = outgoing.block->data();
+  std::byte* to = outgoing.block->data();
   for (const Piece& piece : outgoing.pieces) {
     if (piece.size != 0) std::memcpy(to, piece.data, piece.size);
     to += piece.size;
@@ -104,7 +131,12 @@ void UcxConnection::copy(Outgoing& outgoing) {
 
 void UcxConnection::detach(PayloadOwner& owner) {
   for (Outgoing& outgoing : payloads_) {
-    if (outgoing.owner == &owner) copy(outgoing);
+    if (outgoing.owner != &owner) continue;
+    if (outgoing.block == nullptr) copy(outgoing);
+    outgoing.owner = nullptr;
+  }
+  for (UcxOperation* operation : operations_) {
+    if (operation->owner == &owner) operation->owner = nullptr;
   }
 }
 
@@ -166,16 +198,17 @@ void UcxConnection::send_packet(const Packet& packet) {
 }
 
 void UcxConnection::send_payload(Outgoing outgoing) {
-  PayloadOwner* const owner = outgoing.owner;
-  if (outgoing.copy == nullptr) copy(outgoing);
+  // Of what is copied the owner is told now; of what is sent from where it lies, when it has left.
+  PayloadOwner* const owner = outgoing.block == nullptr ? outgoing.owner : nullptr;
+  if (outgoing.block == nullptr) copy(outgoing);
   UcxOperation& operation = *worker_->core().take_operation(*this, UcxOperation::Kind::send);
-  operation.block = outgoing.copy;
+  operation.block = outgoing.block;
+  operation.owner = outgoing.owner;
   operation.counted = outgoing.size;
   operation.tag = this;
   sent_ += outgoing.size;
   ++payloads_in_flight_;
-  hand_over(operation, UcxHeader::Kind::payload, payloads_sent_++, outgoing.copy->data(), outgoing.size,
-            UCP_AM_SEND_FLAG_RNDV);
+  hand_over(operation, UcxHeader::Kind::payload, payloads_sent_++, outgoing.data, outgoing.size, UCP_AM_SEND_FLAG_RNDV);
   if (owner != nullptr) owner->payload_released();
 }
 
@@ -195,15 +228,22 @@ void UcxConnection::hand_over(UcxOperation& operation, UcxHeader::Kind kind, std
     default:
       // Told from process(), since this may come from within anything.
       endpoint_->failed = status;
-      worker_->core().recycle(operation);
       worker_->process_soon(token_);
+      recycle(operation);
   }
 }
 
 void UcxConnection::finished(UcxOperation& operation) noexcept {
   backlog_ -= operation.counted;
   if (operation.tag != nullptr) --payloads_in_flight_;
+  recycle(operation);
+}
+
+// The owner, who is told, may commit more or end the connection.
+void UcxConnection::recycle(UcxOperation& operation) noexcept {
+  PayloadOwner* const owner = operation.owner;
   worker_->core().recycle(operation);
+  if (owner != nullptr) owner->payload_released();
 }
 
 void UcxConnection::track(UcxOperation& operation) {
