@@ -46,6 +46,9 @@ struct RdmaOptions {
   std::size_t inline_bytes = 256;  // 0 to 4096: sends up to here go within the work request, if the device grants it.
   // 1 KiB to 1 GiB. Larger payloads that lie in registered memory are not sent: the receiver reads them (rendezvous).
   std::size_t eager_bytes_max = 64 * 1024;
+  // 0 to 1 GiB. Of payloads in ordinary memory what no chunk holds, up to here, is copied into registered memory and read there.
+  // What is larger goes in parts through the chunks: a copy at either side, but copies and wire overlap. 0: all of it.
+  std::size_t copied_bytes_max = std::size_t{4} << 20;
   std::size_t rendezvous_max = 64;       // 1 to 1024 payloads at once that wait to be read by the peer, a connection.
   std::size_t read_bytes_max = 1 << 20;  // 64 KiB to 1 GiB: one RDMA read; longer payloads take several.
   std::size_t one_sided_max = 256;       // 1 to 65,536 reads and writes of RemoteMemory under way, a connection.

@@ -40,6 +40,7 @@ struct Shape {
   std::size_t send_requests = 16;
   unsigned signal_every = 4;
   std::size_t eager_bytes_max = 2000;
+  std::size_t copied_bytes_max = 10'000;
   std::size_t message_bytes_max = 40'000;
 };
 
@@ -63,6 +64,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
                       .chunk_bytes = setup.chunk_bytes,
                       .send_window = setup.send_window,
                       .eager_bytes_max = setup.eager_bytes_max,
+                      .copied_bytes_max = setup.copied_bytes_max,
                       .rendezvous_max = 4};
     options.receiver = {.message_bytes_max = setup.message_bytes_max,
                         .placed_bytes_min = 1000,
@@ -377,6 +379,7 @@ Shape random_setup(std::uint64_t seed) {
   setup.chunk_bytes = setup.peer_chunk_bytes = random.chance(0.5) ? 4096 : 16 * 1024;
   // The peer's chunks may be much smaller than ours.
   if (random.chance(0.2)) setup.chunk_bytes = 64 * 1024;
+  if (random.chance(0.3)) setup.copied_bytes_max = 0;
   return setup;
 }
 
@@ -486,6 +489,44 @@ TEST(RdmaChannel, WhatATickCommitsLeavesInOnePacketBehindOneDoorbell) {
   EXPECT_EQ(side.pair.sends.size(), 1U);
   run.settle();
   EXPECT_EQ(run.sides[1]->delivered, 64U);
+}
+
+// One copy instead of two: the owner has its memory back at once, and what leaves is a record.
+TEST(RdmaChannel, WhatNoPacketHoldsIsCopiedOnceAndRead) {
+  for (const std::size_t copied_bytes_max : {std::size_t{0}, std::size_t{9'999}, std::size_t{10'000}}) {
+    Shape setup;
+    setup.copied_bytes_max = copied_bytes_max;
+    Joined run(1, setup);
+    Side& side = *run.sides[0];
+    // 3,500 bytes fit a packet.
+    for (const std::size_t payload : {std::size_t{3'500}, std::size_t{10'000}}) {
+      const std::uint64_t number = side.committed++;
+      std::vector<std::byte> memory(payload);
+      fill(memory.data(), payload, ~number);
+      std::byte* const room = side.channel->sender().reserve(100);
+      std::memcpy(room, &number, 8);
+      fill(room + 8, 92, number);
+      struct Told final : PayloadOwner {
+        void payload_released() noexcept override { ++times; }
+        int times = 0;
+      } owner;
+      const Piece piece{memory.data(), payload};
+      const bool copied = payload == 10'000 && copied_bytes_max == 10'000;
+      side.channel->sender().commit(100, std::span(&piece, 1), &owner);
+      side.flush();
+      if (copied) {
+        EXPECT_EQ(owner.times, 1);
+        fill(memory.data(), payload, 1);
+      }
+      std::size_t bytes = 0;
+      for (const auto& work : side.pair.sends) bytes += work.segment.bytes;
+      EXPECT_EQ(bytes < 500, copied) << bytes << " of " << payload << " with " << copied_bytes_max;
+      run.settle();
+      EXPECT_EQ(owner.times, 1);
+    }
+    EXPECT_EQ(run.sides[1]->delivered, 2U);
+    EXPECT_EQ(run.pool->counters().user_sends, 0U);
+  }
 }
 
 TEST(RdmaChannel, CreditsEndAtTheReserveAndFramesGatherMeanwhile) {

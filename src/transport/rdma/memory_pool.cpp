@@ -26,8 +26,13 @@ unsigned order_of(std::size_t bytes) noexcept {
 // A payload's block: counts the references to its memory.
 class MemoryPool::Lent final : public LentBlock {
  public:
-  Lent(std::shared_ptr<MemoryPool> pool, const RegisteredMemory& memory) noexcept
-      : LentBlock(&Lent::returned), pool_(std::move(pool)), memory_(memory) {}
+  Lent() noexcept : LentBlock(&Lent::returned) {}
+  // With one reference.
+  void lend(std::shared_ptr<MemoryPool> pool, const RegisteredMemory& memory) noexcept {
+    LentBlock::lend();
+    pool_ = std::move(pool);
+    memory_ = memory;
+  }
   const RegisteredMemory& memory() const noexcept { return memory_; }
 
   // Adds a reference unless the last one is being dropped on another thread right now.
@@ -37,12 +42,11 @@ class MemoryPool::Lent final : public LentBlock {
   static void returned(LentBlock& block) noexcept {
     Lent* const self = static_cast<Lent*>(&block);
     const std::shared_ptr<MemoryPool> pool = std::move(self->pool_);
-    pool->give(self->memory_);
-    delete self;
+    pool->take_back(*self);
   }
 
   std::shared_ptr<MemoryPool> pool_;
-  const RegisteredMemory memory_;
+  RegisteredMemory memory_;
 };
 
 // Memory halved down to pages of bytes_min. A free stretch of 2^order pages is known by its first page.
@@ -213,11 +217,28 @@ MemoryPool::Arena* MemoryPool::find(const std::byte* data) noexcept {
 MemoryPool::PayloadBlock MemoryPool::take_block(std::size_t bytes) {
   const auto memory = take(bytes, Use::payload);
   if (!memory) return {};
-  Lent* const lent = new Lent(shared_from_this(), *memory);
   const std::lock_guard lock(mutex_);
+  Lent* lent = nullptr;
+  if (spare_lent_.empty()) {
+    lent = new Lent;
+  } else {
+    lent = spare_lent_.back().release();
+    spare_lent_.pop_back();
+  }
+  lent->lend(shared_from_this(), *memory);
   Arena* const arena = find(memory->data);
   arena->lent[static_cast<std::size_t>(memory->data - arena->base) / bytes_min] = lent;
   return {lent, *memory, false};
+}
+
+void MemoryPool::take_back(Lent& lent) noexcept {
+  give(lent.memory());
+  const std::lock_guard lock(mutex_);
+  if (spare_lent_.size() < spare_lent_max) {
+    spare_lent_.emplace_back(&lent);
+  } else {
+    delete &lent;
+  }
 }
 
 MemoryPool::PayloadBlock MemoryPool::retain(const std::byte* data, std::size_t bytes) noexcept {

@@ -51,6 +51,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   // Of bytes_max, what payloads may use up: the rest is kept for the chunks that connections need to go on.
   static constexpr double payload_share = 0.75;
 
+  static constexpr std::size_t spare_lent_max = 64;
+
   // What peers may read lies in arenas of its own, apart from the chunks that connections receive into and send from.
   enum class Use : std::uint8_t { connection, payload };
 
@@ -95,6 +97,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   RegisteredMemory carve(Arena& arena, unsigned order) noexcept;
   Arena* find(const std::byte* data) noexcept;
   PayloadBlock retain_own(const std::byte* data, std::size_t bytes) noexcept;
+  void take_back(Lent& lent) noexcept;
 
   const std::shared_ptr<Device> device_;
   const MemoryPoolOptions options_;
@@ -104,6 +107,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Arena>> arenas_;  // By address.
   MemoryPoolCounters counters_;
+  std::vector<std::unique_ptr<Lent>> spare_lent_;  // For further payloads, so that the steady state allocates nothing.
 };
 
 }  // namespace hawser::transport::rdma

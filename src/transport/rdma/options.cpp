@@ -37,6 +37,7 @@ Result<void> check_rdma_options(const RdmaOptions& options) {
       Bound{"send_queue", options.send_queue, 16, 16 * kib},
       Bound{"inline_bytes", options.inline_bytes, 0, 4096},
       Bound{"eager_bytes_max", options.eager_bytes_max, kib, gib},
+      Bound{"copied_bytes_max", options.copied_bytes_max, 0, gib},
       Bound{"rendezvous_max", options.rendezvous_max, 1, 1024},
       Bound{"read_bytes_max", options.read_bytes_max, 64 * kib, gib},
       Bound{"one_sided_max", options.one_sided_max, 1, 64 * kib},

@@ -25,6 +25,8 @@ TEST(RdmaOptions, WhatIsOutOfItsBoundsIsNamed) {
   EXPECT_NE(refusal(&RdmaOptions::path_mtu_bytes, 1500U), "");
   EXPECT_EQ(refusal(&RdmaOptions::path_mtu_bytes, 4096U), "");
   EXPECT_NE(refusal(&RdmaOptions::chunk_bytes, std::size_t{5000}), "");
+  EXPECT_EQ(refusal(&RdmaOptions::copied_bytes_max, std::size_t{0}), "");
+  EXPECT_NE(refusal(&RdmaOptions::copied_bytes_max, (std::size_t{1} << 30) + 1), "");
   EXPECT_NE(refusal(&RdmaOptions::signal_every, 33U), "");
   EXPECT_NE(refusal(&RdmaOptions::shared_low_watermark, 1.5), "");
 }

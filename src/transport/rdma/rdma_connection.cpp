@@ -127,6 +127,7 @@ Result<void> RdmaConnection::connect(const Parameters& peer) {
                     .send_window = options_.send_window,
                     // Without reads the peer can't fetch anything.
                     .eager_bytes_max = reads == 0 ? SIZE_MAX : options_.eager_bytes_max,
+                    .copied_bytes_max = options_.copied_bytes_max,
                     .rendezvous_max = options_.rendezvous_max};
   channel.receiver = {.message_bytes_max = limits_.receive_bytes_max,
                       .placed_bytes_min = placed_bytes_min,

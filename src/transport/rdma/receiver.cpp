@@ -186,8 +186,8 @@ bool Receiver::decide_place() {
 void Receiver::unplace(const std::byte* memory) noexcept {
   if (assembly_.active && assembly_.memory == memory) assembly_.memory = nullptr;
   for (Transfer& transfer : transfers_) {
-    if (transfer.memory != memory) continue;
-    transfer.memory = nullptr;
+    if (transfer.memory != memory && transfer.wanted != memory) continue;
+    transfer.memory = transfer.wanted = nullptr;
     if (transfer.direct.data != nullptr) cut_short(transfer);
   }
 }
@@ -211,9 +211,15 @@ bool Receiver::take_rendezvous(Arrival& arrival, const Record& record) {
     looked_ = {first_packet_, arrival.begin + record.size};
   }
   Transfer& front = transfers_.front();
+  if (!front.placed && !place_late(front, record.head)) return false;
   if (!front.complete()) return false;
   arrival.begin += record.size;
   const bool discarded = front.memory == nullptr;
+  if (front.wanted != nullptr) {
+    std::memcpy(front.wanted, front.memory, front.size);
+    front.memory = front.wanted;
+    front.given = true;
+  }
   const Bytes payload = discarded ? Bytes() : Bytes(front.memory, front.size);
   Block* const block = ring_.held() < options_.held_chunks_max ? arrival.chunk : nullptr;
   Block* const payload_block = front.given ? nullptr : front.block != nullptr ? front.block : front.own.block();
@@ -223,10 +229,37 @@ bool Receiver::take_rendezvous(Arrival& arrival, const Record& record) {
                      .payload_block = payload_block,
                      .discarded = discarded});
   if (ended_) return false;
-  drop_transfer(front);
-  transfers_.pop_front();
+  end_front_transfer();
   if (transfers_.empty()) drop_staging();
   return true;
+}
+
+// It has begun before its turn, which is now. False: the connection has ended.
+bool Receiver::place_late(Transfer& transfer, Bytes head) {
+  transfer.placed = true;
+  const Placement placement = sink_->place(head, transfer.size);
+  if (ended_) return false;
+  if (placement.kind == Placement::Kind::given) transfer.wanted = placement.memory.data();
+  if (placement.kind == Placement::Kind::discard) {
+    transfer.memory = nullptr;
+    cut_short(transfer);
+  }
+  return true;
+}
+
+Receiver::Transfer& Receiver::spare_transfer() {
+  if (spare_transfers_.empty()) spare_transfers_.emplace_back();
+  return spare_transfers_.back();
+}
+
+void Receiver::end_front_transfer() noexcept {
+  Transfer& front = transfers_.front();
+  drop_transfer(front);
+  std::vector<RemotePiece> room = std::move(front.pieces);
+  room.clear();
+  front = {};
+  front.pieces = std::move(room);
+  spare_transfers_.splice(spare_transfers_.end(), transfers_, transfers_.begin());
 }
 
 // `ahead`: before it is its turn, so that the sink is not asked; false then means not now. Else false means that the
@@ -235,14 +268,12 @@ bool Receiver::begin_transfer(const Record& record, bool ahead) {
   const std::size_t size = record.header.payload_bytes;
   const auto table = parse_table(record.carried, record.header.payload_bytes);
   if (!table) return ahead ? false : breach(table.error());
-  Transfer transfer;
-  transfer.id = table->transfer;
-  transfer.size = size;
   Placement placement;
   if (!ahead) {
     placement = sink_->place(record.head, size);
     if (ended_) return false;
   }
+  Transfer& transfer = spare_transfer();
   if (placement.kind == Placement::Kind::own) {
     const MemoryPool::PayloadBlock mine = pool_->take_block(size);
     if (mine.block == nullptr && ahead) return false;
@@ -260,7 +291,9 @@ bool Receiver::begin_transfer(const Record& record, bool ahead) {
     transfer.block = users.block;
     transfer.direct = users.memory;
   }
-  transfer.pieces.reserve(table->pieces);
+  transfer.id = table->transfer;
+  transfer.size = size;
+  transfer.placed = !ahead;
   std::size_t at = 0;
   const std::byte* literal = table->literals.data();
   for (std::size_t i = 0; i < table->pieces; ++i) {
@@ -276,7 +309,7 @@ bool Receiver::begin_transfer(const Record& record, bool ahead) {
     transfer.asked = transfer.done = size;  // Discarded: the peer is told that we are done.
     sender_.add_done(transfer.id);
   }
-  transfers_.push_back(std::move(transfer));
+  transfers_.splice(transfers_.end(), spare_transfers_, std::prev(spare_transfers_.end()));
   return true;
 }
 

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -100,6 +100,8 @@ class Receiver {
     std::size_t done = 0;
     RegisteredMemory direct;      // Where it is read to, if that is registered.
     Block* block = nullptr;       // Of `direct`.
+    bool placed = false;          // The sink has been asked where it goes.
+    std::byte* wanted = nullptr;  // Where the sink wants what had begun before it was asked: copied there in the end.
     bool given = false;           // By the sink: it is not ours to keep.
     Buffer own;                   // Else, ours.
     std::byte* memory = nullptr;  // Null while it is discarded.
@@ -129,6 +131,9 @@ class Receiver {
   bool take_rendezvous(Arrival& arrival, const Record& record);
   bool decide_place();
   bool begin_transfer(const Record& record, bool ahead);
+  bool place_late(Transfer& transfer, Bytes head);
+  Transfer& spare_transfer();
+  void end_front_transfer() noexcept;
   void look_ahead();
   std::size_t take_staging();
   void cut_short(Transfer& transfer) noexcept;
@@ -149,7 +154,8 @@ class Receiver {
   std::uint64_t first_packet_ = 0;  // The number of arrivals_'s front.
   Position looked_;                 // Rendezvous before here have begun.
   Assembly assembly_;
-  std::deque<Transfer> transfers_;  // In the order of their records.
+  std::list<Transfer> transfers_;        // In the order of their records.
+  std::list<Transfer> spare_transfers_;  // Kept for their room, so that the steady state allocates nothing.
   Queue<Read> reads_;
   std::vector<Staging> staging_;  // The first is the floor.
   std::uint64_t arrived_ = 0;

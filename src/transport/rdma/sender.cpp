@@ -110,11 +110,23 @@ void Sender::commit(std::size_t head_bytes, std::span<const Piece> payload, Payl
   const Buffer head = std::exchange(reserved_, {});
   const Bytes head_view(in_place ? end() + RecordHeader::bytes : head.data(), head_bytes);
 
-  if (payload_bytes > options_.eager_bytes_max && owner != nullptr && !transfers_.full()) {
-    if (Buffer record = make_rendezvous(head_view, payload, payload_bytes, owner); !record.empty()) {
-      // The transfer tells the owner.
-      waiting_.push({.head = std::move(record), .payload_bytes = payload_bytes, .rendezvous = true});
-      return pump();
+  if (payload_bytes > options_.eager_bytes_max && !transfers_.full()) {
+    // The transfer tells the owner, unless there is a copy.
+    Buffer record = owner == nullptr ? Buffer() : make_rendezvous(head_view, payload, payload_bytes, owner);
+    const bool copied = record.empty() && payload_bytes <= options_.copied_bytes_max &&
+                        message_record_bytes(head_bytes, payload_bytes) > options_.packet_bytes_max - tail_bytes;
+    if (copied) record = make_copied_rendezvous(head_view, payload, payload_bytes);
+    if (!record.empty()) {
+      if (copied) unpacked_copies_bytes_ += payload_bytes;
+      waiting_.push({.head = std::move(record), .payload_bytes = payload_bytes, .rendezvous = true, .copied = copied});
+      pump();
+      if (copied) {
+        // As much as was copied has been produced: the peer reads while we go on.
+        post_packets(1);
+        wire_.submit();
+        if (owner != nullptr) owner->payload_released();
+      }
+      return;
     }
   }
   if (in_place && message_record_bytes(head_bytes, payload_bytes) <= room()) {
@@ -124,6 +136,7 @@ void Sender::commit(std::size_t head_bytes, std::span<const Piece> payload, Payl
     return;
   }
   Waiting rest;
+  rest.pieces = take_pieces();
   rest.payload_bytes = payload_bytes;
   rest.head = in_place ? Buffer::copy_of(head_view) : head.slice(0, head_bytes);
   rest.owner = owner;
@@ -151,12 +164,25 @@ void Sender::pack_whole(std::size_t head_bytes, std::span<const Piece> payload, 
   packed_ += carried;
 }
 
+// The same for a copy of the payload in memory that the peer may read; nothing without room for it.
+Buffer Sender::make_copied_rendezvous(Bytes head, std::span<const Piece> payload, std::size_t payload_bytes) {
+  const MemoryPool::PayloadBlock copy = pool_->take_block(payload_bytes);
+  if (copy.block == nullptr) return {};
+  copy_pieces(copy.memory.data, payload);
+  const Piece whole{copy.memory.data, payload_bytes};
+  Buffer record = make_rendezvous(head, std::span(&whole, 1), payload_bytes, nullptr, payload_bytes);
+  copy.block->release();
+  return record;
+}
+
 // A record that tells where the payload lies, or nothing if not all of it lies in memory that the peer may read.
 Buffer Sender::make_rendezvous(Bytes head, std::span<const Piece> payload, std::size_t payload_bytes,
-                               PayloadOwner* owner) {
+                               PayloadOwner* owner, std::size_t copied_bytes) {
   if (payload.size() > table_pieces_max) return {};
-  std::vector<Block*> blocks;
-  std::vector<RemotePiece> pieces;
+  std::vector<Block*>& blocks = blocks_;
+  std::vector<RemotePiece>& pieces = remote_pieces_;
+  blocks.clear();
+  pieces.clear();
   std::size_t literals = 0;
   bool reachable = true;
   bool user = false;
@@ -191,7 +217,7 @@ Buffer Sender::make_rendezvous(Bytes head, std::span<const Piece> payload, std::
   at += RecordHeader::bytes;
   std::memcpy(at, head.data(), head.size());
   at += align_up(head.size());
-  store_le(at, transfers_.begin(std::move(blocks), owner));
+  store_le(at, transfers_.begin(blocks, owner, copied_bytes));
   store_le(at + 4, static_cast<std::uint32_t>(pieces.size()));
   at += table_head_bytes;
   for (const RemotePiece& piece : pieces) {
@@ -206,6 +232,19 @@ Buffer Sender::make_rendezvous(Bytes head, std::span<const Piece> payload, std::
   return made;
 }
 
+std::vector<Piece> Sender::take_pieces() {
+  if (spare_pieces_.empty()) return {};
+  std::vector<Piece> pieces = std::move(spare_pieces_.back());
+  spare_pieces_.pop_back();
+  return pieces;
+}
+
+void Sender::give_pieces(std::vector<Piece> pieces) {
+  if (pieces.capacity() == 0 || spare_pieces_.size() == spare_pieces_max) return;
+  pieces.clear();
+  spare_pieces_.push_back(std::move(pieces));
+}
+
 // Packs what waits, as far as there is room, and lets it go packet by packet: copy and wire overlap.
 void Sender::pump() {
   if (std::exchange(pumping_, true)) return;
@@ -215,7 +254,8 @@ void Sender::pump() {
     const std::size_t total = front.rendezvous ? front.head.size() : front.head.size() + front.payload_bytes;
     if (front.done != total) continue;
     // An owner that is told may commit more.
-    const Waiting done = waiting_.pop();
+    Waiting done = waiting_.pop();
+    give_pieces(std::move(done.pieces));
     if (done.owner != nullptr) done.owner->payload_released();
   }
   pumping_ = false;
@@ -229,6 +269,7 @@ bool Sender::pack_some(Waiting& message) {
     std::memcpy(end(), message.head.data(), head_bytes);
     current().filled += head_bytes;
     packed_ += load_le<std::uint32_t>(message.head.data() + 4) + message.payload_bytes;
+    if (message.copied) unpacked_copies_bytes_ -= message.payload_bytes;
     message.done = head_bytes;
     return true;
   }

@@ -22,6 +22,8 @@ struct SenderOptions {
   std::size_t chunk_bytes = 256 * 1024;
   unsigned send_window = 2;
   std::size_t eager_bytes_max = 64 * 1024;
+  std::size_t copied_bytes_max =
+      4 * 1024 * 1024;  // What no packet holds, up to here: copied once, and read from there.
   std::size_t rendezvous_max = 64;
 };
 
@@ -48,6 +50,10 @@ class Sender {
   void detach(PayloadOwner& owner);
   std::uint64_t committed() const noexcept { return committed_; }
   std::uint64_t sent() const noexcept { return sent_; }
+  // What was committed and is not posted, and the copies that wait for the peer to read them.
+  std::size_t backlog() const noexcept {
+    return static_cast<std::size_t>(committed_ - sent_) + transfers_.copied_bytes() - unpacked_copies_bytes_;
+  }
 
   // Sends what may be sent. `control`: also a grant if one is due.
   void flush();
@@ -95,11 +101,13 @@ class Sender {
     std::size_t done = 0;  // Bytes of head and payload that are packed.
     PayloadOwner* owner = nullptr;
     bool rendezvous = false;
+    bool copied = false;  // The payload of a rendezvous.
   };
 
   static constexpr std::size_t done_per_packet = 16;
   static constexpr std::size_t tail_bytes = done_per_packet * 4;  // Kept free at a packet's end.
   static constexpr std::size_t fragment_bytes_min = 256;          // With less room none is begun.
+  static constexpr std::size_t spare_pieces_max = 64;
   static constexpr std::size_t control_slots = control_bytes / tail_bytes;
 
   Chunk& current() noexcept { return *chunks_.back(); }
@@ -114,8 +122,12 @@ class Sender {
     return std::min(options_.chunk_bytes / 4 - 2 * tail_bytes, options_.packet_bytes_max - tail_bytes);
   }
 
-  Buffer make_rendezvous(Bytes head, std::span<const Piece> payload, std::size_t payload_bytes, PayloadOwner* owner);
+  Buffer make_copied_rendezvous(Bytes head, std::span<const Piece> payload, std::size_t payload_bytes);
+  Buffer make_rendezvous(Bytes head, std::span<const Piece> payload, std::size_t payload_bytes, PayloadOwner* owner,
+                         std::size_t copied_bytes = 0);
   void pack_whole(std::size_t head_bytes, std::span<const Piece> payload, std::size_t payload_bytes);
+  std::vector<Piece> take_pieces();
+  void give_pieces(std::vector<Piece> pieces);
   void pump();
   bool pack_some(Waiting& message);
   void close_packet() noexcept;
@@ -143,10 +155,15 @@ class Sender {
   std::size_t unsignalled_ = 0;   // Bytes posted since the last packet that asked for a completion.
   std::vector<std::uint32_t> done_;
   Transfers transfers_;
+  // Kept for their room, so that the steady state allocates nothing.
+  std::vector<Block*> blocks_;
+  std::vector<RemotePiece> remote_pieces_;
+  std::vector<std::vector<Piece>> spare_pieces_;
 
   std::uint64_t committed_ = 0;
   std::uint64_t packed_ = 0;
   std::uint64_t sent_ = 0;
+  std::size_t unpacked_copies_bytes_ = 0;  // Of records that wait: committed_ has them too.
   std::uint64_t bye_id_ = 0;
   bool closing_ = false;
   bool pumping_ = false;

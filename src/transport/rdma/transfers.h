@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -25,8 +26,11 @@ class Transfers {
   bool full() const noexcept { return open_ == max_; }
   std::size_t open() const noexcept { return open_; }
 
+  // Of payloads that were copied, for as long as their transfers are open.
+  std::size_t copied_bytes() const noexcept { return copied_bytes_; }
+
   // Takes over a reference of each block. Gives the id.
-  std::uint32_t begin(std::vector<Block*> blocks, PayloadOwner* owner) {
+  std::uint32_t begin(std::span<Block* const> blocks, PayloadOwner* owner, std::size_t copied_bytes) {
     if (free_.empty()) {
       free_.push_back(static_cast<std::uint32_t>(slots_.size()));
       slots_.emplace_back();
@@ -34,8 +38,10 @@ class Transfers {
     const std::uint32_t slot = free_.back();
     free_.pop_back();
     Transfer& transfer = slots_[slot];
-    transfer.blocks = std::move(blocks);
+    transfer.blocks.assign(blocks.begin(), blocks.end());
     transfer.owner = owner;
+    transfer.copied_bytes = copied_bytes;
+    copied_bytes_ += copied_bytes;
     transfer.open = true;
     ++open_;
     return transfer.generation << slot_bits | slot;
@@ -63,26 +69,29 @@ class Transfers {
  private:
   static constexpr unsigned slot_bits = 10;
   struct Transfer {
-    std::vector<Block*> blocks;
+    std::vector<Block*> blocks;  // Keeps its room.
     PayloadOwner* owner = nullptr;
+    std::size_t copied_bytes = 0;
     std::uint32_t generation = 0;  // Of 22 bits.
     bool open = false;
   };
 
   void finish(std::uint32_t slot) noexcept {
     Transfer& transfer = slots_[slot];
-    const std::vector<Block*> blocks = std::move(transfer.blocks);
+    for (Block* block : transfer.blocks) block->release();
+    transfer.blocks.clear();
+    copied_bytes_ -= transfer.copied_bytes;
     PayloadOwner* const owner = std::exchange(transfer.owner, nullptr);
     transfer.open = false;
     transfer.generation = (transfer.generation + 1) & ((1U << (32 - slot_bits)) - 1);
     free_.push_back(slot);
     --open_;
-    for (Block* block : blocks) block->release();
     if (owner != nullptr) owner->payload_released();
   }
 
   const std::size_t max_;
   std::size_t open_ = 0;
+  std::size_t copied_bytes_ = 0;
   std::vector<Transfer> slots_;
   std::vector<std::uint32_t> free_;
 };
