@@ -43,9 +43,7 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   std::uint64_t committed() const noexcept override { return channel_ ? channel_->sender().committed() : committed_; }
   std::uint64_t sent() const noexcept override { return channel_ ? channel_->sender().sent() : sent_; }
   std::uint64_t arrived() const noexcept override { return channel_ ? channel_->receiver().arrived() : arrived_; }
-  std::size_t backlog() const noexcept override {
-    return channel_ ? channel_->sender().backlog() : static_cast<std::size_t>(committed() - sent());
-  }
+  std::size_t backlog() const noexcept override { return static_cast<std::size_t>(committed() - sent()); }
   void set_backlog_mark(std::size_t bytes) noexcept override;
   void pause() noexcept override;
   void resume() override;

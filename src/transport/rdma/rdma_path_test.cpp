@@ -1,4 +1,5 @@
 #include "transport/rdma/rdma_path.h"
+#include "transport/rdma/sender.h"
 
 #include <gtest/gtest.h>
 
@@ -41,7 +42,8 @@ std::vector<PathCase> cases() {
   all.insert(all.end(), more.begin(), more.end());
   for (PathCase& one : all) {
     one.slow = true;
-    one.held_back_bytes_max = std::size_t{4} << 20;  // All that is posted on one side, and the other's send window.
+    // All that is posted on one side, the other's send window, and its copies.
+    one.held_back_bytes_max = (std::size_t{4} << 20) + rdma::Sender::copies_bytes_max;
   }
   return all;
 }

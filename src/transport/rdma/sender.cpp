@@ -114,11 +114,11 @@ void Sender::commit(std::size_t head_bytes, std::span<const Piece> payload, Payl
     // The transfer tells the owner, unless there is a copy.
     Buffer record = owner == nullptr ? Buffer() : make_rendezvous(head_view, payload, payload_bytes, owner);
     const bool copied = record.empty() && payload_bytes <= options_.copied_bytes_max &&
+                        transfers_.copied_bytes() + payload_bytes <= copies_bytes_max &&
                         message_record_bytes(head_bytes, payload_bytes) > options_.packet_bytes_max - tail_bytes;
     if (copied) record = make_copied_rendezvous(head_view, payload, payload_bytes);
     if (!record.empty()) {
-      if (copied) unpacked_copies_bytes_ += payload_bytes;
-      waiting_.push({.head = std::move(record), .payload_bytes = payload_bytes, .rendezvous = true, .copied = copied});
+      waiting_.push({.head = std::move(record), .payload_bytes = payload_bytes, .rendezvous = true});
       pump();
       if (copied) {
         // As much as was copied has been produced: the peer reads while we go on.
@@ -269,7 +269,6 @@ bool Sender::pack_some(Waiting& message) {
     std::memcpy(end(), message.head.data(), head_bytes);
     current().filled += head_bytes;
     packed_ += load_le<std::uint32_t>(message.head.data() + 4) + message.payload_bytes;
-    if (message.copied) unpacked_copies_bytes_ -= message.payload_bytes;
     message.done = head_bytes;
     return true;
   }

@@ -36,6 +36,8 @@ class Sender {
   static constexpr std::size_t early_flush_bytes = 32 * 1024;
   // Pieces up to here travel within a rendezvous instead of being read.
   static constexpr std::size_t literal_bytes_max = 256;
+  // Of copies that wait for the peer to read them: they count as sent. What comes beyond goes through the chunks.
+  static constexpr std::size_t copies_bytes_max = std::size_t{8} << 20;
 
   // `first` is a chunk, and `control` has control_bytes; the pool gets both back.
   Sender(Wire& wire, std::shared_ptr<MemoryPool> pool, const RegisteredMemory& first, const RegisteredMemory& control,
@@ -50,10 +52,6 @@ class Sender {
   void detach(PayloadOwner& owner);
   std::uint64_t committed() const noexcept { return committed_; }
   std::uint64_t sent() const noexcept { return sent_; }
-  // What was committed and is not posted, and the copies that wait for the peer to read them.
-  std::size_t backlog() const noexcept {
-    return static_cast<std::size_t>(committed_ - sent_) + transfers_.copied_bytes() - unpacked_copies_bytes_;
-  }
 
   // Sends what may be sent. `control`: also a grant if one is due.
   void flush();
@@ -101,7 +99,6 @@ class Sender {
     std::size_t done = 0;  // Bytes of head and payload that are packed.
     PayloadOwner* owner = nullptr;
     bool rendezvous = false;
-    bool copied = false;  // The payload of a rendezvous.
   };
 
   static constexpr std::size_t done_per_packet = 16;
@@ -163,7 +160,6 @@ class Sender {
   std::uint64_t committed_ = 0;
   std::uint64_t packed_ = 0;
   std::uint64_t sent_ = 0;
-  std::size_t unpacked_copies_bytes_ = 0;  // Of records that wait: committed_ has them too.
   std::uint64_t bye_id_ = 0;
   bool closing_ = false;
   bool pumping_ = false;
