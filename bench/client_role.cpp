@@ -196,7 +196,7 @@ bool play_client(const Options& options, const std::string& address, const std::
                  const EventWriter& events) {
   // Sleepers that call by the clock should be on time: the kernel adds up to 50 us by itself.
   if (options.rate_per_s > 0) prctl(PR_SET_TIMERSLACK, 1UL);
-  Loop loop({.wait = cells.front().wait, .poller = options.poller});
+  Loop loop(options.loop(cells.front().wait));
   Measurement measurement(loop, options, cells.front().transport, address, events);
   return loop.run(measurement.run(cells));
 }

@@ -189,6 +189,10 @@ void add_server_threads(CLI::App& app, Options& options) {
 void add_waits(CLI::App& app, Options& options) {
   add_list(app, "--wait", "How a loop without work waits: spin (then sleep), busy_poll, event [spin]", options.waits,
            reader(parse_wait, "no way to wait: give spin, busy_poll or event"));
+  add_number(
+      app, "--spin-max", "US",
+      "The longest that a loop with --wait spin looks for work before it sleeps [50, or more where waking up is dear]",
+      options.spin_max_us, 1.0, 1e6);
 }
 
 void add_poller(CLI::App& app, Options& options) {

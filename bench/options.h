@@ -49,6 +49,12 @@ struct Options {
   // pass this bound, fewer calls are kept in flight, and the result says how many.
   std::size_t bytes_in_flight_max = std::size_t{512} << 20;
   double call_timeout_s = 30;
+  double spin_max_us = 0;  // 0: LoopOptions' default.
+  LoopOptions loop(Wait wait) const {
+    LoopOptions loop{.wait = wait, .poller = poller};
+    if (spin_max_us > 0) loop.spin_max = std::chrono::nanoseconds(static_cast<std::int64_t>(spin_max_us * 1e3));
+    return loop;
+  }
   double rate_per_s = 0;  // Calls begin by the clock, so many a second in all; 0: as soon as an earlier one has ended.
   bool registered = false;  // What is sent lies in a RegisteredBuffer.
   bool rtt_table = false;   // Its sizes, concurrencies and transports instead.

@@ -21,7 +21,7 @@ bool play_server(const Options& options, std::string_view transport, Wait wait, 
   server_options.listen = listen;
   server_options.threads = options.server_threads;
   server_options.cpus = options.server_cpus;
-  server_options.loop = {.wait = wait, .poller = options.poller};
+  server_options.loop = options.loop(wait);
   server_options.message_bytes_max = size_bytes_max + 4096;
   server_options.calls_per_connection_max = concurrency_max;
   server_options.transports = server_transports(transport);

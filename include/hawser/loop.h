@@ -39,9 +39,11 @@ struct LoopOptions {
   // `automatic` is epoll, which was measured to be ahead unless hundreds of connections are busy at once
   // (docs/decisions/0007). `io_uring` falls back to epoll where the kernel lacks what is used, with the reason logged.
   PollerKind poller = PollerKind::automatic;
-  Duration spin_max = std::chrono::microseconds(50);  // The longest spin before sleeping, with Wait::spin.
-  unsigned offload_threads_max = 4;                   // Threads for blocking work; started when first needed.
-  std::size_t offload_queue_max = 1024;               // Blocking work waiting for a thread.
+  // The longest spin before sleeping, with Wait::spin. By default 50 us, or four times what waking up takes, which the loop
+  // measures now and then, up to 1 ms: on virtual machines a wake-up can take hundreds of microseconds.
+  std::optional<Duration> spin_max = {};
+  unsigned offload_threads_max = 4;      // Threads for blocking work; started when first needed.
+  std::size_t offload_queue_max = 1024;  // Blocking work waiting for a thread.
   LogSink log = stderr_log();
 };
 

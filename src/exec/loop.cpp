@@ -1,5 +1,7 @@
 #include "hawser/loop.h"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cassert>
@@ -10,6 +12,7 @@
 #include "exec/make_poller.h"
 #include "exec/offload_pool.h"
 #include "exec/poller.h"
+#include "exec/spin_limit.h"
 #include "exec/timer_wheel.h"
 #include "hawser/scope.h"
 
@@ -23,11 +26,13 @@ thread_local Loop* current_loop = nullptr;
 constexpr unsigned source_rounds = 16;
 constexpr std::size_t source_polls = 64;
 
-// Spinning is halved after each sleep that it could not avoid, down to this; it returns to spin_max as soon as a
-// sleep turns out shorter than spin_max. (The policy of the kernel's halt polling.)
+// Spinning is halved after each sleep that it could not avoid, down to this; it returns to its limit as soon as a
+// sleep turns out shorter than that. (The policy of the kernel's halt polling.)
 constexpr Duration spin_least = std::chrono::microseconds(2);
 
 void relax() noexcept { __builtin_ia32_pause(); }
+
+Duration timer_slack() noexcept { return Duration(std::max(prctl(PR_GET_TIMERSLACK), 0)); }
 
 // Makes a loop the thread's current one while it runs, however that ends.
 class Current {
@@ -45,7 +50,9 @@ class Current {
 
 struct Loop::State {
   explicit State(Time origin, const LoopOptions& options)
-      : wheel(origin), offload(std::max(1U, options.offload_threads_max), options.offload_queue_max) {}
+      : wheel(origin),
+        spin_limit(options.spin_max),
+        offload(std::max(1U, options.offload_threads_max), options.offload_queue_max) {}
 
   // True if the loop has something to do without looking outside.
   bool busy() const noexcept {
@@ -61,7 +68,8 @@ struct Loop::State {
   std::vector<exec::Source*> sources;
   unsigned rounds = 0;    // Turns of the sources since the poller was asked,
   std::size_t polls = 0;  // and polls of single ones.
-  Duration spin = Duration::zero();
+  exec::SpinLimit spin_limit;
+  Duration spin = spin_limit.get();
   std::atomic<bool> sleeping{false};
   std::atomic<bool> stopping{false};
   bool stoppable = false;  // Within run(), which ends by stop(); run(task) does not.
@@ -75,9 +83,7 @@ Loop::Loop(std::unique_ptr<exec::Poller> poller, LoopOptions options)
     : options_(std::move(options)),
       poller_(std::move(poller)),
       now_(poller_->now()),
-      state_(std::make_unique<State>(now_, options_)) {
-  state_->spin = options_.spin_max;
-}
+      state_(std::make_unique<State>(now_, options_)) {}
 
 Loop::~Loop() = default;
 
@@ -219,7 +225,7 @@ void Loop::wait_for_work() {
     for (;;) {
       const bool found = look();
       if (found || state.busy() || now_ >= due) {
-        if (found) state.spin = options_.spin_max;
+        if (found) state.spin = state.spin_limit.get();
         return;
       }
       if (now_ >= spin_end) break;
@@ -236,8 +242,16 @@ void Loop::wait_for_work() {
   state.sleeping.store(true, std::memory_order_seq_cst);
   if (!state.busy()) {
     const Time asleep = poller_->now();
-    poller_->wait(due == Time::max() ? forever : std::max(due - asleep, Duration::zero()), now_);
-    state.spin = now_ - start <= options_.spin_max ? options_.spin_max : std::max(state.spin / 2, spin_least);
+    const Duration sleep = due == Time::max() ? forever : std::max(due - asleep, Duration::zero());
+    if (options_.wait == Wait::spin && sleep > exec::SpinLimit::probe_sleep && poller_->real_time() &&
+        state.spin_limit.probe_due()) {
+      const bool found = poller_->wait(exec::SpinLimit::probe_sleep, now_) != 0;
+      if (!found && !state.busy()) state.spin_limit.probed(now_ - asleep, timer_slack());
+    } else {
+      poller_->wait(sleep, now_);
+      const Duration limit = state.spin_limit.get();
+      state.spin = now_ - start <= limit ? limit : std::max(state.spin / 2, spin_least);
+    }
   }
   state.sleeping.store(false, std::memory_order_relaxed);
 }

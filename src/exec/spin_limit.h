@@ -1,0 +1,51 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+
+#include "hawser/time.h"
+
+namespace hawser::exec {
+
+// How long a loop spins before it sleeps. A sleep costs what waking up takes: where that is dear, as on virtual machines, a
+// short spin makes both sides of a connection sleep for good, since each wakes the other too late for its spin. Measured
+// by sleeps of a microsecond; the least of the last few counts, since all but the wake-up only adds. Without I/O.
+class SpinLimit {
+ public:
+  static constexpr Duration least = std::chrono::microseconds(50);
+  static constexpr Duration most = std::chrono::milliseconds(1);
+  static constexpr Duration probe_sleep = std::chrono::microseconds(1);
+  static constexpr int wake_ups = 4;            // Of a limit: this side's, the peer's, and as much again.
+  static constexpr unsigned probe_every = 256;  // Sleeps; the first few are probes too.
+
+  explicit SpinLimit(std::optional<Duration> fixed) noexcept
+      : fixed_(fixed.has_value()), limit_(fixed.value_or(least)) {}
+
+  Duration get() const noexcept { return limit_; }
+  // Asked before each sleep: whether it is to be a probe, of probe_sleep.
+  bool probe_due() noexcept {
+    if (fixed_) return false;
+    if (count_ < samples_.size()) return true;
+    if (++sleeps_ < probe_every) return false;
+    sleeps_ = 0;
+    return true;
+  }
+  // A probe that nothing ended early took `elapsed`, of which the kernel adds `timer_slack` by itself.
+  void probed(Duration elapsed, Duration timer_slack) noexcept {
+    samples_[count_++ % samples_.size()] = std::max(elapsed - probe_sleep - timer_slack, Duration::zero());
+    if (count_ < samples_.size()) return;
+    if (count_ == 2 * samples_.size()) count_ = samples_.size();
+    limit_ = std::clamp(*std::min_element(samples_.begin(), samples_.end()) * wake_ups, least, most);
+  }
+
+ private:
+  const bool fixed_;
+  Duration limit_;
+  std::array<Duration, 4> samples_{};
+  std::size_t count_ = 0;
+  unsigned sleeps_ = 0;
+};
+
+}  // namespace hawser::exec

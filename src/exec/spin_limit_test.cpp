@@ -1,0 +1,48 @@
+#include "exec/spin_limit.h"
+
+#include <gtest/gtest.h>
+
+namespace hawser::exec {
+namespace {
+
+using std::chrono::microseconds;
+
+// Of a machine on which waking up takes `wake_up`, and the kernel adds its slack.
+void probe(SpinLimit& limit, microseconds wake_up) {
+  ASSERT_TRUE(limit.probe_due());
+  limit.probed(SpinLimit::probe_sleep + microseconds(50) + wake_up, microseconds(50));
+}
+
+TEST(SpinLimit, GrowsWithWhatWakingUpTakes) {
+  for (const auto& [wake_up, expected] :
+       {std::pair{0, 50}, {12, 50}, {13, 52}, {100, 400}, {250, 1000}, {9000, 1000}}) {
+    SpinLimit limit(std::nullopt);
+    EXPECT_EQ(limit.get(), SpinLimit::least);
+    for (int i = 0; i < 4; ++i) probe(limit, microseconds(wake_up));
+    EXPECT_EQ(limit.get(), microseconds(expected));
+  }
+}
+
+TEST(SpinLimit, TheLeastOfTheLastFewCounts) {
+  SpinLimit limit(std::nullopt);
+  for (const int wake_up : {900, 30, 800, 700}) {
+    EXPECT_EQ(limit.get(), SpinLimit::least) << "not known yet";
+    probe(limit, microseconds(wake_up));
+  }
+  EXPECT_EQ(limit.get(), microseconds(120));
+  // It learns anew, and not at each sleep.
+  for (int i = 0; i < 40; ++i) {
+    for (unsigned sleep = 1; sleep < SpinLimit::probe_every; ++sleep) ASSERT_FALSE(limit.probe_due());
+    probe(limit, microseconds(200));
+  }
+  EXPECT_EQ(limit.get(), microseconds(800));
+}
+
+TEST(SpinLimit, IsWhatItIsToldToBe) {
+  SpinLimit limit(microseconds(3));
+  for (int i = 0; i < 1000; ++i) ASSERT_FALSE(limit.probe_due());
+  EXPECT_EQ(limit.get(), microseconds(3));
+}
+
+}  // namespace
+}  // namespace hawser::exec
