@@ -17,6 +17,8 @@ class SpinLimit {
   static constexpr Duration least = std::chrono::microseconds(50);
   static constexpr Duration most = std::chrono::milliseconds(1);
   static constexpr Duration probe_sleep = std::chrono::microseconds(1);
+  // Such sleeps say nothing of a wake-up: kernels before 5.11 sleep for whole milliseconds. And who wakes up so late gains nothing.
+  static constexpr Duration coarse = std::chrono::microseconds(900);
   static constexpr int wake_ups = 4;            // Of a limit: this side's, the peer's, and as much again.
   static constexpr unsigned probe_every = 256;  // Sleeps; the first few are probes too.
 
@@ -37,7 +39,8 @@ class SpinLimit {
     samples_[count_++ % samples_.size()] = std::max(elapsed - probe_sleep - timer_slack, Duration::zero());
     if (count_ < samples_.size()) return;
     if (count_ == 2 * samples_.size()) count_ = samples_.size();
-    limit_ = std::clamp(*std::min_element(samples_.begin(), samples_.end()) * wake_ups, least, most);
+    const Duration wake_up = *std::min_element(samples_.begin(), samples_.end());
+    limit_ = wake_up < coarse ? std::clamp(wake_up * wake_ups, least, most) : least;
   }
 
  private:

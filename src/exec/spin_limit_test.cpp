@@ -15,7 +15,7 @@ void probe(SpinLimit& limit, microseconds wake_up) {
 
 TEST(SpinLimit, GrowsWithWhatWakingUpTakes) {
   for (const auto& [wake_up, expected] :
-       {std::pair{0, 50}, {12, 50}, {13, 52}, {100, 400}, {250, 1000}, {9000, 1000}}) {
+       {std::pair{0, 50}, {12, 50}, {13, 52}, {100, 400}, {250, 1000}, {899, 1000}, {900, 50}}) {
     SpinLimit limit(std::nullopt);
     EXPECT_EQ(limit.get(), SpinLimit::least);
     for (int i = 0; i < 4; ++i) probe(limit, microseconds(wake_up));
