@@ -119,6 +119,8 @@ void UcxListener::process() {
     if (stranger.endpoint != nullptr) worker_.close(std::move(stranger.endpoint), UcxClose::cut);
     return true;
   });
+  // Else those who say nothing would be kept until somebody calls, and who is turned away does not count as a call.
+  if (!strangers_.empty()) expiry_.start(worker_.loop(), strangers_.front().until);
 }
 
 }  // namespace hawser::transport

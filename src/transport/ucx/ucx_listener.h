@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hawser/time.h"
+#include "hawser/timer.h"
 #include "transport/ucx/ucx_core.h"
 
 namespace hawser::transport {
@@ -15,7 +16,7 @@ class UcxWorker;
 // names. Belongs to the worker's loop.
 class UcxListener {
  public:
-  // Callers who have not named a connection yet; more are turned away.
+  // Callers who have not named a connection yet, and may wait for UcxOptions::wire_up_timeout; more are turned away.
   static constexpr std::size_t strangers_max = 1024;
   // The end waits so long for calls that are half made: UCX before 1.14 crashes if they come in afterwards (its commit
   // 95ba53abf8).
@@ -33,8 +34,9 @@ class UcxListener {
   // Within UCX: a hello for `token` has come over `ep`.
   void named(std::uint64_t token, ucp_ep_h ep) { names_.push_back({token, ep}); }
   bool any() const noexcept { return !calls_.empty() || !names_.empty(); }
-  // What was recorded within UCX.
+  // What was recorded within UCX, and callers who have waited for too long.
   void process();
+  std::size_t strangers() const noexcept { return strangers_.size(); }
 
  private:
   struct Stranger {
@@ -46,6 +48,12 @@ class UcxListener {
     ucp_ep_h ep = nullptr;
   };
 
+  struct Expiry final : Timer {
+    explicit Expiry(UcxListener& owner) noexcept : Timer(&Expiry::fire), listener(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<Expiry&>(timer).listener.process(); }
+    UcxListener& listener;
+  };
+
   explicit UcxListener(UcxWorker& worker) noexcept : worker_(worker) {}
   static void on_call(ucp_conn_request_h call, void* arg);
 
@@ -54,7 +62,8 @@ class UcxListener {
   std::string address_;
   std::vector<ucp_conn_request_h> calls_;
   std::vector<Name> names_;
-  std::vector<Stranger> strangers_;
+  std::vector<Stranger> strangers_;  // As they came.
+  Expiry expiry_{*this};
   bool ending_ = false;
 };
 

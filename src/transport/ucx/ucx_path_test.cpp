@@ -3,12 +3,14 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <random>
 
 #include "transport/path_testing.h"
 #include "transport/ucx/ucx_end.h"
+#include "transport/ucx/ucx_listener.h"
 
 namespace hawser::transport {
 namespace {
@@ -303,6 +305,42 @@ TEST(UcxPath, WithoutAFlushTheEndIsToldAndNothingIsTorn) {
       }
     });
   }
+}
+
+// They are bounded in number: if they stayed, nobody could connect any more.
+TEST(UcxPath, CallersWhoDoNotSayWhomTheyWantAreLetGo) {
+  const UcxOptions options{.tls = "tcp",
+                           .error_mode = UcxErrorMode::peer,
+                           .wire_up = UcxWireUp::listener,
+                           .listener_address = "127.0.0.1:0",
+                           .wire_up_timeout = std::chrono::milliseconds(100)};
+  NEED_UCX(options);
+  Loop loop({.log = no_log()});
+  const auto context = UcxContext::make(options, true);
+  ASSERT_TRUE(context.has_value());
+  const std::shared_ptr<UcxWorker> server = *UcxWorker::make(*context, loop);
+  const std::shared_ptr<UcxWorker> client = *UcxWorker::make(*context, loop);
+  ASSERT_TRUE(server->listen(options.listener_address).has_value());
+  const auto at = UcxSocketAddress::parse(server->listener()->address());
+  ASSERT_TRUE(at.has_value());
+  ucp_ep_params_t to{};
+  to.field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS;
+  to.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+  to.sockaddr = {.addr = reinterpret_cast<const sockaddr*>(at->bytes.data()),
+                 .addrlen = static_cast<socklen_t>(at->bytes.size())};
+  auto silent = client->core().connect(to, 0);
+  ASSERT_TRUE(silent.has_value());
+  const auto becomes = [&](std::size_t strangers) {
+    for (int i = 0; i < 30'000 && server->listener()->strangers() != strangers; ++i) {
+      server->poll();
+      client->poll();
+      loop.run(loop.sleep(std::chrono::milliseconds(1), {}));
+    }
+    return server->listener()->strangers() == strangers;
+  };
+  EXPECT_TRUE(becomes(1));
+  EXPECT_TRUE(becomes(0)) << "after wire_up_timeout";
+  client->close(std::move(*silent), UcxClose::cut);
 }
 
 // ---- A peer that does as it likes ----
