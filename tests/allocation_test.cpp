@@ -81,8 +81,10 @@ TransportOptions transports_of(const Case& shape) {
   return {.rdma = RdmaOptions{}, .order = {shape.transport}, .demand = shape.transport};
 }
 
-// Emulated processors copy large payloads slowly.
-int rounds_of(const Case& shape) { return shape.transport == "rdma" && shape.bytes > 64 * 1024 ? 50 : 200; }
+// Emulated processors copy large payloads slowly: 200 calls in all instead of each.
+int rounds_of(const Case& shape) {
+  return shape.transport == "rdma" && shape.bytes > 64 * 1024 ? 200 / shape.concurrency : 200;
+}
 constexpr int few_rounds = 20;
 
 class Allocations : public testing::TestWithParam<Case> {};

@@ -196,14 +196,14 @@ class RemoteMemory {
 // RegisteredBuffers, counts as a device of the name "ucx", of which only what concerns those is known.
 struct RdmaCounters {
   std::string device;
-  std::size_t registered_bytes = 0;  // For connections and payloads, at most RdmaOptions::memory_bytes_max.
-  std::size_t used_bytes = 0;        // Of these, in use.
-  std::size_t used_bytes_max = 0;    // The most that was in use at once.
-  std::uint64_t refused = 0;         // Times that memory_bytes_max was met: connections refused, payloads copied.
-  std::size_t connections = 0;       // Queue pairs.
-  std::size_t connection_bytes = 0;  // Posted by each connection while it is idle.
-  std::size_t buffer_bytes = 0;      // Of all RegisteredBuffers.
-  std::uint64_t buffer_sends = 0;  // Payloads that were offered to the peer straight from a RegisteredBuffer.
+  std::size_t registered_bytes = 0;   // For connections and payloads, at most RdmaOptions::memory_bytes_max.
+  std::size_t used_bytes = 0;         // Of these, in use.
+  std::size_t used_bytes_max = 0;     // The most that was in use at once.
+  std::uint64_t refused = 0;          // Times that memory_bytes_max was met: connections refused, payloads copied.
+  std::size_t connections = 0;        // Queue pairs.
+  std::size_t connection_bytes = 0;   // Posted by each connection while it is idle.
+  std::size_t buffer_bytes = 0;       // Of all RegisteredBuffers.
+  std::uint64_t buffer_sends = 0;     // Payloads that were offered to the peer straight from a RegisteredBuffer.
   std::uint64_t buffer_receives = 0;  // Payloads that were read straight into one.
 };
 

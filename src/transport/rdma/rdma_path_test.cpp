@@ -1,9 +1,9 @@
 #include "transport/rdma/rdma_path.h"
-#include "transport/rdma/sender.h"
 
 #include <gtest/gtest.h>
 
 #include "transport/path_suite_testing.h"
+#include "transport/rdma/sender.h"
 #include "transport/rdma/verbs.h"
 
 namespace hawser::transport {
