@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "hawser/rdma.h"
@@ -36,6 +37,15 @@ static std::string absent(const TransportOptions& options) {
     if (const auto end = path->attach(const_cast<Loop&>(loop)); !end) return end.error().text;
   }
   return {};
+}
+
+// Null if it can't be started.
+static std::unique_ptr<Server> started(Loop& loop, const TransportOptions& transports) {
+  ServerOptions options;
+  options.transports = transports;
+  auto server = std::make_unique<Server>(loop, std::move(options));
+  server->register_handler<worked_at>();
+  return server->start() ? std::move(server) : nullptr;
 }
 
 static unsigned port_of(const sockaddr_storage& address) {
@@ -129,12 +139,9 @@ class ServerProcess {
  private:
   [[noreturn]] static void serve(const TransportOptions& transports, int to) {
     Loop loop({.log = no_log()});
-    ServerOptions options;
-    options.transports = transports;
-    Server server(loop, std::move(options));
-    server.register_handler<worked_at>();
-    if (!server.start()) ::_exit(1);
-    const std::string line = server.address() + "\n";
+    const std::unique_ptr<Server> server = started(loop, transports);
+    if (server == nullptr) ::_exit(1);
+    const std::string line = server->address() + "\n";
     if (::write(to, line.data(), line.size()) != static_cast<ssize_t>(line.size())) ::_exit(1);
     for (;;) loop.run(loop.sleep(1s, {}));
   }
@@ -207,11 +214,8 @@ TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
   const TransportOptions transports = over(ucx);
   if (const std::string why = absent(transports); !why.empty()) GTEST_SKIP() << why;
   Loop loop({.log = no_log()});
-  ServerOptions serving;
-  serving.transports = transports;
-  Server server(loop, std::move(serving));
-  server.register_handler<worked_at>();
-  ASSERT_TRUE(server.start());
+  const std::unique_ptr<Server> server = started(loop, transports);
+  ASSERT_NE(server, nullptr);
   const auto expected = [&](std::size_t bytes) {
     return bytes >= (reaches ? ucx.registered_bytes_min : ucx.rendezvous_bytes_min);
   };
@@ -236,7 +240,7 @@ TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
     AWAIT(reply, client.call<worked_at>({.attachment = as_bytes(text)}, "with an attachment"));
     EXPECT_OK(reply);
     EXPECT_EQ(rdma_counters(client).at(0).buffer_sends, sends);
-  }(server.address(), transports, expected));
+  }(server->address(), transports, expected));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ucx, RegisteredPayloads, ::testing::Values("tcp", "posix,cma,self"),
@@ -247,11 +251,8 @@ TEST(Ucx, ABrokenWorkerIsLeftForTcpAndComeBackTo) {
   const TransportOptions transports = over({.tls = "tcp", .error_mode = UcxErrorMode::peer});
   if (const std::string why = absent(transports); !why.empty()) GTEST_SKIP() << why;
   Loop loop({.log = no_log()});
-  ServerOptions serving;
-  serving.transports = transports;
-  Server server(loop, std::move(serving));
-  server.register_handler<worked_at>();
-  ASSERT_TRUE(server.start());
+  const std::unique_ptr<Server> server = started(loop, transports);
+  ASSERT_NE(server, nullptr);
   loop.run([](Loop& on, Server& served, TransportOptions with) -> Task<void> {
     const std::string address = served.address();
     ClientOptions options;
@@ -281,7 +282,7 @@ TEST(Ucx, ABrokenWorkerIsLeftForTcpAndComeBackTo) {
     EXPECT_EQ(count.not_sent, 0U);
     EXPECT_LE(count.unknown, 4U) << "at most what was under way and is not idempotent";
     EXPECT_GE(client.moves(), 2U);
-  }(loop, server, transports));
+  }(loop, *server, transports));
 }
 
 }  // namespace hawser::ucx_tests
