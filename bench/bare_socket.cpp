@@ -19,8 +19,8 @@ namespace hawser::bench {
 namespace {
 
 constexpr int backlog = 4096;
-constexpr int sleep_ms_max = 100;                  // So that time is looked at even when nothing happens.
-constexpr std::chrono::microseconds spin_max(50);  // As LoopOptions::spin_max.
+constexpr int sleep_ms_max = 100;                 // So that time is looked at even when nothing happens.
+constexpr std::chrono::milliseconds spin_max(1);  // As long as a Loop ever does.
 
 [[noreturn]] void fail(const char* what) { throw std::runtime_error(std::string(what) + ": " + std::strerror(errno)); }
 
