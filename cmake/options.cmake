@@ -12,6 +12,9 @@ option(HAWSER_PCH "Precompile the standard headers; hides missing includes, so o
 option(HAWSER_UNITY "Compile each layer's sources in batches" OFF)
 option(HAWSER_LTO "Optimise across translation units" OFF)
 set(HAWSER_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
+set(HAWSER_TEST_PROGRAMS "" CACHE STRING "Test programs to build, without _test: base;codec. Empty: all of them")
+set(HAWSER_TEST_PROGRAMS_EXCLUDED "" CACHE STRING "Test programs to leave out, without _test")
+option(HAWSER_TEST_RULES "Add the tests of the project's own rules and tools; they are the same for every compiler" OFF)
 set(HAWSER_FUZZ_SECONDS 20 CACHE STRING "How long ctest runs each fuzzer")
 
 set(CMAKE_CXX_STANDARD 23)

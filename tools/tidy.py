@@ -266,12 +266,25 @@ def compile_alone(compiler, root, path):
     return Finding(path, 1, f"does not compile alone{where}", "include what it uses")
 
 
+def includes_first(root, header, files):
+    """Whether the source beside `header` includes it before anything else."""
+    source = header.removesuffix(".h") + ".cpp"
+    if source not in files:
+        return False
+    first = re.search(r'^#include [<"]([^>"]+)[>"]', (root / source).read_text(), re.MULTILINE)
+    return first is not None and header == f"src/{first.group(1)}"
+
+
 def check_headers(root, compiler):
-    headers = [path for path in files_below(root) if path.endswith(".h") and path.startswith(("include/", "src/"))
+    """A header beside a source of its name is compiled alone by it: the source includes it first (the gcc preset has no
+    precompiled header that would hide what is missing)."""
+    files = set(files_below(root))
+    headers = [path for path in sorted(files) if path.endswith(".h") and path.startswith(("include/", "src/"))
                and not path.endswith("_testing.h")]
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        yield from filter(None, pool.map(lambda path: compile_alone(compiler, root, path), headers))
     umbrella = "include/hawser/hawser.h"
+    alone = [path for path in headers if path.startswith("include/") or not includes_first(root, path, files)]
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        yield from filter(None, pool.map(lambda path: compile_alone(compiler, root, path), alone))
     if umbrella in headers:
         result = subprocess.run([compiler, "-std=c++23", "-E", f"-I{root}/include", "-x", "c++", str(root / umbrella)],
                                 capture_output=True, text=True)

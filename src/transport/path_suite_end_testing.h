@@ -149,7 +149,7 @@ TEST_P(PathSuite, APeerThatVanishesIsTold) {
 
 // Owners learn of the end whichever side goes, at whatever moment.
 TEST_P(PathSuite, DestroyedAtAnyTime) {
-  for (std::size_t seed = 0; seed < many(40, 16); ++seed) {
+  for (std::size_t seed = 0; seed < many(40, 8); ++seed) {
     make_pair();
     std::mt19937_64 random(seed);
     std::vector<std::byte> memory(PathPair::message_bytes_max);

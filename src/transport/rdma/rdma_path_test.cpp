@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "transport/path_suite_testing.h"
 #include "transport/rdma/sender.h"
 #include "transport/rdma/verbs.h"
@@ -39,7 +42,11 @@ std::vector<PathCase> cases() {
   const std::vector<PathCase> more = path_cases(
       "rdma_shared", [] { return make_rdma_path(shared()); }, {small.shared_chunk_bytes - 64, small.shared_chunk_bytes},
       why);
-  all.insert(all.end(), more.begin(), more.end());
+  // The loops differ in how they wait, which the queue pairs do not see: Soft-RoCE on emulated processors takes minutes
+  // for each configuration, so each way of waiting and each kind of receive queue is tried once.
+  std::erase_if(all, [](const PathCase& one) { return one.name == "rdma_one_loop"; });
+  std::copy_if(more.begin(), more.end(), std::back_inserter(all),
+               [](const PathCase& one) { return one.name == "rdma_shared_two_loops"; });
   for (PathCase& one : all) {
     one.slow = true;
     // All that is posted on one side, the other's send window, and its copies.

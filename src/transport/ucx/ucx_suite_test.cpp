@@ -43,6 +43,7 @@ std::vector<PathCase> ucx_cases(const std::string& name, const UcxOptions& optio
   cases.back().name = name + "_one_loop_busy_poll";
   cases.back().loop.wait = Wait::busy_poll;
   for (PathCase& one : cases) {
+    one.slow = options.tls.starts_with("rc_");  // Soft-RoCE on emulated processors.
     one.keeps_descriptors =
         "UCX keeps sockets of closed endpoints until their worker ends; UcxPath.ClosedEndpointsAreBounded";
   }
