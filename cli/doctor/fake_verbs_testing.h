@@ -135,6 +135,7 @@ class FakeDevice final : public transport::rdma::Device {
       }
       return {};
     }
+    void allow(transport::rdma::Access) noexcept override {}
     void fail() noexcept override {}
 
    private:

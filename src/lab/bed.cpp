@@ -83,7 +83,8 @@ rdma::QueuePairRoute Bed::route(const End& own, const End& peer, std::uint32_t q
           .reads_asked_max =
               static_cast<unsigned>(std::min<std::size_t>(options.reads, own.device->limits().reads_outstanding)),
           .reads_answered_max =
-              static_cast<unsigned>(std::min<std::size_t>(options.reads, own.device->limits().reads_outstanding))};
+              static_cast<unsigned>(std::min<std::size_t>(options.reads, own.device->limits().reads_outstanding)),
+          .access = {.remote_read = true, .remote_write = true}};
 }
 
 Result<void> Bed::connect(rdma::QueuePair& sender, rdma::QueuePair& receiver, const LinkOptions& options) const {

@@ -230,11 +230,12 @@ void SimQueuePair::copy_from(const Work& work, std::byte* to) {
 // What the sender is told if it does not succeed.
 SimQueuePair::Status SimQueuePair::deliver(const Work& work, SimQueuePair& peer, double ns) {
   const SimParameters& costs = device_.parameters();
-  rdma::Completion completion{.queue_pair = peer.number_, .received = true, .bytes = work.bytes};
+  rdma::Completion completion{.queue_pair = peer.number_, .received = true, .opcode = work.opcode, .bytes = work.bytes};
   if (work.opcode == rdma::Opcode::write || work.opcode == rdma::Opcode::write_with_immediate) {
     const SimDevice::Region* const region = peer.device_.region(work.remote_key);
     std::byte* const to = peer.device_.resolve(work.remote_key, work.remote_address, work.bytes);
-    if (work.bytes > 0 && (to == nullptr || !region->access.remote_write)) return Status::remote_access;
+    const bool allowed = peer.route_.access.remote_write;
+    if (work.bytes > 0 && (!allowed || to == nullptr || !region->access.remote_write)) return Status::remote_access;
     if (to != nullptr) copy_from(work, to);
   }
   if (!takes_receive(work)) return Status::success;
@@ -290,7 +291,8 @@ void SimQueuePair::read_arrived(const SimFabric::Event& event) {
   if (peer == nullptr) return;
   const SimDevice::Region* const region = peer->device_.region(work.remote_key);
   const std::byte* from = peer->device_.resolve(work.remote_key, work.remote_address, work.bytes);
-  if (work.bytes > 0 && (from == nullptr || !region->access.remote_read)) {
+  const bool allowed = peer->route_.access.remote_read;
+  if (work.bytes > 0 && (!allowed || from == nullptr || !region->access.remote_read)) {
     break_down(Status::remote_access, event.ns);
     return;
   }
@@ -313,7 +315,8 @@ void SimQueuePair::complete_finished(double ns) {
   while (!work_.empty() && work_.front().done) {
     const Work& work = work_.front();
     if (work.signalled) {
-      completions_.add({.id = work.id, .queue_pair = number_}, ns + device_.parameters().completion_ns, false);
+      completions_.add({.id = work.id, .queue_pair = number_, .opcode = work.opcode},
+                       ns + device_.parameters().completion_ns, false);
       unsignalled_done_ = 0;
     } else {
       ++unsignalled_done_;

@@ -26,6 +26,7 @@ class SimQueuePair final : public transport::rdma::QueuePair {
   Result<void> connect(const transport::rdma::QueuePairRoute& route) override;
   Result<void> post_send(std::span<const transport::rdma::SendRequest> requests) override;
   Result<void> post_receive(std::span<const transport::rdma::ReceiveRequest> requests) override;
+  void allow(transport::rdma::Access access) noexcept override { route_.access = access; }
   void fail() noexcept override;
 
   // Of this queue pair's own messages.

@@ -113,6 +113,7 @@ class FakePair final : public QueuePair {
     }
     return {};
   }
+  void allow(Access) noexcept override {}
   void fail() noexcept override {}
 
   // The next request reaches the peer. False if there is none.
@@ -154,6 +155,7 @@ class FakePair final : public QueuePair {
       }
       peer->received.push_back({.id = receive.id,
                                 .received = true,
+                                .opcode = Opcode::send_with_immediate,
                                 .has_immediate = true,
                                 .bytes = static_cast<std::uint32_t>(work.data.size()),
                                 .immediate = work.request.immediate});

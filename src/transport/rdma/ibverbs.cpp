@@ -99,6 +99,7 @@ class VerbsCompletions final : public CompletionQueue {
         if (from.status != IBV_WC_SUCCESS) continue;
         to.received = (from.opcode & IBV_WC_RECV) != 0;
         to.has_immediate = (from.wc_flags & IBV_WC_WITH_IMM) != 0;
+        to.opcode = opcode_of(from.opcode, to.has_immediate);
         to.bytes = to.received ? from.byte_len : 0;
         to.immediate = to.has_immediate ? ntohl(from.imm_data) : 0;
       }
@@ -121,6 +122,16 @@ class VerbsCompletions final : public CompletionQueue {
  private:
   // Acknowledging takes a lock, so many are acknowledged at once; all must be before the queue is destroyed.
   static constexpr unsigned unacknowledged_max = 256;
+
+  static Opcode opcode_of(ibv_wc_opcode opcode, bool immediate) noexcept {
+    switch (opcode) {
+      case IBV_WC_RDMA_WRITE: return Opcode::write;
+      case IBV_WC_RDMA_READ: return Opcode::read;
+      case IBV_WC_RECV: return immediate ? Opcode::send_with_immediate : Opcode::send;
+      case IBV_WC_RECV_RDMA_WITH_IMM: return Opcode::write_with_immediate;
+      default: return Opcode::send;
+    }
+  }
 
   void take_events() noexcept {
     ibv_cq* queue = nullptr;
@@ -188,7 +199,7 @@ class VerbsPair final : public QueuePair {
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_INIT;
     attributes.port_num = static_cast<std::uint8_t>(port);
-    attributes.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    attributes.qp_access_flags = 0;
     return modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT");
   }
 
@@ -200,6 +211,7 @@ class VerbsPair final : public QueuePair {
     receiving.rq_psn = route.receive_sequence;
     receiving.max_dest_rd_atomic = static_cast<std::uint8_t>(route.reads_answered_max);
     receiving.min_rnr_timer = static_cast<std::uint8_t>(route.min_rnr_timer);
+    receiving.qp_access_flags = access_flags(route.access);
     ibv_ah_attr& address = receiving.ah_attr;
     address.dlid = route.peer_lid;
     address.sl = static_cast<std::uint8_t>(route.service_level);
@@ -213,7 +225,7 @@ class VerbsPair final : public QueuePair {
     }
     if (auto done = modify(receiving,
                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+                               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS,
                            "RTR");
         !done) {
       return done;
@@ -229,6 +241,12 @@ class VerbsPair final : public QueuePair {
         sending,
         IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
         "RTS");
+  }
+
+  void allow(Access access) noexcept override {
+    ibv_qp_attr attributes{};
+    attributes.qp_access_flags = access_flags(access);
+    ibv_modify_qp(pair_, &attributes, IBV_QP_ACCESS_FLAGS);
   }
 
   Result<void> post_send(std::span<const SendRequest> requests) override {
@@ -280,6 +298,11 @@ class VerbsPair final : public QueuePair {
   }
 
  private:
+  static unsigned access_flags(Access access) noexcept {
+    return (access.remote_read ? unsigned{IBV_ACCESS_REMOTE_READ} : 0U) |
+           (access.remote_write ? unsigned{IBV_ACCESS_REMOTE_WRITE} : 0U);
+  }
+
   static ibv_wr_opcode opcode_of(Opcode opcode) noexcept {
     switch (opcode) {
       case Opcode::send: return IBV_WR_SEND;

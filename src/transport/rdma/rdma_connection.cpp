@@ -119,7 +119,10 @@ Result<void> RdmaConnection::connect(const Parameters& peer) {
   route.mtu_bytes = std::min(ours.mtu_bytes, peer.mtu_bytes);
   route.reads_asked_max = reads;
   route.reads_answered_max = ours.reads;
+  // Without reads there are neither rendezvous nor one-sided operations.
+  if (reads != 0) route.access = RemoteAccess::always;
   if (auto connected = pair_->connect(route); !connected) return connected;
+  if (reads != 0) end_->device().access.add(*pair_);
 
   ChannelOptions channel;
   channel.sender = {.packet_bytes_max = std::min<std::size_t>(chunk_bytes_, peer.chunk_bytes),
@@ -278,13 +281,21 @@ void RdmaConnection::on_completion(const Completion& completion) {
     }
     return fail(broken(std::string(to_string(completion.status))), true);
   }
-  if (channel_ == nullptr) return;
   if (receive) {
     ReceiveChunk* const chunk = ring->completed(completion.id);
     if (chunk == nullptr) return;
+    // Of a write with immediate nothing lies in the chunk, and the peer chooses the byte count.
+    if (channel_ == nullptr || completion.opcode != Opcode::send_with_immediate ||
+        completion.bytes > ring->chunk_bytes()) {
+      ring->finish(*chunk);
+      return on_breach(channel_ == nullptr ? "a packet before the handshake was over"
+                       : completion.opcode != Opcode::send_with_immediate
+                           ? "a receive was used up by something else than a send with immediate"
+                           : "a packet is longer than the chunk that it was received into");
+    }
     chunk->queue_pair = completion.queue_pair;
     channel_->receiver().on_packet(*chunk, completion.bytes, completion.immediate);
-  } else {
+  } else if (channel_ != nullptr) {
     bool more = false;
     if (!channel_->on_completed(completion.id, more)) return fail(broken("a completion of nothing"), true);
   }

@@ -31,8 +31,13 @@ Remains::Remains(RdmaDevice& device, std::unique_ptr<QueuePair> pair, std::uniqu
       broken_(broken),
       give_up_(give_up) {}
 
-Remains::~Remains() {
+void Remains::destroy_pair() noexcept {
+  if (pair_ != nullptr) device_.access.remove(*pair_);
   pair_.reset();
+}
+
+Remains::~Remains() {
+  destroy_pair();
   if (liveness_ != nullptr) liveness_->close();
   device_.give_queue_pair();
 }

@@ -19,6 +19,7 @@
 #include "transport/rdma/memory_pool.h"
 #include "transport/rdma/parameters.h"
 #include "transport/rdma/receive_ring.h"
+#include "transport/rdma/remote_access.h"
 #include "transport/rdma/verbs.h"
 
 namespace hawser::transport::rdma {
@@ -45,6 +46,8 @@ class RdmaDevice {
   const GidEntry gid;
   // What peers know its memory by: another whenever a device is opened, and never 0.
   const std::uint64_t domain;
+  // What the peers of its connections may do.
+  RemoteAccess access;
 
   // One queue pair of queue_pairs_max; false when there is none left.
   bool take_queue_pair() noexcept;
@@ -96,7 +99,7 @@ class Remains final : public CompletionTarget {
   std::uint32_t number() const noexcept { return number_; }
   std::size_t entries() const noexcept { return entries_; }
   // The device lets go.
-  void destroy_pair() noexcept { pair_.reset(); }
+  void destroy_pair() noexcept;
 
  private:
   RdmaDevice& device_;

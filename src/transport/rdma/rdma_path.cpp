@@ -155,10 +155,18 @@ std::vector<std::shared_ptr<RdmaDevice>> RdmaPath::every_device() {
 
 class Exposure final : public MemoryExposure {
  public:
+  ~Exposure() override {
+    for (Part& part : parts_) {
+      part.region.reset();
+      part.device->access.remove_region(part.access);
+    }
+  }
   Result<void> add(std::shared_ptr<RdmaDevice> device, MutableBytes memory, Access access) {
     auto region = device->device->register_memory(memory, access);
     if (!region) return std::unexpected(std::move(region.error()));
-    parts_.push_back({std::move(device), std::move(*region), reinterpret_cast<std::uintptr_t>(memory.data())});
+    parts_.reserve(parts_.size() + 1);
+    device->access.add_region(access);
+    parts_.push_back({std::move(device), std::move(*region), reinterpret_cast<std::uintptr_t>(memory.data()), access});
     return {};
   }
   std::vector<ExposedPlace> places() const override {
@@ -174,6 +182,7 @@ class Exposure final : public MemoryExposure {
     std::shared_ptr<RdmaDevice> device;
     std::unique_ptr<MemoryRegion> region;
     std::uint64_t address = 0;
+    Access access;
   };
   std::vector<Part> parts_;
 };

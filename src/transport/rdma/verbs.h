@@ -134,8 +134,10 @@ struct Completion {
   Status status = Status::success;
   // What follows is meaningful with Status::success only.
   bool received = false;  // A receive; else a send, read or write of ours.
+  // Of a receive, what the peer did to use it up: `write_with_immediate` has put nothing into its memory. Of ours, what it was.
+  Opcode opcode = Opcode::send;
   bool has_immediate = false;
-  std::uint32_t bytes = 0;  // Received.
+  std::uint32_t bytes = 0;  // Received; or, of `write_with_immediate`, written, which the peer chooses.
   std::uint32_t immediate = 0;
 };
 
@@ -180,6 +182,13 @@ struct QueuePairOptions {
   unsigned inline_bytes = 0;  // Wished for: if the device refuses it, less is granted.
 };
 
+// What the peer may do with a region, or by a queue pair: both must allow it.
+struct Access {
+  bool remote_read = false;
+  bool remote_write = false;
+  friend bool operator==(const Access&, const Access&) = default;
+};
+
 // How a queue pair reaches its peer, and how it tries.
 struct QueuePairRoute {
   unsigned port = 1;
@@ -200,6 +209,7 @@ struct QueuePairRoute {
   unsigned min_rnr_timer = 12;
   unsigned reads_asked_max = 1;     // That we have outstanding.
   unsigned reads_answered_max = 1;  // That the peer may have outstanding here.
+  Access access;                    // Until QueuePair::allow().
 };
 
 // A reliable connected queue pair. Receives may be posted from the start; sends after connect().
@@ -214,17 +224,13 @@ class QueuePair {
 
   // Ready to receive and to send.
   virtual Result<void> connect(const QueuePairRoute& route) = 0;
+  // What the peer may do from now on, once connected. Any thread. A queue pair that broke ignores it.
+  virtual void allow(Access access) noexcept = 0;
   // Each batch behind one doorbell. An error means that the queue pair is of no use any more.
   virtual Result<void> post_send(std::span<const SendRequest> requests) = 0;
   virtual Result<void> post_receive(std::span<const ReceiveRequest> requests) = 0;
   // Breaks it: what is outstanding completes with Status::flushed, or has completed.
   virtual void fail() noexcept = 0;
-};
-
-// What the peer may do with a region.
-struct Access {
-  bool remote_read = false;
-  bool remote_write = false;
 };
 
 // An open device with one protection domain. Thread-safe, but for what watch_events() says.

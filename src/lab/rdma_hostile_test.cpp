@@ -1,0 +1,179 @@
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "lab/rdma_attack_testing.h"
+
+// A client with bare verbs attacks a server of the RDMA path; a well-behaved client of the same server goes on.
+namespace hawser::lab {
+namespace {
+
+using rdma::Immediate;
+using rdma::Opcode;
+using rdma::Status;
+
+// Over a shared receive queue, and over queues of each connection's own.
+class RdmaHostile : public RdmaAttack, public ::testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override {
+    build(GetParam() ? shared_options() : RdmaOptions());
+    bystander_ = honest();
+    idle_bytes_ = used_bytes();
+  }
+  void TearDown() override {
+    expect_served(*bystander_);
+    EXPECT_EQ(server_device().asked_to_wait, 0U) << "a receiver was not ready";
+    if (attacker_ != nullptr) {
+      attacker_->connection.reset();
+      attacker_.reset();
+    }
+    pass(std::chrono::seconds(3));
+    EXPECT_EQ(connections(), 1U) << "what the attacker had is not given back";
+    // The shared queue keeps its chunks for the next connection.
+    const std::size_t kept = GetParam() ? 4 * 8192 : 0;
+    EXPECT_LE(used_bytes(), idle_bytes_ + kept);
+    expect_served(*bystander_);
+    bystander_.reset();
+  }
+  Attacker& attack(std::uint32_t reads = 16) {
+    attacker_ = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_, reads);
+    attacker_->connect();
+    return *attacker_;
+  }
+  // The server has closed the connection because of what the peer did.
+  void expect_breach(std::string_view how) {
+    pass(milliseconds(5));
+    EXPECT_TRUE(attacker_->sink.closed);
+    EXPECT_EQ(attacker_->sink.reason.code, ErrorCode::protocol_error);
+    EXPECT_NE(attacker_->sink.reason.text.find(how), std::string::npos) << attacker_->sink.reason.text;
+  }
+
+  std::unique_ptr<HonestPair> bystander_;
+  std::unique_ptr<Attacker> attacker_;
+  std::size_t idle_bytes_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Queues, RdmaHostile, ::testing::Bool(),
+                         [](const auto& one) { return one.param ? "Shared" : "Own"; });
+
+// A peer with a writable region reads what lies in the chunks, or beyond them, if its byte count is believed.
+TEST_P(RdmaHostile, AWriteWithImmediateIsNoMessage) {
+  ExposedMemory memory(1 << 20);
+  const auto registered = server_path_->register_memory(memory.memory, memory, false);
+  ASSERT_TRUE(registered);
+  const auto exposed = (*registered)->expose(memory.memory, false, true);
+  ASSERT_TRUE(exposed);
+  const transport::ExposedPlace place = (*exposed)->places().front();
+  expect_served(*bystander_, 20);  // Chunks have held what others sent.
+  for (const std::size_t bytes : {std::size_t{72}, std::size_t{60'000}}) {
+    attack();
+    rdma::write_header(attacker_->data(), {rdma::RecordKind::message, 40, 0, 40});
+    ASSERT_TRUE(attacker_->post(bytes, {}, Opcode::write_with_immediate, place.address, place.key));
+    expect_breach("something else than a send with immediate");
+    EXPECT_EQ(attacker_->sink.messages, 0U);
+    attacker_->connection.reset();
+  }
+}
+
+TEST_P(RdmaHostile, WritesNeedAnExposedRegion) {
+  // The device would let anybody write here, by its key alone.
+  std::vector<std::byte> bytes(4096);
+  const auto region = *server_device_->register_memory(bytes, {.remote_read = true, .remote_write = true});
+  const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(bytes.data()));
+  const auto write = [&] {
+    attack();
+    attacker_->data()[0] = std::byte{7};
+    EXPECT_TRUE(attacker_->post(1, {}, Opcode::write, address, region->remote_key()));
+    pass(milliseconds(5));
+    attacker_->poll();
+    attacker_->connection.reset();
+    return attacker_->status;
+  };
+  EXPECT_EQ(write(), Status::remote_access);
+  EXPECT_EQ(bytes[0], std::byte{0});
+  {
+    ExposedMemory memory(4096);
+    const auto registered = server_path_->register_memory(memory.memory, memory, false);
+    const auto readable = (*registered)->expose(memory.memory, true, false);
+    EXPECT_EQ(write(), Status::remote_access) << "a region that is only read opens no writes";
+    const auto writable = (*registered)->expose(memory.memory, true, true);
+    EXPECT_EQ(write(), Status::success);
+    EXPECT_EQ(bytes[0], std::byte{7});
+  }
+  EXPECT_EQ(write(), Status::remote_access) << "after the last region was revoked";
+}
+
+// Queue pairs that are connected already follow too.
+TEST_P(RdmaHostile, AnExposedRegionOpensConnectionsThatExist) {
+  Attacker& attacker = attack();
+  ExposedMemory memory(4096);
+  const auto registered = server_path_->register_memory(memory.memory, memory, false);
+  auto writable = *(*registered)->expose(memory.memory, true, true);
+  const transport::ExposedPlace place = writable->places().front();
+  ASSERT_TRUE(attacker.post(8, {}, Opcode::write, place.address, place.key));
+  pass(milliseconds(5));
+  attacker.poll();
+  EXPECT_EQ(attacker.status, Status::success);
+  writable.reset();
+  ASSERT_TRUE(attacker.post(8, {}, Opcode::write, place.address, place.key));
+  pass(milliseconds(5));
+  attacker.poll();
+  EXPECT_EQ(attacker.status, Status::remote_access);
+}
+
+TEST_P(RdmaHostile, ASendWithoutImmediateEndsTheConnection) {
+  Attacker& attacker = attack();
+  ASSERT_TRUE(attacker.post(64, {}, Opcode::send));
+  expect_breach("something else than a send with immediate");
+}
+
+TEST_P(RdmaHostile, MoreIdsThanThePacketHolds) {
+  Attacker& attacker = attack();
+  ASSERT_TRUE(attacker.post(16, {.done = 5}));
+  expect_breach("shorter than what its immediate says");
+}
+
+TEST_P(RdmaHostile, AGrantOfWhatWasNotUsed) {
+  Attacker& attacker = attack();
+  ASSERT_TRUE(attacker.post(0, {.granted = 1}));
+  expect_breach("more credits granted or used");
+}
+
+TEST_P(RdmaHostile, ATransferIsDoneThatIsNotOpen) {
+  Attacker& attacker = attack();
+  ASSERT_TRUE(attacker.post(4, {.done = 1}));
+  expect_breach("a transfer was done that is not open");
+}
+
+TEST_P(RdmaHostile, MessagesAfterTheLast) {
+  Attacker& attacker = attack();
+  attacker.connection->pause();
+  ASSERT_TRUE(attacker.post_message(8, {.bye = true}));
+  ASSERT_TRUE(attacker.post_message(8));
+  expect_breach("messages after the last one");
+}
+
+// A packet beyond the credits finds a receive of somebody else's, if there is a shared queue.
+TEST_P(RdmaHostile, MorePacketsThanCredits) {
+  Attacker& attacker = attack();
+  attacker.connection->pause();
+  const std::size_t before = server_device().asked_to_wait;
+  for (unsigned i = 0; i < attacker.theirs.receives + 4; ++i) ASSERT_TRUE(attacker.post_message(8));
+  pass(milliseconds(20));
+  if (GetParam()) {
+    EXPECT_TRUE(attacker.sink.closed);
+    EXPECT_EQ(attacker.sink.reason.code, ErrorCode::protocol_error);
+  }
+  server_device().asked_to_wait = before;  // Those were its own.
+  attacker.connection.reset();
+}
+
+TEST_P(RdmaHostile, APacketLongerThanAChunkReachesNobody) {
+  attacker_ = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_, 16, 512 * 1024);
+  attacker_->connect();
+  ASSERT_TRUE(attacker_->post(300 * 1024, {}));
+  pass(milliseconds(20));
+  EXPECT_EQ(attacker_->sink.messages, 0U);
+  EXPECT_TRUE(attacker_->sink.closed);
+}
+
+}  // namespace
+}  // namespace hawser::lab
