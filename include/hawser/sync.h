@@ -1,0 +1,214 @@
+#pragma once
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <stop_token>
+#include <utility>
+
+#include "hawser/error.h"
+#include "hawser/task.h"
+
+// Event, Semaphore, Mutex and Latch: how the coroutines of one loop wait for each other.
+//
+// Thread: every function is called on one loop's thread, by code that this loop runs. Another thread posts:
+//   loop.post([&event] { event.set(); });
+// Waiters are resumed in the order in which they began to wait, in the same tick or the next one, never from within the call that
+// resumes them. A waiter whose coroutine is destroyed leaves the queue; what it had already been given goes to the next.
+// Lifetime: a primitive outlives its waiters and permits; destroying it while a coroutine waits is a bug that ends the process with a text.
+// Nothing here allocates, but for the frame of the forms that take a std::stop_token: these give an error (cancelled) as soon
+// as a stop is requested on the loop's thread, if they have not been given what they wait for.
+namespace hawser {
+
+class Loop;
+
+namespace detail {
+
+class WaitQueue;
+
+// One suspended coroutine in a WaitQueue. Lives in the coroutine's frame.
+class Waiter {
+ public:
+  Waiter(WaitQueue& queue, std::size_t count) noexcept : queue_(queue), count_(count) {}
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+  ~Waiter();
+
+  void suspend(std::coroutine_handle<> coroutine) noexcept;
+  // Gives up waiting unless the permits have been granted; the coroutine is resumed. Before it is suspended: it does not wait at all.
+  void cancel() noexcept;
+  // Whether the permits are this waiter's. To be called once, after the coroutine has resumed.
+  bool take() noexcept;
+
+ private:
+  friend class WaitQueue;
+  enum class State : std::uint8_t { created, queued, granted, refused, taken };
+
+  void resume(State state) noexcept;
+
+  WaitQueue& queue_;
+  const std::size_t count_;
+  Waiter* next_ = nullptr;
+  Waiter* previous_ = nullptr;
+  Loop* loop_ = nullptr;  // The loop that runs the coroutine; set when it suspends.
+  std::coroutine_handle<> coroutine_;
+  State state_ = State::created;
+  bool resumed_ = false;
+};
+
+// Counted permits, and the coroutines that wait for some, first come first served.
+class WaitQueue {
+ public:
+  explicit WaitQueue(std::size_t permits) noexcept : permits_(permits) {}
+  WaitQueue(const WaitQueue&) = delete;
+  WaitQueue& operator=(const WaitQueue&) = delete;
+  ~WaitQueue();
+
+  std::size_t permits() const noexcept { return permits_; }
+  bool has_waiters() const noexcept { return first_ != nullptr; }
+  // False if fewer than `count` are left or others wait already.
+  bool try_acquire(std::size_t count) noexcept;
+  void release(std::size_t count) noexcept;
+  // Resumes every waiter: granted without permits, or refused.
+  void resume_all(bool granted) noexcept;
+
+ private:
+  friend class Waiter;
+  void push(Waiter& waiter) noexcept;
+  void remove(Waiter& waiter) noexcept;
+  void grant() noexcept;
+
+  std::size_t permits_;
+  Waiter* first_ = nullptr;
+  Waiter* last_ = nullptr;
+};
+
+// Waits for `count` permits; false if a stop was requested on the loop's thread or the queue refused first.
+Task<bool> wait_in(WaitQueue& queue, std::size_t count, std::stop_token token);
+
+}  // namespace detail
+
+// Lets coroutines wait until something has happened. Once set, it stays set until reset().
+class Event {
+ public:
+  explicit Event(bool set = false) noexcept : set_(set) {}
+
+  bool is_set() const noexcept { return set_; }
+  // Resumes all that wait.
+  void set() noexcept {
+    set_ = true;
+    queue_.resume_all(true);
+  }
+  // Later waits wait again. Does not affect waiters that set() has resumed.
+  void reset() noexcept { set_ = false; }
+
+  // `co_await event.wait();`
+  auto wait() noexcept {
+    struct Awaiter {
+      Event& event;
+      detail::Waiter waiter;
+      bool await_ready() const noexcept { return event.set_; }
+      void await_suspend(std::coroutine_handle<> coroutine) noexcept { waiter.suspend(coroutine); }
+      void await_resume() noexcept { waiter.take(); }
+    };
+    return Awaiter{*this, {queue_, 0}};
+  }
+  Task<Result<void>> wait(std::stop_token token);
+
+ private:
+  bool set_;
+  detail::WaitQueue queue_{0};
+};
+
+// Permits of a Semaphore, which return to it when this is destroyed. Movable; empty when moved from.
+class [[nodiscard("the permits are released when this is destroyed")]] Permit {
+ public:
+  Permit() noexcept = default;
+  Permit(Permit&& other) noexcept : queue_(std::exchange(other.queue_, nullptr)), count_(other.count_) {}
+  Permit& operator=(Permit&& other) noexcept {
+    if (this != &other) {
+      release();
+      queue_ = std::exchange(other.queue_, nullptr);
+      count_ = other.count_;
+    }
+    return *this;
+  }
+  ~Permit() { release(); }
+
+  explicit operator bool() const noexcept { return queue_ != nullptr; }
+  // Returns the permits before the end of this object's life.
+  void release() noexcept {
+    if (detail::WaitQueue* const queue = std::exchange(queue_, nullptr)) queue->release(count_);
+  }
+
+ private:
+  friend class Semaphore;
+  Permit(detail::WaitQueue& queue, std::size_t count) noexcept : queue_(&queue), count_(count) {}
+
+  detail::WaitQueue* queue_ = nullptr;
+  std::size_t count_ = 0;
+};
+
+// Bounds how many coroutines do something at once. A waiter for many permits is not overtaken by waiters for few.
+class Semaphore {
+ public:
+  explicit Semaphore(std::size_t permits) noexcept : queue_(permits) {}
+
+  // Permits that nobody holds.
+  std::size_t available() const noexcept { return queue_.permits(); }
+
+  // `auto permit = co_await semaphore.acquire();` A `count` above the number of all permits waits for ever.
+  auto acquire(std::size_t count = 1) noexcept {
+    struct Awaiter {
+      Semaphore& semaphore;
+      std::size_t count;
+      detail::Waiter waiter;
+      bool ready = false;
+      bool await_ready() noexcept { return ready = semaphore.queue_.try_acquire(count); }
+      void await_suspend(std::coroutine_handle<> coroutine) noexcept { waiter.suspend(coroutine); }
+      Permit await_resume() noexcept {
+        if (!ready) waiter.take();
+        return Permit(semaphore.queue_, count);
+      }
+    };
+    return Awaiter{*this, count, {queue_, count}};
+  }
+  Task<Result<Permit>> acquire(std::size_t count, std::stop_token token);
+  // Empty if that many are not available, or others wait already.
+  Permit try_acquire(std::size_t count = 1) noexcept {
+    return queue_.try_acquire(count) ? Permit(queue_, count) : Permit();
+  }
+
+ private:
+  detail::WaitQueue queue_;
+};
+
+// One coroutine at a time. Not recursive. `auto lock = co_await mutex.lock();` holds it until `lock` is destroyed.
+class Mutex {
+ public:
+  bool locked() const noexcept { return semaphore_.available() == 0; }
+  auto lock() noexcept { return semaphore_.acquire(1); }
+  Task<Result<Permit>> lock(std::stop_token token) { return semaphore_.acquire(1, std::move(token)); }
+  Permit try_lock() noexcept { return semaphore_.try_acquire(1); }
+
+ private:
+  Semaphore semaphore_{1};
+};
+
+// Lets coroutines wait until `count` things have happened.
+class Latch {
+ public:
+  explicit Latch(std::size_t count) noexcept : count_(count), event_(count == 0) {}
+
+  std::size_t remaining() const noexcept { return count_; }
+  // At most remaining(): more ends the process with a text.
+  void count_down(std::size_t by = 1) noexcept;
+  auto wait() noexcept { return event_.wait(); }
+  Task<Result<void>> wait(std::stop_token token) { return event_.wait(std::move(token)); }
+
+ private:
+  std::size_t count_;
+  Event event_;
+};
+
+}  // namespace hawser
