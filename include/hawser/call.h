@@ -80,7 +80,7 @@ struct ValueOutcome {
   using type = Result<Value>;
   static type read(const Received& reply, MutableBytes) {
     codec::DecodeArena arena;
-    codec::Decoder decoder(reply.body, reply.payload, {}, &arena);
+    codec::Decoder decoder(reply.body, reply.payload, *reply.decode_limits, &arena);
     if constexpr (std::is_void_v<Value>) {
       if (!decoder.finish()) return std::unexpected(decoder.error());
       return {};

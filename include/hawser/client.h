@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hawser/call.h"
+#include "hawser/codec/decoder.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
 #include "hawser/task.h"
@@ -29,6 +30,8 @@ struct ClientOptions {
   std::size_t message_bytes_max = std::size_t{64} << 20;       // One request or reply with its attachment.
   std::size_t send_backlog_bytes_max = std::size_t{64} << 20;  // Requests waiting to leave.
   std::uint32_t stream_window_bytes = 256 * 1024;              // Granted to the handler for each stream.
+  // Of the values in a received reply or stream item: how deeply they nest, what memory they take, how hash containers are filled.
+  codec::DecodeLimits decode_limits = {};
   // A connection without a sign of life for so long is asked (ping), and ended when it stays silent as long again.
   Duration ping_interval = std::chrono::seconds(15);
   bool checksum = false;  // Ask for CRC32C on every frame.

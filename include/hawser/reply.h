@@ -42,6 +42,7 @@ struct Received {
   MetadataView metadata;
   Block* head_block = nullptr;     // Null, as for the payload: the memory is reused, what lasts is copied.
   Block* payload_block = nullptr;  // Null also for a payload that lies in the caller's memory.
+  const codec::DecodeLimits* decode_limits = &codec::default_decode_limits;
 };
 
 // Keeps what a Reply's views point to.
@@ -98,7 +99,7 @@ class Reply {
     }
     attachment_ = kept.attachment;
     metadata_ = kept.metadata;
-    codec::Decoder decoder(kept.body, kept.payload, {}, &storage_.arena);
+    codec::Decoder decoder(kept.body, kept.payload, *kept.decode_limits, &storage_.arena);
     if constexpr (std::is_void_v<T>) {
       if (!decoder.finish()) return std::unexpected(decoder.error());
     } else {

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "hawser/codec/decoder.h"
 #include "hawser/detail/handler.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
@@ -43,7 +44,9 @@ struct ServerOptions {
   std::size_t receive_bytes_max = std::size_t{1} << 30;       // Large payloads being received, in all, on each loop.
   std::size_t handshakes_max = 1024;                          // Connections that have not said hello, on each loop.
   std::uint32_t stream_window_bytes = 256 * 1024;             // Granted to the sender of each stream.
-  Duration handshake_timeout = std::chrono::seconds(5);       // From accepting to the end of the hello.
+  // Of the values in a received request or stream item: how deeply they nest, what memory they take, how hash containers are filled.
+  codec::DecodeLimits decode_limits = {};
+  Duration handshake_timeout = std::chrono::seconds(5);  // From accepting to the end of the hello.
   // A connection without a sign of life for so long is asked (ping), and ended when it stays silent as long again.
   Duration ping_interval = std::chrono::seconds(15);
   bool checksum = true;  // Offer CRC32C; used if the client asks for it.

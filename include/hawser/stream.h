@@ -29,6 +29,8 @@ class StreamPort {
   virtual void send_end(std::uint32_t call) = 0;
   virtual void send_credit(std::uint32_t call, std::uint32_t bytes) = 0;
   virtual void detach_item(PayloadOwner& owner) = 0;
+  // Of received items.
+  virtual const codec::DecodeLimits& decode_limits() const noexcept { return codec::default_decode_limits; }
 
  protected:
   ~StreamPort() = default;
@@ -46,6 +48,7 @@ class StreamCore {
       : port_(port),
         loop_(port.stream_loop()),
         call_(call),
+        decode_limits_(port.decode_limits()),
         credit_(send_credit),
         window_(window),
         window_left_(window) {}
@@ -75,6 +78,7 @@ class StreamCore {
   void end();
   bool ended() const noexcept { return local_ended_ || closed_; }
   StreamPort& port() noexcept { return port_; }
+  const codec::DecodeLimits& decode_limits() const noexcept { return decode_limits_; }
 
   // Resumes the one waiter of each kind by the loop when readable() or writable() has become true.
   class Waiter {
@@ -116,7 +120,8 @@ class StreamCore {
   StreamPort& port_;  // Not used once closed: a client's session may go before its calls' streams.
   Loop& loop_;
   const std::uint32_t call_;
-  std::int64_t credit_;  // Negative after an item larger than what was left.
+  const codec::DecodeLimits decode_limits_;  // A copy, since the port may go before.
+  std::int64_t credit_;                      // Negative after an item larger than what was left.
   const std::uint32_t window_;
   std::int64_t window_left_;    // Of what we granted.
   std::uint32_t consumed_ = 0;  // Read, and not granted again yet.
@@ -168,7 +173,7 @@ class Reader {
     if (!item) co_return std::unexpected(std::move(item.error()));
     if (!*item) co_return std::optional<codec::Owned<T>>();
     codec::DecodeArena arena;
-    codec::Decoder decoder((*item)->body.bytes(), (*item)->payload.bytes(), {}, &arena);
+    codec::Decoder decoder((*item)->body.bytes(), (*item)->payload.bytes(), core.decode_limits(), &arena);
     std::tuple<codec::Owned<T>> value;
     if (!codec::decode_all(decoder, value)) co_return std::unexpected(decoder.error());
     co_return std::optional<codec::Owned<T>>(std::move(std::get<0>(value)));

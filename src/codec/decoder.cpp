@@ -1,5 +1,6 @@
 #include "hawser/codec/decoder.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <string>
@@ -36,6 +37,35 @@ bool Decoder::take_empty_elements(std::size_t count, const char* what) noexcept 
   return true;
 }
 
+// Asks for steps, so that few virtual calls are made.
+bool Decoder::charge_more(std::size_t bytes, const char* what) noexcept {
+  const std::size_t lacking = bytes - memory_bytes_left_;
+  if (lacking > memory_bytes_unpaid_) {
+    limit_ = memory_bytes_left_ + memory_bytes_unpaid_;
+    return fail(ErrorCode::limit_exceeded, what,
+                "needs more memory than is left for this message: raise memory_factor_max, memory_bytes_base or "
+                "memory_bytes_max of DecodeLimits, or send less",
+                bytes);
+  }
+  const std::size_t step = std::min(std::max(lacking, DecodeBudget::step_bytes), memory_bytes_unpaid_);
+  if (!budget_->acquire(step)) {
+    return fail(ErrorCode::overloaded, what,
+                "the memory that received requests may take is used up: send less at once, or raise receive_bytes_max",
+                bytes);
+  }
+  memory_bytes_unpaid_ -= step;
+  memory_bytes_left_ = memory_bytes_left_ + step - bytes;
+  return true;
+}
+
+bool Decoder::fail_passes(std::size_t passed, std::size_t inserted, const char* what) noexcept {
+  limit_ = bucket_passes_max_ * inserted;
+  return fail(ErrorCode::limit_exceeded, what,
+              "its keys fall into few buckets, as keys do that were chosen to block the receiver (bucket_passes_max of "
+              "DecodeLimits, entries passed on average by an insertion)",
+              passed);
+}
+
 bool Decoder::take_payload(std::size_t bytes, const std::byte*& data, const char* what) noexcept {
   if (!payload_allowed_) return fail(what, "an appended field must not travel out of band");
   const std::size_t padding = -static_cast<std::size_t>(payload_ - payload_begin_) % payload_alignment;
@@ -55,6 +85,8 @@ bool Decoder::align_by_copy(const std::byte*& data, std::size_t bytes, const cha
   if (arena_ == nullptr) {
     return fail(ErrorCode::internal, what, "misaligned, and the decoder was given no arena to copy it to", bytes);
   }
+  // With the header and the rounding of the arena's allocation.
+  if (!charge(bytes + 2 * DecodeArena::alignment, what)) return false;
   data = arena_->copy({data, bytes});
   return true;
 }
@@ -71,7 +103,11 @@ void Decoder::note(ErrorCode code, const char* what, const char* reason, std::si
 Error Decoder::error() const {
   if (code_ == ErrorCode::ok) return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0, "nothing failed"};
   std::string text = std::string("can't decode ") + what_ + " at byte " + std::to_string(offset_) + ": " + reason_;
-  if (announced_ != 0) text += " (" + std::to_string(announced_) + ")";
+  if (announced_ != 0) {
+    text += " (" + std::to_string(announced_);
+    if (limit_ != 0) text += ", allowed: " + std::to_string(limit_);
+    text += ")";
+  }
   const Initiator initiator = code_ == ErrorCode::internal ? Initiator::local : Initiator::peer;
   return {code_, ErrorScope::call, initiator, 0, std::move(text)};
 }

@@ -169,6 +169,7 @@ Task<Result<Client::State::Opened>> Client::State::open_session(std::string to) 
         .own_window_bytes = options.stream_window_bytes,
         .backlog_bytes_max = options.send_backlog_bytes_max,
         .ping_interval = options.ping_interval,
+        .decode_limits = options.decode_limits,
         .path = !dialed->path.empty()};
     auto made =
         std::make_shared<rpc::ClientSession>(*loop, std::move(dialed->connection), settings, options.call_timeout,

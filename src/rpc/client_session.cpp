@@ -180,7 +180,8 @@ void ClientSession::on_response(const wire::Frame& frame, const transport::Messa
                                   .attachment = frame.attachment,
                                   .metadata = MetadataView(frame.metadata),
                                   .head_block = message.head_block,
-                                  .payload_block = message.payload_block};
+                                  .payload_block = message.payload_block,
+                                  .decode_limits = &settings().decode_limits};
   operation->decode(received);
   operation->complete(loop());
 }

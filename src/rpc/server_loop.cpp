@@ -168,7 +168,8 @@ void ServerLoop::open_session(Arrivals::iterator arrival, std::unique_ptr<transp
       .peer_window_bytes = theirs.stream_window_bytes,
       .own_window_bytes = options.stream_window_bytes,
       .backlog_bytes_max = options.send_backlog_bytes_max,
-      .ping_interval = options.ping_interval};
+      .ping_interval = options.ping_interval,
+      .decode_limits = options.decode_limits};
   session_shared_.counters.paths_declined.add(static_cast<std::int64_t>(arrival->proposals->failures()));
   arrivals_.erase(arrival);
   shared_.connections.fetch_add(1, std::memory_order_relaxed);

@@ -89,7 +89,8 @@ void ServerSession::on_request(const wire::Frame& frame, const transport::Messag
                            .attachment = frame.attachment,
                            .metadata = MetadataView(frame.metadata),
                            .head_block = message.head_block,
-                           .payload_block = message.payload_block};
+                           .payload_block = message.payload_block,
+                           .decode_limits = &settings().decode_limits};
   if (header.deadline != 0) {
     request.deadline = session_loop().now() + std::chrono::microseconds(wire::decode_deadline(header.deadline));
   }

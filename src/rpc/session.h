@@ -23,6 +23,7 @@ struct SessionSettings {
   std::uint32_t own_window_bytes = 0;   // Granted by us.
   std::size_t backlog_bytes_max = 0;
   Duration ping_interval = forever;
+  codec::DecodeLimits decode_limits = {};
   bool path = false;  // Messages go beside the stream: should they stop, the peer may live and be reached otherwise.
 };
 
@@ -85,6 +86,7 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   void send_end(std::uint32_t call) final;
   void send_credit(std::uint32_t call, std::uint32_t bytes) final;
   void detach_item(PayloadOwner& owner) final { connection_->detach(owner); }
+  const codec::DecodeLimits& decode_limits() const noexcept final { return settings_.decode_limits; }
 
   void answer_ping();
   void check_life();

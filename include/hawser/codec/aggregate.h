@@ -18,6 +18,7 @@ struct Codec<T> {
   using Facts = TupleFacts<typename AsTuple<T>::type>;
   static constexpr bool is_fixed = Facts::all_fixed;
   static constexpr std::size_t bytes_min = Facts::bytes_sum;
+  static constexpr std::size_t empty_heap_bytes = Facts::empty_heap_sum;
 
   static void size(Sizer& sizer, const T& value) {
     std::apply([&](const auto&... element) { (measure_one(sizer, element), ...); }, value);
@@ -40,6 +41,7 @@ struct Codec<T> {
       Facts::all_blocks && Facts::bytes_sum == sizeof(T) && std::is_trivially_copyable_v<T>;
   static constexpr bool is_fixed = Facts::all_fixed;
   static constexpr std::size_t bytes_min = Facts::bytes_sum;
+  static constexpr std::size_t empty_heap_bytes = Facts::empty_heap_sum;
 
   static void size(Sizer& sizer, const T& value) {
     std::apply([&](const auto&... field) { (measure_one(sizer, field), ...); }, fields_of(value));
@@ -73,6 +75,7 @@ struct Codec<T> {
   static_assert(base <= count,
                 "hawser: hawser_base_fields says how many of the fields there were in the first version");
   static constexpr std::size_t bytes_min = sizeof(std::uint32_t) + TupleFacts<FirstOf<base, Fields>>::bytes_sum;
+  static constexpr std::size_t empty_heap_bytes = TupleFacts<Fields>::empty_heap_sum;
 
   static void size(Sizer& sizer, const T& value) {
     const std::size_t before = sizer.size().body;

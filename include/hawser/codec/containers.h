@@ -10,9 +10,6 @@
 
 namespace hawser::codec {
 
-// What a node of a tree or hash table costs beside its value, for DecodeLimits::memory_bytes_max.
-inline constexpr std::size_t node_overhead_bytes = 4 * sizeof(void*);
-
 // What one insertion takes, without the const that a map puts before its key.
 template <class T>
 struct AssociativeEntry {
@@ -23,6 +20,29 @@ template <class T>
 struct AssociativeEntry<T> {
   using type = std::pair<typename T::key_type, typename T::mapped_type>;
 };
+
+// std::unordered_*.
+template <class T>
+concept HashContainer = requires(T& value, const typename T::key_type& key) {
+  value.begin(value.bucket(key));
+  value.key_eq()(key, key);
+  value.reserve(std::size_t{});
+};
+
+// Before `key` is inserted: adds the entries that this passes in its bucket to `passed`. Counting takes as long as
+// inserting, so keys that were chosen to collide are refused before they cost quadratic time.
+template <HashContainer T>
+void add_passed(const T& value, const typename T::key_type& key, std::size_t& passed) {
+  const auto equal = value.key_eq();
+  const std::size_t bucket = value.bucket(key);
+  for (auto entry = value.begin(bucket); entry != value.end(bucket); ++entry, ++passed) {
+    if constexpr (kind_of<T> == Kind::map) {
+      if (equal(entry->first, key)) return;
+    } else {
+      if (equal(*entry, key)) return;
+    }
+  }
+}
 
 template <class T>
   requires(kind_of<T> == Kind::set || kind_of<T> == Kind::map)
@@ -58,13 +78,24 @@ struct Codec<T> {
     constexpr const char* what = kind_of<T> == Kind::map ? "map" : "set";
     std::size_t count = 0;
     if (!decoder.read_count(count, codec::bytes_min<Entry>, what)) return false;
-    if (!decoder.charge(count * (sizeof(Entry) + node_overhead_bytes), what)) return false;
+    if (!decoder.charge(count * (sizeof(Entry) + node_overhead_bytes + codec::empty_heap_bytes<Entry>), what)) {
+      return false;
+    }
     value.clear();
     if (count == 0) return true;
     if (!decoder.enter(what)) return false;
+    [[maybe_unused]] std::size_t passed = 0;
+    // All buckets at once: an attack on the smaller tables before would be as costly, and is not counted.
+    if constexpr (HashContainer<T>) value.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
       Entry entry{};
       if (!decode_one(decoder, entry)) return false;
+      if constexpr (HashContainer<T>) {
+        if (decoder.may_flood(count)) {
+          add_passed(value, key_of(entry), passed);
+          if (!decoder.check_passes(passed, i, what)) return false;
+        }
+      }
       value.insert(std::move(entry));
       // A multimap or multiset takes every key; elsewhere a repeated one doesn't count.
       if (value.size() != i + 1) [[unlikely]]
@@ -72,6 +103,15 @@ struct Codec<T> {
     }
     decoder.leave();
     return true;
+  }
+
+ private:
+  static const typename T::key_type& key_of(const Entry& entry) noexcept {
+    if constexpr (kind_of<T> == Kind::map) {
+      return entry.first;
+    } else {
+      return entry;
+    }
   }
 };
 
@@ -102,7 +142,11 @@ struct Codec<T> {
     bool present = false;
     if (!read_presence(decoder, present, "optional")) return false;
     value.reset();
-    return !present || decode_one(decoder, value.emplace());
+    if (!present) return true;
+    if constexpr (constexpr std::size_t heap = codec::empty_heap_bytes<typename T::value_type>; heap != 0) {
+      if (!decoder.charge(heap, "optional")) return false;
+    }
+    return decode_one(decoder, value.emplace());
   }
 };
 
@@ -127,7 +171,8 @@ struct Codec<T> {
     if (!read_presence(decoder, present, "pointer")) return false;
     value.reset();
     if (!present) return true;
-    if (!decoder.charge(sizeof(Element), "pointer") || !decoder.enter("pointer")) return false;
+    constexpr std::size_t bytes = sizeof(Element) + allocation_overhead_bytes + codec::empty_heap_bytes<Element>;
+    if (!decoder.charge(bytes, "pointer") || !decoder.enter("pointer")) return false;
     value.reset(new Element());
     if (!decode_one(decoder, *value)) return false;
     decoder.leave();
@@ -163,6 +208,7 @@ struct Codec<T> {
     if (!decoder.read_scalar(index, "variant")) return false;
     if (index >= count) [[unlikely]]
       return decoder.fail("variant", "no such alternative");
+    if (const std::size_t heap = heap_bytes_of(index); heap != 0 && !decoder.charge(heap, "variant")) return false;
     return [&]<std::size_t... i>(std::index_sequence<i...>) {
       bool decoded = false;
       static_cast<void>(((index == i && (decoded = decode_one(decoder, value.template emplace<i>()), true)) || ...));
@@ -171,6 +217,13 @@ struct Codec<T> {
   }
 
  private:
+  static std::size_t heap_bytes_of(std::uint8_t index) noexcept {
+    return []<class... A>(std::tuple<A...>*, std::size_t i) -> std::size_t {
+      if constexpr (((codec::empty_heap_bytes<A> == 0) && ...)) return 0;
+      constexpr std::size_t bytes[] = {codec::empty_heap_bytes<A>...};
+      return bytes[i];
+    }(static_cast<typename Alternatives<T>::type*>(nullptr), index);
+  }
   // By argument-dependent lookup, so that <variant> is included only where one is used.
   template <class F>
   static void visit(const T& value, F f) {

@@ -14,9 +14,44 @@ namespace hawser::codec {
 
 // Bounds on what a received message may make the decoder do, beyond its own length.
 struct DecodeLimits {
-  std::size_t depth_max = 32;                           // Containers and pointers nested in one another.
-  std::size_t empty_elements_max = 64 * 1024;           // Elements that take no byte on the wire, in the whole message.
-  std::size_t memory_bytes_max = std::size_t{1} << 30;  // Heap memory for elements, in the whole message.
+  std::size_t depth_max = 32;                  // Containers and pointers nested in one another.
+  std::size_t empty_elements_max = 64 * 1024;  // Elements that take no byte on the wire, in the whole message.
+  // Heap memory for the elements of one message: memory_factor_max bytes for each byte of the message plus
+  // memory_bytes_base, and never more than memory_bytes_max. Elements of 0 to 4 bytes on the wire may take hundreds of
+  // bytes in memory (std::vector<std::optional<Row>>), so the length of a message alone is no bound.
+  std::size_t memory_factor_max = 16;
+  std::size_t memory_bytes_base = std::size_t{1} << 20;
+  std::size_t memory_bytes_max = std::size_t{1} << 30;
+  // Entries of its bucket that an insertion into a std::unordered_* container passes, on average over the insertions so
+  // far. Keys of a good hash pass less than one. Keys that a peer chose to collide pass all that came before.
+  std::size_t bucket_passes_max = 32;
+
+  // For a message of `message_bytes` in body and payload.
+  constexpr std::size_t memory_bytes(std::size_t message_bytes) const noexcept {
+    std::size_t bytes = 0;
+    if (__builtin_mul_overflow(message_bytes, memory_factor_max, &bytes) ||
+        __builtin_add_overflow(bytes, memory_bytes_base, &bytes) || bytes > memory_bytes_max) {
+      return memory_bytes_max;
+    }
+    return bytes;
+  }
+};
+
+inline constexpr DecodeLimits default_decode_limits{};
+
+// Pays for the heap memory of decoded values, in steps, before it is allocated. Who provides it releases what it paid.
+class DecodeBudget {
+ public:
+  // What each decoder may use without asking.
+  static constexpr std::size_t free_bytes = 4096;
+  // What is asked for at a time, or more if one value needs more.
+  static constexpr std::size_t step_bytes = 64 * 1024;
+
+  // False: there is not so much left, and nothing was acquired.
+  virtual bool acquire(std::size_t bytes) noexcept = 0;
+
+ protected:
+  ~DecodeBudget() = default;
 };
 
 // Holds the copies of sequences that were received misaligned for their element type and are handed out as views.
@@ -53,8 +88,9 @@ class Decoder {
  public:
   // Views that are decoded point into `body`, `payload` and `arena`, which outlive them. Without an arena a misaligned
   // span is an error of ours; none is needed where no argument is a span of elements wider than a byte.
-  explicit Decoder(Bytes body, Bytes payload = {}, const DecodeLimits& limits = {},
-                   DecodeArena* arena = nullptr) noexcept
+  // With a `budget`, which outlives the decoder, memory beyond DecodeBudget::free_bytes is acquired from it.
+  explicit Decoder(Bytes body, Bytes payload = {}, const DecodeLimits& limits = {}, DecodeArena* arena = nullptr,
+                   DecodeBudget* budget = nullptr) noexcept
       : cursor_(body.data()),
         end_(body.data() + body.size()),
         payload_(payload.data()),
@@ -62,9 +98,16 @@ class Decoder {
         payload_end_(payload.data() + payload.size()),
         depth_left_(limits.depth_max),
         empty_elements_left_(limits.empty_elements_max),
-        memory_bytes_left_(limits.memory_bytes_max),
+        memory_bytes_left_(limits.memory_bytes(body.size() + payload.size())),
+        bucket_passes_max_(limits.bucket_passes_max),
         begin_(body.data()),
-        arena_(arena) {}
+        arena_(arena),
+        budget_(budget) {
+    if (budget != nullptr && memory_bytes_left_ > DecodeBudget::free_bytes) {
+      memory_bytes_unpaid_ = memory_bytes_left_ - DecodeBudget::free_bytes;
+      memory_bytes_left_ = DecodeBudget::free_bytes;
+    }
+  }
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
@@ -117,10 +160,18 @@ class Decoder {
   // Before allocating memory on behalf of the message.
   bool charge(std::size_t bytes, const char* what) noexcept {
     if (bytes > memory_bytes_left_) [[unlikely]]
-      return fail_limit(what, "needs more memory than allowed (memory_bytes_max)");
+      return charge_more(bytes, what);
     memory_bytes_left_ -= bytes;
     return true;
   }
+  // While a hash container is filled: after `inserted` insertions that passed `passed` entries of their buckets in all.
+  bool check_passes(std::size_t passed, std::size_t inserted, const char* what) noexcept {
+    if (passed > bucket_passes_max_ * inserted) [[unlikely]]
+      return fail_passes(passed, inserted, what);
+    return true;
+  }
+  // Fewer entries can't pass too many.
+  bool may_flood(std::size_t count) const noexcept { return count / 2 > bucket_passes_max_; }
   // `data` itself where it is aligned, else a copy in the arena. At most DecodeArena::alignment is asked for.
   bool align(const std::byte*& data, std::size_t bytes, std::size_t alignment, const char* what) {
     if (reinterpret_cast<std::uintptr_t>(data) % alignment == 0) [[likely]]
@@ -163,6 +214,8 @@ class Decoder {
   static constexpr std::uint32_t count_max_ = 0x7fff'ffff;
 
   bool take_empty_elements(std::size_t count, const char* what) noexcept;
+  [[gnu::cold]] bool charge_more(std::size_t bytes, const char* what) noexcept;
+  [[gnu::cold]] bool fail_passes(std::size_t passed, std::size_t inserted, const char* what) noexcept;
   bool take_payload(std::size_t bytes, const std::byte*& data, const char* what) noexcept;
   bool align_by_copy(const std::byte*& data, std::size_t bytes, const char* what);
 
@@ -185,9 +238,12 @@ class Decoder {
   const std::byte* payload_end_;
   std::size_t depth_left_;
   std::size_t empty_elements_left_;
-  std::size_t memory_bytes_left_;
+  std::size_t memory_bytes_left_;        // Paid, or free.
+  std::size_t memory_bytes_unpaid_ = 0;  // Allowed beyond that, once budget_ has paid.
+  std::size_t bucket_passes_max_;
   const std::byte* begin_;
   DecodeArena* arena_;
+  DecodeBudget* budget_;
   bool payload_allowed_ = true;
 
   // Set by the first failure.
@@ -196,6 +252,7 @@ class Decoder {
   const char* reason_ = nullptr;
   std::size_t offset_ = 0;
   std::size_t announced_ = 0;  // Bytes or elements that the message spoke of; 0 where that has no meaning.
+  std::size_t limit_ = 0;      // That it passed; 0 where reason_ says it all.
 };
 
 }  // namespace hawser::codec

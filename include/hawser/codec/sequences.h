@@ -36,6 +36,15 @@ struct Codec<T> {
   static bool decode(Decoder& decoder, T& value) { return decoder.read_scalar(value, "number"); }
 };
 
+// The heap memory of a sequence of `count` elements, while these are as they were default-constructed.
+template <class Sequence>
+constexpr std::size_t memory_bytes(std::size_t count) noexcept {
+  using Element = typename Sequence::value_type;
+  constexpr std::size_t each =
+      sizeof(Element) + empty_heap_bytes<Element> + (HasNodes<Sequence> ? node_overhead_bytes : 0);
+  return count == 0 ? 0 : count * each + allocation_overhead_bytes;
+}
+
 // The part that all counted sequences of values share.
 template <class Sequence, class Element>
 struct SequenceSizer {
@@ -102,7 +111,7 @@ struct Codec<T> : SequenceSizer<T, typename T::value_type> {
     if constexpr (is_block<Element>) {
       const std::byte* data = nullptr;
       if (!decoder.take_blocks(sizeof(Element), data, count, "sequence")) return false;
-      if (!decoder.charge(count * sizeof(Element), "sequence")) return false;
+      if (!decoder.charge(memory_bytes<T>(count), "sequence")) return false;
       if (reinterpret_cast<std::uintptr_t>(data) % alignof(Element) == 0) [[likely]] {
         const auto* elements = reinterpret_cast<const Element*>(data);
         value.assign(elements, elements + count);
@@ -113,7 +122,7 @@ struct Codec<T> : SequenceSizer<T, typename T::value_type> {
       return true;
     } else {
       if (!decoder.read_count(count, codec::bytes_min<Element>, "sequence")) return false;
-      if (!decoder.charge(count * sizeof(Element), "sequence")) return false;
+      if (!decoder.charge(memory_bytes<T>(count), "sequence")) return false;
       value.resize(count);
       if (count == 0) return true;
       if (!decoder.enter("sequence")) return false;
@@ -131,6 +140,7 @@ template <class T>
 struct Codec<T> {
   using Element = typename T::value_type;
   static constexpr std::size_t bytes_min = sizeof(std::uint32_t);
+  static constexpr std::size_t empty_heap_bytes = HasChunks<T> ? empty_deque_bytes : 0;
 
   static void size(Sizer& sizer, const T& value) {
     sizer.add_count(value.size());
@@ -148,7 +158,7 @@ struct Codec<T> {
       // The sender may have held a std::vector, whose elements can travel out of band.
       const std::byte* data = nullptr;
       if (!decoder.take_blocks(sizeof(Element), data, count, "sequence")) return false;
-      if (!decoder.charge(count * sizeof(Element), "sequence")) return false;
+      if (!decoder.charge(memory_bytes<T>(count), "sequence")) return false;
       value.resize(count);
       for (Element& element : value) {
         std::memcpy(&element, data, sizeof(Element));
@@ -157,7 +167,7 @@ struct Codec<T> {
       return true;
     } else {
       if (!decoder.read_count(count, codec::bytes_min<Element>, "sequence")) return false;
-      if (!decoder.charge(count * sizeof(Element), "sequence")) return false;
+      if (!decoder.charge(memory_bytes<T>(count), "sequence")) return false;
       value.resize(count);
       if (count == 0) return true;
       if (!decoder.enter("sequence")) return false;
@@ -184,6 +194,7 @@ struct Codec<T> {
   static constexpr bool is_block = codec::is_block<Element> && array_count<T> != 0;
   static constexpr bool is_fixed = codec::is_fixed<Element> || array_count<T> == 0;
   static constexpr std::size_t bytes_min = codec::bytes_min<Element> * array_count<T>;
+  static constexpr std::size_t empty_heap_bytes = codec::empty_heap_bytes<Element> * array_count<T>;
 
   static void size(Sizer& sizer, const T& value) {
     for (const Element& element : value) measure_one(sizer, element);

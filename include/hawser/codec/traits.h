@@ -38,6 +38,33 @@ inline constexpr bool is_fixed = find_is_fixed<T>();
 template <class T>
 inline constexpr std::size_t bytes_min = Codec<T>::bytes_min;
 
+// What a node of a list, tree or hash table costs beside its value, for DecodeLimits.
+inline constexpr std::size_t node_overhead_bytes = 4 * sizeof(void*);
+// What a block of heap memory costs beside its bytes.
+inline constexpr std::size_t allocation_overhead_bytes = 2 * sizeof(void*);
+// What a std::deque, of all containers, allocates even when it is empty: a node, and the map of nodes.
+inline constexpr std::size_t empty_deque_bytes = 512 + 8 * sizeof(void*) + 2 * allocation_overhead_bytes;
+
+template <class T>
+concept HasNodes = requires(T& value) { value.splice(value.begin(), value); };  // std::list
+template <class T>
+concept HasChunks = requires(T& value) {  // std::deque
+  value.push_front(std::declval<typename T::value_type>());
+  value[0];
+};
+
+// The heap memory that a default-constructed T takes: a peer gets 1'000 deques for 4 KB. 0 where its codec does not say.
+template <class T>
+consteval std::size_t find_empty_heap_bytes() {
+  if constexpr (requires { Codec<T>::empty_heap_bytes; }) {
+    return Codec<T>::empty_heap_bytes;
+  } else {
+    return 0;
+  }
+}
+template <class T>
+inline constexpr std::size_t empty_heap_bytes = find_empty_heap_bytes<T>();
+
 template <class Tuple>
 struct TupleFacts;
 template <class... T>
@@ -45,6 +72,7 @@ struct TupleFacts<std::tuple<T...>> {
   static constexpr bool all_blocks = (is_block<T> && ...);
   static constexpr bool all_fixed = (is_fixed<T> && ...);
   static constexpr std::size_t bytes_sum = (std::size_t{0} + ... + bytes_min<T>);
+  static constexpr std::size_t empty_heap_sum = (std::size_t{0} + ... + empty_heap_bytes<T>);
 };
 
 // One value, whatever its type.

@@ -58,7 +58,7 @@ class FunctionHandler final : public Handler {
 
  private:
   static bool read(const Incoming& request, Args& args, codec::DecodeArena& arena) {
-    codec::Decoder decoder(request.body, request.payload, {}, &arena);
+    codec::Decoder decoder(request.body, request.payload, *request.decode_limits, &arena);
     try {
       if (codec::decode_all(decoder, args)) [[likely]]
         return true;

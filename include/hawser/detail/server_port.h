@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "hawser/bytes.h"
+#include "hawser/codec/decoder.h"
 #include "hawser/codec/encoder.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
@@ -70,6 +71,7 @@ struct Incoming {
   MetadataView metadata = {};
   Block* head_block = nullptr;     // Holds body and metadata; null if the memory is reused: what lasts is copied.
   Block* payload_block = nullptr;  // Likewise of payload and attachment.
+  const codec::DecodeLimits* decode_limits = &codec::default_decode_limits;  // Lasts as long as `port`.
 
   // Whether views of its memory can be kept as they are; if not, those that are sent from where they lie must be copied. What
   // is shorter than `lent_bytes_min` is copied anyhow when it is sent.
