@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <ostream>
 #include <string>
 #include <utility>
 
@@ -75,6 +76,9 @@ struct Case {
   int concurrency;
   std::string transport = {};  // Empty: the best there is.
 };
+void PrintTo(const Case& shape, std::ostream* out) {
+  *out << shape.bytes << " B x" << shape.concurrency << ' ' << (shape.transport.empty() ? "any" : shape.transport);
+}
 
 TransportOptions transports_of(const Case& shape) {
   if (shape.transport.empty()) return {};

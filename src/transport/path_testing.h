@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,6 +33,7 @@ struct PathCase {
   bool slow = false;  // Tens of MB/s, as devices on emulated processors: as much is sent as shows the point.
 };
 
+inline void PrintTo(const PathCase& one, std::ostream* out) { *out << one.name; }
 inline std::string name_of_path_case(const testing::TestParamInfo<PathCase>& info) { return info.param.name; }
 
 // `make` on one loop and on two, with each poller, spinning and sleeping.

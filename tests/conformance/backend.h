@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ struct BackendFactory {
   const char* name;
   std::unique_ptr<Backend> (*make)();
 };
+inline void PrintTo(const BackendFactory& factory, std::ostream* out) { *out << factory.name; }
 // All that there are, each behind a name for the test's.
 std::vector<BackendFactory> backends();
 

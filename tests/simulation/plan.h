@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 #include <string_view>
 
 #include "base/random.h"
@@ -19,6 +20,7 @@ struct Profile {
   bool slow = false;      // Small buffers, short sends and receives, slow readers.
   bool paths = false;     // Messages go beside the streams, where that works; paths break, fall silent, can't be had.
 };
+inline void PrintTo(const Profile& profile, std::ostream* out) { *out << profile.name; }
 
 inline constexpr Profile profiles[] = {
     {.name = "calm"},
