@@ -175,11 +175,12 @@ class Attacker {
   }
   // Both sides are connected; the server's connection delivers to `sink`.
   void connect() {
-    ASSERT_TRUE(half_->connect(ours.encode()));
+    ASSERT_TRUE(try_connect());
     ready();
     connection = half_->open(std::make_unique<QuietStream>());
     connection->start(sink);
   }
+  bool try_connect() { return half_->connect(ours.encode()).has_value(); }
   // Its own side only.
   void ready() {
     ASSERT_TRUE(pair_->connect({.peer_gid = theirs.gid,
@@ -197,7 +198,11 @@ class Attacker {
 
   bool post(std::size_t bytes, rdma::Immediate immediate, rdma::Opcode opcode = rdma::Opcode::send_with_immediate,
             std::uint64_t address = 0, std::uint32_t key = 0) {
-    const rdma::Segment segment{memory_.data(), static_cast<std::uint32_t>(bytes), region_->local_key()};
+    return post_from(0, bytes, immediate, opcode, address, key);
+  }
+  bool post_from(std::size_t at, std::size_t bytes, rdma::Immediate immediate, rdma::Opcode opcode,
+                 std::uint64_t address, std::uint32_t key) {
+    const rdma::Segment segment{memory_.data() + at, static_cast<std::uint32_t>(bytes), region_->local_key()};
     const rdma::SendRequest request{.id = ++last_id_,
                                     .segments = {&segment, 1},
                                     .opcode = opcode,
@@ -212,6 +217,20 @@ class Attacker {
     std::memset(memory_.data(), 'x', rdma::RecordHeader::bytes + rdma::align_up(bytes));
     rdma::write_header(memory_.data(), {rdma::RecordKind::message, static_cast<std::uint32_t>(bytes), 0, 0});
     return post(rdma::RecordHeader::bytes + rdma::align_up(bytes), immediate);
+  }
+  // A packet with one rendezvous for each of the pieces.
+  void post_rendezvous(std::span<const rdma::RemotePiece> pieces, rdma::Immediate immediate = {}) {
+    constexpr std::size_t record = rdma::RecordHeader::bytes + rdma::table_head_bytes + rdma::RemotePiece::bytes;
+    std::byte* at = memory_.data() + packet_at;
+    for (const rdma::RemotePiece& piece : pieces) {
+      rdma::write_header(
+          at, {rdma::RecordKind::rendezvous, 0, piece.size, rdma::table_head_bytes + rdma::RemotePiece::bytes});
+      store_le(at + rdma::RecordHeader::bytes, ++last_transfer_);
+      store_le(at + rdma::RecordHeader::bytes + 4, std::uint32_t{1});
+      rdma::write_piece(at + rdma::RecordHeader::bytes + rdma::table_head_bytes, piece);
+      at += record;
+    }
+    EXPECT_TRUE(post_from(packet_at, pieces.size() * record, immediate, rdma::Opcode::send_with_immediate, 0, 0));
   }
   // Takes completions, and counts them: how many packets came, and how the last send ended.
   void poll() {
@@ -244,6 +263,7 @@ class Attacker {
 
  private:
   static constexpr std::size_t receive_bytes = 4096;
+  static constexpr std::size_t packet_at = 40 * 1024;  // Behind what peers are offered to read.
 
   void post_receive(std::uint64_t index) {
     std::byte* const at = memory_.data() + memory_.size() - (index + 1) * receive_bytes;
@@ -258,6 +278,7 @@ class Attacker {
   rdma::Offer offer_;
   std::unique_ptr<transport::PathHalf> half_;
   std::uint64_t last_id_ = 0;
+  std::uint32_t last_transfer_ = 0;
 };
 
 // Memory that the application registers.

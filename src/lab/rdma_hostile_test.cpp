@@ -85,6 +85,7 @@ TEST_P(RdmaHostile, WritesNeedAnExposedRegion) {
     pass(milliseconds(5));
     attacker_->poll();
     attacker_->connection.reset();
+    pass(milliseconds(300));
     return attacker_->status;
   };
   EXPECT_EQ(write(), Status::remote_access);
@@ -173,6 +174,64 @@ TEST_P(RdmaHostile, APacketLongerThanAChunkReachesNobody) {
   pass(milliseconds(20));
   EXPECT_EQ(attacker_->sink.messages, 0U);
   EXPECT_TRUE(attacker_->sink.closed);
+}
+
+// Bytes and immediates at random: whatever they are, the connection ends in a protocol error or goes on.
+TEST_P(RdmaHostile, ForgedPacketsOfAllKinds) {
+  Random random(7);
+  for (int round = 0; round < 150; ++round) {
+    Attacker& attacker = attack(random.chance(0.5) ? 16 : 0);
+    for (int packet = 0; packet < 3; ++packet) {
+      std::byte* at = attacker.data();
+      const std::size_t bytes = 8 * random.below(64);
+      for (std::size_t i = 0; i < bytes; ++i)
+        at[i] = static_cast<std::byte>(random.chance(0.7) ? 0 : random.below(256));
+      if (bytes >= 16 && random.chance(0.8)) {
+        const auto small = [&] {
+          return static_cast<std::uint32_t>(random.below(random.chance(0.9) ? 400 : 1U << 31));
+        };
+        rdma::write_header(at, {static_cast<rdma::RecordKind>(1 + random.below(4)), small(), small(), small()});
+      }
+      const Immediate immediate{.granted = static_cast<std::uint32_t>(random.chance(0.8) ? 0 : random.below(8192)),
+                                .done = static_cast<std::uint32_t>(random.chance(0.8) ? 0 : random.below(1024)),
+                                .bye = random.chance(0.1)};
+      attacker.post(bytes, immediate);
+      if (random.chance(0.3)) pass(milliseconds(1));
+    }
+    pass(milliseconds(2));
+    if (attacker.sink.closed && attacker.sink.reason.code != ErrorCode::protocol_error) {
+      EXPECT_EQ(attacker.sink.reason.code, ErrorCode::unavailable) << attacker.sink.reason.text;
+    }
+    attacker.connection.reset();
+  }
+}
+
+// The attacker's process ends at each step of the handshake, and with packets, reads and a payload of ours under way.
+TEST_P(RdmaHostile, DeathAtEachStep) {
+  for (int step = 0; step < 6; ++step) {
+    auto one = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_);
+    if (step >= 1) one->connect();
+    if (step == 2) EXPECT_TRUE(one->post_message(100));
+    if (step == 3) {
+      const rdma::RemotePiece piece{reinterpret_cast<std::uintptr_t>(one->data()), one->key(), 32 * 1024};
+      one->post_rendezvous({&piece, 1});
+      pass(std::chrono::microseconds(3));  // The server is reading.
+    }
+    if (step == 4) {
+      for (int i = 0; i < 200; ++i) send(*one->connection, "to nobody");
+    }
+    if (step == 5) {
+      one->connection->pause();
+      for (unsigned i = 0; i < one->theirs.receives; ++i) EXPECT_TRUE(one->post_message(8));
+      pass(milliseconds(1));
+    }
+    one->die();
+    pass(milliseconds(2));
+    one.reset();
+    expect_served(*bystander_);
+    pass(std::chrono::seconds(3));
+    EXPECT_EQ(connections(), 1U) << "step " << step;
+  }
 }
 
 }  // namespace

@@ -92,6 +92,14 @@ Result<void> SimCompletionQueue::arm(bool solicited_only) {
   return {};
 }
 
+double SimCompletionQueue::last_ns() const noexcept {
+  return entries_.empty() ? device_.fabric().now_ns() : std::max(entries_.back().ns, device_.fabric().now_ns());
+}
+
+void SimCompletionQueue::drop(std::uint32_t queue_pair) {
+  std::erase_if(entries_, [&](const Entry& entry) { return entry.completion.queue_pair == queue_pair; });
+}
+
 double SimCompletionQueue::notice_ns() const noexcept {
   if (watcher_ == nullptr || notice_ns_ == never_ns) return never_ns;
   return std::max(notice_ns_, device_.busy_until_ns());

@@ -33,6 +33,10 @@ class SimCompletionQueue final : public transport::rdma::CompletionQueue {
 
   // The host sees it at `ns`, and not before what was added earlier.
   void add(const transport::rdma::Completion& completion, double ns, bool solicited);
+  // When the host sees all that was added.
+  double last_ns() const noexcept;
+  // Takes out what is of that queue pair.
+  void drop(std::uint32_t queue_pair);
   // When an armed queue tells its watcher; never_ns if there is nothing to tell.
   double notice_ns() const noexcept;
   // Tells the watcher, if that is due.
@@ -122,6 +126,8 @@ class SimDevice final : public transport::rdma::Device {
   double memory_ns(std::size_t bytes) const noexcept;
   unsigned next_unit() noexcept { return next_unit_++ % static_cast<unsigned>(unit_free_ns_.size()); }
 
+  // So many connect()s fail when the queue pair is ready to receive, and not to send.
+  unsigned connects_refused = 0;
   std::uint64_t told_to_wait = 0;   // Receiver not ready: by the peer,
   std::uint64_t asked_to_wait = 0;  // and to the peer.
 

@@ -33,7 +33,7 @@ struct SimProcessor {
 class SimFabric final : public transport::rdma::Verbs, public std::enable_shared_from_this<SimFabric> {
  public:
   struct Event {
-    enum class Kind : std::uint8_t { arrive, acknowledge, refuse, resume, read_done, give_up };
+    enum class Kind : std::uint8_t { arrive, acknowledge, refuse, resume, read_done, give_up, last_receive };
     double ns = 0;
     std::uint64_t order = 0;  // Among those of one time.
     Kind kind = Kind::arrive;

@@ -53,6 +53,10 @@ struct SimParameters {
   std::size_t packet_bytes = 4096;
   double jitter = 0;  // The link's latency varies by so much of it, either way; below 1.
 
+  // ---- What a queue pair leaves behind. mlx5 does both, Soft-RoCE of Linux 6.1 neither.
+  bool raises_last_receive = true;    // DeviceEventKind::last_receive_reached, once one with shared receives failed.
+  bool destroy_drops_entries = true;  // Its completions that were not polled are taken out of their queue with it.
+
   std::uint64_t corrupt_message = 0;  // One byte of this message arrives wrong, counted from 1; 0 for none.
 
   double byte_ns() const noexcept { return 8 / gbit_per_s; }

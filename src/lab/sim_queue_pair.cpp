@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace hawser::lab {
 
@@ -38,6 +39,7 @@ SimQueuePair::SimQueuePair(SimDevice& device, const rdma::QueuePairOptions& opti
 SimQueuePair::~SimQueuePair() {
   if (receive_poster_ != nullptr) receive_poster_->receives_kept -= own_receives_.capacity;
   if (shared_ != nullptr) --shared_->queue_pairs;
+  if (device_.parameters().destroy_drops_entries) completions_.drop(number_);
   device_.fabric().remove(number_);
 }
 
@@ -47,6 +49,11 @@ Result<void> SimQueuePair::connect(const rdma::QueuePairRoute& route) {
   connected_ = true;
   const std::size_t reads = std::min<std::size_t>(route.reads_asked_max, device_.limits().reads_outstanding);
   read_free_ns_.assign(std::max<std::size_t>(1, reads), 0);
+  if (device_.connects_refused != 0) {
+    --device_.connects_refused;
+    refused_ = true;
+    return hawser::fail(ErrorCode::unavailable, "a simulated queue pair was told not to get ready to send");
+  }
   return {};
 }
 
@@ -88,7 +95,9 @@ Result<void> SimQueuePair::accept(const rdma::SendRequest& request) {
 }
 
 Result<void> SimQueuePair::post_send(std::span<const rdma::SendRequest> requests) {
-  if (!connected_) return hawser::fail(ErrorCode::invalid_argument, "the queue pair is not connected");
+  if (!connected_ || (refused_ && !broken_)) {
+    return hawser::fail(ErrorCode::invalid_argument, "the queue pair is not connected");
+  }
   if (work_.size() + unsignalled_done_ + requests.size() > options_.send_requests) {
     return hawser::fail(ErrorCode::limit_exceeded, "the send queue is full: take completions, or make it larger");
   }
@@ -151,6 +160,10 @@ void SimQueuePair::transmit(std::uint64_t sequence, double ns) {
 }
 
 void SimQueuePair::on_event(const SimFabric::Event& event) {
+  if (event.kind == Kind::last_receive) {
+    device_.raise({.kind = rdma::DeviceEventKind::last_receive_reached, .queue_pair = number_});
+    return;
+  }
   if (broken_) return;
   switch (event.kind) {
     case Kind::arrive: arrive(event); break;
@@ -159,6 +172,7 @@ void SimQueuePair::on_event(const SimFabric::Event& event) {
     case Kind::resume: resume(); break;
     case Kind::read_done: read_arrived(event); break;
     case Kind::give_up: break_down(static_cast<Status>(event.sequence), event.ns); break;
+    case Kind::last_receive: break;
   }
 }
 
@@ -335,14 +349,18 @@ void SimQueuePair::flush_receives(double ns) {
 
 // The oldest message completes with `status`, all others and the receives as flushed.
 void SimQueuePair::break_down(Status status, double ns) {
-  broken_ = true;
+  const bool breaks = !std::exchange(broken_, true);
   for (const Work& work : work_) {
     completions_.add({.id = work.id, .queue_pair = number_, .status = status}, ns, true);
     status = Status::flushed;
   }
   first_sequence_ += work_.size();
   work_.clear();
+  unsignalled_done_ = 0;
   flush_receives(ns);
+  if (breaks && connected_ && shared_ != nullptr && device_.parameters().raises_last_receive) {
+    device_.fabric().schedule({.ns = completions_.last_ns(), .kind = Kind::last_receive, .queue_pair = number_});
+  }
 }
 
 }  // namespace hawser::lab

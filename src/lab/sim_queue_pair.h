@@ -82,6 +82,7 @@ class SimQueuePair final : public transport::rdma::QueuePair {
   transport::rdma::QueuePairRoute route_;
   bool connected_ = false;
   bool broken_ = false;
+  bool refused_ = false;  // Ready to receive only.
 
   std::deque<Work> work_;  // Not completed yet; the first is first_sequence_.
   std::uint64_t first_sequence_ = 0;

@@ -473,6 +473,10 @@ class VerbsDevice final : public Device {
           told.kind = DeviceEventKind::queue_pair_fatal;
           told.queue_pair = event.element.qp->qp_num;
           break;
+        case IBV_EVENT_QP_LAST_WQE_REACHED:
+          told.kind = DeviceEventKind::last_receive_reached;
+          told.queue_pair = event.element.qp->qp_num;
+          break;
         case IBV_EVENT_CQ_ERR: told.kind = DeviceEventKind::completion_queue_overrun; break;
         case IBV_EVENT_DEVICE_FATAL: told.kind = DeviceEventKind::device_fatal; break;
         case IBV_EVENT_PORT_ERR: told.kind = DeviceEventKind::port_down; break;

@@ -68,6 +68,7 @@ Result<void> RdmaConnection::prepare() {
   const auto memory = Channel::Memory::take(*device.pool, chunk_bytes_);
   if (!memory) return std::unexpected(memory.error());
   memory_ = *memory;
+  draining_.push_back(std::make_unique<DrainingPair>(*end_));
   auto pair = end_->make_pair(send_queue_of(options_), receives_);
   if (!pair) return std::unexpected(std::move(pair.error()));
   pair_ = std::move(*pair);
@@ -121,6 +122,8 @@ Result<void> RdmaConnection::connect(const Parameters& peer) {
   route.reads_answered_max = ours.reads;
   // Without reads there are neither rendezvous nor one-sided operations.
   if (reads != 0) route.access = RemoteAccess::always;
+  // Even if it fails: a queue pair may be ready to receive, and not to send.
+  connecting_ = true;
   if (auto connected = pair_->connect(route); !connected) return connected;
   if (reads != 0) end_->device().access.add(*pair_);
 
@@ -255,6 +258,7 @@ Result<void> RdmaConnection::repost() {
 }
 
 void RdmaConnection::on_posted(const ReceiveChunk& chunk) {
+  --unposted_;
   if (channel_ == nullptr) return;
   channel_->on_posted(chunk);
   loop_.at_tick_end(*this);
@@ -294,6 +298,7 @@ void RdmaConnection::on_completion(const Completion& completion) {
                            : "a packet is longer than the chunk that it was received into");
     }
     chunk->queue_pair = completion.queue_pair;
+    if (own_ring_ == nullptr) ++unposted_;
     channel_->receiver().on_packet(*chunk, completion.bytes, completion.immediate);
   } else if (channel_ != nullptr) {
     bool more = false;
@@ -303,13 +308,19 @@ void RdmaConnection::on_completion(const Completion& completion) {
 }
 
 void RdmaConnection::on_event(const DeviceEvent& event) {
+  if (event.kind == DeviceEventKind::last_receive_reached) {
+    // The queue pair has failed by itself. A completion may say why.
+    last_receive_reached_ = true;
+    end_->poll_all();
+    if (ended_) return;
+  }
   fail(broken(end_->device().device->name() + ": " + std::string(to_string(event.kind))), true);
 }
 
 void RdmaConnection::on_breach(std::string_view how) {
   fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
         "the peer broke the RDMA protocol: " + std::string(how)},
-       false);
+       true);
 }
 
 void RdmaConnection::on_bye() {
@@ -382,7 +393,6 @@ void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
     sent_ = channel_->sender().sent();
     arrived_ = channel_->receiver().arrived();
   }
-  if (shared_) end_->shrink_shared(receives_);
   if (own_ring_ != nullptr) own_ring_->close();
   if (pair_ == nullptr) {
     if (counted_) end_->device().give_queue_pair();
@@ -390,12 +400,27 @@ void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
     return;
   }
   Channel* const channel = channel_.get();
-  const bool broken_off = broken_pair || gone_.has_value();
-  if (channel != nullptr && !broken_off) channel->sender().mark_end();
-  end_->bury(std::make_unique<Remains>(end_->device(), std::move(pair_), std::move(channel_),
-                                       own_ring_ != nullptr ? std::move(own_ring_) : end_->shared_ring(),
-                                       std::move(liveness_), entries_, broken_off,
-                                       loop_.poller().now() + Remains::wait_max));
+  bool broken_off = broken_pair || gone_.has_value();
+  if (channel != nullptr && !broken_off) {
+    try {
+      channel->sender().mark_end();
+    } catch (...) {
+      broken_off = true;  // No memory: nothing would tell when all has been sent.
+    }
+  }
+  std::shared_ptr<ReceiveRing> ring = own_ring_ != nullptr ? std::move(own_ring_) : end_->shared_ring();
+  draining_.front()->start({.pair = std::move(pair_),
+                            .channel = std::move(channel_),
+                            .ring = std::move(ring),
+                            .liveness = std::move(liveness_),
+                            .entries = entries_,
+                            .shared_receives = shared_ ? receives_ : 0,
+                            .unposted = unposted_,
+                            .connecting = connecting_,
+                            .broken = broken_off,
+                            .last_receive_reached = last_receive_reached_},
+                           loop_.poller().now());
+  end_->drain(std::move(draining_));
   // The owners are told last: they may do anything but destroy this.
   if (channel != nullptr) channel->end(reason);
 }

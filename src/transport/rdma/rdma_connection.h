@@ -11,6 +11,7 @@
 #include "transport/data_path.h"
 #include "transport/liveness.h"
 #include "transport/rdma/channel.h"
+#include "transport/rdma/draining_pair.h"
 #include "transport/rdma/parameters.h"
 #include "transport/rdma/rdma_end.h"
 
@@ -80,8 +81,13 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   std::size_t entries_ = 0;  // Of the completion queue.
   bool counted_ = false;     // Among queue_pairs_max.
   bool shared_ = false;      // It has a part in the shared receives.
+  bool connecting_ = false;  // The queue pair may have used up receives.
+  bool last_receive_reached_ = false;
+  std::size_t unposted_ = 0;  // Chunks of the shared queue that it has used up and that are not posted again.
   std::uint32_t sequence_ = 0;
 
+  // Made beforehand, so that the end allocates nothing: the queue pair goes there.
+  RdmaEnd::Draining draining_;
   // Null once the connection has ended.
   std::unique_ptr<QueuePair> pair_;
   std::shared_ptr<ReceiveRing> own_ring_;

@@ -5,53 +5,17 @@
 #include <utility>
 
 #include "transport/rdma/address.h"
+#include "transport/rdma/draining_pair.h"
 #include "transport/rdma/rdma_connection.h"
 
 namespace hawser::transport::rdma {
 namespace {
 
-// How often the memory pool is looked through, and how often what waits for its end while there is any.
+// How often the memory pool is looked through, and how often queue pairs that drain.
 constexpr Duration reclaim_period = std::chrono::seconds(2);
-constexpr Duration remains_period = std::chrono::milliseconds(20);
+constexpr Duration drain_period = std::chrono::milliseconds(20);
 
 }  // namespace
-
-// ---- What remains of a connection
-
-Remains::Remains(RdmaDevice& device, std::unique_ptr<QueuePair> pair, std::unique_ptr<Channel> channel,
-                 std::shared_ptr<ReceiveRing> ring, std::unique_ptr<Liveness> liveness, std::size_t entries,
-                 bool broken, Time give_up)
-    : device_(device),
-      liveness_(std::move(liveness)),
-      ring_(std::move(ring)),
-      channel_(std::move(channel)),
-      pair_(std::move(pair)),
-      number_(pair_->number()),
-      entries_(entries),
-      broken_(broken),
-      give_up_(give_up) {}
-
-void Remains::destroy_pair() noexcept {
-  if (pair_ != nullptr) device_.access.remove(*pair_);
-  pair_.reset();
-}
-
-Remains::~Remains() {
-  destroy_pair();
-  if (liveness_ != nullptr) liveness_->close();
-  device_.give_queue_pair();
-}
-
-void Remains::on_completion(const Completion& completion) {
-  if ((completion.id & ReceiveRing::id_bit) != 0) {
-    ReceiveChunk* const chunk = ring_->completed(completion.id);
-    if (chunk != nullptr) ring_->finish(*chunk);
-  } else if (completion.status == Status::success) {
-    bool more = false;
-    if (!channel_->on_completed(completion.id, more)) broken_ = true;
-  }
-  if (completion.status != Status::success) broken_ = true;
-}
 
 // ---- The end
 
@@ -85,10 +49,11 @@ RdmaEnd::RdmaEnd(Loop& loop, std::shared_ptr<RdmaDevice> device, std::unique_ptr
 }
 
 RdmaEnd::~RdmaEnd() {
-  // What has been posted is on its way: connections that end with the last of their users still send it.
-  const Time give_up = loop_.poller().now() + Remains::wait_max;
-  while (!remains_.empty() && loop_.poller().real_time() && loop_.poller().now() < give_up) sweep();
-  while (!remains_.empty()) bury_now(remains_.size() - 1);
+  // What has been posted is on its way: connections that end with the last of their users still send it. Their shared receives
+  // go with the queue.
+  const Time give_up = loop_.poller().now() + DrainingPair::sending_max;
+  while (!draining_.empty() && loop_.poller().real_time() && loop_.poller().now() < give_up) sweep(false);
+  while (!draining_.empty()) destroy(draining_.begin());
   device_->remove(*this);
   *self_ = nullptr;
   loop_.remove_tick_end(*this);
@@ -170,31 +135,52 @@ void RdmaEnd::remove(std::uint32_t queue_pair) noexcept {
   last_ = nullptr;
 }
 
-void RdmaEnd::bury(std::unique_ptr<Remains> remains) {
-  targets_[remains->number()] = remains.get();
+void RdmaEnd::drain(Draining one) noexcept {
+  DrainingPair& pair = *one.front();
+  // Its connection has been there, unless that was never completed.
+  if (const auto found = targets_.find(pair.number()); found != targets_.end()) found->second = &pair;
   last_ = nullptr;
-  remains_.push_back(std::move(remains));
+  draining_.splice(draining_.end(), one);
   // Not now: this may be within a completion of it.
-  loop_.at_tick_end(*this);
-}
-
-void RdmaEnd::sweep() {
-  if (remains_.empty()) return;
-  poll_all();
-  const Time now = loop_.poller().now();
-  for (std::size_t i = remains_.size(); i-- > 0;) {
-    if (i < remains_.size() && remains_[i]->done(now)) bury_now(i);
+  try {
+    repost_soon();
+  } catch (...) {
+    // No memory to be called at the end of this tick: the timer comes.
   }
 }
 
-void RdmaEnd::bury_now(std::size_t index) {
-  const std::unique_ptr<Remains> gone = std::move(remains_[index]);
-  remains_.erase(remains_.begin() + static_cast<std::ptrdiff_t>(index));
-  gone->destroy_pair();
+void RdmaEnd::sweep(bool drain) {
+  if (draining_.empty()) return;
+  poll_all();
+  const Time now = loop_.poller().now();
+  for (auto at = draining_.begin(); at != draining_.end();) {
+    at = (*at)->advance(now, drain) ? destroy(at) : std::next(at);
+  }
+}
+
+// Here, and nowhere else, queue pairs of connections are destroyed.
+RdmaEnd::Draining::iterator RdmaEnd::destroy(Draining::iterator at) {
+  Draining gone;
+  const auto next = std::next(at);
+  gone.splice(gone.end(), draining_, at);
+  DrainingPair& pair = *gone.front();
+  pair.destroy_pair();
   // Its number may be given to another queue pair: nothing of it may be left.
   poll_all();
-  remove(gone->number());
-  entries_used_ -= gone->entries();
+  remove(pair.number());
+  const DrainingPair::Parts& parts = pair.parts();
+  entries_used_ -= parts.entries;
+  if (parts.shared_receives != 0) {
+    if (parts.unposted != 0) shared_ring_->disown(pair.number());
+    // A device that says when it is done, and did not: chunks may be lost with this queue pair, and what it was promised is all
+    // that makes up for them.
+    if (pair.drained() || !raises_last_receive_) {
+      shared_promised_ -= parts.shared_receives;
+    } else {
+      loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": a queue pair was not drained in time");
+    }
+  }
+  return next;
 }
 
 // ---- The shared receive queue
@@ -212,17 +198,20 @@ Result<void> RdmaEnd::make_shared_queue() {
 }
 
 Result<void> RdmaEnd::grow_shared(std::size_t receives) {
-  const std::size_t wanted = shared_promised_ + receives;
+  repost_shared();
+  // What the application keeps of connections that have ended can't be posted for others.
+  const std::size_t promised = shared_promised_ + receives;
+  const std::size_t wanted = promised + shared_ring_->disowned();
   if (wanted > shared_max_) {
     return fail(ErrorCode::overloaded,
                 std::to_string(shared_max_) +
-                    " shared receives are promised to connections: raise RdmaOptions::shared_receives_max",
+                    " shared receives are promised to connections, or kept: raise RdmaOptions::shared_receives_max",
                 ErrorScope::transport);
   }
   if (wanted > shared_ring_->size()) {
     if (auto grown = shared_ring_->grow(wanted - shared_ring_->size()); !grown) return grown;
   }
-  shared_promised_ = wanted;
+  shared_promised_ = promised;
   repost_shared();
   return {};
 }
@@ -261,8 +250,10 @@ std::size_t RdmaEnd::poll_once(std::span<Completion> space) {
 
 bool RdmaEnd::refill_is_due() const noexcept {
   const std::size_t waiting = shared_ring_->waiting();
-  return waiting != 0 && static_cast<double>(waiting) >=
-                             device_->options.shared_low_watermark * static_cast<double>(shared_ring_->size());
+  // What others keep can't be posted, and does not count.
+  const std::size_t there = shared_ring_->size() - shared_ring_->held();
+  return waiting != 0 &&
+         static_cast<double>(waiting) >= device_->options.shared_low_watermark * static_cast<double>(there);
 }
 
 void RdmaEnd::poll_all() {
@@ -274,11 +265,17 @@ void RdmaEnd::poll_all() {
 void RdmaEnd::hand_out(const Completion& completion) {
   if (last_ == nullptr || last_number_ != completion.queue_pair) {
     const auto found = targets_.find(completion.queue_pair);
-    if (found == targets_.end()) return;
+    if (found == targets_.end()) return take_back(completion);
     last_ = found->second;
     last_number_ = completion.queue_pair;
   }
   last_->on_completion(completion);
+}
+
+// A completion of nobody: a chunk of the shared queue must not be lost with it.
+void RdmaEnd::take_back(const Completion& completion) {
+  if (shared_ring_ == nullptr || (completion.id & ReceiveRing::id_bit) == 0) return;
+  if (ReceiveChunk* const chunk = shared_ring_->completed(completion.id)) shared_ring_->finish(*chunk);
 }
 
 bool RdmaEnd::arm() {
@@ -296,14 +293,14 @@ void RdmaEnd::on_ready(exec::Readiness) {}
 void RdmaEnd::on_tick_end() {
   if (shared_ring_ != nullptr) repost_shared();
   sweep();
-  if (!remains_.empty()) Timer::start(loop_, loop_.after(remains_period));
+  if (!draining_.empty()) Timer::start(loop_, loop_.after(drain_period));
 }
 
 void RdmaEnd::on_timer(Timer& timer) noexcept {
   RdmaEnd& self = static_cast<RdmaEnd&>(timer);
   self.sweep();
   self.device_->pool->reclaim(self.loop_.now());
-  self.Timer::start(self.loop_, self.loop_.after(self.remains_.empty() ? reclaim_period : remains_period));
+  self.Timer::start(self.loop_, self.loop_.after(self.draining_.empty() ? reclaim_period : drain_period));
 }
 
 // ---- Events of the device
@@ -324,6 +321,13 @@ void RdmaEnd::on_device_event(const DeviceEvent& event) {
     return;
   }
   if (event.kind == DeviceEventKind::port_down && event.port != device_->port.number) return;
+  if (event.kind == DeviceEventKind::last_receive_reached) {
+    const auto found = targets_.find(event.queue_pair);
+    if (found == targets_.end()) return;
+    raises_last_receive_ = true;
+    found->second->on_event(event);
+    return repost_soon();
+  }
   if (event.kind == DeviceEventKind::queue_pair_fatal) {
     if (const auto found = targets_.find(event.queue_pair); found != targets_.end()) found->second->on_event(event);
     return;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,6 +25,7 @@
 
 namespace hawser::transport::rdma {
 
+class DrainingPair;
 class RdmaEnd;
 
 // What all loops have in common: the device, its memory, and who is to be told of its events. Thread-safe.
@@ -80,39 +82,6 @@ class CompletionTarget {
   ~CompletionTarget() = default;
 };
 
-// A queue pair whose connection has ended, with all that its device may still touch, until what it had posted has reached the
-// peer. The stream is closed after that, so that the peer does not learn of the end before.
-class Remains final : public CompletionTarget {
- public:
-  static constexpr Duration wait_max = std::chrono::milliseconds(200);
-
-  Remains(RdmaDevice& device, std::unique_ptr<QueuePair> pair, std::unique_ptr<Channel> channel,
-          std::shared_ptr<ReceiveRing> ring, std::unique_ptr<Liveness> liveness, std::size_t entries, bool broken,
-          Time give_up);
-  ~Remains();
-  void on_completion(const Completion& completion) override;
-  void on_event(const DeviceEvent&) override { broken_ = true; }
-  void on_posted(const ReceiveChunk&) override {}
-  bool done(Time now) const noexcept {
-    return broken_ || channel_ == nullptr || now >= give_up_ || channel_->wire().slots.idle();
-  }
-  std::uint32_t number() const noexcept { return number_; }
-  std::size_t entries() const noexcept { return entries_; }
-  // The device lets go.
-  void destroy_pair() noexcept;
-
- private:
-  RdmaDevice& device_;
-  std::unique_ptr<Liveness> liveness_;
-  std::shared_ptr<ReceiveRing> ring_;
-  std::unique_ptr<Channel> channel_;
-  std::unique_ptr<QueuePair> pair_;
-  const std::uint32_t number_;
-  const std::size_t entries_;
-  bool broken_;
-  const Time give_up_;
-};
-
 // One loop's completion queue, and the connections whose queue pairs report there.
 class RdmaEnd final : public PathEnd,
                       public std::enable_shared_from_this<RdmaEnd>,
@@ -148,12 +117,13 @@ class RdmaEnd final : public PathEnd,
   void remove(std::uint32_t queue_pair) noexcept;
   // Hands out all completions that are there.
   void poll_all();
-  void bury(std::unique_ptr<Remains> remains);
+  // One element: the queue pair of a connection that has ended, from within any of its callbacks.
+  using Draining = std::list<std::unique_ptr<DrainingPair>>;
+  void drain(Draining one) noexcept;
   // Null without a shared receive queue.
   const std::shared_ptr<ReceiveRing>& shared_ring() const noexcept { return shared_ring_; }
-  // Room for one more connection's credits, which are posted at once.
+  // Room for one more connection's credits, which are posted at once. Given back when its queue pair has been drained.
   Result<void> grow_shared(std::size_t receives);
-  void shrink_shared(std::size_t receives) noexcept { shared_promised_ -= receives; }
   // Posts what is free at the end of the tick, and tells whose credits it was.
   void repost_soon() { loop_.at_tick_end(*this); }
 
@@ -170,8 +140,9 @@ class RdmaEnd final : public PathEnd,
   void chunks_returned() noexcept override;
   std::size_t poll_once(std::span<Completion> space);
   void hand_out(const Completion& completion);
-  void sweep();
-  void bury_now(std::size_t index);
+  void take_back(const Completion& completion);
+  void sweep(bool drain = true);
+  Draining::iterator destroy(Draining::iterator at);
   Result<void> make_shared_queue();
   void repost_shared();
   bool refill_is_due() const noexcept;
@@ -197,7 +168,7 @@ class RdmaEnd final : public PathEnd,
   std::uint32_t last_number_ = 0;
   CompletionTarget* last_ = nullptr;
   std::vector<Completion> polled_;
-  std::vector<std::unique_ptr<Remains>> remains_;
+  Draining draining_;
   // Null once this is gone, for what other threads have posted.
   const std::shared_ptr<RdmaEnd*> self_ = std::make_shared<RdmaEnd*>(this);
 
@@ -205,6 +176,7 @@ class RdmaEnd final : public PathEnd,
   std::shared_ptr<ReceiveRing> shared_ring_;
   std::size_t shared_promised_ = 0;  // To connections.
   std::size_t shared_max_ = 0;
+  bool raises_last_receive_ = false;  // The device has, of a queue pair of this end.
 };
 
 }  // namespace hawser::transport::rdma

@@ -42,6 +42,7 @@ Result<void> ReceiveRing::repost(const Post& post, const Posted& posted) {
   }
   if (auto done = post(requests_); !done) return done;
   for (ReceiveChunk* chunk : free_) {
+    if (std::exchange(chunk->disowned_, false)) --disowned_;
     if (const std::uint32_t user = std::exchange(chunk->queue_pair, 0); user != 0) posted(*chunk, user);
   }
   free_.clear();
@@ -51,6 +52,15 @@ Result<void> ReceiveRing::repost(const Post& post, const Posted& posted) {
 ReceiveChunk* ReceiveRing::completed(std::uint64_t id) noexcept {
   const std::uint64_t index = id & ~id_bit;
   return index < chunks_.size() ? chunks_[index].get() : nullptr;
+}
+
+void ReceiveRing::disown(std::uint32_t queue_pair) noexcept {
+  for (const auto& chunk : chunks_) {
+    if (chunk->queue_pair != queue_pair) continue;
+    chunk->queue_pair = 0;
+    chunk->disowned_ = true;
+    ++disowned_;
+  }
 }
 
 void ReceiveRing::finish(ReceiveChunk& chunk) noexcept {

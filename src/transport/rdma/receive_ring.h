@@ -29,6 +29,7 @@ class ReceiveChunk final : public LentBlock {
 
  private:
   friend class ReceiveRing;
+  bool disowned_ = false;
   ReceiveRing& ring_;
   const RegisteredMemory memory_;
   const std::uint32_t index_;
@@ -67,6 +68,9 @@ class ReceiveRing : public std::enable_shared_from_this<ReceiveRing> {
   ReceiveChunk* completed(std::uint64_t id) noexcept;
   // It has been read, apart from what others hold of it.
   void finish(ReceiveChunk& chunk) noexcept;
+  // The queue pair is gone: chunks that it has used up are nobody's until they are posted again.
+  void disown(std::uint32_t queue_pair) noexcept;
+  std::size_t disowned() const noexcept { return disowned_; }
   // Chunks that others hold.
   std::size_t held() const noexcept { return held_; }
   std::size_t size() const noexcept { return chunks_.size(); }
@@ -88,6 +92,7 @@ class ReceiveRing : public std::enable_shared_from_this<ReceiveRing> {
   std::vector<ReceiveChunk*> taken_;  // Scratch of collect().
   std::vector<ReceiveRequest> requests_;
   std::size_t held_ = 0;  // By others, as far as the owner's thread knows.
+  std::size_t disowned_ = 0;
 
   std::mutex mutex_;
   std::vector<ReceiveChunk*> returned_;

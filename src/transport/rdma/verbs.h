@@ -75,6 +75,9 @@ enum class DeviceEventKind : std::uint8_t {
   queue_pair_fatal,
   completion_queue_overrun,
   shared_receive_queue_low,  // The limit that SharedReceiveQueue::set_limit() armed was passed.
+  // A failed queue pair uses up no more shared receives: the completions of those that it did are in the completion queue. Not
+  // every device raises it.
+  last_receive_reached,
   addresses_changed,
 };
 std::string_view to_string(DeviceEventKind kind) noexcept;
@@ -82,7 +85,7 @@ std::string_view to_string(DeviceEventKind kind) noexcept;
 struct DeviceEvent {
   DeviceEventKind kind = DeviceEventKind::device_fatal;
   unsigned port = 0;             // Of port events.
-  std::uint32_t queue_pair = 0;  // Of queue_pair_fatal.
+  std::uint32_t queue_pair = 0;  // Of queue_pair_fatal and last_receive_reached.
 };
 
 // ---- Work
@@ -216,7 +219,7 @@ struct QueuePairRoute {
 class QueuePair {
  public:
   // Waits for the device to let go: afterwards no memory is touched and no completion is added, though the completion queue
-  // may still hold some.
+  // may still hold some, or not: a device may take those that were not polled out of it, and shared receives with them.
   virtual ~QueuePair() = default;
   virtual std::uint32_t number() const noexcept = 0;
   virtual std::size_t inline_bytes() const noexcept = 0;   // Granted.

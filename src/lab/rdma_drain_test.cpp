@@ -1,0 +1,148 @@
+#include <gtest/gtest.h>
+
+#include "lab/rdma_attack_testing.h"
+
+// Connections of a shared receive queue end in every way, and their receives come back: those that go on are never found not
+// ready. On devices that behave as mlx5 does, and as Soft-RoCE.
+namespace hawser::lab {
+namespace {
+
+struct DrainCase {
+  const char* name;
+  bool raises_last_receive;
+  bool destroy_drops_entries;
+};
+void PrintTo(const DrainCase& one, std::ostream* out) { *out << one.name; }
+
+class RdmaDrain : public RdmaAttack, public ::testing::WithParamInterface<DrainCase> {
+ protected:
+  void SetUp() override { make(4); }
+  void make(unsigned receives) {
+    RdmaOptions options = shared_options();
+    options.shared_receives_per_connection = receives;
+    SimParameters parameters;
+    parameters.raises_last_receive = GetParam().raises_last_receive;
+    parameters.destroy_drops_entries = GetParam().destroy_drops_entries;
+    innocent_.reset();
+    server_end_.reset();
+    client_end_.reset();
+    build(options, parameters);
+    innocent_ = honest();
+  }
+  // Uses all its credits at once, again and again.
+  void expect_undisturbed() {
+    for (int i = 0; i < 20; ++i) {
+      const std::size_t before = innocent_->at_server.messages;
+      for (int j = 0; j < 6; ++j) {
+        send(*innocent_->client, "burst");
+        innocent_->client->flush();
+      }
+      pass(milliseconds(1));
+      ASSERT_EQ(innocent_->at_server.messages, before + 6);
+    }
+    EXPECT_EQ(server_device().asked_to_wait, 0U) << "a receiver was not ready";
+  }
+  void TearDown() override {
+    expect_undisturbed();
+    pass(std::chrono::seconds(3));
+    EXPECT_EQ(connections(), 1U);
+    innocent_.reset();
+  }
+
+  std::unique_ptr<HonestPair> innocent_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, RdmaDrain,
+                         ::testing::Values(DrainCase{"Mlx5", true, true}, DrainCase{"SoftRoce", false, false},
+                                           DrainCase{"NewSoftRoce", true, false}),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+TEST_P(RdmaDrain, ConnectionsThatTheServerAborts) {
+  for (int round = 0; round < 30; ++round) {
+    auto pair = honest();
+    pair->at_server.abort = pair->server.get();
+    send(*pair->client, std::string(7000, 'x'));
+    send(*pair->client, std::string(7000, 'y'));
+    pass(milliseconds(round % 3));
+    send(*pair->client, std::string(7000, 'z'));
+    pass(milliseconds(300));
+    pair.reset();
+    expect_served(*innocent_, 2);
+  }
+  pass(std::chrono::seconds(3));
+  // Each had a part of the queue only until it was drained.
+  EXPECT_LE(server_end().shared_ring()->size(), 32U);
+}
+
+// What has arrived and was not polled goes with the queue pair, unless that is drained first.
+TEST_P(RdmaDrain, ConnectionsThatEndWithPacketsUnderWay) {
+  for (int round = 0; round < 30; ++round) {
+    Attacker attacker(*client_device_, *client_end_, *server_end_);
+    attacker.connect();
+    for (unsigned i = 0; i < attacker.theirs.receives; ++i) ASSERT_TRUE(attacker.post_message(100));
+    pass(std::chrono::nanoseconds(200 * round));
+    attacker.connection->abort();
+    attacker.connection.reset();
+    pass(milliseconds(2));
+  }
+  expect_undisturbed();
+}
+
+TEST_P(RdmaDrain, AQueuePairThatIsReadyToReceiveOnly) {
+  for (int round = 0; round < 10; ++round) {
+    auto attacker = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_);
+    server_device().connects_refused = 1;
+    EXPECT_FALSE(attacker->try_connect());
+    attacker->ready();
+    for (unsigned i = 0; i < attacker->theirs.receives; ++i) ASSERT_TRUE(attacker->post_message(100));
+    pass(std::chrono::microseconds(2 * round));
+    attacker.reset();
+    pass(milliseconds(2));
+  }
+  expect_undisturbed();
+}
+
+// A connection is gone, and what the application keeps of it is no part of the queue any more.
+TEST_P(RdmaDrain, MessagesThatOutliveTheirConnections) {
+  make(8);
+  std::vector<Buffer> kept;
+  std::vector<std::unique_ptr<HonestPair>> pairs;
+  for (int round = 0; round < 8; ++round) {
+    auto pair = honest();
+    pair->at_server.keep = true;
+    for (int i = 0; i < 4; ++i) {
+      send(*pair->client, "kept");
+      pass(milliseconds(1));
+    }
+    for (Buffer& buffer : pair->at_server.kept) kept.push_back(std::move(buffer));
+    pair.reset();
+    pass(std::chrono::seconds(3));
+  }
+  EXPECT_GT(server_end().shared_ring()->held(), 0U);
+  // All at once, each with all its credits.
+  for (int i = 0; i < 8; ++i) pairs.push_back(honest());
+  for (auto& pair : pairs) {
+    for (int i = 0; i < 6; ++i) send(*pair->client, "all");
+  }
+  pass(milliseconds(5));
+  for (auto& pair : pairs) EXPECT_EQ(pair->at_server.messages, 6U);
+  EXPECT_EQ(server_device().asked_to_wait, 0U);
+  kept.clear();
+  pairs.clear();
+}
+
+// A flood ends the connection that sends it; the others lose at most what it had taken until then, and get it back.
+TEST_P(RdmaDrain, APeerThatIgnoresItsCredits) {
+  for (int round = 0; round < 10; ++round) {
+    Attacker attacker(*client_device_, *client_end_, *server_end_);
+    attacker.connect();
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(attacker.post_message(100));
+    pass(milliseconds(5));
+    EXPECT_EQ(attacker.sink.reason.code, ErrorCode::protocol_error);
+    attacker.connection.reset();
+    expect_served(*innocent_, 2);
+  }
+  server_device().asked_to_wait = 0;  // Its own packets were.
+}
+
+}  // namespace
+}  // namespace hawser::lab
