@@ -126,6 +126,7 @@ class ResultOperation : public CallOperation, public PooledFrame {
 
   using CallOperation::done;
   using CallOperation::error;
+  using CallOperation::measure;
   using CallOperation::resumed;
   using CallOperation::start;
   using CallOperation::wait;
@@ -161,11 +162,15 @@ class ArgumentOperation final : public ResultOperation<F, Outcome> {
     request.signature = Facts::signature;
     request.name = Facts::name;
     request.streams = Facts::streams;
-    request.size = Arguments::apply(arguments_, [](const auto&... value) { return codec::encoded_size(value...); });
+    ArgumentOperation::measure();
     if constexpr (std::is_same_v<Options, CallOptions>) request.options = &options_;
   }
   ~ArgumentOperation() override { CallOperation::withdraw(); }
 
+  void measure() noexcept override {
+    this->request_.size =
+        Arguments::apply(arguments_, [](const auto&... value) { return codec::encoded_size(value...); });
+  }
   void encode(std::byte* body, Piece* pieces) override {
     Arguments::apply(arguments_, [&](const auto&... value) {
       codec::Encoder encoder(body, pieces);

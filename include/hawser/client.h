@@ -76,8 +76,9 @@ class Client {
                                           stored<F, Given...>(std::forward<Given>(arguments)...));
   }
 
-  // Sends the request and gives a PendingCall, to be awaited later for the reply. Arguments given as lvalues must stay valid
-  // until the request has been sent, that is, until this has been awaited.
+  // Sends the request and gives a PendingCall, to be awaited later for the reply. Arguments given as lvalues are read when this
+  // is awaited, and must stay valid and unchanged from then until the request has been sent, that is, until this has
+  // completed.
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
   Task<Result<PendingCall<F>>> send_request(Given&&... arguments) {
@@ -144,6 +145,8 @@ class Client {
   }
   template <class Sent>
   static Task<Result<Sent>> send(std::unique_ptr<typename Sent::Operation> operation) {
+    // Now, not when the task was made: arguments given as lvalues may have changed meanwhile.
+    operation->measure();
     operation->start();
     struct UntilSent {
       typename Sent::Operation& waiting_for;

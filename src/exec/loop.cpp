@@ -190,10 +190,11 @@ bool Loop::run_ready() {
   return true;
 }
 
-// Ends of ticks may ask for another one: bounded, since each connection sends all it has.
+// Ends of ticks may ask for another one: bounded, since each connection sends all it has. Each leaves the list before it
+// runs: it may destroy itself or others, and a flush within this one begins at the front again.
 void Loop::flush() {
   for (std::size_t i = 0; i < state_->tick_ends.size(); ++i) {
-    exec::TickEnd* end = state_->tick_ends[i];
+    exec::TickEnd* end = std::exchange(state_->tick_ends[i], nullptr);
     if (end == nullptr) continue;
     end->queued_ = false;
     end->on_tick_end();

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -279,6 +281,45 @@ TEST_P(LoopTest, TheEndOfATickComesOnceForMany) {
   }(loop, end, removed));
   EXPECT_EQ(end.calls, 2) << "what the last tick produced is sent before run() returns";
   EXPECT_EQ(removed.calls, 0);
+}
+
+// A flush within a flush begins at the front of the list, where an end that has run may be gone already.
+TEST_P(LoopTest, AFlushWithinAFlushFindsNoEndThatHasGone) {
+  struct End final : TickEnd {
+    explicit End(std::function<void()> runs) : work(std::move(runs)) {}
+    void on_tick_end() override { work(); }
+    std::function<void()> work;
+  };
+  int later = 0;
+  auto first = std::make_unique<End>([] {});
+  End nested([&] {
+    first.reset();
+    loop.stop();
+    loop.run();  // Ends at once, with a flush.
+  });
+  End last([&] { ++later; });
+  loop.at_tick_end(*first);
+  loop.at_tick_end(nested);
+  loop.at_tick_end(last);
+  loop.run([](Loop& self) -> Task<void> { co_await self.sleep(milliseconds(0)); }(loop));
+  EXPECT_EQ(later, 1);
+}
+
+// An end that asks for another turn while it runs gets it in the same flush.
+TEST_P(LoopTest, AnEndMayRegisterItselfAgainWhileItRuns) {
+  struct End final : TickEnd {
+    explicit End(Loop& on) : loop(on) {}
+    void on_tick_end() override {
+      if (++calls < 3) loop.at_tick_end(*this);
+    }
+    Loop& loop;
+    int calls = 0;
+  } end(loop);
+  loop.run([](Loop& self, End& again) -> Task<void> {
+    self.at_tick_end(again);
+    co_await self.sleep(milliseconds(0));
+    EXPECT_EQ(again.calls, 3);
+  }(loop, end));
 }
 
 // A source that can't be armed has work: the loop must poll it rather than sleep, however it waits.

@@ -18,6 +18,14 @@ Error thrown_error(std::string_view who) {
   return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0, std::move(text)};
 }
 
+void reply_thrown(ServerPort& port, std::uint32_t call, std::string_view who) noexcept {
+  try {
+    port.reply_error(call, thrown_error(who));
+  } catch (...) {
+    port.fail_connection();
+  }
+}
+
 Error handler_error(Error error) {
   if (!error.not_executed() || error.code == ErrorCode::overloaded) return error;
   error.text = "the handler answered " + std::string(to_string(error.code)) + ": " + error.text;

@@ -1,6 +1,8 @@
 #include "rpc/client_session.h"
 
 #include <algorithm>
+#include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +50,8 @@ void ClientSession::start(CallOperation& operation) {
 }
 
 void ClientSession::restart(CallOperation& operation) {
+  if (closed()) return refuse(operation, ErrorCode::not_sent, "the connection has ended");
+  operation.measure();  // The arguments may have changed since they were sent first.
   if (may_send(operation)) send(operation, operation.deadline());
 }
 
@@ -75,10 +79,21 @@ bool ClientSession::may_send(CallOperation& operation) {
 }
 
 void ClientSession::send(CallOperation& operation, Time deadline) {
+  std::optional<std::uint32_t> id;
+  try {
+    id = calls_.open(operation);
+    send_as(*id, operation, deadline);
+  } catch (const std::bad_alloc&) {
+    // Nothing was sent. The table must not keep the operation, which its caller may destroy.
+    if (id) calls_.close(*id);
+    refuse(operation, ErrorCode::internal, "out of memory while the request was encoded; it was not sent");
+  }
+}
+
+void ClientSession::send_as(std::uint32_t id, CallOperation& operation, Time deadline) {
   const CallOperation::Request& request = operation.request();
   const CallOptions* const options = request.options;
   const Bytes attachment = options != nullptr ? options->attachment : Bytes();
-  const std::uint32_t id = calls_.open(operation);
   std::byte* const body = begin_frame(
       {.kind = Kind::request,
        .flags = static_cast<std::uint8_t>(options != nullptr && options->idempotent ? wire::flag_idempotent : 0),

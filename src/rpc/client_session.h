@@ -70,6 +70,7 @@ class ClientSession final : public Session,
 
   bool may_send(detail::CallOperation& operation);
   void send(detail::CallOperation& operation, Time deadline);
+  void send_as(std::uint32_t id, detail::CallOperation& operation, Time deadline);
   void refuse(detail::CallOperation& operation, ErrorCode code, std::string text);
   void on_response(const wire::Frame& frame, const transport::Message& message);
   void on_error(const wire::Frame& frame);

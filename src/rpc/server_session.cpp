@@ -94,7 +94,12 @@ void ServerSession::on_request(const wire::Frame& frame, const transport::Messag
   if (header.deadline != 0) {
     request.deadline = session_loop().now() + std::chrono::microseconds(wire::decode_deadline(header.deadline));
   }
-  method->handler->serve(request);
+  try {
+    method->handler->serve(request);
+  } catch (...) {
+    // No memory for the call's frame; the call has not been entered.
+    detail::reply_thrown(*this, header.call, "beginning the call");
+  }
 }
 
 void ServerSession::refuse(std::uint32_t call, ErrorCode code, std::string text) {
@@ -178,8 +183,16 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
 }
 
 void ServerSession::end_reply(std::span<const Piece> pieces, PayloadOwner* owner) {
-  end_frame(pieces, owner);
-  after_reply();
+  try {
+    end_frame(pieces, owner);
+    after_reply();
+  } catch (...) {
+    fail_connection();
+  }
+}
+
+void ServerSession::fail_connection() noexcept {
+  end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
 }
 
 void ServerSession::reply_error(std::uint32_t call, const Error& error) {

@@ -77,6 +77,7 @@ class ServerSession final : public Session, public detail::ServerPort {
                          const detail::ReplyExtras& extras) override;
   void end_reply(std::span<const Piece> pieces, PayloadOwner* owner) override;
   void reply_error(std::uint32_t call, const Error& error) override;
+  void fail_connection() noexcept override;
   void enter(detail::ActiveCall& call) override;
   void leave(detail::ActiveCall& call) noexcept override;
   void detach(PayloadOwner& owner) override { connection().detach(owner); }

@@ -1,6 +1,7 @@
 #include "rpc/session.h"
 
 #include <algorithm>
+#include <new>
 
 #include "wire/metadata.h"
 
@@ -70,7 +71,12 @@ void Session::end_frame(std::span<const Piece> pieces, PayloadOwner* owner) {
     constexpr std::size_t checksum_at = 24;
     store_le(head_ + checksum_at, wire::frame_checksum({head_, head_bytes_}, pieces));
   }
-  connection_->commit(head_bytes_, pieces, owner);
+  try {
+    connection_->commit(head_bytes_, pieces, owner);
+  } catch (const std::bad_alloc&) {
+    if (owner != nullptr) owner->payload_released();
+    end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+  }
 }
 
 Error Session::begin_error() const {

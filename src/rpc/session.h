@@ -50,6 +50,7 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   // the reason that begin_error() gives.
   std::byte* begin_frame(wire::Header header, std::size_t body_bytes, std::size_t payload_bytes,
                          const Metadata* metadata = nullptr);
+  // If there is no memory to send it, the session ends: part of the frame may be queued. `owner` is told then too.
   void end_frame(std::span<const Piece> pieces = {}, PayloadOwner* owner = nullptr);
   Error begin_error() const;
   void send_bare(wire::Header header);

@@ -21,17 +21,19 @@ void SendQueue::drop_block() noexcept {
 
 void SendQueue::commit(std::size_t size) {
   const std::byte* const data = block_->data() + used_;
-  used_ += size;
-  bytes_ += size;
   if (first_ < segments_.size()) {
     Segment& back = segments_.back();
     if (back.block == block_ && back.data + back.size == data) {
       back.size += size;
+      used_ += size;
+      bytes_ += size;
       return;
     }
   }
-  block_->retain();
   segments_.push_back({data, size, block_, nullptr, false});
+  block_->retain();
+  used_ += size;
+  bytes_ += size;
 }
 
 void SendQueue::borrow(std::span<const Piece> pieces, PayloadOwner* owner) {

@@ -24,11 +24,11 @@ class CallTable {
 
   // A new call's id; the table is not full().
   std::uint32_t open(T& call) {
-    ++size_;
     if (free_ == none) {
-      free_ = static_cast<std::uint32_t>(slots_.size());
       slots_.push_back({nullptr, none, 1, false});
+      free_ = static_cast<std::uint32_t>(slots_.size() - 1);
     }
+    ++size_;
     const std::uint32_t index = free_;
     Slot& slot = slots_[index];
     free_ = slot.next_free;

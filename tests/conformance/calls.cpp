@@ -3,6 +3,29 @@
 
 // Calls of every shape: functions, arguments, results, sizes.
 namespace hawser::conformance {
+namespace {
+
+// Plain functions that give views of arguments which keep their characters within themselves.
+std::string_view name_with_attachment(Context& context, const std::string& name) {
+  context.set_attachment(Buffer::copy_of("attached"));
+  return name;
+}
+struct NameAndData {
+  std::string_view name;
+  std::string_view data;
+};
+NameAndData name_and_data(const std::string& name, std::string_view data) { return {name, data}; }
+const std::string& same_string(Context& context, const std::string& name) {
+  context.set_attachment(Buffer::copy_of("attached"));
+  return name;
+}
+NameAndData from_optional(const std::optional<std::string>& name, const std::vector<std::string>& data) {
+  return {*name, data.at(0)};
+}
+
+std::vector<std::string> same_strings(std::vector<std::string> parts) { return parts; }
+
+}  // namespace
 
 TEST_P(Conformance, CallsPlainFunctions) {
   serve<echo, owned, add, nothing>([](Server& server, Client& client) -> Task<void> {
@@ -79,6 +102,34 @@ TEST_P(Conformance, CarriesEveryKindOfArgument) {
     AWAIT(reversed, client.call<lines>(std::vector<std::string_view>{"one", large, ""}, true));
     REQUIRE_OK(reversed);
     EXPECT_EQ(*reversed, (std::vector<std::string>{"", large, "one"}));
+  });
+}
+
+// A reply that is sent from where it lies outlasts its handler, and so do the arguments: short strings among them must not be
+// moved before the reply has been encoded.
+TEST_P(Conformance, LargeRepliesMayShowShortArguments) {
+  serve<name_with_attachment, name_and_data, same_string, from_optional>([](Server&, Client& client) -> Task<void> {
+    for (const std::size_t bytes : {0UL, 1UL, 6UL, 15UL, 16UL, 40UL, 7'000UL, 20'000UL}) {
+      const std::string name = text_of(bytes);
+      AWAIT(attached, client.call<name_with_attachment>(name).reply());
+      REQUIRE_OK(attached);
+      EXPECT_EQ(attached->value(), name);
+      EXPECT_EQ(as_text(attached->attachment()), "attached");
+      AWAIT(same, client.call<same_string>(name).reply());
+      REQUIRE_OK(same);
+      EXPECT_EQ(same->value(), name);
+      for (const std::size_t data_bytes : {5UL, 8'192UL, 20'000UL, 100'000UL}) {
+        const std::string data = text_of(data_bytes, 'D');
+        AWAIT(both, client.call<name_and_data>(name, data).reply());
+        REQUIRE_OK(both);
+        EXPECT_EQ(both->value().name, name);
+        EXPECT_EQ(both->value().data, data);
+        AWAIT(optional, client.call<from_optional>(std::optional(name), std::vector{data}).reply());
+        REQUIRE_OK(optional);
+        EXPECT_EQ(optional->value().name, name);
+        EXPECT_EQ(optional->value().data, data);
+      }
+    }
   });
 }
 
@@ -235,6 +286,30 @@ TEST_P(Conformance, SendsRequestsAheadOfTheirReplies) {
     text.reset();
     AWAIT(reply, std::move(*sent));
     EXPECT_TRUE(reply == copy);
+  });
+}
+
+// What is sent is what an argument is when the task is awaited, though it was another, and took another size, when the task was
+// made.
+TEST_P(Conformance, ArgumentsMayChangeUntilTheyAreSent) {
+  serve<echo, same_strings>([](Server&, Client& client) -> Task<void> {
+    for (const auto& [before, after] : {std::pair{3UL, 100'000UL}, {100'000UL, 3UL}, {9'000UL, 0UL}, {0UL, 7'000UL}}) {
+      std::string text = text_of(before);
+      auto sending = client.send_request<echo>(text);
+      text = text_of(after, 'n');
+      text.shrink_to_fit();
+      auto sent = co_await std::move(sending);
+      REQUIRE_OK(sent);
+      auto reply = co_await std::move(*sent);
+      EXPECT_TRUE(reply == text) << before << " " << error_of(reply);
+      std::vector<std::string> parts(before / 1000 + 1, text);
+      auto sending_many = client.send_request<same_strings>(parts);
+      parts.assign(after / 1000 + 1, text_of(50));
+      auto sent_many = co_await std::move(sending_many);
+      REQUIRE_OK(sent_many);
+      auto many = co_await std::move(*sent_many);
+      EXPECT_TRUE(many == parts) << error_of(many);
+    }
   });
 }
 

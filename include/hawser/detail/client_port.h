@@ -68,7 +68,10 @@ class CallOperation : public PayloadOwner {
   CallOperation& operator=(const CallOperation&) = delete;
 
   const Request& request() const noexcept { return request_; }
-  // Writes the arguments; `pieces` has room for request().size.pieces.
+  // Sets request().size to what the arguments take now. Before each time that they are encoded: those given as lvalues may
+  // have changed.
+  virtual void measure() noexcept = 0;
+  // Writes the arguments as measured; `pieces` has room for request().size.pieces.
   virtual void encode(std::byte* body, Piece* pieces) = 0;
   // Takes the reply, or keeps what is wrong with it as the result.
   virtual void decode(const Received& reply) = 0;

@@ -35,12 +35,12 @@ class FunctionHandler final : public Handler {
   using Args = typename Facts::args;
   using Return = typename Traits::return_type;
   using Value = typename Facts::result;
-  using Kept = std::conditional_t<std::is_void_v<Return>, std::monostate, Return>;
+  using Kept = NotVoid<Return>;
 
   static constexpr bool is_coroutine = is_task<Return>;
   static_assert(is_coroutine || !Facts::streams,
                 "hawser: a handler with Reader or Writer parameters must be a coroutine: return Task<...>");
-  // Arguments that hold as much within themselves as could be sent from where it lies must not be moved meanwhile.
+  // Those that hold as much within themselves as could be sent from where it lies must not be moved meanwhile.
   static constexpr bool args_stay_valid_when_moved = sizeof(Args) < codec::out_of_band_bytes_min;
 
  public:
@@ -66,8 +66,7 @@ class FunctionHandler final : public Handler {
       error.scope = ErrorScope::call;
       request.port.reply_error(request.call, error);
     } catch (...) {
-      // Out of memory, most likely: the elements of what was received take more than their encoding.
-      request.port.reply_error(request.call, thrown_error("reading the arguments"));
+      reply_thrown(request.port, request.call, "reading the arguments");
     }
     return false;
   }
@@ -124,7 +123,7 @@ class FunctionHandler final : public Handler {
         answer_in_place<Return>(request, args, arena, invoke(object_, args, leading), context);
       }
     } catch (...) {
-      request.port.reply_error(request.call, thrown_error("the handler"));
+      reply_thrown(request.port, request.call, "the handler");
     }
   }
 
@@ -146,57 +145,69 @@ class FunctionHandler final : public Handler {
       if constexpr (!args_stay_valid_when_moved) {
         return send_reply(request.port, request.call, size, extras, nullptr, value...);
       } else {
-        hold(request, std::move(args), std::move(arena), std::forward<R>(returned),
-             context == nullptr ? Buffer() : std::move(context->reply_attachment()),
-             context == nullptr ? Metadata() : std::move(context->reply_metadata()));
+        hold<std::remove_cvref_t<R>>(request, args, arena, std::forward<R>(returned),
+                                     context == nullptr ? Buffer() : std::move(context->reply_attachment()),
+                                     context == nullptr ? Metadata() : std::move(context->reply_metadata()));
       }
     });
   }
 
-  // Keeps all that a large reply is sent from until it has left.
+  // Keeps all that a large reply is sent from until it has left. Encodes before the arguments move into this frame: what the
+  // reply lends of them lies outside of them and stays, but a short string keeps its characters within itself.
   template <class R>
-  static Serving hold(const Incoming& request, [[maybe_unused]] Args args, [[maybe_unused]] codec::DecodeArena arena,
-                      R returned, Buffer attachment, Metadata metadata) {
-    ActiveCall call(request, ActiveCall::Keep::in_place);
-    auto self = call.self();
-    co_await self;
-    with_value(returned, [&](const auto&... value) {
-      send_reply(call.port(), call.id(), codec::encoded_size(value...), {attachment.bytes(), &metadata}, &call.lend(),
-                 value...);
-    });
-    auto released = call.released();
-    co_await released;
+  static Serving hold(const Incoming& request, Args& args, codec::DecodeArena& arena, R returned, Buffer attachment,
+                      Metadata metadata) {
+    ServerPort& port = request.port;
+    const std::uint32_t id = request.call;
+    try {
+      ActiveCall call(request, ActiveCall::Keep::in_place);
+      auto self = call.self();
+      co_await self;
+      with_value(returned, [&](const auto&... value) {
+        send_reply(port, id, codec::encoded_size(value...), {attachment.bytes(), &metadata}, &call.lend(), value...);
+      });
+      [[maybe_unused]] const Args kept = std::move(args);
+      const codec::DecodeArena kept_arena = std::move(arena);
+      auto released = call.released();
+      co_await released;
+    } catch (...) {
+      reply_thrown(port, id, "sending the reply");
+    }
   }
 
   // ---- Coroutines ----
 
   static Serving serve_task(const Incoming& request, Object* object) {
-    ActiveCall call(request, ActiveCall::Keep::copy_small);
-    auto self = call.self();
-    co_await self;
-    Args args{};
-    codec::DecodeArena arena;
-    if (!read(call.request(), args, arena)) co_return;
-    Context context(call.request(), &call);
-    std::optional<Error> error;
-    std::optional<std::conditional_t<std::is_void_v<typename TaskValue<Return>::type>, std::monostate,
-                                     typename TaskValue<Return>::type>>
-        returned;
+    ServerPort& port = request.port;
+    const std::uint32_t id = request.call;
     try {
-      Return task = start(object, args, context, call);
-      if constexpr (std::is_void_v<typename TaskValue<Return>::type>) {
-        co_await std::move(task);
-        returned.emplace();
-      } else {
-        returned.emplace(co_await std::move(task));
+      ActiveCall call(request, ActiveCall::Keep::copy_small);
+      auto self = call.self();
+      co_await self;
+      Args args{};
+      codec::DecodeArena arena;
+      if (!read(call.request(), args, arena)) co_return;
+      Context context(call.request(), &call);
+      std::optional<Error> error;
+      std::optional<NotVoid<TaskValue<Return>>> returned;
+      try {
+        Return task = start(object, args, context, call);
+        if constexpr (std::is_void_v<TaskValue<Return>>) {
+          co_await std::move(task);
+          returned.emplace();
+        } else {
+          returned.emplace(co_await std::move(task));
+        }
+      } catch (...) {
+        error = thrown_error("the handler");
       }
+      if constexpr (Facts::streams) call.stream().end();
+      finish(call, context, returned, error);
+      auto released = call.released();
+      co_await released;
     } catch (...) {
-      error = thrown_error("the handler");
+      reply_thrown(port, id, "answering the call");
     }
-    if constexpr (Facts::streams) call.stream().end();
-    finish(call, context, returned, error);
-    auto released = call.released();
-    co_await released;
   }
 
   static Return start(Object* object, Args& args, Context& context, ActiveCall& call) {
@@ -240,49 +251,46 @@ class FunctionHandler final : public Handler {
   static Serving serve_offloaded(const Incoming& request, Object* object)
     requires(!is_coroutine)
   {
-    ActiveCall call(request, ActiveCall::Keep::copy_small);
-    auto self = call.self();
-    co_await self;
-    Args args{};
-    codec::DecodeArena arena;
-    if (!read(call.request(), args, arena)) co_return;
-    Context context(call.request(), &call);
-    std::optional<Error> error;
-    std::optional<std::remove_cvref_t<Kept>> returned;
-    std::optional<ActiveCall::Pin> pinned(std::in_place, call);
+    ServerPort& port = request.port;
+    const std::uint32_t id = request.call;
     try {
-      auto work = [&args, &context, object]() -> std::remove_cvref_t<Kept> {
-        if constexpr (std::is_void_v<Return>) {
-          invoke(object, args, context);
-          return {};
+      ActiveCall call(request, ActiveCall::Keep::copy_small);
+      auto self = call.self();
+      co_await self;
+      Args args{};
+      codec::DecodeArena arena;
+      if (!read(call.request(), args, arena)) co_return;
+      Context context(call.request(), &call);
+      std::optional<Error> error;
+      std::optional<std::remove_cvref_t<Kept>> returned;
+      std::optional<ActiveCall::Pin> pinned(std::in_place, call);
+      try {
+        auto work = [&args, &context, object]() -> std::remove_cvref_t<Kept> {
+          if constexpr (std::is_void_v<Return>) {
+            invoke(object, args, context);
+            return {};
+          } else {
+            return invoke(object, args, context);
+          }
+        };
+        auto task = call.port().loop().offload(std::move(work));
+        Result<std::remove_cvref_t<Kept>> outcome = co_await std::move(task);
+        if (outcome) {
+          returned.emplace(std::move(*outcome));
         } else {
-          return invoke(object, args, context);
+          error = std::move(outcome.error());
         }
-      };
-      auto task = call.port().loop().offload(std::move(work));
-      Result<std::remove_cvref_t<Kept>> outcome = co_await std::move(task);
-      if (outcome) {
-        returned.emplace(std::move(*outcome));
-      } else {
-        error = std::move(outcome.error());
+      } catch (...) {
+        error = thrown_error("the handler");
       }
+      pinned.reset();
+      finish(call, context, returned, error);
+      auto released = call.released();
+      co_await released;
     } catch (...) {
-      error = thrown_error("the handler");
+      reply_thrown(port, id, "answering the call");
     }
-    pinned.reset();
-    finish(call, context, returned, error);
-    auto released = call.released();
-    co_await released;
   }
-
-  template <class T>
-  struct TaskValue {
-    using type = void;
-  };
-  template <class T>
-  struct TaskValue<Task<T>> {
-    using type = T;
-  };
 
   Object* object_;
   const HandlerOptions options_;

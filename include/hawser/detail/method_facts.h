@@ -5,6 +5,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "hawser/method.h"
 
@@ -113,6 +114,21 @@ template <class T>
 inline constexpr bool is_task = false;
 template <class T>
 inline constexpr bool is_task<Task<T>> = true;
+
+template <class T>
+struct TaskValueOf {
+  using type = void;
+};
+template <class T>
+struct TaskValueOf<Task<T>> {
+  using type = T;
+};
+// T of a Task<T>.
+template <class T>
+using TaskValue = typename TaskValueOf<T>::type;
+// What stands for `T` as an object.
+template <class T>
+using NotVoid = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
 template <class T>
 inline constexpr bool is_result = false;

@@ -14,6 +14,9 @@ namespace hawser::detail {
 
 // The exception at hand as an error of `who`, such as "the handler".
 Error thrown_error(std::string_view who);
+// Within a catch block: answers `call`, which has no answer yet, with the exception at hand. If there is no memory for that
+// either, the connection ends.
+void reply_thrown(ServerPort& port, std::uint32_t call, std::string_view who) noexcept;
 // What a handler's own error is for its caller. Codes that say that the call never reached a handler, as of a call that the
 // handler made itself, become ErrorCode::application: the caller would send it again, though it has run. A handler may
 // answer `overloaded`, by which it says itself that it has done nothing.
@@ -37,22 +40,25 @@ void with_value(const R& returned, Use use) {
 template <class... V>
 void send_reply(ServerPort& port, std::uint32_t call, const codec::EncodedSize& size, const ReplyExtras& extras,
                 PayloadOwner* owner, const V&... values) {
-  std::byte* const body = port.begin_reply(call, size, extras);
-  if (body == nullptr) {
-    if (owner != nullptr) owner->payload_released();
-    return;
-  }
-  if (size.pieces == 0 && extras.attachment.empty()) [[likely]] {
-    codec::Encoder encoder(body, nullptr);
-    codec::encode(encoder, values...);
-    port.end_reply({}, owner);
+  if (size.too_large || (size.pieces == 0 && extras.attachment.empty())) [[likely]] {
+    std::byte* const body = port.begin_reply(call, size, extras);
+    if (body != nullptr) {
+      codec::Encoder encoder(body, nullptr);
+      codec::encode(encoder, values...);
+      return port.end_reply({}, owner);
+    }
   } else {
+    // Allocates, and so comes before the reply begins.
     Pieces pieces(size.pieces);
-    codec::Encoder encoder(body, pieces.data());
-    codec::encode(encoder, values...);
-    if (!extras.attachment.empty()) pieces.push({extras.attachment.data(), extras.attachment.size()});
-    port.end_reply(pieces.span(), owner);
+    std::byte* const body = port.begin_reply(call, size, extras);
+    if (body != nullptr) {
+      codec::Encoder encoder(body, pieces.data());
+      codec::encode(encoder, values...);
+      if (!extras.attachment.empty()) pieces.push({extras.attachment.data(), extras.attachment.size()});
+      return port.end_reply(pieces.span(), owner);
+    }
   }
+  if (owner != nullptr) owner->payload_released();
 }
 
 }  // namespace hawser::detail

@@ -43,9 +43,12 @@ class ServerPort {
   // Room for the body of `call`'s reply. Null if the connection has ended, or if the reply passes a limit, which the
   // caller has then been told; either way nothing more is to be done.
   virtual std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size, const ReplyExtras& extras) = 0;
-  // Sends the reply begun; the pieces are borrowed until `owner` is told, and copied if there is none.
+  // Sends the reply begun; the pieces are borrowed until `owner` is told, and copied if there is none. Does not throw: without
+  // memory to send it the connection ends.
   virtual void end_reply(std::span<const Piece> pieces, PayloadOwner* owner) = 0;
   virtual void reply_error(std::uint32_t call, const Error& error) = 0;
+  // Ends the connection, since a call can't be answered for want of memory.
+  virtual void fail_connection() noexcept = 0;
 
   // Calls that are not answered at once: to cancel, count and end them.
   virtual void enter(ActiveCall& call) = 0;

@@ -1,0 +1,110 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "hawser/hawser.h"
+#include "tests/testing.h"
+
+// What an allocation that fails leaves behind. The allocator of blocks refuses what is larger than a test allows.
+namespace {
+
+std::atomic<std::size_t> block_bytes_max{SIZE_MAX};
+
+}  // namespace
+
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  if (bytes > block_bytes_max.load()) throw std::bad_alloc();
+  const auto unit = static_cast<std::size_t>(alignment);
+  void* const memory = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace hawser {
+namespace {
+
+using namespace testing_tools;
+
+constexpr std::size_t little = 1 << 20;
+
+struct Record {
+  std::string text;
+};
+// A result whose encoding, which has no piece large enough to be sent from where it lies, passes `little`.
+std::vector<Record> many_records(int count) {
+  std::vector<Record> records(static_cast<std::size_t>(count), {std::string(4000, 'r')});
+  block_bytes_max = little;
+  return records;
+}
+std::vector<Record> plain(int count) { return many_records(count); }
+std::vector<Record> offloaded(int count) { return many_records(count); }
+Task<std::vector<Record>> coroutine(int count) { co_return many_records(count); }
+std::size_t count(const std::vector<std::string_view>& parts) { return parts.size(); }
+
+class OutOfMemory : public ::testing::Test {
+ protected:
+  OutOfMemory() : server(loop, {.loop = {.log = no_log()}}), client(loop, {.transports = {.demand = "stream"}}) {
+    server.register_handler<plain, coroutine, count>();
+    server.register_handler<offloaded>(HandlerOptions{.offload = true});
+  }
+  ~OutOfMemory() override { block_bytes_max = SIZE_MAX; }
+
+  template <class Body>
+  void run(Body body) {
+    loop.run([&]() -> Task<void> {
+      REQUIRE_OK(server.start());
+      AWAIT(connected, client.connect(server.address()));
+      REQUIRE_OK(connected);
+      auto task = body();
+      co_await std::move(task);
+      block_bytes_max = SIZE_MAX;
+      EXPECT_EQ(server.counters().calls_in_flight, 0U);
+    }());
+  }
+
+  template <auto F>
+  void expect_refused() {
+    run([&]() -> Task<void> {
+      AWAIT(refused, client.call<F>(1000));
+      EXPECT_ERROR(refused, internal, "threw std::bad_alloc");
+      // Neither the connection nor the process ended.
+      block_bytes_max = SIZE_MAX;
+      AWAIT(small, client.call<F>(1));
+      EXPECT_OK(small);
+    });
+  }
+
+  Loop loop{LoopOptions{.log = no_log()}};
+  Server server;
+  Client client;
+};
+
+TEST_F(OutOfMemory, AReplyOfAPlainHandlerIsAnError) { expect_refused<plain>(); }
+TEST_F(OutOfMemory, AReplyOfACoroutineIsAnError) { expect_refused<coroutine>(); }
+TEST_F(OutOfMemory, AReplyOfAnOffloadedHandlerIsAnError) { expect_refused<offloaded>(); }
+
+// The caller's own: its call ends with an error, and its place is free again.
+TEST_F(OutOfMemory, ARequestThatCannotBeEncodedIsAnError) {
+  run([&]() -> Task<void> {
+    const std::string part(4000, 'p');
+    const std::vector<std::string_view> parts(1000, part);
+    block_bytes_max = little;
+    for (int i = 0; i < 3; ++i) {
+      AWAIT(refused, client.call<count>(parts));
+      EXPECT_ERROR(refused, internal, "out of memory");
+    }
+    block_bytes_max = SIZE_MAX;
+    EXPECT_EQ(client.calls_in_flight(), 0U);
+    AWAIT(sent, client.call<count>(parts));
+    EXPECT_EQ(sent, 1000U);
+  });
+}
+
+}  // namespace
+}  // namespace hawser
