@@ -27,7 +27,7 @@ std::vector<PathCase> shm_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shm, PathSuite, testing::ValuesIn(shm_cases()), name_of_path_case);
+INSTANTIATE_TEST_SUITE_P(Shm, PathSuite, testing::ValuesIn(affordable(shm_cases())), name_of_path_case);
 
 std::string refusal(const ShmOptions& options) {
   Loop loop({.log = no_log()});
