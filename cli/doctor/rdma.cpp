@@ -27,7 +27,9 @@ struct Trouble {
   std::string_view remedy;
 };
 constexpr std::string_view not_ready_remedy =
-    "Hawser's credits never let this happen: look for other users of the device, or report it";
+    "senders with credits never cause this; a peer that ignores its credits does, where connections share their "
+    "receives, "
+    "until its connection is ended: look for such peers and for other users of the device, or report it";
 constexpr std::string_view loss_remedy =
     "packets are lost on the way: configure PFC or ECN for RoCE in NIC and switches, and see "
     "RdmaOptions::traffic_class";

@@ -51,8 +51,11 @@ struct RdmaOptions {
   std::size_t copied_bytes_max = std::size_t{4} << 20;
   std::size_t rendezvous_max = 64;       // 1 to 1024 payloads at once that wait to be read by the peer, a connection.
   std::size_t read_bytes_max = 1 << 20;  // 64 KiB to 1 GiB: one RDMA read; longer payloads take several.
-  std::size_t one_sided_max = 256;       // 1 to 65,536 reads and writes of RemoteMemory under way, a connection.
-  unsigned signal_every = 16;            // 1 to send_queue / 2: of so many sends, one asks for a completion.
+  // 0 to 1 GiB. While a payload is read, those behind it are read too, up to so many bytes a connection. All connections of a device
+  // together: at most an eighth of memory_bytes_max.
+  std::size_t read_ahead_bytes_max = std::size_t{8} << 20;
+  std::size_t one_sided_max = 256;  // 1 to 65,536 reads and writes of RemoteMemory under way, a connection.
+  unsigned signal_every = 16;       // 1 to send_queue / 2: of so many sends, one asks for a completion.
 
   // ---- One queue of receives for all connections of a loop
   bool shared_receive_queue = false;

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include "base/random.h"
 #include "lab/rdma_attack_testing.h"
@@ -120,6 +121,13 @@ TEST_P(RdmaHostile, AnExposedRegionOpensConnectionsThatExist) {
   EXPECT_EQ(attacker.status, Status::remote_access);
 }
 
+// Of no bytes: a device may check neither key nor access.
+TEST_P(RdmaHostile, AnUnsolicitedWriteWithImmediate) {
+  Attacker& attacker = attack();
+  ASSERT_TRUE(attacker.post(0, {.granted = 1, .done = 3, .bye = true}, Opcode::write_with_immediate));
+  expect_breach("something else than a send with immediate");
+}
+
 TEST_P(RdmaHostile, ASendWithoutImmediateEndsTheConnection) {
   Attacker& attacker = attack();
   ASSERT_TRUE(attacker.post(64, {}, Opcode::send));
@@ -206,12 +214,63 @@ TEST_P(RdmaHostile, ForgedPacketsOfAllKinds) {
   }
 }
 
+// What such a peer offers can never be read, and would stay.
+TEST_P(RdmaHostile, PayloadsToBeReadAtAPeerWithoutReads) {
+  Attacker& attacker = attack(0);
+  std::vector<rdma::RemotePiece> pieces(8, {0x1000, 1, 60U << 20});
+  attacker.post_rendezvous(pieces);
+  expect_breach("answers no reads");
+  EXPECT_LT(server_path_->memory().front().used_bytes_max, idle_bytes_ + (std::size_t{4} << 20));
+}
+
+// Eight payloads in one packet: the first is counted by who takes it, those behind it up to read_ahead_bytes_max.
+TEST_P(RdmaHostile, WhatIsReadAheadIsBounded) {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  const std::size_t ahead_max = RdmaOptions().read_ahead_bytes_max;
+  for (const std::uint32_t bytes : {60U << 20, 4U << 20}) {
+    attack();
+    std::vector<rdma::RemotePiece> pieces(8, {0x1000, 1, bytes});
+    attacker_->post_rendezvous(pieces);
+    pass(milliseconds(20));
+    EXPECT_EQ(attacker_->sink.placed_bytes, bytes);
+    EXPECT_TRUE(attacker_->sink.closed);
+    EXPECT_LE(server_path_->memory().front().used_bytes_max, idle_bytes_ + 64 * mib + ahead_max + 4 * mib);
+    attacker_->connection.reset();
+    pass(std::chrono::seconds(3));
+    EXPECT_EQ(server_end().device().pool->ahead_bytes(), 0U);
+  }
+}
+
+// A head that is announced costs nothing before it comes.
+TEST_P(RdmaHostile, AnnouncedHeadsTakeNoMemory) {
+  Attacker& attacker = attack();
+  rdma::write_header(attacker.data(), {rdma::RecordKind::begin, 63U << 20, 0, 8});
+  ASSERT_TRUE(attacker.post(24, {}));
+  const auto allocated = [] {
+    const struct mallinfo2 heap = ::mallinfo2();
+    return heap.uordblks + heap.hblkhd;
+  };
+  const std::size_t before = allocated();
+  pass(milliseconds(5));
+  EXPECT_FALSE(attacker.sink.closed);
+  EXPECT_LT(allocated(), before + (std::size_t{1} << 20));
+}
+
 // The attacker's process ends at each step of the handshake, and with packets, reads and a payload of ours under way.
 TEST_P(RdmaHostile, DeathAtEachStep) {
-  for (int step = 0; step < 6; ++step) {
+  for (int step = 0; step < 7; ++step) {
     auto one = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_);
-    if (step >= 1) one->connect();
-    if (step == 2) EXPECT_TRUE(one->post_message(100));
+    if (step >= 1 && step != 6) one->connect();
+    if (step == 6) {
+      // Connected, and the server's stream ends before it is opened.
+      EXPECT_TRUE(one->try_connect());
+      one->ready();
+      for (unsigned i = 0; i < one->theirs.receives; ++i) EXPECT_TRUE(one->post_message(8));
+      pass(std::chrono::microseconds(3));
+    }
+    if (step == 2) {
+      EXPECT_TRUE(one->post_message(100));
+    }
     if (step == 3) {
       const rdma::RemotePiece piece{reinterpret_cast<std::uintptr_t>(one->data()), one->key(), 32 * 1024};
       one->post_rendezvous({&piece, 1});

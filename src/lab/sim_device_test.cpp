@@ -103,6 +103,27 @@ TEST_F(SimulatedPair, WritesAndReads) {
   EXPECT_EQ(poll(a_).size(), 2U);
 }
 
+// A fence waits for all reads before it, not for the first.
+TEST_F(SimulatedPair, AFencedSendWaitsForTheLongestRead) {
+  const auto arrival_ns = [&](std::size_t second_read_bytes) {
+    connect({});
+    pass(ms);  // Setting up keeps the processors busy.
+    post_receive(64);
+    const std::uint32_t key = b_.memory->region->remote_key();
+    const std::uint64_t address = b_.memory->address(0);
+    EXPECT_TRUE(send({.opcode = rdma::Opcode::read, .remote_address = address, .remote_key = key}, 1));
+    EXPECT_TRUE(send({.opcode = rdma::Opcode::read, .remote_address = address, .remote_key = key}, second_read_bytes));
+    EXPECT_TRUE(send({.fenced = true}, 8));
+    const double begin_ns = fabric_->now_ns();
+    while (poll(b_).empty() && fabric_->now_ns() < begin_ns + ms) pass(10);
+    return fabric_->now_ns() - begin_ns;
+  };
+  const double alone_ns = arrival_ns(1);
+  EXPECT_LT(alone_ns, ms) << "it never came";
+  // 4,095 bytes more at 100 Gb/s.
+  EXPECT_GT(arrival_ns(4096), alone_ns + 300);
+}
+
 TEST_F(SimulatedPair, InlineDataIsCopiedWhilePosting) {
   fill_pattern(a_.memory->memory.bytes(), 5);
   post_receive(4096);

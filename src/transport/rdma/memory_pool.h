@@ -80,6 +80,17 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   // As a payload is to be received into.
   PayloadBlock retain_user(std::byte* data, std::size_t bytes) noexcept;
 
+  // Counts payloads that are read before it is their turn: at most ahead_share of bytes_max in all. False: no more for now.
+  static constexpr double ahead_share = 0.125;
+  bool begin_ahead(std::size_t bytes) noexcept {
+    const std::size_t before = ahead_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    if (static_cast<double>(before + bytes) <= ahead_share * static_cast<double>(options_.bytes_max)) return true;
+    end_ahead(bytes);
+    return false;
+  }
+  void end_ahead(std::size_t bytes) noexcept { ahead_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
+  std::size_t ahead_bytes() const noexcept { return ahead_bytes_.load(std::memory_order_relaxed); }
+
   void count_user_send() noexcept { user_sends_.fetch_add(1, std::memory_order_relaxed); }
 
   // Gives back arenas that nobody has used for idle_timeout.
@@ -104,6 +115,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   const std::shared_ptr<UserMemory> user_;
   std::atomic<std::uint64_t> user_sends_{0};
   std::atomic<std::uint64_t> user_receives_{0};
+  std::atomic<std::size_t> ahead_bytes_{0};
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Arena>> arenas_;  // By address.
   MemoryPoolCounters counters_;

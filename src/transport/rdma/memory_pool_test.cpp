@@ -23,6 +23,18 @@ struct PoolTest : testing::Test {
   const std::shared_ptr<FakeDevice> device = std::make_shared<FakeDevice>();
 };
 
+TEST_F(PoolTest, AllThatIsReadAheadIsBounded) {
+  const auto pool = make(std::size_t{8} << 20);
+  EXPECT_TRUE(pool->begin_ahead(std::size_t{1} << 19));
+  EXPECT_TRUE(pool->begin_ahead(std::size_t{1} << 19));
+  EXPECT_FALSE(pool->begin_ahead(1)) << "more than an eighth of bytes_max";
+  pool->end_ahead(std::size_t{1} << 19);
+  EXPECT_TRUE(pool->begin_ahead(1));
+  pool->end_ahead(1);
+  pool->end_ahead(std::size_t{1} << 19);
+  EXPECT_EQ(pool->ahead_bytes(), 0U);
+}
+
 TEST_F(PoolTest, StretchesDoNotOverlapAndComeTogetherAgain) {
   const auto pool = make(std::size_t{4} << 20);
   Random random(1);

@@ -40,6 +40,7 @@ Result<void> check_rdma_options(const RdmaOptions& options) {
       Bound{"copied_bytes_max", options.copied_bytes_max, 0, gib},
       Bound{"rendezvous_max", options.rendezvous_max, 1, 1024},
       Bound{"read_bytes_max", options.read_bytes_max, 64 * kib, gib},
+      Bound{"read_ahead_bytes_max", options.read_ahead_bytes_max, 0, gib},
       Bound{"one_sided_max", options.one_sided_max, 1, 64 * kib},
       Bound{"signal_every", options.signal_every, 1, options.send_queue / 2},
       Bound{"shared_chunk_bytes", options.shared_chunk_bytes, 4 * kib, 16 * mib},

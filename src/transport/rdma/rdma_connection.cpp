@@ -1,9 +1,9 @@
 #include "transport/rdma/rdma_connection.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
+#include "base/kernel_random.h"
 #include "transport/rdma/address.h"
 
 namespace hawser::transport::rdma {
@@ -40,8 +40,8 @@ RdmaConnection::RdmaConnection(std::shared_ptr<RdmaEnd> end, const PathLimits& l
       chunk_bytes_(options_.shared_receive_queue ? options_.shared_chunk_bytes : options_.chunk_bytes),
       receives_(options_.shared_receive_queue ? options_.shared_receives_per_connection : options_.receive_queue),
       self_(std::make_shared<RdmaConnection*>(this)) {
-  thread_local std::minstd_rand numbers{std::random_device{}()};
-  sequence_ = static_cast<std::uint32_t>(numbers()) & 0xffffffU;
+  // Whoever guesses it can write packets into the connection.
+  sequence_ = static_cast<std::uint32_t>(kernel_random()) & 0xffffffU;
 }
 
 RdmaConnection::~RdmaConnection() {
@@ -139,6 +139,7 @@ Result<void> RdmaConnection::connect(const Parameters& peer) {
                       .placed_bytes_min = placed_bytes_min,
                       .read_bytes_max = options_.read_bytes_max,
                       .reads_max = reads,
+                      .ahead_bytes_max = options_.read_ahead_bytes_max,
                       .staging_bytes = chunk_bytes_,
                       .held_chunks_max = Credits::held_max(receives_)};
   // Without reads the peer's device answers none.

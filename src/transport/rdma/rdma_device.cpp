@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <random>
 
+#include "base/kernel_random.h"
 #include "transport/rdma/address.h"
 #include "transport/rdma/rdma_end.h"
 
@@ -24,10 +24,7 @@ Result<std::optional<PortStatus>> choose_port(const RdmaOptions& options, Device
   return std::nullopt;
 }
 
-std::uint64_t new_domain() {
-  std::random_device random;
-  return (std::uint64_t{random()} << 32 | random()) | 1;
-}
+std::uint64_t new_domain() { return kernel_random() | 1; }
 
 }  // namespace
 

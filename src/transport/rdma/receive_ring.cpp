@@ -104,10 +104,9 @@ void ReceiveRing::collect() noexcept {
 }
 
 void ReceiveRing::close() noexcept {
-  collect();
   const std::lock_guard lock(mutex_);
   if (std::exchange(closed_, true)) return;
-  // What came back since then is not missing.
+  // What has come back and was not collected is not missing.
   missing_ = held_ - returned_.size();
   if (missing_ != 0) kept_alive_ = shared_from_this();
 }

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 namespace hawser::transport::rdma {
 namespace {
 
 constexpr std::size_t stagings_max = 4;
+constexpr std::size_t head_bytes_first = 64 * 1024;  // Of the head of a message in fragments.
 
 }  // namespace
 
@@ -121,7 +123,9 @@ bool Receiver::take_one(Arrival& arrival) {
     case RecordKind::begin:
       arrival.begin += record.size;
       assembly_.active = true;
-      assembly_.head = Buffer::allocate(std::max<std::size_t>(header.head_bytes, 1)).slice(0, header.head_bytes);
+      assembly_.head_bytes = header.head_bytes;
+      assembly_.head = {};
+      grow_head(0);
       assembly_.payload_bytes = header.payload_bytes;
       assembly_.done = 0;
       assembly_.decided = false;
@@ -136,18 +140,19 @@ bool Receiver::take_one(Arrival& arrival) {
 
 bool Receiver::take_part(Bytes bytes) {
   Assembly& whole = assembly_;
-  const std::size_t total = whole.head.size() + whole.payload_bytes;
+  const std::size_t total = whole.head_bytes + whole.payload_bytes;
   if (bytes.size() > total - whole.done) return breach("fragments beyond their message");
-  if (whole.done < whole.head.size()) {
-    const std::size_t part = std::min(bytes.size(), whole.head.size() - whole.done);
+  if (whole.done < whole.head_bytes) {
+    const std::size_t part = std::min(bytes.size(), whole.head_bytes - whole.done);
+    if (whole.done + part > whole.head.size()) grow_head(whole.done + part);
     std::memcpy(whole.head.mutable_data() + whole.done, bytes.data(), part);
     whole.done += part;
     bytes = bytes.subspan(part);
   }
-  if (whole.done < whole.head.size()) return true;
+  if (whole.done < whole.head_bytes) return true;
   if (!whole.decided && !decide_place()) return false;
   if (whole.memory != nullptr && !bytes.empty()) {
-    std::memcpy(whole.memory + (whole.done - whole.head.size()), bytes.data(), bytes.size());
+    std::memcpy(whole.memory + (whole.done - whole.head_bytes), bytes.data(), bytes.size());
   }
   whole.done += bytes.size();
   if (whole.done != total) return true;
@@ -158,6 +163,15 @@ bool Receiver::take_part(Bytes bytes) {
                      .payload_block = done.own.block(),
                      .discarded = done.payload_bytes != 0 && done.memory == nullptr});
   return !ended_;
+}
+
+// For `needed` bytes of it, at most twice what has come.
+void Receiver::grow_head(std::size_t needed) {
+  Assembly& whole = assembly_;
+  const std::size_t size = std::min(whole.head_bytes, std::max({needed, 2 * whole.head.size(), head_bytes_first}));
+  Buffer larger = Buffer::allocate(std::max<std::size_t>(size, 1)).slice(0, size);
+  if (whole.done != 0) std::memcpy(larger.mutable_data(), whole.head.data(), whole.done);
+  whole.head = std::move(larger);
 }
 
 bool Receiver::decide_place() {
@@ -266,6 +280,7 @@ void Receiver::end_front_transfer() noexcept {
 // connection has ended.
 bool Receiver::begin_transfer(const Record& record, bool ahead) {
   const std::size_t size = record.header.payload_bytes;
+  if (options_.reads_max == 0) return ahead ? false : breach("a payload to be read at a peer that answers no reads");
   const auto table = parse_table(record.carried, record.header.payload_bytes);
   if (!table) return ahead ? false : breach(table.error());
   Placement placement;
@@ -273,10 +288,14 @@ bool Receiver::begin_transfer(const Record& record, bool ahead) {
     placement = sink_->place(record.head, size);
     if (ended_) return false;
   }
+  if (ahead && (size > options_.ahead_bytes_max - ahead_bytes_ || !pool_->begin_ahead(size))) return false;
   Transfer& transfer = spare_transfer();
   if (placement.kind == Placement::Kind::own) {
     const MemoryPool::PayloadBlock mine = pool_->take_block(size);
-    if (mine.block == nullptr && ahead) return false;
+    if (mine.block == nullptr && ahead) {
+      pool_->end_ahead(size);
+      return false;
+    }
     transfer.block = mine.block;
     transfer.direct = mine.memory;
     transfer.memory = mine.memory.data;
@@ -294,6 +313,7 @@ bool Receiver::begin_transfer(const Record& record, bool ahead) {
   transfer.id = table->transfer;
   transfer.size = size;
   transfer.placed = !ahead;
+  if (ahead) ahead_bytes_ += transfer.ahead = size;
   std::size_t at = 0;
   const std::byte* literal = table->literals.data();
   for (std::size_t i = 0; i < table->pieces; ++i) {
@@ -409,6 +429,10 @@ std::size_t Receiver::take_staging() {
 }
 
 void Receiver::drop_transfer(Transfer& transfer) noexcept {
+  if (const std::size_t ahead = std::exchange(transfer.ahead, 0); ahead != 0) {
+    ahead_bytes_ -= ahead;
+    pool_->end_ahead(ahead);
+  }
   if (transfer.block != nullptr) std::exchange(transfer.block, nullptr)->release();
 }
 

@@ -21,7 +21,8 @@ struct ReceiverOptions {
   std::size_t message_bytes_max = std::size_t{64} << 20;
   std::size_t placed_bytes_min = 32 * 1024;
   std::size_t read_bytes_max = std::size_t{1} << 20;
-  std::size_t reads_max = 16;
+  std::size_t reads_max = 16;  // 0: the peer answers none, so that it must not offer payloads to be read.
+  std::size_t ahead_bytes_max = std::size_t{8} << 20;  // Of payloads that are read before it is their turn.
   std::size_t staging_bytes = 256 * 1024;  // One stretch of memory that is read into before it is copied on.
   std::size_t held_chunks_max = 4;         // That the sink keeps; what comes beyond must be copied to last.
 };
@@ -65,6 +66,7 @@ class Receiver {
   bool paused() const noexcept { return paused_; }
   void unplace(const std::byte* memory) noexcept;
   std::uint64_t arrived() const noexcept { return arrived_; }
+  std::size_t ahead_bytes() const noexcept { return ahead_bytes_; }
   bool said_bye() const noexcept { return bye_; }
 
   // Something has come that the pause keeps from being delivered.
@@ -82,7 +84,8 @@ class Receiver {
   // A message that comes in fragments.
   struct Assembly {
     bool active = false;
-    Buffer head;
+    Buffer head;  // Grows as it comes: what is announced costs nothing yet.
+    std::size_t head_bytes = 0;
     std::size_t payload_bytes = 0;
     std::size_t done = 0;  // Bytes of head and payload.
     bool decided = false;  // Where the payload goes.
@@ -103,6 +106,7 @@ class Receiver {
     bool placed = false;          // The sink has been asked where it goes.
     std::byte* wanted = nullptr;  // Where the sink wants what had begun before it was asked: copied there in the end.
     bool given = false;           // By the sink: it is not ours to keep.
+    std::size_t ahead = 0;        // Bytes that are counted as read ahead.
     Buffer own;                   // Else, ours.
     std::byte* memory = nullptr;  // Null while it is discarded.
     bool complete() const noexcept { return done == size; }
@@ -128,6 +132,7 @@ class Receiver {
   void deliver();
   bool take_one(Arrival& arrival);
   bool take_part(Bytes bytes);
+  void grow_head(std::size_t needed);
   bool take_rendezvous(Arrival& arrival, const Record& record);
   bool decide_place();
   bool begin_transfer(const Record& record, bool ahead);
@@ -159,6 +164,7 @@ class Receiver {
   Queue<Read> reads_;
   std::vector<Staging> staging_;  // The first is the floor.
   std::uint64_t arrived_ = 0;
+  std::size_t ahead_bytes_ = 0;
   bool paused_ = true;
   bool due_ = false;  // A transfer is whole that nothing will tell of.
   bool taking_ = false;
