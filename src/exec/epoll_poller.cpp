@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <string>
 #include <system_error>
 
 namespace hawser::exec {
@@ -69,7 +70,8 @@ std::size_t EpollPoller::wait(Duration timeout, Time& now) {
       ++delivered;
       watcher->on_ready({.readable = (event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0,
                          .writable = (event.events & EPOLLOUT) != 0,
-                         .hangup = (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0});
+                         .hangup = (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0,
+                         .broken = (event.events & EPOLLERR) != 0});
     }
   }
   return delivered;
@@ -82,8 +84,11 @@ void EpollPoller::watch(int fd, Watcher& watcher) {
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.u64 = watchers_.add(fd, watcher);
   if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) {
+    const int error = errno;
     watchers_.remove(fd);
-    fail_setup("epoll_ctl");
+    throw std::system_error(error, std::generic_category(),
+                            "epoll_ctl cannot watch descriptor " + std::to_string(fd) +
+                                (error == ENOSPC ? " (raise fs.epoll.max_user_watches)" : ""));
   }
 }
 

@@ -161,51 +161,65 @@ IoUring::IoUring(std::unique_ptr<Ring> ring) noexcept : ring_(std::move(ring)) {
 IoUring::~IoUring() = default;
 
 IoUring::Token IoUring::add(Operation operation) {
-  if (free_.empty()) {
-    free_.push_back(static_cast<std::uint32_t>(operations_.size()));
-    operations_.emplace_back();
+  if (free_ == nowhere) {
+    slots_.emplace_back();
+    free_ = static_cast<std::uint32_t>(slots_.size() - 1);
   }
-  const std::uint32_t index = free_.back();
-  free_.pop_back();
-  operation.generation = operations_[index].generation;
-  operations_[index] = operation;
-  const Token token = token_of(index, operation.generation);
-  to_arm_.push_back(token);
-  return token;
+  const std::uint32_t index = free_;
+  Slot& slot = slots_[index];
+  free_ = slot.next_free;
+  operation.generation = slot.operation.generation;
+  slot.operation = operation;
+  queue_arm(index);
+  return token_of(index, operation.generation);
 }
 
-IoUring::Operation* IoUring::find(Token token) noexcept {
+IoUring::Slot* IoUring::find(Token token) noexcept {
   const std::size_t index = (token & 0xffffffffU) - 1;
-  if (index >= operations_.size()) return nullptr;
-  Operation& operation = operations_[index];
-  return operation.kind != Kind::free && token_of(index, operation.generation) == token ? &operation : nullptr;
+  if (index >= slots_.size()) return nullptr;
+  Slot& slot = slots_[index];
+  return slot.operation.kind != Kind::free && token_of(index, slot.operation.generation) == token ? &slot : nullptr;
 }
 
-void IoUring::release(Operation& operation) noexcept {
-  operation.kind = Kind::free;
-  ++operation.generation;
-  free_.push_back(static_cast<std::uint32_t>(&operation - operations_.data()));
+void IoUring::release(Slot& slot) noexcept {
+  slot.operation.kind = Kind::free;
+  ++slot.operation.generation;
+  slot.next_free = std::exchange(free_, static_cast<std::uint32_t>(&slot - slots_.data()));
 }
 
-void IoUring::cancel(Token token) {
-  Operation* const operation = find(token);
-  if (operation == nullptr || std::exchange(operation->cancelling, true)) return;
-  to_cancel_.push_back(token);
+void IoUring::queue_arm(std::uint32_t index) noexcept {
+  if (std::exchange(slots_[index].to_arm, true)) return;
+  slots_[index].next_to_arm = nowhere;
+  (to_arm_.last == nowhere ? to_arm_.first : slots_[to_arm_.last].next_to_arm) = index;
+  to_arm_.last = index;
+}
+
+void IoUring::queue_cancel(std::uint32_t index) noexcept {
+  if (std::exchange(slots_[index].to_cancel, true)) return;
+  slots_[index].next_to_cancel = nowhere;
+  (to_cancel_.last == nowhere ? to_cancel_.first : slots_[to_cancel_.last].next_to_cancel) = index;
+  to_cancel_.last = index;
+}
+
+void IoUring::cancel(Token token) noexcept {
+  Slot* const slot = find(token);
+  if (slot == nullptr || std::exchange(slot->operation.cancelling, true)) return;
+  queue_cancel(static_cast<std::uint32_t>(slot - slots_.data()));
 }
 
 void IoUring::forget(std::initializer_list<Token> tokens) noexcept {
   const bool here = thread_ == this_thread_number();
   bool cancelled = false;
   for (const Token token : tokens) {
-    Operation* const operation = find(token);
-    if (operation == nullptr) continue;
-    if (operation->armed && here) {
+    Slot* const slot = find(token);
+    if (slot == nullptr) continue;
+    if (slot->operation.armed && here) {
       io_uring_sqe* const sqe = next_sqe();
       io_uring_prep_cancel64(sqe, token, 0);
       io_uring_sqe_set_data64(sqe, none);
       cancelled = true;
     }
-    release(*operation);
+    release(*slot);
   }
   // Not left to the next wait: until then the kernel would keep the descriptor open, and its port taken.
   if (cancelled) io_uring_submit_and_get_events(&ring_->uring);
@@ -220,31 +234,36 @@ io_uring_sqe* IoUring::next_sqe() noexcept {
   return sqe;
 }
 
-void IoUring::submit_queued() {
-  for (const Token token : to_arm_) {
-    Operation* const operation = find(token);
-    if (operation == nullptr || std::exchange(operation->armed, true)) continue;
-    io_uring_sqe* const sqe = next_sqe();
-    switch (operation->kind) {
-      case Kind::receive:
-        io_uring_prep_recv_multishot(sqe, operation->fd, nullptr, 0, 0);
-        sqe->flags |= IOSQE_BUFFER_SELECT;
-        sqe->buf_group = buffer_group;
-        break;
-      case Kind::poll: io_uring_prep_poll_add(sqe, operation->fd, operation->events); break;
-      case Kind::poll_always: io_uring_prep_poll_multishot(sqe, operation->fd, operation->events); break;
-      case Kind::free: break;
-    }
-    io_uring_sqe_set_data64(sqe, token);
+void IoUring::arm(std::uint32_t index) noexcept {
+  Operation& operation = slots_[index].operation;
+  if (operation.kind == Kind::free || std::exchange(operation.armed, true)) return;
+  io_uring_sqe* const sqe = next_sqe();
+  switch (operation.kind) {
+    case Kind::receive:
+      io_uring_prep_recv_multishot(sqe, operation.fd, nullptr, 0, 0);
+      sqe->flags |= IOSQE_BUFFER_SELECT;
+      sqe->buf_group = buffer_group;
+      break;
+    case Kind::poll: io_uring_prep_poll_add(sqe, operation.fd, operation.events); break;
+    case Kind::poll_always: io_uring_prep_poll_multishot(sqe, operation.fd, operation.events); break;
+    case Kind::free: break;
   }
-  to_arm_.clear();
-  for (const Token token : to_cancel_) {
-    if (find(token) == nullptr) continue;
+  io_uring_sqe_set_data64(sqe, token_of(index, operation.generation));
+}
+
+void IoUring::submit_queued() {
+  for (std::uint32_t at = std::exchange(to_arm_, {}).first; at != nowhere; at = slots_[at].next_to_arm) {
+    slots_[at].to_arm = false;
+    arm(at);
+  }
+  for (std::uint32_t at = std::exchange(to_cancel_, {}).first; at != nowhere; at = slots_[at].next_to_cancel) {
+    slots_[at].to_cancel = false;
+    const Operation& operation = slots_[at].operation;
+    if (operation.kind == Kind::free || !operation.cancelling) continue;
     io_uring_sqe* const sqe = next_sqe();
-    io_uring_prep_cancel64(sqe, token, 0);
+    io_uring_prep_cancel64(sqe, token_of(at, operation.generation), 0);
     io_uring_sqe_set_data64(sqe, none);
   }
-  to_cancel_.clear();
 }
 
 // ---- Waiting ----
@@ -259,14 +278,14 @@ void IoUring::bind_to_this_thread() {
       throw std::system_error(std::make_error_code(std::errc::not_enough_memory), reason);
     }
     ring_ = std::move(fresh);
-    to_arm_.clear();
-    to_cancel_.clear();
-    for (std::size_t i = 0; i < operations_.size(); ++i) {
-      Operation& operation = operations_[i];
+    to_arm_ = {};
+    to_cancel_ = {};
+    for (Slot& slot : slots_) slot.to_arm = slot.to_cancel = slot.operation.armed = false;
+    for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+      const Operation& operation = slots_[i].operation;
       if (operation.kind == Kind::free) continue;
-      operation.armed = false;
-      to_arm_.push_back(token_of(i, operation.generation));
-      if (operation.cancelling) to_cancel_.push_back(to_arm_.back());
+      queue_arm(i);
+      if (operation.cancelling) queue_cancel(i);
     }
   }
   if (const int error = ring_->enable(); error < 0) {
@@ -309,18 +328,18 @@ std::size_t IoUring::deliver() {
 bool IoUring::deliver_one(Token token, int result, unsigned flags) {
   const bool has_buffer = (flags & IORING_CQE_F_BUFFER) != 0;
   const auto buffer = static_cast<unsigned short>(flags >> IORING_CQE_BUFFER_SHIFT);
-  Operation* const operation = find(token);
-  if (operation != nullptr) {
+  Slot* const slot = find(token);
+  if (slot != nullptr) {
     const bool more = (flags & IORING_CQE_F_MORE) != 0;
-    Handler& handler = *operation->handler;
-    if (!more) release(*operation);
+    Handler& handler = *slot->operation.handler;
+    if (!more) release(*slot);
     const Bytes data = has_buffer && result > 0
                            ? Bytes(ring_->memory + std::size_t{buffer} * buffer_bytes, static_cast<std::size_t>(result))
                            : Bytes();
     handler.on_completion({result, more, data});
   }
   if (has_buffer) recycle(buffer);
-  return operation != nullptr;
+  return slot != nullptr;
 }
 
 void IoUring::recycle(unsigned short buffer) noexcept {

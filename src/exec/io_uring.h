@@ -55,8 +55,8 @@ class IoUring {
     return add({&handler, 0, fd, events, Kind::poll_always});
   }
 
-  // Asks for the operation's end, of which the handler is told; further completions may come before.
-  void cancel(Token token);
+  // Asks for the operation's end, of which the handler is told; further completions may come before. Allocates nothing.
+  void cancel(Token token) noexcept;
   // Ends operations whose handlers are not told any more. Their descriptors may be closed at once: the kernel has let
   // go of them, unless the loop does not run on this thread. Tokens that are none or stale are ignored.
   void forget(std::initializer_list<Token> tokens) noexcept;
@@ -77,6 +77,20 @@ class IoUring {
     bool armed = false;  // The kernel has it, or its submission is queued.
     bool cancelling = false;
   };
+  // An operation's place in the table, linked into the queues by index, so that only add() allocates.
+  static constexpr std::uint32_t nowhere = UINT32_MAX;
+  struct Slot {
+    Operation operation;
+    std::uint32_t next_free = nowhere;
+    std::uint32_t next_to_arm = nowhere;
+    std::uint32_t next_to_cancel = nowhere;
+    bool to_arm = false;  // In that queue, possibly for an operation that has been released since.
+    bool to_cancel = false;
+  };
+  struct Queue {
+    std::uint32_t first = nowhere;
+    std::uint32_t last = nowhere;
+  };
 
   struct Ring;  // The kernel's side. Bound to the thread that first enters it.
 
@@ -85,8 +99,11 @@ class IoUring {
     return (Token{generation} << 32) | (index + 1);
   }
   Token add(Operation operation);
-  Operation* find(Token token) noexcept;
-  void release(Operation& operation) noexcept;
+  Slot* find(Token token) noexcept;
+  void release(Slot& slot) noexcept;
+  void queue_arm(std::uint32_t index) noexcept;
+  void queue_cancel(std::uint32_t index) noexcept;
+  void arm(std::uint32_t index) noexcept;
   ::io_uring_sqe* next_sqe() noexcept;
   void submit_queued();
   void bind_to_this_thread();
@@ -95,10 +112,10 @@ class IoUring {
 
   std::unique_ptr<Ring> ring_;
   std::uint64_t thread_ = 0;  // The number of the thread that ring_ is bound to; 0 while it is to none.
-  std::vector<Operation> operations_;
-  std::vector<std::uint32_t> free_;
-  std::vector<Token> to_arm_;
-  std::vector<Token> to_cancel_;
+  std::vector<Slot> slots_;
+  std::uint32_t free_ = nowhere;
+  Queue to_arm_;
+  Queue to_cancel_;
 };
 
 }  // namespace hawser::exec

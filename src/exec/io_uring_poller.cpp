@@ -53,10 +53,19 @@ void IoUringPoller::Watch::on_completion(const IoUring::Completion& completion) 
   // The last thing done here: the watcher may end this watch.
   watcher.on_ready({.readable = (events & (POLLIN | POLLRDHUP | POLLHUP | POLLERR)) != 0,
                     .writable = (events & POLLOUT) != 0,
-                    .hangup = (events & (POLLRDHUP | POLLHUP | POLLERR)) != 0});
+                    .hangup = (events & (POLLRDHUP | POLLHUP | POLLERR)) != 0,
+                    .broken = (events & POLLERR) != 0});
 }
 
-void IoUringPoller::watch(int fd, Watcher& watcher) { watches_[fd] = std::make_unique<Watch>(*ring_, fd, watcher); }
+void IoUringPoller::watch(int fd, Watcher& watcher) {
+  std::unique_ptr<Watch>& place = watches_[fd];
+  try {
+    place = std::make_unique<Watch>(*ring_, fd, watcher);
+  } catch (...) {
+    watches_.erase(fd);
+    throw;
+  }
+}
 
 void IoUringPoller::unwatch(int fd, Watcher&) noexcept {
   const auto found = watches_.find(fd);

@@ -222,7 +222,8 @@ void Loop::wait_for_work() {
   const Time due = state.wheel.next().value_or(Time::max());
   const Time start = now_;
   if (options_.wait != Wait::event && poller_->real_time()) {
-    const Time spin_end = options_.wait == Wait::busy_poll ? Time::max() : start + state.spin;
+    const Time spin_end =
+        options_.wait == Wait::busy_poll || state.spin >= Time::max() - start ? Time::max() : start + state.spin;
     for (;;) {
       const bool found = look();
       if (found || state.busy() || now_ >= due) {

@@ -322,6 +322,44 @@ TEST_P(LoopTest, AnEndMayRegisterItselfAgainWhileItRuns) {
   }(loop, end));
 }
 
+// What a flush produces is flushed too, by the same tick; an end may go within its own call.
+TEST_P(LoopTest, AnEndOfATickThatIsAskedForMeanwhileIsNotLost) {
+  struct Again final : TickEnd {
+    explicit Again(Loop& on) : loop(on) {}
+    void on_tick_end() override {
+      if (++calls < 3) loop.at_tick_end(*this);
+    }
+    Loop& loop;
+    int calls = 0;
+  };
+  struct Maker final : TickEnd {
+    void on_tick_end() override {
+      // Many, so that the list moves while it is gone through.
+      for (int i = 0; i < 100; ++i) {
+        made.push_back(std::make_unique<Again>(*loop));
+        loop->at_tick_end(*made.back());
+      }
+      loop->at_tick_end(*gone);
+      loop->remove_tick_end(*gone);
+      gone.reset();
+    }
+    Loop* loop = nullptr;
+    std::unique_ptr<Again> gone;
+    std::vector<std::unique_ptr<Again>> made;
+  } maker;
+  Again again(loop);
+  maker.loop = &loop;
+  maker.gone = std::make_unique<Again>(loop);
+  loop.run([](Loop& self, Again& first, Maker& second) -> Task<void> {
+    self.at_tick_end(first);
+    self.at_tick_end(second);
+    co_await self.sleep(milliseconds(0));
+    EXPECT_EQ(first.calls, 3);
+    EXPECT_EQ(second.made.size(), 100U);
+    for (const auto& one : second.made) EXPECT_EQ(one->calls, 3);
+  }(loop, again, maker));
+}
+
 // A source that can't be armed has work: the loop must poll it rather than sleep, however it waits.
 TEST_P(LoopTest, ASourceThatCannotBeArmedIsPolled) {
   struct Busy final : Source {

@@ -16,6 +16,7 @@ struct Readiness {
   bool readable = false;
   bool writable = false;
   bool hangup = false;  // The peer closed, or an error is pending: reading tells.
+  bool broken = false;  // An error is pending, such as the peer's reset: what is sent is lost.
 };
 
 // Is told when a descriptor becomes ready. Edge-triggered: read or write until the kernel has no more.
@@ -45,7 +46,8 @@ class Poller {
   // Ends the wait() at hand, or the next one. Any thread.
   virtual void wake() noexcept = 0;
 
-  // Watches `fd` for reading and writing until unwatch(), after which `watcher` is not called any more.
+  // Watches `fd` for reading and writing until unwatch(), after which `watcher` is not called any more. Throws
+  // std::system_error if the system takes no more descriptors, std::bad_alloc without memory; then nothing is watched.
   virtual void watch(int fd, Watcher& watcher) = 0;
   virtual void unwatch(int fd, Watcher& watcher) noexcept = 0;
 

@@ -33,7 +33,11 @@ StreamSink& nobody() noexcept {
 }  // namespace
 
 FramedConnection::FramedConnection(Loop& loop, std::unique_ptr<Stream> stream, FramedOptions options)
-    : loop_(loop), stream_(std::move(stream)), transport_(stream_->transport()), options_(options) {}
+    : loop_(loop),
+      stream_(std::move(stream)),
+      closing_(std::make_unique<Closing>()),
+      transport_(stream_->transport()),
+      options_(options) {}
 
 FramedConnection::~FramedConnection() {
   loop_.remove_tick_end(*this);
@@ -313,8 +317,12 @@ void FramedConnection::abort() noexcept {
   // this may come from within the stream.
   stream_->pause();
   stream_->set_sink(nobody());
-  loop_.post([gone = std::move(stream_)] {});
+  closing_->stream = std::move(stream_);
+  loop_.post(std::unique_ptr<detail::Posted>(std::move(closing_)));
 }
+
+// Requests that the peer sent before are not worth waiting for: nobody would hear the answers.
+void FramedConnection::broken(const Error& reason) { fail(reason); }
 
 void FramedConnection::ended(const Error& reason) { fail(reason); }
 

@@ -79,6 +79,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   MutableBytes receive_space() override;
   void received(std::size_t bytes) override;
   void sendable(std::size_t bytes) override;
+  void broken(const Error& reason) override;
   void ended(const Error& reason) override;
   void on_tick_end() override { flush(); }
 
@@ -94,8 +95,15 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   void fail(Error reason);
   void drained();
 
+  // Destroys the stream by the loop. Made beforehand, since a connection must end without memory, too.
+  struct Closing final : detail::Posted {
+    void run() override { stream.reset(); }
+    std::unique_ptr<Stream> stream;
+  };
+
   Loop& loop_;
-  std::unique_ptr<Stream> stream_;  // Null once the connection has ended.
+  std::unique_ptr<Stream> stream_;    // Null once the connection has ended.
+  std::unique_ptr<Closing> closing_;  // Until then.
   const std::string_view transport_;
   const FramedOptions options_;
   MessageSink* sink_ = nullptr;

@@ -25,6 +25,9 @@ class StreamSink {
   // After a send() that did not take all: `bytes` more of the same pieces were taken (possibly none); the rest may
   // be sent now.
   virtual void sendable(std::size_t bytes) = 0;
+  // While paused: the connection broke, so that nothing sent arrives any more. What was received before, and ended(), come
+  // after resume(), for those who do not end the stream here.
+  virtual void broken(const Error&) {}
   // The last call: the peer ended the stream, it broke, or a send failed.
   virtual void ended(const Error& reason) = 0;
 

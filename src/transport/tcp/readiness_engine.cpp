@@ -41,9 +41,11 @@ void ReadinessEngine::on_ready(exec::Readiness readiness) {
   if (!readiness.readable || ended_) return;
   readable_ = true;
   closing_ |= readiness.hangup;
-  if (paused_) return;
+  broken_ |= readiness.broken;
+  if (paused_) return tell_if_broken();
   const bool got = receive();
-  if (ended_ || paused_) return;
+  if (paused_) return tell_if_broken();
+  if (ended_) return;
   // More than a turn's worth waits, or more is likely soon: be polled.
   if (readable_ || (got && loop_.options().wait != Wait::event && loop_.sources() < hot_max)) set_hot(true);
   if (!hot_) sink_->received(0);
@@ -52,6 +54,7 @@ void ReadinessEngine::on_ready(exec::Readiness readiness) {
 bool ReadinessEngine::poll() {
   if (paused_ || ended_) {
     set_hot(false);
+    tell_if_broken();
     return false;
   }
   const bool got = receive();
@@ -88,6 +91,12 @@ bool ReadinessEngine::receive() {
     }
   }
   return got;
+}
+
+// A paused stream is not read, which would tell.
+void ReadinessEngine::tell_if_broken() {
+  if (!paused_ || ended_ || (!broken_ && send_error_ == 0) || std::exchange(told_broken_, true)) return;
+  sink_->broken(end_reason(0, send_error_));
 }
 
 void ReadinessEngine::set_hot(bool hot) {

@@ -13,7 +13,10 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
   ReadinessEngine(Loop& loop, int fd, StreamSink& sink);
   ~ReadinessEngine() override;
 
-  void set_sink(StreamSink& sink) noexcept override { sink_ = &sink; }
+  void set_sink(StreamSink& sink) noexcept override {
+    sink_ = &sink;
+    told_broken_ = false;
+  }
   std::size_t send(std::span<const Piece> pieces) override;
   void pause() noexcept override { paused_ = true; }
   void resume() override;
@@ -31,6 +34,7 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
   bool arm() override { return !readable_ || paused_ || ended_; }
   bool receive();
   void set_hot(bool hot);
+  void tell_if_broken();
   void end(const Error& reason);
 
   Loop& loop_;
@@ -38,6 +42,8 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
   StreamSink* sink_;
   bool readable_ = false;  // The kernel may have more: a receive did not come back short.
   bool closing_ = false;   // The poller told of the peer's end or an error, and will not again: read up to it.
+  bool broken_ = false;    // An error is pending.
+  bool told_broken_ = false;
   bool paused_ = false;
   bool ended_ = false;
   bool blocked_ = false;  // A send came back short.

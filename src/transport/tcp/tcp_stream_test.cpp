@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "exec/io_uring.h"
 #include "transport/tcp/tcp_testing.h"
 
 namespace hawser::transport {
@@ -151,6 +152,55 @@ TEST_P(StreamTest, APausedPeerIsHeldBack) {
   EXPECT_LT(written, std::size_t{16} << 20);
   resume();
   EXPECT_TRUE(until([&] { return sink.text.size() == written; }));
+}
+
+// The peer's process dies: whoever is not read learns of it nevertheless, once, and may read what came before.
+TEST_P(StreamTest, APausedStreamIsToldThatItBroke) {
+  for (const bool blocked : {false, true}) {
+    connect_ends();
+    sink = {};
+    start();
+    write_all("last words");
+    sink.space_bytes = 4;
+    sink.on_received = [&] { pause(); };
+    ASSERT_TRUE(until([&] { return sink.paused; }));
+    sink.on_received = nullptr;
+    const std::string text = test_bytes(blocked ? std::size_t{4} << 20 : 1);
+    const std::size_t sent = stream->send(std::array{piece_of(text)});
+    ASSERT_EQ(sent < text.size(), blocked);
+    sink.on_sendable = [&] { stream->send(std::array{piece_of(text)}); };
+    turns(3);
+    EXPECT_TRUE(sink.breaks.empty());
+    peer = {};  // Which has read nothing.
+    EXPECT_TRUE(until([&] { return !sink.breaks.empty(); })) << blocked;
+    turns(5);
+    EXPECT_EQ(sink.breaks.size(), 1U);
+    EXPECT_TRUE(sink.ends.empty());
+    EXPECT_EQ(sink.text, "last");
+    resume();
+    EXPECT_TRUE(until([&] { return !sink.ends.empty(); }));
+    EXPECT_EQ(sink.text, "last words");
+    turns(3);
+    EXPECT_EQ(sink.ends.size(), 1U);
+    stream.reset();
+  }
+}
+
+// A sink that takes over from one that did not care, and that never gets to read.
+TEST_P(StreamTest, TheNextSinkIsToldThatThePausedStreamBroke) {
+  start();
+  turns(2);
+  pause();
+  stream->send(std::array{piece_of("x")});
+  peer = {};
+  ASSERT_TRUE(until([&] { return sink.breaks.size() == 1; }));
+  TestSink next;
+  stream->set_sink(next);
+  resume();
+  pause();
+  next.paused = true;
+  EXPECT_TRUE(until([&] { return next.breaks.size() == 1; }));
+  stream.reset();
 }
 
 // ---- Large payloads ----
@@ -390,6 +440,77 @@ TEST_P(StreamTest, AResetIsAnEnd) {
   EXPECT_NE(sink.ends[0].text.find("reset"), std::string::npos) << sink.ends[0].text;
   EXPECT_EQ(stream->peer(), name) << "what is gone has kept its name";
   EXPECT_EQ(name.rfind("127.0.0.1:", 0), 0U);
+}
+
+// ---- One batch of completions ----
+
+// Bytes that were held back while paused come before the end that the same batch brings.
+TEST_P(StreamTest, TheEndComesAfterBytesThatWereHeldBack) {
+  start();
+  std::array<std::unique_ptr<TcpStream>, 3> others;
+  std::array<Descriptor, 3> far;
+  std::array<TestSink, 3> sinks;
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+    others[i] = std::make_unique<TcpStream>(Descriptor(ends[0]));
+    far[i] = Descriptor(ends[1]);
+    others[i]->start(loop, sinks[i]);
+  }
+  turns(3);
+  sink.space_bytes = 10;
+  sink.on_received = [&] {
+    sink.on_received = nullptr;
+    pause();
+  };
+  sinks[2].on_received = [&] { resume(); };
+  // Dropping a stream makes a ring complete what has come, so that three steps are delivered by the next look.
+  const std::string text = test_bytes(100);
+  write_all(text);
+  others[0].reset();
+  ASSERT_EQ(::send(far[2].get(), "x", 1, 0), 1);
+  others[1].reset();
+  peer = {};
+  EXPECT_TRUE(until([&] { return !sink.ends.empty(); }));
+  EXPECT_TRUE(sink.text == text) << sink.text.size() << " of " << text.size() << " bytes came before the end";
+}
+
+// A ring's buffers come back although nobody is told any more of what they hold.
+TEST_P(StreamTest, StreamsThatAreDroppedWithUnreadDataLeaveNothingBehind) {
+  for (unsigned i = 0; i < exec::IoUring::buffers + 10; ++i) {
+    connect_ends();
+    start();
+    turns(1);
+    write_all("unread");
+    stream.reset();
+  }
+  connect_ends();
+  start();
+  write_all("read");
+  EXPECT_TRUE(until([&] { return sink.text == "read"; }));
+  stream.reset();
+}
+
+// A ring is bound to its thread: what was asked of the old one is asked of the new one.
+TEST_P(StreamTest, APausedStreamStaysPausedOnAnotherThread) {
+  start();
+  turns(2);
+  pause();
+  std::size_t written = 0;
+  std::thread([&] {
+    const std::string text = test_bytes(64 * 1024);
+    turns(2);
+    for (int idle = 0; idle < 5 && written < (std::size_t{64} << 20);) {
+      const std::size_t size = write_some(text);
+      written += size;
+      idle = size == 0 ? idle + 1 : 0;
+      turns(2);
+    }
+  }).join();
+  EXPECT_LT(written, std::size_t{16} << 20);
+  resume();
+  EXPECT_TRUE(until([&] { return sink.text.size() == written; }));
+  stream.reset();
 }
 
 }  // namespace

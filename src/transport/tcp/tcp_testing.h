@@ -32,6 +32,10 @@ struct TestSink final : StreamSink {
     ++sendables;
     if (on_sendable) on_sendable();
   }
+  void broken(const Error& reason) override {
+    EXPECT_TRUE(paused) << "otherwise ended() tells";
+    breaks.push_back(reason);
+  }
   void ended(const Error& reason) override {
     EXPECT_FALSE(paused) << "ended while paused";
     ends.push_back(reason);
@@ -43,6 +47,7 @@ struct TestSink final : StreamSink {
   int sendables = 0;
   bool paused = false;  // Kept by the test.
   std::vector<Error> ends;
+  std::vector<Error> breaks;
   std::function<void()> on_received;
   std::function<void()> on_sendable;
 };

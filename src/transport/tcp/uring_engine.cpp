@@ -12,12 +12,19 @@ namespace hawser::transport {
 
 UringEngine::UringEngine(Loop& loop, exec::IoUring& ring, int fd, StreamSink& sink)
     : loop_(loop), ring_(ring), fd_(fd), sink_(&sink) {
-  receive_more();
+  // Errors are always told, whatever is polled for.
+  error_.token = ring_.poll_always(fd_, 0, error_);
+  try {
+    receive_more();
+  } catch (...) {
+    ring_.forget({error_.token});
+    throw;
+  }
 }
 
 UringEngine::~UringEngine() {
   look_later(false);
-  ring_.forget({receiving_.token, readable_.token, writable_.token});
+  ring_.forget({receiving_.token, readable_.token, writable_.token, error_.token});
 }
 
 // ---- Sending ----
@@ -30,7 +37,7 @@ std::size_t UringEngine::send(std::span<const Piece> pieces) {
     send_broken_ = sent.broken;
     // Told at the loop's next turn, not from within this call. A broken connection is told by receiving, after what
     // can still be received.
-    if (!send_broken_) look_later(true);
+    if (!send_broken_ || paused_) look_later(true);
   } else if (!sent.all && !writable_.running()) {
     writable_.token = ring_.poll(fd_, POLLOUT, writable_);
   }
@@ -39,6 +46,20 @@ std::size_t UringEngine::send(std::span<const Piece> pieces) {
 
 void UringEngine::on_writable(const exec::IoUring::Completion&) {
   if (!ended_) sink_->sendable(0);
+}
+
+void UringEngine::on_error(const exec::IoUring::Completion& completion) {
+  broken_ |= completion.result > 0 && (completion.result & POLLERR) != 0;
+  if (!completion.more && !broken_ && !ended_ && (completion.result >= 0 || completion.result == -ECANCELED)) {
+    error_.token = ring_.poll_always(fd_, 0, error_);
+  }
+  tell_if_broken();
+}
+
+// A paused stream is not received from, which would tell.
+void UringEngine::tell_if_broken() {
+  if (!paused_ || ended_ || (!broken_ && send_error_ == 0) || std::exchange(told_broken_, true)) return;
+  sink_->broken(end_reason(0, send_error_));
 }
 
 // ---- Receiving ----
@@ -50,9 +71,11 @@ void UringEngine::on_received(const exec::IoUring::Completion& completion) {
     end(end_reason(0, send_error_));
   } else if (completion.result != -ECANCELED && completion.result != -ENOBUFS && completion.result != -EINTR &&
              completion.result != -EAGAIN) {
+    broken_ = true;
     end(end_reason(completion.result, send_error_));
   }
   if (!completion.more) receive_more();
+  tell_if_broken();
 }
 
 void UringEngine::take(Bytes data) {
@@ -114,6 +137,7 @@ void UringEngine::on_readable(const exec::IoUring::Completion&) {
   if (receiving_.running()) return;
   if (held_.empty()) receive_by_hand();
   receive_more();
+  tell_if_broken();
 }
 
 void UringEngine::receive_by_hand() {
@@ -166,6 +190,7 @@ bool UringEngine::poll() {
   feed_held();
   if (send_error_ != 0 && !send_broken_ && !ended_ && !paused_) end(end_reason(0, send_error_));
   receive_more();
+  tell_if_broken();
   return true;
 }
 

@@ -20,7 +20,10 @@ class UringEngine final : public TcpEngine, exec::Source {
   UringEngine(Loop& loop, exec::IoUring& ring, int fd, StreamSink& sink);
   ~UringEngine() override;
 
-  void set_sink(StreamSink& sink) noexcept override { sink_ = &sink; }
+  void set_sink(StreamSink& sink) noexcept override {
+    sink_ = &sink;
+    told_broken_ = false;
+  }
   std::size_t send(std::span<const Piece> pieces) override;
   void pause() noexcept override;
   void resume() override;
@@ -50,6 +53,7 @@ class UringEngine final : public TcpEngine, exec::Source {
   void on_received(const exec::IoUring::Completion& completion);
   void on_readable(const exec::IoUring::Completion& completion);
   void on_writable(const exec::IoUring::Completion& completion);
+  void on_error(const exec::IoUring::Completion& completion);
   bool poll() override;
   bool arm() override { return false; }
 
@@ -59,6 +63,7 @@ class UringEngine final : public TcpEngine, exec::Source {
   void receive_by_hand();
   void receive_more();
   void look_later(bool later);
+  void tell_if_broken();
   void end(const Error& reason);
 
   Loop& loop_;
@@ -68,16 +73,19 @@ class UringEngine final : public TcpEngine, exec::Source {
   Operation receiving_{*this, &UringEngine::on_received};
   Operation readable_{*this, &UringEngine::on_readable};
   Operation writable_{*this, &UringEngine::on_writable};
+  Operation error_{*this, &UringEngine::on_error};  // Seen by this alone while paused.
   // What arrived while paused, in order; at most what the ring's buffers held then. Copies, since those buffers serve
   // other connections too.
   std::deque<Buffer> held_;
   std::optional<Error> held_end_;  // Comes after that.
+  bool broken_ = false;            // An error is pending.
+  bool told_broken_ = false;
   bool paused_ = false;
   bool ended_ = false;
   bool by_hand_ = false;      // Receiving without the ring.
   bool later_ = false;        // Among the loop's sources, to go on at its next turn.
   int send_error_ = 0;        // Why sending fails for good.
-  bool send_broken_ = false;  // And receiving tells so as well.
+  bool send_broken_ = false;  // And receiving tells so as well, unless paused.
   unsigned small_rounds_ = 0;
 };
 

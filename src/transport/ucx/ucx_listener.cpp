@@ -105,7 +105,7 @@ void UcxListener::process() {
     params.conn_request = call;
     Result<std::unique_ptr<UcxEndpoint>> endpoint = worker_.core().connect(params, 0);
     if (!endpoint) continue;  // The caller learns of it from UCX.
-    strangers_.push_back({std::move(*endpoint), now + worker_.options().wire_up_timeout});
+    strangers_.push_back({std::move(*endpoint), worker_.loop().after(worker_.options().wire_up_timeout)});
   }
   for (const Name& name : std::exchange(names_, {})) {
     for (Stranger& stranger : strangers_) {
