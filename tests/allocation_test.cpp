@@ -6,17 +6,21 @@
 #include <new>
 #include <ostream>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "hawser/hawser.h"
+#include "tests/raw_peer.h"
 #include "tests/rdma/counters.h"
 
 namespace {
 
 std::atomic<std::size_t> allocations{0};
+std::atomic<bool> out_of_memory{false};
 
 [[maybe_unused]] void* counted(std::size_t bytes, std::size_t alignment) {
   allocations.fetch_add(1, std::memory_order_relaxed);
+  if (out_of_memory.load(std::memory_order_relaxed)) throw std::bad_alloc();
   void* memory = alignment <= alignof(std::max_align_t)
                      ? std::malloc(bytes)
                      : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
@@ -163,5 +167,39 @@ INSTANTIATE_TEST_SUITE_P(Rdma, Allocations,
                                          Case{Method::coroutine, 256 * 1024, 4, "rdma"},
                                          Case{Method::plain, 1024 * 1024, 1, "rdma"}),
                          name_of);
+
+Task<int> hold(Context& context) {
+  auto pause = context.loop().sleep(std::chrono::hours(1));
+  co_await pause;
+  co_return 0;
+}
+
+// A server is often stopped because there is no memory: with a silent connection, and one with a call that does not end.
+TEST(OutOfMemory, AServerStops) {
+#ifdef HAWSER_SANITIZED
+  GTEST_SKIP() << "a sanitizer has an allocator of its own";
+#endif
+  using namespace testing_tools;
+  ServerOptions options;
+  options.loop.log = no_log();
+  Server server(std::move(options));
+  server.register_handler<hold>();
+  ASSERT_TRUE(server.start().has_value());
+  const RawSocket silent = RawSocket::greeted(server.address());
+  RawSocket busy = RawSocket::greeted(server.address());
+  using Facts = detail::MethodFacts<hold>;
+  busy.send(
+      message({.kind = wire::Kind::request, .call = 1U << 16, .method = Facts::id, .signature = Facts::signature}));
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (server.counters().calls_in_flight != 1 || server.counters().connections_open != 2) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  out_of_memory.store(true);
+  server.stop(Duration::zero());
+  out_of_memory.store(false);
+  EXPECT_EQ(server.counters().connections_open, 0U);
+  EXPECT_EQ(server.counters().calls_in_flight, 0U);
+}
 
 }  // namespace hawser::allocation_test

@@ -42,8 +42,9 @@ struct ServerOptions {
   std::size_t message_bytes_max = std::size_t{64} << 20;  // One request or reply with its attachment.
   std::size_t send_backlog_bytes_max = std::size_t{8} << 20;  // Unsent replies of a connection before it is not read.
   std::size_t receive_bytes_max = std::size_t{1} << 30;       // Large payloads being received, in all, on each loop.
-  std::size_t handshakes_max = 1024;                          // Connections that have not said hello, on each loop.
-  std::uint32_t stream_window_bytes = 256 * 1024;             // Granted to the sender of each stream.
+  // Connections that have not completed their hello, on each loop. One more takes the place of the oldest silent one.
+  std::size_t handshakes_max = 1024;
+  std::uint32_t stream_window_bytes = 256 * 1024;  // Granted to the sender of each stream.
   // Of the values in a received request or stream item: how deeply they nest, what memory they take, how hash containers are filled.
   codec::DecodeLimits decode_limits = {};
   Duration handshake_timeout = std::chrono::seconds(5);  // From accepting to the end of the hello.
@@ -116,12 +117,16 @@ class Server {
   void enable_ucx(UcxOptions options = {});
   void enable_shm(ShmOptions options = {});
 
-  // Listens and serves until stop(); fails if the address can't be had. Not for a server on the caller's loop.
+  // Listens and serves until stop(); fails if the address can't be had. Returns at once if stop() was called before. Not for
+  // a server on the caller's loop.
   Result<void> run();
-  // Listens and serves in the background.
+  // Listens and serves in the background. Fails with `cancelled` if stop() was called before.
   Result<void> start();
   // Stops: no new connections or calls (goaway), calls in flight may finish within `grace`, then they are cancelled.
-  // Returns when all is done. Any thread but the server's own loops; for a server on the caller's loop use shut_down().
+  // Connections without a call whose client does not answer goaway are ended after a second. Any thread, at any time, also
+  // before run() and during start(); returns when all is done. Called by a handler on the server's loops it returns at
+  // once; run() or a later stop() waits for the end. Of several graces the shortest counts. For a server on the caller's
+  // loop use shut_down().
   void stop(Duration grace = std::chrono::seconds(5));
   // The same for a server on the caller's loop.
   Task<void> shut_down(Duration grace = std::chrono::seconds(5));

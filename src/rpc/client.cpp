@@ -1,6 +1,7 @@
 #include "hawser/client.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "rpc/client_state.h"
@@ -134,10 +135,20 @@ void Client::State::use(Opened opened) {
   if (const Time when = health.next_try(); when != Time::max()) retry.start(*loop, when);
 }
 
+// Attempts run on their own, where an exception would end the process: no memory, or the poller takes no more descriptors.
+Task<Result<Client::State::Opened>> Client::State::open_session(std::string to) {
+  auto opening = open_best(to);
+  try {
+    co_return co_await std::move(opening);
+  } catch (const std::exception& error) {
+    co_return fail(ErrorCode::unavailable, "cannot connect to " + to + ": " + error.what(), ErrorScope::connection);
+  }
+}
+
 // A session over the best transport that both sides have and that works: what was agreed on is tried by a ping, and
 // left alone if that fails.
-Task<Result<Client::State::Opened>> Client::State::open_session(std::string to) {
-  const Time deadline = loop->now() + options.connect_timeout;
+Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
+  const Time deadline = loop->after(options.connect_timeout);
   if (!paths) {
     const auto all = network->data_paths(options.transports);
     if (Result<void> known = rpc::check_names(options.transports, all); !known) {

@@ -102,12 +102,13 @@ void ClientPool::State::reap() {
   std::erase_if(clients, [&](const auto& client) {
     return client->calls_in_flight() == 0 && now - client->last_used() >= options.idle_timeout;
   });
-  if (!clients.empty()) reaper.start(loop, now + options.idle_timeout / 2);
+  if (!clients.empty()) reaper.start(loop, loop.after(options.idle_timeout / 2));
 }
 
 Duration ClientPool::State::pause_after(unsigned failed) {
+  const std::int64_t doublings = std::int64_t{1} << std::min(failed - 1, 20U);
   const Duration whole =
-      std::min(options.backoff_max, options.backoff_min * (std::int64_t{1} << std::min(failed - 1, 20U)));
+      options.backoff_min < options.backoff_max / doublings ? options.backoff_min * doublings : options.backoff_max;
   return whole / 2 +
          Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>(whole.count() / 2 + 1))));
 }
@@ -124,7 +125,7 @@ Task<void> ClientPool::State::open_one() {
   if (outcome) {
     failures = 0;
     clients.push_back(std::move(client));
-    if (!reaper.running()) reaper.start(loop, loop.now() + options.idle_timeout / 2);
+    if (!reaper.running()) reaper.start(loop, loop.after(options.idle_timeout / 2));
   } else {
     ++failures;
     ++attempts_failed;

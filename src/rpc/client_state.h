@@ -44,6 +44,7 @@ struct Client::State final : rpc::ClientSession::Owner {
   Task<void> attempt(std::shared_ptr<Attempt> own);
   Task<void> go_back();
   Task<Result<Opened>> open_session(std::string to);
+  Task<Result<Opened>> open_best(std::string to);
   Task<Result<void>> probe(rpc::ClientSession& session, Time deadline);
   void use(Opened opened);
   void log_not_taken();

@@ -38,6 +38,8 @@ class Handshake final : transport::StreamSink, Timer {
   transport::Stream& stream() noexcept { return *stream_; }
   // After on_hello(): whoever goes on owns the stream.
   std::unique_ptr<transport::Stream> take_stream() noexcept { return std::move(stream_); }
+  // The peer's hello is complete, or there will be none: on_hello() follows or has been called.
+  bool heard() const noexcept { return finished_; }
   // All our hellos have been taken whole by the stream.
   bool sent() const noexcept { return sent_ == outgoing_.size(); }
 

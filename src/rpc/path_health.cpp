@@ -5,6 +5,15 @@
 
 namespace hawser::rpc {
 
+namespace {
+
+Time later(Time now, Duration pause) noexcept { return pause < Time::max() - now ? now + pause : Time::max(); }
+
+// Twice `pause`, or `most`.
+Duration longer(Duration pause, Duration most) noexcept { return pause < most / 2 ? 2 * pause : most; }
+
+}  // namespace
+
 PathHealth::Path& PathHealth::find(std::string_view name) {
   const auto at = std::find_if(paths_.begin(), paths_.end(), [&](const Path& path) { return path.name == name; });
   if (at != paths_.end()) return *at;
@@ -15,8 +24,8 @@ PathHealth::Path& PathHealth::find(std::string_view name) {
 void PathHealth::broke(std::string_view name, std::string reason, Time now, const TransportOptions& options) {
   Path& path = find(name);
   const bool held = path.taken != Time{} && now - path.taken >= options.retry_max;
-  path.pause = path.pause == Duration{} || held ? options.retry_min : std::min(2 * path.pause, options.retry_max);
-  path.again = now + path.pause;
+  path.pause = path.pause == Duration{} || held ? options.retry_min : longer(path.pause, options.retry_max);
+  path.again = later(now, path.pause);
   path.broken = true;
   path.reason = "it broke: " + std::move(reason);
 }
@@ -24,8 +33,8 @@ void PathHealth::broke(std::string_view name, std::string reason, Time now, cons
 void PathHealth::tried_in_vain(Time now, const TransportOptions& options) {
   for (Path& path : paths_) {
     if (!path.broken || path.again > now) continue;
-    path.pause = std::min(2 * path.pause, options.retry_max);
-    path.again = now + path.pause;
+    path.pause = longer(path.pause, options.retry_max);
+    path.again = later(now, path.pause);
   }
 }
 

@@ -1,7 +1,10 @@
 #include "hawser/server.h"
 
+#include <exception>
+#include <new>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/pin_thread.h"
@@ -39,9 +42,7 @@ Result<void> Server::run() {
   if (state_->callers_loop != nullptr) {
     return fail(ErrorCode::invalid_argument, "this server is on a loop of the caller's: start() it and run that loop");
   }
-  if (Result<void> started = start(); !started) return started;
-  state_->ended.wait(false);
-  return {};
+  return state_->run();
 }
 
 void Server::stop(Duration grace) { state_->stop(grace); }
@@ -63,40 +64,112 @@ TransportOptions& Server::State::transports() {
   return shared.options.transports;
 }
 
+struct Server::State::StopOrder final : detail::Posted {
+  StopOrder(State& server, std::size_t number) noexcept : state(server), index(number) {}
+  void run() override {
+    if (index == 0) state.listener.reset();
+    state.loops[index]->begin_shut_down(Duration(state.stop_grace.load()), state.loop_ends[index].get());
+  }
+  State& state;
+  const std::size_t index;
+};
+
+namespace {
+
+// The server whose loop runs on this thread; null on all other threads.
+thread_local const void* serving_here = nullptr;
+
+}  // namespace
+
 Result<void> Server::State::start() {
+  const std::lock_guard lock(lifecycle);
   if (std::exchange(started, true)) return fail(ErrorCode::invalid_argument, "the server was started before");
+  if (stop_wanted.load()) {
+    return fail(ErrorCode::cancelled, "the server was told to stop before it started: make another to serve again");
+  }
+  Result<void> begun;
+  try {
+    begun = begin();
+  } catch (const std::exception& error) {
+    begun = fail(ErrorCode::unavailable, std::string("the server cannot start: ") + error.what());
+  }
+  if (!begun) {
+    tell_loops(Duration::zero());
+    end_loops();
+  }
+  return begun;
+}
+
+Result<void> Server::State::begin() {
   const TransportOptions& chosen = shared.options.transports;
   if (Result<void> known = rpc::check_names(chosen, shared.network->data_paths(chosen)); !known) return known;
   if (Result<void> held = hold_latency(); !held) return held;
   if (callers_loop != nullptr) {
-    loops.push_back(std::make_unique<ServerLoop>(*callers_loop, shared));
+    {
+      const std::lock_guard guard(counting);
+      loops.push_back(std::make_unique<ServerLoop>(*callers_loop, shared));
+    }
     loops.back()->prepare();
     return listen();
   }
   const unsigned count = shared.options.threads == 0 ? 1 : shared.options.threads;
-  for (unsigned i = 0; i < count; ++i) {
-    own_loops.push_back(std::make_unique<Loop>(shared.options.loop));
-    loops.push_back(std::make_unique<ServerLoop>(*own_loops.back(), shared));
+  {
+    const std::lock_guard guard(counting);
+    for (unsigned i = 0; i < count; ++i) {
+      own_loops.push_back(std::make_unique<Loop>(shared.options.loop));
+      loops.push_back(std::make_unique<ServerLoop>(*own_loops.back(), shared));
+    }
   }
-  if (Result<void> listening = listen(); !listening) {
-    loops.clear();
-    own_loops.clear();
-    cpu_latency.reset();
-    return listening;
+  if (Result<void> listening = listen(); !listening) return listening;
+  return start_threads();
+}
+
+Result<void> Server::State::start_threads() {
+  const std::size_t count = own_loops.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    loop_ends.push_back(std::make_unique<LoopEnd>(*own_loops[i]));
+    stop_orders.push_back(std::make_unique<StopOrder>(*this, i));
+    own_loops[i]->post([this, i] { loops[i]->prepare(); });
   }
-  for (unsigned i = 0; i < count; ++i) {
-    threads.emplace_back([this, i] {
-      const std::vector<int>& cpus = shared.options.cpus;
-      if (!cpus.empty()) {
-        const int cpu = cpus[i % cpus.size()];
-        if (!pin_thread(cpu)) {
-          own_loops[i]->log(LogLevel::warning, "rpc", "cannot pin a thread to processor " + std::to_string(cpu));
-        }
-      }
-      own_loops[i]->post([this, i] { loops[i]->prepare(); });
-      own_loops[i]->run();
-    });
+  threads.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    threads_serving.fetch_add(1);
+    try {
+      threads.emplace_back([this, i] { serve(i); });
+    } catch (const std::system_error& error) {
+      threads_serving.fetch_sub(1);
+      return fail(ErrorCode::limit_exceeded, "cannot start thread " + std::to_string(i + 1) + " of " +
+                                                 std::to_string(count) + " (ServerOptions::threads): " + error.what());
+    }
   }
+  return {};
+}
+
+// A server's thread.
+void Server::State::serve(std::size_t index) {
+  Loop& loop = *own_loops[index];
+  serving_here = this;
+  if (const std::vector<int>& cpus = shared.options.cpus; !cpus.empty()) {
+    const int cpu = cpus[index % cpus.size()];
+    if (!pin_thread(cpu)) {
+      loop.log(LogLevel::warning, "rpc", "cannot pin a thread to processor " + std::to_string(cpu));
+    }
+  }
+  loop.run();
+  threads_serving.fetch_sub(1);
+  threads_serving.notify_all();
+}
+
+Result<void> Server::State::run() {
+  if (Result<void> begun = start(); !begun) {
+    if (begun.error().code == ErrorCode::cancelled) return {};
+    return begun;
+  }
+  for (std::size_t serving = threads_serving.load(); serving != 0; serving = threads_serving.load()) {
+    threads_serving.wait(serving);
+  }
+  const std::lock_guard lock(lifecycle);
+  end_loops();
   return {};
 }
 
@@ -128,35 +201,50 @@ void Server::State::stop(Duration grace) {
   if (callers_loop != nullptr) {
     throw std::logic_error("hawser: a server on a loop of the caller's is stopped by co_await shut_down()");
   }
-  const std::lock_guard lock(stopping);
-  if (threads.empty()) return;
-  std::vector<Scope> closing(loops.size());
-  for (std::size_t i = 0; i < loops.size(); ++i) {
-    Loop& loop = *own_loops[i];
-    loop.post([this, i, grace, &loop, &closing] {
-      if (i == 0) listener.reset();
-      closing[i].spawn([](ServerLoop& part, Duration bound, Loop& its_loop) -> Task<void> {
-        auto done = part.shut_down(bound);
-        co_await std::move(done);
-        its_loop.stop();
-      }(*loops[i], grace, loop));
-    });
+  stop_wanted.store(true);
+  // A handler: waiting for its own end would never end.
+  if (serving_here == this) return tell_loops(grace);
+  const std::lock_guard lock(lifecycle);
+  tell_loops(grace);
+  end_loops();
+}
+
+void Server::State::tell_loops(Duration grace) noexcept {
+  Duration::rep least = stop_grace.load();
+  while (grace.count() < least && !stop_grace.compare_exchange_weak(least, grace.count())) {
   }
+  if (!stop_told.exchange(true)) {
+    for (std::size_t i = 0; i < stop_orders.size(); ++i) own_loops[i]->post(std::move(stop_orders[i]));
+    return;
+  }
+  if (grace.count() >= least) return;
+  try {
+    for (std::size_t i = 0; i < own_loops.size(); ++i) {
+      own_loops[i]->post(std::unique_ptr<detail::Posted>(new StopOrder(*this, i)));
+    }
+  } catch (const std::bad_alloc&) {
+    // The loops stop nevertheless, within the grace that was asked for before.
+  }
+}
+
+void Server::State::end_loops() {
   for (std::thread& thread : threads) thread.join();
   threads.clear();
+  listener.reset();
   {
     const std::lock_guard guard(counting);
     ended_counters = sum();
     loops.clear();
   }
+  loop_ends.clear();
+  stop_orders.clear();
   own_loops.clear();
   cpu_latency.reset();
-  ended.store(true);
-  ended.notify_all();
 }
 
 Task<void> Server::State::shut_down(Duration grace) {
   if (callers_loop == nullptr) throw std::logic_error("hawser: a server with loops of its own is stopped by stop()");
+  stop_wanted.store(true);
   listener.reset();
   if (loops.empty()) co_return;
   auto done = loops.front()->shut_down(grace);

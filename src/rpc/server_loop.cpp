@@ -1,6 +1,8 @@
 #include "rpc/server_loop.h"
 
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -12,6 +14,15 @@ namespace {
 
 // After calls have been told to stop, and again for connections to close: how long a server that stops waits.
 constexpr Duration last_wait = std::chrono::seconds(1);
+
+// While a server stops, sessions without a call are looked at so often, and ended when they were found silent so many
+// times in a row: their clients do not answer goaway. Looks are counted rather than time, so that a pause of this process
+// counts as one.
+constexpr Duration silence_check = std::chrono::milliseconds(250);
+constexpr unsigned silent_checks_max = 4;
+
+// Refusals come as fast as an attacker connects.
+constexpr Duration refusal_line_interval = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -30,15 +41,51 @@ ServerLoop::~ServerLoop() {
 
 void ServerLoop::adopt(std::unique_ptr<transport::Stream> stream) {
   session_shared_.counters.accepted.add(1);
-  if (stopping_) return;
-  if (arrivals_.size() >= shared_.options.handshakes_max) {
+  if (phase_ != Phase::serving) return;
+  try {
+    admit(std::move(stream));
+  } catch (const std::exception& error) {
+    // No memory, or the poller takes no more descriptors.
     session_shared_.counters.refused.add(1);
-    loop_.log(LogLevel::warning, "rpc", "connection refused: handshakes_max handshakes are going on");
-    return;
+    log_refusal(std::string("connection dropped: ") + error.what());
   }
-  arrivals_.push_back({.handshake = std::make_unique<Handshake>(loop_, std::move(stream),
-                                                                loop_.now() + shared_.options.handshake_timeout,
-                                                                static_cast<Handshake::Done&>(*this))});
+}
+
+void ServerLoop::admit(std::unique_ptr<transport::Stream> stream) {
+  auto handshake = std::make_unique<Handshake>(loop_, std::move(stream), loop_.after(shared_.options.handshake_timeout),
+                                               static_cast<Handshake::Done&>(*this));
+  if (arrivals_.size() >= shared_.options.handshakes_max && !evict_silent()) {
+    return refuse(*handshake, "the server has handshakes_max (" + std::to_string(shared_.options.handshakes_max) +
+                                  ") handshakes going on: try again later, or raise it");
+  }
+  arrivals_.emplace_back().handshake = std::move(handshake);
+}
+
+// Makes room for a new connection at the cost of the oldest that has not said hello. False if all have.
+bool ServerLoop::evict_silent() {
+  const auto oldest = std::find_if(arrivals_.begin(), arrivals_.end(),
+                                   [](const Arrival& one) { return !one.handshake->heard() && !one.proposals; });
+  if (oldest == arrivals_.end()) return false;
+  refuse(*oldest->handshake, "no hello came while handshakes_max (" + std::to_string(shared_.options.handshakes_max) +
+                                 ") newer connections arrived");
+  arrivals_.erase(oldest);
+  return true;
+}
+
+// Says why; the caller destroys the handshake.
+void ServerLoop::refuse(Handshake& handshake, std::string why) {
+  session_shared_.counters.refused.add(1);
+  log_refusal("connection from " + handshake.stream().peer() + " refused: " + why);
+  wire::Hello hello{.version_least = wire::version, .version_most = wire::version};
+  hello.refusal = Error{ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0, std::move(why)};
+  handshake.send(hello);
+  handshake.stream().finish();
+}
+
+void ServerLoop::log_refusal(const std::string& text) {
+  if (loop_.now() < next_refusal_line_) return;
+  next_refusal_line_ = loop_.now() + refusal_line_interval;
+  loop_.log(LogLevel::warning, "rpc", text);
 }
 
 ServerLoop::Arrivals::iterator ServerLoop::find(Handshake& handshake) {
@@ -63,7 +110,7 @@ std::optional<Error> ServerLoop::refusal(const wire::Hello& theirs) const {
         ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0,
         "the server has connections_max (" + std::to_string(shared_.options.connections_max) + ") connections already"};
   }
-  if (stopping_) {
+  if (phase_ != Phase::serving) {
     return Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the server is stopping"};
   }
   return std::nullopt;
@@ -175,51 +222,103 @@ void ServerLoop::open_session(Arrivals::iterator arrival, std::unique_ptr<transp
   shared_.connections.fetch_add(1, std::memory_order_relaxed);
   sessions_.push_back(std::make_unique<ServerSession>(loop_, std::move(connection), settings, session_shared_,
                                                       static_cast<ServerSession::Owner&>(*this)));
-  sessions_.back()->start();
-}
-
-void ServerLoop::on_session_idle(ServerSession& session) {
-  loop_.post([this, &session, alive = std::weak_ptr<char>(alive_)] {
-    if (alive.expired()) return;
-    sessions_.remove_if([&](const auto& one) { return one.get() == &session; });
-    shared_.connections.fetch_sub(1, std::memory_order_relaxed);
-    changed_.notify_all();
-  });
-}
-
-// True if no session is left by then.
-Task<bool> ServerLoop::wait_empty(Time until) {
-  struct Alarm : Timer {
-    explicit Alarm(exec::Signal& signal) noexcept : Timer(&Alarm::fire), changed(signal) {}
-    static void fire(Timer& timer) noexcept { static_cast<Alarm&>(timer).changed.notify_all(); }
-    exec::Signal& changed;
+  ServerSession& session = *sessions_.back();
+  struct End final : detail::Posted {
+    End(ServerLoop& of, ServerSession& ended) : loop(of), alive(of.alive_), session(ended) {}
+    void run() override {
+      if (!alive.expired()) loop.remove(session);
+    }
+    ServerLoop& loop;
+    const std::weak_ptr<char> alive;
+    ServerSession& session;
   };
-  Alarm alarm(changed_);
-  alarm.start(loop_, until);
-  while (!sessions_.empty() && loop_.now() < until) {
+  session.start(std::make_unique<End>(*this, session));
+}
+
+void ServerLoop::remove(ServerSession& session) {
+  sessions_.remove_if([&](const auto& one) { return one.get() == &session; });
+  shared_.connections.fetch_sub(1, std::memory_order_relaxed);
+  if (phase_ != Phase::serving) continue_shut_down(false);
+}
+
+// ---- Stopping ----
+
+Task<void> ServerLoop::shut_down(Duration grace) {
+  begin_shut_down(grace, nullptr);
+  while (phase_ != Phase::stopped) {
     auto changed = changed_.wait();
     co_await changed;
   }
-  co_return sessions_.empty();
 }
 
-Task<void> ServerLoop::shut_down(Duration grace) {
-  stopping_ = true;
-  arrivals_.clear();
-  for (const auto& session : sessions_) session->go_away();
-  auto finished = wait_empty(loop_.now() + grace);
-  if (co_await std::move(finished)) co_return;
-  const Error why{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the server has stopped"};
-  for (const auto& session : sessions_) session->cancel_calls(why);
-  auto cancelled = wait_empty(loop_.now() + std::min(grace, last_wait));
-  if (co_await std::move(cancelled)) co_return;
-  for (const auto& session : sessions_) {
-    session->abort(why);
-    session->destroy_calls();
+void ServerLoop::begin_shut_down(Duration grace, Stopped* told) {
+  if (told != nullptr) told_ = told;
+  if (phase_ == Phase::serving) {
+    phase_ = Phase::finishing;
+    grace_ = grace;
+    phase_end_ = loop_.after(grace);
+    next_check_ = loop_.now() + silence_check;
+    arrivals_.clear();
+    for (const auto& session : sessions_) {
+      try {
+        session->go_away();
+      } catch (const std::bad_alloc&) {
+        session->abort(stopped_);
+      }
+    }
+  } else if (grace < grace_) {
+    grace_ = grace;
+    phase_end_ = std::min(phase_end_, loop_.after(grace));
+  }
+  continue_shut_down(false);
+}
+
+// `due`: from the timer. Calls are cancelled and ended by the timer only, since a handler may have asked for the end.
+void ServerLoop::continue_shut_down(bool due) {
+  if (phase_ == Phase::stopped) return;
+  if (sessions_.empty()) {
+    phase_ = Phase::stopped;
+    stop_timer_.stop();
+    changed_.notify_all();
+    if (told_ != nullptr) told_->on_stopped();
+    return;
+  }
+  const Time now = loop_.now();
+  if (due && phase_ == Phase::finishing && now >= phase_end_) {
+    phase_ = Phase::cancelling;
+    phase_end_ = loop_.after(std::min(grace_, last_wait));
+    cancel_all();
+  }
+  if (due && phase_ == Phase::cancelling && now >= phase_end_) {
+    phase_ = Phase::ending;
+    end_all();
   }
   // Left are offloaded functions at work: nothing can end them.
-  auto gone = wait_empty(Time::max());
-  co_await std::move(gone);
+  if (phase_ == Phase::ending) return stop_timer_.stop();
+  if (due) {
+    for (const auto& session : sessions_) {
+      if (session->silent_checks() >= silent_checks_max) session->abort(stopped_);
+    }
+  }
+  if (due) next_check_ = now + silence_check;
+  stop_timer_.start(loop_, std::min(phase_end_, next_check_));
+}
+
+void ServerLoop::cancel_all() noexcept {
+  for (const auto& session : sessions_) {
+    try {
+      session->cancel_calls(stopped_);
+    } catch (const std::bad_alloc&) {
+      // Its calls are ended by the end of this phase.
+    }
+  }
+}
+
+void ServerLoop::end_all() noexcept {
+  for (const auto& session : sessions_) {
+    session->abort(stopped_);
+    session->destroy_calls();
+  }
 }
 
 }  // namespace hawser::rpc

@@ -32,16 +32,28 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
         session_shared_{
             .dispatcher = shared.dispatcher, .options = shared.options, .calls_in_flight = shared.calls_in_flight},
         paths_(loop, shared.network->data_paths(shared.options.transports), shared.options.transports),
-        changed_(loop) {}
+        changed_(loop),
+        stop_timer_(*this) {}
   ~ServerLoop();
 
   Loop& loop() noexcept { return loop_; }
   const LoopCounters& counters() const noexcept { return session_shared_.counters; }
 
-  // A fresh connection for this loop.
+  // A fresh connection for this loop. One that cannot be served is closed; the server goes on.
   void adopt(std::unique_ptr<transport::Stream> stream);
-  // No new calls; those in flight may finish within `grace`, then they are cancelled, and soon after ended. Completes
-  // when no session is left.
+
+  class Stopped {
+   public:
+    virtual void on_stopped() noexcept = 0;
+
+   protected:
+    ~Stopped() = default;
+  };
+  // No new calls; those in flight may finish within `grace`, then they are cancelled, and soon after ended. Notifies
+  // `told` when no session is left, possibly from within this call. Further calls only shorten the grace. Goes on when
+  // memory runs out: a session that cannot be told is ended.
+  void begin_shut_down(Duration grace, Stopped* told);
+  // The same, to be awaited.
   Task<void> shut_down(Duration grace);
 
   // Gets what the paths beside the stream need; what can't be had is logged.
@@ -58,17 +70,31 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   };
   using Arrivals = std::list<Arrival>;
 
+  enum class Phase : std::uint8_t { serving, finishing, cancelling, ending, stopped };
+  struct StopTimer : Timer {
+    explicit StopTimer(ServerLoop& owner) noexcept : Timer(&StopTimer::fire), loop(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<StopTimer&>(timer).loop.continue_shut_down(true); }
+    ServerLoop& loop;
+  };
+
+  void admit(std::unique_ptr<transport::Stream> stream);
+  bool evict_silent();
+  void refuse(Handshake& handshake, std::string why);
+  void log_refusal(const std::string& text);
   void on_hello(Handshake& handshake, Result<wire::Hello> hello) override;
   void on_sent(Handshake& handshake) override;
   void on_first_hello(Arrivals::iterator arrival);
   void on_answer(Arrivals::iterator arrival, const wire::Hello& answer);
   void propose(Arrivals::iterator arrival);
   void open_path(Arrivals::iterator arrival);
-  void on_session_idle(ServerSession& session) override;
+  void on_session_idle(std::unique_ptr<detail::Posted> end) noexcept override { loop_.post(std::move(end)); }
+  void remove(ServerSession& session);
   void open_session(Arrivals::iterator arrival, std::unique_ptr<transport::Connection> connection);
   std::optional<Error> refusal(const wire::Hello& theirs) const;
   Arrivals::iterator find(Handshake& handshake);
-  Task<bool> wait_empty(Time until);
+  void continue_shut_down(bool due);
+  void cancel_all() noexcept;
+  void end_all() noexcept;
 
   Loop& loop_;
   ServerShared& shared_;
@@ -76,8 +102,15 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   Paths paths_;
   Arrivals arrivals_;
   std::list<std::unique_ptr<ServerSession>> sessions_;
-  bool stopping_ = false;
-  exec::Signal changed_;                                          // A session has gone.
+  Time next_refusal_line_{};  // No refusal is logged before.
+  exec::Signal changed_;      // The last session has gone while stopping.
+  Phase phase_ = Phase::serving;
+  Time phase_end_{};
+  Time next_check_{};  // When sessions are looked at for silence.
+  Duration grace_{};
+  Stopped* told_ = nullptr;
+  const Error stopped_{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the server has stopped"};
+  StopTimer stop_timer_;
   const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Ends with this; seen by what it posted.
 };
 

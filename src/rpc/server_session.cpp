@@ -1,6 +1,7 @@
 #include "rpc/server_session.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "hawser/detail/handler.h"
@@ -233,6 +234,14 @@ void ServerSession::go_away() {
   check_idle();
 }
 
+unsigned ServerSession::silent_checks() noexcept {
+  const std::uint64_t sent = connection().sent();
+  const bool silent = !closed() && active_ == 0 && connection().backlog() == 0 && sent == sent_at_check_;
+  sent_at_check_ = sent;
+  silent_checks_ = silent ? silent_checks_ + 1 : 0;
+  return silent_checks_;
+}
+
 void ServerSession::cancel_calls(const Error& why) {
   // From the start each time: a call that is told may end, and others with it.
   std::vector<std::uint32_t> ids;
@@ -259,15 +268,19 @@ void ServerSession::on_end(const Error& reason, std::uint64_t) {
     session_loop().log(LogLevel::warning, "rpc", "connection from " + peer_ + " closed: " + reason.text);
   }
   release_placed();
-  cancel_calls({ErrorCode::cancelled, ErrorScope::connection, reason.initiator, 0,
-                "the caller's connection ended: " + reason.text});
+  try {
+    cancel_calls({ErrorCode::cancelled, ErrorScope::connection, reason.initiator, 0,
+                  "the caller's connection ended: " + reason.text});
+  } catch (const std::bad_alloc&) {
+    // They end by themselves, or by the end of the server.
+  }
   check_idle();
 }
 
 void ServerSession::check_idle() {
   if (active_ != 0) return;
   if (closed()) {
-    if (!std::exchange(idle_told_, true)) owner_.on_session_idle(*this);
+    if (end_ != nullptr) owner_.on_session_idle(std::move(end_));
   } else if (going_away_ && peer_understood_) {
     // Flushes what is left; the peer answers the end of the stream with its own.
     connection().close();

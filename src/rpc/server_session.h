@@ -48,8 +48,9 @@ class ServerSession final : public Session, public detail::ServerPort {
  public:
   class Owner {
    public:
-    // The connection has ended and no call is active any more: to be destroyed, but not from within this call.
-    virtual void on_session_idle(ServerSession& session) = 0;
+    // The connection has ended and no call is active any more: to be destroyed, but not from within this call, by posting
+    // `end`.
+    virtual void on_session_idle(std::unique_ptr<detail::Posted> end) noexcept = 0;
 
    protected:
     ~Owner() = default;
@@ -59,9 +60,16 @@ class ServerSession final : public Session, public detail::ServerPort {
                 ServerLoopShared& shared, Owner& owner);
   ~ServerSession();
 
-  void start() { start_session(); }
+  // `end` destroys the session. Made beforehand, since a session must end without memory, too.
+  void start(std::unique_ptr<detail::Posted> end) {
+    end_ = std::move(end);
+    start_session();
+  }
   // Takes no new calls, and closes when those active have ended and those on their way have been refused.
   void go_away();
+  // While going away: how many calls of this in a row, this one included, found the session with nothing to do but to
+  // hear that its client has understood.
+  unsigned silent_checks() noexcept;
   // Asks every active call to stop.
   void cancel_calls(const Error& why);
   // Ends every active call where it is suspended, but for those that another thread works at.
@@ -109,8 +117,10 @@ class ServerSession final : public Session, public detail::ServerPort {
   std::size_t active_ = 0;
   std::size_t placed_bytes_ = 0;  // Of the payload now coming.
   bool going_away_ = false;
-  bool peer_understood_ = false;  // It has answered our goaway: no request follows.
-  bool idle_told_ = false;
+  bool peer_understood_ = false;         // It has answered our goaway: no request follows.
+  std::unique_ptr<detail::Posted> end_;  // Until the owner has been told.
+  unsigned silent_checks_ = 0;
+  std::uint64_t sent_at_check_ = 0;
 };
 
 }  // namespace hawser::rpc

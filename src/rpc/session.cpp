@@ -23,7 +23,9 @@ Session::~Session() = default;
 
 void Session::start_session() {
   connection_->set_backlog_mark(settings_.backlog_bytes_max);
-  if (settings_.ping_interval != forever) check_life_at(loop_.now() + settings_.ping_interval);
+  // Longer than any connection lives; far enough from the end of time to be doubled.
+  constexpr Duration ping_interval_max = std::chrono::hours(24 * 365 * 10);
+  if (settings_.ping_interval <= ping_interval_max) check_life_at(loop_.now() + settings_.ping_interval);
   connection_->start(*this);
 }
 

@@ -1,0 +1,435 @@
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <thread>
+#include <vector>
+
+#include "exec/sim_poller.h"
+#include "tests/raw_peer.h"
+#include "transport/sim/sim_network.h"
+#include "wire/hello.h"
+
+// How servers start and stop, and what connections that never say anything can do to them. Whatever depends on time runs
+// on virtual time.
+namespace hawser::lifecycle {
+
+using namespace testing_tools;
+
+inline std::string echo(std::string text) { return text; }
+inline Task<int> work(Context& context, std::uint32_t seconds) {
+  auto sleep = context.loop().sleep(std::chrono::seconds(seconds), context.token());
+  const Result<void> slept = co_await std::move(sleep);
+  co_return slept ? 1 : 0;
+}
+
+inline LoopOptions quiet() {
+  LoopOptions options;
+  options.log = no_log();
+  return options;
+}
+
+class VirtualTime : public ::testing::Test {
+ protected:
+  // Runs the coroutine that `body` gives to its end.
+  template <class Body>
+  void run(Body body) {
+    loop.run(body());
+  }
+  std::unique_ptr<Server> make_server(ServerOptions options = {}) {
+    options.listen = "server:0";
+    return std::make_unique<Server>(loop, network, std::move(options));
+  }
+
+  Loop loop{std::make_unique<exec::SimPoller>(), quiet()};
+  const std::shared_ptr<transport::SimNetwork> network = std::make_shared<transport::SimNetwork>(11);
+};
+
+// A client's end of a connection that says only what the test makes it say.
+class RawStream final : transport::StreamSink {
+ public:
+  RawStream(Loop& loop, std::unique_ptr<transport::Stream> stream) : stream_(std::move(stream)) {
+    stream_->start(loop, *this);
+  }
+  void send(Bytes bytes) {
+    const Piece piece{bytes.data(), bytes.size()};
+    EXPECT_EQ(stream_->send(std::span(&piece, 1)), bytes.size());
+  }
+  bool ended() const { return ended_; }
+  const Octets& got() const { return got_; }
+  std::string refusal() const {
+    const Result<wire::Hello> hello = wire::decode_hello(got_);
+    return hello && hello->refusal ? hello->refusal->text : "no refusal";
+  }
+
+ private:
+  MutableBytes receive_space() override { return space_; }
+  void received(std::size_t bytes) override {
+    got_.insert(got_.end(), space_.begin(), space_.begin() + static_cast<std::ptrdiff_t>(bytes));
+  }
+  void sendable(std::size_t) override {}
+  void ended(const Error&) override { ended_ = true; }
+
+  Octets space_ = Octets(4096);
+  Octets got_;
+  bool ended_ = false;
+  std::unique_ptr<transport::Stream> stream_;
+};
+
+inline Task<std::unique_ptr<RawStream>> connect_raw(Loop& loop, transport::Network& network, std::string address) {
+  AWAIT(stream, network.connect(loop, address, patience));
+  if (!stream) {
+    ADD_FAILURE() << error_of(stream);
+    co_return nullptr;
+  }
+  co_return std::make_unique<RawStream>(loop, std::move(*stream));
+}
+
+// ---- Time ----
+
+TEST_F(VirtualTime, ForeverIsATimeInEveryOption) {
+  ServerOptions options;
+  options.handshake_timeout = forever;
+  options.ping_interval = forever;
+  auto server = make_server(options);
+  server->register_handler<echo, work>();
+  run([&]() -> Task<void> {
+    REQUIRE_OK(server->start());
+    ClientOptions with;
+    with.connect_timeout = forever;
+    with.call_timeout = forever;
+    with.ping_interval = forever;
+    with.transports.retry_min = forever;
+    with.transports.retry_max = forever;
+    Client client(loop, network, with);
+    AWAIT(connected, client.connect(server->address()));
+    REQUIRE_OK(connected);
+    AWAIT(reply, client.call<echo>("x"));
+    EXPECT_EQ(reply, "x");
+    AWAIT(pending, client.send_request<work>(3U));
+    REQUIRE_OK(pending);
+    auto pause = loop.sleep(1s);
+    co_await pause;
+    auto stopping = server->shut_down(forever);
+    co_await std::move(stopping);
+    AWAIT(done, std::move(*pending));
+    EXPECT_EQ(done, 1) << "the call was cancelled";
+  });
+}
+
+TEST_F(VirtualTime, ForeverIsATimeInAPool) {
+  run([&]() -> Task<void> {
+    PoolOptions options;
+    options.idle_timeout = forever;
+    options.backoff_min = forever;
+    options.backoff_max = forever;
+    options.connect_attempts_max = 1;
+    auto server = make_server();
+    server->register_handler<echo>();
+    REQUIRE_OK(server->start());
+    const auto pool = ClientPool::create(loop, network, server->address(), options);
+    AWAIT(reply, pool->call<echo>("x"));
+    EXPECT_EQ(reply, "x");
+    // Pauses before the second attempt: for ever, which must not come out as a time in the past.
+    const auto dead = ClientPool::create(loop, network, "nobody:1", options);
+    AWAIT(none, dead->call<echo>("x"));
+    EXPECT_FALSE(none);
+    Scope scope;
+    scope.spawn([](ClientPool& to_nobody) -> Task<void> {
+      AWAIT(second, to_nobody.call<echo>("x"));
+      ADD_FAILURE() << "a second attempt was made";
+    }(*dead));
+    auto pause = loop.sleep(1h);
+    co_await pause;
+  });
+}
+
+// ---- Stopping ----
+
+// Nothing is left to do but to hear that the client has understood, and it says nothing.
+TEST_F(VirtualTime, AClientThatIgnoresGoawayDoesNotHoldTheServerUp) {
+  auto server = make_server();
+  server->register_handler<echo, work>();
+  run([&]() -> Task<void> {
+    REQUIRE_OK(server->start());
+    AWAIT(deaf, connect_raw(loop, *network, server->address()));
+    REQUIRE(deaf);
+    deaf->send(wire::encode_hello(usual_hello()));
+    Client busy(loop, network, {});
+    AWAIT(connected, busy.connect(server->address()));
+    REQUIRE_OK(connected);
+    AWAIT(pending, busy.send_request<work>(20U));
+    REQUIRE_OK(pending);
+    auto pause = loop.sleep(1s);
+    co_await pause;
+    EXPECT_EQ(server->counters().connections_open, 2U);
+    const Time start = loop.now();
+    Scope scope;
+    scope.spawn([](Server& own) -> Task<void> {
+      auto stopping = own.shut_down(60s);
+      co_await std::move(stopping);
+    }(*server));
+    AWAIT(gone, eventually(loop, [&] { return deaf->ended(); }));
+    EXPECT_TRUE(gone);
+    EXPECT_LE(loop.now() - start, 2s);
+    // The other's call goes on meanwhile.
+    AWAIT(done, std::move(*pending));
+    EXPECT_EQ(done, 1);
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_LE(loop.now() - start, 21s);
+  });
+}
+
+TEST_F(VirtualTime, ASecondStopShortensTheGrace) {
+  auto server = make_server();
+  server->register_handler<work>();
+  run([&]() -> Task<void> {
+    REQUIRE_OK(server->start());
+    Client client(loop, network, {});
+    AWAIT(connected, client.connect(server->address()));
+    REQUIRE_OK(connected);
+    AWAIT(pending, client.send_request<work>({.timeout = forever}, 3600U));
+    REQUIRE_OK(pending);
+    AWAIT(begun, eventually(loop, [&] { return server->counters().calls_in_flight == 1; }));
+    EXPECT_TRUE(begun);
+    const Time start = loop.now();
+    const auto stop = [](Server& own, Duration grace) -> Task<void> {
+      auto stopping = own.shut_down(grace);
+      co_await std::move(stopping);
+    };
+    Scope scope;
+    scope.spawn(stop(*server, 1h));
+    scope.spawn(stop(*server, 1s));
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_LE(loop.now() - start, 3s);
+    AWAIT(done, std::move(*pending));
+    EXPECT_EQ(done, 0);
+  });
+}
+
+TEST_F(VirtualTime, ShutDownBeforeStartIsNotLost) {
+  run([&]() -> Task<void> {
+    auto server = make_server();
+    auto stopping = server->shut_down();
+    co_await std::move(stopping);
+    const Result<void> started = server->start();
+    EXPECT_ERROR(started, cancelled, "told to stop before it started");
+  });
+}
+
+inline ServerOptions threaded(unsigned threads) {
+  ServerOptions options;
+  options.threads = threads;
+  options.loop = quiet();
+  return options;
+}
+
+// What a SIGTERM during start-up does.
+TEST(Stopping, BeforeRunIsNotLost) {
+  Server server(threaded(2));
+  server.register_handler<echo>();
+  server.stop();
+  EXPECT_OK(server.run());
+  const Result<void> again = server.start();
+  EXPECT_ERROR(again, invalid_argument, "started before");
+  Server other(threaded(1));
+  other.stop(forever);
+  const Result<void> started = other.start();
+  EXPECT_ERROR(started, cancelled, "told to stop before it started");
+}
+
+TEST(Stopping, AtAnyMomentOfStarting) {
+  for (int round = 0; round < 60; ++round) {
+    Server server(threaded(3));
+    server.register_handler<echo>();
+    std::atomic<bool> begun{false};
+    std::thread runs([&] {
+      begun.store(true);
+      const Result<void> outcome = server.run();
+      EXPECT_OK(outcome);
+    });
+    while (!begun.load()) std::this_thread::yield();
+    for (int i = 0; i < round * 200; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (round % 2 == 0) {
+      server.stop(round % 3 == 0 ? Duration::zero() : forever);
+    } else {
+      std::thread one([&] { server.stop(); });
+      std::thread two([&] { server.stop(); });
+      one.join();
+      two.join();
+    }
+    EXPECT_EQ(server.counters().connections_open, 0U);
+    runs.join();
+  }
+}
+
+inline Server* stopped_by_handler = nullptr;
+inline int halt(bool at_once) {
+  stopped_by_handler->stop(at_once ? Duration::zero() : Duration(1h));
+  return 7;
+}
+inline Task<int> halt_later(Context& context) {
+  auto pause = context.loop().sleep(1ms);
+  co_await pause;
+  stopped_by_handler->stop(1h);
+  co_return 8;
+}
+
+TEST(Stopping, FromAHandler) {
+  for (int way = 0; way < 3; ++way) {
+    Server server(threaded(2));
+    stopped_by_handler = &server;
+    server.register_handler<halt, halt_later>();
+    ASSERT_TRUE(server.start());
+    const std::string address = server.address();
+    sync_wait([](std::string to, int how) -> Task<void> {
+      Client client;
+      AWAIT(connected, client.connect(to));
+      REQUIRE_OK(connected);
+      if (how == 2) {
+        AWAIT(reply, client.call<halt_later>());
+        EXPECT_EQ(reply, 8);
+      } else {
+        AWAIT(reply, client.call<halt>(how == 1));
+        EXPECT_EQ(reply, 7);
+      }
+      AWAIT(closed, eventually(*Loop::current(), [&] { return !client.connected() || client.going_away(); }));
+      EXPECT_TRUE(closed);
+    }(address, way));
+    server.stop(1h);  // Returns although a thread of the server's was the first to ask.
+    EXPECT_EQ(server.counters().connections_open, 0U);
+  }
+}
+
+TEST(Stopping, FromAHandlerEndsRun) {
+  ServerOptions options = threaded(2);
+  options.listen = "unix:@hawser-lifecycle-" + std::to_string(getpid());
+  Server server(options);
+  stopped_by_handler = &server;
+  server.register_handler<halt>();
+  std::thread runs([&] { EXPECT_OK(server.run()); });
+  sync_wait([](std::string to) -> Task<void> {
+    Client client;
+    // Until the server listens.
+    for (bool connected = false; !connected;) {
+      AWAIT(outcome, client.connect(to));
+      connected = outcome.has_value();
+    }
+    AWAIT(reply, client.call<halt>(false));
+    EXPECT_EQ(reply, 7);
+  }(options.listen));
+  runs.join();
+}
+
+// ---- Connections that never say hello ----
+
+TEST_F(VirtualTime, SilentConnectionsDoNotShutNewClientsOut) {
+  ServerOptions options;
+  options.handshakes_max = 4;
+  options.handshake_timeout = forever;
+  auto server = make_server(options);
+  server->register_handler<echo>();
+  run([&]() -> Task<void> {
+    REQUIRE_OK(server->start());
+    std::vector<std::unique_ptr<RawStream>> silent;
+    for (int i = 0; i < 4; ++i) {
+      AWAIT(one, connect_raw(loop, *network, server->address()));
+      REQUIRE(one);
+      silent.push_back(std::move(one));
+    }
+    silent[1]->send(Bytes(wire::encode_hello(usual_hello())).first(5));  // A hello that never ends is silence, too.
+    Client client(loop, network, {});
+    AWAIT(connected, client.connect(server->address()));
+    REQUIRE_OK(connected);
+    AWAIT(reply, client.call<echo>("x"));
+    EXPECT_EQ(reply, "x");
+    AWAIT(evicted, eventually(loop, [&] { return silent[0]->ended(); }));
+    EXPECT_TRUE(evicted);
+    EXPECT_NE(silent[0]->refusal().find("handshakes_max (4)"), std::string::npos) << silent[0]->refusal();
+    for (int i = 1; i < 4; ++i) EXPECT_FALSE(silent[static_cast<std::size_t>(i)]->ended()) << i;
+    EXPECT_EQ(server->counters().connections_refused, 1U);
+    // Who says hello late is served all the same.
+    silent[3]->send(wire::encode_hello(usual_hello()));
+    AWAIT(greeted, eventually(loop, [&] { return !silent[3]->got().empty(); }));
+    EXPECT_TRUE(greeted);
+    EXPECT_EQ(silent[3]->refusal(), "no refusal");
+    silent.clear();
+    auto stopping = server->shut_down(1s);
+    co_await std::move(stopping);
+  });
+}
+
+TEST_F(VirtualTime, AConnectionThatFindsNoRoomIsToldWhy) {
+  ServerOptions options;
+  options.handshakes_max = 0;
+  auto server = make_server(options);
+  run([&]() -> Task<void> {
+    REQUIRE_OK(server->start());
+    Client client(loop, network, {});
+    AWAIT(connected, client.connect(server->address()));
+    EXPECT_ERROR(connected, overloaded, "handshakes_max (0)");
+    EXPECT_EQ(server->counters().connections_refused, 1U);
+  });
+}
+
+// ---- Descriptors that the poller does not take ----
+
+// From now on epoll takes no descriptor of this thread. False if the kernel does not let us.
+inline bool forbid_epoll_add() {
+  const std::array<sock_filter, 6> program{{
+      {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+      {BPF_JMP | BPF_JEQ | BPF_K, 0, 3, SYS_epoll_ctl},
+      {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, args) + sizeof(std::uint64_t)},
+      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, EPOLL_CTL_ADD},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | ENOSPC},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
+  }};
+  const sock_fprog filter{program.size(), const_cast<sock_filter*>(program.data())};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// Neither the server's process ends nor the client's: one connection is dropped, one attempt fails.
+TEST(Descriptors, WhatThePollerDoesNotTakeIsDropped) {
+  bool skipped = false;
+  // On a thread of its own, since it can't be undone.
+  std::thread([&] {
+    std::vector<std::string> lines;
+    LoopOptions options;
+    options.poller = PollerKind::epoll;
+    options.log = [&](LogLevel, std::string_view, std::string_view text) { lines.emplace_back(text); };
+    Loop loop(options);
+    Server server(loop, ServerOptions{});
+    server.register_handler<echo>();
+    loop.run([](Loop& on, Server& own, bool& cannot, std::vector<std::string>& log) -> Task<void> {
+      REQUIRE_OK(own.start());
+      Client client(on, ClientOptions{});
+      AWAIT(connected, client.connect(own.address()));
+      REQUIRE_OK(connected);
+      cannot = !forbid_epoll_add();
+      if (cannot) co_return;
+      RawSocket refused = RawSocket::connected_to(own.address());
+      AWAIT(dropped, eventually(on, [&] { return own.counters().connections_refused == 1; }));
+      EXPECT_TRUE(dropped);
+      EXPECT_TRUE(refused.closed_by_peer());
+      REQUIRE(!log.empty());
+      EXPECT_NE(log.back().find("fs.epoll.max_user_watches"), std::string::npos) << log.back();
+      Client late(on, ClientOptions{});
+      AWAIT(failed, late.connect(own.address()));
+      EXPECT_ERROR(failed, unavailable, "epoll_ctl");
+      AWAIT(reply, client.call<echo>("x"));
+      EXPECT_EQ(reply, "x");
+    }(loop, server, skipped, lines));
+  }).join();
+  if (skipped) GTEST_SKIP() << "the kernel lets us install no system call filter";
+}
+
+}  // namespace hawser::lifecycle
