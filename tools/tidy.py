@@ -58,6 +58,7 @@ VENDOR_HEADERS = ("infiniband/", "rdma/", "ucp/", "ucs/", "uct/", "cuda", "hip/"
 # Other headers that are neither the system's nor a vendor's, with the files that may include them.
 LIBRARY_HEADERS = {
     "liburing": ("src/exec/*",),
+    "ares": ("src/transport/tcp/*",),
     "gtest/": ("src/*_test.cpp", "src/*_testing.h"),
     "gmock/": ("src/*_test.cpp", "src/*_testing.h"),
 }

@@ -8,6 +8,8 @@
 
 #include "exec/poller.h"
 #include "hawser/loop.h"
+#include "transport/tcp/connect_race.h"
+#include "transport/tcp/resolver.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/tcp_stream.h"
 #include "transport/tcp/unix_listening.h"
@@ -28,7 +30,11 @@ class TcpListener final : public Listener, exec::Watcher {
   std::string address() const override { return local_of(socket_.get()); }
 
  private:
-  // Out of descriptors, connections wait in the kernel and raise no new edge: look again after a while.
+  static constexpr Duration retry_interval = std::chrono::milliseconds(100);
+  static constexpr Duration log_interval = std::chrono::seconds(1);
+  // Failed attempts in one turn before others have theirs.
+  static constexpr unsigned failures_per_turn = 64;
+
   struct Retry : Timer {
     Retry(Loop& owner, TcpListener& waiting) noexcept : Timer(&Retry::fire), loop(owner), listener(waiting) {}
     static void fire(Timer& timer) noexcept { static_cast<Retry&>(timer).listener.accept_all(); }
@@ -38,23 +44,59 @@ class TcpListener final : public Listener, exec::Watcher {
 
   void on_ready(exec::Readiness) override { accept_all(); }
 
+  // Nothing ends accepting but the end of the listener: what fails is tried again, at once if it was the connection's.
   void accept_all() {
-    for (;;) {
+    for (unsigned failures = 0; failures < failures_per_turn;) {
       const int fd = accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (fd >= 0) {
-        prepare_stream_socket(fd);
-        sink_.accepted(std::make_unique<TcpStream>(Descriptor(fd)));
+        accept_one(Descriptor(fd));
         continue;
       }
-      if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        loop_.log(
-            LogLevel::error, "tcp",
-            socket_error(ErrorCode::limit_exceeded, "cannot accept; trying again in 100 ms (raise ulimit -n?)", errno)
-                .text);
-        retry_.start(loop_, loop_.now() + std::chrono::milliseconds(100));
+      if (errno == EAGAIN) return;
+      ++failures;
+      if (is_of_one_connection(errno)) continue;
+      if (loop_.now() >= next_line_) {
+        next_line_ = loop_.now() + log_interval;
+        loop_.log(LogLevel::error, "tcp",
+                  socket_error(ErrorCode::limit_exceeded,
+                               errno == EMFILE ? "cannot accept; trying again in 100 ms (raise ulimit -n?)"
+                                               : "cannot accept; trying again in 100 ms",
+                               errno)
+                      .text);
       }
-      return;
+      break;
+    }
+    // Connections that wait in the kernel raise no new edge.
+    retry_.start(loop_, loop_.now() + retry_interval);
+  }
+
+  void accept_one(Descriptor socket) {
+    try {
+      prepare_stream_socket(socket.get());
+      sink_.accepted(std::make_unique<TcpStream>(std::move(socket)));
+    } catch (const std::exception& error) {
+      if (loop_.now() < next_line_) return;
+      next_line_ = loop_.now() + log_interval;
+      loop_.log(LogLevel::error, "tcp", std::string("an accepted connection is dropped: ") + error.what());
+    }
+  }
+
+  // Errors of the connection that was to be accepted: the next one may be well (accept(2), "Error handling").
+  static bool is_of_one_connection(int error) noexcept {
+    switch (error) {
+      case EINTR:
+      case ECONNABORTED:
+      case EPROTO:
+      case EPERM:
+      case ENETDOWN:
+      case ENOPROTOOPT:
+      case EHOSTDOWN:
+      case ENONET:
+      case EHOSTUNREACH:
+      case EOPNOTSUPP:
+      case ENETUNREACH:
+      case ETIMEDOUT: return true;
+      default: return false;
     }
   }
 
@@ -63,6 +105,7 @@ class TcpListener final : public Listener, exec::Watcher {
   SocketFile file_;
   AcceptSink& sink_;
   Retry retry_;
+  Time next_line_{};  // No failure is logged before.
 };
 
 Result<Descriptor> listening_socket(const SocketAddress& address, std::string_view text) {
@@ -89,8 +132,8 @@ class Connecting final : exec::Watcher, Timer {
 
   bool await_ready() const noexcept { return false; }
   void await_suspend(std::coroutine_handle<> waiting) {
-    waiting_ = waiting;
     loop_.poller().watch(fd_, *this);
+    waiting_ = waiting;
     start(loop_, deadline_);
   }
   // 0, or what the system says is wrong.
@@ -151,51 +194,58 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(Loop& loop, std::string_vie
 
 namespace {
 
-// The addresses of a host; asking for a name's blocks, which is done elsewhere.
-Task<Result<std::vector<SocketAddress>>> addresses_of(Loop& loop, std::string address) {
-  Result<std::optional<SocketAddress>> local = parse_unix(address);
-  if (!local) co_return std::unexpected(std::move(local.error()));
-  if (*local) co_return std::vector<SocketAddress>{**local};
-  Result<HostPort> where = parse_host_port(address);
-  if (!where) co_return std::unexpected(std::move(where.error()));
-  Result<std::vector<SocketAddress>> addresses = resolve(*where, false, false);
-  if (addresses) co_return addresses;
-  auto asking = loop.offload([name = *where] { return resolve(name, false, true); });
-  Result<Result<std::vector<SocketAddress>>> answer = co_await std::move(asking);
-  if (!answer) co_return std::unexpected(std::move(answer.error()));
-  co_return std::move(*answer);
+Task<Result<Descriptor>> connect_socket(Loop& loop, SocketAddress to, Time deadline) {
+  Descriptor socket(::socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) {
+    co_return std::unexpected(socket_error(ErrorCode::unavailable, "cannot make a socket", errno));
+  }
+  if (to.family() != AF_UNIX) prepare_stream_socket(socket.get());
+  int error = ::connect(socket.get(), to.get(), to.size) == 0 ? 0 : errno;
+  // A Unix socket whose queue is full tells of no room later: ask again.
+  while (error == EAGAIN && loop.now() < deadline) {
+    auto pause = loop.sleep(std::min<Duration>(std::chrono::milliseconds(1), deadline - loop.now()));
+    co_await pause;
+    error = ::connect(socket.get(), to.get(), to.size) == 0 ? 0 : errno;
+  }
+  if (error == EINPROGRESS) {
+    Connecting connecting(loop, socket.get(), deadline);
+    error = co_await connecting;
+  }
+  if (error == 0) co_return socket;
+  co_return std::unexpected(socket_error(ErrorCode::unavailable, "cannot connect to " + to_string(to), error));
 }
 
 }  // namespace
 
 Task<Result<std::unique_ptr<Stream>>> TcpNetwork::connect(Loop& loop, std::string address, Duration timeout) {
   const Time deadline = loop.after(timeout);
-  auto finding = addresses_of(loop, address);
-  Result<std::vector<SocketAddress>> addresses = co_await std::move(finding);
-  if (!addresses) co_return std::unexpected(std::move(addresses.error()));
-  Error last{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "no address for " + address};
-  for (const SocketAddress& one : *addresses) {
-    Descriptor socket(::socket(one.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket.valid()) {
-      last = socket_error(ErrorCode::unavailable, "cannot make a socket", errno);
-      continue;
+  AddressList addresses(loop);
+  std::optional<Resolver> resolver;
+  Result<std::optional<SocketAddress>> local = parse_unix(address);
+  if (!local) co_return std::unexpected(std::move(local.error()));
+  if (*local) {
+    addresses.add(**local);
+    addresses.complete();
+  } else {
+    Result<HostPort> where = parse_host_port(address);
+    if (!where) co_return std::unexpected(std::move(where.error()));
+    // What is no name needs no resolver.
+    if (const Result<std::vector<SocketAddress>> numeric = resolve(*where, false, false); numeric) {
+      for (const SocketAddress& one : *numeric) addresses.add(one);
+      addresses.complete();
+    } else {
+      resolver.emplace(loop, *where, addresses, resolving_);
     }
-    if (one.family() != AF_UNIX) prepare_stream_socket(socket.get());
-    int error = ::connect(socket.get(), one.get(), one.size) == 0 ? 0 : errno;
-    // A Unix socket whose queue is full tells of no room later: ask again.
-    while (error == EAGAIN && loop.now() < deadline) {
-      co_await loop.sleep(std::min<Duration>(std::chrono::milliseconds(1), deadline - loop.now()));
-      error = ::connect(socket.get(), one.get(), one.size) == 0 ? 0 : errno;
-    }
-    if (error == EINPROGRESS) {
-      Connecting connecting(loop, socket.get(), deadline);
-      error = co_await connecting;
-    }
-    if (error == 0) co_return std::make_unique<TcpStream>(std::move(socket));
-    last = socket_error(ErrorCode::unavailable, "cannot connect to " + to_string(one), error);
-    if (loop.now() >= deadline) break;
   }
-  co_return std::unexpected(std::move(last));
+  const ConnectAttempt attempt = [&loop, deadline](SocketAddress to) { return connect_socket(loop, to, deadline); };
+  auto racing = race_to_connect(loop, addresses, attempt, deadline);
+  Result<Descriptor> socket = co_await std::move(racing);
+  if (!socket) {
+    Error error = std::move(socket.error());
+    if (error.text.find(address) == std::string::npos) error.text = address + ": " + error.text;
+    co_return std::unexpected(std::move(error));
+  }
+  co_return std::make_unique<TcpStream>(std::move(*socket));
 }
 
 }  // namespace hawser::transport

@@ -4,6 +4,8 @@
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -16,6 +18,22 @@
 #include "transport/framed_testing.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/tcp_testing.h"
+
+namespace {
+
+// What the next calls of accept4() fail with.
+std::vector<int> accept_errors;
+
+}  // namespace
+
+extern "C" int accept4(int fd, sockaddr* address, socklen_t* size, int flags) {
+  if (!accept_errors.empty()) {
+    errno = accept_errors.front();
+    accept_errors.erase(accept_errors.begin());
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_accept4, fd, address, size, flags));
+}
 
 namespace hawser::transport {
 namespace {
@@ -264,6 +282,22 @@ TEST_P(TcpNetworkTest, AcceptsAgainWhenDescriptorsAreFree) {
   accepting.streams.clear();
 }
 
+// Whatever accepting fails with, it goes on.
+TEST_P(TcpNetworkTest, AnErrorOfOneAcceptDoesNotEndAccepting) {
+  const auto listener = listen();
+  accept_errors = {EPERM, ENETDOWN, EINTR, EHOSTUNREACH, EIO, EBADMSG};
+  EXPECT_TRUE(connect(listener->address()));
+  EXPECT_TRUE(until([&] { return accepting.streams.size() == 1; }));
+  EXPECT_TRUE(accept_errors.empty());
+  // Without an end: the loop has its turns all the same.
+  accept_errors.assign(1000, ECONNABORTED);
+  EXPECT_TRUE(connect(listener->address()));
+  turns(3);
+  EXPECT_GT(accept_errors.size(), 500U);
+  accept_errors.clear();
+  EXPECT_TRUE(until([&] { return accepting.streams.size() == 2; }));
+}
+
 // ---- Framed connections over real sockets ----
 
 // Sends everything back, head and payload.
@@ -335,6 +369,38 @@ TEST_P(TcpNetworkTest, MessagesOfEverySizeComeBack) {
   EXPECT_TRUE(until([&] { return echo.closed == 1; }));
   server.abort();
   EXPECT_TRUE(until([&] { return sink.closed.size() == 1; }));
+}
+
+// A client that was killed with replies unread: the connection ends although it is not read, and whether or not there is
+// something left to send.
+TEST_P(TcpNetworkTest, APausedConnectionEndsWhenItsPeerHasGone) {
+  const auto listener = listen();
+  for (const std::size_t bytes : {1UL, 30'000'000UL}) {
+    Result<std::unique_ptr<Stream>> stream = connect(listener->address());
+    ASSERT_TRUE(stream.has_value());
+    ASSERT_TRUE(until([&] { return accepting.streams.size() == 1; }));
+    TestSink peer_sink;
+    TestSink none;
+    (*stream)->start(loop, peer_sink);
+    (*stream)->pause();
+    (*stream)->send(std::array{Piece{as_bytes("request").data(), 7}});
+    turns(3);
+    accepting.streams[0]->start(loop, none);
+    FramedConnection server(loop, std::move(accepting.streams[0]), {});
+    accepting.streams.clear();
+    RecordingSink sink;
+    server.start(sink);
+    server.pause();
+    const std::string payload = test_bytes(bytes);
+    Owner owner;
+    std::memcpy(server.reserve(1), "h", 1);
+    server.commit(1, std::array{Piece{as_bytes(payload).data(), payload.size()}}, &owner);
+    turns(5);
+    EXPECT_EQ(server.backlog() > 0, bytes > 1);
+    stream->reset();  // With unread bytes, so that the server is sent a reset.
+    EXPECT_TRUE(until([&] { return sink.closed.size() == 1; })) << bytes;
+    EXPECT_EQ(owner.told, 1);
+  }
 }
 
 // It is told of nothing any more, not even by what its stream had to say in the same turn.

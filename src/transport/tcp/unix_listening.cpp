@@ -1,14 +1,55 @@
 #include "transport/tcp/unix_listening.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
 #include <utility>
 
 namespace hawser::transport {
 namespace {
+
+// Servers that start at one path take turns: between looking at the file there and replacing it, and between binding and
+// listening, another must not look. The lock is on the folder, so that no file is left behind, and ends with this.
+class FolderLock {
+ public:
+  // Others hold it for some microseconds. Who holds it for longer than this is no server of ours.
+  static constexpr auto wait_max = std::chrono::milliseconds(500);
+
+  explicit FolderLock(const char* path) {
+    const std::string_view whole(path);
+    const std::size_t slash = whole.rfind('/');
+    const std::string folder(slash == std::string_view::npos ? "." : slash == 0 ? "/" : whole.substr(0, slash));
+    folder_ = Descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!folder_.valid()) return;
+    const auto end = std::chrono::steady_clock::now() + wait_max;
+    while (!(held_ = flock(folder_.get(), LOCK_EX | LOCK_NB) == 0) && errno == EWOULDBLOCK &&
+           std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    busy_ = !held_ && errno == EWOULDBLOCK;
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock() {
+    if (held_) flock(folder_.get(), LOCK_UN);  // A child of a fork may still have the descriptor.
+  }
+  // Somebody else has it. False, too, if the folder can't be read, where there is no lock.
+  bool busy() const noexcept { return busy_; }
+
+ private:
+  Descriptor folder_;
+  bool held_ = false;
+  bool busy_ = false;
+};
 
 // Whether nobody listens on the socket file any more.
 bool is_left_behind(const SocketAddress& address) noexcept {
@@ -49,11 +90,19 @@ Result<UnixListening> listen_unix(const SocketAddress& address, int backlog) {
   if (!socket.valid()) return std::unexpected(socket_error(ErrorCode::unavailable, "cannot make a socket", errno));
   const auto& name = reinterpret_cast<const sockaddr_un&>(address.storage);
   const bool has_file = name.sun_path[0] != '\0';
+  std::optional<FolderLock> lock;
+  if (has_file) lock.emplace(name.sun_path);
   int error = bind(socket.get(), address.get(), address.size) == 0 ? 0 : errno;
   if (error == EADDRINUSE && has_file) {
     struct stat status{};
     if (lstat(name.sun_path, &status) == 0 && !S_ISSOCK(status.st_mode)) {
       return fail(ErrorCode::unavailable, "cannot listen on " + to_string(address) + ": there is a file, and no socket",
+                  ErrorScope::connection);
+    }
+    if (lock->busy()) {
+      return fail(ErrorCode::unavailable,
+                  "cannot listen on " + to_string(address) +
+                      ": there is a file, and another process has locked its folder (flock): end that process",
                   ErrorScope::connection);
     }
     if (is_left_behind(address)) {

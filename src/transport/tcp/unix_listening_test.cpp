@@ -1,11 +1,17 @@
 #include "transport/tcp/unix_listening.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <barrier>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/temporary_folder_testing.h"
@@ -166,6 +172,51 @@ TEST_P(UnixTest, AFullQueueIsWaitedFor) {
     co_return stream.has_value();
   }(loop, network, "unix:" + path, busy.get()));
   EXPECT_TRUE(connected);
+}
+
+// Servers that start at one path that another left behind: one has it, and is reached there; the others are refused.
+TEST(UnixListeningTest, OfServersThatStartTogetherOneListens) {
+  const TemporaryFolder temporary;
+  const std::string path = (temporary.path() / "socket").string();
+  const SocketAddress address = **parse_unix("unix:" + path);
+  for (int round = 0; round < 100; ++round) {
+    {
+      const Descriptor left(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      ASSERT_EQ(bind(left.get(), address.get(), address.size), 0);
+    }
+    constexpr std::size_t servers = 4;
+    std::vector<std::optional<UnixListening>> listening(servers);
+    std::barrier together(servers);
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < servers; ++i) {
+      threads.emplace_back([&, i] {
+        together.arrive_and_wait();
+        Result<UnixListening> made = listen_unix(address, 8);
+        if (made) listening[i].emplace(std::move(*made));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(std::ranges::count_if(listening, [](const auto& one) { return one.has_value(); }), 1) << round;
+    const Descriptor client(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(client.get(), address.get(), address.size), 0) << round;
+  }
+}
+
+TEST(UnixListeningTest, AFolderThatAnotherProcessLocksHoldsNobodyUp) {
+  const TemporaryFolder temporary;
+  const std::string path = (temporary.path() / "socket").string();
+  const SocketAddress address = **parse_unix("unix:" + path);
+  const Descriptor folder(::open(temporary.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(flock(folder.get(), LOCK_EX), 0);
+  {
+    const Result<UnixListening> fresh = listen_unix(address, 8);
+    EXPECT_TRUE(fresh) << "nothing is to be replaced";
+  }
+  const Descriptor left(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(bind(left.get(), address.get(), address.size), 0);
+  const Result<UnixListening> refused = listen_unix(address, 8);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().text.find("locked its folder"), std::string::npos) << refused.error().text;
 }
 
 }  // namespace

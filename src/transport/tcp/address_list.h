@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+
+#include "exec/signal.h"
+#include "transport/tcp/socket.h"
+
+namespace hawser::transport {
+
+// The addresses of a host in the order in which they are tried: the two families take turns, IPv6 first (RFC 8305,
+// section 4). May grow while it is used. Loop's thread only.
+class AddressList {
+ public:
+  // Of one host; what is beyond is not tried. Whoever answers for a name cannot make a client connect without an end.
+  static constexpr std::size_t addresses_max = 32;
+
+  explicit AddressList(Loop& loop) noexcept : changed(loop) {}
+
+  void add(const SocketAddress& address);
+  // No more will come. The error says why there may be none.
+  void complete(std::optional<Error> error = {});
+
+  // The next one to try; none if all that are known have been tried.
+  std::optional<SocketAddress> next();
+  bool empty() const noexcept { return v6_.empty() && others_.empty(); }
+  bool completed() const noexcept { return completed_; }
+  const std::optional<Error>& error() const noexcept { return error_; }
+
+  exec::Signal changed;  // There are more, or the list is complete.
+
+ private:
+  std::deque<SocketAddress> v6_;
+  std::deque<SocketAddress> others_;
+  std::size_t added_ = 0;
+  bool last_was_v6_ = false;
+  bool completed_ = false;
+  std::optional<Error> error_;
+};
+
+}  // namespace hawser::transport

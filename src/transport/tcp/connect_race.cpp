@@ -1,0 +1,76 @@
+#include "transport/tcp/connect_race.h"
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "hawser/scope.h"
+
+namespace hawser::transport {
+namespace {
+
+struct Race {
+  std::optional<Descriptor> winner;
+  std::optional<Error> failure;  // Of the last attempt that failed.
+  std::size_t running = 0;
+  Time next_start{};
+};
+
+struct Alarm : Timer {
+  explicit Alarm(exec::Signal& signal) noexcept : Timer(&Alarm::fire), changed(signal) {}
+  static void fire(Timer& timer) noexcept { static_cast<Alarm&>(timer).changed.notify_all(); }
+  exec::Signal& changed;
+};
+
+Task<void> run(Race& race, AddressList& addresses, Task<Result<Descriptor>> attempt) {
+  Result<Descriptor> outcome = fail(ErrorCode::unavailable, "not tried", ErrorScope::connection);
+  try {
+    outcome = co_await std::move(attempt);
+  } catch (const std::exception& error) {
+    // No memory, or the poller takes no more descriptors: the loop goes on.
+    outcome = fail(ErrorCode::unavailable, std::string("cannot connect: ") + error.what(), ErrorScope::connection);
+  }
+  --race.running;
+  if (outcome) {
+    if (!race.winner) race.winner = std::move(*outcome);
+  } else {
+    race.failure = std::move(outcome.error());
+    race.next_start = Time{};
+  }
+  addresses.changed.notify_all();
+}
+
+}  // namespace
+
+Task<Result<Descriptor>> race_to_connect(Loop& loop, AddressList& addresses, ConnectAttempt attempt, Time deadline) {
+  Race race;
+  Alarm alarm(addresses.changed);
+  Scope attempts;
+  while (!race.winner) {
+    const Time now = loop.now();
+    if (now >= deadline) {
+      co_return std::unexpected(race.failure.value_or(
+          Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0,
+                race.running != 0 ? "no address answered in time" : "the name was not resolved in time"}));
+    }
+    if (!addresses.empty() && (race.running == 0 || now >= race.next_start)) {
+      ++race.running;
+      race.next_start = loop.after(connection_attempt_delay);
+      auto next = attempt(*addresses.next());
+      attempts.spawn(run(race, addresses, std::move(next)));
+      continue;
+    }
+    if (race.running == 0 && addresses.empty() && addresses.completed()) {
+      if (race.failure) co_return std::unexpected(std::move(*race.failure));
+      co_return std::unexpected(addresses.error().value_or(
+          Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the host has no address"}));
+    }
+    alarm.start(loop, addresses.empty() ? deadline : std::min(deadline, race.next_start));
+    auto changed = addresses.changed.wait();
+    co_await changed;
+  }
+  co_return std::move(*race.winner);
+}
+
+}  // namespace hawser::transport
