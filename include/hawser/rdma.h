@@ -74,7 +74,8 @@ class RegisteredBuffer {
   Buffer share() const noexcept { return share(0, size()); }
 
   // Lets peers read or write the part [offset, offset + bytes) by themselves. Errors: `invalid_argument` for a part that is empty or
-  // not within the memory, `overloaded` if the device refuses. Without a device it succeeds, and peers are told when they try.
+  // not within the memory; the device's own, most often `overloaded`, if every device refuses. If only some do, see
+  // ExposedRegion::left_out(). Without a device it succeeds, and peers are told when they try.
   Result<ExposedRegion> expose(std::size_t offset, std::size_t bytes, RegionAccess access) const;
 
  private:
@@ -88,8 +89,8 @@ class RegisteredBuffer {
 // What a peer needs to reach an exposed region: a value that travels in calls, as an argument, a result or a part of one. Whoever has it
 // may do what it allows, until it is revoked: it is a capability, and no less readable than the connections it travels over.
 struct RemoteRegion {
-  static constexpr std::size_t places_max = 4;
-  // One for each device that knows the region; of domain 0 where there are fewer.
+  static constexpr std::size_t places_max = 16;
+  // One for each device that knows the region; of domain 0 where there are fewer. What is more is in ExposedRegion::left_out().
   struct Place {
     std::uint64_t domain = 0;
     std::uint64_t address = 0;
@@ -114,11 +115,18 @@ class ExposedRegion {
   ~ExposedRegion() { revoke(); }
 
   const RemoteRegion& handle() const noexcept { return handle_; }
+  // The devices over which peers can't reach the region, such as "mlx5_1: registering 4096 bytes: ...": those that refused it, and
+  // those beyond RemoteRegion::places_max. Empty if all have it. Constant.
+  const std::vector<std::string>& left_out() const noexcept { return left_out_; }
+  // A device that had the region was removed or reset: what peers hold leads to nothing there, now or later. Expose the part anew
+  // and give the peers that handle. False once it is revoked.
+  bool lost() const noexcept;
   void revoke() noexcept;
 
  private:
   friend class RegisteredBuffer;
   RemoteRegion handle_;
+  std::vector<std::string> left_out_;
   Buffer memory_;
   std::shared_ptr<detail::Grant> grant_;
 };

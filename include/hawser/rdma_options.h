@@ -21,21 +21,24 @@ enum class RdmaAddress : std::uint8_t {
 // bounds. `hawser doctor` tells what the machine can do, and what these options cost per connection.
 struct RdmaOptions {
   // ---- Which device
-  std::string device;                            // Such as "mlx5_0". Empty: for each connection the one that has the
+  std::string device = {};                       // Such as "mlx5_0". Empty: for each connection the one that has the
                                                  // address of its stream at this side, else the first that is active.
   unsigned port = 0;                             // 1 to 255. 0: the device's first active one.
   RdmaAddress address = RdmaAddress::automatic;  // Which of the port's GIDs.
   int gid_index = -1;                            // 0 to 255: exactly this entry of the GID table. -1: by `address`.
 
   // ---- The queue pair
-  unsigned path_mtu_bytes = 0;          // 256, 512, 1024, 2048 or 4096. 0: what both active ports have.
-  unsigned traffic_class = 0;           // 0 to 255, of the packets' IP header: its upper six bits are the DSCP.
-  unsigned service_level = 0;           // 0 to 15; the Ethernet priority where the NIC derives it from this.
-  unsigned hop_limit = 64;              // 1 to 255.
-  unsigned ack_timeout = 14;            // 1 to 31: 4.096 us * 2^n until a packet is sent again; 14 is 67 ms.
-  unsigned retries = 7;                 // 0 to 7, of a packet without an answer, before the connection ends.
-  unsigned rnr_retries = 7;             // 0 to 7; 7 is without end. Credits keep the receiver ready: 0 proves it.
-  unsigned min_rnr_timer = 12;          // 0 to 31, the verbs' own code: what we would ask of a sender; 12 is 0.64 ms.
+  unsigned path_mtu_bytes = 0;  // 256, 512, 1024, 2048 or 4096. 0: what both active ports have.
+  unsigned traffic_class = 0;   // 0 to 255, of the packets' IP header: its upper six bits are the DSCP.
+  unsigned service_level = 0;   // 0 to 15; the Ethernet priority where the NIC derives it from this.
+  unsigned hop_limit = 64;      // 1 to 255.
+  unsigned pkey_index = 0;      // 0 to 65,535: entry of the port's P_Key table (the partition); RoCE has only 0.
+  unsigned ack_timeout = 16;    // 1 to 31: 4.096 us * 2^n, and up to 4 times that by the specification, until
+                                // a packet is sent again; 16 is 0.27 to 1.1 s.
+  unsigned retries = 7;         // 0 to 7, of a packet without an answer, before the connection ends: after
+                                // (retries + 1) ack timeouts, by default 2.1 to 8.6 s.
+  unsigned rnr_retries = 7;     // 0 to 7; 7 is without end. Credits keep the receiver ready: 0 proves it.
+  unsigned min_rnr_timer = 12;  // 0 to 31, the verbs' own code: what we would ask of a sender; 12 is 0.64 ms.
   unsigned reads_outstanding_max = 16;  // 1 to 255 RDMA reads at once in each direction, within the device's limit.
 
   // ---- Memory per connection: (receive_queue + send_window) * chunk_bytes, 2.5 MiB by default
@@ -74,6 +77,19 @@ struct RdmaOptions {
   bool huge_pages = true;                           // Ask for transparent huge pages; without them it works as well.
   Duration idle_memory_timeout = std::chrono::seconds(10);  // Arenas without a user for so long are given back.
   std::size_t queue_pairs_max = 16 * 1024;                  // 1 and more, at once on a device, within its limit.
+  // 1 to 65,536 handshakes of clients, for each loop, that hold a queue pair and have not ended. At the bound the oldest
+  // one is declined if it is older than a second, else the new one; who is declined takes the next path.
+  std::size_t half_open_max = 64;
+
+  // ---- Faults
+  // 0 to 60 s: a port that is down for so long ends its connections. Until then the device repeats what was not answered.
+  Duration port_down_grace = std::chrono::seconds(1);
+  // Registered memory is kept from being copied on write by a child of fork(), which otherwise breaks receives without an
+  // error on kernels before 5.12. There the child must not touch registered memory: it gets SIGSEGV. Of the whole process.
+  bool fork_safe = true;
+  // The device may write the parts of a message to memory in any order. Completions keep theirs, and nothing that this
+  // library does depends on more; exposed regions are never registered so, as applications may poll them.
+  bool relaxed_ordering = true;
 
   // ---- The completion queue of each loop
   std::size_t completion_queue = 16 * 1024;  // 256 to 1,048,576 entries, within the device's limit. Connections that

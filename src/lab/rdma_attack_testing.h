@@ -135,7 +135,7 @@ class RdmaAttack : public ::testing::Test {
       EXPECT_EQ(pair.at_server.last, "honest " + std::to_string(i));
     }
   }
-  rdma::RdmaEnd& server_end() { return static_cast<rdma::RdmaEnd&>(*server_end_); }
+  rdma::RdmaEnd& server_end() { return static_cast<rdma::RdmaEnd&>(server_end_->toward({})); }
   SimDevice& server_device() { return static_cast<SimDevice&>(*server_device_); }
   std::size_t used_bytes() { return server_path_->memory().front().used_bytes; }
   std::size_t connections() { return server_path_->memory().front().connections; }

@@ -32,10 +32,14 @@ class SimMemoryRegion final : public rdma::MemoryRegion {
 // ---- Completions
 
 SimCompletionQueue::SimCompletionQueue(SimDevice& device, std::size_t capacity) : device_(device), capacity_(capacity) {
+  device_.add(*this);
   device_.fabric().add(*this);
 }
 
-SimCompletionQueue::~SimCompletionQueue() { device_.fabric().remove(*this); }
+SimCompletionQueue::~SimCompletionQueue() {
+  device_.remove(*this);
+  device_.fabric().remove(*this);
+}
 
 std::size_t SimCompletionQueue::poll(std::span<rdma::Completion> out) {
   const SimParameters& costs = device_.parameters();
@@ -59,8 +63,11 @@ std::size_t SimCompletionQueue::poll(std::span<rdma::Completion> out) {
 }
 
 void SimCompletionQueue::add(const rdma::Completion& completion, double ns, bool solicited) {
+  if (overrun_) return;
   if (entries_.size() >= capacity_) {
-    device_.raise({.kind = rdma::DeviceEventKind::completion_queue_overrun});
+    overrun_ = true;
+    device_.raise(
+        {.kind = rdma::DeviceEventKind::completion_queue_overrun, .queue = static_cast<rdma::CompletionQueue*>(this)});
     return;
   }
   if (!entries_.empty()) ns = std::max(ns, entries_.back().ns);
@@ -136,7 +143,8 @@ Result<void> SimSharedReceiveQueue::set_limit(unsigned receives) {
 void SimSharedReceiveQueue::taken() {
   if (receives_.posted.size() >= limit_) return;
   limit_ = 0;
-  device_.raise({.kind = rdma::DeviceEventKind::shared_receive_queue_low});
+  device_.raise(
+      {.kind = rdma::DeviceEventKind::shared_receive_queue_low, .queue = static_cast<rdma::SharedReceiveQueue*>(this)});
 }
 
 // ---- The device
@@ -151,6 +159,17 @@ SimDevice::SimDevice(std::shared_ptr<SimFabric> fabric, std::string name, unsign
              .memory_regions = 1'000'000,
              .memory_region_bytes = std::size_t{1} << 40,
              .reads_outstanding = parameters().reads_outstanding};
+  port_ = {.number = 1,
+           .active = true,
+           .ethernet = true,
+           .mtu_bytes = 4096,
+           .mtu_bytes_max = 4096,
+           .gigabits_per_second = parameters().gbit_per_s};
+  rdma::Gid gid;  // ::ffff:10.0.0.n
+  gid.bytes[10] = gid.bytes[11] = std::byte{0xff};
+  gid.bytes[12] = std::byte{10};
+  gid.bytes[15] = static_cast<std::byte>(index_ + 1);
+  addresses_.push_back({.index = 0, .gid = gid, .type = rdma::GidType::roce_v2});
   unit_free_ns_.resize(std::max(1u, parameters().processing_units));
 }
 
@@ -158,27 +177,17 @@ SimDevice::~SimDevice() = default;
 
 Result<rdma::PortStatus> SimDevice::port(unsigned number) {
   if (number != 1) return fail(ErrorCode::invalid_argument, "a simulated device has one port, 1");
-  return rdma::PortStatus{.number = 1,
-                          .active = true,
-                          .ethernet = true,
-                          .mtu_bytes = 4096,
-                          .mtu_bytes_max = 4096,
-                          .gigabits_per_second = parameters().gbit_per_s};
+  return port_;
 }
 
-Result<std::vector<rdma::GidEntry>> SimDevice::gids(unsigned) {
-  rdma::Gid gid;  // ::ffff:10.0.0.n
-  gid.bytes[10] = gid.bytes[11] = std::byte{0xff};
-  gid.bytes[12] = std::byte{10};
-  gid.bytes[15] = static_cast<std::byte>(index_ + 1);
-  return std::vector<rdma::GidEntry>{{.index = 0, .gid = gid, .type = rdma::GidType::roce_v2}};
-}
+Result<std::vector<rdma::GidEntry>> SimDevice::gids(unsigned) { return addresses_; }
 
 std::vector<rdma::Counter> SimDevice::counters(unsigned) {
   return {{"rcvd_rnr_err", told_to_wait}, {"send_rnr_err", asked_to_wait}};
 }
 
 Result<std::unique_ptr<rdma::MemoryRegion>> SimDevice::register_memory(MutableBytes memory, rdma::Access access) {
+  if (refuses_memory_) return fail(ErrorCode::overloaded, name_ + " registers no more memory");
   const double pages = static_cast<double>((memory.size() + page_bytes - 1) / page_bytes);
   charge(parameters().registration_ns + pages * parameters().registration_page_ns);
   const std::uint32_t key = fabric_->next_key();

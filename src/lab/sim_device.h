@@ -55,6 +55,7 @@ class SimCompletionQueue final : public transport::rdma::CompletionQueue {
   bool armed_ = false;
   bool armed_solicited_only_ = false;
   double notice_ns_ = never_ns;
+  bool overrun_ = false;  // Nothing comes any more.
   std::uint32_t last_queue_pair_ = 0;
 };
 
@@ -100,6 +101,12 @@ class SimDevice final : public transport::rdma::Device {
   void unwatch_events(Loop& loop, exec::Watcher& watcher) noexcept override;
   std::optional<transport::rdma::DeviceEvent> next_event() override;
 
+  // ---- What tests make of it
+  void set_port(const transport::rdma::PortStatus& status) { port_ = status; }
+  void add_address(const transport::rdma::GidEntry& entry) { addresses_.push_back(entry); }
+  void refuse_memory(bool refuses) noexcept { refuses_memory_ = refuses; }
+  const std::vector<SimCompletionQueue*>& completion_queues() const noexcept { return completion_queues_; }
+
   // ---- For its parts
   struct Region {
     std::byte* data = nullptr;
@@ -116,6 +123,8 @@ class SimDevice final : public transport::rdma::Device {
   std::byte* resolve(std::uint32_t key, std::uint64_t address, std::size_t bytes) const noexcept;
   const Region* region(std::uint32_t key) const noexcept;
   void forget_region(std::uint32_t key) noexcept { regions_.erase(key); }
+  void add(SimCompletionQueue& queue) { completion_queues_.push_back(&queue); }
+  void remove(SimCompletionQueue& queue) noexcept { std::erase(completion_queues_, &queue); }
   void raise(transport::rdma::DeviceEvent event);
 
   // When a message of so many bytes, handed over at `ns`, has left by the given processing unit.
@@ -137,6 +146,10 @@ class SimDevice final : public transport::rdma::Device {
   const unsigned index_;
   transport::rdma::DeviceLimits limits_;
   SimProcessor own_processor_;
+  transport::rdma::PortStatus port_;
+  std::vector<transport::rdma::GidEntry> addresses_;
+  bool refuses_memory_ = false;
+  std::vector<SimCompletionQueue*> completion_queues_;
   std::map<std::uint32_t, Region> regions_;
   std::deque<transport::rdma::DeviceEvent> events_;
   std::vector<exec::Watcher*> event_watchers_;

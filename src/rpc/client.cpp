@@ -187,10 +187,29 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
                                              static_cast<rpc::ClientSession::Owner&>(*this));
     made->start();
     if (dialed->path.empty()) co_return Opened{std::move(made), {}};
-    auto probing = probe(*made, deadline);
-    const Result<void> works = co_await std::move(probing);
-    if (works) co_return Opened{std::move(made), std::move(dialed->path)};
+    // Part of what is left, so that there is time to try something else.
+    auto probing = probe(*made, 0, (deadline - loop->now()) / 2);
+    Result<void> works = co_await std::move(probing);
+    bool shorter = false;
+    if (works) {
+      const std::size_t probe_bytes = dialed->end->toward(dialed->local).probe_bytes();
+      if (probe_bytes != 0) {
+        auto filling = probe(*made, probe_bytes, (deadline - loop->now()) / 2);
+        works = co_await std::move(filling);
+      }
+      if (works) co_return Opened{std::move(made), std::move(dialed->path)};
+      // What is between the peers does not carry packets of that size.
+      shorter = dialed->end->toward(dialed->local).use_shorter_packets(dialed->parameters);
+    }
     made->close();
+    if (shorter && loop->now() < deadline) {
+      loop->log(
+          LogLevel::warning, "rpc",
+          dialed->path + " to " + to +
+              " carries short messages and no long ones: trying shorter packets (check the MTU of every switch and "
+              "interface on the way)");
+      continue;
+    }
     if (loop->now() >= deadline) {
       co_return fail(ErrorCode::unavailable, dialed->path + " was agreed on but carries nothing: " + works.error().text,
                      ErrorScope::connection);
@@ -199,18 +218,23 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
   }
 }
 
-Task<Result<void>> Client::State::probe(rpc::ClientSession& probed, Time deadline) {
+Task<Result<void>> Client::State::probe(rpc::ClientSession& probed, std::size_t body_bytes, Duration time) {
   struct Alarm : Timer {
     explicit Alarm(rpc::ClientSession& on) noexcept : Timer(&Alarm::fire), session(on) {}
     static void fire(Timer& timer) noexcept { static_cast<Alarm&>(timer).session.close(); }
     rpc::ClientSession& session;
   };
-  // Half of what is left, so that there is time to try something else.
   Alarm alarm(probed);
-  alarm.start(*loop, loop->now() + (deadline - loop->now()) / 2);
-  auto asked = probed.ping();
+  alarm.start(*loop, loop->after(time));
+  auto asked = probed.ping(body_bytes);
   const Result<Duration> answered = co_await std::move(asked);
-  if (!answered) co_return fail(ErrorCode::unavailable, "a first ping over it was not answered", ErrorScope::transport);
+  if (!answered) {
+    co_return fail(ErrorCode::unavailable,
+                   body_bytes == 0
+                       ? "a first ping over it was not answered"
+                       : "a first ping of " + std::to_string(body_bytes) + " bytes over it was not answered",
+                   ErrorScope::transport);
+  }
   co_return Result<void>{};
 }
 

@@ -263,20 +263,22 @@ void ClientSession::on_end(const Error& reason, std::uint64_t sent) {
   owner_.on_session_end(*this, reason);
 }
 
-Task<Result<Duration>> ClientSession::ping() {
+Task<Result<Duration>> ClientSession::ping(std::size_t body_bytes) {
   const Time begin = loop().now();
-  const std::uint64_t before = pongs_;
-  send_bare({.kind = Kind::ping});
-  while (pongs_ == before && !closed()) {
+  const std::uint64_t& pongs = filled_bytes(body_bytes) == 0 ? pongs_ : long_pongs_;
+  const std::uint64_t before = pongs;
+  send_filled(Kind::ping, body_bytes);
+  while (pongs == before && !closed()) {
     auto answered = ponged_.wait();
     co_await answered;
   }
-  if (pongs_ == before) co_return fail(ErrorCode::unavailable, "the connection ended", ErrorScope::connection);
+  if (pongs == before) co_return fail(ErrorCode::unavailable, "the connection ended", ErrorScope::connection);
   co_return loop().now() - begin;
 }
 
-void ClientSession::on_pong() {
+void ClientSession::on_pong(std::size_t body_bytes) {
   ++pongs_;
+  if (body_bytes != 0) ++long_pongs_;
   ponged_.notify_all();
 }
 

@@ -46,7 +46,8 @@ class ClientSession final : public Session,
   void restart(detail::CallOperation& operation);
 
   // Gives the time of a round trip. Pings at the same time share the first answer.
-  Task<Result<Duration>> ping();
+  // With a body, the answer has one too.
+  Task<Result<Duration>> ping(std::size_t body_bytes = 0);
   std::size_t calls_in_flight() const noexcept { return calls_.size(); }
   bool going_away() const noexcept { return going_away_; }
   Time last_used() const noexcept { return last_used_; }
@@ -66,7 +67,7 @@ class ClientSession final : public Session,
   void on_frame(const wire::Frame& frame, const transport::Message& message) override;
   transport::Placement place(Bytes head, std::size_t payload_bytes) override;
   void on_end(const Error& reason, std::uint64_t sent) override;
-  void on_pong() override;
+  void on_pong(std::size_t body_bytes) override;
 
   bool may_send(detail::CallOperation& operation);
   void send(detail::CallOperation& operation, Time deadline);
@@ -84,6 +85,7 @@ class ClientSession final : public Session,
   Time last_used_;
   exec::Signal ponged_;
   std::uint64_t pongs_ = 0;
+  std::uint64_t long_pongs_ = 0;  // Of these, with a body.
 };
 
 }  // namespace hawser::rpc

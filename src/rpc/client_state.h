@@ -45,7 +45,7 @@ struct Client::State final : rpc::ClientSession::Owner {
   Task<void> go_back();
   Task<Result<Opened>> open_session(std::string to);
   Task<Result<Opened>> open_best(std::string to);
-  Task<Result<void>> probe(rpc::ClientSession& session, Time deadline);
+  Task<Result<void>> probe(rpc::ClientSession& session, std::size_t body_bytes, Duration time);
   void use(Opened opened);
   void log_not_taken();
   void close(std::string_view why);

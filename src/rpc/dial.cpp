@@ -138,6 +138,9 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
         proposal->bytes, path_limits(dialed.hello.message_bytes_max, options.message_bytes_max));
     if (made) {
       half = std::move(*made);
+      dialed.end = offered.mapped();
+      dialed.local = local;
+      dialed.parameters = proposal->bytes;
       answer.answer = half->parameters();
     } else {
       answer.unanswered = made.error().text;

@@ -15,8 +15,12 @@ namespace hawser::rpc {
 // A connection as both hellos agreed on it.
 struct Dialed {
   std::unique_ptr<transport::Connection> connection;
-  wire::Hello hello;                         // The server's first.
-  std::string path;                          // Beside the stream; empty for the stream itself.
+  wire::Hello hello;  // The server's first.
+  std::string path;   // Beside the stream; empty for the stream itself.
+  // Of that path: this side's end for the stream's address here, and the server's parameters.
+  std::shared_ptr<transport::PathEnd> end;
+  std::string local;
+  std::vector<std::byte> parameters;
   std::vector<TransportNotTaken> not_taken;  // Of those that this client has enabled.
 };
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <cstring>
@@ -23,6 +24,10 @@ struct detail::Grant {
   void revoke() noexcept {
     const std::lock_guard lock(mutex);
     exposures.clear();
+  }
+  bool lost() noexcept {
+    const std::lock_guard lock(mutex);
+    return std::any_of(exposures.begin(), exposures.end(), [](const auto& one) { return one->lost(); });
   }
 };
 
@@ -98,7 +103,8 @@ class RegisteredBuffer::Inside final : public LentBlock {
   bool registered() const noexcept { return !registrations_.empty(); }
   const std::string& why_not() const noexcept { return why_not_; }
 
-  Result<std::shared_ptr<detail::Grant>> expose(MutableBytes stretch, RegionAccess access, RemoteRegion& handle) {
+  Result<std::shared_ptr<detail::Grant>> expose(MutableBytes stretch, RegionAccess access, RemoteRegion& handle,
+                                                std::vector<std::string>& left_out) {
     const auto grant = std::make_shared<detail::Grant>();
     handle = {.bytes = stretch.size(),
               .readable = access != RegionAccess::write,
@@ -108,9 +114,18 @@ class RegisteredBuffer::Inside final : public LentBlock {
     for (const Registered& one : registrations_) {
       auto exposure = one.registration->expose(stretch, handle.readable, handle.writable);
       if (!exposure) return std::unexpected(std::move(exposure.error()));
+      std::size_t beyond = 0;
       for (const transport::ExposedPlace& place : (*exposure)->places()) {
-        if (places == RemoteRegion::places_max) break;
-        handle.places[places++] = {place.domain, place.address, place.key};
+        if (places == RemoteRegion::places_max) {
+          ++beyond;
+        } else {
+          handle.places[places++] = {place.domain, place.address, place.key};
+        }
+      }
+      for (std::string& refusal : (*exposure)->left_out()) left_out.push_back(std::move(refusal));
+      if (beyond != 0) {
+        left_out.push_back(std::to_string(beyond) + " devices: a RemoteRegion names " +
+                           std::to_string(RemoteRegion::places_max) + " at most (RemoteRegion::places_max)");
       }
       grant->exposures.push_back(std::move(*exposure));
     }
@@ -209,7 +224,7 @@ Result<ExposedRegion> RegisteredBuffer::expose(std::size_t offset, std::size_t b
                 "the part to expose is empty, or not within the buffer's " + std::to_string(size()) + " bytes");
   }
   ExposedRegion region;
-  auto grant = inside_->expose(memory().subspan(offset, bytes), access, region.handle_);
+  auto grant = inside_->expose(memory().subspan(offset, bytes), access, region.handle_, region.left_out_);
   if (!grant) return std::unexpected(std::move(grant.error()));
   region.grant_ = std::move(*grant);
   region.memory_ = share(offset, bytes);
@@ -220,10 +235,13 @@ ExposedRegion& ExposedRegion::operator=(ExposedRegion&& other) noexcept {
   if (this == &other) return *this;
   revoke();
   handle_ = std::exchange(other.handle_, {});
+  left_out_ = std::exchange(other.left_out_, {});
   memory_ = std::move(other.memory_);
   grant_ = std::move(other.grant_);
   return *this;
 }
+
+bool ExposedRegion::lost() const noexcept { return grant_ != nullptr && grant_->lost(); }
 
 void ExposedRegion::revoke() noexcept {
   if (grant_ != nullptr) grant_->revoke();

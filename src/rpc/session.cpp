@@ -1,8 +1,10 @@
 #include "rpc/session.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
+#include "transport/data_path.h"
 #include "wire/metadata.h"
 
 namespace hawser::rpc {
@@ -101,6 +103,19 @@ void Session::send_bare(wire::Header header) {
   if (begin_frame(header, 0, 0) != nullptr) end_frame();
 }
 
+std::size_t Session::filled_bytes(std::size_t body_bytes) const noexcept {
+  const std::size_t room = settings_.send_bytes_max - std::min(settings_.send_bytes_max, wire::header_bytes);
+  return std::min({body_bytes, transport::path_probe_bytes_max, room});
+}
+
+void Session::send_filled(wire::Kind kind, std::size_t body_bytes) {
+  const std::size_t bytes = filled_bytes(body_bytes);
+  std::byte* const body = begin_frame({.kind = kind}, bytes, 0);
+  if (body == nullptr) return;
+  std::memset(body, 0, bytes);
+  end_frame();
+}
+
 std::byte* Session::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
   return begin_frame({.kind = Kind::stream_data, .call = call}, size.body, size.payload);
 }
@@ -127,17 +142,19 @@ void Session::on_message(const transport::Message& message) {
     return protocol_error("malformed metadata");
   }
   switch (frame->header.kind) {
-    case Kind::ping: return answer_ping();
-    case Kind::pong: return on_pong();
+    case Kind::ping: return answer_ping(frame->body.size());
+    case Kind::pong: return on_pong(frame->body.size());
     default: return on_frame(*frame, message);
   }
 }
 
-// A pong that waits to leave answers this ping too: pings from a peer that does not read must not pile up answers.
-void Session::answer_ping() {
-  if (connection_->sent() < pong_mark_) return;
-  send_bare({.kind = Kind::pong});
+// A pong that waits to leave answers this ping too, unless only this one has a body: pings from a peer that does not read must not
+// pile up answers.
+void Session::answer_ping(std::size_t body_bytes) {
+  if (connection_->sent() < (body_bytes == 0 ? pong_mark_ : long_pong_mark_)) return;
+  send_filled(Kind::pong, body_bytes);
   pong_mark_ = connection_->committed();
+  if (body_bytes != 0) long_pong_mark_ = pong_mark_;
 }
 
 void Session::on_stream_frame(const wire::Frame& frame, const transport::Message& message, detail::StreamCore* core) {

@@ -54,6 +54,10 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   void end_frame(std::span<const Piece> pieces = {}, PayloadOwner* owner = nullptr);
   Error begin_error() const;
   void send_bare(wire::Header header);
+  // What a ping or pong with a body has: path_probe_bytes_max at most, and as much as the peer takes.
+  std::size_t filled_bytes(std::size_t body_bytes) const noexcept;
+  // A ping or pong with a body of zeros.
+  void send_filled(wire::Kind kind, std::size_t body_bytes);
 
   // Every frame but ping and pong. One that the peer must not send is answered by protocol_error().
   virtual void on_frame(const wire::Frame& frame, const transport::Message& message) = 0;
@@ -66,7 +70,8 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   // Frames of streams, which both ends handle alike. `core` is null if the call is not known any more.
   void on_stream_frame(const wire::Frame& frame, const transport::Message& message, detail::StreamCore* core);
 
-  virtual void on_pong() {}
+  // With that many bytes behind its header.
+  virtual void on_pong(std::size_t body_bytes) { static_cast<void>(body_bytes); }
 
  private:
   struct LifeTimer : Timer {
@@ -89,7 +94,7 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   void detach_item(PayloadOwner& owner) final { connection_->detach(owner); }
   const codec::DecodeLimits& decode_limits() const noexcept final { return settings_.decode_limits; }
 
-  void answer_ping();
+  void answer_ping(std::size_t body_bytes);
   void check_life();
   void check_life_at(Time when);
 
@@ -105,7 +110,8 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   std::size_t too_long_bytes_ = 0;
   BeginError begin_error_ = BeginError::none;
 
-  std::uint64_t pong_mark_ = 0;  // The position behind the last pong.
+  std::uint64_t pong_mark_ = 0;       // The position behind the last pong,
+  std::uint64_t long_pong_mark_ = 0;  // and behind the last one with a body.
 
   LifeTimer life_;
   Time check_due_;      // When life_ fires next.

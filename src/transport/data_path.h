@@ -38,6 +38,8 @@ struct PathLimits {
 // The most bytes of one offer, or of one half's parameters.
 inline constexpr std::size_t path_offer_bytes_max = 512;
 inline constexpr std::size_t path_parameters_bytes_max = 2048;
+// Of PathEnd::probe_bytes().
+inline constexpr std::size_t path_probe_bytes_max = 8192;
 
 // One side of a connection that is being made: holds what it needs, carries nothing yet. Destroying it gives all back.
 class PathHalf {
@@ -74,6 +76,15 @@ class PathEnd {
   virtual Result<std::unique_ptr<PathHalf>> propose(Bytes offer, const PathLimits& limits) = 0;
   // Client: a half that is connected to the server's, so that it can receive.
   virtual Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) = 0;
+  // Client: how long a message must be to fill this path's packets, at most path_probe_bytes_max: one is sent each way before a
+  // connection carries calls. 0: size makes no difference.
+  virtual std::size_t probe_bytes() const noexcept { return 0; }
+  // Client: a connection to the server of those parameters carried short messages, but none of probe_bytes(). True if the next
+  // one that accept() makes for it uses shorter packets in both directions; false if there are none.
+  virtual bool use_shorter_packets(Bytes server) {
+    static_cast<void>(server);
+    return false;
+  }
 };
 
 // What a peer must know to reach exposed memory through one of a path's devices.
@@ -88,6 +99,10 @@ class MemoryExposure {
  public:
   virtual ~MemoryExposure() = default;
   virtual std::vector<ExposedPlace> places() const = 0;
+  // The devices that refused it, each with its reason.
+  virtual std::vector<std::string> left_out() const { return {}; }
+  // A device of places() has gone, and with it what peers had. Any thread.
+  virtual bool lost() const noexcept { return false; }
 };
 
 // Memory of the application's that a path knows, for as long as this lives. Any thread may destroy it: afterwards no transfer
@@ -95,7 +110,7 @@ class MemoryExposure {
 class MemoryRegistration {
  public:
   virtual ~MemoryRegistration() = default;
-  // The stretch lies within the memory.
+  // The stretch lies within the memory. An error only if every device refuses it.
   virtual Result<std::unique_ptr<MemoryExposure>> expose(MutableBytes stretch, bool readable, bool writable) = 0;
 };
 

@@ -78,7 +78,9 @@ class VerbsRegion final : public MemoryRegion {
 
 class VerbsCompletions final : public CompletionQueue {
  public:
-  VerbsCompletions(Channel channel, ibv_cq* queue) : channel_(std::move(channel)), queue_(queue) {}
+  VerbsCompletions(Channel channel, ibv_cq* queue) : channel_(std::move(channel)), queue_(queue) {
+    queue_->cq_context = static_cast<CompletionQueue*>(this);  // Comes back in events.
+  }
   ~VerbsCompletions() override {
     take_events();
     if (events_ != 0) ibv_ack_cq_events(queue_, events_);
@@ -165,7 +167,9 @@ Result<void> post_receives(std::span<const ReceiveRequest> requests, auto&& post
 
 class VerbsSharedReceives final : public SharedReceiveQueue {
  public:
-  explicit VerbsSharedReceives(ibv_srq* queue) noexcept : queue_(queue) {}
+  explicit VerbsSharedReceives(ibv_srq* queue) noexcept : queue_(queue) {
+    queue_->srq_context = static_cast<SharedReceiveQueue*>(this);  // Comes back in events.
+  }
   ~VerbsSharedReceives() override { ibv_destroy_srq(queue_); }
   ibv_srq* queue() const noexcept { return queue_; }
 
@@ -195,9 +199,10 @@ class VerbsPair final : public QueuePair {
   std::size_t inline_bytes() const noexcept override { return granted_.max_inline_data; }
   std::size_t send_requests() const noexcept override { return granted_.max_send_wr; }
 
-  Result<void> initialise(unsigned port) {
+  Result<void> initialise(unsigned port, unsigned pkey_index) {
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_INIT;
+    attributes.pkey_index = static_cast<std::uint16_t>(pkey_index);
     attributes.port_num = static_cast<std::uint8_t>(port);
     attributes.qp_access_flags = 0;
     return modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT");
@@ -395,7 +400,8 @@ class VerbsDevice final : public Device {
   Result<std::unique_ptr<MemoryRegion>> register_memory(MutableBytes memory, Access access) override {
     const unsigned flags = unsigned{IBV_ACCESS_LOCAL_WRITE} |
                            (access.remote_read ? unsigned{IBV_ACCESS_REMOTE_READ} : 0U) |
-                           (access.remote_write ? unsigned{IBV_ACCESS_REMOTE_WRITE} : 0U);
+                           (access.remote_write ? unsigned{IBV_ACCESS_REMOTE_WRITE} : 0U) |
+                           (access.relaxed_ordering ? unsigned{IBV_ACCESS_RELAXED_ORDERING} : 0U);
     ibv_mr* const region = ibv_reg_mr(domain_.get(), memory.data(), memory.size(), static_cast<int>(flags));
     if (region == nullptr) {
       return failed("registering " + std::to_string(memory.size()) + " bytes with " + name_, errno);
@@ -452,7 +458,8 @@ class VerbsDevice final : public Device {
     }
     if (pair == nullptr) return failed("making a queue pair on " + name_, errno);
     auto made = std::make_unique<VerbsPair>(pair, granted);
-    if (auto ready = made->initialise(port); !ready) return std::unexpected(std::move(ready.error()));
+    if (auto ready = made->initialise(port, options.pkey_index); !ready)
+      return std::unexpected(std::move(ready.error()));
     return made;
   }
 
@@ -477,12 +484,25 @@ class VerbsDevice final : public Device {
           told.kind = DeviceEventKind::last_receive_reached;
           told.queue_pair = event.element.qp->qp_num;
           break;
-        case IBV_EVENT_CQ_ERR: told.kind = DeviceEventKind::completion_queue_overrun; break;
+        case IBV_EVENT_CQ_ERR:
+          told.kind = DeviceEventKind::completion_queue_overrun;
+          told.queue = event.element.cq->cq_context;
+          break;
+        case IBV_EVENT_SRQ_ERR:
+          told.kind = DeviceEventKind::shared_receive_queue_broken;
+          told.queue = event.element.srq->srq_context;
+          break;
         case IBV_EVENT_DEVICE_FATAL: told.kind = DeviceEventKind::device_fatal; break;
         case IBV_EVENT_PORT_ERR: told.kind = DeviceEventKind::port_down; break;
         case IBV_EVENT_PORT_ACTIVE: told.kind = DeviceEventKind::port_up; break;
-        case IBV_EVENT_SRQ_LIMIT_REACHED: told.kind = DeviceEventKind::shared_receive_queue_low; break;
+        case IBV_EVENT_SRQ_LIMIT_REACHED:
+          told.kind = DeviceEventKind::shared_receive_queue_low;
+          told.queue = event.element.srq->srq_context;
+          break;
         case IBV_EVENT_GID_CHANGE:
+        case IBV_EVENT_PKEY_CHANGE:
+        case IBV_EVENT_SM_CHANGE:
+        case IBV_EVENT_CLIENT_REREGISTER:
         case IBV_EVENT_LID_CHANGE: told.kind = DeviceEventKind::addresses_changed; break;
         default: known = false; break;
       }
@@ -587,6 +607,17 @@ class SystemVerbs final : public Verbs {
       return std::make_shared<VerbsDevice>(std::move(context), std::move(domain), attributes);
     }
     return fail(ErrorCode::unavailable, "this machine has no RDMA device named " + name + ": see rdma link",
+                ErrorScope::transport);
+  }
+
+  Result<void> make_fork_safe() override {
+    // Nothing to do, and no error, where the kernel copies pinned pages when a process forks.
+    const int error = ibv_fork_init();
+    if (error == 0) return {};
+    return fail(ErrorCode::unavailable,
+                std::string("ibv_fork_init: ") + std::strerror(error) +
+                    " (call it when the process starts, before another library registers memory, or set "
+                    "RdmaOptions::fork_safe to false in a process that never forks)",
                 ErrorScope::transport);
   }
 };

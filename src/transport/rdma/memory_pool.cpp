@@ -152,7 +152,8 @@ Result<MemoryPool::Arena*> MemoryPool::add_arena(std::size_t bytes, Use use) {
   if (skipped != 0) ::munmap(start, skipped);
   if (skipped != huge_page_bytes) ::munmap(base + bytes, huge_page_bytes - skipped);
   if (options_.huge_pages) ::madvise(base, bytes, MADV_HUGEPAGE);
-  auto region = device_->register_memory(MutableBytes(base, bytes), {.remote_read = use == Use::payload});
+  auto region = device_->register_memory(
+      MutableBytes(base, bytes), {.remote_read = use == Use::payload, .relaxed_ordering = options_.relaxed_ordering});
   if (!region) {
     unmap(base, bytes);
     return std::unexpected(std::move(region.error()));

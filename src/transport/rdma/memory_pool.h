@@ -30,6 +30,7 @@ struct MemoryPoolOptions {
   std::size_t bytes_max = std::size_t{4} << 30;     // Registered in all.
   std::size_t arena_bytes = std::size_t{16} << 20;  // At least; a power of two.
   bool huge_pages = true;
+  bool relaxed_ordering = false;  // As Access has it.
   Duration idle_timeout = std::chrono::seconds(10);
 };
 

@@ -26,6 +26,7 @@ Result<void> check_rdma_options(const RdmaOptions& options) {
       Bound{"traffic_class", options.traffic_class, 0, 255},
       Bound{"service_level", options.service_level, 0, 15},
       Bound{"hop_limit", options.hop_limit, 1, 255},
+      Bound{"pkey_index", options.pkey_index, 0, 65'535},
       Bound{"ack_timeout", options.ack_timeout, 1, 31},
       Bound{"retries", options.retries, 0, 7},
       Bound{"rnr_retries", options.rnr_retries, 0, 7},
@@ -49,6 +50,7 @@ Result<void> check_rdma_options(const RdmaOptions& options) {
       Bound{"memory_bytes_max", options.memory_bytes_max, 8 * mib, SIZE_MAX},
       Bound{"arena_bytes", options.arena_bytes, mib, gib},
       Bound{"queue_pairs_max", options.queue_pairs_max, 1, SIZE_MAX},
+      Bound{"half_open_max", options.half_open_max, 1, 64 * kib},
       Bound{"completion_queue", options.completion_queue, 256, mib},
       Bound{"poll_burst", options.poll_burst, 1, 1024},
   };
@@ -68,6 +70,9 @@ Result<void> check_rdma_options(const RdmaOptions& options) {
     return refuse("shared_low_watermark must be from 0 to 1");
   }
   if (options.idle_memory_timeout < Duration::zero()) return refuse("idle_memory_timeout must not be negative");
+  if (options.port_down_grace < Duration::zero() || options.port_down_grace > std::chrono::seconds(60)) {
+    return refuse("port_down_grace must be from 0 to 60 s");
+  }
   return {};
 }
 

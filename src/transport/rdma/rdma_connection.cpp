@@ -39,6 +39,7 @@ RdmaConnection::RdmaConnection(std::shared_ptr<RdmaEnd> end, const PathLimits& l
       address_(end_->address()),
       chunk_bytes_(options_.shared_receive_queue ? options_.shared_chunk_bytes : options_.chunk_bytes),
       receives_(options_.shared_receive_queue ? options_.shared_receives_per_connection : options_.receive_queue),
+      mtu_bytes_(end_->mtu_bytes()),
       self_(std::make_shared<RdmaConnection*>(this)) {
   // Whoever guesses it can write packets into the connection.
   sequence_ = static_cast<std::uint32_t>(kernel_random()) & 0xffffffU;
@@ -85,11 +86,12 @@ Result<void> RdmaConnection::prepare() {
 
 Parameters RdmaConnection::parameters() const noexcept {
   const RdmaDevice& device = end_->device();
-  return {.ethernet = device.port.ethernet,
-          .lid = device.port.lid,
+  const PortStatus& port = end_->port();
+  return {.ethernet = port.ethernet,
+          .lid = port.lid,
           .queue_pair = pair_ == nullptr ? 0 : pair_->number(),
           .sequence = sequence_,
-          .mtu_bytes = options_.path_mtu_bytes != 0 ? options_.path_mtu_bytes : device.port.mtu_bytes,
+          .mtu_bytes = mtu_bytes_,
           .chunk_bytes = static_cast<std::uint32_t>(chunk_bytes_),
           .receives = receives_,
           .reads = static_cast<std::uint32_t>(
@@ -109,7 +111,7 @@ Result<void> RdmaConnection::connect(const Parameters& peer) {
   }
   const std::uint32_t reads = std::min(ours.reads, peer.reads);
   QueuePairRoute route = route_with(options_);
-  route.port = end_->device().port.number;
+  route.port = end_->port().number;
   route.gid_index = address_.index;
   route.global = ours.ethernet || !peer.gid.zero();
   route.peer_gid = peer.gid;
@@ -159,12 +161,27 @@ Result<void> RdmaConnection::connect(const Parameters& peer) {
 }
 
 Result<void> RdmaHalf::connect(Bytes client) {
+  if (connection_ == nullptr) {
+    return hawser::fail(ErrorCode::overloaded,
+                        "the RDMA handshake took longer than a second, and gave way to newer ones "
+                        "(RdmaOptions::half_open_max)",
+                        ErrorScope::transport);
+  }
   const auto theirs = Parameters::decode(client);
   if (!theirs) return std::unexpected(theirs.error());
+  // What was judged when it was offered is where the queue pair is led to. A route to a client's address may take the
+  // kernel a second to find.
+  if (offer_ && (theirs->gid != offer_->gid || theirs->lid != offer_->lid || theirs->ethernet != offer_->ethernet)) {
+    return hawser::fail(ErrorCode::protocol_error,
+                        "the client's RDMA parameters have the address " + to_string(theirs->gid) +
+                            ", and its offer had " + to_string(offer_->gid),
+                        ErrorScope::connection, Initiator::peer);
+  }
   return connection_->connect(*theirs);
 }
 
 std::unique_ptr<Connection> RdmaHalf::open(std::unique_ptr<Stream> stream) {
+  leave();
   connection_->open(std::move(stream));
   return std::move(connection_);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "transport/liveness.h"
 #include "transport/rdma/channel.h"
 #include "transport/rdma/draining_pair.h"
+#include "transport/rdma/half_open.h"
 #include "transport/rdma/parameters.h"
 #include "transport/rdma/rdma_end.h"
 
@@ -28,6 +30,8 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   ~RdmaConnection();
 
   Parameters parameters() const noexcept;
+  // Before connect(): packets are no longer than that, nor are the peer's, which learns it by parameters().
+  void limit_mtu(unsigned bytes) noexcept { mtu_bytes_ = std::min(mtu_bytes_, bytes); }
   Result<void> connect(const Parameters& peer);
   // From here on `stream` tells of the peer's end. Paused until start().
   void open(std::unique_ptr<Stream> stream);
@@ -85,6 +89,7 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   bool last_receive_reached_ = false;
   std::size_t unposted_ = 0;  // Chunks of the shared queue that it has used up and that are not posted again.
   std::uint32_t sequence_ = 0;
+  unsigned mtu_bytes_;
 
   // Made beforehand, so that the end allocates nothing: the queue pair goes there.
   RdmaEnd::Draining draining_;
@@ -110,16 +115,23 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   bool ended_ = false;
 };
 
-// A connection that is being made.
-class RdmaHalf final : public PathHalf {
+// A connection that is being made. The server's half leaves its place among the half-open ones when it is opened.
+class RdmaHalf final : public PathHalf, public HalfOpen::Place {
  public:
+  // The client's.
   explicit RdmaHalf(std::unique_ptr<RdmaConnection> connection) noexcept : connection_(std::move(connection)) {}
+  // The server's, for a client that made `offer`; without a connection yet.
+  explicit RdmaHalf(const Offer& offer) noexcept : offer_(offer) {}
+  void hold(std::unique_ptr<RdmaConnection> connection) noexcept { connection_ = std::move(connection); }
   std::vector<std::byte> parameters() const override { return connection_->parameters().encode(); }
   Result<void> connect(Bytes client) override;
   std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override;
 
  private:
-  std::unique_ptr<RdmaConnection> connection_;
+  void give_way() noexcept override { connection_.reset(); }
+
+  std::unique_ptr<RdmaConnection> connection_;  // Null once it gave way.
+  const std::optional<Offer> offer_;
 };
 
 }  // namespace hawser::transport::rdma

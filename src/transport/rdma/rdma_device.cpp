@@ -44,6 +44,9 @@ Result<std::shared_ptr<RdmaDevice>> RdmaDevice::open(const RdmaOptions& options,
 
 Result<std::shared_ptr<RdmaDevice>> RdmaDevice::open_one(const RdmaOptions& options, Verbs& verbs,
                                                          const std::string& name, std::shared_ptr<UserMemory> user) {
+  if (options.fork_safe) {
+    if (auto safe = verbs.make_fork_safe(); !safe) return std::unexpected(std::move(safe.error()));
+  }
   const auto device = verbs.open(name);
   if (!device) return std::unexpected(device.error());
   const auto port = choose_port(options, **device);
@@ -66,6 +69,7 @@ RdmaDevice::RdmaDevice(const RdmaOptions& wanted, std::shared_ptr<Device> opened
                                         MemoryPoolOptions{.bytes_max = wanted.memory_bytes_max,
                                                           .arena_bytes = wanted.arena_bytes,
                                                           .huge_pages = wanted.huge_pages,
+                                                          .relaxed_ordering = wanted.relaxed_ordering,
                                                           .idle_timeout = wanted.idle_memory_timeout},
                                         std::move(user))),
       port(status),

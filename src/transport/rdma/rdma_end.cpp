@@ -7,6 +7,7 @@
 #include "transport/rdma/address.h"
 #include "transport/rdma/draining_pair.h"
 #include "transport/rdma/rdma_connection.h"
+#include "transport/rdma/rdma_path.h"
 
 namespace hawser::transport::rdma {
 namespace {
@@ -14,6 +15,14 @@ namespace {
 // How often the memory pool is looked through, and how often queue pairs that drain.
 constexpr Duration reclaim_period = std::chrono::seconds(2);
 constexpr Duration drain_period = std::chrono::milliseconds(20);
+
+// Of a device's registered memory, what handshakes that have not ended may hold on one loop.
+constexpr std::size_t half_open_memory_divisor = 4;
+
+std::size_t half_open_max(const RdmaOptions& options) noexcept {
+  const std::size_t room = options.memory_bytes_max / half_open_memory_divisor / rdma_idle_connection_bytes(options);
+  return std::clamp<std::size_t>(room, 1, options.half_open_max);
+}
 
 }  // namespace
 
@@ -36,10 +45,12 @@ RdmaEnd::RdmaEnd(Loop& loop, std::shared_ptr<RdmaDevice> device, std::unique_ptr
     : Timer(&RdmaEnd::on_timer),
       loop_(loop),
       device_(std::move(device)),
+      port_(device_->port),
       address_(device_->gid),
       queue_(std::move(queue)),
       entries_(entries),
       events_(*this),
+      half_open_(std::make_shared<HalfOpen>(half_open_max(device_->options))),
       polled_(device_->options.poll_burst) {
   queue_->watch(loop_, *this);
   device_->device->watch_events(loop_, events_);
@@ -65,24 +76,33 @@ RdmaEnd::~RdmaEnd() {
   queue_.reset();
 }
 
-// A port's addresses come and go with those of its network, and better ones may have come since the device was opened.
-void RdmaEnd::refresh_address() {
+// A port's addresses come and go with those of its network, better ones may have come since the device was opened, and its MTU
+// and LID change without an event that every device would raise.
+void RdmaEnd::refresh() {
+  if (const auto status = device_->device->port(device_->port.number)) port_ = *status;
   const auto addresses = device_->device->gids(device_->port.number);
   if (!addresses) return;
   if (const auto chosen = choose_address(device_->options, *addresses, preferred_)) address_ = *chosen;
 }
 
+Result<void> RdmaEnd::check_port() const {
+  if (port_.active) return {};
+  return fail(ErrorCode::unavailable,
+              "port " + std::to_string(port_.number) + " of " + device_->device->name() + " is down: see rdma link",
+              ErrorScope::transport);
+}
+
 std::vector<std::byte> RdmaEnd::offer() {
-  refresh_address();
-  return Offer{.ethernet = device_->port.ethernet, .type = address_.type, .lid = device_->port.lid, .gid = address_.gid}
-      .encode();
+  refresh();
+  return Offer{.ethernet = port_.ethernet, .type = address_.type, .lid = port_.lid, .gid = address_.gid}.encode();
 }
 
 Result<std::unique_ptr<PathHalf>> RdmaEnd::propose(Bytes offer, const PathLimits& limits) {
   const auto theirs = Offer::decode(offer);
   if (!theirs) return std::unexpected(theirs.error());
-  refresh_address();
-  if (theirs->ethernet != device_->port.ethernet) {
+  refresh();
+  if (auto up = check_port(); !up) return std::unexpected(std::move(up.error()));
+  if (theirs->ethernet != port_.ethernet) {
     return fail(ErrorCode::unavailable, "one side has RoCE and the other InfiniBand", ErrorScope::transport);
   }
   if (theirs->ethernet && (theirs->type != address_.type || theirs->gid.ipv4_mapped() != address_.gid.ipv4_mapped())) {
@@ -92,19 +112,36 @@ Result<std::unique_ptr<PathHalf>> RdmaEnd::propose(Bytes offer, const PathLimits
                     std::string(to_string(address_.type)) + "): set RdmaOptions::address on both sides",
                 ErrorScope::transport);
   }
+  auto half = std::make_unique<RdmaHalf>(*theirs);
+  if (auto entered = half_open_->enter(*half, loop_.now()); !entered) {
+    return std::unexpected(std::move(entered.error()));
+  }
   auto connection = RdmaConnection::make(shared_from_this(), limits);
   if (!connection) return std::unexpected(std::move(connection.error()));
-  return std::make_unique<RdmaHalf>(std::move(*connection));
+  half->hold(std::move(*connection));
+  return half;
 }
 
 Result<std::unique_ptr<PathHalf>> RdmaEnd::accept(Bytes server, const PathLimits& limits) {
   const auto theirs = Parameters::decode(server);
   if (!theirs) return std::unexpected(theirs.error());
-  refresh_address();
+  refresh();
+  if (auto up = check_port(); !up) return std::unexpected(std::move(up.error()));
   auto connection = RdmaConnection::make(shared_from_this(), limits);
   if (!connection) return std::unexpected(std::move(connection.error()));
+  (*connection)->limit_mtu(mtus_.limit(theirs->gid, loop_.now()));
   if (auto connected = (*connection)->connect(*theirs); !connected) return std::unexpected(connected.error());
   return std::make_unique<RdmaHalf>(std::move(*connection));
+}
+
+unsigned RdmaEnd::mtu_bytes() const noexcept {
+  return device_->options.path_mtu_bytes != 0 ? device_->options.path_mtu_bytes : port_.mtu_bytes;
+}
+
+bool RdmaEnd::use_shorter_packets(Bytes server) {
+  const auto theirs = Parameters::decode(server);
+  if (!theirs) return false;
+  return mtus_.shorten(theirs->gid, std::min<unsigned>(mtu_bytes(), theirs->mtu_bytes), loop_.now());
 }
 
 // ---- What connections need
@@ -126,7 +163,8 @@ Result<std::unique_ptr<QueuePair>> RdmaEnd::make_pair(unsigned send_requests, un
                                              .send_requests = send_requests,
                                              .receive_requests = receive_requests,
                                              .send_segments = 1,
-                                             .inline_bytes = static_cast<unsigned>(device_->options.inline_bytes)},
+                                             .inline_bytes = static_cast<unsigned>(device_->options.inline_bytes),
+                                             .pkey_index = device_->options.pkey_index},
                                             device_->port.number);
 }
 
@@ -224,7 +262,7 @@ void RdmaEnd::repost_shared() {
         const auto found = targets_.find(queue_pair);
         if (found != targets_.end()) found->second->on_posted(chunk);
       });
-  if (!posted) on_device_event({.kind = DeviceEventKind::device_fatal});
+  if (!posted) on_device_event({.kind = DeviceEventKind::shared_receive_queue_broken, .queue = shared_queue_.get()});
 }
 
 void RdmaEnd::chunks_returned() noexcept {
@@ -316,28 +354,57 @@ void RdmaEnd::post_event(const DeviceEvent& event) {
 }
 
 void RdmaEnd::on_device_event(const DeviceEvent& event) {
-  if (event.kind == DeviceEventKind::port_up || event.kind == DeviceEventKind::addresses_changed ||
-      event.kind == DeviceEventKind::shared_receive_queue_low) {
-    return;
+  switch (event.kind) {
+    case DeviceEventKind::shared_receive_queue_low: return;
+    case DeviceEventKind::addresses_changed: return refresh();
+    case DeviceEventKind::port_up:
+      if (event.port != device_->port.number) return;
+      grace_.stop();
+      return refresh();
+    case DeviceEventKind::port_down:
+      if (event.port != device_->port.number) return;
+      refresh();
+      loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": " + std::string(to_string(event.kind)));
+      return grace_.start(loop_, loop_.after(device_->options.port_down_grace));
+    case DeviceEventKind::last_receive_reached: {
+      const auto found = targets_.find(event.queue_pair);
+      if (found == targets_.end()) return;
+      raises_last_receive_ = true;
+      found->second->on_event(event);
+      return repost_soon();
+    }
+    case DeviceEventKind::queue_pair_fatal:
+      if (const auto found = targets_.find(event.queue_pair); found != targets_.end()) found->second->on_event(event);
+      return;
+    case DeviceEventKind::completion_queue_overrun:
+      if (event.queue != queue_.get()) return;
+      broken_ = true;
+      return break_down(event);
+    case DeviceEventKind::shared_receive_queue_broken:
+      if (event.queue == nullptr || event.queue != shared_queue_.get()) return;
+      broken_ = true;
+      return break_down(event);
+    case DeviceEventKind::device_fatal: return break_down(event);
   }
-  if (event.kind == DeviceEventKind::port_down && event.port != device_->port.number) return;
-  if (event.kind == DeviceEventKind::last_receive_reached) {
-    const auto found = targets_.find(event.queue_pair);
-    if (found == targets_.end()) return;
-    raises_last_receive_ = true;
-    found->second->on_event(event);
-    return repost_soon();
-  }
-  if (event.kind == DeviceEventKind::queue_pair_fatal) {
-    if (const auto found = targets_.find(event.queue_pair); found != targets_.end()) found->second->on_event(event);
-    return;
-  }
+}
+
+// Ends every connection.
+void RdmaEnd::break_down(const DeviceEvent& event) {
+  const auto self = weak_from_this().lock();  // The last connection may end with this.
   loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": " + std::string(to_string(event.kind)));
   std::vector<std::uint32_t> numbers;
   for (const auto& [number, target] : targets_) numbers.push_back(number);
   for (const std::uint32_t number : numbers) {
     if (const auto found = targets_.find(number); found != targets_.end()) found->second->on_event(event);
   }
+}
+
+void RdmaEnd::Grace::over(Timer& timer) noexcept {
+  RdmaEnd& end = static_cast<Grace&>(timer).end;
+  end.refresh();
+  // The event of its return may still be on its way.
+  if (end.port_.active) return;
+  end.break_down({.kind = DeviceEventKind::port_down, .port = end.port_.number});
 }
 
 }  // namespace hawser::transport::rdma

@@ -17,8 +17,10 @@
 #include "transport/data_path.h"
 #include "transport/liveness.h"
 #include "transport/rdma/channel.h"
+#include "transport/rdma/half_open.h"
 #include "transport/rdma/memory_pool.h"
 #include "transport/rdma/parameters.h"
+#include "transport/rdma/path_mtus.h"
 #include "transport/rdma/receive_ring.h"
 #include "transport/rdma/remote_access.h"
 #include "transport/rdma/verbs.h"
@@ -44,7 +46,7 @@ class RdmaDevice {
   const RdmaOptions options;
   const std::shared_ptr<Device> device;
   const std::shared_ptr<MemoryPool> pool;
-  const PortStatus port;
+  const PortStatus port;  // As it was when the device was opened.
   const GidEntry gid;
   // What peers know its memory by: another whenever a device is opened, and never 0.
   const std::uint64_t domain;
@@ -95,10 +97,12 @@ class RdmaEnd final : public PathEnd,
   RdmaEnd(Loop& loop, std::shared_ptr<RdmaDevice> device, std::unique_ptr<CompletionQueue> queue, std::size_t entries);
   ~RdmaEnd();
 
-  bool usable() const noexcept override { return !device_->dead(); }
+  bool usable() const noexcept override { return !device_->dead() && !broken_; }
   std::vector<std::byte> offer() override;
   Result<std::unique_ptr<PathHalf>> propose(Bytes offer, const PathLimits& limits) override;
   Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) override;
+  std::size_t probe_bytes() const noexcept override { return path_probe_bytes_max; }
+  bool use_shorter_packets(Bytes server) override;
 
   // Of connections that are made from now on, if the device has it.
   void prefer(const Gid& address) noexcept { preferred_ = address; }
@@ -108,6 +112,10 @@ class RdmaEnd final : public PathEnd,
   RdmaDevice& device() noexcept { return *device_; }
   // That of this end's connections being made.
   const GidEntry& address() const noexcept { return address_; }
+  // The longest packets that connections from here use, unless there is less toward their peer.
+  unsigned mtu_bytes() const noexcept;
+  // As it was when the last handshake came by.
+  const PortStatus& port() const noexcept { return port_; }
   // What one connection posts at most, within the completion queue that is left. Undone by give_entries().
   Result<void> take_entries(std::size_t entries);
   void give_entries(std::size_t entries) noexcept { entries_used_ -= entries; }
@@ -132,7 +140,8 @@ class RdmaEnd final : public PathEnd,
   std::size_t connections() const noexcept { return targets_.size(); }
 
  private:
-  void refresh_address();
+  void refresh();
+  Result<void> check_port() const;
   bool poll() override;
   bool arm() override;
   void on_ready(exec::Readiness) override;
@@ -147,6 +156,7 @@ class RdmaEnd final : public PathEnd,
   void repost_shared();
   bool refill_is_due() const noexcept;
   void on_device_event(const DeviceEvent& event);
+  void break_down(const DeviceEvent& event);
   static void on_timer(Timer& timer) noexcept;
 
   // Device events come by another descriptor.
@@ -156,14 +166,26 @@ class RdmaEnd final : public PathEnd,
     RdmaEnd& end;
   };
 
+  // Runs while the port is down.
+  struct Grace final : Timer {
+    explicit Grace(RdmaEnd& owner) noexcept : Timer(&Grace::over), end(owner) {}
+    static void over(Timer& timer) noexcept;
+    RdmaEnd& end;
+  };
+
   Loop& loop_;
   const std::shared_ptr<RdmaDevice> device_;
+  PortStatus port_;
   GidEntry address_;
   Gid preferred_;
+  bool broken_ = false;  // One of its queues: it can make no more connections.
   std::unique_ptr<CompletionQueue> queue_;
   const std::size_t entries_;
   std::size_t entries_used_ = 0;
   EventWatcher events_;
+  Grace grace_{*this};
+  const std::shared_ptr<HalfOpen> half_open_;
+  PathMtus mtus_;
   std::unordered_map<std::uint32_t, CompletionTarget*> targets_;
   std::uint32_t last_number_ = 0;
   CompletionTarget* last_ = nullptr;

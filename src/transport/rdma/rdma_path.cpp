@@ -51,7 +51,8 @@ bool has_address(RdmaDevice& device, const Gid& address) {
          std::any_of(addresses->begin(), addresses->end(), [&](const GidEntry& entry) { return entry.gid == address; });
 }
 
-// One loop's end of a path that may use any device: which one, the address of the stream at this side tells.
+// One loop's end of a path: which device, of those that may be used, and which of its addresses, the address of the stream at this
+// side tells.
 class RoutedEnd final : public PathEnd {
  public:
   RoutedEnd(std::shared_ptr<RdmaPath> path, Loop& loop, std::shared_ptr<RdmaEnd> first)
@@ -65,6 +66,8 @@ class RoutedEnd final : public PathEnd {
   Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) override {
     return first().accept(server, limits);
   }
+  std::size_t probe_bytes() const noexcept override { return used_.front()->probe_bytes(); }
+  bool use_shorter_packets(Bytes server) override { return first().use_shorter_packets(server); }
   PathEnd& toward(std::string_view local) override {
     const std::optional<Gid> address = gid_of(local);
     // Devices that have gone are let go of; without the first, this end is not usable any more.
@@ -89,10 +92,9 @@ Result<std::shared_ptr<PathEnd>> RdmaPath::attach(Loop& loop) {
   const auto device = first_device();
   if (!device) return std::unexpected(device.error());
   std::weak_ptr<PathEnd>& known = routed_[&loop];
-  if (auto end = known.lock(); end != nullptr) return end;
+  if (auto end = known.lock(); end != nullptr && end->usable()) return end;
   auto end = end_on(loop, *device);
   if (!end) return std::unexpected(std::move(end.error()));
-  if (!options_.device.empty()) return *end;
   const auto routed = std::make_shared<RoutedEnd>(shared_from_this(), loop, std::move(*end));
   known = routed;
   return routed;
@@ -100,7 +102,7 @@ Result<std::shared_ptr<PathEnd>> RdmaPath::attach(Loop& loop) {
 
 Result<std::shared_ptr<RdmaEnd>> RdmaPath::end_on(Loop& loop, const std::shared_ptr<RdmaDevice>& device) {
   std::weak_ptr<RdmaEnd>& known = ends_[{&loop, device.get()}];
-  if (auto end = known.lock(); end != nullptr) return end;
+  if (auto end = known.lock(); end != nullptr && end->usable()) return end;
   auto end = RdmaEnd::make(loop, device);
   if (end) known = *end;
   return end;
@@ -120,8 +122,9 @@ Result<std::shared_ptr<RdmaDevice>> RdmaPath::first_device() {
 
 void RdmaPath::open_others(const RdmaDevice& first) {
   std::erase_if(others_, [](const auto& one) { return one->dead(); });
+  if (!options_.device.empty()) return;
   const auto names = verbs_->devices();
-  if (!names || !options_.device.empty()) return;
+  if (!names) return;
   for (const std::string& name : *names) {
     const auto is_it = [&](const auto& one) { return one->device->name() == name; };
     if (name == first.device->name() || std::any_of(others_.begin(), others_.end(), is_it)) continue;
@@ -161,20 +164,29 @@ class Exposure final : public MemoryExposure {
       part.device->access.remove_region(part.access);
     }
   }
-  Result<void> add(std::shared_ptr<RdmaDevice> device, MutableBytes memory, Access access) {
+  void add(std::shared_ptr<RdmaDevice> device, MutableBytes memory, Access access) {
     auto region = device->device->register_memory(memory, access);
-    if (!region) return std::unexpected(std::move(region.error()));
+    if (!region) {
+      left_out_.push_back(device->device->name() + ": " + region.error().text);
+      refusal_ = std::move(region.error());
+      return;
+    }
     parts_.reserve(parts_.size() + 1);
     device->access.add_region(access);
     parts_.push_back({std::move(device), std::move(*region), reinterpret_cast<std::uintptr_t>(memory.data()), access});
-    return {};
   }
+  // Why no device has it; nothing if one does, or there is none.
+  std::optional<Error> refusal() const { return parts_.empty() ? refusal_ : std::nullopt; }
   std::vector<ExposedPlace> places() const override {
     std::vector<ExposedPlace> all;
     for (const Part& part : parts_) {
       all.push_back({.domain = part.device->domain, .address = part.address, .key = part.region->remote_key()});
     }
     return all;
+  }
+  std::vector<std::string> left_out() const override { return left_out_; }
+  bool lost() const noexcept override {
+    return std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.device->dead(); });
   }
 
  private:
@@ -185,6 +197,8 @@ class Exposure final : public MemoryExposure {
     Access access;
   };
   std::vector<Part> parts_;
+  std::vector<std::string> left_out_;
+  std::optional<Error> refusal_;  // The last one.
 };
 
 // Keeps the device open too.
@@ -198,9 +212,9 @@ class UserRegistration final : public MemoryRegistration {
   Result<std::unique_ptr<MemoryExposure>> expose(MutableBytes stretch, bool readable, bool writable) override {
     auto exposure = std::make_unique<Exposure>();
     for (auto& device : path_->every_device()) {
-      auto added = exposure->add(std::move(device), stretch, {.remote_read = readable, .remote_write = writable});
-      if (!added) return std::unexpected(std::move(added.error()));
+      exposure->add(std::move(device), stretch, {.remote_read = readable, .remote_write = writable});
     }
+    if (auto refusal = exposure->refusal()) return std::unexpected(std::move(*refusal));
     return exposure;
   }
 

@@ -45,6 +45,7 @@ std::string_view to_string(DeviceEventKind kind) noexcept {
     case DeviceEventKind::completion_queue_overrun: return "a completion queue ran over";
     case DeviceEventKind::shared_receive_queue_low: return "a shared receive queue runs low";
     case DeviceEventKind::last_receive_reached: return "a queue pair failed";
+    case DeviceEventKind::shared_receive_queue_broken: return "a shared receive queue broke";
     case DeviceEventKind::addresses_changed: return "the port's addresses changed";
   }
   return "unknown";

@@ -78,7 +78,8 @@ enum class DeviceEventKind : std::uint8_t {
   // A failed queue pair uses up no more shared receives: the completions of those that it did are in the completion queue. Not
   // every device raises it.
   last_receive_reached,
-  addresses_changed,
+  shared_receive_queue_broken,
+  addresses_changed,  // GIDs, the LID, or what else a subnet manager may have changed.
 };
 std::string_view to_string(DeviceEventKind kind) noexcept;
 
@@ -86,6 +87,8 @@ struct DeviceEvent {
   DeviceEventKind kind = DeviceEventKind::device_fatal;
   unsigned port = 0;             // Of port events.
   std::uint32_t queue_pair = 0;  // Of queue_pair_fatal and last_receive_reached.
+  // Of what happened to a queue: the CompletionQueue or SharedReceiveQueue, to be compared only. It may be gone.
+  const void* queue = nullptr;
 };
 
 // ---- Work
@@ -183,12 +186,15 @@ struct QueuePairOptions {
   unsigned receive_requests = 0;
   unsigned send_segments = 1;
   unsigned inline_bytes = 0;  // Wished for: if the device refuses it, less is granted.
+  unsigned pkey_index = 0;
 };
 
 // What the peer may do with a region, or by a queue pair: both must allow it.
 struct Access {
   bool remote_read = false;
   bool remote_write = false;
+  // Of a region: the device's writes may overtake each other, but no completion. Devices may ignore it.
+  bool relaxed_ordering = false;
   friend bool operator==(const Access&, const Access&) = default;
 };
 
@@ -268,6 +274,9 @@ class Verbs {
   // Their names. The error says why there can be none, and the remedy.
   virtual Result<std::vector<std::string>> devices() = 0;
   virtual Result<std::shared_ptr<Device>> open(const std::string& name) = 0;
+  // From now on memory that is registered stays this process's when it forks. The error says why that can't be had, and the
+  // remedy.
+  virtual Result<void> make_fork_safe() { return {}; }
 };
 
 // Those of this machine, over libibverbs; without that library, one that says so.

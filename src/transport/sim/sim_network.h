@@ -41,6 +41,9 @@ struct SimOptions {
   double path_declined = 0;  // A half can't be made.
   double path_reset = 0;     // As reset and vanish.
   double path_vanish = 0;
+  // A path whose packets are longer than this falls silent with the first message that is. They have 4096 bytes, or 1024 or
+  // 256 once the client asked for shorter ones.
+  std::size_t path_mtu_max = SIZE_MAX;
   std::size_t fault_bytes_max = 256 * 1024;
   Duration fault_after_max = std::chrono::seconds(2);
 };

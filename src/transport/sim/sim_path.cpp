@@ -1,5 +1,6 @@
 #include "transport/sim/sim_path.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -31,6 +32,9 @@ class SimPathConnection final : public Connection, MessageSink {
   }
   std::byte* reserve(std::size_t head_bytes) override { return framed_.reserve(head_bytes); }
   void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) override {
+    std::size_t bytes = head_bytes;
+    for (const Piece& piece : payload) bytes += piece.size;
+    if (std::min(bytes, packet_bytes_) > link_->state->options.path_mtu_max) link_->vanish();
     framed_.commit(head_bytes, payload, owner);
   }
   void detach(PayloadOwner& owner) override { framed_.detach(owner); }
@@ -73,6 +77,7 @@ class SimPathConnection final : public Connection, MessageSink {
   }
 
   const std::shared_ptr<SimLink> link_;
+  const std::size_t packet_bytes_ = link_->state->path_packet_bytes;
   FramedConnection framed_;
   Liveness liveness_;
   MessageSink* sink_ = nullptr;
@@ -122,6 +127,12 @@ class SimPathEnd final : public PathEnd {
   SimPathEnd(Loop& loop, std::shared_ptr<SimState> state) : loop_(loop), state_(std::move(state)) {}
 
   std::vector<std::byte> offer() override { return {}; }
+  std::size_t probe_bytes() const noexcept override { return path_probe_bytes_max; }
+  bool use_shorter_packets(Bytes) override {
+    if (state_->path_packet_bytes == 256) return false;
+    state_->path_packet_bytes /= 4;
+    return true;
+  }
 
   Result<std::unique_ptr<PathHalf>> propose(Bytes, const PathLimits& limits) override {
     if (state_->random.chance(state_->options.path_declined)) {

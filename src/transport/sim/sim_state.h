@@ -63,6 +63,7 @@ struct SimState {
     WaitingHalf(WaitingHalf&&) noexcept;
   };
   std::map<std::uint64_t, WaitingHalf> waiting_halves;
+  std::size_t path_packet_bytes = 4096;  // Of connections from now on.
 };
 
 }  // namespace hawser::transport
