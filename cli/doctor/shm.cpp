@@ -1,9 +1,10 @@
 #include "doctor/shm.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,7 +31,30 @@ int in_child(Attempt attempt) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;  // Else a filter has ended it for what it tried.
 }
 
-// As the transport makes it, and as a peer opens it.
+// A child connects to a Unix socket without a file, as a client of the transport does to pass the memory.
+int try_meeting() {
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (listener < 0) return errno;
+  // The system chooses the name.
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  socklen_t size = sizeof(sa_family_t);
+  int error = 0;
+  if (::bind(listener, reinterpret_cast<const sockaddr*>(&address), size) != 0 || ::listen(listener, 1) != 0) {
+    error = errno;
+  } else if (size = sizeof address; ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    error = errno;
+  } else {
+    error = in_child([&] {
+      const int peer = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      return peer < 0 || ::connect(peer, reinterpret_cast<const sockaddr*>(&address), size) != 0 ? errno : 0;
+    });
+  }
+  ::close(listener);
+  return error;
+}
+
+// As the transport makes it, and as a peer gets it.
 void try_shared_memory(ShmFacts& facts) {
   constexpr std::size_t bytes = 1 << 20;
   const int file = ::memfd_create("hawser-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -44,9 +68,9 @@ void try_shared_memory(ShmFacts& facts) {
     facts.memory_error = failed("mmap", errno);
   } else {
     ::munmap(memory, bytes);
-    const std::string path = fmt::format("/proc/{}/fd/{}", ::getpid(), file);
-    const int error = in_child([&] { return ::open(path.c_str(), O_RDWR | O_CLOEXEC) < 0 ? errno : 0; });
-    if (error != 0) facts.peer_open_error = failed("opening /proc/PID/fd of another process", error);
+    if (const int error = try_meeting(); error != 0) {
+      facts.peer_meet_error = failed("connecting to an abstract Unix socket", error);
+    }
   }
   ::close(file);
 }
@@ -78,7 +102,7 @@ ShmFacts read_shm(const SystemFiles& files) {
 }
 
 Section examine_shm(const ShmFacts& facts) {
-  Section section{"shm", "Shared memory", facts.memory_error.empty() && facts.peer_open_error.empty(), {}};
+  Section section{"shm", "Shared memory", facts.memory_error.empty() && facts.peer_meet_error.empty(), {}};
   if (!facts.memory_error.empty()) {
     section.findings.push_back(
         {"shm.memory",
@@ -89,12 +113,12 @@ Section examine_shm(const ShmFacts& facts) {
          {}});
     return section;
   }
-  if (!facts.peer_open_error.empty()) {
+  if (!facts.peer_meet_error.empty()) {
     section.findings.push_back({"shm.memory",
                                 Severity::problem,
-                                facts.peer_open_error,
-                                "mount /proc without hidepid, and run both processes as the same user and in the same "
-                                "namespace of process numbers",
+                                facts.peer_meet_error,
+                                "let the seccomp filter or security module pass abstract Unix sockets, and run both "
+                                "processes as the same user and in the same network namespace",
                                 {}});
     return section;
   }
@@ -105,14 +129,16 @@ Section examine_shm(const ShmFacts& facts) {
         {"shm.direct_read", Severity::good, "large payloads are read straight from the peer's memory", {}, {}});
     return section;
   }
-  std::string remedy = "containers: --cap-add SYS_PTRACE, or a seccomp filter that passes process_vm_readv";
-  if (facts.ptrace_scope == 1) remedy = "sysctl kernel.yama.ptrace_scope=0";
-  if (facts.ptrace_scope > 1) remedy = "sysctl kernel.yama.ptrace_scope=0, or CAP_SYS_PTRACE";
-  section.findings.push_back({"shm.direct_read",
-                              Severity::note,
-                              facts.peer_read_error + ": large payloads are copied once more, through the slab",
-                              remedy,
-                              {}});
+  // Whatever allows this lets every process of the user read the memory of all others: no remedy is worth that.
+  std::string reason = facts.peer_read_error;
+  if (facts.ptrace_scope > 0) reason += fmt::format(" (kernel.yama.ptrace_scope is {})", facts.ptrace_scope);
+  section.findings.push_back(
+      {"shm.direct_read",
+       Severity::note,
+       reason + ": payloads of 1 MiB and more are copied twice rather than once, and nothing else is lost: leave the "
+                "protection against tracing as it is",
+       {},
+       {}});
   return section;
 }
 
