@@ -24,10 +24,11 @@ class PathsInUse {
   std::shared_ptr<transport::DataPath> get(const Options& options, Make make) {
     std::erase_if(paths_, [](const auto& one) { return one.second.expired(); });
     for (const auto& [with, path] : paths_) {
-      if (with == options) return path.lock();
+      // The last user may let go of it just now, on another thread.
+      if (std::shared_ptr<transport::DataPath> found = with == options ? path.lock() : nullptr) return found;
     }
     std::shared_ptr<transport::DataPath> made = make(options);
-    paths_.emplace_back(options, made);
+    if (made != nullptr) paths_.emplace_back(options, made);
     return made;
   }
 
@@ -47,11 +48,16 @@ class SystemNetwork final : public transport::Network {
   std::vector<std::shared_ptr<transport::DataPath>> data_paths(const TransportOptions& options) override {
     const std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<transport::DataPath>> all;
-    if (options.shm) all.push_back(shm_.get(*options.shm, transport::make_shm_path));
-    if (options.ucx) all.push_back(ucx_.get(*options.ucx, transport::make_ucx_path));
+    // A path that this build does not have is not there.
+    const auto add = [&all](std::shared_ptr<transport::DataPath> path) {
+      if (path != nullptr) all.push_back(std::move(path));
+    };
+    if (options.shm) {
+      add(shm_.get(*options.shm, [](const ShmOptions& wanted) { return transport::make_shm_path(wanted); }));
+    }
+    if (options.ucx) add(ucx_.get(*options.ucx, transport::make_ucx_path));
     if (options.rdma) {
-      all.push_back(
-          rdma_.get(*options.rdma, [](const RdmaOptions& wanted) { return transport::make_rdma_path(wanted); }));
+      add(rdma_.get(*options.rdma, [](const RdmaOptions& wanted) { return transport::make_rdma_path(wanted); }));
     }
     return all;
   }
