@@ -3,28 +3,24 @@
 #include <utility>
 
 #include "base/descriptor.h"
-#include "hawser/error.h"
 
 namespace hawser::transport::shm {
 
-// Wakes a loop of another process: a pipe that a poller watches, and that the other process opens for itself. (An event
-// descriptor can't be opened that way.) Each side opens it for reading and writing, so that it has a reader and a writer
-// for as long as anybody has it: writing raises no SIGPIPE when the owner dies, and no hang-up is told.
+// One end of a connected Unix stream socket whose other end is the peer's doorbell: a byte wakes the other side's poller. A
+// send and a receive never block, whatever the peer does to its end (an event descriptor is one open file for both
+// processes: the peer could make it blocking).
 class Doorbell {
  public:
-  static Result<Doorbell> create();
-  // Descriptor `fd` of process `pid`, for ringing.
-  static Result<Doorbell> open(int pid, int fd);
+  explicit Doorbell(Descriptor socket) noexcept : socket_(std::move(socket)) {}
 
-  int fd() const noexcept { return pipe_.get(); }
-  // Its owner may be gone, or have let it fill: then nothing happens.
+  int fd() const noexcept { return socket_.get(); }
+  // Wakes the peer. Does nothing if the peer has closed its end or has let it fill.
   void ring() const noexcept;
-  // Takes all rings so far.
-  void silence() const noexcept;
+  // Takes the rings so far. False once the peer has closed its end: then it has closed the connection or has died.
+  bool silence() const noexcept;
 
  private:
-  explicit Doorbell(Descriptor pipe) noexcept : pipe_(std::move(pipe)) {}
-  Descriptor pipe_;
+  Descriptor socket_;
 };
 
 }  // namespace hawser::transport::shm

@@ -12,7 +12,7 @@ namespace hawser::transport::shm {
 namespace {
 
 // Changed whenever the layout or the protocol is.
-constexpr std::uint32_t version = 1;
+constexpr std::uint32_t version = 2;
 
 class Writer {
  public:
@@ -93,20 +93,20 @@ Result<Place> Place::here() {
     ++digits;
   }
   struct stat status{};
-  if (digits != 2 * place.boot.size() || stat("/proc/self/ns/pid", &status) != 0) {
+  if (digits != 2 * place.boot.size() || stat("/proc/self/ns/net", &status) != 0) {
     return fail(ErrorCode::unavailable, "shared memory needs /proc, which can't be read: mount it",
                 ErrorScope::transport);
   }
-  place.namespace_device = status.st_dev;
-  place.namespace_number = status.st_ino;
+  place.network_device = status.st_dev;
+  place.network_inode = status.st_ino;
   return place;
 }
 
 std::vector<std::byte> encode(const Offer& offer) {
   return Writer()
       .bytes(offer.place.boot)
-      .number(offer.place.namespace_device)
-      .number(offer.place.namespace_number)
+      .number(offer.place.network_device)
+      .number(offer.place.network_inode)
       .number(offer.ring_bytes)
       .number(offer.slab_bytes)
       .number(offer.eager_bytes)
@@ -117,8 +117,8 @@ Result<Offer> decode_offer(Bytes bytes) {
   Offer offer;
   Reader reader(bytes);
   reader.bytes(offer.place.boot)
-      .number(offer.place.namespace_device)
-      .number(offer.place.namespace_number)
+      .number(offer.place.network_device)
+      .number(offer.place.network_inode)
       .number(offer.ring_bytes)
       .number(offer.slab_bytes)
       .number(offer.eager_bytes);
@@ -127,45 +127,27 @@ Result<Offer> decode_offer(Bytes bytes) {
 
 std::vector<std::byte> encode(const Proposal& proposal) {
   return Writer()
-      .number(proposal.pid)
-      .number(proposal.memory_fd)
-      .number(proposal.bell_fd)
-      .bytes(proposal.nonce)
+      .bytes(proposal.socket)
+      .bytes(proposal.secret)
       .number(proposal.ring_bytes)
       .number(proposal.slab_bytes)
       .number(proposal.eager_bytes)
-      .number(proposal.probe_address)
       .take();
 }
 
 Result<Proposal> decode_proposal(Bytes bytes) {
   Proposal proposal;
   Reader reader(bytes);
-  reader.number(proposal.pid)
-      .number(proposal.memory_fd)
-      .number(proposal.bell_fd)
-      .bytes(proposal.nonce)
+  reader.bytes(proposal.socket)
+      .bytes(proposal.secret)
       .number(proposal.ring_bytes)
       .number(proposal.slab_bytes)
-      .number(proposal.eager_bytes)
-      .number(proposal.probe_address);
+      .number(proposal.eager_bytes);
   return checked(proposal, reader.done("proposal"));
 }
 
-std::vector<std::byte> encode(const Answer& answer) {
-  return Writer()
-      .number(answer.pid)
-      .number(answer.memory_fd)
-      .number(answer.bell_fd)
-      .number(answer.probe_address)
-      .take();
-}
+std::vector<std::byte> encode(const Answer&) { return Writer().take(); }
 
-Result<Answer> decode_answer(Bytes bytes) {
-  Answer answer;
-  Reader reader(bytes);
-  reader.number(answer.pid).number(answer.memory_fd).number(answer.bell_fd).number(answer.probe_address);
-  return checked(answer, reader.done("answer"));
-}
+Result<Answer> decode_answer(Bytes bytes) { return checked(Answer{}, Reader(bytes).done("answer")); }
 
 }  // namespace hawser::transport::shm

@@ -8,16 +8,16 @@
 #include "hawser/bytes.h"
 #include "hawser/error.h"
 #include "hawser/shm_options.h"
-#include "transport/shm/shared_memory.h"
+#include "transport/shm/meeting.h"
 
 // What the two sides tell each other (docs/transports/shared-memory.md, "Coming together"). All numbers are little-endian.
 namespace hawser::transport::shm {
 
-// Which processes can see each other's descriptors: those of one boot of one kernel and one namespace of process numbers.
+// Which processes can meet by an abstract Unix socket: those of one boot of one kernel and one network namespace.
 struct Place {
   std::array<std::byte, 16> boot{};
-  std::uint64_t namespace_device = 0;
-  std::uint64_t namespace_number = 0;
+  std::uint64_t network_device = 0;  // Device and inode of the network namespace.
+  std::uint64_t network_inode = 0;
   bool operator==(const Place&) const = default;
 
   // Ours.
@@ -32,25 +32,19 @@ struct Offer {
   std::uint64_t eager_bytes = 0;
 };
 
-// What a server's half tells.
+// The parameters of a server's half. They go over the stream only; the socket's name can be seen by every process of the
+// network namespace, the secret can't.
 struct Proposal {
-  std::uint32_t pid = 0;
-  std::uint32_t memory_fd = 0;
-  std::uint32_t bell_fd = 0;
-  Nonce nonce{};
+  Token socket{};  // Names the server's socket: see MeetingSocket.
+  Token secret{};  // Sent on the socket by the client: proves that the process there is the stream's peer.
   std::uint64_t ring_bytes = 0;
   std::uint64_t slab_bytes = 0;
   std::uint64_t eager_bytes = 0;
-  std::uint64_t probe_address = 0;  // Of a copy of the nonce, for the client to try whether it may read our memory.
 };
 
-// What a client's half answers.
-struct Answer {
-  std::uint32_t pid = 0;
-  std::uint32_t memory_fd = 0;
-  std::uint32_t bell_fd = 0;
-  std::uint64_t probe_address = 0;
-};
+// The parameters of a client's half: it has connected to the socket. There is nothing else to say: who the client is, and
+// which memory is shared, comes from the socket.
+struct Answer {};
 
 std::vector<std::byte> encode(const Offer& offer);
 std::vector<std::byte> encode(const Proposal& proposal);

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <vector>
 
 #include "transport/shm/hostile_testing.h"
+#include "transport/shm/incoming.h"
 
 namespace hawser::transport::shm {
 namespace {
@@ -93,6 +95,8 @@ TEST(ShmHostile, PayloadsToBeReadAreChecked) {
       {1, nowhere, 1000, read_offered},
       {1, nowhere, 1000, read_moved},
       {1, here, 1000, read_done},
+      {1, here, 1000, read_wanted},
+      {1, here, 1000, read_filled},
       {1, here, 1000, 77},
   };
   for (const auto& one : cases) {
@@ -203,27 +207,75 @@ TEST(ShmHostile, RandomContents) {
   EXPECT_GT(delivered, 100U) << "most of it must be true for the rest to be tried";
 }
 
+// What is announced takes no memory until it comes.
+TEST(ShmHostile, AnAnnouncedHeadTakesNoMemory) {
+  LongMessage message;
+  message.head_bytes = 100'000'000;
+  message.grow_head(1000);
+  EXPECT_EQ(message.head.size(), 1000U);
+  std::memset(message.head.mutable_data(), 7, 1000);
+  message.done = 1000;
+  message.grow_head(1500);
+  EXPECT_EQ(message.head.size(), 2000U);
+  EXPECT_EQ(message.head.data()[999], std::byte{7});
+  message.grow_head(99'000'000);
+  EXPECT_EQ(message.head.size(), 99'000'000U);
+  message.done = 1000;
+  message.grow_head(100'000'000);
+  EXPECT_EQ(message.head.size(), 100'000'000U) << "never more than was announced";
+}
+
 // ---- Before there is a connection ----
 
-TEST(ShmHostile, OnlyWhoHasTheMemoryIsConnectedTo) {
+TEST(ShmHostile, OnlyWhoComesWithTheSecretIsConnectedTo) {
   HostileClient client;
-  const auto pid = static_cast<std::uint32_t>(getpid());
-  const auto memory = static_cast<std::uint32_t>(client.memory->fd());
-  const auto bell = static_cast<std::uint32_t>(client.bell->fd());
-  EXPECT_FALSE(client.answer({1, memory, bell, 0}).has_value()) << "another process";
-  EXPECT_FALSE(client.answer({0, memory, bell, 0}).has_value());
-  EXPECT_FALSE(client.answer({~0U, memory, bell, 0}).has_value());
-  EXPECT_FALSE(client.answer({pid, bell, bell, 0}).has_value()) << "another object";
-  EXPECT_FALSE(client.answer({pid, ~0U, bell, 0}).has_value());
-  EXPECT_FALSE(client.answer({pid, memory, memory, 0}).has_value()) << "no bell";
-  EXPECT_FALSE(client.answer({pid, memory, 0x7fff'ffff, 0}).has_value());
-  EXPECT_TRUE(client.answer({pid, memory, bell, 0}).has_value()) << "its memory can't be read at 0, so it is not";
+  EXPECT_FALSE(client.answer_only().has_value()) << "nobody has come";
+  Token wrong = client.proposal.secret;
+  wrong[15] ^= std::byte{1};
+  const int memory = client.memory->fd();
+  const Doorbell stranger = std::move(*meet(client.proposal.socket, wrong, memory));
+  EXPECT_FALSE(client.answer_only().has_value()) << "another secret";
+  EXPECT_FALSE(meet(wrong, client.proposal.secret, memory).has_value()) << "another socket";
+  EXPECT_TRUE(client.answer().has_value());
+  HostileClient other;
+  EXPECT_FALSE(meet(client.proposal.secret, client.proposal.secret, memory).has_value());
+}
+
+// Any process of the network namespace can see the socket's name.
+TEST(ShmHostile, StrangersAtTheSocketAreNoPeers) {
+  HostileClient client;
+  std::vector<Doorbell> strangers;
+  for (int i = 0; i < 40; ++i) {
+    Token secret = client.proposal.secret;
+    secret[static_cast<std::size_t>(i) % 16] ^= std::byte{1};
+    strangers.push_back(std::move(*meet(client.proposal.socket, secret, client.memory->fd())));
+  }
+  EXPECT_TRUE(client.answer().has_value());
+}
+
+TEST(ShmHostile, OnlyMemoryIsTaken) {
+  const auto refusal = [](int fd) {
+    HostileClient client;
+    client.bell.emplace(std::move(*meet(client.proposal.socket, client.proposal.secret, fd)));
+    const Result<void> answered = client.answer_only();
+    return answered ? std::string() : answered.error().text;
+  };
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  const Descriptor reading(ends[0]);
+  const Descriptor writing(ends[1]);
+  refusal(reading.get());
+  const std::size_t before = descriptors();
+  EXPECT_NE(refusal(reading.get()).find("not shared memory"), std::string::npos);
+  EXPECT_NE(refusal(writing.get()).find("not shared memory"), std::string::npos);
+  // A helper thread closes what was passed.
+  for (int i = 0; i < 10'000 && descriptors() > before; ++i) usleep(1000);
+  EXPECT_LE(descriptors(), before);
 }
 
 TEST(ShmHostile, MemoryThatCouldBeCutIsRefused) {
   const Sizes sizes{64 * 1024, 0};
-  const Nonce nonce{};
-  const auto open = [&](int fd) { return SharedMemory::open(getpid(), fd, sizes, nonce); };
+  const auto adopt = [&](Descriptor file) { return SharedMemory::adopt(file, sizes, false); };
   const auto make = [&](std::size_t bytes, int seals) {
     Descriptor file(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     EXPECT_EQ(ftruncate(file.get(), static_cast<off_t>(bytes)), 0);
@@ -233,23 +285,18 @@ TEST(ShmHostile, MemoryThatCouldBeCutIsRefused) {
     return file;
   };
   constexpr int all = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-  EXPECT_TRUE(open(make(sizes.total(), all).get()).has_value());
+  EXPECT_TRUE(adopt(make(sizes.total(), all)).has_value());
   for (const int seals : {0, F_SEAL_GROW | F_SEAL_SEAL, F_SEAL_SHRINK | F_SEAL_SEAL, F_SEAL_SHRINK | F_SEAL_GROW}) {
-    EXPECT_FALSE(open(make(sizes.total(), seals).get()).has_value());
+    EXPECT_FALSE(adopt(make(sizes.total(), seals)).has_value());
   }
-  EXPECT_FALSE(open(make(sizes.total() - 1, all).get()).has_value());
-  EXPECT_FALSE(open(make(sizes.total() + page_bytes, all).get()).has_value());
-  EXPECT_FALSE(open(make(0, all).get()).has_value());
+  EXPECT_FALSE(adopt(make(sizes.total(), all | F_SEAL_WRITE)).has_value()) << "it can't be written";
+  EXPECT_FALSE(adopt(make(sizes.total() - 1, all)).has_value());
+  EXPECT_FALSE(adopt(make(sizes.total() + page_bytes, all)).has_value());
+  EXPECT_FALSE(adopt(make(0, all)).has_value());
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
-  const Descriptor one(ends[0]);
-  const Descriptor other(ends[1]);
-  EXPECT_FALSE(open(one.get()).has_value());
-  EXPECT_FALSE(open(12'345).has_value());
-  Nonce wrong{};
-  wrong[3] = std::byte{1};
-  const Descriptor file = make(sizes.total(), all);
-  EXPECT_FALSE(SharedMemory::open(getpid(), file.get(), sizes, wrong).has_value());
+  EXPECT_FALSE(adopt(Descriptor(ends[0])).has_value());
+  EXPECT_FALSE(adopt(Descriptor(ends[1])).has_value());
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -9,6 +7,7 @@
 #include "base/random.h"
 #include "transport/path_testing.h"
 #include "transport/shm/handshake.h"
+#include "transport/shm/meeting.h"
 #include "transport/shm/peer.h"
 #include "transport/shm/shared_memory.h"
 #include "transport/shm/shm_path.h"
@@ -18,15 +17,14 @@ namespace hawser::transport::shm {
 // A server's half of a connection, whose client holds the shared memory and writes there what it likes.
 class HostileClient {
  public:
-  explicit HostileClient(const ShmOptions& options = {}, std::size_t message_bytes_max = std::size_t{1} << 20)
-      : path_(make_shm_path(options)), loop({.log = no_log()}, false) {
+  explicit HostileClient(const ShmOptions& options = {}, std::size_t message_bytes_max = std::size_t{1} << 20,
+                         OwnProcess own = OwnProcess::read)
+      : path_(make_shm_path(options, own)), loop({.log = no_log()}, false) {
     loop.on([&] {
       end_ = *path_->attach(loop.loop());
       half_ = *end_->propose(end_->offer(), {message_bytes_max, message_bytes_max});
       proposal = *decode_proposal(half_->parameters());
-      memory = *SharedMemory::open(getpid(), static_cast<int>(proposal.memory_fd),
-                                   {proposal.ring_bytes, proposal.slab_bytes}, proposal.nonce);
-      bell.emplace(std::move(*Doorbell::create()));
+      memory = *SharedMemory::create({proposal.ring_bytes, proposal.slab_bytes}, false);
     });
   }
   ~HostileClient() {
@@ -38,12 +36,13 @@ class HostileClient {
     });
   }
 
-  Result<void> answer(const Answer& with) {
-    return loop.on([&] { return half_->connect(encode(with)); });
+  // Says that it has come to the server's socket.
+  Result<void> answer_only() {
+    return loop.on([&] { return half_->connect(encode(Answer{})); });
   }
   Result<void> answer() {
-    return answer({static_cast<std::uint32_t>(getpid()), static_cast<std::uint32_t>(memory->fd()),
-                   static_cast<std::uint32_t>(bell->fd()), reinterpret_cast<std::uintptr_t>(proposal.nonce.data())});
+    bell.emplace(std::move(*meet(proposal.socket, proposal.secret, memory->fd())));
+    return answer_only();
   }
   void open() {
     auto streams = LoopStream::make_pair();

@@ -7,30 +7,35 @@
 #include <utility>
 
 namespace hawser::transport::shm {
-namespace {
 
 std::unexpected<Error> breach(std::string_view what) {
-  return fail(ErrorCode::protocol_error, "the peer broke the rules of shared memory: " + std::string(what),
-              ErrorScope::connection, Initiator::peer);
+  return hawser::fail(ErrorCode::protocol_error, "the peer broke the rules of shared memory: " + std::string(what),
+                      ErrorScope::connection, Initiator::peer);
 }
 
-std::unexpected<Error> closed() {
-  return fail(ErrorCode::unavailable, "the peer closed the connection", ErrorScope::connection, Initiator::peer);
+std::unexpected<Error> closed_by_peer() {
+  return hawser::fail(ErrorCode::unavailable, "the peer closed the connection", ErrorScope::connection,
+                      Initiator::peer);
 }
 
-}  // namespace
-
-Incoming::Incoming(std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
-                   const PeerProcess& peer, const PeerWaker& waker)
-    : limits_(limits),
-      peer_(peer),
+Incoming::Incoming(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
+                   const PeerWaker& waker, ReadingMeans means)
+    : loop_(loop),
+      limits_(limits),
       waker_(waker),
       ring_(memory->ring(side), memory->sizes().ring, memory->control().rings[side]),
       slab_(SlabReader::create(memory, side)),
       slots_(memory->control().reads[side]),
-      chunks_(memory->sizes().chunks()) {}
+      chunks_(memory->sizes().chunks()),
+      part_(memory->part(side)),
+      own_side_(memory->control().sides[1 - side]),
+      mark_(memory->mark()),
+      means_(std::move(means)) {}
 
-Incoming::~Incoming() { slab_->drop(); }
+Incoming::~Incoming() {
+  stop();
+  slab_->drop();
+}
 
 Result<bool> Incoming::take(Gate& gate) {
   if (!gate.open() || std::exchange(taking_, true)) return false;
@@ -41,11 +46,15 @@ Result<bool> Incoming::take(Gate& gate) {
   }
   Result<void> result;
   // What is there now, so that others get their turn.
-  if (gate.open() && ring_.available() != 0) {
+  if (gate.open() && reading_) [[unlikely]] {
+    worked = reading_ready();
+    if (worked) result = go_on_reading(gate);
+  }
+  if (result && gate.open() && !reading_ && ring_.available() != 0) {
     worked = true;
     do {
       result = take_one(gate);
-    } while (result && gate.open() && ring_.left() != 0);
+    } while (result && gate.open() && !reading_ && ring_.left() != 0);
   }
   if (result && ring_.broken()) result = breach("its ring's end is out of bounds");
   if (ring_.unpublished() != 0) {
@@ -72,6 +81,8 @@ Result<void> Incoming::take_one(Gate& gate) {
   const Record record = ring_.record();
   const std::byte* const data = ring_.at() + sizeof record;
   const std::size_t head_room = sizeof record + aligned(record.head_bytes);
+  if (placement_ && std::memcmp(&record, &placed_, sizeof record) != 0) [[unlikely]]
+    return breach("a message has changed while it waited");
   if (record.kind == RecordKind::whole) [[likely]] {
     if (head_room + aligned(record.payload_bytes) > left || long_) return breach("a message passes the ring's end");
     if (std::size_t{record.head_bytes} + record.payload_bytes <= limits_.message_bytes_max) [[likely]] {
@@ -92,9 +103,9 @@ Result<void> Incoming::take_one(Gate& gate) {
   const Bytes head(data, record.head_bytes);
   switch (record.kind) {
     case RecordKind::slab: return long_ ? breach("a message within another") : take_from_slab(record, head, gate);
-    case RecordKind::read: return long_ ? breach("a message within another") : take_by_reading(record, head, gate);
+    case RecordKind::read: return long_ ? breach("a message within another") : begin_reading(record, head, gate);
     case RecordKind::long_part: return take_part(record, gate);
-    case RecordKind::end: return long_ ? breach("an end within a message") : closed();
+    case RecordKind::end: return long_ ? breach("an end within a message") : closed_by_peer();
     default: return breach("a record of an unknown kind");
   }
 }
@@ -107,13 +118,17 @@ void Incoming::take_whole(const Record& record, const std::byte* head, Gate& gat
 }
 
 // Where the payload goes; nothing if the connection has ended, or is paused, until which that is kept in mind.
-std::optional<Placement> Incoming::place(Bytes head, std::size_t payload_bytes, Gate& gate) {
+std::optional<Placement> Incoming::place(const Record& record, Bytes head, Gate& gate) {
+  const std::size_t payload_bytes = record.payload_bytes;
   if (placement_) return std::exchange(placement_, std::nullopt);
   Placement placement;
   if (payload_bytes >= limits_.placed_bytes_min) placement = gate.sink->place(head, payload_bytes);
   assert(placement.kind != Placement::Kind::given || placement.memory.size() >= payload_bytes);
   if (gate.open()) return placement;
-  if (!gate.ended) placement_ = placement;
+  if (!gate.ended) {
+    placement_ = placement;
+    placed_ = record;
+  }
   return std::nullopt;
 }
 
@@ -121,7 +136,13 @@ Result<void> Incoming::take_from_slab(const Record& record, Bytes head, Gate& ga
   const std::size_t bytes = record.payload_bytes;
   const std::byte* const payload = record.where < chunks_ ? slab_->find(record.where, bytes) : nullptr;
   if (payload == nullptr) return breach("a payload passes the slab's end, or lies in a region that is in use");
-  const std::optional<Placement> placement = place(head, bytes, gate);
+  if (!slab_->supply(record.where, bytes)) {
+    return fail(ErrorCode::unavailable,
+                "the system has no memory for a payload of " + std::to_string(bytes) +
+                    " bytes in the slab (vm.overcommit_memory is 2): raise vm.overcommit_ratio",
+                ErrorScope::connection);
+  }
+  const std::optional<Placement> placement = place(record, head, gate);
   if (!placement) return {};
   Message message{.head = head};
   Block* lent = nullptr;
@@ -148,83 +169,19 @@ Result<void> Incoming::take_from_slab(const Record& record, Bytes head, Gate& ga
   return {};
 }
 
-Result<void> Incoming::take_by_reading(const Record& record, Bytes head, Gate& gate) {
-  const std::size_t bytes = record.payload_bytes;
-  if (record.where >= slots_.size() || bytes == 0) return breach("there is no such payload to be read");
-  const std::optional<Placement> placement = place(head, bytes, gate);
-  if (!placement) return {};
-  Message message{.head = head};
-  Buffer own;
-  MutableBytes to;
-  if (placement->kind == Placement::Kind::own) {
-    own = Buffer::allocate(bytes);
-    to = own.mutable_bytes();
-    message.payload_block = own.block();
-  } else if (placement->kind == Placement::Kind::given) {
-    to = placement->memory.first(bytes);
-  } else {
-    message.discarded = true;
-  }
-  message.payload = to;
-  if (message.discarded) {
-    slots_[record.where].state.store(read_done, std::memory_order_release);
-  } else {
-    const Result<bool> done = read_offered_payload(record, to);
-    if (!done) return std::unexpected(done.error());
-    // The peer has taken it back, which it does at its end only.
-    if (!*done) return closed();
-  }
-  waker_.wake(wants_room);
-  arrived_ += bytes;
-  gate.sink->on_message(message);
-  advance(sizeof record + aligned(record.head_bytes));
-  return {};
-}
-
-// False if the peer has withdrawn it.
-Result<bool> Incoming::read_offered_payload(const Record& record, MutableBytes to) {
-  ReadSlot& slot = slots_[record.where];
-  // It may move once meanwhile.
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    std::uint32_t state = slot.state.load(std::memory_order_acquire);
-    std::array<RemotePiece, read_pieces_max> pieces;
-    std::size_t count = 1;
-    if (state == read_offered) {
-      count = slot.count.load(std::memory_order_relaxed);
-      if (count > pieces.size()) return breach("a payload to be read has too many pieces");
-      std::size_t total = 0;
-      for (std::size_t i = 0; i < count; ++i) {
-        pieces[i] = {slot.pieces[i].address.load(std::memory_order_relaxed),
-                     slot.pieces[i].bytes.load(std::memory_order_relaxed)};
-        if (pieces[i].bytes > to.size() - total) return breach("a payload to be read is longer than announced");
-        total += pieces[i].bytes;
-      }
-      if (total != to.size()) return breach("a payload to be read is shorter than announced");
-    } else if (state == read_moved) {
-      pieces[0] = {slot.moved.load(std::memory_order_relaxed), to.size()};
-    } else if (state == read_withdrawn) {
-      return false;
-    } else {
-      return breach("a payload to be read is not there");
-    }
-    const Result<void> read = peer_.read(std::span(pieces.data(), count), to);
-    const bool same = slot.state.compare_exchange_strong(state, read_done, std::memory_order_acq_rel);
-    if (!same) continue;
-    if (read) return true;
-    if (read.error().scope == ErrorScope::call)
-      return breach("a payload to be read lies in memory that it has not got");
-    return std::unexpected(read.error());
-  }
-  if (slot.state.load(std::memory_order_acquire) == read_withdrawn) return false;
-  return breach("a payload to be read does not hold still");
-}
-
 // ---- By parts ----
+
+void LongMessage::grow_head(std::size_t wanted) {
+  if (wanted <= head.size()) return;
+  Buffer larger = Buffer::allocate(std::min(head_bytes, std::max(wanted, 2 * head.size())));
+  if (done != 0) std::memcpy(larger.mutable_data(), head.data(), done);
+  head = std::move(larger);
+}
 
 Result<void> Incoming::begin_long(const Record& record) {
   if (long_ || (record.head_bytes == 0 && record.payload_bytes == 0)) return breach("a message within another");
   long_.emplace();
-  long_->head = Buffer::allocate(record.head_bytes);
+  long_->head_bytes = record.head_bytes;
   long_->payload_bytes = record.payload_bytes;
   advance(sizeof record);
   return {};
@@ -237,18 +194,19 @@ Result<void> Incoming::take_part(const Record& record, Gate& gate) {
   }
   const std::byte* from = ring_.at() + sizeof record;
   std::size_t left = record.head_bytes;
-  if (long_->done < long_->head.size()) {
-    const std::size_t part = std::min(left, long_->head.size() - long_->done);
+  if (long_->done < long_->head_bytes) {
+    const std::size_t part = std::min(left, long_->head_bytes - long_->done);
+    long_->grow_head(long_->done + part);
     std::memcpy(long_->head.mutable_data() + long_->done, from, part);
     long_->done += part;
     from += part;
     left -= part;
   }
-  if (long_->done == long_->head.size() || left != 0) {
+  if (long_->done == long_->head_bytes || left != 0) {
     if (!long_->placed) place_long(gate);
     if (gate.ended) return {};
     if (long_->memory != nullptr && left != 0) {
-      std::memcpy(long_->memory + (long_->done - long_->head.size()), from, left);
+      std::memcpy(long_->memory + (long_->done - long_->head_bytes), from, left);
     }
     long_->done += left;
   }
@@ -299,6 +257,10 @@ void Incoming::unplace(const std::byte* memory) noexcept {
     placement_ = Placement{.kind = Placement::Kind::discard};
   }
   if (long_ && long_->memory == memory) long_->memory = nullptr;
+  if (reading_ && reading_->given && reading_->to.data() == memory) {
+    reading_->discarded = true;
+    if (reading_->job != nullptr) reading_->job->take_back();
+  }
 }
 
 }  // namespace hawser::transport::shm

@@ -1,16 +1,26 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
 #include "hawser/bytes.h"
+#include "hawser/loop.h"
+#include "hawser/timer.h"
 #include "transport/connection.h"
+#include "transport/shm/direct_read.h"
+#include "transport/shm/helpers.h"
 #include "transport/shm/peer.h"
 #include "transport/shm/ring.h"
 #include "transport/shm/slab.h"
 
 namespace hawser::transport::shm {
+
+// The peer has broken the protocol.
+std::unexpected<Error> breach(std::string_view what);
+std::unexpected<Error> closed_by_peer();
 
 // What callbacks may change while messages are taken.
 struct Gate {
@@ -23,13 +33,44 @@ struct Gate {
 
 // A message that comes by parts.
 struct LongMessage {
-  Buffer head;
+  Buffer head;  // Grows as the bytes come: the announcement alone takes no memory.
+  std::size_t head_bytes = 0;
   Buffer own;                   // The payload's place, if it is ours.
   std::byte* memory = nullptr;  // Where the payload goes; null while it is discarded.
   std::size_t payload_bytes = 0;
   std::size_t done = 0;  // Of head and payload.
   bool placed = false;
-  std::size_t total() const noexcept { return head.size() + payload_bytes; }
+  std::size_t total() const noexcept { return head_bytes + payload_bytes; }
+  void grow_head(std::size_t wanted);
+};
+
+// A payload that the peer has offered to be read from its memory, and its message, which waits for it.
+struct Reading {
+  enum class Stage : std::uint8_t {
+    offered,  // Nothing was done.
+    direct,   // A helper thread reads it.
+    refused,  // It is not to be read, which the peer does not know yet.
+    parts,    // The peer copies it, part by part.
+  };
+
+  Record record;  // As it was checked.
+  Stage stage = Stage::offered;
+  Buffer own;
+  MutableBytes to;  // Its place, unless it is discarded.
+  bool given = false;
+  bool discarded = false;
+  std::shared_ptr<DirectRead> job;
+  std::uint32_t state = read_offered;  // Of the slot, when `job` began.
+  int attempts = 0;
+  std::size_t progress = 0;  // Of `job`, when it was looked at last.
+  std::size_t copied = 0;    // By parts.
+};
+
+// What reads the peer's memory, if that is allowed. While a read is under way the connection is asked nothing but to wait.
+struct ReadingMeans {
+  std::shared_ptr<const PeerProcess> peer;  // Null: every payload is wanted in parts.
+  std::shared_ptr<Helpers> helpers;
+  std::function<void()> go_on;  // take() is to be called, as soon as possible.
 };
 
 // What one side receives: takes messages out of the peer's ring, and payloads from where they are. Whatever the peer wrote is
@@ -41,8 +82,8 @@ class Incoming {
     std::size_t placed_bytes_min = 0;
   };
   // From the ring and slab that `side` writes.
-  Incoming(std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits, const PeerProcess& peer,
-           const PeerWaker& waker);
+  Incoming(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
+           const PeerWaker& waker, ReadingMeans means);
   Incoming(const Incoming&) = delete;
   Incoming& operator=(const Incoming&) = delete;
   ~Incoming();
@@ -51,7 +92,15 @@ class Incoming {
   // the peer's end, or its fault.
   Result<bool> take(Gate& gate);
   // Something is there.
-  bool ready() noexcept { return ring_.available() != 0 || ring_.broken() || held_; }
+  bool ready() noexcept {
+    if (reading_) [[unlikely]]
+      return reading_ready();
+    return ring_.available() != 0 || ring_.broken() || held_;
+  }
+  // The peer's memory is being read: there will be something soon, or an error.
+  bool busy() const noexcept { return reading_ && reading_->stage == Reading::Stage::direct; }
+  // The connection has ended: memory that place() gave is not touched any more.
+  void stop() noexcept;
   void unplace(const std::byte* memory) noexcept;
   std::uint64_t arrived() const noexcept { return arrived_; }
 
@@ -59,27 +108,52 @@ class Incoming {
   Result<void> take_one(Gate& gate);
   void take_whole(const Record& record, const std::byte* head, Gate& gate);
   Result<void> take_from_slab(const Record& record, Bytes head, Gate& gate);
-  Result<void> take_by_reading(const Record& record, Bytes head, Gate& gate);
-  Result<bool> read_offered_payload(const Record& record, MutableBytes to);
+  Result<void> begin_reading(const Record& record, Bytes head, Gate& gate);
+  Result<void> go_on_reading(Gate& gate);
+  Result<bool> read_step();
+  Result<bool> begin_read(ReadSlot& slot);
+  Result<bool> end_direct_read(ReadSlot& slot);
+  Result<bool> want_parts(ReadSlot& slot);
+  Result<bool> take_read_part(ReadSlot& slot);
+  Result<DirectRead::Source> source_of(const ReadSlot& slot, std::uint32_t state) const;
+  bool reading_ready() const noexcept;
+  void look_for_stall() noexcept;
   Result<void> begin_long(const Record& record);
   Result<void> take_part(const Record& record, Gate& gate);
   void place_long(Gate& gate);
   void end_long(Gate& gate);
-  std::optional<Placement> place(Bytes head, std::size_t payload_bytes, Gate& gate);
+  std::optional<Placement> place(const Record& record, Bytes head, Gate& gate);
   void advance(std::size_t bytes) noexcept;
 
+  // A read of the peer's memory that gets no further for this long is given up.
+  static constexpr Duration read_stall_max = std::chrono::milliseconds(500);
+
+  struct StallTimer final : Timer {
+    explicit StallTimer(Incoming& incoming) noexcept
+        : Timer([](Timer& timer) noexcept { static_cast<StallTimer&>(timer).owner.look_for_stall(); }),
+          owner(incoming) {}
+    Incoming& owner;
+  };
+
+  Loop& loop_;
   const Limits limits_;
-  const PeerProcess& peer_;
   const PeerWaker& waker_;
   RingReader ring_;
   SlabReader* const slab_;
   std::array<ReadSlot, reads_max>& slots_;
   const std::size_t chunks_;
+  const std::byte* const part_;
+  SideState& own_side_;
+  const ProcessMark& mark_;
+  ReadingMeans means_;
 
+  std::optional<Reading> reading_;
+  StallTimer stall_{*this};
   std::optional<LongMessage> long_;
   bool held_ = false;  // `long_` is whole, and waits for the gate to open.
   // What place() said of the message at hand, when it closed the gate.
   std::optional<Placement> placement_;
+  Record placed_;  // The record that it was said of: the peer may change the ring's.
   bool taking_ = false;
   bool advanced_ = false;  // The peer is to be woken for the room that it has got.
   std::uint64_t arrived_ = 0;

@@ -22,6 +22,8 @@ inline constexpr std::size_t chunk_bytes_min = 16 * 1024;
 
 inline constexpr std::size_t reads_max = 64;       // Payloads at once that wait to be read from the sender's memory.
 inline constexpr std::size_t read_pieces_max = 3;  // Of one such payload.
+// A payload that was offered to be read and that the receiver does not read passes through memory of this size, part by part.
+inline constexpr std::size_t part_bytes = 64 * 1024;
 
 // The two sides, and the directions by their senders.
 inline constexpr std::size_t server_side = 0;
@@ -55,14 +57,17 @@ struct ReadSlot {
 };
 static_assert(sizeof(ReadSlot) == line_bytes);
 // The sender offers; may move what it offers to other memory, once; and may withdraw it when the connection ends. The receiver
-// says when it is done, unless that has changed meanwhile: then what it has read may be anything.
+// says when it is done, unless that has changed meanwhile: then what it has read may be anything. A receiver that does not
+// read the sender's memory wants the payload in parts instead: it says `wanted`, the sender copies the next part and says
+// `filled`, until the receiver has all parts and says `done`.
 inline constexpr std::uint32_t read_offered = 0;
 inline constexpr std::uint32_t read_moved = 1;
 inline constexpr std::uint32_t read_withdrawn = 2;
 inline constexpr std::uint32_t read_done = 3;
+inline constexpr std::uint32_t read_wanted = 4;
+inline constexpr std::uint32_t read_filled = 5;
 
 struct Control {
-  std::array<std::byte, 16> nonce;  // Proves that both sides see the same object.
   std::array<RingEnds, 2> rings;
   std::array<SideState, 2> sides;
   // By sender and region: 0 once it is filled, 1 when the receiver has let go of it.
@@ -80,8 +85,9 @@ struct Sizes {
     return (sizeof(Control) + page_bytes - 1) / page_bytes * page_bytes;
   }
   std::size_t ring_at(std::size_t side) const noexcept { return control() + side * ring; }
-  std::size_t slab_at(std::size_t side) const noexcept { return control() + 2 * ring + side * slab; }
-  std::size_t total() const noexcept { return control() + 2 * ring + 2 * slab; }
+  std::size_t part_at(std::size_t side) const noexcept { return control() + 2 * ring + side * part_bytes; }
+  std::size_t slab_at(std::size_t side) const noexcept { return part_at(2) + side * slab; }
+  std::size_t total() const noexcept { return slab_at(2); }
   std::size_t chunk() const noexcept {
     return slab / chunks_max > chunk_bytes_min ? slab / chunks_max : chunk_bytes_min;
   }

@@ -49,7 +49,9 @@ Outgoing::Outgoing(const SharedMemory& memory, std::size_t side, const ShmOption
       waker_(waker),
       ring_(memory.ring(side), memory.sizes().ring, memory.control().rings[side]),
       slab_(memory, side),
-      slots_(memory.control().reads[side]) {
+      slots_(memory.control().reads[side]),
+      part_(memory.part(side)),
+      mark_(memory.mark()) {
   for (std::size_t slot = reads_max; slot != 0; --slot) free_slots_.push_back(slot - 1);
 }
 
@@ -199,6 +201,7 @@ bool Outgoing::advance() {
     writing_queue_ = true;
     worked |= write_queue();
     writing_queue_ = false;
+    if (finishing_) worked |= write_end();
   }
   return worked;
 }
@@ -232,7 +235,12 @@ bool Outgoing::write_queue() {
 bool Outgoing::take_reads() {
   bool worked = false;
   for (std::size_t i = 0; i < reads_.size();) {
-    if (slots_[reads_[i].slot].state.load(std::memory_order_acquire) != read_done) {
+    const std::uint32_t state = slots_[reads_[i].slot].state.load(std::memory_order_acquire);
+    if (state == read_wanted) {
+      fill_part(reads_[i]);
+      worked = true;
+    }
+    if (state != read_done) {
       ++i;
       continue;
     }
@@ -247,10 +255,24 @@ bool Outgoing::take_reads() {
   return worked;
 }
 
+// Copies the next part of a payload that the peer does not read. One such payload at a time: the peer takes messages in order.
+void Outgoing::fill_part(Read& read) {
+  const std::size_t part = std::min(part_bytes, read.bytes - read.done);
+  if (part == 0) {
+    broken_ = true;
+    return;
+  }
+  gather_part(part_, std::span(read.pieces.data(), read.count), read.done, part);
+  read.done += part;
+  slots_[read.slot].state.store(read_filled, std::memory_order_release);
+  waker_.wake(wants_messages);
+}
+
 bool Outgoing::can_advance() const noexcept {
-  if (!queue_.empty() && ring_.has_moved()) return true;
+  if ((!queue_.empty() || (finishing_ && !finished_)) && ring_.has_moved()) return true;
   return std::any_of(reads_.begin(), reads_.end(), [&](const Read& read) {
-    return slots_[read.slot].state.load(std::memory_order_relaxed) == read_done;
+    const std::uint32_t state = slots_[read.slot].state.load(std::memory_order_relaxed);
+    return state == read_done || state == read_wanted;
   });
 }
 
@@ -261,9 +283,13 @@ void Outgoing::publish() {
   waker_.wake(wants_messages);
 }
 
-bool Outgoing::finish() {
-  if (finished_) return true;
-  if (!queue_.empty() || !ring_.has_room(sizeof(Record))) return false;
+void Outgoing::finish() {
+  finishing_ = true;
+  write_end();
+}
+
+bool Outgoing::write_end() {
+  if (finished_ || !queue_.empty() || !ring_.has_room(sizeof(Record))) return false;
   const Record record{RecordKind::end, 0, 0, 0};
   std::memcpy(ring_.at(), &record, sizeof record);
   ring_.advance(sizeof record);
@@ -283,9 +309,13 @@ void Outgoing::detach(PayloadOwner& owner) {
     if (read.owner != &owner) continue;
     read.owner = nullptr;
     read.copy = copy_of(std::span(read.pieces.data(), read.count), read.bytes);
+    read.pieces[0] = {read.copy.data(), read.bytes};
+    read.count = 1;
+    if (!mark_.is_ours()) continue;
     ReadSlot& slot = slots_[read.slot];
     slot.moved.store(reinterpret_cast<std::uintptr_t>(read.copy.data()), std::memory_order_relaxed);
-    // Should the peer be reading just now, it sees that this has changed, and reads again. Should it be done, so be it.
+    // Should the peer be reading just now, it sees that this has changed, and reads again. Should it be done or want parts, so be
+    // it.
     std::uint32_t offered = read_offered;
     slot.state.compare_exchange_strong(offered, read_moved, std::memory_order_acq_rel);
   }
@@ -296,6 +326,7 @@ void Outgoing::clear() noexcept {
   std::deque<Queued> queue = std::exchange(queue_, {});
   std::vector<Read> reads = std::exchange(reads_, {});
   for (const Read& read : reads) {
+    if (!mark_.is_ours()) break;
     std::uint32_t state = slots_[read.slot].state.load(std::memory_order_relaxed);
     while (state != read_done && !slots_[read.slot].state.compare_exchange_weak(state, read_withdrawn)) {
     }

@@ -37,17 +37,17 @@ class Outgoing {
     early_bytes_ = std::min(early_bytes_first, early_publish_bytes_);
     publish();
   }
-  // Writes the end behind all messages, once it can: true from then on.
-  bool finish();
+  // Nothing is committed any more: writes the end behind all messages, now or, once the peer makes room, in advance().
+  void finish();
   // The connection has ended: drops all and tells the owners.
   void clear() noexcept;
 
   // Something waits for the peer to make room or to read.
-  bool waits() const noexcept { return !queue_.empty() || !reads_.empty(); }
+  bool waits() const noexcept { return !queue_.empty() || !reads_.empty() || (finishing_ && !finished_); }
   // What waits may go on.
   bool can_advance() const noexcept;
   // The peer has written what can't be true.
-  bool broken() const noexcept { return ring_.broken(); }
+  bool broken() const noexcept { return ring_.broken() || broken_; }
 
   std::uint64_t committed() const noexcept { return committed_; }
   std::uint64_t sent() const noexcept { return sent_; }
@@ -76,6 +76,7 @@ class Outgoing {
     std::size_t bytes = 0;
     std::size_t count = 0;
     std::array<Piece, read_pieces_max> pieces;
+    std::size_t done = 0;  // Bytes copied for a peer that wants it in parts.
   };
   enum class Written : std::uint8_t {
     all,       // The owner is to be told.
@@ -94,6 +95,8 @@ class Outgoing {
   bool write_parts(Queued& message);
   bool write_queue();
   bool take_reads();
+  void fill_part(Read& read);
+  bool write_end();
   void enqueue(std::size_t head_bytes, std::span<const Piece> payload, std::size_t payload_bytes, PayloadOwner* owner);
 
   const std::size_t eager_bytes_;
@@ -104,13 +107,17 @@ class Outgoing {
   RingWriter ring_;
   SlabWriter slab_;
   std::array<ReadSlot, reads_max>& slots_;
+  std::byte* const part_;
+  const ProcessMark& mark_;
 
   std::deque<Queued> queue_;
   std::vector<Read> reads_;
   std::vector<std::size_t> free_slots_;
   Buffer reserved_;  // The head between reserve() and commit(), unless it lies in the ring.
   bool writing_queue_ = false;
-  bool finished_ = false;
+  bool finishing_ = false;
+  bool finished_ = false;  // The end is written.
+  bool broken_ = false;
   bool ended_ = false;
   // In bytes of heads, payloads and records: committed, of these in the ring, of these shown to the peer.
   std::uint64_t committed_ = 0;

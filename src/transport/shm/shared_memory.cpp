@@ -8,16 +8,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <fstream>
 #include <string>
-#include <system_error>
+#include <utility>
+
+#include "transport/shm/meeting.h"
 
 namespace hawser::transport::shm {
 namespace {
 
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-
-std::string path_of(pid_t pid, int fd) { return "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd); }
 
 std::unexpected<Error> refuse(std::string text) {
   return fail(ErrorCode::protocol_error, std::move(text), ErrorScope::connection, Initiator::peer);
@@ -25,31 +25,13 @@ std::unexpected<Error> refuse(std::string text) {
 
 }  // namespace
 
-Error system_error(ErrorCode code, std::string_view what, int system_error) {
-  return {code, ErrorScope::connection, Initiator::local, 0,
-          std::string(what) + ": " + std::generic_category().message(system_error)};
+bool SharedMemory::counted_strictly() {
+  std::ifstream file("/proc/sys/vm/overcommit_memory");
+  int mode = 0;
+  return file >> mode && mode == 2;
 }
 
-Result<Descriptor> open_of_process(pid_t pid, int fd, mode_t type, int flags) {
-  const Descriptor place(::open(path_of(pid, fd).c_str(), O_PATH | O_CLOEXEC));
-  if (!place.valid()) {
-    return std::unexpected(system_error(
-        ErrorCode::unavailable,
-        "cannot open what the peer shares by " + path_of(pid, fd) + " (both processes must run as the same user)",
-        errno));
-  }
-  struct stat status{};
-  if (fstat(place.get(), &status) != 0 || (status.st_mode & S_IFMT) != type) {
-    return refuse("what the peer shares is not of the kind that it says");
-  }
-  Descriptor file(::open(path_of(getpid(), place.get()).c_str(), flags | O_CLOEXEC | O_NOCTTY));
-  if (!file.valid()) {
-    return std::unexpected(system_error(ErrorCode::unavailable, "cannot open what the peer shares", errno));
-  }
-  return file;
-}
-
-Result<std::shared_ptr<SharedMemory>> SharedMemory::create(const Sizes& sizes, const Nonce& nonce) {
+Result<std::shared_ptr<SharedMemory>> SharedMemory::create(const Sizes& sizes, bool strict) {
   Descriptor file(memfd_create("hawser", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.valid()) {
     return std::unexpected(system_error(ErrorCode::unavailable, "cannot make shared memory (raise ulimit -n?)", errno));
@@ -57,31 +39,38 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::create(const Sizes& sizes, c
   if (ftruncate(file.get(), static_cast<off_t>(sizes.total())) != 0 || fcntl(file.get(), F_ADD_SEALS, seals) != 0) {
     return std::unexpected(system_error(ErrorCode::unavailable, "cannot size shared memory", errno));
   }
-  std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(file), sizes));
+  std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(file), sizes, strict));
   if (Result<void> mapped = memory->map(); !mapped) return std::unexpected(std::move(mapped.error()));
-  memory->control().nonce = nonce;
   return memory;
 }
 
-Result<std::shared_ptr<SharedMemory>> SharedMemory::open(pid_t pid, int fd, const Sizes& sizes, const Nonce& nonce) {
-  Result<Descriptor> file = open_of_process(pid, fd, S_IFREG, O_RDWR);
-  if (!file) return std::unexpected(std::move(file.error()));
+Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(Descriptor& file, const Sizes& sizes, bool strict) {
+  // First, since nothing else is sure to return at once on a file of any kind.
+  const int sealed = fcntl(file.get(), F_GET_SEALS);
+  if (sealed < 0) return refuse("what the peer has passed is not shared memory");
+  Descriptor own = std::move(file);
   // Touching a page that the peer has cut off would kill us, and one of huge pages that are used up: neither can be.
-  const int sealed = fcntl(file->get(), F_GET_SEALS);
   struct statfs system{};
   struct stat status{};
-  if (sealed < 0 || (sealed & seals) != seals || fstatfs(file->get(), &system) != 0 || system.f_type != TMPFS_MAGIC) {
+  if ((sealed & seals) != seals || fstatfs(own.get(), &system) != 0 || system.f_type != TMPFS_MAGIC) {
     return refuse("the peer's shared memory is not sealed: it could be cut while it is in use");
   }
-  if (fstat(file->get(), &status) != 0 || static_cast<std::size_t>(status.st_size) != sizes.total()) {
-    return refuse("the peer's shared memory is not of the size that it says");
+  if (fstat(own.get(), &status) != 0 || static_cast<std::size_t>(status.st_size) != sizes.total()) {
+    return refuse("the peer's shared memory has " + std::to_string(status.st_size) + " bytes where " +
+                  std::to_string(sizes.total()) + " were agreed on");
   }
-  std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(*file), sizes));
+  std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(own), sizes, strict));
   if (Result<void> mapped = memory->map(); !mapped) return std::unexpected(std::move(mapped.error()));
-  if (std::memcmp(memory->control().nonce.data(), nonce.data(), nonce.size()) != 0) {
-    return refuse("the shared memory found is another one than the peer's");
-  }
   return memory;
+}
+
+bool SharedMemory::supply(std::size_t at, std::size_t bytes) const noexcept {
+  constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, Linux 5.14; earlier kernels can't be asked.
+  while (madvise(base_ + at, bytes, populate_write) != 0) {
+    if (errno == EINVAL) return true;
+    if (errno != EINTR && errno != EAGAIN) return false;
+  }
+  return true;
 }
 
 Result<void> SharedMemory::map() {
@@ -92,6 +81,12 @@ Result<void> SharedMemory::map() {
   void* const all = mmap(nullptr, sizes_.total(), access, MAP_SHARED, file_.get(), 0);
   if (all == MAP_FAILED) return failed();
   base_ = static_cast<std::byte*>(all);
+  if (strict_ && !supply(0, sizes_.slab_at(server_side))) {
+    return fail(ErrorCode::unavailable,
+                "the system has no memory for a connection's rings (" + std::to_string(sizes_.slab_at(server_side)) +
+                    " bytes; vm.overcommit_memory is 2): raise vm.overcommit_ratio, or lower ShmOptions::ring_bytes",
+                ErrorScope::connection);
+  }
   for (const std::size_t side : {server_side, client_side}) {
     void* const twice = mmap(nullptr, 2 * sizes_.ring, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (twice == MAP_FAILED) return failed();
@@ -111,14 +106,6 @@ SharedMemory::~SharedMemory() {
   for (std::byte* ring : rings_) {
     if (ring != nullptr) munmap(ring, 2 * sizes_.ring);
   }
-}
-
-bool SharedMemory::is_held_by(pid_t pid, int fd) const noexcept {
-  const Descriptor place(::open(path_of(pid, fd).c_str(), O_PATH | O_CLOEXEC));
-  struct stat theirs{};
-  struct stat ours{};
-  return place.valid() && fstat(place.get(), &theirs) == 0 && fstat(file_.get(), &ours) == 0 &&
-         theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
 }
 
 }  // namespace hawser::transport::shm

@@ -1,6 +1,5 @@
 #include "transport/shm/shm_connection.h"
 
-#include <atomic>
 #include <utility>
 
 namespace hawser::transport::shm {
@@ -8,12 +7,14 @@ namespace hawser::transport::shm {
 ShmConnection::ShmConnection(Loop& loop, Link link, std::unique_ptr<Stream> stream)
     : loop_(loop),
       link_(std::move(link)),
-      waker_(link_.memory->control().sides[1 - link_.side], link_.peer_bell),
+      mark_(link_.memory->mark()),
+      sleeper_(link_.memory->control().sides[link_.side]),
+      waker_(link_.memory->control().sides[1 - link_.side], link_.bell),
       outgoing_(*link_.memory, link_.side, link_.options, waker_),
       incoming_(
-          link_.memory, 1 - link_.side,
+          loop, link_.memory, 1 - link_.side,
           {.message_bytes_max = link_.limits.receive_bytes_max, .placed_bytes_min = link_.options.eager_bytes + 1},
-          link_.peer, waker_),
+          waker_, {.peer = link_.peer, .helpers = link_.helpers, .go_on = [this] { set_hot(true); }}),
       liveness_(std::move(stream), [this](const Error& reason) {
         peer_gone_ = reason;
         if (gate_.sink != nullptr) set_hot(true);
@@ -35,7 +36,8 @@ Capabilities ShmConnection::capabilities() const noexcept {
 void ShmConnection::start(MessageSink& sink) {
   gate_.sink = &sink;
   if (gate_.ended) return;
-  loop_.poller().watch(link_.own_bell.fd(), *this);
+  loop_.poller().watch(link_.bell.fd(), *this);
+  bell_watched_ = true;
   set_hot(true);
 }
 
@@ -51,7 +53,7 @@ void ShmConnection::commit(std::size_t head_bytes, std::span<const Piece> payloa
 }
 
 void ShmConnection::flush() {
-  if (gate_.ended) return;
+  if (gate_.ended || !mark_.is_ours()) return;
   outgoing_.publish_rest();
   if (closing_) outgoing_.finish();
   drained();
@@ -66,6 +68,8 @@ void ShmConnection::drained() {
 void ShmConnection::close() {
   if (gate_.ended || std::exchange(closing_, true)) return;
   flush();
+  // The end waits for room like any message.
+  if (gate_.sink != nullptr) set_hot(true);
 }
 
 void ShmConnection::resume() {
@@ -76,7 +80,8 @@ void ShmConnection::resume() {
 // ---- Looking for work ----
 
 bool ShmConnection::poll() {
-  if (std::exchange(armed_, false)) own_side().asleep.store(0, std::memory_order_relaxed);
+  if (!mark_.is_ours()) return false;
+  if (std::exchange(armed_, false)) sleeper_.disarm();
   if (look()) {
     idle_polls_ = 0;
     return true;
@@ -106,7 +111,7 @@ bool ShmConnection::look() {
   }
   // The peer's last messages come before its end. A paused connection keeps them, unless it could be waiting for ever for its
   // own to leave.
-  if (peer_gone_ && (!incoming_.ready() || (gate_.paused && outgoing_.waits()))) {
+  if (peer_gone_ && !incoming_.busy() && (!incoming_.ready() || (gate_.paused && outgoing_.waits()))) {
     fail(*peer_gone_);
     return true;
   }
@@ -114,25 +119,33 @@ bool ShmConnection::look() {
 }
 
 bool ShmConnection::has_work() noexcept {
-  return (gate_.open() && incoming_.ready()) || outgoing_.can_advance() || (peer_gone_ && !gate_.paused);
+  return (gate_.open() && incoming_.ready()) || outgoing_.can_advance() ||
+         (peer_gone_ && !gate_.paused && !incoming_.busy());
 }
 
 bool ShmConnection::arm() {
-  if (gate_.ended) return true;
+  if (gate_.ended || !mark_.is_ours()) return true;
   const std::uint32_t wants = (gate_.open() ? wants_messages : 0) | (outgoing_.waits() ? wants_room : 0);
-  own_side().asleep.store(wants, std::memory_order_relaxed);
-  // See PeerWaker::wake().
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  armed_ = !has_work();
-  if (!armed_) own_side().asleep.store(0, std::memory_order_relaxed);
+  armed_ = sleeper_.arm(wants, [this] { return has_work(); });
   return armed_;
 }
 
 void ShmConnection::on_ready(exec::Readiness readiness) {
-  if (!readiness.readable || gate_.ended) return;
-  link_.own_bell.silence();
+  if (!(readiness.readable || readiness.hangup) || gate_.ended || !mark_.is_ours()) return;
+  if (!link_.bell.silence()) {
+    // It would be ready for ever.
+    unwatch_bell();
+    if (!peer_gone_) {
+      peer_gone_ =
+          Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"};
+    }
+  }
   set_hot(true);
   poll();
+}
+
+void ShmConnection::unwatch_bell() noexcept {
+  if (std::exchange(bell_watched_, false)) loop_.poller().unwatch(link_.bell.fd(), *this);
 }
 
 void ShmConnection::set_hot(bool hot) {
@@ -157,8 +170,12 @@ void ShmConnection::fail(const Error& reason) {
 void ShmConnection::abort() noexcept {
   if (std::exchange(gate_.ended, true)) return;
   set_hot(false);
-  if (gate_.sink != nullptr) loop_.poller().unwatch(link_.own_bell.fd(), *this);
-  liveness_.close();
+  incoming_.stop();
+  // A child shares the poller's registrations and the stream with its parent, which goes on using both.
+  if (mark_.is_ours()) {
+    unwatch_bell();
+    liveness_.close();
+  }
   outgoing_.clear();
 }
 

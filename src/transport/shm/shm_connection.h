@@ -20,9 +20,9 @@ namespace hawser::transport::shm {
 struct Link {
   std::size_t side = server_side;  // Ours.
   std::shared_ptr<SharedMemory> memory;
-  Doorbell own_bell;
-  Doorbell peer_bell;
-  PeerProcess peer;
+  Doorbell bell;
+  std::shared_ptr<const PeerProcess> peer;  // Null unless its memory may be read.
+  std::shared_ptr<Helpers> helpers;
   ShmOptions options;  // Both sides' in one.
   PathLimits limits;
   std::shared_ptr<void> end;  // The path's end on this loop, and our place among its connections.
@@ -40,7 +40,7 @@ class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec
 
   void start(MessageSink& sink) override;
   std::byte* reserve(std::size_t head_bytes) override {
-    if (gate_.ended || closing_) [[unlikely]]
+    if (gate_.ended || closing_ || !mark_.is_ours()) [[unlikely]]
       return nullptr;
     return outgoing_.reserve(head_bytes);
   }
@@ -74,13 +74,15 @@ class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec
 
   bool look();
   bool has_work() noexcept;
+  void unwatch_bell() noexcept;
   void set_hot(bool hot);
   void drained();
   void fail(const Error& reason);
-  SideState& own_side() const noexcept { return link_.memory->control().sides[link_.side]; }
 
   Loop& loop_;
   Link link_;
+  const ProcessMark& mark_;  // In a child of the process, everything here does nothing.
+  Sleeper sleeper_;
   PeerWaker waker_;
   Gate gate_;
   Outgoing outgoing_;
@@ -89,6 +91,7 @@ class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec
   std::size_t backlog_mark_ = SIZE_MAX;
   bool above_mark_ = false;
   bool closing_ = false;
+  bool bell_watched_ = false;
   bool hot_ = false;    // Among the loop's sources.
   bool armed_ = false;  // The peer rings when there is something.
   unsigned idle_polls_ = 0;

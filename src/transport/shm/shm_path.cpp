@@ -1,6 +1,6 @@
 #include "transport/shm/shm_path.h"
 
-#include <sys/random.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +12,8 @@
 
 #include "hawser/loop.h"
 #include "transport/shm/handshake.h"
+#include "transport/shm/helpers.h"
+#include "transport/shm/meeting.h"
 #include "transport/shm/shm_connection.h"
 
 namespace hawser::transport {
@@ -55,7 +57,8 @@ class Ticket {
 
 class ShmEnd final : public PathEnd, public std::enable_shared_from_this<ShmEnd> {
  public:
-  ShmEnd(Loop& loop, const ShmOptions& options, const Place& place) : loop_(loop), options_(options), place_(place) {}
+  ShmEnd(Loop& loop, const ShmOptions& options, const Place& place, std::shared_ptr<Helpers> helpers, OwnProcess own)
+      : loop_(loop), options_(options), place_(place), helpers_(std::move(helpers)), own_process_(own) {}
 
   std::vector<std::byte> offer() override {
     return encode(Offer{place_, options_.ring_bytes, options_.slab_bytes, options_.eager_bytes});
@@ -64,6 +67,9 @@ class ShmEnd final : public PathEnd, public std::enable_shared_from_this<ShmEnd>
   Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) override;
 
   Loop& loop() const noexcept { return loop_; }
+  const std::shared_ptr<Helpers>& helpers() const noexcept { return helpers_; }
+  bool strict() const noexcept { return strict_; }
+  OwnProcess own_process() const noexcept { return own_process_; }
 
  private:
   friend class Ticket;
@@ -72,91 +78,117 @@ class ShmEnd final : public PathEnd, public std::enable_shared_from_this<ShmEnd>
   Loop& loop_;
   const ShmOptions options_;
   const Place place_;
+  const std::shared_ptr<Helpers> helpers_;
+  const OwnProcess own_process_;
+  const bool strict_ = SharedMemory::counted_strictly();
   std::size_t connections_ = 0;
 };
 
 Ticket::Ticket(std::shared_ptr<ShmEnd> end) noexcept : end_(std::move(end)) { ++end_->connections_; }
 Ticket::~Ticket() { --end_->connections_; }
 
-// Tries whether the peer's memory may be read, by reading the nonce there.
-bool can_read(const PeerProcess& peer, std::uint64_t address, const Nonce& nonce) {
-  Nonce found{};
-  const RemotePiece piece{address, found.size()};
-  return peer.read(std::span(&piece, 1), found).has_value() && found == nonce;
-}
-
-class ShmHalf final : public PathHalf {
+// What both halves have.
+class ShmHalf : public PathHalf {
  public:
-  ShmHalf(Loop& loop, std::size_t side, std::shared_ptr<SharedMemory> memory, Doorbell bell, const ShmOptions& options,
-          const PathLimits& limits, const Nonce& nonce, std::shared_ptr<Ticket> ticket)
-      : loop_(loop),
-        side_(side),
-        memory_(std::move(memory)),
-        bell_(std::move(bell)),
-        options_(options),
-        limits_(limits),
-        nonce_(nonce),
-        ticket_(std::move(ticket)) {}
-
-  std::vector<std::byte> parameters() const override {
-    const auto pid = static_cast<std::uint32_t>(getpid());
-    const auto memory = static_cast<std::uint32_t>(memory_->fd());
-    const auto bell = static_cast<std::uint32_t>(bell_.fd());
-    const auto probe = reinterpret_cast<std::uintptr_t>(nonce_.data());
-    if (side_ == client_side) return encode(Answer{pid, memory, bell, probe});
-    return encode(
-        Proposal{pid, memory, bell, nonce_, options_.ring_bytes, options_.slab_bytes, options_.eager_bytes, probe});
-  }
-
-  Result<void> connect(Bytes client) override {
-    const Result<Answer> answer = decode_answer(client);
-    if (!answer) return std::unexpected(answer.error());
-    return connect_to(answer->pid, answer->memory_fd, answer->bell_fd, answer->probe_address);
-  }
-
-  Result<void> connect_to(std::uint32_t pid, std::uint32_t memory_fd, std::uint32_t bell_fd, std::uint64_t probe) {
-    PeerProcess peer(static_cast<pid_t>(pid));
-    // The peer is who has our object: nobody else's memory and descriptors are touched.
-    if (!memory_->is_held_by(peer.pid(), static_cast<int>(memory_fd))) {
-      return fail(ErrorCode::unavailable,
-                  "the client does not have our shared memory, or its /proc entry can't be read (both processes must "
-                  "run as the same user)",
-                  ErrorScope::connection, Initiator::peer);
-    }
-    Result<Doorbell> bell = Doorbell::open(peer.pid(), static_cast<int>(bell_fd));
-    if (!bell) return std::unexpected(std::move(bell.error()));
-    const bool reads = options_.direct_read_bytes_min != SIZE_MAX && can_read(peer, probe, nonce_);
-    memory_->control().sides[side_].reads.store(reads ? 1 : 0, std::memory_order_relaxed);
-    peer_.emplace(std::move(peer));
-    peer_bell_.emplace(std::move(*bell));
-    return {};
-  }
-
   std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
     memory_->close_file();
-    return std::make_unique<ShmConnection>(loop_,
+    return std::make_unique<ShmConnection>(end_->loop(),
                                            Link{.side = side_,
                                                 .memory = std::move(memory_),
-                                                .own_bell = std::move(bell_),
-                                                .peer_bell = std::move(*peer_bell_),
-                                                .peer = std::move(*peer_),
+                                                .bell = std::move(*bell_),
+                                                .peer = std::move(peer_),
+                                                .helpers = end_->helpers(),
                                                 .options = options_,
                                                 .limits = limits_,
                                                 .end = std::move(ticket_)},
                                            std::move(stream));
   }
 
+ protected:
+  ShmHalf(ShmEnd& end, std::size_t side, const ShmOptions& options, const PathLimits& limits,
+          std::shared_ptr<Ticket> ticket)
+      : end_(end.shared_from_this()), side_(side), options_(options), limits_(limits), ticket_(std::move(ticket)) {}
+
+  Sizes sizes() const noexcept { return {options_.ring_bytes, options_.slab_bytes}; }
+  const ShmOptions& options() const noexcept { return options_; }
+  ShmEnd& end() const noexcept { return *end_; }
+
+  // `peer` has proved to be at the other end of `bell`: the kernel says so.
+  void connected(Doorbell bell, const PeerIdentity& peer, std::shared_ptr<SharedMemory> memory) {
+    // Our own memory may always be read, by ourselves: whoever could make us take ourselves for the peer would have it read.
+    const bool readable =
+        options_.direct_read_bytes_min != SIZE_MAX && (peer.pid != getpid() || end_->own_process() == OwnProcess::read);
+    if (readable) {
+      auto process = std::make_shared<const PeerProcess>(peer, bell);
+      if (process->may_be_read()) peer_ = std::move(process);
+    }
+    // Offers to be read tell addresses. Of a process that may not be traced nobody else is to know them.
+    if (prctl(PR_GET_DUMPABLE) != 1) options_.direct_read_bytes_min = SIZE_MAX;
+    memory->control().sides[side_].reads.store(peer_ != nullptr ? 1 : 0, std::memory_order_relaxed);
+    memory_ = std::move(memory);
+    bell_.emplace(std::move(bell));
+  }
+
  private:
-  Loop& loop_;
+  const std::shared_ptr<ShmEnd> end_;
   const std::size_t side_;
-  std::shared_ptr<SharedMemory> memory_;
-  Doorbell bell_;
-  const ShmOptions options_;
+  ShmOptions options_;
   const PathLimits limits_;
-  const Nonce nonce_;
   std::shared_ptr<Ticket> ticket_;
-  std::optional<PeerProcess> peer_;
-  std::optional<Doorbell> peer_bell_;
+  std::shared_ptr<SharedMemory> memory_;
+  std::optional<Doorbell> bell_;
+  std::shared_ptr<const PeerProcess> peer_;
+};
+
+class ServerHalf final : public ShmHalf {
+ public:
+  ServerHalf(ShmEnd& end, MeetingSocket socket, const Token& secret, const ShmOptions& options,
+             const PathLimits& limits, std::shared_ptr<Ticket> ticket)
+      : ShmHalf(end, server_side, options, limits, std::move(ticket)), socket_(std::move(socket)), secret_(secret) {}
+
+  std::vector<std::byte> parameters() const override {
+    return encode(Proposal{socket_.name(), secret_, options().ring_bytes, options().slab_bytes, options().eager_bytes});
+  }
+
+  Result<void> connect(Bytes client) override {
+    const Result<Answer> answer = decode_answer(client);
+    if (!answer) return std::unexpected(answer.error());
+    Result<Arrival> arrival = socket_.accept(secret_, *end().helpers());
+    if (!arrival) return std::unexpected(std::move(arrival.error()));
+    Result<std::shared_ptr<SharedMemory>> memory = SharedMemory::adopt(arrival->memory, sizes(), end().strict());
+    if (!memory) {
+      end().helpers()->dispose(std::move(arrival->memory));
+      return std::unexpected(std::move(memory.error()));
+    }
+    connected(std::move(arrival->bell), arrival->peer, std::move(*memory));
+    return {};
+  }
+
+ private:
+  const MeetingSocket socket_;
+  const Token secret_;
+};
+
+class ClientHalf final : public ShmHalf {
+ public:
+  ClientHalf(ShmEnd& end, const ShmOptions& options, const PathLimits& limits, std::shared_ptr<Ticket> ticket)
+      : ShmHalf(end, client_side, options, limits, std::move(ticket)) {}
+
+  Result<void> meet_server(const Proposal& proposal) {
+    Result<std::shared_ptr<SharedMemory>> memory = SharedMemory::create(sizes(), end().strict());
+    if (!memory) return std::unexpected(std::move(memory.error()));
+    Result<Doorbell> bell = meet(proposal.socket, proposal.secret, (*memory)->fd());
+    if (!bell) return std::unexpected(std::move(bell.error()));
+    const Result<PeerIdentity> peer = identify(*bell);
+    if (!peer) return std::unexpected(peer.error());
+    connected(std::move(*bell), *peer, std::move(*memory));
+    return {};
+  }
+
+  std::vector<std::byte> parameters() const override { return encode(Answer{}); }
+  Result<void> connect(Bytes) override {
+    return fail(ErrorCode::invalid_argument, "a client's half is connected already", ErrorScope::connection);
+  }
 };
 
 Result<std::shared_ptr<Ticket>> ShmEnd::enter() {
@@ -176,9 +208,10 @@ Result<std::unique_ptr<PathHalf>> ShmEnd::propose(Bytes bytes, const PathLimits&
     return fail(ErrorCode::unavailable, "the client is on another host", ErrorScope::connection, Initiator::peer);
   }
   if (offer->place != place_) {
-    return fail(ErrorCode::unavailable,
-                "the client has another namespace of process numbers: run both containers in one (--pid)",
-                ErrorScope::connection, Initiator::peer);
+    return fail(
+        ErrorCode::unavailable,
+        "the client is in another network namespace: run both containers in one (docker run --network container:NAME)",
+        ErrorScope::connection, Initiator::peer);
   }
   ShmOptions options = options_;
   options.ring_bytes = std::min(options.ring_bytes, std::size_t{offer->ring_bytes});
@@ -192,16 +225,17 @@ Result<std::unique_ptr<PathHalf>> ShmEnd::propose(Bytes bytes, const PathLimits&
   }
   Result<std::shared_ptr<Ticket>> ticket = enter();
   if (!ticket) return std::unexpected(std::move(ticket.error()));
-  Nonce nonce{};
-  if (getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
-    return std::unexpected(system_error(ErrorCode::unavailable, "cannot get random numbers", errno));
+  if (!helpers_->may_receive()) {
+    return fail(ErrorCode::overloaded,
+                std::to_string(Helpers::disposals_max) +
+                    " descriptors that peers have sent can't be closed: their file systems do not answer",
+                ErrorScope::transport);
   }
-  Result<std::shared_ptr<SharedMemory>> memory = SharedMemory::create(sizes, nonce);
-  if (!memory) return std::unexpected(std::move(memory.error()));
-  Result<Doorbell> bell = Doorbell::create();
-  if (!bell) return std::unexpected(std::move(bell.error()));
-  return std::make_unique<ShmHalf>(loop_, server_side, std::move(*memory), std::move(*bell), options, limits, nonce,
-                                   std::move(*ticket));
+  const Result<Token> secret = random_token();
+  if (!secret) return std::unexpected(secret.error());
+  Result<MeetingSocket> socket = MeetingSocket::listen();
+  if (!socket) return std::unexpected(std::move(socket.error()));
+  return std::make_unique<ServerHalf>(*this, std::move(*socket), *secret, options, limits, std::move(*ticket));
 }
 
 Result<std::unique_ptr<PathHalf>> ShmEnd::accept(Bytes bytes, const PathLimits& limits) {
@@ -220,24 +254,14 @@ Result<std::unique_ptr<PathHalf>> ShmEnd::accept(Bytes bytes, const PathLimits& 
   }
   Result<std::shared_ptr<Ticket>> ticket = enter();
   if (!ticket) return std::unexpected(std::move(ticket.error()));
-  Result<std::shared_ptr<SharedMemory>> memory = SharedMemory::open(
-      static_cast<pid_t>(proposal->pid), static_cast<int>(proposal->memory_fd), sizes, proposal->nonce);
-  if (!memory) return std::unexpected(std::move(memory.error()));
-  Result<Doorbell> bell = Doorbell::create();
-  if (!bell) return std::unexpected(std::move(bell.error()));
-  auto half = std::make_unique<ShmHalf>(loop_, client_side, std::move(*memory), std::move(*bell), options, limits,
-                                        proposal->nonce, std::move(*ticket));
-  if (Result<void> done =
-          half->connect_to(proposal->pid, proposal->memory_fd, proposal->bell_fd, proposal->probe_address);
-      !done) {
-    return std::unexpected(std::move(done.error()));
-  }
+  auto half = std::make_unique<ClientHalf>(*this, options, limits, std::move(*ticket));
+  if (Result<void> done = half->meet_server(*proposal); !done) return std::unexpected(std::move(done.error()));
   return half;
 }
 
 class ShmPath final : public DataPath {
  public:
-  explicit ShmPath(const ShmOptions& options) : options_(options) {}
+  ShmPath(const ShmOptions& options, OwnProcess own) : options_(options), own_process_(own) {}
 
   std::string_view name() const noexcept override { return shm::name; }
 
@@ -248,7 +272,9 @@ class ShmPath final : public DataPath {
     if (std::shared_ptr<ShmEnd> end = known.lock()) return end;
     const Result<Place> place = Place::here();
     if (!place) return std::unexpected(place.error());
-    auto end = std::make_shared<ShmEnd>(loop, options_, *place);
+    // A child of the process that made this path has no threads.
+    if (!helpers_->is_ours()) helpers_ = std::make_shared<Helpers>();
+    auto end = std::make_shared<ShmEnd>(loop, options_, *place, helpers_, own_process_);
     std::erase_if(ends_, [](const auto& one) { return one.second.expired(); });
     ends_[&loop] = end;
     return end;
@@ -256,13 +282,17 @@ class ShmPath final : public DataPath {
 
  private:
   const ShmOptions options_;
-  std::mutex mutex_;
+  const OwnProcess own_process_;
+  std::mutex mutex_;  // Guards the rest.
+  std::shared_ptr<Helpers> helpers_ = std::make_shared<Helpers>();
   std::unordered_map<Loop*, std::weak_ptr<ShmEnd>> ends_;
 };
 
 }  // namespace
 }  // namespace shm
 
-std::shared_ptr<DataPath> make_shm_path(const ShmOptions& options) { return std::make_shared<shm::ShmPath>(options); }
+std::shared_ptr<DataPath> make_shm_path(const ShmOptions& options, OwnProcess own) {
+  return std::make_shared<shm::ShmPath>(options, own);
+}
 
 }  // namespace hawser::transport

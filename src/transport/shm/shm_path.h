@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "hawser/shm_options.h"
@@ -7,7 +8,13 @@
 
 namespace hawser::transport {
 
+// What a connection of a process with itself does with payloads that a peer could read from the sender's memory.
+enum class OwnProcess : std::uint8_t {
+  copy,  // Copies them, so that nobody who makes a process take itself for the peer has its memory read.
+  read,  // For tests of reading that need one process only.
+};
+
 // Connections through memory that two processes of one host share, "shm". Options out of bounds are told by attach().
-std::shared_ptr<DataPath> make_shm_path(const ShmOptions& options);
+std::shared_ptr<DataPath> make_shm_path(const ShmOptions& options, OwnProcess own = OwnProcess::copy);
 
 }  // namespace hawser::transport

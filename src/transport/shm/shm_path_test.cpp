@@ -13,7 +13,7 @@ std::vector<PathCase> shm_cases() {
     std::vector<std::size_t> limits = {options.eager_bytes, options.ring_bytes / 4, options.ring_bytes,
                                        options.slab_bytes, region};
     if (options.direct_read_bytes_min != SIZE_MAX) limits.push_back(options.direct_read_bytes_min);
-    for (PathCase& one : path_cases(name, [options] { return make_shm_path(options); }, limits)) {
+    for (PathCase& one : path_cases(name, [options] { return make_shm_path(options, OwnProcess::read); }, limits)) {
       cases.push_back(std::move(one));
     }
   };
@@ -72,8 +72,8 @@ TEST_F(ShmEnds, WhoIsElsewhereIsTold) {
   other.place.boot[5] ^= std::byte{1};
   EXPECT_NE(refusal_of(other).find("another host"), std::string::npos);
   other = truth;
-  other.place.namespace_number ^= 1;
-  EXPECT_NE(refusal_of(other).find("namespace"), std::string::npos);
+  other.place.network_inode ^= 1;
+  EXPECT_NE(refusal_of(other).find("network namespace"), std::string::npos);
   other = truth;
   other.ring_bytes = 1000;
   EXPECT_NE(refusal_of(other).find("sizes"), std::string::npos);

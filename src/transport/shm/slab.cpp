@@ -5,7 +5,9 @@
 namespace hawser::transport::shm {
 
 SlabWriter::SlabWriter(const SharedMemory& memory, std::size_t side) noexcept
-    : slab_(memory.slab(side)),
+    : memory_(memory),
+      side_(side),
+      slab_(memory.slab(side)),
       chunk_bytes_(memory.sizes().chunk()),
       chunks_(memory.sizes().chunks()),
       returned_(memory.control().returned[side]) {}
@@ -19,6 +21,7 @@ std::size_t SlabWriter::take(std::size_t bytes) noexcept {
     free = used_[i] ? 0 : free + 1;
     if (free != wanted) continue;
     const std::size_t region = i + 1 - wanted;
+    if (!memory_.supply_slab(side_, region * chunk_bytes_, wanted * chunk_bytes_)) return none;
     for (std::size_t chunk = region; chunk <= i; ++chunk) used_.set(chunk);
     length_[region] = static_cast<std::uint16_t>(wanted);
     lent_[lent_count_++] = static_cast<std::uint16_t>(region);
@@ -47,6 +50,7 @@ SlabReader* SlabReader::create(std::shared_ptr<SharedMemory> memory, std::size_t
 
 SlabReader::SlabReader(std::shared_ptr<SharedMemory> memory, std::size_t side)
     : memory_(std::move(memory)),
+      side_(side),
       slab_(memory_->slab(side)),
       slab_bytes_(memory_->sizes().slab),
       chunk_bytes_(memory_->sizes().chunk()),
@@ -78,7 +82,10 @@ Block* SlabReader::lend(std::size_t number) {
   return region.get();
 }
 
-void SlabReader::give_back(std::size_t region) noexcept { returned_[region].store(1, std::memory_order_release); }
+void SlabReader::give_back(std::size_t region) noexcept {
+  // A child's copy of a payload is no reason for the sender to use the region again.
+  if (memory_->mark().is_ours()) returned_[region].store(1, std::memory_order_release);
+}
 
 // From the moment that the region is given back, the sender may use it, and we may lend it again.
 void SlabReader::Region::returned(LentBlock& block) noexcept {

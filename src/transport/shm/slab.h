@@ -27,6 +27,8 @@ class SlabWriter {
  private:
   void reclaim() noexcept;
 
+  const SharedMemory& memory_;
+  const std::size_t side_;
   std::byte* const slab_;
   const std::size_t chunk_bytes_;
   const std::size_t chunks_;
@@ -48,6 +50,10 @@ class SlabReader {
 
   // Where the payload of `bytes` bytes in `region` lies; null if the peer can't have put one there.
   const std::byte* find(std::size_t region, std::size_t bytes) const noexcept;
+  // Whether what find() gave can be touched: false if the system has no memory for it.
+  bool supply(std::size_t region, std::size_t bytes) const noexcept {
+    return memory_->supply_slab(side_, region * chunk_bytes_, bytes);
+  }
   // Counts the references to a region that find() gave: it has one, which is the caller's.
   Block* lend(std::size_t region);
   // Returns such a region at once instead.
@@ -69,6 +75,7 @@ class SlabReader {
   void release() noexcept;
 
   const std::shared_ptr<SharedMemory> memory_;
+  const std::size_t side_;
   const std::byte* const slab_;
   const std::size_t slab_bytes_;
   const std::size_t chunk_bytes_;

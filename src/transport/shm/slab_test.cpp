@@ -12,7 +12,7 @@ namespace hawser::transport::shm {
 namespace {
 
 struct Slab {
-  explicit Slab(std::size_t bytes) : memory(*SharedMemory::create({ring_bytes_min, bytes}, {})) {}
+  explicit Slab(std::size_t bytes) : memory(*SharedMemory::create({ring_bytes_min, bytes}, false)) {}
   std::shared_ptr<SharedMemory> memory;
   SlabWriter writer{*memory, server_side};
   SlabReader* reader = SlabReader::create(memory, server_side);

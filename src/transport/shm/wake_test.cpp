@@ -1,11 +1,15 @@
 // Two loops in two threads: nothing but each other wakes them.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <atomic>
 #include <thread>
 
 #include "base/random.h"
 #include "transport/path_testing.h"
+#include "transport/shm/doorbell.h"
+#include "transport/shm/peer.h"
 #include "transport/shm/ring.h"
 #include "transport/shm/shared_memory.h"
 #include "transport/shm/shm_path.h"
@@ -27,7 +31,8 @@ bool until_still(const std::atomic<std::size_t>& count, std::size_t wanted) {
 }
 
 PathCase waking_case(Wait wait, const ShmOptions& options) {
-  PathCase one{.name = "wake", .make = [options] { return make_shm_path(options); }, .two_loops = true};
+  PathCase one{
+      .name = "wake", .make = [options] { return make_shm_path(options, OwnProcess::read); }, .two_loops = true};
   one.loop.wait = wait;
   one.loop.spin_max = std::chrono::microseconds(3);  // So that a spinning loop sleeps often, too.
   return one;
@@ -91,10 +96,59 @@ TEST_P(ShmWake, NoRoomIsMissed) {
   pair.client.publish();
 }
 
+// What the fences in Sleeper::arm() and PeerWaker::wake() are for: a side that falls asleep while the other publishes sees what
+// was published, or is woken. Without either fence, processors that buffer stores lose some of these.
+TEST(ShmSleeper, NoWakeUpIsLost) {
+  constexpr std::uint64_t rounds = 400'000;
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const Doorbell bell{Descriptor(ends[0])};
+  const Doorbell heard{Descriptor(ends[1])};
+  const auto memory = *SharedMemory::create({ring_bytes_min, 0}, false);
+  SideState& side = memory->control().sides[server_side];
+  std::atomic<std::uint64_t>& tail = memory->control().rings[client_side].tail;
+  struct alignas(2 * line_bytes) Gate {
+    std::atomic<std::uint64_t> round{0};
+  };
+  Gate sleeping;
+  Gate publishing;
+  // Both leave at the same time, nearly.
+  const auto meet_at = [](Gate& mine, const Gate& theirs, std::uint64_t round) {
+    mine.round.store(round, std::memory_order_release);
+    for (int spins = 0; theirs.round.load(std::memory_order_acquire) < round;) {
+      if (++spins % 1000 == 0) std::this_thread::yield();
+    }
+  };
+  std::thread publisher([&] {
+    const PeerWaker waker(side, bell);
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      meet_at(publishing, sleeping, 2 * round);
+      for (std::uint64_t n = round % 8; n != 0; --n) asm volatile("");
+      tail.store(round, std::memory_order_release);
+      waker.wake(wants_messages);
+      meet_at(publishing, sleeping, 2 * round + 1);
+    }
+  });
+  Sleeper sleeper(side);
+  std::uint64_t lost = 0;
+  for (std::uint64_t round = 1; round <= rounds; ++round) {
+    meet_at(sleeping, publishing, 2 * round);
+    for (std::uint64_t n = round / 8 % 8; n != 0; --n) asm volatile("");
+    const bool asleep = sleeper.arm(wants_messages, [&] { return tail.load(std::memory_order_relaxed) == round; });
+    meet_at(sleeping, publishing, 2 * round + 1);
+    // Whoever wakes a side clears its word.
+    if (asleep && side.asleep.load() != 0) ++lost;
+    sleeper.disarm();
+    heard.silence();
+  }
+  publisher.join();
+  EXPECT_EQ(lost, 0U);
+}
+
 // The ring alone: what is read is what was written, in order, whatever the pace.
 TEST(ShmRing, TwoThreads) {
   const Sizes sizes{ring_bytes_min, 0};
-  const auto memory = *SharedMemory::create(sizes, {});
+  const auto memory = *SharedMemory::create(sizes, false);
   RingEnds& ends = memory->control().rings[server_side];
   constexpr std::uint64_t count = 200'000;
   std::thread writing([&] {

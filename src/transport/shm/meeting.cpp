@@ -1,0 +1,171 @@
+#include "transport/shm/meeting.h"
+
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "transport/shm/helpers.h"
+
+namespace hawser::transport::shm {
+namespace {
+
+struct Address {
+  sockaddr_un where{};
+  socklen_t size = 0;
+};
+
+// A fixed prefix: a name that a peer gives can lead to a socket of this transport only.
+Address address_of(const Token& name) {
+  static constexpr std::string_view prefix = "hawser-shm-";
+  static constexpr std::string_view digits = "0123456789abcdef";
+  std::string text(1, '\0');
+  text += prefix;
+  for (const std::byte byte : name) {
+    text += digits[std::to_integer<std::size_t>(byte) >> 4];
+    text += digits[std::to_integer<std::size_t>(byte) & 15];
+  }
+  Address address;
+  address.where.sun_family = AF_UNIX;
+  std::memcpy(address.where.sun_path, text.data(), text.size());
+  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + text.size());
+  return address;
+}
+
+Descriptor unix_socket() { return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+
+std::unexpected<Error> unavailable(std::string_view what) {
+  return std::unexpected(system_error(ErrorCode::unavailable, what, errno));
+}
+
+// The only descriptor that comes with exactly `secret`. Every other descriptor goes to `helpers` to be closed.
+std::optional<Descriptor> receive(int socket, const Token& secret, Helpers& helpers) {
+  std::array<std::byte, std::tuple_size_v<Token> + 1> bytes{};
+  // Room for one descriptor; alignment may make it room for two. The kernel drops what has no room.
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  iovec space{bytes.data(), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &space;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (size < 0) return std::nullopt;
+  std::vector<Descriptor> found;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
+      found.emplace_back(fd);
+    }
+  }
+  const bool known = size == static_cast<ssize_t>(secret.size()) &&
+                     std::memcmp(bytes.data(), secret.data(), secret.size()) == 0 && found.size() == 1;
+  if (known) return std::move(found.front());
+  for (Descriptor& one : found) helpers.dispose(std::move(one));
+  return std::nullopt;
+}
+
+}  // namespace
+
+Error system_error(ErrorCode code, std::string_view what, int system_error) {
+  return {code, ErrorScope::connection, Initiator::local, 0,
+          std::string(what) + ": " + std::generic_category().message(system_error)};
+}
+
+Result<Token> random_token() {
+  Token token{};
+  if (getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size())) {
+    return unavailable("cannot get random numbers");
+  }
+  return token;
+}
+
+Result<PeerIdentity> identify(const Doorbell& bell) {
+  ucred found{};
+  socklen_t size = sizeof found;
+  if (getsockopt(bell.fd(), SOL_SOCKET, SO_PEERCRED, &found, &size) != 0) {
+    return unavailable("cannot tell which process is the peer");
+  }
+  if (found.uid != geteuid()) {
+    return fail(ErrorCode::unavailable,
+                "the peer's process runs as user " + std::to_string(found.uid) + " and this one as user " +
+                    std::to_string(geteuid()) + ": shared memory is for processes of one user",
+                ErrorScope::connection, Initiator::peer);
+  }
+  return PeerIdentity{found.pid, found.uid};
+}
+
+Result<MeetingSocket> MeetingSocket::listen() {
+  const Result<Token> name = random_token();
+  if (!name) return std::unexpected(name.error());
+  Descriptor socket = unix_socket();
+  if (!socket.valid()) return unavailable("cannot make a Unix socket (raise ulimit -n?)");
+  const Address address = address_of(*name);
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.where), address.size) != 0 ||
+      ::listen(socket.get(), backlog) != 0) {
+    return unavailable("cannot listen on an abstract Unix socket");
+  }
+  return MeetingSocket(std::move(socket), *name);
+}
+
+Result<Arrival> MeetingSocket::accept(const Token& secret, Helpers& helpers) const {
+  // Whoever shares the network namespace can see the name and connect, hence the secret.
+  for (int i = 0; i <= backlog && helpers.may_receive(); ++i) {
+    Descriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid()) {
+      if (errno == ECONNABORTED || errno == EINTR) continue;
+      if (errno == EAGAIN) break;
+      return unavailable("cannot accept on a Unix socket (raise ulimit -n?)");
+    }
+    std::optional<Descriptor> memory = receive(socket.get(), secret, helpers);
+    if (!memory) continue;
+    Doorbell bell(std::move(socket));
+    Result<PeerIdentity> peer = identify(bell);
+    if (!peer) {
+      helpers.dispose(std::move(*memory));
+      return std::unexpected(std::move(peer.error()));
+    }
+    return Arrival{std::move(bell), *peer, std::move(*memory)};
+  }
+  return fail(ErrorCode::unavailable, "the client has not come to the Unix socket on which shared memory is passed",
+              ErrorScope::connection, Initiator::peer);
+}
+
+Result<Doorbell> meet(const Token& name, const Token& secret, int memory) {
+  Descriptor socket = unix_socket();
+  if (!socket.valid()) return unavailable("cannot make a Unix socket (raise ulimit -n?)");
+  const Address address = address_of(name);
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.where), address.size) != 0) {
+    return unavailable("cannot connect to the server's Unix socket for shared memory");
+  }
+  Token copy = secret;
+  iovec bytes{copy.data(), copy.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof memory)> control{};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const part = CMSG_FIRSTHDR(&message);
+  part->cmsg_level = SOL_SOCKET;
+  part->cmsg_type = SCM_RIGHTS;
+  part->cmsg_len = CMSG_LEN(sizeof memory);
+  std::memcpy(CMSG_DATA(part), &memory, sizeof memory);
+  if (sendmsg(socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(copy.size())) {
+    return unavailable("cannot send on a Unix socket");
+  }
+  return Doorbell(std::move(socket));
+}
+
+}  // namespace hawser::transport::shm

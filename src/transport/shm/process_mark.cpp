@@ -1,0 +1,20 @@
+#include "transport/shm/process_mark.h"
+
+#include <sys/mman.h>
+
+#include <new>
+
+#include "transport/shm/layout.h"
+
+namespace hawser::transport::shm {
+
+ProcessMark::ProcessMark() {
+  void* const page = mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) throw std::bad_alloc();
+  madvise(page, page_bytes, MADV_WIPEONFORK);
+  word_ = new (page) std::atomic<std::uint32_t>(1);
+}
+
+ProcessMark::~ProcessMark() { munmap(word_, page_bytes); }
+
+}  // namespace hawser::transport::shm

@@ -1,0 +1,137 @@
+#include "transport/shm/shared_memory.h"
+
+#include <memory>
+#include <optional>
+
+#include "tests/hostile/server_fixture.h"
+#include "transport/shm/handshake.h"
+#include "transport/shm/peer.h"
+
+// A client that takes shared memory by hand, and leaves or breaks the rules at each step.
+namespace hawser::hostile {
+namespace {
+
+using namespace transport::shm;
+
+class ForgedPeer {
+ public:
+  explicit ForgedPeer(RawSocket socket) : stream(std::move(socket)) {}
+
+  // Offers shared memory, and has the server's proposal.
+  bool offer() {
+    wire::Hello hello = usual_hello();
+    hello.offers.push_back({"shm", encode(Offer{*Place::here(), 256 * 1024, 1 << 20, 8 * 1024})});
+    stream.send(wire::encode_hello(hello));
+    const Result<wire::Hello> answer = stream.receive_hello();
+    if (!answer || !answer->proposal || answer->proposal->name != "shm") return false;
+    proposal = *decode_proposal(answer->proposal->bytes);
+    return true;
+  }
+  bool come() {
+    memory = *SharedMemory::create({proposal.ring_bytes, proposal.slab_bytes}, false);
+    Result<Doorbell> met = meet(proposal.socket, proposal.secret, memory->fd());
+    if (met) bell.emplace(std::move(*met));
+    return bell.has_value();
+  }
+  void answer() {
+    wire::Hello hello = usual_hello();
+    hello.answer = encode(Answer{});
+    stream.send(wire::encode_hello(hello));
+  }
+  // Whether the server says that both halves are connected.
+  bool goes() {
+    const Result<wire::Hello> hello = stream.receive_hello();
+    return hello && hello->go;
+  }
+  // A record and what follows it, at the ring's start.
+  void put(const Record& record, Bytes data) {
+    std::memcpy(memory->ring(client_side), &record, sizeof record);
+    std::memcpy(memory->ring(client_side) + sizeof record, data.data(), data.size());
+    memory->control().rings[client_side].tail.store(sizeof record + aligned(data.size()));
+    PeerWaker(memory->control().sides[server_side], *bell).wake(wants_messages);
+  }
+
+  RawSocket stream;
+  Proposal proposal;
+  std::shared_ptr<SharedMemory> memory;
+  std::optional<Doorbell> bell;
+};
+
+// The head of an echo request, without the prefix that streams need.
+Octets head_of(const Octets& message) { return {message.begin() + 8, message.end()}; }
+
+TEST_F(HostileClient, SharedMemoryPeersThatLeaveAtEachStep) {
+  for (int step = 0; step < 5; ++step) {
+    ForgedPeer peer(connected());
+    ASSERT_TRUE(peer.offer());
+    if (step == 1) {
+      ASSERT_TRUE(peer.come());
+    }
+    if (step == 2) peer.answer();  // Without having come.
+    if (step >= 3) {
+      ASSERT_TRUE(peer.come());
+      peer.answer();
+      ASSERT_TRUE(peer.goes());
+    }
+    if (step == 4) {
+      peer.bell.reset();
+      EXPECT_TRUE(peer.stream.closed_by_peer()) << "a doorbell that is closed ends the connection";
+    }
+  }
+}
+
+TEST_F(HostileClient, ASharedMemoryPeerByHandIsServed) {
+  ForgedPeer peer(connected());
+  ASSERT_TRUE(peer.offer());
+  ASSERT_TRUE(peer.come());
+  peer.answer();
+  ASSERT_TRUE(peer.goes());
+  const Octets head = head_of(echo_request(call_id(1)));
+  peer.put({RecordKind::whole, static_cast<std::uint32_t>(head.size()), 0, 0}, head);
+  EXPECT_TRUE(soon([&] { return peer.memory->control().rings[server_side].tail.load() != 0; })) << "no reply";
+}
+
+// The attacker is in the server's process, as far as the kernel tells: what it names of that process's memory is not read.
+TEST_F(HostileClient, ASharedMemoryPeerThatNamesTheServersMemory) {
+  ForgedPeer peer(connected());
+  ASSERT_TRUE(peer.offer());
+  ASSERT_TRUE(peer.come());
+  peer.answer();
+  ASSERT_TRUE(peer.goes());
+  const std::string secret(64 * 1024, 's');
+  ReadSlot& slot = peer.memory->control().reads[client_side][0];
+  slot.pieces[0].address.store(reinterpret_cast<std::uintptr_t>(secret.data()));
+  slot.pieces[0].bytes.store(secret.size());
+  slot.count.store(1);
+  slot.state.store(read_offered);
+  const Octets head = head_of(echo_request(call_id(1)));
+  peer.put({RecordKind::read, static_cast<std::uint32_t>(head.size()), static_cast<std::uint32_t>(secret.size()), 0},
+           head);
+  EXPECT_TRUE(soon([&] { return slot.state.load() == read_wanted; })) << "the server wants a copy instead";
+  std::memset(peer.memory->part(client_side), 'p', part_bytes);
+  slot.state.store(read_filled);
+  PeerWaker(peer.memory->control().sides[server_side], *peer.bell).wake(wants_messages);
+  EXPECT_TRUE(soon([&] { return slot.state.load() == read_done; }));
+}
+
+TEST_F(HostileClient, SharedMemoryPeersThatBreakTheRules) {
+  const std::uint64_t before = server->counters().protocol_errors;
+  const Record wrong[] = {{RecordKind::whole, 0xffff'fff0, 0, 0},
+                          {RecordKind::slab, 16, 100'000, chunks_max},
+                          {RecordKind::read, 16, 100, reads_max},
+                          {RecordKind::long_part, 16, 0, 0},
+                          {static_cast<RecordKind>(77), 16, 0, 0}};
+  for (const Record& record : wrong) {
+    ForgedPeer peer(connected());
+    ASSERT_TRUE(peer.offer());
+    ASSERT_TRUE(peer.come());
+    peer.answer();
+    ASSERT_TRUE(peer.goes());
+    peer.put(record, Octets(16));
+    EXPECT_TRUE(peer.stream.closed_by_peer());
+  }
+  EXPECT_TRUE(soon([&] { return server->counters().protocol_errors == before + std::size(wrong); }));
+}
+
+}  // namespace
+}  // namespace hawser::hostile
