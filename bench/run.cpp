@@ -43,6 +43,7 @@ class Run final : Runner::Observer {
         ++end;
       runner_.measure(system_, {cells_.begin() + static_cast<std::ptrdiff_t>(first_),
                                 cells_.begin() + static_cast<std::ptrdiff_t>(end)});
+      if (cells_[first_].transport == "auto") auto_took_ = runner_.pollers().transport;
     }
     progress_.clear();
     report_.complete = report_.results.size() == cells_.size() && runner_.problem().empty();
@@ -75,9 +76,7 @@ class Run final : Runner::Observer {
       fmt::print(", handler: {}", options_.handler == HandlerKind::function ? "function" : "coroutine");
     }
     fmt::print(". Poller: {} (server), {} (client).", report_.pollers.server.poller, report_.pollers.client_poller);
-    if (std::ranges::find(options_.transports, "auto") != options_.transports.end()) {
-      fmt::print(" auto took {}.", report_.pollers.transport);
-    }
+    if (!auto_took_.empty()) fmt::print(" auto took {}.", auto_took_);
     fmt::print(" Peak memory: client {} MiB", report_.client_memory_bytes_max >> 20);
     if (report_.server_memory_bytes_max != 0) fmt::print(", server {} MiB", report_.server_memory_bytes_max >> 20);
     fmt::print(".\n");
@@ -101,6 +100,7 @@ class Run final : Runner::Observer {
   Progress progress_;
   Table table_;
   Report report_;
+  std::string auto_took_;  // The transport that carried the cells of "auto"; empty if there are none.
   std::size_t first_ = 0;  // Of the cells that are with the runner.
 };
 
