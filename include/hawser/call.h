@@ -259,36 +259,16 @@ class [[nodiscard]] PendingCall {
   auto operator co_await() && noexcept {
     struct Awaiter {
       std::unique_ptr<Operation> operation;
-      bool await_ready() const noexcept { return operation->done(); }
+      bool await_ready() const noexcept { return operation == nullptr || operation->done(); }
       bool await_suspend(std::coroutine_handle<> waiting) { return operation->wait(waiting); }
-      typename Operation::Type await_resume() { return operation->take(); }
+      typename Operation::Type await_resume() {
+        if (operation == nullptr) [[unlikely]] {
+          return fail(ErrorCode::invalid_argument, "this call has been awaited, finished or moved from: await it once");
+        }
+        return operation->take();
+      }
     };
     return Awaiter{std::move(operation_)};
-  }
-
- private:
-  std::unique_ptr<Operation> operation_;
-};
-
-// A call with streams, on the client: reads what the handler writes, writes what it reads, and ends with its result.
-template <auto F>
-class [[nodiscard]] StreamingCall {
-  using Facts = detail::MethodFacts<F>;
-
- public:
-  using Operation = detail::ResultOperation<F, detail::ValueOutcome<F>>;
-  explicit StreamingCall(std::unique_ptr<Operation> operation) noexcept : operation_(std::move(operation)) {}
-
-  // What the handler's Writer<T> sends.
-  auto reader() noexcept { return Reader<typename Facts::outgoing>(*operation_->stream()); }
-  // To the handler's Reader<T>; end() it when nothing more comes.
-  auto writer() noexcept { return Writer<typename Facts::incoming>(*operation_->stream()); }
-
-  // Ends this side's stream and waits for the handler's result. Once.
-  Task<typename Operation::Type> finish() {
-    if constexpr (!std::is_same_v<typename Facts::incoming, detail::NoStream>) operation_->stream()->end();
-    auto pending = PendingCall<F>(std::move(operation_));
-    co_return co_await std::move(pending);
   }
 
  private:

@@ -12,6 +12,7 @@
 #include "hawser/codec/decoder.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
+#include "hawser/streaming_call.h"
 #include "hawser/task.h"
 #include "hawser/transports.h"
 

@@ -25,7 +25,7 @@ struct PoolOptions {
 };
 
 // Connections to one server, opened as they are needed, shared by all calls, closed when idle, replaced when lost.
-// Belongs to one loop and its thread.
+// Belongs to one loop and its thread. Requests that wait for a connection when the pool is destroyed end with an error.
 class ClientPool {
  public:
   // On the loop that runs on this thread, or on a given one.
@@ -44,8 +44,9 @@ class ClientPool {
   // is stopping, is tried once more on another connection.
   template <class Use>
   std::invoke_result_t<Use&, Client&> send_request(Use use) {
+    const std::shared_ptr<State> state = state_;  // The pool may be destroyed meanwhile.
     for (bool again = true;; again = false) {
-      auto acquiring = acquire();
+      auto acquiring = acquire(state);
       Result<std::shared_ptr<Client>> client = co_await std::move(acquiring);
       if (!client) co_return std::unexpected(std::move(client.error()));
       auto using_it = use(**client);
@@ -63,14 +64,14 @@ class ClientPool {
 
  private:
   struct State;
-  explicit ClientPool(std::unique_ptr<State> state);
+  explicit ClientPool(std::shared_ptr<State> state);
   static bool may_go_elsewhere(const Error& error) noexcept {
     return error.code == ErrorCode::not_sent || error.code == ErrorCode::unavailable;
   }
   // A client that is connected and has room.
-  Task<Result<std::shared_ptr<Client>>> acquire();
+  static Task<Result<std::shared_ptr<Client>>> acquire(std::shared_ptr<State> pool);
 
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;
 };
 
 template <auto F, class... Given>

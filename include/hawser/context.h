@@ -14,7 +14,7 @@
 namespace hawser {
 
 // What a handler can know of its call beside the arguments, and what it can send beside the result. A handler asks for
-// it by a first parameter `Context&`; it lives until the handler has returned. Loop's thread only, but for token().
+// it by a first parameter `Context&`; it lives until the handler has returned. Used by the thread that the handler runs on.
 class Context {
  public:
   // For the library.

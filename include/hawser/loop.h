@@ -42,8 +42,10 @@ struct LoopOptions {
   // The longest spin before sleeping, with Wait::spin. By default 50 us, or four times what waking up takes, which the loop
   // measures now and then, up to 1 ms: on virtual machines a wake-up can take hundreds of microseconds.
   std::optional<Duration> spin_max = {};
-  unsigned offload_threads_max = 4;      // Threads for blocking work; started when first needed.
-  std::size_t offload_queue_max = 1024;  // Blocking work waiting for a thread.
+  unsigned offload_threads_max = 4;  // Threads for blocking work; started when first needed.
+  // Blocking work waiting for a thread. Of a server's calls, those of one connection take no more than half of the places
+  // that are free, and connections take turns.
+  std::size_t offload_queue_max = 1024;
   LogSink log = stderr_log();
 };
 
@@ -58,6 +60,19 @@ class Posted {
   virtual ~Posted() = default;
   virtual void run() = 0;
   Posted* next = nullptr;
+};
+
+// Something that must release a loop before the loop ends, such as a connected client.
+class LoopUser {
+ public:
+  LoopUser() noexcept = default;
+  LoopUser(const LoopUser&) = delete;
+  LoopUser& operator=(const LoopUser&) = delete;
+  // By the loop's destructor, which has removed this. Nothing that is posted or resumed from now on runs any more.
+  virtual void on_loop_end() noexcept = 0;
+
+ protected:
+  ~LoopUser() = default;
 };
 
 class SleepAwaiter;
@@ -77,6 +92,8 @@ class Loop {
 
   // The loop that runs on the calling thread, or null.
   static Loop* current() noexcept;
+  // The loop whose offloaded work this thread does, or null.
+  static Loop* offloading() noexcept;
 
   // Runs until stop(). One thread at a time.
   void run();
@@ -119,8 +136,18 @@ class Loop {
   template <class F>
   Task<Result<std::invoke_result_t<F&>>> offload(F work);
 
+  // For the library: offload() on behalf of `client`, such as a connection. Clients take turns, and each is bounded (see
+  // LoopOptions::offload_queue_max). Stops of `token` are requested on this thread only; one that comes before `work` has
+  // begun withdraws it: `cancelled`.
+  template <class F>
+  Task<Result<std::invoke_result_t<F&>>> offload_for(const void* client, std::stop_token token, F work);
+
   // For destructors that must wait for work of other threads: runs what has been posted, and nothing else.
   void run_posted() { take_posted(); }
+
+  // For the library. Loop's thread only.
+  void add_user(detail::LoopUser& user);
+  void remove_user(detail::LoopUser& user) noexcept;
 
   // ---- For transports ----
   exec::Poller& poller() noexcept { return *poller_; }
@@ -145,7 +172,8 @@ class Loop {
   void wait_for_work();
   bool look();
   bool take_posted() noexcept;
-  bool offload_posted(std::unique_ptr<detail::Posted> work);
+  std::uint64_t offload_posted(const void* client, std::unique_ptr<detail::Posted> work);
+  bool withdraw_offloaded(const void* client, std::uint64_t ticket) noexcept;
 
   const LoopOptions options_;
   std::unique_ptr<exec::Poller> poller_;
@@ -182,76 +210,10 @@ class SleepAwaiter : Timer {
   bool resumed_ = false;
 };
 
-// One piece of blocking work and its result. The loop's side gives it up by clearing `waiting`.
-template <class F>
-struct OffloadJob {
-  using Value = std::invoke_result_t<F&>;
-  using Stored = std::conditional_t<std::is_void_v<Value>, std::monostate, Value>;
-
-  explicit OffloadJob(F&& f) : work(std::move(f)) {}
-  void execute() noexcept {
-    try {
-      if constexpr (std::is_void_v<Value>) {
-        work();
-        result.emplace();
-      } else {
-        result.emplace(work());
-      }
-    } catch (...) {
-      exception = std::current_exception();
-    }
-  }
-
-  struct Awaiter {
-    OffloadJob& job;
-    bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<> handle) const noexcept { job.waiting = handle; }
-    void await_resume() const {
-      if (job.exception) std::rethrow_exception(job.exception);
-    }
-    ~Awaiter() { job.waiting = nullptr; }
-  };
-
-  F work;
-  std::optional<Stored> result;
-  std::exception_ptr exception;
-  std::coroutine_handle<> waiting;  // Loop's thread only.
-};
-
-template <class F>
-struct OffloadPosted final : Posted {
-  OffloadPosted(Loop& owner, std::shared_ptr<OffloadJob<F>> shared) : loop(owner), job(std::move(shared)) {}
-  void run() override {
-    job->execute();
-    loop.post([finished = std::move(job)] {
-      if (finished->waiting) finished->waiting.resume();
-    });
-  }
-  Loop& loop;
-  std::shared_ptr<OffloadJob<F>> job;
-};
-
 }  // namespace detail
 
 inline detail::SleepAwaiter Loop::sleep(Duration duration) noexcept { return sleep_until(after(duration)); }
 inline detail::SleepAwaiter Loop::sleep_until(Time when) noexcept { return detail::SleepAwaiter(*this, when); }
-
-template <class F>
-Task<Result<std::invoke_result_t<F&>>> Loop::offload(F work) {
-  auto job = std::make_shared<detail::OffloadJob<F>>(std::move(work));
-  if (!offload_posted(std::make_unique<detail::OffloadPosted<F>>(*this, job))) {
-    co_return fail(ErrorCode::overloaded,
-                   "offload_queue_max blocking calls are waiting for a thread already: raise LoopOptions::"
-                   "offload_threads_max or offload_queue_max, or send less");
-  }
-  typename detail::OffloadJob<F>::Awaiter finished{*job};
-  co_await finished;
-  if constexpr (std::is_void_v<std::invoke_result_t<F&>>) {
-    co_return Result<void>{};
-  } else {
-    co_return std::move(*job->result);
-  }
-}
 
 template <class T>
 T Loop::run(Task<T> task) {
@@ -282,3 +244,5 @@ T sync_wait(Task<T> task) {
 }
 
 }  // namespace hawser
+
+#include "hawser/detail/offload.h"

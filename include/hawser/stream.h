@@ -2,6 +2,7 @@
 
 #include <coroutine>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -38,7 +39,8 @@ class StreamPort {
 
 // One side of a call's two streams: received items in order, and the credit to send. The receiver grants credit in
 // bytes; a sender may send while it has any, so that what is in store never passes the window by more than one item.
-class StreamCore {
+// Owned by its call, and by readers and writers that outlive that: whoever ends the call has closed it.
+class StreamCore : public std::enable_shared_from_this<StreamCore> {
  public:
   // What an item costs beside its bytes, so that empty ones are bounded too.
   static constexpr std::uint32_t item_overhead_bytes = 64;
@@ -135,6 +137,12 @@ class StreamCore {
   Slot writer_;
 };
 
+// What a Reader or Writer without a call answers.
+inline constexpr const char* no_stream =
+    "this Reader or Writer belongs to no call: it was default-constructed, moved from, or taken of a StreamingCall "
+    "after "
+    "finish(); take it before";
+
 // Lends a stream item's memory and resumes the writer when it is not used any more.
 class ItemLoan final : public PayloadOwner {
  public:
@@ -162,11 +170,14 @@ template <class T>
 class Reader {
  public:
   Reader() noexcept = default;
-  explicit Reader(detail::StreamCore& core) noexcept : core_(&core) {}
+  explicit Reader(detail::StreamCore& core) noexcept : core_(core.shared_from_this()) {}
 
   // The next item; empty when the peer has ended the stream; an error if the call or connection ended before.
+  // What was received before the call ended can still be read after that.
   Task<Result<std::optional<codec::Owned<T>>>> next() {
-    detail::StreamCore& core = *core_;
+    const std::shared_ptr<detail::StreamCore> kept = core_;
+    if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
+    detail::StreamCore& core = *kept;
     auto ready = core.until_readable();
     co_await ready;
     Result<std::optional<detail::StreamCore::Item>> item = core.take();
@@ -180,7 +191,7 @@ class Reader {
   }
 
  private:
-  detail::StreamCore* core_ = nullptr;
+  std::shared_ptr<detail::StreamCore> core_;
 };
 
 // The sending end of a stream; see Reader. One writer at a time; loop's thread only.
@@ -191,11 +202,13 @@ class Writer {
 
  public:
   Writer() noexcept = default;
-  explicit Writer(detail::StreamCore& core) noexcept : core_(&core) {}
+  explicit Writer(detail::StreamCore& core) noexcept : core_(core.shared_from_this()) {}
 
   // Sends `item`, which must stay valid until then (of a view, what it shows), once the peer has room for it. An error if the call ended.
   Task<Result<void>> write(Given item) {
-    detail::StreamCore& core = *core_;
+    const std::shared_ptr<detail::StreamCore> kept = core_;
+    if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
+    detail::StreamCore& core = *kept;
     auto ready = core.until_writable();
     co_await ready;
     if (std::optional<Error> error = core.write_error()) co_return std::unexpected(std::move(*error));
@@ -220,10 +233,12 @@ class Writer {
   }
 
   // No more items come from this side. Done by itself when the handler returns.
-  void end() { core_->end(); }
+  void end() {
+    if (core_) core_->end();
+  }
 
  private:
-  detail::StreamCore* core_ = nullptr;
+  std::shared_ptr<detail::StreamCore> core_;
 };
 
 }  // namespace hawser

@@ -49,10 +49,10 @@ class Current {
 }  // namespace
 
 struct Loop::State {
-  explicit State(Time origin, const LoopOptions& options)
+  State(Loop& loop, Time origin, const LoopOptions& options)
       : wheel(origin),
         spin_limit(options.spin_max),
-        offload(std::max(1U, options.offload_threads_max), options.offload_queue_max) {}
+        offload(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop) {}
 
   // True if the loop has something to do without looking outside.
   bool busy() const noexcept {
@@ -72,6 +72,7 @@ struct Loop::State {
   Duration spin = spin_limit.get();
   std::atomic<bool> sleeping{false};
   std::atomic<bool> stopping{false};
+  std::vector<detail::LoopUser*> users;
   bool stoppable = false;  // Within run(), which ends by stop(); run(task) does not.
   exec::Mailbox mailbox;
   exec::OffloadPool offload;  // Last: its threads post to the mailbox until they are joined.
@@ -83,11 +84,24 @@ Loop::Loop(std::unique_ptr<exec::Poller> poller, LoopOptions options)
     : options_(std::move(options)),
       poller_(std::move(poller)),
       now_(poller_->now()),
-      state_(std::make_unique<State>(now_, options_)) {}
+      state_(std::make_unique<State>(*this, now_, options_)) {}
 
-Loop::~Loop() = default;
+Loop::~Loop() {
+  const Current current(*this);
+  while (!state_->users.empty()) {
+    detail::LoopUser& user = *state_->users.back();
+    state_->users.pop_back();
+    user.on_loop_end();
+  }
+}
 
 Loop* Loop::current() noexcept { return current_loop; }
+
+Loop* Loop::offloading() noexcept { return exec::OffloadPool::owner_of_this_thread(); }
+
+void Loop::add_user(detail::LoopUser& user) { state_->users.push_back(&user); }
+
+void Loop::remove_user(detail::LoopUser& user) noexcept { std::erase(state_->users, &user); }
 
 void Timer::start(Loop& loop, Time when) noexcept { loop.state_->wheel.start(*this, when); }
 
@@ -125,7 +139,13 @@ void Loop::post(std::unique_ptr<detail::Posted> work) {
   }
 }
 
-bool Loop::offload_posted(std::unique_ptr<detail::Posted> work) { return state_->offload.submit(std::move(work)); }
+std::uint64_t Loop::offload_posted(const void* client, std::unique_ptr<detail::Posted> work) {
+  return state_->offload.submit(client, std::move(work));
+}
+
+bool Loop::withdraw_offloaded(const void* client, std::uint64_t ticket) noexcept {
+  return state_->offload.withdraw(client, ticket);
+}
 
 void Loop::resume_soon(std::coroutine_handle<> waiting) { state_->ready.push_back(waiting); }
 

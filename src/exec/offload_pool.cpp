@@ -1,9 +1,17 @@
 #include "exec/offload_pool.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
 namespace hawser::exec {
+namespace {
+
+thread_local Loop* owner_here = nullptr;
+
+}  // namespace
+
+Loop* OffloadPool::owner_of_this_thread() noexcept { return owner_here; }
 
 OffloadPool::~OffloadPool() {
   {
@@ -12,18 +20,65 @@ OffloadPool::~OffloadPool() {
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
-  while (first_ != nullptr) delete std::exchange(first_, first_->next);
 }
 
-bool OffloadPool::submit(std::unique_ptr<detail::Posted> work) {
+OffloadPool::Ticket OffloadPool::submit(const void* client, std::unique_ptr<detail::Posted> work) {
   const std::lock_guard lock(mutex_);
-  if (waiting_ >= queue_max_ || !enough_threads()) return false;
-  work->next = nullptr;
-  *last_ = work.get();
-  last_ = &work.release()->next;
+  if (waiting_ >= queue_max_) return 0;
+  const auto known = by_key_.find(client);
+  const bool waits = known != by_key_.end();
+  if (client != nullptr && waits && known->second->queue.size() >= queue_max_ - waiting_) return 0;
+  if (!enough_threads()) return 0;
+  std::list<Waiting> one;
+  one.push_back({std::move(work), last_ticket_ + 1});
+  if (waits) {
+    known->second->queue.splice(known->second->queue.end(), one);
+  } else {
+    clients_.push_back({client, std::move(one)});
+    try {
+      by_key_.emplace(client, std::prev(clients_.end()));
+    } catch (...) {
+      clients_.pop_back();
+      throw;
+    }
+  }
   ++waiting_;
   changed_.notify_one();
+  return ++last_ticket_;
+}
+
+bool OffloadPool::withdraw(const void* client, Ticket ticket) noexcept {
+  std::list<Waiting> dropped;  // Outside of the lock: its destructor may do anything.
+  const std::lock_guard lock(mutex_);
+  const auto known = by_key_.find(client);
+  if (known == by_key_.end()) return false;
+  const Clients::iterator from = known->second;
+  const auto found =
+      std::find_if(from->queue.begin(), from->queue.end(), [&](const Waiting& one) { return one.ticket == ticket; });
+  if (found == from->queue.end()) return false;
+  dropped.splice(dropped.end(), from->queue, found);
+  --waiting_;
+  if (from->queue.empty()) remove(from);
   return true;
+}
+
+void OffloadPool::remove(Clients::iterator client) noexcept {
+  by_key_.erase(client->key);
+  clients_.erase(client);
+}
+
+// The oldest work of the client whose turn it is, which then is last in turn.
+std::unique_ptr<detail::Posted> OffloadPool::take() {
+  const Clients::iterator client = clients_.begin();
+  std::unique_ptr<detail::Posted> work = std::move(client->queue.front().work);
+  client->queue.pop_front();
+  --waiting_;
+  if (client->queue.empty()) {
+    remove(client);
+  } else {
+    clients_.splice(clients_.end(), clients_, client);
+  }
+  return work;
 }
 
 // Starts a thread if one more piece of work needs it. False if there is none at all.
@@ -39,16 +94,14 @@ bool OffloadPool::enough_threads() {
 }
 
 void OffloadPool::serve() {
+  owner_here = owner_;
   std::unique_lock lock(mutex_);
   for (;;) {
     ++idle_;
-    changed_.wait(lock, [this] { return ending_ || first_ != nullptr; });
+    changed_.wait(lock, [this] { return ending_ || waiting_ != 0; });
     --idle_;
     if (ending_) return;
-    std::unique_ptr<detail::Posted> work(first_);
-    first_ = work->next;
-    if (first_ == nullptr) last_ = &first_;
-    --waiting_;
+    std::unique_ptr<detail::Posted> work = take();
     lock.unlock();
     work->run();
     work.reset();

@@ -60,10 +60,13 @@ ActiveCall::ActiveCall(const Incoming& request, Keep keep) : request_(request), 
 
 ActiveCall::~ActiveCall() {
   detach();
+  // A handler's Reader or Writer may be kept elsewhere.
+  if (stream_) stream_->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call ended"});
   if (queued_) request_.port.loop().forget(waiting_);
   request_.port.leave(*this);
 }
 
+// An offloaded handler asks on another thread. serve_offloaded() has asked before on the loop, so nothing is written then.
 std::stop_token ActiveCall::token() {
   if (!stop_) {
     stop_.emplace();

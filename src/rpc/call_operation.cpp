@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "hawser/detail/client_port.h"
+#include "hawser/stream.h"
 
 namespace hawser::detail {
 
@@ -31,7 +32,11 @@ CallOperation::~CallOperation() {
 
 void CallOperation::withdraw() noexcept {
   delete std::exchange(stop_, nullptr);
-  if (std::exchange(in_flight_, false)) port_->abandon(*this);
+  if (std::exchange(in_flight_, false)) {
+    port_->abandon(*this);
+    // Its readers and writers may be kept elsewhere. The text is short enough to need no memory.
+    if (stream_) stream_->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call dropped"});
+  }
   if (std::exchange(lent_, false)) port_->detach(*this);
 }
 

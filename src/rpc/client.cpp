@@ -69,14 +69,53 @@ Task<Result<Duration>> Client::ping() {
 Client::State::~State() {
   scope.clear();
   close("the client was destroyed");
+  if (uses_loop) loop->remove_user(*this);
+}
+
+Result<void> Client::State::take_loop() {
+  Loop* const here = Loop::current();
+  if (loop == nullptr) loop = here;
+  if (loop == nullptr) {
+    return fail(ErrorCode::invalid_argument,
+                "connect() runs on no loop: await it within sync_wait() or Loop::run(), or give the Client a loop");
+  }
+  if (here != nullptr && here != loop) {
+    return fail(
+        ErrorCode::invalid_argument,
+        "this client belongs to another loop than the one that runs here: use it on its own loop, or use another "
+        "Client here");
+  }
+  if (!std::exchange(uses_loop, true)) loop->add_user(*this);
+  return {};
+}
+
+// As when sync_wait() returns, or a Loop is destroyed before the clients that use it.
+void Client::State::on_loop_end() noexcept {
+  // Held until the end of this function: nothing that is posted runs any more.
+  const std::list<std::shared_ptr<rpc::ClientSession>> old = finishing;
+  const std::shared_ptr<rpc::ClientSession> last = session;
+  loop_ending = true;
+  scope.clear();
+  close("the loop has ended");
+  link.port = nullptr;
+  link.reason = {
+      ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0,
+      "not connected any more: the loop that this client was connected on has ended, as the one of sync_wait() "
+      "does when that returns: connect and call within one sync_wait(), or use a Loop that lives longer"};
+  paths.reset();
+  attempted.reset();
+  loop = nullptr;
+  uses_loop = false;
+  loop_ending = false;
+}
+
+// Destroyed by the loop, since this may come from within the session.
+void Client::State::release_later(std::shared_ptr<rpc::ClientSession> gone) {
+  if (!loop_ending) loop->post([held = std::move(gone)] {});
 }
 
 Task<Result<void>> Client::State::connect(std::string to) {
-  if (loop == nullptr) loop = Loop::current();
-  if (loop == nullptr) {
-    co_return fail(ErrorCode::invalid_argument,
-                   "connect() runs on no loop: await it within sync_wait() or Loop::run(), or give the Client a loop");
-  }
+  if (Result<void> taken = take_loop(); !taken) co_return taken;
   if ((attempt_at_hand || session) && to != address) {
     co_return fail(ErrorCode::invalid_argument,
                    "this client is connected, or connecting, to " + address + ": close() it first, or use another");
@@ -310,17 +349,16 @@ bool Client::State::take_over(rpc::ClientSession& ended, detail::CallOperation& 
 }
 
 void Client::State::on_session_end(rpc::ClientSession& ended, const Error& reason) {
-  // Destroyed by the loop, since this may come from within the session.
   for (auto at = finishing.begin(); at != finishing.end(); ++at) {
     if (at->get() != &ended) continue;
-    loop->post([gone = std::move(*at)] {});
+    release_later(std::move(*at));
     finishing.erase(at);
     return;
   }
   if (&ended != session.get()) return;  // It was only being tried.
   retry.stop();
   const bool moving = moves(reason);
-  loop->post([gone = std::move(session)] {});
+  release_later(std::move(session));
   if (!moving) return not_connected_any_more(reason);
   if (reason.scope == ErrorScope::transport) {
     health.broke(path, reason.text, loop->now(), options.transports);

@@ -12,7 +12,7 @@
 
 namespace hawser {
 
-struct ClientPool::State {
+struct ClientPool::State final : detail::LoopUser {
   // Closes what has been idle, on a timer that runs only while there are connections.
   struct Reaper : Timer {
     explicit Reaper(State& owner) noexcept : Timer(&Reaper::fire), state(owner) {}
@@ -31,6 +31,16 @@ struct ClientPool::State {
         changed(on),
         reaper(*this) {}
 
+  ~State() {
+    if (uses_loop) loop.remove_user(*this);
+  }
+  // Nothing is opened any more, and whoever waits learns why.
+  void end(const char* why);
+  void on_loop_end() noexcept override {
+    uses_loop = false;
+    end("the loop of this pool has ended, as the one of sync_wait() does when that returns: use a Loop that lives "
+        "longer");
+  }
   static bool usable(const Client& client) { return client.connected() && !client.going_away(); }
   std::shared_ptr<Client> least_loaded() const;
   std::size_t usable_clients() const;
@@ -49,18 +59,30 @@ struct ClientPool::State {
   unsigned failures = 0;                         // In a row.
   std::uint64_t attempts_failed = 0;
   std::optional<Error> last_error;
-  exec::Signal changed;  // An attempt has ended.
+  exec::Signal changed;         // An attempt has ended, or the pool.
+  const char* ended = nullptr;  // Why.
+  bool uses_loop = false;       // Known to it.
   Reaper reaper;
   Scope scope;
 };
 
-ClientPool::ClientPool(std::unique_ptr<State> state) : state_(std::move(state)) {}
-ClientPool::~ClientPool() = default;
+ClientPool::ClientPool(std::shared_ptr<State> state) : state_(std::move(state)) {}
+ClientPool::~ClientPool() {
+  if (state_->ended == nullptr) state_->end("the pool was destroyed while this request waited for a connection");
+}
+
+void ClientPool::State::end(const char* why) {
+  ended = why;
+  reaper.stop();
+  scope.clear();
+  clients.clear();
+  changed.notify_all();
+}
 
 std::shared_ptr<ClientPool> ClientPool::create(Loop& loop, std::shared_ptr<transport::Network> network,
                                                std::string address, PoolOptions options) {
   return std::shared_ptr<ClientPool>(
-      new ClientPool(std::make_unique<State>(loop, std::move(network), std::move(address), std::move(options))));
+      new ClientPool(std::make_shared<State>(loop, std::move(network), std::move(address), std::move(options))));
 }
 
 std::size_t ClientPool::connections() const noexcept {
@@ -134,10 +156,18 @@ Task<void> ClientPool::State::open_one() {
   changed.notify_all();
 }
 
-Task<Result<std::shared_ptr<Client>>> ClientPool::acquire() {
-  State& state = *state_;
+Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State> pool) {
+  State& state = *pool;
+  if (Loop* const here = Loop::current(); state.ended == nullptr && here != nullptr && here != &state.loop) {
+    co_return fail(
+        ErrorCode::invalid_argument,
+        "this pool belongs to another loop than the one that runs here: use it on its own loop, or make another "
+        "pool here");
+  }
   const std::uint64_t failed_before = state.attempts_failed;
   for (;;) {
+    if (state.ended != nullptr) co_return fail(ErrorCode::unavailable, state.ended, ErrorScope::connection);
+    if (!std::exchange(state.uses_loop, true)) state.loop.add_user(state);
     state.drop_dead();
     std::shared_ptr<Client> client = state.least_loaded();
     const bool wants_more = !client || client->calls_in_flight() >= state.options.calls_per_connection;

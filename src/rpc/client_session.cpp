@@ -56,7 +56,12 @@ void ClientSession::restart(CallOperation& operation) {
 }
 
 bool ClientSession::may_send(CallOperation& operation) {
-  if (closed()) {
+  if (Loop* const here = Loop::current(); here != &loop() && here != nullptr) [[unlikely]] {
+    refuse(operation, ErrorCode::invalid_argument,
+           "this client is connected on another loop than the one that runs here: use it on the loop, and the thread, "
+           "that "
+           "it was connected on, or use another Client here");
+  } else if (closed()) {
     refuse(operation, ErrorCode::not_sent, "the connection has ended");
   } else if (going_away_) {
     refuse(operation, ErrorCode::unavailable, "the server is stopping and takes no new calls");
@@ -113,7 +118,7 @@ void ClientSession::send_as(std::uint32_t id, CallOperation& operation, Time dea
   operation.begin(*this, id, deadline);
   if (request.streams) {
     operation.set_stream(
-        std::make_unique<detail::StreamCore>(*this, id, settings().peer_window_bytes, settings().own_window_bytes));
+        std::make_shared<detail::StreamCore>(*this, id, settings().peer_window_bytes, settings().own_window_bytes));
   }
   if (request.size.pieces == 0 && attachment.empty()) [[likely]] {
     operation.encode(body, nullptr);

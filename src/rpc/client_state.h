@@ -19,7 +19,7 @@
 namespace hawser {
 
 // A Client's inside: the session, and the attempt to get one.
-struct Client::State final : rpc::ClientSession::Owner {
+struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
   State(Loop* on, std::shared_ptr<transport::Network> over, ClientOptions with)
       : options(std::move(with)), network(std::move(over)), loop(on), retry(*this) {}
   ~State();
@@ -50,6 +50,9 @@ struct Client::State final : rpc::ClientSession::Owner {
   void log_not_taken();
   void close(std::string_view why);
   void not_connected_any_more(const Error& reason);
+  Result<void> take_loop();
+  void on_loop_end() noexcept override;
+  void release_later(std::shared_ptr<rpc::ClientSession> session);
 
   // rpc::ClientSession::Owner
   bool take_over(rpc::ClientSession& session, detail::CallOperation& operation, bool unsent,
@@ -59,7 +62,9 @@ struct Client::State final : rpc::ClientSession::Owner {
 
   ClientOptions options;
   const std::shared_ptr<transport::Network> network;
-  Loop* loop;  // Null until the first connect() of a client that was given none.
+  Loop* loop;  // Null until the first connect() of a client that was given none, and when the loop has ended.
+  bool uses_loop = false;  // Known to it, since connect().
+  bool loop_ending = false;
   std::string address;
   detail::ClientLink link;
 

@@ -1,5 +1,6 @@
 #include "hawser/server.h"
 
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <stdexcept>
@@ -7,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/misuse.h"
 #include "base/pin_thread.h"
 #include "rpc/server_state.h"
 
@@ -23,6 +25,13 @@ Server::Server(std::shared_ptr<transport::Network> network, ServerOptions option
     : state_(std::make_unique<State>(std::move(network), std::move(options))) {}
 
 Server::~Server() {
+  const auto serving = [this] { return !state_->loops.empty() && state_->loops.front()->serving(); };
+  if (state_->on_own_loop() || state_->offloaded() || (state_->callers_loop != nullptr && serving())) {
+    misuse(
+        "a Server was destroyed by one of its own handlers, which still needs it: stop it there, and let another "
+        "thread "
+        "or task destroy it");
+  }
   if (state_->callers_loop == nullptr) stop(Duration::zero());
 }
 
@@ -45,7 +54,14 @@ Result<void> Server::run() {
   return state_->run();
 }
 
-void Server::stop(Duration grace) { state_->stop(grace); }
+void Server::stop(Duration grace) {
+  if (state_->offloaded()) {
+    throw std::logic_error(
+        "hawser: stop() was called by an offloaded handler of this server, for whose end it would wait: let another "
+        "thread call it");
+  }
+  state_->stop(grace);
+}
 
 Task<void> Server::shut_down(Duration grace) { return state_->shut_down(grace); }
 
@@ -58,6 +74,18 @@ std::vector<std::shared_ptr<transport::DataPath>> Server::data_paths() const {
 }
 
 // ---- State ----
+
+bool Server::State::on_own_loop() const noexcept {
+  return std::any_of(own_loops.begin(), own_loops.end(),
+                     [here = Loop::current()](const auto& loop) { return loop.get() == here; });
+}
+
+bool Server::State::offloaded() const noexcept {
+  Loop* const here = Loop::offloading();
+  if (here == nullptr) return false;
+  return here == callers_loop ||
+         std::any_of(own_loops.begin(), own_loops.end(), [here](const auto& loop) { return loop.get() == here; });
+}
 
 TransportOptions& Server::State::transports() {
   if (started) throw std::logic_error("hawser: enable transports before the server starts");

@@ -37,6 +37,8 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   ~ServerLoop();
 
   Loop& loop() noexcept { return loop_; }
+  // Whether this is called by a handler that has not returned or suspended.
+  bool serving() const noexcept { return session_shared_.serving; }
   const LoopCounters& counters() const noexcept { return session_shared_.counters; }
 
   // A fresh connection for this loop. One that cannot be served is closed; the server goes on.

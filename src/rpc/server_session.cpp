@@ -95,12 +95,14 @@ void ServerSession::on_request(const wire::Frame& frame, const transport::Messag
   if (header.deadline != 0) {
     request.deadline = session_loop().now() + std::chrono::microseconds(wire::decode_deadline(header.deadline));
   }
+  shared_.serving = true;
   try {
     method->handler->serve(request);
   } catch (...) {
     // No memory for the call's frame; the call has not been entered.
     detail::reply_thrown(*this, header.call, "beginning the call");
   }
+  shared_.serving = false;
 }
 
 void ServerSession::refuse(std::uint32_t call, ErrorCode code, std::string text) {
@@ -153,8 +155,8 @@ void ServerSession::leave(ActiveCall& call) noexcept {
   if (active_ == 0) check_idle();
 }
 
-std::unique_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t call) {
-  return std::make_unique<detail::StreamCore>(*this, call, settings().peer_window_bytes, settings().own_window_bytes);
+std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t call) {
+  return std::make_shared<detail::StreamCore>(*this, call, settings().peer_window_bytes, settings().own_window_bytes);
 }
 
 // ---- Replies ----
@@ -254,6 +256,8 @@ void ServerSession::cancel_calls(const Error& why) {
 void ServerSession::destroy_calls() {
   for (ActiveCall* call = first_; call != nullptr;) {
     if (call->pinned()) {
+      // Ends by itself, at once if its work still waits for a thread.
+      call->request_stop({ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the server has stopped"});
       call = call->next;
       continue;
     }

@@ -40,6 +40,7 @@ struct ServerLoopShared {
   const ServerOptions& options;
   std::atomic<std::size_t>& calls_in_flight;  // Of the whole server; counts calls that are not answered in place.
   LoopCounters counters = {};
+  bool serving = false;             // A handler has been called and has not returned or suspended.
   std::size_t receiving_bytes = 0;  // Large payloads being received on this loop.
 };
 
@@ -89,7 +90,7 @@ class ServerSession final : public Session, public detail::ServerPort {
   void enter(detail::ActiveCall& call) override;
   void leave(detail::ActiveCall& call) noexcept override;
   void detach(PayloadOwner& owner) override { connection().detach(owner); }
-  std::unique_ptr<detail::StreamCore> open_stream(std::uint32_t call) override;
+  std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t call) override;
   transport::RemoteMemory* remote_memory() noexcept override {
     return closed() ? nullptr : connection().remote_memory();
   }

@@ -25,6 +25,9 @@ struct Server::State final : transport::AcceptSink {
                .connections = 0,
                .calls_in_flight = 0} {}
 
+  // Whether this thread runs one of the server's loops, or does offloaded work of one.
+  bool on_own_loop() const noexcept;
+  bool offloaded() const noexcept;
   TransportOptions& transports();
   Result<void> start();
   Result<void> run();

@@ -91,7 +91,7 @@ class CallOperation : public PayloadOwner {
   // A request that had left is to be sent again: from now on no error may say that it was not executed.
   void set_maybe_executed() noexcept { maybe_executed_ = true; }
   StreamCore* stream() const noexcept { return stream_.get(); }
-  void set_stream(std::unique_ptr<StreamCore> stream) noexcept { stream_ = std::move(stream); }
+  void set_stream(std::shared_ptr<StreamCore> stream) noexcept { stream_ = std::move(stream); }
   // Where the payload now coming is being received, so that it can be taken back.
   const std::byte* placed = nullptr;
   // The transport's position behind the request.
@@ -150,7 +150,7 @@ class CallOperation : public PayloadOwner {
   std::coroutine_handle<> waiting_;
   Loop* queued_on_ = nullptr;  // The loop that will resume waiting_.
   std::optional<Error> error_;
-  std::unique_ptr<StreamCore> stream_;
+  std::shared_ptr<StreamCore> stream_;  // Outlives this in readers and writers.
   StopWatch* stop_ = nullptr;
   DeadlineTimer deadline_;
 };

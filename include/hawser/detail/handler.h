@@ -273,7 +273,7 @@ class FunctionHandler final : public Handler {
             return invoke(object, args, context);
           }
         };
-        auto task = call.port().loop().offload(std::move(work));
+        auto task = call.port().loop().offload_for(&call.port(), call.token(), std::move(work));
         Result<std::remove_cvref_t<Kept>> outcome = co_await std::move(task);
         if (outcome) {
           returned.emplace(std::move(*outcome));

@@ -55,7 +55,7 @@ class ServerPort {
   virtual void leave(ActiveCall& call) noexcept = 0;
   // `owner` must not be told any more: what it lent is copied.
   virtual void detach(PayloadOwner& owner) = 0;
-  virtual std::unique_ptr<StreamCore> open_stream(std::uint32_t call) = 0;
+  virtual std::shared_ptr<StreamCore> open_stream(std::uint32_t call) = 0;
   // One-sided access to the caller's memory; null where there is none.
   virtual transport::RemoteMemory* remote_memory() noexcept { return nullptr; }
 
@@ -203,7 +203,7 @@ class ActiveCall final : public PayloadOwner {
   std::coroutine_handle<> coroutine_;
   std::coroutine_handle<> waiting_;  // In released().
   std::optional<std::stop_source> stop_;
-  std::unique_ptr<StreamCore> stream_;
+  std::shared_ptr<StreamCore> stream_;  // Outlives this in readers and writers.
   DeadlineTimer deadline_;
 };
 

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <coroutine>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "hawser/loop.h"
+
+// The templates behind Loop::offload(). Included by hawser/loop.h.
+namespace hawser {
+
+namespace detail {
+
+// One piece of blocking work and its result. The loop's side gives it up by clearing `waiting`.
+template <class F>
+struct OffloadJob {
+  using Value = std::invoke_result_t<F&>;
+  using Stored = std::conditional_t<std::is_void_v<Value>, std::monostate, Value>;
+
+  explicit OffloadJob(F&& f) : work(std::move(f)) {}
+  void execute() noexcept {
+    try {
+      if constexpr (std::is_void_v<Value>) {
+        work();
+        result.emplace();
+      } else {
+        result.emplace(work());
+      }
+    } catch (...) {
+      exception = std::current_exception();
+    }
+  }
+
+  struct Awaiter {
+    OffloadJob& job;
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> handle) const noexcept { job.waiting = handle; }
+    void await_resume() const {
+      if (job.exception) std::rethrow_exception(job.exception);
+    }
+    ~Awaiter() { job.waiting = nullptr; }
+  };
+
+  F work;
+  std::optional<Stored> result;
+  std::exception_ptr exception;
+  std::coroutine_handle<> waiting;  // Loop's thread only.
+  bool withdrawn = false;           // Likewise: `work` does not run.
+};
+
+template <class F>
+struct OffloadPosted final : Posted {
+  OffloadPosted(Loop& owner, std::shared_ptr<OffloadJob<F>> shared) : loop(owner), job(std::move(shared)) {}
+  void run() override {
+    job->execute();
+    loop.post([finished = std::move(job)] {
+      if (finished->waiting) finished->waiting.resume();
+    });
+  }
+  Loop& loop;
+  std::shared_ptr<OffloadJob<F>> job;
+};
+
+}  // namespace detail
+
+template <class F>
+Task<Result<std::invoke_result_t<F&>>> Loop::offload(F work) {
+  return offload_for(nullptr, std::stop_token(), std::move(work));
+}
+
+template <class F>
+Task<Result<std::invoke_result_t<F&>>> Loop::offload_for(const void* client, std::stop_token token, F work) {
+  auto job = std::make_shared<detail::OffloadJob<F>>(std::move(work));
+  std::uint64_t ticket = 0;
+  if (!token.stop_requested()) {
+    ticket = offload_posted(client, std::make_unique<detail::OffloadPosted<F>>(*this, job));
+    if (ticket == 0) {
+      co_return fail(ErrorCode::overloaded,
+                     client == nullptr
+                         ? "offload_queue_max blocking calls are waiting for a thread already: raise "
+                           "LoopOptions::offload_threads_max or offload_queue_max, or send less"
+                         : "too many blocking calls are waiting for a thread, in all or of this connection, "
+                           "which may have half of the free places of offload_queue_max: raise "
+                           "LoopOptions::offload_threads_max or offload_queue_max, or send less");
+    }
+    typename detail::OffloadJob<F>::Awaiter finished{*job};
+    auto withdraw = [this, client, ticket, &job] {
+      if (!withdraw_offloaded(client, ticket)) return;
+      job->withdrawn = true;
+      // Resumed as a result would be, also by a destructor that waits for what has been posted.
+      post([given_up = job] {
+        if (given_up->waiting) given_up->waiting.resume();
+      });
+    };
+    const std::stop_callback watch(token, std::move(withdraw));
+    co_await finished;
+  }
+  if (ticket == 0 || job->withdrawn) {
+    co_return fail(ErrorCode::cancelled, "a stop was requested before a thread was free for this work: it has not run");
+  }
+  if constexpr (std::is_void_v<std::invoke_result_t<F&>>) {
+    co_return Result<void>{};
+  } else {
+    co_return std::move(*job->result);
+  }
+}
+
+}  // namespace hawser

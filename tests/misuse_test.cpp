@@ -1,0 +1,301 @@
+// What a program does wrong ends in an error or a message that says so, and not in a hang or a crash without a word.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "hawser/hawser.h"
+#include "tests/testing.h"
+
+namespace hawser::misuse_test {
+
+using namespace testing_tools;
+
+std::string_view echo(std::string_view text) { return text; }
+Task<void> count(Writer<int> writer) {
+  for (int i = 0; i < 10; ++i) {
+    AWAIT(written, writer.write(i));
+    if (!written) co_return;
+  }
+}
+Task<int> sum(Reader<int> reader) {
+  int total = 0;
+  for (;;) {
+    AWAIT(item, reader.next());
+    if (!item || !*item) co_return total;
+    total += **item;
+  }
+}
+
+ServerOptions server_options() { return {.listen = "127.0.0.1:0"}; }
+ClientOptions client_options() { return {.transports = {.demand = "stream"}}; }
+
+// A server with a thread of its own.
+class Misuse : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    server.register_handler<echo, count, sum>();
+    const Result<void> started = server.start();
+    ASSERT_TRUE(started) << error_of(started);
+  }
+  // Connects in a sync_wait() of its own.
+  void connect(Client& client) {
+    sync_wait([](Client& one, std::string address) -> Task<void> {
+      AWAIT(connected, one.connect(address));
+      EXPECT_OK(connected);
+    }(client, server.address()));
+  }
+  template <class Body>
+  void run_connected(Body body) {
+    Loop loop;
+    loop.run([](std::string address, Body use) -> Task<void> {
+      Client client(client_options());
+      AWAIT(connected, client.connect(address));
+      REQUIRE_OK(connected);
+      auto using_it = use(client);
+      co_await std::move(using_it);
+    }(server.address(), std::move(body)));
+  }
+
+  Server server{server_options()};
+};
+
+Task<void> expect_call_fails(Client& client, ErrorCode code, std::string_view text) {
+  AWAIT(reply, client.call<echo>("hi"));
+  EXPECT_TRUE(is_error(reply, code, text));
+  AWAIT(sent, client.send_request<echo>("hi"));
+  EXPECT_TRUE(is_error(sent, code, text));
+  AWAIT(opened, client.open<count>());
+  EXPECT_TRUE(is_error(opened, code, text));
+}
+
+TEST_F(Misuse, AClientIsUsedUnderTwoSyncWaits) {
+  Client client(client_options());
+  connect(client);
+  EXPECT_FALSE(client.connected());
+  sync_wait([](Client& one, std::string address) -> Task<void> {
+    auto refused = expect_call_fails(one, ErrorCode::not_sent, "within one sync_wait()");
+    co_await std::move(refused);
+    // It may be connected on the loop that runs now.
+    AWAIT(connected, one.connect(address));
+    REQUIRE_OK(connected);
+    AWAIT(reply, one.call<echo>("hello"));
+    EXPECT_EQ(reply, "hello");
+  }(client, server.address()));
+}
+
+TEST_F(Misuse, ALoopIsDestroyedBeforeItsClientAndPool) {
+  auto loop = std::make_unique<Loop>();
+  Client client(*loop, client_options());
+  auto pool = ClientPool::create(*loop, server.address(), {.client = client_options()});
+  loop->run([](Client& one, ClientPool& other, std::string address) -> Task<void> {
+    AWAIT(connected, one.connect(address));
+    EXPECT_OK(connected);
+    AWAIT(reply, other.call<echo>(std::string("hello")));
+    EXPECT_EQ(reply, "hello");
+  }(client, *pool, server.address()));
+  EXPECT_EQ(pool->connections(), 1U);
+  loop.reset();
+  EXPECT_FALSE(client.connected());
+  EXPECT_EQ(pool->connections(), 0U);
+  sync_wait([](ClientPool& other) -> Task<void> {
+    AWAIT(reply, other.call<echo>(std::string("hello")));
+    EXPECT_ERROR(reply, unavailable, "the loop of this pool has ended");
+  }(*pool));
+}
+
+TEST_F(Misuse, AClientAndAPoolAreUsedFromAnotherLoop) {
+  Loop loop;
+  Client client(loop, client_options());
+  auto pool = ClientPool::create(loop, server.address(), {.client = client_options()});
+  const std::string address = server.address();
+  loop.run([](Client& one, std::string to) -> Task<void> {
+    AWAIT(connected, one.connect(to));
+    EXPECT_OK(connected);
+  }(client, address));
+  const auto use = [&] {
+    sync_wait([](Client& one, ClientPool& other, std::string to) -> Task<void> {
+      auto refused = expect_call_fails(one, ErrorCode::invalid_argument, "another loop");
+      co_await std::move(refused);
+      AWAIT(connected, one.connect(to));
+      EXPECT_ERROR(connected, invalid_argument, "another loop");
+      AWAIT(reply, other.call<echo>(std::string("hello")));
+      EXPECT_ERROR(reply, invalid_argument, "another loop");
+    }(client, *pool, address));
+  };
+  std::thread(use).join();
+  // By a nested sync_wait(), which would wait for a reply that the outer loop receives.
+  loop.run([](auto& nested) -> Task<void> {
+    nested();
+    co_return;
+  }(use));
+  loop.run([](Client& one) -> Task<void> {
+    AWAIT(reply, one.call<echo>("hello"));
+    EXPECT_EQ(reply, "hello");
+  }(client));
+}
+
+TEST_F(Misuse, APoolIsDestroyedWhileARequestWaitsForAConnection) {
+  sync_wait([]() -> Task<void> {
+    // Nobody listens there, and the first pause is long.
+    auto pool = ClientPool::create("127.0.0.1:1", {.client = client_options(), .backoff_min = patience});
+    Scope scope;
+    int refused = 0;
+    for (int i = 0; i < 3; ++i) {
+      scope.spawn([](ClientPool& own, int& failed) -> Task<void> {
+        AWAIT(reply, own.call<echo>(std::string("hello")));
+        EXPECT_ERROR(reply, unavailable, "the pool was destroyed");
+        ++failed;
+      }(*pool, refused));
+    }
+    auto pause = Loop::current()->sleep(5ms);
+    co_await pause;
+    pool.reset();
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_EQ(refused, 3);
+  }());
+}
+
+TEST_F(Misuse, AReaderIsUsedAfterFinish) {
+  run_connected([](Client& client) -> Task<void> {
+    AWAIT(opened, client.open<count>());
+    REQUIRE_OK(opened);
+    auto reader = opened->reader();
+    AWAIT(finished, opened->finish());
+    EXPECT_OK(finished);
+    // What came before the end can be read, and then the end.
+    for (int i = 0; i < 10; ++i) {
+      AWAIT(item, reader.next());
+      REQUIRE_OK(item);
+      EXPECT_EQ(*item, i);
+    }
+    AWAIT(end, reader.next());
+    REQUIRE_OK(end);
+    EXPECT_EQ(*end, std::nullopt);
+
+    auto late = opened->reader();
+    AWAIT(none, late.next());
+    EXPECT_ERROR(none, invalid_argument, "after finish()");
+    AWAIT(again, opened->finish());
+    EXPECT_ERROR(again, invalid_argument, "await it once");
+  });
+}
+
+TEST_F(Misuse, AWriterIsUsedAfterFinish) {
+  run_connected([](Client& client) -> Task<void> {
+    AWAIT(opened, client.open<sum>());
+    REQUIRE_OK(opened);
+    auto writer = opened->writer();
+    AWAIT(written, writer.write(7));
+    EXPECT_OK(written);
+    AWAIT(finished, opened->finish());
+    EXPECT_EQ(finished, 7);
+    AWAIT(late, writer.write(8));
+    EXPECT_ERROR(late, cancelled, "the call has ended");
+    writer.end();
+    auto none = opened->writer();
+    none.end();
+    AWAIT(never, none.write(9));
+    EXPECT_ERROR(never, invalid_argument, "after finish()");
+  });
+}
+
+TEST_F(Misuse, ReadersAndWritersOutliveADroppedCall) {
+  run_connected([](Client& client) -> Task<void> {
+    Reader<int> reader;
+    Writer<int> writer;
+    {
+      AWAIT(reading, client.open<count>());
+      AWAIT(writing, client.open<sum>());
+      REQUIRE(reading && writing);
+      reader = reading->reader();
+      writer = writing->writer();
+    }
+    Result<std::optional<int>> item;
+    do {
+      AWAIT(next, reader.next());
+      item = std::move(next);
+    } while (item && *item);
+    EXPECT_ERROR(item, cancelled, "call dropped");
+    AWAIT(written, writer.write(1));
+    EXPECT_ERROR(written, cancelled, "call dropped");
+  });
+}
+
+TEST_F(Misuse, APendingCallIsAwaitedTwice) {
+  run_connected([](Client& client) -> Task<void> {
+    AWAIT(sent, client.send_request<echo>("hello"));
+    REQUIRE_OK(sent);
+    AWAIT(first, std::move(*sent));
+    EXPECT_EQ(first, "hello");
+    AWAIT(second, std::move(*sent));
+    EXPECT_ERROR(second, invalid_argument, "await it once");
+  });
+}
+
+// ---- Servers that their own handlers end ----
+
+struct Owner {
+  std::unique_ptr<Server> server;
+  int stop() {
+    server->stop();
+    return 1;
+  }
+  int destroy() {
+    server.reset();
+    return 1;
+  }
+};
+
+template <auto handler>
+void call_on_own_threads(HandlerOptions options, std::string_view expected) {
+  Owner owner;
+  owner.server = std::make_unique<Server>(server_options());
+  owner.server->register_handler<handler>(&owner, options);
+  const Result<void> started = owner.server->start();
+  ASSERT_TRUE(started) << error_of(started);
+  sync_wait([](std::string address, std::string_view text) -> Task<void> {
+    Client client(client_options());
+    AWAIT(connected, client.connect(address));
+    REQUIRE_OK(connected);
+    AWAIT(reply, client.call<handler>());
+    EXPECT_ERROR(reply, internal, text);
+  }(owner.server->address(), expected));
+}
+
+TEST(MisuseOfServers, AnOffloadedHandlerStopsItsServer) {
+  call_on_own_threads<&Owner::stop>({.offload = true}, "offloaded handler");
+}
+
+TEST(MisuseOfServersDeathTest, AHandlerDestroysItsServer) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(call_on_own_threads<&Owner::destroy>({}, ""), "destroyed by one of its own handlers");
+}
+
+TEST(MisuseOfServersDeathTest, AnOffloadedHandlerDestroysItsServer) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(call_on_own_threads<&Owner::destroy>({.offload = true}, ""), "destroyed by one of its own handlers");
+}
+
+TEST(MisuseOfServersDeathTest, AHandlerDestroysItsServerOnTheCallersLoop) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto destroy = [] {
+    Loop loop;
+    Owner owner;
+    owner.server = std::make_unique<Server>(loop, server_options());
+    owner.server->register_handler<&Owner::destroy>(&owner);
+    if (!owner.server->start()) return;
+    loop.run([](std::string address) -> Task<void> {
+      Client client(client_options());
+      AWAIT(connected, client.connect(address));
+      AWAIT(reply, client.call<&Owner::destroy>());
+    }(owner.server->address()));
+  };
+  EXPECT_DEATH(destroy(), "destroyed by one of its own handlers");
+}
+
+}  // namespace hawser::misuse_test

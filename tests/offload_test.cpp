@@ -1,0 +1,215 @@
+// Calls that threads of the offload pool answer: whose caller has gone, and which of many connections gets a thread.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hawser/hawser.h"
+#include "tests/testing.h"
+
+namespace hawser::offload_test {
+
+using namespace testing_tools;
+
+// Jobs wait for the gate, and are noted when they begin.
+struct Jobs {
+  int work(int number) {
+    {
+      const std::lock_guard lock(mutex);
+      begun.push_back(number);
+    }
+    gate.wait();
+    return number;
+  }
+  bool watch(Context& context, int number) {
+    work(number);
+    return context.token().stop_requested();
+  }
+  std::vector<int> order() {
+    const std::lock_guard lock(mutex);
+    return begun;
+  }
+  std::size_t count() { return order().size(); }
+
+  std::promise<void> opened;
+  const std::shared_future<void> gate = opened.get_future().share();
+  std::mutex mutex;
+  std::vector<int> begun;
+};
+
+class OffloadedCalls : public ::testing::Test {
+ public:
+  // With one thread for offloaded work.
+  void start(std::size_t queue_max = 1024) {
+    LoopOptions options;
+    options.offload_threads_max = 1;
+    options.offload_queue_max = queue_max;
+    own_loop = std::make_unique<Loop>(options);
+    server = std::make_unique<Server>(*own_loop, ServerOptions{.listen = "127.0.0.1:0"});
+    server->register_handler<&Jobs::work, &Jobs::watch>(&jobs, {.offload = true});
+    const Result<void> started = server->start();
+    ASSERT_TRUE(started) << error_of(started);
+  }
+  Task<std::unique_ptr<Client>> connect() {
+    auto client = std::make_unique<Client>(ClientOptions{.transports = {.demand = "stream"}});
+    AWAIT(connected, client->connect(server->address()));
+    EXPECT_OK(connected);
+    co_return client;
+  }
+  Task<std::vector<PendingCall<&Jobs::work>>> send(Client& client, int first, int count, CallOptions options = {}) {
+    std::vector<PendingCall<&Jobs::work>> pending;
+    for (int i = 0; i < count; ++i) {
+      AWAIT(sent, client.send_request<&Jobs::work>(options, first + i));
+      EXPECT_OK(sent);
+      if (sent) pending.push_back(std::move(*sent));
+    }
+    co_return pending;
+  }
+  Task<void> wait_in_flight(std::size_t count) {
+    AWAIT(reached, eventually(loop(), [&] { return server->counters().calls_in_flight == count; }));
+    EXPECT_TRUE(reached) << server->counters().calls_in_flight;
+  }
+
+  Loop& loop() { return *own_loop; }
+
+  Jobs jobs;
+  std::unique_ptr<Loop> own_loop;
+  std::unique_ptr<Server> server;
+};
+
+TEST_F(OffloadedCalls, OfACallerThatHasGoneDoNotRun) {
+  start();
+  loop().run([](OffloadedCalls& self) -> Task<void> {
+    AWAIT(client, self.connect());
+    AWAIT(other, self.connect());
+    AWAIT(running, self.send(*client, 1, 1));
+    AWAIT(started, eventually(self.loop(), [&] { return self.jobs.count() == 1; }));
+    EXPECT_TRUE(started);
+    // Cancelled, past their deadline, and of a connection that ends: each leaves the queue at once.
+    {
+      AWAIT(dropped, self.send(*client, 100, 5));
+      auto all = self.wait_in_flight(6);
+      co_await std::move(all);
+    }
+    auto without_dropped = self.wait_in_flight(1);
+    co_await std::move(without_dropped);
+    AWAIT(late, self.send(*client, 200, 5, {.timeout = 1ms}));
+    for (auto& one : late) {
+      AWAIT(reply, std::move(one));
+      EXPECT_ERROR(reply, deadline_exceeded, "");
+    }
+    auto without_late = self.wait_in_flight(1);
+    co_await std::move(without_late);
+    AWAIT(lost, self.send(*other, 300, 5));
+    auto with_lost = self.wait_in_flight(6);
+    co_await std::move(with_lost);
+    other->close();
+    auto without_lost = self.wait_in_flight(1);
+    co_await std::move(without_lost);
+    AWAIT(gone, eventually(self.loop(), [&] { return self.server->counters().connections_open == 1; }));
+    EXPECT_TRUE(gone);
+
+    self.jobs.opened.set_value();
+    AWAIT(reply, std::move(running.front()));
+    EXPECT_EQ(reply, 1);
+    AWAIT(after, client->call<&Jobs::work>(2));
+    EXPECT_EQ(after, 2);
+    EXPECT_EQ(self.jobs.order(), (std::vector<int>{1, 2}));
+    auto stopping = self.server->shut_down(patience);
+    co_await std::move(stopping);
+    EXPECT_EQ(self.server->counters().calls_in_flight, 0U);
+  }(*this));
+}
+
+TEST_F(OffloadedCalls, OfSeveralConnectionsTakeTurns) {
+  start();
+  loop().run([](OffloadedCalls& self) -> Task<void> {
+    AWAIT(client, self.connect());
+    AWAIT(other, self.connect());
+    AWAIT(running, self.send(*client, 1, 1));
+    AWAIT(started, eventually(self.loop(), [&] { return self.jobs.count() == 1; }));
+    EXPECT_TRUE(started);
+    AWAIT(many, self.send(*client, 100, 4));
+    auto first = self.wait_in_flight(5);
+    co_await std::move(first);
+    AWAIT(few, self.send(*other, 200, 2));
+    auto second = self.wait_in_flight(7);
+    co_await std::move(second);
+    self.jobs.opened.set_value();
+    for (auto& one : many) {
+      AWAIT(reply, std::move(one));
+      EXPECT_OK(reply);
+    }
+    EXPECT_EQ(self.jobs.order(), (std::vector<int>{1, 100, 200, 101, 201, 102, 103}));
+  }(*this));
+}
+
+TEST_F(OffloadedCalls, OfOneConnectionLeavePlacesForOthers) {
+  start(8);
+  loop().run([](OffloadedCalls& self) -> Task<void> {
+    AWAIT(client, self.connect());
+    AWAIT(other, self.connect());
+    AWAIT(running, self.send(*client, 1, 1));
+    AWAIT(started, eventually(self.loop(), [&] { return self.jobs.count() == 1; }));
+    EXPECT_TRUE(started);
+    AWAIT(many, self.send(*client, 100, 10));
+    // Half of the places; the rest is refused while those wait.
+    for (int i = 4; i < 10; ++i) {
+      AWAIT(refused, std::move(many[static_cast<std::size_t>(i)]));
+      EXPECT_ERROR(refused, overloaded, "half of the free places of offload_queue_max");
+    }
+    AWAIT(few, self.send(*other, 200, 2));
+    auto accepted = self.wait_in_flight(7);
+    co_await std::move(accepted);
+    self.jobs.opened.set_value();
+    for (auto& one : few) {
+      AWAIT(reply, std::move(one));
+      EXPECT_OK(reply);
+    }
+    for (int i = 0; i < 4; ++i) {
+      AWAIT(reply, std::move(many[static_cast<std::size_t>(i)]));
+      EXPECT_OK(reply);
+    }
+  }(*this));
+}
+
+// A server may be destroyed while work waits: what waits is dropped, what runs is awaited.
+TEST_F(OffloadedCalls, ThatWaitDoNotDelayTheEndOfTheServer) {
+  start();
+  loop().run([](OffloadedCalls& self) -> Task<void> {
+    AWAIT(client, self.connect());
+    AWAIT(running, self.send(*client, 1, 1));
+    AWAIT(started, eventually(self.loop(), [&] { return self.jobs.count() == 1; }));
+    EXPECT_TRUE(started);
+    AWAIT(waiting, self.send(*client, 100, 5));
+    auto accepted = self.wait_in_flight(6);
+    co_await std::move(accepted);
+    self.jobs.opened.set_value();
+    self.server.reset();
+    for (const int number : self.jobs.order()) EXPECT_LT(number, 106);
+  }(*this));
+}
+
+// For ThreadSanitizer: handlers ask for their token while callers cancel.
+TEST_F(OffloadedCalls, AskForTheirTokenWhileTheyAreCancelled) {
+  start();
+  jobs.opened.set_value();
+  loop().run([](OffloadedCalls& self) -> Task<void> {
+    AWAIT(client, self.connect());
+    for (int i = 0; i < 200; ++i) {
+      AWAIT(reply, client->call<&Jobs::watch>(CallOptions{.timeout = std::chrono::microseconds(20 * i)}, i));
+      if (!reply) {
+        EXPECT_ERROR(reply, deadline_exceeded, "");
+      }
+    }
+    auto none = self.wait_in_flight(0);
+    co_await std::move(none);
+  }(*this));
+}
+
+}  // namespace hawser::offload_test
