@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "lab/rdma_attack_testing.h"
+#include "lab/rdma_attacker_testing.h"
 
 // Connections of a shared receive queue end in every way, and their receives come back: those that go on are never found not
 // ready. On devices that behave as mlx5 does, and as Soft-RoCE.
@@ -132,6 +132,27 @@ TEST_P(RdmaDrain, MessagesThatOutliveTheirConnections) {
   expect_undisturbed();
   kept.clear();
   for (auto& one : paused) one->connection.reset();
+}
+
+// Nobody counts its credits any more; what it may use up is counted all the same.
+TEST_P(RdmaDrain, AFloodWhileTheConnectionEnds) {
+  auto attacker = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_);
+  attacker->ours.receives = 64;  // More than there are: what the server sends last waits for a receive.
+  attacker->connect();
+  for (int i = 0; i < 20; ++i) {
+    send(*attacker->connection, "to nobody");
+    pass(milliseconds(1));
+  }
+  attacker->connection.reset();
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(attacker->post_message(8));
+    pass(milliseconds(1));
+  }
+  attacker->poll(false);
+  EXPECT_GT(attacker->succeeded, 0U);
+  EXPECT_LE(attacker->succeeded, attacker->theirs.receives + 2);
+  server_device().asked_to_wait = 0;
+  attacker.reset();
 }
 
 // A flood ends the connection that sends it; the others lose at most what it had taken until then, and get it back.

@@ -2,7 +2,7 @@
 #include <malloc.h>
 
 #include "base/random.h"
-#include "lab/rdma_attack_testing.h"
+#include "lab/rdma_attacker_testing.h"
 
 // A client with bare verbs attacks a server of the RDMA path; a well-behaved client of the same server goes on.
 namespace hawser::lab {
@@ -89,18 +89,18 @@ TEST_P(RdmaHostile, WritesNeedAnExposedRegion) {
     pass(milliseconds(300));
     return attacker_->status;
   };
-  EXPECT_EQ(write(), Status::remote_access);
+  EXPECT_EQ(write(), Status::remote_invalid);
   EXPECT_EQ(bytes[0], std::byte{0});
   {
     ExposedMemory memory(4096);
     const auto registered = server_path_->register_memory(memory.memory, memory, false);
     const auto readable = (*registered)->expose(memory.memory, true, false);
-    EXPECT_EQ(write(), Status::remote_access) << "a region that is only read opens no writes";
+    EXPECT_EQ(write(), Status::remote_invalid) << "a region that is only read opens no writes";
     const auto writable = (*registered)->expose(memory.memory, true, true);
     EXPECT_EQ(write(), Status::success);
     EXPECT_EQ(bytes[0], std::byte{7});
   }
-  EXPECT_EQ(write(), Status::remote_access) << "after the last region was revoked";
+  EXPECT_EQ(write(), Status::remote_invalid) << "after the last region was revoked";
 }
 
 // Queue pairs that are connected already follow too.
@@ -118,7 +118,45 @@ TEST_P(RdmaHostile, AnExposedRegionOpensConnectionsThatExist) {
   ASSERT_TRUE(attacker.post(8, {}, Opcode::write, place.address, place.key));
   pass(milliseconds(5));
   attacker.poll();
-  EXPECT_EQ(attacker.status, Status::remote_access);
+  EXPECT_EQ(attacker.status, Status::remote_invalid);
+}
+
+// Whose operation it was is told why it failed, also when the queue pair allows no writes at all any more.
+TEST_P(RdmaHostile, AWriteToARevokedRegionIsRefusedByName) {
+  struct Write final : transport::RemoteOperation {
+    void on_posted() override {}
+    void on_done(const std::optional<Error>& why) override {
+      done = true;
+      error = why;
+    }
+    bool done = false;
+    std::optional<Error> error;
+  };
+  ExposedMemory there(4096);
+  ExposedMemory here(4096);
+  const auto registered = server_path_->register_memory(there.memory, there, false);
+  const auto local = client_path_->register_memory(here.memory, here, false);
+  auto exposed = *(*registered)->expose(there.memory, false, true);
+  const transport::ExposedPlace place = exposed->places().front();
+  auto pair = honest();
+  for (const bool revoked : {false, true}) {
+    if (revoked) exposed.reset();
+    Write write;
+    write.kind = transport::RemoteOperation::Kind::write;
+    write.memory = here.memory.data();
+    write.bytes = 8;
+    write.domain = place.domain;
+    write.address = place.address;
+    write.key = place.key;
+    ASSERT_TRUE(pair->client->remote_memory()->start(write));
+    pass(milliseconds(5));
+    EXPECT_TRUE(write.done);
+    EXPECT_EQ(write.error.has_value(), revoked);
+    if (write.error) {
+      EXPECT_EQ(write.error->code, ErrorCode::invalid_argument) << write.error->text;
+    }
+  }
+  pair.reset();
 }
 
 // Of no bytes: a device may check neither key nor access.
@@ -254,6 +292,33 @@ TEST_P(RdmaHostile, AnnouncedHeadsTakeNoMemory) {
   pass(milliseconds(5));
   EXPECT_FALSE(attacker.sink.closed);
   EXPECT_LT(allocated(), before + (std::size_t{1} << 20));
+}
+
+// The client is attacked by the server that it connects to: with forged parameters, and with what no packet is.
+TEST_P(RdmaHostile, AServerThatAttacksItsClients) {
+  const std::size_t before = client_path_->memory().front().connections;
+  for (int kind = 0; kind < 5; ++kind) {
+    Attacker server(*server_device_, *server_end_);
+    if (kind == 0) server.ours.queue_pair = 0xfffffe;  // Nobody's.
+    ASSERT_TRUE(server.accepted_by(*client_end_));
+    server.ready();
+    pass(milliseconds(1));
+    if (kind == 1) {
+      EXPECT_TRUE(server.post(0, {.bye = true}, Opcode::write_with_immediate));
+    }
+    if (kind == 2) {
+      EXPECT_TRUE(server.post(0, {.granted = 100}));
+    }
+    if (kind == 3) {
+      EXPECT_TRUE(server.post(64, {}, Opcode::send));
+    }
+    if (kind == 4) server.die();
+    pass(milliseconds(5));
+    EXPECT_EQ(server.sink.closed, kind >= 1 && kind <= 3) << kind << ": " << server.sink.reason.text;
+    server.connection.reset();
+    pass(std::chrono::seconds(3));
+    EXPECT_EQ(client_path_->memory().front().connections, before) << kind;
+  }
 }
 
 // The attacker's process ends at each step of the handshake, and with packets, reads and a payload of ours under way.

@@ -248,8 +248,8 @@ SimQueuePair::Status SimQueuePair::deliver(const Work& work, SimQueuePair& peer,
   if (work.opcode == rdma::Opcode::write || work.opcode == rdma::Opcode::write_with_immediate) {
     const SimDevice::Region* const region = peer.device_.region(work.remote_key);
     std::byte* const to = peer.device_.resolve(work.remote_key, work.remote_address, work.bytes);
-    const bool allowed = peer.route_.access.remote_write;
-    if (work.bytes > 0 && (!allowed || to == nullptr || !region->access.remote_write)) return Status::remote_access;
+    if (work.bytes > 0 && !peer.route_.access.remote_write) return Status::remote_invalid;
+    if (work.bytes > 0 && (to == nullptr || !region->access.remote_write)) return Status::remote_access;
     if (to != nullptr) copy_from(work, to);
   }
   if (!takes_receive(work)) return Status::success;
@@ -307,7 +307,7 @@ void SimQueuePair::read_arrived(const SimFabric::Event& event) {
   const std::byte* from = peer->device_.resolve(work.remote_key, work.remote_address, work.bytes);
   const bool allowed = peer->route_.access.remote_read;
   if (work.bytes > 0 && (!allowed || from == nullptr || !region->access.remote_read)) {
-    break_down(Status::remote_access, event.ns);
+    break_down(allowed ? Status::remote_access : Status::remote_invalid, event.ns);
     return;
   }
   for (unsigned i = 0; i < work.segment_count && from != nullptr; ++i) {

@@ -23,8 +23,10 @@ void DrainingPair::on_completion(const Completion& completion) {
     ReceiveChunk* const chunk = parts_.ring->completed(completion.id);
     if (chunk == nullptr) return;
     parts_.ring->finish(*chunk);
-    if (parts_.shared_receives != 0) end_.repost_soon();
-    return;
+    if (parts_.shared_receives == 0) return;
+    // A peer that keeps to its credits can't send more while nothing is granted.
+    if (++received_ > parts_.shared_receives) parts_.broken = true;
+    return end_.repost_soon();
   }
   if (completion.id == marker_id) {
     drained_ = true;

@@ -72,6 +72,7 @@ class DrainingPair final : public CompletionTarget {
   std::uint32_t number_ = 0;
   State state_ = State::sending;
   Time give_up_{};
+  std::size_t received_ = 0;
   bool marked_ = false;
   bool drained_ = false;
 };

@@ -298,7 +298,9 @@ void RdmaConnection::on_completion(const Completion& completion) {
     if (receive && ring != nullptr && own_ring_ == nullptr) {
       if (ReceiveChunk* const chunk = ring->completed(completion.id)) ring->finish(*chunk);
     }
-    if (!receive && channel_ != nullptr && completion.status == Status::remote_access) {
+    // Invalid: the peer's queue pair allows no such access at all, since nothing is exposed there any more.
+    const bool refused = completion.status == Status::remote_access || completion.status == Status::remote_invalid;
+    if (!receive && channel_ != nullptr && refused) {
       channel_->one_sided().refused(completion.id);
     }
     return fail(broken(std::string(to_string(completion.status))), true);
