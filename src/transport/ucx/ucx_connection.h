@@ -59,6 +59,8 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   std::uint64_t sent() const noexcept override { return sent_; }
   std::uint64_t arrived() const noexcept override { return arrived_; }
   std::size_t backlog() const noexcept override { return backlog_; }
+  // Bytes of payloads that are being fetched, or are fetched and not delivered: bounds how far is read ahead.
+  std::size_t ahead_bytes() const noexcept { return ahead_bytes_; }
   void set_backlog_mark(std::size_t bytes) noexcept override {
     backlog_mark_ = bytes;
     above_mark_ = backlog_ > bytes;

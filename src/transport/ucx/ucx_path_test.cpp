@@ -6,9 +6,12 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <random>
 
 #include "transport/path_testing.h"
+#include "transport/ucx/ucx_connection.h"
 #include "transport/ucx/ucx_end.h"
 #include "transport/ucx/ucx_listener.h"
 
@@ -245,6 +248,46 @@ class WatchedPath final : public DataPath {
  private:
   const UcpLibrary& ucp_;
 };
+
+// What is discarded while it is fetched is not counted as read ahead any more; else reading ahead ends after 512 KiB of it.
+TEST(UcxPath, DiscardedPayloadsAreNotReadAhead) {
+  const UcxOptions options = over("tcp");
+  NEED_UCX(options);
+  constexpr std::size_t count = 10;
+  PathPair pair(two_loops(options));
+  ASSERT_TRUE(pair.establish());
+  std::vector<std::byte> place(3'000'000);
+  const auto connection = [&]() -> UcxConnection& { return static_cast<UcxConnection&>(*pair.server.connection); };
+  std::size_t in_time = 0;
+  // As soon as the payload is being fetched; nothing happens if it has come before.
+  std::function<void(std::size_t)> discard = [&](std::size_t message) {
+    if (pair.server.sink.count.load() != message) return;
+    if (connection().ahead_bytes() == 0) {
+      pair.server.loop->loop().post([&discard, message] { discard(message); });
+      return;
+    }
+    ++in_time;
+    connection().unplace(place.data());
+  };
+  pair.server.sink.record = false;
+  pair.server.sink.where = [&](Bytes, std::size_t) {
+    pair.server.loop->loop().post([&discard, message = pair.server.sink.count.load()] { discard(message); });
+    return Placement{Placement::Kind::given, MutableBytes(place)};
+  };
+  pair.server.publish();
+  const std::string payload = path_bytes(place.size(), 1);
+  std::array<PathOwner, count> owners;
+  for (std::size_t i = 0; i < count; ++i) {
+    pair.client.on([&] { ASSERT_TRUE(pair.client.send("head", payload, &owners[i])); });
+    ASSERT_TRUE(pair.server.until_received(i + 1));
+  }
+  EXPECT_TRUE(pair.client.until(
+      [&] { return std::all_of(owners.begin(), owners.end(), [](const auto& one) { return one.told.load() == 1; }); }));
+  pair.server.on([&] {
+    EXPECT_NE(in_time, 0U) << "nothing was discarded while it was fetched";
+    EXPECT_EQ(connection().ahead_bytes(), 0U);
+  });
+}
 
 TEST(UcxPath, NothingIsAskedOfUcxFromWithinIt) {
   NEED_UCX(over("tcp"));
