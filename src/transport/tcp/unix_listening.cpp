@@ -59,22 +59,23 @@ bool is_left_behind(const SocketAddress& address) noexcept {
 
 }  // namespace
 
-SocketFile::SocketFile(std::string path) noexcept : path_(std::move(path)) { find(device_, number_); }
+SocketFile::SocketFile(std::string path) noexcept : path_(std::move(path)), owner_(getpid()) { find(device_, number_); }
 
 SocketFile::SocketFile(SocketFile&& other) noexcept
-    : path_(std::exchange(other.path_, {})), device_(other.device_), number_(other.number_) {}
+    : path_(std::exchange(other.path_, {})), device_(other.device_), number_(other.number_), owner_(other.owner_) {}
 
 SocketFile& SocketFile::operator=(SocketFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(device_, other.device_);
   std::swap(number_, other.number_);
+  std::swap(owner_, other.owner_);
   return *this;
 }
 
 SocketFile::~SocketFile() {
   dev_t device = 0;
   ino_t number = 0;
-  if (find(device, number) && device == device_ && number == number_) unlink(path_.c_str());
+  if (owner_ == getpid() && find(device, number) && device == device_ && number == number_) unlink(path_.c_str());
 }
 
 bool SocketFile::find(dev_t& device, ino_t& number) const noexcept {

@@ -8,8 +8,8 @@
 
 namespace hawser::transport {
 
-// The file of a listening Unix socket, which is removed with this, unless another one has taken its place. Empty for sockets
-// without a file.
+// The file of a listening Unix socket, which is removed with this, unless another one has taken its place. A copy in a child
+// process removes nothing. Empty for sockets without a file.
 class SocketFile {
  public:
   SocketFile() noexcept = default;
@@ -25,6 +25,7 @@ class SocketFile {
   std::string path_;
   dev_t device_ = 0;
   ino_t number_ = 0;
+  pid_t owner_ = 0;
 };
 
 struct UnixListening {

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <barrier>
@@ -130,6 +132,27 @@ TEST_P(UnixTest, AFileOfAnotherIsNotRemoved) {
   listener->reset();
   EXPECT_TRUE(std::filesystem::is_socket(path));
   talk("unix:" + path);
+}
+
+// The parent goes on listening there.
+TEST(UnixListeningTest, AChildProcessRemovesNoFile) {
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "socket").string();
+  const SocketAddress address = **parse_unix("unix:" + path);
+  {
+    Result<UnixListening> listening = listen_unix(address, 1);
+    ASSERT_TRUE(listening.has_value()) << listening.error().describe();
+    const pid_t child = fork();
+    if (child == 0) {
+      {
+        const SocketFile copy = std::move(listening->file);
+      }
+      _exit(0);
+    }
+    ASSERT_EQ(waitpid(child, nullptr, 0), child);
+    EXPECT_TRUE(std::filesystem::is_socket(path));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST_P(UnixTest, WrongNamesAreErrors) {
