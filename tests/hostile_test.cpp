@@ -315,6 +315,26 @@ TEST_F(HostileClient, StreamsThatBreakTheirRules) {
 
 // ---- Floods ----
 
+// A client that is killed while its replies wait leaves nothing behind, and not two ping intervals later.
+TEST_F(HostileClient, KilledWithItsRepliesUnread) {
+  for (int round = 0; round < 3; ++round) {
+    RawSocket attacker = greeted();
+    // Far more than the sockets hold, until the server stops reading.
+    const std::string text(900'000, 'x');
+    Octets requests;
+    for (std::uint32_t i = 1; i <= calls_max; ++i) requests = requests + echo_request(call_id(0, i), text);
+    std::size_t sent = 0;
+    for (int idle = 0; idle < 200 && sent < 60'000'000;) {
+      const std::size_t some = attacker.send_some(Bytes(requests).subspan(sent % requests.size()));
+      sent += some;
+      idle = some == 0 ? idle + 1 : 0;
+      if (some == 0) std::this_thread::sleep_for(1ms);
+    }
+    attacker.reset();
+  }
+  EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
+}
+
 TEST_F(HostileClient, PingFlood) {
   Octets pings;
   for (int i = 0; i < 1'000; ++i) pings = pings + message({.kind = Kind::ping});

@@ -24,7 +24,7 @@ class Network;
 }  // namespace transport
 
 struct ClientOptions {
-  Duration connect_timeout = std::chrono::seconds(5);  // For connecting and the hello together.
+  Duration connect_timeout = std::chrono::seconds(5);  // For resolving the name, connecting and the hello together.
   Duration call_timeout = std::chrono::seconds(30);    // Of calls that do not say otherwise; `forever` for none.
   // Bounds. What passes one is an error of the call that names it.
   std::size_t calls_in_flight_max = 4096;                      // On this connection; the server may announce fewer.

@@ -125,8 +125,8 @@ class Server {
   // Stops: no new connections or calls (goaway), calls in flight may finish within `grace`, then they are cancelled.
   // Connections without a call whose client does not answer goaway are ended after a second. Any thread, at any time, also
   // before run() and during start(); returns when all is done. Called by a handler on the server's loops it returns at
-  // once; run() or a later stop() waits for the end. Of several graces the shortest counts. For a server on the caller's
-  // loop use shut_down().
+  // once, and run() or a later stop() waits for the end; an offloaded handler gets a std::logic_error. Of several graces the
+  // shortest counts. For a server on the caller's loop use shut_down().
   void stop(Duration grace = std::chrono::seconds(5));
   // The same for a server on the caller's loop.
   Task<void> shut_down(Duration grace = std::chrono::seconds(5));

@@ -22,7 +22,7 @@ namespace {
 class FolderLock {
  public:
   // Others hold it for some microseconds. Who holds it for longer than this is no server of ours.
-  static constexpr auto wait_max = std::chrono::milliseconds(500);
+  static constexpr auto wait_max = std::chrono::milliseconds(300);
 
   explicit FolderLock(const char* path) {
     const std::string_view whole(path);
@@ -73,9 +73,13 @@ SocketFile& SocketFile::operator=(SocketFile&& other) noexcept {
 }
 
 SocketFile::~SocketFile() {
+  if (in_place()) unlink(path_.c_str());
+}
+
+bool SocketFile::in_place() const noexcept {
   dev_t device = 0;
   ino_t number = 0;
-  if (owner_ == getpid() && find(device, number) && device == device_ && number == number_) unlink(path_.c_str());
+  return owner_ == getpid() && find(device, number) && device == device_ && number == number_;
 }
 
 bool SocketFile::find(dev_t& device, ino_t& number) const noexcept {
@@ -111,11 +115,18 @@ Result<UnixListening> listen_unix(const SocketAddress& address, int backlog) {
       error = bind(socket.get(), address.get(), address.size) == 0 ? 0 : errno;
     }
   }
-  if (error == 0 && ::listen(socket.get(), backlog) != 0) error = errno;
+  UnixListening listening{std::move(socket), error == 0 && has_file ? SocketFile(name.sun_path) : SocketFile()};
+  if (error == 0 && ::listen(listening.socket.get(), backlog) != 0) error = errno;
   if (error != 0) {
     return std::unexpected(socket_error(ErrorCode::unavailable, "cannot listen on " + to_string(address), error));
   }
-  return UnixListening{std::move(socket), has_file ? SocketFile(name.sun_path) : SocketFile()};
+  // Without the lock another server may have taken this one for left behind, as long as it did not listen.
+  if (has_file && !listening.file.in_place()) {
+    return fail(ErrorCode::unavailable,
+                "cannot listen on " + to_string(address) + ": another server has replaced the file",
+                ErrorScope::connection);
+  }
+  return listening;
 }
 
 }  // namespace hawser::transport

@@ -19,6 +19,9 @@ class SocketFile {
   SocketFile& operator=(SocketFile&& other) noexcept;
   ~SocketFile();
 
+  // The socket's file is still at its path, and this process bound it.
+  bool in_place() const noexcept;
+
  private:
   bool find(dev_t& device, ino_t& number) const noexcept;
 
