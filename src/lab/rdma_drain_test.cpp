@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "base/random.h"
 #include "lab/rdma_attacker_testing.h"
 
 // Connections of a shared receive queue end in every way, and their receives come back: those that go on are never found not
@@ -132,6 +133,52 @@ TEST_P(RdmaDrain, MessagesThatOutliveTheirConnections) {
   expect_undisturbed();
   kept.clear();
   for (auto& one : paused) one->connection.reset();
+}
+
+// Connections come, send, pause and end at either side, at random times.
+TEST_P(RdmaDrain, AnySchedule) {
+  for (std::uint64_t seed = 1; seed <= 15; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    std::vector<std::unique_ptr<HonestPair>> pairs;
+    std::vector<std::unique_ptr<Attacker>> killed;
+    for (int step = 0; step < 300; ++step) {
+      const std::size_t at = pairs.empty() ? 0 : random.below(pairs.size());
+      const double choice = static_cast<double>(random.below(1000)) / 1000;
+      if (pairs.size() < 6 && choice < 0.15) {
+        pairs.push_back(honest());
+      } else if (choice < 0.2) {
+        killed.push_back(std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_));
+        killed.back()->connect();
+        for (unsigned i = 0; i < random.below(killed.back()->theirs.receives + 1); ++i) killed.back()->post_message(50);
+        if (random.chance(0.5)) killed.back()->die();
+      } else if (!pairs.empty() && choice < 0.3) {
+        if (random.chance(0.5)) pairs[at]->server->abort();
+        if (random.chance(0.3)) pairs[at]->client->close();
+        pairs.erase(pairs.begin() + static_cast<std::ptrdiff_t>(at));
+      } else if (!pairs.empty() && choice < 0.4) {
+        transport::Connection& server = *pairs[at]->server;
+        server.paused() ? server.resume() : server.pause();
+      } else if (!pairs.empty() && choice < 0.8) {
+        send(*pairs[at]->client, std::string(random.below(7000), 'x'));
+      } else {
+        send(*innocent_->client, "innocent");
+      }
+      if (random.chance(0.7)) pass(std::chrono::nanoseconds(random.below(random.chance(0.1) ? 50'000'000 : 20'000)));
+      if (killed.size() > 4) {
+        killed.front()->connection.reset();
+        killed.erase(killed.begin());
+      }
+    }
+    pairs.clear();
+    for (auto& one : killed) one->connection.reset();
+    killed.clear();
+    pass(std::chrono::seconds(3));
+    expect_undisturbed();
+    EXPECT_EQ(connections(), 1U);
+    EXPECT_EQ(server_end().shared_ring()->held(), 0U);
+    EXPECT_EQ(server_end().shared_ring()->disowned(), 0U);
+  }
 }
 
 // Nobody counts its credits any more; what it may use up is counted all the same.
