@@ -42,6 +42,7 @@ struct Shape {
   std::size_t eager_bytes_max = 2000;
   std::size_t copied_bytes_max = 10'000;
   std::size_t message_bytes_max = 40'000;
+  std::size_t ahead_bytes_max = std::size_t{1} << 20;
 };
 
 // One side: commits messages, and checks that those of the other side come whole, in order, once.
@@ -70,6 +71,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
                         .placed_bytes_min = 1000,
                         .read_bytes_max = 4096,
                         .reads_max = 3,
+                        .ahead_bytes_max = setup.ahead_bytes_max,
                         .staging_bytes = 4096,
                         .held_chunks_max = Credits::held_max(setup.receives)};
     options.one_sided = {
@@ -380,6 +382,7 @@ Shape random_setup(std::uint64_t seed) {
   // The peer's chunks may be much smaller than ours.
   if (random.chance(0.2)) setup.chunk_bytes = 64 * 1024;
   if (random.chance(0.3)) setup.copied_bytes_max = 0;
+  if (random.chance(0.3)) setup.ahead_bytes_max = random.below(30'000);
   return setup;
 }
 
@@ -413,6 +416,7 @@ TEST(RdmaChannel, RandomRunsLoseNothingAndNeverMeetAReceiverThatIsNotReady) {
     for (auto& side : run.sides) side.reset();
     ASSERT_EQ(run.pool->counters().used_bytes, 0U) << "registered memory leaked";
     ASSERT_EQ(run.user->bytes(), 0U) << "the application's memory is held";
+    ASSERT_EQ(run.pool->ahead_bytes(), 0U) << "counted as read ahead";
     user_sends += run.pool->counters().user_sends;
     user_receives += run.pool->counters().user_receives;
   }
@@ -432,6 +436,7 @@ TEST(RdmaChannel, WhateverEndsInTheMiddleGivesAllBackOnce) {
     for (auto& side : run.sides) side.reset();
     ASSERT_EQ(run.pool->counters().used_bytes, 0U);
     ASSERT_EQ(run.user->bytes(), 0U);
+    ASSERT_EQ(run.pool->ahead_bytes(), 0U);
     ASSERT_FALSE(testing::Test::HasFailure());
   }
 }
@@ -526,6 +531,23 @@ TEST(RdmaChannel, WhatNoPacketHoldsIsCopiedOnceAndRead) {
     }
     EXPECT_EQ(run.sides[1]->delivered, 2U);
     EXPECT_EQ(run.pool->counters().user_sends, 0U);
+  }
+}
+
+// Their memory grows as they come.
+TEST(RdmaChannel, LongHeadsInFragmentsArriveWhole) {
+  Shape setup;
+  setup.message_bytes_max = std::size_t{1} << 20;
+  Joined run(1, setup);
+  Side& side = *run.sides[0];
+  for (const std::size_t head : {65'535, 65'536, 65'537, 131'072, 131'073, 600'000}) {
+    const std::uint64_t number = side.committed++;
+    std::byte* const room = side.channel->sender().reserve(head);
+    std::memcpy(room, &number, 8);
+    fill(room + 8, head - 8, number);
+    side.channel->sender().commit(head, {}, nullptr);
+    run.settle();
+    EXPECT_EQ(run.sides[1]->delivered, side.committed) << head;
   }
 }
 
