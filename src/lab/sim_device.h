@@ -85,6 +85,7 @@ class SimDevice final : public transport::rdma::Device {
 
   const std::string& name() const noexcept override { return name_; }
   const transport::rdma::DeviceLimits& limits() const noexcept override { return limits_; }
+  bool blocks() const noexcept override { return false; }
   unsigned ports() const noexcept override { return 1; }
   Result<transport::rdma::PortStatus> port(unsigned number) override;
   Result<std::vector<transport::rdma::GidEntry>> gids(unsigned port) override;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,86 @@ TEST_F(SimRdmaPath, HandshakesThatDoNotEndAreBoundedAndOldOnesGiveWay) {
   auto [a, b] = transport::LoopStream::make_pair();
   const auto opened = halves[1]->open(std::move(a));
   EXPECT_TRUE(propose());
+}
+
+// Without blocking, step by step: either half may go, or give way, at each of them, and leaves nothing.
+TEST_F(SimRdmaPath, HalvesGoAtEachStepOfTheirMaking) {
+  Side client = side("sim0");
+  Side server = side("sim1", {.half_open_max = 1});
+  const auto expect_nothing = [&](const char* when) {
+    run_for(1s);
+    for (const Side* const one : {&client, &server}) {
+      EXPECT_EQ(one->path->memory()[0].connections, 0U) << when;
+      EXPECT_EQ(one->path->memory()[0].used_bytes, 0U) << when;
+    }
+  };
+  const transport::PathHalf::Ready never = [](const Result<void>&) { ADD_FAILURE() << "it has gone"; };
+  const auto wait = [&](transport::PathHalf& half) {
+    std::optional<Result<void>> outcome;
+    half.when_ready([&](const Result<void>& how) { outcome.emplace(how); });
+    EXPECT_FALSE(outcome) << "within the call";
+    run_for(1ms);
+    EXPECT_TRUE(outcome && *outcome);
+  };
+  for (int step = 0; step < 6; ++step) {
+    auto proposed = server.end->begin_propose(client.end->offer(), limits);
+    ASSERT_TRUE(proposed);
+    if (step == 0) {
+      (*proposed)->when_ready(never);
+      proposed->reset();
+      expect_nothing("the server's half is being made");
+      continue;
+    }
+    wait(**proposed);
+    auto accepted = client.end->begin_accept((*proposed)->parameters(), limits);
+    ASSERT_TRUE(accepted);
+    if (step == 1) {
+      (*accepted)->when_ready(never);
+      accepted->reset();
+      proposed->reset();
+      expect_nothing("the client's half is being made");
+      continue;
+    }
+    wait(**accepted);
+    if (step == 2) {
+      (*proposed)->begin_connect((*accepted)->parameters(), never);
+      proposed->reset();
+      accepted->reset();
+      expect_nothing("the server's half is being connected");
+      continue;
+    }
+    std::optional<Result<void>> outcome;
+    const auto note = [&](const Result<void>& how) { outcome.emplace(how); };
+    if (step == 3) {
+      run_for(rdma::HalfOpen::patience);
+      (*proposed)->begin_connect((*accepted)->parameters(), note);
+      auto newer = server.end->begin_propose(client.end->offer(), limits);
+      ASSERT_TRUE(newer);
+      run_for(1ms);
+      ASSERT_TRUE(outcome);
+      ASSERT_FALSE(*outcome);
+      EXPECT_THAT(outcome->error().text, HasSubstr("gave way"));
+      newer->reset();
+    } else if (step == 4) {
+      (*proposed)->begin_connect((*accepted)->parameters(), note);
+      device("sim1")->raise(
+          {.kind = DeviceEventKind::completion_queue_overrun,
+           .queue = static_cast<rdma::CompletionQueue*>(device("sim1")->completion_queues().front())});
+      run_for(1ms);
+      ASSERT_TRUE(outcome) << "nobody is told";
+      EXPECT_FALSE(*outcome);
+      server.end = *server.path->attach(loop);
+    } else {
+      (*proposed)->begin_connect((*accepted)->parameters(), note);
+      run_for(1ms);
+      ASSERT_TRUE(outcome && *outcome);
+      // Connected, it is not half-open any more.
+      EXPECT_TRUE(server.end->begin_propose(client.end->offer(), limits));
+    }
+    proposed->reset();
+    accepted->reset();
+    expect_nothing("later");
+  }
 }
 
 // 2.3 MiB each with the default options: what they may hold depends on the memory that there is.

@@ -68,6 +68,34 @@ std::vector<wire::NamedBytes> offers(const Paths& paths, const std::string& loca
   return all;
 }
 
+// Until then, and no longer than `deadline`.
+Task<Result<void>> until_ready(Loop& loop, transport::PathHalf& half, Time deadline) {
+  struct State : Timer {
+    explicit State(Loop& on) : Timer(&State::fire), changed(on) {}
+    static void fire(Timer& timer) noexcept { static_cast<State&>(timer).changed.notify_all(); }
+    std::optional<Result<void>> outcome;
+    exec::Signal changed;
+  };
+  const auto state = std::make_shared<State>(loop);
+  half.when_ready([weak = std::weak_ptr(state)](const Result<void>& outcome) {
+    const auto there = weak.lock();
+    if (there == nullptr) return;
+    there->outcome.emplace(outcome);
+    there->changed.notify_all();
+  });
+  state->start(loop, deadline);
+  while (!state->outcome && loop.now() < deadline) {
+    auto changed = state->changed.wait();
+    co_await changed;
+  }
+  if (!state->outcome) {
+    co_return fail(ErrorCode::overloaded,
+                   "the client took more than 1.5 s to prepare it: the device's helper thread is behind",
+                   ErrorScope::transport);
+  }
+  co_return *state->outcome;
+}
+
 }  // namespace
 
 Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::string& address,
@@ -134,8 +162,13 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
                      "the server proposes a transport that was not offered, or proposes it again",
                      ErrorScope::connection, Initiator::peer);
     }
-    Result<std::unique_ptr<transport::PathHalf>> made = offered.mapped()->toward(local).accept(
+    Result<std::unique_ptr<transport::PathHalf>> made = offered.mapped()->toward(local).begin_accept(
         proposal->bytes, path_limits(dialed.hello.message_bytes_max, options.message_bytes_max));
+    if (made) {
+      auto preparing = until_ready(loop, **made, std::min(deadline, loop.after(Proposals::step_max)));
+      const Result<void> ready = co_await std::move(preparing);
+      if (!ready) made = std::unexpected(ready.error());
+    }
     if (made) {
       half = std::move(*made);
       dialed.end = offered.mapped();

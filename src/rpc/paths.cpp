@@ -80,9 +80,15 @@ Result<void> check_names(const TransportOptions& options,
   return {};
 }
 
-bool Proposals::propose(wire::Hello& hello) {
+void Proposals::propose(wire::Hello& hello, Done done) {
+  hello_ = &hello;
+  done_ = std::move(done);
+  next();
+}
+
+void Proposals::next() {
   half_.reset();
-  while (half_ == nullptr && next_ < paths_.all().size()) {
+  while (next_ < paths_.all().size()) {
     const Paths::Path& path = paths_.all()[next_++];
     path_ = path.name;
     const auto offer =
@@ -92,13 +98,57 @@ bool Proposals::propose(wire::Hello& hello) {
       failed(path.reason);
       continue;
     }
-    Result<std::unique_ptr<transport::PathHalf>> half = path.end->toward(local_).propose(offer->bytes, limits_);
-    if (half) {
-      half_ = std::move(*half);
-    } else {
+    Result<std::unique_ptr<transport::PathHalf>> half = path.end->toward(local_).begin_propose(offer->bytes, limits_);
+    if (!half) {
       failed(std::move(half.error().text));
+      continue;
     }
+    half_ = std::move(*half);
+    Timer::start(loop_, loop_.after(step_max));
+    // A half that is destroyed does not call, so this is there.
+    return half_->when_ready([this](const Result<void>& ready) {
+      if (ready) return proposed();
+      failed(ready.error().text);
+      next();
+    });
   }
+  proposed();
+}
+
+void Proposals::connect(Bytes answer, transport::PathHalf::Ready ready) {
+  ready_ = std::move(ready);
+  Timer::start(loop_, loop_.after(step_max));
+  half_->begin_connect(answer, [this](const Result<void>& outcome) { connected(outcome); });
+}
+
+void Proposals::connected(const Result<void>& outcome) {
+  Timer::stop();
+  const transport::PathHalf::Ready ready = std::exchange(ready_, nullptr);
+  ready(outcome);  // May destroy this.
+}
+
+// What is ready by now, and came while this loop did not run, is looked at first.
+void Proposals::on_timer(Timer& timer) noexcept {
+  Proposals& self = static_cast<Proposals&>(timer);
+  self.loop_.post([&self, alive = std::weak_ptr<char>(self.alive_)] {
+    if (!alive.expired()) self.give_up();
+  });
+}
+
+void Proposals::give_up() {
+  constexpr const char* why = "the server took more than 1.5 s to prepare it: the device's helper thread is behind";
+  if (done_) {
+    failed(why);
+    return next();
+  }
+  if (!ready_) return;
+  half_.reset();
+  connected(fail(ErrorCode::overloaded, why, ErrorScope::transport));
+}
+
+void Proposals::proposed() {
+  Timer::stop();
+  wire::Hello& hello = *hello_;
   if (half_ != nullptr) {
     hello.proposal = {std::string(path_), half_->parameters()};
   } else {
@@ -111,7 +161,8 @@ bool Proposals::propose(wire::Hello& hello) {
     path_ = {};
   }
   hello.declined = std::exchange(declined_, {});
-  return half_ != nullptr;
+  const Done done = std::exchange(done_, nullptr);
+  done(half_ != nullptr);
 }
 
 void Proposals::failed(std::string reason) {

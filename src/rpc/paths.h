@@ -1,11 +1,16 @@
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "hawser/loop.h"
+#include "hawser/timer.h"
 #include "hawser/transports.h"
 #include "transport/data_path.h"
 #include "wire/hello.h"
@@ -45,24 +50,36 @@ Result<void> check_names(const TransportOptions& options,
                          const std::vector<std::shared_ptr<transport::DataPath>>& paths);
 
 // A server's choice for one connection: its paths in its order, each tried at most once.
-class Proposals {
+class Proposals : Timer {
  public:
-  // `local` is the stream's address here.
-  Proposals(const Paths& paths, std::vector<wire::NamedBytes> offers, std::string local, transport::PathLimits limits)
-      : paths_(paths), offers_(std::move(offers)), local_(std::move(local)), limits_(limits) {}
+  // How long a path may take to make a half, and to connect it, before the next one is proposed.
+  static constexpr Duration step_max = std::chrono::milliseconds(1500);
 
-  // Adds the next proposal that can be made to `hello`, and the reasons against those that can't. False: the stream it is.
-  bool propose(wire::Hello& hello);
+  // `local` is the stream's address here.
+  Proposals(Loop& loop, const Paths& paths, std::vector<wire::NamedBytes> offers, std::string local,
+            transport::PathLimits limits)
+      : Timer(&Proposals::on_timer),
+        loop_(loop),
+        paths_(paths),
+        offers_(std::move(offers)),
+        local_(std::move(local)),
+        limits_(limits) {}
+
+  // Adds the next proposal that can be made to `hello`, and the reasons against those that can't; then calls `done`, perhaps from
+  // within, unless this was destroyed before. False: the stream it is. `hello` stays until then.
+  using Done = std::function<void(bool proposed)>;
+  void propose(wire::Hello& hello, Done done);
   // The proposal at hand came to nothing.
   void failed(std::string reason);
-  // The client's half answers the proposal at hand.
-  Result<void> connect(Bytes answer) { return half_->connect(answer); }
+  // The client's half answers the proposal at hand. Calls `ready`, perhaps from within, unless this was destroyed before.
+  void connect(Bytes answer, transport::PathHalf::Ready ready);
 
   transport::PathHalf* half() noexcept { return half_.get(); }
   std::string_view path() const noexcept { return path_; }
   std::size_t failures() const noexcept { return failures_; }
 
  private:
+  Loop& loop_;
   const Paths& paths_;
   const std::vector<wire::NamedBytes> offers_;
   const std::string local_;
@@ -72,6 +89,16 @@ class Proposals {
   std::unique_ptr<transport::PathHalf> half_;
   std::vector<wire::NamedBytes> declined_;  // Not told yet.
   std::size_t failures_ = 0;
+  wire::Hello* hello_ = nullptr;      // While one is proposed.
+  Done done_;                         // While the half is made.
+  transport::PathHalf::Ready ready_;  // While it is connected.
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();
+
+  void next();
+  void proposed();
+  void connected(const Result<void>& outcome);
+  void give_up();
+  static void on_timer(Timer& timer) noexcept;
 };
 
 // From both sides' message_bytes_max, which count the prefix that a message has on a stream.

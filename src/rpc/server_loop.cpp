@@ -150,7 +150,7 @@ void ServerLoop::on_first_hello(Arrivals::iterator arrival) {
   }
   paths_.attach();
   arrival->proposals =
-      std::make_unique<Proposals>(paths_, std::move(theirs.offers), arrival->handshake->stream().local(),
+      std::make_unique<Proposals>(loop_, paths_, std::move(theirs.offers), arrival->handshake->stream().local(),
                                   path_limits(theirs.message_bytes_max, options.message_bytes_max));
   propose(arrival);
 }
@@ -159,27 +159,30 @@ void ServerLoop::on_first_hello(Arrivals::iterator arrival) {
 void ServerLoop::propose(Arrivals::iterator arrival) {
   arrival->ours.declined.clear();
   arrival->ours.proposal.reset();
-  if (arrival->proposals->propose(arrival->ours)) {
-    arrival->handshake->send(arrival->ours);
-    arrival->handshake->expect_next();
-    return;
-  }
-  auto connection = std::make_unique<transport::FramedConnection>(
-      loop_, arrival->handshake->take_stream(),
-      transport::FramedOptions{.message_bytes_max = shared_.options.message_bytes_max});
-  connection->send_preface(wire::encode_hello(arrival->ours));
-  open_session(arrival, std::move(connection));
+  arrival->proposals->propose(arrival->ours, [this, arrival](bool proposed) {
+    if (proposed) {
+      arrival->handshake->send(arrival->ours);
+      arrival->handshake->expect_next();
+      return;
+    }
+    auto connection = std::make_unique<transport::FramedConnection>(
+        loop_, arrival->handshake->take_stream(),
+        transport::FramedOptions{.message_bytes_max = shared_.options.message_bytes_max});
+    connection->send_preface(wire::encode_hello(arrival->ours));
+    open_session(arrival, std::move(connection));
+  });
 }
 
 void ServerLoop::on_answer(Arrivals::iterator arrival, const wire::Hello& answer) {
+  if (answer.unanswered) return on_connected(arrival, *answer.unanswered);
+  if (!answer.answer) return on_connected(arrival, "the client did not answer the proposal of this path");
+  arrival->proposals->connect(*answer.answer, [this, arrival](const Result<void>& connected) {
+    on_connected(arrival, connected ? std::nullopt : std::optional(connected.error().text));
+  });
+}
+
+void ServerLoop::on_connected(Arrivals::iterator arrival, std::optional<std::string> failure) {
   Proposals& proposals = *arrival->proposals;
-  std::optional<std::string> failure = answer.unanswered;
-  if (!failure) {
-    const Result<void> connected =
-        answer.answer ? proposals.connect(*answer.answer)
-                      : fail(ErrorCode::protocol_error, "the client did not answer the proposal of this path");
-    if (!connected) failure = connected.error().text;
-  }
   if (failure) {
     loop_.log(LogLevel::info, "rpc",
               std::string(proposals.path()) + " does not carry the connection of " +

@@ -4,6 +4,8 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "exec/signal.h"
@@ -87,6 +89,8 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   void on_sent(Handshake& handshake) override;
   void on_first_hello(Arrivals::iterator arrival);
   void on_answer(Arrivals::iterator arrival, const wire::Hello& answer);
+  // This half is connected to the client's, or why one of the two is not.
+  void on_connected(Arrivals::iterator arrival, std::optional<std::string> failure);
   void propose(Arrivals::iterator arrival);
   void open_path(Arrivals::iterator arrival);
   void on_session_idle(std::unique_ptr<detail::Posted> end) noexcept override { loop_.post(std::move(end)); }

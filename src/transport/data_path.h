@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -44,12 +45,19 @@ inline constexpr std::size_t path_probe_bytes_max = 8192;
 // One side of a connection that is being made: holds what it needs, carries nothing yet. Destroying it gives all back.
 class PathHalf {
  public:
+  using Ready = std::function<void(Result<void>)>;
+
   virtual ~PathHalf() = default;
   // What the peer must know of this half; at most path_parameters_bytes_max.
   virtual std::vector<std::byte> parameters() const = 0;
   // Server: connects to the client's half, whose parameters come from the peer and are not to be trusted. From the end of
   // this call on the half can receive.
   virtual Result<void> connect(Bytes client) = 0;
+  // Of a half that begin_propose() or begin_accept() gave: calls `ready` on the loop, once, when it is as one that propose() or accept()
+  // gives, or has failed. Perhaps from within. Until then nothing else of it is called; destroyed before, it does not call.
+  virtual void when_ready(Ready ready) { ready({}); }
+  // As connect(), without blocking the loop. `ready` as above.
+  virtual void begin_connect(Bytes client, Ready ready) { ready(connect(client)); }
   // The connection, which belongs to the loop. `stream`, on which nothing is under way, stays open for as long as both
   // sides live: its end ends the connection. It is paused, and its sink is the connection's to set. Once, and only when both
   // halves are connected.
@@ -76,6 +84,13 @@ class PathEnd {
   virtual Result<std::unique_ptr<PathHalf>> propose(Bytes offer, const PathLimits& limits) = 0;
   // Client: a half that is connected to the server's, so that it can receive.
   virtual Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) = 0;
+  // As these, without blocking the loop for what the kernel takes long to do: see PathHalf::when_ready().
+  virtual Result<std::unique_ptr<PathHalf>> begin_propose(Bytes offer, const PathLimits& limits) {
+    return propose(offer, limits);
+  }
+  virtual Result<std::unique_ptr<PathHalf>> begin_accept(Bytes server, const PathLimits& limits) {
+    return accept(server, limits);
+  }
   // Client: how long a message must be to fill this path's packets, at most path_probe_bytes_max: one is sent each way before a
   // connection carries calls. 0: size makes no difference.
   virtual std::size_t probe_bytes() const noexcept { return 0; }

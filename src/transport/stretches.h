@@ -49,6 +49,13 @@ class Stretches {
     return {{const_cast<std::byte*>(found->first), stretch.bytes}, &stretch.entry};
   }
 
+  // Calls f(memory, entry) for each.
+  template <class F>
+  void each(F f) {
+    for (auto& [data, stretch] : by_address_)
+      f(MutableBytes(const_cast<std::byte*>(data), stretch.bytes), stretch.entry);
+  }
+
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:

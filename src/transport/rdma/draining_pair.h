@@ -39,6 +39,8 @@ class DrainingPair final : public CompletionTarget {
     bool connecting = false;  // QueuePair::connect() was called: the peer may have used up receives, even if it failed.
     bool broken = false;      // There is nothing to wait for before the queue pair fails.
     bool last_receive_reached = false;  // The device has said so already.
+    // True while the helper thread connects the queue pair. Null if it does not.
+    std::shared_ptr<const bool> busy = nullptr;
   };
 
   explicit DrainingPair(RdmaEnd& end) noexcept : end_(end) {}

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,6 +27,7 @@ class FakeDevice final : public Device {
   Result<std::vector<GidEntry>> gids(unsigned) override { return std::vector<GidEntry>(); }
   std::vector<Counter> counters(unsigned) override { return {}; }
   Result<std::unique_ptr<MemoryRegion>> register_memory(MutableBytes memory, Access access) override {
+    if (registering) registering();
     if (refuse_memory) return fail(ErrorCode::overloaded, "refused");
     const std::uint32_t key = ++last_key_;
     regions[key] = {memory, access};
@@ -50,6 +52,7 @@ class FakeDevice final : public Device {
   };
   std::map<std::uint32_t, Registered> regions;
   bool refuse_memory = false;
+  std::function<void()> registering;  // Called by whoever registers memory.
 
   void check_local(const Segment& segment) const {
     const auto found = regions.find(segment.local_key);

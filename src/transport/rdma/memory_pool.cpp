@@ -92,6 +92,16 @@ struct MemoryPool::Arena {
     }
     return page;
   }
+  // Free in stretches of `least` and more; counts up to `enough`.
+  std::size_t free_bytes(unsigned least, std::size_t enough) const noexcept {
+    std::size_t bytes_free = 0;
+    for (unsigned at = order + 1; at-- > least;) {
+      for (std::uint32_t page = first[at]; page != none && bytes_free < enough; page = next[page]) {
+        bytes_free += bytes_min << at;
+      }
+    }
+    return bytes_free;
+  }
   void give(std::uint32_t page, unsigned at) noexcept {
     while (at < order) {
       const std::uint32_t buddy = page ^ (1U << at);
@@ -130,7 +140,11 @@ MemoryPool::~MemoryPool() {
 
 void MemoryPool::unmap(std::byte* memory, std::size_t bytes) noexcept { ::munmap(memory, bytes); }
 
-Result<MemoryPool::Arena*> MemoryPool::add_arena(std::size_t bytes, Use use) {
+// Counts the bytes as registered.
+Result<std::size_t> MemoryPool::reserve_arena(std::size_t bytes) {
+  // A small bound has room for several arenas too.
+  const std::size_t usual = std::min(std::bit_ceil(options_.arena_bytes), std::bit_floor(options_.bytes_max / 4));
+  bytes = std::max(usual, bytes);
   if (counters_.registered_bytes + bytes > options_.bytes_max) {
     ++counters_.refused;
     return fail(ErrorCode::overloaded,
@@ -138,6 +152,11 @@ Result<MemoryPool::Arena*> MemoryPool::add_arena(std::size_t bytes, Use use) {
                     device_->name() + ": raise RdmaOptions::memory_bytes_max, or use fewer or smaller chunks",
                 ErrorScope::transport);
   }
+  counters_.registered_bytes += bytes;
+  return bytes;
+}
+
+Result<std::unique_ptr<MemoryPool::Arena>> MemoryPool::make_arena(std::size_t bytes, Use use) {
   // More than is needed, so that the part at a multiple of a huge page can be kept.
   const std::size_t mapped = bytes + huge_page_bytes;
   void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -160,10 +179,23 @@ Result<MemoryPool::Arena*> MemoryPool::add_arena(std::size_t bytes, Use use) {
   }
   auto arena = std::make_unique<Arena>(base, bytes, use);
   arena->region = std::move(*region);
-  counters_.registered_bytes += bytes;
-  const auto place = std::lower_bound(arenas_.begin(), arenas_.end(), base,
+  return arena;
+}
+
+// Registers without the lock: who finds memory in another arena does not wait. `lock` is held when it returns.
+Result<MemoryPool::Arena*> MemoryPool::add_arena(std::unique_lock<std::mutex>& lock, std::size_t bytes, Use use) {
+  const auto reserved = reserve_arena(bytes);
+  if (!reserved) return std::unexpected(reserved.error());
+  lock.unlock();
+  auto arena = make_arena(*reserved, use);
+  lock.lock();
+  if (!arena) {
+    counters_.registered_bytes -= *reserved;
+    return std::unexpected(std::move(arena.error()));
+  }
+  const auto place = std::lower_bound(arenas_.begin(), arenas_.end(), (*arena)->base,
                                       [](const auto& other, const std::byte* at) { return other->base < at; });
-  return arenas_.insert(place, std::move(arena))->get();
+  return arenas_.insert(place, std::move(*arena))->get();
 }
 
 RegisteredMemory MemoryPool::carve(Arena& arena, unsigned order) noexcept {
@@ -177,23 +209,44 @@ RegisteredMemory MemoryPool::carve(Arena& arena, unsigned order) noexcept {
   return {arena.base + page * bytes_min, bytes, arena.region->local_key(), arena.region->remote_key()};
 }
 
+RegisteredMemory MemoryPool::take_there(unsigned order, Use use) noexcept {
+  for (const auto& arena : arenas_) {
+    if (arena->use != use || arena->order < order) continue;
+    if (const RegisteredMemory memory = carve(*arena, order); memory.data != nullptr) return memory;
+  }
+  return {};
+}
+
 Result<RegisteredMemory> MemoryPool::take(std::size_t bytes, Use use) {
   const unsigned order = order_of(bytes);
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (use == Use::payload && static_cast<double>(counters_.used_bytes + (bytes_min << order)) >
                                  static_cast<double>(options_.bytes_max) * payload_share) {
     ++counters_.refused;
     return fail(ErrorCode::overloaded, "payloads use up their share of memory_bytes_max", ErrorScope::transport);
   }
-  for (const auto& arena : arenas_) {
-    if (arena->use != use || arena->order < order) continue;
-    if (const RegisteredMemory memory = carve(*arena, order); memory.data != nullptr) return memory;
+  if (const RegisteredMemory memory = take_there(order, use); memory.data != nullptr) return memory;
+  const auto arena = add_arena(lock, bytes_min << order, use);
+  if (arena) return carve(**arena, order);
+  // Another thread may have added one, or given memory back, meanwhile.
+  if (const RegisteredMemory memory = take_there(order, use); memory.data != nullptr) return memory;
+  return std::unexpected(arena.error());
+}
+
+Result<void> MemoryPool::make_room(std::span<const std::size_t> stretches, Use use) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    std::size_t wanted = 0;
+    for (const std::size_t bytes : stretches) wanted += bytes_min << order_of(bytes);
+    // Of arenas, halving leaves no stretch unused that is as long as the longest.
+    const unsigned longest = order_of(*std::max_element(stretches.begin(), stretches.end()));
+    std::size_t there = 0;
+    for (const auto& arena : arenas_) {
+      if (arena->use == use) there += arena->free_bytes(longest, wanted);
+    }
+    if (there >= wanted) return {};
+    if (const auto arena = add_arena(lock, bytes_min << longest, use); !arena) return std::unexpected(arena.error());
   }
-  // A small bound has room for several arenas too.
-  const std::size_t usual = std::min(std::bit_ceil(options_.arena_bytes), std::bit_floor(options_.bytes_max / 4));
-  const auto arena = add_arena(std::max(usual, bytes_min << order), use);
-  if (!arena) return std::unexpected(arena.error());
-  return carve(**arena, order);
 }
 
 void MemoryPool::give(const RegisteredMemory& memory) noexcept {
@@ -245,14 +298,14 @@ void MemoryPool::take_back(Lent& lent) noexcept {
 MemoryPool::PayloadBlock MemoryPool::retain(const std::byte* data, std::size_t bytes) noexcept {
   if (const PayloadBlock own = retain_own(data, bytes); own.block != nullptr) return own;
   if (user_ == nullptr) return {};
-  const UserMemory::Found found = user_->retain(device_, data, bytes);
+  const UserMemory::Found found = user_->retain(device_, data, bytes, options_.later);
   if (found.block == nullptr) return {};
   return {found.block, {const_cast<std::byte*>(data), bytes, found.local_key, found.remote_key}, true};
 }
 
 MemoryPool::PayloadBlock MemoryPool::find_user(std::byte* data, std::size_t bytes) noexcept {
   if (user_ == nullptr) return {};
-  const UserMemory::Found found = user_->retain(device_, data, bytes);
+  const UserMemory::Found found = user_->retain(device_, data, bytes, options_.later);
   if (found.block == nullptr) return {};
   return {found.block, {data, bytes, found.local_key, found.remote_key}, true};
 }
@@ -281,19 +334,25 @@ MemoryPool::PayloadBlock MemoryPool::retain_own(const std::byte* data, std::size
 }
 
 void MemoryPool::reclaim(Time now) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(arenas_, [&](const std::unique_ptr<Arena>& arena) {
-    if (arena->used != 0) return false;
-    if (!arena->idle_seen) {
-      arena->idle_seen = true;
-      arena->idle_since = now;
+  std::vector<std::unique_ptr<Arena>> gone;  // Deregistered without the lock.
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& arena : arenas_) {
+      if (arena->used != 0) continue;
+      if (!arena->idle_seen) {
+        arena->idle_seen = true;
+        arena->idle_since = now;
+      }
+      if (now - arena->idle_since >= options_.idle_timeout) gone.push_back(std::move(arena));
     }
-    if (now - arena->idle_since < options_.idle_timeout) return false;
+    std::erase(arenas_, nullptr);
+  }
+  for (const auto& arena : gone) {
     arena->region.reset();
     unmap(arena->base, arena->bytes);
+    const std::lock_guard lock(mutex_);
     counters_.registered_bytes -= arena->bytes;
-    return true;
-  });
+  }
 }
 
 MemoryPoolCounters MemoryPool::counters() const {

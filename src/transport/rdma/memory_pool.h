@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/lent_block.h"
@@ -31,6 +32,7 @@ struct MemoryPoolOptions {
   std::size_t arena_bytes = std::size_t{16} << 20;  // At least; a power of two.
   bool huge_pages = true;
   bool relaxed_ordering = false;  // As Access has it.
+  UserMemory::Later later = {};   // Has a thread that may block register the application's memory.
   Duration idle_timeout = std::chrono::seconds(10);
 };
 
@@ -63,9 +65,13 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   MemoryPool& operator=(const MemoryPool&) = delete;
   ~MemoryPool();
 
-  // At least so many bytes. The error says which bound was hit, or why the device refused.
+  // At least so many bytes. What is free is taken; else an arena is registered, which takes long, and without a lock. The error says
+  // which bound was hit, or why the device refused.
   Result<RegisteredMemory> take(std::size_t bytes, Use use);
   void give(const RegisteredMemory& memory) noexcept;
+  // Registers what those stretches need beside what is free, which takes long: for a thread that may block, so that take() need not.
+  // Others may take it before.
+  Result<void> make_room(std::span<const std::size_t> stretches, Use use);
 
   // A payload's buffer: goes back to the pool by itself. Null when there is no room.
   struct PayloadBlock {
@@ -105,7 +111,10 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   struct Arena;
 
   static void unmap(std::byte* memory, std::size_t bytes) noexcept;
-  Result<Arena*> add_arena(std::size_t bytes, Use use);
+  Result<std::size_t> reserve_arena(std::size_t bytes);
+  Result<std::unique_ptr<Arena>> make_arena(std::size_t bytes, Use use);
+  Result<Arena*> add_arena(std::unique_lock<std::mutex>& lock, std::size_t bytes, Use use);
+  RegisteredMemory take_there(unsigned order, Use use) noexcept;
   RegisteredMemory carve(Arena& arena, unsigned order) noexcept;
   Arena* find(const std::byte* data) noexcept;
   PayloadBlock retain_own(const std::byte* data, std::size_t bytes) noexcept;

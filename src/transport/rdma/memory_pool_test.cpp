@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -105,6 +108,48 @@ TEST_F(PoolTest, OnlyPayloadsCanBeReadByPeers) {
   EXPECT_TRUE(device->regions.at(payload->remote_key).access.remote_read);
   pool->give(*chunk);
   pool->give(*payload);
+}
+
+// Registering takes long: whoever finds memory, or only gives it back, does not wait for it.
+TEST_F(PoolTest, NobodyWaitsForARegistrationThatHeDoesNotNeed) {
+  const auto pool = make(std::size_t{1} << 20);
+  const auto chunk = pool->take(4096, Use::connection);
+  ASSERT_TRUE(chunk);
+  bool served = false;
+  device->registering = [&] {
+    if (std::exchange(served, true)) return;
+    auto other = std::async(std::launch::async, [&] {
+      const auto more = pool->take(4096, Use::connection);
+      EXPECT_TRUE(more);
+      pool->give(*more);
+      return pool->counters().used_bytes;
+    });
+    ASSERT_EQ(other.wait_for(std::chrono::minutes(2)), std::future_status::ready);
+    EXPECT_EQ(other.get(), 4096U);
+  };
+  const auto payload = pool->take(4096, Use::payload);
+  ASSERT_TRUE(payload);
+  EXPECT_TRUE(served);
+  pool->give(*payload);
+  pool->give(*chunk);
+}
+
+TEST_F(PoolTest, RoomThatWasMadeIsTakenWithoutRegistering) {
+  const auto pool = make(std::size_t{1} << 20);
+  const std::vector<std::size_t> stretches = {16'384, 4096, 4096, 16'384, 16'384, 16'384};
+  ASSERT_TRUE(pool->make_room(stretches, Use::connection));
+  const std::size_t registered = device->regions.size();
+  EXPECT_NE(registered, 0U);
+  ASSERT_TRUE(pool->make_room(stretches, Use::connection));
+  EXPECT_EQ(device->regions.size(), registered) << "there was room already";
+  std::vector<RegisteredMemory> taken;
+  for (const std::size_t bytes : stretches) taken.push_back(*pool->take(bytes, Use::connection));
+  EXPECT_EQ(device->regions.size(), registered);
+  for (const RegisteredMemory& one : taken) pool->give(one);
+  const std::vector<std::size_t> too_much(100, std::size_t{64} << 10);
+  const auto refused = pool->make_room(too_much, Use::connection);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::overloaded);
 }
 
 TEST_F(PoolTest, WhatTheDeviceRefusesIsTold) {

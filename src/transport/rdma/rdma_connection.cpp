@@ -14,6 +14,12 @@ Error broken(std::string why) {
           "the RDMA connection broke: " + std::move(why)};
 }
 
+Result<void> too_much_side_work() {
+  return hawser::fail(ErrorCode::overloaded,
+                      "too many RDMA handshakes wait for the kernel (the device's helper thread): try again later",
+                      ErrorScope::transport);
+}
+
 // Work requests that a connection needs at least: with a shared receive queue there are many, and each is little used.
 constexpr unsigned shared_send_queue = 24;
 
@@ -25,9 +31,9 @@ unsigned send_queue_of(const RdmaOptions& options) noexcept {
 
 // ---- Making one
 
-Result<std::unique_ptr<RdmaConnection>> RdmaConnection::make(std::shared_ptr<RdmaEnd> end, const PathLimits& limits) {
+Result<std::unique_ptr<RdmaConnection>> RdmaConnection::begin(std::shared_ptr<RdmaEnd> end, const PathLimits& limits) {
   auto connection = std::make_unique<RdmaConnection>(std::move(end), limits);
-  if (auto prepared = connection->prepare(); !prepared) return std::unexpected(std::move(prepared.error()));
+  if (auto reserved = connection->reserve(); !reserved) return std::unexpected(std::move(reserved.error()));
   return connection;
 }
 
@@ -46,12 +52,13 @@ RdmaConnection::RdmaConnection(std::shared_ptr<RdmaEnd> end, const PathLimits& l
 }
 
 RdmaConnection::~RdmaConnection() {
+  *there_ = nullptr;
   end_now(dropped(), false);
   if (memory_) memory_->give(*end_->device().pool);
   loop_.remove_tick_end(*this);
 }
 
-Result<void> RdmaConnection::prepare() {
+Result<void> RdmaConnection::reserve() {
   RdmaDevice& device = end_->device();
   if (device.dead()) {
     return hawser::fail(ErrorCode::unavailable, device.device->name() + " is gone", ErrorScope::transport);
@@ -66,14 +73,56 @@ Result<void> RdmaConnection::prepare() {
   const std::size_t entries = send_queue_of(options_) + receives_;
   if (auto taken = end_->take_entries(entries); !taken) return taken;
   entries_ = entries;
+  draining_.push_back(std::make_unique<DrainingPair>(*end_));
+  return {};
+}
+
+Result<void> RdmaConnection::make() { return prepare(end_->make_pair(send_queue_of(options_), receives_)); }
+
+void RdmaConnection::make_soon(PathHalf::Ready ready) {
+  struct Job {
+    std::shared_ptr<RdmaConnection*> there;
+    PathHalf::Ready ready;
+    std::unique_ptr<QueuePair> pair;
+    std::optional<Error> error;
+  };
+  auto job = std::make_shared<Job>();
+  job->there = there_;
+  job->ready = ready;
+  // Memory is registered there too, so that there is some when it is taken.
+  std::vector<std::size_t> stretches = {chunk_bytes_, Sender::control_bytes, Receiver::staging_floor_bytes};
+  stretches.insert(stretches.end(), receives_, chunk_bytes_);
+  const unsigned sends = send_queue_of(options_);
+  const bool begun = end_->side_work().run([end = end_.get(), sends, receives = receives_, job, gone = cancelled_,
+                                            wanted = std::move(stretches)]() -> SideWork::After {
+    // Not for nothing: others wait.
+    if (gone->load(std::memory_order_relaxed)) return [job] {};
+    static_cast<void>(end->device().pool->make_room(wanted, MemoryPool::Use::connection));
+    auto pair = end->make_pair(sends, receives);
+    if (pair) {
+      job->pair = std::move(*pair);
+    } else {
+      job->error = std::move(pair.error());
+    }
+    return [end, job] {
+      if (*job->there == nullptr) return end->discard(std::move(job->pair));
+      Result<std::unique_ptr<QueuePair>> made = std::move(job->pair);
+      if (job->error) made = std::unexpected(std::move(*job->error));
+      job->ready((*job->there)->prepare(std::move(made)));
+    };
+  });
+  if (!begun) ready(too_much_side_work());
+}
+
+Result<void> RdmaConnection::prepare(Result<std::unique_ptr<QueuePair>> pair) {
+  if (ended_) return hawser::fail(ErrorCode::unavailable, "the RDMA half has failed", ErrorScope::connection);
+  if (!pair) return std::unexpected(std::move(pair.error()));
+  RdmaDevice& device = end_->device();
+  pair_ = std::move(*pair);
+  end_->add(pair_->number(), *this);
   const auto memory = Channel::Memory::take(*device.pool, chunk_bytes_);
   if (!memory) return std::unexpected(memory.error());
   memory_ = *memory;
-  draining_.push_back(std::make_unique<DrainingPair>(*end_));
-  auto pair = end_->make_pair(send_queue_of(options_), receives_);
-  if (!pair) return std::unexpected(std::move(pair.error()));
-  pair_ = std::move(*pair);
-  end_->add(pair_->number(), *this);
   if (options_.shared_receive_queue) {
     if (auto grown = end_->grow_shared(receives_); !grown) return grown;
     shared_ = true;
@@ -100,16 +149,21 @@ Parameters RdmaConnection::parameters() const noexcept {
           .gid = address_.gid};
 }
 
-Result<void> RdmaConnection::connect(const Parameters& peer) {
+std::uint32_t RdmaConnection::reads_with(const Parameters& peer) const noexcept {
+  return std::min(parameters().reads, peer.reads);
+}
+
+// Afterwards the queue pair is connecting.
+Result<QueuePairRoute> RdmaConnection::route_to(const Parameters& peer) {
   const Parameters ours = parameters();
-  if (ended_ || channel_ != nullptr) {
+  if (ended_ || connecting_) {
     return hawser::fail(ErrorCode::protocol_error, "the RDMA half is connected already, or has failed",
                         ErrorScope::connection);
   }
   if (peer.ethernet != ours.ethernet) {
     return hawser::fail(ErrorCode::unavailable, "one side has RoCE and the other InfiniBand", ErrorScope::transport);
   }
-  const std::uint32_t reads = std::min(ours.reads, peer.reads);
+  const std::uint32_t reads = reads_with(peer);
   QueuePairRoute route = route_with(options_);
   route.port = end_->port().number;
   route.gid_index = address_.index;
@@ -126,7 +180,53 @@ Result<void> RdmaConnection::connect(const Parameters& peer) {
   if (reads != 0) route.access = RemoteAccess::always;
   // Even if it fails: a queue pair may be ready to receive, and not to send.
   connecting_ = true;
-  if (auto connected = pair_->connect(route); !connected) return connected;
+  return route;
+}
+
+Result<void> RdmaConnection::connect(const Parameters& peer) {
+  const auto route = route_to(peer);
+  if (!route) return std::unexpected(route.error());
+  if (auto done = pair_->connect(*route); !done) return done;
+  return connected(peer);
+}
+
+void RdmaConnection::connect_soon(const Parameters& peer, PathHalf::Ready ready) {
+  const auto route = route_to(peer);
+  if (!route) return ready(std::unexpected(route.error()));
+  struct Job {
+    std::shared_ptr<RdmaConnection*> there;
+    std::shared_ptr<bool> busy = std::make_shared<bool>(true);
+    PathHalf::Ready ready;
+    Result<void> outcome;
+  };
+  auto job = std::make_shared<Job>();
+  job->there = there_;
+  job->ready = ready;
+  // The queue pair is not destroyed as long as it is busy.
+  busy_ = job->busy;
+  const bool begun =
+      end_->side_work().run([pair = pair_.get(), way = *route, peer, job, gone = cancelled_]() -> SideWork::After {
+        if (!gone->load(std::memory_order_relaxed)) {
+          job->outcome = pair->connect(way);
+        } else {
+          job->outcome = hawser::fail(ErrorCode::cancelled, "it ended before it was connected", ErrorScope::connection);
+        }
+        return [peer, job] {
+          *job->busy = false;
+          RdmaConnection* const self = *job->there;
+          if (self == nullptr) return;
+          job->ready(job->outcome ? self->connected(peer) : job->outcome);
+        };
+      });
+  if (begun) return;
+  *busy_ = false;
+  ready(too_much_side_work());
+}
+
+// The queue pair is.
+Result<void> RdmaConnection::connected(const Parameters& peer) {
+  if (ended_) return hawser::fail(ErrorCode::unavailable, "the RDMA half has failed", ErrorScope::connection);
+  const std::uint32_t reads = reads_with(peer);
   if (reads != 0) end_->device().access.add(*pair_);
 
   ChannelOptions channel;
@@ -160,15 +260,41 @@ Result<void> RdmaConnection::connect(const Parameters& peer) {
   return {};
 }
 
-Result<void> RdmaHalf::connect(Bytes client) {
-  if (connection_ == nullptr) {
-    return hawser::fail(ErrorCode::overloaded,
-                        "the RDMA handshake took longer than a second, and gave way to newer ones "
-                        "(RdmaOptions::half_open_max)",
-                        ErrorScope::transport);
-  }
-  const auto theirs = Parameters::decode(client);
-  if (!theirs) return std::unexpected(theirs.error());
+Error RdmaHalf::gave_way() {
+  return {ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0,
+          "the RDMA handshake took longer than a second, and gave way to newer ones (RdmaOptions::half_open_max)"};
+}
+
+void RdmaHalf::give_way() noexcept {
+  connection_.reset();
+  if (!ready_) return;
+  loop_.post([this, alive = std::weak_ptr<char>(alive_)] {
+    if (!alive.expired()) finish(std::unexpected(gave_way()));
+  });
+}
+
+void RdmaHalf::finish(const Result<void>& outcome) {
+  if (const Ready ready = std::exchange(ready_, nullptr)) ready(outcome);
+}
+
+Result<void> RdmaHalf::make() {
+  if (auto made = connection_->make(); !made || !server_) return made;
+  return connection_->connect(*server_);
+}
+
+void RdmaHalf::when_ready(Ready ready) {
+  ready_ = std::move(ready);
+  if (connection_ == nullptr) return finish(std::unexpected(gave_way()));
+  connection_->make_soon([this](const Result<void>& made) {
+    if (!made || !server_) return finish(made);
+    connection_->connect_soon(*server_, [this](const Result<void>& outcome) { finish(outcome); });
+  });
+}
+
+Result<Parameters> RdmaHalf::check_client(Bytes client) const {
+  if (connection_ == nullptr) return std::unexpected(gave_way());
+  auto theirs = Parameters::decode(client);
+  if (!theirs) return theirs;
   // What was judged when it was offered is where the queue pair is led to. A route to a client's address may take the
   // kernel a second to find.
   if (offer_ && (theirs->gid != offer_->gid || theirs->lid != offer_->lid || theirs->ethernet != offer_->ethernet)) {
@@ -177,11 +303,28 @@ Result<void> RdmaHalf::connect(Bytes client) {
                             ", and its offer had " + to_string(offer_->gid),
                         ErrorScope::connection, Initiator::peer);
   }
-  return connection_->connect(*theirs);
+  return theirs;
+}
+
+Result<void> RdmaHalf::connect(Bytes client) {
+  const auto theirs = check_client(client);
+  if (!theirs) return std::unexpected(theirs.error());
+  auto connected = connection_->connect(*theirs);
+  if (connected) leave();
+  return connected;
+}
+
+void RdmaHalf::begin_connect(Bytes client, Ready ready) {
+  const auto theirs = check_client(client);
+  if (!theirs) return ready(std::unexpected(theirs.error()));
+  ready_ = std::move(ready);
+  connection_->connect_soon(*theirs, [this](const Result<void>& outcome) {
+    if (outcome) leave();
+    finish(outcome);
+  });
 }
 
 std::unique_ptr<Connection> RdmaHalf::open(std::unique_ptr<Stream> stream) {
-  leave();
   connection_->open(std::move(stream));
   return std::move(connection_);
 }
@@ -407,6 +550,7 @@ Error RdmaConnection::dropped() {
 void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
   if (std::exchange(ended_, true)) return;
   *self_ = nullptr;
+  cancelled_->store(true, std::memory_order_relaxed);
   loop_.remove_tick_end(*this);
   if (channel_ != nullptr) {
     committed_ = channel_->sender().committed();
@@ -438,7 +582,8 @@ void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
                             .unposted = unposted_,
                             .connecting = connecting_,
                             .broken = broken_off,
-                            .last_receive_reached = last_receive_reached_},
+                            .last_receive_reached = last_receive_reached_,
+                            .busy = std::move(busy_)},
                            loop_.poller().now());
   end_->drain(std::move(draining_));
   // The owners are told last: they may do anything but destroy this.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,15 +25,20 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
  public:
   static constexpr std::size_t placed_bytes_min = 32 * 1024;
 
-  // With receives posted and no peer yet.
-  static Result<std::unique_ptr<RdmaConnection>> make(std::shared_ptr<RdmaEnd> end, const PathLimits& limits);
+  // Without a queue pair yet: make() or make_soon() is next.
+  static Result<std::unique_ptr<RdmaConnection>> begin(std::shared_ptr<RdmaEnd> end, const PathLimits& limits);
   RdmaConnection(std::shared_ptr<RdmaEnd> end, const PathLimits& limits);
   ~RdmaConnection();
 
   Parameters parameters() const noexcept;
   // Before connect(): packets are no longer than that, nor are the peer's, which learns it by parameters().
   void limit_mtu(unsigned bytes) noexcept { mtu_bytes_ = std::min(mtu_bytes_, bytes); }
+  // Blocks for as long as the kernel takes.
+  Result<void> make();
   Result<void> connect(const Parameters& peer);
+  // The same on the helper thread. `ready` is called by the loop, unless the connection has gone.
+  void make_soon(PathHalf::Ready ready);
+  void connect_soon(const Parameters& peer, PathHalf::Ready ready);
   // From here on `stream` tells of the peer's end. Paused until start().
   void open(std::unique_ptr<Stream> stream);
 
@@ -66,7 +72,11 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   void chunks_returned() noexcept override;
   void on_tick_end() override;
 
-  Result<void> prepare();
+  Result<void> reserve();
+  Result<void> prepare(Result<std::unique_ptr<QueuePair>> pair);
+  Result<QueuePairRoute> route_to(const Parameters& peer);
+  Result<void> connected(const Parameters& peer);
+  std::uint32_t reads_with(const Parameters& peer) const noexcept;
   Result<void> repost();
   void drained();
   void on_peer_gone(const Error& reason);
@@ -91,6 +101,9 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   std::uint32_t sequence_ = 0;
   unsigned mtu_bytes_;
 
+  // Read by the helper thread.
+  const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<bool> busy_;  // True while the helper thread connects the queue pair.
   // Made beforehand, so that the end allocates nothing: the queue pair goes there.
   RdmaEnd::Draining draining_;
   // Null once the connection has ended.
@@ -102,9 +115,11 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   std::string peer_;
 
   MessageSink* sink_ = nullptr;
-  std::optional<Error> untold_;  // It ended before start().
-  std::optional<Error> gone_;    // The peer is gone; what has come is still delivered.
-  std::shared_ptr<RdmaConnection*> self_;
+  std::optional<Error> untold_;            // It ended before start().
+  std::optional<Error> gone_;              // The peer is gone; what has come is still delivered.
+  std::shared_ptr<RdmaConnection*> self_;  // Null once the connection has ended.
+  // Null once this is gone, for what the helper thread does.
+  const std::shared_ptr<RdmaConnection*> there_ = std::make_shared<RdmaConnection*>(this);
   std::uint64_t committed_ = 0;  // At the end.
   std::uint64_t sent_ = 0;
   std::uint64_t arrived_ = 0;
@@ -115,23 +130,39 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   bool ended_ = false;
 };
 
-// A connection that is being made. The server's half leaves its place among the half-open ones when it is opened.
+// A connection that is being made. The server's half leaves its place among the half-open ones when it is connected.
 class RdmaHalf final : public PathHalf, public HalfOpen::Place {
  public:
-  // The client's.
-  explicit RdmaHalf(std::unique_ptr<RdmaConnection> connection) noexcept : connection_(std::move(connection)) {}
+  // The client's, to be connected with that server.
+  RdmaHalf(Loop& loop, std::unique_ptr<RdmaConnection> connection, const Parameters& server) noexcept
+      : loop_(loop), connection_(std::move(connection)), server_(server) {}
   // The server's, for a client that made `offer`; without a connection yet.
-  explicit RdmaHalf(const Offer& offer) noexcept : offer_(offer) {}
+  RdmaHalf(Loop& loop, const Offer& offer) noexcept : loop_(loop), offer_(offer) {}
   void hold(std::unique_ptr<RdmaConnection> connection) noexcept { connection_ = std::move(connection); }
-  std::vector<std::byte> parameters() const override { return connection_->parameters().encode(); }
+  // As when_ready(), at once; blocks.
+  Result<void> make();
+
+  std::vector<std::byte> parameters() const override {
+    return connection_ == nullptr ? std::vector<std::byte>() : connection_->parameters().encode();
+  }
   Result<void> connect(Bytes client) override;
+  void when_ready(Ready ready) override;
+  void begin_connect(Bytes client, Ready ready) override;
   std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override;
 
  private:
-  void give_way() noexcept override { connection_.reset(); }
+  void give_way() noexcept override;
+  Result<Parameters> check_client(Bytes client) const;
+  // Calls who waits, who may destroy this.
+  void finish(const Result<void>& outcome);
+  static Error gave_way();
 
+  Loop& loop_;
   std::unique_ptr<RdmaConnection> connection_;  // Null once it gave way.
+  const std::optional<Parameters> server_;
   const std::optional<Offer> offer_;
+  Ready ready_;
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();
 };
 
 }  // namespace hawser::transport::rdma

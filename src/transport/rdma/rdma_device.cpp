@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "base/kernel_random.h"
 #include "transport/rdma/address.h"
@@ -22,6 +24,25 @@ Result<std::optional<PortStatus>> choose_port(const RdmaOptions& options, Device
     if (status->active) return *status;
   }
   return std::nullopt;
+}
+
+// Work that waits for the helper thread: a few for each handshake and each connection that ends.
+constexpr std::size_t side_work_max = 4096;
+
+struct Registering final : detail::Posted {
+  explicit Registering(std::function<void()> what) : todo(std::move(what)) {}
+  void run() override { todo(); }
+  const std::function<void()> todo;
+};
+
+// Has the helper register what the application's transfers use.
+UserMemory::Later later_by(const std::shared_ptr<exec::OffloadPool>& helper) {
+  if (helper == nullptr) return {};
+  return [weak = std::weak_ptr(helper)](std::function<void()> work) {
+    if (const auto there = weak.lock()) {
+      static_cast<void>(there->submit(nullptr, std::make_unique<Registering>(std::move(work))));
+    }
+  };
 }
 
 std::uint64_t new_domain() { return kernel_random() | 1; }
@@ -65,16 +86,26 @@ RdmaDevice::RdmaDevice(const RdmaOptions& wanted, std::shared_ptr<Device> opened
                        const GidEntry& address, std::shared_ptr<UserMemory> user)
     : options(wanted),
       device(std::move(opened)),
+      helper(device->blocks() ? std::make_shared<exec::OffloadPool>(1U, side_work_max, nullptr) : nullptr),
       pool(std::make_shared<MemoryPool>(device,
                                         MemoryPoolOptions{.bytes_max = wanted.memory_bytes_max,
                                                           .arena_bytes = wanted.arena_bytes,
                                                           .huge_pages = wanted.huge_pages,
                                                           .relaxed_ordering = wanted.relaxed_ordering,
+                                                          .later = later_by(helper),
                                                           .idle_timeout = wanted.idle_memory_timeout},
                                         std::move(user))),
       port(status),
       gid(address),
       domain(new_domain()) {}
+
+void RdmaDevice::register_soon(const std::shared_ptr<UserMemory>& user) {
+  if (user->bytes() == 0) return;
+  if (helper == nullptr) return user->register_all(device);
+  static_cast<void>(helper->submit(nullptr, std::make_unique<Registering>([weak = std::weak_ptr(user), of = device] {
+                                     if (const auto memory = weak.lock()) memory->register_all(of);
+                                   })));
+}
 
 bool RdmaDevice::take_queue_pair() noexcept {
   if (queue_pairs_.fetch_add(1, std::memory_order_relaxed) < options.queue_pairs_max) return true;

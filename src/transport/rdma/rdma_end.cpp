@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <utility>
 
 #include "transport/rdma/address.h"
@@ -51,7 +52,8 @@ RdmaEnd::RdmaEnd(Loop& loop, std::shared_ptr<RdmaDevice> device, std::unique_ptr
       entries_(entries),
       events_(*this),
       half_open_(std::make_shared<HalfOpen>(half_open_max(device_->options))),
-      polled_(device_->options.poll_burst) {
+      polled_(device_->options.poll_burst),
+      side_work_(loop_, device_->helper) {
   queue_->watch(loop_, *this);
   device_->device->watch_events(loop_, events_);
   loop_.add_source(*this);
@@ -64,7 +66,11 @@ RdmaEnd::~RdmaEnd() {
   // go with the queue.
   const Time give_up = loop_.poller().now() + DrainingPair::sending_max;
   while (!draining_.empty() && loop_.poller().real_time() && loop_.poller().now() < give_up) sweep(false);
-  while (!draining_.empty()) destroy(draining_.begin());
+  side_work_.close();
+  discarded_.clear();
+  for (Draining* const left : {&destroying_, &draining_}) {
+    while (!left->empty()) destroy(*left, left->begin());
+  }
   device_->remove(*this);
   *self_ = nullptr;
   loop_.remove_tick_end(*this);
@@ -97,9 +103,9 @@ std::vector<std::byte> RdmaEnd::offer() {
   return Offer{.ethernet = port_.ethernet, .type = address_.type, .lid = port_.lid, .gid = address_.gid}.encode();
 }
 
-Result<std::unique_ptr<PathHalf>> RdmaEnd::propose(Bytes offer, const PathLimits& limits) {
-  const auto theirs = Offer::decode(offer);
-  if (!theirs) return std::unexpected(theirs.error());
+Result<Offer> RdmaEnd::check_client(Bytes offer) {
+  auto theirs = Offer::decode(offer);
+  if (!theirs) return theirs;
   refresh();
   if (auto up = check_port(); !up) return std::unexpected(std::move(up.error()));
   if (theirs->ethernet != port_.ethernet) {
@@ -112,26 +118,51 @@ Result<std::unique_ptr<PathHalf>> RdmaEnd::propose(Bytes offer, const PathLimits
                     std::string(to_string(address_.type)) + "): set RdmaOptions::address on both sides",
                 ErrorScope::transport);
   }
-  auto half = std::make_unique<RdmaHalf>(*theirs);
+  return theirs;
+}
+
+Result<std::unique_ptr<PathHalf>> RdmaEnd::begin_propose(Bytes offer, const PathLimits& limits) {
+  const auto theirs = check_client(offer);
+  if (!theirs) return std::unexpected(theirs.error());
+  auto half = std::make_unique<RdmaHalf>(loop_, *theirs);
   if (auto entered = half_open_->enter(*half, loop_.now()); !entered) {
     return std::unexpected(std::move(entered.error()));
   }
-  auto connection = RdmaConnection::make(shared_from_this(), limits);
+  auto connection = RdmaConnection::begin(shared_from_this(), limits);
   if (!connection) return std::unexpected(std::move(connection.error()));
   half->hold(std::move(*connection));
   return half;
 }
 
-Result<std::unique_ptr<PathHalf>> RdmaEnd::accept(Bytes server, const PathLimits& limits) {
-  const auto theirs = Parameters::decode(server);
-  if (!theirs) return std::unexpected(theirs.error());
+Result<std::unique_ptr<PathHalf>> RdmaEnd::propose(Bytes offer, const PathLimits& limits) {
+  auto half = begin_propose(offer, limits);
+  if (!half) return half;
+  if (auto made = static_cast<RdmaHalf&>(**half).make(); !made) return std::unexpected(std::move(made.error()));
+  return half;
+}
+
+Result<Parameters> RdmaEnd::check_server(Bytes server) {
+  auto theirs = Parameters::decode(server);
+  if (!theirs) return theirs;
   refresh();
   if (auto up = check_port(); !up) return std::unexpected(std::move(up.error()));
-  auto connection = RdmaConnection::make(shared_from_this(), limits);
+  return theirs;
+}
+
+Result<std::unique_ptr<PathHalf>> RdmaEnd::begin_accept(Bytes server, const PathLimits& limits) {
+  const auto theirs = check_server(server);
+  if (!theirs) return std::unexpected(theirs.error());
+  auto connection = RdmaConnection::begin(shared_from_this(), limits);
   if (!connection) return std::unexpected(std::move(connection.error()));
   (*connection)->limit_mtu(mtus_.limit(theirs->gid, loop_.now()));
-  if (auto connected = (*connection)->connect(*theirs); !connected) return std::unexpected(connected.error());
-  return std::make_unique<RdmaHalf>(std::move(*connection));
+  return std::make_unique<RdmaHalf>(loop_, std::move(*connection), *theirs);
+}
+
+Result<std::unique_ptr<PathHalf>> RdmaEnd::accept(Bytes server, const PathLimits& limits) {
+  auto half = begin_accept(server, limits);
+  if (!half) return half;
+  if (auto made = static_cast<RdmaHalf&>(**half).make(); !made) return std::unexpected(std::move(made.error()));
+  return half;
 }
 
 unsigned RdmaEnd::mtu_bytes() const noexcept {
@@ -187,23 +218,50 @@ void RdmaEnd::drain(Draining one) noexcept {
   }
 }
 
+void RdmaEnd::discard(std::unique_ptr<QueuePair> pair) {
+  if (pair == nullptr) return;
+  const auto at = discarded_.insert(discarded_.end(), std::move(pair));
+  const bool begun = side_work_.run([this, at]() -> SideWork::After {
+    at->reset();
+    return [this, at] { discarded_.erase(at); };
+  });
+  if (!begun) discarded_.erase(at);
+}
+
 void RdmaEnd::sweep(bool drain) {
   if (draining_.empty()) return;
   poll_all();
   const Time now = loop_.poller().now();
   for (auto at = draining_.begin(); at != draining_.end();) {
-    at = (*at)->advance(now, drain) ? destroy(at) : std::next(at);
+    at = (*at)->advance(now, drain) ? destroy_soon(at) : std::next(at);
   }
 }
 
-// Here, and nowhere else, queue pairs of connections are destroyed.
-RdmaEnd::Draining::iterator RdmaEnd::destroy(Draining::iterator at) {
-  Draining gone;
+// Destroying takes the kernel and the device long.
+RdmaEnd::Draining::iterator RdmaEnd::destroy_soon(Draining::iterator at) {
   const auto next = std::next(at);
-  gone.splice(gone.end(), draining_, at);
+  destroying_.splice(destroying_.end(), draining_, at);
+  bool begun = false;
+  try {
+    begun = device_->helper != nullptr && side_work_.run([this, at]() -> SideWork::After {
+      (*at)->destroy_pair();
+      return [this, at] { destroy(destroying_, at); };
+    });
+  } catch (const std::bad_alloc&) {
+    // Then here and now.
+  }
+  if (!begun) destroy(destroying_, at);
+  return next;
+}
+
+// What remains of queue pairs of connections goes here, and nowhere else.
+void RdmaEnd::destroy(Draining& from, Draining::iterator at) {
+  Draining gone;
+  gone.splice(gone.end(), from, at);
   DrainingPair& pair = *gone.front();
   pair.destroy_pair();
-  // Its number may be given to another queue pair: nothing of it may be left.
+  // Its number may be given to another queue pair: nothing of it may be left. No other one has been connected with it, since that
+  // comes later on the same thread.
   poll_all();
   remove(pair.number());
   const DrainingPair::Parts& parts = pair.parts();
@@ -218,7 +276,6 @@ RdmaEnd::Draining::iterator RdmaEnd::destroy(Draining::iterator at) {
       loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": a queue pair was not drained in time");
     }
   }
-  return next;
 }
 
 // ---- The shared receive queue
@@ -337,8 +394,17 @@ void RdmaEnd::on_tick_end() {
 void RdmaEnd::on_timer(Timer& timer) noexcept {
   RdmaEnd& self = static_cast<RdmaEnd&>(timer);
   self.sweep();
-  self.device_->pool->reclaim(self.loop_.now());
+  self.reclaim();
   self.Timer::start(self.loop_, self.loop_.after(self.draining_.empty() ? reclaim_period : drain_period));
+}
+
+// Deregistering takes long.
+void RdmaEnd::reclaim() {
+  const bool begun = side_work_.run([pool = device_->pool, now = loop_.now()]() -> SideWork::After {
+    pool->reclaim(now);
+    return [] {};
+  });
+  if (!begun) device_->pool->reclaim(loop_.now());
 }
 
 // ---- Events of the device

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "exec/offload_pool.h"
 #include "exec/poller.h"
 #include "hawser/loop.h"
 #include "hawser/rdma_options.h"
@@ -23,6 +24,7 @@
 #include "transport/rdma/path_mtus.h"
 #include "transport/rdma/receive_ring.h"
 #include "transport/rdma/remote_access.h"
+#include "transport/rdma/side_work.h"
 #include "transport/rdma/verbs.h"
 
 namespace hawser::transport::rdma {
@@ -45,6 +47,8 @@ class RdmaDevice {
 
   const RdmaOptions options;
   const std::shared_ptr<Device> device;
+  // One thread for what the kernel may block; null if this device does not.
+  const std::shared_ptr<exec::OffloadPool> helper;
   const std::shared_ptr<MemoryPool> pool;
   const PortStatus port;  // As it was when the device was opened.
   const GidEntry gid;
@@ -57,6 +61,9 @@ class RdmaDevice {
   bool take_queue_pair() noexcept;
   std::size_t queue_pairs() const noexcept { return queue_pairs_.load(std::memory_order_relaxed); }
   void give_queue_pair() noexcept { queue_pairs_.fetch_sub(1, std::memory_order_relaxed); }
+
+  // Has the device know all of the application's memory, before what its helper does from now on.
+  void register_soon(const std::shared_ptr<UserMemory>& user);
 
   void add(RdmaEnd& end);
   void remove(RdmaEnd& end) noexcept;
@@ -101,6 +108,8 @@ class RdmaEnd final : public PathEnd,
   std::vector<std::byte> offer() override;
   Result<std::unique_ptr<PathHalf>> propose(Bytes offer, const PathLimits& limits) override;
   Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) override;
+  Result<std::unique_ptr<PathHalf>> begin_propose(Bytes offer, const PathLimits& limits) override;
+  Result<std::unique_ptr<PathHalf>> begin_accept(Bytes server, const PathLimits& limits) override;
   std::size_t probe_bytes() const noexcept override { return path_probe_bytes_max; }
   bool use_shorter_packets(Bytes server) override;
 
@@ -119,7 +128,11 @@ class RdmaEnd final : public PathEnd,
   // What one connection posts at most, within the completion queue that is left. Undone by give_entries().
   Result<void> take_entries(std::size_t entries);
   void give_entries(std::size_t entries) noexcept { entries_used_ -= entries; }
-  // A queue pair with this end's queues.
+  // What the kernel may block.
+  SideWork& side_work() noexcept { return side_work_; }
+  // Made for a connection that is not there any more.
+  void discard(std::unique_ptr<QueuePair> pair);
+  // A queue pair with this end's queues. Any thread that side_work() has.
   Result<std::unique_ptr<QueuePair>> make_pair(unsigned send_requests, unsigned receive_requests);
   void add(std::uint32_t queue_pair, CompletionTarget& target) { targets_[queue_pair] = &target; }
   void remove(std::uint32_t queue_pair) noexcept;
@@ -151,7 +164,11 @@ class RdmaEnd final : public PathEnd,
   void hand_out(const Completion& completion);
   void take_back(const Completion& completion);
   void sweep(bool drain = true);
-  Draining::iterator destroy(Draining::iterator at);
+  void reclaim();
+  Result<Parameters> check_server(Bytes server);
+  Result<Offer> check_client(Bytes offer);
+  Draining::iterator destroy_soon(Draining::iterator at);
+  void destroy(Draining& from, Draining::iterator at);
   Result<void> make_shared_queue();
   void repost_shared();
   bool refill_is_due() const noexcept;
@@ -191,6 +208,9 @@ class RdmaEnd final : public PathEnd,
   CompletionTarget* last_ = nullptr;
   std::vector<Completion> polled_;
   Draining draining_;
+  // Their queue pairs are being destroyed.
+  Draining destroying_;
+  std::list<std::unique_ptr<QueuePair>> discarded_;
   // Null once this is gone, for what other threads have posted.
   const std::shared_ptr<RdmaEnd*> self_ = std::make_shared<RdmaEnd*>(this);
 
@@ -199,6 +219,7 @@ class RdmaEnd final : public PathEnd,
   std::size_t shared_promised_ = 0;  // To connections.
   std::size_t shared_max_ = 0;
   bool raises_last_receive_ = false;  // The device has, of a queue pair of this end.
+  SideWork side_work_;
 };
 
 }  // namespace hawser::transport::rdma

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -37,7 +38,7 @@ class RdmaPath final : public DataPath, public std::enable_shared_from_this<Rdma
 
   const RdmaOptions options_;
   const std::shared_ptr<Verbs> verbs_;
-  const std::shared_ptr<UserMemory> user_ = std::make_shared<UserMemory>();
+  const std::shared_ptr<UserMemory> user_ = std::make_shared<UserMemory>(options_.relaxed_ordering);
   std::mutex mutex_;  // Guards what follows.
   std::weak_ptr<RdmaDevice> first_;
   std::vector<std::shared_ptr<RdmaDevice>> others_;  // Opened when a way led elsewhere.
@@ -65,6 +66,12 @@ class RoutedEnd final : public PathEnd {
   }
   Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) override {
     return first().accept(server, limits);
+  }
+  Result<std::unique_ptr<PathHalf>> begin_propose(Bytes offer, const PathLimits& limits) override {
+    return first().begin_propose(offer, limits);
+  }
+  Result<std::unique_ptr<PathHalf>> begin_accept(Bytes server, const PathLimits& limits) override {
+    return first().begin_accept(server, limits);
   }
   std::size_t probe_bytes() const noexcept override { return used_.front()->probe_bytes(); }
   bool use_shorter_packets(Bytes server) override { return first().use_shorter_packets(server); }
@@ -129,7 +136,10 @@ void RdmaPath::open_others(const RdmaDevice& first) {
     const auto is_it = [&](const auto& one) { return one->device->name() == name; };
     if (name == first.device->name() || std::any_of(others_.begin(), others_.end(), is_it)) continue;
     // One that can't be had now may be had for a later connection.
-    if (auto opened = RdmaDevice::open_one(options_, *verbs_, name, user_)) others_.push_back(std::move(*opened));
+    auto opened = RdmaDevice::open_one(options_, *verbs_, name, user_);
+    if (!opened) continue;
+    (*opened)->register_soon(user_);
+    others_.push_back(std::move(*opened));
   }
 }
 
@@ -225,15 +235,25 @@ class UserRegistration final : public MemoryRegistration {
 };
 
 Result<std::unique_ptr<MemoryRegistration>> RdmaPath::register_memory(MutableBytes memory, Block& block, bool) {
-  const std::lock_guard lock(mutex_);
-  auto device = first_device();
-  if (!device) return std::unexpected(std::move(device.error()));
+  std::vector<std::shared_ptr<RdmaDevice>> devices;
+  {
+    const std::lock_guard lock(mutex_);
+    auto first = first_device();
+    if (!first) return std::unexpected(std::move(first.error()));
+    devices.push_back(std::move(*first));
+    devices.insert(devices.end(), others_.begin(), others_.end());
+  }
+  // Loops that make connections do not wait for what follows.
   if (auto added = user_->add(memory, block); !added) return std::unexpected(std::move(added.error()));
-  if (auto done = user_->register_with(memory.data(), (*device)->device); !done) {
+  if (auto done = user_->register_with(memory.data(), devices.front()->device); !done) {
     user_->remove(memory.data());
     return std::unexpected(std::move(done.error()));
   }
-  return std::make_unique<UserRegistration>(shared_from_this(), memory.data(), std::move(*device));
+  // A device that refuses now is asked again when the memory is used.
+  for (const auto& device : std::span(devices).subspan(1)) {
+    static_cast<void>(user_->register_with(memory.data(), device->device));
+  }
+  return std::make_unique<UserRegistration>(shared_from_this(), memory.data(), std::move(devices.front()));
 }
 
 std::vector<PathMemory> RdmaPath::memory() {

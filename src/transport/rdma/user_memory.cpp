@@ -1,52 +1,109 @@
 #include "transport/rdma/user_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hawser::transport::rdma {
 
 Result<void> UserMemory::add(MutableBytes memory, Block& block) {
   const std::lock_guard lock(mutex_);
-  auto added = entries_.add(memory, Entry{.block = &block, .registered = {}});
+  Entry entry;
+  entry.block = &block;
+  auto added = entries_.add(memory, std::move(entry));
   if (added) bytes_.store(entries_.bytes(), std::memory_order_relaxed);
   return added;
 }
 
-Result<MemoryRegion*> UserMemory::find_or_register(MutableBytes memory, Entry& entry,
-                                                   const std::shared_ptr<Device>& device) {
+UserMemory::Registered& UserMemory::place_of(Entry& entry, const std::shared_ptr<Device>& device) {
   const auto known = std::find_if(entry.registered.begin(), entry.registered.end(),
                                   [&](const Registered& one) { return one.device == device; });
-  if (known != entry.registered.end()) return known->region.get();
-  auto region = device->register_memory(memory, {.remote_read = true});
-  // Asked once: a device that refuses it would be asked by every transfer.
-  entry.registered.push_back({device, region ? std::move(*region) : nullptr});
-  if (!region) return std::unexpected(std::move(region.error()));
-  return entry.registered.back().region.get();
+  if (known != entry.registered.end()) return *known;
+  entry.registered.emplace_back().device = device;
+  return entry.registered.back();
 }
 
 Result<void> UserMemory::register_with(const std::byte* memory, const std::shared_ptr<Device>& device) {
-  const std::lock_guard lock(mutex_);
-  const auto found = entries_.find(memory, 0);
-  const auto region = find_or_register(found.memory, *found.entry, device);
-  if (!region) return std::unexpected(region.error());
-  return {};
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const auto found = entries_.find(memory, 0);
+    if (found.entry == nullptr || found.memory.data() != memory) {
+      return fail(ErrorCode::unavailable, "the memory is not registered any more");
+    }
+    Registered& place = place_of(*found.entry, device);
+    if (place.region != nullptr) return {};
+    if (place.busy) {
+      changed_.wait(lock);
+      continue;
+    }
+    place.busy = true;
+    ++found.entry->busy;
+    lock.unlock();
+    auto region = device->register_memory(found.memory, {.remote_read = true, .relaxed_ordering = relaxed_ordering_});
+    lock.lock();
+    // The entry is still there: remove() waits. Its places may have moved.
+    Registered& own = place_of(*found.entry, device);
+    own.busy = false;
+    --found.entry->busy;
+    changed_.notify_all();
+    if (region) {
+      own.region = std::move(*region);
+      return {};
+    }
+    own.again = Clock::now() + refusal_pause;
+    return std::unexpected(std::move(region.error()));
+  }
+}
+
+void UserMemory::register_all(const std::shared_ptr<Device>& device) {
+  std::vector<const std::byte*> all;
+  {
+    const std::lock_guard lock(mutex_);
+    entries_.each([&](MutableBytes memory, const Entry&) { all.push_back(memory.data()); });
+  }
+  for (const std::byte* const memory : all) static_cast<void>(register_with(memory, device));
 }
 
 void UserMemory::remove(const std::byte* memory) noexcept {
-  const std::lock_guard lock(mutex_);
-  entries_.remove(memory);
-  bytes_.store(entries_.bytes(), std::memory_order_relaxed);
+  std::vector<Registered> gone;  // Deregistered without the lock.
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return entries_.find(memory, 0).entry->busy == 0; });
+    gone = std::move(entries_.find(memory, 0).entry->registered);
+    entries_.remove(memory);
+    bytes_.store(entries_.bytes(), std::memory_order_relaxed);
+  }
 }
 
-UserMemory::Found UserMemory::retain(const std::shared_ptr<Device>& device, const std::byte* data,
-                                     std::size_t bytes) noexcept {
+UserMemory::Found UserMemory::found_in(Entry& entry, const Registered& place) const noexcept {
+  entry.block->retain();
+  return {entry.block, place.region->local_key(), place.region->remote_key()};
+}
+
+UserMemory::Found UserMemory::retain(const std::shared_ptr<Device>& device, const std::byte* data, std::size_t bytes,
+                                     const Later& later) {
   if (bytes_.load(std::memory_order_relaxed) == 0) return {};
-  const std::lock_guard lock(mutex_);
-  const auto found = entries_.find(data, bytes);
+  std::unique_lock lock(mutex_);
+  auto found = entries_.find(data, bytes);
   if (found.entry == nullptr) return {};
-  const auto region = find_or_register(found.memory, *found.entry, device);
-  if (!region || *region == nullptr) return {};
-  found.entry->block->retain();
-  return {found.entry->block, (*region)->local_key(), (*region)->remote_key()};
+  Registered& place = place_of(*found.entry, device);
+  if (place.region != nullptr) return found_in(*found.entry, place);
+  const auto now = Clock::now();
+  if (place.busy || now < place.again) return {};
+  place.again = now + refusal_pause;
+  const std::byte* const start = found.memory.data();
+  lock.unlock();
+  if (later) {
+    later([self = weak_from_this(), start, device] {
+      if (const auto memory = self.lock()) static_cast<void>(memory->register_with(start, device));
+    });
+    return {};
+  }
+  if (!register_with(start, device)) return {};
+  lock.lock();
+  found = entries_.find(data, bytes);
+  if (found.entry == nullptr) return {};
+  Registered& made = place_of(*found.entry, device);
+  return made.region != nullptr ? found_in(*found.entry, made) : Found{};
 }
 
 }  // namespace hawser::transport::rdma

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <memory>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/lent_block.h"
@@ -60,15 +65,83 @@ TEST_F(UserMemoryTest, IsRegisteredOnceWithEachDevice) {
   EXPECT_TRUE(other->regions.empty());
 }
 
-TEST_F(UserMemoryTest, ADeviceThatRefusesIsAskedOnce) {
-  ASSERT_TRUE(table.add(memory, block));
+// Transfers ask a device that refused again after a pause, by a thread that may block; whoever registers asks at once.
+TEST_F(UserMemoryTest, ARefusalIsNotForEver) {
+  const auto shared = std::make_shared<UserMemory>();
+  ASSERT_TRUE(shared->add(memory, block));
   device->refuse_memory = true;
-  EXPECT_FALSE(table.register_with(memory.data(), device));
+  EXPECT_FALSE(shared->register_with(memory.data(), device));
   device->refuse_memory = false;
-  EXPECT_EQ(table.retain(device, memory.data(), 1).block, nullptr);
-  EXPECT_NE(table.retain(other, memory.data(), 1).block, nullptr);
+  std::vector<std::function<void()>> asked;
+  const UserMemory::Later later = [&](std::function<void()> work) { asked.push_back(std::move(work)); };
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(5);
+  while (asked.empty() && std::chrono::steady_clock::now() < deadline) {
+    EXPECT_EQ(shared->retain(device, memory.data(), 1, later).block, nullptr);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ASSERT_EQ(asked.size(), 1U);
+  EXPECT_EQ(shared->retain(device, memory.data(), 1, later).block, nullptr);
+  EXPECT_EQ(asked.size(), 1U) << "asked for at each transfer";
+  EXPECT_TRUE(device->regions.empty()) << "registered by a transfer";
+  asked.front()();
+  EXPECT_NE(shared->retain(device, memory.data(), 1, later).block, nullptr);
   block.release();
+  shared->remove(memory.data());
+  asked.front()();  // Of memory that has gone meanwhile.
+}
+
+// Registering takes long: whoever uses other memory, or the same over another device, does not wait for it.
+TEST_F(UserMemoryTest, NobodyWaitsForARegistrationThatHeDoesNotNeed) {
+  ASSERT_TRUE(table.add(memory, block));
+  ASSERT_TRUE(table.register_with(memory.data(), other));
+  std::vector<std::byte> more(4096);
+  Counted another;
+  std::size_t looked = 0;
+  device->registering = [&] {
+    if (looked++ != 0) return;
+    ASSERT_NE(table.retain(other, memory.data(), 1).block, nullptr);
+    block.release();
+    EXPECT_EQ(table.retain(device, memory.data(), 1).block, nullptr) << "it is being registered";
+    ASSERT_TRUE(table.add(more, another));
+    ASSERT_TRUE(table.register_with(more.data(), other));
+    table.remove(more.data());
+  };
+  EXPECT_TRUE(table.register_with(memory.data(), device));
+  EXPECT_EQ(looked, 1U);
   table.remove(memory.data());
+}
+
+// The memory may be unmapped once it is removed, so a registration at hand must have ended.
+TEST_F(UserMemoryTest, RemovingWaitsForARegistrationAtHand) {
+  ASSERT_TRUE(table.add(memory, block));
+  std::atomic<bool> begun = false;
+  std::atomic<bool> removed = false;
+  std::atomic<bool> ended = false;
+  device->registering = [&] {
+    begun = true;
+    // Long enough that a removal that does not wait is seen.
+    for (int i = 0; i < 50 && !removed; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_FALSE(removed);
+    ended = true;
+  };
+  std::thread registering([&] { EXPECT_TRUE(table.register_with(memory.data(), device)); });
+  while (!begun) std::this_thread::yield();
+  table.remove(memory.data());
+  EXPECT_TRUE(ended);
+  removed = true;
+  registering.join();
+  EXPECT_TRUE(device->regions.empty());
+}
+
+TEST_F(UserMemoryTest, ADeviceThatIsOpenedLaterGetsToKnowAll) {
+  std::vector<std::byte> more(4096);
+  Counted another;
+  ASSERT_TRUE(table.add(memory, block));
+  ASSERT_TRUE(table.add(more, another));
+  table.register_all(device);
+  EXPECT_EQ(device->regions.size(), 2U);
+  table.remove(memory.data());
+  table.remove(more.data());
 }
 
 TEST_F(UserMemoryTest, OverlapsAreRefused) {

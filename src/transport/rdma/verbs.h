@@ -248,6 +248,9 @@ class Device {
   virtual ~Device() = default;
   virtual const std::string& name() const noexcept = 0;
   virtual const DeviceLimits& limits() const noexcept = 0;
+  // Making, connecting and destroying objects may block the caller, for up to a second while the kernel looks for a peer's address.
+  // False: all is done at once, and by one thread only.
+  virtual bool blocks() const noexcept { return true; }
 
   virtual unsigned ports() const noexcept = 0;
   virtual Result<PortStatus> port(unsigned number) = 0;

@@ -44,6 +44,8 @@ struct SimOptions {
   // A path whose packets are longer than this falls silent with the first message that is. They have 4096 bytes, or 1024 or
   // 256 once the client asked for shorter ones.
   std::size_t path_mtu_max = SIZE_MAX;
+  // A half takes up to so long to be made, and to be connected.
+  Duration path_ready_max = Duration::zero();
   std::size_t fault_bytes_max = 256 * 1024;
   Duration fault_after_max = std::chrono::seconds(2);
 };

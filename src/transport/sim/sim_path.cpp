@@ -83,11 +83,16 @@ class SimPathConnection final : public Connection, MessageSink {
   MessageSink* sink_ = nullptr;
 };
 
-class SimPathHalf final : public PathHalf, StreamSink {
+class SimPathHalf final : public PathHalf, StreamSink, Timer {
  public:
   SimPathHalf(Loop& loop, std::shared_ptr<SimState> state, std::shared_ptr<SimLink> link,
               std::unique_ptr<SimStream> carrier, const PathLimits& limits)
-      : loop_(loop), state_(std::move(state)), link_(std::move(link)), carrier_(std::move(carrier)), limits_(limits) {
+      : Timer(&SimPathHalf::fire),
+        loop_(loop),
+        state_(std::move(state)),
+        link_(std::move(link)),
+        carrier_(std::move(carrier)),
+        limits_(limits) {
     carrier_->pause();
     carrier_->start(loop, *this);
   }
@@ -104,6 +109,8 @@ class SimPathHalf final : public PathHalf, StreamSink {
     }
     return {};
   }
+  void when_ready(Ready ready) override { later(std::move(ready), {}); }
+  void begin_connect(Bytes client, Ready ready) override { later(std::move(ready), connect(client)); }
   std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
     return std::make_unique<SimPathConnection>(loop_, link_, std::move(carrier_), std::move(stream), limits_);
   }
@@ -114,12 +121,28 @@ class SimPathHalf final : public PathHalf, StreamSink {
   void sendable(std::size_t) override {}
   void ended(const Error&) override {}
 
+  void later(Ready ready, Result<void> outcome) {
+    const Duration most = state_->options.path_ready_max;
+    if (most == Duration::zero()) return ready(outcome);
+    ready_ = std::move(ready);
+    outcome_ = std::move(outcome);
+    Timer::start(loop_, loop_.after(state_->between(Duration::zero(), most)));
+  }
+  static void fire(Timer& timer) noexcept {
+    SimPathHalf& self = static_cast<SimPathHalf&>(timer);
+    const Ready ready = std::exchange(self.ready_, nullptr);
+    const Result<void> outcome = self.outcome_;
+    ready(outcome);  // May destroy this.
+  }
+
   Loop& loop_;
   const std::shared_ptr<SimState> state_;
   const std::shared_ptr<SimLink> link_;
   std::unique_ptr<SimStream> carrier_;
   const PathLimits limits_;
   std::array<std::byte, 1> space_{};
+  Ready ready_;
+  Result<void> outcome_;
 };
 
 class SimPathEnd final : public PathEnd {
