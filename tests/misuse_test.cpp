@@ -249,7 +249,33 @@ struct Owner {
     server.reset();
     return 1;
   }
+  Task<int> shut_down() {
+    auto stopping = server->shut_down(10ms);
+    co_await std::move(stopping);
+    co_return 1;
+  }
 };
+
+// The call is one of those that the server waits for, and is ended with them.
+TEST(MisuseOfServers, AHandlerAwaitsTheShutDownOfItsServer) {
+  Loop loop;
+  Owner owner;
+  owner.server = std::make_unique<Server>(loop, server_options());
+  owner.server->register_handler<&Owner::shut_down>(&owner);
+  const Result<void> started = owner.server->start();
+  ASSERT_TRUE(started) << error_of(started);
+  loop.run([](Owner& own) -> Task<void> {
+    Client client(client_options());
+    AWAIT(connected, client.connect(own.server->address()));
+    REQUIRE_OK(connected);
+    AWAIT(reply, client.call<&Owner::shut_down>());
+    EXPECT_FALSE(reply);
+    auto stopping = own.server->shut_down(10ms);
+    co_await std::move(stopping);
+    EXPECT_EQ(own.server->counters().calls_in_flight, 0U);
+    EXPECT_EQ(own.server->counters().connections_open, 0U);
+  }(owner));
+}
 
 template <auto handler>
 void call_on_own_threads(HandlerOptions options, std::string_view expected) {

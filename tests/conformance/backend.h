@@ -104,8 +104,18 @@ class Conformance : public ::testing::TestWithParam<BackendFactory> {
       const std::unique_ptr<Client> client = make_client(std::move(client_with));
       AWAIT(connected, client->connect(server.address()));
       REQUIRE_OK(connected);
-      auto task = body(server, *client);
-      co_await std::move(task);
+      {
+        auto task = body(server, *client);
+        co_await std::move(task);
+      }
+      // Whatever the test did, nothing of it is left.
+      client->close();
+      EXPECT_EQ(client->calls_in_flight(), 0U);
+      auto stopping = server.shut_down(10ms);
+      co_await std::move(stopping);
+      const ServerCounters counters = server.counters();
+      EXPECT_EQ(counters.connections_open, 0U);
+      EXPECT_EQ(counters.calls_in_flight, 0U);
     });
   }
 

@@ -1,3 +1,4 @@
+#include <future>
 #include <thread>
 
 #include "tests/conformance/backend.h"
@@ -219,10 +220,12 @@ TEST_P(Conformance, AnyThreadMayCancel) {
 TEST_P(Conformance, BlockingHandlersDoNotStallTheLoop) {
   if (!backend->real_time()) GTEST_SKIP() << "nothing blocks in a simulation";
   auto server = make_server();
-  server->register_handler<block, block_about, block_throws>({.offload = true});
+  server->register_handler<block, block_until, block_about, block_throws>({.offload = true});
   server->register_handler<echo>();
   run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
-    AWAIT(blocking, client.send_request<block>(300U));
+    std::promise<void> release;
+    blocked_until = release.get_future().share();
+    AWAIT(blocking, client.send_request<block_until>());
     REQUIRE_OK(blocking);
     // Many round trips pass while that blocks: it is in flight before them and after.
     AWAIT(taken, eventually(loop(), [&] { return own.counters().calls_in_flight == 1; }));
@@ -232,8 +235,9 @@ TEST_P(Conformance, BlockingHandlersDoNotStallTheLoop) {
       EXPECT_EQ(reply, "hello");
     }
     EXPECT_EQ(own.counters().calls_in_flight, 1U);
+    release.set_value();
     AWAIT(blocked, std::move(*blocking));
-    EXPECT_EQ(blocked, 300U);
+    EXPECT_EQ(blocked, 1U);
 
     const std::string text = text_of(20'000);
     AWAIT(about_it, client.call<block_about>(text).reply());
@@ -256,19 +260,26 @@ TEST_P(Conformance, BlockingWorkIsBounded) {
   options.loop.offload_threads_max = 1;
   options.loop.offload_queue_max = 1;
   auto server = make_threaded_server(options);
-  server->register_handler<block>({.offload = true});
+  server->register_handler<block_until>({.offload = true});
   server->register_handler<echo>();
   ASSERT_TRUE(server->start());
+  std::promise<void> release;
+  blocked_until = release.get_future().share();
   run([&]() -> Task<void> {
     auto client = make_client();
     AWAIT(connected, client->connect(server->address()));
     REQUIRE_OK(connected);
-    std::vector<PendingCall<block>> pending;
+    std::vector<PendingCall<block_until>> pending;
     for (int i = 0; i < 10; ++i) {
-      AWAIT(sent, client->send_request<block>(100U));
+      AWAIT(sent, client->send_request<block_until>());
       REQUIRE_OK(sent);
       pending.push_back(std::move(*sent));
     }
+    // Those that are refused are answered at once: the rest blocks until it is released.
+    AWAIT(refused,
+          eventually(loop(), [&] { return server->counters().calls == 10 && client->calls_in_flight() <= 2; }));
+    EXPECT_TRUE(refused);
+    release.set_value();
     int done = 0;
     for (auto& one : pending) {
       AWAIT(outcome, std::move(one));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <map>
 #include <optional>
 #include <span>
@@ -171,6 +172,11 @@ inline void add_entries(Context& context, std::uint32_t count, std::uint32_t val
 
 // ---- Blocking ----
 
+inline std::shared_future<void> blocked_until;
+inline std::uint32_t block_until() {
+  blocked_until.wait();
+  return 1;
+}
 inline std::uint32_t block(std::uint32_t milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
   return milliseconds;

@@ -128,7 +128,7 @@ void ClientActor::check_error(const CallGuard& guard, const Began& began, const 
       expected = (options != nullptr && options->token.stop_requested()) || profile.restarts;
       break;
     case ErrorCode::deadline_exceeded: expected = world_.loop.now() - began.time >= timeout; break;
-    case ErrorCode::overloaded: expected = profile.limits; break;
+    case ErrorCode::overloaded: expected = profile.limits && names_small_limit(world_.plan, error.text); break;
     case ErrorCode::limit_exceeded: expected = profile.limits; break;
     case ErrorCode::not_sent:
     case ErrorCode::outcome_unknown: expected = losses; break;

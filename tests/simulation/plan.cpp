@@ -1,5 +1,8 @@
 #include "tests/simulation/plan.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace hawser::simulation {
 
 using std::chrono::microseconds;
@@ -100,6 +103,25 @@ Plan draw_plan(const Profile& profile, Random& random) {
   plan.pool.idle_timeout = milliseconds(between(50, 3000));
   plan.pool.backoff_max = milliseconds(between(20, 500));
   return plan;
+}
+
+bool names_small_limit(const Plan& plan, std::string_view text) {
+  const ServerOptions server;
+  const ClientOptions client;
+  const struct {
+    std::string_view name;
+    bool small;
+  } limits[] = {
+      {"calls_per_connection_max", plan.server.calls_per_connection_max < server.calls_per_connection_max},
+      {"calls_in_flight_max", plan.client.calls_in_flight_max < client.calls_in_flight_max},
+      {"calls_max", plan.server.calls_max < server.calls_max},
+      {"send_backlog_bytes_max", plan.client.send_backlog_bytes_max < client.send_backlog_bytes_max},
+      {"receive_bytes_max", plan.server.receive_bytes_max < server.receive_bytes_max},
+      {"connections_max", plan.server.connections_max < server.connections_max},
+      {"handshakes_max", plan.server.handshakes_max < server.handshakes_max},
+  };
+  return std::any_of(std::begin(limits), std::end(limits),
+                     [&](const auto& limit) { return limit.small && text.find(limit.name) != std::string_view::npos; });
 }
 
 }  // namespace hawser::simulation

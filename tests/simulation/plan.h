@@ -56,6 +56,9 @@ struct Plan {
 
 Plan draw_plan(const Profile& profile, Random& random);
 
+// Whether `text`, of an `overloaded`, names a limit that the plan made so small that it can be hit.
+bool names_small_limit(const Plan& plan, std::string_view text);
+
 // Mostly small, some out of band, some placed, few large.
 std::uint32_t draw_size(Random& random);
 

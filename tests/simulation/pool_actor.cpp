@@ -48,7 +48,7 @@ void PoolActor::ended(CallGuard& guard, const Error& error) {
   const bool losses = profile.faults || profile.paths || profile.restarts;
   bool expected = false;
   switch (error.code) {
-    case ErrorCode::overloaded:
+    case ErrorCode::overloaded: expected = profile.limits && names_small_limit(world_.plan, error.text); break;
     case ErrorCode::limit_exceeded: expected = profile.limits; break;
     case ErrorCode::unavailable: expected = losses || profile.limits || profile.slow; break;
     case ErrorCode::cancelled: expected = profile.restarts; break;

@@ -30,6 +30,22 @@ void check_stopped(World& world, const Server& server) {
   world.checker.expect(counters.protocol_errors == 0, "a server saw a protocol error");
 }
 
+// Within its grace and the time for cancelled calls to end; at once when nothing is in flight and the network is sound.
+Task<void> stop(World& world, Server& server) {
+  const Duration grace = world.up_to(std::chrono::milliseconds(300));
+  const Profile& profile = world.plan.profile;
+  const bool idle = server.counters().calls_in_flight == 0 && !profile.faults && !profile.slow && !profile.paths;
+  const Time begin = world.loop.now();
+  auto stopping = server.shut_down(grace);
+  co_await std::move(stopping);
+  const Duration taken = world.loop.now() - begin;
+  world.checker.expect(taken <= 2 * grace + std::chrono::milliseconds(10), "a shutdown took longer than its grace");
+  // A message on its way, goaway, its answer, and both ends of the stream; a large message takes a while to send.
+  const Duration at_once = 8 * world.plan.network.delay_max + std::chrono::milliseconds(20);
+  world.checker.expect(!idle || taken <= at_once, "an idle server did not shut down at once");
+  check_stopped(world, server);
+}
+
 // One server after the other at the same address; the last one stays until all actors are done.
 Task<void> serve(World& world) {
   for (unsigned life = 1;; ++life) {
@@ -48,9 +64,8 @@ Task<void> serve(World& world) {
     }
     world.checker.expect(server->counters().protocol_errors == 0, "a server saw a protocol error");
     if (last || world.random.chance(0.7)) {
-      auto stopping = server->shut_down(world.up_to(std::chrono::milliseconds(300)));
+      auto stopping = stop(world, *server);
       co_await std::move(stopping);
-      check_stopped(world, *server);
     }
     server.reset();
     if (last) co_return;
@@ -94,6 +109,7 @@ void check_rest(World& world) {
     world.checker.expect(false, "timers run although everything has been stopped");
   }
   world.checker.expect(world.network->streams() == 0, "streams are left although everything has been stopped");
+  world.checker.expect(world.loop.sources() == 0, "sources are left although everything has been stopped");
 }
 
 }  // namespace
