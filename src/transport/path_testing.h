@@ -57,21 +57,6 @@ inline std::vector<PathCase> path_cases(const std::string& name, const std::func
   return cases;
 }
 
-// Of each four that path_cases() gave: under a sanitizer, which slows everything down, one loop, and two loops that alternately
-// spin and sleep; otherwise all.
-inline std::vector<PathCase> affordable(std::vector<PathCase> cases) {
-#ifdef HAWSER_SANITIZED
-  std::vector<PathCase> kept;
-  for (std::size_t i = 0; i + 3 < cases.size(); i += 4) {
-    kept.push_back(std::move(cases[i + 1]));
-    kept.push_back(std::move(cases[i + 2 + i / 4 % 2]));
-  }
-  return kept;
-#else
-  return cases;
-#endif
-}
-
 // `size` bytes that tell where they are from.
 inline std::string path_bytes(std::size_t size, std::size_t seed) {
   std::string text(size, '\0');

@@ -27,6 +27,21 @@ std::vector<PathCase> shm_cases() {
   return cases;
 }
 
+// Of each four that path_cases() gave: under a sanitizer, which slows everything down, one loop, and two loops that alternately
+// spin and sleep; otherwise all.
+std::vector<PathCase> affordable(std::vector<PathCase> cases) {
+#ifdef HAWSER_SANITIZED
+  std::vector<PathCase> kept;
+  for (std::size_t i = 0; i + 3 < cases.size(); i += 4) {
+    kept.push_back(std::move(cases[i + 1]));
+    kept.push_back(std::move(cases[i + 2 + i / 4 % 2]));
+  }
+  return kept;
+#else
+  return cases;
+#endif
+}
+
 INSTANTIATE_TEST_SUITE_P(Shm, PathSuite, testing::ValuesIn(affordable(shm_cases())), name_of_path_case);
 
 std::string refusal(const ShmOptions& options) {
