@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -363,6 +364,44 @@ TEST_F(VirtualTime, SilentConnectionsDoNotShutNewClientsOut) {
     EXPECT_TRUE(greeted);
     EXPECT_EQ(silent[3]->refusal(), "no refusal");
     silent.clear();
+    auto stopping = server->shut_down(1s);
+    co_await std::move(stopping);
+  });
+}
+
+// Clients that offer a path and never answer its proposal are silent, too.
+TEST_F(VirtualTime, UnansweredProposalsDoNotShutNewClientsOut) {
+  network->set_options({.paths = true});
+  ServerOptions options;
+  options.handshakes_max = 3;
+  options.handshake_timeout = forever;
+  options.transports.order = {"simpath"};
+  auto server = make_server(options);
+  server->register_handler<echo>();
+  run([&]() -> Task<void> {
+    REQUIRE_OK(server->start());
+    wire::Hello hello = usual_hello();
+    hello.offers = {{"simpath", {}}};
+    std::vector<std::unique_ptr<RawStream>> unanswering;
+    for (int i = 0; i < 3; ++i) {
+      AWAIT(one, connect_raw(loop, *network, server->address()));
+      REQUIRE(one);
+      one->send(wire::encode_hello(hello));
+      unanswering.push_back(std::move(one));
+    }
+    AWAIT(proposed, eventually(loop, [&] {
+            return std::ranges::all_of(unanswering, [](const auto& one) { return !one->got().empty(); });
+          }));
+    EXPECT_TRUE(proposed);
+    Client client(loop, network, {});
+    AWAIT(connected, client.connect(server->address()));
+    REQUIRE_OK(connected);
+    AWAIT(reply, client.call<echo>("x"));
+    EXPECT_EQ(reply, "x");
+    AWAIT(evicted, eventually(loop, [&] { return unanswering[0]->ended(); }));
+    EXPECT_TRUE(evicted);
+    EXPECT_FALSE(unanswering[1]->ended());
+    unanswering.clear();
     auto stopping = server->shut_down(1s);
     co_await std::move(stopping);
   });

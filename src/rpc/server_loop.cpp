@@ -61,13 +61,19 @@ void ServerLoop::admit(std::unique_ptr<transport::Stream> stream) {
   arrivals_.emplace_back().handshake = std::move(handshake);
 }
 
-// Makes room for a new connection at the cost of the oldest that has not said hello. False if all have.
+// Makes room for a new connection at the cost of the oldest that has not said hello, else of the oldest that does not answer
+// the proposal of a path. False if none is silent.
 bool ServerLoop::evict_silent() {
-  const auto oldest = std::find_if(arrivals_.begin(), arrivals_.end(),
-                                   [](const Arrival& one) { return !one.handshake->heard() && !one.proposals; });
+  const auto silent = [this](bool proposed) {
+    return std::find_if(arrivals_.begin(), arrivals_.end(), [&](const Arrival& one) {
+      return !one.handshake->heard() && (one.proposals != nullptr) == proposed;
+    });
+  };
+  auto oldest = silent(false);
+  if (oldest == arrivals_.end()) oldest = silent(true);
   if (oldest == arrivals_.end()) return false;
-  refuse(*oldest->handshake, "no hello came while handshakes_max (" + std::to_string(shared_.options.handshakes_max) +
-                                 ") newer connections arrived");
+  refuse(*oldest->handshake, "no hello or answer came while handshakes_max (" +
+                                 std::to_string(shared_.options.handshakes_max) + ") newer connections arrived");
   arrivals_.erase(oldest);
   return true;
 }
@@ -117,11 +123,28 @@ std::optional<Error> ServerLoop::refusal(const wire::Hello& theirs) const {
 }
 
 void ServerLoop::on_hello(Handshake& handshake, Result<wire::Hello> hello) {
-  const auto arrival = find(handshake);
+  guard(handshake, [&] { continue_handshake(find(handshake), std::move(hello)); });
+}
+
+// Takes a step of a handshake. No memory, or a poller that takes no more descriptors, costs one connection.
+template <class Step>
+void ServerLoop::guard(Handshake& handshake, Step step) {
+  try {
+    step();
+  } catch (const std::exception& error) {
+    const auto arrival = find(handshake);
+    if (arrival == arrivals_.end()) return;  // It has become a session, which ends by itself.
+    session_shared_.counters.handshakes_failed.add(1);
+    arrivals_.erase(arrival);
+    log_refusal(std::string("connection dropped: ") + error.what());
+  }
+}
+
+void ServerLoop::continue_handshake(Arrivals::iterator arrival, Result<wire::Hello> hello) {
   if (!hello) {
     session_shared_.counters.handshakes_failed.add(1);
     loop_.log(LogLevel::info, "rpc",
-              "connection from " + handshake.stream().peer() + " dropped: " + hello.error().text);
+              "connection from " + arrival->handshake->stream().peer() + " dropped: " + hello.error().text);
     arrivals_.erase(arrival);
     return;
   }
@@ -160,24 +183,29 @@ void ServerLoop::propose(Arrivals::iterator arrival) {
   arrival->ours.declined.clear();
   arrival->ours.proposal.reset();
   arrival->proposals->propose(arrival->ours, [this, arrival](bool proposed) {
-    if (proposed) {
-      arrival->handshake->send(arrival->ours);
-      arrival->handshake->expect_next();
-      return;
-    }
-    auto connection = std::make_unique<transport::FramedConnection>(
-        loop_, arrival->handshake->take_stream(),
-        transport::FramedOptions{.message_bytes_max = shared_.options.message_bytes_max});
-    connection->send_preface(wire::encode_hello(arrival->ours));
-    open_session(arrival, std::move(connection));
+    guard(*arrival->handshake, [&] { on_proposed(arrival, proposed); });
   });
+}
+
+void ServerLoop::on_proposed(Arrivals::iterator arrival, bool proposed) {
+  if (proposed) {
+    arrival->handshake->send(arrival->ours);
+    arrival->handshake->expect_next();
+    return;
+  }
+  auto connection = std::make_unique<transport::FramedConnection>(
+      loop_, arrival->handshake->take_stream(),
+      transport::FramedOptions{.message_bytes_max = shared_.options.message_bytes_max});
+  connection->send_preface(wire::encode_hello(arrival->ours));
+  open_session(arrival, std::move(connection));
 }
 
 void ServerLoop::on_answer(Arrivals::iterator arrival, const wire::Hello& answer) {
   if (answer.unanswered) return on_connected(arrival, *answer.unanswered);
   if (!answer.answer) return on_connected(arrival, "the client did not answer the proposal of this path");
   arrival->proposals->connect(*answer.answer, [this, arrival](const Result<void>& connected) {
-    on_connected(arrival, connected ? std::nullopt : std::optional(connected.error().text));
+    guard(*arrival->handshake,
+          [&] { on_connected(arrival, connected ? std::nullopt : std::optional(connected.error().text)); });
   });
 }
 
@@ -200,7 +228,8 @@ void ServerLoop::on_connected(Arrivals::iterator arrival, std::optional<std::str
 
 void ServerLoop::on_sent(Handshake& handshake) {
   const auto arrival = find(handshake);
-  if (arrival != arrivals_.end() && arrival->going) open_path(arrival);
+  if (arrival == arrivals_.end() || !arrival->going) return;
+  guard(handshake, [&] { open_path(arrival); });
 }
 
 void ServerLoop::open_path(Arrivals::iterator arrival) {
@@ -221,11 +250,6 @@ void ServerLoop::open_session(Arrivals::iterator arrival, std::unique_ptr<transp
       .ping_interval = options.ping_interval,
       .decode_limits = options.decode_limits};
   session_shared_.counters.paths_declined.add(static_cast<std::int64_t>(arrival->proposals->failures()));
-  arrivals_.erase(arrival);
-  shared_.connections.fetch_add(1, std::memory_order_relaxed);
-  sessions_.push_back(std::make_unique<ServerSession>(loop_, std::move(connection), settings, session_shared_,
-                                                      static_cast<ServerSession::Owner&>(*this)));
-  ServerSession& session = *sessions_.back();
   struct End final : detail::Posted {
     End(ServerLoop& of, ServerSession& ended) : loop(of), alive(of.alive_), session(ended) {}
     void run() override {
@@ -235,7 +259,19 @@ void ServerLoop::open_session(Arrivals::iterator arrival, std::unique_ptr<transp
     const std::weak_ptr<char> alive;
     ServerSession& session;
   };
-  session.start(std::make_unique<End>(*this, session));
+  auto made = std::make_unique<ServerSession>(loop_, std::move(connection), settings, session_shared_,
+                                              static_cast<ServerSession::Owner&>(*this));
+  ServerSession& session = *made;
+  auto end = std::make_unique<End>(*this, session);
+  sessions_.push_back(std::move(made));
+  arrivals_.erase(arrival);
+  shared_.connections.fetch_add(1, std::memory_order_relaxed);
+  try {
+    session.start(std::move(end));
+  } catch (const std::exception& error) {
+    log_refusal(std::string("connection dropped: ") + error.what());
+    session.abort(stopped_);
+  }
 }
 
 void ServerLoop::remove(ServerSession& session) {

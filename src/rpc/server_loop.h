@@ -87,11 +87,15 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   void log_refusal(const std::string& text);
   void on_hello(Handshake& handshake, Result<wire::Hello> hello) override;
   void on_sent(Handshake& handshake) override;
+  template <class Step>
+  void guard(Handshake& handshake, Step step);
+  void continue_handshake(Arrivals::iterator arrival, Result<wire::Hello> hello);
   void on_first_hello(Arrivals::iterator arrival);
   void on_answer(Arrivals::iterator arrival, const wire::Hello& answer);
   // This half is connected to the client's, or why one of the two is not.
   void on_connected(Arrivals::iterator arrival, std::optional<std::string> failure);
   void propose(Arrivals::iterator arrival);
+  void on_proposed(Arrivals::iterator arrival, bool proposed);
   void open_path(Arrivals::iterator arrival);
   void on_session_idle(std::unique_ptr<detail::Posted> end) noexcept override { loop_.post(std::move(end)); }
   void remove(ServerSession& session);
