@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/userfaultfd.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -10,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -173,6 +175,71 @@ TEST(ShmForged, AProcessThatMayNotBeTracedIsNotRead) {
       return !dead ? 6 : readable == dumpable ? 0 : 7;
     });
     EXPECT_EQ(status, 0) << (dumpable ? "it may be traced" : "it may not be traced");
+  }
+}
+
+// What Yama's ptrace_scope allows between processes of which neither is the other's ancestor.
+TEST(ShmForged, YamaDecidesWhetherPeersAreRead) {
+  std::ifstream file("/proc/sys/kernel/yama/ptrace_scope");
+  int scope = 0;
+  if (!(file >> scope)) GTEST_SKIP() << "this kernel has no Yama";
+  if (geteuid() != 0) GTEST_SKIP() << "needs to change the user";
+  const int status = in_child([scope] {
+    if (setuid(nobody) != 0) return 2;
+    prctl(PR_SET_DUMPABLE, 1);
+    const auto socket = MeetingSocket::listen();
+    std::array<int, 2> met{};
+    if (!socket || pipe2(met.data(), O_CLOEXEC) != 0) return 3;
+    // The child of a child that ends is nobody's descendant.
+    const pid_t between = fork();
+    if (between == 0) {
+      if (fork() != 0) _exit(0);
+      prctl(PR_SET_DUMPABLE, 1);
+      const auto memory = SharedMemory::create({ring_bytes_min, 0}, false);
+      const auto bell = meet(socket->name(), {}, (*memory)->fd());
+      if (!bell || write(met[1], "1", 1) != 1) _exit(2);
+      sleep(60);
+      _exit(0);
+    }
+    waitpid(between, nullptr, 0);
+    char byte = 0;
+    if (read(met[0], &byte, 1) != 1) return 4;
+    Helpers helpers;
+    const auto arrival = socket->accept({}, helpers);
+    if (!arrival) return 5;
+    const bool readable = PeerProcess(arrival->peer, arrival->bell).may_be_read();
+    kill(arrival->peer.pid, SIGKILL);
+    return readable == (scope == 0) ? 0 : 6;
+  });
+  EXPECT_EQ(status, 0) << "ptrace_scope is " << scope;
+}
+
+// Containers: what must be shared is the network namespace, and nothing else.
+TEST(ShmForged, OnlyTheNetworkNamespaceMustBeShared) {
+  const struct {
+    const char* what;
+    int flags;
+    bool meets;
+  } cases[] = {{"nothing", 0, true},
+               {"mounts, IPC and names", CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS, true},
+               {"process numbers", CLONE_NEWPID, true},
+               {"network", CLONE_NEWNET, false}};
+  for (const auto& one : cases) {
+    HostileClient client;
+    const Result<Place> here = Place::here();
+    const int status = in_child([&] {
+      if (one.flags != 0 && unshare(one.flags) != 0) return 77;
+      // A namespace of process numbers is that of children.
+      return in_child([&] {
+        const Result<Place> there = Place::here();
+        if (!there || (*there == *here) != one.meets) return 2;
+        return meet(client.proposal.socket, client.proposal.secret, client.memory->fd()).has_value() == one.meets ? 0
+                                                                                                                  : 3;
+      });
+    });
+    if (status == 77) GTEST_SKIP() << "may not make namespaces: " << one.what;
+    EXPECT_EQ(status, 0) << one.what;
+    EXPECT_EQ(client.answer_only().has_value(), one.meets) << one.what;
   }
 }
 

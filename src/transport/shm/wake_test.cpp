@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/pin_thread.h"
 #include "base/random.h"
 #include "transport/path_testing.h"
 #include "transport/shm/doorbell.h"
@@ -99,7 +100,7 @@ TEST_P(ShmWake, NoRoomIsMissed) {
 // What the fences in Sleeper::arm() and PeerWaker::wake() are for: a side that falls asleep while the other publishes sees what
 // was published, or is woken. Without either fence, processors that buffer stores lose some of these.
 TEST(ShmSleeper, NoWakeUpIsLost) {
-  constexpr std::uint64_t rounds = 400'000;
+  constexpr std::uint64_t rounds = 200'000;
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
   const Doorbell bell{Descriptor(ends[0])};
@@ -119,28 +120,38 @@ TEST(ShmSleeper, NoWakeUpIsLost) {
       if (++spins % 1000 == 0) std::this_thread::yield();
     }
   };
+  // On two processors, where there are two. Before each round the publisher's cache has the flag, and the sleeper's the tail:
+  // then each side's store takes long and its load does not, and the load overtakes a store that is not waited for.
   std::thread publisher([&] {
+    pin_thread(1);
     const PeerWaker waker(side, bell);
     for (std::uint64_t round = 1; round <= rounds; ++round) {
-      meet_at(publishing, sleeping, 2 * round);
+      side.asleep.store(0, std::memory_order_relaxed);
+      meet_at(publishing, sleeping, 3 * round);
       for (std::uint64_t n = round % 8; n != 0; --n) asm volatile("");
       tail.store(round, std::memory_order_release);
       waker.wake(wants_messages);
-      meet_at(publishing, sleeping, 2 * round + 1);
+      meet_at(publishing, sleeping, 3 * round + 1);
+      meet_at(publishing, sleeping, 3 * round + 2);
     }
   });
-  Sleeper sleeper(side);
   std::uint64_t lost = 0;
-  for (std::uint64_t round = 1; round <= rounds; ++round) {
-    meet_at(sleeping, publishing, 2 * round);
-    for (std::uint64_t n = round / 8 % 8; n != 0; --n) asm volatile("");
-    const bool asleep = sleeper.arm(wants_messages, [&] { return tail.load(std::memory_order_relaxed) == round; });
-    meet_at(sleeping, publishing, 2 * round + 1);
-    // Whoever wakes a side clears its word.
-    if (asleep && side.asleep.load() != 0) ++lost;
-    sleeper.disarm();
-    heard.silence();
-  }
+  std::thread sleeper_thread([&] {
+    pin_thread(0);
+    Sleeper sleeper(side);
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      EXPECT_EQ(tail.load(std::memory_order_relaxed), round - 1);
+      meet_at(sleeping, publishing, 3 * round);
+      for (std::uint64_t n = round / 8 % 8; n != 0; --n) asm volatile("");
+      const bool asleep = sleeper.arm(wants_messages, [&] { return tail.load(std::memory_order_relaxed) == round; });
+      meet_at(sleeping, publishing, 3 * round + 1);
+      // Whoever wakes a side clears its word.
+      if (asleep && side.asleep.load() != 0) ++lost;
+      heard.silence();
+      meet_at(sleeping, publishing, 3 * round + 2);
+    }
+  });
+  sleeper_thread.join();
   publisher.join();
   EXPECT_EQ(lost, 0U);
 }
