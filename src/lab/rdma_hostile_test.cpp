@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <array>
+
 #include "base/random.h"
 #include "lab/rdma_attacker_testing.h"
 
@@ -355,6 +357,30 @@ TEST_P(RdmaHostile, DeathAtEachStep) {
     expect_served(*bystander_);
     pass(std::chrono::seconds(3));
     EXPECT_EQ(connections(), 1U) << "step " << step;
+  }
+}
+
+// A client that sees its own first sequence numbers must not know those of others: with a generator such as minstd_rand, seven
+// unknown bits are all that is between.
+TEST_F(RdmaAttack, SequenceNumbersTellNothingOfTheNext) {
+  build({});
+  std::array<std::uint64_t, 4> seen{};
+  for (std::uint64_t& number : seen) {
+    const auto half = *server_end_->propose(client_end_->offer(), limits);
+    number = rdma::Parameters::decode(half->parameters())->sequence;
+  }
+  constexpr std::uint64_t mask = 0xffffff;
+  constexpr std::uint64_t modulus = (1ULL << 31) - 1;
+  for (const std::uint64_t factor : {48'271ULL, 16'807ULL}) {
+    for (std::uint64_t high = 0; high < 128; ++high) {
+      std::uint64_t state = high << 24 | seen[0];
+      bool predicted = true;
+      for (std::size_t i = 1; i < seen.size() && predicted; ++i) {
+        state = state * factor % modulus;
+        predicted = (state & mask) == seen[i];
+      }
+      EXPECT_FALSE(predicted) << "from " << seen[0];
+    }
   }
 }
 
