@@ -106,6 +106,8 @@ class SimDevice final : public transport::rdma::Device {
   void set_port(const transport::rdma::PortStatus& status) { port_ = status; }
   void add_address(const transport::rdma::GidEntry& entry) { addresses_.push_back(entry); }
   void refuse_memory(bool refuses) noexcept { refuses_memory_ = refuses; }
+  // On the way from here longer packets are lost, whatever the ports say.
+  void lose_packets_beyond(std::size_t bytes) noexcept { packet_bytes_max_ = bytes; }
   const std::vector<SimCompletionQueue*>& completion_queues() const noexcept { return completion_queues_; }
 
   // ---- For its parts
@@ -123,6 +125,7 @@ class SimDevice final : public transport::rdma::Device {
   // The memory that a key and an address mean; null unless all of it is within the region.
   std::byte* resolve(std::uint32_t key, std::uint64_t address, std::size_t bytes) const noexcept;
   const Region* region(std::uint32_t key) const noexcept;
+  std::size_t packet_bytes_max() const noexcept { return packet_bytes_max_; }
   void forget_region(std::uint32_t key) noexcept { regions_.erase(key); }
   void add(SimCompletionQueue& queue) { completion_queues_.push_back(&queue); }
   void remove(SimCompletionQueue& queue) noexcept { std::erase(completion_queues_, &queue); }
@@ -150,6 +153,7 @@ class SimDevice final : public transport::rdma::Device {
   transport::rdma::PortStatus port_;
   std::vector<transport::rdma::GidEntry> addresses_;
   bool refuses_memory_ = false;
+  std::size_t packet_bytes_max_ = SIZE_MAX;
   std::vector<SimCompletionQueue*> completion_queues_;
   std::map<std::uint32_t, Region> regions_;
   std::deque<transport::rdma::DeviceEvent> events_;

@@ -187,7 +187,8 @@ void SimQueuePair::arrive(const SimFabric::Event& event) {
   SimFabric& fabric = device_.fabric();
   SimQueuePair* const peer = fabric.find(route_.peer_queue_pair);
   const double link_ns = device_.parameters().link_ns;
-  if (peer == nullptr || peer->broken_ || !peer->connected_) {
+  const std::size_t packet_bytes = std::min<std::size_t>(at(event.sequence).bytes, route_.mtu_bytes);
+  if (peer == nullptr || peer->broken_ || !peer->connected_ || packet_bytes > device_.packet_bytes_max()) {
     const double tries = 1 + route_.retries;
     fabric.schedule({.ns = event.ns + tries * ack_timeout_ns(route_.ack_timeout),
                      .kind = Kind::give_up,

@@ -282,6 +282,7 @@ TEST_F(SimRdmaPath, AnEndWhoseCompletionQueueOverranIsReplaced) {
   ASSERT_TRUE(pair->server_sink.closed);
   EXPECT_THAT(pair->server_sink.closed->text, HasSubstr("ran over"));
   EXPECT_FALSE(server.end->usable());
+  EXPECT_FALSE(server.end->propose(client.end->offer(), limits)) << "over a queue that carries nothing";
   const auto anew = server.path->attach(loop);
   ASSERT_TRUE(anew);
   ASSERT_NE(*anew, before.lock());
@@ -318,6 +319,32 @@ TEST_F(SimRdmaPath, ShorterPacketsAreUsedTowardAPeerThatLongOnesDoNotReach) {
   run_for(rdma::PathMtus::lifetime);
   EXPECT_EQ(mtu_of_next(), 4096U);
   EXPECT_FALSE(client.end->use_shorter_packets(Bytes{}));
+}
+
+// Ports agree on 4096 bytes, and a switch on the way does not pass them.
+TEST_F(SimRdmaPath, ShorterPacketsPassWhereLongOnesAreLost) {
+  Side client = side("sim0");
+  Side server = side("sim1");
+  for (const char* const name : {"sim0", "sim1"}) device(name)->lose_packets_beyond(1500);
+  const std::string text(transport::path_probe_bytes_max, 'x');
+  const auto before = connect(client, server);
+  ASSERT_NE(before, nullptr);
+  send(*before->client, "short");
+  run_for(1ms);
+  EXPECT_EQ(before->server_sink.messages.size(), 1U);
+  send(*before->client, text);
+  run_for(20s);
+  ASSERT_TRUE(before->client_sink.closed);
+  EXPECT_THAT(before->client_sink.closed->text, HasSubstr("does not answer"));
+  EXPECT_EQ(before->server_sink.messages.size(), 1U);
+  EXPECT_TRUE(client.end->use_shorter_packets((*server.end->propose(client.end->offer(), limits))->parameters()));
+  const auto after = connect(client, server);
+  ASSERT_NE(after, nullptr);
+  send(*after->client, text);
+  send(*after->server, text);
+  run_for(1s);
+  EXPECT_THAT(after->server_sink.messages, testing::ElementsAre(text));
+  EXPECT_THAT(after->client_sink.messages, testing::ElementsAre(text));
 }
 
 struct Counted final : LentBlock {

@@ -402,7 +402,12 @@ class VerbsDevice final : public Device {
                            (access.remote_read ? unsigned{IBV_ACCESS_REMOTE_READ} : 0U) |
                            (access.remote_write ? unsigned{IBV_ACCESS_REMOTE_WRITE} : 0U) |
                            (access.relaxed_ordering ? unsigned{IBV_ACCESS_RELAXED_ORDERING} : 0U);
-    ibv_mr* const region = ibv_reg_mr(domain_.get(), memory.data(), memory.size(), static_cast<int>(flags));
+    ibv_mr* region = ibv_reg_mr(domain_.get(), memory.data(), memory.size(), static_cast<int>(flags));
+    if (region == nullptr && access.relaxed_ordering && (errno == EOPNOTSUPP || errno == EINVAL)) {
+      // Optional, but some drivers refuse what they do not know.
+      region = ibv_reg_mr(domain_.get(), memory.data(), memory.size(),
+                          static_cast<int>(flags & ~unsigned{IBV_ACCESS_RELAXED_ORDERING}));
+    }
     if (region == nullptr) {
       return failed("registering " + std::to_string(memory.size()) + " bytes with " + name_, errno);
     }

@@ -92,6 +92,11 @@ void RdmaEnd::refresh() {
 }
 
 Result<void> RdmaEnd::check_port() const {
+  if (!usable()) {
+    return fail(ErrorCode::unavailable,
+                device_->device->name() + " is gone, or a queue of this loop broke: try again later",
+                ErrorScope::transport);
+  }
   if (port_.active) return {};
   return fail(ErrorCode::unavailable,
               "port " + std::to_string(port_.number) + " of " + device_->device->name() + " is down: see rdma link",
