@@ -104,11 +104,18 @@ Run add_lab(CLI::App& command) {
   project->add_option("--gbit", options->project.gbit_per_s, "Of the link, Gb/s")
       ->check(CLI::Range(1.0, 10'000.0))
       ->capture_default_str();
-  project->add_option("--latency", options->project.latency_us, "Half a small message's round trip, us; 0 for 2")
+  project
+      ->add_option("--latency", options->project.latency_us,
+                   "Half a small message's round trip, us; 0 for about 2, uncertain")
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
-  project->add_option("--call-ns", options->project.call_ns, "Of a side's processor for a call, besides the verbs")
+  project
+      ->add_option("--call-ns", options->project.call_ns,
+                   "Of a side's processor for a call, besides the verbs; 0 for about 290, uncertain")
       ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  project->add_option("--draws", options->project.draws, "Runs with constants drawn within their uncertainty")
+      ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   project->add_option("--seed", options->project.seed)->capture_default_str();
 

@@ -6,6 +6,7 @@
 #include "lab/lab_file.h"
 #include "lab/page.h"
 #include "lab/perftest.h"
+#include "lab/run_project.h"
 #include "lab/tables.h"
 #include "report/legend.h"
 
@@ -113,6 +114,23 @@ TEST(LabPage, SaysWhyAStepGainsNothing) {
   EXPECT_NE(page.find("\u00d71.00: at this size they are few beside the bytes"), std::string::npos);
   EXPECT_NE(page.find("a &quot;note&quot;"), std::string::npos);
   EXPECT_NE(page.find("\u00d71.15"), std::string::npos);
+}
+
+// Nobody knows a projection to the unit.
+TEST(LabProjection, RangesHaveTwoSignificantDigitsAndAreRoundedOutwards) {
+  EXPECT_EQ(rounded_range({43'394, 43'394}), "43 k to 44 k");
+  EXPECT_EQ(rounded_range({1'533'744, 3'019'000}), "1.5 M to 3.1 M");
+  EXPECT_EQ(rounded_range({996'000, 999'000}), "990 k to 1 M");
+  EXPECT_EQ(rounded_range({5.61, 12.34}), "5.6 to 13");
+  EXPECT_EQ(rounded_range({0.0412, 0.0455}), "0.041 to 0.046");
+  EXPECT_EQ(rounded_range({120'000, 120'000}), "120 k");
+  EXPECT_EQ(rounded_range({99.2, 182.6}), "99 to 190");
+  EXPECT_EQ(rounded_range({1000, 1000}), "1 k");
+}
+
+TEST(LabProjection, ARowIsMadeOfRanges) {
+  EXPECT_EQ(project_row({128, 1, 43'394}, {{151'234, 248'765}, {4.44, 7.77}, {5.55, 8.88}}),
+            "| 128 | 1 | 150 k to 250 k | 0.15 to 0.26 | 4.4 to 7.8 | 5.5 to 8.9 | 43 k |\n");
 }
 
 TEST(Perftest, AverageIsTheFourthFigure) {

@@ -1,6 +1,7 @@
 #include "lab/projection.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -8,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "hawser/loop.h"
 #include "lab/fabric_poller.h"
+#include "lab/sim_constants.h"
 #include "lab/sim_device.h"
 #include "transport/rdma/rdma_path.h"
 #include "transport/stream.h"
@@ -47,6 +50,7 @@ class Caller final : public transport::MessageSink, public PayloadOwner {
         plan_(plan),
         client_(client),
         bytes_(client ? plan.request_bytes : plan.reply_bytes),
+        warm_up_(plan.warm_up_calls > 0 ? plan.warm_up_calls : std::max<std::uint64_t>(200, 8 * plan.in_flight)),
         payload_(bytes_) {}
 
   void start(std::unique_ptr<transport::Connection> connection) {
@@ -57,7 +61,9 @@ class Caller final : public transport::MessageSink, public PayloadOwner {
     begun_.push_back(loop_.now());
     send();
   }
+  // Of the calls after the warm-up, which ended at measured_from().
   const std::vector<double>& latencies_us() const noexcept { return latencies_us_; }
+  Time measured_from() const noexcept { return measured_from_; }
   const std::string& problem() const noexcept { return problem_; }
   void end() { connection_.reset(); }
 
@@ -67,10 +73,13 @@ class Caller final : public transport::MessageSink, public PayloadOwner {
     device_.charge(plan_.call_ns / 2 + copy_ns(expected));
     if (!client_) return send();
     // Replies keep the order of their requests here.
-    latencies_us_.push_back(static_cast<double>((loop_.now() - begun_.front()).count()) / 1e3);
+    if (++answered_ > warm_up_) {
+      latencies_us_.push_back(static_cast<double>((loop_.now() - begun_.front()).count()) / 1e3);
+    }
     begun_.pop_front();
-    if (latencies_us_.size() == plan_.calls) return loop_.stop();
-    if (latencies_us_.size() + begun_.size() < plan_.calls) call();
+    if (answered_ == warm_up_) measured_from_ = loop_.now();
+    if (answered_ == warm_up_ + plan_.calls) return loop_.stop();
+    if (answered_ + begun_.size() < warm_up_ + plan_.calls) call();
   }
   transport::Placement place(Bytes, std::size_t) override { return {}; }
   void on_drained() override {}
@@ -101,9 +110,12 @@ class Caller final : public transport::MessageSink, public PayloadOwner {
   const CallPlan& plan_;
   const bool client_;
   const std::size_t bytes_;
+  const std::uint64_t warm_up_;
   std::vector<std::byte> payload_;
   std::unique_ptr<transport::Connection> connection_;
   std::deque<Time> begun_;
+  std::uint64_t answered_ = 0;
+  Time measured_from_{};
   std::vector<double> latencies_us_;
   std::string problem_;
 };
@@ -128,6 +140,26 @@ Result<Side> make_side(Loop& loop, const std::shared_ptr<SimFabric>& fabric, con
   if (!end) return std::unexpected(std::move(end.error()));
   side.end = std::move(*end);
   return side;
+}
+
+// Another machine that the plan may mean. Draw 0 is the plan as it is.
+CallPlan draw_of(const CallPlan& plan, const Uncertainty& uncertainty, unsigned draw) {
+  CallPlan drawn = plan;
+  if (draw > 0) {
+    Random random(plan.seed * (std::uint64_t{1} << 32) + draw);
+    drawn.device = varied(plan.device, random.next());
+    const auto scale = [&](Origin origin) {
+      const double part = static_cast<double>(random.next() >> 11) * 0x1.0p-52 - 1;
+      return std::pow(uncertainty_factor(origin), part);
+    };
+    if (uncertainty.call) drawn.call_ns *= scale(Origin::fitted_together);
+    if (uncertainty.call) drawn.copy_byte_ns *= scale(Origin::assumed);
+  }
+  if (uncertainty.half_trip_us > 0) {
+    const double missing_ns = uncertainty.half_trip_us * 1e3 - half_trip_ns(drawn.device);
+    drawn.device.link_ns = std::max(0.0, drawn.device.link_ns + missing_ns);
+  }
+  return drawn;
 }
 
 // What server and client tell each other over the stream before they use the path.
@@ -162,14 +194,12 @@ Result<CallResult> project_calls(const CallPlan& plan) {
   Caller answers(loop, static_cast<SimDevice&>(*server->device), plan, false);
   answers.start(server->half->open(std::make_unique<QuietStream>()));
   calls.start(client->half->open(std::make_unique<QuietStream>()));
-  Time start{};
-  Time end{};
   loop.post([&] {
-    start = loop.now();
-    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(plan.in_flight, plan.calls); ++i) calls.call();
+    for (unsigned i = 0; i < plan.in_flight; ++i) calls.call();
   });
   loop.run();
-  end = loop.now();
+  const Time start = calls.measured_from();
+  const Time end = loop.now();
   std::vector<double> latencies = calls.latencies_us();
   const std::string problem = calls.problem().empty() ? answers.problem() : calls.problem();
   calls.end();
@@ -184,6 +214,18 @@ Result<CallResult> project_calls(const CallPlan& plan) {
                               static_cast<std::size_t>(part * static_cast<double>(latencies.size())))];
   };
   return CallResult{static_cast<double>(plan.calls) / seconds, quantile(0.90), quantile(0.99)};
+}
+
+Result<CallRanges> project_ranges(const CallPlan& plan, const Uncertainty& uncertainty) {
+  CallRanges ranges;
+  for (unsigned draw = 0; draw <= uncertainty.draws; ++draw) {
+    const Result<CallResult> result = project_calls(draw_of(plan, uncertainty, draw));
+    if (!result) return std::unexpected(result.error());
+    ranges.calls_per_s.include(result->calls_per_s);
+    ranges.p90_us.include(result->p90_us);
+    ranges.p99_us.include(result->p99_us);
+  }
+  return ranges;
 }
 
 }  // namespace hawser::lab

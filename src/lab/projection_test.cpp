@@ -35,10 +35,46 @@ TEST(ProjectedCalls, LargeRequestsFillTheLink) {
   EXPECT_LE(gbit, 100);
 }
 
+// The first calls pay for memory that the connection registers once.
+TEST(ProjectedCalls, AreMeasuredAfterTheWarmUp) {
+  CallPlan cheap{.in_flight = 16, .calls = 300};
+  CallPlan dear = cheap;
+  dear.device.registration_ns *= 10;
+  dear.device.registration_page_ns *= 10;
+  EXPECT_EQ(project_calls(cheap)->p99_us, project_calls(dear)->p99_us);
+  dear.warm_up_calls = cheap.warm_up_calls = 1;
+  EXPECT_LT(project_calls(cheap)->p99_us, project_calls(dear)->p99_us);
+}
+
 TEST(ProjectedCalls, EqualSeedsGiveEqualProjections) {
   CallPlan plan{.in_flight = 8, .calls = 500};
   plan.device.jitter = 0.2;
   EXPECT_EQ(project_calls(plan)->calls_per_s, project_calls(plan)->calls_per_s);
+}
+
+TEST(ProjectedRanges, ContainThePlanAsItIsAndAreTheSameBySeed) {
+  const CallPlan plan{.in_flight = 4, .calls = 200};
+  const double nominal = project_calls(plan)->calls_per_s;
+  const Result<CallRanges> ranges = project_ranges(plan, {.draws = 6});
+  ASSERT_TRUE(ranges) << ranges.error().describe();
+  EXPECT_TRUE(ranges->calls_per_s.contains(nominal));
+  EXPECT_GT(ranges->calls_per_s.high, 1.1 * ranges->calls_per_s.low) << "fitted and assumed constants are uncertain";
+  const Result<CallRanges> again = project_ranges(plan, {.draws = 6});
+  EXPECT_EQ(again->calls_per_s.low, ranges->calls_per_s.low);
+  EXPECT_EQ(again->calls_per_s.high, ranges->calls_per_s.high);
+  CallPlan other = plan;
+  other.seed = 2;
+  EXPECT_NE(project_ranges(other, {.draws = 6})->calls_per_s.low, ranges->calls_per_s.low);
+}
+
+TEST(ProjectedRanges, AreNarrowerWhereMoreIsKnown) {
+  const CallPlan plan{.calls = 200};
+  const auto range = [&](const Uncertainty& uncertainty) { return project_ranges(plan, uncertainty)->calls_per_s; };
+  const Range unknown = range({});
+  const Range known = range({.call = false, .half_trip_us = 2});
+  EXPECT_LT(known.high / known.low, unknown.high / unknown.low)
+      << unknown.low << " to " << unknown.high << ", known " << known.low << " to " << known.high;
+  EXPECT_LT(range({.call = false, .half_trip_us = 6}).high, known.low);
 }
 
 }  // namespace

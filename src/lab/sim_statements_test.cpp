@@ -12,7 +12,8 @@
 namespace hawser::lab {
 namespace {
 
-// What the evaluation of Send/Receive connections says of two ConnectX-5, held against the simulated device.
+// What the evaluation of Send/Receive connections says of two ConnectX-5, held against the simulated device. Its constants were set so
+// that these figures come out (sim_constants.h): this is a check of the fit. What tests the model is sim_predictions_test.cpp.
 class Statements : public ::testing::Test {
  protected:
   double rate(StreamPlan plan) {
