@@ -420,6 +420,30 @@ TEST_F(VirtualTime, AConnectionThatFindsNoRoomIsToldWhy) {
   });
 }
 
+// Clients that all come at once, as after a restart, and say hello as they should: handshakes_max does not refuse them.
+TEST(Storm, ClientsThatComeAtOnceAreHeardBeforeMoreAreAccepted) {
+  for (const PollerKind poller : {PollerKind::epoll, PollerKind::io_uring}) {
+    LoopOptions on_loop = quiet();
+    on_loop.poller = poller;
+    Loop loop(on_loop);
+    ServerOptions options;
+    options.handshakes_max = 256;
+    Server server(loop, options);
+    ASSERT_TRUE(server.start());
+    std::vector<RawSocket> clients;
+    for (std::size_t i = 0; i < 400; ++i) {
+      clients.push_back(RawSocket::connected_to(server.address()));
+      clients.back().send(wire::encode_hello(usual_hello()));
+    }
+    loop.run([](Loop& here, Server& own) -> Task<void> {
+      AWAIT(all, eventually(here, [&] { return own.counters().connections_open == 400; }));
+      EXPECT_TRUE(all);
+    }(loop, server));
+    EXPECT_EQ(server.counters().connections_refused, 0U);
+    EXPECT_EQ(server.counters().handshakes_failed, 0U);
+  }
+}
+
 // ---- Descriptors that the poller does not take ----
 
 // From now on epoll takes no descriptor of this thread. False if the kernel does not let us.

@@ -34,6 +34,7 @@ class TcpListener final : public Listener, exec::Watcher {
   static constexpr Duration log_interval = std::chrono::seconds(1);
   // Failed attempts in one turn before others have theirs.
   static constexpr unsigned failures_per_turn = 64;
+  static constexpr unsigned accepts_per_turn = 64;
 
   struct Retry : Timer {
     Retry(Loop& owner, TcpListener& waiting) noexcept : Timer(&Retry::fire), loop(owner), listener(waiting) {}
@@ -46,9 +47,14 @@ class TcpListener final : public Listener, exec::Watcher {
 
   // Nothing ends accepting but the end of the listener: what fails is tried again, at once if it was the connection's.
   void accept_all() {
+    unsigned accepted = 0;
     for (unsigned failures = 0; failures < failures_per_turn;) {
+      // Those that have come are heard before more do: else a storm of clients would fill the server with connections whose
+      // hellos nobody has read.
+      if (accepted == accepts_per_turn) return retry_.start(loop_, loop_.now());
       const int fd = accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (fd >= 0) {
+        ++accepted;
         accept_one(Descriptor(fd));
         continue;
       }
