@@ -65,7 +65,7 @@ TEST_F(Bounds, MemoryOfArgumentsIsBoundedByTheRequestsLength) {
   serve({}, {}, [](Client& client) -> Task<void> {
     AWAIT(few, client.call<count_rows>(Rows(1'000)));
     EXPECT_EQ(few, 1'000U);
-    const Rows many(200'000);  // 200 KB on the wire, 50 MB in memory.
+    const Rows many(50'000);  // 50 KB on the wire, 13 MB in memory.
     AWAIT(refused, client.call<count_rows>(many));
     EXPECT_ERROR(refused, limit_exceeded, "memory_factor_max");
     AWAIT(later, client.call<count_rows_later>(many));
@@ -78,24 +78,24 @@ TEST_F(Bounds, MemoryOfArgumentsIsBoundedByTheRequestsLength) {
 TEST_F(Bounds, DecodeLimitsAreOptionsOfTheServer) {
   const ServerOptions options{.decode_limits = {.memory_factor_max = 400}};
   serve(options, {}, [](Client& client) -> Task<void> {
-    AWAIT(many, client.call<count_rows>(Rows(200'000)));
-    EXPECT_EQ(many, 200'000U);
+    AWAIT(many, client.call<count_rows>(Rows(50'000)));
+    EXPECT_EQ(many, 50'000U);
   });
 }
 
 TEST_F(Bounds, DecodeLimitsAreOptionsOfTheClient) {
   serve({}, {}, [](Client& client) -> Task<void> {
-    AWAIT(refused, client.call<make_rows>(200'000U));
+    AWAIT(refused, client.call<make_rows>(50'000U));
     EXPECT_ERROR(refused, limit_exceeded, "memory_factor_max");
-    AWAIT(whole, client.call<make_rows>(200'000U).reply());
+    AWAIT(whole, client.call<make_rows>(50'000U).reply());
     EXPECT_ERROR(whole, limit_exceeded, "memory_factor_max");
   });
   const ClientOptions options{.decode_limits = {.memory_factor_max = 400}};
   serve({}, options, [](Client& client) -> Task<void> {
-    AWAIT(many, client.call<make_rows>(200'000U));
+    AWAIT(many, client.call<make_rows>(50'000U));
     REQUIRE_OK(many);
-    EXPECT_EQ(many->size(), 200'000U);
-    AWAIT(whole, client.call<make_rows>(200'000U).reply());
+    EXPECT_EQ(many->size(), 50'000U);
+    AWAIT(whole, client.call<make_rows>(50'000U).reply());
     EXPECT_OK(whole);
   });
 }
@@ -108,11 +108,11 @@ TEST_F(Bounds, DecodeLimitsHoldForStreamItems) {
       AWAIT(opened, client.open<count_all>());
       REQUIRE_OK(opened);
       auto writer = opened->writer();
-      const Rows many(200'000);
+      const Rows many(50'000);
       AWAIT(written, writer.write(many));
       EXPECT_OK(written);
       AWAIT(count, opened->finish());
-      EXPECT_EQ(count, raised ? 200'000U : 1'000'000U);
+      EXPECT_EQ(count, raised ? 50'000U : 1'000'000U);
     });
   }
 }
