@@ -42,7 +42,7 @@ class DirectRead : public std::enable_shared_from_this<DirectRead> {
   std::size_t progress() const noexcept { return progress_.load(std::memory_order_relaxed); }
   // From now on the given memory is not touched.
   void take_back() noexcept;
-  // take_back(); and `done` is not called. The loop may end afterwards.
+  // take_back(); and `done` is not called any more. The loop may end afterwards, and not before, even if the read has ended.
   void abandon() noexcept;
 
  private:

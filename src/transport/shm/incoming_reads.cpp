@@ -38,7 +38,8 @@ Result<void> Incoming::go_on_reading(Gate& gate) {
   const Reading done = std::move(*reading_);
   reading_.reset();
   const std::size_t bytes = done.record.payload_bytes;
-  Message message{.head = Bytes(ring_.at() + sizeof(Record), done.record.head_bytes)};
+  Message message;
+  message.head = Bytes(ring_.at() + sizeof(Record), done.record.head_bytes);
   if (done.discarded) {
     message.discarded = true;
   } else {
@@ -119,6 +120,8 @@ Result<DirectRead::Source> Incoming::source_of(const ReadSlot& slot, std::uint32
 Result<bool> Incoming::end_direct_read(ReadSlot& slot) {
   stall_.stop();
   const std::shared_ptr<DirectRead> job = std::exchange(reading_->job, nullptr);
+  // The thread may still be about to wake the loop, which may end as soon as the payload is delivered.
+  job->abandon();
   if (reading_->discarded) {
     slot.state.store(read_done, std::memory_order_release);
     return true;
