@@ -142,7 +142,7 @@ Task<void> attack(Loop& loop, Bytes input, unsigned mode) {
   Server server(loop, network,
                 {.calls_per_connection_max = 8,
                  .message_bytes_max = 64 * 1024,
-                 .receive_bytes_max = 48 * 1024,
+                 .receive_bytes_max = 64 * 1024,
                  .stream_window_bytes = 1'000,
                  .ping_interval = forever});
   server.register_handler<echo, reflect, hold, converse>();

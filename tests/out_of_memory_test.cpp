@@ -26,8 +26,7 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) {
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
-namespace hawser {
-namespace {
+namespace hawser::out_of_memory {
 
 using namespace testing_tools;
 
@@ -106,5 +105,4 @@ TEST_F(OutOfMemory, ARequestThatCannotBeEncodedIsAnError) {
   });
 }
 
-}  // namespace
-}  // namespace hawser
+}  // namespace hawser::out_of_memory

@@ -12,6 +12,8 @@
 #include "hawser/bytes.h"
 #include "hawser/codec.h"
 #include "hawser/detail/pieces.h"
+#include "hawser/detail/receive_account.h"
+#include "hawser/detail/waiting_writer.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
 #include "hawser/task.h"
@@ -30,6 +32,10 @@ class StreamPort {
   virtual void send_end(std::uint32_t call) = 0;
   virtual void send_credit(std::uint32_t call, std::uint32_t bytes) = 0;
   virtual void detach_item(PayloadOwner& owner) = 0;
+  // True while less waits to leave the connection than its backlog may hold. If it is false, a core that waits in the list of
+  // writers is told by on_room() once it is true again.
+  virtual bool has_room() const noexcept = 0;
+  virtual WaitingWriter& writers() noexcept = 0;
   // Of received items.
   virtual const codec::DecodeLimits& decode_limits() const noexcept { return codec::default_decode_limits; }
 
@@ -40,10 +46,13 @@ class StreamPort {
 // One side of a call's two streams: received items in order, and the credit to send. The receiver grants credit in
 // bytes; a sender may send while it has any, so that what is in store never passes the window by more than one item.
 // Owned by its call, and by readers and writers that outlive that: whoever ends the call has closed it.
-class StreamCore : public std::enable_shared_from_this<StreamCore> {
+class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore> {
  public:
   // What an item costs beside its bytes, so that empty ones are bounded too.
   static constexpr std::uint32_t item_overhead_bytes = 64;
+  // A writer that never has to wait lets the rest of its loop run after so many items, or bytes.
+  static constexpr std::uint32_t turn_items_max = 64;
+  static constexpr std::size_t turn_bytes_max = 256 * 1024;
 
   // `send_credit` and `window`: what the peer grants, and what we grant, at the start, in bytes.
   StreamCore(StreamPort& port, std::uint32_t call, std::uint32_t send_credit, std::uint32_t window) noexcept
@@ -60,6 +69,8 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   struct Item {
     Buffer body;
     Buffer payload;
+    ReceiveCharge body_charge;
+    ReceiveCharge payload_charge;
   };
 
   // From the session. An error is the peer's breach of the protocol.
@@ -68,12 +79,23 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   Result<void> on_credit(std::uint32_t bytes);
   // The call has ended: no more items come (those received can still be read), and writing fails.
   void on_closed(const std::optional<Error>& error);
+  // The session may go: items in store are not paid for any more.
+  void end_charges() noexcept;
 
   // For readers. Takes the next item, or says that there is none any more, or why.
   bool readable() const noexcept { return first_ < items_.size() || remote_ended_ || closed_; }
   Result<std::optional<Item>> take();
   // For writers.
-  bool writable() const noexcept { return credit_ > 0 || closed_ || local_ended_; }
+  bool writable() const noexcept { return closed_ || local_ended_ || (credit_ > 0 && port_.has_room()); }
+  // The same, but false when the writer's turn is over.
+  bool may_write() const noexcept {
+    return writable() && (closed_ || (turn_items_ < turn_items_max && turn_bytes_ < turn_bytes_max));
+  }
+  // The connection has room again: from the session, which has taken this out of its list.
+  static void on_room(WaitingWriter& waiting) {
+    StreamCore& core = static_cast<StreamCore&>(waiting);
+    core.wake(core.writer_);
+  }
   std::optional<Error> write_error() const;
   std::byte* begin_item(const codec::EncodedSize& size);
   void end_item(std::span<const Piece> pieces, PayloadOwner* owner);
@@ -91,10 +113,11 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
     ~Waiter() {
       if (suspended_) core_.withdraw(reading_);
     }
-    bool await_ready() const noexcept { return reading_ ? core_.readable() : core_.writable(); }
+    bool await_ready() const noexcept { return reading_ ? core_.readable() : core_.may_write(); }
     void await_suspend(std::coroutine_handle<> handle) noexcept {
       suspended_ = true;
       core_.slot(reading_).handle = handle;
+      if (!reading_) core_.wait_to_write();
     }
     void await_resume() noexcept {
       suspended_ = false;
@@ -116,6 +139,7 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   };
   Slot& slot(bool reading) noexcept { return reading ? reader_ : writer_; }
   void wake(Slot& slot);
+  void wait_to_write();
   void withdraw(bool reading) noexcept;
   static std::uint32_t cost(std::size_t bytes) noexcept;
 
@@ -125,8 +149,10 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   const codec::DecodeLimits decode_limits_;  // A copy, since the port may go before.
   std::int64_t credit_;                      // Negative after an item larger than what was left.
   const std::uint32_t window_;
-  std::int64_t window_left_;    // Of what we granted.
-  std::uint32_t consumed_ = 0;  // Read, and not granted again yet.
+  std::int64_t window_left_;      // Of what we granted.
+  std::uint32_t consumed_ = 0;    // Read, and not granted again yet.
+  std::uint32_t turn_items_ = 0;  // Written since the writer last waited.
+  std::size_t turn_bytes_ = 0;
   bool local_ended_ = false;
   bool remote_ended_ = false;
   bool closed_ = false;
@@ -209,8 +235,11 @@ class Writer {
     const std::shared_ptr<detail::StreamCore> kept = core_;
     if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
     detail::StreamCore& core = *kept;
-    auto ready = core.until_writable();
-    co_await ready;
+    // More than once: room may be gone before it is this writer's turn.
+    do {
+      auto ready = core.until_writable();
+      co_await ready;
+    } while (!core.writable());
     if (std::optional<Error> error = core.write_error()) co_return std::unexpected(std::move(*error));
     const codec::EncodedSize size = codec::encoded_size(item);
     std::byte* const body = size.too_large ? nullptr : core.begin_item(size);

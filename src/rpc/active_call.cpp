@@ -39,18 +39,22 @@ ActiveCall::ActiveCall(const Incoming& request, Keep keep) : request_(request), 
   const std::byte* const begin =
       request.metadata.bytes().empty() ? request.body.data() : request.metadata.bytes().data();
   const auto size = static_cast<std::size_t>(request.body.data() + request.body.size() - begin);
+  const bool always = keep == Keep::in_place;  // It is being answered already; what comes next is refused.
   if (size != 0) {
-    head_ = keep == Keep::copy_small && size <= small_bytes_max ? Buffer::copy_of(Bytes(begin, size))
-                                                                : Buffer::keep(request.head_block, begin, size);
+    const bool copied = (keep == Keep::copy_small && size <= small_bytes_max) || request.head_block == nullptr;
+    head_ = copied ? Buffer::copy_of(Bytes(begin, size)) : Buffer::share(request.head_block, begin, size);
+    admitted_ = charge(head_, copied, always, head_charge_);
     request_.body = head_.bytes().last(request.body.size());
     request_.metadata = MetadataView(head_.bytes().first(request.metadata.bytes().size()));
   }
   const std::size_t payload_size = request.payload.size() + request.attachment.size();
   if (payload_size != 0) {
     const std::byte* const data = request.payload.empty() ? request.attachment.data() : request.payload.data();
-    payload_ = keep == Keep::copy_small && payload_size <= small_bytes_max
-                   ? Buffer::copy_of(Bytes(data, payload_size))
-                   : Buffer::keep(request.payload_block, data, payload_size);
+    const bool copied =
+        (keep == Keep::copy_small && payload_size <= small_bytes_max) || request.payload_block == nullptr;
+    payload_ =
+        copied ? Buffer::copy_of(Bytes(data, payload_size)) : Buffer::share(request.payload_block, data, payload_size);
+    admitted_ = admitted_ && charge(payload_, copied, always, payload_charge_);
     request_.payload = payload_.bytes().first(request.payload.size());
     request_.attachment = payload_.bytes().last(request.attachment.size());
   }
@@ -61,9 +65,24 @@ ActiveCall::ActiveCall(const Incoming& request, Keep keep) : request_(request), 
 ActiveCall::~ActiveCall() {
   detach();
   // A handler's Reader or Writer may be kept elsewhere.
-  if (stream_) stream_->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call ended"});
+  if (stream_) {
+    stream_->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call ended"});
+    stream_->end_charges();
+  }
   if (queued_) request_.port.loop().forget(waiting_);
   request_.port.leave(*this);
+}
+
+bool ActiveCall::charge(const Buffer& kept, bool copied, bool always, ReceiveCharge& block_charge) {
+  if (request_.account == nullptr) return true;
+  if (copied) return copies_.add(*request_.account, kept.block()->size(), always);
+  return block_charge.keep(*request_.account, kept, always);
+}
+
+bool ActiveCall::admitted() {
+  if (!admitted_) [[unlikely]]
+    port().refuse_unkept(id());
+  return admitted_;
 }
 
 // An offloaded handler asks on another thread. serve_offloaded() has asked before on the loop, so nothing is written then.

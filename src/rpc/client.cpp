@@ -144,6 +144,11 @@ Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
     if (opened) opened->session->close();
     co_return;
   }
+  // It may have ended between its first answer and now; then nobody would learn of its end.
+  if (opened && opened->session->closed()) {
+    opened = fail(ErrorCode::unavailable, "the connection ended as soon as it was made: its peer has closed it",
+                  ErrorScope::connection, Initiator::peer);
+  }
   const std::shared_ptr<rpc::Lobby> waiting = std::exchange(lobby, nullptr);
   const TransportNotTaken left = std::exchange(lost, {});
   if (opened) {
@@ -284,7 +289,7 @@ Task<void> Client::State::go_back() {
   auto opening = open_session(address);
   Result<Opened> opened = co_await std::move(opening);
   const Time now = loop->now();
-  if (opened && session == before && opened->path != path && !opened->path.empty()) {
+  if (opened && !opened->session->closed() && session == before && opened->path != path && !opened->path.empty()) {
     finishing.push_back(before);
     use(std::move(*opened));
     ++moved;

@@ -68,6 +68,7 @@ class ClientSession final : public Session,
   transport::Placement place(Bytes head, std::size_t payload_bytes) override;
   void on_end(const Error& reason, std::uint64_t sent) override;
   void on_pong(std::size_t body_bytes) override;
+  void on_unkept_item(std::uint32_t call, const Error& why) override { cancel(call, why); }
 
   bool may_send(detail::CallOperation& operation);
   void send(detail::CallOperation& operation, Time deadline);

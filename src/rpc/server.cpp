@@ -129,6 +129,7 @@ Result<void> Server::State::start() {
 }
 
 Result<void> Server::State::begin() {
+  if (Result<void> sound = rpc::check_memory(shared.options); !sound) return sound;
   const TransportOptions& chosen = shared.options.transports;
   if (Result<void> known = rpc::check_names(chosen, shared.network->data_paths(chosen)); !known) return known;
   if (Result<void> held = hold_latency(); !held) return held;
@@ -296,6 +297,9 @@ ServerCounters Server::State::sum() const {
     all.calls += one.calls.get();
     all.calls_refused += one.calls_refused.get();
     all.protocol_errors += one.protocol_errors.get();
+    all.memory_refusals += one.memory_refusals.get();
+    all.slow_peers += one.slow_peers.get();
+    all.receive_bytes += loop->receive_bytes();
     all.paths_declined += one.paths_declined.get();
   }
   all.calls_in_flight = shared.calls_in_flight.load();

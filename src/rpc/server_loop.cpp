@@ -1,12 +1,14 @@
 #include "rpc/server_loop.h"
 
 #include <algorithm>
+#include <bit>
 #include <exception>
 #include <new>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "base/block_pool.h"
 #include "transport/framed_connection.h"
 
 namespace hawser::rpc {
@@ -24,7 +26,45 @@ constexpr unsigned silent_checks_max = 4;
 // Refusals come as fast as an attacker connects.
 constexpr Duration refusal_line_interval = std::chrono::seconds(1);
 
+// What one message of `bytes` takes at most: its block, which is larger by up to its size class, that of the step before, from
+// which it is copied, and those of its head.
+std::size_t message_footprint(std::size_t bytes) noexcept {
+  const auto block = [](std::size_t size) {
+    return size <= BlockPool::class_bytes_max ? std::bit_ceil(std::max(size, BlockPool::class_bytes_min)) : size;
+  };
+  return block(bytes) + block(bytes / transport::FramedConnection::step_factor + 1) +
+         2 * transport::FramedConnection::receive_block_bytes;
+}
+
 }  // namespace
+
+Result<void> check_memory(const ServerOptions& options) {
+  const auto contradiction = [](std::string_view small, std::size_t bytes, std::string_view large, std::size_t most) {
+    return fail(ErrorCode::invalid_argument, "ServerOptions::" + std::string(small) + " (" + std::to_string(bytes) +
+                                                 " bytes) is less than " + std::string(large) + " (" +
+                                                 std::to_string(most) + " bytes): raise the one, or lower the other");
+  };
+  const std::size_t share = options.receive_share_bytes_max;
+  if (options.receive_bytes_max < options.message_bytes_max) {
+    return contradiction("receive_bytes_max", options.receive_bytes_max, "message_bytes_max",
+                         options.message_bytes_max);
+  }
+  if (share == 0) return {};
+  if (share < options.message_bytes_max) {
+    return contradiction("receive_share_bytes_max", share, "message_bytes_max", options.message_bytes_max);
+  }
+  if (options.receive_bytes_max < share) {
+    return contradiction("receive_bytes_max", options.receive_bytes_max, "receive_share_bytes_max", share);
+  }
+  return {};
+}
+
+detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept {
+  const std::size_t least = message_footprint(options.message_bytes_max);
+  const std::size_t share =
+      options.receive_share_bytes_max != 0 ? options.receive_share_bytes_max : options.receive_bytes_max / 4;
+  return detail::ReceiveBudget(std::max(options.receive_bytes_max, least), std::max(share, least));
+}
 
 ServerLoop::~ServerLoop() {
   // Calls first: their coroutines use the sessions.
@@ -248,7 +288,8 @@ void ServerLoop::open_session(Arrivals::iterator arrival, std::unique_ptr<transp
       .own_window_bytes = options.stream_window_bytes,
       .backlog_bytes_max = options.send_backlog_bytes_max,
       .ping_interval = options.ping_interval,
-      .decode_limits = options.decode_limits};
+      .decode_limits = options.decode_limits,
+      .budget = &session_shared_.budget};
   session_shared_.counters.paths_declined.add(static_cast<std::int64_t>(arrival->proposals->failures()));
   struct End final : detail::Posted {
     End(ServerLoop& of, ServerSession& ended) : loop(of), alive(of.alive_), session(ended) {}
@@ -272,6 +313,28 @@ void ServerLoop::open_session(Arrivals::iterator arrival, std::unique_ptr<transp
     log_refusal(std::string("connection dropped: ") + error.what());
     session.abort(stopped_);
   }
+  if (!sweep_.running()) start_sweep();
+}
+
+void ServerLoop::start_sweep() {
+  const ServerOptions& options = shared_.options;
+  if (options.receive_rate_min == 0 || options.receive_window <= Duration::zero() ||
+      options.receive_window == forever) {
+    return;
+  }
+  sweep_.due = loop_.after(options.receive_window);
+  sweep_.start(loop_, sweep_.due);
+}
+
+// When the loop itself did not run for a while, what has come meanwhile has not been received: a new window begins.
+void ServerLoop::sweep() {
+  const ServerOptions& options = shared_.options;
+  const bool late = loop_.now() - sweep_.due > options.receive_window / 8;
+  const auto window_ms =
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(options.receive_window).count());
+  const std::uint64_t bytes = late ? 0 : std::max<std::uint64_t>(1, options.receive_rate_min * window_ms / 1000);
+  for (const auto& session : sessions_) session->end_if_slow(bytes);
+  if (!sessions_.empty()) start_sweep();
 }
 
 void ServerLoop::remove(ServerSession& session) {

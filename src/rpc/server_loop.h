@@ -25,15 +25,24 @@ struct ServerShared {
   std::atomic<std::size_t> calls_in_flight{0};  // Not answered in place.
 };
 
+// Whether the bounds of received memory agree with each other; the error says what to change.
+Result<void> check_memory(const ServerOptions& options);
+// One message of message_bytes_max fits, with the blocks that it is received into.
+detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept;
+
 // The part of a server that lives on one loop: its handshakes and sessions. Loop's thread only.
 class ServerLoop final : Handshake::Done, ServerSession::Owner {
  public:
+  // `shared.options` have passed check_memory().
   ServerLoop(Loop& loop, ServerShared& shared)
       : loop_(loop),
         shared_(shared),
-        session_shared_{
-            .dispatcher = shared.dispatcher, .options = shared.options, .calls_in_flight = shared.calls_in_flight},
+        session_shared_{.dispatcher = shared.dispatcher,
+                        .options = shared.options,
+                        .budget = make_budget(shared.options),
+                        .calls_in_flight = shared.calls_in_flight},
         paths_(loop, shared.network->data_paths(shared.options.transports), shared.options.transports),
+        sweep_(*this),
         changed_(loop),
         stop_timer_(*this) {}
   ~ServerLoop();
@@ -42,6 +51,7 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   // Whether this is called by a handler that has not returned or suspended.
   bool serving() const noexcept { return session_shared_.serving; }
   const LoopCounters& counters() const noexcept { return session_shared_.counters; }
+  std::size_t receive_bytes() const noexcept { return session_shared_.budget.used(); }
 
   // A fresh connection for this loop. One that cannot be served is closed; the server goes on.
   void adopt(std::unique_ptr<transport::Stream> stream);
@@ -73,6 +83,13 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
     bool going = false;  // A path was agreed on; our last hello is leaving.
   };
   using Arrivals = std::list<Arrival>;
+  // Looks for peers that are slow with a message, while there are sessions.
+  struct Sweep : Timer {
+    explicit Sweep(ServerLoop& on) noexcept : Timer(&Sweep::fire), owner(on) {}
+    static void fire(Timer& timer) noexcept { static_cast<Sweep&>(timer).owner.sweep(); }
+    ServerLoop& owner;
+    Time due{};
+  };
 
   enum class Phase : std::uint8_t { serving, finishing, cancelling, ending, stopped };
   struct StopTimer : Timer {
@@ -105,6 +122,8 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   void continue_shut_down(bool due);
   void cancel_all() noexcept;
   void end_all() noexcept;
+  void start_sweep();
+  void sweep();
 
   Loop& loop_;
   ServerShared& shared_;
@@ -112,6 +131,7 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   Paths paths_;
   Arrivals arrivals_;
   std::list<std::unique_ptr<ServerSession>> sessions_;
+  Sweep sweep_;
   Time next_refusal_line_{};  // No refusal is logged before.
   exec::Signal changed_;      // The last session has gone while stopping.
   Phase phase_ = Phase::serving;

@@ -17,18 +17,23 @@ ServerSession::ServerSession(Loop& loop, std::unique_ptr<transport::Connection> 
     : Session(loop, std::move(connection), settings),
       shared_(shared),
       owner_(owner),
-      peer_(Session::connection().peer()) {
+      peer_(Session::connection().peer()),
+      connection_charges_(Session::connection().capabilities().charges) {
   shared_.counters.open.add(1);
 }
 
-ServerSession::~ServerSession() {
-  release_placed();
-  shared_.counters.open.add(-1);
-}
+ServerSession::~ServerSession() { shared_.counters.open.add(-1); }
 
 // ---- Requests ----
 
 void ServerSession::on_frame(const wire::Frame& frame, const transport::Message& message) {
+  if (!connection_charges_ && account().arriving() != 0) {
+    // Whoever keeps the payload pays for it from now on.
+    const std::size_t placed = message.payload.size() < connection().capabilities().placed_bytes_min
+                                   ? 0
+                                   : std::min(account().arriving(), message.payload.size());
+    account().set_arriving(account().arriving() - placed);
+  }
   switch (frame.header.kind) {
     case Kind::request: return on_request(frame, message);
     case Kind::cancel:
@@ -51,7 +56,6 @@ void ServerSession::on_frame(const wire::Frame& frame, const transport::Message&
 }
 
 void ServerSession::on_request(const wire::Frame& frame, const transport::Message& message) {
-  release_placed();
   const wire::Header& header = frame.header;
   shared_.counters.calls.add(1);
   const std::size_t slot = header.call & 0xffffU;
@@ -72,8 +76,7 @@ void ServerSession::on_request(const wire::Frame& frame, const transport::Messag
   if (going_away_) [[unlikely]]
     return refuse(header.call, ErrorCode::unavailable, "the server is stopping");
   if (message.discarded) [[unlikely]] {
-    return refuse(header.call, ErrorCode::overloaded,
-                  "receive_bytes_max bytes of large requests are coming in already");
+    return refuse_unkept(header.call);
   }
   if (slot >= settings().calls_max || unanswered_ >= settings().calls_max) [[unlikely]] {
     return refuse(header.call, ErrorCode::overloaded,
@@ -91,6 +94,7 @@ void ServerSession::on_request(const wire::Frame& frame, const transport::Messag
                            .metadata = MetadataView(frame.metadata),
                            .head_block = message.head_block,
                            .payload_block = message.payload_block,
+                           .account = receive_account(),
                            .decode_limits = &settings().decode_limits};
   if (header.deadline != 0) {
     request.deadline = session_loop().now() + std::chrono::microseconds(wire::decode_deadline(header.deadline));
@@ -105,6 +109,34 @@ void ServerSession::on_request(const wire::Frame& frame, const transport::Messag
   shared_.serving = false;
 }
 
+void ServerSession::refuse_unkept(std::uint32_t call) {
+  shared_.counters.memory_refusals.add(1);
+  refuse(call, ErrorCode::overloaded,
+         "the request does not fit into the memory for what is received and kept: receive_bytes_max allows " +
+             std::to_string(shared_.budget.bytes_max()) + " bytes on the loop, of which " +
+             std::to_string(shared_.budget.used()) + " are used, and receive_share_bytes_max " +
+             std::to_string(shared_.budget.share_bytes_max()) + " bytes to the connection, which uses " +
+             std::to_string(account().used()) + ": send again later, or raise them");
+}
+
+void ServerSession::on_unkept_item(std::uint32_t call, const Error& why) {
+  shared_.counters.memory_refusals.add(1);
+  if (ActiveCall* const active = find(call)) active->request_stop(why);
+}
+
+void ServerSession::end_if_slow(std::uint64_t bytes) {
+  if (!falls_behind(bytes)) return;
+  shared_.counters.slow_peers.add(1);
+  const std::string seconds =
+      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(shared_.options.receive_window).count());
+  const Error why{ErrorCode::deadline_exceeded, ErrorScope::connection, Initiator::peer, 0,
+                  "of a message that has begun, fewer than " + std::to_string(bytes) + " bytes came within " + seconds +
+                      " ms (receive_window): send it faster than receive_rate_min (" +
+                      std::to_string(shared_.options.receive_rate_min) + " bytes a second), or lower that"};
+  session_loop().log(LogLevel::warning, "rpc", "connection from " + peer_ + " closed: " + why.text);
+  end_session(why);
+}
+
 void ServerSession::refuse(std::uint32_t call, ErrorCode code, std::string text) {
   shared_.counters.calls_refused.add(1);
   reply_error(call, {code, ErrorScope::call, Initiator::local, 0, std::move(text)});
@@ -117,14 +149,10 @@ transport::Placement ServerSession::place(Bytes head, std::size_t payload_bytes)
     protocol_error(frame.error().text);
     return {Where::discard, {}};
   }
-  if (frame->header.kind != Kind::request) return {};
-  if (shared_.receiving_bytes + payload_bytes > shared_.options.receive_bytes_max) return {Where::discard, {}};
-  shared_.receiving_bytes += payload_bytes;
-  placed_bytes_ = payload_bytes;
+  if (!connection_charges_ && !account().set_arriving(account().arriving() + payload_bytes))
+    return {Where::discard, {}};
   return {};
 }
-
-void ServerSession::release_placed() { shared_.receiving_bytes -= std::exchange(placed_bytes_, 0); }
 
 ActiveCall* ServerSession::find(std::uint32_t call) const noexcept {
   const std::size_t slot = call & 0xffffU;
@@ -225,6 +253,7 @@ void ServerSession::after_reply() {
 }
 
 void ServerSession::on_drained() {
+  Session::on_drained();
   if (!closed() && connection().paused()) connection().resume();
 }
 
@@ -271,7 +300,7 @@ void ServerSession::on_end(const Error& reason, std::uint64_t) {
     shared_.counters.protocol_errors.add(1);
     session_loop().log(LogLevel::warning, "rpc", "connection from " + peer_ + " closed: " + reason.text);
   }
-  release_placed();
+  account().set_arriving(0);
   try {
     cancel_calls({ErrorCode::cancelled, ErrorScope::connection, reason.initiator, 0,
                   "the caller's connection ended: " + reason.text});

@@ -32,16 +32,18 @@ struct LoopCounters {
   Counter calls_refused;
   Counter protocol_errors;
   Counter paths_declined;
+  Counter memory_refusals;
+  Counter slow_peers;
 };
 
 // What the sessions of one loop share.
 struct ServerLoopShared {
   const Dispatcher& dispatcher;
   const ServerOptions& options;
+  detail::ReceiveBudget budget;               // Of this loop.
   std::atomic<std::size_t>& calls_in_flight;  // Of the whole server; counts calls that are not answered in place.
   LoopCounters counters = {};
-  bool serving = false;             // A handler has been called and has not returned or suspended.
-  std::size_t receiving_bytes = 0;  // Large payloads being received on this loop.
+  bool serving = false;  // A handler has been called and has not returned or suspended.
 };
 
 // The server's end of one connection: its calls being answered. Outlives the connection until they have ended.
@@ -76,6 +78,8 @@ class ServerSession final : public Session, public detail::ServerPort {
   // Ends every active call where it is suspended, but for those that another thread works at.
   void destroy_calls();
   std::size_t active_calls() const noexcept { return active_; }
+  // Ends the connection if, since it was asked last, less than `bytes` came of a message that memory is held for.
+  void end_if_slow(std::uint64_t bytes);
   // Ends the connection at once.
   void abort(const Error& why) { end_session(why); }
 
@@ -86,6 +90,7 @@ class ServerSession final : public Session, public detail::ServerPort {
                          const detail::ReplyExtras& extras) override;
   void end_reply(std::span<const Piece> pieces, PayloadOwner* owner) override;
   void reply_error(std::uint32_t call, const Error& error) override;
+  void refuse_unkept(std::uint32_t call) override;
   void fail_connection() noexcept override;
   void enter(detail::ActiveCall& call) override;
   void leave(detail::ActiveCall& call) noexcept override;
@@ -100,12 +105,12 @@ class ServerSession final : public Session, public detail::ServerPort {
   transport::Placement place(Bytes head, std::size_t payload_bytes) override;
   void on_drained() override;
   void on_end(const Error& reason, std::uint64_t sent) override;
+  void on_unkept_item(std::uint32_t call, const Error& why) override;
 
   void on_request(const wire::Frame& frame, const transport::Message& message);
   void refuse(std::uint32_t call, ErrorCode code, std::string text);
   detail::ActiveCall* find(std::uint32_t call) const noexcept;
   void answered(std::uint32_t call) noexcept;
-  void release_placed();
   void after_reply();
   void check_idle();
 
@@ -116,7 +121,7 @@ class ServerSession final : public Session, public detail::ServerPort {
   std::size_t unanswered_ = 0;
   detail::ActiveCall* first_ = nullptr;
   std::size_t active_ = 0;
-  std::size_t placed_bytes_ = 0;  // Of the payload now coming.
+  const bool connection_charges_;  // If not, this charges payloads when it is asked where they go.
   bool going_away_ = false;
   bool peer_understood_ = false;         // It has answered our goaway: no request follows.
   std::unique_ptr<detail::Posted> end_;  // Until the owner has been told.

@@ -13,6 +13,7 @@ using wire::Kind;
 
 Session::Session(Loop& loop, std::unique_ptr<transport::Connection> connection, const SessionSettings& settings)
     : loop_(loop),
+      account_(settings.budget),
       connection_(std::move(connection)),
       settings_(settings),
       life_(*this),
@@ -131,6 +132,11 @@ void Session::send_credit(std::uint32_t call, std::uint32_t bytes) {
 void Session::on_message(const transport::Message& message) {
   if (closed_) return;
   last_received_ = loop_.now();
+  ++messages_;
+  if (message.cut) [[unlikely]] {
+    if (message.head.size() < wire::header_bytes) return protocol_error("a frame shorter than its header");
+    return on_frame({.header = wire::read_header(message.head)}, message);
+  }
   Result<wire::Frame> frame =
       wire::decode_frame(message.head, message.payload, message.discarded ? SIZE_MAX : message.payload.size());
   if (!frame) [[unlikely]]
@@ -157,6 +163,31 @@ void Session::answer_ping(std::size_t body_bytes) {
   if (body_bytes != 0) long_pong_mark_ = pong_mark_;
 }
 
+// Writers that find no room again wait again, in this order.
+void Session::on_drained() {
+  detail::WaitingWriter woken;
+  woken.take_all(writers_);
+  while (woken.linked() && !closed_) {
+    detail::WaitingWriter& first = *woken.next();
+    first.unlink();
+    detail::StreamCore::on_room(first);
+  }
+}
+
+bool Session::falls_behind(std::uint64_t bytes) noexcept {
+  if (closed_) return false;
+  const std::uint64_t arrived = connection_->arrived();
+  const std::uint64_t sent = connection_->sent();
+  const bool arriving = account_.arriving() != 0;
+  const bool same = arriving && slow_arriving_ && messages_ == slow_messages_;
+  const std::uint64_t moved = arrived - slow_arrived_ + (connection_->paused() ? sent - slow_sent_ : 0);
+  slow_arriving_ = arriving;
+  slow_messages_ = messages_;
+  slow_arrived_ = arrived;
+  slow_sent_ = sent;
+  return same && moved < bytes;
+}
+
 void Session::on_stream_frame(const wire::Frame& frame, const transport::Message& message, detail::StreamCore* core) {
   if (core == nullptr) return;  // Of a call that has ended meanwhile.
   Result<void> status;
@@ -165,11 +196,24 @@ void Session::on_stream_frame(const wire::Frame& frame, const transport::Message
       // Small items are copied: the receive block that they lie in is much larger.
       constexpr std::size_t small_bytes_max = 4096;
       detail::StreamCore::Item item;
-      item.body = frame.body.size() <= small_bytes_max
-                      ? Buffer::copy_of(frame.body)
-                      : Buffer::keep(message.head_block, frame.body.data(), frame.body.size());
-      if (!frame.payload.empty()) {
-        item.payload = Buffer::keep(message.payload_block, frame.payload.data(), frame.payload.size());
+      bool kept = !message.discarded;
+      const auto keep = [&](Bytes bytes, Block* block, detail::ReceiveCharge& charge) {
+        const bool copies = block == nullptr || bytes.size() <= small_bytes_max;
+        Buffer buffer = copies ? Buffer::copy_of(bytes) : Buffer::share(block, bytes.data(), bytes.size());
+        if (account_.bounded()) {
+          kept = kept && (copies ? charge.add(account_, buffer.block()->size()) : charge.keep(account_, buffer));
+        }
+        return buffer;
+      };
+      if (kept) item.body = keep(frame.body, message.head_block, item.body_charge);
+      if (kept && !frame.payload.empty()) {
+        item.payload = keep(frame.payload, message.payload_block, item.payload_charge);
+      }
+      if (!kept) {
+        return on_unkept_item(frame.header.call,
+                              {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
+                               "a stream item of the peer was refused: what is received and kept would pass "
+                               "receive_bytes_max of the loop, or receive_share_bytes_max of the connection"});
       }
       status = core->on_item(std::move(item));
       break;

@@ -24,6 +24,7 @@ struct SessionSettings {
   std::size_t backlog_bytes_max = 0;
   Duration ping_interval = forever;
   codec::DecodeLimits decode_limits = {};
+  detail::ReceiveBudget* budget = nullptr;  // Pays for what is received and kept; null: not counted.
   bool path = false;  // Messages go beside the stream: should they stop, the peer may live and be reached otherwise.
 };
 
@@ -59,7 +60,7 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   // A ping or pong with a body of zeros.
   void send_filled(wire::Kind kind, std::size_t body_bytes);
 
-  // Every frame but ping and pong. One that the peer must not send is answered by protocol_error().
+  // Every frame but ping and pong. Of a message that is cut, only the header is here: see transport::Message::cut. One that the peer must not send is answered by protocol_error().
   virtual void on_frame(const wire::Frame& frame, const transport::Message& message) = 0;
   // The connection has ended, having sent up to `sent`; called once.
   virtual void on_end(const Error& reason, std::uint64_t sent) = 0;
@@ -72,6 +73,15 @@ class Session : public transport::MessageSink, public detail::StreamPort {
 
   // With that many bytes behind its header.
   virtual void on_pong(std::size_t body_bytes) { static_cast<void>(body_bytes); }
+  void on_drained() override;
+  detail::ReceiveAccount* receive_account() noexcept final { return account_.bounded() ? &account_ : nullptr; }
+
+  // The peer is too slow with a message that has begun: true if, since it was asked last, less than `bytes` came of the
+  // message that was coming then. Memory is held for it meanwhile. While reading is paused, what the peer takes counts.
+  bool falls_behind(std::uint64_t bytes) noexcept;
+  detail::ReceiveAccount& account() noexcept { return account_; }
+  // A stream's item can't be kept for want of memory. `call` is not known any more, or its stream ends with this error.
+  virtual void on_unkept_item(std::uint32_t call, const Error& why) = 0;
 
  private:
   struct LifeTimer : Timer {
@@ -82,7 +92,6 @@ class Session : public transport::MessageSink, public detail::StreamPort {
 
   // transport::MessageSink
   void on_message(const transport::Message& message) final;
-  void on_drained() override {}
   void on_closed(const Error& reason) final { end_session(reason); }
 
   // detail::StreamPort
@@ -92,6 +101,8 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   void send_end(std::uint32_t call) final;
   void send_credit(std::uint32_t call, std::uint32_t bytes) final;
   void detach_item(PayloadOwner& owner) final { connection_->detach(owner); }
+  bool has_room() const noexcept final { return connection_->backlog() <= settings_.backlog_bytes_max; }
+  detail::WaitingWriter& writers() noexcept final { return writers_; }
   const codec::DecodeLimits& decode_limits() const noexcept final { return settings_.decode_limits; }
 
   void answer_ping(std::size_t body_bytes);
@@ -101,6 +112,8 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   enum class BeginError : std::uint8_t { none, ended, too_long, metadata };
 
   Loop& loop_;
+  detail::ReceiveAccount account_;  // Before what it pays for.
+  detail::WaitingWriter writers_;   // Those of streams that wait until the backlog is shorter.
   std::unique_ptr<transport::Connection> connection_;
   const SessionSettings settings_;
   bool closed_ = false;
@@ -109,6 +122,13 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   std::size_t head_bytes_ = 0;
   std::size_t too_long_bytes_ = 0;
   BeginError begin_error_ = BeginError::none;
+
+  // As falls_behind() last found it.
+  std::uint64_t messages_ = 0;  // Counted at all times.
+  std::uint64_t slow_messages_ = 0;
+  std::uint64_t slow_arrived_ = 0;
+  std::uint64_t slow_sent_ = 0;
+  bool slow_arriving_ = false;
 
   std::uint64_t pong_mark_ = 0;       // The position behind the last pong,
   std::uint64_t long_pong_mark_ = 0;  // and behind the last one with a body.

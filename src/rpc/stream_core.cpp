@@ -15,7 +15,16 @@ void StreamCore::wake(Slot& slot) {
   if (slot.handle && !std::exchange(slot.queued, true)) loop_.resume_soon(slot.handle);
 }
 
+// Resumed by the loop if nothing but the writer's turn is in the way; else by on_credit(), on_room() or on_closed().
+void StreamCore::wait_to_write() {
+  turn_items_ = 0;
+  turn_bytes_ = 0;
+  if (writable()) return wake(writer_);
+  if (credit_ > 0) link(port_.writers());
+}
+
 void StreamCore::withdraw(bool reading) noexcept {
+  if (!reading) unlink();
   const Slot gone = std::exchange(slot(reading), {});
   if (gone.queued) loop_.forget(gone.handle);
 }
@@ -46,15 +55,23 @@ Result<void> StreamCore::on_credit(std::uint32_t bytes) {
   if (closed_) return {};
   credit_ += bytes;
   if (credit_ > std::int64_t{UINT32_MAX}) return breach("more stream credit than any window");
-  if (credit_ > 0) wake(writer_);
+  if (credit_ > 0 && !linked()) wake(writer_);
   return {};
 }
 
 void StreamCore::on_closed(const std::optional<Error>& error) {
   if (std::exchange(closed_, true)) return;
   error_ = error;
+  unlink();
   wake(reader_);
   wake(writer_);
+}
+
+void StreamCore::end_charges() noexcept {
+  for (Item& item : items_) {
+    item.body_charge.reset();
+    item.payload_charge.reset();
+  }
 }
 
 Result<std::optional<StreamCore::Item>> StreamCore::take() {
@@ -91,7 +108,11 @@ std::optional<Error> StreamCore::write_error() const {
 
 std::byte* StreamCore::begin_item(const codec::EncodedSize& size) {
   std::byte* const body = port_.begin_item(call_, size);
-  if (body != nullptr) credit_ -= cost(size.body + size.payload);
+  if (body != nullptr) {
+    credit_ -= cost(size.body + size.payload);
+    ++turn_items_;
+    turn_bytes_ += size.body + size.payload;
+  }
   return body;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "hawser/bytes.h"
+#include "hawser/detail/receive_account.h"
 #include "hawser/error.h"
 
 namespace hawser::transport {
@@ -18,7 +19,10 @@ struct Capabilities {
   // Payloads from here on are received straight into their final place: MessageSink::place() is asked about them, unless
   // they have come whole beside their heads already.
   std::size_t placed_bytes_min = 0;
-  bool gathers = false;        // Payload pieces are sent from where they lie, uncopied.
+  bool gathers = false;  // Payload pieces are sent from where they lie, uncopied.
+  // Pays MessageSink::receive_account() for memory when it is taken, and discards what that refuses. Without it, whoever is
+  // asked where a payload goes pays for all of it then.
+  bool charges = false;
   bool remote_memory = false;  // One-sided reads and writes: Connection::remote_memory().
 };
 
@@ -30,7 +34,9 @@ struct Message {
   // payload that lies in memory that place() gave.
   Block* head_block = nullptr;
   Block* payload_block = nullptr;
-  bool discarded = false;  // There was a payload, which place() or unplace() had discarded.
+  bool discarded = false;  // There was a payload, which place(), unplace() or the account had discarded.
+  bool cut =
+      false;  // Only the beginning of the head is here, 4 KiB or more: the account refused the rest. Discarded too.
 
   Buffer keep_head() const { return Buffer::keep(head_block, head.data(), head.size()); }
   Buffer keep_payload() const { return Buffer::keep(payload_block, payload.data(), payload.size()); }
@@ -55,6 +61,8 @@ class MessageSink {
   virtual void on_message(const Message& message) = 0;
   // A payload of at least Capabilities::placed_bytes_min is about to come: where to?
   virtual Placement place(Bytes head, std::size_t payload_bytes) = 0;
+  // Pays for what is received. Null: nothing is counted. Asked when the connection starts; outlives it.
+  virtual detail::ReceiveAccount* receive_account() noexcept { return nullptr; }
   // The backlog, once past the mark that set_backlog_mark() named, has fallen to half of it.
   virtual void on_drained() = 0;
   // The last call. Messages committed and not sent by then are lost. The scope of `reason` is `transport` if the peer may

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <new>
 
 #include "base/little_endian.h"
 
@@ -16,6 +17,17 @@ constexpr std::size_t pieces_max = 64;
 MutableBytes scrap() noexcept {
   static thread_local std::array<std::byte, 64 * 1024> memory;
   return memory;
+}
+
+// The least step of a payload of `size` bytes that has room for `bytes`. Each is a quarter of the next and the last is all, so
+// that what is copied between two, and held twice meanwhile, is little.
+std::size_t step(std::size_t size, std::size_t bytes) noexcept {
+  constexpr std::size_t factor = FramedConnection::step_factor;
+  std::size_t room = size;
+  while (room > FramedConnection::first_step_bytes && (room + factor - 1) / factor >= bytes) {
+    room = (room + factor - 1) / factor;
+  }
+  return room;
 }
 
 // Takes what a stream still has to say between abort() and its end, when the connection may be gone already.
@@ -51,11 +63,13 @@ Capabilities FramedConnection::capabilities() const noexcept {
           .message_bytes_max = options_.message_bytes_max - prefix_bytes,
           .placed_bytes_min = placed_bytes_min,
           .gathers = true,
+          .charges = true,
           .remote_memory = false};
 }
 
 void FramedConnection::start(MessageSink& sink) {
   sink_ = &sink;
+  account_ = sink.receive_account();
   if (stream_ == nullptr) return;
   stream_->set_sink(*this);
   stream_->resume();
@@ -166,14 +180,42 @@ void FramedConnection::make_room(std::size_t wanted) {
   end_ = held;
 }
 
+// Makes room in block_ for more of the message at hand. False if it is discarded instead, or the connection has ended.
+bool FramedConnection::prepare_block() {
+  const std::size_t held = end_ - begin_;
+  // Enough room that a busy connection receives much at a time.
+  std::size_t room = std::max(wanted_, std::min(held + receive_block_bytes / 4, receive_block_bytes));
+  const bool present = block_ != nullptr && block_->size() - begin_ >= room;
+  if (!present && room > receive_block_bytes && account_ != nullptr) {
+    // Heads longer than a usual block are paid for.
+    if (!account_->plenty(room)) {
+      room = std::min(room, held < receive_block_bytes ? receive_block_bytes : step_factor * held);
+    }
+    if (room > receive_block_bytes && !account_->set_arriving(room)) {
+      begin_cut();
+      return false;
+    }
+  }
+  try {
+    make_room(room);
+  } catch (const std::bad_alloc&) {
+    fail({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "no memory to receive"});
+    return false;
+  }
+  if (account_ != nullptr && block_->size() > receive_block_bytes) account_->set_arriving_always(block_->size());
+  return true;
+}
+
 MutableBytes FramedConnection::receive_space() {
   if (ended_) return scrap();
+  if (placing_ && placed_.memory != nullptr && placed_.done == placed_.room) {
+    if (!grow_place(step(placed_.size, placed_.room + 1))) discard_rest();
+  }
+  if (!placing_ && !prepare_block() && ended_) return scrap();
   if (placing_) {
-    if (placed_.memory != nullptr) return {placed_.memory + placed_.done, placed_.size - placed_.done};
+    if (placed_.memory != nullptr) return {placed_.memory + placed_.done, placed_.room - placed_.done};
     return scrap().first(std::min(scrap().size(), placed_.size - placed_.done));
   }
-  // Enough room that a busy connection receives much at a time.
-  make_room(std::max(wanted_, end_ - begin_ + receive_block_bytes / 4));
   const MutableBytes space(block_->data() + end_, block_->size() - end_);
   return placed_last_ && begin_ == end_ ? space.first(probe_bytes) : space;
 }
@@ -190,20 +232,56 @@ void FramedConnection::received(std::size_t bytes) {
     take_messages();
   }
   drop_idle_block();
+  if (paused_) park();
 }
 
 // Nothing comes for the time being. A connection that has sent the beginning of a message may keep us waiting for the
 // rest: thousands of them must not hold a large block each.
 void FramedConnection::park() {
+  if (taking_) return;  // Whoever takes a message reads in the block.
   drop_idle_block();
   const std::size_t held = end_ - begin_;
-  if (placing_ || paused_ || block_ == nullptr || held > parked_bytes_max || block_->size() <= 2 * parked_bytes_max)
-    return;
-  Block* const small = Block::allocate(held);
-  std::memcpy(small->data(), block_->data() + begin_, held);
+  if (ended_ || placing_ || block_ == nullptr) return;
+  const std::size_t most = paused_ ? receive_block_bytes / 4 : parked_bytes_max;
+  if (held <= most && block_->size() > 2 * held && block_->size() > 2 * parked_bytes_max) {
+    Block* const small = Block::allocate(held);
+    std::memcpy(small->data(), block_->data() + begin_, held);
+    drop_block();
+    block_ = small;
+    end_ = held;
+  }
+  settle_block();
+}
+
+// Pays for what is held while nothing comes.
+void FramedConnection::settle_block() {
+  if (account_ == nullptr || account_->set_arriving(block_->size())) return;
+  if (end_ - begin_ <= parked_bytes_max) {
+    // Bounded by the number of connections.
+    account_->set_arriving_always(block_->size());
+  } else if (paused_) {
+    fail({ErrorCode::overloaded, ErrorScope::connection, Initiator::peer, 0,
+          "the peer does not read what waits for it, and there is no memory left (receive_bytes_max) for what it has "
+          "sent"});
+  } else {
+    begin_cut();
+  }
+}
+
+// The message at hand, whose head has not come whole, is discarded but for its beginning.
+void FramedConnection::begin_cut() {
+  const std::byte* const prefix = block_->data() + begin_;
+  const std::size_t held = end_ - begin_ - prefix_bytes;
+  const std::size_t head_bytes = load_le<std::uint32_t>(prefix);
+  placed_ = {};
+  placed_.head = Buffer::copy_of(Bytes(prefix + prefix_bytes, std::min({head_bytes, held, cut_head_bytes})));
+  placed_.size = head_bytes + load_le<std::uint32_t>(prefix + 4);
+  placed_.done = held;
+  placed_.cut = true;
+  placing_ = true;
+  wanted_ = 0;
   drop_block();
-  block_ = small;
-  end_ = held;
+  account_->set_arriving(0);
 }
 
 void FramedConnection::take_messages() {
@@ -211,6 +289,11 @@ void FramedConnection::take_messages() {
   while (!ended_ && !paused_ && !placing_ && take_one()) {
   }
   taking_ = false;
+  if (ended_) return drop_block();
+  if (account_ != nullptr && account_->arriving() != 0 && !placing_ &&
+      (block_ == nullptr || block_->size() <= receive_block_bytes)) {
+    account_->set_arriving(0);  // Until nothing comes any more.
+  }
 }
 
 // One message out of [begin_, end_); false if more bytes are needed first.
@@ -232,6 +315,8 @@ bool FramedConnection::take_one() {
   if (held >= total) {
     placed_last_ = false;
     begin_ += total;
+    // Who keeps it pays for it.
+    if (account_ != nullptr && account_->arriving() != 0) account_->set_arriving(0);
     sink_->on_message({.head = head,
                        .payload = Bytes(head.data() + head_bytes, payload_bytes),
                        .head_block = block_,
@@ -251,36 +336,73 @@ bool FramedConnection::take_one() {
 bool FramedConnection::begin_placed(Bytes head, std::size_t payload_bytes) {
   const Placement placement = sink_->place(head, payload_bytes);
   if (ended_) return false;
-  placed_.head = Buffer::share(block_, head.data(), head.size());
+  const std::byte* const present = head.data() + head.size();
+  const auto present_bytes = static_cast<std::size_t>(block_->data() + end_ - present);
+  placed_ = {};
   placed_.size = payload_bytes;
+  // The block is much larger than most heads, and would be held until the payload has come.
+  placed_.head =
+      head.size() <= cut_head_bytes ? Buffer::copy_of(head) : Buffer::share(block_, head.data(), head.size());
+  placing_ = true;
+  if (account_ != nullptr && !account_->set_arriving(placed_.head.block()->size())) {
+    account_->set_arriving_always(placed_.head.block()->size());
+  }
   switch (placement.kind) {
-    case Placement::Kind::own:
-      placed_.own = Buffer::allocate(payload_bytes);
-      placed_.memory = placed_.own.mutable_data();
+    case Placement::Kind::own: {
+      const bool at_once = account_ == nullptr || payload_bytes <= first_step_bytes || account_->plenty(payload_bytes);
+      const std::size_t room = at_once ? payload_bytes : step(payload_bytes, present_bytes);
+      if (!grow_place(room)) discard_rest();
       break;
+    }
     case Placement::Kind::given:
       assert(placement.memory.size() >= payload_bytes);
       placed_.memory = placement.memory.data();
+      placed_.room = payload_bytes;
       break;
-    case Placement::Kind::discard: placed_.memory = nullptr; break;
+    case Placement::Kind::discard: break;
   }
-  const std::byte* const present = head.data() + head.size();
-  placed_.done = static_cast<std::size_t>(block_->data() + end_ - present);
-  if (placed_.memory != nullptr) std::memcpy(placed_.memory, present, placed_.done);
-  placing_ = true;
+  placed_.done = present_bytes;
+  if (placed_.memory != nullptr && present_bytes != 0) std::memcpy(placed_.memory, present, present_bytes);
   drop_block();
   return false;
+}
+
+// Takes memory of our own for the first `bytes` of the payload. False, and nothing has changed, if there is none.
+bool FramedConnection::grow_place(std::size_t bytes) {
+  const std::size_t before = placed_.head.block()->size();
+  const std::size_t old = placed_.own.block() == nullptr ? 0 : placed_.own.block()->size();
+  if (account_ != nullptr && !account_->set_arriving(before + old + bytes)) return false;
+  try {
+    Buffer larger = Buffer::allocate(bytes);
+    if (placed_.done != 0) std::memcpy(larger.mutable_data(), placed_.memory, placed_.done);
+    placed_.own = std::move(larger);
+  } catch (const std::bad_alloc&) {
+    if (account_ != nullptr) account_->set_arriving(before + old);
+    return false;
+  }
+  placed_.memory = placed_.own.mutable_data();
+  placed_.room = bytes;
+  if (account_ != nullptr) account_->set_arriving_always(before + placed_.own.block()->size());
+  return true;
+}
+
+void FramedConnection::discard_rest() {
+  placed_.memory = nullptr;
+  placed_.own = {};
+  if (account_ != nullptr) account_->set_arriving(placed_.head.block()->size());
 }
 
 void FramedConnection::end_placed() {
   Placed placed = std::exchange(placed_, {});
   placing_ = false;
   placed_last_ = true;
+  if (account_ != nullptr) account_->set_arriving(0);  // Who keeps it pays for it.
   sink_->on_message({.head = placed.head.bytes(),
                      .payload = placed.memory == nullptr ? Bytes() : Bytes(placed.memory, placed.size),
                      .head_block = placed.head.block(),
                      .payload_block = placed.own.block(),
-                     .discarded = placed.memory == nullptr});
+                     .discarded = placed.memory == nullptr,
+                     .cut = placed.cut});
 }
 
 void FramedConnection::unplace(const std::byte* memory) noexcept {
@@ -296,7 +418,7 @@ void FramedConnection::resume() {
   if (!paused_) return;
   paused_ = false;
   take_messages();
-  if (!taking_) drop_idle_block();
+  park();
   if (!paused_ && !ended_) stream_->resume();
 }
 
@@ -313,6 +435,7 @@ void FramedConnection::abort() noexcept {
   sending_.clear();
   placing_ = false;
   placed_ = {};
+  if (!taking_) drop_block();
   // The socket is closed now, and not when the last call that still uses the session has ended; but by the loop, since
   // this may come from within the stream.
   stream_->pause();

@@ -34,6 +34,12 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   static constexpr std::size_t probe_bytes = 4 * 1024;
   // While nothing comes, the beginning of a message that is no longer than this moves out of the large block.
   static constexpr std::size_t parked_bytes_max = 16 * 1024;
+  // When the account has not plenty, memory for a long message is taken in steps, each of which is four times the one before.
+  // The first is no longer than this, unless more has come.
+  static constexpr std::size_t first_step_bytes = 64 * 1024;
+  static constexpr std::size_t step_factor = 4;
+  // Of a head that is cut, so much is delivered.
+  static constexpr std::size_t cut_head_bytes = 4 * 1024;
 
   // `stream` has been started on `loop` and may be paused.
   FramedConnection(Loop& loop, std::unique_ptr<Stream> stream, FramedOptions options);
@@ -73,7 +79,9 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
     Buffer own;                   // The payload's place, if it is ours.
     std::byte* memory = nullptr;  // Where the payload goes; null while it is discarded.
     std::size_t size = 0;
+    std::size_t room = 0;  // Of `memory`; less than `size` while it is taken in steps.
     std::size_t done = 0;
+    bool cut = false;  // The rest of the head is discarded too, and counts in `size`.
   };
 
   MutableBytes receive_space() override;
@@ -87,6 +95,11 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   bool take_one();
   bool begin_placed(Bytes head, std::size_t payload_bytes);
   void end_placed();
+  bool grow_place(std::size_t bytes);
+  void discard_rest();
+  void begin_cut();
+  bool prepare_block();
+  void settle_block();
   void make_room(std::size_t wanted);
   void drop_block() noexcept;
   void drop_idle_block() noexcept;
@@ -107,6 +120,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   const std::string_view transport_;
   const FramedOptions options_;
   MessageSink* sink_ = nullptr;
+  hawser::detail::ReceiveAccount* account_ = nullptr;  // Null: nothing is charged.
 
   SendQueue sending_;
   std::uint64_t committed_ = 0;  // Bytes since the start, as is sent_.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/little_endian.h"
 #include "base/random.h"
 
 namespace hawser::wire {
@@ -63,6 +64,61 @@ TEST(Hello, TheLargestProposalWithEveryReasonFits) {
   const Result<Hello> offers = decode_hello(encode_hello(hello));
   ASSERT_TRUE(offers);
   EXPECT_EQ(offers->offers.size(), paths_max);
+}
+
+// Both sides of the bounds of what is received: what encode_hello() never sends.
+TEST(Hello, AsManyOffersAndReasonsAsThereMayBe) {
+  const auto field = [](std::uint16_t tag, const NamedBytes& one) {
+    std::vector<std::byte> out(5);
+    store_le(out.data(), tag);
+    store_le(out.data() + 2, static_cast<std::uint16_t>(1 + one.name.size() + one.bytes.size()));
+    out[4] = static_cast<std::byte>(one.name.size());
+    for (const char c : one.name) out.push_back(static_cast<std::byte>(c));
+    out.insert(out.end(), one.bytes.begin(), one.bytes.end());
+    return out;
+  };
+  constexpr std::uint16_t tag_offer = 6;
+  constexpr std::uint16_t tag_declined = 8;
+  for (const std::uint16_t tag : {tag_offer, tag_declined}) {
+    std::vector<std::byte> bytes = encode_hello({.message_bytes_max = 1024});
+    const auto add = [&] {
+      const std::vector<std::byte> more = field(tag, named("path", 3));
+      bytes.insert(bytes.end(), more.begin(), more.end());
+      store_le(bytes.data() + 6, static_cast<std::uint16_t>(bytes.size() - hello_prefix_bytes));
+    };
+    for (std::size_t i = 0; i < paths_max; ++i) add();
+    const Result<Hello> most = decode_hello(bytes);
+    ASSERT_TRUE(most) << most.error().text;
+    EXPECT_EQ(tag == tag_offer ? most->offers.size() : most->declined.size(), paths_max);
+    add();
+    const Result<Hello> more = decode_hello(bytes);
+    ASSERT_FALSE(more);
+    EXPECT_NE(more.error().text.find("field " + std::to_string(tag) + " is malformed"), std::string::npos);
+  }
+}
+
+TEST(Hello, TheLongestBodyIsUnderstoodAndNoLongerOne) {
+  for (const std::size_t body : {hello_body_bytes_max - 1, hello_body_bytes_max, hello_body_bytes_max + 1}) {
+    std::vector<std::byte> bytes = encode_hello(example());
+    // A field of a later version fills it.
+    constexpr std::uint16_t tag_unknown = 999;
+    const std::size_t at = bytes.size();
+    bytes.resize(hello_prefix_bytes + body);
+    store_le(bytes.data() + at, tag_unknown);
+    store_le(bytes.data() + at + 2, static_cast<std::uint16_t>(bytes.size() - at - 4));
+    store_le(bytes.data() + 6, static_cast<std::uint16_t>(body));
+    const Result<std::size_t> length = hello_body_bytes(bytes);
+    const Result<Hello> hello = decode_hello(bytes);
+    if (body <= hello_body_bytes_max) {
+      EXPECT_EQ(length, body);
+      ASSERT_TRUE(hello) << hello.error().text;
+      EXPECT_EQ(*hello, example());
+    } else {
+      ASSERT_FALSE(length);
+      EXPECT_NE(length.error().text.find("4097 bytes exceeds 4096"), std::string::npos) << length.error().text;
+      EXPECT_FALSE(hello);
+    }
+  }
 }
 
 TEST(Hello, CutAnywhereItIsRefused) {

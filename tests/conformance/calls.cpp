@@ -3,7 +3,7 @@
 
 // Calls of every shape: functions, arguments, results, sizes.
 namespace hawser::conformance {
-namespace {
+namespace views {
 
 // Plain functions that give views of arguments which keep their characters within themselves.
 std::string_view name_with_attachment(Context& context, const std::string& name) {
@@ -25,7 +25,8 @@ NameAndData from_optional(const std::optional<std::string>& name, const std::vec
 
 std::vector<std::string> same_strings(std::vector<std::string> parts) { return parts; }
 
-}  // namespace
+}  // namespace views
+using namespace views;
 
 TEST_P(Conformance, CallsPlainFunctions) {
   serve<echo, owned, add, nothing>([](Server& server, Client& client) -> Task<void> {

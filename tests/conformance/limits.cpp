@@ -8,6 +8,21 @@
 
 // Every bound: what passes it fails with an error that names it, and everything else goes on.
 namespace hawser::conformance {
+namespace kept {
+
+bool keeps_requests = false;
+
+// Keeps its request until keeps_requests is false.
+Task<std::size_t> length_when_told(Context& context, std::string_view text) {
+  while (keeps_requests) {
+    auto pause = context.loop().sleep(1ms);
+    co_await pause;
+  }
+  co_return text.size();
+}
+
+}  // namespace kept
+using namespace kept;
 
 TEST_P(Conformance, CallsOfAConnectionAreBounded) {
   for (const bool by_server : {false, true}) {
@@ -218,21 +233,54 @@ TEST_P(Conformance, RepliesInStoreAreBounded) {
   });
 }
 
-// Large requests beyond receive_bytes_max are refused while they come in.
-TEST_P(Conformance, LargeRequestsComingInAreBounded) {
+// Requests that handlers keep count in receive_bytes_max, and others are refused while they come in.
+TEST_P(Conformance, LargeRequestsInStoreAreBounded) {
   ServerOptions options = server_options();
+  options.message_bytes_max = 5 << 20;
   options.receive_bytes_max = 5 << 20;
-  serve<echo>(options, {}, [&](Server& own, Client& client) -> Task<void> {
+  keeps_requests = true;
+  serve<echo, length_when_told>(options, {}, [&](Server& own, Client& client) -> Task<void> {
     const std::string fits = text_of(4 << 20);
-    const std::string too_long = text_of(6 << 20);
     AWAIT(good, client.call<echo>(fits));
     EXPECT_TRUE(good == fits) << error_of(good);
-    AWAIT(refused, client.call<echo>(too_long));
-    EXPECT_ERROR(refused, overloaded, "receive_bytes_max");
+    std::vector<PendingCall<length_when_told>> kept;
+    for (int i = 0; i < 4; ++i) {
+      AWAIT(sent, client.send_request<length_when_told>(fits));
+      REQUIRE_OK(sent);
+      kept.push_back(std::move(*sent));
+    }
+    // One fits always, and so little beside it that two do not leave room for a third.
+    AWAIT(last, std::move(kept[3]));
+    EXPECT_ERROR(last, overloaded, "receive_bytes_max");
+    AWAIT(third, std::move(kept[2]));
+    EXPECT_ERROR(third, overloaded, "receive_bytes_max");
+    EXPECT_GE(own.counters().memory_refusals, 2U);
+    EXPECT_GE(own.counters().receive_bytes, 4U << 20);
+    keeps_requests = false;
+    AWAIT(first, std::move(kept[0]));
+    EXPECT_EQ(first, fits.size());
+    static_cast<void>(co_await std::move(kept[1]));
     AWAIT(again, client.call<echo>(fits));
     EXPECT_TRUE(again == fits) << error_of(again);
     EXPECT_EQ(own.counters().protocol_errors, 0U);
+    AWAIT(calm, eventually(loop(), [&] { return own.counters().receive_bytes == 0; }));
+    EXPECT_TRUE(calm) << own.counters().receive_bytes;
   });
+}
+
+TEST_P(Conformance, BoundsOfMemoryMustAgree) {
+  const auto refused = [&](auto change) {
+    ServerOptions options = server_options();
+    change(options);
+    const std::unique_ptr<Server> server = make_server(std::move(options));
+    return server->start();
+  };
+  EXPECT_ERROR(refused([](ServerOptions& options) { options.receive_bytes_max = 1 << 20; }), invalid_argument,
+               "receive_bytes_max (1048576 bytes) is less than message_bytes_max (67108864 bytes)");
+  EXPECT_ERROR(refused([](ServerOptions& options) { options.receive_share_bytes_max = 1 << 20; }), invalid_argument,
+               "receive_share_bytes_max (1048576 bytes) is less than message_bytes_max");
+  EXPECT_ERROR(refused([](ServerOptions& options) { options.receive_share_bytes_max = std::size_t{2} << 30; }),
+               invalid_argument, "is less than receive_share_bytes_max");
 }
 
 TEST_P(Conformance, HandshakesAreBounded) {

@@ -100,7 +100,8 @@ Task<void> send_all(std::deque<Client>& clients, const std::string& text, Tally&
 }
 
 TEST_F(Bounds, OfLargeRequestsBeingReceived) {
-  Server server(loop_, network_, {.listen = "server:1", .receive_bytes_max = 4 * mib});
+  Server server(loop_, network_,
+                {.listen = "server:1", .message_bytes_max = mib + 64 * kib, .receive_bytes_max = 4 * mib});
   server.register_handler<length>();
   ASSERT_TRUE(server.start());
   std::deque<Client> clients;

@@ -49,6 +49,56 @@ struct Pair {
 constexpr transport::SimOptions slow_link{
     .bytes_per_second = 1'000'000, .buffer_bytes_min = 16 * 1024, .buffer_bytes_max = 16 * 1024};
 
+// A client answers goaway, so that a server with nothing to do stops long before its grace.
+TEST(Liveness, AnIdleClientLetsTheServerStopAtOnce) {
+  Pair pair({}, std::chrono::seconds(15));
+  pair.loop.run([](Pair& both) -> Task<void> {
+    auto calling = both.call(10, 10);
+    const Result<std::size_t> size = co_await std::move(calling);
+    EXPECT_TRUE(size);
+    const Time begin = both.loop.now();
+    auto stopping = both.server.shut_down(std::chrono::seconds(20));
+    co_await std::move(stopping);
+    EXPECT_LT(both.loop.now() - begin, milliseconds(100));
+    EXPECT_EQ(both.server.counters().connections_open, 0U);
+  }(pair));
+}
+
+// The pause grows with failures in a row. A success ends the row: after the connection is lost, the next attempt is at once.
+TEST(Liveness, ASuccessResetsThePoolsBackOff) {
+  Loop loop(std::make_unique<exec::SimPoller>(), {.log = no_log()});
+  const auto network = std::make_shared<transport::SimNetwork>(1, transport::SimOptions{});
+  loop.run([](Loop& on, std::shared_ptr<transport::SimNetwork> over) -> Task<void> {
+    const auto pool = ClientPool::create(
+        on, over, "server:1",
+        {.backoff_min = std::chrono::seconds(1), .backoff_max = std::chrono::seconds(60), .connect_attempts_max = 4});
+    const auto call = [&]() -> Task<Result<std::string>> {
+      auto calling = pool->call<sized>(std::string("y"), 3U);
+      co_return co_await std::move(calling);
+    };
+    auto failing = call();
+    const Result<std::string> failed = co_await std::move(failing);
+    EXPECT_FALSE(failed);
+    for (int i = 0; i < 2; ++i) {
+      auto server = std::make_unique<Server>(on, over, ServerOptions{.listen = "server:1"});
+      server->register_handler<sized>();
+      EXPECT_TRUE(server->start());
+      const Time begin = on.now();
+      auto calling = call();
+      const Result<std::string> reply = co_await std::move(calling);
+      EXPECT_EQ(reply, "yyy");
+      // After four failures a pause is 4 s at least.
+      if (i == 0) {
+        EXPECT_GE(on.now() - begin, std::chrono::seconds(4));
+      } else {
+        EXPECT_LT(on.now() - begin, milliseconds(500)) << "the failures before the success still count";
+      }
+      auto stopping = server->shut_down(std::chrono::seconds(1));
+      co_await std::move(stopping);
+    }
+  }(loop, network));
+}
+
 TEST(Liveness, ALongRequestIsASignOfLife) {
   Pair pair(slow_link, milliseconds(100));
   const Result<std::size_t> size = pair.loop.run(pair.call(1'000'000, 10));

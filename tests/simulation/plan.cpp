@@ -79,6 +79,8 @@ Plan draw_plan(const Profile& profile, Random& random) {
     limit(plan.server.handshakes_max, 1, 4);
     limit(plan.server.message_bytes_max, 1024, 128 * 1024);
     limit(plan.client.message_bytes_max, 1024, 128 * 1024);
+    // One message must fit into the memory for messages.
+    plan.server.message_bytes_max = std::min(plan.server.message_bytes_max, plan.server.receive_bytes_max);
     window(plan.server.stream_window_bytes);
     window(plan.client.stream_window_bytes);
   }

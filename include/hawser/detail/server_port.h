@@ -13,6 +13,7 @@
 #include "hawser/bytes.h"
 #include "hawser/codec/decoder.h"
 #include "hawser/codec/encoder.h"
+#include "hawser/detail/receive_account.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
 #include "hawser/metadata.h"
@@ -47,6 +48,8 @@ class ServerPort {
   // memory to send it the connection ends.
   virtual void end_reply(std::span<const Piece> pieces, PayloadOwner* owner) = 0;
   virtual void reply_error(std::uint32_t call, const Error& error) = 0;
+  // Refuses `call`, which has not run, since its request can't be kept.
+  virtual void refuse_unkept(std::uint32_t call) = 0;
   // Ends the connection, since a call can't be answered for want of memory.
   virtual void fail_connection() noexcept = 0;
 
@@ -72,8 +75,9 @@ struct Incoming {
   Bytes payload = {};  // Without the attachment.
   Bytes attachment = {};
   MetadataView metadata = {};
-  Block* head_block = nullptr;     // Holds body and metadata; null if the memory is reused: what lasts is copied.
-  Block* payload_block = nullptr;  // Likewise of payload and attachment.
+  Block* head_block = nullptr;        // Holds body and metadata; null if the memory is reused: what lasts is copied.
+  Block* payload_block = nullptr;     // Likewise of payload and attachment.
+  ReceiveAccount* account = nullptr;  // Pays for what lasts; as long as `port`. Null: nothing is charged.
   const codec::DecodeLimits* decode_limits = &codec::default_decode_limits;  // Lasts as long as `port`.
 
   // Whether views of its memory can be kept as they are; if not, those that are sent from where they lie must be copied. What
@@ -118,6 +122,9 @@ class ActiveCall final : public PayloadOwner {
   ActiveCall& operator=(const ActiveCall&) = delete;
   ~ActiveCall();
 
+  // False if there is no memory to keep the request; its caller has been told then, and nothing more is to be done.
+  // Keep::in_place is always admitted.
+  bool admitted();
   // The request, with views that last as long as this.
   const Incoming& request() const noexcept { return request_; }
   ServerPort& port() const noexcept { return request_.port; }
@@ -193,9 +200,15 @@ class ActiveCall final : public PayloadOwner {
     ActiveCall& call;
   };
 
+  bool charge(const Buffer& kept, bool copied, bool always, ReceiveCharge& block_charge);
+
   Incoming request_;
+  ReceiveCharge head_charge_;
+  ReceiveCharge payload_charge_;
+  ReceiveCharge copies_;
   Buffer head_;
   Buffer payload_;
+  bool admitted_ = true;
   bool lent_ = false;
   bool queued_ = false;  // The loop will resume waiting_.
   bool stopped_ = false;

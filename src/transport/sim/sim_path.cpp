@@ -62,6 +62,7 @@ class SimPathConnection final : public Connection, MessageSink {
   Placement place(Bytes head, std::size_t payload_bytes) override {
     return sink_ != nullptr ? sink_->place(head, payload_bytes) : Placement{Placement::Kind::discard, {}};
   }
+  hawser::detail::ReceiveAccount* receive_account() noexcept override { return sink_->receive_account(); }
   void on_drained() override {
     if (sink_ != nullptr) sink_->on_drained();
   }

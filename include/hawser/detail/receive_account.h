@@ -1,0 +1,191 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <utility>
+
+#include "hawser/bytes.h"
+#include "hawser/codec/decoder.h"
+#include "hawser/task.h"
+
+// Who pays for memory that peers make a server hold. Not for users. docs/decisions/0019.
+namespace hawser::detail {
+
+// Memory of one loop for what its connections receive and keep. Loop's thread only, but for used().
+class ReceiveBudget {
+ public:
+  // `share_bytes_max` bounds each connection.
+  ReceiveBudget(std::size_t bytes_max, std::size_t share_bytes_max) noexcept
+      : bytes_max_(bytes_max), share_bytes_max_(std::min(share_bytes_max, bytes_max)) {}
+  ReceiveBudget(const ReceiveBudget&) = delete;
+  ReceiveBudget& operator=(const ReceiveBudget&) = delete;
+
+  std::size_t bytes_max() const noexcept { return bytes_max_; }
+  std::size_t share_bytes_max() const noexcept { return share_bytes_max_; }
+  // Any thread.
+  std::size_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
+
+ private:
+  friend class ReceiveAccount;
+  const std::size_t bytes_max_;
+  const std::size_t share_bytes_max_;
+  std::atomic<std::size_t> used_{0};
+};
+
+// What one connection holds of its loop's budget. Outlives all charges.
+class ReceiveAccount {
+ public:
+  // Without a budget, which outlives the account, nothing is refused.
+  explicit ReceiveAccount(ReceiveBudget* budget) noexcept : budget_(budget) {}
+  ReceiveAccount(const ReceiveAccount&) = delete;
+  ReceiveAccount& operator=(const ReceiveAccount&) = delete;
+  ~ReceiveAccount() { release(used_); }
+
+  bool bounded() const noexcept { return budget_ != nullptr; }
+  std::size_t used() const noexcept { return used_; }
+  // False: the connection's share or the loop's budget has not so much left, and nothing was acquired.
+  bool acquire(std::size_t bytes) noexcept {
+    if (budget_ == nullptr) return true;
+    if (!fits(bytes, used_, budget_->share_bytes_max_) || !fits(bytes, budget_->used(), budget_->bytes_max_)) {
+      return false;
+    }
+    acquire_always(bytes);
+    return true;
+  }
+  // For what is held already and bounded otherwise: may pass the bounds, so that what comes next is refused.
+  void acquire_always(std::size_t bytes) noexcept {
+    if (budget_ == nullptr) return;
+    used_ += bytes;
+    budget_->used_.store(budget_->used() + bytes, std::memory_order_relaxed);
+  }
+  void release(std::size_t bytes) noexcept {
+    if (budget_ == nullptr) return;
+    used_ -= bytes;
+    budget_->used_.store(budget_->used() - bytes, std::memory_order_relaxed);
+  }
+
+  // The memory of messages that have not come whole. False: it stays what it was, for want of memory.
+  bool set_arriving(std::size_t bytes) noexcept {
+    if (bytes > arriving_ && !acquire(bytes - arriving_)) return false;
+    if (bytes < arriving_) release(arriving_ - bytes);
+    arriving_ = bytes;
+    return true;
+  }
+  void set_arriving_always(std::size_t bytes) noexcept {
+    if (bytes > arriving_) acquire_always(bytes - arriving_);
+    if (bytes < arriving_) release(arriving_ - bytes);
+    arriving_ = bytes;
+  }
+  std::size_t arriving() const noexcept { return arriving_; }
+  // Whether `bytes` more leave half of the budget: then memory is taken for a message as soon as it is announced. Otherwise
+  // memory is taken in proportion to what has come.
+  bool plenty(std::size_t bytes) const noexcept {
+    return budget_ == nullptr ||
+           (fits(bytes, budget_->used(), budget_->bytes_max_ / 2) && fits(bytes, used_, budget_->share_bytes_max_));
+  }
+
+ private:
+  friend class ReceiveCharge;
+  static bool fits(std::size_t bytes, std::size_t used, std::size_t most) noexcept {
+    return used <= most && bytes <= most - used;
+  }
+
+  // A block that charges share: it is paid for once.
+  struct KeptBlock : PooledFrame {
+    ReceiveAccount& account;
+    const Block* block;
+    std::size_t bytes;
+    std::size_t charges = 1;
+    KeptBlock(ReceiveAccount& owner, const Block* kept, std::size_t size) noexcept
+        : account(owner), block(kept), bytes(size) {}
+  };
+
+  ReceiveBudget* const budget_;
+  std::size_t used_ = 0;
+  std::size_t arriving_ = 0;
+  KeptBlock* newest_ = nullptr;  // Messages of one block come one after another.
+};
+
+// A charge for memory that is kept until this is destroyed.
+class ReceiveCharge {
+ public:
+  ReceiveCharge() noexcept = default;
+  ReceiveCharge(ReceiveCharge&& other) noexcept
+      : account_(std::exchange(other.account_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)),
+        kept_(std::exchange(other.kept_, nullptr)) {}
+  ReceiveCharge& operator=(ReceiveCharge&& other) noexcept {
+    std::swap(account_, other.account_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(kept_, other.kept_);
+    return *this;
+  }
+  ~ReceiveCharge() { reset(); }
+
+  // Adds so many bytes. False, and nothing is charged, for want of memory, unless `always`.
+  bool add(ReceiveAccount& account, std::size_t bytes, bool always = false) noexcept {
+    if (always) {
+      account.acquire_always(bytes);
+    } else if (!account.acquire(bytes)) {
+      return false;
+    }
+    account_ = &account;
+    bytes_ += bytes;
+    return true;
+  }
+  // Adds the block that `buffer` keeps, which is larger than the buffer as a rule. Others that keep the same block pay nothing
+  // more. Once.
+  bool keep(ReceiveAccount& account, const Buffer& buffer, bool always = false) {
+    if (!account.bounded() || buffer.block() == nullptr) return true;
+    if (account.newest_ != nullptr && account.newest_->block == buffer.block()) {
+      kept_ = account.newest_;
+      ++kept_->charges;
+      return true;
+    }
+    const std::size_t bytes = std::max(buffer.block()->size(), buffer.size());
+    auto* const node = new ReceiveAccount::KeptBlock(account, buffer.block(), bytes);
+    if (always) {
+      account.acquire_always(bytes);
+    } else if (!account.acquire(bytes)) {
+      delete node;
+      return false;
+    }
+    kept_ = account.newest_ = node;
+    return true;
+  }
+  void reset() noexcept {
+    if (account_ != nullptr) std::exchange(account_, nullptr)->release(std::exchange(bytes_, 0));
+    if (ReceiveAccount::KeptBlock* const kept = std::exchange(kept_, nullptr);
+        kept != nullptr && --kept->charges == 0) {
+      kept->account.release(kept->bytes);
+      if (kept->account.newest_ == kept) kept->account.newest_ = nullptr;
+      delete kept;
+    }
+  }
+
+ private:
+  ReceiveAccount* account_ = nullptr;
+  std::size_t bytes_ = 0;
+  ReceiveAccount::KeptBlock* kept_ = nullptr;
+};
+
+// Charges the memory of decoded arguments for as long as it lives.
+class DecodeCharge final : public codec::DecodeBudget {
+ public:
+  explicit DecodeCharge(ReceiveAccount* account) noexcept : account_(account) {}
+  DecodeCharge(DecodeCharge&&) noexcept = default;
+  bool acquire(std::size_t bytes) noexcept override { return account_ == nullptr || charge_.add(*account_, bytes); }
+
+ private:
+  ReceiveAccount* account_;
+  ReceiveCharge charge_;
+};
+
+// What decoded arguments lie in, and who pays for them.
+struct Decoded {
+  codec::DecodeArena& arena;
+  DecodeCharge& charge;
+};
+
+}  // namespace hawser::detail

@@ -1,0 +1,399 @@
+#include <gtest/gtest.h>
+
+#include <coroutine>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/raw_peer.h"
+#include "tests/testing.h"
+#include "transport/framed_testing.h"
+#include "transport/network.h"
+
+// Who pays for memory that peers make a server hold: peers by hand, in virtual time.
+namespace hawser::receive_memory {
+
+using namespace testing_tools;
+using transport::ScriptedStream;
+using transport::StreamScript;
+using wire::Kind;
+
+constexpr std::size_t kib = 1024;
+constexpr std::size_t mib = 1024 * kib;
+
+struct HandNetwork final : transport::Network {
+  struct Listening final : transport::Listener {
+    std::string address() const override { return "by hand"; }
+  };
+  Result<std::unique_ptr<transport::Listener>> listen(Loop&, std::string_view, transport::AcceptSink& sink) override {
+    accepting = &sink;
+    return std::make_unique<Listening>();
+  }
+  Task<Result<std::unique_ptr<transport::Stream>>> connect(Loop&, std::string, Duration) override {
+    co_return fail(ErrorCode::unavailable, "nobody connects here");
+  }
+  transport::AcceptSink* accepting = nullptr;
+};
+
+std::size_t length(std::string_view text) { return text.size(); }
+std::size_t count(const std::vector<std::string_view>& parts) { return parts.size(); }
+Task<std::size_t> keeps(Context& context, std::string_view text) {
+  auto sleep = context.loop().sleep(1h, context.token());
+  static_cast<void>(co_await std::move(sleep));
+  co_return text.size();
+}
+// Reads nothing until it is cancelled.
+Task<int> hoards(Context& context, Reader<std::string>) {
+  auto sleep = context.loop().sleep(1h, context.token());
+  const Result<void> slept = co_await std::move(sleep);
+  co_return slept ? 0 : 1;
+}
+Task<int> pours(Writer<std::string> out) {
+  const std::string item(1000, 'p');
+  for (;;) {
+    auto writing = out.write(item);
+    const Result<void> written = co_await std::move(writing);
+    if (!written) co_return 0;
+  }
+}
+
+template <auto F>
+wire::Header request_of(std::uint32_t call) {
+  using Facts = detail::MethodFacts<F>;
+  return {.kind = Kind::request, .call = call, .method = Facts::id, .signature = Facts::signature};
+}
+constexpr std::uint32_t call_id(std::uint32_t slot) { return 1U << 16 | slot; }
+
+std::string text(const Octets& bytes) { return std::string(as_text(bytes)); }
+
+// A request whose argument, a text, is the whole payload.
+std::string payload_request(const wire::Header& header, std::size_t bytes) {
+  std::string body(4, '\0');
+  store_le(reinterpret_cast<std::byte*>(body.data()), static_cast<std::uint32_t>(bytes) | codec::out_of_band_flag);
+  return text(message(header, body, std::string(bytes, 'x')));
+}
+
+// One connection whose other end is the test.
+struct Peer {
+  explicit Peer(HandNetwork& network, wire::Hello hello = usual_hello()) {
+    network.accepting->accepted(std::make_unique<ScriptedStream>(script));
+    say(text(wire::encode_hello(hello)));
+  }
+  // As a socket would: nothing more comes for now.
+  void say(std::string_view bytes, std::size_t step = SIZE_MAX) {
+    unread = script.deliver(unread + std::string(bytes), step);
+    if (!script.paused) script.sink->received(0);
+  }
+  // What the server answered: the last frame of that kind.
+  std::optional<RawFrame> heard(Kind kind) const {
+    std::optional<RawFrame> found;
+    for (std::string_view rest = script.sent; rest.size() >= 36;) {
+      const Bytes bytes = as_bytes(rest);
+      const auto head = load_le<std::uint32_t>(bytes.data());
+      const auto payload = load_le<std::uint32_t>(bytes.data() + 4);
+      const wire::Header header = wire::read_header(bytes.subspan(8));
+      if (header.kind == kind) {
+        found = RawFrame{header, std::string(rest.substr(36, head - 28)), std::string(rest.substr(8 + head, payload))};
+      }
+      rest.remove_prefix(std::min<std::size_t>(rest.size(), 8UL + head + payload));
+    }
+    return found;
+  }
+
+  StreamScript script;
+  std::string unread;
+};
+
+class ReceiveMemory : public ::testing::Test {
+ protected:
+  ~ReceiveMemory() override { rest(); }
+
+  Server& serve(ServerOptions options) {
+    options.listen = "by hand";
+    options.transports.demand = "stream";
+    server = std::make_unique<Server>(loop, network, std::move(options));
+    server->register_handler<length, count, keeps, hoards, pours>();
+    EXPECT_TRUE(server->start());
+    return *server;
+  }
+  void run(Duration duration) {
+    loop.run([](Loop& on, Duration time) -> Task<void> {
+      auto sleep = on.sleep(time);
+      co_await sleep;
+    }(loop, duration));
+  }
+  // A few turns of the loop, in which virtual time need not move.
+  void turn() {
+    struct Yield {
+      Loop& on;
+      bool await_ready() const noexcept { return false; }
+      void await_suspend(std::coroutine_handle<> waiting) const { on.resume_soon(waiting); }
+      void await_resume() const noexcept {}
+    };
+    loop.run([](Loop& on) -> Task<void> {
+      for (int i = 0; i < 4; ++i) {
+        Yield yield{on};
+        co_await yield;
+      }
+    }(loop));
+  }
+  // Everybody leaves: nothing may be left.
+  void rest() {
+    if (server == nullptr) return;
+    for (Peer& peer : peers) {
+      peer.script.sink->ended({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "gone"});
+    }
+    run(1s);
+    EXPECT_EQ(server->counters().connections_open, 0U);
+    EXPECT_EQ(server->counters().calls_in_flight, 0U);
+    EXPECT_EQ(server->counters().receive_bytes, 0U);
+    server.reset();
+  }
+  Peer& peer(wire::Hello hello = usual_hello()) {
+    Peer& made = peers.emplace_back(*network, hello);
+    run(1ms);
+    made.script.sent.clear();
+    return made;
+  }
+  std::size_t used() const { return server->counters().receive_bytes; }
+  void expect_answered(Peer& one, std::uint32_t call) {
+    run(1ms);
+    const std::optional<RawFrame> answer = one.heard(Kind::response);
+    ASSERT_TRUE(answer) << (one.heard(Kind::error) ? one.heard(Kind::error)->body : "no answer");
+    EXPECT_EQ(answer->header.call, call);
+  }
+  void expect_refused(Peer& one, std::uint32_t call) {
+    run(1ms);
+    const std::optional<RawFrame> answer = one.heard(Kind::error);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->header.call, call);
+    EXPECT_EQ(static_cast<ErrorCode>(answer->header.method & 0xffffU), ErrorCode::overloaded) << answer->body;
+    EXPECT_NE(answer->body.find("receive_bytes_max"), std::string::npos) << answer->body;
+  }
+
+  Loop loop{std::make_unique<exec::SimPoller>(), LoopOptions{.log = no_log()}};
+  std::shared_ptr<HandNetwork> network = std::make_shared<HandNetwork>();
+  std::deque<Peer> peers;
+  std::unique_ptr<Server> server;
+};
+
+// Sixteen announcements of the longest message denied large requests to everybody else.
+TEST_F(ReceiveMemory, AnnouncementsDoNotUseUpTheBudget) {
+  serve({.message_bytes_max = 4 * mib, .receive_bytes_max = 16 * mib});
+  for (int i = 0; i < 64; ++i) {
+    const std::string whole = payload_request(request_of<length>(call_id(0)), 4 * mib - kib);
+    peer().say(whole.substr(0, 100));
+  }
+  EXPECT_LE(used(), 16 * mib);
+  Peer& honest = peer();
+  honest.say(payload_request(request_of<length>(call_id(1)), mib), 64 * kib);
+  expect_answered(honest, call_id(1));
+  EXPECT_EQ(server->counters().memory_refusals, 0U);
+  run(25s);
+  EXPECT_EQ(server->counters().slow_peers, 64U);
+  EXPECT_EQ(server->counters().connections_open, 1U) << "those who send nothing have been ended";
+  EXPECT_EQ(used(), 0U);
+  honest.say(payload_request(request_of<length>(call_id(2)), 4 * mib - kib), 64 * kib);
+  expect_answered(honest, call_id(2));
+}
+
+// What has come is paid for, whether in heads or in payloads.
+TEST_F(ReceiveMemory, WhatHasComeIsBounded) {
+  for (const bool in_head : {true, false}) {
+    serve({.message_bytes_max = 4 * mib, .receive_bytes_max = 16 * mib});
+    const std::string whole =
+        in_head ? text(message(request_of<length>(call_id(3)), text_body(std::string(4 * mib - kib, 'h'))))
+                : payload_request(request_of<length>(call_id(3)), 4 * mib - kib);
+    for (int i = 0; i < 24; ++i) {
+      peer().say(std::string_view(whole).substr(0, whole.size() - 1), 64 * kib);
+      EXPECT_LE(used(), 16 * mib + 24 * 32 * kib);
+    }
+    EXPECT_GE(used(), 8 * mib);
+    unsigned answered = 0;
+    for (Peer& one : peers) {
+      one.say("h");
+      run(1ms);
+      if (one.heard(Kind::response)) {
+        ++answered;
+      } else {
+        expect_refused(one, call_id(3));
+      }
+      // The connection goes on.
+      one.script.sent.clear();
+      one.say(text(message(request_of<length>(call_id(4)), text_body("hi"))));
+      expect_answered(one, call_id(4));
+    }
+    EXPECT_GE(answered, 2U) << in_head;
+    EXPECT_EQ(server->counters().memory_refusals, 24U - answered);
+    EXPECT_EQ(used(), 0U);
+    rest();
+    peers.clear();
+  }
+}
+
+// The longest message fits, at whatever pace it comes, also with the least budget and share that the options allow.
+TEST_F(ReceiveMemory, OneMessageOfTheLargestSizeAlwaysFits) {
+  for (const std::size_t bytes : {100 * kib, mib, 3 * mib, 5 * mib, 9 * mib}) {
+    serve({.message_bytes_max = bytes, .receive_bytes_max = bytes, .receive_share_bytes_max = bytes});
+    for (const std::size_t pace : {kib, 60 * kib, 64 * mib}) {
+      Peer& one = peer();
+      one.say(payload_request(request_of<keeps>(call_id(1)), bytes - 40), pace);
+      EXPECT_FALSE(one.heard(Kind::error)) << bytes << " " << pace;
+      one.say(text(message({.kind = Kind::cancel, .call = call_id(1)})));
+      expect_answered(one, call_id(1));
+      one.script.sent.clear();
+      one.say(text(message(request_of<length>(call_id(1)), text_body(std::string(bytes - 40, 'h')))), pace);
+      expect_answered(one, call_id(1));
+      EXPECT_EQ(used(), 0U);
+    }
+    EXPECT_EQ(server->counters().memory_refusals, 0U);
+    rest();
+    peers.clear();
+  }
+}
+
+// One connection can't take what is for all.
+TEST_F(ReceiveMemory, AConnectionHasAShare) {
+  serve({.message_bytes_max = mib, .receive_bytes_max = 16 * mib, .receive_share_bytes_max = 4 * mib});
+  Peer& greedy = peer();
+  for (std::uint32_t i = 0; i < 20; ++i)
+    greedy.say(payload_request(request_of<keeps>(call_id(i)), mib - kib), 64 * kib);
+  EXPECT_LE(used(), 4 * mib);
+  expect_refused(greedy, call_id(19));
+  EXPECT_GE(server->counters().memory_refusals, 16U);
+  Peer& other = peer();
+  for (std::uint32_t i = 0; i < 3; ++i) other.say(payload_request(request_of<keeps>(call_id(i)), mib - kib), 64 * kib);
+  EXPECT_FALSE(other.heard(Kind::error));
+}
+
+// Small requests that coroutines keep are paid for too.
+TEST_F(ReceiveMemory, KeptSmallRequestsCount) {
+  serve({.message_bytes_max = 64 * kib, .receive_bytes_max = 2 * mib, .receive_share_bytes_max = mib});
+  Peer& one = peer();
+  std::string many;
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    many += text(message(request_of<keeps>(call_id(i)), text_body(std::string(3000, 's'))));
+  }
+  one.say(many);
+  EXPECT_LE(used(), mib);
+  EXPECT_GE(used(), 900 * kib);
+  expect_refused(one, call_id(999));
+}
+
+// Items are paid for by the block that they keep, not by their length; the call learns why its stream has ended.
+TEST_F(ReceiveMemory, ItemsCountByTheirBlocks) {
+  serve({.message_bytes_max = mib, .receive_bytes_max = 8 * mib, .receive_share_bytes_max = 4 * mib});
+  Peer& one = peer();
+  std::uint32_t calls = 0;
+  for (; calls < 64 && server->counters().memory_refusals == 0; ++calls) {
+    one.say(text(message(request_of<hoards>(call_id(calls)))));
+    // Each keeps a block of 256 KiB: what follows fills the rest of it.
+    one.say(text(message({.kind = Kind::stream_data, .call = call_id(calls)}, text_body(std::string(5000, 'i')))) +
+            text(message(request_of<length>(call_id(4000)), text_body(std::string(255 * kib, 'f')))));
+    EXPECT_LE(used(), 4 * mib);
+  }
+  EXPECT_LE(calls, 17U);
+  EXPECT_EQ(server->counters().memory_refusals, 1U);
+  run(1ms);
+  const std::optional<RawFrame> answer = one.heard(Kind::response);
+  ASSERT_TRUE(answer);
+  // Large ones by their payloads.
+  Peer& other = peer();
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    other.say(text(message(request_of<hoards>(call_id(i)))));
+    other.say(payload_request({.kind = Kind::stream_data, .call = call_id(i)}, mib - kib), 64 * kib);
+    EXPECT_LE(used(), 8 * mib);
+  }
+  EXPECT_GE(server->counters().memory_refusals, 2U);
+}
+
+// A message that advances fast enough stays, however long it takes; one that is paused must go on otherwise.
+TEST_F(ReceiveMemory, SlowMessagesEnd) {
+  serve({.receive_rate_min = kib, .receive_window = 1s});
+  const std::string whole = payload_request(request_of<length>(call_id(1)), 256 * kib);
+  Peer& steady = peer();
+  Peer& dripping = peer();
+  Peer& quiet = peer();
+  quiet.say(text(message(request_of<length>(call_id(1)), text_body("hi"))));
+  std::size_t at = 0;
+  for (int i = 0; i < 20; ++i) {
+    steady.say(std::string_view(whole).substr(at, 700));
+    if (server->counters().slow_peers == 0)
+      dripping.say(std::string_view(whole).substr(static_cast<std::size_t>(i) * 20, 20));
+    at += 700;
+    run(500ms);
+  }
+  EXPECT_EQ(server->counters().slow_peers, 1U);
+  EXPECT_EQ(server->counters().connections_open, 2U);
+  steady.say(std::string_view(whole).substr(at));
+  expect_answered(steady, call_id(1));
+  EXPECT_TRUE(quiet.heard(Kind::response)) << "who sends nothing is not slow";
+}
+
+TEST_F(ReceiveMemory, APausedConnectionDoesNotEscapeTheRule) {
+  serve({.send_backlog_bytes_max = 64 * kib, .receive_rate_min = kib, .receive_window = 1s});
+  Peer& one = peer();
+  one.script.take.assign(1'000'000, 0);  // Reads nothing of its replies.
+  std::string burst;
+  for (std::uint32_t i = 0; i < 100; ++i) burst += text(message({.kind = Kind::request, .call = call_id(i)}));
+  for (int i = 0; i < 200 && !one.script.paused; ++i) one.say(burst);
+  ASSERT_TRUE(one.script.paused);
+  EXPECT_GT(used(), 0U) << "what waits to be read is paid for";
+  run(3s);
+  EXPECT_EQ(server->counters().slow_peers, 1U);
+}
+
+// With the longest window that a peer can grant, the server keeps no more than its backlog, and goes on serving.
+TEST_F(ReceiveMemory, AHostileWindowDoesNotFillTheBacklog) {
+  serve({.send_backlog_bytes_max = 64 * kib, .ping_interval = forever});
+  wire::Hello hello = usual_hello();
+  hello.stream_window_bytes = 0xffff'ffff;
+  Peer& reads = peer(hello);
+  Peer& other = peer();
+  for (std::uint32_t i = 0; i < 3; ++i) reads.say(text(message(request_of<pours>(call_id(i)))));
+  // All that is sent is taken at once: virtual time stands still, and the streams' turns must end for the loop to go on.
+  for (int i = 0; i < 10; ++i) {
+    reads.script.sent.clear();
+    other.script.sent.clear();
+    other.say(text(message(request_of<length>(call_id(1)), text_body("hi"))));
+    turn();
+    EXPECT_TRUE(other.heard(Kind::response));
+    EXPECT_GT(reads.script.sent.size(), 0U);
+    EXPECT_LE(reads.script.sent.size(), 8 * mib);
+  }
+  // Nothing is taken any more.
+  reads.script.take.assign(1, 0);
+  turn();
+  run(1s);
+  reads.script.sent.clear();
+  run(1s);
+  EXPECT_EQ(reads.script.sent.size(), 0U);
+  reads.script.sink->sendable(0);
+  EXPECT_LE(reads.script.sent.size(), 64 * kib + 3 * 1100) << "the backlog's bound, and an item of each stream";
+  EXPECT_GE(reads.script.sent.size(), 32 * kib);
+  const std::size_t before = reads.script.sent.size();
+  turn();
+  EXPECT_GT(reads.script.sent.size(), before) << "the writers have gone on";
+}
+
+// Credit is used to exactly nothing, then no further item may come.
+TEST_F(ReceiveMemory, ItemsNeedCredit) {
+  constexpr std::uint32_t window = 8 * kib;
+  serve({.stream_window_bytes = window});
+  const auto item = [](std::size_t cost) {
+    return text(message({.kind = Kind::stream_data, .call = call_id(1)}, text_body(std::string(cost - 64 - 4, 'i'))));
+  };
+  Peer& exact = peer();
+  exact.say(text(message(request_of<hoards>(call_id(1)))));
+  exact.say(item(window / 2) + item(window / 2));
+  EXPECT_EQ(server->counters().protocol_errors, 0U);
+  exact.say(item(100));
+  EXPECT_EQ(server->counters().protocol_errors, 1U);
+  Peer& nearly = peer();
+  nearly.say(text(message(request_of<hoards>(call_id(1)))));
+  nearly.say(item(window - 1) + item(window));
+  EXPECT_EQ(server->counters().protocol_errors, 1U) << "with one byte of credit left one more item may come";
+}
+
+}  // namespace hawser::receive_memory
