@@ -131,6 +131,7 @@ TEST(LabProjection, RangesHaveTwoSignificantDigitsAndAreRoundedOutwards) {
 TEST(LabProjection, ARowIsMadeOfRanges) {
   EXPECT_EQ(project_row({128, 1, 43'394}, {{151'234, 248'765}, {4.44, 7.77}, {5.55, 8.88}}),
             "| 128 | 1 | 150 k to 250 k | 0.15 to 0.26 | 4.4 to 7.8 | 5.5 to 8.9 | 43 k |\n");
+  EXPECT_NE(project_row({128, 4, 149'130}, {}).find("| 150 k |"), std::string::npos) << "to the nearest";
 }
 
 TEST(Perftest, AverageIsTheFourthFigure) {

@@ -38,17 +38,19 @@ CallPlan plan_of(const ProjectOptions& options, const PublishedRate& cell) {
   return plan;
 }
 
-enum class Rounding { down, up };
+enum class Rounding { down, nearest, up };
 
 // To two significant digits, with k or M from a thousand on.
 std::string rounded(double value, Rounding rounding) {
   if (value <= 0) return "0";
   const double unit = std::pow(10, std::floor(std::log10(value)) - 1);
-  // What is exact to within the arithmetic stays as it is.
   const double units = value / unit;
-  const double nearest = std::round(units);
-  const bool exact = std::abs(units - nearest) < 1e-6;
-  const double kept = unit * (exact ? nearest : rounding == Rounding::down ? std::floor(units) : std::ceil(units));
+  double kept = std::round(units);
+  // What is exact to within the arithmetic stays as it is.
+  if (rounding != Rounding::nearest && std::abs(units - kept) > 1e-6) {
+    kept = rounding == Rounding::down ? std::floor(units) : std::ceil(units);
+  }
+  kept *= unit;
   const double scale = kept >= 0.9999995e6 ? 1e6 : kept >= 0.9999995e3 ? 1e3 : 1;
   const std::string_view suffix = scale == 1e6 ? " M" : scale == 1e3 ? " k" : "";
   return fmt::format("{:g}{}", kept / scale, suffix);
@@ -67,7 +69,7 @@ std::string project_row(const PublishedRate& cell, const CallRanges& ranges) {
   return fmt::format(
       "| {} | {} | {} | {} | {} | {} | {} |\n", cell.bytes, cell.in_flight, rounded_range(ranges.calls_per_s),
       rounded_range({gbit(ranges.calls_per_s.low), gbit(ranges.calls_per_s.high)}), rounded_range(ranges.p90_us),
-      rounded_range(ranges.p99_us), rounded(cell.calls_per_s, Rounding::down));
+      rounded_range(ranges.p99_us), rounded(cell.calls_per_s, Rounding::nearest));
 }
 
 int run_project(const ProjectOptions& options) {
@@ -104,9 +106,10 @@ int run_project(const ProjectOptions& options) {
       "processors,\n"
       "other load on host and link, loss and congestion, packet headers, PCIe as a bottleneck, what the application "
       "does.\n"
-      "So the high ends are out of reach for most systems. Where others published figures the model was right to "
-      "within\n"
-      "what docs/lab.md, \"Predictions\", says.\n");
+      "So the high ends are out of reach for most systems. docs/lab.md, \"Predictions\", says how far the model is "
+      "from "
+      "figures\n"
+      "that others published.\n");
   return 0;
 }
 
