@@ -72,8 +72,13 @@ TEST_P(PathSuite, GarbageAnswersAreRefused) {
   EXPECT_LE(truth.size(), path_parameters_bytes_max);
   int refused = 0;
   try_garbage(truth, path_parameters_bytes_max, [&](Bytes parameters) {
-    // A half is connected once: each gets a new one.
-    ASSERT_TRUE(pair->propose().has_value());
+    // A half is connected once: each gets a new one. What the last ones held may be returned a little later, and is bounded.
+    Result<void> proposed = pair->propose();
+    for (int i = 0; !proposed && proposed.error().code == ErrorCode::overloaded && i < 200'000; ++i) {
+      server().loop->rest();
+      proposed = pair->propose();
+    }
+    ASSERT_TRUE(proposed.has_value()) << proposed.error().describe();
     server().on([&] {
       const Result<void> done = pair->server_half->connect(parameters);
       if (done) return;
