@@ -51,6 +51,7 @@ struct QuietStream final : transport::Stream {
 struct CountingSink final : transport::MessageSink {
   void on_message(const transport::Message& message) override {
     ++messages;
+    cut = message.cut;
     last.assign(reinterpret_cast<const char*>(message.head.data()), message.head.size());
     if (keep) kept.push_back(message.keep_head());
     if (abort != nullptr) abort->abort();
@@ -59,12 +60,15 @@ struct CountingSink final : transport::MessageSink {
     placed_bytes += bytes;
     return {};
   }
+  detail::ReceiveAccount* receive_account() noexcept override { return account; }
   void on_drained() override {}
   void on_closed(const Error& error) override {
     closed = true;
     reason = error;
   }
+  detail::ReceiveAccount* account = nullptr;  // Before the connection starts.
   std::size_t messages = 0;
+  bool cut = false;  // The last one.
   std::string last;
   std::size_t placed_bytes = 0;
   bool closed = false;
@@ -104,8 +108,10 @@ class RdmaAttack : public ::testing::Test {
     return options;
   }
 
-  std::unique_ptr<HonestPair> honest() {
+  // The server's connection pays by `account`, if there is one.
+  std::unique_ptr<HonestPair> honest(detail::ReceiveAccount* account = nullptr) {
     auto pair = std::make_unique<HonestPair>();
+    pair->at_server.account = account;
     auto server = *server_end_->propose(client_end_->offer(), limits);
     auto client = *client_end_->accept(server->parameters(), limits);
     EXPECT_TRUE(server->connect(client->parameters()));

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/random.h"
@@ -294,6 +295,51 @@ TEST_P(RdmaHostile, AnnouncedHeadsTakeNoMemory) {
   pass(milliseconds(5));
   EXPECT_FALSE(attacker.sink.closed);
   EXPECT_LT(allocated(), before + (std::size_t{1} << 20));
+}
+
+// Long heads are paid for as they come; what is refused is cut, and the connection goes on.
+TEST_P(RdmaHostile, LongHeadsArePaidFor) {
+  detail::ReceiveBudget budget(std::size_t{4} << 20, std::size_t{1} << 20);
+  detail::ReceiveAccount account(&budget);
+  auto pair = honest(&account);
+  for (const std::size_t bytes : {std::size_t{60'000}, std::size_t{600'000}, std::size_t{3'000'000}, std::size_t{9}}) {
+    const std::string text(bytes, 'h');
+    send(*pair->client, text);
+    pass(milliseconds(100));
+    EXPECT_EQ(pair->at_server.cut, bytes == 3'000'000) << bytes;
+    if (pair->at_server.cut) {
+      EXPECT_GE(pair->at_server.last.size(), 4096U);
+      EXPECT_EQ(pair->at_server.last, text.substr(0, pair->at_server.last.size()));
+    } else {
+      EXPECT_EQ(pair->at_server.last, text);
+    }
+    EXPECT_EQ(account.used(), 0U) << bytes;
+  }
+  EXPECT_EQ(pair->at_server.messages, 4U);
+  // One that never comes whole is paid back when its connection ends.
+  send(*pair->client, std::string(900'000, 'h'));
+  pass(std::chrono::microseconds(60));
+  pair.reset();
+  EXPECT_EQ(account.used(), 0U);
+}
+
+TEST_P(RdmaHostile, WhatIsReadAheadIsPaidFor) {
+  detail::ReceiveBudget budget(std::size_t{64} << 20, std::size_t{5} << 20);
+  detail::ReceiveAccount account(&budget);
+  attacker_ = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_);
+  attacker_->sink.account = &account;
+  attacker_->connect();
+  std::vector<rdma::RemotePiece> pieces(8, {0x1000, 1, 4U << 20});
+  attacker_->post_rendezvous(pieces);
+  std::size_t used_max = 0;
+  for (int i = 0; i < 2000 && !attacker_->sink.closed; ++i) {
+    pass(std::chrono::nanoseconds(50));
+    used_max = std::max(used_max, account.used());
+  }
+  EXPECT_EQ(used_max, std::size_t{4} << 20) << "one of them fits beside the one in turn";
+  EXPECT_TRUE(attacker_->sink.closed);
+  EXPECT_EQ(account.used(), 0U);
+  attacker_->sink.account = nullptr;
 }
 
 // The client is attacked by the server that it connects to: with forged parameters, and with what no packet is.

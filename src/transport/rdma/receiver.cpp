@@ -31,7 +31,10 @@ bool Receiver::breach(std::string_view how) {
   return false;
 }
 
-void Receiver::start(MessageSink& sink) { sink_ = &sink; }
+void Receiver::start(MessageSink& sink) {
+  sink_ = &sink;
+  if (!ended_) account_ = sink.receive_account();
+}
 
 void Receiver::resume() {
   if (!paused_) return;
@@ -144,34 +147,50 @@ bool Receiver::take_part(Bytes bytes) {
   if (bytes.size() > total - whole.done) return breach("fragments beyond their message");
   if (whole.done < whole.head_bytes) {
     const std::size_t part = std::min(bytes.size(), whole.head_bytes - whole.done);
-    if (whole.done + part > whole.head.size()) grow_head(whole.done + part);
-    std::memcpy(whole.head.mutable_data() + whole.done, bytes.data(), part);
+    if (!whole.cut && whole.done + part > whole.head.size()) whole.cut = !grow_head(whole.done + part);
+    if (whole.done < whole.head.size()) {
+      std::memcpy(whole.head.mutable_data() + whole.done, bytes.data(), std::min(part, whole.head.size() - whole.done));
+    }
     whole.done += part;
     bytes = bytes.subspan(part);
   }
   if (whole.done < whole.head_bytes) return true;
-  if (!whole.decided && !decide_place()) return false;
+  if (!whole.decided && !whole.cut && !decide_place()) return false;
   if (whole.memory != nullptr && !bytes.empty()) {
     std::memcpy(whole.memory + (whole.done - whole.head_bytes), bytes.data(), bytes.size());
   }
   whole.done += bytes.size();
   if (whole.done != total) return true;
+  // Who keeps it pays for it.
+  release_charge(whole.charged);
   const Assembly done = std::exchange(assembly_, {});
   sink_->on_message({.head = done.head.bytes(),
                      .payload = done.memory == nullptr ? Bytes() : Bytes(done.memory, done.payload_bytes),
                      .head_block = done.head.block(),
                      .payload_block = done.own.block(),
-                     .discarded = done.payload_bytes != 0 && done.memory == nullptr});
+                     .discarded = done.cut || (done.payload_bytes != 0 && done.memory == nullptr),
+                     .cut = done.cut});
   return !ended_;
 }
 
-// For `needed` bytes of it, at most twice what has come.
-void Receiver::grow_head(std::size_t needed) {
+void Receiver::release_charge(std::size_t& bytes) noexcept {
+  const std::size_t charged = std::exchange(bytes, 0);
+  if (account_ != nullptr && charged != 0) account_->release(charged);
+}
+
+// For `needed` bytes of it, at most twice what has come. Beyond the first stretch the account pays; false if it refuses.
+bool Receiver::grow_head(std::size_t needed) {
   Assembly& whole = assembly_;
   const std::size_t size = std::min(whole.head_bytes, std::max({needed, 2 * whole.head.size(), head_bytes_first}));
+  const std::size_t charge = size - std::min(size, head_bytes_first);
+  if (account_ != nullptr && charge > whole.charged) {
+    if (!account_->acquire(charge - whole.charged)) return false;
+    whole.charged = charge;
+  }
   Buffer larger = Buffer::allocate(std::max<std::size_t>(size, 1)).slice(0, size);
   if (whole.done != 0) std::memcpy(larger.mutable_data(), whole.head.data(), whole.done);
   whole.head = std::move(larger);
+  return true;
 }
 
 bool Receiver::decide_place() {
@@ -251,6 +270,7 @@ bool Receiver::take_rendezvous(Arrival& arrival, const Record& record) {
 // It has begun before its turn, which is now. False: the connection has ended.
 bool Receiver::place_late(Transfer& transfer, Bytes head) {
   transfer.placed = true;
+  release_charge(transfer.charged);  // Now the sink pays.
   const Placement placement = sink_->place(head, transfer.size);
   if (ended_) return false;
   if (placement.kind == Placement::Kind::given) transfer.wanted = placement.memory.data();
@@ -289,11 +309,16 @@ bool Receiver::begin_transfer(const Record& record, bool ahead) {
     if (ended_) return false;
   }
   if (ahead && (size > options_.ahead_bytes_max - ahead_bytes_ || !pool_->begin_ahead(size))) return false;
+  if (ahead && account_ != nullptr && !account_->acquire(size)) {
+    pool_->end_ahead(size);
+    return false;
+  }
   Transfer& transfer = spare_transfer();
   if (placement.kind == Placement::Kind::own) {
     const MemoryPool::PayloadBlock mine = pool_->take_block(size);
     if (mine.block == nullptr && ahead) {
       pool_->end_ahead(size);
+      if (account_ != nullptr) account_->release(size);
       return false;
     }
     transfer.block = mine.block;
@@ -313,7 +338,10 @@ bool Receiver::begin_transfer(const Record& record, bool ahead) {
   transfer.id = table->transfer;
   transfer.size = size;
   transfer.placed = !ahead;
-  if (ahead) ahead_bytes_ += transfer.ahead = size;
+  if (ahead) {
+    ahead_bytes_ += transfer.ahead = size;
+    if (account_ != nullptr) transfer.charged = size;
+  }
   std::size_t at = 0;
   const std::byte* literal = table->literals.data();
   for (std::size_t i = 0; i < table->pieces; ++i) {
@@ -429,6 +457,7 @@ std::size_t Receiver::take_staging() {
 }
 
 void Receiver::drop_transfer(Transfer& transfer) noexcept {
+  release_charge(transfer.charged);
   if (const std::size_t ahead = std::exchange(transfer.ahead, 0); ahead != 0) {
     ahead_bytes_ -= ahead;
     pool_->end_ahead(ahead);
@@ -446,6 +475,10 @@ void Receiver::drop_staging() noexcept {
 
 void Receiver::end() noexcept {
   ended_ = true;
+  // The account may go before this.
+  for (Transfer& transfer : transfers_) release_charge(transfer.charged);
+  release_charge(assembly_.charged);
+  account_ = nullptr;
   if (!taking_) drop_all();
 }
 

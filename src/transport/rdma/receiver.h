@@ -86,6 +86,8 @@ class Receiver {
     bool active = false;
     Buffer head;  // Grows as it comes: what is announced costs nothing yet.
     std::size_t head_bytes = 0;
+    std::size_t charged = 0;  // Of the head, beyond its first stretch.
+    bool cut = false;         // The account refused more of the head: the rest and the payload are discarded.
     std::size_t payload_bytes = 0;
     std::size_t done = 0;  // Bytes of head and payload.
     bool decided = false;  // Where the payload goes.
@@ -106,7 +108,8 @@ class Receiver {
     bool placed = false;          // The sink has been asked where it goes.
     std::byte* wanted = nullptr;  // Where the sink wants what had begun before it was asked: copied there in the end.
     bool given = false;           // By the sink: it is not ours to keep.
-    std::size_t ahead = 0;        // Bytes that are counted as read ahead.
+    std::size_t ahead = 0;        // Bytes that are counted as read ahead,
+    std::size_t charged = 0;      // and that the account pays for until it is their turn.
     Buffer own;                   // Else, ours.
     std::byte* memory = nullptr;  // Null while it is discarded.
     bool complete() const noexcept { return done == size; }
@@ -132,7 +135,8 @@ class Receiver {
   void deliver();
   bool take_one(Arrival& arrival);
   bool take_part(Bytes bytes);
-  void grow_head(std::size_t needed);
+  bool grow_head(std::size_t needed);
+  void release_charge(std::size_t& bytes) noexcept;
   bool take_rendezvous(Arrival& arrival, const Record& record);
   bool decide_place();
   bool begin_transfer(const Record& record, bool ahead);
@@ -154,6 +158,7 @@ class Receiver {
   ReceiveRing& ring_;
   const ReceiverOptions options_;
   MessageSink* sink_ = nullptr;
+  detail::ReceiveAccount* account_ = nullptr;  // The sink's; null without one, and at the end.
 
   Queue<Arrival> arrivals_;
   std::uint64_t first_packet_ = 0;  // The number of arrivals_'s front.
