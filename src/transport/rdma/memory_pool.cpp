@@ -333,17 +333,29 @@ MemoryPool::PayloadBlock MemoryPool::retain_own(const std::byte* data, std::size
   return {};
 }
 
+// Whether nothing of it has been used for idle_timeout.
+bool MemoryPool::is_idle(Arena& arena, Time now) const noexcept {
+  if (arena.used != 0) return false;
+  if (!arena.idle_seen) {
+    arena.idle_seen = true;
+    arena.idle_since = now;
+  }
+  return now - arena.idle_since >= options_.idle_timeout;
+}
+
+bool MemoryPool::reclaim_is_due(Time now) {
+  const std::lock_guard lock(mutex_);
+  bool due = false;
+  for (const auto& arena : arenas_) due = is_idle(*arena, now) || due;
+  return due;
+}
+
 void MemoryPool::reclaim(Time now) {
   std::vector<std::unique_ptr<Arena>> gone;  // Deregistered without the lock.
   {
     const std::lock_guard lock(mutex_);
     for (auto& arena : arenas_) {
-      if (arena->used != 0) continue;
-      if (!arena->idle_seen) {
-        arena->idle_seen = true;
-        arena->idle_since = now;
-      }
-      if (now - arena->idle_since >= options_.idle_timeout) gone.push_back(std::move(arena));
+      if (is_idle(*arena, now)) gone.push_back(std::move(arena));
     }
     std::erase(arenas_, nullptr);
   }

@@ -102,6 +102,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
 
   // Gives back arenas that nobody has used for idle_timeout.
   void reclaim(Time now);
+  // Whether reclaim() would return memory now. Allocates nothing, so that a loop may ask often.
+  bool reclaim_is_due(Time now);
   MemoryPoolCounters counters() const;
   Device& device() const noexcept { return *device_; }
   const std::shared_ptr<Device>& shared_device() const noexcept { return device_; }
@@ -117,6 +119,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   RegisteredMemory take_there(unsigned order, Use use) noexcept;
   RegisteredMemory carve(Arena& arena, unsigned order) noexcept;
   Arena* find(const std::byte* data) noexcept;
+  bool is_idle(Arena& arena, Time now) const noexcept;
   PayloadBlock retain_own(const std::byte* data, std::size_t bytes) noexcept;
   void take_back(Lent& lent) noexcept;
 

@@ -173,6 +173,8 @@ TEST_F(PoolTest, IdleArenasAreGivenBack) {
   pool->reclaim(start);
   pool->reclaim(start + std::chrono::seconds(9));
   EXPECT_EQ(device->regions.size(), 2U);
+  EXPECT_FALSE(pool->reclaim_is_due(start + std::chrono::seconds(9)));
+  EXPECT_TRUE(pool->reclaim_is_due(start + std::chrono::seconds(10)));
   pool->reclaim(start + std::chrono::seconds(10));
   EXPECT_EQ(device->regions.size(), 1U) << "the one in use stays";
   EXPECT_EQ(pool->counters().registered_bytes, 64U * 1024);

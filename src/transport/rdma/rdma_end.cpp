@@ -405,6 +405,7 @@ void RdmaEnd::on_timer(Timer& timer) noexcept {
 
 // Deregistering takes long.
 void RdmaEnd::reclaim() {
+  if (!device_->pool->reclaim_is_due(loop_.now())) return;
   const bool begun = side_work_.run([pool = device_->pool, now = loop_.now()]() -> SideWork::After {
     pool->reclaim(now);
     return [] {};
