@@ -35,7 +35,7 @@ class Resolver final : Timer {
  private:
   // A socket of c-ares'.
   struct Watch final : exec::Watcher {
-    Watch(Resolver& of, int watched) noexcept : owner(of), fd(watched) {}
+    Watch(Resolver& of, int socket) noexcept : owner(of), fd(socket) {}
     void on_ready(exec::Readiness readiness) override;
     Resolver& owner;
     const int fd;
