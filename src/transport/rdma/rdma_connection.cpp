@@ -186,8 +186,15 @@ Result<QueuePairRoute> RdmaConnection::route_to(const Parameters& peer) {
 Result<void> RdmaConnection::connect(const Parameters& peer) {
   const auto route = route_to(peer);
   if (!route) return std::unexpected(route.error());
-  if (auto done = pair_->connect(*route); !done) return done;
+  if (auto done = connect_pair(*end_, *pair_, *route); !done) return done;
   return connected(peer);
+}
+
+// Any thread that side_work() has. DrainingPair::destroy_pair() takes the access back.
+Result<void> RdmaConnection::connect_pair(RdmaEnd& end, QueuePair& pair, const QueuePairRoute& route) {
+  if (auto done = pair.connect(route); !done) return done;
+  if (route.access.remote_read) end.device().access.add(pair);
+  return {};
 }
 
 void RdmaConnection::connect_soon(const Parameters& peer, PathHalf::Ready ready) {
@@ -204,10 +211,10 @@ void RdmaConnection::connect_soon(const Parameters& peer, PathHalf::Ready ready)
   job->ready = ready;
   // The queue pair is not destroyed as long as it is busy.
   busy_ = job->busy;
-  const bool begun =
-      end_->side_work().run([pair = pair_.get(), way = *route, peer, job, gone = cancelled_]() -> SideWork::After {
+  const bool begun = end_->side_work().run(
+      [end = end_.get(), pair = pair_.get(), way = *route, peer, job, gone = cancelled_]() -> SideWork::After {
         if (!gone->load(std::memory_order_relaxed)) {
-          job->outcome = pair->connect(way);
+          job->outcome = connect_pair(*end, *pair, way);
         } else {
           job->outcome = hawser::fail(ErrorCode::cancelled, "it ended before it was connected", ErrorScope::connection);
         }
@@ -227,7 +234,6 @@ void RdmaConnection::connect_soon(const Parameters& peer, PathHalf::Ready ready)
 Result<void> RdmaConnection::connected(const Parameters& peer) {
   if (ended_) return hawser::fail(ErrorCode::unavailable, "the RDMA half has failed", ErrorScope::connection);
   const std::uint32_t reads = reads_with(peer);
-  if (reads != 0) end_->device().access.add(*pair_);
 
   ChannelOptions channel;
   channel.sender = {.packet_bytes_max = std::min<std::size_t>(chunk_bytes_, peer.chunk_bytes),

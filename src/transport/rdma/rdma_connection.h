@@ -75,6 +75,7 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   Result<void> reserve();
   Result<void> prepare(Result<std::unique_ptr<QueuePair>> pair);
   Result<QueuePairRoute> route_to(const Parameters& peer);
+  static Result<void> connect_pair(RdmaEnd& end, QueuePair& pair, const QueuePairRoute& route);
   Result<void> connected(const Parameters& peer);
   std::uint32_t reads_with(const Parameters& peer) const noexcept;
   Result<void> repost();

@@ -1,6 +1,7 @@
 #include "transport/rdma/rdma_path.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "hawser/time.h"
 #include "transport/rdma/address.h"
 #include "transport/rdma/rdma_end.h"
 #include "transport/rdma/verbs.h"
@@ -34,7 +36,12 @@ class RdmaPath final : public DataPath, public std::enable_shared_from_this<Rdma
  private:
   Result<std::shared_ptr<RdmaDevice>> first_device();
   Result<std::shared_ptr<RdmaEnd>> end_on(Loop& loop, const std::shared_ptr<RdmaDevice>& device);
+  void drop_dead();
   void open_others(const RdmaDevice& first);
+
+  // Listing devices and opening one takes milliseconds, on the loop: clients that come by an address without a device must not
+  // have it done each time.
+  static constexpr Duration look_pause = std::chrono::seconds(1);
 
   const RdmaOptions options_;
   const std::shared_ptr<Verbs> verbs_;
@@ -42,6 +49,7 @@ class RdmaPath final : public DataPath, public std::enable_shared_from_this<Rdma
   std::mutex mutex_;  // Guards what follows.
   std::weak_ptr<RdmaDevice> first_;
   std::vector<std::shared_ptr<RdmaDevice>> others_;  // Opened when a way led elsewhere.
+  std::optional<Time> look_again_;                   // Not before, for a way that leads elsewhere.
   std::map<std::pair<Loop*, RdmaDevice*>, std::weak_ptr<RdmaEnd>> ends_;
   std::map<Loop*, std::weak_ptr<PathEnd>> routed_;
 };
@@ -127,8 +135,13 @@ Result<std::shared_ptr<RdmaDevice>> RdmaPath::first_device() {
   return opened;
 }
 
+// What replaces one is looked for at once.
+void RdmaPath::drop_dead() {
+  if (std::erase_if(others_, [](const auto& one) { return one->dead(); }) != 0) look_again_.reset();
+}
+
 void RdmaPath::open_others(const RdmaDevice& first) {
-  std::erase_if(others_, [](const auto& one) { return one->dead(); });
+  drop_dead();
   if (!options_.device.empty()) return;
   const auto names = verbs_->devices();
   if (!names) return;
@@ -146,12 +159,20 @@ void RdmaPath::open_others(const RdmaDevice& first) {
 std::shared_ptr<RdmaEnd> RdmaPath::end_toward(Loop& loop, const Gid& address, const std::shared_ptr<RdmaEnd>& first) {
   const std::lock_guard lock(mutex_);
   if (has_address(first->device(), address)) return first;
+  const auto known = [&]() -> std::shared_ptr<RdmaEnd> {
+    for (const std::shared_ptr<RdmaDevice>& device : others_) {
+      if (!has_address(*device, address)) continue;
+      if (auto end = end_on(loop, device)) return *end;
+    }
+    return nullptr;
+  };
+  drop_dead();
+  if (auto end = known()) return end;
+  if (look_again_ && loop.now() < *look_again_) return first;
   open_others(first->device());
-  for (const std::shared_ptr<RdmaDevice>& device : others_) {
-    if (!has_address(*device, address)) continue;
-    if (auto end = end_on(loop, device)) return *end;
-  }
-  return first;
+  look_again_ = loop.now() + look_pause;
+  auto end = known();
+  return end != nullptr ? end : first;
 }
 
 std::vector<std::shared_ptr<RdmaDevice>> RdmaPath::every_device() {

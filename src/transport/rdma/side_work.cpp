@@ -1,7 +1,9 @@
 #include "transport/rdma/side_work.h"
 
 #include <condition_variable>
+#include <deque>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace hawser::transport::rdma {
@@ -13,6 +15,17 @@ struct SideWork::State {
   std::condition_variable changed;
   Loop* loop;  // Null once closed. Only then may the loop be gone.
   bool running = false;
+  // What the loop has not called yet. It may hold what the work has made: closing drops it, and not the loop's mailbox, which
+  // may live longer than what that was made with.
+  std::deque<After> done;
+
+  std::optional<After> take() {
+    const std::lock_guard lock(mutex);
+    if (done.empty()) return std::nullopt;
+    std::optional<After> first = std::move(done.front());
+    done.pop_front();
+    return first;
+  }
 };
 
 struct SideWork::Job final : detail::Posted {
@@ -28,8 +41,9 @@ struct SideWork::Job final : detail::Posted {
     work = nullptr;
     std::unique_lock lock(state->mutex);
     if (state->loop != nullptr) {
-      state->loop->post([shared = state, next = std::move(after)]() mutable {
-        if (shared->loop != nullptr) next();
+      state->done.push_back(std::move(after));
+      state->loop->post([shared = state] {
+        if (std::optional<After> next = shared->take()) (*next)();
       });
     } else {
       // Whoever closes waits for what this holds too.
@@ -56,9 +70,11 @@ bool SideWork::run(Work work) {
 }
 
 void SideWork::close() noexcept {
+  std::deque<After> dropped;  // Without the lock.
   std::unique_lock lock(state_->mutex);
   state_->loop = nullptr;
   state_->changed.wait(lock, [this] { return !state_->running; });
+  dropped.swap(state_->done);
 }
 
 }  // namespace hawser::transport::rdma

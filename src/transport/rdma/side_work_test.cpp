@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/lent_block.h"
 #include "transport/loop_stream_testing.h"
 #include "transport/rdma/rdma_path.h"
 #include "transport/rdma/slow_device_testing.h"
@@ -100,6 +101,28 @@ TEST(SideWork, ClosingWaitsForWhatHasBegunAndDropsTheRest) {
   ASSERT_TRUE(other.run([&]() -> SideWork::After { return [&] { after = true; }; }));
   run_until(loop, [&] { return after; });
   EXPECT_EQ(held.use_count(), 1);
+}
+
+// What the work has made may belong to what goes right after the close: the loop's mailbox must not keep it.
+TEST(SideWork, ClosingDropsWhatTheLoopHasNotCalledYet) {
+  Loop loop({.log = no_log()});
+  const auto helper = std::make_shared<exec::OffloadPool>(1U, std::size_t{4}, nullptr);
+  SideWork side(loop, helper);
+  const auto held = std::make_shared<int>();
+  ASSERT_TRUE(
+      side.run([held]() -> SideWork::After { return [held] { ADD_FAILURE() << "called after it was closed"; }; }));
+  // The same thread does this later.
+  std::atomic<bool> done = false;
+  SideWork other(loop, helper);
+  ASSERT_TRUE(other.run([&]() -> SideWork::After {
+    done = true;
+    return [] {};
+  }));
+  while (!done) std::this_thread::yield();
+  EXPECT_EQ(held.use_count(), 2);
+  side.close();
+  EXPECT_EQ(held.use_count(), 1);
+  loop.run_posted();
 }
 
 // Both sides of handshakes on one loop, over devices that tell who calls them.
@@ -193,6 +216,32 @@ TEST_F(SlowHandshake, NothingThatBlocksIsDoneByTheLoop) {
   EXPECT_TRUE(by_loop.empty()) << by_loop.front();
 }
 
+// While memory is exposed for writing, each queue pair is told so by a system call, after those of all others.
+TEST_F(SlowHandshake, WhatThePeerMayDoIsNotToldByTheLoop) {
+  struct Exposed final : LentBlock {
+    Exposed() : LentBlock([](LentBlock&) noexcept {}), memory(4096) {}
+    std::vector<std::byte> memory;
+  } exposed;
+  const auto registered = server_path->register_memory(exposed.memory, exposed, false);
+  ASSERT_TRUE(registered);
+  const auto writable = (*registered)->expose(exposed.memory, true, true);
+  ASSERT_TRUE(writable);
+  by_loop.clear();
+  auto proposed = server->begin_propose(client->offer(), limits);
+  ASSERT_TRUE(proposed);
+  wait_for(**proposed);
+  auto accepted = client->begin_accept((*proposed)->parameters(), limits);
+  ASSERT_TRUE(accepted);
+  wait_for(**accepted);
+  std::optional<Result<void>> outcome;
+  (*proposed)->begin_connect((*accepted)->parameters(), [&](const Result<void>& how) { outcome.emplace(how); });
+  run_until(loop, [&] { return outcome.has_value(); });
+  ASSERT_TRUE(*outcome);
+  EXPECT_EQ(count("allow"), 1U);
+  const std::lock_guard lock(mutex);
+  EXPECT_TRUE(by_loop.empty()) << by_loop.front();
+}
+
 // The kernel looks for a peer that does not answer: the client gives up meanwhile.
 TEST_F(SlowHandshake, AHalfThatGoesWhileItsQueuePairIsConnectedIsDestroyedAfterwards) {
   auto proposed = server->begin_propose(client->offer(), limits);
@@ -246,6 +295,44 @@ TEST_F(SlowHandshake, AnEndWaitsForWhatIsAtHand) {
   later.join();
   EXPECT_EQ(count("create"), 1U);
   EXPECT_EQ(count("destroy"), 1U);
+}
+
+// A client may come by an address that no device has: looking for one again and again would keep the loop.
+TEST(OtherDevices, AreNotLookedForByEachHandshake) {
+  struct Some final : Verbs {
+    Result<std::vector<std::string>> devices() override {
+      ++lists;
+      return std::vector<std::string>{"slow0", "down0", "down1"};
+    }
+    Result<std::shared_ptr<Device>> open(const std::string& name) override {
+      ++opens;
+      if (name == "slow0") return std::make_shared<SlowDevice>([](std::string_view) {}, 1);
+      if (!up) return fail(ErrorCode::unavailable, "down");
+      return std::make_shared<SlowDevice>([](std::string_view) {}, name == "down0" ? 2 : 3);
+    }
+    int lists = 0;
+    int opens = 0;
+    bool up = false;
+  };
+  Loop loop({.log = no_log()});
+  const auto verbs = std::make_shared<Some>();
+  RdmaOptions options;
+  options.huge_pages = false;
+  const auto path = make_rdma_path(options, verbs);
+  const auto end = path->attach(loop).value();
+  PathEnd* const first = &end->toward("10.0.0.1:1");
+  const int before = verbs->opens;
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(&end->toward("10.0.0.2:1"), first);
+  // The loop's time stands still meanwhile.
+  EXPECT_EQ(verbs->opens - before, 2);
+  // Later it may be there.
+  verbs->up = true;
+  loop.run([](Loop& on) -> Task<void> {
+    auto pause = on.sleep(1100ms);
+    co_await pause;
+  }(loop));
+  EXPECT_NE(&end->toward("10.0.0.2:1"), first);
+  EXPECT_EQ(verbs->opens - before, 4);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 // A device of which only what may block is of interest: it carries nothing.
 namespace hawser::transport::rdma {
 
-// Called with "register", "deregister", "create", "connect" and "destroy" by the thread that does it; may block.
+// Called with "register", "deregister", "create", "connect", "allow" and "destroy" by the thread that does it; may block.
 using SlowHook = std::function<void(std::string_view what)>;
 
 class SlowDevice final : public Device {
@@ -86,7 +86,7 @@ class SlowDevice final : public Device {
       (*hook)("connect");
       return {};
     }
-    void allow(Access) noexcept override {}
+    void allow(Access) noexcept override { (*hook)("allow"); }
     Result<void> post_send(std::span<const SendRequest>) override { return {}; }
     Result<void> post_receive(std::span<const ReceiveRequest>) override { return {}; }
     void fail() noexcept override {}
