@@ -38,6 +38,7 @@ struct HandNetwork final : transport::Network {
 
 std::size_t length(std::string_view text) { return text.size(); }
 std::size_t count(const std::vector<std::string_view>& parts) { return parts.size(); }
+std::string_view echoes(std::string_view text) { return text; }
 Task<std::size_t> keeps(Context& context, std::string_view text) {
   auto sleep = context.loop().sleep(1h, context.token());
   static_cast<void>(co_await std::move(sleep));
@@ -113,7 +114,7 @@ class ReceiveMemory : public ::testing::Test {
     options.listen = "by hand";
     options.transports.demand = "stream";
     server = std::make_unique<Server>(loop, network, std::move(options));
-    server->register_handler<length, count, keeps, hoards, pours>();
+    server->register_handler<length, count, echoes, keeps, hoards, pours>();
     EXPECT_TRUE(server->start());
     return *server;
   }
@@ -373,6 +374,103 @@ TEST_F(ReceiveMemory, AHostileWindowDoesNotFillTheBacklog) {
   const std::size_t before = reads.script.sent.size();
   turn();
   EXPECT_GT(reads.script.sent.size(), before) << "the writers have gone on";
+}
+
+// Once memory is scarce, an announcement is worth what has come with it: thousands of connections used up the rest by the
+// first 64 KiB of each.
+TEST_F(ReceiveMemory, ScarceMemoryIsNotForAnnouncements) {
+  serve({.message_bytes_max = 4 * mib, .receive_bytes_max = 16 * mib});
+  const std::string whole = payload_request(request_of<length>(call_id(0)), 2 * mib);
+  for (int i = 0; i < 200; ++i) peer().say(std::string_view(whole).substr(0, 40));
+  EXPECT_LE(used(), 8 * mib + 200 * 8 * kib);
+  Peer& honest = peer();
+  honest.say(payload_request(request_of<length>(call_id(1)), 4 * mib - kib), 64 * kib);
+  expect_answered(honest, call_id(1));
+}
+
+// Others have used up the budget by what their calls keep, for as long as they like. Small requests are answered all the same.
+TEST_F(ReceiveMemory, SmallRequestsAreServedWhateverOthersHold) {
+  serve({.message_bytes_max = mib, .receive_bytes_max = 8 * mib, .ping_interval = forever});
+  for (int i = 0; i < 6; ++i) {
+    Peer& greedy = peer();
+    for (std::uint32_t call = 0; call < 2; ++call) {
+      greedy.say(payload_request(request_of<keeps>(call_id(call)), mib - kib), 64 * kib);
+    }
+    for (std::uint32_t call = 2; call < 1600; ++call) {
+      greedy.say(text(message(request_of<keeps>(call_id(call)), text_body(std::string(call < 1500 ? 1000 : 10, 's')))));
+    }
+  }
+  EXPECT_GT(used(), 8 * mib - 256) << "not even the smallest block is left";
+  EXPECT_LE(used(), 8 * mib + 6 * detail::ReceiveAccount::reserve_bytes);
+  Peer& honest = peer();
+  for (std::uint32_t call = 0; call < 3; ++call) {
+    honest.say(text(message(request_of<keeps>(call_id(call)), text_body(std::string(100, 'h')))));
+  }
+  honest.say(text(message(request_of<keeps>(call_id(9)), text_body(std::string(8 * kib, 'h')))));
+  expect_refused(honest, call_id(9));
+  honest.script.sent.clear();
+  for (std::uint32_t call = 0; call < 3; ++call) {
+    honest.say(text(message({.kind = Kind::cancel, .call = call_id(call)})));
+    expect_answered(honest, call_id(call));
+  }
+}
+
+// A reply that shows the request keeps it until the peer has taken the reply. A byte now and then does not hold memory that
+// others need.
+TEST_F(ReceiveMemory, SlowReadersGiveBackScarceMemory) {
+  constexpr Duration window = 1s;
+  serve({.message_bytes_max = 4 * mib,
+         .send_backlog_bytes_max = 64 * kib,
+         .receive_bytes_max = 16 * mib,
+         .receive_rate_min = kib,
+         .receive_window = window,
+         .ping_interval = forever});
+  const auto takes = [](Peer& one, std::size_t bytes) {
+    one.script.take.assign(1, bytes);
+    one.script.take.resize(1000, 0);
+    one.script.sink->sendable(0);
+  };
+  const std::string request = payload_request(request_of<echoes>(call_id(0)), 4 * mib - kib);
+  const auto slow = [&]() -> Peer& {
+    Peer& one = peer();
+    one.script.take.assign(1000, 0);
+    one.say(request);
+    return one;
+  };
+  Peer& first = slow();
+  for (int i = 0; i < 10; ++i) {
+    takes(first, 1);
+    run(window);
+  }
+  EXPECT_EQ(server->counters().slow_peers, 0U) << "nobody needs the memory";
+  // Has taken all but a little, so that it is read again: its request is kept whole.
+  takes(slow(), 4 * mib - 20 * kib);
+  Peer& steady = slow();
+  EXPECT_GE(used(), 12 * mib - 8 * kib);
+  for (int i = 0; i < 5; ++i) {
+    for (Peer& one : peers) {
+      if (server->counters().slow_peers == 0) takes(one, &one == &steady ? 2 * kib : 1);
+    }
+    if (server->counters().slow_peers != 0) takes(steady, 2 * kib);
+    run(window);
+  }
+  EXPECT_EQ(server->counters().slow_peers, 2U);
+  EXPECT_EQ(server->counters().connections_open, 1U);
+  EXPECT_LE(used(), 5 * mib);
+}
+
+// Empty items are paid for by what the server takes to store them.
+TEST_F(ReceiveMemory, EmptyItemsCount) {
+  serve({.message_bytes_max = 64 * kib, .receive_bytes_max = 4 * mib, .receive_share_bytes_max = mib});
+  Peer& one = peer();
+  const std::string item = text(message({.kind = Kind::stream_data, .call = call_id(0)}));
+  one.say(text(message(request_of<hoards>(call_id(0)))));
+  one.say(item);
+  const std::size_t cost = used();
+  one.say(item);
+  EXPECT_EQ(used(), 2 * cost);
+  // The header of the block that is charged, and room for the item, in a vector that may be half empty.
+  EXPECT_GE(cost, Buffer::allocate(0).block()->size() + sizeof(Block) + 2 * sizeof(detail::StreamCore::Item));
 }
 
 // Credit is used to exactly nothing, then no further item may come.

@@ -45,12 +45,13 @@ struct ServerOptions {
   // KiB while they are decoded, requests of calls that coroutines and other threads answer, items of streams that are not
   // read yet. A request that does not fit is refused with `overloaded`; a stream item ends its
   // call's streams with `limit_exceeded`. At least message_bytes_max; one message of that size always
-  // fits. Blocks of 256 KiB that connections receive into at the moment are not counted.
+  // fits. The first 4 KiB of each connection are not refused for what others use. Blocks of 256 KiB that connections receive into at the moment are not counted.
   std::size_t receive_bytes_max = std::size_t{1} << 30;
   // Of these, for one connection. 0: a quarter. At least message_bytes_max, and at most receive_bytes_max, if it is given.
   std::size_t receive_share_bytes_max = 0;
   // A connection ends when a message that has begun advances by less than receive_rate_min bytes a second, measured over
-  // receive_window. Rate 0 or window `forever`: it never does.
+  // receive_window; while more than half of receive_bytes_max is used, also when the replies that wait for its client are
+  // taken more slowly and it keeps memory. Rate 0 or window `forever`: it never does.
   std::size_t receive_rate_min = std::size_t{64} << 10;
   Duration receive_window = std::chrono::seconds(10);
   // Connections that have not completed their hello, on each loop. One more takes the place of the oldest silent one.
@@ -79,7 +80,7 @@ struct ServerCounters {
   std::uint64_t protocol_errors = 0;
   std::uint64_t memory_refusals =
       0;  // Requests and stream items that receive_bytes_max or a connection's share had no room for.
-  std::uint64_t slow_peers = 0;      // Connections ended by receive_rate_min.
+  std::uint64_t slow_peers = 0;      // Connections ended by receive_rate_min, for what they sent or took.
   std::uint64_t receive_bytes = 0;   // Used now of receive_bytes_max, over all loops.
   std::uint64_t paths_declined = 0;  // Transports that a client offered and that did not carry its connection.
 };

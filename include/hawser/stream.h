@@ -72,6 +72,8 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
     ReceiveCharge body_charge;
     ReceiveCharge payload_charge;
   };
+  // What an item in store takes beside the bytes of its block: the block's header, and a place in a vector that doubles.
+  static constexpr std::size_t kept_item_bytes = sizeof(Block) + 2 * sizeof(Item);
 
   // From the session. An error is the peer's breach of the protocol.
   Result<void> on_item(Item item);

@@ -125,14 +125,23 @@ void ServerSession::on_unkept_item(std::uint32_t call, const Error& why) {
 }
 
 void ServerSession::end_if_slow(std::uint64_t bytes) {
-  if (!falls_behind(bytes)) return;
+  const Behind behind = falls_behind(bytes);
+  if (behind == Behind::no) return;
   shared_.counters.slow_peers.add(1);
-  const std::string seconds =
-      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(shared_.options.receive_window).count());
+  const std::string window =
+      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(shared_.options.receive_window).count()) +
+      " ms (receive_window)";
+  const std::string rate =
+      "receive_rate_min (" + std::to_string(shared_.options.receive_rate_min) + " bytes a second), or lower that";
+  const std::string number = std::to_string(bytes);
   const Error why{ErrorCode::deadline_exceeded, ErrorScope::connection, Initiator::peer, 0,
-                  "of a message that has begun, fewer than " + std::to_string(bytes) + " bytes came within " + seconds +
-                      " ms (receive_window): send it faster than receive_rate_min (" +
-                      std::to_string(shared_.options.receive_rate_min) + " bytes a second), or lower that"};
+                  behind == Behind::sending
+                      ? "of a message that has begun, fewer than " + number + " bytes came within " + window +
+                            ": send it faster than " + rate
+                      : "of the replies that wait, the peer took fewer than " + number + " bytes within " + window +
+                            ", while they keep " + std::to_string(account().used()) + " of the " +
+                            std::to_string(shared_.budget.bytes_max()) +
+                            " bytes of receive_bytes_max, more than half of which are used: read faster than " + rate};
   session_loop().log(LogLevel::warning, "rpc", "connection from " + peer_ + " closed: " + why.text);
   end_session(why);
 }

@@ -174,18 +174,24 @@ void Session::on_drained() {
   }
 }
 
-bool Session::falls_behind(std::uint64_t bytes) noexcept {
-  if (closed_) return false;
+Session::Behind Session::falls_behind(std::uint64_t bytes) noexcept {
+  if (closed_) return Behind::no;
   const std::uint64_t arrived = connection_->arrived();
   const std::uint64_t sent = connection_->sent();
   const bool arriving = account_.arriving() != 0;
   const bool same = arriving && slow_arriving_ && messages_ == slow_messages_;
-  const std::uint64_t moved = arrived - slow_arrived_ + (connection_->paused() ? sent - slow_sent_ : 0);
+  const std::uint64_t taken = sent - slow_sent_;
+  const std::uint64_t moved = arrived - slow_arrived_ + (connection_->paused() ? taken : 0);
+  // Replies are sent from requests that are kept until the peer has taken them.
+  const bool waits = taken < std::min<std::uint64_t>(slow_backlog_, bytes) &&
+                     account_.used() > detail::ReceiveAccount::reserve_bytes && !account_.plenty(0);
   slow_arriving_ = arriving;
   slow_messages_ = messages_;
   slow_arrived_ = arrived;
   slow_sent_ = sent;
-  return same && moved < bytes;
+  slow_backlog_ = connection_->backlog();
+  if (same && moved < bytes) return Behind::sending;
+  return waits ? Behind::taking : Behind::no;
 }
 
 void Session::on_stream_frame(const wire::Frame& frame, const transport::Message& message, detail::StreamCore* core) {
@@ -201,7 +207,8 @@ void Session::on_stream_frame(const wire::Frame& frame, const transport::Message
         const bool copies = block == nullptr || bytes.size() <= small_bytes_max;
         Buffer buffer = copies ? Buffer::copy_of(bytes) : Buffer::share(block, bytes.data(), bytes.size());
         if (account_.bounded()) {
-          kept = kept && (copies ? charge.add(account_, buffer.block()->size()) : charge.keep(account_, buffer));
+          kept = kept && (copies ? charge.add(account_, buffer.block()->size() + detail::StreamCore::kept_item_bytes)
+                                 : charge.keep(account_, buffer));
         }
         return buffer;
       };

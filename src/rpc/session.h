@@ -76,9 +76,11 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   void on_drained() override;
   detail::ReceiveAccount* receive_account() noexcept final { return account_.bounded() ? &account_ : nullptr; }
 
-  // The peer is too slow with a message that has begun: true if, since it was asked last, less than `bytes` came of the
-  // message that was coming then. Memory is held for it meanwhile. While reading is paused, what the peer takes counts.
-  bool falls_behind(std::uint64_t bytes) noexcept;
+  // What the peer was too slow with since this was asked last, while memory is held for it. `sending`: of a message that was
+  // coming then, less than `bytes` came; while reading is paused, what the peer takes counts. `taking`: more than half of the
+  // loop's budget is used, and of what waited for the peer then it took neither all nor `bytes`.
+  enum class Behind : std::uint8_t { no, sending, taking };
+  Behind falls_behind(std::uint64_t bytes) noexcept;
   detail::ReceiveAccount& account() noexcept { return account_; }
   // A stream's item can't be kept for want of memory. `call` is not known any more, or its stream ends with this error.
   virtual void on_unkept_item(std::uint32_t call, const Error& why) = 0;
@@ -128,6 +130,7 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   std::uint64_t slow_messages_ = 0;
   std::uint64_t slow_arrived_ = 0;
   std::uint64_t slow_sent_ = 0;
+  std::uint64_t slow_backlog_ = 0;
   bool slow_arriving_ = false;
 
   std::uint64_t pong_mark_ = 0;       // The position behind the last pong,

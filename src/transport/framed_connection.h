@@ -35,8 +35,8 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   // While nothing comes, the beginning of a message that is no longer than this moves out of the large block.
   static constexpr std::size_t parked_bytes_max = 16 * 1024;
   // When the account has not plenty, memory for a long message is taken in steps, each of which is four times the one before.
-  // The first is no longer than this, unless more has come.
-  static constexpr std::size_t first_step_bytes = 64 * 1024;
+  // The first is no longer than this, unless more has come: nothing has been paid for it but an announcement.
+  static constexpr std::size_t first_step_bytes = 4 * 1024;
   static constexpr std::size_t step_factor = 4;
   // Of a head that is cut, so much is delivered.
   static constexpr std::size_t cut_head_bytes = 4 * 1024;

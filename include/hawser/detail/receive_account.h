@@ -42,14 +42,17 @@ class ReceiveAccount {
   ReceiveAccount& operator=(const ReceiveAccount&) = delete;
   ~ReceiveAccount() { release(used_); }
 
+  // So much each connection may hold whatever others hold: small requests are served while the budget is used up. Bounded by
+  // the number of connections.
+  static constexpr std::size_t reserve_bytes = 4 * 1024;
+
   bool bounded() const noexcept { return budget_ != nullptr; }
   std::size_t used() const noexcept { return used_; }
   // False: the connection's share or the loop's budget has not so much left, and nothing was acquired.
   bool acquire(std::size_t bytes) noexcept {
     if (budget_ == nullptr) return true;
-    if (!fits(bytes, used_, budget_->share_bytes_max_) || !fits(bytes, budget_->used(), budget_->bytes_max_)) {
-      return false;
-    }
+    if (!fits(bytes, used_, budget_->share_bytes_max_)) return false;
+    if (!fits(bytes, budget_->used(), budget_->bytes_max_) && !fits(bytes, used_, reserve_bytes)) return false;
     acquire_always(bytes);
     return true;
   }
