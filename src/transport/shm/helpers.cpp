@@ -2,8 +2,10 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -111,6 +113,25 @@ void Helpers::dispose(Descriptor descriptor) {
   const std::lock_guard lock(state_->mutex);
   state_->disposals.push_back(std::move(descriptor));
   if (!state_->disposing) state_->disposing = run_apart([shared = state_] { close_all(shared); });
+}
+
+void Helpers::dispose_socket(Descriptor socket) {
+  // A child shares the socket with its parent, which goes on using it.
+  if (!socket.valid() || !mark_.is_ours()) return;
+  // Nothing comes from now on. What is there are bytes, unless the peer is hostile.
+  shutdown(socket.get(), SHUT_RD);
+  std::array<char, 1024> bytes;
+  for (int i = 0; i < 16; ++i) {
+    iovec space{bytes.data(), bytes.size()};
+    msghdr message{};
+    message.msg_iov = &space;
+    message.msg_iovlen = 1;
+    const ssize_t seen = recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_PEEK);
+    if (seen == 0 && (message.msg_flags & MSG_CTRUNC) == 0) return;
+    if (seen <= 0 || (message.msg_flags & MSG_CTRUNC) != 0) break;
+    if (recv(socket.get(), bytes.data(), static_cast<std::size_t>(seen), MSG_DONTWAIT) <= 0) break;
+  }
+  dispose(std::move(socket));
 }
 
 void Helpers::close_all(const std::shared_ptr<State>& state) {

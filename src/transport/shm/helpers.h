@@ -34,6 +34,8 @@ class Helpers {
   bool start(pid_t peer, std::function<void()> work);
   // Closes a descriptor that a peer has sent. Closing may wait for the file system that it comes from.
   void dispose(Descriptor descriptor);
+  // Closes a stream socket whose peer may have sent descriptors that nobody has received: closing it closes these.
+  void dispose_socket(Descriptor socket);
   // Whether peers may send descriptors: too many wait to be closed.
   bool may_receive() const;
 

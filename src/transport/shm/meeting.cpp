@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/passed_descriptors.h"
 #include "transport/shm/helpers.h"
 
 namespace hawser::transport::shm {
@@ -51,14 +52,18 @@ std::optional<Descriptor> receive(int socket, const Token& secret, Helpers& help
   std::array<std::byte, std::tuple_size_v<Token> + 1> bytes{};
   // Room for one descriptor; alignment may make it room for two. The kernel drops what has no room.
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  iovec space{bytes.data(), bytes.size()};
+  iovec space{bytes.data(), secret.size()};
   msghdr message{};
   message.msg_iov = &space;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  const ssize_t size = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (size < 0) return std::nullopt;
+  // The message stays in the socket: descriptors that the kernel drops for want of room would be closed here otherwise.
+  const ssize_t size = recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_PEEK);
+  if (size != static_cast<ssize_t>(secret.size()) || std::memcmp(bytes.data(), secret.data(), secret.size()) != 0 ||
+      recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_PEEK) != size) {
+    return std::nullopt;
+  }
   std::vector<Descriptor> found;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
@@ -69,9 +74,8 @@ std::optional<Descriptor> receive(int socket, const Token& secret, Helpers& help
       found.emplace_back(fd);
     }
   }
-  const bool known = size == static_cast<ssize_t>(secret.size()) &&
-                     std::memcmp(bytes.data(), secret.data(), secret.size()) == 0 && found.size() == 1;
-  if (known) return std::move(found.front());
+  const bool known = found.size() == 1 && (message.msg_flags & MSG_CTRUNC) == 0;
+  if (known && recv(socket, bytes.data(), secret.size(), MSG_DONTWAIT) == size) return std::move(found.front());
   for (Descriptor& one : found) helpers.dispose(std::move(one));
   return std::nullopt;
 }
@@ -129,11 +133,15 @@ Result<Arrival> MeetingSocket::accept(const Token& secret, Helpers& helpers) con
       return unavailable("cannot accept on a Unix socket (raise ulimit -n?)");
     }
     std::optional<Descriptor> memory = receive(socket.get(), secret, helpers);
-    if (!memory) continue;
+    if (!memory) {
+      helpers.dispose_socket(std::move(socket));
+      continue;
+    }
     Doorbell bell(std::move(socket));
     Result<PeerIdentity> peer = identify(bell);
     if (!peer) {
       helpers.dispose(std::move(*memory));
+      helpers.dispose_socket(bell.take());
       return std::unexpected(std::move(peer.error()));
     }
     return Arrival{std::move(bell), *peer, std::move(*memory)};
@@ -142,9 +150,20 @@ Result<Arrival> MeetingSocket::accept(const Token& secret, Helpers& helpers) con
               ErrorScope::connection, Initiator::peer);
 }
 
+void MeetingSocket::close(Helpers& helpers) noexcept {
+  Descriptor socket = std::move(socket_);
+  if (!socket.valid() || !helpers.is_ours()) return;
+  shutdown(socket.get(), SHUT_RDWR);
+  Descriptor unasked(accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!unasked.valid() && (errno == EINVAL || errno == EAGAIN)) return;
+  helpers.dispose_socket(std::move(unasked));
+  helpers.dispose(std::move(socket));
+}
+
 Result<Doorbell> meet(const Token& name, const Token& secret, int memory) {
   Descriptor socket = unix_socket();
   if (!socket.valid()) return unavailable("cannot make a Unix socket (raise ulimit -n?)");
+  refuse_descriptors(socket.get());
   const Address address = address_of(name);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.where), address.size) != 0) {
     return unavailable("cannot connect to the server's Unix socket for shared memory");

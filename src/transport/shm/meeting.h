@@ -47,6 +47,8 @@ class MeetingSocket {
   const Token& name() const noexcept { return name_; }
   // The client that has sent `secret`, among those that have connected so far. Never waits.
   Result<Arrival> accept(const Token& secret, Helpers& helpers) const;
+  // Before its end: whoever has connected since may have sent what blocks when it is closed.
+  void close(Helpers& helpers) noexcept;
 
  private:
   MeetingSocket(Descriptor socket, const Token& name) noexcept : socket_(std::move(socket)), name_(name) {}

@@ -48,19 +48,21 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(Descriptor& file, cons
   // First, since nothing else is sure to return at once on a file of any kind.
   const int sealed = fcntl(file.get(), F_GET_SEALS);
   if (sealed < 0) return refuse("what the peer has passed is not shared memory");
-  Descriptor own = std::move(file);
   // Touching a page that the peer has cut off would kill us, and one of huge pages that are used up: neither can be.
   struct statfs system{};
   struct stat status{};
-  if ((sealed & seals) != seals || fstatfs(own.get(), &system) != 0 || system.f_type != TMPFS_MAGIC) {
+  if ((sealed & seals) != seals || fstatfs(file.get(), &system) != 0 || system.f_type != TMPFS_MAGIC) {
     return refuse("the peer's shared memory is not sealed: it could be cut while it is in use");
   }
-  if (fstat(own.get(), &status) != 0 || static_cast<std::size_t>(status.st_size) != sizes.total()) {
+  if (fstat(file.get(), &status) != 0 || static_cast<std::size_t>(status.st_size) != sizes.total()) {
     return refuse("the peer's shared memory has " + std::to_string(status.st_size) + " bytes where " +
                   std::to_string(sizes.total()) + " were agreed on");
   }
-  std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(own), sizes, strict));
-  if (Result<void> mapped = memory->map(); !mapped) return std::unexpected(std::move(mapped.error()));
+  std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(file), sizes, strict));
+  if (Result<void> mapped = memory->map(); !mapped) {
+    file = std::move(memory->file_);
+    return std::unexpected(std::move(mapped.error()));
+  }
   return memory;
 }
 

@@ -21,8 +21,8 @@ class SharedMemory {
 
   // Memory of our own. With `strict` everything but the slabs is supplied at once, or it is an error.
   static Result<std::shared_ptr<SharedMemory>> create(const Sizes& sizes, bool strict);
-  // What the peer has passed, if it is as create() makes it; left to the caller in `file` if it is no shared memory at all,
-  // since closing it may block.
+  // What the peer has passed, if it is as create() makes it. Otherwise it is left to the caller in `file`: closing it may
+  // block, and releasing the pages of a large object takes long.
   static Result<std::shared_ptr<SharedMemory>> adopt(Descriptor& file, const Sizes& sizes, bool strict);
 
   SharedMemory(const SharedMemory&) = delete;

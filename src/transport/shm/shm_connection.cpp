@@ -23,6 +23,7 @@ ShmConnection::ShmConnection(Loop& loop, Link link, std::unique_ptr<Stream> stre
 ShmConnection::~ShmConnection() {
   abort();
   loop_.remove_tick_end(*this);
+  link_.helpers->dispose_socket(link_.bell.take());
 }
 
 Capabilities ShmConnection::capabilities() const noexcept {

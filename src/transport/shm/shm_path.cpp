@@ -109,6 +109,10 @@ class ShmHalf : public PathHalf {
           std::shared_ptr<Ticket> ticket)
       : end_(end.shared_from_this()), side_(side), options_(options), limits_(limits), ticket_(std::move(ticket)) {}
 
+  ~ShmHalf() override {
+    if (bell_) end_->helpers()->dispose_socket(bell_->take());
+  }
+
   Sizes sizes() const noexcept { return {options_.ring_bytes, options_.slab_bytes}; }
   const ShmOptions& options() const noexcept { return options_; }
   ShmEnd& end() const noexcept { return *end_; }
@@ -145,6 +149,7 @@ class ServerHalf final : public ShmHalf {
   ServerHalf(ShmEnd& end, MeetingSocket socket, const Token& secret, const ShmOptions& options,
              const PathLimits& limits, std::shared_ptr<Ticket> ticket)
       : ShmHalf(end, server_side, options, limits, std::move(ticket)), socket_(std::move(socket)), secret_(secret) {}
+  ~ServerHalf() override { socket_.close(*end().helpers()); }
 
   std::vector<std::byte> parameters() const override {
     return encode(Proposal{socket_.name(), secret_, options().ring_bytes, options().slab_bytes, options().eager_bytes});
@@ -158,6 +163,7 @@ class ServerHalf final : public ShmHalf {
     Result<std::shared_ptr<SharedMemory>> memory = SharedMemory::adopt(arrival->memory, sizes(), end().strict());
     if (!memory) {
       end().helpers()->dispose(std::move(arrival->memory));
+      end().helpers()->dispose_socket(arrival->bell.take());
       return std::unexpected(std::move(memory.error()));
     }
     connected(std::move(arrival->bell), arrival->peer, std::move(*memory));
@@ -165,7 +171,7 @@ class ServerHalf final : public ShmHalf {
   }
 
  private:
-  const MeetingSocket socket_;
+  MeetingSocket socket_;
   const Token secret_;
 };
 
@@ -180,7 +186,10 @@ class ClientHalf final : public ShmHalf {
     Result<Doorbell> bell = meet(proposal.socket, proposal.secret, (*memory)->fd());
     if (!bell) return std::unexpected(std::move(bell.error()));
     const Result<PeerIdentity> peer = identify(*bell);
-    if (!peer) return std::unexpected(peer.error());
+    if (!peer) {
+      end().helpers()->dispose_socket(bell->take());
+      return std::unexpected(peer.error());
+    }
     connected(std::move(*bell), *peer, std::move(*memory));
     return {};
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/passed_descriptors.h"
 #include "exec/poller.h"
 #include "hawser/loop.h"
 #include "transport/tcp/connect_race.h"
@@ -205,7 +206,11 @@ Task<Result<Descriptor>> connect_socket(Loop& loop, SocketAddress to, Time deadl
   if (!socket.valid()) {
     co_return std::unexpected(socket_error(ErrorCode::unavailable, "cannot make a socket", errno));
   }
-  if (to.family() != AF_UNIX) prepare_stream_socket(socket.get());
+  if (to.family() == AF_UNIX) {
+    refuse_descriptors(socket.get());
+  } else {
+    prepare_stream_socket(socket.get());
+  }
   int error = ::connect(socket.get(), to.get(), to.size) == 0 ? 0 : errno;
   // A Unix socket whose queue is full tells of no room later: ask again.
   while (error == EAGAIN && loop.now() < deadline) {

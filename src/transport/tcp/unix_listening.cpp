@@ -14,6 +14,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/passed_descriptors.h"
+
 namespace hawser::transport {
 namespace {
 
@@ -93,6 +95,7 @@ bool SocketFile::find(dev_t& device, ino_t& number) const noexcept {
 Result<UnixListening> listen_unix(const SocketAddress& address, int backlog) {
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return std::unexpected(socket_error(ErrorCode::unavailable, "cannot make a socket", errno));
+  refuse_descriptors(socket.get());
   const auto& name = reinterpret_cast<const sockaddr_un&>(address.storage);
   const bool has_file = name.sun_path[0] != '\0';
   std::optional<FolderLock> lock;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <barrier>
 #include <cerrno>
 #include <filesystem>
@@ -16,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/lingering_socket_testing.h"
+#include "base/passed_descriptors.h"
 #include "base/temporary_folder_testing.h"
 #include "transport/tcp/tcp_network.h"
 #include "transport/tcp/tcp_testing.h"
@@ -67,6 +70,20 @@ class UnixTest : public TcpLoopTest {
   TcpNetwork network;
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, UnixTest, exec::every_loop(), exec::name_of);
+
+// Nobody receives descriptors: they would be closed on the loop, which may take long.
+TEST_P(UnixTest, DescriptorsAreRefused) {
+  const Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!refuse_descriptors(probe.get())) GTEST_SKIP() << "this kernel has no SO_PASSRIGHTS";
+  const auto listener = listen("unix:" + path);
+  ASSERT_TRUE(listener.has_value());
+  const SocketAddress address = **parse_unix("unix:" + path);
+  const Descriptor hostile(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(hostile.get(), address.get(), address.size), 0);
+  EXPECT_FALSE(pass_descriptors(hostile.get(), as_bytes("x"), std::array{probe.get()})) << "before it is accepted";
+  ASSERT_TRUE(until([&] { return accepting.streams.size() == 1; }));
+  EXPECT_FALSE(pass_descriptors(hostile.get(), as_bytes("x"), std::array{probe.get()})) << "afterwards";
+}
 
 TEST_P(UnixTest, AFile) {
   const std::string address = "unix:" + path;
