@@ -473,6 +473,24 @@ TEST_F(ReceiveMemory, EmptyItemsCount) {
   EXPECT_GE(cost, Buffer::allocate(0).block()->size() + sizeof(Block) + 2 * sizeof(detail::StreamCore::Item));
 }
 
+// Options with which nobody could be served, or with which the loop would look at its connections all the time.
+TEST_F(ReceiveMemory, OptionsThatServeNobodyAreRefused) {
+  const auto expect_refused_option = [&](ServerOptions options, std::string_view name) {
+    options.listen = "by hand";
+    Server one(loop, network, std::move(options));
+    const Result<void> started = one.start();
+    EXPECT_ERROR(started, invalid_argument, name);
+  };
+  expect_refused_option({.message_bytes_max = 35}, "message_bytes_max (35)");
+  expect_refused_option({.calls_per_connection_max = 0}, "calls_per_connection_max (0)");
+  expect_refused_option({.receive_window = std::chrono::nanoseconds(999'999)}, "receive_window (999999)");
+  serve({.message_bytes_max = 36, .receive_bytes_max = 36, .receive_rate_min = SIZE_MAX, .receive_window = 1ms});
+  Peer& one = peer();
+  one.say(text(message({.kind = Kind::ping})));
+  run(1ms);
+  EXPECT_TRUE(one.heard(Kind::pong));
+}
+
 // Credit is used to exactly nothing, then no further item may come.
 TEST_F(ReceiveMemory, ItemsNeedCredit) {
   constexpr std::uint32_t window = 8 * kib;

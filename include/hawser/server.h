@@ -51,7 +51,7 @@ struct ServerOptions {
   std::size_t receive_share_bytes_max = 0;
   // A connection ends when a message that has begun advances by less than receive_rate_min bytes a second, measured over
   // receive_window; while more than half of receive_bytes_max is used, also when the replies that wait for its client are
-  // taken more slowly and it keeps memory. Rate 0 or window `forever`: it never does.
+  // taken more slowly and it keeps memory. Rate 0 or window `forever`: it never does. Windows are 1 ms or longer.
   std::size_t receive_rate_min = std::size_t{64} << 10;
   Duration receive_window = std::chrono::seconds(10);
   // Connections that have not completed their hello, on each loop. One more takes the place of the oldest silent one.

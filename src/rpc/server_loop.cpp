@@ -23,6 +23,9 @@ constexpr Duration last_wait = std::chrono::seconds(1);
 constexpr Duration silence_check = std::chrono::milliseconds(250);
 constexpr unsigned silent_checks_max = 4;
 
+// In each window all connections of a loop are looked at.
+constexpr Duration receive_window_min = std::chrono::milliseconds(1);
+
 // Refusals come as fast as an attacker connects.
 constexpr Duration refusal_line_interval = std::chrono::seconds(1);
 
@@ -44,6 +47,23 @@ Result<void> check_memory(const ServerOptions& options) {
                                                  " bytes) is less than " + std::string(large) + " (" +
                                                  std::to_string(most) + " bytes): raise the one, or lower the other");
   };
+  const auto out_of_range = [](std::string_view name, std::size_t is, std::string_view least) {
+    return fail(ErrorCode::invalid_argument, "ServerOptions::" + std::string(name) + " (" + std::to_string(is) +
+                                                 ") is less than " + std::string(least) + ": raise it");
+  };
+  constexpr std::size_t frame_bytes = transport::FramedConnection::prefix_bytes + wire::header_bytes;
+  if (options.message_bytes_max < frame_bytes) {
+    return out_of_range("message_bytes_max", options.message_bytes_max,
+                        std::to_string(frame_bytes) + " bytes, which a frame without a body takes");
+  }
+  if (options.calls_per_connection_max == 0) {
+    return out_of_range("calls_per_connection_max", 0, "1, without which no client may call");
+  }
+  if (options.receive_rate_min != 0 && options.receive_window > Duration::zero() &&
+      options.receive_window < receive_window_min) {
+    return out_of_range("receive_window", static_cast<std::size_t>(options.receive_window.count()),
+                        "1000000 ns, since all connections are looked at in each window");
+  }
   const std::size_t share = options.receive_share_bytes_max;
   if (options.receive_bytes_max < options.message_bytes_max) {
     return contradiction("receive_bytes_max", options.receive_bytes_max, "message_bytes_max",
@@ -332,7 +352,9 @@ void ServerLoop::sweep() {
   const bool late = loop_.now() - sweep_.due > options.receive_window / 8;
   const auto window_ms =
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(options.receive_window).count());
-  const std::uint64_t bytes = late ? 0 : std::max<std::uint64_t>(1, options.receive_rate_min * window_ms / 1000);
+  const std::uint64_t rate =
+      std::min<std::uint64_t>(options.receive_rate_min, UINT64_MAX / std::max<std::uint64_t>(window_ms, 1));
+  const std::uint64_t bytes = late ? 0 : std::max<std::uint64_t>(1, rate * window_ms / 1000);
   for (const auto& session : sessions_) session->end_if_slow(bytes);
   if (!sessions_.empty()) start_sweep();
 }
