@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <string>
 
 namespace hawser::transport::rdma {
@@ -171,15 +172,20 @@ Result<std::unique_ptr<MemoryPool::Arena>> MemoryPool::make_arena(std::size_t by
   if (skipped != 0) ::munmap(start, skipped);
   if (skipped != huge_page_bytes) ::munmap(base + bytes, huge_page_bytes - skipped);
   if (options_.huge_pages) ::madvise(base, bytes, MADV_HUGEPAGE);
-  auto region = device_->register_memory(
-      MutableBytes(base, bytes), {.remote_read = use == Use::payload, .relaxed_ordering = options_.relaxed_ordering});
-  if (!region) {
+  try {
+    auto arena = std::make_unique<Arena>(base, bytes, use);
+    auto region = device_->register_memory(
+        MutableBytes(base, bytes), {.remote_read = use == Use::payload, .relaxed_ordering = options_.relaxed_ordering});
+    if (region) {
+      arena->region = std::move(*region);
+      return arena;
+    }
     unmap(base, bytes);
     return std::unexpected(std::move(region.error()));
+  } catch (const std::bad_alloc&) {
+    unmap(base, bytes);
+    return std::unexpected(Error{ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0, "no memory"});
   }
-  auto arena = std::make_unique<Arena>(base, bytes, use);
-  arena->region = std::move(*region);
-  return arena;
 }
 
 // Registers without the lock: who finds memory in another arena does not wait. `lock` is held when it returns.

@@ -1,6 +1,7 @@
 #include "transport/rdma/rdma_connection.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/kernel_random.h"
@@ -19,6 +20,8 @@ Result<void> too_much_side_work() {
                       "too many RDMA handshakes wait for the kernel (the device's helper thread): try again later",
                       ErrorScope::transport);
 }
+
+Error no_memory() { return {ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0, "no memory"}; }
 
 // Work requests that a connection needs at least: with a shared receive queue there are many, and each is little used.
 constexpr unsigned shared_send_queue = 24;
@@ -83,12 +86,9 @@ void RdmaConnection::make_soon(PathHalf::Ready ready) {
   struct Job {
     std::shared_ptr<RdmaConnection*> there;
     PathHalf::Ready ready;
-    std::unique_ptr<QueuePair> pair;
-    std::optional<Error> error;
+    Result<std::unique_ptr<QueuePair>> made = nullptr;
   };
-  auto job = std::make_shared<Job>();
-  job->there = there_;
-  job->ready = ready;
+  const auto job = std::make_shared<Job>(Job{.there = there_, .ready = ready});
   // Memory is registered there too, so that there is some when it is taken.
   std::vector<std::size_t> stretches = {chunk_bytes_, Sender::control_bytes, Receiver::staging_floor_bytes};
   stretches.insert(stretches.end(), receives_, chunk_bytes_);
@@ -97,18 +97,15 @@ void RdmaConnection::make_soon(PathHalf::Ready ready) {
                                             wanted = std::move(stretches)]() -> SideWork::After {
     // Not for nothing: others wait.
     if (gone->load(std::memory_order_relaxed)) return [job] {};
-    static_cast<void>(end->device().pool->make_room(wanted, MemoryPool::Use::connection));
-    auto pair = end->make_pair(sends, receives);
-    if (pair) {
-      job->pair = std::move(*pair);
-    } else {
-      job->error = std::move(pair.error());
+    try {
+      static_cast<void>(end->device().pool->make_room(wanted, MemoryPool::Use::connection));
+      job->made = end->make_pair(sends, receives);
+    } catch (const std::bad_alloc&) {
+      job->made = std::unexpected(no_memory());
     }
     return [end, job] {
-      if (*job->there == nullptr) return end->discard(std::move(job->pair));
-      Result<std::unique_ptr<QueuePair>> made = std::move(job->pair);
-      if (job->error) made = std::unexpected(std::move(*job->error));
-      job->ready((*job->there)->prepare(std::move(made)));
+      if (*job->there == nullptr) return end->discard(job->made ? std::move(*job->made) : nullptr);
+      job->ready((*job->there)->prepare(std::move(job->made)));
     };
   });
   if (!begun) ready(too_much_side_work());
@@ -192,9 +189,13 @@ Result<void> RdmaConnection::connect(const Parameters& peer) {
 
 // Any thread that side_work() has. DrainingPair::destroy_pair() takes the access back.
 Result<void> RdmaConnection::connect_pair(RdmaEnd& end, QueuePair& pair, const QueuePairRoute& route) {
-  if (auto done = pair.connect(route); !done) return done;
-  if (route.access.remote_read) end.device().access.add(pair);
-  return {};
+  try {
+    auto done = pair.connect(route);
+    if (done && route.access.remote_read) end.device().access.add(pair);
+    return done;
+  } catch (const std::bad_alloc&) {
+    return std::unexpected(no_memory());
+  }
 }
 
 void RdmaConnection::connect_soon(const Parameters& peer, PathHalf::Ready ready) {
@@ -204,11 +205,9 @@ void RdmaConnection::connect_soon(const Parameters& peer, PathHalf::Ready ready)
     std::shared_ptr<RdmaConnection*> there;
     std::shared_ptr<bool> busy = std::make_shared<bool>(true);
     PathHalf::Ready ready;
-    Result<void> outcome;
+    Result<void> outcome = {};
   };
-  auto job = std::make_shared<Job>();
-  job->there = there_;
-  job->ready = ready;
+  const auto job = std::make_shared<Job>(Job{.there = there_, .ready = ready});
   // The queue pair is not destroyed as long as it is busy.
   busy_ = job->busy;
   const bool begun = end_->side_work().run(

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -145,6 +146,10 @@ class SlowHandshake : public testing::Test {
     std::unique_lock lock(mutex);
     calls.emplace_back(what);
     if (std::this_thread::get_id() == loop_thread) by_loop.emplace_back(what);
+    if (what == thrown_on) {
+      thrown_on.clear();
+      throw std::bad_alloc();
+    }
     if (what == block_on) {
       blocked = true;
       changed.wait(lock, [this] { return block_on.empty(); });
@@ -162,6 +167,10 @@ class SlowHandshake : public testing::Test {
     const std::lock_guard lock(mutex);
     block_on = std::move(what);
     blocked = false;
+  }
+  void throw_on(std::string what) {
+    const std::lock_guard lock(mutex);
+    thrown_on = std::move(what);
   }
   void unblock() {
     const std::lock_guard lock(mutex);
@@ -182,6 +191,7 @@ class SlowHandshake : public testing::Test {
   std::vector<std::string> calls;
   std::vector<std::string> by_loop;
   std::string block_on;
+  std::string thrown_on;  // Once.
   bool blocked = false;
 
   std::shared_ptr<DataPath> client_path;
@@ -240,6 +250,38 @@ TEST_F(SlowHandshake, WhatThePeerMayDoIsNotToldByTheLoop) {
   EXPECT_EQ(count("allow"), 1U);
   const std::lock_guard lock(mutex);
   EXPECT_TRUE(by_loop.empty()) << by_loop.front();
+}
+
+// Without memory at one of its steps a handshake fails, and nothing else does.
+TEST_F(SlowHandshake, MemoryThatRunsOutOnTheHelperFailsOneHandshake) {
+  for (const std::string what : {"register", "create", "connect"}) {
+    auto proposed = server->begin_propose(client->offer(), limits);
+    ASSERT_TRUE(proposed);
+    std::optional<Result<void>> outcome;
+    const auto told = [&](const Result<void>& how) { outcome.emplace(how); };
+    if (what != "connect") throw_on(what);
+    (*proposed)->when_ready(told);
+    run_until(loop, [&] { return outcome.has_value(); });
+    if (what == "connect") {
+      ASSERT_TRUE(*outcome);
+      auto accepted = client->begin_accept((*proposed)->parameters(), limits);
+      ASSERT_TRUE(accepted);
+      wait_for(**accepted);
+      outcome.reset();
+      throw_on(what);
+      (*proposed)->begin_connect((*accepted)->parameters(), told);
+      run_until(loop, [&] { return outcome.has_value(); });
+    }
+    throw_on("");
+    // Memory is asked for again when it is taken.
+    if (what != "register") {
+      ASSERT_FALSE(*outcome) << what;
+      EXPECT_EQ(outcome->error().code, ErrorCode::overloaded);
+    }
+    proposed->reset();
+    run_until(loop, [&] { return server_path->memory()[0].connections == 0; });
+    EXPECT_EQ(server_path->memory()[0].used_bytes, 0U) << what;
+  }
 }
 
 // The kernel looks for a peer that does not answer: the client gives up meanwhile.

@@ -1,6 +1,7 @@
 #include "transport/rdma/user_memory.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace hawser::transport::rdma {
@@ -38,7 +39,12 @@ Result<void> UserMemory::register_with(const std::byte* memory, const std::share
     place.busy = true;
     ++found.entry->busy;
     lock.unlock();
-    auto region = device->register_memory(found.memory, {.remote_read = true, .relaxed_ordering = relaxed_ordering_});
+    Result<std::unique_ptr<MemoryRegion>> region = nullptr;
+    try {
+      region = device->register_memory(found.memory, {.remote_read = true, .relaxed_ordering = relaxed_ordering_});
+    } catch (const std::bad_alloc&) {
+      region = std::unexpected(Error{ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0, "no memory"});
+    }
     lock.lock();
     // The entry is still there: remove() waits. Its places may have moved.
     Registered& own = place_of(*found.entry, device);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -88,6 +89,19 @@ TEST_F(UserMemoryTest, ARefusalIsNotForEver) {
   block.release();
   shared->remove(memory.data());
   asked.front()();  // Of memory that has gone meanwhile.
+}
+
+// Whoever removes the memory must not wait for a registration that ended so.
+TEST_F(UserMemoryTest, ARegistrationWithoutMemoryIsARefusal) {
+  ASSERT_TRUE(table.add(memory, block));
+  device->registering = [] { throw std::bad_alloc(); };
+  const auto refused = table.register_with(memory.data(), device);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::overloaded);
+  device->registering = nullptr;
+  EXPECT_TRUE(table.register_with(memory.data(), device));
+  table.remove(memory.data());
+  EXPECT_TRUE(device->regions.empty());
 }
 
 // Registering takes long: whoever uses other memory, or the same over another device, does not wait for it.
