@@ -17,10 +17,16 @@ namespace {
 
 std::atomic<std::size_t> allocations{0};
 std::atomic<bool> out_of_memory{false};
+// Of other threads than the test's: the allocation that fails, counted down; negative after that.
+std::atomic<int> until_failure{-1};
+thread_local bool test_thread = false;
 
 [[maybe_unused]] void* counted(std::size_t bytes, std::size_t alignment) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (out_of_memory.load(std::memory_order_relaxed)) throw std::bad_alloc();
+  if (until_failure.load(std::memory_order_relaxed) >= 0 && !test_thread && until_failure.fetch_sub(1) == 0) {
+    throw std::bad_alloc();
+  }
   void* memory = alignment <= alignof(std::max_align_t)
                      ? std::malloc(bytes)
                      : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
@@ -200,6 +206,53 @@ TEST(OutOfMemory, AServerStops) {
   out_of_memory.store(false);
   EXPECT_EQ(server.counters().connections_open, 0U);
   EXPECT_EQ(server.counters().calls_in_flight, 0U);
+}
+
+int block(Context&) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  return 0;
+}
+
+// Any one allocation of a server fails: at its start, in a handshake, and while offloaded calls are withdrawn by their callers
+// or by their deadlines. That costs a connection at most.
+TEST(OutOfMemory, NoSingleFailureEndsAServer) {
+#ifdef HAWSER_SANITIZED
+  GTEST_SKIP() << "a sanitizer has an allocator of its own";
+#endif
+  using namespace testing_tools;
+  test_thread = true;
+  using Facts = detail::MethodFacts<block>;
+  for (int failing = 0, left = -1; left < 0; ++failing) {
+    SCOPED_TRACE(failing);
+    ASSERT_LT(failing, 1000);
+    ServerOptions options;
+    options.loop.log = no_log();
+    options.loop.offload_threads_max = 1;
+    options.handshake_timeout = std::chrono::milliseconds(2);
+    Server server(std::move(options));
+    server.register_handler<block>(HandlerOptions{.offload = true});
+    until_failure = failing;
+    ASSERT_TRUE(server.start().has_value());
+    const RawSocket silent = RawSocket::connected_to(server.address());
+    {
+      RawSocket caller = RawSocket::connected_to(server.address());
+      caller.send(wire::encode_hello(usual_hello()));
+      for (std::uint32_t slot = 0; slot < 3; ++slot) {
+        const std::uint32_t id = 1U << 16 | slot;
+        caller.send(message({.kind = wire::Kind::request,
+                             .call = id,
+                             .method = Facts::id,
+                             .signature = Facts::signature,
+                             .deadline = slot == 1 ? wire::encode_deadline(1000) : 0U}));
+        if (slot == 2) caller.send(message({.kind = wire::Kind::cancel, .call = id}));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(6));
+    }
+    server.stop(Duration::zero());
+    left = until_failure.exchange(-1);
+    EXPECT_EQ(server.counters().connections_open, 0U);
+    EXPECT_EQ(server.counters().calls_in_flight, 0U);
+  }
 }
 
 }  // namespace hawser::allocation_test

@@ -233,6 +233,8 @@ TEST(Decoder, MemoryIsBoundedForEveryKindOfContainer) {
   expect_charged(std::vector<std::deque<int>>(100), 100 * 512);
   expect_charged(std::vector<std::pair<int, std::deque<int>>>(100), 100 * 512);
   expect_charged(std::vector<std::optional<std::deque<int>>>(100, std::deque<int>()), 100 * 512);
+  // Its first node has room for an element, however large.
+  expect_charged(std::vector<std::deque<std::array<char, 10'000>>>(100), 100 * 10'000);
   using Choice = std::variant<int, std::deque<int>>;
   expect_charged(std::vector<Choice>(100, std::deque<int>()), 100 * 512);
 }

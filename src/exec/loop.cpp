@@ -30,6 +30,9 @@ constexpr std::size_t source_polls = 64;
 // sleep turns out shorter than that. (The policy of the kernel's halt polling.)
 constexpr Duration spin_least = std::chrono::microseconds(2);
 
+// Entries of a loop's lists for which there is room from the start.
+constexpr std::size_t lists_reserve = 64;
+
 void relax() noexcept { __builtin_ia32_pause(); }
 
 Duration timer_slack() noexcept { return Duration(std::max(prctl(PR_GET_TIMERSLACK), 0)); }
@@ -52,7 +55,13 @@ struct Loop::State {
   State(Loop& loop, Time origin, const LoopOptions& options)
       : wheel(origin),
         spin_limit(options.spin_max),
-        offload(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop) {}
+        offload(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop) {
+    // They grow where an exception would end the process: a loop of few connections never gets that far.
+    ready.reserve(lists_reserve);
+    resuming.reserve(lists_reserve);
+    tick_ends.reserve(lists_reserve);
+    sources.reserve(lists_reserve);
+  }
 
   // True if the loop has something to do without looking outside.
   bool busy() const noexcept {

@@ -1,3 +1,4 @@
+#include <new>
 #include <utility>
 
 #include "hawser/detail/handler.h"
@@ -101,7 +102,7 @@ StreamCore& ActiveCall::stream() {
 
 void ActiveCall::request_stop(const Error& why) noexcept {
   if (std::exchange(stopped_, true)) return;
-  if (stream_ != nullptr) stream_->on_closed(why);
+  if (stream_ != nullptr) close_stream(why);
   // Last: whoever watches the token may end the call.
   if (stop_) {
     std::stop_source stop = *stop_;
@@ -109,9 +110,27 @@ void ActiveCall::request_stop(const Error& why) noexcept {
   }
 }
 
+void ActiveCall::request_stop(ErrorCode code, Initiator initiator, std::string_view text) noexcept {
+  Error why{code, ErrorScope::call, initiator, 0, {}};
+  try {
+    why.text = text;
+  } catch (const std::bad_alloc&) {
+    // Without it, then.
+  }
+  request_stop(why);
+}
+
+void ActiveCall::close_stream(const Error& why) noexcept {
+  try {
+    stream_->on_closed(why);
+  } catch (const std::bad_alloc&) {
+    stream_->on_closed(Error{why.code, why.scope, why.initiator, why.application_code, {}});
+  }
+}
+
 void ActiveCall::DeadlineTimer::fire(Timer& timer) noexcept {
-  static_cast<DeadlineTimer&>(timer).call.request_stop(
-      {ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::peer, 0, "the caller's deadline has passed"});
+  static_cast<DeadlineTimer&>(timer).call.request_stop(ErrorCode::deadline_exceeded, Initiator::peer,
+                                                       "the caller's deadline has passed");
 }
 
 void ActiveCall::payload_released() noexcept {

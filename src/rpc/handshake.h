@@ -29,6 +29,7 @@ class Handshake final : transport::StreamSink, Timer {
 
   // Starts `stream` on `loop` and waits for the peer's hello until `deadline`.
   Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done);
+  ~Handshake();
 
   // Sends a hello of ours. Hellos are shorter than any socket's buffer; should the stream not take all at once, the rest
   // follows.
@@ -49,7 +50,10 @@ class Handshake final : transport::StreamSink, Timer {
   void sendable(std::size_t bytes) override;
   void ended(const Error& reason) override;
   static void expired(Timer& timer) noexcept;
-  void finish(Result<wire::Hello> hello);
+  void finish(Result<wire::Hello> hello) noexcept;
+  template <class Step>
+  void finish_if_it_throws(Step step) noexcept;
+  void take_hello();
   void send_rest();
 
   Loop& loop_;
@@ -63,6 +67,9 @@ class Handshake final : transport::StreamSink, Timer {
   std::size_t wanted_ = wire::hello_prefix_bytes;
   bool finished_ = false;
   const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Ends with the handshake; seen by what it posted.
+  // What finish() posts, for one hello. Made before: finish() is called where nobody could handle an exception.
+  struct Outcome;
+  std::unique_ptr<Outcome> outcome_;
 };
 
 }  // namespace hawser::rpc

@@ -158,7 +158,7 @@ Result<void> Server::State::start_threads() {
   for (std::size_t i = 0; i < count; ++i) {
     loop_ends.push_back(std::make_unique<LoopEnd>(*own_loops[i]));
     stop_orders.push_back(std::make_unique<StopOrder>(*this, i));
-    own_loops[i]->post([this, i] { loops[i]->prepare(); });
+    own_loops[i]->post([this, i] { loops[i]->prepare_if_possible(); });
   }
   threads.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {

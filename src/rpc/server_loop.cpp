@@ -99,6 +99,14 @@ ServerLoop::~ServerLoop() {
   shared_.connections.fetch_sub(sessions_.size(), std::memory_order_relaxed);
 }
 
+void ServerLoop::prepare_if_possible() noexcept {
+  try {
+    prepare();
+  } catch (const std::exception&) {
+    loop_.log(LogLevel::warning, "rpc", "transports beside the stream could not be prepared: out of memory?");
+  }
+}
+
 void ServerLoop::adopt(std::unique_ptr<transport::Stream> stream) {
   session_shared_.counters.accepted.add(1);
   if (phase_ != Phase::serving) return;
@@ -107,7 +115,7 @@ void ServerLoop::adopt(std::unique_ptr<transport::Stream> stream) {
   } catch (const std::exception& error) {
     // No memory, or the poller takes no more descriptors.
     session_shared_.counters.refused.add(1);
-    log_refusal(std::string("connection dropped: ") + error.what());
+    log_dropped(error);
   }
 }
 
@@ -154,6 +162,15 @@ void ServerLoop::log_refusal(const std::string& text) {
   loop_.log(LogLevel::warning, "rpc", text);
 }
 
+// Often for want of memory, which the text may need as well.
+void ServerLoop::log_dropped(const std::exception& error) noexcept {
+  try {
+    log_refusal(std::string("connection dropped: ") + error.what());
+  } catch (const std::exception&) {
+    // It is counted.
+  }
+}
+
 ServerLoop::Arrivals::iterator ServerLoop::find(Handshake& handshake) {
   return std::find_if(arrivals_.begin(), arrivals_.end(),
                       [&](const Arrival& one) { return one.handshake.get() == &handshake; });
@@ -196,7 +213,7 @@ void ServerLoop::guard(Handshake& handshake, Step step) {
     if (arrival == arrivals_.end()) return;  // It has become a session, which ends by itself.
     session_shared_.counters.handshakes_failed.add(1);
     arrivals_.erase(arrival);
-    log_refusal(std::string("connection dropped: ") + error.what());
+    log_dropped(error);
   }
 }
 
@@ -330,7 +347,7 @@ void ServerLoop::open_session(Arrivals::iterator arrival, std::unique_ptr<transp
   try {
     session.start(std::move(end));
   } catch (const std::exception& error) {
-    log_refusal(std::string("connection dropped: ") + error.what());
+    log_dropped(error);
     session.abort(stopped_);
   }
   if (!sweep_.running()) start_sweep();

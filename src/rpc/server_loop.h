@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <list>
 #include <memory>
@@ -72,6 +73,8 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
 
   // Gets what the paths beside the stream need; what can't be had is logged.
   void prepare() { paths_.attach(); }
+  // The same, where nobody could handle an exception: connections ask again for what there was no memory for.
+  void prepare_if_possible() noexcept;
 
  private:
   // A connection whose hellos are being exchanged.
@@ -102,6 +105,7 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   bool evict_silent();
   void refuse(Handshake& handshake, std::string why);
   void log_refusal(const std::string& text);
+  void log_dropped(const std::exception& error) noexcept;
   void on_hello(Handshake& handshake, Result<wire::Hello> hello) override;
   void on_sent(Handshake& handshake) override;
   template <class Step>

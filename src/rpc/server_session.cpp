@@ -38,8 +38,7 @@ void ServerSession::on_frame(const wire::Frame& frame, const transport::Message&
     case Kind::request: return on_request(frame, message);
     case Kind::cancel:
       if (ActiveCall* call = find(frame.header.call)) {
-        call->request_stop(
-            {ErrorCode::cancelled, ErrorScope::call, Initiator::peer, 0, "the caller cancelled the call"});
+        call->request_stop(ErrorCode::cancelled, Initiator::peer, "the caller cancelled the call");
       }
       return;
     case Kind::goaway: peer_understood_ = true; return check_idle();
@@ -295,7 +294,7 @@ void ServerSession::destroy_calls() {
   for (ActiveCall* call = first_; call != nullptr;) {
     if (call->pinned()) {
       // Ends by itself, at once if its work still waits for a thread.
-      call->request_stop({ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the server has stopped"});
+      call->request_stop(ErrorCode::cancelled, Initiator::local, "the server has stopped");
       call = call->next;
       continue;
     }

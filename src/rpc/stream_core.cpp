@@ -60,8 +60,9 @@ Result<void> StreamCore::on_credit(std::uint32_t bytes) {
 }
 
 void StreamCore::on_closed(const std::optional<Error>& error) {
-  if (std::exchange(closed_, true)) return;
-  error_ = error;
+  if (closed_) return;
+  error_ = error;  // First: without memory for the text this may be repeated without one.
+  closed_ = true;
   unlink();
   wake(reader_);
   wake(writer_);

@@ -424,7 +424,7 @@ void FramedConnection::resume() {
 
 // ---- The end ----
 
-void FramedConnection::fail(Error reason) {
+void FramedConnection::fail(const Error& reason) {
   if (ended_) return;
   abort();
   sink_->on_closed(reason);

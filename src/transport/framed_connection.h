@@ -105,7 +105,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   void drop_idle_block() noexcept;
   void park();
   void send_queued();
-  void fail(Error reason);
+  void fail(const Error& reason);
   void drained();
 
   // Destroys the stream by the loop. Made beforehand, since a connection must end without memory, too.

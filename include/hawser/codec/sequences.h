@@ -140,7 +140,7 @@ template <class T>
 struct Codec<T> {
   using Element = typename T::value_type;
   static constexpr std::size_t bytes_min = sizeof(std::uint32_t);
-  static constexpr std::size_t empty_heap_bytes = HasChunks<T> ? empty_deque_bytes : 0;
+  static constexpr std::size_t empty_heap_bytes = HasChunks<T> ? empty_deque_bytes(sizeof(Element)) : 0;
 
   static void size(Sizer& sizer, const T& value) {
     sizer.add_count(value.size());

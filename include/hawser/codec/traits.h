@@ -42,8 +42,13 @@ inline constexpr std::size_t bytes_min = Codec<T>::bytes_min;
 inline constexpr std::size_t node_overhead_bytes = 4 * sizeof(void*);
 // What a block of heap memory costs beside its bytes.
 inline constexpr std::size_t allocation_overhead_bytes = 2 * sizeof(void*);
-// What a std::deque, of all containers, allocates even when it is empty: a node, and the map of nodes.
-inline constexpr std::size_t empty_deque_bytes = 512 + 8 * sizeof(void*) + 2 * allocation_overhead_bytes;
+// What a std::deque, of all containers, allocates even when it is empty: a node, which has room for one element however
+// large that is, and the map of nodes.
+constexpr std::size_t empty_deque_bytes(std::size_t element_bytes) noexcept {
+  constexpr std::size_t node_bytes_min = 512;
+  return (element_bytes < node_bytes_min ? node_bytes_min : element_bytes) + 8 * sizeof(void*) +
+         2 * allocation_overhead_bytes;
+}
 
 template <class T>
 concept HasNodes = requires(T& value) { value.splice(value.begin(), value); };  // std::list

@@ -54,17 +54,27 @@ struct OffloadJob {
   bool withdrawn = false;           // Likewise: `work` does not run.
 };
 
+// What the loop is told when a job has ended or has been withdrawn. Made before that: then nobody could report that there
+// is no memory for it.
+template <class F>
+struct OffloadEnd final : Posted {
+  explicit OffloadEnd(std::shared_ptr<OffloadJob<F>> shared) noexcept : job(std::move(shared)) {}
+  void run() override {
+    if (job->waiting) job->waiting.resume();
+  }
+  std::shared_ptr<OffloadJob<F>> job;
+};
+
 template <class F>
 struct OffloadPosted final : Posted {
-  OffloadPosted(Loop& owner, std::shared_ptr<OffloadJob<F>> shared) : loop(owner), job(std::move(shared)) {}
+  OffloadPosted(Loop& owner, const std::shared_ptr<OffloadJob<F>>& job)
+      : loop(owner), end(std::make_unique<OffloadEnd<F>>(job)) {}
   void run() override {
-    job->execute();
-    loop.post([finished = std::move(job)] {
-      if (finished->waiting) finished->waiting.resume();
-    });
+    end->job->execute();
+    loop.post(std::unique_ptr<Posted>(std::move(end)));
   }
   Loop& loop;
-  std::shared_ptr<OffloadJob<F>> job;
+  std::unique_ptr<OffloadEnd<F>> end;
 };
 
 }  // namespace detail
@@ -79,6 +89,8 @@ Task<Result<std::invoke_result_t<F&>>> Loop::offload_for(const void* client, std
   auto job = std::make_shared<detail::OffloadJob<F>>(std::move(work));
   std::uint64_t ticket = 0;
   if (!token.stop_requested()) {
+    std::unique_ptr<detail::OffloadEnd<F>> given_up;
+    if (token.stop_possible()) given_up = std::make_unique<detail::OffloadEnd<F>>(job);
     ticket = offload_posted(client, std::make_unique<detail::OffloadPosted<F>>(*this, job));
     if (ticket == 0) {
       co_return fail(ErrorCode::overloaded,
@@ -90,13 +102,11 @@ Task<Result<std::invoke_result_t<F&>>> Loop::offload_for(const void* client, std
                            "LoopOptions::offload_threads_max or offload_queue_max, or send less");
     }
     typename detail::OffloadJob<F>::Awaiter finished{*job};
-    auto withdraw = [this, client, ticket, &job] {
+    auto withdraw = [this, client, ticket, &job, &given_up] {
       if (!withdraw_offloaded(client, ticket)) return;
       job->withdrawn = true;
       // Resumed as a result would be, also by a destructor that waits for what has been posted.
-      post([given_up = job] {
-        if (given_up->waiting) given_up->waiting.resume();
-      });
+      post(std::unique_ptr<detail::Posted>(std::move(given_up)));
     };
     const std::stop_callback watch(token, std::move(withdraw));
     co_await finished;

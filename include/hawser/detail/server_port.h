@@ -135,6 +135,9 @@ class ActiveCall final : public PayloadOwner {
 
   // The caller does not wait any more, for this reason. The handler learns it by its token and its streams.
   void request_stop(const Error& why) noexcept;
+  // The same; without memory for the text, the code has to do.
+  void request_stop(ErrorCode code, Initiator initiator, std::string_view text) noexcept;
+
   // Ends the coroutine where it is suspended, and with it this object.
   void destroy_coroutine() const { coroutine_.destroy(); }
 
@@ -200,6 +203,7 @@ class ActiveCall final : public PayloadOwner {
     ActiveCall& call;
   };
 
+  void close_stream(const Error& why) noexcept;
   bool charge(const Buffer& kept, bool copied, bool always, ReceiveCharge& block_charge);
 
   Incoming request_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 #include "transport/tcp/socket.h"
 
@@ -47,10 +48,15 @@ Sent send_now(int fd, std::span<const Piece> pieces) noexcept {
   return result;
 }
 
-Error end_reason(int received, int sent) {
-  if (sent != 0) return socket_error(ErrorCode::unavailable, "sending failed", sent);
-  if (received < 0) return socket_error(ErrorCode::unavailable, "receiving failed", -received);
-  return {ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"};
+Error end_reason(int received, int sent) noexcept {
+  try {
+    if (sent != 0) return socket_error(ErrorCode::unavailable, "sending failed", sent);
+    if (received < 0) return socket_error(ErrorCode::unavailable, "receiving failed", -received);
+    return {ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"};
+  } catch (const std::bad_alloc&) {
+    // So short that it takes no memory.
+    return {ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "it ended"};
+  }
 }
 
 }  // namespace hawser::transport

@@ -33,6 +33,6 @@ Sent send_now(int fd, std::span<const Piece> pieces) noexcept;
 
 // Why a stream ended: `received` is what receiving gave, 0 for the peer's end, or a negative errno; `sent` is the errno
 // of a send that had failed before, which is the truer reason.
-Error end_reason(int received, int sent);
+Error end_reason(int received, int sent) noexcept;
 
 }  // namespace hawser::transport
