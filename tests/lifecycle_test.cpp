@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -493,6 +496,32 @@ TEST(Descriptors, WhatThePollerDoesNotTakeIsDropped) {
     }(loop, server, skipped, lines));
   }).join();
   if (skipped) GTEST_SKIP() << "the kernel lets us install no system call filter";
+}
+
+// ---- fork() ----
+
+// The loops' pollers are one object for parent and child: a child that stopped its copy of the server would stop the parent's listening.
+TEST(ServerLifecycle, AChildsCopyStopsNothing) {
+  auto server = std::make_unique<Server>(ServerOptions{.listen = "127.0.0.1:0", .loop = quiet()});
+  server->register_handler<echo>();
+  ASSERT_TRUE(server->start().has_value());
+  const pid_t child = fork();
+  if (child == 0) {
+    server->stop();
+    server.reset();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  const auto talk = [](std::string address) -> Task<void> {
+    Client client;
+    AWAIT(connected, client.connect(address));
+    REQUIRE_OK(connected);
+    AWAIT(reply, client.call<echo>("x"));
+    EXPECT_EQ(reply, "x");
+  };
+  sync_wait(talk(server->address()));
 }
 
 }  // namespace hawser::lifecycle

@@ -97,7 +97,8 @@ class Server {
   Server(std::shared_ptr<transport::Network> network, ServerOptions options);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  // Stops at once. Waits for offloaded functions at work.
+  // Stops at once. Waits for offloaded functions at work. In a child, by fork(), of the process that started the server, this and
+  // stop() do nothing: the server is the parent's.
   ~Server();
 
   // Registers functions under their names: plain ones run on the loop and must not block; coroutines returning Task<T>

@@ -10,6 +10,7 @@
 
 #include "base/misuse.h"
 #include "base/pin_thread.h"
+#include "base/process_id.h"
 #include "rpc/server_state.h"
 
 namespace hawser {
@@ -25,6 +26,11 @@ Server::Server(std::shared_ptr<transport::Network> network, ServerOptions option
     : state_(std::make_unique<State>(std::move(network), std::move(options))) {}
 
 Server::~Server() {
+  // What it has is the parent's, down to what its loops' pollers watch: it stays.
+  if (state_->in_child()) {
+    static_cast<void>(state_.release());
+    return;
+  }
   const auto serving = [this] { return !state_->loops.empty() && state_->loops.front()->serving(); };
   if (state_->on_own_loop() || state_->offloaded() || (state_->callers_loop != nullptr && serving())) {
     misuse(
@@ -55,6 +61,7 @@ Result<void> Server::run() {
 }
 
 void Server::stop(Duration grace) {
+  if (state_->in_child()) return;
   if (state_->offloaded()) {
     throw std::logic_error(
         "hawser: stop() was called by an offloaded handler of this server, for whose end it would wait: let another "
@@ -74,6 +81,11 @@ std::vector<std::shared_ptr<transport::DataPath>> Server::data_paths() const {
 }
 
 // ---- State ----
+
+bool Server::State::in_child() const noexcept {
+  const int starter = process.load();
+  return starter != 0 && starter != process_id();
+}
 
 bool Server::State::on_own_loop() const noexcept {
   return std::any_of(own_loops.begin(), own_loops.end(),
@@ -110,6 +122,10 @@ thread_local const void* serving_here = nullptr;
 }  // namespace
 
 Result<void> Server::State::start() {
+  if (in_child()) {
+    return fail(ErrorCode::invalid_argument, "the server was started by the parent of this process: make another one");
+  }
+  process.store(process_id());
   const std::lock_guard lock(lifecycle);
   if (std::exchange(started, true)) return fail(ErrorCode::invalid_argument, "the server was started before");
   if (stop_wanted.load()) {

@@ -25,6 +25,8 @@ struct Server::State final : transport::AcceptSink {
                .connections = 0,
                .calls_in_flight = 0} {}
 
+  // Whether this is a child, by fork(), of the process that started the server.
+  bool in_child() const noexcept;
   // Whether this thread runs one of the server's loops, or does offloaded work of one.
   bool on_own_loop() const noexcept;
   bool offloaded() const noexcept;
@@ -59,6 +61,7 @@ struct Server::State final : transport::AcceptSink {
   rpc::ServerShared shared;
   Loop* callers_loop = nullptr;
   bool started = false;
+  std::atomic<int> process{0};  // That has started it.
   // Guards starting and the end. Not taken on the server's own loops.
   std::mutex lifecycle;
   std::atomic<bool> stop_wanted{false};
