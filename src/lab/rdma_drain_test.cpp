@@ -2,6 +2,7 @@
 
 #include "base/random.h"
 #include "lab/rdma_attacker_testing.h"
+#include "transport/rdma/draining_pair.h"
 
 // Connections of a shared receive queue end in every way, and their receives come back: those that go on are never found not
 // ready. On devices that behave as mlx5 does, and as Soft-RoCE.
@@ -102,6 +103,30 @@ TEST_P(RdmaDrain, AQueuePairThatIsReadyToReceiveOnly) {
     pass(milliseconds(2));
   }
   expect_undisturbed();
+}
+
+// What the device says while a handler blocks the loop is seen afterwards. A queue pair that was given up before would keep its
+// part of the queue for ever.
+TEST_P(RdmaDrain, ALoopThatStoodStillGivesNothingUp) {
+  rdma::RdmaEnd& end = server_end();
+  ASSERT_TRUE(end.device().take_queue_pair());
+  rdma::DrainingPair one(end);
+  Time now = loop_->now();
+  one.start({.pair = *end.make_pair(4, 4),
+             .channel = nullptr,
+             .ring = end.shared_ring(),
+             .liveness = nullptr,
+             .shared_receives = 4,
+             .connecting = true,
+             .broken = true},
+            now);
+  EXPECT_FALSE(one.advance(now, true));
+  EXPECT_FALSE(one.advance(now += std::chrono::seconds(5), true));
+  // While the loop runs, the time counts.
+  const Time later = now + 2 * rdma::DrainingPair::drain_max;
+  while (now < later && !one.advance(now, true)) now += milliseconds(20);
+  EXPECT_LT(now, later);
+  EXPECT_FALSE(one.drained());
 }
 
 // A connection is gone, and what the application keeps of it is no part of the queue any more.

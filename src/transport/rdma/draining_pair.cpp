@@ -47,6 +47,8 @@ void DrainingPair::on_event(const DeviceEvent& event) {
 
 bool DrainingPair::advance(Time now, bool drain) noexcept {
   if (parts_.busy != nullptr && *parts_.busy) return false;
+  const Duration unseen = now - std::exchange(looked_, now);
+  if (state_ == State::draining && unseen > look_max) give_up_ += unseen;
   const bool shared = parts_.shared_receives != 0;
   if (state_ == State::sending) {
     const bool sent = parts_.broken || parts_.channel == nullptr || parts_.channel->wire().slots.idle();

@@ -26,6 +26,8 @@ class DrainingPair final : public CompletionTarget {
  public:
   static constexpr Duration sending_max = std::chrono::milliseconds(200);
   static constexpr Duration drain_max = std::chrono::seconds(1);
+  // A loop that stood still for longer, in a handler that blocks, has not seen what the device said: that does not count.
+  static constexpr Duration look_max = std::chrono::milliseconds(200);
 
   // What a connection leaves behind.
   struct Parts {
@@ -74,6 +76,7 @@ class DrainingPair final : public CompletionTarget {
   std::uint32_t number_ = 0;
   State state_ = State::sending;
   Time give_up_{};
+  Time looked_{};
   std::size_t received_ = 0;
   bool marked_ = false;
   bool drained_ = false;
