@@ -32,6 +32,11 @@ Result<HostPort> parse_host_port(std::string_view address) {
         "'" + std::string(address) + "' has several colons: write an IPv6 address in brackets, such as [::1]:9000",
         ErrorScope::connection);
   }
+  // Resolving takes what is before the zero, which is another host than whoever checked the whole name saw.
+  if (host.find('\0') != std::string_view::npos) {
+    return fail(ErrorCode::invalid_argument,
+                "the host in '" + std::string(address) + "' contains a zero byte: remove it", ErrorScope::connection);
+  }
   unsigned long number = 0;
   for (const char c : port) {
     if (c < '0' || c > '9' || (number = number * 10 + static_cast<unsigned long>(c - '0')) > 65535) {

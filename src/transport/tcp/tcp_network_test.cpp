@@ -173,7 +173,9 @@ TEST_P(TcpNetworkTest, APortIsFreeOnceItsListenerIsGone) {
 }
 
 TEST_P(TcpNetworkTest, WrongAddressesSayWhatIsWrong) {
-  for (const std::string address : {"", "host", "host:", "host:70000", "host:http", "::1:80", "a:b:80"}) {
+  const std::string zero("127.0.0.1\0.example:80", 21);
+  for (const std::string& address :
+       std::vector<std::string>{"", "host", "host:", "host:70000", "host:http", "::1:80", "a:b:80", zero}) {
     const auto listener = network.listen(loop, address, accepting);
     ASSERT_FALSE(listener.has_value()) << address;
     EXPECT_EQ(listener.error().code, ErrorCode::invalid_argument) << address;
