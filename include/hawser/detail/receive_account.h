@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <utility>
@@ -17,7 +16,7 @@ class ReceiveBudget {
  public:
   // `share_bytes_max` bounds each connection.
   ReceiveBudget(std::size_t bytes_max, std::size_t share_bytes_max) noexcept
-      : bytes_max_(bytes_max), share_bytes_max_(std::min(share_bytes_max, bytes_max)) {}
+      : bytes_max_(bytes_max), share_bytes_max_(share_bytes_max < bytes_max ? share_bytes_max : bytes_max) {}
   ReceiveBudget(const ReceiveBudget&) = delete;
   ReceiveBudget& operator=(const ReceiveBudget&) = delete;
 
@@ -146,7 +145,7 @@ class ReceiveCharge {
       ++kept_->charges;
       return true;
     }
-    const std::size_t bytes = std::max(buffer.block()->size(), buffer.size());
+    const std::size_t bytes = buffer.size() < buffer.block()->size() ? buffer.block()->size() : buffer.size();
     auto* const node = new ReceiveAccount::KeptBlock(account, buffer.block(), bytes);
     if (always) {
       account.acquire_always(bytes);

@@ -43,7 +43,7 @@ struct SideWork::Job final : detail::Posted {
     if (state->loop != nullptr) {
       state->done.push_back(std::move(after));
       state->loop->post([shared = state] {
-        if (std::optional<After> next = shared->take()) (*next)();
+        if (std::optional<After> finished = shared->take()) (*finished)();
       });
     } else {
       // Whoever closes waits for what this holds too.
