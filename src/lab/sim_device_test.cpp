@@ -30,6 +30,7 @@ class SimulatedPair : public ::testing::Test {
   void connect(const LinkOptions& options) {
     for (const bool sender : {true, false}) {
       End& end = sender ? a_ : b_;
+      end.queue_pair.reset();  // Before its completion queue, which an assignment replaces first.
       end = {};
       rdma::Device& device = sender ? bed_->sender() : bed_->receiver();
       auto memory = RegisteredMemory::make(device, {.bytes = 4096}, {.remote_read = true, .remote_write = true});
