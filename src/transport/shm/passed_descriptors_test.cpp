@@ -122,10 +122,10 @@ TEST(ShmReadable, TheQuestionTouchesNoMemoryOfThePeer) {
   ASSERT_TRUE(socket.has_value());
   ASSERT_EQ(pipe2(met.data(), O_CLOEXEC), 0);
   const Descriptor here(met[0]);
-  const Descriptor there(met[1]);
+  Descriptor there(met[1]);
   const pid_t peer = fork();
   if (peer == 0) {
-    alarm(20);  // Ends a read that hangs.
+    alarm(60);  // Ends a read that hangs.
     char answer = '0';
     void* const lowest =
         mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -144,8 +144,16 @@ TEST(ShmReadable, TheQuestionTouchesNoMemoryOfThePeer) {
     if (!bell || write(met[1], &answer, 1) != 1) _exit(2);
     for (;;) pause();
   }
+  there = Descriptor();  // So that the end of the peer ends the reading.
   char answer = 0;
+#ifdef HAWSER_SANITIZED
+  if (read(met[0], &answer, 1) != 1) {
+    waitpid(peer, nullptr, 0);
+    GTEST_SKIP() << "a sanitizer may end a process that maps the lowest addresses";
+  }
+#else
   ASSERT_EQ(read(met[0], &answer, 1), 1);
+#endif
   bool readable = false;
   if (answer == '1') {
     const auto arrival = socket->accept({}, helpers);
