@@ -23,7 +23,7 @@ struct ShmOptions {
   // The peer is shown what a tick has written once it is 1 KiB, then twice as much each time, up to this: so it begins to
   // work soon, and is not disturbed often. The rest at the end of the tick. 1 to ring_bytes.
   std::size_t early_publish_bytes = 16 * 1024;
-  // Connections at once on one loop; further ones take the next transport. Each has four descriptors.
+  // Connections at once on one loop; further ones take the next transport. Each has at most three descriptors.
   std::size_t connections_max = 4096;
 
   friend bool operator==(const ShmOptions&, const ShmOptions&) = default;

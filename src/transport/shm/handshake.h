@@ -10,7 +10,7 @@
 #include "hawser/shm_options.h"
 #include "transport/shm/meeting.h"
 
-// What the two sides tell each other (docs/transports/shared-memory.md, "Coming together"). All numbers are little-endian.
+// What the two sides tell each other (docs/transports/shared-memory.md, "Handshake"). All numbers are little-endian.
 namespace hawser::transport::shm {
 
 // Which processes can meet by an abstract Unix socket: those of one boot of one kernel and one network namespace.
