@@ -4,10 +4,13 @@
 tidy.py                     the rules that only read
 tidy.py --headers COMPILER  every header compiles alone, and hawser.h stays light
 tidy.py --format            sources lie as clang-format-19 lays them; exits 77 where it is not installed
+tidy.py --prose             how many comments, error texts and pages of each folder still break the rules of prose
 """
 
 import argparse
+import collections
 import concurrent.futures
+import contextlib
 import dataclasses
 import fnmatch
 import os
@@ -16,6 +19,8 @@ import re
 import shutil
 import subprocess
 import sys
+
+import prose
 
 HEADER_LINES_MAX = 300
 SOURCE_LINES_MAX = 600
@@ -34,6 +39,13 @@ CONDITIONAL_FILES = {
     "src/base/crc32c.cpp": "the CRC instruction exists on x86-64 only, and is chosen at run time there",
 }
 CONDITIONAL_FOLDERS = ("src/transport/*/*", "src/exec/*poller*", "src/exec/*uring*", "tests/*", "bench/*", "fuzz/*")
+
+# Folders with comments, error texts or pages that break the rules of prose.py. The table only shrinks: tidy.py asks for
+# the removal of an entry whose folder is clean.
+PROSE_PENDING = (
+    "apps/*", "bench", "bench/*", "cli", "cli/*", "cmake", "docs", "docs/*", "examples", "fuzz", "include/*", "report",
+    "src/*", "tests", "tests/*", "tools", "tools/*",
+)
 
 # The arrows of docs/architecture.md. A layer may include itself, the public headers and these. Backends
 # (transport/NAME) know no other backend; only setup names them.
@@ -199,6 +211,8 @@ def check_lines(path, lines):
 def check_file(path, text):
     lines = text.split("\n")
     yield from check_lines(path, [line.removesuffix("\r") if os.name == "nt" else line for line in lines])
+    if prose_is_checked(path):
+        yield from check_prose(path, text)
     if not path.endswith((".h", ".cpp")):
         return
     count = len(text.splitlines())
@@ -210,6 +224,45 @@ def check_file(path, text):
         yield Finding(path, 1, "#pragma once is missing", "make it the first line")
     if path.endswith("_test.cpp") and not TEST.search(text):
         yield Finding(path, 1, "a test file without a TEST", "add one, or rename the file")
+
+
+def prose_is_checked(path):
+    return not matches(os.path.dirname(path), PROSE_PENDING)
+
+
+def check_prose(path, text):
+    for fault in prose.faults(path, text):
+        yield Finding(path, fault.line, fault.problem, fault.remedy)
+
+
+def prose_counts(root):
+    """{folder: {problem: count}} of the whole tree, checked or not."""
+    counts = collections.defaultdict(collections.Counter)
+    for path in files_below(root):
+        with contextlib.suppress(UnicodeDecodeError):
+            for fault in prose.faults(path, (root / path).read_text(encoding="utf-8")):
+                counts[os.path.dirname(path) or "."][fault.rule] += 1
+    return counts
+
+
+def check_prose_pending(root):
+    """A folder leaves PROSE_PENDING as soon as it is clean, so the table only shrinks."""
+    counts = prose_counts(root)
+    folders = {os.path.dirname(path) for path in files_below(root)}
+    for pattern in PROSE_PENDING:
+        covered = fnmatch.filter(folders, pattern)
+        if covered and not any(counts[folder] for folder in covered):
+            yield Finding("tools/tidy.py", 1, f"PROSE_PENDING lists {pattern}, which has no fault any more", "remove the entry")
+
+
+def print_prose(root):
+    counts = prose_counts(root)
+    rules = prose.RULES
+    print("".join(f"{rule:>14}" for rule in rules) + "  folder")
+    for folder, found in sorted(counts.items(), key=lambda item: (-item[1].total(), item[0])):
+        pending = "" if prose_is_checked(f"{folder}/x") else "  (pending)"
+        print("".join(f"{found[rule]:>14}" for rule in rules) + f"  {folder}{pending}")
+    print("".join(f"{sum(found[rule] for found in counts.values()):>14}" for rule in rules) + "  in total")
 
 
 def check_cmake_layers(text):
@@ -249,6 +302,7 @@ def check_tree(root):
         yield from check_file(path, text)
         if path == "CMakeLists.txt":
             yield from check_cmake_layers(text)
+    yield from check_prose_pending(root)
 
 
 def compile_alone(compiler, root, path):
@@ -313,9 +367,13 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--headers", metavar="COMPILER")
     parser.add_argument("--format", action="store_true")
+    parser.add_argument("--prose", action="store_true")
     arguments = parser.parse_args()
     root = arguments.root.resolve()
 
+    if arguments.prose:
+        print_prose(root)
+        return 0
     if arguments.headers:
         findings = list(check_headers(root, arguments.headers))
     elif arguments.format:

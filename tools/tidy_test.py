@@ -19,6 +19,13 @@ class TidyTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
+        self.pend()
+
+    def pend(self, *folders):
+        """The folders whose prose is not checked yet; none, unless a test says otherwise."""
+        patch = mock.patch.object(tidy, "PROSE_PENDING", folders)
+        patch.start()
+        self.addCleanup(patch.stop)
 
     def write(self, path, text):
         file = self.root / path
@@ -228,6 +235,65 @@ class Project(unittest.TestCase):
         root = pathlib.Path(tidy.__file__).resolve().parent.parent
         for path in [*tidy.LONG_FILES, *tidy.CONDITIONAL_FILES]:
             self.assertTrue((root / path).exists(), f"{path} is gone: drop its exception")
+
+
+class Prose(TidyTest):
+    """Comments, error texts and pages."""
+
+    def test_retired_word_in_a_comment(self):
+        self.assert_fires("src/base/a.cpp", "int a;  // Is told of it.\n", 1, "'told' is retired")
+
+    def test_retired_word_in_an_error_text(self):
+        self.assert_fires("src/base/a.cpp", 'auto a = "a breach";\n', 1, "'breach' is retired")
+
+    def test_retired_word_in_a_page(self):
+        self.assert_fires("docs/a.md", "Two words.\nIt was buried.\n", 2, "'buried' is retired")
+
+    def test_retired_word_in_a_tool(self):
+        self.assert_fires("tools/a.py", '"""Tells all."""\n', 1, "'Tells' is retired")
+
+    def test_code_is_no_prose(self):
+        self.assert_quiet("src/base/a.cpp", "int bye = tell();  // Calls `tell()`; https://a.b/bye\n")
+        self.assert_quiet("docs/a.md", "`Lobby`\n```\ntold\n```\n## Names in transition\n| tell, told | notify |\n")
+        self.assert_quiet("src/base/a_test.cpp", 'TEST(A, B) { send("bye"); }\n')
+
+    def test_parts_of_words(self):
+        self.assert_quiet("src/base/a.cpp", "// Intelligent, recommend, blend, calendar, retold.\n")
+
+    def test_opening(self):
+        for word in ("What", "Of", "That", "Those", "Where"):
+            self.assert_fires("src/base/a.h", f"#pragma once\n\n// {word} it is.\n", 3, f"begins with '{word}'")
+
+    def test_opening_of_a_trailing_comment(self):
+        self.assert_fires("src/base/a.h", "#pragma once\nint a;  // Of what.\n", 2, "begins with 'Of'")
+
+    def test_line_within_a_comment(self):
+        self.assert_quiet("src/base/a.h", "#pragma once\n// It waits.\n// Those words continue the sentence.\n// Whatever.\n")
+
+    def test_long_comment(self):
+        self.assert_fires("src/base/a.h", "#pragma once\n// " + "x" * 118 + "\n", 2, "121 columns")
+        self.assert_quiet("src/base/a.h", "#pragma once\n// " + "x" * 117 + "\n")
+
+    def test_pending_folder(self):
+        self.pend("src/base")
+        self.assert_quiet("src/base/a.cpp", "// What it is.\n")
+        self.assert_fires("src/wire/a.cpp", "// What it is.\n", 1, "begins with")
+
+    def test_clean_folder_leaves_the_table(self):
+        self.pend("src/base", "src/moved")
+        self.write("src/base/a.cpp", "int a;\n")
+        found = [str(finding) for finding in tidy.check_tree(self.root)]
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("PROSE_PENDING lists src/base", found[0])
+
+    def test_counts(self):
+        self.pend("src/base")
+        self.write("src/base/a.cpp", "// What is told.\n// " + "x" * 118 + "\n")
+        self.write("src/wire/a.cpp", "int a;\n")
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            tidy.print_prose(self.root)
+        self.assertRegex(output.getvalue(), r"1 +1 +1  src/base  \(pending\)\n +1 +1 +1  in total")
 
 
 if __name__ == "__main__":
