@@ -1,5 +1,6 @@
 #include "transport/shm/shm_connection.h"
 
+#include <thread>
 #include <utility>
 
 namespace hawser::transport::shm {
@@ -87,6 +88,8 @@ bool ShmConnection::poll() {
     idle_polls_ = 0;
     return true;
   }
+  // The thread that reads the peer's memory may share this processor: a loop that spins without yielding halves its rate.
+  if (incoming_.busy()) std::this_thread::yield();
   const unsigned idle_max = loop_.options().wait == Wait::event ? idle_polls_event_max : idle_polls_max;
   if (!gate_.ended && ++idle_polls_ > idle_max && arm()) set_hot(false);
   return false;
