@@ -1,23 +1,64 @@
-# hawser_layer(FOLDER [DEPENDS FOLDER...] [LIBRARIES TARGET...]): the folder src/FOLDER as one object library; its
-# *_test.cpp files become one test program of that name, linked against the whole library.
+# hawser_layer(FOLDER [APART | LEFT_OUT] [DEPENDS FOLDER...] [LIBRARIES TARGET...] [DEFINITIONS NAME...]
+#              [SYSTEM_INCLUDES FOLDER...]):
+# the folder src/FOLDER with its subfolders that are no layers, as the object library hawser_FOLDER. Its sources may
+# include the headers of FOLDER and of DEPENDS alone. Its *_test.cpp files become one test program of that name, linked
+# against the whole library. APART: a static library of its own, for tests and programs; it is no part of libhawser.a
+# and is built when something links it. LEFT_OUT: its sources are not built. hawser_library() makes the targets, when
+# all layers are known.
 set_property(GLOBAL PROPERTY HAWSER_LAYERS "")
+set_property(GLOBAL PROPERTY HAWSER_LAYER_OBJECTS "")
 set_property(GLOBAL PROPERTY HAWSER_LAYER_LIBRARIES "")
 set_property(GLOBAL PROPERTY HAWSER_LAYER_TESTS "")
+set_property(GLOBAL PROPERTY HAWSER_LIBRARIES_APART "")
 
 function(hawser_layer folder)
-  cmake_parse_arguments(arg "" "" "DEPENDS;LIBRARIES" ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY HAWSER_LAYERS ${folder})
+  set_property(GLOBAL PROPERTY HAWSER_LAYER_${folder} ${ARGN})
+endfunction()
+
+# The layer of a file: the longest folder of them that it lies in.
+function(hawser_layer_of file layers result)
+  cmake_path(GET file PARENT_PATH owner)
+  while(owner AND NOT owner IN_LIST layers)
+    cmake_path(GET owner PARENT_PATH owner)
+  endwhile()
+  set(${result} "${owner}" PARENT_SCOPE)
+endfunction()
+
+# The targets of a layer from its sources, relative to src/.
+function(hawser_layer_targets folder sources)
+  get_property(arguments GLOBAL PROPERTY HAWSER_LAYER_${folder})
+  cmake_parse_arguments(arg "APART;LEFT_OUT" "" "DEPENDS;LIBRARIES;DEFINITIONS;SYSTEM_INCLUDES" ${arguments})
+  if(arg_LEFT_OUT)
+    return()
+  endif()
   string(REPLACE "/" "_" name ${folder})
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.cpp)
+  list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/src/)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   if(sources)
-    add_library(hawser_${name} OBJECT ${sources})
-    target_include_directories(hawser_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    if(arg_APART)
+      add_library(hawser_${name} STATIC EXCLUDE_FROM_ALL ${sources})
+      target_link_libraries(hawser_${name} INTERFACE hawser)
+      set_property(GLOBAL APPEND PROPERTY HAWSER_LIBRARIES_APART hawser_${name})
+    else()
+      add_library(hawser_${name} OBJECT ${sources})
+      set_property(GLOBAL APPEND PROPERTY HAWSER_LAYER_OBJECTS hawser_${name})
+    endif()
+    get_property(layers GLOBAL PROPERTY HAWSER_LAYERS)
+    foreach(other IN LISTS layers)
+      if(NOT other STREQUAL folder AND NOT other IN_LIST arg_DEPENDS)
+        string(REPLACE "/" "_" other_name ${other})
+        target_include_directories(hawser_${name} PRIVATE ${PROJECT_BINARY_DIR}/hidden/${other_name})
+      endif()
+    endforeach()
+    target_include_directories(hawser_${name} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    target_include_directories(hawser_${name} SYSTEM PRIVATE ${arg_SYSTEM_INCLUDES})
+    target_compile_definitions(hawser_${name} PRIVATE ${arg_DEFINITIONS})
     target_link_libraries(hawser_${name} PRIVATE hawser_flags ${arg_LIBRARIES})
     set_target_properties(hawser_${name} PROPERTIES UNITY_BUILD ${HAWSER_UNITY})
     hawser_precompile(hawser_${name} std)
-    set_property(GLOBAL APPEND PROPERTY HAWSER_LAYERS hawser_${name})
   endif()
   set_property(GLOBAL APPEND PROPERTY HAWSER_LAYER_LIBRARIES ${arg_LIBRARIES})
   if(tests)
@@ -26,15 +67,43 @@ function(hawser_layer folder)
   endif()
 endfunction()
 
+# A layer sees src/ behind a folder for each layer that it does not depend on. There, each header of that layer is an
+# #error: a wrong include does not compile, and all other headers keep their real paths in messages, debug information
+# and editors. tools/tidy.py refuses the other ways to name a header, such as "../rpc/session.h".
+function(hawser_hide header layer)
+  string(REPLACE "/" "_" name ${layer})
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/hidden/${name}/${header} @ONLY CONTENT "#pragma once
+#error \"this layer must not include @header@: it does not depend on the layer @layer@ (CMakeLists.txt)\"
+")
+endfunction()
+
 # The one library that users link, made of every layer's objects.
 function(hawser_library)
   get_property(layers GLOBAL PROPERTY HAWSER_LAYERS)
-  get_property(libraries GLOBAL PROPERTY HAWSER_LAYER_LIBRARIES)
-  list(REMOVE_DUPLICATES libraries)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/*.h
+       ${PROJECT_SOURCE_DIR}/src/*.cpp)
+  foreach(file IN LISTS files)
+    hawser_layer_of(${file} "${layers}" layer)
+    if(NOT layer)
+      message(FATAL_ERROR "src/${file} lies in no layer: add hawser_layer() for its folder to CMakeLists.txt")
+    endif()
+    if(file MATCHES "\\.h$")
+      hawser_hide(${file} "${layer}")
+    else()
+      list(APPEND sources_${layer} ${file})
+    endif()
+  endforeach()
   add_library(hawser STATIC)
   add_library(hawser::hawser ALIAS hawser)
   foreach(layer IN LISTS layers)
-    target_sources(hawser PRIVATE $<TARGET_OBJECTS:${layer}>)
+    hawser_layer_targets(${layer} "${sources_${layer}}")
+  endforeach()
+
+  get_property(objects GLOBAL PROPERTY HAWSER_LAYER_OBJECTS)
+  get_property(libraries GLOBAL PROPERTY HAWSER_LAYER_LIBRARIES)
+  list(REMOVE_DUPLICATES libraries)
+  foreach(object IN LISTS objects)
+    target_sources(hawser PRIVATE $<TARGET_OBJECTS:${object}>)
   endforeach()
   target_include_directories(hawser PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
   target_compile_features(hawser PUBLIC cxx_std_23)

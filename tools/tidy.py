@@ -61,6 +61,8 @@ LAYERS = {
     "lab": ("transport/rdma", "transport", "exec", "base"),
     "setup": ("protocol", "rpc", "wire", "codec", "exec", "transport", "transport/*", "base"),
 }
+# Folders of src/transport that are no backend.
+PARTS_OF_TRANSPORT = ("common", "conformance", "test")
 # Beyond that, a test beside its layer may run over the simulated network.
 TEST_LAYERS = ("transport/sim", "transport", "exec", "base")
 
@@ -92,7 +94,8 @@ MACHINE_PATH = re.compile(r"(?<![\w.~}])/(?:work|tmp|home|root)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CONDITIONAL = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef)\b")
 TEST = re.compile(r"^\s*(?:(?:TYPED_)?TEST(?:_F|_P)?|INSTANTIATE_(?:TYPED_)?TEST_SUITE_P)\s*\(", re.MULTILINE)
-DEPENDS = re.compile(r"^\s*hawser_layer\((\S+)(?:\s+DEPENDS\s+([^)]*?))?(?:\s+LIBRARIES[^)]*)?\)", re.MULTILINE)
+LAYER_CALL = re.compile(r"^\s*hawser_layer\((\S+?)(\s[^)]*)?\)", re.MULTILINE)
+DEPENDS = re.compile(r"\sDEPENDS\s+((?:[^\sA-Z$]\S*\s*)*)")
 
 TEXT_SUFFIXES = {".h", ".cpp", ".py", ".sh", ".cmake", ".txt", ".md", ".json", ".yml", ".in", ""}
 SKIPPED_FOLDERS = ("build*", "cmake-build*", ".git", ".cache", ".ccache", "__pycache__", "corpus", "third_party")
@@ -115,11 +118,18 @@ def matches(name, patterns):
 
 
 def layer_of(path):
-    """The layer a path below src/ lies in, such as "exec" or "transport/tcp"; None elsewhere."""
-    parts = path.split("/")
-    if len(parts) < 3 or parts[0] != "src":
+    """The layer a path below src/ lies in, such as "exec" or "transport/tcp"; None elsewhere. Other subfolders, such as
+    test/, belong to the layer above them."""
+    parts = path.split("/")[1:-1]
+    if not path.startswith("src/") or not parts:
         return None
-    return "/".join(parts[1:3]) if parts[1] == "transport" and len(parts) > 3 else parts[1]
+    for count in range(len(parts), 1, -1):
+        folder = "/".join(parts[:count])
+        if folder in LAYERS:
+            return folder
+    if parts[0] == "transport" and len(parts) > 1 and parts[1] not in PARTS_OF_TRANSPORT:
+        return "/".join(parts[:2])
+    return parts[0]
 
 
 def allowed_layers(layer):
@@ -267,8 +277,9 @@ def print_prose(root):
 
 def check_cmake_layers(text):
     """The DEPENDS of CMakeLists.txt must not say more than LAYERS allows."""
-    for declared in DEPENDS.finditer(text):
-        layer, depends = declared.group(1), (declared.group(2) or "").split()
+    for declared in LAYER_CALL.finditer(text):
+        layer, depends = declared.group(1), DEPENDS.search(declared.group(2) or "")
+        depends = depends.group(1).split() if depends else []
         line = text.count("\n", 0, declared.start(1)) + 1
         down = allowed_layers(layer)
         if down is None:
