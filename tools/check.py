@@ -28,8 +28,8 @@ STAGES = {
     "counters": "what a call costs in instructions and allocations",
 }
 
-# Tests that may need an RDMA device. Those among them that were skipped on this machine are run in the guest.
-RDMA_TESTS = re.compile("rdma", re.IGNORECASE)
+# Tests that may need an RDMA device or change the machine. Those among them that were skipped here are run in the guest.
+RDMA_TESTS = re.compile("rdma|EachYamaScope", re.IGNORECASE)
 RDMA_GUEST = ROOT / "tools" / "rdma-guest"
 RDMA_GUEST_TIME_LIMIT_S = 1500
 
