@@ -20,11 +20,11 @@ std::span<const std::string_view> transport_names() noexcept { return names; }
 bool is_transport(std::string_view name) noexcept { return std::ranges::find(names, name) != std::end(names); }
 
 TransportOptions server_transports(std::string_view name) {
-  TransportOptions options{.shm = std::nullopt};
+  TransportOptions options{.enabled = {}};
   const bool all = name == "auto";
-  if (all || name == "shm") options.shm.emplace();
-  if (all || name == "rdma") options.rdma.emplace();
-  if (all || name == "ucx") options.ucx.emplace();
+  if (all || name == "shm") options.enable(shm());
+  if (all || name == "rdma") options.enable(rdma());
+  if (all || name == "ucx") options.enable(ucx());
   return options;
 }
 

@@ -92,7 +92,7 @@ void PrintTo(const Case& shape, std::ostream* out) {
 
 TransportOptions transports_of(const Case& shape) {
   if (shape.transport.empty()) return {};
-  return {.rdma = RdmaOptions{}, .order = {shape.transport}, .demand = shape.transport};
+  return {.enabled = {shm(), rdma()}, .order = {shape.transport}, .demand = shape.transport};
 }
 
 // Emulated processors copy large payloads slowly: 200 calls in all instead of each.

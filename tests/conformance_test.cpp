@@ -66,7 +66,7 @@ class PathBackend : public Backend {
     options.log = no_log();
     return options;
   }
-  TransportOptions transports() override { return {.rdma = RdmaOptions{}, .order = {path_}, .demand = path_}; }
+  TransportOptions transports() override { return {.enabled = {shm(), rdma()}, .order = {path_}, .demand = path_}; }
   std::string absent() override {
     const Loop loop(loop_options());
     for (const auto& path : network_->data_paths(transports())) {
@@ -85,7 +85,7 @@ class PathBackend : public Backend {
 class UcxBackend final : public PathBackend {
  public:
   explicit UcxBackend(UcxOptions options) : PathBackend("ucx"), options_(std::move(options)) {}
-  TransportOptions transports() override { return {.ucx = options_, .order = {"ucx"}, .demand = "ucx"}; }
+  TransportOptions transports() override { return {.enabled = {ucx(options_)}, .demand = "ucx"}; }
 
  private:
   const UcxOptions options_;
@@ -101,7 +101,7 @@ class RdmaBackend final : public PathBackend {
   std::string absent() override { return rdma_tests::any_device() ? std::string() : PathBackend::absent(); }
   TransportOptions transports() override {
     TransportOptions options = PathBackend::transports();
-    options.rdma = RdmaOptions{.shared_receive_queue = shared_queue_};
+    options.enable(rdma({.shared_receive_queue = shared_queue_}));
     return options;
   }
 

@@ -184,9 +184,9 @@ TEST_F(PathTest, WhatIsDemandedIsHadOrAnErrorThatSaysWhy) {
     EXPECT_EQ(client.transport(), "sim");
   });
   build();
-  run(with_path(), {.order = {"simpath"}, .demand = "rdma"}, [&](Server& server, Client& client) -> Task<void> {
+  run(with_path(), {.demand = "simpath"}, [&](Server& server, Client& client) -> Task<void> {
     AWAIT(connected, client.connect(server.address()));
-    EXPECT_ERROR(connected, unavailable, "demand rdma, which can't be had: this build or machine does not have it");
+    EXPECT_ERROR(connected, unavailable, "demand simpath, which can't be had: this build or machine does not have it");
   });
 }
 
@@ -582,14 +582,14 @@ TEST(Automatic, WithinAHostItIsSharedMemory) {
     EXPECT_OK(reply);
 
     ClientOptions stream;
-    stream.transports.shm.reset();
+    stream.transports.disable("shm");
     Client other(on, stream);
     AWAIT(also, other.connect(address));
     REQUIRE_OK(also);
     EXPECT_EQ(other.transport(), "tcp");
 
     ClientOptions demanding;
-    demanding.transports.rdma.emplace().device = "no_such_device";
+    demanding.transports.enable(rdma({.device = "no_such_device"}));
     demanding.transports.demand = "rdma";
     Client third(on, demanding);
     AWAIT(refused, third.connect(address));

@@ -27,7 +27,7 @@ constexpr int kills = 200;
 
 TransportOptions shm_only() {
   // Everything that the transport does takes part, as does running out of it.
-  return {.shm = ShmOptions{.ring_bytes = 64 * 1024, .slab_bytes = 1 << 20, .direct_read_bytes_min = 300'000},
+  return {.enabled = {shm({.ring_bytes = 64 * 1024, .slab_bytes = 1 << 20, .direct_read_bytes_min = 300'000})},
           .demand = "shm"};
 }
 

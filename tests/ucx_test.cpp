@@ -26,9 +26,7 @@ using namespace testing_tools;
 
 inline std::string worked_at(std::string_view text) { return std::string(text); }
 
-static TransportOptions over(UcxOptions ucx) {
-  return {.shm = std::nullopt, .ucx = std::move(ucx), .order = {"ucx"}, .retry_min = 200ms};
-}
+static TransportOptions over(UcxOptions options) { return {.enabled = {ucx(std::move(options))}, .retry_min = 200ms}; }
 
 // Empty, or why UCX can't be had so. Loads UCX, which makes threads.
 static std::string absent(const TransportOptions& options) {
@@ -163,7 +161,7 @@ TEST_P(KilledServer, EveryCallEnds) {
   Loop loop({.log = no_log()});
   loop.run([](Loop& on, ServerProcess& peer, TransportOptions with) -> Task<void> {
     // Otherwise UCX keeps what was under way to a peer that is gone until its worker goes.
-    const bool lets_go = with.ucx->error_mode == UcxErrorMode::peer;
+    const bool lets_go = GetParam().error_mode == UcxErrorMode::peer;
     ClientOptions options;
     options.transports = std::move(with);
     Client client(on, std::move(options));

@@ -33,7 +33,7 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std
 
 namespace hawser::bench::counted_calls {
 
-const TransportOptions over_tcp{.shm = std::nullopt};
+const TransportOptions over_tcp{.enabled = {}};
 
 std::string_view echo(std::string_view text) { return text; }
 std::uint64_t server_allocations() { return allocations; }

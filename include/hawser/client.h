@@ -120,10 +120,12 @@ class Client {
   // How often the connection has changed its transport since this client was made.
   std::uint64_t moves() const noexcept;
 
-  // Offer a transport to the server; from the next connect() on. Short for ClientOptions::transports.
-  void enable_rdma(RdmaOptions options = {});
-  void enable_ucx(UcxOptions options = {});
-  void enable_shm(ShmOptions options = {});
+  // Offers a transport to the server, such as hawser::rdma({...}), from the next connect() on. Replaces the one of the same
+  // name. Short for TransportOptions::enable().
+  void enable(TransportSpec transport);
+  void enable_rdma(RdmaOptions options = {}) { enable(rdma(std::move(options))); }
+  void enable_ucx(UcxOptions options = {}) { enable(ucx(std::move(options))); }
+  void enable_shm(ShmOptions options = {}) { enable(shm(options)); }
   const std::string& address() const noexcept;
 
   // For the library: the transports beside the stream that the options enable.

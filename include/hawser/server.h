@@ -129,10 +129,12 @@ class Server {
      ...);
   }
 
-  // Offer a transport to clients beside the stream. Before run() or start(). Short for ServerOptions::transports.
-  void enable_rdma(RdmaOptions options = {});
-  void enable_ucx(UcxOptions options = {});
-  void enable_shm(ShmOptions options = {});
+  // Uses a transport, such as hawser::rdma({...}), with clients that offer it. Replaces the one of the same name. Before run()
+  // or start(). Short for TransportOptions::enable().
+  void enable(TransportSpec transport);
+  void enable_rdma(RdmaOptions options = {}) { enable(rdma(std::move(options))); }
+  void enable_ucx(UcxOptions options = {}) { enable(ucx(std::move(options))); }
+  void enable_shm(ShmOptions options = {}) { enable(shm(options)); }
 
   // Listens and serves until stop(); fails if the address can't be had. Returns at once if stop() was called before. Not for
   // a server on the caller's loop.

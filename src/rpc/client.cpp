@@ -40,16 +40,8 @@ std::string_view Client::transport() const noexcept {
 }
 const std::vector<TransportNotTaken>& Client::not_taken() const noexcept { return state_->not_taken; }
 std::uint64_t Client::moves() const noexcept { return state_->moved; }
-void Client::enable_rdma(RdmaOptions options) {
-  state_->options.transports.rdma = std::move(options);
-  state_->paths.reset();
-}
-void Client::enable_ucx(UcxOptions options) {
-  state_->options.transports.ucx = std::move(options);
-  state_->paths.reset();
-}
-void Client::enable_shm(ShmOptions options) {
-  state_->options.transports.shm = std::move(options);
+void Client::enable(TransportSpec transport) {
+  state_->options.transports.enable(std::move(transport));
   state_->paths.reset();
 }
 std::vector<std::shared_ptr<transport::DataPath>> Client::data_paths() const {
@@ -194,11 +186,9 @@ Task<Result<Client::State::Opened>> Client::State::open_session(std::string to) 
 Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
   const Time deadline = loop->after(options.connect_timeout);
   if (!paths) {
-    const auto all = network->data_paths(options.transports);
-    if (Result<void> known = rpc::check_names(options.transports, all); !known) {
-      co_return std::unexpected(std::move(known.error()));
-    }
-    paths = std::make_shared<rpc::Paths>(*loop, all, options.transports);
+    Result<rpc::TransportList> chosen = rpc::choose_transports(options.transports, *network);
+    if (!chosen) co_return std::unexpected(std::move(chosen.error()));
+    paths = std::make_shared<rpc::Paths>(*loop, std::move(*chosen), options.transports.retry_min);
   }
   const std::shared_ptr<rpc::Paths> own_paths = paths;  // Another transport may be enabled meanwhile.
   own_paths->attach();

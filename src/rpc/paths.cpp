@@ -7,14 +7,6 @@
 #include "transport/framed_connection.h"
 
 namespace hawser::rpc {
-namespace {
-
-const std::vector<std::string>& usual_order() {
-  static const std::vector<std::string> usual = {"shm", "rdma", "ucx"};
-  return usual;
-}
-
-}  // namespace
 
 static_assert(transport::path_offer_bytes_max == wire::path_offer_bytes_max);
 static_assert(transport::path_parameters_bytes_max == wire::path_parameters_bytes_max);
@@ -22,17 +14,6 @@ static_assert(transport::path_parameters_bytes_max == wire::path_parameters_byte
 transport::PathLimits path_limits(std::size_t theirs, std::size_t ours) noexcept {
   constexpr std::size_t prefix = transport::FramedConnection::prefix_bytes;
   return {.send_bytes_max = std::min(theirs, ours) - prefix, .receive_bytes_max = ours - prefix};
-}
-
-Paths::Paths(Loop& loop, const std::vector<std::shared_ptr<transport::DataPath>>& paths,
-             const TransportOptions& options)
-    : loop_(loop), retry_min_(options.retry_min) {
-  for (const std::string& name : options.order.empty() ? usual_order() : options.order) {
-    if (!options.demand.empty() && options.demand != name) continue;
-    for (const auto& path : paths) {
-      if (path->name() == name && paths_.size() < wire::paths_max) paths_.push_back(path);
-    }
-  }
 }
 
 void Paths::attach() {
@@ -59,25 +40,6 @@ void Paths::attach() {
 const Paths::Path* Paths::find(std::string_view name) const noexcept {
   const auto at = std::find_if(attached_.begin(), attached_.end(), [&](const Path& path) { return path.name == name; });
   return at == attached_.end() ? nullptr : &*at;
-}
-
-Result<void> check_names(const TransportOptions& options,
-                         const std::vector<std::shared_ptr<transport::DataPath>>& paths) {
-  const auto known = [&](const std::string& name) {
-    return std::ranges::find(usual_order(), name) != usual_order().end() ||
-           std::ranges::any_of(paths, [&](const auto& path) { return path->name() == name; });
-  };
-  const auto unknown = [](const char* option, const std::string& name, const char* rest) {
-    return fail(ErrorCode::invalid_argument, std::string("TransportOptions::") + option + " names \"" + name +
-                                                 "\", and there is no such transport: shm, rdma, ucx" + rest);
-  };
-  for (const std::string& name : options.order) {
-    if (!known(name)) return unknown("order", name, "");
-  }
-  if (!options.demand.empty() && options.demand != "stream" && !known(options.demand)) {
-    return unknown("demand", options.demand, " or stream");
-  }
-  return {};
 }
 
 void Proposals::propose(wire::Hello& hello, Done done) {

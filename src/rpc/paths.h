@@ -13,15 +13,22 @@
 #include "hawser/timer.h"
 #include "hawser/transports.h"
 #include "transport/data_path.h"
+#include "transport/network.h"
 #include "wire/hello.h"
 
 namespace hawser::rpc {
 
+using TransportList = std::vector<std::shared_ptr<transport::DataPath>>;
+
+// The transports of `network` that the options enable and choose, in the order in which they are tried. The error names the
+// option that is wrong: a name that no transport has, two transports of one name, or more than a HELLO can offer.
+Result<TransportList> choose_transports(const TransportOptions& options, transport::Network& network);
+
 // The paths beside the stream that one side has on one loop, in its order. Loop's thread only, but for the constructor.
 class Paths {
  public:
-  // Those of `paths` that the options name, in the options' order.
-  Paths(Loop& loop, const std::vector<std::shared_ptr<transport::DataPath>>& paths, const TransportOptions& options);
+  Paths(Loop& loop, TransportList paths, Duration retry_min)
+      : loop_(loop), retry_min_(retry_min), paths_(std::move(paths)) {}
 
   bool empty() const noexcept { return paths_.empty(); }
   // Gets an end of each path that has none that is usable; what can't be had is logged the first time, and tried again, when this is
@@ -41,13 +48,9 @@ class Paths {
   Loop& loop_;
   const Duration retry_min_;
   Time tried_{};
-  std::vector<std::shared_ptr<transport::DataPath>> paths_;
+  const TransportList paths_;
   std::vector<Path> attached_;
 };
-
-// Whether the options name transports that there are: those of this library, and `paths`.
-Result<void> check_names(const TransportOptions& options,
-                         const std::vector<std::shared_ptr<transport::DataPath>>& paths);
 
 // A server's choice for one connection: its paths in its order, each tried at most once.
 class Proposals : Timer {

@@ -47,9 +47,7 @@ void Server::add_handler(MethodKey key, std::unique_ptr<detail::Handler> handler
       key.id, {.signature = key.signature, .name = std::string(key.name), .handler = std::move(handler)});
 }
 
-void Server::enable_rdma(RdmaOptions options) { state_->transports().rdma = std::move(options); }
-void Server::enable_ucx(UcxOptions options) { state_->transports().ucx = std::move(options); }
-void Server::enable_shm(ShmOptions options) { state_->transports().shm = std::move(options); }
+void Server::enable(TransportSpec transport) { state_->transports().enable(std::move(transport)); }
 
 Result<void> Server::start() { return state_->start(); }
 
@@ -146,8 +144,9 @@ Result<void> Server::State::start() {
 
 Result<void> Server::State::begin() {
   if (Result<void> sound = rpc::check_memory(shared.options); !sound) return sound;
-  const TransportOptions& chosen = shared.options.transports;
-  if (Result<void> known = rpc::check_names(chosen, shared.network->data_paths(chosen)); !known) return known;
+  Result<rpc::TransportList> chosen = rpc::choose_transports(shared.options.transports, *shared.network);
+  if (!chosen) return std::unexpected(std::move(chosen.error()));
+  shared.paths = std::move(*chosen);
   if (Result<void> held = hold_latency(); !held) return held;
   if (callers_loop != nullptr) {
     {
@@ -284,6 +283,7 @@ void Server::State::end_loops() {
   loop_ends.clear();
   stop_orders.clear();
   own_loops.clear();
+  shared.paths.clear();
   cpu_latency.reset();
 }
 

@@ -21,6 +21,7 @@ namespace hawser::rpc {
 struct ServerShared {
   ServerOptions options;
   std::shared_ptr<transport::Network> network;
+  TransportList paths = {};  // That the options choose; from the start on.
   Dispatcher dispatcher;
   std::atomic<std::size_t> connections{0};      // Past the handshake.
   std::atomic<std::size_t> calls_in_flight{0};  // Not answered in place.
@@ -42,7 +43,7 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
                         .options = shared.options,
                         .budget = make_budget(shared.options),
                         .calls_in_flight = shared.calls_in_flight},
-        paths_(loop, shared.network->data_paths(shared.options.transports), shared.options.transports),
+        paths_(loop, shared.paths, shared.options.transports.retry_min),
         sweep_(*this),
         changed_(loop),
         stop_timer_(*this) {}

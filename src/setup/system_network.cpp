@@ -1,40 +1,22 @@
 #include "setup/system_network.h"
 
+#include <algorithm>
 #include <mutex>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "hawser/client.h"
 #include "hawser/client_pool.h"
 #include "hawser/server.h"
-#include "transport/rdma/rdma_path.h"
-#include "transport/shm/shm_path.h"
+#include "hawser/transport/factory.h"
+#include "setup/transports.h"
 #include "transport/tcp/tcp_network.h"
-#include "transport/ucx/ucx_path.h"
 
 namespace hawser::setup {
 namespace {
-
-// Paths of one kind that are in use, so that connections with the same options share queues and memory.
-template <class Options>
-class PathsInUse {
- public:
-  template <class Make>
-  std::shared_ptr<transport::DataPath> get(const Options& options, Make make) {
-    std::erase_if(paths_, [](const auto& one) { return one.second.expired(); });
-    for (const auto& [with, path] : paths_) {
-      // The last user may let go of it just now, on another thread.
-      if (std::shared_ptr<transport::DataPath> found = with == options ? path.lock() : nullptr) return found;
-    }
-    std::shared_ptr<transport::DataPath> made = make(options);
-    if (made != nullptr) paths_.emplace_back(options, made);
-    return made;
-  }
-
- private:
-  std::vector<std::pair<Options, std::weak_ptr<transport::DataPath>>> paths_;
-};
 
 class SystemNetwork final : public transport::Network {
  public:
@@ -46,28 +28,47 @@ class SystemNetwork final : public transport::Network {
     return streams_.connect(loop, std::move(address), timeout);
   }
   std::vector<std::shared_ptr<transport::DataPath>> data_paths(const TransportOptions& options) override {
-    const std::lock_guard lock(mutex_);
-    std::vector<std::shared_ptr<transport::DataPath>> all;
-    // A path that this build does not have is not there.
-    const auto add = [&all](std::shared_ptr<transport::DataPath> path) {
-      if (path != nullptr) all.push_back(std::move(path));
-    };
-    if (options.shm) {
-      add(shm_.get(*options.shm, [](const ShmOptions& wanted) { return transport::make_shm_path(wanted); }));
+    const auto rank = [](const TransportSpec& one) { return one.factory().traits().rank; };
+    std::vector<TransportSpec> wanted;
+    for (const TransportSpec& one : options.enabled) {
+      wanted.insert(std::ranges::upper_bound(wanted, rank(one), {}, rank), one);
     }
-    if (options.ucx) add(ucx_.get(*options.ucx, transport::make_ucx_path));
-    if (options.rdma) {
-      add(rdma_.get(*options.rdma, [](const RdmaOptions& wanted) { return transport::make_rdma_path(wanted); }));
+    std::vector<std::shared_ptr<transport::DataPath>> all;
+    const std::lock_guard lock(mutex_);
+    for (const TransportSpec& one : wanted) {
+      if (std::shared_ptr<transport::DataPath> path = get(one)) all.push_back(std::move(path));
     }
     return all;
   }
+  std::vector<std::string_view> transport_names() const override { return built_in_names(); }
 
  private:
+  struct InUse {
+    TransportSpec spec;
+    std::weak_ptr<transport::DataPath> path;
+  };
+
+  // Connections with the same options share queues and memory.
+  std::shared_ptr<transport::DataPath> get(const TransportSpec& wanted) {
+    std::erase_if(paths_, [](const InUse& one) { return one.path.expired(); });
+    for (const InUse& one : paths_) {
+      if (one.spec.name() != wanted.name() || !one.spec.factory().same(wanted.factory())) continue;
+      // Its last user may release it at this moment, on another thread.
+      if (std::shared_ptr<transport::DataPath> found = one.path.lock()) return found;
+    }
+    std::shared_ptr<transport::DataPath> made = wanted.factory().make();
+    if (made == nullptr) return nullptr;
+    if (made->name() != wanted.name()) {
+      throw std::logic_error("hawser: the factory of transport \"" + std::string(wanted.name()) +
+                             "\" made one named \"" + std::string(made->name()) + "\": both must have the same name");
+    }
+    paths_.push_back({wanted, made});
+    return made;
+  }
+
   transport::TcpNetwork streams_;
-  std::mutex mutex_;  // Guards the rest.
-  PathsInUse<ShmOptions> shm_;
-  PathsInUse<UcxOptions> ucx_;
-  PathsInUse<RdmaOptions> rdma_;
+  std::mutex mutex_;  // Guards paths_.
+  std::vector<InUse> paths_;
 };
 
 }  // namespace

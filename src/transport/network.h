@@ -40,8 +40,10 @@ class Network {
   // A connected stream that has not been started. Gives up after `timeout`. Dropping the task withdraws the attempt.
   virtual Task<Result<std::unique_ptr<Stream>>> connect(Loop& loop, std::string address, Duration timeout) = 0;
 
-  // The paths beside the stream that the options enable, in their order.
+  // The transports that the options enable, by rank. TransportOptions::order and demand make no difference here.
   virtual std::vector<std::shared_ptr<DataPath>> data_paths(const TransportOptions&) { return {}; }
+  // Names that TransportOptions::order and demand may use though no such transport is enabled.
+  virtual std::vector<std::string_view> transport_names() const { return {}; }
 };
 
 }  // namespace hawser::transport

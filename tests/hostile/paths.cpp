@@ -231,7 +231,7 @@ TEST(HostilePathServer, AProposalOfWhatHasGoneMeanwhileIsAnswered) {
     Loop loop({.log = no_log()});
     const auto word = std::make_shared<WordPath>();
     WordNetwork network;
-    rpc::Paths paths(loop, {word}, {.order = {"word"}, .retry_min = Duration::zero()});
+    rpc::Paths paths(loop, {word}, Duration::zero());
     loop.run([&](Loop& on) -> Task<void> {
       paths.attach();
       Scope scope;

@@ -40,7 +40,7 @@ TEST(Paths, AnEndWhoseDeviceIsGoneIsReplaced) {
   };
   Loop loop(std::make_unique<exec::SimPoller>(), {.log = no_log()});
   const auto card = std::make_shared<Card>();
-  rpc::Paths paths(loop, {card}, {.retry_min = 1s});
+  rpc::Paths paths(loop, {card}, 1s);
   loop.run([](Loop& on, rpc::Paths& tried, Card& device) -> Task<void> {
     tried.attach();
     tried.attach();

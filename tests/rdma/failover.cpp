@@ -12,9 +12,8 @@ inline std::string worked_at(std::string_view text) { return std::string(text); 
 TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
   const OwnDevice device(1);
   NEEDS_OWN_DEVICE(device);
-  RdmaOptions rdma;
-  rdma.device = device.name();
-  const TransportOptions transports{.rdma = rdma, .order = {"rdma"}, .retry_min = std::chrono::milliseconds(500)};
+  const TransportOptions transports{.enabled = {rdma({.device = device.name()})},
+                                    .retry_min = std::chrono::milliseconds(500)};
   Loop loop({.log = no_log()});
   ServerOptions served;
   served.transports = transports;

@@ -29,7 +29,7 @@ class Port : public Device {};
 // The port goes down, so nothing passes: the client moves to the stream, and no call is lost in silence.
 TEST_F(Port, DownUnderLoad) {
   if (std::getenv("HAWSER_RDMA_GUEST") == nullptr) GTEST_SKIP() << "takes the network down: in the guest only";
-  TransportOptions any{.shm = std::nullopt, .rdma = RdmaOptions{}, .order = {"rdma"}};
+  TransportOptions any{.enabled = {rdma()}};
   Child child([any](const Child::Say& say, const Child::Hear&) { serve(any, say); });
   const std::string address = child.hear();
   ASSERT_NE(address, "");

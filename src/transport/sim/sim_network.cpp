@@ -101,8 +101,8 @@ Task<Result<std::unique_ptr<Stream>>> SimNetwork::connect(Loop& loop, std::strin
   co_return ours;
 }
 
-std::vector<std::shared_ptr<DataPath>> SimNetwork::data_paths(const TransportOptions&) {
-  if (!state_->options.paths) return {};
+std::vector<std::shared_ptr<DataPath>> SimNetwork::data_paths(const TransportOptions& options) {
+  if (!state_->options.paths || std::ranges::find(options.order, "simpath") == options.order.end()) return {};
   return {make_sim_path(state_)};
 }
 

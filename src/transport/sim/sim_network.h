@@ -61,7 +61,9 @@ class SimNetwork final : public Network {
   Result<std::unique_ptr<Listener>> listen(Loop& loop, std::string_view address, AcceptSink& sink) override;
   Task<Result<std::unique_ptr<Stream>>> connect(Loop& loop, std::string address, Duration timeout) override;
 
+  // "simpath" where TransportOptions::order names it.
   std::vector<std::shared_ptr<DataPath>> data_paths(const TransportOptions& options) override;
+  std::vector<std::string_view> transport_names() const override { return {"simpath"}; }
 
   // From now on; buffers and faults of connections that exist stay as they were drawn.
   void set_options(const SimOptions& options);
