@@ -1,0 +1,205 @@
+#include "tests/local_transport/local_transport.h"
+
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hawser/transport/factory.h"
+#include "tests/local_transport/local_stream.h"
+#include "transport/data_path.h"
+#include "transport/framed_connection.h"
+
+namespace local_transport {
+namespace {
+
+using namespace hawser;
+using namespace hawser::transport;
+
+constexpr std::string_view name = "local";
+constexpr std::string_view server_parameters = "hawser local 1";
+constexpr std::size_t secret_bytes = 16;
+using Secret = std::array<std::byte, secret_bytes>;
+
+std::vector<std::byte> bytes_of(std::string_view text) { return {as_bytes(text).begin(), as_bytes(text).end()}; }
+
+// Abstract names of Unix sockets are seen within one network namespace of one running kernel.
+std::string host() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  struct stat space{};
+  if (id.empty() || ::stat("/proc/self/ns/net", &space) != 0) return {};
+  return id + "/" + std::to_string(space.st_ino);
+}
+
+std::string system_error(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
+
+Socket unix_socket() { return Socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
+
+std::unique_ptr<Connection> make_connection(Loop& loop, Socket socket, std::unique_ptr<Stream> beside,
+                                            const PathLimits& limits) {
+  auto stream = std::make_unique<LocalStream>(std::move(socket), std::move(beside));
+  struct Silent final : StreamSink {
+    MutableBytes receive_space() override { return {}; }
+    void received(std::size_t) override {}
+    void sendable(std::size_t) override {}
+    void ended(const Error&) override {}
+  };
+  static Silent silent;  // Until the connection starts; nothing is received while the stream is paused.
+  stream->start(loop, silent);
+  stream->pause();
+  const std::size_t message_bytes_max = limits.receive_bytes_max + FramedConnection::prefix_bytes;
+  return std::make_unique<FramedConnection>(loop, std::move(stream),
+                                            FramedOptions{.message_bytes_max = message_bytes_max});
+}
+
+// Client: listens at a name that the system chose. The peer proves by the secret who it is.
+class ClientHalf final : public PathHalf {
+ public:
+  ClientHalf(Loop& loop, const PathLimits& limits) : loop_(loop), limits_(limits) {}
+
+  Result<void> listen() {
+    listening_ = unix_socket();
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    socklen_t size = sizeof address.sun_family;  // No name: the system chooses one.
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    if (!listening_.valid() || ::bind(listening_.get(), any, size) != 0 || ::listen(listening_.get(), backlog) != 0) {
+      return fail(ErrorCode::unavailable, system_error("no Unix socket to listen on"), ErrorScope::transport);
+    }
+    size = sizeof address;
+    if (::getsockname(listening_.get(), any, &size) != 0 ||
+        ::getrandom(secret_.data(), secret_.size(), 0) != static_cast<ssize_t>(secret_.size())) {
+      return fail(ErrorCode::unavailable, system_error("no name for a Unix socket"), ErrorScope::transport);
+    }
+    const auto* const path = reinterpret_cast<const std::byte*>(address.sun_path);
+    parameters_.assign(secret_.begin(), secret_.end());
+    parameters_.insert(parameters_.end(), path, path + size - offsetof(sockaddr_un, sun_path));
+    return {};
+  }
+  std::vector<std::byte> parameters() const override { return parameters_; }
+  Result<void> connect(Bytes) override { return fail(ErrorCode::internal, "a client does not connect"); }
+  // The server has connected and has sent the secret by now.
+  std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
+    Socket socket;
+    for (int i = 0; i < backlog && !socket.valid(); ++i) {
+      Socket one(::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!one.valid()) break;
+      Secret theirs;
+      const ssize_t got = ::recv(one.get(), theirs.data(), theirs.size(), MSG_DONTWAIT);
+      if (got == static_cast<ssize_t>(theirs.size()) && theirs == secret_) socket = std::move(one);
+    }
+    return make_connection(loop_, std::move(socket), std::move(stream), limits_);
+  }
+
+ private:
+  static constexpr int backlog = 16;
+  Loop& loop_;
+  const PathLimits limits_;
+  Socket listening_;
+  Secret secret_{};
+  std::vector<std::byte> parameters_;
+};
+
+class ServerHalf final : public PathHalf {
+ public:
+  ServerHalf(Loop& loop, const PathLimits& limits, const LocalOptions& options)
+      : loop_(loop), limits_(limits), options_(options) {}
+
+  std::vector<std::byte> parameters() const override { return bytes_of(server_parameters); }
+  Result<void> connect(Bytes client) override {
+    sockaddr_un address{};
+    if (client.size() <= secret_bytes + 1 || client.size() - secret_bytes > sizeof address.sun_path ||
+        client[secret_bytes] != std::byte{0}) {
+      return fail(ErrorCode::protocol_error,
+                  "invalid parameters of transport local: " + std::to_string(client.size()) + " bytes",
+                  ErrorScope::transport, Initiator::peer);
+    }
+    const Bytes path = client.subspan(secret_bytes);
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.data(), path.size());
+    socket_ = unix_socket();
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
+    if (!socket_.valid() || ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+      return fail(ErrorCode::unavailable, system_error("cannot connect to the client's Unix socket"),
+                  ErrorScope::transport);
+    }
+    const int buffer = static_cast<int>(std::min<std::size_t>(options_.send_buffer_bytes, 1U << 30));
+    if (buffer != 0) ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+    if (::send(socket_.get(), client.data(), secret_bytes, MSG_NOSIGNAL) != static_cast<ssize_t>(secret_bytes)) {
+      return fail(ErrorCode::unavailable, system_error("cannot send the secret"), ErrorScope::transport);
+    }
+    return {};
+  }
+  std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
+    return make_connection(loop_, std::move(socket_), std::move(stream), limits_);
+  }
+
+ private:
+  Loop& loop_;
+  const PathLimits limits_;
+  const LocalOptions options_;
+  Socket socket_;
+};
+
+class LocalEnd final : public PathEnd {
+ public:
+  LocalEnd(Loop& loop, const LocalOptions& options, std::string host)
+      : loop_(loop), options_(options), host_(std::move(host)) {}
+  std::vector<std::byte> offer() override { return bytes_of(host_); }
+  Result<std::unique_ptr<PathHalf>> propose(Bytes offer, const PathLimits& limits) override {
+    if (as_text(offer) != host_) {
+      return fail(ErrorCode::unavailable, "the client is on another host, or in another network namespace",
+                  ErrorScope::transport);
+    }
+    return std::make_unique<ServerHalf>(loop_, limits, options_);
+  }
+  Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) override {
+    if (as_text(server) != server_parameters) {
+      return fail(ErrorCode::protocol_error, "the server speaks another version of transport local",
+                  ErrorScope::transport, Initiator::peer);
+    }
+    auto half = std::make_unique<ClientHalf>(loop_, limits);
+    if (Result<void> listening = half->listen(); !listening) return std::unexpected(std::move(listening.error()));
+    return half;
+  }
+
+ private:
+  Loop& loop_;
+  const LocalOptions options_;
+  const std::string host_;
+};
+
+class LocalPath final : public DataPath {
+ public:
+  explicit LocalPath(const LocalOptions& options) : options_(options) {}
+  std::string_view name() const noexcept override { return local_transport::name; }
+  Result<std::shared_ptr<PathEnd>> attach(Loop& loop) override {
+    std::string here = host();
+    if (here.empty()) {
+      return fail(ErrorCode::unavailable, "/proc does not tell which host this is: mount it", ErrorScope::transport);
+    }
+    return std::make_shared<LocalEnd>(loop, options_, std::move(here));
+  }
+
+ private:
+  const LocalOptions options_;
+};
+
+std::shared_ptr<DataPath> make_local(const LocalOptions& options) { return std::make_shared<LocalPath>(options); }
+
+}  // namespace
+
+hawser::TransportSpec local(LocalOptions options) { return make_spec({.name = name}, options, &make_local); }
+
+}  // namespace local_transport

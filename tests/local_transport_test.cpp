@@ -1,0 +1,141 @@
+// A transport of somebody else's: the conformance suite of transports, and calls that run over it.
+#include "tests/local_transport/local_transport.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hawser/client_pool.h"
+#include "hawser/transport/factory.h"
+#include "tests/testing.h"
+#include "transport/framed_connection.h"
+#include "transport/path_suite_testing.h"
+
+namespace hawser::transport {
+namespace {
+
+std::shared_ptr<DataPath> make_local() { return local_transport::local().factory().make(); }
+
+std::vector<PathCase> local_cases() {
+  const std::vector<PathCase> all =
+      path_cases("local", &make_local, {FramedConnection::placed_bytes_min, FramedConnection::receive_block_bytes});
+  return {all[1], all[2]};  // One loop with io_uring, two loops with epoll.
+}
+
+INSTANTIATE_TEST_SUITE_P(Local, PathSuite, testing::ValuesIn(local_cases()), name_of_path_case);
+
+}  // namespace
+}  // namespace hawser::transport
+
+namespace hawser::local_transport_tests {
+
+using namespace testing_tools;
+using local_transport::local;
+
+inline std::string_view echo_locally(std::string_view text) { return text; }
+
+class LocalTransport : public testing::Test {
+ protected:
+  // Runs body(client) with a client that has connected to a server in the same process.
+  template <class Body>
+  void run(TransportOptions server_has, TransportOptions client_has, Body body) {
+    ServerOptions options;
+    options.loop.log = no_log();
+    options.transports = std::move(server_has);
+    Server server(loop, std::move(options));
+    server.register_handler<echo_locally>();
+    const Result<void> started = server.start();
+    ASSERT_TRUE(started) << error_of(started);
+    loop.run([](Server& serving, Loop& on, TransportOptions with, Body& doing) -> Task<void> {
+      Client client(on, {.transports = std::move(with)});
+      AWAIT(connected, client.connect(serving.address()));
+      REQUIRE_OK(connected);
+      {
+        auto task = doing(client);
+        co_await std::move(task);
+      }
+      client.close();
+      auto stopping = serving.shut_down(1s);
+      co_await std::move(stopping);
+    }(server, loop, std::move(client_has), body));
+  }
+
+  Loop loop{{.log = no_log()}};
+};
+
+TEST_F(LocalTransport, CarriesCalls) {
+  const TransportOptions transports{.enabled = {local()}, .demand = "local"};
+  run(transports, transports, [](Client& client) -> Task<void> {
+    EXPECT_EQ(client.transport(), "local");
+    EXPECT_TRUE(client.not_taken().empty());
+    for (const std::size_t bytes : {0U, 100U, 100'000U, 8U << 20}) {
+      const std::string text = text_of(bytes);
+      AWAIT(reply, client.call<echo_locally>(text));
+      REQUIRE_OK(reply);
+      EXPECT_TRUE(*reply == text);
+    }
+    std::vector<PendingCall<echo_locally>> pending;
+    for (int i = 0; i < 100; ++i) {
+      AWAIT(sent, client.send_request<echo_locally>("many at once"));
+      REQUIRE_OK(sent);
+      pending.push_back(std::move(*sent));
+    }
+    for (PendingCall<echo_locally>& one : pending) {
+      AWAIT(reply, std::move(one));
+      EXPECT_OK(reply);
+    }
+  });
+}
+
+TEST_F(LocalTransport, IsTriedWhereTheOrderSays) {
+  const TransportOptions both{.enabled = {local(), shm()}};
+  TransportOptions local_first = both;
+  local_first.order = {"local", "shm"};
+  run(local_first, both, [](Client& client) -> Task<void> {
+    EXPECT_EQ(client.transport(), "local");
+    REQUIRE(client.not_taken().size() == 1);
+    EXPECT_EQ(client.not_taken()[0].transport, "shm");
+    co_return;
+  });
+  TransportOptions local_only = both;
+  local_only.order = {"local"};
+  run(both, local_only, [](Client& client) -> Task<void> {
+    EXPECT_EQ(client.transport(), "local");
+    co_return;
+  });
+}
+
+TEST_F(LocalTransport, IsLeftOutWhereThePeerHasNone) {
+  run({.enabled = {}}, {.enabled = {local()}}, [](Client& client) -> Task<void> {
+    EXPECT_EQ(client.transport(), "tcp");
+    REQUIRE(client.not_taken().size() == 1);
+    EXPECT_EQ(client.not_taken()[0].transport, "local");
+    EXPECT_EQ(client.not_taken()[0].reason, "the server has not enabled it");
+    co_return;
+  });
+}
+
+// Without an order it comes behind those of the library, whose ranks are lower.
+TEST_F(LocalTransport, IsEnabledByOneLine) {
+  ServerOptions options;
+  options.loop.log = no_log();
+  options.transports.enabled.clear();
+  Server server(loop, std::move(options));
+  server.enable(local({.send_buffer_bytes = 64 * 1024}));
+  server.register_handler<echo_locally>();
+  ASSERT_TRUE(server.start());
+  loop.run([](Server& serving, Loop& on) -> Task<void> {
+    Client client(on);
+    client.enable(local());
+    AWAIT(connected, client.connect(serving.address()));
+    REQUIRE_OK(connected);
+    EXPECT_EQ(client.transport(), "local");
+    AWAIT(reply, client.call<echo_locally>("hi"));
+    EXPECT_OK(reply);
+  }(server, loop));
+}
+
+}  // namespace hawser::local_transport_tests
