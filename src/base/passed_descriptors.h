@@ -2,6 +2,10 @@
 
 #include <sys/socket.h>
 
+#include <span>
+
+#include "hawser/bytes.h"
+
 namespace hawser {
 
 // From now on the kernel refuses descriptors that are sent to this Unix socket, or to what it accepts: a descriptor that nobody
@@ -12,5 +16,9 @@ inline bool refuse_descriptors(int socket) noexcept {
   const int off = 0;
   return setsockopt(socket, SOL_SOCKET, pass_rights, &off, sizeof off) == 0;
 }
+
+// Sends `bytes` on the Unix socket `to`, with copies of the descriptors, without blocking. False, with errno, if not all of it
+// was sent, or if the receiver refuses descriptors.
+bool pass_descriptors(int to, Bytes bytes, std::span<const int> descriptors);
 
 }  // namespace hawser

@@ -65,6 +65,47 @@ Status status_of(ibv_wc_status status) noexcept {
   }
 }
 
+// Empty for events that nobody waits for.
+std::optional<DeviceEventKind> kind_of(ibv_event_type type) noexcept {
+  switch (type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR: return DeviceEventKind::queue_pair_fatal;
+    case IBV_EVENT_QP_LAST_WQE_REACHED: return DeviceEventKind::last_receive_reached;
+    case IBV_EVENT_CQ_ERR: return DeviceEventKind::completion_queue_overrun;
+    case IBV_EVENT_SRQ_ERR: return DeviceEventKind::shared_receive_queue_broken;
+    case IBV_EVENT_SRQ_LIMIT_REACHED: return DeviceEventKind::shared_receive_queue_low;
+    case IBV_EVENT_DEVICE_FATAL: return DeviceEventKind::device_fatal;
+    case IBV_EVENT_PORT_ERR: return DeviceEventKind::port_down;
+    case IBV_EVENT_PORT_ACTIVE: return DeviceEventKind::port_up;
+    case IBV_EVENT_GID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_SM_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER:
+    case IBV_EVENT_LID_CHANGE: return DeviceEventKind::addresses_changed;
+    default: return std::nullopt;
+  }
+}
+
+std::optional<DeviceEvent> translate(const ibv_async_event& event) noexcept {
+  const std::optional<DeviceEventKind> kind = kind_of(event.event_type);
+  if (!kind) return std::nullopt;
+  DeviceEvent translated;
+  translated.kind = *kind;
+  switch (*kind) {
+    case DeviceEventKind::queue_pair_fatal:
+    case DeviceEventKind::last_receive_reached: translated.queue_pair = event.element.qp->qp_num; break;
+    case DeviceEventKind::completion_queue_overrun: translated.queue = event.element.cq->cq_context; break;
+    case DeviceEventKind::shared_receive_queue_broken:
+    case DeviceEventKind::shared_receive_queue_low: translated.queue = event.element.srq->srq_context; break;
+    case DeviceEventKind::port_down:
+    case DeviceEventKind::port_up:
+    case DeviceEventKind::addresses_changed: translated.port = static_cast<unsigned>(event.element.port_num); break;
+    case DeviceEventKind::device_fatal: break;
+  }
+  return translated;
+}
+
 class VerbsRegion final : public MemoryRegion {
  public:
   explicit VerbsRegion(ibv_mr* region) noexcept : region_(region) {}
@@ -476,47 +517,9 @@ class VerbsDevice final : public Device {
   std::optional<DeviceEvent> next_event() override {
     ibv_async_event event{};
     while (ibv_get_async_event(context_.get(), &event) == 0) {
-      DeviceEvent told;
-      bool known = true;
-      switch (event.event_type) {
-        case IBV_EVENT_QP_FATAL:
-        case IBV_EVENT_QP_REQ_ERR:
-        case IBV_EVENT_QP_ACCESS_ERR:
-          told.kind = DeviceEventKind::queue_pair_fatal;
-          told.queue_pair = event.element.qp->qp_num;
-          break;
-        case IBV_EVENT_QP_LAST_WQE_REACHED:
-          told.kind = DeviceEventKind::last_receive_reached;
-          told.queue_pair = event.element.qp->qp_num;
-          break;
-        case IBV_EVENT_CQ_ERR:
-          told.kind = DeviceEventKind::completion_queue_overrun;
-          told.queue = event.element.cq->cq_context;
-          break;
-        case IBV_EVENT_SRQ_ERR:
-          told.kind = DeviceEventKind::shared_receive_queue_broken;
-          told.queue = event.element.srq->srq_context;
-          break;
-        case IBV_EVENT_DEVICE_FATAL: told.kind = DeviceEventKind::device_fatal; break;
-        case IBV_EVENT_PORT_ERR: told.kind = DeviceEventKind::port_down; break;
-        case IBV_EVENT_PORT_ACTIVE: told.kind = DeviceEventKind::port_up; break;
-        case IBV_EVENT_SRQ_LIMIT_REACHED:
-          told.kind = DeviceEventKind::shared_receive_queue_low;
-          told.queue = event.element.srq->srq_context;
-          break;
-        case IBV_EVENT_GID_CHANGE:
-        case IBV_EVENT_PKEY_CHANGE:
-        case IBV_EVENT_SM_CHANGE:
-        case IBV_EVENT_CLIENT_REREGISTER:
-        case IBV_EVENT_LID_CHANGE: told.kind = DeviceEventKind::addresses_changed; break;
-        default: known = false; break;
-      }
-      if (told.kind == DeviceEventKind::port_down || told.kind == DeviceEventKind::port_up ||
-          told.kind == DeviceEventKind::addresses_changed) {
-        told.port = static_cast<unsigned>(event.element.port_num);
-      }
+      const std::optional<DeviceEvent> translated = translate(event);
       ibv_ack_async_event(&event);
-      if (known) return told;
+      if (translated) return translated;
     }
     return std::nullopt;
   }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -168,20 +169,7 @@ Result<Doorbell> meet(const Token& name, const Token& secret, int memory) {
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.where), address.size) != 0) {
     return unavailable("cannot connect to the server's Unix socket for shared memory");
   }
-  Token copy = secret;
-  iovec bytes{copy.data(), copy.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof memory)> control{};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* const part = CMSG_FIRSTHDR(&message);
-  part->cmsg_level = SOL_SOCKET;
-  part->cmsg_type = SCM_RIGHTS;
-  part->cmsg_len = CMSG_LEN(sizeof memory);
-  std::memcpy(CMSG_DATA(part), &memory, sizeof memory);
-  if (sendmsg(socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(copy.size())) {
+  if (!pass_descriptors(socket.get(), secret, std::span(&memory, 1))) {
     return unavailable("cannot send on a Unix socket");
   }
   return Doorbell(std::move(socket));
