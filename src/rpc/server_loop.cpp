@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/block_pool.h"
+#include "transport/common/payload_buffer.h"
 #include "transport/framed_connection.h"
 
 namespace hawser::rpc {
@@ -35,7 +36,7 @@ std::size_t message_footprint(std::size_t bytes) noexcept {
   const auto block = [](std::size_t size) {
     return size <= BlockPool::class_bytes_max ? std::bit_ceil(std::max(size, BlockPool::class_bytes_min)) : size;
   };
-  return block(bytes) + block(bytes / transport::FramedConnection::step_factor + 1) +
+  return block(bytes) + block(bytes / transport::PayloadBuffer::step_factor + 1) +
          2 * transport::FramedConnection::receive_block_bytes;
 }
 

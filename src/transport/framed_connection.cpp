@@ -19,17 +19,6 @@ MutableBytes scrap() noexcept {
   return memory;
 }
 
-// The least step of a payload of `size` bytes that has room for `bytes`. Each is a quarter of the next and the last is all, so
-// that what is copied between two, and held twice meanwhile, is little.
-std::size_t step(std::size_t size, std::size_t bytes) noexcept {
-  constexpr std::size_t factor = FramedConnection::step_factor;
-  std::size_t room = size;
-  while (room > FramedConnection::first_step_bytes && (room + factor - 1) / factor >= bytes) {
-    room = (room + factor - 1) / factor;
-  }
-  return room;
-}
-
 // Takes what a stream still has to say between abort() and its end, when the connection may be gone already.
 StreamSink& nobody() noexcept {
   struct Nobody final : StreamSink {
@@ -104,9 +93,8 @@ void FramedConnection::commit(std::size_t head_bytes, std::span<const Piece> pay
     owner->payload_released();
   }
   if (sending_.bytes() >= options_.early_flush_bytes) send_queued();
-  // Whoever sees the backlog above the mark now waits for on_drained(), even if the end of the tick sends it all.
-  if (sending_.bytes() > backlog_mark_) above_mark_ = true;
-  if (above_mark_ || !sending_.empty()) loop_.at_tick_end(*this);
+  watermark_.on_commit(sending_.bytes());
+  if (watermark_.passed() || !sending_.empty()) loop_.at_tick_end(*this);
 }
 
 void FramedConnection::flush() {
@@ -141,9 +129,7 @@ void FramedConnection::sendable(std::size_t bytes) {
 }
 
 void FramedConnection::drained() {
-  if (!above_mark_ || ended_ || sending_.bytes() > backlog_mark_ / 2) return;
-  above_mark_ = false;
-  if (sink_ != nullptr) sink_->on_drained();
+  if (!ended_ && watermark_.on_sent(sending_.bytes()) && sink_ != nullptr) sink_->on_drained();
 }
 
 void FramedConnection::close() {
@@ -189,7 +175,7 @@ bool FramedConnection::prepare_block() {
   if (!present && room > receive_block_bytes && account_ != nullptr) {
     // Heads longer than a usual block are paid for.
     if (!account_->plenty(room)) {
-      room = std::min(room, held < receive_block_bytes ? receive_block_bytes : step_factor * held);
+      room = std::min(room, held < receive_block_bytes ? receive_block_bytes : PayloadBuffer::step_factor * held);
     }
     if (room > receive_block_bytes && !account_->set_arriving(room)) {
       begin_cut();
@@ -208,12 +194,11 @@ bool FramedConnection::prepare_block() {
 
 MutableBytes FramedConnection::receive_space() {
   if (ended_) return scrap();
-  if (placing_ && placed_.memory != nullptr && placed_.done == placed_.room) {
-    if (!grow_place(step(placed_.size, placed_.room + 1))) discard_rest();
-  }
+  PayloadBuffer& payload = placed_.payload;
+  if (placing_ && !payload.grow(placed_.done + 1, placed_.done)) payload.discard();
   if (!placing_ && !prepare_block() && ended_) return scrap();
   if (placing_) {
-    if (placed_.memory != nullptr) return {placed_.memory + placed_.done, placed_.room - placed_.done};
+    if (payload.data() != nullptr) return {payload.data() + placed_.done, payload.room() - placed_.done};
     return scrap().first(std::min(scrap().size(), placed_.size - placed_.done));
   }
   const MutableBytes space(block_->data() + end_, block_->size() - end_);
@@ -276,6 +261,7 @@ void FramedConnection::begin_cut() {
   placed_ = {};
   placed_.head = Buffer::copy_of(Bytes(prefix + prefix_bytes, std::min({head_bytes, held, cut_head_bytes})));
   placed_.size = head_bytes + load_le<std::uint32_t>(prefix + 4);
+  placed_.payload.discard();
   placed_.done = held;
   placed_.cut = true;
   placing_ = true;
@@ -347,66 +333,27 @@ bool FramedConnection::begin_placed(Bytes head, std::size_t payload_bytes) {
   if (account_ != nullptr && !account_->set_arriving(placed_.head.block()->size())) {
     account_->set_arriving_always(placed_.head.block()->size());
   }
-  switch (placement.kind) {
-    case Placement::Kind::own: {
-      const bool at_once = account_ == nullptr || payload_bytes <= first_step_bytes || account_->plenty(payload_bytes);
-      const std::size_t room = at_once ? payload_bytes : step(payload_bytes, present_bytes);
-      if (!grow_place(room)) discard_rest();
-      break;
-    }
-    case Placement::Kind::given:
-      assert(placement.memory.size() >= payload_bytes);
-      placed_.memory = placement.memory.data();
-      placed_.room = payload_bytes;
-      break;
-    case Placement::Kind::discard: break;
-  }
+  PayloadBuffer& payload = placed_.payload = PayloadBuffer(payload_bytes, account_);
+  payload.select(placement);
+  if (!payload.grow(std::max<std::size_t>(present_bytes, 1), 0)) payload.discard();
   placed_.done = present_bytes;
-  if (placed_.memory != nullptr && present_bytes != 0) std::memcpy(placed_.memory, present, present_bytes);
+  if (payload.data() != nullptr && present_bytes != 0) std::memcpy(payload.data(), present, present_bytes);
   drop_block();
   return false;
-}
-
-// Takes memory of our own for the first `bytes` of the payload. False, and nothing has changed, if there is none.
-bool FramedConnection::grow_place(std::size_t bytes) {
-  const std::size_t before = placed_.head.block()->size();
-  const std::size_t old = placed_.own.block() == nullptr ? 0 : placed_.own.block()->size();
-  if (account_ != nullptr && !account_->set_arriving(before + old + bytes)) return false;
-  try {
-    Buffer larger = Buffer::allocate(bytes);
-    if (placed_.done != 0) std::memcpy(larger.mutable_data(), placed_.memory, placed_.done);
-    placed_.own = std::move(larger);
-  } catch (const std::bad_alloc&) {
-    if (account_ != nullptr) account_->set_arriving(before + old);
-    return false;
-  }
-  placed_.memory = placed_.own.mutable_data();
-  placed_.room = bytes;
-  if (account_ != nullptr) account_->set_arriving_always(before + placed_.own.block()->size());
-  return true;
-}
-
-void FramedConnection::discard_rest() {
-  placed_.memory = nullptr;
-  placed_.own = {};
-  if (account_ != nullptr) account_->set_arriving(placed_.head.block()->size());
 }
 
 void FramedConnection::end_placed() {
   Placed placed = std::exchange(placed_, {});
   placing_ = false;
   placed_last_ = true;
+  Message message{.head = placed.head.bytes(), .payload = {}, .head_block = placed.head.block(), .cut = placed.cut};
+  placed.payload.complete(message);
   if (account_ != nullptr) account_->set_arriving(0);  // Who keeps it pays for it.
-  sink_->on_message({.head = placed.head.bytes(),
-                     .payload = placed.memory == nullptr ? Bytes() : Bytes(placed.memory, placed.size),
-                     .head_block = placed.head.block(),
-                     .payload_block = placed.own.block(),
-                     .discarded = placed.memory == nullptr,
-                     .cut = placed.cut});
+  sink_->on_message(message);
 }
 
 void FramedConnection::unplace(const std::byte* memory) noexcept {
-  if (placing_ && placed_.memory == memory) placed_.memory = nullptr;  // The rest goes to the scrap.
+  if (placing_) placed_.payload.revoke(memory);
 }
 
 void FramedConnection::pause() noexcept {

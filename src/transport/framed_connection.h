@@ -7,6 +7,8 @@
 
 #include "exec/poller.h"
 #include "hawser/loop.h"
+#include "transport/common/backlog_watermark.h"
+#include "transport/common/payload_buffer.h"
 #include "transport/connection.h"
 #include "transport/send_queue.h"
 #include "transport/stream.h"
@@ -34,10 +36,6 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   static constexpr std::size_t probe_bytes = 4 * 1024;
   // While nothing comes, the beginning of a message that is no longer than this moves out of the large block.
   static constexpr std::size_t parked_bytes_max = 16 * 1024;
-  // When the account has not plenty, memory for a long message is taken in steps, each of which is four times the one before.
-  // The first is no longer than this, unless more has come: nothing has been paid for it but an announcement.
-  static constexpr std::size_t first_step_bytes = 4 * 1024;
-  static constexpr std::size_t step_factor = 4;
   // Of a head that is cut, so much is delivered.
   static constexpr std::size_t cut_head_bytes = 4 * 1024;
 
@@ -61,10 +59,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   std::uint64_t sent() const noexcept override { return sent_; }
   std::uint64_t arrived() const noexcept override { return arrived_; }
   std::size_t backlog() const noexcept override { return sending_.bytes(); }
-  void set_backlog_mark(std::size_t bytes) noexcept override {
-    backlog_mark_ = bytes;
-    above_mark_ = sending_.bytes() > bytes;
-  }
+  void set_backlog_mark(std::size_t bytes) noexcept override { watermark_.set(bytes, sending_.bytes()); }
   void pause() noexcept override;
   void resume() override;
   bool paused() const noexcept override { return paused_; }
@@ -76,12 +71,10 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   // The message that is being received, from when it has been decided where its payload goes.
   struct Placed {
     Buffer head;
-    Buffer own;                   // The payload's place, if it is ours.
-    std::byte* memory = nullptr;  // Where the payload goes; null while it is discarded.
-    std::size_t size = 0;
-    std::size_t room = 0;  // Of `memory`; less than `size` while it is taken in steps.
+    PayloadBuffer payload;
+    std::size_t size = 0;  // Of what is still to be received: the payload, or, of a cut head, its rest too.
     std::size_t done = 0;
-    bool cut = false;  // The rest of the head is discarded too, and counts in `size`.
+    bool cut = false;  // The rest of the head is discarded too.
   };
 
   MutableBytes receive_space() override;
@@ -95,8 +88,6 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   bool take_one();
   bool begin_placed(Bytes head, std::size_t payload_bytes);
   void end_placed();
-  bool grow_place(std::size_t bytes);
-  void discard_rest();
   void begin_cut();
   bool prepare_block();
   void settle_block();
@@ -133,8 +124,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   bool ended_ = false;
   bool paused_ = false;
   bool taking_ = false;  // Within take_messages().
-  bool above_mark_ = false;
-  std::size_t backlog_mark_ = SIZE_MAX;
+  BacklogWatermark watermark_;
 
   Block* block_ = nullptr;  // Received bytes [begin_, end_) that are not delivered yet lie here.
   std::size_t begin_ = 0;

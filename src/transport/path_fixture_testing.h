@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -98,6 +100,22 @@ class PathSuite : public testing::TestWithParam<PathCase> {
     for (const auto& one : batch) EXPECT_EQ(one->owner.told.load(), one->owned ? 1 : 0);
   }
 
+  // The server's connection is charged to `account`.
+  void make_charged_pair(std::size_t budget_bytes) {
+    pair = std::make_unique<PathPair>(GetParam());
+    ASSERT_TRUE(pair->establish(false));
+    budget.emplace(budget_bytes, budget_bytes);
+    account.emplace(&*budget);
+    server().on([&] {
+      server().sink.account = &*account;
+      server().connection->start(server().sink);
+    });
+    client().on([&] { client().connection->start(client().sink); });
+  }
+
+  // Before the pair, which they outlive.
+  std::optional<hawser::detail::ReceiveBudget> budget;
+  std::optional<hawser::detail::ReceiveAccount> account;
   std::unique_ptr<PathPair> pair;
 };
 

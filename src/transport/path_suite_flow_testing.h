@@ -53,6 +53,39 @@ TEST_P(PathSuite, APausedReceiverHoldsItsPeerBack) {
   }
 }
 
+TEST_P(PathSuite, MemoryForPayloadsIsCharged) {
+  constexpr std::size_t budget_bytes = 256 * 1024;
+  make_charged_pair(budget_bytes);
+  Batch batch;
+  for (const std::size_t payload : {100U, 3U << 20, 200U, 100'000U, 3U << 20, 300U}) {
+    batch.push_back(make_sent(28, payload, batch.size() + 1, true));
+  }
+  std::size_t used_max = 0;
+  server().sink.on_each = [&](const Message&) { used_max = std::max(used_max, budget->used()); };
+  server().publish();
+  client().on([&] {
+    for (const auto& one : batch) EXPECT_TRUE(send(client(), *one));
+  });
+  ASSERT_TRUE(server().until_received(batch.size()));
+  until_told(client(), batch);
+  server().on([&] {
+    EXPECT_TRUE(server().connection->capabilities().charges);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const PathSink::Received& received = server().sink.messages[i];
+      EXPECT_TRUE(received.head == batch[i]->head) << "head of message " << i;
+      if (batch[i]->payload.size() > budget_bytes && batch[i]->payload.size() > GetParam().set_aside_bytes) {
+        EXPECT_TRUE(received.discarded) << "message " << i << " takes more memory than the account has";
+      }
+      if (batch[i]->payload.size() < budget_bytes) {
+        EXPECT_FALSE(received.discarded) << "message " << i;
+      }
+      EXPECT_TRUE(received.payload == (received.discarded ? std::string() : batch[i]->payload)) << "message " << i;
+    }
+    EXPECT_LE(used_max, budget_bytes);
+    EXPECT_EQ(account->arriving(), 0U) << "whoever keeps a message pays for it";
+  });
+}
+
 TEST_P(PathSuite, TheBacklogIsTold) {
   constexpr std::size_t mark = 256 * 1024;
   const auto one = make_sent(28, 100'000, 7, false);

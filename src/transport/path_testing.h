@@ -30,6 +30,8 @@ struct PathCase {
   std::size_t held_back_bytes_max = std::size_t{32} << 20;  // The most that a path takes while its receiver is paused.
   std::string absent = {};                                  // Why the path can't be had here; empty if it can.
   std::string keeps_descriptors = {};                       // Why some outlive their connection; empty if none does.
+  // Payloads up to here may be received into memory that each connection has anyway, which is not charged.
+  std::size_t set_aside_bytes = 0;
   bool slow = false;  // Tens of MB/s, as devices on emulated processors: as much is sent as shows the point.
 };
 
@@ -92,6 +94,7 @@ struct PathSink final : MessageSink {
     ++placed;
     return where ? where(head, payload_bytes) : Placement{};
   }
+  hawser::detail::ReceiveAccount* receive_account() noexcept override { return account; }
   void on_drained() override {
     ++drained;
     if (on_each_drained) on_each_drained();
@@ -103,6 +106,7 @@ struct PathSink final : MessageSink {
   static std::string text_of(Bytes bytes) { return std::string(as_text(bytes)); }
 
   Connection* connection = nullptr;
+  hawser::detail::ReceiveAccount* account = nullptr;  // Set before the connection starts.
   bool record = true;
   bool keep = false;
   std::vector<Received> messages;

@@ -347,6 +347,7 @@ Capabilities RdmaConnection::capabilities() const noexcept {
           .message_bytes_max = limits_.send_bytes_max,
           .placed_bytes_min = placed_bytes_min,
           .gathers = true,
+          .charges = true,
           .remote_memory = true};
 }
 
@@ -373,8 +374,7 @@ std::byte* RdmaConnection::reserve(std::size_t head_bytes) {
 void RdmaConnection::commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) {
   channel_->sender().commit(head_bytes, payload, owner);
   if (ended_) return;
-  // Whoever sees the backlog above the mark now waits for on_drained(), even if the end of the tick sends it all.
-  if (backlog() > backlog_mark_) above_mark_ = true;
+  watermark_.on_commit(backlog());
   loop_.at_tick_end(*this);
 }
 
@@ -382,15 +382,8 @@ void RdmaConnection::detach(PayloadOwner& owner) {
   if (!ended_ && channel_ != nullptr) channel_->sender().detach(owner);
 }
 
-void RdmaConnection::set_backlog_mark(std::size_t bytes) noexcept {
-  backlog_mark_ = bytes;
-  above_mark_ = backlog() > bytes;
-}
-
 void RdmaConnection::drained() {
-  if (!above_mark_ || backlog() > backlog_mark_ / 2) return;
-  above_mark_ = false;
-  if (sink_ != nullptr) sink_->on_drained();
+  if (watermark_.on_sent(backlog()) && sink_ != nullptr) sink_->on_drained();
 }
 
 void RdmaConnection::on_tick_end() {

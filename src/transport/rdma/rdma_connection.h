@@ -9,6 +9,7 @@
 
 #include "exec/poller.h"
 #include "hawser/loop.h"
+#include "transport/common/backlog_watermark.h"
 #include "transport/connection.h"
 #include "transport/data_path.h"
 #include "transport/liveness.h"
@@ -55,7 +56,7 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   std::uint64_t sent() const noexcept override { return channel_ ? channel_->sender().sent() : sent_; }
   std::uint64_t arrived() const noexcept override { return channel_ ? channel_->receiver().arrived() : arrived_; }
   std::size_t backlog() const noexcept override { return static_cast<std::size_t>(committed() - sent()); }
-  void set_backlog_mark(std::size_t bytes) noexcept override;
+  void set_backlog_mark(std::size_t bytes) noexcept override { watermark_.set(bytes, backlog()); }
   void pause() noexcept override;
   void resume() override;
   bool paused() const noexcept override { return paused_; }
@@ -124,8 +125,7 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   std::uint64_t committed_ = 0;  // At the end.
   std::uint64_t sent_ = 0;
   std::uint64_t arrived_ = 0;
-  std::size_t backlog_mark_ = SIZE_MAX;
-  bool above_mark_ = false;
+  BacklogWatermark watermark_;
   bool paused_ = true;
   bool closing_ = false;
   bool ended_ = false;

@@ -9,7 +9,6 @@ namespace hawser::transport::rdma {
 namespace {
 
 constexpr std::size_t stagings_max = 4;
-constexpr std::size_t head_bytes_first = 64 * 1024;  // Of the head of a message in fragments.
 
 }  // namespace
 
@@ -96,7 +95,7 @@ void Receiver::deliver() {
     read_on();
   }
   if (bye_ && !paused_ && arrivals_.empty() && !std::exchange(bye_told_, true)) {
-    if (assembly_.active) {
+    if (assembly_.active()) {
       breach("the last message is not whole");
     } else {
       owner_.on_bye();
@@ -112,8 +111,8 @@ bool Receiver::take_one(Arrival& arrival) {
   const RecordHeader& header = record.header;
   const std::size_t total = std::size_t{header.head_bytes} + header.payload_bytes;
   if (total > options_.message_bytes_max) return breach("a message exceeds message_bytes_max");
-  if (assembly_.active != (header.kind == RecordKind::fragment)) {
-    return breach(assembly_.active ? "a message within another" : "a fragment of nothing");
+  if (assembly_.active() != (header.kind == RecordKind::fragment)) {
+    return breach(assembly_.active() ? "a message within another" : "a fragment of nothing");
   }
   switch (header.kind) {
     case RecordKind::message: {
@@ -125,13 +124,7 @@ bool Receiver::take_one(Arrival& arrival) {
     }
     case RecordKind::begin:
       arrival.begin += record.size;
-      assembly_.active = true;
-      assembly_.head_bytes = header.head_bytes;
-      assembly_.head = {};
-      grow_head(0);
-      assembly_.payload_bytes = header.payload_bytes;
-      assembly_.done = 0;
-      assembly_.decided = false;
+      assembly_.begin(header.head_bytes, header.payload_bytes, account_);
       return take_part(record.carried);
     case RecordKind::fragment: arrival.begin += record.size; return take_part(record.carried);
     case RecordKind::rendezvous: return take_rendezvous(arrival, record);
@@ -142,85 +135,18 @@ bool Receiver::take_one(Arrival& arrival) {
 // ---- Messages in fragments
 
 bool Receiver::take_part(Bytes bytes) {
-  Assembly& whole = assembly_;
-  const std::size_t total = whole.head_bytes + whole.payload_bytes;
-  if (bytes.size() > total - whole.done) return breach("fragments beyond their message");
-  if (whole.done < whole.head_bytes) {
-    const std::size_t part = std::min(bytes.size(), whole.head_bytes - whole.done);
-    if (!whole.cut && whole.done + part > whole.head.size()) whole.cut = !grow_head(whole.done + part);
-    if (whole.done < whole.head.size()) {
-      std::memcpy(whole.head.mutable_data() + whole.done, bytes.data(), std::min(part, whole.head.size() - whole.done));
-    }
-    whole.done += part;
-    bytes = bytes.subspan(part);
-  }
-  if (whole.done < whole.head_bytes) return true;
-  if (!whole.decided && !whole.cut && !decide_place()) return false;
-  if (whole.memory != nullptr && !bytes.empty()) {
-    std::memcpy(whole.memory + (whole.done - whole.head_bytes), bytes.data(), bytes.size());
-  }
-  whole.done += bytes.size();
-  if (whole.done != total) return true;
-  // Who keeps it pays for it.
-  release_charge(whole.charged);
-  const Assembly done = std::exchange(assembly_, {});
-  sink_->on_message({.head = done.head.bytes(),
-                     .payload = done.memory == nullptr ? Bytes() : Bytes(done.memory, done.payload_bytes),
-                     .head_block = done.head.block(),
-                     .payload_block = done.own.block(),
-                     .discarded = done.cut || (done.payload_bytes != 0 && done.memory == nullptr),
-                     .cut = done.cut});
+  if (bytes.size() > assembly_.missing()) return breach("fragments beyond their message");
+  if (!assembly_.append(bytes, *sink_, options_.placed_bytes_min, ended_)) return false;
+  if (assembly_.missing() != 0) return true;
+  assembly_.deliver(*sink_);
   return !ended_;
 }
 
-void Receiver::release_charge(std::size_t& bytes) noexcept {
-  const std::size_t charged = std::exchange(bytes, 0);
-  if (account_ != nullptr && charged != 0) account_->release(charged);
-}
-
-// For `needed` bytes of it, at most twice what has come. Beyond the first stretch the account pays; false if it refuses.
-bool Receiver::grow_head(std::size_t needed) {
-  Assembly& whole = assembly_;
-  const std::size_t size = std::min(whole.head_bytes, std::max({needed, 2 * whole.head.size(), head_bytes_first}));
-  const std::size_t charge = size - std::min(size, head_bytes_first);
-  if (account_ != nullptr && charge > whole.charged) {
-    if (!account_->acquire(charge - whole.charged)) return false;
-    whole.charged = charge;
-  }
-  Buffer larger = Buffer::allocate(std::max<std::size_t>(size, 1)).slice(0, size);
-  if (whole.done != 0) std::memcpy(larger.mutable_data(), whole.head.data(), whole.done);
-  whole.head = std::move(larger);
-  return true;
-}
-
-bool Receiver::decide_place() {
-  Assembly& whole = assembly_;
-  whole.decided = true;
-  Placement placement;
-  if (whole.payload_bytes >= options_.placed_bytes_min) {
-    placement = sink_->place(whole.head.bytes(), whole.payload_bytes);
-    if (ended_) return false;
-  }
-  switch (placement.kind) {
-    case Placement::Kind::own:
-      if (whole.payload_bytes == 0) break;
-      whole.own = Buffer::allocate(whole.payload_bytes);
-      whole.memory = whole.own.mutable_data();
-      break;
-    case Placement::Kind::given:
-      assert(placement.memory.size() >= whole.payload_bytes);
-      whole.memory = placement.memory.data();
-      break;
-    case Placement::Kind::discard: break;
-  }
-  return true;
-}
-
 void Receiver::unplace(const std::byte* memory) noexcept {
-  if (assembly_.active && assembly_.memory == memory) assembly_.memory = nullptr;
+  assembly_.revoke(memory);
   for (Transfer& transfer : transfers_) {
-    if (transfer.memory != memory && transfer.wanted != memory) continue;
-    transfer.memory = transfer.wanted = nullptr;
+    if (!transfer.payload.revokes(memory)) continue;
+    transfer.payload.discard();
     if (transfer.direct.data != nullptr) cut_short(transfer);
   }
 }
@@ -247,20 +173,11 @@ bool Receiver::take_rendezvous(Arrival& arrival, const Record& record) {
   if (!front.placed && !place_late(front, record.head)) return false;
   if (!front.complete()) return false;
   arrival.begin += record.size;
-  const bool discarded = front.memory == nullptr;
-  if (front.wanted != nullptr) {
-    std::memcpy(front.wanted, front.memory, front.size);
-    front.memory = front.wanted;
-    front.given = true;
-  }
-  const Bytes payload = discarded ? Bytes() : Bytes(front.memory, front.size);
-  Block* const block = ring_.held() < options_.held_chunks_max ? arrival.chunk : nullptr;
-  Block* const payload_block = front.given ? nullptr : front.block != nullptr ? front.block : front.own.block();
-  sink_->on_message({.head = record.head,
-                     .payload = payload,
-                     .head_block = block,
-                     .payload_block = payload_block,
-                     .discarded = discarded});
+  Message message{.head = record.head,
+                  .payload = {},
+                  .head_block = ring_.held() < options_.held_chunks_max ? arrival.chunk : nullptr};
+  front.payload.complete(message);
+  sink_->on_message(message);
   if (ended_) return false;
   end_front_transfer();
   if (transfers_.empty()) drop_staging();
@@ -270,14 +187,10 @@ bool Receiver::take_rendezvous(Arrival& arrival, const Record& record) {
 // It has begun before its turn, which is now. False: the connection has ended.
 bool Receiver::place_late(Transfer& transfer, Bytes head) {
   transfer.placed = true;
-  release_charge(transfer.charged);  // Now the sink pays.
-  const Placement placement = sink_->place(head, transfer.size);
+  const Placement selected = sink_->place(head, transfer.size);
   if (ended_) return false;
-  if (placement.kind == Placement::Kind::given) transfer.wanted = placement.memory.data();
-  if (placement.kind == Placement::Kind::discard) {
-    transfer.memory = nullptr;
-    cut_short(transfer);
-  }
+  transfer.payload.select(selected);
+  if (transfer.payload.discarded()) cut_short(transfer);
   return true;
 }
 
@@ -303,61 +216,68 @@ bool Receiver::begin_transfer(const Record& record, bool ahead) {
   if (options_.reads_max == 0) return ahead ? false : breach("a payload to be read at a peer that answers no reads");
   const auto table = parse_table(record.carried, record.header.payload_bytes);
   if (!table) return ahead ? false : breach(table.error());
-  Placement placement;
+  PayloadBuffer payload(size, account_);
   if (!ahead) {
-    placement = sink_->place(record.head, size);
+    const Placement selected = sink_->place(record.head, size);
     if (ended_) return false;
-  }
-  if (ahead && (size > options_.ahead_bytes_max - ahead_bytes_ || !pool_->begin_ahead(size))) return false;
-  if (ahead && account_ != nullptr && !account_->acquire(size)) {
-    pool_->end_ahead(size);
-    return false;
+    payload.select(selected);
   }
   Transfer& transfer = spare_transfer();
-  if (placement.kind == Placement::Kind::own) {
-    const MemoryPool::PayloadBlock mine = pool_->take_block(size);
-    if (mine.block == nullptr && ahead) {
-      pool_->end_ahead(size);
-      if (account_ != nullptr) account_->release(size);
-      return false;
-    }
-    transfer.block = mine.block;
-    transfer.direct = mine.memory;
-    transfer.memory = mine.memory.data;
-    if (mine.block == nullptr) {
-      transfer.own = Buffer::allocate(size);
-      transfer.memory = transfer.own.mutable_data();
-    }
-  } else if (placement.kind == Placement::Kind::given) {
-    transfer.given = true;
-    transfer.memory = placement.memory.data();
-    const MemoryPool::PayloadBlock users = pool_->retain_user(transfer.memory, size);
-    transfer.block = users.block;
-    transfer.direct = users.memory;
-  }
-  transfer.id = table->transfer;
+  transfer.payload = std::move(payload);
   transfer.size = size;
+  if (!begin_payload(transfer, ahead)) return false;
+  transfer.id = table->transfer;
   transfer.placed = !ahead;
-  if (ahead) {
-    ahead_bytes_ += transfer.ahead = size;
-    if (account_ != nullptr) transfer.charged = size;
-  }
   std::size_t at = 0;
   const std::byte* literal = table->literals.data();
   for (std::size_t i = 0; i < table->pieces; ++i) {
     const RemotePiece piece = table->piece(i);
     transfer.pieces.push_back(piece);
     if (piece.address == 0) {
-      if (transfer.memory != nullptr) std::memcpy(transfer.memory + at, literal, piece.size);
+      if (!transfer.payload.discarded()) std::memcpy(transfer.payload.data() + at, literal, piece.size);
       literal += align_up(piece.size);
     }
     at += piece.size;
   }
-  if (transfer.memory == nullptr) {
-    transfer.asked = transfer.done = size;  // Discarded: the peer is told that we are done.
+  if (transfer.payload.discarded()) {
+    transfer.asked = transfer.done = size;  // The peer is told that we are done.
     sender_.add_done(transfer.id);
   }
   transfers_.splice(transfers_.end(), spare_transfers_, std::prev(spare_transfers_.end()));
+  return true;
+}
+
+// Finds the memory that the payload is read into: registered memory if there is any. What the account refuses is discarded,
+// or, if it would be `ahead`, not begun: false.
+bool Receiver::begin_payload(Transfer& transfer, bool ahead) {
+  PayloadBuffer& payload = transfer.payload;
+  const std::size_t size = payload.size();
+  if (payload.given()) {
+    const MemoryPool::PayloadBlock users = pool_->retain_user(payload.data(), size);
+    transfer.block = users.block;
+    transfer.direct = users.memory;
+    return true;
+  }
+  if (payload.discarded()) return true;
+  if (ahead && (size > options_.ahead_bytes_max - ahead_bytes_ || !pool_->begin_ahead(size))) return false;
+  if (payload.charge()) {
+    const MemoryPool::PayloadBlock mine = pool_->take_block(size);
+    if (mine.block != nullptr) {
+      transfer.block = mine.block;
+      transfer.direct = mine.memory;
+      payload.adopt(Buffer::share(mine.block, mine.memory.data, size));
+    } else if (!ahead) {
+      // Ahead, only registered memory is worth it.
+      static_cast<void>(payload.allocate());
+    }
+  }
+  if (payload.data() == nullptr) payload.discard();
+  if (!ahead) return true;
+  if (payload.discarded()) {
+    pool_->end_ahead(size);
+    return false;
+  }
+  ahead_bytes_ += transfer.ahead = size;
   return true;
 }
 
@@ -423,7 +343,8 @@ void Receiver::on_completed() {
     Transfer& transfer = *read.transfer;
     if (read.staging != 0) {
       Staging& staging = staging_[read.staging - 1];
-      if (transfer.memory != nullptr) std::memcpy(transfer.memory + read.at, staging.memory.data, read.bytes);
+      std::byte* const payload = transfer.payload.data();
+      if (payload != nullptr) std::memcpy(payload + read.at, staging.memory.data, read.bytes);
       staging.busy = false;
     }
     transfer.done += read.bytes;
@@ -457,7 +378,6 @@ std::size_t Receiver::take_staging() {
 }
 
 void Receiver::drop_transfer(Transfer& transfer) noexcept {
-  release_charge(transfer.charged);
   if (const std::size_t ahead = std::exchange(transfer.ahead, 0); ahead != 0) {
     ahead_bytes_ -= ahead;
     pool_->end_ahead(ahead);
@@ -476,8 +396,8 @@ void Receiver::drop_staging() noexcept {
 void Receiver::end() noexcept {
   ended_ = true;
   // The account may go before this.
-  for (Transfer& transfer : transfers_) release_charge(transfer.charged);
-  release_charge(assembly_.charged);
+  for (Transfer& transfer : transfers_) transfer.payload.release_charge();
+  assembly_.release_charge();
   account_ = nullptr;
   if (!taking_) drop_all();
 }

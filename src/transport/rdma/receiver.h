@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "hawser/bytes.h"
+#include "transport/common/message_assembly.h"
+#include "transport/common/payload_buffer.h"
 #include "transport/connection.h"
 #include "transport/rdma/memory_pool.h"
 #include "transport/rdma/queue.h"
@@ -81,19 +83,6 @@ class Receiver {
     std::size_t begin = 0;
     std::size_t end = 0;
   };
-  // A message that comes in fragments.
-  struct Assembly {
-    bool active = false;
-    Buffer head;  // Grows as it comes: what is announced costs nothing yet.
-    std::size_t head_bytes = 0;
-    std::size_t charged = 0;  // Of the head, beyond its first stretch.
-    bool cut = false;         // The account refused more of the head: the rest and the payload are discarded.
-    std::size_t payload_bytes = 0;
-    std::size_t done = 0;  // Bytes of head and payload.
-    bool decided = false;  // Where the payload goes.
-    Buffer own;
-    std::byte* memory = nullptr;  // Null while it is discarded.
-  };
   // A payload that we read.
   struct Transfer {
     std::uint32_t id = 0;
@@ -103,15 +92,11 @@ class Receiver {
     std::size_t size = 0;
     std::size_t asked = 0;
     std::size_t done = 0;
-    RegisteredMemory direct;      // Where it is read to, if that is registered.
-    Block* block = nullptr;       // Of `direct`.
-    bool placed = false;          // The sink has been asked where it goes.
-    std::byte* wanted = nullptr;  // Where the sink wants what had begun before it was asked: copied there in the end.
-    bool given = false;           // By the sink: it is not ours to keep.
-    std::size_t ahead = 0;        // Bytes that are counted as read ahead,
-    std::size_t charged = 0;      // and that the account pays for until it is their turn.
-    Buffer own;                   // Else, ours.
-    std::byte* memory = nullptr;  // Null while it is discarded.
+    PayloadBuffer payload;
+    RegisteredMemory direct;  // Where it is read to, if that is registered.
+    Block* block = nullptr;   // Holds `direct`, also when the payload is discarded: the device may write there.
+    bool placed = false;      // The sink has been asked where it goes.
+    std::size_t ahead = 0;    // Bytes that are counted as read ahead.
     bool complete() const noexcept { return done == size; }
   };
   struct Read {
@@ -135,11 +120,9 @@ class Receiver {
   void deliver();
   bool take_one(Arrival& arrival);
   bool take_part(Bytes bytes);
-  bool grow_head(std::size_t needed);
-  void release_charge(std::size_t& bytes) noexcept;
   bool take_rendezvous(Arrival& arrival, const Record& record);
-  bool decide_place();
   bool begin_transfer(const Record& record, bool ahead);
+  bool begin_payload(Transfer& transfer, bool ahead);
   bool place_late(Transfer& transfer, Bytes head);
   Transfer& spare_transfer();
   void end_front_transfer() noexcept;
@@ -158,12 +141,12 @@ class Receiver {
   ReceiveRing& ring_;
   const ReceiverOptions options_;
   MessageSink* sink_ = nullptr;
-  detail::ReceiveAccount* account_ = nullptr;  // The sink's; null without one, and at the end.
+  hawser::detail::ReceiveAccount* account_ = nullptr;  // The sink's; null without one, and at the end.
 
   Queue<Arrival> arrivals_;
-  std::uint64_t first_packet_ = 0;  // The number of arrivals_'s front.
-  Position looked_;                 // Rendezvous before here have begun.
-  Assembly assembly_;
+  std::uint64_t first_packet_ = 0;       // The number of arrivals_'s front.
+  Position looked_;                      // Rendezvous before here have begun.
+  MessageAssembly assembly_;             // Of the message that comes in fragments.
   std::list<Transfer> transfers_;        // In the order of their records.
   std::list<Transfer> spare_transfers_;  // Kept for their room, so that the steady state allocates nothing.
   Queue<Read> reads_;

@@ -207,24 +207,6 @@ TEST(ShmHostile, RandomContents) {
   EXPECT_GT(delivered, 100U) << "most of it must be true for the rest to be tried";
 }
 
-// What is announced takes no memory until it comes.
-TEST(ShmHostile, AnAnnouncedHeadTakesNoMemory) {
-  LongMessage message;
-  message.head_bytes = 100'000'000;
-  message.grow_head(1000);
-  EXPECT_EQ(message.head.size(), 1000U);
-  std::memset(message.head.mutable_data(), 7, 1000);
-  message.done = 1000;
-  message.grow_head(1500);
-  EXPECT_EQ(message.head.size(), 2000U);
-  EXPECT_EQ(message.head.data()[999], std::byte{7});
-  message.grow_head(99'000'000);
-  EXPECT_EQ(message.head.size(), 99'000'000U);
-  message.done = 1000;
-  message.grow_head(100'000'000);
-  EXPECT_EQ(message.head.size(), 100'000'000U) << "never more than was announced";
-}
-
 // ---- Before there is a connection ----
 
 TEST(ShmHostile, OnlyWhoComesWithTheSecretIsConnectedTo) {

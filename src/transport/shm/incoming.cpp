@@ -41,7 +41,7 @@ Result<bool> Incoming::take(Gate& gate) {
   if (!gate.open() || std::exchange(taking_, true)) return false;
   bool worked = false;
   if (std::exchange(held_, false)) {
-    end_long(gate);
+    assembly_.deliver(*gate.sink);
     worked = true;
   }
   Result<void> result;
@@ -84,7 +84,8 @@ Result<void> Incoming::take_one(Gate& gate) {
   if (placement_ && std::memcmp(&record, &placed_, sizeof record) != 0) [[unlikely]]
     return breach("a message has changed while it waited");
   if (record.kind == RecordKind::whole) [[likely]] {
-    if (head_room + aligned(record.payload_bytes) > left || long_) return breach("a message passes the ring's end");
+    if (head_room + aligned(record.payload_bytes) > left || assembly_.active())
+      return breach("a message passes the ring's end");
     if (std::size_t{record.head_bytes} + record.payload_bytes <= limits_.message_bytes_max) [[likely]] {
       take_whole(record, data, gate);
       return {};
@@ -102,10 +103,12 @@ Result<void> Incoming::take_one(Gate& gate) {
   if (head_room > left) return breach("a message passes the ring's end");
   const Bytes head(data, record.head_bytes);
   switch (record.kind) {
-    case RecordKind::slab: return long_ ? breach("a message within another") : take_from_slab(record, head, gate);
-    case RecordKind::read: return long_ ? breach("a message within another") : begin_reading(record, head, gate);
+    case RecordKind::slab:
+      return assembly_.active() ? breach("a message within another") : take_from_slab(record, head, gate);
+    case RecordKind::read:
+      return assembly_.active() ? breach("a message within another") : begin_reading(record, head, gate);
     case RecordKind::long_part: return take_part(record, gate);
-    case RecordKind::end: return long_ ? breach("an end within a message") : closed_by_peer();
+    case RecordKind::end: return assembly_.active() ? breach("an end within a message") : closed_by_peer();
     default: return breach("a record of an unknown kind");
   }
 }
@@ -144,23 +147,18 @@ Result<void> Incoming::take_from_slab(const Record& record, Bytes head, Gate& ga
   }
   const std::optional<Placement> placement = place(record, head, gate);
   if (!placement) return {};
-  Message message{.head = head};
+  Message message{.head = head, .payload = {}};
   Block* lent = nullptr;
-  switch (placement->kind) {
-    case Placement::Kind::own:
-      lent = slab_->lend(record.where);
-      message.payload = Bytes(payload, bytes);
-      message.payload_block = lent;
-      break;
-    case Placement::Kind::given:
-      std::memcpy(placement->memory.data(), payload, bytes);
-      slab_->give_back(record.where);
-      message.payload = placement->memory.first(bytes);
-      break;
-    case Placement::Kind::discard:
-      slab_->give_back(record.where);
-      message.discarded = true;
-      break;
+  if (placement->kind == Placement::Kind::own) {
+    lent = slab_->lend(record.where);
+    message.payload = Bytes(payload, bytes);
+    message.payload_block = lent;
+  } else {
+    PayloadBuffer to(bytes, nullptr);
+    to.select(*placement);
+    if (!to.discarded()) std::memcpy(to.data(), payload, bytes);
+    slab_->give_back(record.where);
+    to.complete(message);
   }
   arrived_ += bytes;
   gate.sink->on_message(message);
@@ -171,94 +169,39 @@ Result<void> Incoming::take_from_slab(const Record& record, Bytes head, Gate& ga
 
 // ---- By parts ----
 
-void LongMessage::grow_head(std::size_t wanted) {
-  if (wanted <= head.size()) return;
-  Buffer larger = Buffer::allocate(std::min(head_bytes, std::max(wanted, 2 * head.size())));
-  if (done != 0) std::memcpy(larger.mutable_data(), head.data(), done);
-  head = std::move(larger);
-}
-
 Result<void> Incoming::begin_long(const Record& record) {
-  if (long_ || (record.head_bytes == 0 && record.payload_bytes == 0)) return breach("a message within another");
-  long_.emplace();
-  long_->head_bytes = record.head_bytes;
-  long_->payload_bytes = record.payload_bytes;
+  if (assembly_.active() || (record.head_bytes == 0 && record.payload_bytes == 0))
+    return breach("a message within another");
+  assembly_.begin(record.head_bytes, record.payload_bytes, account_);
   advance(sizeof record);
   return {};
 }
 
 Result<void> Incoming::take_part(const Record& record, Gate& gate) {
-  if (!long_ || record.payload_bytes != 0 || record.head_bytes == 0 ||
-      record.head_bytes > long_->total() - long_->done) {
+  if (!assembly_.active() || record.payload_bytes != 0 || record.head_bytes == 0 ||
+      record.head_bytes > assembly_.missing()) {
     return breach("a part of no message");
   }
-  const std::byte* from = ring_.at() + sizeof record;
-  std::size_t left = record.head_bytes;
-  if (long_->done < long_->head_bytes) {
-    const std::size_t part = std::min(left, long_->head_bytes - long_->done);
-    long_->grow_head(long_->done + part);
-    std::memcpy(long_->head.mutable_data() + long_->done, from, part);
-    long_->done += part;
-    from += part;
-    left -= part;
-  }
-  if (long_->done == long_->head_bytes || left != 0) {
-    if (!long_->placed) place_long(gate);
-    if (gate.ended) return {};
-    if (long_->memory != nullptr && left != 0) {
-      std::memcpy(long_->memory + (long_->done - long_->head_bytes), from, left);
-    }
-    long_->done += left;
-  }
+  const Bytes part(ring_.at() + sizeof record, record.head_bytes);
+  if (!assembly_.append(part, *gate.sink, limits_.placed_bytes_min, gate.ended)) return {};
   advance(sizeof record + aligned(record.head_bytes));
-  if (long_->done != long_->total()) return {};
+  if (assembly_.missing() != 0) return {};
   if (gate.open()) {
-    end_long(gate);
+    assembly_.deliver(*gate.sink);
   } else {
     held_ = true;
   }
   return {};
 }
 
-void Incoming::place_long(Gate& gate) {
-  long_->placed = true;
-  Placement placement;
-  if (long_->payload_bytes >= limits_.placed_bytes_min) {
-    placement = gate.sink->place(long_->head.bytes(), long_->payload_bytes);
-  }
-  if (gate.ended || long_->payload_bytes == 0) return;
-  switch (placement.kind) {
-    case Placement::Kind::own:
-      long_->own = Buffer::allocate(long_->payload_bytes);
-      long_->memory = long_->own.mutable_data();
-      break;
-    case Placement::Kind::given:
-      assert(placement.memory.size() >= long_->payload_bytes);
-      long_->memory = placement.memory.data();
-      break;
-    case Placement::Kind::discard: break;
-  }
-}
-
-void Incoming::end_long(Gate& gate) {
-  const LongMessage whole = std::move(*long_);
-  long_.reset();
-  const bool discarded = whole.payload_bytes != 0 && whole.memory == nullptr;
-  gate.sink->on_message({.head = whole.head.bytes(),
-                         .payload = whole.memory == nullptr ? Bytes() : Bytes(whole.memory, whole.payload_bytes),
-                         .head_block = whole.head.block(),
-                         .payload_block = whole.own.block(),
-                         .discarded = discarded});
-}
-
 void Incoming::unplace(const std::byte* memory) noexcept {
   if (memory == nullptr) return;
   if (placement_ && placement_->kind == Placement::Kind::given && placement_->memory.data() == memory) {
-    placement_ = Placement{.kind = Placement::Kind::discard};
+    placement_ = Placement{.kind = Placement::Kind::discard, .memory = {}};
   }
-  if (long_ && long_->memory == memory) long_->memory = nullptr;
-  if (reading_ && reading_->given && reading_->to.data() == memory) {
-    reading_->discarded = true;
+  assembly_.revoke(memory);
+  if (reading_ && reading_->payload.revokes(memory)) {
+    reading_->payload.discard();
     if (reading_->job != nullptr) reading_->job->take_back();
   }
 }

@@ -9,6 +9,8 @@
 #include "hawser/bytes.h"
 #include "hawser/loop.h"
 #include "hawser/timer.h"
+#include "transport/common/message_assembly.h"
+#include "transport/common/payload_buffer.h"
 #include "transport/connection.h"
 #include "transport/shm/direct_read.h"
 #include "transport/shm/helpers.h"
@@ -31,19 +33,6 @@ struct Gate {
   bool open() const noexcept { return sink != nullptr && !paused && !ended; }
 };
 
-// A message that comes by parts.
-struct LongMessage {
-  Buffer head;  // Grows as the bytes come: the announcement alone takes no memory.
-  std::size_t head_bytes = 0;
-  Buffer own;                   // The payload's place, if it is ours.
-  std::byte* memory = nullptr;  // Where the payload goes; null while it is discarded.
-  std::size_t payload_bytes = 0;
-  std::size_t done = 0;  // Of head and payload.
-  bool placed = false;
-  std::size_t total() const noexcept { return head_bytes + payload_bytes; }
-  void grow_head(std::size_t wanted);
-};
-
 // A payload that the peer has offered to be read from its memory, and its message, which waits for it.
 struct Reading {
   enum class Stage : std::uint8_t {
@@ -55,10 +44,7 @@ struct Reading {
 
   Record record;  // As it was checked.
   Stage stage = Stage::offered;
-  Buffer own;
-  MutableBytes to;  // Its place, unless it is discarded.
-  bool given = false;
-  bool discarded = false;
+  PayloadBuffer payload;
   std::shared_ptr<DirectRead> job;
   std::uint32_t state = read_offered;  // Of the slot, when `job` began.
   int attempts = 0;
@@ -88,6 +74,8 @@ class Incoming {
   Incoming& operator=(const Incoming&) = delete;
   ~Incoming();
 
+  // Before the gate opens: `sink` names who pays for memory.
+  void start(MessageSink& sink) noexcept { account_ = sink.receive_account(); }
   // Delivers what is there, as long as the gate is open; true if there was something. An error says why nothing more comes:
   // the peer's end, or its fault.
   Result<bool> take(Gate& gate);
@@ -120,8 +108,6 @@ class Incoming {
   void look_for_stall() noexcept;
   Result<void> begin_long(const Record& record);
   Result<void> take_part(const Record& record, Gate& gate);
-  void place_long(Gate& gate);
-  void end_long(Gate& gate);
   std::optional<Placement> place(const Record& record, Bytes head, Gate& gate);
   void advance(std::size_t bytes) noexcept;
 
@@ -137,6 +123,7 @@ class Incoming {
 
   Loop& loop_;
   const Limits limits_;
+  hawser::detail::ReceiveAccount* account_ = nullptr;
   const PeerWaker& waker_;
   RingReader ring_;
   SlabReader* const slab_;
@@ -149,8 +136,8 @@ class Incoming {
 
   std::optional<Reading> reading_;
   StallTimer stall_{*this};
-  std::optional<LongMessage> long_;
-  bool held_ = false;  // `long_` is whole, and waits for the gate to open.
+  MessageAssembly assembly_;  // Of the message that comes by parts.
+  bool held_ = false;         // It is whole, and waits for the gate to open.
   // What place() said of the message at hand, when it closed the gate.
   std::optional<Placement> placement_;
   Record placed_;  // The record that it was said of: the peer may change the ring's.

@@ -15,16 +15,11 @@ Result<void> Incoming::begin_reading(const Record& record, Bytes head, Gate& gat
   if (!placement) return {};
   Reading reading;
   reading.record = record;
-  switch (placement->kind) {
-    case Placement::Kind::own:
-      reading.own = Buffer::allocate(bytes);
-      reading.to = reading.own.mutable_bytes();
-      break;
-    case Placement::Kind::given:
-      reading.to = placement->memory.first(bytes);
-      reading.given = true;
-      break;
-    case Placement::Kind::discard: reading.discarded = true; break;
+  reading.payload = PayloadBuffer(bytes, account_);
+  reading.payload.select(*placement);
+  // The peer's memory is read into all of it at once.
+  if (!reading.payload.given() && !reading.payload.discarded() && !reading.payload.allocate()) {
+    reading.payload.discard();
   }
   reading_.emplace(std::move(reading));
   return go_on_reading(gate);
@@ -35,17 +30,12 @@ Result<void> Incoming::go_on_reading(Gate& gate) {
   if (!here) return std::unexpected(here.error());
   if (!*here) return {};
   waker_.wake(wants_room);
-  const Reading done = std::move(*reading_);
+  Reading done = std::move(*reading_);
   reading_.reset();
   const std::size_t bytes = done.record.payload_bytes;
   Message message;
   message.head = Bytes(ring_.at() + sizeof(Record), done.record.head_bytes);
-  if (done.discarded) {
-    message.discarded = true;
-  } else {
-    message.payload = done.to;
-    message.payload_block = done.own.block();
-  }
+  done.payload.complete(message);
   arrived_ += bytes;
   gate.sink->on_message(message);
   advance(sizeof(Record) + aligned(done.record.head_bytes));
@@ -74,7 +64,7 @@ Result<bool> Incoming::read_step() {
 }
 
 Result<bool> Incoming::begin_read(ReadSlot& slot) {
-  if (reading_->discarded) {
+  if (reading_->payload.discarded()) {
     slot.state.store(read_done, std::memory_order_release);
     return true;
   }
@@ -84,8 +74,9 @@ Result<bool> Incoming::begin_read(ReadSlot& slot) {
   const Result<DirectRead::Source> source = source_of(slot, state);
   if (!source) return std::unexpected(source.error());
   if (means_.peer == nullptr) return want_parts(slot);
-  auto job = std::make_shared<DirectRead>(loop_, means_.peer, *source, reading_->own,
-                                          reading_->given ? reading_->to.data() : nullptr);
+  const PayloadBuffer& payload = reading_->payload;
+  auto job = std::make_shared<DirectRead>(loop_, means_.peer, *source, payload.own(),
+                                          payload.given() ? payload.data() : nullptr);
   if (!job->start(*means_.helpers, means_.go_on)) return want_parts(slot);
   reading_->job = std::move(job);
   reading_->state = state;
@@ -122,7 +113,7 @@ Result<bool> Incoming::end_direct_read(ReadSlot& slot) {
   const std::shared_ptr<DirectRead> job = std::exchange(reading_->job, nullptr);
   // The thread may still be about to wake the loop, which may end as soon as the payload is delivered.
   job->abandon();
-  if (reading_->discarded) {
+  if (reading_->payload.discarded()) {
     slot.state.store(read_done, std::memory_order_release);
     return true;
   }
@@ -146,10 +137,9 @@ Result<bool> Incoming::end_direct_read(ReadSlot& slot) {
 // The peer is to copy the payload.
 Result<bool> Incoming::want_parts(ReadSlot& slot) {
   if (means_.peer == nullptr) own_side_.reads.store(0, std::memory_order_relaxed);
-  if (reading_->stage == Reading::Stage::refused && !reading_->own.empty()) {
+  if (reading_->stage == Reading::Stage::refused && !reading_->payload.own().empty()) {
     // A thread that does not return may yet write to the other one, which it keeps.
-    reading_->own = Buffer::allocate(reading_->own.size());
-    reading_->to = reading_->own.mutable_bytes();
+    reading_->payload.replace();
   }
   reading_->stage = Reading::Stage::parts;
   std::uint32_t state = slot.state.load(std::memory_order_relaxed);
@@ -169,9 +159,10 @@ Result<bool> Incoming::take_read_part(ReadSlot& slot) {
   if (state != read_filled) return breach("a part of a payload is not there");
   const std::size_t bytes = reading_->record.payload_bytes;
   const std::size_t part = std::min(part_bytes, bytes - reading_->copied);
-  if (!reading_->discarded) std::memcpy(reading_->to.data() + reading_->copied, part_, part);
+  const PayloadBuffer& payload = reading_->payload;
+  if (!payload.discarded()) std::memcpy(payload.data() + reading_->copied, part_, part);
   reading_->copied += part;
-  const bool last = reading_->discarded || reading_->copied == bytes;
+  const bool last = payload.discarded() || reading_->copied == bytes;
   if (!slot.state.compare_exchange_strong(state, last ? read_done : read_wanted, std::memory_order_acq_rel)) {
     if (state == read_withdrawn) return closed_by_peer();
     return breach("a part of a payload does not hold still");

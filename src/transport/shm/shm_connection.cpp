@@ -32,12 +32,14 @@ Capabilities ShmConnection::capabilities() const noexcept {
           .message_bytes_max = link_.limits.send_bytes_max,
           .placed_bytes_min = link_.options.eager_bytes + 1,
           .gathers = false,
+          .charges = true,
           .remote_memory = false};
 }
 
 void ShmConnection::start(MessageSink& sink) {
   gate_.sink = &sink;
   if (gate_.ended) return;
+  incoming_.start(sink);
   loop_.poller().watch(link_.bell.fd(), *this);
   bell_watched_ = true;
   set_hot(true);
@@ -47,8 +49,7 @@ void ShmConnection::commit(std::size_t head_bytes, std::span<const Piece> payloa
   outgoing_.commit(head_bytes, payload, owner);
   if (gate_.ended) [[unlikely]]  // By the owner.
     return;
-  if (outgoing_.backlog() > backlog_mark_) [[unlikely]]
-    above_mark_ = true;
+  watermark_.on_commit(outgoing_.backlog());
   if (outgoing_.waits() && gate_.sink != nullptr) [[unlikely]]
     set_hot(true);
   loop_.at_tick_end(*this);
@@ -62,9 +63,7 @@ void ShmConnection::flush() {
 }
 
 void ShmConnection::drained() {
-  if (!above_mark_ || gate_.ended || outgoing_.backlog() > backlog_mark_ / 2) return;
-  above_mark_ = false;
-  if (gate_.sink != nullptr) gate_.sink->on_drained();
+  if (!gate_.ended && watermark_.on_sent(outgoing_.backlog()) && gate_.sink != nullptr) gate_.sink->on_drained();
 }
 
 void ShmConnection::close() {

@@ -8,6 +8,7 @@
 #include "exec/poller.h"
 #include "hawser/loop.h"
 #include "hawser/shm_options.h"
+#include "transport/common/backlog_watermark.h"
 #include "transport/connection.h"
 #include "transport/data_path.h"
 #include "transport/liveness.h"
@@ -51,10 +52,7 @@ class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec
   std::uint64_t sent() const noexcept override { return outgoing_.sent(); }
   std::uint64_t arrived() const noexcept override { return incoming_.arrived(); }
   std::size_t backlog() const noexcept override { return outgoing_.backlog(); }
-  void set_backlog_mark(std::size_t bytes) noexcept override {
-    backlog_mark_ = bytes;
-    above_mark_ = backlog() > bytes;
-  }
+  void set_backlog_mark(std::size_t bytes) noexcept override { watermark_.set(bytes, backlog()); }
   void pause() noexcept override { gate_.paused = true; }
   void resume() override;
   bool paused() const noexcept override { return gate_.paused; }
@@ -88,8 +86,7 @@ class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec
   Outgoing outgoing_;
   Incoming incoming_;
   std::optional<Error> peer_gone_;  // The stream has ended; what the peer sent before may still lie in the ring.
-  std::size_t backlog_mark_ = SIZE_MAX;
-  bool above_mark_ = false;
+  BacklogWatermark watermark_;
   bool closing_ = false;
   bool bell_watched_ = false;
   bool hot_ = false;    // Among the loop's sources.

@@ -14,6 +14,7 @@ std::vector<PathCase> shm_cases() {
                                        options.slab_bytes, region};
     if (options.direct_read_bytes_min != SIZE_MAX) limits.push_back(options.direct_read_bytes_min);
     for (PathCase& one : path_cases(name, [options] { return make_shm_path(options, OwnProcess::read); }, limits)) {
+      one.set_aside_bytes = options.slab_bytes;
       cases.push_back(std::move(one));
     }
   };

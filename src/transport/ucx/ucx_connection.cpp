@@ -27,6 +27,7 @@ Capabilities UcxConnection::capabilities() const noexcept {
           .message_bytes_max = limits_.send_bytes_max,
           .placed_bytes_min = std::min(UcxOptions::rendezvous_bytes_least, peer_.rendezvous_bytes_min),
           .gathers = true,
+          .charges = true,
           .remote_memory = false};
 }
 
@@ -53,6 +54,7 @@ void UcxConnection::open(std::unique_ptr<Stream> stream) {
 
 void UcxConnection::start(MessageSink& sink) {
   sink_ = &sink;
+  account_ = sink.receive_account();
   worker_->process_soon(token_);
 }
 

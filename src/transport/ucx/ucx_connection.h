@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "hawser/timer.h"
+#include "transport/common/backlog_watermark.h"
+#include "transport/common/payload_buffer.h"
 #include "transport/data_path.h"
 #include "transport/liveness.h"
 #include "transport/ucx/ucx_worker.h"
@@ -61,10 +63,7 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   std::size_t backlog() const noexcept override { return backlog_; }
   // Bytes of payloads that are being fetched, or are fetched and not delivered: bounds how far is read ahead.
   std::size_t ahead_bytes() const noexcept { return ahead_bytes_; }
-  void set_backlog_mark(std::size_t bytes) noexcept override {
-    backlog_mark_ = bytes;
-    above_mark_ = backlog_ > bytes;
-  }
+  void set_backlog_mark(std::size_t bytes) noexcept override { watermark_.set(bytes, backlog_); }
   void pause() noexcept override { paused_ = true; }
   void resume() override;
   bool paused() const noexcept override { return paused_; }
@@ -92,18 +91,15 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   struct Incoming {
     enum class State : std::uint8_t { announced, fetching, here, lost };
     Bytes head;
-    Bytes payload;
+    Bytes payload;           // Of a message that is whole.
     Block* block = nullptr;  // A reference of ours to what holds both.
     std::size_t cost = 0;    // Of the packet that this is the last of.
     bool apart = false;
-    bool discard = false;
     bool asked = false;  // place() has been.
     State state = State::announced;
     std::uint32_t number = 0;  // Of the payload.
     std::size_t size = 0;
-    Buffer own;                         // Where it is fetched to.
-    std::byte* given = nullptr;         // Where it is to go.
-    bool direct = false;                // It is fetched there.
+    PayloadBuffer fetched;              // Of a payload that comes by itself.
     UcxOperation* operation = nullptr;  // While it is fetched.
   };
   // A packet that is next in order, and how far it has been read.
@@ -158,7 +154,7 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   void look_ahead();
   std::optional<UcxEntry> next_entry();
   void queue_entry(const UcxEntry& entry);
-  void fetch(Incoming& incoming);
+  bool fetch(Incoming& incoming);
   void fetched(UcxOperation& operation);
   void drop_received() noexcept;
   static void release(Block* block) noexcept {
@@ -184,6 +180,7 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   std::shared_ptr<UcxConnection*> self_;  // Null within, once the stream has nobody to tell.
   std::string peer_name_;
   MessageSink* sink_ = nullptr;
+  hawser::detail::ReceiveAccount* account_ = nullptr;
   WireUp wire_up_{*this};  // Until the peer is heard; then, once UCX has lost it, until the stream has had its time.
   bool opened_ = false;
   bool heard_ = false;  // The peer's first sign over UCX.
@@ -206,8 +203,7 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   std::uint64_t sent_ = 0;
   std::size_t waiting_ = 0;  // Bytes since the last send.
   std::size_t backlog_ = 0;
-  std::size_t backlog_mark_ = SIZE_MAX;
-  bool above_mark_ = false;
+  BacklogWatermark watermark_;
   bool sending_now_ = false;
   bool finishing_ = false;
 

@@ -185,7 +185,8 @@ void UcxConnection::queue_entry(const UcxEntry& entry) {
                     .payload = entry.payload,
                     .block = front.block,
                     .apart = entry.payload_apart,
-                    .size = entry.payload_bytes};
+                    .size = entry.payload_bytes,
+                    .fetched = PayloadBuffer(entry.payload_apart ? entry.payload_bytes : 0, account_)};
   if (incoming.apart) {
     incoming.number = payloads_announced_++;
     ++ahead_;
@@ -204,22 +205,18 @@ bool UcxConnection::deliver_front() {
   look_ahead();
   if (ended_) return false;
   if (incoming_.front().apart && !settle_payload(incoming_.front())) return false;
-  const Incoming front = std::move(incoming_.front());
+  Incoming front = std::move(incoming_.front());
   incoming_.pop_front();
   if (front.apart) {
     --ahead_;
     ++payloads_taken_;
     if (front.state == Incoming::State::here) ahead_bytes_ -= front.size;
   }
-  Message message{
-      .head = front.head, .payload = front.payload, .head_block = front.block, .payload_block = front.block};
-  if (front.discard) {
-    message.payload = {};
-    message.payload_block = nullptr;
-    message.discarded = true;
-  } else if (front.apart) {
-    message.payload = {front.given != nullptr ? front.given : front.own.data(), front.size};
-    message.payload_block = front.given != nullptr ? nullptr : front.own.block();
+  Message message{.head = front.head, .payload = front.payload, .head_block = front.block};
+  if (front.apart) {
+    front.fetched.complete(message);
+  } else {
+    message.payload_block = front.block;
   }
   taken_ += front.cost;
   sink_->on_message(message);
@@ -230,12 +227,15 @@ bool UcxConnection::deliver_front() {
 // Asks where the payload of the message that is next goes, and gets it there; false while it is not.
 bool UcxConnection::settle_payload(Incoming& front) {
   if (!std::exchange(front.asked, true)) {
-    const Placement placement = sink_->place(front.head, front.size);
+    const Placement selected = sink_->place(front.head, front.size);
     if (ended_) return false;
-    front.discard = placement.kind == Placement::Kind::discard;
-    if (placement.kind == Placement::Kind::given) front.given = placement.memory.data();
+    front.fetched.select(selected);
   }
-  if (front.discard) {
+  if (front.state == Incoming::State::announced && !front.fetched.discarded() && !fetch(front)) {
+    front.fetched.discard();  // The account refuses it.
+  }
+  if (ended_) return false;
+  if (front.fetched.discarded()) {
     if (front.state == Incoming::State::fetching) {
       // It comes to its end by itself.
       front.operation->receiver = nullptr;
@@ -249,10 +249,7 @@ bool UcxConnection::settle_payload(Incoming& front) {
     }
     return true;
   }
-  if (front.state == Incoming::State::announced) fetch(front);
-  if (ended_ || front.state != Incoming::State::here) return false;
-  if (front.given != nullptr && !front.direct) std::memcpy(front.given, front.own.data(), front.size);
-  return true;
+  return front.state == Incoming::State::here;
 }
 
 // Reads on while the first message waits for its payload, and fetches what is announced there.
@@ -264,35 +261,43 @@ void UcxConnection::look_ahead() {
     queue_entry(*entry);
   }
   for (std::size_t i = 1; i < incoming_.size() && !ended_ && ahead_bytes_ < ahead_bytes_max; ++i) {
-    if (incoming_[i].apart && incoming_[i].state == Incoming::State::announced) fetch(incoming_[i]);
+    if (incoming_[i].apart && incoming_[i].state == Incoming::State::announced && !fetch(incoming_[i])) break;
   }
 }
 
-void UcxConnection::fetch(Incoming& incoming) {
+// If UCX has announced the payload, begins to fetch it. False: the account refuses the memory.
+bool UcxConnection::fetch(Incoming& incoming) {
   const auto payload = rendezvous_.find(incoming.number);
-  if (payload == rendezvous_.end()) return;
-  if (payload->second.size != incoming.size) return breach("a payload of another size than announced");
-  UcxOperation& operation = *worker_->core().take_operation(*this, UcxOperation::Kind::fetch);
-  std::byte* into = incoming.given;
-  if (into != nullptr) operation.block = worker_->core().context().memory().retain_to_receive(into, incoming.size);
-  incoming.direct = operation.block != nullptr;
-  if (!incoming.direct) {
-    incoming.own = Buffer::allocate(incoming.size);
-    into = incoming.own.mutable_data();
-    operation.block = incoming.own.block();
-    operation.block->retain();
+  if (payload == rendezvous_.end()) return true;
+  if (payload->second.size != incoming.size) {
+    breach("a payload of another size than announced");
+    return true;
   }
+  PayloadBuffer& into = incoming.fetched;
+  // UCX can't be told to let go of memory: it receives into what a block keeps.
+  Block* block = nullptr;
+  if (into.given()) block = worker_->core().context().memory().retain_to_receive(into.data(), incoming.size);
+  if (block == nullptr) {
+    if (!into.allocate()) return false;
+    block = into.own().block();
+    block->retain();
+  }
+  UcxOperation& operation = *worker_->core().take_operation(*this, UcxOperation::Kind::fetch);
+  operation.block = block;
   operation.counted = incoming.number;
   void* const rendezvous = payload->second.rendezvous;
   rendezvous_.erase(payload);
-  if (const ucs_status_t status = worker_->core().fetch(rendezvous, operation, into, incoming.size); status != UCS_OK) {
+  if (const ucs_status_t status = worker_->core().fetch(rendezvous, operation, into.data(), incoming.size);
+      status != UCS_OK) {
     worker_->core().recycle(operation);
-    return broken("fetching a payload", status);
+    broken("fetching a payload", status);
+    return true;
   }
   incoming.state = Incoming::State::fetching;
   incoming.operation = &operation;
   ahead_bytes_ += incoming.size;
   track(operation);
+  return true;
 }
 
 void UcxConnection::fetched(UcxOperation& operation) {
@@ -311,9 +316,8 @@ void UcxConnection::fetched(UcxOperation& operation) {
 }
 
 void UcxConnection::unplace(const std::byte* memory) noexcept {
-  if (ended_ || incoming_.empty() || incoming_.front().given != memory || memory == nullptr) return;
-  incoming_.front().given = nullptr;
-  incoming_.front().discard = true;
+  if (ended_ || incoming_.empty() || !incoming_.front().fetched.revokes(memory)) return;
+  incoming_.front().fetched.discard();
   worker_->process_soon(token_);
 }
 

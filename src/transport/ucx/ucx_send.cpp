@@ -88,7 +88,7 @@ void UcxConnection::commit(std::size_t head_bytes, std::span<const Piece> payloa
       if (owner == nullptr) copy(outgoing);
     }
   }
-  if (backlog_ > backlog_mark_) above_mark_ = true;
+  watermark_.on_commit(backlog_);
   loop_.at_tick_end(*this);
   if (!apart && owner != nullptr) owner->payload_released();
   if (waiting_ >= early_flush_bytes && !ended_) {
@@ -258,9 +258,7 @@ void UcxConnection::forget(UcxOperation& operation) noexcept {
 }
 
 void UcxConnection::drained() {
-  if (!above_mark_ || ended_ || backlog_ > backlog_mark_ / 2) return;
-  above_mark_ = false;
-  if (sink_ != nullptr) sink_->on_drained();
+  if (!ended_ && watermark_.on_sent(backlog_) && sink_ != nullptr) sink_->on_drained();
 }
 
 }  // namespace hawser::transport

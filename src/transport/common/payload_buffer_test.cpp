@@ -1,0 +1,210 @@
+#include "transport/common/payload_buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace hawser::transport {
+namespace {
+
+using hawser::detail::ReceiveAccount;
+using hawser::detail::ReceiveBudget;
+
+constexpr std::size_t kib = 1024;
+
+Placement given(std::vector<std::byte>& memory) { return {Placement::Kind::given, MutableBytes(memory)}; }
+
+Message completed(PayloadBuffer& payload) {
+  Message message;
+  payload.complete(message);
+  return message;
+}
+
+TEST(ArrivingCharge, SeveralShareOneAccount) {
+  ReceiveBudget budget(64 * kib, 64 * kib);
+  ReceiveAccount account(&budget);
+  {
+    ArrivingCharge one(&account);
+    ArrivingCharge two(&account);
+    EXPECT_TRUE(one.set(20 * kib));
+    EXPECT_TRUE(two.set(30 * kib));
+    EXPECT_EQ(account.arriving(), 50 * kib);
+    EXPECT_FALSE(one.set(40 * kib));
+    EXPECT_EQ(one.bytes(), 20 * kib) << "a refusal changes nothing";
+    EXPECT_TRUE(one.set(1 * kib));
+    EXPECT_EQ(budget.used(), 31 * kib);
+    ArrivingCharge moved = std::move(two);
+    EXPECT_EQ(budget.used(), 31 * kib);
+    moved.reset();
+    EXPECT_EQ(budget.used(), 1 * kib);
+    EXPECT_TRUE(moved.set(1000 * kib)) << "without an account nothing is refused";
+  }
+  EXPECT_EQ(account.arriving(), 0U);
+  EXPECT_EQ(budget.used(), 0U);
+}
+
+TEST(PayloadBuffer, MemoryOfTheTransportIsChargedUntilItIsDelivered) {
+  ReceiveBudget budget(1024 * kib, 1024 * kib);
+  ReceiveAccount account(&budget);
+  PayloadBuffer payload(100 * kib, &account);
+  payload.select({});
+  EXPECT_EQ(budget.used(), 0U) << "nothing is allocated yet";
+  ASSERT_TRUE(payload.grow(1, 0));
+  EXPECT_EQ(payload.room(), 100 * kib) << "with plenty of memory it is allocated at once";
+  EXPECT_EQ(budget.used(), payload.own().block()->size());
+  EXPECT_GE(budget.used(), 100 * kib);
+  std::memset(payload.data(), 7, 100 * kib);
+  const Message message = completed(payload);
+  EXPECT_EQ(budget.used(), 0U) << "whoever keeps it pays from now on";
+  EXPECT_EQ(message.payload.size(), 100 * kib);
+  EXPECT_EQ(message.payload_block, payload.own().block());
+  EXPECT_EQ(message.payload[99 * kib], std::byte{7});
+  EXPECT_FALSE(message.discarded);
+}
+
+TEST(PayloadBuffer, WithoutPlentyOfMemoryItGrowsInSteps) {
+  ReceiveBudget budget(200 * kib, 200 * kib);
+  ReceiveAccount account(&budget);
+  constexpr std::size_t size = 128 * kib;
+  PayloadBuffer payload(size, &account);
+  std::string sent;
+  for (std::size_t i = 0; i < size; ++i) sent += static_cast<char>(i * 31 >> 4);
+  std::size_t done = 0;
+  std::vector<std::size_t> rooms;
+  while (done < size) {
+    ASSERT_TRUE(payload.grow(done + 1, done));
+    ASSERT_GT(payload.room(), done);
+    if (rooms.empty() || rooms.back() != payload.room()) rooms.push_back(payload.room());
+    const std::size_t part = std::min(payload.room() - done, std::size_t{999});
+    std::memcpy(payload.data() + done, sent.data() + done, part);
+    done += part;
+  }
+  EXPECT_LE(rooms.front(), PayloadBuffer::first_step_bytes);
+  for (std::size_t i = 1; i < rooms.size(); ++i) {
+    EXPECT_LE(rooms[i], PayloadBuffer::step_factor * rooms[i - 1] + PayloadBuffer::step_factor);
+  }
+  EXPECT_EQ(rooms.back(), size);
+  EXPECT_EQ(as_text(completed(payload).payload), sent);
+  EXPECT_EQ(budget.used(), 0U);
+}
+
+TEST(PayloadBuffer, ARefusalChangesNothing) {
+  ReceiveBudget budget(64 * kib, 64 * kib);
+  ReceiveAccount account(&budget);
+  account.acquire_always(40 * kib);
+  PayloadBuffer payload(100 * kib, &account);
+  ASSERT_TRUE(payload.grow(1, 0));
+  const std::size_t room = payload.room();
+  const std::byte* const data = payload.data();
+  const std::size_t used = budget.used();
+  EXPECT_FALSE(payload.allocate());
+  EXPECT_FALSE(payload.grow(100 * kib, room));
+  EXPECT_EQ(payload.room(), room);
+  EXPECT_EQ(payload.data(), data);
+  EXPECT_EQ(budget.used(), used);
+  payload.discard();
+  EXPECT_EQ(budget.used(), 40 * kib);
+  EXPECT_TRUE(payload.grow(100 * kib, room)) << "a discarded payload needs no room";
+  EXPECT_EQ(payload.data(), nullptr);
+  const Message message = completed(payload);
+  EXPECT_TRUE(message.discarded);
+  EXPECT_TRUE(message.payload.empty());
+  EXPECT_EQ(message.payload_block, nullptr);
+  account.release(40 * kib);
+}
+
+TEST(PayloadBuffer, MemoryOfTheSinkIsNotCharged) {
+  ReceiveBudget budget(8 * kib, 8 * kib);
+  ReceiveAccount account(&budget);
+  std::vector<std::byte> memory(100 * kib);
+  PayloadBuffer payload(memory.size(), &account);
+  payload.select(given(memory));
+  EXPECT_TRUE(payload.given());
+  EXPECT_TRUE(payload.grow(memory.size(), 0));
+  EXPECT_EQ(payload.data(), memory.data());
+  EXPECT_EQ(budget.used(), 0U);
+  const Message message = completed(payload);
+  EXPECT_EQ(message.payload.data(), memory.data());
+  EXPECT_EQ(message.payload_block, nullptr) << "the sink keeps it";
+}
+
+TEST(PayloadBuffer, WhatIsReceivedBeforeTheSinkIsAskedIsCopiedInTheEnd) {
+  for (const bool early : {true, false}) {
+    ReceiveBudget budget(1024 * kib, 1024 * kib);
+    ReceiveAccount account(&budget);
+    std::vector<std::byte> memory(10 * kib);
+    PayloadBuffer payload(memory.size(), &account);
+    // Also if the sink has been asked, and the transport can't receive into its memory.
+    if (!early) payload.select(given(memory));
+    ASSERT_TRUE(payload.allocate());
+    if (early) payload.select(given(memory));
+    EXPECT_NE(payload.data(), memory.data());
+    EXPECT_FALSE(payload.given());
+    EXPECT_TRUE(payload.revokes(memory.data()));
+    EXPECT_NE(budget.used(), 0U);
+    std::memset(payload.data(), 9, memory.size());
+    const Message message = completed(payload);
+    EXPECT_EQ(message.payload.data(), memory.data());
+    EXPECT_EQ(message.payload_block, nullptr);
+    EXPECT_EQ(memory.back(), std::byte{9});
+    EXPECT_EQ(budget.used(), 0U);
+  }
+}
+
+TEST(PayloadBuffer, RevokedMemoryIsNotTouched) {
+  for (const bool early : {true, false}) {
+    std::vector<std::byte> memory(10 * kib);
+    PayloadBuffer payload(memory.size(), nullptr);
+    if (early) {
+      ASSERT_TRUE(payload.allocate());
+    }
+    payload.select(given(memory));
+    payload.revoke(memory.data() + 1);
+    EXPECT_FALSE(payload.discarded()) << "that is other memory";
+    payload.revoke(nullptr);
+    EXPECT_FALSE(payload.discarded());
+    payload.revoke(memory.data());
+    EXPECT_TRUE(payload.discarded());
+    EXPECT_EQ(payload.data(), nullptr);
+    EXPECT_TRUE(completed(payload).discarded);
+    EXPECT_EQ(memory.back(), std::byte{0});
+  }
+}
+
+TEST(PayloadBuffer, TheSinkMayDiscardIt) {
+  ReceiveBudget budget(1024 * kib, 1024 * kib);
+  ReceiveAccount account(&budget);
+  PayloadBuffer payload(10 * kib, &account);
+  ASSERT_TRUE(payload.allocate());
+  payload.select({Placement::Kind::discard, {}});
+  EXPECT_TRUE(payload.discarded());
+  EXPECT_EQ(budget.used(), 0U);
+}
+
+TEST(PayloadBuffer, MemoryThatTheTransportHasIsChargedFirst) {
+  ReceiveBudget budget(64 * kib, 64 * kib);
+  ReceiveAccount account(&budget);
+  PayloadBuffer large(100 * kib, &account);
+  EXPECT_FALSE(large.charge());
+  PayloadBuffer payload(10 * kib, &account);
+  ASSERT_TRUE(payload.charge());
+  EXPECT_EQ(budget.used(), 10 * kib);
+  Block* const block = Block::allocate(10 * kib);
+  payload.adopt(Buffer::adopt(block, block->data(), 10 * kib));
+  EXPECT_EQ(payload.data(), block->data());
+  EXPECT_EQ(completed(payload).payload_block, block);
+  EXPECT_EQ(budget.used(), 0U);
+}
+
+TEST(PayloadBuffer, AnEmptyPayloadNeedsNothing) {
+  PayloadBuffer payload;
+  EXPECT_TRUE(payload.grow(0, 0));
+  const Message message = completed(payload);
+  EXPECT_TRUE(message.payload.empty());
+  EXPECT_FALSE(message.discarded);
+}
+
+}  // namespace
+}  // namespace hawser::transport
