@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <deque>
+#include <exception>
 #include <optional>
 #include <stop_token>
+#include <type_traits>
 #include <utility>
 
 #include "hawser/error.h"
@@ -13,9 +15,15 @@
 namespace hawser {
 
 // A bounded queue between the coroutines of one loop: any number of senders and receivers, items in the order in which their sends
-// completed. Thread and lifetime: as in hawser/sync.h.
+// completed. Thread and lifetime: as in hawser/sync.h. When moving a T throws, the exception goes to whoever sends or receives it; an
+// item that could not be moved out stays in the channel.
 template <class T>
 class Channel {
+  static_assert(
+      std::is_object_v<T> && std::is_move_constructible_v<T>,
+      "hawser: the items of a Channel are moved: use std::unique_ptr for what cannot be moved, and a pointer for "
+      "a reference");
+
  public:
   // At most `capacity` items wait in the channel, 1 at least.
   explicit Channel(std::size_t capacity) : room_(capacity == 0 ? 1 : capacity) {}
@@ -32,15 +40,13 @@ class Channel {
       if (closed_) co_return closed_error();
       if (!granted) co_return fail(ErrorCode::cancelled, "a stop was requested while waiting for room in a Channel");
     }
-    items_.push_back(std::move(item));
-    available_.release(1);
+    add(std::move(item));
     co_return Result<void>{};
   }
   // False, with `item` unchanged, if there is no room or the channel is closed.
   bool try_send(T&& item) {
     if (closed_ || !room_.try_acquire(1)) return false;
-    items_.push_back(std::move(item));
-    available_.release(1);
+    add(std::move(item));
     return true;
   }
 
@@ -72,11 +78,30 @@ class Channel {
 
  private:
   static std::unexpected<Error> closed_error() { return fail(ErrorCode::unavailable, "the Channel is closed"); }
+  void add(T&& item) {
+    try {
+      items_.push_back(std::move(item));
+    } catch (...) {
+      room_.release(1);
+      throw;
+    }
+    available_.release(1);
+  }
   T pop() {
-    T item = std::move(items_.front());
-    items_.pop_front();
-    room_.release(1);
-    return item;
+    struct Popping {
+      Channel& channel;
+      const int exceptions = std::uncaught_exceptions();
+      ~Popping() {
+        if (std::uncaught_exceptions() > exceptions) {
+          channel.available_.release(1);
+        } else {
+          channel.items_.pop_front();
+          channel.room_.release(1);
+        }
+      }
+    };
+    const Popping popping{*this};
+    return std::move(items_.front());
   }
 
   detail::WaitQueue room_;

@@ -80,7 +80,8 @@ class SleepAwaiter;
 }  // namespace detail
 
 // Runs coroutines, timers, and what transports wait for, on the one thread that calls run(). Everything that belongs
-// to a loop is used from that thread only, but for post() and stop().
+// to a loop is used from that thread only, but for post() and stop(): use by another thread while the loop runs ends the
+// process with a text where it starts a timer, resumes a coroutine or sends.
 class Loop {
  public:
   explicit Loop(LoopOptions options = {});
@@ -95,7 +96,7 @@ class Loop {
   // The loop whose offloaded work this thread does, or null.
   static Loop* offloading() noexcept;
 
-  // Runs until stop(). One thread at a time.
+  // Runs until stop(). One thread at a time, and not from within a task: either ends the process with a text.
   void run();
   // Makes run() return after the tick at hand. Any thread.
   void stop() noexcept;
@@ -123,7 +124,7 @@ class Loop {
 
   // Resumes `waiting` in this or the next tick.
   void resume_soon(std::coroutine_handle<> waiting);
-  // Takes back every resume_soon() of a coroutine that is about to be destroyed.
+  // Takes back the resume_soon() of a coroutine that is about to be destroyed.
   void forget(std::coroutine_handle<> waiting) noexcept;
 
   // `co_await loop.sleep(10ms)`. With a token: an error (cancelled) as soon as a stop is requested on this thread.
@@ -165,6 +166,8 @@ class Loop {
   friend class Timer;
   struct State;
 
+  class Running;
+  void check_thread() const noexcept;
   void run_root(Task<void> root);
   void tick();
   bool run_ready();
@@ -192,6 +195,7 @@ class SleepAwaiter : Timer {
   bool await_ready() const noexcept { return false; }
   void await_suspend(std::coroutine_handle<> waiting) noexcept {
     waiting_ = waiting;
+    fired_ = resumed_ = false;
     start(loop_, when_);
   }
   void await_resume() noexcept { resumed_ = true; }

@@ -7,6 +7,8 @@
 
 namespace hawser {
 
+class Loop;
+
 // Owns tasks that run beside each other on one loop. Belongs to that loop's thread. Destroying a scope ends the
 // tasks that have not finished where they are suspended; join() waits for them instead.
 class Scope {
@@ -14,7 +16,7 @@ class Scope {
   Scope() noexcept = default;
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
-  ~Scope() { clear(); }
+  ~Scope() { clear(); }  // As clear(): whoever waits in join() is resumed.
 
   // Starts `task` at once; it runs until it first suspends before spawn() returns. An exception that leaves a
   // spawned task ends the process: whoever spawns has to say what an error means.
@@ -27,17 +29,29 @@ class Scope {
   // Ends every unfinished task where it is suspended. Must not be called by a task of this scope.
   void clear() noexcept;
 
-  // Completes when the scope has become empty. One waiter at a time.
-  auto join() noexcept {
-    struct Awaiter {
-      Scope& scope;
-      bool await_ready() const noexcept { return scope.empty(); }
-      void await_suspend(std::coroutine_handle<> waiter) const noexcept { scope.waiter_ = waiter; }
-      void await_resume() const noexcept {}
-      ~Awaiter() { scope.waiter_ = nullptr; }
-    };
-    return Awaiter{*this};
-  }
+  // `co_await scope.join();` completes when the scope has become empty. One coroutine waits at a time: a second one ends the process
+  // with a text.
+  class Join {
+   public:
+    explicit Join(Scope& scope) noexcept : scope_(scope) {}
+    Join(const Join&) = delete;
+    Join& operator=(const Join&) = delete;
+    ~Join();
+    bool await_ready() const noexcept { return scope_.empty(); }
+    void await_suspend(std::coroutine_handle<> waiter) noexcept;
+    void await_resume() noexcept { resuming_ = false; }
+
+   private:
+    friend class Scope;
+    std::coroutine_handle<> leave() noexcept;
+
+    Scope& scope_;  // May be gone once it is empty.
+    std::coroutine_handle<> waiter_;
+    Loop* loop_ = nullptr;
+    bool linked_ = false;
+    bool resuming_ = false;  // The loop is about to resume the waiter.
+  };
+  Join join() noexcept { return Join(*this); }
 
  private:
   // The root coroutine of one spawned task, linked into its scope until it ends.
@@ -53,7 +67,7 @@ class Scope {
 
   Links tasks_;
   std::size_t size_ = 0;
-  std::coroutine_handle<> waiter_;
+  Join* joiner_ = nullptr;
 };
 
 }  // namespace hawser

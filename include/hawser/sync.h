@@ -15,7 +15,9 @@
 //   loop.post([&event] { event.set(); });
 // Waiters are resumed in the order in which they began to wait, in the same tick or the next one, never from within the call that
 // resumes them. A waiter whose coroutine is destroyed leaves the queue; what it had already been given goes to the next.
-// Lifetime: a primitive outlives its waiters and permits; destroying it while a coroutine waits is a bug that ends the process with a text.
+// Lifetime: a primitive outlives its waiters and permits, and a loop its waiters. Destroying a primitive while a coroutine waits for
+// it, or while a permit is held, is a bug that ends the process with a text. An Event may go as soon as it has been set.
+// Use from another thread ends the process with a text when it would resume a coroutine of a loop that runs elsewhere.
 // Nothing here allocates, but for the frame of the forms that take a std::stop_token: these give an error (cancelled) as soon
 // as a stop is requested on the loop's thread, if they have not been given what they wait for.
 namespace hawser {
@@ -29,6 +31,9 @@ class WaitQueue;
 // One suspended coroutine in a WaitQueue. Lives in the coroutine's frame.
 class Waiter {
  public:
+  // Waits for resume_all() alone, without permits.
+  static constexpr std::size_t no_permits = static_cast<std::size_t>(-1);
+
   Waiter(WaitQueue& queue, std::size_t count) noexcept : queue_(queue), count_(count) {}
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
@@ -37,7 +42,7 @@ class Waiter {
   void suspend(std::coroutine_handle<> coroutine) noexcept;
   // Gives up waiting unless the permits have been granted; the coroutine is resumed. Before it is suspended: it does not wait at all.
   void cancel() noexcept;
-  // Whether the permits are this waiter's. To be called once, after the coroutine has resumed.
+  // Whether the permits are this waiter's. To be called once each time the coroutine has resumed.
   bool take() noexcept;
 
  private:
@@ -45,6 +50,8 @@ class Waiter {
   enum class State : std::uint8_t { created, queued, granted, refused, taken };
 
   void resume(State state) noexcept;
+  // Of a coroutine that is about to be resumed or has been destroyed. The queue of a waiter without permits may be gone by then.
+  void leave() noexcept;
 
   WaitQueue& queue_;
   const std::size_t count_;
@@ -53,7 +60,7 @@ class Waiter {
   Loop* loop_ = nullptr;  // The loop that runs the coroutine; set when it suspends.
   std::coroutine_handle<> coroutine_;
   State state_ = State::created;
-  bool resumed_ = false;
+  bool resuming_ = false;  // The loop is about to resume the coroutine.
 };
 
 // Counted permits, and the coroutines that wait for some, first come first served.
@@ -65,7 +72,8 @@ class WaitQueue {
   ~WaitQueue();
 
   std::size_t permits() const noexcept { return permits_; }
-  bool has_waiters() const noexcept { return first_ != nullptr; }
+  // No coroutine waits, or has been granted permits and not resumed yet.
+  bool idle() const noexcept { return first_ == nullptr && resuming_ == 0; }
   // False if fewer than `count` are left or others wait already.
   bool try_acquire(std::size_t count) noexcept;
   void release(std::size_t count) noexcept;
@@ -79,6 +87,7 @@ class WaitQueue {
   void grant() noexcept;
 
   std::size_t permits_;
+  std::size_t resuming_ = 0;  // Waiters for permits that the loop is about to resume: they use this queue then.
   Waiter* first_ = nullptr;
   Waiter* last_ = nullptr;
 };
@@ -111,7 +120,7 @@ class Event {
       void await_suspend(std::coroutine_handle<> coroutine) noexcept { waiter.suspend(coroutine); }
       void await_resume() noexcept { waiter.take(); }
     };
-    return Awaiter{*this, {queue_, 0}};
+    return Awaiter{*this, {queue_, detail::Waiter::no_permits}};
   }
   Task<Result<void>> wait(std::stop_token token);
 
@@ -152,7 +161,10 @@ class [[nodiscard("the permits are released when this is destroyed")]] Permit {
 // Bounds how many coroutines do something at once. A waiter for many permits is not overtaken by waiters for few.
 class Semaphore {
  public:
-  explicit Semaphore(std::size_t permits) noexcept : queue_(permits) {}
+  explicit Semaphore(std::size_t permits) noexcept : queue_(permits), total_(permits) {}
+  Semaphore(const Semaphore&) = delete;
+  Semaphore& operator=(const Semaphore&) = delete;
+  ~Semaphore();
 
   // Permits that nobody holds.
   std::size_t available() const noexcept { return queue_.permits(); }
@@ -181,6 +193,7 @@ class Semaphore {
 
  private:
   detail::WaitQueue queue_;
+  const std::size_t total_;
 };
 
 // One coroutine at a time. Not recursive. `auto lock = co_await mutex.lock();` holds it until `lock` is destroyed.

@@ -6,25 +6,58 @@
 
 #include "hawser/error.h"
 #include "hawser/loop.h"
-#include "hawser/when.h"
+#include "hawser/task.h"
+#include "hawser/timer.h"
 
 namespace hawser {
 
-// Runs `work(token)`, which gives a Task<Result<T>>, and requests a stop of `token` when `duration` has passed. `work` is always awaited to
-// its end, so nothing runs on: a `work` that ignores its token takes as long as it takes. Gives deadline_exceeded if the time ran
-// out first, else what `work` gave. `token` is stopped too when `parent` is. Loop's thread only; `work` lives until it has ended.
+namespace detail {
+
+// Requests a stop when the time has come.
+class StopTimer : Timer {
+ public:
+  StopTimer(Loop& loop, Duration duration, std::stop_source& stop) noexcept : Timer(&StopTimer::fire), stop_(stop) {
+    start(loop, loop.after(duration));
+  }
+  // The time ran out before anybody else requested the stop.
+  bool expired() const noexcept { return expired_; }
+
+ private:
+  static void fire(Timer& timer) noexcept {
+    StopTimer& self = static_cast<StopTimer&>(timer);
+    std::stop_source stop = self.stop_;  // A copy: a stop callback may destroy the timer.
+    self.expired_ = !stop.stop_requested();
+    stop.request_stop();
+  }
+
+  std::stop_source& stop_;
+  bool expired_ = false;
+};
+
+}  // namespace detail
+
+// Runs `work(token)`, which gives a Task<Result<T>>, and requests a stop of `token` when `duration` has passed or a stop of `parent` is
+// requested. `work` is always awaited to its end, so that nothing runs on: a `work` that ignores its token takes as long as it takes.
+// Gives deadline_exceeded if the time ran out before `work` ended and before `parent` was stopped: what `work` gave, an exception too, is
+// dropped then. Else gives what `work` gave. Loop's thread only; `work` lives until it has ended.
 template <class Work>
 auto with_timeout(Duration duration, Work work, std::stop_token parent = {})
     -> std::remove_cvref_t<decltype(work(std::stop_token()))> {
-  Loop& loop = *Loop::current();
+  Loop* const loop = Loop::current();
+  if (loop == nullptr) {
+    co_return fail(ErrorCode::invalid_argument,
+                   "with_timeout() runs outside of a loop; run it by Loop::run() or sync_wait()");
+  }
   std::stop_source stop;
-  const std::stop_callback forward(parent, [&stop] { stop.request_stop(); });
-  auto sleeping = loop.sleep(duration, stop.get_token());
+  const std::stop_callback forward(parent, [&stop] { std::stop_source(stop).request_stop(); });
+  const detail::StopTimer timer(*loop, duration, stop);
   auto working = work(stop.get_token());
-  auto first = when_any(stop, std::move(working), std::move(sleeping));
-  auto outcome = co_await std::move(first);
-  if (outcome.index == 0) co_return std::move(std::get<0>(outcome.result));
-  if (parent.stop_requested()) co_return fail(ErrorCode::cancelled, "a stop was requested");
+  try {
+    auto outcome = co_await std::move(working);
+    if (!timer.expired()) co_return outcome;
+  } catch (...) {
+    if (!timer.expired()) throw;
+  }
   co_return fail(ErrorCode::deadline_exceeded, "with_timeout(): the time has run out");
 }
 

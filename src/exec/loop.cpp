@@ -1,6 +1,7 @@
 #include "hawser/loop.h"
 
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/misuse.h"
 #include "exec/mailbox.h"
 #include "exec/make_poller.h"
 #include "exec/offload_pool.h"
@@ -36,6 +38,22 @@ constexpr std::size_t lists_reserve = 64;
 void relax() noexcept { __builtin_ia32_pause(); }
 
 Duration timer_slack() noexcept { return Duration(std::max(prctl(PR_GET_TIMERSLACK), 0)); }
+
+// Searches from `next` on, the place behind the last one found: coroutines that were resumed together are often destroyed in the same
+// order, and many of them must not take quadratic time.
+bool take_back(std::vector<std::coroutine_handle<>>& list, std::size_t begin, std::size_t& next,
+               std::coroutine_handle<> waiting) noexcept {
+  const auto at = [&list](std::size_t index) { return list.begin() + static_cast<std::ptrdiff_t>(index); };
+  const std::size_t middle = std::clamp(next, begin, list.size());
+  auto found = std::find(at(middle), list.end(), waiting);
+  if (found == list.end()) {
+    found = std::find(at(begin), at(middle), waiting);
+    if (found == at(middle)) return false;
+  }
+  *found = std::noop_coroutine();
+  next = static_cast<std::size_t>(found - list.begin()) + 1;
+  return true;
+}
 
 // Makes a loop the thread's current one while it runs, however that ends.
 class Current {
@@ -71,6 +89,7 @@ struct Loop::State {
 
   TimerWheel wheel;
   std::vector<std::coroutine_handle<>> ready;
+  std::size_t forgotten = 0;                      // Place behind the last one that was taken back.
   std::vector<std::coroutine_handle<>> resuming;  // The batch that run_ready() is at.
   std::size_t resumed = 0;                        // How far it is in the batch.
   std::vector<exec::TickEnd*> tick_ends;
@@ -81,11 +100,45 @@ struct Loop::State {
   Duration spin = spin_limit.get();
   std::atomic<bool> sleeping{false};
   std::atomic<bool> stopping{false};
+  std::atomic<const void*> thread{nullptr};  // That which runs the loop, as the address of its current_loop.
+  std::atomic<pid_t> process{0};             // In a child by fork(), no thread runs it.
   std::vector<detail::LoopUser*> users;
   bool stoppable = false;  // Within run(), which ends by stop(); run(task) does not.
   exec::Mailbox mailbox;
   exec::OffloadPool offload;  // Last: its threads post to the mailbox until they are joined.
 };
+
+// Marks the loop as running on this thread.
+class Loop::Running {
+ public:
+  explicit Running(Loop& loop) noexcept : thread_(loop.state_->thread), current_(loop) {
+    if (!thread_.compare_exchange_strong(outer_, &current_loop, std::memory_order_acquire) && outer_ != &current_loop &&
+        loop.state_->process.load(std::memory_order_relaxed) == getpid()) {
+      misuse("Loop::run() is called while another thread runs the loop; use Loop::post()");
+    }
+    thread_.store(&current_loop, std::memory_order_relaxed);
+    loop.state_->process.store(getpid(), std::memory_order_relaxed);
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  ~Running() { thread_.store(outer_, std::memory_order_release); }
+
+ private:
+  std::atomic<const void*>& thread_;
+  const void* outer_ = nullptr;  // This thread, if the end of a tick runs the loop.
+  const Current current_;
+};
+
+void Loop::check_thread() const noexcept {
+  if (current_loop == this) [[likely]]
+    return;
+  const void* const thread = state_->thread.load(std::memory_order_relaxed);
+  if (thread == nullptr || thread == &current_loop || state_->process.load(std::memory_order_relaxed) != getpid())
+    return;
+  misuse(
+      "a coroutine, timer, connection or primitive of a loop is used by a thread other than the one that runs the "
+      "loop; use Loop::post() to do it there");
+}
 
 Loop::Loop(LoopOptions options) : Loop(exec::make_poller(options), options) {}
 
@@ -112,10 +165,13 @@ void Loop::add_user(detail::LoopUser& user) { state_->users.push_back(&user); }
 
 void Loop::remove_user(detail::LoopUser& user) noexcept { std::erase(state_->users, &user); }
 
-void Timer::start(Loop& loop, Time when) noexcept { loop.state_->wheel.start(*this, when); }
+void Timer::start(Loop& loop, Time when) noexcept {
+  loop.check_thread();
+  loop.state_->wheel.start(*this, when);
+}
 
 void Loop::run() {
-  const Current current(*this);
+  const Running running(*this);
   now_ = poller_->now();
   state_->stoppable = true;
   while (!state_->stopping.load(std::memory_order_acquire)) tick();
@@ -125,7 +181,7 @@ void Loop::run() {
 }
 
 void Loop::run_root(Task<void> root) {
-  const Current current(*this);
+  const Running running(*this);
   now_ = poller_->now();
   {
     Scope scope;
@@ -156,13 +212,14 @@ bool Loop::withdraw_offloaded(const void* client, std::uint64_t ticket) noexcept
   return state_->offload.withdraw(client, ticket);
 }
 
-void Loop::resume_soon(std::coroutine_handle<> waiting) { state_->ready.push_back(waiting); }
+void Loop::resume_soon(std::coroutine_handle<> waiting) {
+  check_thread();
+  state_->ready.push_back(waiting);
+}
 
 void Loop::forget(std::coroutine_handle<> waiting) noexcept {
-  std::replace(state_->ready.begin(), state_->ready.end(), waiting, std::coroutine_handle<>(std::noop_coroutine()));
-  for (std::size_t i = state_->resumed; i < state_->resuming.size(); ++i) {
-    if (state_->resuming[i] == waiting) state_->resuming[i] = std::noop_coroutine();
-  }
+  if (take_back(state_->ready, 0, state_->forgotten, waiting)) return;
+  take_back(state_->resuming, state_->resumed, state_->forgotten, waiting);
 }
 
 void Loop::add_source(exec::Source& source) { state_->sources.push_back(&source); }
@@ -173,6 +230,7 @@ std::size_t Loop::sources() const noexcept { return state_->sources.size(); }
 
 void Loop::at_tick_end(exec::TickEnd& end) {
   if (std::exchange(end.queued_, true)) return;
+  check_thread();
   state_->tick_ends.push_back(&end);
 }
 
@@ -211,6 +269,9 @@ bool Loop::take_posted() noexcept {
 bool Loop::run_ready() {
   State& state = *state_;
   if (state.ready.empty()) return false;
+  if (!state.resuming.empty()) {
+    misuse("Loop::run() is called from within a task of the same loop; co_await the task instead");
+  }
   // What becomes ready meanwhile waits for the next batch, so that input and timers get their turn.
   state.resuming.swap(state.ready);
   for (state.resumed = 0; state.resumed < state.resuming.size();) state.resuming[state.resumed++].resume();
@@ -295,14 +356,14 @@ struct StoppableSleep : Timer {
   ~StoppableSleep() {
     if (queued && !resumed) loop.forget(waiting);
   }
-  bool await_ready() const noexcept { return false; }
+  bool await_ready() const noexcept { return queued; }  // Stopped meanwhile.
   void await_suspend(std::coroutine_handle<> handle) noexcept {
     waiting = handle;
     start(loop, when);
   }
   void await_resume() noexcept { resumed = true; }
   void finish() noexcept {
-    if (!waiting || std::exchange(queued, true)) return;
+    if (std::exchange(queued, true) || !waiting) return;
     stop();
     loop.resume_soon(waiting);
   }

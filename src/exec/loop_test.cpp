@@ -520,5 +520,29 @@ TEST_P(LoopTest, AHangUpIsToldAsReadable) {
   close(ends[0]);
 }
 
+TEST(LoopDeathTest, ALoopThatRunsIsNotRunAgain) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto nothing = []() -> Task<void> { co_await Loop::current()->sleep(std::chrono::milliseconds(1)); };
+  EXPECT_DEATH(
+      {
+        Loop loop;
+        loop.run([](Loop& self, auto& inner) -> Task<void> {
+          co_await self.sleep(std::chrono::milliseconds(1));
+          self.run(inner());
+          co_return;
+        }(loop, nothing));
+      },
+      "called from within a task of the same loop");
+  EXPECT_DEATH(
+      {
+        Loop loop;
+        loop.run([](Loop& self, auto& inner) -> Task<void> {
+          std::thread([&] { self.run(inner()); }).join();
+          co_return;
+        }(loop, nothing));
+      },
+      "called while another thread runs the loop");
+}
+
 }  // namespace
 }  // namespace hawser::exec

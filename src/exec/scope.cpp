@@ -3,6 +3,9 @@
 #include <exception>
 #include <utility>
 
+#include "base/misuse.h"
+#include "hawser/loop.h"
+
 namespace hawser {
 
 struct Scope::Root::promise_type : detail::PooledFrame, Scope::Links {
@@ -25,7 +28,7 @@ struct Scope::Root::promise_type : detail::PooledFrame, Scope::Links {
     std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> self) const noexcept {
       Scope& owner = self.promise().scope;
       self.destroy();
-      if (owner.empty() && owner.waiter_) return std::exchange(owner.waiter_, nullptr);
+      if (owner.empty() && owner.joiner_ != nullptr) return owner.joiner_->leave();
       return std::noop_coroutine();
     }
     void await_resume() const noexcept {}
@@ -48,6 +51,34 @@ void Scope::clear() noexcept {
   while (tasks_.next != &tasks_) {
     std::coroutine_handle<Root::promise_type>::from_promise(static_cast<Root::promise_type&>(*tasks_.next)).destroy();
   }
+  if (joiner_ == nullptr) return;
+  // By the loop: whoever clears the scope may be about to destroy it.
+  Join& joiner = *joiner_;
+  const std::coroutine_handle<> waiter = joiner.leave();
+  joiner.resuming_ = true;
+  joiner.loop_->resume_soon(waiter);
+}
+
+Scope::Join::~Join() {
+  if (linked_) leave();
+  if (resuming_) loop_->forget(waiter_);
+}
+
+void Scope::Join::await_suspend(std::coroutine_handle<> waiter) noexcept {
+  if (scope_.joiner_ != nullptr)
+    misuse("two coroutines wait in Scope::join() of one scope; let one of them wait and set an Event");
+  loop_ = Loop::current();
+  if (loop_ == nullptr)
+    misuse("a coroutine waits in Scope::join() outside of a loop; run it by Loop::run() or sync_wait()");
+  waiter_ = waiter;
+  linked_ = true;
+  scope_.joiner_ = this;
+}
+
+std::coroutine_handle<> Scope::Join::leave() noexcept {
+  linked_ = false;
+  scope_.joiner_ = nullptr;
+  return waiter_;
 }
 
 }  // namespace hawser

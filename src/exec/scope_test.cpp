@@ -293,5 +293,56 @@ TEST_F(WhenTest, DroppedItEndsItsTasks) {
   }(loop));
 }
 
+TEST(Scope, JoinCompletesWhenTheScopeIsClearedOrDestroyed) {
+  Loop loop(std::make_unique<exec::SimPoller>(), {});
+  loop.run([](Loop& on) -> Task<void> {
+    const auto sleep = [](Loop& self) -> Task<void> { co_await self.sleep(std::chrono::hours(1)); };
+    const auto join = [](Scope& scope, int& count) -> Task<void> {
+      auto joined = scope.join();
+      co_await joined;
+      ++count;
+    };
+    int joined = 0;
+    Scope joiners;
+    std::optional<Scope> scope(std::in_place);
+    scope->spawn(sleep(on));
+    joiners.spawn(join(*scope, joined));
+    {
+      const auto never_awaited = scope->join();
+    }
+    scope->clear();
+    EXPECT_EQ(joined, 0) << "resumed by the loop, not by clear()";
+    co_await on.sleep(std::chrono::milliseconds(1));
+    EXPECT_EQ(joined, 1);
+    scope->spawn(sleep(on));
+    joiners.spawn(join(*scope, joined));
+    scope.reset();
+    co_await on.sleep(std::chrono::milliseconds(1));
+    EXPECT_EQ(joined, 2);
+    // Resumed, and destroyed before that.
+    scope.emplace();
+    scope->spawn(sleep(on));
+    joiners.spawn(join(*scope, joined));
+    scope.reset();
+    joiners.clear();
+    co_await on.sleep(std::chrono::milliseconds(1));
+    EXPECT_EQ(joined, 2);
+  }(loop));
+}
+
+TEST(ScopeDeathTest, ASecondJoinEndsTheProcessWithAText) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto two = []() -> Task<void> {
+    Scope scope;
+    Scope joiners;
+    const auto join = [](Scope& of) -> Task<void> { co_await of.join(); };
+    scope.spawn([]() -> Task<void> { co_await Loop::current()->sleep(std::chrono::seconds(1)); }());
+    joiners.spawn(join(scope));
+    joiners.spawn(join(scope));
+    co_return;
+  };
+  EXPECT_DEATH(sync_wait(two()), "two coroutines wait in Scope::join");
+}
+
 }  // namespace
 }  // namespace hawser

@@ -1,20 +1,9 @@
 #include "hawser/sync.h"
 
-#include <cstdio>
-#include <cstdlib>
-
+#include "base/misuse.h"
 #include "hawser/loop.h"
 
 namespace hawser {
-namespace {
-
-[[noreturn]] void end_process(const char* text) noexcept {
-  std::fputs(text, stderr);
-  std::abort();
-}
-
-}  // namespace
-
 namespace detail {
 
 Waiter::~Waiter() {
@@ -23,15 +12,21 @@ Waiter::~Waiter() {
     queue_.grant();  // A smaller request behind this one may be possible now.
     return;
   }
-  if (resumed_ || state_ == State::created) return;
-  if (loop_ != nullptr) loop_->forget(coroutine_);
-  if (state_ == State::granted && count_ != 0) queue_.release(count_);
+  if (!resuming_) return;
+  leave();
+  loop_->forget(coroutine_);
+  if (state_ == State::granted && count_ != no_permits) queue_.release(count_);
 }
 
 void Waiter::suspend(std::coroutine_handle<> coroutine) noexcept {
   loop_ = Loop::current();
-  if (loop_ == nullptr)
-    end_process("hawser: a coroutine waits outside of a loop; run it by Loop::run() or sync_wait()\n");
+  if (loop_ == nullptr) misuse("a coroutine waits outside of a loop; run it by Loop::run() or sync_wait()");
+  if (queue_.first_ != nullptr && queue_.first_->loop_ != loop_) {
+    misuse(
+        "coroutines of two loops wait for one Event, Semaphore, Mutex, Latch or Channel; use it on one loop and reach "
+        "it "
+        "from others by Loop::post()");
+  }
   coroutine_ = coroutine;
   if (state_ == State::refused) return resume(state_);  // Cancelled before it began to wait.
   state_ = State::queued;
@@ -49,7 +44,7 @@ void Waiter::cancel() noexcept {
 }
 
 bool Waiter::take() noexcept {
-  resumed_ = true;
+  if (resuming_) leave();
   if (state_ != State::granted) return false;
   state_ = State::taken;
   return true;
@@ -57,12 +52,20 @@ bool Waiter::take() noexcept {
 
 void Waiter::resume(State state) noexcept {
   state_ = state;
+  resuming_ = true;
+  if (count_ != no_permits) ++queue_.resuming_;
   loop_->resume_soon(coroutine_);
 }
 
+void Waiter::leave() noexcept {
+  resuming_ = false;
+  if (count_ != no_permits) --queue_.resuming_;
+}
+
 WaitQueue::~WaitQueue() {
-  if (first_ != nullptr)
-    end_process("hawser: an Event, Semaphore, Mutex, Latch or Channel is destroyed while a coroutine waits for it\n");
+  if (first_ != nullptr || resuming_ != 0) {
+    misuse("an Event, Semaphore, Mutex, Latch or Channel is destroyed while a coroutine waits for it");
+  }
 }
 
 bool WaitQueue::try_acquire(std::size_t count) noexcept {
@@ -77,7 +80,7 @@ void WaitQueue::release(std::size_t count) noexcept {
 }
 
 void WaitQueue::grant() noexcept {
-  while (first_ != nullptr && first_->count_ != 0 && first_->count_ <= permits_) {
+  while (first_ != nullptr && first_->count_ != Waiter::no_permits && first_->count_ <= permits_) {
     Waiter& waiter = *first_;
     permits_ -= waiter.count_;
     remove(waiter);
@@ -125,11 +128,18 @@ Task<bool> wait_in(WaitQueue& queue, std::size_t count, std::stop_token token) {
 Task<Result<void>> Event::wait(std::stop_token token) {
   if (set_) co_return Result<void>{};
   if (!token.stop_requested()) {
-    auto waiting = detail::wait_in(queue_, 0, std::move(token));
+    auto waiting = detail::wait_in(queue_, detail::Waiter::no_permits, std::move(token));
     const bool granted = co_await std::move(waiting);
     if (granted) co_return Result<void>{};
   }
   co_return fail(ErrorCode::cancelled, "a stop was requested while waiting for an Event or a Latch");
+}
+
+Semaphore::~Semaphore() {
+  // Waiters are reported by the queue.
+  if (queue_.permits() != total_ && queue_.idle()) {
+    misuse("a Semaphore or Mutex is destroyed while a Permit is held, which would return to it later");
+  }
 }
 
 Task<Result<Permit>> Semaphore::acquire(std::size_t count, std::stop_token token) {
@@ -143,8 +153,7 @@ Task<Result<Permit>> Semaphore::acquire(std::size_t count, std::stop_token token
 }
 
 void Latch::count_down(std::size_t by) noexcept {
-  if (by > count_)
-    end_process("hawser: Latch::count_down() below zero: it is counted down more often than its count\n");
+  if (by > count_) misuse("Latch::count_down() below zero: it is counted down more often than its count");
   count_ -= by;
   if (count_ == 0) event_.set();
 }

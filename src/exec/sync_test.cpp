@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
+#include <stdexcept>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -156,6 +160,8 @@ TEST_F(SyncTest, AcquireEndsByStopOnlyIfNothingWasGranted) {
   });
 }
 
+Task<void> hold_lock(Mutex& mutex) { const Permit permit = co_await mutex.lock(); }
+
 TEST_F(SyncTest, MutexAdmitsOne) {
   run([&]() -> Task<void> {
     Mutex mutex;
@@ -197,6 +203,106 @@ TEST_F(SyncTest, LatchOpensAtZero) {
   });
 }
 
+// Nobody behind it waits for ever either.
+TEST_F(SyncTest, ARequestForNoPermitsIsServedInItsTurn) {
+  run([&]() -> Task<void> {
+    Semaphore semaphore(1);
+    Permit permit = semaphore.try_acquire();
+    Scope scope;
+    scope.spawn(hold(loop, semaphore, 1, 'a', order));
+    scope.spawn(hold(loop, semaphore, 0, 'z', order));
+    scope.spawn(hold(loop, semaphore, 1, 'b', order));
+    permit.release();
+    co_await scope.join();
+    EXPECT_EQ(order, "azb");
+  });
+}
+
+TEST_F(SyncTest, ANamedAwaiterMayBeAwaitedAgain) {
+  run([&]() -> Task<void> {
+    Event event;
+    Scope scope;
+    scope.spawn([](Event& on, std::string& out) -> Task<void> {
+      auto waiting = on.wait();
+      co_await waiting;
+      out += '1';
+      on.reset();
+      co_await waiting;
+      out += '2';
+    }(event, order));
+    event.set();
+    co_await loop.sleep(milliseconds(1));
+    EXPECT_EQ(order, "1");
+    event.set();
+    scope.clear();  // It is about to be resumed for the second time.
+    co_await loop.sleep(milliseconds(1));
+    EXPECT_EQ(order, "1");
+  });
+}
+
+TEST_F(SyncTest, AnEventMayGoOnceItIsSet) {
+  run([&]() -> Task<void> {
+    std::optional<Event> event(std::in_place);
+    Scope scope;
+    scope.spawn(note_after(*event, 'a', order));
+    scope.spawn([](Event& on, std::stop_token token, std::string& out) -> Task<void> {
+      auto waiting = on.wait(std::move(token));
+      const Result<void> result = co_await std::move(waiting);
+      EXPECT_TRUE(result);
+      out += 'b';
+    }(*event, std::stop_source().get_token(), order));
+    event->set();
+    event.reset();
+    co_await scope.join();
+    EXPECT_EQ(order, "ab");
+  });
+}
+
+// Quadratic time would be minutes.
+TEST_F(SyncTest, ManyWaitersThatAreResumedAndDestroyedTakeLinearTime) {
+  run([&]() -> Task<void> {
+    Event event;
+    Scope scope;
+    for (int i = 0; i < 100'000; ++i) scope.spawn(note_after(event, 'a', order));
+    event.set();
+    scope.clear();
+    co_await loop.sleep(milliseconds(1));
+    EXPECT_EQ(order, "");
+  });
+}
+
+TEST_F(SyncTest, UseFromAnotherThreadEndsTheProcessWithAText) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_DEATH(run([&]() -> Task<void> {
+                 Event event;
+                 Scope scope;
+                 scope.spawn(note_after(event, 'a', order));
+                 std::thread([&] { event.set(); }).join();
+                 co_return;
+               }),
+               "other than the one that runs the loop; use Loop::post");
+  EXPECT_DEATH(run([&]() -> Task<void> {
+                 std::stop_source stop;
+                 Scope scope;
+                 scope.spawn([](Loop& on, std::stop_token token) -> Task<void> {
+                   auto sleeping = on.sleep(milliseconds(1), std::move(token));
+                   (void)co_await std::move(sleeping);
+                 }(loop, stop.get_token()));
+                 std::thread([&] { stop.request_stop(); }).join();
+                 co_return;
+               }),
+               "other than the one that runs the loop; use Loop::post");
+  EXPECT_DEATH(run([&]() -> Task<void> {
+                 Mutex mutex;
+                 Scope scope;
+                 const Permit permit = mutex.try_lock();
+                 scope.spawn(hold_lock(mutex));
+                 std::thread([&] { sync_wait(hold_lock(mutex)); }).join();
+                 co_return;
+               }),
+               "coroutines of two loops wait for one");
+}
+
 TEST_F(SyncTest, MisuseEndsTheProcessWithAText) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_DEATH(Latch(1).count_down(2), "below zero");
@@ -204,6 +310,34 @@ TEST_F(SyncTest, MisuseEndsTheProcessWithAText) {
                  Scope scope;
                  Event event;
                  scope.spawn(note_after(event, 'a', order));
+                 co_return;
+               }),
+               "destroyed while a coroutine waits");
+  // Granted, and not resumed yet.
+  EXPECT_DEATH(run([&]() -> Task<void> {
+                 Scope scope;
+                 Mutex mutex;
+                 Permit permit = mutex.try_lock();
+                 scope.spawn(hold_lock(mutex));
+                 permit.release();
+                 co_return;
+               }),
+               "destroyed while a coroutine waits");
+  EXPECT_DEATH(run([&]() -> Task<void> {
+                 Permit permit;
+                 Mutex mutex;
+                 permit = mutex.try_lock();
+                 co_return;
+               }),
+               "destroyed while a Permit is held");
+  EXPECT_DEATH(run([&]() -> Task<void> {
+                 Scope scope;
+                 Channel<int> channel(1);
+                 scope.spawn([](Channel<int>& from) -> Task<void> {
+                   auto receiving = from.receive();
+                   (void)co_await std::move(receiving);
+                 }(channel));
+                 channel.close();
                  co_return;
                }),
                "destroyed while a coroutine waits");
@@ -297,6 +431,55 @@ TEST_F(ChannelTest, ReceiveEndsByStop) {
   });
 }
 
+// Moves throw when they are told to.
+struct Fragile {
+  explicit Fragile(bool& on) : throws(&on) {}
+  Fragile(Fragile&& other) : throws(other.throws) {
+    if (*throws) throw std::runtime_error("does not move");
+  }
+  bool* throws;
+};
+
+TEST_F(ChannelTest, AnItemWhoseMoveThrowsCostsNoRoomAndIsNotLost) {
+  run([&]() -> Task<void> {
+    bool throws = false;
+    Channel<Fragile> channel(1);
+    Fragile item(throws);
+    throws = true;
+    EXPECT_THROW(channel.try_send(std::move(item)), std::runtime_error);
+    throws = false;
+    EXPECT_TRUE(channel.try_send(std::move(item))) << "the place that was taken for it is free again";
+    throws = true;
+    EXPECT_THROW(channel.try_receive(), std::runtime_error);
+    EXPECT_EQ(channel.size(), 1U);
+    throws = false;
+    EXPECT_TRUE(channel.try_receive()) << "it can still be received";
+    EXPECT_TRUE(channel.try_send(std::move(item)));
+    co_return;
+  });
+}
+
+TEST_F(ChannelTest, CloseRefusesASenderThatHadRoomAlready) {
+  run([&]() -> Task<void> {
+    Channel<int> channel(1);
+    EXPECT_TRUE(channel.try_send(1));
+    Scope scope;
+    int refused = 0;
+    for (int i = 0; i < 3; ++i) {
+      scope.spawn([](Channel<int>& to, int& count) -> Task<void> {
+        auto sending = to.send(2);
+        const Result<void> sent = co_await std::move(sending);
+        if (!sent && sent.error().code == ErrorCode::unavailable) ++count;
+      }(channel, refused));
+    }
+    EXPECT_EQ(channel.try_receive(), 1);
+    channel.close();
+    co_await scope.join();
+    EXPECT_EQ(refused, 3);
+    EXPECT_EQ(channel.size(), 0U);
+  });
+}
+
 TEST_F(WithTimeoutTest, GivesTheResultOrTheDeadline) {
   run([&]() -> Task<void> {
     const auto wait = [this](Duration how_long) {
@@ -320,6 +503,73 @@ TEST_F(WithTimeoutTest, GivesTheResultOrTheDeadline) {
     auto stopped = with_timeout(milliseconds(10), wait(milliseconds(3)), stop.get_token());
     const Result<int> cancelled = co_await std::move(stopped);
     EXPECT_EQ(cancelled.error().code, ErrorCode::cancelled);
+  });
+}
+
+TEST_F(WithTimeoutTest, WorkThatIgnoresTheStopIsAwaited) {
+  run([&]() -> Task<void> {
+    const Time start = loop.now();
+    const auto deaf = [this](std::stop_token) -> Task<Result<int>> {
+      co_await loop.sleep(milliseconds(30));
+      co_return 5;
+    };
+    auto late = with_timeout(milliseconds(10), deaf);
+    const Result<int> outcome = co_await std::move(late);
+    EXPECT_EQ(outcome.error().code, ErrorCode::deadline_exceeded);
+    EXPECT_GE(loop.now() - start, milliseconds(30));
+    const auto throwing = [this](std::stop_token) -> Task<Result<int>> {
+      co_await loop.sleep(milliseconds(10));
+      throw std::runtime_error("thrown by the work");
+    };
+    auto too_late = with_timeout(milliseconds(3), throwing);
+    const Result<int> dropped = co_await std::move(too_late);
+    EXPECT_EQ(dropped.error().code, ErrorCode::deadline_exceeded);
+    bool thrown = false;
+    try {
+      auto in_time = with_timeout(milliseconds(30), throwing);
+      (void)co_await std::move(in_time);
+    } catch (const std::runtime_error&) {
+      thrown = true;
+    }
+    EXPECT_TRUE(thrown);
+  });
+}
+
+TEST_F(WithTimeoutTest, WorkThatTheParentStopsGivesItsResult) {
+  run([&]() -> Task<void> {
+    std::stop_source stop;
+    Scope scope;
+    std::optional<Result<int>> result;
+    const auto partial = [this](std::stop_token token) -> Task<Result<int>> {
+      auto sleeping = loop.sleep(milliseconds(100), std::move(token));
+      (void)co_await std::move(sleeping);
+      co_await loop.sleep(milliseconds(50));  // Beyond the time limit: the stop came first.
+      co_return 42;
+    };
+    scope.spawn([](auto& work, std::stop_token token, std::optional<Result<int>>& out) -> Task<void> {
+      auto limited = with_timeout(milliseconds(10), work, std::move(token));
+      out = co_await std::move(limited);
+    }(partial, stop.get_token(), result));
+    stop.request_stop();
+    co_await scope.join();
+    EXPECT_EQ(result.value().value(), 42);
+  });
+}
+
+TEST_F(WithTimeoutTest, AStopCallbackMayDestroyIt) {
+  run([&]() -> Task<void> {
+    std::optional<Scope> scope(std::in_place);
+    scope->spawn([](Loop& on, std::optional<Scope>& owner) -> Task<void> {
+      const auto work = [&on, &owner](std::stop_token token) -> Task<Result<int>> {
+        const std::stop_callback destroy(token, [&owner] { owner.reset(); });
+        co_await on.sleep(milliseconds(100));
+        co_return 1;
+      };
+      auto limited = with_timeout(milliseconds(5), work);
+      (void)co_await std::move(limited);
+    }(loop, scope));
+    co_await loop.sleep(milliseconds(20));
+    EXPECT_FALSE(scope);
   });
 }
 
