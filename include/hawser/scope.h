@@ -34,7 +34,8 @@ class Scope {
   class Join {
    public:
     explicit Join(Scope& scope) noexcept : scope_(scope) {}
-    Join(const Join&) = delete;
+    Join(const Join& other) noexcept
+        : scope_(other.scope_) {}  // Not of one that is awaited. GCC 12 copies what it could refer to.
     Join& operator=(const Join&) = delete;
     ~Join();
     bool await_ready() const noexcept { return scope_.empty(); }
