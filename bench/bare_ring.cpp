@@ -18,8 +18,6 @@ namespace {
 // Where the client finds the memory: a path in /proc, filled up with zeros.
 constexpr std::size_t path_bytes = 64;
 
-[[noreturn]] void fail(const char* what) { throw std::runtime_error(std::string(what) + ": " + std::strerror(errno)); }
-
 void block(const BareSocket& socket) { fcntl(socket.descriptor(), F_SETFL, 0); }
 
 }  // namespace
@@ -30,14 +28,15 @@ RingChannel::Mapping RingChannel::map(int descriptor) {
   // All zeros is a ring without bytes.
   void* const memory =
       mmap(nullptr, sizeof(BareRings), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
-  if (memory == MAP_FAILED) fail("cannot map shared memory");
+  if (memory == MAP_FAILED) fail_with_errno("cannot map shared memory");
   return Mapping(static_cast<BareRings*>(memory));
 }
 
 RingChannel RingChannel::serve(BareSocket socket) {
   block(socket);
   const BareSocket memory(memfd_create("hawser-bench", MFD_CLOEXEC));
-  if (memory.descriptor() < 0 || ftruncate(memory.descriptor(), sizeof(BareRings)) != 0) fail("no shared memory");
+  if (memory.descriptor() < 0 || ftruncate(memory.descriptor(), sizeof(BareRings)) != 0)
+    fail_with_errno("no shared memory");
   Mapping rings = map(memory.descriptor());
   std::string path = fmt::format("/proc/{}/fd/{}", getpid(), memory.descriptor());
   path.resize(path_bytes);
@@ -52,9 +51,9 @@ RingChannel RingChannel::serve(BareSocket socket) {
 RingChannel RingChannel::connect(BareSocket socket) {
   block(socket);
   char path[path_bytes];
-  if (recv(socket.descriptor(), path, sizeof(path), MSG_WAITALL) != sizeof(path)) fail("no shared memory");
+  if (recv(socket.descriptor(), path, sizeof(path), MSG_WAITALL) != sizeof(path)) fail_with_errno("no shared memory");
   const BareSocket memory(open(path, O_RDWR | O_CLOEXEC));
-  if (memory.descriptor() < 0) fail("cannot open shared memory");
+  if (memory.descriptor() < 0) fail_with_errno("cannot open shared memory");
   Mapping rings = map(memory.descriptor());
   const char opened = 1;
   ::send(socket.descriptor(), &opened, 1, MSG_NOSIGNAL);

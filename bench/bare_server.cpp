@@ -14,7 +14,7 @@ namespace hawser::bench {
 namespace {
 
 // What all connections share: they take turns.
-struct Shared {
+struct ServerState {
   BareStream stream;
   char buffer[BareStream::bytes_max];  // Of all sockets.
 };
@@ -23,7 +23,7 @@ struct Shared {
 template <class Channel>
 class BareEcho {
  public:
-  BareEcho(Channel channel, const BareHello& hello, Shared& shared)
+  BareEcho(Channel channel, const BareHello& hello, ServerState& shared)
       : channel_(std::move(channel)), hello_(hello), shared_(shared) {}
 
   int descriptor() const noexcept { return channel_.descriptor(); }
@@ -69,7 +69,7 @@ class BareEcho {
 
   Channel channel_;
   const BareHello hello_;
-  Shared& shared_;
+  ServerState& shared_;
   std::vector<char> unsent_;         // With echo.
   std::uint64_t partial_bytes_ = 0;  // With ack: of the message that is on its way,
   std::uint64_t owed_bytes_ = 0;     // of replies that are due,
@@ -78,7 +78,7 @@ class BareEcho {
 
 // The connections of one cell, until the client closes them.
 template <class Channel, class Make, class Pump>
-void serve_cell(const BareSocket& listener, Shared& shared, Make make, Pump pump) {
+void serve_cell(const BareSocket& listener, ServerState& shared, Make make, Pump pump) {
   std::vector<BareEcho<Channel>> echoes;
   BareHello hello{.connections = 1};
   for (std::uint32_t i = 0; i < hello.connections; ++i) {
@@ -90,13 +90,13 @@ void serve_cell(const BareSocket& listener, Shared& shared, Make make, Pump pump
   pump(std::span(echoes));
 }
 
-void serve_sockets(const BareSocket& listener, Wait wait, Shared& shared) {
+void serve_sockets(const BareSocket& listener, Wait wait, ServerState& shared) {
   serve_cell<SocketChannel>(
       listener, shared, [&](BareSocket socket) { return SocketChannel(std::move(socket), shared.buffer); },
       [&](auto echoes) { pump_bare(echoes, wait, [] { return true; }); });
 }
 
-void serve_rings(const BareSocket& listener, Shared& shared) {
+void serve_rings(const BareSocket& listener, ServerState& shared) {
   serve_cell<RingChannel>(
       listener, shared, [](BareSocket socket) { return RingChannel::serve(std::move(socket)); },
       [](auto echoes) { pump_rings(echoes, [] { return true; }); });
@@ -107,7 +107,7 @@ void serve_rings(const BareSocket& listener, Shared& shared) {
 bool play_bare_server(const Cell& cell, const EventWriter& events) try {
   std::string address;
   const BareSocket listener = listen_bare(address, cell.transport == "unix");
-  const auto shared = std::make_unique<Shared>();
+  const auto shared = std::make_unique<ServerState>();
   events.write(Listening{address});
   while (cell.transport == "shm") serve_rings(listener, *shared);
   while (true) serve_sockets(listener, cell.wait, *shared);

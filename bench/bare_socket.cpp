@@ -22,8 +22,6 @@ constexpr int backlog = 4096;
 constexpr int sleep_ms_max = 100;                 // So that time is looked at even when nothing happens.
 constexpr std::chrono::milliseconds spin_max(1);  // As long as a Loop ever does.
 
-[[noreturn]] void fail(const char* what) { throw std::runtime_error(std::string(what) + ": " + std::strerror(errno)); }
-
 // Of either family.
 struct Place {
   union {
@@ -63,6 +61,8 @@ void prepare(int descriptor) {
 
 }  // namespace
 
+void fail_with_errno(const char* text) { throw std::runtime_error(std::string(text) + ": " + std::strerror(errno)); }
+
 BareSocket::~BareSocket() {
   if (descriptor_ >= 0) close(descriptor_);
 }
@@ -74,7 +74,7 @@ BareSocket listen_bare(std::string& address, bool unix) {
   if (listener.descriptor() < 0 || bind(listener.descriptor(), &place.any, place.bytes) != 0 ||
       listen(listener.descriptor(), backlog) != 0 ||
       getsockname(listener.descriptor(), &place.any, &place.bytes) != 0) {
-    fail("cannot listen");
+    fail_with_errno("cannot listen");
   }
   address = unix ? std::string(unix_prefix) + name : "127.0.0.1:" + std::to_string(ntohs(place.internet.sin_port));
   return listener;
@@ -88,7 +88,7 @@ BareSocket connect_bare(const std::string& address, const BareHello& hello) {
   BareSocket connection(socket(place.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (connection.descriptor() < 0 || connect(connection.descriptor(), &place.any, place.bytes) != 0 ||
       send(connection.descriptor(), &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) {
-    fail("cannot connect");
+    fail_with_errno("cannot connect");
   }
   prepare(connection.descriptor());
   return connection;
@@ -96,7 +96,7 @@ BareSocket connect_bare(const std::string& address, const BareHello& hello) {
 
 BareSocket accept_bare(const BareSocket& listener, BareHello& hello) {
   BareSocket connection(accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (connection.descriptor() < 0) fail("cannot accept");
+  if (connection.descriptor() < 0) fail_with_errno("cannot accept");
   if (recv(connection.descriptor(), &hello, sizeof(hello), MSG_WAITALL) != sizeof(hello)) hello = {};
   prepare(connection.descriptor());
   return connection;
@@ -132,19 +132,19 @@ bool BareStream::right(std::uint64_t at, std::string_view bytes) const noexcept 
 }
 
 BarePoll::BarePoll(Wait wait) : wait_(wait), descriptor_(epoll_create1(EPOLL_CLOEXEC)) {
-  if (descriptor_ < 0) fail("cannot wait");
+  if (descriptor_ < 0) fail_with_errno("cannot wait");
 }
 
 BarePoll::~BarePoll() { close(descriptor_); }
 
 void BarePoll::add(int descriptor, void* owner) {
   epoll_event event{.events = EPOLLIN, .data = {.ptr = owner}};
-  if (epoll_ctl(descriptor_, EPOLL_CTL_ADD, descriptor, &event) != 0) fail("cannot wait");
+  if (epoll_ctl(descriptor_, EPOLL_CTL_ADD, descriptor, &event) != 0) fail_with_errno("cannot wait");
 }
 
 void BarePoll::want_to_write(int descriptor, void* owner, bool on) {
   epoll_event event{.events = on ? EPOLLIN | EPOLLOUT : EPOLLIN, .data = {.ptr = owner}};
-  if (epoll_ctl(descriptor_, EPOLL_CTL_MOD, descriptor, &event) != 0) fail("cannot wait");
+  if (epoll_ctl(descriptor_, EPOLL_CTL_MOD, descriptor, &event) != 0) fail_with_errno("cannot wait");
 }
 
 void BarePoll::remove(int descriptor) { epoll_ctl(descriptor_, EPOLL_CTL_DEL, descriptor, nullptr); }

@@ -30,6 +30,9 @@ class BareSocket {
   int descriptor_;
 };
 
+// Throws std::runtime_error: `text`, and the error that errno has.
+[[noreturn]] void fail_with_errno(const char* text);
+
 // The first bytes on each connection.
 struct BareHello {
   std::uint64_t size_bytes = 0;

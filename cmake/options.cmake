@@ -9,7 +9,7 @@ set(HAWSER_UCX AUTO CACHE STRING "Build the UCX transport: ON, OFF, or AUTO, whi
 set_property(CACHE HAWSER_UCX PROPERTY STRINGS AUTO ON OFF)
 option(HAWSER_WERROR "Treat warnings as errors" OFF)
 option(HAWSER_PCH "Precompile the standard headers; hides missing includes, so one checked build leaves it off" OFF)
-option(HAWSER_UNITY "Compile each layer's sources in batches" OFF)
+option(HAWSER_QUICK_TESTS "Compile tests and programs in batches, and tests without optimisation" OFF)
 option(HAWSER_LTO "Optimise across translation units" OFF)
 set(HAWSER_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
 set(HAWSER_TEST_PROGRAMS "" CACHE STRING "Test programs to build, without _test: base;codec. Empty: all of them")

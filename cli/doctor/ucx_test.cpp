@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-UcxFacts sample() {
+UcxFacts fine_ucx() {
   return {.report = {.library = "UCX 1.13.1, /usr/lib/libucp.so.0",
                      .transports = {{"tcp", "lo", ""}, {"posix", "memory", ""}, {"tcp", "eth0", ""}},
                      .settings = {"TLS=tcp,shm"},
@@ -22,7 +22,7 @@ UcxFacts sample() {
 }
 
 TEST(Ucx, Fine) {
-  const Section section = examine_ucx(sample());
+  const Section section = examine_ucx(fine_ucx());
   EXPECT_TRUE(section.usable);
   EXPECT_EQ(exit_status({{section}}), 0);
   EXPECT_EQ(find(section, "ucx.transport").subject, "tcp");
@@ -48,7 +48,7 @@ TEST(Ucx, NotThere) {
 }
 
 TEST(Ucx, NoWayToOtherHosts) {
-  UcxFacts facts = sample();
+  UcxFacts facts = fine_ucx();
   facts.between_hosts_error = "no such transport";
   const Section section = examine_ucx(facts);
   EXPECT_TRUE(section.usable);
@@ -57,7 +57,7 @@ TEST(Ucx, NoWayToOtherHosts) {
 }
 
 TEST(Ucx, AnAddressThatDoesNotFit) {
-  UcxFacts facts = sample();
+  UcxFacts facts = fine_ucx();
   facts.report.address_bytes = transport::UcxReport::address_bytes_max + 1;
   const Section section = examine_ucx(facts);
   EXPECT_FALSE(section.usable);

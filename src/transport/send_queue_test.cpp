@@ -12,7 +12,7 @@
 namespace hawser::transport {
 namespace {
 
-struct CountingOwner final : PayloadOwner {
+struct ReleaseCounter final : PayloadOwner {
   void payload_released() noexcept override { ++told; }
   int told = 0;
 };
@@ -53,7 +53,7 @@ TEST(SendQueue, AReservationMayBeCommittedShorter) {
 
 TEST(SendQueue, BorrowedMemoryIsNotCopied) {
   SendQueue queue;
-  CountingOwner owner;
+  ReleaseCounter owner;
   const std::string payload = "payload";
   put(queue, "head ");
   queue.borrow(std::array{piece_of(payload)}, &owner);
@@ -77,7 +77,7 @@ TEST(SendQueue, WithoutAnOwnerItIsCopied) {
 
 TEST(SendQueue, AnOwnerOfNothingIsToldAtOnce) {
   SendQueue queue;
-  CountingOwner owner;
+  ReleaseCounter owner;
   queue.borrow(std::array{Piece{}, Piece{}}, &owner);
   EXPECT_EQ(owner.told, 1);
   EXPECT_TRUE(queue.empty());
@@ -85,7 +85,7 @@ TEST(SendQueue, AnOwnerOfNothingIsToldAtOnce) {
 
 TEST(SendQueue, TheLastPieceTellsEvenIfEmptyOnesFollow) {
   SendQueue queue;
-  CountingOwner owner;
+  ReleaseCounter owner;
   const std::string payload = "x";
   queue.borrow(std::array{piece_of(payload), Piece{}}, &owner);
   EXPECT_EQ(owner.told, 0);
@@ -95,8 +95,8 @@ TEST(SendQueue, TheLastPieceTellsEvenIfEmptyOnesFollow) {
 
 TEST(SendQueue, DetachedMemoryIsCopiedAndItsOwnerForgotten) {
   SendQueue queue;
-  auto owner = std::make_unique<CountingOwner>();
-  CountingOwner other;
+  auto owner = std::make_unique<ReleaseCounter>();
+  ReleaseCounter other;
   auto payload = std::make_unique<std::string>("borrowed");
   const std::string kept = "kept";
   queue.borrow(std::array{piece_of(*payload)}, owner.get());
@@ -111,8 +111,8 @@ TEST(SendQueue, DetachedMemoryIsCopiedAndItsOwnerForgotten) {
 }
 
 TEST(SendQueue, ClearTellsEveryOwner) {
-  CountingOwner first;
-  CountingOwner second;
+  ReleaseCounter first;
+  ReleaseCounter second;
   const std::string payload = "payload";
   {
     SendQueue queue;
@@ -129,7 +129,7 @@ TEST(SendQueue, ClearTellsEveryOwner) {
 
 TEST(SendQueue, APayloadOfManyPiecesTellsAtItsEndOnly) {
   SendQueue queue;
-  CountingOwner owner;
+  ReleaseCounter owner;
   const std::string text = "0123456789";
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < 5000; ++i) pieces.push_back(piece_of(std::string_view(text).substr(i % 10, 1)));
@@ -177,7 +177,7 @@ class Model {
 
  private:
   struct Loan {
-    std::unique_ptr<CountingOwner> owner;
+    std::unique_ptr<ReleaseCounter> owner;
     std::vector<std::string> memory;
     std::size_t end;  // The position in the stream at which it is to be told.
   };
@@ -189,7 +189,7 @@ class Model {
     return text;
   }
   void borrow(bool owned) {
-    Loan loan{std::make_unique<CountingOwner>(), {}, 0};
+    Loan loan{std::make_unique<ReleaseCounter>(), {}, 0};
     std::vector<Piece> pieces;
     for (std::size_t i = pick(5); i != 0; --i) loan.memory.push_back(make_text(3000));
     for (const std::string& text : loan.memory) {

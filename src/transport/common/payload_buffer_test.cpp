@@ -12,7 +12,7 @@ namespace {
 using hawser::detail::ReceiveAccount;
 using hawser::detail::ReceiveBudget;
 
-constexpr std::size_t kib = 1024;
+constexpr std::size_t kibibyte = 1024;
 
 Placement given(std::vector<std::byte>& memory) { return {Placement::Kind::given, MutableBytes(memory)}; }
 
@@ -23,51 +23,51 @@ Message completed(PayloadBuffer& payload) {
 }
 
 TEST(ArrivingCharge, SeveralShareOneAccount) {
-  ReceiveBudget budget(64 * kib, 64 * kib);
+  ReceiveBudget budget(64 * kibibyte, 64 * kibibyte);
   ReceiveAccount account(&budget);
   {
     ArrivingCharge one(&account);
     ArrivingCharge two(&account);
-    EXPECT_TRUE(one.set(20 * kib));
-    EXPECT_TRUE(two.set(30 * kib));
-    EXPECT_EQ(account.arriving(), 50 * kib);
-    EXPECT_FALSE(one.set(40 * kib));
-    EXPECT_EQ(one.bytes(), 20 * kib) << "a refusal changes nothing";
-    EXPECT_TRUE(one.set(1 * kib));
-    EXPECT_EQ(budget.used(), 31 * kib);
+    EXPECT_TRUE(one.set(20 * kibibyte));
+    EXPECT_TRUE(two.set(30 * kibibyte));
+    EXPECT_EQ(account.arriving(), 50 * kibibyte);
+    EXPECT_FALSE(one.set(40 * kibibyte));
+    EXPECT_EQ(one.bytes(), 20 * kibibyte) << "a refusal changes nothing";
+    EXPECT_TRUE(one.set(1 * kibibyte));
+    EXPECT_EQ(budget.used(), 31 * kibibyte);
     ArrivingCharge moved = std::move(two);
-    EXPECT_EQ(budget.used(), 31 * kib);
+    EXPECT_EQ(budget.used(), 31 * kibibyte);
     moved.reset();
-    EXPECT_EQ(budget.used(), 1 * kib);
-    EXPECT_TRUE(moved.set(1000 * kib)) << "without an account nothing is refused";
+    EXPECT_EQ(budget.used(), 1 * kibibyte);
+    EXPECT_TRUE(moved.set(1000 * kibibyte)) << "without an account nothing is refused";
   }
   EXPECT_EQ(account.arriving(), 0U);
   EXPECT_EQ(budget.used(), 0U);
 }
 
 TEST(PayloadBuffer, MemoryOfTheTransportIsChargedUntilItIsDelivered) {
-  ReceiveBudget budget(1024 * kib, 1024 * kib);
+  ReceiveBudget budget(1024 * kibibyte, 1024 * kibibyte);
   ReceiveAccount account(&budget);
-  PayloadBuffer payload(100 * kib, &account);
+  PayloadBuffer payload(100 * kibibyte, &account);
   payload.select({});
   EXPECT_EQ(budget.used(), 0U) << "nothing is allocated yet";
   ASSERT_TRUE(payload.grow(1, 0));
-  EXPECT_EQ(payload.room(), 100 * kib) << "with plenty of memory it is allocated at once";
+  EXPECT_EQ(payload.room(), 100 * kibibyte) << "with plenty of memory it is allocated at once";
   EXPECT_EQ(budget.used(), payload.own().block()->size());
-  EXPECT_GE(budget.used(), 100 * kib);
-  std::memset(payload.data(), 7, 100 * kib);
+  EXPECT_GE(budget.used(), 100 * kibibyte);
+  std::memset(payload.data(), 7, 100 * kibibyte);
   const Message message = completed(payload);
   EXPECT_EQ(budget.used(), 0U) << "whoever keeps it pays from now on";
-  EXPECT_EQ(message.payload.size(), 100 * kib);
+  EXPECT_EQ(message.payload.size(), 100 * kibibyte);
   EXPECT_EQ(message.payload_block, payload.own().block());
-  EXPECT_EQ(message.payload[99 * kib], std::byte{7});
+  EXPECT_EQ(message.payload[99 * kibibyte], std::byte{7});
   EXPECT_FALSE(message.discarded);
 }
 
 TEST(PayloadBuffer, WithoutPlentyOfMemoryItGrowsInSteps) {
-  ReceiveBudget budget(200 * kib, 200 * kib);
+  ReceiveBudget budget(200 * kibibyte, 200 * kibibyte);
   ReceiveAccount account(&budget);
-  constexpr std::size_t size = 128 * kib;
+  constexpr std::size_t size = 128 * kibibyte;
   PayloadBuffer payload(size, &account);
   std::string sent;
   for (std::size_t i = 0; i < size; ++i) sent += static_cast<char>(i * 31 >> 4);
@@ -91,34 +91,34 @@ TEST(PayloadBuffer, WithoutPlentyOfMemoryItGrowsInSteps) {
 }
 
 TEST(PayloadBuffer, ARefusalChangesNothing) {
-  ReceiveBudget budget(64 * kib, 64 * kib);
+  ReceiveBudget budget(64 * kibibyte, 64 * kibibyte);
   ReceiveAccount account(&budget);
-  account.acquire_always(40 * kib);
-  PayloadBuffer payload(100 * kib, &account);
+  account.acquire_always(40 * kibibyte);
+  PayloadBuffer payload(100 * kibibyte, &account);
   ASSERT_TRUE(payload.grow(1, 0));
   const std::size_t room = payload.room();
   const std::byte* const data = payload.data();
   const std::size_t used = budget.used();
   EXPECT_FALSE(payload.allocate());
-  EXPECT_FALSE(payload.grow(100 * kib, room));
+  EXPECT_FALSE(payload.grow(100 * kibibyte, room));
   EXPECT_EQ(payload.room(), room);
   EXPECT_EQ(payload.data(), data);
   EXPECT_EQ(budget.used(), used);
   payload.discard();
-  EXPECT_EQ(budget.used(), 40 * kib);
-  EXPECT_TRUE(payload.grow(100 * kib, room)) << "a discarded payload needs no room";
+  EXPECT_EQ(budget.used(), 40 * kibibyte);
+  EXPECT_TRUE(payload.grow(100 * kibibyte, room)) << "a discarded payload needs no room";
   EXPECT_EQ(payload.data(), nullptr);
   const Message message = completed(payload);
   EXPECT_TRUE(message.discarded);
   EXPECT_TRUE(message.payload.empty());
   EXPECT_EQ(message.payload_block, nullptr);
-  account.release(40 * kib);
+  account.release(40 * kibibyte);
 }
 
 TEST(PayloadBuffer, MemoryOfTheSinkIsNotCharged) {
-  ReceiveBudget budget(8 * kib, 8 * kib);
+  ReceiveBudget budget(8 * kibibyte, 8 * kibibyte);
   ReceiveAccount account(&budget);
-  std::vector<std::byte> memory(100 * kib);
+  std::vector<std::byte> memory(100 * kibibyte);
   PayloadBuffer payload(memory.size(), &account);
   payload.select(given(memory));
   EXPECT_TRUE(payload.given());
@@ -132,9 +132,9 @@ TEST(PayloadBuffer, MemoryOfTheSinkIsNotCharged) {
 
 TEST(PayloadBuffer, WhatIsReceivedBeforeTheSinkIsAskedIsCopiedInTheEnd) {
   for (const bool early : {true, false}) {
-    ReceiveBudget budget(1024 * kib, 1024 * kib);
+    ReceiveBudget budget(1024 * kibibyte, 1024 * kibibyte);
     ReceiveAccount account(&budget);
-    std::vector<std::byte> memory(10 * kib);
+    std::vector<std::byte> memory(10 * kibibyte);
     PayloadBuffer payload(memory.size(), &account);
     // Also if the sink has been asked, and the transport can't receive into its memory.
     if (!early) payload.select(given(memory));
@@ -155,7 +155,7 @@ TEST(PayloadBuffer, WhatIsReceivedBeforeTheSinkIsAskedIsCopiedInTheEnd) {
 
 TEST(PayloadBuffer, RevokedMemoryIsNotTouched) {
   for (const bool early : {true, false}) {
-    std::vector<std::byte> memory(10 * kib);
+    std::vector<std::byte> memory(10 * kibibyte);
     PayloadBuffer payload(memory.size(), nullptr);
     if (early) {
       ASSERT_TRUE(payload.allocate());
@@ -174,9 +174,9 @@ TEST(PayloadBuffer, RevokedMemoryIsNotTouched) {
 }
 
 TEST(PayloadBuffer, TheSinkMayDiscardIt) {
-  ReceiveBudget budget(1024 * kib, 1024 * kib);
+  ReceiveBudget budget(1024 * kibibyte, 1024 * kibibyte);
   ReceiveAccount account(&budget);
-  PayloadBuffer payload(10 * kib, &account);
+  PayloadBuffer payload(10 * kibibyte, &account);
   ASSERT_TRUE(payload.allocate());
   payload.select({Placement::Kind::discard, {}});
   EXPECT_TRUE(payload.discarded());
@@ -184,15 +184,15 @@ TEST(PayloadBuffer, TheSinkMayDiscardIt) {
 }
 
 TEST(PayloadBuffer, MemoryThatTheTransportHasIsChargedFirst) {
-  ReceiveBudget budget(64 * kib, 64 * kib);
+  ReceiveBudget budget(64 * kibibyte, 64 * kibibyte);
   ReceiveAccount account(&budget);
-  PayloadBuffer large(100 * kib, &account);
+  PayloadBuffer large(100 * kibibyte, &account);
   EXPECT_FALSE(large.charge());
-  PayloadBuffer payload(10 * kib, &account);
+  PayloadBuffer payload(10 * kibibyte, &account);
   ASSERT_TRUE(payload.charge());
-  EXPECT_EQ(budget.used(), 10 * kib);
-  Block* const block = Block::allocate(10 * kib);
-  payload.adopt(Buffer::adopt(block, block->data(), 10 * kib));
+  EXPECT_EQ(budget.used(), 10 * kibibyte);
+  Block* const block = Block::allocate(10 * kibibyte);
+  payload.adopt(Buffer::adopt(block, block->data(), 10 * kibibyte));
   EXPECT_EQ(payload.data(), block->data());
   EXPECT_EQ(completed(payload).payload_block, block);
   EXPECT_EQ(budget.used(), 0U);

@@ -26,7 +26,7 @@
 namespace hawser::transport {
 namespace {
 
-struct Accepting final : AcceptSink {
+struct UnixAccepting final : AcceptSink {
   void accepted(std::unique_ptr<Stream> stream) override { streams.push_back(std::move(stream)); }
   std::vector<std::unique_ptr<Stream>> streams;
 };
@@ -66,7 +66,7 @@ class UnixTest : public TcpLoopTest {
   const TemporaryFolder temporary;
   const std::string folder = temporary.path();
   const std::string path = folder + "/socket";
-  Accepting accepting;
+  UnixAccepting accepting;
   TcpNetwork network;
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, UnixTest, exec::every_loop(), exec::name_of);
