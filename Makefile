@@ -2,11 +2,13 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help test dev gcc asan tsan fuzz counters bench compare install-dependencies tidy format clean
+.PHONY: help test test-rest test-all mutate dev thorough gcc asan tsan fuzz counters bench compare install-dependencies tidy format clean
 
 help:
-	@echo "make test      install what is missing, build and test everything: Clang, GCC, sanitizers, fuzzers"
-	@echo "make dev       the same for the everyday build alone; also gcc, asan, tsan, fuzz"
+	@echo "make test      install what is missing, build, and run every functional test once, also over RDMA in a guest"
+	@echo "make test-all  the same, then header by header, GCC, sanitizers, fuzzers, long simulations and counters"
+	@echo "make dev       the everyday build and its tests alone; also thorough, gcc, asan, tsan, fuzz"
+	@echo "make mutate    single faults in changed files: which do no tests notice? \$$(ARGS)"
 	@echo "make rdma      the tests that need an RDMA device, in a guest with Soft-RoCE"
 	@echo "make bench     build optimised and run hawser-bench run \$$(ARGS)"
 	@echo "make bench-rdma  hawser over RDMA beside perftest, in the guest; writes build/bench-rdma.html"
@@ -16,13 +18,24 @@ help:
 	@echo "make format    lay out the sources with clang-format"
 	@echo "make clean     remove build/"
 
-test: install-dependencies guest-dependencies
-	@python3 tools/check.py $(STAGES)
+test: guest-dependencies
+	@python3 tools/check.py dev rdma
 
-dev gcc asan tsan fuzz counters: install-dependencies
+test-all: guest-dependencies
+	@python3 tools/check.py
+
+# The rest of test-all after make test, with one summary of both.
+test-rest: install-dependencies
+	@python3 tools/check.py --with-earlier thorough gcc asan tsan fuzz counters
+
+# ARGS as tools/mutate.py --help lists them.
+mutate: install-dependencies
+	@python3 tools/mutate.py $(ARGS)
+
+dev thorough gcc asan tsan fuzz counters: install-dependencies
 	@python3 tools/check.py $@
 
-rdma: install-dependencies guest-dependencies
+rdma: guest-dependencies
 	@python3 tools/check.py $@
 
 bench: install-dependencies
@@ -55,9 +68,9 @@ format: install-dependencies
 install-dependencies:
 	@tools/install-dependencies.sh
 
-# Without them the tests that need the guest are listed as skipped.
-guest-dependencies: install-dependencies
-	@tools/install-dependencies.sh guest || echo "going on without what the guest needs"
+# All packages at once. Where those of the guest are missing, the tests that need it are listed as skipped.
+guest-dependencies:
+	@tools/install-dependencies.sh guest || { tools/install-dependencies.sh && echo "going on without the guest's packages"; }
 
 clean:
 	@rm -rf build

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <optional>
 #include <sstream>
@@ -9,7 +10,7 @@
 
 // Whole systems over virtual time, each drawn from a seed. A failing run names its seed; to replay it alone:
 //   HAWSER_SIM_SEED=123 build/dev/tests/simulation_test
-// HAWSER_SIM_SEEDS=10000 runs so many seeds of each profile.
+// HAWSER_SIM_SEEDS=10000 runs so many seeds of each profile, HAWSER_SIM_SECONDS=60 as many as a minute allows.
 namespace hawser::simulation {
 namespace {
 
@@ -19,8 +20,10 @@ constexpr bool sanitized = true;
 constexpr bool sanitized = false;
 #endif
 
-// As many as take two to four seconds a profile; HAWSER_SIM_SEEDS asks for more.
-constexpr std::uint64_t seeds_by_default = sanitized ? 100 : 400;
+// These seeds run on every machine. The seeds that follow them run as long as there is time; a sanitizer makes each of
+// them several times slower.
+constexpr std::uint64_t seeds_least = sanitized ? 25 : 100;
+constexpr std::uint64_t seconds_by_default = 1;
 
 std::optional<std::uint64_t> number_of(const char* variable) {
   const char* const text = std::getenv(variable);
@@ -42,10 +45,16 @@ class Simulation : public testing::TestWithParam<Profile> {};
 TEST_P(Simulation, KeepsItsPromises) {
   const Profile& profile = GetParam();
   const std::optional<std::uint64_t> only = number_of("HAWSER_SIM_SEED");
+  const std::optional<std::uint64_t> asked = number_of("HAWSER_SIM_SEEDS");
   const std::uint64_t first = only.value_or(1);
-  const std::uint64_t count = only ? 1 : number_of("HAWSER_SIM_SEEDS").value_or(seeds_by_default);
+  const std::uint64_t least = only ? 1 : asked.value_or(seeds_least);
+  const bool until_time_is_up = !only && !asked;
+  const auto end = std::chrono::steady_clock::now() +
+                   std::chrono::seconds(number_of("HAWSER_SIM_SECONDS").value_or(seconds_by_default));
   Checker::Counts sum;
-  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+  std::uint64_t count = 0;
+  while (count < least || (until_time_is_up && std::chrono::steady_clock::now() < end)) {
+    const std::uint64_t seed = first + count++;
     const Outcome outcome = simulate(profile, seed);
     ASSERT_TRUE(outcome.violations.empty()) << report(profile, outcome);
     sum.begun += outcome.counts.begun;

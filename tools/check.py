@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 """Builds and tests every preset that counts, and ends with one line: N passed, N failed, N skipped.
 
-check.py [STAGE...]   all stages by default, in this order: dev rdma gcc asan tsan fuzz counters
+check.py [STAGE...]   all stages by default, in the order of the list that --help prints
+
+The stages dev and rdma together are one: the guest of rdma runs while dev tests on this machine. A stage that fails does
+not keep the others from running. The results are kept in build/check.json; --with-earlier adds to the summary the stages
+of the call before.
 """
 
 import argparse
@@ -12,15 +16,19 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
+import threading
 import time
+import traceback
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CPUS = len(os.sched_getaffinity(0))
 
 STAGES = {
-    "dev": "Clang 19 with assertions: every test, examples, packaging, tidy",
+    "dev": "Clang 19 with assertions: every functional test, examples, packaging, tidy",
     "rdma": "the everyday build's tests that need an RDMA device, in a guest with Soft-RoCE",
+    "thorough": "the everyday build's tests that take long: each header alone, simulations for longer",
     "gcc": "GCC 12, optimised, without warnings: every test again",
     "asan": "address and undefined behaviour sanitizers",
     "tsan": "thread sanitizer",
@@ -29,7 +37,10 @@ STAGES = {
 }
 
 # Tests that may need an RDMA device or change the machine. Those among them that were skipped here are run in the guest.
-RDMA_TESTS = re.compile("rdma|EachYamaScope", re.IGNORECASE)
+RDMA_TESTS = "[Rr][Dd][Mm][Aa]|EachYamaScope"  # For ctest as well, which has no option to ignore case.
+# The label of tests that only the stage "thorough" runs.
+THOROUGH = "thorough"
+RESULTS = ROOT / "build" / "check.json"
 RDMA_GUEST = ROOT / "tools" / "rdma-guest"
 RDMA_GUEST_TIME_LIMIT_S = 1500
 
@@ -46,11 +57,14 @@ class Totals:
         self.passed = 0
         self.failed = []
         self.skipped = []
+        self.seconds = {}  # Of the parts of a stage, such as "build".
 
     def add(self, other):
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
+        for part, seconds in other.seconds.items():
+            self.seconds[part] = self.seconds.get(part, 0) + seconds
 
     def __str__(self):
         return f"{self.passed} passed, {len(self.failed)} failed, {len(self.skipped)} skipped"
@@ -101,7 +115,7 @@ def read_junit(stage, path):
     return totals
 
 
-def run_ctest(preset, junit, *arguments, within=(), parallel=CPUS):
+def run_ctest(preset, junit, *arguments, within=(), parallel=CPUS, prefix=""):
     junit.unlink(missing_ok=True)
     command = [*within, "ctest", "--preset", preset, "--output-junit", str(junit), "--parallel", str(parallel),
                "--test-output-size-failed", "200000", "--no-tests=ignore", *arguments]
@@ -109,28 +123,74 @@ def run_ctest(preset, junit, *arguments, within=(), parallel=CPUS):
                                errors="replace")
     for line in process.stdout:
         if not BORING.match(line):
-            print(line, end="", flush=True)
+            print(prefix + line, end="", flush=True)
     return process.wait()
+
+
+def build_preset(stage, preset, totals):
+    """Whether there is something to test. Everything that builds is built and tested, even if one file does not."""
+    started = time.monotonic()
+    configured = configure(preset)
+    if not configured:
+        totals.failed.append(f"{stage}: configure")
+    elif not build(preset, "--", "-k", "0", "--quiet"):
+        totals.failed.append(f"{stage}: build")
+    totals.seconds["build"] = time.monotonic() - started
+    return configured
+
+
+def ctest_totals(stage, preset, name, *arguments, **options):
+    """The totals of a run of ctest; `name` distinguishes its report from those of other runs."""
+    junit = ROOT / "build" / preset / f"{name}.xml"
+    started = time.monotonic()
+    run_ctest(preset, junit, *arguments, **options)
+    totals = Totals()
+    if junit.exists():
+        totals = read_junit(stage, junit)
+    else:
+        totals.failed.append(f"{stage}: ctest")
+    totals.seconds["tests"] = time.monotonic() - started
+    return totals
 
 
 def test_stage(stage):
     totals = Totals()
-    started = time.monotonic()
-    if not configure(stage):
-        totals.failed.append(f"{stage}: configure")
-        return totals
-    # Everything that builds is built and tested, even if one file does not.
-    if not build(stage, "--", "-k", "0", "--quiet"):
-        totals.failed.append(f"{stage}: build")
-    built = time.monotonic()
-    junit = ROOT / "build" / stage / "ctest.xml"
-    run_ctest(stage, junit)
-    if junit.exists():
-        totals.add(read_junit(stage, junit))
-    else:
-        totals.failed.append(f"{stage}: ctest")
-    print(f"-- build {built - started:.0f} s, tests {time.monotonic() - built:.0f} s")
+    if build_preset(stage, stage, totals):
+        totals.add(ctest_totals(stage, stage, "ctest", "--label-exclude", THOROUGH))
     return totals
+
+
+def thorough_stage(stage):
+    totals = Totals()
+    if build_preset(stage, "dev", totals):
+        totals.add(ctest_totals(stage, "dev", "ctest-thorough", "--label-regex", THOROUGH))
+    return totals
+
+
+def dev_and_rdma_stages():
+    """The totals of both. The guest emulates its processors, and half of the tests wait most of their time."""
+    dev, rdma = Totals(), Totals()
+    if not build_preset("dev", "dev", dev):
+        rdma.failed.append("rdma: configure")
+        return dev, rdma
+    here = ctest_totals("dev", "dev", "ctest-rdma-here", "--tests-regex", RDMA_TESTS, "--label-exclude", THOROUGH)
+
+    def run_guest():
+        started = time.monotonic()
+        try:
+            rdma.add(rdma_stage("rdma", here))
+        except Exception:  # A stage that breaks has failed; the others go on.
+            traceback.print_exc()
+            rdma.failed.append("rdma: check.py itself")
+        rdma.seconds = {"tests": time.monotonic() - started}
+
+    guest = threading.Thread(target=run_guest)
+    guest.start()
+    others = ctest_totals("dev", "dev", "ctest", "--exclude-regex", RDMA_TESTS, "--label-exclude", THOROUGH)
+    guest.join()
+    dev.add(here)
+    dev.add(others)
+    return dev, rdma
 
 
 def all_tests(preset):
@@ -155,17 +215,6 @@ def gtest_groups(tests):
         group["cases"].append(case)
         names[program, case] = test["name"]
     return list(groups.values()), names
-
-
-def outcome_without_device(stage):
-    """The totals of the tests that may need a device, run on this machine."""
-    junit = ROOT / "build" / "dev" / "ctest-rdma-here.xml"
-    run_ctest("dev", junit, "--tests-regex", "[Rr][Dd][Mm][Aa]")
-    if junit.exists():
-        return read_junit(stage, junit)
-    totals = Totals()
-    totals.failed.append(f"{stage}: ctest")
-    return totals
 
 
 def name_of(entry):
@@ -205,7 +254,7 @@ def in_guest(stage, names):
     asked.write_text(json.dumps(groups))
     run_cases = shlex.join([sys.executable, "-B", str(ROOT / "tools" / "gtest_cases.py"), str(asked), str(results)])
     others = ("--tests-information", str(chosen)) if numbers else ("--tests-regex", "^$")
-    status = run_ctest("dev", junit, *others, parallel=1,
+    status = run_ctest("dev", junit, *others, parallel=1, prefix="rdma | ",
                        within=[str(RDMA_GUEST), "--verbose", "--time-limit", str(RDMA_GUEST_TIME_LIMIT_S), "--", "sh", "-c",
                                run_cases + '; "$@"', "sh"])
     seen = set()
@@ -223,15 +272,16 @@ def in_guest(stage, names):
 
 
 def rdma_stage(stage, before):
-    """`before`: what earlier stages found. What is run here is not counted as skipped there any more."""
+    """`before`: the outcome of the tests on this machine, or None. A test that runs in the guest is not counted as skipped
+    there any more."""
     totals = Totals()
     if before is None:
-        if not (configure("dev") and build("dev", "--", "-k", "0", "--quiet")):
-            totals.failed.append(f"{stage}: build")
+        if not build_preset(stage, "dev", totals):
             return totals
-        before = outcome_without_device(stage)
-        totals.passed, totals.failed = before.passed, before.failed
-    skipped = [entry for entry in before.skipped if RDMA_TESTS.search(name_of(entry))]
+        before = ctest_totals(stage, "dev", "ctest-rdma-here", "--tests-regex", RDMA_TESTS)
+        totals.passed = before.passed
+        totals.failed += before.failed
+    skipped = [entry for entry in before.skipped if re.search(RDMA_TESTS, name_of(entry))]
     names = {name_of(entry) for entry in skipped}
     print(f"{len(names)} tests need a device", flush=True)
     check = subprocess.run([RDMA_GUEST, "--check"], capture_output=True, text=True)
@@ -262,36 +312,103 @@ def counters_stage(stage):
     return totals
 
 
+def skipped_by_reason(skipped):
+    """["dev: p.A.B/1 (why)", ...] -> [(count, why, {"dev: p.A.B": count})], the most frequent reason first."""
+    reasons = {}
+    for entry in skipped:
+        name, _, reason = entry.partition(" (")
+        cases = reasons.setdefault(reason.removesuffix(")"), {})
+        # "Instance/Suite.Case/parameter": the parameter is left out.
+        case = re.sub(r"(\.[^./]+)/[^.]*$", r"\1", name)
+        cases[case] = cases.get(case, 0) + 1
+    return sorted(((sum(cases.values()), reason, cases) for reason, cases in reasons.items()),
+                  key=lambda one: (-one[0], one[1]))
+
+
+def print_summary(results):
+    """`results`: {stage: (Totals, seconds)}. Each reason for skipping is printed once."""
+    everything = Totals()
+    print(f"\n== summary\n{'stage':10}{'passed':>8}{'failed':>8}{'skipped':>8}{'build s':>9}{'tests s':>9}{'all s':>7}")
+    for stage, (totals, seconds) in results.items():
+        everything.add(totals)
+        parts = "".join(f"{totals.seconds[part]:9.0f}" if part in totals.seconds else f"{'':9}" for part in ("build", "tests"))
+        print(f"{stage:10}{totals.passed:8}{len(totals.failed):8}{len(totals.skipped):8}{parts}{seconds:7.0f}")
+    if everything.skipped:
+        print("\nskipped:")
+    for count, reason, cases in skipped_by_reason(everything.skipped):
+        names = ", ".join(case if times == 1 else f"{case} (x{times})" for case, times in sorted(cases.items()))
+        print(f"{count:6}  {reason}")
+        print(textwrap.fill(names, 120, initial_indent=" " * 10, subsequent_indent=" " * 10, break_long_words=False,
+                            break_on_hyphens=False))
+    if everything.failed:
+        print("\nfailed:\n  " + "\n  ".join(everything.failed))
+    print(f"\n{everything}, {sum(seconds for _, seconds in results.values()):.0f} s", flush=True)
+    return not everything.failed
+
+
+def save_results(results):
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps({stage: {"totals": vars(totals), "seconds": seconds}
+                                   for stage, (totals, seconds) in results.items()}))
+
+
+def load_results():
+    results = {}
+    if RESULTS.exists():
+        for stage, saved in json.loads(RESULTS.read_text()).items():
+            totals = Totals()
+            vars(totals).update(saved["totals"])
+            results[stage] = totals, saved["seconds"]
+    return results
+
+
+def run_stages(stages):
+    """Yields (stage, Totals, seconds) as they end."""
+    stages = list(stages)
+    while stages:
+        stage = stages.pop(0)
+        names = [stage]
+        if stage == "dev" and "rdma" in stages:
+            stages.remove("rdma")
+            names.append("rdma")
+        print("".join(f"\n== {name}: {STAGES[name]}" for name in names), flush=True)
+        started = time.monotonic()
+        try:
+            if len(names) == 2:
+                outcomes = dev_and_rdma_stages()
+            elif stage == "rdma":
+                outcomes = [rdma_stage(stage, None)]
+            else:
+                run_stage = {"thorough": thorough_stage, "counters": counters_stage}.get(stage, test_stage)
+                outcomes = [run_stage(stage)]
+        except Exception:  # A stage that breaks has failed; the others go on.
+            traceback.print_exc()
+            outcomes = [Totals() for _ in names]
+            for name, totals in zip(names, outcomes):
+                totals.failed.append(f"{name}: check.py itself")
+        seconds = time.monotonic() - started
+        for name, totals in zip(names, outcomes):
+            print(f"-- {name}: {totals}, {seconds:.0f} s", flush=True)
+            yield name, totals, seconds
+            seconds = 0  # Two stages at once count once.
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stages", nargs="*", metavar="STAGE", help=", ".join(STAGES))
+    stages = "\n".join(f"  {stage:10}{text}" for stage, text in STAGES.items())
+    parser = argparse.ArgumentParser(description=f"{__doc__}\nstages:\n{stages}",
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stages", nargs="*", metavar="STAGE")
+    parser.add_argument("--with-earlier", action="store_true", help="sum up with the stages of the call before")
     arguments = parser.parse_args()
     unknown = set(arguments.stages) - set(STAGES)
     if unknown:
         parser.error(f"no such stage: {', '.join(sorted(unknown))}; there are {', '.join(STAGES)}")
 
-    totals = Totals()
-    summaries = []
-    done = set()
-    for stage in arguments.stages or STAGES:
-        print(f"\n== {stage}: {STAGES[stage]}", flush=True)
-        started = time.monotonic()
-        if stage == "rdma":
-            result = rdma_stage(stage, totals if "dev" in done else None)
-        else:
-            result = counters_stage(stage) if stage == "counters" else test_stage(stage)
-        totals.add(result)
-        done.add(stage)
-        summaries.append(f"{stage:10} {result}, {time.monotonic() - started:.0f} s")
-        print(f"-- {summaries[-1]}", flush=True)
-
-    print("\n== summary")
-    print("\n".join(summaries))
-    for title, names in (("skipped", totals.skipped), ("failed", totals.failed)):
-        if names:
-            print(f"\n{title}:\n  " + "\n  ".join(names))
-    print(f"\n{totals}", flush=True)
-    return 1 if totals.failed else 0
+    results = load_results() if arguments.with_earlier else {}
+    for stage, totals, seconds in run_stages(arguments.stages or STAGES):
+        results[stage] = totals, seconds
+        save_results(results)
+    return 0 if print_summary(results) else 1
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Shows that check.py counts what ctest reports, and never takes a test that did not run for one that passed."""
 
+import contextlib
+import io
 import json
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 import check
 
@@ -120,6 +123,81 @@ class RdmaStage(unittest.TestCase):
         self.before.skipped = []
         self.assertEqual(str(self.run_stage(0)), "0 passed, 0 failed, 0 skipped")
         self.assertEqual(self.asked, [])
+
+
+def totals_of(passed=0, failed=(), skipped=()):
+    totals = check.Totals()
+    totals.passed, totals.failed, totals.skipped = passed, list(failed), list(skipped)
+    return totals
+
+
+class Summary(unittest.TestCase):
+    def print(self, results):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            passed = check.print_summary(results)
+        return passed, output.getvalue()
+
+    def test_each_reason_once(self):
+        found = check.skipped_by_reason(["dev: a.S.C/one (no device)", "dev: a.S.C/two (no device)", "dev: b.S.C (no (such) tool)",
+                                         "gcc: a.P/S.C/one (no device)"])
+        self.assertEqual(found, [(3, "no device", {"dev: a.S.C": 2, "gcc: a.P/S.C": 1}), (1, "no (such) tool", {"dev: b.S.C": 1})])
+
+    def test_stages_with_their_seconds(self):
+        totals = totals_of(3, (), ("dev: a.S.C (no device)",))
+        totals.seconds = {"build": 5.2, "tests": 7}
+        passed, text = self.print({"dev": (totals, 13), "rdma": (totals_of(2), 0)})
+        self.assertTrue(passed)
+        self.assertRegex(text, r"dev +3 +0 +1 +5 +7 +13\n")
+        self.assertIn("     1  no device\n          dev: a.S.C\n", text)
+        self.assertTrue(text.endswith("5 passed, 0 failed, 1 skipped, 13 s\n"), text)
+
+    def test_failures(self):
+        passed, text = self.print({"dev": (totals_of(3, ["dev: a.S.C"]), 1)})
+        self.assertFalse(passed)
+        self.assertIn("failed:\n  dev: a.S.C\n", text)
+
+    def test_kept_for_a_later_call(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(check, "RESULTS", pathlib.Path(folder, "r.json")):
+            self.assertEqual(check.load_results(), {})
+            check.save_results({"dev": (totals_of(3, ["dev: a.S.C"]), 1.5)})
+            (totals, seconds), = check.load_results().values()
+        self.assertEqual((totals.passed, totals.failed, seconds), (3, ["dev: a.S.C"], 1.5))
+
+
+class Stages(unittest.TestCase):
+    def run_stages(self, *stages):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            return {stage: totals for stage, totals, _ in check.run_stages(stages)}
+
+    def test_a_stage_that_breaks_does_not_hide_the_next(self):
+        def test_stage(stage):
+            if stage == "gcc":
+                raise OSError("no such program")
+            return totals_of(1)
+        with mock.patch.object(check, "test_stage", test_stage):
+            found = self.run_stages("gcc", "asan")
+        self.assertEqual(found["gcc"].failed, ["gcc: check.py itself"])
+        self.assertEqual(found["asan"].passed, 1)
+
+    def test_dev_and_rdma_run_together(self):
+        with mock.patch.object(check, "dev_and_rdma_stages", lambda: (totals_of(1), totals_of(2))):
+            found = self.run_stages("dev", "rdma")
+        self.assertEqual([(stage, totals.passed) for stage, totals in found.items()], [("dev", 1), ("rdma", 2)])
+
+    def test_a_test_that_the_guest_runs_counts_once(self):
+        def ctest_totals(stage, preset, name, *arguments, **options):
+            if name == "ctest-rdma-here":
+                return totals_of(1, (), ("dev: x.Rdma.Sends (no device)",))
+            return totals_of(10)
+
+        def rdma_stage(stage, before):
+            before.skipped.clear()
+            return totals_of(1)
+        with (mock.patch.object(check, "build_preset", lambda *_: True), mock.patch.object(check, "rdma_stage", rdma_stage),
+              mock.patch.object(check, "ctest_totals", ctest_totals)):
+            dev, rdma = check.dev_and_rdma_stages()
+        self.assertEqual((str(dev), str(rdma)), ("11 passed, 0 failed, 0 skipped", "1 passed, 0 failed, 0 skipped"))
 
 
 if __name__ == "__main__":
