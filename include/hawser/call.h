@@ -79,15 +79,16 @@ struct ValueOutcome {
   using Value = codec::Owned<Declared>;
   using type = Result<Value>;
   static type read(const Received& reply, MutableBytes) {
-    codec::DecodeArena arena;
-    codec::Decoder decoder(reply.body, reply.payload, *reply.decode_limits, &arena);
     if constexpr (std::is_void_v<Value>) {
+      codec::Decoder decoder(reply.body, reply.payload, *reply.decode_limits, codec::no_memory);
       if (!decoder.finish()) return std::unexpected(decoder.error());
       return {};
     } else {
       static_assert(!codec::contains_view<Value>,
                     "hawser: the result has views among its fields, which would point to freed memory: use "
                     "co_await client.call<f>(...).reply()");
+      codec::DecodeArena arena;
+      codec::Decoder decoder(reply.body, reply.payload, *reply.decode_limits, &arena);
       std::tuple<Value> value;
       if (!codec::decode_all(decoder, value)) return std::unexpected(decoder.error());
       return std::move(std::get<0>(value));

@@ -154,11 +154,11 @@ class Loop {
   exec::Poller& poller() noexcept { return *poller_; }
   const LoopOptions& options() const noexcept { return options_; }
   // `source` is polled while the loop spins, and armed before it sleeps.
-  void add_source(exec::Source& source);
+  void add_source(exec::Source& source) noexcept;
   void remove_source(exec::Source& source) noexcept;
   std::size_t sources() const noexcept;
   // `end` is called once when the work of this tick is done: the place to send what the tick produced.
-  void at_tick_end(exec::TickEnd& end);
+  void at_tick_end(exec::TickEnd& end) noexcept;
   void remove_tick_end(exec::TickEnd& end) noexcept;
   void log(LogLevel level, std::string_view component, std::string_view text) const;
 

@@ -99,7 +99,13 @@ class Reply {
     }
     attachment_ = kept.attachment;
     metadata_ = kept.metadata;
-    codec::Decoder decoder(kept.body, kept.payload, *kept.decode_limits, &storage_.arena);
+    codec::Decoder decoder = [&] {
+      if constexpr (std::is_void_v<T> || !codec::takes_memory<value_type>) {
+        return codec::Decoder(kept.body, kept.payload, *kept.decode_limits, codec::no_memory);
+      } else {
+        return codec::Decoder(kept.body, kept.payload, *kept.decode_limits, &storage_.arena);
+      }
+    }();
     if constexpr (std::is_void_v<T>) {
       if (!decoder.finish()) return std::unexpected(decoder.error());
     } else {

@@ -32,8 +32,8 @@ constexpr std::size_t source_polls = 64;
 // sleep turns out shorter than that. (The policy of the kernel's halt polling.)
 constexpr Duration spin_least = std::chrono::microseconds(2);
 
-// Entries of a loop's lists for which there is room from the start.
-constexpr std::size_t lists_reserve = 64;
+// Coroutines that become ready in one tick, for which there is room from the start.
+constexpr std::size_t ready_reserve = 1024;
 
 void relax() noexcept { __builtin_ia32_pause(); }
 
@@ -74,12 +74,33 @@ struct Loop::State {
       : wheel(origin),
         spin_limit(options.spin_max),
         offload(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop) {
-    // They grow where an exception would end the process: a loop of few connections never gets that far.
-    ready.reserve(lists_reserve);
-    resuming.reserve(lists_reserve);
-    tick_ends.reserve(lists_reserve);
-    sources.reserve(lists_reserve);
+    // They grow where an exception would end the process: few loops get that far.
+    ready.reserve(ready_reserve);
+    resuming.reserve(ready_reserve);
   }
+
+  // Of objects that hold the links of the list that they are in.
+  template <class T>
+  struct List {
+    bool empty() const noexcept { return first == nullptr; }
+    bool contains(const T& one) const noexcept { return one.previous_ != nullptr || first == &one; }
+    void add(T& one) noexcept {
+      one.previous_ = last;
+      (last == nullptr ? first : last->next_) = &one;
+      last = &one;
+      ++size;
+    }
+    void remove(T& one) noexcept {
+      (one.previous_ == nullptr ? first : one.previous_->next_) = one.next_;
+      (one.next_ == nullptr ? last : one.next_->previous_) = one.previous_;
+      one.next_ = one.previous_ = nullptr;
+      --size;
+    }
+
+    T* first = nullptr;
+    T* last = nullptr;
+    std::size_t size = 0;
+  };
 
   // True if the loop has something to do without looking outside.
   bool busy() const noexcept {
@@ -92,10 +113,11 @@ struct Loop::State {
   std::size_t forgotten = 0;                      // Place behind the last one that was taken back.
   std::vector<std::coroutine_handle<>> resuming;  // The batch that run_ready() is at.
   std::size_t resumed = 0;                        // How far it is in the batch.
-  std::vector<exec::TickEnd*> tick_ends;
-  std::vector<exec::Source*> sources;
-  unsigned rounds = 0;    // Turns of the sources since the poller was asked,
-  std::size_t polls = 0;  // and polls of single ones.
+  List<exec::TickEnd> tick_ends;
+  List<exec::Source> sources;
+  exec::Source* next_source = nullptr;  // While look() polls them: which one is next.
+  unsigned rounds = 0;                  // Turns of the sources since the poller was asked,
+  std::size_t polls = 0;                // and polls of single ones.
   exec::SpinLimit spin_limit;
   Duration spin = spin_limit.get();
   std::atomic<bool> sleeping{false};
@@ -222,21 +244,24 @@ void Loop::forget(std::coroutine_handle<> waiting) noexcept {
   take_back(state_->resuming, state_->resumed, state_->forgotten, waiting);
 }
 
-void Loop::add_source(exec::Source& source) { state_->sources.push_back(&source); }
+void Loop::add_source(exec::Source& source) noexcept { state_->sources.add(source); }
 
-void Loop::remove_source(exec::Source& source) noexcept { std::erase(state_->sources, &source); }
+void Loop::remove_source(exec::Source& source) noexcept {
+  if (!state_->sources.contains(source)) return;
+  if (state_->next_source == &source) state_->next_source = source.next_;
+  state_->sources.remove(source);
+}
 
-std::size_t Loop::sources() const noexcept { return state_->sources.size(); }
+std::size_t Loop::sources() const noexcept { return state_->sources.size; }
 
-void Loop::at_tick_end(exec::TickEnd& end) {
+void Loop::at_tick_end(exec::TickEnd& end) noexcept {
   if (std::exchange(end.queued_, true)) return;
   check_thread();
-  state_->tick_ends.push_back(&end);
+  state_->tick_ends.add(end);
 }
 
 void Loop::remove_tick_end(exec::TickEnd& end) noexcept {
-  if (!std::exchange(end.queued_, false)) return;
-  std::replace(state_->tick_ends.begin(), state_->tick_ends.end(), &end, static_cast<exec::TickEnd*>(nullptr));
+  if (std::exchange(end.queued_, false)) state_->tick_ends.remove(end);
 }
 
 void Loop::log(LogLevel level, std::string_view component, std::string_view text) const {
@@ -281,22 +306,23 @@ bool Loop::run_ready() {
 }
 
 // Ends of ticks may ask for another one: bounded, since each connection sends all it has. Each leaves the list before it
-// runs: it may destroy itself or others, and a flush within this one begins at the front again.
+// runs: it may destroy itself or others, and a flush within this one runs those that are left.
 void Loop::flush() {
-  for (std::size_t i = 0; i < state_->tick_ends.size(); ++i) {
-    exec::TickEnd* end = std::exchange(state_->tick_ends[i], nullptr);
-    if (end == nullptr) continue;
-    end->queued_ = false;
-    end->on_tick_end();
+  while (!state_->tick_ends.empty()) {
+    exec::TickEnd& end = *state_->tick_ends.first;
+    remove_tick_end(end);
+    end.on_tick_end();
   }
-  state_->tick_ends.clear();
 }
 
 // Sources every time, the poller when it is its turn; sets the time; true if there was anything.
 bool Loop::look() {
   bool found = false;
-  // By index: a source may add or remove sources.
-  for (std::size_t i = 0; i < state_->sources.size(); ++i, ++state_->polls) found |= state_->sources[i]->poll();
+  // A source may add or remove sources.
+  for (exec::Source* source = state_->sources.first; source != nullptr; source = state_->next_source, ++state_->polls) {
+    state_->next_source = source->next_;
+    found |= source->poll();
+  }
   if (state_->sources.empty() || ++state_->rounds == source_rounds || state_->polls >= source_polls) {
     state_->rounds = 0;
     state_->polls = 0;
@@ -328,7 +354,7 @@ void Loop::wait_for_work() {
     now_ = poller_->now();
     return;
   }
-  for (exec::Source* source : state.sources) {
+  for (exec::Source* source = state.sources.first; source != nullptr; source = source->next_) {
     if (!source->arm()) return;
   }
   state.sleeping.store(true, std::memory_order_seq_cst);

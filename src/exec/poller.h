@@ -68,6 +68,12 @@ class Source {
 
  protected:
   ~Source() = default;
+
+ private:
+  friend class hawser::Loop;
+  // The loop's list: to be added takes no memory.
+  Source* next_ = nullptr;
+  Source* previous_ = nullptr;
 };
 
 // Runs at the end of a tick that asked for it by Loop::at_tick_end().
@@ -77,9 +83,14 @@ class TickEnd {
 
  protected:
   ~TickEnd() = default;
+  // Asked for already: another Loop::at_tick_end() changes nothing.
+  bool queued() const noexcept { return queued_; }
 
  private:
   friend class hawser::Loop;
+  // The loop's list: to ask for the end of a tick takes no memory.
+  TickEnd* next_ = nullptr;
+  TickEnd* previous_ = nullptr;
   bool queued_ = false;
 };
 

@@ -94,7 +94,7 @@ void FramedConnection::commit(std::size_t head_bytes, std::span<const Piece> pay
   }
   if (sending_.bytes() >= options_.early_flush_bytes) send_queued();
   watermark_.on_commit(sending_.bytes());
-  if (watermark_.passed() || !sending_.empty()) loop_.at_tick_end(*this);
+  if (!queued() && (watermark_.passed() || !sending_.empty())) loop_.at_tick_end(*this);
 }
 
 void FramedConnection::flush() {

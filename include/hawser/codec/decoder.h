@@ -82,6 +82,10 @@ class DecodeArena {
   Chunk* newest_ = nullptr;
 };
 
+// Says that no value that is decoded takes heap memory; see takes_memory in views.h.
+struct NoMemory {};
+inline constexpr NoMemory no_memory{};
+
 // Reads values from a received message. It never reads outside the two ranges, whatever they hold, and asks for memory
 // only in proportion to the bytes that are there. After the first failure it must not be used but for error().
 class Decoder {
@@ -91,23 +95,14 @@ class Decoder {
   // With a `budget`, which outlives the decoder, memory beyond DecodeBudget::free_bytes is acquired from it.
   explicit Decoder(Bytes body, Bytes payload = {}, const DecodeLimits& limits = {}, DecodeArena* arena = nullptr,
                    DecodeBudget* budget = nullptr) noexcept
-      : cursor_(body.data()),
-        end_(body.data() + body.size()),
-        payload_(payload.data()),
-        payload_begin_(payload.data()),
-        payload_end_(payload.data() + payload.size()),
-        depth_left_(limits.depth_max),
-        empty_elements_left_(limits.empty_elements_max),
-        memory_bytes_left_(limits.memory_bytes(body.size() + payload.size())),
-        bucket_passes_max_(limits.bucket_passes_max),
-        begin_(body.data()),
-        arena_(arena),
-        budget_(budget) {
+      : Decoder(body, payload, limits, limits.memory_bytes(body.size() + payload.size()), arena, budget) {
     if (budget != nullptr && memory_bytes_left_ > DecodeBudget::free_bytes) {
       memory_bytes_unpaid_ = memory_bytes_left_ - DecodeBudget::free_bytes;
       memory_bytes_left_ = DecodeBudget::free_bytes;
     }
   }
+  Decoder(Bytes body, Bytes payload, const DecodeLimits& limits, NoMemory) noexcept
+      : Decoder(body, payload, limits, 0, nullptr, nullptr) {}
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
@@ -212,6 +207,21 @@ class Decoder {
 
  private:
   static constexpr std::uint32_t count_max_ = 0x7fff'ffff;
+
+  Decoder(Bytes body, Bytes payload, const DecodeLimits& limits, std::size_t memory_bytes, DecodeArena* arena,
+          DecodeBudget* budget) noexcept
+      : cursor_(body.data()),
+        end_(body.data() + body.size()),
+        payload_(payload.data()),
+        payload_begin_(payload.data()),
+        payload_end_(payload.data() + payload.size()),
+        depth_left_(limits.depth_max),
+        empty_elements_left_(limits.empty_elements_max),
+        memory_bytes_left_(memory_bytes),
+        bucket_passes_max_(limits.bucket_passes_max),
+        begin_(body.data()),
+        arena_(arena),
+        budget_(budget) {}
 
   bool take_empty_elements(std::size_t count, const char* what) noexcept;
   [[gnu::cold]] bool charge_more(std::size_t bytes, const char* what) noexcept;

@@ -89,4 +89,39 @@ consteval bool find_contains_view() {
 template <class T>
 inline constexpr bool contains_view = find_contains_view<T>();
 
+template <class T>
+consteval bool find_takes_memory();
+
+template <class Tuple>
+inline constexpr bool any_takes_memory = false;
+template <class... T>
+inline constexpr bool any_takes_memory<std::tuple<T...>> = (find_takes_memory<T>() || ...);
+
+template <class T>
+consteval bool find_takes_memory() {
+  constexpr Kind kind = kind_of<T>;
+  if constexpr (requires { Codec<T>::signature; }) {
+    return true;  // Only its author knows.
+  } else if constexpr (kind == Kind::boolean || kind == Kind::scalar || kind == Kind::duration) {
+    return false;
+  } else if constexpr (kind == Kind::view) {
+    return alignof(typename T::value_type) > 1;  // A copy in the arena, if it comes misaligned.
+  } else if constexpr (kind == Kind::optional) {
+    return find_takes_memory<typename T::value_type>();
+  } else if constexpr (kind == Kind::array) {
+    return find_takes_memory<typename Codec<T>::Element>();
+  } else if constexpr (kind == Kind::variant) {
+    return any_takes_memory<typename Alternatives<T>::type>;
+  } else if constexpr (kind == Kind::tuple) {
+    return any_takes_memory<typename AsTuple<T>::type>;
+  } else if constexpr (kind == Kind::aggregate) {
+    return any_takes_memory<field_types<T>>;  // Of itself it has pointers and containers only.
+  } else {
+    return true;
+  }
+}
+// False if no value of T takes heap memory when it is decoded, neither of its own nor in the arena.
+template <class T>
+inline constexpr bool takes_memory = find_takes_memory<T>();
+
 }  // namespace hawser::codec

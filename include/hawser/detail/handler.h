@@ -10,6 +10,7 @@
 
 #include "hawser/codec.h"
 #include "hawser/context.h"
+#include "hawser/detail/argument_memory.h"
 #include "hawser/detail/method_facts.h"
 #include "hawser/detail/send_reply.h"
 #include "hawser/detail/server_port.h"
@@ -27,6 +28,7 @@ class FunctionHandler final : public Handler {
   using Facts = MethodFacts<F>;
   using Traits = typename Facts::Traits;
   using Args = typename Facts::args;
+  using Memory = ArgumentMemory<Args>;
   using Return = typename Traits::return_type;
   using Value = typename Facts::result;
   using Kept = NotVoid<Return>;
@@ -51,8 +53,8 @@ class FunctionHandler final : public Handler {
   }
 
  private:
-  static bool read(const Incoming& request, Args& args, codec::DecodeArena& arena, DecodeCharge& charge) {
-    codec::Decoder decoder(request.body, request.payload, *request.decode_limits, &arena, &charge);
+  static bool read(const Incoming& request, Args& args, Memory& memory) {
+    codec::Decoder decoder = memory.decoder(request);
     try {
       if (codec::decode_all(decoder, args)) [[likely]]
         return true;
@@ -96,26 +98,25 @@ class FunctionHandler final : public Handler {
   // ---- Plain functions ----
 
   void serve_in_place(const Incoming& request) {
-    DecodeCharge charge(request.account);
+    Memory memory(request);
     Args args{};
-    codec::DecodeArena arena;
-    if (!read(request, args, arena, charge)) return;
+    if (!read(request, args, memory)) return;
     if constexpr (Traits::has_context) {
       Context context(request, nullptr);
-      run_in_place(request, args, {arena, charge}, std::tuple<Context&>(context), &context);
+      run_in_place(request, args, memory, std::tuple<Context&>(context), &context);
     } else {
-      run_in_place(request, args, {arena, charge}, std::tuple<>(), nullptr);
+      run_in_place(request, args, memory, std::tuple<>(), nullptr);
     }
   }
 
   template <class Leading>
-  void run_in_place(const Incoming& request, Args& args, Decoded decoded, Leading leading, Context* context) {
+  void run_in_place(const Incoming& request, Args& args, Memory& memory, Leading leading, Context* context) {
     try {
       if constexpr (std::is_void_v<Return>) {
         invoke(object_, args, leading);
-        answer_in_place(request, args, decoded, std::monostate(), context);
+        answer_in_place(request, args, memory, std::monostate(), context);
       } else {
-        answer_in_place<Return>(request, args, decoded, invoke(object_, args, leading), context);
+        answer_in_place<Return>(request, args, memory, invoke(object_, args, leading), context);
       }
     } catch (...) {
       reply_thrown(request.port, request.call, "the handler");
@@ -123,7 +124,7 @@ class FunctionHandler final : public Handler {
   }
 
   template <class R>
-  static void answer_in_place(const Incoming& request, Args& args, Decoded decoded, R&& returned, Context* context) {
+  static void answer_in_place(const Incoming& request, Args& args, Memory& memory, R&& returned, Context* context) {
     if constexpr (is_result<std::remove_cvref_t<R>>) {
       if (!returned) return request.port.reply_error(request.call, handler_error(returned.error()));
     }
@@ -139,7 +140,7 @@ class FunctionHandler final : public Handler {
       if constexpr (!args_stay_valid_when_moved) {
         return send_reply(request.port, request.call, size, extras, nullptr, value...);
       } else {
-        hold<std::remove_cvref_t<R>>(request, args, decoded, std::forward<R>(returned),
+        hold<std::remove_cvref_t<R>>(request, args, memory, std::forward<R>(returned),
                                      context == nullptr ? Buffer() : std::move(context->reply_attachment()),
                                      context == nullptr ? Metadata() : std::move(context->reply_metadata()));
       }
@@ -149,7 +150,7 @@ class FunctionHandler final : public Handler {
   // Keeps all that a large reply is sent from until it has left. Encodes before the arguments move into this frame: what the
   // reply lends of them lies outside of them and stays, but a short string keeps its characters within itself.
   template <class R>
-  static Serving hold(const Incoming& request, Args& args, Decoded decoded, R returned, Buffer attachment,
+  static Serving hold(const Incoming& request, Args& args, Memory& memory, R returned, Buffer attachment,
                       Metadata metadata) {
     ServerPort& port = request.port;
     const std::uint32_t id = request.call;
@@ -160,9 +161,8 @@ class FunctionHandler final : public Handler {
       with_value(returned, [&](const auto&... value) {
         send_reply(port, id, codec::encoded_size(value...), {attachment.bytes(), &metadata}, &call.lend(), value...);
       });
+      [[maybe_unused]] const Memory kept_memory = std::move(memory);
       [[maybe_unused]] const Args kept = std::move(args);
-      const codec::DecodeArena arena = std::move(decoded.arena);
-      const DecodeCharge charge = std::move(decoded.charge);
       auto released = call.released();
       co_await released;
     } catch (...) {
@@ -180,10 +180,9 @@ class FunctionHandler final : public Handler {
       auto self = call.self();
       co_await self;
       if (!call.admitted()) co_return;
-      DecodeCharge charge(call.request().account);
+      Memory memory(call.request());
       Args args{};
-      codec::DecodeArena arena;
-      if (!read(call.request(), args, arena, charge)) co_return;
+      if (!read(call.request(), args, memory)) co_return;
       Context context(call.request(), &call);
       std::optional<Error> error;
       std::optional<NotVoid<TaskValue<Return>>> returned;
@@ -255,10 +254,9 @@ class FunctionHandler final : public Handler {
       auto self = call.self();
       co_await self;
       if (!call.admitted()) co_return;
-      DecodeCharge charge(call.request().account);
+      Memory memory(call.request());
       Args args{};
-      codec::DecodeArena arena;
-      if (!read(call.request(), args, arena, charge)) co_return;
+      if (!read(call.request(), args, memory)) co_return;
       Context context(call.request(), &call);
       std::optional<Error> error;
       std::optional<std::remove_cvref_t<Kept>> returned;

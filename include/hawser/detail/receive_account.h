@@ -14,14 +14,17 @@ namespace hawser::detail {
 // Memory of one loop for what its connections receive and keep. Loop's thread only, but for used().
 class ReceiveBudget {
  public:
-  // `share_bytes_max` bounds each connection.
-  ReceiveBudget(std::size_t bytes_max, std::size_t share_bytes_max) noexcept
-      : bytes_max_(bytes_max), share_bytes_max_(share_bytes_max < bytes_max ? share_bytes_max : bytes_max) {}
+  // `share_bytes_max` bounds each connection, `peer_bytes_max` all connections of a peer.
+  ReceiveBudget(std::size_t bytes_max, std::size_t share_bytes_max, std::size_t peer_bytes_max = SIZE_MAX) noexcept
+      : bytes_max_(bytes_max),
+        share_bytes_max_(share_bytes_max < bytes_max ? share_bytes_max : bytes_max),
+        peer_bytes_max_(peer_bytes_max < bytes_max ? peer_bytes_max : bytes_max) {}
   ReceiveBudget(const ReceiveBudget&) = delete;
   ReceiveBudget& operator=(const ReceiveBudget&) = delete;
 
   std::size_t bytes_max() const noexcept { return bytes_max_; }
   std::size_t share_bytes_max() const noexcept { return share_bytes_max_; }
+  std::size_t peer_bytes_max() const noexcept { return peer_bytes_max_; }
   // Any thread.
   std::size_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
 
@@ -29,14 +32,20 @@ class ReceiveBudget {
   friend class ReceiveAccount;
   const std::size_t bytes_max_;
   const std::size_t share_bytes_max_;
+  const std::size_t peer_bytes_max_;
   std::atomic<std::size_t> used_{0};
+};
+
+// What all connections of one peer hold of their loop's budget.
+struct ReceivePeer {
+  std::size_t used = 0;
 };
 
 // What one connection holds of its loop's budget. Outlives all charges.
 class ReceiveAccount {
  public:
-  // Without a budget, which outlives the account, nothing is refused.
-  explicit ReceiveAccount(ReceiveBudget* budget) noexcept : budget_(budget) {}
+  // Without a budget nothing is refused, and without a peer its other connections do not count. Both outlive the account.
+  explicit ReceiveAccount(ReceiveBudget* budget, ReceivePeer* peer = nullptr) noexcept : budget_(budget), peer_(peer) {}
   ReceiveAccount(const ReceiveAccount&) = delete;
   ReceiveAccount& operator=(const ReceiveAccount&) = delete;
   ~ReceiveAccount() { release(used_); }
@@ -47,11 +56,12 @@ class ReceiveAccount {
 
   bool bounded() const noexcept { return budget_ != nullptr; }
   std::size_t used() const noexcept { return used_; }
-  // False: the connection's share or the loop's budget has not so much left, and nothing was acquired.
+  // False: the connection's share, the peer's or the loop's budget has not so much left, and nothing was acquired.
   bool acquire(std::size_t bytes) noexcept {
     if (budget_ == nullptr) return true;
     if (!fits(bytes, used_, budget_->share_bytes_max_)) return false;
-    if (!fits(bytes, budget_->used(), budget_->bytes_max_) && !fits(bytes, used_, reserve_bytes)) return false;
+    const bool left = fits(bytes, budget_->used(), budget_->bytes_max_) && peer_fits(bytes);
+    if (!left && !fits(bytes, used_, reserve_bytes)) return false;
     acquire_always(bytes);
     return true;
   }
@@ -59,11 +69,13 @@ class ReceiveAccount {
   void acquire_always(std::size_t bytes) noexcept {
     if (budget_ == nullptr) return;
     used_ += bytes;
+    if (peer_ != nullptr) peer_->used += bytes;
     budget_->used_.store(budget_->used() + bytes, std::memory_order_relaxed);
   }
   void release(std::size_t bytes) noexcept {
     if (budget_ == nullptr) return;
     used_ -= bytes;
+    if (peer_ != nullptr) peer_->used -= bytes;
     budget_->used_.store(budget_->used() - bytes, std::memory_order_relaxed);
   }
 
@@ -83,14 +95,17 @@ class ReceiveAccount {
   // Whether `bytes` more leave half of the budget: then memory is taken for a message as soon as it is announced. Otherwise
   // memory is taken in proportion to what has come.
   bool plenty(std::size_t bytes) const noexcept {
-    return budget_ == nullptr ||
-           (fits(bytes, budget_->used(), budget_->bytes_max_ / 2) && fits(bytes, used_, budget_->share_bytes_max_));
+    return budget_ == nullptr || (fits(bytes, budget_->used(), budget_->bytes_max_ / 2) &&
+                                  fits(bytes, used_, budget_->share_bytes_max_) && peer_fits(bytes));
   }
 
  private:
   friend class ReceiveCharge;
   static bool fits(std::size_t bytes, std::size_t used, std::size_t most) noexcept {
     return used <= most && bytes <= most - used;
+  }
+  bool peer_fits(std::size_t bytes) const noexcept {
+    return peer_ == nullptr || fits(bytes, peer_->used, budget_->peer_bytes_max_);
   }
 
   // A block that charges share: it is paid for once.
@@ -104,6 +119,7 @@ class ReceiveAccount {
   };
 
   ReceiveBudget* const budget_;
+  ReceivePeer* const peer_;
   std::size_t used_ = 0;
   std::size_t arriving_ = 0;
   KeptBlock* newest_ = nullptr;  // Messages of one block come one after another.
@@ -182,12 +198,6 @@ class DecodeCharge final : public codec::DecodeBudget {
  private:
   ReceiveAccount* account_;
   ReceiveCharge charge_;
-};
-
-// What decoded arguments lie in, and who pays for them.
-struct Decoded {
-  codec::DecodeArena& arena;
-  DecodeCharge& charge;
 };
 
 }  // namespace hawser::detail

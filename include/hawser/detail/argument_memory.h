@@ -1,0 +1,34 @@
+#pragma once
+
+#include "hawser/codec.h"
+#include "hawser/detail/receive_account.h"
+#include "hawser/detail/server_port.h"
+
+namespace hawser::detail {
+
+// Holds the memory of decoded arguments beside the arguments themselves, and what the connection's account pays for them.
+// Must outlive the arguments.
+template <class Args, bool takes = codec::takes_memory<Args>>
+class ArgumentMemory {
+ public:
+  explicit ArgumentMemory(const Incoming& request) noexcept : charge_(request.account) {}
+  codec::Decoder decoder(const Incoming& request) noexcept {
+    return codec::Decoder(request.body, request.payload, *request.decode_limits, &arena_, &charge_);
+  }
+
+ private:
+  DecodeCharge charge_;
+  codec::DecodeArena arena_;
+};
+
+// Of arguments that take none: a small call pays nothing for the bounds of memory.
+template <class Args>
+class ArgumentMemory<Args, false> {
+ public:
+  explicit ArgumentMemory(const Incoming&) noexcept {}
+  static codec::Decoder decoder(const Incoming& request) noexcept {
+    return codec::Decoder(request.body, request.payload, *request.decode_limits, codec::no_memory);
+  }
+};
+
+}  // namespace hawser::detail
