@@ -6,35 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "tests/raw_peer.h"
+#include "rpc/receive_peers.h"
+#include "tests/hand_network.h"
 #include "tests/testing.h"
-#include "transport/framed_testing.h"
-#include "transport/network.h"
 
 // Who pays for memory that peers make a server hold: peers by hand, in virtual time.
 namespace hawser::receive_memory {
 
 using namespace testing_tools;
-using transport::ScriptedStream;
-using transport::StreamScript;
 using wire::Kind;
 
 constexpr std::size_t kib = 1024;
 constexpr std::size_t mib = 1024 * kib;
-
-struct HandNetwork final : transport::Network {
-  struct Listening final : transport::Listener {
-    std::string address() const override { return "by hand"; }
-  };
-  Result<std::unique_ptr<transport::Listener>> listen(Loop&, std::string_view, transport::AcceptSink& sink) override {
-    accepting = &sink;
-    return std::make_unique<Listening>();
-  }
-  Task<Result<std::unique_ptr<transport::Stream>>> connect(Loop&, std::string, Duration) override {
-    co_return fail(ErrorCode::unavailable, "nobody connects here");
-  }
-  transport::AcceptSink* accepting = nullptr;
-};
 
 std::size_t length(std::string_view text) { return text.size(); }
 std::size_t count(const std::vector<std::string_view>& parts) { return parts.size(); }
@@ -59,52 +42,12 @@ Task<int> pours(Writer<std::string> out) {
   }
 }
 
-template <auto F>
-wire::Header request_of(std::uint32_t call) {
-  using Facts = detail::MethodFacts<F>;
-  return {.kind = Kind::request, .call = call, .method = Facts::id, .signature = Facts::signature};
-}
-constexpr std::uint32_t call_id(std::uint32_t slot) { return 1U << 16 | slot; }
-
-std::string text(const Octets& bytes) { return std::string(as_text(bytes)); }
-
 // A request whose argument, a text, is the whole payload.
 std::string payload_request(const wire::Header& header, std::size_t bytes) {
   std::string body(4, '\0');
   store_le(reinterpret_cast<std::byte*>(body.data()), static_cast<std::uint32_t>(bytes) | codec::out_of_band_flag);
   return text(message(header, body, std::string(bytes, 'x')));
 }
-
-// One connection whose other end is the test.
-struct Peer {
-  explicit Peer(HandNetwork& network, wire::Hello hello = usual_hello()) {
-    network.accepting->accepted(std::make_unique<ScriptedStream>(script));
-    say(text(wire::encode_hello(hello)));
-  }
-  // As a socket would: nothing more comes for now.
-  void say(std::string_view bytes, std::size_t step = SIZE_MAX) {
-    unread = script.deliver(unread + std::string(bytes), step);
-    if (!script.paused) script.sink->received(0);
-  }
-  // What the server answered: the last frame of that kind.
-  std::optional<RawFrame> heard(Kind kind) const {
-    std::optional<RawFrame> found;
-    for (std::string_view rest = script.sent; rest.size() >= 36;) {
-      const Bytes bytes = as_bytes(rest);
-      const auto head = load_le<std::uint32_t>(bytes.data());
-      const auto payload = load_le<std::uint32_t>(bytes.data() + 4);
-      const wire::Header header = wire::read_header(bytes.subspan(8));
-      if (header.kind == kind) {
-        found = RawFrame{header, std::string(rest.substr(36, head - 28)), std::string(rest.substr(8 + head, payload))};
-      }
-      rest.remove_prefix(std::min<std::size_t>(rest.size(), 8UL + head + payload));
-    }
-    return found;
-  }
-
-  StreamScript script;
-  std::string unread;
-};
 
 class ReceiveMemory : public ::testing::Test {
  protected:
@@ -151,8 +94,10 @@ class ReceiveMemory : public ::testing::Test {
     EXPECT_EQ(server->counters().receive_bytes, 0U);
     server.reset();
   }
-  Peer& peer(wire::Hello hello = usual_hello()) {
-    Peer& made = peers.emplace_back(*network, hello);
+  // At an address of its own, unless one is given.
+  Peer& peer(wire::Hello hello = usual_hello(), std::string address = {}) {
+    if (address.empty()) address = "10.0.0." + std::to_string(peers.size()) + ":1";
+    Peer& made = peers.emplace_back(*network, std::move(address), hello);
     run(1ms);
     made.script.sent.clear();
     return made;
@@ -264,6 +209,54 @@ TEST_F(ReceiveMemory, AConnectionHasAShare) {
   Peer& other = peer();
   for (std::uint32_t i = 0; i < 3; ++i) other.say(payload_request(request_of<keeps>(call_id(i)), mib - kib), 64 * kib);
   EXPECT_FALSE(other.heard(Kind::error));
+}
+
+// Many connections of one peer can't take what is for all, either.
+TEST_F(ReceiveMemory, APeerHasAShare) {
+  serve({.message_bytes_max = mib, .receive_bytes_max = 16 * mib, .receive_share_bytes_max = 4 * mib});
+  const std::string request = payload_request(request_of<keeps>(call_id(1)), mib - kib);
+  for (int i = 0; i < 20; ++i) peer(usual_hello(), "10.0.0.1:" + std::to_string(i)).say(request, 64 * kib);
+  EXPECT_LE(used(), 8 * mib + 20 * 4 * kib);
+  EXPECT_GE(used(), 7 * mib);
+  expect_refused(peers.back(), call_id(1));
+  EXPECT_NE(peers.back().heard(Kind::error)->body.find("receive_peer_bytes_max 8388608 bytes"), std::string::npos);
+  for (int i = 0; i < 4; ++i) {
+    Peer& other = peer(usual_hello(), "10.0.0.2:" + std::to_string(i));
+    other.say(request, 64 * kib);
+    EXPECT_FALSE(other.heard(Kind::error)) << i;
+  }
+  // Small requests of the first peer are served nevertheless, and it has its share again when its calls have ended.
+  Peer& late = peer(usual_hello(), "10.0.0.1:99");
+  late.say(text(message(request_of<length>(call_id(2)), text_body("hi"))));
+  expect_answered(late, call_id(2));
+  for (int i = 0; i < 4; ++i)
+    peers[static_cast<std::size_t>(i)].say(text(message({.kind = Kind::cancel, .call = call_id(1)})));
+  run(1ms);
+  late.script.sent.clear();
+  late.say(request, 64 * kib);
+  run(1ms);
+  EXPECT_FALSE(late.heard(Kind::error));
+}
+
+TEST(ReceivePeers, AreHostsNetworksAndProcesses) {
+  using rpc::receive_peer_of;
+  EXPECT_EQ(receive_peer_of("10.0.0.1:1"), receive_peer_of("10.0.0.1:2"));
+  EXPECT_NE(receive_peer_of("10.0.0.1:1"), receive_peer_of("10.0.0.2:1"));
+  EXPECT_NE(receive_peer_of("unix:pid 1"), receive_peer_of("unix:pid 2"));
+  EXPECT_EQ(receive_peer_of("unix:@one"), receive_peer_of("unix:/two"));
+  for (const char* same : {"[2001:db8:1:2:3:4:5:6]:1", "[2001:db8:1:2::]:1", "[2001:db8:1:2::9]:7"}) {
+    EXPECT_EQ(receive_peer_of(same), "2001:db8:1:2::/64") << same;
+  }
+  EXPECT_EQ(receive_peer_of("[2001:db8::1]:1"), receive_peer_of("[2001:db8:0:0:1:2:3:4]:1"));
+  EXPECT_NE(receive_peer_of("[2001:db8:1:2::9]:1"), receive_peer_of("[2001:db8:1:3::9]:1"));
+  EXPECT_EQ(receive_peer_of("[::1]:1"), "0:0:0:0::/64");
+  EXPECT_NE(receive_peer_of("[::ffff:10.0.0.1]:1"), receive_peer_of("[::ffff:10.0.0.2]:1"));
+
+  rpc::ReceivePeers peers;
+  const auto one = peers.find("10.0.0.1:1");
+  EXPECT_EQ(peers.find("10.0.0.1:2"), one);
+  for (int i = 0; i < 1000; ++i) EXPECT_NE(peers.find("10.0.1." + std::to_string(i) + ":1"), one);
+  EXPECT_EQ(peers.find("10.0.0.1:3"), one) << "what is in use stays";
 }
 
 // Small requests that coroutines keep are paid for too.
@@ -483,12 +476,19 @@ TEST_F(ReceiveMemory, OptionsThatServeNobodyAreRefused) {
   };
   expect_refused_option({.message_bytes_max = 35}, "message_bytes_max (35)");
   expect_refused_option({.calls_per_connection_max = 0}, "calls_per_connection_max (0)");
+  expect_refused_option({.stream_window_bytes = 0}, "stream_window_bytes (0)");
+  expect_refused_option({.message_bytes_max = mib, .receive_peer_bytes_max = kib},
+                        "receive_peer_bytes_max (1024 bytes)");
+  expect_refused_option({.receive_bytes_max = 64 * mib, .receive_peer_bytes_max = 65 * mib}, "receive_peer_bytes_max");
   expect_refused_option({.receive_window = std::chrono::nanoseconds(999'999)}, "receive_window (999999)");
   serve({.message_bytes_max = 36, .receive_bytes_max = 36, .receive_rate_min = SIZE_MAX, .receive_window = 1ms});
   Peer& one = peer();
   one.say(text(message({.kind = Kind::ping})));
   run(1ms);
   EXPECT_TRUE(one.heard(Kind::pong));
+  Client client(loop, network, {.stream_window_bytes = 0});
+  const Result<void> connected = loop.run(client.connect("by hand"));
+  EXPECT_ERROR(connected, invalid_argument, "stream_window_bytes (0)");
 }
 
 // Credit is used to exactly nothing, then no further item may come.

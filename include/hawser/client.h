@@ -30,7 +30,7 @@ struct ClientOptions {
   std::size_t calls_in_flight_max = 4096;                      // On this connection; the server may announce fewer.
   std::size_t message_bytes_max = std::size_t{64} << 20;       // One request or reply with its attachment.
   std::size_t send_backlog_bytes_max = std::size_t{64} << 20;  // Requests waiting to leave.
-  std::uint32_t stream_window_bytes = 256 * 1024;              // Granted to the handler for each stream.
+  std::uint32_t stream_window_bytes = 256 * 1024;              // Granted to the handler for each stream. At least 1.
   // Of the values in a received reply or stream item: how deeply they nest, what memory they take, how hash containers are filled.
   codec::DecodeLimits decode_limits = {};
   // A connection without a sign of life for so long is asked (ping), and ended when it stays silent as long again.

@@ -49,6 +49,10 @@ struct ServerOptions {
   std::size_t receive_bytes_max = std::size_t{1} << 30;
   // Of these, for one connection. 0: a quarter. At least message_bytes_max, and at most receive_bytes_max, if it is given.
   std::size_t receive_share_bytes_max = 0;
+  // Of these, for all connections of one peer together: of one IPv4 address, one IPv6 network of 64 bits, or one process at a
+  // Unix socket. 0: half. At least receive_share_bytes_max and message_bytes_max if it is given, at most receive_bytes_max.
+  // Raise it when one address stands for many clients, as a proxy does.
+  std::size_t receive_peer_bytes_max = 0;
   // A connection ends when a message that has begun advances by less than receive_rate_min bytes a second, measured over
   // receive_window; while more than half of receive_bytes_max is used, also when the replies that wait for its client are
   // taken more slowly and it keeps memory. Rate 0 or window `forever`: it never does. Windows are 1 ms or longer.
@@ -56,7 +60,7 @@ struct ServerOptions {
   Duration receive_window = std::chrono::seconds(10);
   // Connections that have not completed their hello, on each loop. One more takes the place of the oldest silent one.
   std::size_t handshakes_max = 1024;
-  std::uint32_t stream_window_bytes = 256 * 1024;  // Granted to the sender of each stream.
+  std::uint32_t stream_window_bytes = 256 * 1024;  // Granted to the sender of each stream. At least 1.
   // Of the values in a received request or stream item: how deeply they nest, what memory they take, how hash containers are filled.
   codec::DecodeLimits decode_limits = {};
   Duration handshake_timeout = std::chrono::seconds(5);  // From accepting to the end of the hello.

@@ -101,6 +101,13 @@ Task<Result<void>> until_ready(Loop& loop, transport::PathHalf& half, Time deadl
 Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::string& address,
                           const ClientOptions& options, const Paths& paths, std::vector<TransportNotTaken> avoided,
                           Time deadline) {
+  if (options.stream_window_bytes == 0) {
+    co_return fail(
+        ErrorCode::invalid_argument,
+        "ClientOptions::stream_window_bytes (0) is less than 1 byte, without which no server may send a stream "
+        "item: raise it",
+        ErrorScope::connection);
+  }
   auto dialing = network.connect(loop, address, deadline - loop.now());
   Result<std::unique_ptr<transport::Stream>> stream = co_await std::move(dialing);
   if (!stream) co_return std::unexpected(std::move(stream.error()));

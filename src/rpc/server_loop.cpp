@@ -65,10 +65,24 @@ Result<void> check_memory(const ServerOptions& options) {
     return out_of_range("receive_window", static_cast<std::size_t>(options.receive_window.count()),
                         "1000000 ns, since all connections are looked at in each window");
   }
+  if (options.stream_window_bytes == 0) {
+    return out_of_range("stream_window_bytes", 0, "1 byte, without which no client may send a stream item");
+  }
   const std::size_t share = options.receive_share_bytes_max;
+  const std::size_t peer = options.receive_peer_bytes_max;
   if (options.receive_bytes_max < options.message_bytes_max) {
     return contradiction("receive_bytes_max", options.receive_bytes_max, "message_bytes_max",
                          options.message_bytes_max);
+  }
+  if (peer != 0) {
+    const std::size_t least = std::max(share, options.message_bytes_max);
+    if (peer < least) {
+      return contradiction("receive_peer_bytes_max", peer,
+                           share > options.message_bytes_max ? "receive_share_bytes_max" : "message_bytes_max", least);
+    }
+    if (options.receive_bytes_max < peer) {
+      return contradiction("receive_bytes_max", options.receive_bytes_max, "receive_peer_bytes_max", peer);
+    }
   }
   if (share == 0) return {};
   if (share < options.message_bytes_max) {
@@ -84,7 +98,10 @@ detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept {
   const std::size_t least = message_footprint(options.message_bytes_max);
   const std::size_t share =
       options.receive_share_bytes_max != 0 ? options.receive_share_bytes_max : options.receive_bytes_max / 4;
-  return detail::ReceiveBudget(std::max(options.receive_bytes_max, least), std::max(share, least));
+  const std::size_t peer =
+      options.receive_peer_bytes_max != 0 ? options.receive_peer_bytes_max : options.receive_bytes_max / 2;
+  return detail::ReceiveBudget(std::max(options.receive_bytes_max, least), std::max(share, least),
+                               std::max({peer, share, least}));
 }
 
 ServerLoop::~ServerLoop() {
@@ -327,7 +344,8 @@ void ServerLoop::open_session(Arrivals::iterator arrival, std::unique_ptr<transp
       .backlog_bytes_max = options.send_backlog_bytes_max,
       .ping_interval = options.ping_interval,
       .decode_limits = options.decode_limits,
-      .budget = &session_shared_.budget};
+      .budget = &session_shared_.budget,
+      .peer = receive_peers_.find(connection->peer())};
   session_shared_.counters.paths_declined.add(static_cast<std::int64_t>(arrival->proposals->failures()));
   struct End final : detail::Posted {
     End(ServerLoop& of, ServerSession& ended) : loop(of), alive(of.alive_), session(ended) {}

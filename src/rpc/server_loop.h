@@ -12,6 +12,7 @@
 #include "exec/signal.h"
 #include "rpc/handshake.h"
 #include "rpc/paths.h"
+#include "rpc/receive_peers.h"
 #include "rpc/server_session.h"
 #include "transport/network.h"
 
@@ -135,6 +136,7 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   ServerLoopShared session_shared_;
   Paths paths_;
   Arrivals arrivals_;
+  ReceivePeers receive_peers_;
   std::list<std::unique_ptr<ServerSession>> sessions_;
   Sweep sweep_;
   Time next_refusal_line_{};  // No refusal is logged before.

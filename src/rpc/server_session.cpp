@@ -115,7 +115,9 @@ void ServerSession::refuse_unkept(std::uint32_t call) {
              std::to_string(shared_.budget.bytes_max()) + " bytes on the loop, of which " +
              std::to_string(shared_.budget.used()) + " are used, and receive_share_bytes_max " +
              std::to_string(shared_.budget.share_bytes_max()) + " bytes to the connection, which uses " +
-             std::to_string(account().used()) + ": send again later, or raise them");
+             std::to_string(account().used()) + ", and receive_peer_bytes_max " +
+             std::to_string(shared_.budget.peer_bytes_max()) +
+             " bytes to all connections of its peer: send again later, or raise them");
 }
 
 void ServerSession::on_unkept_item(std::uint32_t call, const Error& why) {
@@ -256,13 +258,8 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
 void ServerSession::after_reply() {
   if (connection().backlog() > settings().backlog_bytes_max && !connection().paused()) {
     connection().flush();
-    if (connection().backlog() > settings().backlog_bytes_max) connection().pause();
+    if (!closed() && connection().backlog() > settings().backlog_bytes_max) connection().pause();
   }
-}
-
-void ServerSession::on_drained() {
-  Session::on_drained();
-  if (!closed() && connection().paused()) connection().resume();
 }
 
 // ---- The end ----

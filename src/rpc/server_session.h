@@ -103,7 +103,6 @@ class ServerSession final : public Session, public detail::ServerPort {
  private:
   void on_frame(const wire::Frame& frame, const transport::Message& message) override;
   transport::Placement place(Bytes head, std::size_t payload_bytes) override;
-  void on_drained() override;
   void on_end(const Error& reason, std::uint64_t sent) override;
   void on_unkept_item(std::uint32_t call, const Error& why) override;
 

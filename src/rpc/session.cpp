@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "exec/poller.h"
 #include "transport/data_path.h"
 #include "wire/metadata.h"
 
@@ -13,9 +14,10 @@ using wire::Kind;
 
 Session::Session(Loop& loop, std::unique_ptr<transport::Connection> connection, const SessionSettings& settings)
     : loop_(loop),
-      account_(settings.budget),
-      connection_(std::move(connection)),
       settings_(settings),
+      account_(settings.budget, settings.peer.get()),
+      connection_(std::move(connection)),
+      rest_(*this),
       life_(*this),
       check_due_(loop.now()),
       last_received_(loop.now()),
@@ -131,8 +133,33 @@ void Session::send_credit(std::uint32_t call, std::uint32_t bytes) {
 
 void Session::on_message(const transport::Message& message) {
   if (closed_) return;
+  work_ += message_cost + message.head.size();
+  if (work_ >= work_at_clock_) [[unlikely]]
+    return deliver_timed(message);
+  deliver(message);
+}
+
+// Between readings of the clock a turn goes on for some tens of small messages. A large one is timed by itself.
+void Session::deliver_timed(const transport::Message& message) {
+  const exec::Poller& clock = loop_.poller();
+  if (turn_tick_ != loop_.now()) {
+    turn_tick_ = loop_.now();
+    turn_begin_ = clock.now();
+  }
+  work_at_clock_ = work_ + clock_interval;
+  deliver(message);
+  if (closed_ || clock.now() - turn_begin_ < turn_max) return;
+  connection_->pause();
+  rest_.start(loop_, loop_.now());
+}
+
+// A connection that waits for its peer to read is resumed by on_drained().
+void Session::end_rest() noexcept {
+  if (!closed_ && connection_->backlog() <= settings_.backlog_bytes_max) connection_->resume();
+}
+
+inline void Session::deliver(const transport::Message& message) {
   last_received_ = loop_.now();
-  ++messages_;
   if (message.cut) [[unlikely]] {
     if (message.head.size() < wire::header_bytes) return protocol_error("a frame shorter than its header");
     return on_frame({.header = wire::read_header(message.head)}, message);
@@ -172,6 +199,7 @@ void Session::on_drained() {
     first.unlink();
     detail::StreamCore::on_room(first);
   }
+  if (!closed_ && connection_->paused() && !rest_.running()) connection_->resume();
 }
 
 Session::Behind Session::falls_behind(std::uint64_t bytes) noexcept {
@@ -179,14 +207,14 @@ Session::Behind Session::falls_behind(std::uint64_t bytes) noexcept {
   const std::uint64_t arrived = connection_->arrived();
   const std::uint64_t sent = connection_->sent();
   const bool arriving = account_.arriving() != 0;
-  const bool same = arriving && slow_arriving_ && messages_ == slow_messages_;
+  const bool same = arriving && slow_arriving_ && work_ == slow_work_;
   const std::uint64_t taken = sent - slow_sent_;
   const std::uint64_t moved = arrived - slow_arrived_ + (connection_->paused() ? taken : 0);
   // Replies are sent from requests that are kept until the peer has taken them.
   const bool waits = taken < std::min<std::uint64_t>(slow_backlog_, bytes) &&
                      account_.used() > detail::ReceiveAccount::reserve_bytes && !account_.plenty(0);
   slow_arriving_ = arriving;
-  slow_messages_ = messages_;
+  slow_work_ = work_;
   slow_arrived_ = arrived;
   slow_sent_ = sent;
   slow_backlog_ = connection_->backlog();
@@ -220,7 +248,8 @@ void Session::on_stream_frame(const wire::Frame& frame, const transport::Message
         return on_unkept_item(frame.header.call,
                               {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
                                "a stream item of the peer was refused: what is received and kept would pass "
-                               "receive_bytes_max of the loop, or receive_share_bytes_max of the connection"});
+                               "receive_bytes_max of the loop, receive_share_bytes_max of the connection or "
+                               "receive_peer_bytes_max of its peer"});
       }
       status = core->on_item(std::move(item));
       break;
@@ -241,6 +270,7 @@ void Session::protocol_error(std::string text) {
 void Session::end_session(const Error& reason) {
   if (std::exchange(closed_, true)) return;
   life_.stop();
+  rest_.stop();
   const std::uint64_t sent = connection_->sent();
   connection_->abort();
   on_end(reason, sent);

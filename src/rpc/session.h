@@ -24,7 +24,8 @@ struct SessionSettings {
   std::size_t backlog_bytes_max = 0;
   Duration ping_interval = forever;
   codec::DecodeLimits decode_limits = {};
-  detail::ReceiveBudget* budget = nullptr;  // Pays for what is received and kept; null: not counted.
+  detail::ReceiveBudget* budget = nullptr;    // Pays for what is received and kept; null: not counted.
+  std::shared_ptr<detail::ReceivePeer> peer;  // What all connections of the peer hold of it; null: not counted.
   bool path = false;  // Messages go beside the stream: should they stop, the peer may live and be reached otherwise.
 };
 
@@ -36,6 +37,14 @@ class Session : public transport::MessageSink, public detail::StreamPort {
 
   bool closed() const noexcept { return closed_; }
   transport::Connection& connection() noexcept { return *connection_; }
+
+  // A connection's turn on the loop ends after this time, and continues in a later tick. Other connections are served in
+  // between, whatever the messages of this one cost to decode.
+  static constexpr Duration turn_max = std::chrono::milliseconds(1);
+  // The clock is read when the messages since the last reading amount to clock_interval bytes, where a message counts as the
+  // bytes of its head and message_cost. Payloads cost little: they are copied at most.
+  static constexpr std::size_t clock_interval = 16 * 1024;
+  static constexpr std::size_t message_cost = 512;
 
  protected:
   Session(Loop& loop, std::unique_ptr<transport::Connection> connection, const SessionSettings& settings);
@@ -92,6 +101,13 @@ class Session : public transport::MessageSink, public detail::StreamPort {
     Session& session;
   };
 
+  // Resumes the connection after its turn ended.
+  struct RestTimer : Timer {
+    explicit RestTimer(Session& owner) noexcept : Timer(&RestTimer::fire), session(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<RestTimer&>(timer).session.end_rest(); }
+    Session& session;
+  };
+
   // transport::MessageSink
   void on_message(const transport::Message& message) final;
   void on_closed(const Error& reason) final { end_session(reason); }
@@ -107,6 +123,9 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   detail::WaitingWriter& writers() noexcept final { return writers_; }
   const codec::DecodeLimits& decode_limits() const noexcept final { return settings_.decode_limits; }
 
+  void deliver(const transport::Message& message);
+  void deliver_timed(const transport::Message& message);
+  void end_rest() noexcept;
   void answer_ping(std::size_t body_bytes);
   void check_life();
   void check_life_at(Time when);
@@ -114,10 +133,10 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   enum class BeginError : std::uint8_t { none, ended, too_long, metadata };
 
   Loop& loop_;
+  const SessionSettings settings_;
   detail::ReceiveAccount account_;  // Before what it pays for.
   detail::WaitingWriter writers_;   // Those of streams that wait until the backlog is shorter.
   std::unique_ptr<transport::Connection> connection_;
-  const SessionSettings settings_;
   bool closed_ = false;
 
   std::byte* head_ = nullptr;  // The frame between begin_frame() and end_frame().
@@ -125,9 +144,14 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   std::size_t too_long_bytes_ = 0;
   BeginError begin_error_ = BeginError::none;
 
+  std::uint64_t work_ = 0;  // Of all messages so far, as clock_interval counts; another value after each message.
+  std::uint64_t work_at_clock_ = clock_interval;  // When the clock is read next.
+  Time turn_tick_{};                              // The tick of the turn that began last,
+  Time turn_begin_{};                             // and when it began.
+  RestTimer rest_;                                // Runs while the connection is paused since its turn ended.
+
   // As falls_behind() last found it.
-  std::uint64_t messages_ = 0;  // Counted at all times.
-  std::uint64_t slow_messages_ = 0;
+  std::uint64_t slow_work_ = 0;
   std::uint64_t slow_arrived_ = 0;
   std::uint64_t slow_sent_ = 0;
   std::uint64_t slow_backlog_ = 0;

@@ -19,6 +19,7 @@ namespace hawser::transport {
 // What a ScriptedStream has seen and is told to do. Outlives it.
 struct StreamScript {
   StreamSink* sink = nullptr;
+  std::string peer = "peer:1";
   std::string sent;
   std::deque<std::size_t> take;  // How much the next sends take; all, once empty.
   bool paused = false;
@@ -62,7 +63,7 @@ class ScriptedStream final : public Stream {
   void resume() override { script_.paused = false; }
   void finish() noexcept override { script_.finished = true; }
   std::string_view transport() const noexcept override { return "scripted"; }
-  std::string peer() const override { return "peer:1"; }
+  std::string peer() const override { return script_.peer; }
   std::string local() const override { return "local:2"; }
 
  private:

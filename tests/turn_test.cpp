@@ -1,0 +1,148 @@
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "exec/sim_poller.h"
+#include "rpc/session.h"
+#include "tests/hand_network.h"
+#include "tests/testing.h"
+
+// How long one connection may keep its loop from the others. The handlers cost virtual time.
+namespace hawser::turn {
+
+using namespace testing_tools;
+using wire::Kind;
+
+// Virtual time that also passes while work is done.
+class WorkPoller final : public exec::Poller {
+ public:
+  explicit WorkPoller(Duration& worked) noexcept : worked_(worked) {}
+  std::string_view name() const noexcept override { return "simulated work"; }
+  Time now() const noexcept override { return sim_.now() + worked_; }
+  std::size_t wait(Duration timeout, Time& now) override {
+    Time waited;
+    const std::size_t found = sim_.wait(timeout, waited);
+    now = this->now();
+    return found;
+  }
+  void wake() noexcept override {}
+  void watch(int fd, exec::Watcher& watcher) override { sim_.watch(fd, watcher); }
+  void unwatch(int, exec::Watcher&) noexcept override {}
+  bool real_time() const noexcept override { return false; }
+
+ private:
+  exec::SimPoller sim_;
+  Duration& worked_;
+};
+
+class Turn : public ::testing::Test {
+ protected:
+  // Takes 50 us.
+  struct Service {
+    Turn& test;
+    std::size_t dear(std::string_view text) {
+      test.worked += 50us;
+      ++test.calls;
+      return text.size();
+    }
+  };
+
+  void SetUp() override {
+    server =
+        std::make_unique<Server>(loop, network, ServerOptions{.listen = "by hand", .transports = {.demand = "stream"}});
+    server->register_handler<&Service::dear>(&service);
+    ASSERT_TRUE(server->start());
+  }
+  void run(Duration duration) {
+    loop.run([](Loop& on, Duration time) -> Task<void> {
+      auto sleep = on.sleep(time);
+      co_await sleep;
+    }(loop, duration));
+  }
+  Peer& peer() {
+    Peer& made = peers.emplace_back(*network);
+    run(1ms);
+    made.script.sent.clear();
+    return made;
+  }
+  static std::string requests(std::uint32_t count, std::size_t bytes) {
+    std::string all;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      all += text(message(request_of<&Service::dear>(call_id(i)), text_body(std::string(bytes, 'd'))));
+    }
+    return all;
+  }
+
+  Duration worked{};
+  std::size_t calls = 0;
+  Service service{*this};
+  Loop loop{std::make_unique<WorkPoller>(worked), LoopOptions{.log = no_log()}};
+  std::shared_ptr<HandNetwork> network = std::make_shared<HandNetwork>();
+  std::deque<Peer> peers;
+  std::unique_ptr<Server> server;
+};
+
+// One connection has 1'000 requests of 50 us at hand, all received at once; it answers them all, in many turns.
+TEST_F(Turn, ManySmallMessagesDoNotKeepTheLoop) {
+  Peer& flood = peer();
+  Peer& honest = peer();
+  flood.say(requests(1000, 10));
+  const std::size_t turn = calls;
+  // The clock is read every 30 messages or so.
+  EXPECT_GE(turn, 20U);
+  EXPECT_LE(turn, 20U + 2 * rpc::Session::clock_interval / rpc::Session::message_cost);
+  EXPECT_TRUE(flood.script.paused) << "its peer is held back meanwhile";
+  honest.say(requests(1, 10));
+  EXPECT_EQ(calls, turn + 1) << "the other connection has its turn at once";
+  std::size_t longest = 0;
+  for (std::size_t before = calls; calls < 1001; before = calls) {
+    run(10us);
+    longest = std::max(longest, calls - before);
+    ASSERT_GT(calls, before) << "it goes on by itself";
+  }
+  EXPECT_LE(longest, turn + 2 * rpc::Session::clock_interval / rpc::Session::message_cost);
+  run(1ms);
+  EXPECT_EQ(calls, 1001U);
+  EXPECT_FALSE(flood.script.paused);
+  EXPECT_TRUE(flood.heard(Kind::response));
+}
+
+// Long messages are timed one by one: no more of them are taken than fit into the turn.
+TEST_F(Turn, LongMessagesAreTimedEach) {
+  Peer& flood = peer();
+  flood.say(requests(100, 20'000));
+  EXPECT_LE(calls, 20U);
+  EXPECT_GE(calls, 19U);
+  // Each time its peer gets on, there is another turn.
+  for (std::size_t before = calls; calls < 100; before = calls) {
+    run(1ms);
+    flood.say({});
+    ASSERT_GT(calls, before);
+    EXPECT_LE(calls, before + 40);
+  }
+}
+
+// The end of a connection, by either side, while it waits for its next turn.
+TEST_F(Turn, AConnectionMayEndWhileItRests) {
+  for (const bool by_peer : {true, false}) {
+    Peer& flood = peer();
+    const std::size_t before = calls;
+    flood.say(requests(200, 10));
+    ASSERT_TRUE(flood.script.paused);
+    ASSERT_LT(calls, before + 200);
+    if (by_peer) {
+      flood.script.sink->broken({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "reset"});
+      run(10ms);
+      EXPECT_EQ(server->counters().connections_open, 0U);
+    } else {
+      server.reset();
+      run(10ms);
+    }
+    EXPECT_LT(calls, before + 200);
+  }
+}
+
+}  // namespace hawser::turn
