@@ -297,6 +297,30 @@ TEST(MisuseOfServers, AnOffloadedHandlerStopsItsServer) {
   call_on_own_threads<&Owner::stop>({.offload = true}, "offloaded handler");
 }
 
+// Of another server, which starts and stops meanwhile: ThreadSanitizer looks on.
+TEST(MisuseOfServers, AnOffloadedHandlerStopsAnotherServer) {
+  for (int round = 0; round < 20; ++round) {
+    Owner other;
+    other.server = std::make_unique<Server>(server_options());
+    Server one(server_options());
+    one.register_handler<&Owner::stop>(&other, {.offload = true});
+    const Result<void> started = one.start();
+    ASSERT_TRUE(started) << error_of(started);
+    std::thread meanwhile([&] {
+      static_cast<void>(other.server->start());
+      other.server->stop(Duration::zero());
+    });
+    sync_wait([](std::string address) -> Task<void> {
+      Client client(client_options());
+      AWAIT(connected, client.connect(address));
+      REQUIRE_OK(connected);
+      AWAIT(reply, client.call<&Owner::stop>());
+      EXPECT_OK(reply);
+    }(one.address()));
+    meanwhile.join();
+  }
+}
+
 TEST(MisuseOfServersDeathTest, AHandlerDestroysItsServer) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(call_on_own_threads<&Owner::destroy>({}, ""), "destroyed by one of its own handlers");

@@ -85,16 +85,16 @@ bool Server::State::in_child() const noexcept {
   return starter != 0 && starter != process_id();
 }
 
-bool Server::State::on_own_loop() const noexcept {
-  return std::any_of(own_loops.begin(), own_loops.end(),
-                     [here = Loop::current()](const auto& loop) { return loop.get() == here; });
+bool Server::State::owns(const Loop* loop) const noexcept {
+  const std::lock_guard guard(counting);
+  return std::find(loops_known.begin(), loops_known.end(), loop) != loops_known.end();
 }
 
+bool Server::State::on_own_loop() const noexcept { return owns(Loop::current()); }
+
 bool Server::State::offloaded() const noexcept {
-  Loop* const here = Loop::offloading();
-  if (here == nullptr) return false;
-  return here == callers_loop ||
-         std::any_of(own_loops.begin(), own_loops.end(), [here](const auto& loop) { return loop.get() == here; });
+  const Loop* const here = Loop::offloading();
+  return here != nullptr && (here == callers_loop || owns(here));
 }
 
 TransportOptions& Server::State::transports() {
@@ -161,6 +161,7 @@ Result<void> Server::State::begin() {
     const std::lock_guard guard(counting);
     for (unsigned i = 0; i < count; ++i) {
       own_loops.push_back(std::make_unique<Loop>(shared.options.loop));
+      loops_known.push_back(own_loops.back().get());
       loops.push_back(std::make_unique<ServerLoop>(*own_loops.back(), shared));
     }
   }
@@ -283,6 +284,10 @@ void Server::State::end_loops() {
   loop_ends.clear();
   stop_orders.clear();
   own_loops.clear();
+  {
+    const std::lock_guard guard(counting);
+    loops_known.clear();
+  }
   shared.paths.clear();
   cpu_latency.reset();
 }

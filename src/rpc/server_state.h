@@ -28,6 +28,7 @@ struct Server::State final : transport::AcceptSink {
   // Whether this is a child, by fork(), of the process that started the server.
   bool in_child() const noexcept;
   // Whether this thread runs one of the server's loops, or does offloaded work of one.
+  bool owns(const Loop* loop) const noexcept;
   bool on_own_loop() const noexcept;
   bool offloaded() const noexcept;
   TransportOptions& transports();
@@ -77,7 +78,8 @@ struct Server::State final : transport::AcceptSink {
   std::size_t next_loop = 0;
   std::string address;
   std::optional<CpuLatency> cpu_latency;
-  mutable std::mutex counting;  // Guards filling and emptying `loops`, and what remains of them.
+  mutable std::mutex counting;           // Guards filling and emptying `loops`, what remains of them, and loops_known.
+  std::vector<const Loop*> loops_known;  // The server's own, for other threads to compare with; longer than they live.
   ServerCounters ended_counters;
 };
 
