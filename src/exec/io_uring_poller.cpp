@@ -10,6 +10,12 @@
 #include "exec/epoll_poller.h"
 
 namespace hawser::exec {
+namespace {
+
+// Whether a poll that ended with this error may be tried again.
+bool passes(int error) noexcept { return error == ECANCELED || error == EAGAIN || error == EINTR || error == ENOMEM; }
+
+}  // namespace
 
 Result<std::unique_ptr<Poller>> IoUringPoller::make() {
   Result<std::unique_ptr<IoUring>> ring = IoUring::make();
@@ -47,6 +53,10 @@ IoUringPoller::Watch::Watch(IoUring& on, int watched, Watcher& told)
     : ring(on), fd(watched), watcher(told), token(ring.poll_always(fd, POLLIN | POLLOUT | POLLRDHUP, *this)) {}
 
 void IoUringPoller::Watch::on_completion(const IoUring::Completion& completion) {
+  if (completion.result < 0 && !passes(-completion.result)) {
+    // Another poll of this descriptor would fail at once, for ever. Whoever uses the descriptor finds out.
+    return watcher.on_ready({.readable = true, .writable = true, .hangup = true, .broken = true});
+  }
   if (!completion.more) token = ring.poll_always(fd, POLLIN | POLLOUT | POLLRDHUP, *this);
   if (completion.result < 0) return;
   const auto events = static_cast<unsigned>(completion.result);

@@ -99,6 +99,28 @@ TEST_P(PollerTest, OnlyAnErrorIsToldAsBroken) {
   loop.poller().unwatch(reset.near.get(), two);
 }
 
+// A ring that cannot poll a descriptor says so once, rather than to try again for ever.
+TEST_P(PollerTest, ADescriptorThatCannotBePolledIsToldOnce) {
+  Poller& poller = loop.poller();
+  if (poller.io_uring() == nullptr) GTEST_SKIP() << "epoll refuses such a descriptor when it is watched";
+  int closed = -1;
+  {
+    const Ends ends;
+    closed = ends.near.get();
+  }
+  Recorder one;
+  poller.watch(closed, one);
+  std::size_t told = 0;
+  for (int i = 0; i < 50; ++i) {
+    Time now{};
+    told += poller.wait(Duration::zero(), now);
+  }
+  EXPECT_EQ(told, 1U);
+  EXPECT_EQ(one.events, 1);
+  EXPECT_TRUE(one.last.broken && one.last.hangup && one.last.readable);
+  poller.unwatch(closed, one);
+}
+
 TEST(WatcherTable, ATokenIsStaleOnceItsDescriptorIsNotWatched) {
   WatcherTable table;
   Recorder one;

@@ -43,7 +43,7 @@ Result<void> check(const ShmOptions& options) {
 
 class ShmEnd;
 
-// A place among the end's connections, which keeps the end.
+// A place among the end's pending connections, later among its connections. Keeps the end.
 class Ticket {
  public:
   explicit Ticket(std::shared_ptr<ShmEnd> end) noexcept;
@@ -51,8 +51,12 @@ class Ticket {
   Ticket& operator=(const Ticket&) = delete;
   ~Ticket();
 
+  // The peer has connected: from now on this counts as a connection. Fails if all places are taken.
+  Result<void> connect();
+
  private:
   std::shared_ptr<ShmEnd> end_;
+  bool connected_ = false;
 };
 
 class ShmEnd final : public PathEnd, public std::enable_shared_from_this<ShmEnd> {
@@ -73,6 +77,7 @@ class ShmEnd final : public PathEnd, public std::enable_shared_from_this<ShmEnd>
 
  private:
   friend class Ticket;
+  Result<void> check_room() const;
   Result<std::shared_ptr<Ticket>> enter();
 
   Loop& loop_;
@@ -81,11 +86,20 @@ class ShmEnd final : public PathEnd, public std::enable_shared_from_this<ShmEnd>
   const std::shared_ptr<Helpers> helpers_;
   const OwnProcess own_process_;
   const bool strict_ = SharedMemory::counted_strictly();
+  // Each at most connections_max. Those who only offer take no place from those who connect.
+  std::size_t pending_ = 0;
   std::size_t connections_ = 0;
 };
 
-Ticket::Ticket(std::shared_ptr<ShmEnd> end) noexcept : end_(std::move(end)) { ++end_->connections_; }
-Ticket::~Ticket() { --end_->connections_; }
+Ticket::Ticket(std::shared_ptr<ShmEnd> end) noexcept : end_(std::move(end)) { ++end_->pending_; }
+Ticket::~Ticket() { --(connected_ ? end_->connections_ : end_->pending_); }
+Result<void> Ticket::connect() {
+  if (Result<void> room = end_->check_room(); !room) return room;
+  connected_ = true;
+  --end_->pending_;
+  ++end_->connections_;
+  return {};
+}
 
 // What both halves have.
 class ShmHalf : public PathHalf {
@@ -116,6 +130,7 @@ class ShmHalf : public PathHalf {
   Sizes sizes() const noexcept { return {options_.ring_bytes, options_.slab_bytes}; }
   const ShmOptions& options() const noexcept { return options_; }
   ShmEnd& end() const noexcept { return *end_; }
+  Result<void> take_place() { return ticket_->connect(); }
 
   // `peer` has proved to be at the other end of `bell`: the kernel says so.
   void connected(Doorbell bell, const PeerIdentity& peer, std::shared_ptr<SharedMemory> memory) {
@@ -158,6 +173,7 @@ class ServerHalf final : public ShmHalf {
   Result<void> connect(Bytes client) override {
     const Result<Answer> answer = decode_answer(client);
     if (!answer) return std::unexpected(answer.error());
+    if (Result<void> taken = take_place(); !taken) return taken;
     Result<Arrival> arrival = socket_.accept(secret_, *end().helpers());
     if (!arrival) return std::unexpected(std::move(arrival.error()));
     Result<std::shared_ptr<SharedMemory>> memory = SharedMemory::adopt(arrival->memory, sizes(), end().strict());
@@ -181,6 +197,7 @@ class ClientHalf final : public ShmHalf {
       : ShmHalf(end, client_side, options, limits, std::move(ticket)) {}
 
   Result<void> meet_server(const Proposal& proposal) {
+    if (Result<void> taken = take_place(); !taken) return taken;
     Result<std::shared_ptr<SharedMemory>> memory = SharedMemory::create(sizes(), end().strict());
     if (!memory) return std::unexpected(std::move(memory.error()));
     Result<Doorbell> bell = meet(proposal.socket, proposal.secret, (*memory)->fd());
@@ -200,12 +217,20 @@ class ClientHalf final : public ShmHalf {
   }
 };
 
+Result<void> ShmEnd::check_room() const {
+  if (connections_ < options_.connections_max) return {};
+  return fail(ErrorCode::overloaded,
+              std::to_string(options_.connections_max) + " connections (ShmOptions::connections_max) use shared memory",
+              ErrorScope::transport);
+}
+
 Result<std::shared_ptr<Ticket>> ShmEnd::enter() {
-  if (connections_ >= options_.connections_max) {
-    return fail(
-        ErrorCode::overloaded,
-        std::to_string(options_.connections_max) + " connections (ShmOptions::connections_max) use shared memory",
-        ErrorScope::transport);
+  if (Result<void> room = check_room(); !room) return std::unexpected(std::move(room.error()));
+  if (pending_ >= options_.connections_max) {
+    return fail(ErrorCode::overloaded,
+                std::to_string(options_.connections_max) +
+                    " connections (ShmOptions::connections_max) over shared memory are being made",
+                ErrorScope::transport);
   }
   return std::make_shared<Ticket>(shared_from_this());
 }

@@ -123,6 +123,31 @@ TEST_F(ShmEnds, ConnectionsAreBounded) {
   EXPECT_TRUE(few->propose(few->offer(), limits).has_value());
 }
 
+// A client that offers and does not connect takes no place from those who do.
+TEST_F(ShmEnds, OffersDoNotTakeThePlacesOfConnections) {
+  const auto client = attach({});
+  const auto few = attach({.connections_max = 2});
+  const auto connect = [&](std::unique_ptr<PathHalf>& half) {
+    const auto accepted = client->accept(half->parameters(), limits);
+    EXPECT_TRUE(accepted.has_value());
+    return half->connect((*accepted)->parameters());
+  };
+  auto one = few->propose(client->offer(), limits);
+  ASSERT_TRUE(one.has_value());
+  EXPECT_TRUE(connect(*one).has_value());
+  auto two = few->propose(client->offer(), limits);
+  auto three = few->propose(client->offer(), limits);
+  ASSERT_TRUE(two.has_value());
+  ASSERT_TRUE(three.has_value()) << three.error().text;
+  EXPECT_TRUE(connect(*three).has_value());
+  const Result<void> refused = connect(*two);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().text.find("connections_max"), std::string::npos);
+  EXPECT_FALSE(few->propose(client->offer(), limits).has_value());
+  one->reset();
+  EXPECT_TRUE(few->propose(client->offer(), limits).has_value());
+}
+
 TEST_F(ShmEnds, OneEndForOneLoop) {
   const auto path = make_shm_path({});
   const auto one = *path->attach(loop);
