@@ -5,9 +5,19 @@
 namespace hawser::transport {
 
 void AddressList::add(const SocketAddress& address) {
-  if (added_ == addresses_max) return;
-  ++added_;
-  (address.family() == AF_INET6 ? v6_ : others_).push_back(address);
+  const bool v6 = address.family() == AF_INET6;
+  Family& own = v6 ? v6_ : others_;
+  Family& other = v6 ? others_ : v6_;
+  if (own.added + other.added >= addresses_max) {
+    // Whichever family came first must not leave the other one out.
+    if (own.added >= addresses_max / 2) return;
+    if (!other.left.empty()) {
+      other.left.pop_back();
+      --other.added;
+    }
+  }
+  ++own.added;
+  own.left.push_back(address);
   changed.notify_all();
 }
 
@@ -19,10 +29,10 @@ void AddressList::complete(std::optional<Error> error) {
 
 std::optional<SocketAddress> AddressList::next() {
   if (empty()) return std::nullopt;
-  std::deque<SocketAddress>& from = others_.empty() || (!v6_.empty() && !last_was_v6_) ? v6_ : others_;
+  Family& from = others_.left.empty() || (!v6_.left.empty() && !last_was_v6_) ? v6_ : others_;
   last_was_v6_ = &from == &v6_;
-  const SocketAddress first = from.front();
-  from.pop_front();
+  const SocketAddress first = from.left.front();
+  from.left.pop_front();
   return first;
 }
 

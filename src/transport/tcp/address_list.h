@@ -13,7 +13,8 @@ namespace hawser::transport {
 // section 4). May grow while it is used. Loop's thread only.
 class AddressList {
  public:
-  // Of one host; what is beyond is not tried. Whoever answers for a name cannot make a client connect without an end.
+  // Of one host; what is beyond is not tried, of which each family may have half at least. Whoever answers for a name
+  // cannot make a client connect without an end.
   static constexpr std::size_t addresses_max = 32;
 
   explicit AddressList(Loop& loop) noexcept : changed(loop) {}
@@ -24,16 +25,19 @@ class AddressList {
 
   // The next one to try; none if all that are known have been tried.
   std::optional<SocketAddress> next();
-  bool empty() const noexcept { return v6_.empty() && others_.empty(); }
+  bool empty() const noexcept { return v6_.left.empty() && others_.left.empty(); }
   bool completed() const noexcept { return completed_; }
   const std::optional<Error>& error() const noexcept { return error_; }
 
   exec::Signal changed;  // There are more, or the list is complete.
 
  private:
-  std::deque<SocketAddress> v6_;
-  std::deque<SocketAddress> others_;
-  std::size_t added_ = 0;
+  struct Family {
+    std::deque<SocketAddress> left;  // Not tried yet.
+    std::size_t added = 0;
+  };
+  Family v6_;
+  Family others_;
   bool last_was_v6_ = false;
   bool completed_ = false;
   std::optional<Error> error_;

@@ -167,6 +167,33 @@ TEST_F(ConnectRaceTest, AnAnswerWithManyAddressesIsBounded) {
   EXPECT_EQ(count, AddressList::addresses_max);
 }
 
+// Whichever family comes first: a name with many IPv6 addresses is reached from where there is no IPv6.
+TEST_F(ConnectRaceTest, ManyAddressesOfOneFamilyLeaveRoomForTheOther) {
+  for (const bool v6_first : {true, false}) {
+    AddressList both(loop);
+    for (int i = 0; i < 2000; ++i) {
+      const bool v6 = (i < 1000) == v6_first;
+      both.add(address(v6 ? "2001:db8::" + std::to_string(i % 1000) : "192.0.2." + std::to_string(i % 250)));
+    }
+    both.complete();
+    std::size_t v6 = 0;
+    std::size_t count = 0;
+    for (std::optional<SocketAddress> one = both.next(); one; one = both.next(), ++count) {
+      EXPECT_EQ(one->family(), count % 2 == 0 ? AF_INET6 : AF_INET) << count;
+      v6 += one->family() == AF_INET6 ? 1 : 0;
+    }
+    EXPECT_EQ(count, AddressList::addresses_max);
+    EXPECT_EQ(v6, AddressList::addresses_max / 2);
+  }
+  // Those that have been tried already leave no room to be given back.
+  AddressList late(loop);
+  for (int i = 0; i < 100; ++i) late.add(address("2001:db8::" + std::to_string(i)));
+  while (late.next()) {
+  }
+  late.add(address("192.0.2.1"));
+  EXPECT_TRUE(late.next());
+}
+
 TEST_F(ConnectRaceTest, DroppingTheTaskWithdrawsTheAttempts) {
   fates = {{"192.0.2.1:80", {}}, {"192.0.2.2:80", {}}};
   list.add(address("192.0.2.1"));

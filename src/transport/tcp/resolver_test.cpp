@@ -2,8 +2,14 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <fstream>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -91,7 +97,9 @@ class ResolverTest : public TcpLoopTest {
  protected:
   void SetUp() override {
     TcpLoopTest::SetUp();
-    if (!IsSkipped()) server.emplace(loop);
+    if (IsSkipped()) return;
+    server.emplace(loop);
+    names.emplace(server->options());
   }
   std::vector<std::string> all() {
     std::vector<std::string> texts;
@@ -101,12 +109,13 @@ class ResolverTest : public TcpLoopTest {
 
   AddressList list{loop};
   std::optional<NameServer> server;
+  std::optional<NameService> names;
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, ResolverTest, exec::every_loop(), exec::name_of);
 
 TEST_P(ResolverTest, AsksForBothFamilies) {
   server->answers = {{type_a, {"192.0.2.1", "192.0.2.2"}}, {type_aaaa, {"2001:db8::1"}}};
-  const Resolver resolver(loop, {"service.test", "80"}, list, server->options());
+  const Resolver resolver(loop, {"service.test", "80"}, list, *names);
   EXPECT_TRUE(list.empty()) << "asking must not block";
   ASSERT_TRUE(until([&] { return list.completed(); }));
   std::vector<std::string> found = all();
@@ -117,7 +126,7 @@ TEST_P(ResolverTest, AsksForBothFamilies) {
 // A server that does not answer for IPv6 does not hold up IPv4.
 TEST_P(ResolverTest, OneFamilyDoesNotWaitForTheOther) {
   server->answers = {{type_a, {"192.0.2.1"}}};
-  const Resolver resolver(loop, {"service.test", "80"}, list, server->options());
+  const Resolver resolver(loop, {"service.test", "80"}, list, *names);
   ASSERT_TRUE(until([&] { return !list.empty(); }));
   EXPECT_FALSE(list.completed());
   EXPECT_EQ(all(), std::vector<std::string>{"192.0.2.1:80"});
@@ -125,7 +134,7 @@ TEST_P(ResolverTest, OneFamilyDoesNotWaitForTheOther) {
 
 TEST_P(ResolverTest, ANameThatIsNotSaysSo) {
   server->answers = {{type_a, {}}, {type_aaaa, {}}};
-  const Resolver resolver(loop, {"service.test", "80"}, list, server->options());
+  const Resolver resolver(loop, {"service.test", "80"}, list, *names);
   ASSERT_TRUE(until([&] { return list.completed(); }));
   EXPECT_TRUE(list.empty());
   ASSERT_TRUE(list.error());
@@ -135,11 +144,11 @@ TEST_P(ResolverTest, ANameThatIsNotSaysSo) {
 TEST_P(ResolverTest, SomeNamesNeedNoQuestion) {
   for (const std::string host : {"localhost", "a.LOCALHOST", "LocalHost."}) {
     AddressList own(loop);
-    const Resolver resolver(loop, {host, "80"}, own, server->options());
+    const Resolver resolver(loop, {host, "80"}, own, *names);
     EXPECT_TRUE(own.completed()) << host;
     EXPECT_FALSE(own.empty()) << host;
   }
-  const Resolver resolver(loop, {"no-such-host.invalid", "80"}, list, server->options());
+  const Resolver resolver(loop, {"no-such-host.invalid", "80"}, list, *names);
   EXPECT_TRUE(list.completed());
   EXPECT_TRUE(list.empty());
   turns(3);
@@ -150,7 +159,7 @@ TEST_P(ResolverTest, EndsWithItsQuestionsOpen) {
   for (int i = 0; i < 5; ++i) {
     AddressList own(loop);
     {
-      const Resolver resolver(loop, {"service.test", "80"}, own, server->options());
+      const Resolver resolver(loop, {"service.test", "80"}, own, *names);
       turns(i);
     }
     turns(3);
@@ -167,6 +176,96 @@ TEST_P(ResolverTest, ConnectingIncludesResolvingInItsTime) {
   EXPECT_NE(stream.error().text.find("service.test"), std::string::npos);
   EXPECT_GE(loop.poller().now() - start, milliseconds(60));
   EXPECT_TRUE(until([&] { return server->questions > 0; }));
+}
+
+// All names of a loop are asked for over one channel, which is kept for the next name.
+TEST_P(ResolverTest, ALoopHasOneChannel) {
+  server->answers = {{type_a, {"192.0.2.1"}}, {type_aaaa, {}}};
+  const std::shared_ptr<DnsChannel> channel = *names->channel(loop);
+  constexpr int count = 100;
+  std::deque<AddressList> lists;
+  std::deque<Resolver> resolvers;
+  for (int i = 0; i < count; ++i) {
+    resolvers.emplace_back(loop, HostPort{"service" + std::to_string(i) + ".test", "80"}, lists.emplace_back(loop),
+                           *names);
+  }
+  EXPECT_EQ(*names->channel(loop), channel);
+  EXPECT_EQ(channel->open_questions(), 2U * count);
+  ASSERT_TRUE(
+      until([&] { return std::all_of(lists.begin(), lists.end(), [](auto& one) { return one.completed(); }); }));
+  for (AddressList& one : lists) EXPECT_FALSE(one.empty());
+  EXPECT_EQ(channel->open_questions(), 0U);
+  resolvers.clear();
+  EXPECT_EQ(*names->channel(loop), channel);
+}
+
+// More names than may be asked for at once: the others wait, and those that are withdrawn make room.
+TEST_P(ResolverTest, QuestionsAreBounded) {
+  const std::shared_ptr<DnsChannel> channel = *names->channel(loop);
+  constexpr std::size_t count = DnsChannel::open_max / 2 + 50;
+  std::deque<AddressList> lists;
+  std::deque<std::optional<Resolver>> resolvers;
+  for (std::size_t i = 0; i < count; ++i) {
+    resolvers.emplace_back().emplace(loop, HostPort{"service" + std::to_string(i) + ".test", "80"},
+                                     lists.emplace_back(loop), *names);
+  }
+  EXPECT_EQ(channel->open_questions(), DnsChannel::open_max);
+  EXPECT_EQ(*names->channel(loop), channel);
+  // Nobody waits for many of its questions any more: the next name does not wait for those.
+  for (std::size_t i = 0; i < DnsChannel::withdrawn_max; ++i) resolvers[i].reset();
+  const std::shared_ptr<DnsChannel> other = *names->channel(loop);
+  EXPECT_NE(other, channel);
+  server->answers = {{type_a, {"192.0.2.1"}}, {type_aaaa, {}}};
+  const Resolver resolver(loop, {"service.test", "80"}, list, *names);
+  ASSERT_TRUE(until([&] { return list.completed(); }));
+  EXPECT_FALSE(list.empty());
+  resolvers.clear();
+  EXPECT_EQ(channel->open_questions(), 0U) << "all withdrawn";
+  for (AddressList& one : lists) EXPECT_FALSE(one.completed() && one.empty() && !one.error());
+}
+
+// What the loop keeps of the channel goes with the loop.
+TEST(DnsChannel, EndsWithItsLoop) {
+  NameService names({.servers = "127.0.0.1:9"});
+  std::weak_ptr<DnsChannel> channel;
+  {
+    Loop loop({.log = no_log()});
+    AddressList list(loop);
+    {
+      const Resolver resolver(loop, {"service.test", "80"}, list, names);
+      channel = *names.channel(loop);
+    }
+    EXPECT_FALSE(channel.expired());
+  }
+  EXPECT_TRUE(channel.expired());
+}
+
+TEST(HostsFile, IsReadAgainWhenItHasChanged) {
+  const std::string path = ::testing::TempDir() + "hawser_hosts_" + std::to_string(getpid());
+  const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
+  const auto texts = [](const std::vector<SocketAddress>& addresses) {
+    std::vector<std::string> all;
+    for (const SocketAddress& one : addresses) all.push_back(to_string(one));
+    return all;
+  };
+  using Texts = std::vector<std::string>;
+  std::string text =
+      "# 192.0.2.9 commented\n192.0.2.1\tone  ONE.test # two\n2001:db8::1 one\n\nnonsense one\n192.0.2.2 other one";
+  write(text);
+  HostsFile hosts(path);
+  EXPECT_EQ(texts(hosts.find("one", 80)), (Texts{"192.0.2.1:80", "[2001:db8::1]:80", "192.0.2.2:80"}));
+  EXPECT_EQ(texts(hosts.find("One.Test.", 1)), Texts{"192.0.2.1:1"});
+  for (const char* absent : {"two", "commented", "192.0.2.1", ""})
+    EXPECT_TRUE(hosts.find(absent, 80).empty()) << absent;
+  for (int i = 0; i < 100; ++i) static_cast<void>(hosts.find("one", 80));
+  EXPECT_EQ(hosts.reads(), 1U);
+  for (int i = 0; i < 1000; ++i) text += "\n192.0.2." + std::to_string(i % 250) + " many";
+  write(text);
+  EXPECT_EQ(hosts.find("many", 80).size(), AddressList::addresses_max);
+  EXPECT_EQ(hosts.reads(), 2U);
+  std::remove(path.c_str());
+  EXPECT_TRUE(hosts.find("one", 80).empty());
+  EXPECT_TRUE(HostsFile("/no/such/file").find("one", 80).empty());
 }
 
 // The name has two addresses, and nobody answers at the first.

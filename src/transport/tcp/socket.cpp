@@ -95,6 +95,24 @@ Result<std::optional<SocketAddress>> parse_unix(std::string_view address) {
   return result;
 }
 
+SocketAddress address_of(int family, const void* bytes, std::uint16_t port) noexcept {
+  SocketAddress address;
+  if (family == AF_INET6) {
+    auto& storage = reinterpret_cast<sockaddr_in6&>(address.storage);
+    storage.sin6_family = AF_INET6;
+    storage.sin6_port = htons(port);
+    std::memcpy(&storage.sin6_addr, bytes, sizeof storage.sin6_addr);
+    address.size = sizeof storage;
+  } else {
+    auto& storage = reinterpret_cast<sockaddr_in&>(address.storage);
+    storage.sin_family = AF_INET;
+    storage.sin_port = htons(port);
+    std::memcpy(&storage.sin_addr, bytes, sizeof storage.sin_addr);
+    address.size = sizeof storage;
+  }
+  return address;
+}
+
 std::string to_string(const SocketAddress& address) {
   if (address.family() == AF_UNIX) {
     const auto& storage = reinterpret_cast<const sockaddr_un&>(address.storage);

@@ -33,6 +33,9 @@ Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive, 
 // "unix:/path" or, in the abstract namespace, "unix:@name"; nothing if `address` is of another kind.
 Result<std::optional<SocketAddress>> parse_unix(std::string_view address);
 
+// Of AF_INET or AF_INET6, from the 4 or 16 bytes of the address.
+SocketAddress address_of(int family, const void* bytes, std::uint16_t port) noexcept;
+
 // As above; a Unix socket's without a name is "unix:".
 std::string to_string(const SocketAddress& address);
 // Of a Unix socket's peer that has no name, the process: "unix:pid 123".

@@ -245,7 +245,7 @@ Task<Result<std::unique_ptr<Stream>>> TcpNetwork::connect(Loop& loop, std::strin
       for (const SocketAddress& one : *numeric) addresses.add(one);
       addresses.complete();
     } else {
-      resolver.emplace(loop, *where, addresses, resolving_);
+      resolver.emplace(loop, *where, addresses, names_);
     }
   }
   const ConnectAttempt attempt = [&loop, deadline](SocketAddress to) { return connect_socket(loop, to, deadline); };

@@ -10,7 +10,7 @@ namespace hawser::transport {
 // Streams over TCP, IPv4 and IPv6, by "host:port", and over Unix sockets, by "unix:/path" and "unix:@name".
 class TcpNetwork final : public Network {
  public:
-  explicit TcpNetwork(ResolverOptions resolving = {}) : resolving_(std::move(resolving)) {}
+  explicit TcpNetwork(ResolverOptions resolving = {}) : names_(std::move(resolving)) {}
 
   // Resolves a name as getaddrinfo() does, which blocks.
   Result<std::unique_ptr<Listener>> listen(Loop& loop, std::string_view address, AcceptSink& sink) override;
@@ -18,7 +18,7 @@ class TcpNetwork final : public Network {
   Task<Result<std::unique_ptr<Stream>>> connect(Loop& loop, std::string address, Duration timeout) override;
 
  private:
-  const ResolverOptions resolving_;
+  NameService names_;
 };
 
 }  // namespace hawser::transport

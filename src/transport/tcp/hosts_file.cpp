@@ -1,0 +1,88 @@
+#include "transport/tcp/hosts_file.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "transport/tcp/address_list.h"
+
+namespace hawser::transport {
+namespace {
+
+constexpr std::string_view spaces = " \t\r";
+
+std::string_view next_word(std::string_view& line) {
+  line.remove_prefix(std::min(line.find_first_not_of(spaces), line.size()));
+  const std::string_view word = line.substr(0, line.find_first_of(spaces));
+  line.remove_prefix(word.size());
+  return word;
+}
+
+// Without the dot that ends a full name.
+std::string lower(std::string_view host) {
+  if (host.ends_with('.')) host.remove_suffix(1);
+  std::string name(host);
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return name;
+}
+
+bool same_file(const struct stat& a, const struct stat& b) noexcept {
+  const auto same_time = [](const timespec& x, const timespec& y) {
+    return x.tv_sec == y.tv_sec && x.tv_nsec == y.tv_nsec;
+  };
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_size == b.st_size && same_time(a.st_mtim, b.st_mtim) &&
+         same_time(a.st_ctim, b.st_ctim);
+}
+
+}  // namespace
+
+std::vector<SocketAddress> HostsFile::find(std::string_view host, std::uint16_t port) {
+  const std::lock_guard lock(mutex_);
+  read_if_changed();
+  std::vector<SocketAddress> addresses;
+  const auto found = by_name_.find(lower(host));
+  if (found == by_name_.end()) return addresses;
+  for (const Entry& entry : found->second) addresses.push_back(address_of(entry.family, entry.bytes, port));
+  return addresses;
+}
+
+std::size_t HostsFile::reads() const {
+  const std::lock_guard lock(mutex_);
+  return reads_;
+}
+
+void HostsFile::read_if_changed() {
+  struct stat now{};
+  if (stat(path_.c_str(), &now) != 0) now = {};
+  if (same_file(now, seen_)) return;
+  by_name_.clear();
+  // Before it is read: a change in between is seen the next time.
+  seen_ = now;
+  if (now.st_ino != 0) read();
+}
+
+void HostsFile::read() {
+  ++reads_;
+  std::ifstream file(path_);
+  for (std::string text; std::getline(file, text);) {
+    std::string_view line(text);
+    line = line.substr(0, line.find('#'));
+    const std::string address(next_word(line));
+    Entry entry;
+    entry.family = AF_INET;
+    if (inet_pton(AF_INET, address.c_str(), entry.bytes) != 1) {
+      entry.family = AF_INET6;
+      if (inet_pton(AF_INET6, address.c_str(), entry.bytes) != 1) continue;
+    }
+    for (std::string_view name = next_word(line); !name.empty(); name = next_word(line)) {
+      std::vector<Entry>& entries = by_name_[lower(name)];
+      if (entries.size() < AddressList::addresses_max) entries.push_back(entry);
+    }
+  }
+}
+
+}  // namespace hawser::transport

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <sys/stat.h>
+
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/tcp/socket.h"
+
+namespace hawser::transport {
+
+// The names of /etc/hosts. The file is read again only when it has changed: a long one takes tens of milliseconds. Any
+// thread.
+class HostsFile {
+ public:
+  explicit HostsFile(std::string path) : path_(std::move(path)) {}
+
+  // The addresses of `host`, at most AddressList::addresses_max, in the order of the file.
+  std::vector<SocketAddress> find(std::string_view host, std::uint16_t port);
+  // How often the file was read.
+  std::size_t reads() const;
+
+ private:
+  // 16 bytes, or 4 of IPv4.
+  struct Entry {
+    int family = 0;
+    unsigned char bytes[16] = {};
+  };
+
+  void read_if_changed();
+  void read();
+
+  const std::string path_;
+  mutable std::mutex mutex_;  // Guards the rest.
+  struct stat seen_{};
+  std::size_t reads_ = 0;
+  std::unordered_map<std::string, std::vector<Entry>> by_name_;  // In lower case.
+};
+
+}  // namespace hawser::transport
