@@ -63,14 +63,16 @@ class Bounds : public ::testing::Test {
 
 TEST_F(Bounds, MemoryOfArgumentsIsBoundedByTheRequestsLength) {
   serve({}, {}, [](Client& client) -> Task<void> {
-    AWAIT(few, client.call<count_rows>(Rows(1'000)));
+    const Rows fitting(1'000);
+    AWAIT(few, client.call<count_rows>(fitting));
     EXPECT_EQ(few, 1'000U);
     const Rows many(50'000);  // 50 KB on the wire, 13 MB in memory.
     AWAIT(refused, client.call<count_rows>(many));
     EXPECT_ERROR(refused, limit_exceeded, "memory_factor_max");
     AWAIT(later, client.call<count_rows_later>(many));
     EXPECT_ERROR(later, limit_exceeded, "memory_factor_max");
-    AWAIT(after, client.call<count_rows>(Rows(1)));
+    const Rows one(1);
+    AWAIT(after, client.call<count_rows>(one));
     EXPECT_EQ(after, 1U);
   });
 }
@@ -78,7 +80,8 @@ TEST_F(Bounds, MemoryOfArgumentsIsBoundedByTheRequestsLength) {
 TEST_F(Bounds, DecodeLimitsAreOptionsOfTheServer) {
   const ServerOptions options{.decode_limits = {.memory_factor_max = 400}};
   serve(options, {}, [](Client& client) -> Task<void> {
-    AWAIT(many, client.call<count_rows>(Rows(50'000)));
+    const Rows rows(50'000);
+    AWAIT(many, client.call<count_rows>(rows));
     EXPECT_EQ(many, 50'000U);
   });
 }

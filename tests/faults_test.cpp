@@ -77,11 +77,13 @@ TEST_F(Faults, OneTimeoutDoesNotEndItsNeighbours) {
     int timed_out = 0;
     int answered = 0;
     auto patient = [&]() -> Task<void> {
-      AWAIT(reply, client.call<slow_zeros>({.timeout = patience}, 100'000U));
+      const CallOptions reply_options{.timeout = patience};
+      AWAIT(reply, client.call<slow_zeros>(reply_options, 100'000U));
       answered += reply && reply->size() == 100'000;
     };
     auto impatient = [&]() -> Task<void> {
-      AWAIT(reply, client.call<hold>({.timeout = 2ms}));
+      const CallOptions reply_options{.timeout = 2ms};
+      AWAIT(reply, client.call<hold>(reply_options));
       // On a busy machine the handler, which was told, may answer before our own timer is looked at.
       if (!reply) {
         EXPECT_ERROR(reply, deadline_exceeded, "timeout");

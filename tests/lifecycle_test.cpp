@@ -200,7 +200,8 @@ TEST_F(VirtualTime, ASecondStopShortensTheGrace) {
     Client client(loop, network, {});
     AWAIT(connected, client.connect(server->address()));
     REQUIRE_OK(connected);
-    AWAIT(pending, client.send_request<work>({.timeout = forever}, 3600U));
+    const CallOptions pending_options{.timeout = forever};
+    AWAIT(pending, client.send_request<work>(pending_options, 3600U));
     REQUIRE_OK(pending);
     AWAIT(begun, eventually(loop, [&] { return server->counters().calls_in_flight == 1; }));
     EXPECT_TRUE(begun);

@@ -202,7 +202,8 @@ TEST_F(OffloadedCalls, AskForTheirTokenWhileTheyAreCancelled) {
   loop().run([](OffloadedCalls& self) -> Task<void> {
     AWAIT(client, self.connect());
     for (int i = 0; i < 200; ++i) {
-      AWAIT(reply, client->call<&Jobs::watch>(CallOptions{.timeout = std::chrono::microseconds(20 * i)}, i));
+      const CallOptions reply_options{.timeout = std::chrono::microseconds(20 * i)};
+      AWAIT(reply, client->call<&Jobs::watch>(reply_options, i));
       if (!reply) {
         EXPECT_ERROR(reply, deadline_exceeded, "");
       }

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "exec/sim_poller.h"
-#include "setup/system_network.h"
 #include "tests/testing.h"
 #include "transport/sim/sim_network.h"
 
@@ -221,7 +220,8 @@ TEST_F(PathTest, WhenItBreaksUnderLoadTheConnectionMoves) {
         const std::string text = (number % 2 == 0 ? "again " : "once ") + std::to_string(number);
         auto wait = loop().sleep(std::chrono::microseconds(50 * number));
         co_await wait;
-        AWAIT(reply, client.call<slowly>({.idempotent = number % 2 == 0}, text));
+        const CallOptions reply_options{.idempotent = number % 2 == 0};
+        AWAIT(reply, client.call<slowly>(reply_options, text));
         ++ended;
         if (reply) {
           EXPECT_EQ(*reply, text);
@@ -267,7 +267,8 @@ TEST_F(PathTest, CallsThatBeginWhileItMovesWaitAndAreBounded) {
     EXPECT_TRUE(client.connected());
     AWAIT(pending, client.send_request<echo>("its arguments may not last"));
     EXPECT_ERROR(pending, not_sent, "moving to another transport");
-    AWAIT(late, client.call<echo>({.timeout = 0ms}, "too late"));
+    const CallOptions late_options{.timeout = 0ms};
+    AWAIT(late, client.call<echo>(late_options, "too late"));
     EXPECT_ERROR(late, deadline_exceeded, "");
     AWAIT(again, client.connect(server.address()));
     EXPECT_OK(again);
@@ -388,7 +389,8 @@ TEST_F(PathTest, ASilentPathIsLeftForTheStream) {
     REQUIRE_OK(connected);
     REQUIRE(client.transport() == "simpath");
     network().vanish_paths();
-    AWAIT(reply, client.call<slowly>({.timeout = 20s, .idempotent = true}, "x"));
+    const CallOptions reply_options{.timeout = 20s, .idempotent = true};
+    AWAIT(reply, client.call<slowly>(reply_options, "x"));
     REQUIRE_OK(reply);
     EXPECT_EQ(client.transport(), "sim");
   });
@@ -403,7 +405,8 @@ TEST_F(PathTest, AServerThatIsGoneIsNotMovedTo) {
     co_await std::move(stopping);
     AWAIT(gone, eventually(loop(), [&] { return !client.connected(); }));
     EXPECT_TRUE(gone);
-    AWAIT(reply, client.call<echo>({.idempotent = true}, "x"));
+    const CallOptions reply_options{.idempotent = true};
+    AWAIT(reply, client.call<echo>(reply_options, "x"));
     EXPECT_ERROR(reply, not_sent, "not connected any more");
     EXPECT_FALSE(was_logged("made anew"));
   });
@@ -418,7 +421,8 @@ TEST_F(PathTest, WhenEverythingBreaksAwaitedCallsStillEnd) {
       Scope scope;
       int ended = 0;
       auto one = [&](bool idempotent) -> Task<void> {
-        AWAIT(reply, client.call<slowly>({.idempotent = idempotent}, "x"));
+        const CallOptions reply_options{.idempotent = idempotent};
+        AWAIT(reply, client.call<slowly>(reply_options, "x"));
         ++ended;
       };
       for (int i = 0; i < 20; ++i) scope.spawn(one(i % 2 == 0));
@@ -447,7 +451,8 @@ TEST_F(PathTest, AClientMayBeDestroyedWhileItMoves) {
     Scope scope;
     bool ended = false;
     auto one = [&]() -> Task<void> {
-      AWAIT(reply, client->call<echo>({.idempotent = true}, "x"));
+      const CallOptions reply_options{.idempotent = true};
+      AWAIT(reply, client->call<echo>(reply_options, "x"));
       EXPECT_FALSE(reply);
       ended = true;
     };
@@ -499,7 +504,8 @@ TEST_F(PathTest, ClosedWhileItMovesItStaysClosed) {
     Scope scope;
     bool ended = false;
     auto one = [&]() -> Task<void> {
-      AWAIT(reply, client.call<echo>({.idempotent = true}, "x"));
+      const CallOptions reply_options{.idempotent = true};
+      AWAIT(reply, client.call<echo>(reply_options, "x"));
       EXPECT_FALSE(reply);
       ended = true;
     };
@@ -560,41 +566,6 @@ TEST_F(PathTest, NamesThatAreNoTransportAreRefused) {
   options.listen = "server:0";
   options.transports.order = {"rmda"};
   EXPECT_ERROR(Server(loop(), network_of_test(), options).start(), invalid_argument, "rmda");
-}
-
-// What users get who say nothing, on a machine where shared memory works and nothing else is enabled.
-TEST(Automatic, WithinAHostItIsSharedMemory) {
-  Loop loop({.log = no_log()});
-  const auto network = setup::system_network();
-  for (const auto& path : network->data_paths({})) {
-    if (const auto end = path->attach(loop); !end) GTEST_SKIP() << end.error().text;
-  }
-  Server server(loop, ServerOptions{.loop = {.log = no_log()}});
-  server.register_handler<echo>();
-  ASSERT_TRUE(server.start());
-  loop.run([](Loop& on, std::string address) -> Task<void> {
-    Client client(on);
-    AWAIT(connected, client.connect(address));
-    REQUIRE_OK(connected);
-    EXPECT_EQ(client.transport(), "shm");
-    EXPECT_TRUE(client.not_taken().empty());
-    AWAIT(reply, client.call<echo>("hi"));
-    EXPECT_OK(reply);
-
-    ClientOptions stream;
-    stream.transports.disable("shm");
-    Client other(on, stream);
-    AWAIT(also, other.connect(address));
-    REQUIRE_OK(also);
-    EXPECT_EQ(other.transport(), "tcp");
-
-    ClientOptions demanding;
-    demanding.transports.enable(rdma({.device = "no_such_device"}));
-    demanding.transports.demand = "rdma";
-    Client third(on, demanding);
-    AWAIT(refused, third.connect(address));
-    EXPECT_ERROR(refused, unavailable, "the options demand rdma, which can't be had: ");
-  }(loop, server.address()));
 }
 
 }  // namespace hawser::paths

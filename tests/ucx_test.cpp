@@ -81,7 +81,8 @@ static Task<void> call_on(Client& client, bool idempotent, Count& count, const b
   while (!stop) {
     ++count.begun;
     const std::string text = text_of(idempotent ? 200 : 150'000);
-    AWAIT(reply, client.call<worked_at>({.timeout = patience, .idempotent = idempotent}, text));
+    const CallOptions reply_options{.timeout = patience, .idempotent = idempotent};
+    AWAIT(reply, client.call<worked_at>(reply_options, text));
     if (reply) {
       EXPECT_TRUE(*reply == text);
       ++count.answered;
@@ -99,7 +100,8 @@ static Task<void> call_on(Client& client, bool idempotent, Count& count, const b
 static Task<void> send_on(Client& client, const RegisteredBuffer& buffer, Count& count) {
   for (bool sent = true; sent;) {
     ++count.begun;
-    AWAIT(reply, client.call<worked_at>({.timeout = patience, .attachment = buffer.memory()}, "with an attachment"));
+    const CallOptions reply_options{.timeout = patience, .attachment = buffer.memory()};
+    AWAIT(reply, client.call<worked_at>(reply_options, "with an attachment"));
     count.answered += reply.has_value();
     sent = reply || reply.error().code != ErrorCode::not_sent;
     count.not_sent += !sent;
@@ -228,14 +230,16 @@ TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
     REQUIRE_OK(buffer);
     std::uint64_t sends = 0;
     for (const std::size_t bytes : {4UL << 10, (32UL << 10) - 1, 32UL << 10, (128UL << 10) - 1, 128UL << 10}) {
-      AWAIT(reply, client.call<worked_at>({.attachment = buffer->memory().first(bytes)}, "with an attachment"));
+      const CallOptions reply_options{.attachment = buffer->memory().first(bytes)};
+      AWAIT(reply, client.call<worked_at>(reply_options, "with an attachment"));
       EXPECT_OK(reply);
       sends += fetched(bytes);
       EXPECT_EQ(rdma_counters(client).at(0).buffer_sends, sends) << bytes;
     }
     // Ordinary memory never is.
     const std::string text = text_of(std::size_t{1} << 20);
-    AWAIT(reply, client.call<worked_at>({.attachment = as_bytes(text)}, "with an attachment"));
+    const CallOptions reply_options{.attachment = as_bytes(text)};
+    AWAIT(reply, client.call<worked_at>(reply_options, "with an attachment"));
     EXPECT_OK(reply);
     EXPECT_EQ(rdma_counters(client).at(0).buffer_sends, sends);
   }(server->address(), transports, expected));

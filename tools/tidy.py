@@ -34,6 +34,7 @@ LONG_FILES = {
 
 # Files that may use #if although they are no backend and no poller, with the reason.
 CONDITIONAL_FILES = {
+    "include/hawser/detail/named_first.h": "a defect of GCC before version 13 can only be asked about through the preprocessor",
     "src/base/frame_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
     "src/base/block_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
     "src/base/crc32c.cpp": "the CRC instruction exists on x86-64 only, and is chosen at run time there",

@@ -10,6 +10,7 @@
 
 #include "hawser/call.h"
 #include "hawser/codec/decoder.h"
+#include "hawser/detail/named_first.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
 #include "hawser/streaming_call.h"
@@ -64,16 +65,19 @@ class Client {
   void close();
 
   // Calls handler F of the server: `Result<R> reply = co_await client.call<f>(args...)`. See Call for reply() and into().
+  // With GCC 12, arguments and options that are aggregates with a destructor must be variables: see hawser/detail/named_first.h.
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
   auto call(Given&&... arguments) {
     static_assert(!detail::MethodFacts<F>::streams, "hawser: this handler has streams: use client.open<f>(...)");
     return Call<F, detail::NoOptions, Given...>(link(), {}, stored<F, Given...>(std::forward<Given>(arguments)...));
   }
-  template <auto F, class... Given>
-  auto call(CallOptions options, Given&&... arguments) {
+  template <auto F, class Options = CallOptions, class... Given>
+    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
+  auto call(Options&& options, Given&&... arguments) {
+    detail::require_names<detail::MethodFacts<F>, Options>();
     static_assert(!detail::MethodFacts<F>::streams, "hawser: this handler has streams: use client.open<f>(...)");
-    return Call<F, CallOptions, Given...>(link(), std::move(options),
+    return Call<F, CallOptions, Given...>(link(), std::forward<Options>(options),
                                           stored<F, Given...>(std::forward<Given>(arguments)...));
   }
 
@@ -85,9 +89,12 @@ class Client {
   Task<Result<PendingCall<F>>> send_request(Given&&... arguments) {
     return send<PendingCall<F>>(make<F, detail::NoOptions, Given...>({}, std::forward<Given>(arguments)...));
   }
-  template <auto F, class... Given>
-  Task<Result<PendingCall<F>>> send_request(CallOptions options, Given&&... arguments) {
-    return send<PendingCall<F>>(make<F, CallOptions, Given...>(std::move(options), std::forward<Given>(arguments)...));
+  template <auto F, class Options = CallOptions, class... Given>
+    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
+  Task<Result<PendingCall<F>>> send_request(Options&& options, Given&&... arguments) {
+    detail::require_names<detail::MethodFacts<F>, Options>();
+    return send<PendingCall<F>>(
+        make<F, CallOptions, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...));
   }
 
   // Begins a call with streams.
@@ -97,11 +104,13 @@ class Client {
     static_assert(detail::MethodFacts<F>::streams, "hawser: this handler has no streams: use client.call<f>(...)");
     return send<StreamingCall<F>>(make<F, detail::NoOptions, Given...>({}, std::forward<Given>(arguments)...));
   }
-  template <auto F, class... Given>
-  Task<Result<StreamingCall<F>>> open(CallOptions options, Given&&... arguments) {
+  template <auto F, class Options = CallOptions, class... Given>
+    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
+  Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) {
+    detail::require_names<detail::MethodFacts<F>, Options>();
     static_assert(detail::MethodFacts<F>::streams, "hawser: this handler has no streams: use client.call<f>(...)");
     return send<StreamingCall<F>>(
-        make<F, CallOptions, Given...>(std::move(options), std::forward<Given>(arguments)...));
+        make<F, CallOptions, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...));
   }
 
   // Asks the server for a sign of life; gives the round trip's time.
@@ -137,6 +146,7 @@ class Client {
 
   template <auto F, class... Given>
   static auto stored(Given&&... arguments) {
+    detail::require_names<detail::MethodFacts<F>, Given...>();
     return typename detail::ArgumentsOf<typename detail::MethodFacts<F>::args, Given...>::stored(
         std::forward<Given>(arguments)...);
   }

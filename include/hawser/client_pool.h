@@ -43,21 +43,17 @@ class ClientPool {
   // The client must not be kept. A request that certainly was not executed, because its connection was lost or the server
   // is stopping, is tried once more on another connection.
   template <class Use>
-  std::invoke_result_t<Use&, Client&> send_request(Use use) {
-    const std::shared_ptr<State> state = state_;  // The pool may be destroyed meanwhile.
-    for (bool again = true;; again = false) {
-      auto acquiring = acquire(state);
-      Result<std::shared_ptr<Client>> client = co_await std::move(acquiring);
-      if (!client) co_return std::unexpected(std::move(client.error()));
-      auto using_it = use(**client);
-      auto outcome = co_await std::move(using_it);
-      if (outcome || !again || !may_go_elsewhere(outcome.error())) co_return outcome;
-    }
+  std::invoke_result_t<detail::Taken<Use>&, Client&> send_request(Use&& use) {
+    detail::require_moved_work<Use>();
+    return run<detail::Taken<Use>>(detail::Taking<Use>::take(use));
   }
 
   // One call over any of the connections.
   template <auto F, class... Given>
-  Task<typename detail::ValueOutcome<F>::type> call(Given... arguments);
+  Task<typename detail::ValueOutcome<F>::type> call(Given&&... arguments) {
+    detail::require_names<detail::MethodFacts<F>, Given...>();
+    return call_with<F, std::decay_t<Given>...>(std::forward<Given>(arguments)...);
+  }
 
   std::size_t connections() const noexcept;
   std::size_t calls_in_flight() const noexcept;
@@ -71,15 +67,32 @@ class ClientPool {
   // A client that is connected and has room.
   static Task<Result<std::shared_ptr<Client>>> acquire(std::shared_ptr<State> pool);
 
+  template <class Use>
+  std::invoke_result_t<Use&, Client&> run(Use use) {
+    const std::shared_ptr<State> state = state_;  // The pool may be destroyed meanwhile.
+    for (bool again = true;; again = false) {
+      auto acquiring = acquire(state);
+      Result<std::shared_ptr<Client>> client = co_await std::move(acquiring);
+      if (!client) co_return std::unexpected(std::move(client.error()));
+      auto using_it = use(**client);
+      auto outcome = co_await std::move(using_it);
+      if (outcome || !again || !may_go_elsewhere(outcome.error())) co_return outcome;
+    }
+  }
+
+  template <auto F, class... Given>
+  Task<typename detail::ValueOutcome<F>::type> call_with(Given... arguments);
+
   std::shared_ptr<State> state_;
 };
 
 template <auto F, class... Given>
-Task<typename detail::ValueOutcome<F>::type> ClientPool::call(Given... arguments) {
-  auto sending = send_request([&](Client& client) -> Task<typename detail::ValueOutcome<F>::type> {
+Task<typename detail::ValueOutcome<F>::type> ClientPool::call_with(Given... arguments) {
+  auto calling = [&](Client& client) -> Task<typename detail::ValueOutcome<F>::type> {
     auto call = client.call<F>(arguments...);
     co_return co_await std::move(call);
-  });
+  };
+  auto sending = send_request(calling);
   co_return co_await std::move(sending);
 }
 

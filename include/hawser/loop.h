@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "hawser/detail/named_first.h"
 #include "hawser/error.h"
 #include "hawser/log.h"
 #include "hawser/task.h"
@@ -135,7 +136,7 @@ class Loop {
   // Runs `work`, which may block, on a thread of the loop's offload pool, and resumes here with its result. Fails with
   // `overloaded` when offload_queue_max is reached. If the awaiter is destroyed meanwhile, `work` still ends by itself.
   template <class F>
-  Task<Result<std::invoke_result_t<F&>>> offload(F work);
+  Task<Result<std::invoke_result_t<detail::Taken<F>&>>> offload(F&& work);
 
   // For the library: offload() on behalf of `client`, such as a connection. Clients take turns, and each is bounded (see
   // LoopOptions::offload_queue_max). Stops of `token` are requested on this thread only; one that comes before `work` has

@@ -160,13 +160,14 @@ class RemoteMemory {
 
   // Writes, and behind it calls handler F of the peer, who finds the memory written, without waiting for one before the other. Of
   // a client only. If the write fails, F is not called. The result is F's; the call and the write each have `options.timeout`.
-  template <auto F, class... Given>
+  template <auto F, class Options = CallOptions, class... Given>
+    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
   Task<typename PendingCall<F>::Operation::Type> write_with_notify(RemoteRegion region, std::uint64_t offset,
-                                                                   Bytes from, CallOptions options,
+                                                                   Bytes from, Options&& options,
                                                                    Given&&... arguments) {
     const RemoteOptions of_write{.timeout = options.timeout.value_or(RemoteOptions{}.timeout)};
     return notify<F>(begin_write(region, offset, from, of_write),
-                     client_->send_request<F>(std::move(options), std::forward<Given>(arguments)...));
+                     client_->send_request<F>(std::forward<Options>(options), std::forward<Given>(arguments)...));
   }
 
  private:

@@ -11,6 +11,7 @@
 
 #include "hawser/bytes.h"
 #include "hawser/codec.h"
+#include "hawser/detail/named_first.h"
 #include "hawser/detail/pieces.h"
 #include "hawser/detail/receive_account.h"
 #include "hawser/detail/waiting_writer.h"
@@ -232,6 +233,13 @@ class Writer {
   Writer() noexcept = default;
   explicit Writer(detail::StreamCore& core) noexcept : core_(core.shared_from_this()) {}
 
+  // GCC 12 would destroy such an item twice: it must be a variable.
+  Task<Result<void>> write(T&&)
+    requires(!detail::SafeToAwait<T>)
+  {
+    detail::require_names<Writer, T>();
+    return {};
+  }
   // Sends `item`, which must stay valid until then (of a view, what it shows), once the peer has room for it. An error if the call ended.
   Task<Result<void>> write(Given item) {
     const std::shared_ptr<detail::StreamCore> kept = core_;

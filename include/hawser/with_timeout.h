@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "hawser/detail/named_first.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
 #include "hawser/task.h"
@@ -34,15 +35,9 @@ class StopTimer : Timer {
   bool expired_ = false;
 };
 
-}  // namespace detail
-
-// Runs `work(token)`, which gives a Task<Result<T>>, and requests a stop of `token` when `duration` has passed or a stop of `parent` is
-// requested. `work` is always awaited to its end, so that nothing runs on: a `work` that ignores its token takes as long as it takes.
-// Gives deadline_exceeded if the time ran out before `work` ended and before `parent` was stopped: what `work` gave, an exception too, is
-// dropped then. Else gives what `work` gave. Loop's thread only; `work` lives until it has ended.
 template <class Work>
-auto with_timeout(Duration duration, Work work, std::stop_token parent = {})
-    -> std::remove_cvref_t<decltype(work(std::stop_token()))> {
+auto run_with_timeout(Duration duration, Work work, std::stop_token parent)
+    -> std::invoke_result_t<Work&, std::stop_token> {
   Loop* const loop = Loop::current();
   if (loop == nullptr) {
     co_return fail(ErrorCode::invalid_argument,
@@ -50,7 +45,7 @@ auto with_timeout(Duration duration, Work work, std::stop_token parent = {})
   }
   std::stop_source stop;
   const std::stop_callback forward(parent, [&stop] { std::stop_source(stop).request_stop(); });
-  const detail::StopTimer timer(*loop, duration, stop);
+  const StopTimer timer(*loop, duration, stop);
   auto working = work(stop.get_token());
   try {
     auto outcome = co_await std::move(working);
@@ -59,6 +54,18 @@ auto with_timeout(Duration duration, Work work, std::stop_token parent = {})
     if (!timer.expired()) throw;
   }
   co_return fail(ErrorCode::deadline_exceeded, "with_timeout(): the time has run out");
+}
+
+}  // namespace detail
+
+// Runs `work(token)`, which gives a Task<Result<T>>, and requests a stop of `token` when `duration` has passed or a stop of `parent` is
+// requested. `work` is always awaited to its end, so that nothing runs on: a `work` that ignores its token takes as long as it takes.
+// Gives deadline_exceeded if the time ran out before `work` ended and before `parent` was stopped: what `work` gave, an exception too, is
+// dropped then. Else gives what `work` gave. Loop's thread only; `work` lives until it has ended.
+template <class Work>
+auto with_timeout(Duration duration, Work&& work, std::stop_token parent = {}) {
+  detail::require_moved_work<Work>();
+  return detail::run_with_timeout<detail::Taken<Work>>(duration, detail::Taking<Work>::take(work), std::move(parent));
 }
 
 }  // namespace hawser

@@ -366,7 +366,8 @@ TEST_P(Conformance, ChecksumsAgree) {
       AWAIT(viewed, client.call<slow_view>(text));
       EXPECT_TRUE(viewed == text);
       const std::string attached = text_of(bytes / 2);
-      AWAIT(whole, client.call<reflect>({.attachment = as_bytes(attached), .metadata = {{"k", "v"}}}, text).reply());
+      const CallOptions whole_options{.attachment = as_bytes(attached), .metadata = {{"k", "v"}}};
+      AWAIT(whole, client.call<reflect>(whole_options, text).reply());
       REQUIRE_OK(whole);
       EXPECT_TRUE(as_text(whole->attachment()) == attached);
     }

@@ -43,12 +43,15 @@ TEST_P(Conformance, HandlersKnowTheirCall) {
   serve<about, remaining_ms>([](Server&, Client& client) -> Task<void> {
     AWAIT(plain, client.call<about>());
     EXPECT_EQ(plain, "peer=yes deadline no-token");  // The client's default is a deadline.
-    AWAIT(unlimited, client.call<about>({.timeout = forever}));
+    const CallOptions unlimited_options{.timeout = forever};
+    AWAIT(unlimited, client.call<about>(unlimited_options));
     EXPECT_EQ(unlimited, "peer=yes forever no-token");
-    AWAIT(none, client.call<remaining_ms>({.timeout = forever}));
+    const CallOptions none_options{.timeout = forever};
+    AWAIT(none, client.call<remaining_ms>(none_options));
     EXPECT_EQ(none, -1);
     for (const Duration timeout : {Duration(20s), Duration(2min), Duration(3h), Duration(24h)}) {
-      AWAIT(left, client.call<remaining_ms>({.timeout = timeout}));
+      const CallOptions left_options{.timeout = timeout};
+      AWAIT(left, client.call<remaining_ms>(left_options));
       REQUIRE_OK(left);
       const auto whole = std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count();
       EXPECT_LE(*left, whole + 1);
@@ -96,19 +99,26 @@ TEST_P(Conformance, AttachmentsAndMetadataTravelBothWays) {
 
 TEST_P(Conformance, MetadataIsBounded) {
   serve<about, add_entries>([](Server&, Client& client) -> Task<void> {
-    AWAIT(most, client.call<about>({.metadata = Metadata(64, {"k", "v"})}));
+    const CallOptions most_options{.metadata = Metadata(64, {"k", "v"})};
+    AWAIT(most, client.call<about>(most_options));
     EXPECT_OK(most);
-    AWAIT(many, client.call<about>({.metadata = Metadata(65, {"k", "v"})}));
+    const CallOptions many_options{.metadata = Metadata(65, {"k", "v"})};
+    AWAIT(many, client.call<about>(many_options));
     EXPECT_ERROR(many, limit_exceeded, "64 entries");
-    AWAIT(key, client.call<about>({.metadata = {{std::string(255, 'k'), ""}}}));
+    const CallOptions key_options{.metadata = {{std::string(255, 'k'), ""}}};
+    AWAIT(key, client.call<about>(key_options));
     EXPECT_OK(key);
-    AWAIT(long_key, client.call<about>({.metadata = {{std::string(256, 'k'), ""}}}));
+    const CallOptions long_key_options{.metadata = {{std::string(256, 'k'), ""}}};
+    AWAIT(long_key, client.call<about>(long_key_options));
     EXPECT_ERROR(long_key, limit_exceeded, "255 bytes of a key");
-    AWAIT(largest, client.call<about>({.metadata = {{"k", std::string(65'531, 'v')}}}));
+    const CallOptions largest_options{.metadata = {{"k", std::string(65'531, 'v')}}};
+    AWAIT(largest, client.call<about>(largest_options));
     EXPECT_OK(largest);
-    AWAIT(too_large, client.call<about>({.metadata = {{"k", std::string(65'532, 'v')}}}));
+    const CallOptions too_large_options{.metadata = {{"k", std::string(65'532, 'v')}}};
+    AWAIT(too_large, client.call<about>(too_large_options));
     EXPECT_ERROR(too_large, limit_exceeded, "65535 bytes in all");
-    AWAIT(way_too_large, client.call<about>({.metadata = {{"k", std::string(70'000, 'v')}}}));
+    const CallOptions way_too_large_options{.metadata = {{"k", std::string(70'000, 'v')}}};
+    AWAIT(way_too_large, client.call<about>(way_too_large_options));
     EXPECT_ERROR(way_too_large, limit_exceeded, "65535 bytes in all");
 
     AWAIT(back, client.call<add_entries>(64U, 10U).reply());
@@ -129,17 +139,21 @@ TEST_P(Conformance, TimeoutsEndOneCallOnly) {
   server->register_handler<&Shop::wait_for_stop>(&shop);
   server->register_handler<slow_echo>();
   run_connected(*server, {.call_timeout = 50ms}, [&](Server&, Client& client) -> Task<void> {
-    AWAIT(neighbour, client.send_request<slow_echo>({.timeout = 20s}, "neighbour", 300U));
+    const CallOptions neighbour_options{.timeout = 20s};
+    AWAIT(neighbour, client.send_request<slow_echo>(neighbour_options, "neighbour", 300U));
     REQUIRE_OK(neighbour);
     const Time begin = loop().now();
-    AWAIT(own, client.call<&Shop::wait_for_stop>({.timeout = 20ms}));
+    const CallOptions own_options{.timeout = 20ms};
+    AWAIT(own, client.call<&Shop::wait_for_stop>(own_options));
     EXPECT_ERROR(own, deadline_exceeded, "timeout");
     EXPECT_GE(loop().now() - begin, 20ms);
     AWAIT(by_default, client.call<&Shop::wait_for_stop>());
     EXPECT_ERROR(by_default, deadline_exceeded, "timeout");
-    AWAIT(at_once, client.call<&Shop::wait_for_stop>({.timeout = Duration(0)}));
+    const CallOptions at_once_options{.timeout = Duration(0)};
+    AWAIT(at_once, client.call<&Shop::wait_for_stop>(at_once_options));
     EXPECT_ERROR(at_once, deadline_exceeded, "timeout");
-    AWAIT(negative, client.call<&Shop::wait_for_stop>({.timeout = -5s}));
+    const CallOptions negative_options{.timeout = -5s};
+    AWAIT(negative, client.call<&Shop::wait_for_stop>(negative_options));
     EXPECT_ERROR(negative, deadline_exceeded, "timeout");
     // The handlers learn it too.
     AWAIT(told, eventually(loop(), [&] { return shop.waiting == 0; }));
@@ -160,7 +174,8 @@ TEST_P(Conformance, TokensCancelCalls) {
     Scope scope;
     int cancelled = 0;
     auto one = [&]() -> Task<void> {
-      AWAIT(outcome, client.call<&Shop::wait_for_stop>({.timeout = forever, .token = source.get_token()}));
+      const CallOptions outcome_options{.timeout = forever, .token = source.get_token()};
+      AWAIT(outcome, client.call<&Shop::wait_for_stop>(outcome_options));
       EXPECT_ERROR(outcome, cancelled, "cancelled");
       ++cancelled;
     };
@@ -175,11 +190,13 @@ TEST_P(Conformance, TokensCancelCalls) {
     EXPECT_TRUE(told);
 
     // One that is stopped before it begins.
-    AWAIT(late, client.call<&Shop::wait_for_stop>({.timeout = forever, .token = source.get_token()}));
+    const CallOptions late_options{.timeout = forever, .token = source.get_token()};
+    AWAIT(late, client.call<&Shop::wait_for_stop>(late_options));
     EXPECT_ERROR(late, cancelled, "cancelled");
     // And one that ends first.
     std::stop_source unused;
-    AWAIT(reply, client.call<echo>({.token = unused.get_token()}, "hello"));
+    const CallOptions reply_options{.token = unused.get_token()};
+    AWAIT(reply, client.call<echo>(reply_options, "hello"));
     EXPECT_EQ(reply, "hello");
     unused.request_stop();
     AWAIT(free, eventually(loop(), [&] { return client.calls_in_flight() == 0; }));
@@ -201,11 +218,13 @@ TEST_P(Conformance, AnyThreadMayCancel) {
         source.request_stop();
       });
       if (i % 2 == 0) {
-        AWAIT(outcome, client.call<&Shop::wait_for_stop>({.timeout = forever, .token = source.get_token()}));
+        const CallOptions outcome_options{.timeout = forever, .token = source.get_token()};
+        AWAIT(outcome, client.call<&Shop::wait_for_stop>(outcome_options));
         EXPECT_ERROR(outcome, cancelled, "cancelled");
       } else {
         // A race of the reply and the cancellation: either may win.
-        AWAIT(outcome, client.call<echo>({.token = source.get_token()}, "hello"));
+        const CallOptions outcome_options{.token = source.get_token()};
+        AWAIT(outcome, client.call<echo>(outcome_options, "hello"));
         if (!outcome) {
           EXPECT_ERROR(outcome, cancelled, "cancelled");
         }
@@ -247,7 +266,8 @@ TEST_P(Conformance, BlockingHandlersDoNotStallTheLoop) {
     AWAIT(thrown, client.call<block_throws>(1));
     EXPECT_ERROR(thrown, internal, "thrown while blocking");
     // The caller does not wait for what cannot be interrupted.
-    AWAIT(timed_out, client.call<block>({.timeout = 5ms}, 100U));
+    const CallOptions timed_out_options{.timeout = 5ms};
+    AWAIT(timed_out, client.call<block>(timed_out_options, 100U));
     EXPECT_ERROR(timed_out, deadline_exceeded, "timeout");
     auto stopping = own.shut_down(10s);
     co_await std::move(stopping);

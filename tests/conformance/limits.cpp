@@ -149,13 +149,16 @@ TEST_P(Conformance, MessagesAreBounded) {
       // An attachment has no padding: exactly as much as there may be.
       const std::size_t rest = limit - frame_bytes - 4 - 2;
       const std::string attached(rest + 1, 'a');
-      AWAIT(exact, client.call<reflect>({.attachment = as_bytes(attached).first(rest)}, "xy").reply());
+      const CallOptions exact_options{.attachment = as_bytes(attached).first(rest)};
+      AWAIT(exact, client.call<reflect>(exact_options, "xy").reply());
       // It comes back with a result of 8 bytes instead of 6.
       EXPECT_ERROR(exact, limit_exceeded, "message_bytes_max");
-      AWAIT(back, client.call<reflect>({.attachment = as_bytes(attached).first(rest - 2)}, "xy").reply());
+      const CallOptions back_options{.attachment = as_bytes(attached).first(rest - 2)};
+      AWAIT(back, client.call<reflect>(back_options, "xy").reply());
       REQUIRE_OK(back);
       EXPECT_EQ(back->attachment().size(), rest - 2);
-      AWAIT(one_more, client.call<reflect>({.attachment = as_bytes(attached)}, "xy"));
+      const CallOptions one_more_options{.attachment = as_bytes(attached)};
+      AWAIT(one_more, client.call<reflect>(one_more_options, "xy"));
       EXPECT_ERROR(one_more, limit_exceeded, std::to_string(limit - 8 + 1) + " bytes exceeds message_bytes_max");
       EXPECT_EQ(own.counters().protocol_errors, 0U);
       EXPECT_TRUE(client.connected());

@@ -121,9 +121,9 @@ TEST_P(Conformance, ACallGivenUpLeavesARegisteredBufferWhenNobodyUsesItAnyMore) 
       std::stop_source stop;
       Scope scope;
       scope.spawn([](Client& to, RegisteredBuffer& into, std::stop_token token, int& count) -> Task<void> {
-        AWAIT(
-            reply,
-            to.call<&Shelf::part>({.token = token}, std::uint64_t{0}, std::uint64_t{into.size()}).into(into.memory()));
+        const CallOptions part_options{.token = token};
+        AWAIT(reply,
+              to.call<&Shelf::part>(part_options, std::uint64_t{0}, std::uint64_t{into.size()}).into(into.memory()));
         count += !reply;
       }(client, *made, stop.get_token(), given_up));
       auto pause = on.sleep(std::chrono::microseconds(200 * i));
@@ -160,7 +160,8 @@ TEST_P(Conformance, MemoryOfTheCallersIsRegisteredWhileTheBufferLives) {
         const Result<RegisteredBuffer> again = RegisteredBuffer::over(client, MutableBytes(memory).first(2));
         EXPECT_ERROR(again, invalid_argument, "registered already");
       }
-      AWAIT(sum, client.call<sum_of_attachment>({.attachment = part}));
+      const CallOptions sum_options{.attachment = part};
+      AWAIT(sum, client.call<sum_of_attachment>(sum_options));
       REQUIRE_OK(sum);
       EXPECT_EQ(*sum, sum_of(part));
       // The peer is told to be done by its next packet.
@@ -168,7 +169,8 @@ TEST_P(Conformance, MemoryOfTheCallersIsRegisteredWhileTheBufferLives) {
       EXPECT_TRUE(free);
     }
     // Not registered any more.
-    AWAIT(sum, client.call<sum_of_attachment>({.attachment = part}));
+    const CallOptions sum_options{.attachment = part};
+    AWAIT(sum, client.call<sum_of_attachment>(sum_options));
     REQUIRE_OK(sum);
     EXPECT_EQ(*sum, sum_of(part));
   });
@@ -197,7 +199,9 @@ TEST_P(Conformance, OneSidedOperationsWorkOrSayWhyNot) {
     EXPECT_ERROR(beyond, invalid_argument, "not within the region");
     AWAIT(written, remote.write(*handle, 0, ours->memory().first(1000)));
     AWAIT(read, remote.read(*handle, 500, ours->memory().subspan(2000, 1000)));
-    AWAIT(told, remote.write_with_notify<first_of>(*handle, 0, ours->memory().first(10), {}, std::uint64_t{3}));
+    const CallOptions told_options;
+    AWAIT(told,
+          remote.write_with_notify<first_of>(*handle, 0, ours->memory().first(10), told_options, std::uint64_t{3}));
     if (client.transport() == "rdma") {
       EXPECT_OK(written);
       EXPECT_OK(read);

@@ -118,7 +118,8 @@ TEST_P(Conformance, WritersWaitForReaders) {
   run_connected(*server, {.stream_window_bytes = window}, [&](Server&, Client& client) -> Task<void> {
     // The server writes.
     {
-      AWAIT(call, client.open<&Streamer::pour>({.timeout = forever}, item_bytes));
+      const CallOptions call_options{.timeout = forever};
+      AWAIT(call, client.open<&Streamer::pour>(call_options, item_bytes));
       REQUIRE_OK(call);
       AWAIT(begun, eventually(loop(), [&] { return streamer.written > 0; }));
       EXPECT_TRUE(begun);
@@ -179,7 +180,8 @@ TEST_P(Conformance, EmptyItemsAreBounded) {
   server->register_handler<&Streamer::pour>(&streamer);
   server->register_handler<echo>();
   run_connected(*server, {.stream_window_bytes = 6'400}, [&](Server&, Client& client) -> Task<void> {
-    AWAIT(call, client.open<&Streamer::pour>({.timeout = forever}, 0U));
+    const CallOptions call_options{.timeout = forever};
+    AWAIT(call, client.open<&Streamer::pour>(call_options, 0U));
     REQUIRE_OK(call);
     for (int i = 0; i < 50; ++i) {
       AWAIT(other, client.call<echo>("goes on"));
@@ -268,7 +270,8 @@ TEST_P(Conformance, StreamsAreCancelledAndTimedOut) {
   server->register_handler<echo>();
   run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
     std::stop_source source;
-    AWAIT(call, client.open<&Streamer::pour>({.timeout = forever, .token = source.get_token()}, 100U));
+    const CallOptions call_options{.timeout = forever, .token = source.get_token()};
+    AWAIT(call, client.open<&Streamer::pour>(call_options, 100U));
     REQUIRE_OK(call);
     auto reader = call->reader();
     AWAIT(first, reader.next());
@@ -286,7 +289,8 @@ TEST_P(Conformance, StreamsAreCancelledAndTimedOut) {
     EXPECT_TRUE(told);
 
     streamer.ended = false;
-    AWAIT(timed, client.open<&Streamer::swallow>({.timeout = 20ms}));
+    const CallOptions timed_options{.timeout = 20ms};
+    AWAIT(timed, client.open<&Streamer::swallow>(timed_options));
     REQUIRE_OK(timed);
     AWAIT(outcome, timed->finish());
     EXPECT_ERROR(outcome, deadline_exceeded, "timeout");

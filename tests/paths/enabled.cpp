@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hawser/transport/factory.h"
@@ -116,4 +117,41 @@ TEST(Enabled, AFactoryThatMakesAnotherNameIsAnError) {
 }
 
 }  // namespace
+inline std::string_view echo_within_host(std::string_view text) { return text; }
+
+// What users get who say nothing, on a machine where shared memory works and nothing else is enabled.
+TEST(Automatic, WithinAHostItIsSharedMemory) {
+  Loop loop({.log = no_log()});
+  const auto network = setup::system_network();
+  for (const auto& path : network->data_paths({})) {
+    if (const auto end = path->attach(loop); !end) GTEST_SKIP() << end.error().text;
+  }
+  Server server(loop, ServerOptions{.loop = {.log = no_log()}});
+  server.register_handler<echo_within_host>();
+  ASSERT_TRUE(server.start());
+  loop.run([](Loop& on, std::string address) -> Task<void> {
+    Client client(on);
+    AWAIT(connected, client.connect(address));
+    REQUIRE_OK(connected);
+    EXPECT_EQ(client.transport(), "shm");
+    EXPECT_TRUE(client.not_taken().empty());
+    AWAIT(reply, client.call<echo_within_host>("hi"));
+    EXPECT_OK(reply);
+
+    ClientOptions stream;
+    stream.transports.disable("shm");
+    Client other(on, stream);
+    AWAIT(also, other.connect(address));
+    REQUIRE_OK(also);
+    EXPECT_EQ(other.transport(), "tcp");
+
+    ClientOptions demanding;
+    demanding.transports.enable(rdma({.device = "no_such_device"}));
+    demanding.transports.demand = "rdma";
+    Client third(on, demanding);
+    AWAIT(refused, third.connect(address));
+    EXPECT_ERROR(refused, unavailable, "the options demand rdma, which can't be had: ");
+  }(loop, server.address()));
+}
+
 }  // namespace hawser::paths

@@ -49,7 +49,8 @@ Outcome connect_with(std::size_t mtu_max) {
     result.transport = calling.transport();
     for (const TransportNotTaken& one : calling.not_taken()) result.reason += one.reason;
     const std::string text = text_of(100'000);
-    AWAIT(reply, calling.call<echo_back>({.timeout = 10s}, text));
+    const CallOptions reply_options{.timeout = 10s};
+    AWAIT(reply, calling.call<echo_back>(reply_options, text));
     result.echoed = reply && *reply == text;
     result.moves = calling.moves();
     calling.close();

@@ -27,7 +27,8 @@ TEST_F(Device, MemoryTakenBackUnderWayBreaksTheConnectionAndNothingElse) {
       Scope scope;
       std::optional<Result<std::uint64_t>> outcome;
       scope.spawn([](Client& to, Bytes what, std::optional<Result<std::uint64_t>>& result) -> Task<void> {
-        AWAIT(size, to.call<size_of_attachment>({.timeout = patience, .attachment = what}));
+        const CallOptions size_options{.timeout = patience, .attachment = what};
+        AWAIT(size, to.call<size_of_attachment>(size_options));
         result.emplace(std::move(size));
       }(client, buffer->memory(), outcome));
       AWAIT(reading, eventually(on, [&] { return buffer->in_use(); }));
@@ -70,7 +71,8 @@ TEST_F(Device, AServerKilledWhileItReadsABufferLeavesIt) {
     Scope scope;
     std::optional<Error> error;
     scope.spawn([](Client& over, Bytes what, std::optional<Error>& failure) -> Task<void> {
-      AWAIT(size, over.call<size_of_attachment>({.timeout = patience, .attachment = what}));
+      const CallOptions size_options{.timeout = patience, .attachment = what};
+      AWAIT(size, over.call<size_of_attachment>(size_options));
       if (!size) failure = size.error();
     }(client, buffer->memory(), error));
     AWAIT(reading, eventually(on, [&] { return buffer->in_use(); }));

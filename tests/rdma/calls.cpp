@@ -87,7 +87,8 @@ TEST_F(Calls, ManyLargeOnesAtOnce) {
     const std::string text = text_of(1 << 20);
     std::size_t answered = 0;
     auto call = [&](std::size_t bytes) -> Task<void> {
-      AWAIT(reply, client.call<length>({.timeout = patience}, std::string_view(text).substr(0, bytes)));
+      const CallOptions reply_options{.timeout = patience};
+      AWAIT(reply, client.call<length>(reply_options, std::string_view(text).substr(0, bytes)));
       EXPECT_OK(reply);
       if (reply) answered += *reply == bytes;
     };

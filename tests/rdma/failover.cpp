@@ -35,7 +35,8 @@ TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
       while (!stop) {
         ++begun;
         const std::string text = text_of(idempotent ? 200 : 50'000);
-        AWAIT(reply, client.call<worked_at>({.timeout = patience, .idempotent = idempotent}, text));
+        const CallOptions reply_options{.timeout = patience, .idempotent = idempotent};
+        AWAIT(reply, client.call<worked_at>(reply_options, text));
         if (reply) {
           EXPECT_TRUE(*reply == text);
           ++answered;

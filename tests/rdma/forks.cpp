@@ -33,7 +33,8 @@ TEST_F(Device, ForkingUnderLoadLosesNothing) {
       }
       for (const std::size_t bytes : std::array<std::size_t, 4>{10, 5000, 100'000, 2'000'000}) {
         const std::string text = text_of(bytes + round);
-        AWAIT(reply, client.call<echo_beside_forks>({.timeout = patience}, text));
+        const CallOptions reply_options{.timeout = patience};
+        AWAIT(reply, client.call<echo_beside_forks>(reply_options, text));
         REQUIRE_OK(reply);
         EXPECT_TRUE(*reply == text) << bytes << " bytes in round " << round;
       }

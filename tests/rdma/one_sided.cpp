@@ -119,8 +119,9 @@ TEST_F(OneSidedAccess, ANotificationFindsTheMemoryWritten) {
     for (int i = 0; i < 100; ++i) {
       const std::size_t bytes = 1 + static_cast<std::size_t>(i) * 40'009 % (2 << 20);
       write_text(buffer.memory().first(bytes), static_cast<char>('a' + i % 7));
-      AWAIT(sum, remote.write_with_notify<&Memory::sum>(*region, 9, buffer.memory().first(bytes), {}, std::uint64_t{9},
-                                                        std::uint64_t{bytes}));
+      const CallOptions sum_options;
+      AWAIT(sum, remote.write_with_notify<&Memory::sum>(*region, 9, buffer.memory().first(bytes), sum_options,
+                                                        std::uint64_t{9}, std::uint64_t{bytes}));
       REQUIRE_OK(sum);
       EXPECT_EQ(*sum, sum_of(buffer.memory().first(bytes)));
     }

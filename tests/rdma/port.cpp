@@ -45,7 +45,8 @@ TEST_F(Port, DownUnderLoad) {
       if (i == 20) {
         EXPECT_EQ(std::system("ip link set dummy0 down"), 0);
       }
-      AWAIT(reply, client.call<echo_there>({.timeout = patience, .idempotent = true}, text));
+      const CallOptions reply_options{.timeout = patience, .idempotent = true};
+      AWAIT(reply, client.call<echo_there>(reply_options, text));
       REQUIRE_OK(reply);
       EXPECT_TRUE(*reply == text);
     }

@@ -50,7 +50,8 @@ TEST_F(Device, AConnectionTakesTheDeviceThatHasItsAddress) {
         // Memory is known to the device that the connection came by.
         Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, 1 << 20);
         REQUIRE_OK(buffer);
-        AWAIT(size, client.call<size_of_it>({.attachment = buffer->memory()}));
+        const CallOptions size_options{.attachment = buffer->memory()};
+        AWAIT(size, client.call<size_of_it>(size_options));
         REQUIRE_OK(size);
         EXPECT_EQ(*size, buffer->size());
         EXPECT_EQ(counters_of(serving, device.name()).buffer_sends, before.buffer_sends + 1);

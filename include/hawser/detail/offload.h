@@ -80,8 +80,9 @@ struct OffloadPosted final : Posted {
 }  // namespace detail
 
 template <class F>
-Task<Result<std::invoke_result_t<F&>>> Loop::offload(F work) {
-  return offload_for(nullptr, std::stop_token(), std::move(work));
+Task<Result<std::invoke_result_t<detail::Taken<F>&>>> Loop::offload(F&& work) {
+  detail::require_moved_work<F>();
+  return offload_for<detail::Taken<F>>(nullptr, std::stop_token(), detail::Taking<F>::take(work));
 }
 
 template <class F>

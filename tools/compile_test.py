@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Compiles files of snippets and compares the errors with what the files say.
+
+    compile_test.py COMPILER FILE...
+
+A line of a file that ends in `// refused: TEXT` must cause an error whose text contains TEXT, and no other line may cause one. With a
+compiler other than GCC before version 13, every line must compile.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def affected(compiler):
+    """Whether the compiler is a GCC that destroys temporaries twice."""
+    macros = subprocess.run([compiler, "-dM", "-E", "-x", "c++", "/dev/null"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"#define __GNUC__ (\d+)", macros)
+    return "__clang__" not in macros and version is not None and int(version[1]) < 13
+
+
+def expectations(path):
+    """The text that each refused line must cause, by line number."""
+    found = {}
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if match := re.search(r"// refused: (.+)$", line):
+            found[number] = match[1]
+    return found
+
+
+def errors(output, path):
+    """Pairs of the line of `path` that an error of GCC comes from, 0 if unknown, and its text. GCC names the line before the error."""
+    found = []
+    line = 0
+    for row in output.splitlines():
+        here = re.search(re.escape(path.name) + r":(\d+):", row)
+        error = re.search(r"error: (.*)", row)
+        if here:
+            line = int(here[1])
+        if error:
+            found.append((line, error[1]))
+            line = 0
+    return found
+
+
+def check(compiler, path):
+    """What differs from the expectations, as texts."""
+    command = [compiler, "-std=c++23", "-fsyntax-only", "-w", "-I", str(ROOT / "include"), str(path)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if not affected(compiler):
+        return [] if result.returncode == 0 else [f"{path} does not compile:\n{result.stderr}"]
+    expected = expectations(path)
+    faults = []
+    for line, text in errors(result.stderr, path):
+        wanted = expected.pop(line, None)
+        if wanted is None:
+            faults.append(f"{path}:{line}: unexpected error: {text}")
+        elif wanted not in text:
+            faults.append(f"{path}:{line}: the error is '{text}', which does not contain '{wanted}'")
+    faults += [f"{path}:{line}: compiles, instead of: {text}" for line, text in expected.items()]
+    return faults
+
+
+def main():
+    compiler, *files = sys.argv[1:]
+    faults = [fault for file in files for fault in check(compiler, pathlib.Path(file))]
+    print("\n".join(faults) or f"{compiler}: {len(files)} files as expected")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
