@@ -2,14 +2,17 @@
 #              [SYSTEM_INCLUDES FOLDER...]):
 # the folder src/FOLDER with its subfolders that are no layers, as the object library hawser_FOLDER. Its sources may
 # include the headers of FOLDER and of DEPENDS alone. Its *_test.cpp files become one test program of that name, linked
-# against the whole library. APART: a static library of its own, for tests and programs; it is no part of libhawser.a
-# and is built when something links it. LEFT_OUT: its sources are not built. hawser_library() makes the targets, when
-# all layers are known.
+# against the whole library; they may include HAWSER_TEST_LAYERS besides. APART: a static library of its own, for tests
+# and programs; it is no part of libhawser.a and is built when something links it. LEFT_OUT: its sources are not built.
+# hawser_library() makes the targets, when all layers are known.
 set_property(GLOBAL PROPERTY HAWSER_LAYERS "")
 set_property(GLOBAL PROPERTY HAWSER_LAYER_OBJECTS "")
 set_property(GLOBAL PROPERTY HAWSER_LAYER_LIBRARIES "")
 set_property(GLOBAL PROPERTY HAWSER_LAYER_TESTS "")
 set_property(GLOBAL PROPERTY HAWSER_LIBRARIES_APART "")
+
+# A test of a layer may include these besides: it may run over the simulated network.
+set(HAWSER_TEST_LAYERS transport/sim transport exec base)
 
 function(hawser_layer folder)
   set_property(GLOBAL APPEND PROPERTY HAWSER_LAYERS ${folder})
@@ -37,6 +40,16 @@ function(hawser_layer_targets folder sources)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  get_property(layers GLOBAL PROPERTY HAWSER_LAYERS)
+  foreach(other IN LISTS layers)
+    if(NOT other STREQUAL folder AND NOT other IN_LIST arg_DEPENDS)
+      string(REPLACE "/" "_" other_name ${other})
+      list(APPEND hidden ${PROJECT_BINARY_DIR}/hidden/${other_name})
+      if(NOT other IN_LIST HAWSER_TEST_LAYERS)
+        list(APPEND hidden_from_tests ${PROJECT_BINARY_DIR}/hidden/${other_name})
+      endif()
+    endif()
+  endforeach()
   if(sources)
     if(arg_APART)
       add_library(hawser_${name} STATIC EXCLUDE_FROM_ALL ${sources})
@@ -46,14 +59,7 @@ function(hawser_layer_targets folder sources)
       add_library(hawser_${name} OBJECT ${sources})
       set_property(GLOBAL APPEND PROPERTY HAWSER_LAYER_OBJECTS hawser_${name})
     endif()
-    get_property(layers GLOBAL PROPERTY HAWSER_LAYERS)
-    foreach(other IN LISTS layers)
-      if(NOT other STREQUAL folder AND NOT other IN_LIST arg_DEPENDS)
-        string(REPLACE "/" "_" other_name ${other})
-        target_include_directories(hawser_${name} PRIVATE ${PROJECT_BINARY_DIR}/hidden/${other_name})
-      endif()
-    endforeach()
-    target_include_directories(hawser_${name} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    target_include_directories(hawser_${name} PRIVATE ${hidden} ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
     target_include_directories(hawser_${name} SYSTEM PRIVATE ${arg_SYSTEM_INCLUDES})
     target_compile_definitions(hawser_${name} PRIVATE ${arg_DEFINITIONS})
     target_link_libraries(hawser_${name} PRIVATE hawser_flags ${arg_LIBRARIES})
@@ -63,6 +69,7 @@ function(hawser_layer_targets folder sources)
   if(tests)
     set_property(GLOBAL APPEND PROPERTY HAWSER_LAYER_TESTS ${name})
     set_property(GLOBAL PROPERTY HAWSER_TESTS_OF_${name} ${tests})
+    set_property(GLOBAL PROPERTY HAWSER_HIDDEN_FROM_TESTS_OF_${name} ${hidden_from_tests})
   endif()
 endfunction()
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "exec/sim_poller.h"
-#include "setup/system_network.h"
+#include "runtime/system_network.h"
 #include "tests/conformance/backend.h"
 #include "tests/rdma/counters.h"
 #include "transport/sim/sim_network.h"

@@ -10,7 +10,7 @@
 
 #include "tests/raw_peer.h"
 #include "tests/testing.h"
-#include "transport/framed_testing.h"
+#include "transport/common/test/framed_testing.h"
 #include "transport/network.h"
 
 // Clients that a test plays by hand against a server in virtual time.

@@ -11,8 +11,8 @@
 #include "hawser/client_pool.h"
 #include "hawser/transport/factory.h"
 #include "tests/testing.h"
-#include "transport/framed_connection.h"
-#include "transport/path_suite_testing.h"
+#include "transport/common/framed_connection.h"
+#include "transport/conformance/path_suite_testing.h"
 
 namespace hawser::transport {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rpc/receive_peers.h"
+#include "rpc/server/receive_peers.h"
 #include "tests/hand_network.h"
 #include "tests/testing.h"
 

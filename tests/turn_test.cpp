@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "exec/sim_poller.h"
-#include "rpc/session.h"
+#include "rpc/session/session.h"
 #include "tests/hand_network.h"
 #include "tests/testing.h"
 

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "hawser/rdma.h"
-#include "setup/system_network.h"
+#include "runtime/system_network.h"
 #include "tests/testing.h"
 #include "transport/data_path.h"
 

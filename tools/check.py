@@ -304,7 +304,7 @@ def counters_stage(stage):
         return totals
     program = ROOT / "build" / "release" / "bench" / "hawser-microbench"
     for name, command in (("hawser-microbench", (program, "--benchmark_min_time=0.05")),
-                          ("bench/micro/counters.py", (sys.executable, "-B", "bench/micro/counters.py", program))):
+                          ("apps/bench/micro/counters.py", (sys.executable, "-B", "apps/bench/micro/counters.py", program))):
         if run(*command):
             totals.passed += 1
         else:

@@ -79,8 +79,8 @@ class Programs(unittest.TestCase):
 
     def test_nearest_folder(self):
         self.assertEqual(mutate.program_for("src/transport/tcp/a.cpp", self.programs), "tcp_test")
-        self.assertEqual(mutate.program_for("src/transport/rdma/a.cpp", self.programs), "transport_test")
-        self.assertIsNone(mutate.program_for("src/rpc/a.cpp", self.programs))
+        self.assertEqual(mutate.program_for("src/transport/rdma/connection/a.cpp", self.programs), "transport_test")
+        self.assertIsNone(mutate.program_for("src/rpc/session/a.cpp", self.programs))
 
     def test_batch_of_sources(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -29,7 +29,7 @@ SKIPPED = 77
 
 # Files that may be longer, with the reason.
 LONG_FILES = {
-    "src/transport/rdma/ibverbs.cpp": "the only file that includes the vendor's header; one class for each verbs object",
+    "src/transport/rdma/device/ibverbs.cpp": "the only file that includes the vendor's header; one class for each verbs object",
 }
 
 # Files that may use #if although they are no backend and no poller, with the reason.
@@ -39,17 +39,17 @@ CONDITIONAL_FILES = {
     "src/base/block_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
     "src/base/crc32c.cpp": "the CRC instruction exists on x86-64 only, and is chosen at run time there",
 }
-CONDITIONAL_FOLDERS = ("src/transport/*/*", "src/exec/*poller*", "src/exec/*uring*", "tests/*", "bench/*", "fuzz/*")
+CONDITIONAL_FOLDERS = ("src/transport/*/*", "src/exec/*poller*", "src/exec/*uring*", "tests/*", "apps/bench/*", "fuzz/*")
 
 # Folders with comments, error texts or pages that break the rules of prose.py. The table only shrinks: tidy.py asks for
 # the removal of an entry whose folder is clean.
 PROSE_PENDING = (
-    "apps/*", "bench", "bench/*", "cli", "cli/*", "cmake", "docs", "docs/*", "examples", "fuzz", "include/*", "report",
+    "apps/*", "bench", "apps/bench/*", "cli", "apps/cli/*", "cmake", "docs", "docs/*", "examples", "fuzz", "include/*", "report",
     "src/*", "tests", "tests/*", "tools", "tools/*",
 )
 
 # The arrows of docs/architecture.md. A layer may include itself, the public headers and these. Backends
-# (transport/NAME) know no other backend; only setup names them.
+# (transport/NAME) know no other backend; only runtime names them.
 LAYERS = {
     "base": (),
     "exec": ("base",),
@@ -59,15 +59,15 @@ LAYERS = {
     "transport/*": ("transport", "exec", "base"),
     "rpc": ("wire", "codec", "exec", "transport", "base"),
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "base"),
-    "lab": ("transport/rdma", "transport", "exec", "base"),
-    "setup": ("protocol", "rpc", "wire", "codec", "exec", "transport", "transport/*", "base"),
+    "transport/sim/rdma": ("transport/rdma", "transport", "exec", "base"),
+    "runtime": ("protocol", "rpc", "wire", "codec", "exec", "transport", "transport/*", "base"),
 }
 # Folders of src/transport that are no backend.
 PARTS_OF_TRANSPORT = ("common", "conformance", "test")
 # Beyond that, a test beside its layer may run over the simulated network.
 TEST_LAYERS = ("transport/sim", "transport", "exec", "base")
 
-OS_HEADERS_IN = ("base", "exec", "transport/*", "setup", "lab")
+OS_HEADERS_IN = ("base", "exec", "transport/*", "runtime")
 VENDOR_HEADERS_IN = ("transport/*",)
 VENDOR_HEADERS = ("infiniband/", "rdma/", "ucp/", "ucs/", "uct/", "cuda", "hip/")
 # Other headers that are neither the system's nor a vendor's, with the files that may include them.
@@ -143,7 +143,7 @@ def check_layer_include(path, header):
     """Why `path` may not include the project's own `header`, as (problem, remedy), or None."""
     if header.startswith("hawser/"):
         return None
-    if path.startswith(("tests/", "bench/", "cli/", "report/", "fuzz/")):
+    if path.startswith(("tests/", "apps/", "fuzz/")):
         return None
     if path.startswith("include/"):
         return (f'a public header includes "{header}" from src/',
@@ -165,7 +165,7 @@ def check_layer_include(path, header):
     if layer.startswith("transport/") and target.startswith("transport/"):
         remedy = "backends know no other backend: move what both need to src/transport"
     elif target.startswith("transport/"):
-        remedy = "only setup names backends: use src/transport's interfaces and capabilities"
+        remedy = "only runtime names backends: use src/transport's interfaces and capabilities"
     else:
         remedy = "move what is needed down, or pass it in from above"
     return f"the arrow from {layer} to {target} points up", remedy

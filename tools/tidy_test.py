@@ -58,10 +58,10 @@ class Layers(TidyTest):
         self.assert_fires("src/wire/frame.cpp", '#include "codec/encode.h"\n', 1, "from wire to codec points up")
 
     def test_backend_knows_another(self):
-        self.assert_fires("src/transport/tcp/socket.cpp", '#include "transport/shm/ring.h"\n', 1, "no other backend")
+        self.assert_fires("src/transport/tcp/socket.cpp", '#include "transport/shm/memory/ring.h"\n', 1, "no other backend")
 
     def test_rpc_knows_a_backend(self):
-        self.assert_fires("src/rpc/client.cpp", '#include "transport/tcp/socket.h"\n', 1, "only setup names backends")
+        self.assert_fires("src/rpc/client/client.cpp", '#include "transport/tcp/socket.h"\n', 1, "only runtime names backends")
 
     def test_transport_knows_a_backend(self):
         self.assert_fires("src/transport/stream.h", HEADER + '#include "transport/tcp/socket.h"\n', 2, "points up")
@@ -87,13 +87,13 @@ class Layers(TidyTest):
 
     def test_arrows_down(self):
         self.write("CMakeLists.txt", "hawser_layer(base)\nhawser_layer(rpc DEPENDS wire codec base)\n")
-        self.write("src/setup/server.cpp", '#include "transport/tcp/socket.h"\n#include "rpc/server.h"\n')
+        self.write("src/runtime/server.cpp", '#include "transport/tcp/socket.h"\n#include "rpc/server.h"\n')
         self.write("src/transport/tcp/socket.cpp", '#include "transport/tcp/socket.h"\n#include "exec/poller.h"\n')
-        self.assert_quiet("src/rpc/client.cpp", '#include <hawser/client.h>\n#include "hawser/client.h"\n'
+        self.assert_quiet("src/rpc/client/client.cpp", '#include <hawser/client.h>\n#include "hawser/client.h"\n'
                                                 '#include "wire/frame.h"\n#include "transport/connection.h"\n')
 
     def test_test_may_use_the_simulated_network(self):
-        self.assert_quiet("src/rpc/client_test.cpp", '#include <gtest/gtest.h>\n#include "transport/sim/net.h"\n'
+        self.assert_quiet("src/rpc/client/test/client_test.cpp", '#include <gtest/gtest.h>\n#include "transport/sim/net.h"\n'
                                                      "TEST(A, B) {}\n")
 
 
@@ -105,7 +105,7 @@ class Headers(TidyTest):
         self.assert_fires("src/wire/frame.cpp", "#include <unistd.h>\n", 1, "system header")
 
     def test_vendor_header_outside_a_backend(self):
-        self.assert_fires("src/rpc/client.cpp", "#include <infiniband/verbs.h>\n", 1, "vendor header")
+        self.assert_fires("src/rpc/client/client.cpp", "#include <infiniband/verbs.h>\n", 1, "vendor header")
 
     def test_library_in_public_header(self):
         self.assert_fires("include/hawser/client.h", HEADER + "#include <fmt/core.h>\n", 2, "not of the standard library")
@@ -115,7 +115,7 @@ class Headers(TidyTest):
 
     def test_where_they_belong(self):
         self.write("include/hawser/codec/fields.h", HEADER + "#include <vector>\n")
-        self.write("src/transport/rdma/device.cpp", "#include <infiniband/verbs.h>\n#include <poll.h>\n")
+        self.write("src/transport/rdma/device/device.cpp", "#include <infiniband/verbs.h>\n#include <poll.h>\n")
         self.write("src/exec/io_uring_poller.cpp", "#include <liburing.h>\n")
         self.assert_quiet("src/base/clock.cpp", "#include <time.h>\n")
 
@@ -123,11 +123,11 @@ class Headers(TidyTest):
 class Files(TidyTest):
     def test_condition(self):
         for keyword in ("#ifdef X", "#ifndef X", "#if X", "  # if X"):
-            self.assert_fires("src/rpc/client.cpp", f"{keyword}\n#endif\n", 1, "preprocessor condition")
+            self.assert_fires("src/rpc/client/client.cpp", f"{keyword}\n#endif\n", 1, "preprocessor condition")
 
     def test_condition_in_a_backend_and_a_poller(self):
         self.write("src/exec/make_poller.cpp", "#ifdef X\n#endif\n")
-        self.assert_quiet("src/transport/rdma/device.cpp", "#ifdef X\n#endif\n")
+        self.assert_quiet("src/transport/rdma/device/device.cpp", "#ifdef X\n#endif\n")
 
     def test_long_header(self):
         self.assert_quiet("src/base/x.h", HEADER + "//\n" * 299)
@@ -145,11 +145,11 @@ class Files(TidyTest):
         self.assert_fires("src/base/x.h", "int x();\n", 1, "#pragma once is missing")
 
     def test_test_without_test(self):
-        self.assert_fires("src/base/x_test.cpp", "// Nothing.\n", 1, "without a TEST")
+        self.assert_fires("src/base/test/x_test.cpp", "// Nothing.\n", 1, "without a TEST")
 
     def test_each_kind_of_test_counts(self):
         for kind in ("TEST", "TEST_F", "TEST_P", "TYPED_TEST", "TYPED_TEST_P", "INSTANTIATE_TEST_SUITE_P"):
-            self.assert_quiet("src/base/x_test.cpp", f"{kind}(A, B) {{}}\n")
+            self.assert_quiet("src/base/test/x_test.cpp", f"{kind}(A, B) {{}}\n")
 
 
 class Words(TidyTest):
@@ -203,7 +203,7 @@ class Compiled(TidyTest):
         self.assertEqual(len(self.compiled()), 1)
 
     def test_header_of_a_backend_that_is_not_installed(self):
-        self.write("src/transport/rdma/x.h", HEADER + "#include <infiniband/not_there.h>\n")
+        self.write("src/transport/rdma/connection/x.h", HEADER + "#include <infiniband/not_there.h>\n")
         self.assertEqual(self.compiled(), [])
 
     def test_good_header(self):
@@ -255,7 +255,7 @@ class Prose(TidyTest):
     def test_code_is_no_prose(self):
         self.assert_quiet("src/base/a.cpp", "int bye = tell();  // Calls `tell()`; https://a.b/bye\n")
         self.assert_quiet("docs/a.md", "`Lobby`\n```\ntold\n```\n## Names in transition\n| tell, told | notify |\n")
-        self.assert_quiet("src/base/a_test.cpp", 'TEST(A, B) { send("bye"); }\n')
+        self.assert_quiet("src/base/test/a_test.cpp", 'TEST(A, B) { send("bye"); }\n')
 
     def test_parts_of_words(self):
         self.assert_quiet("src/base/a.cpp", "// Intelligent, recommend, blend, calendar, retold.\n")

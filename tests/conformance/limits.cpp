@@ -3,7 +3,7 @@
 #include "tests/conformance/backend.h"
 #include "tests/conformance/handlers.h"
 #include "tests/conformance/stream_handlers.h"
-#include "transport/framed_connection.h"
+#include "transport/common/framed_connection.h"
 #include "wire/frame.h"
 
 // Every bound: what passes it fails with an error that names it, and everything else goes on.

@@ -1,13 +1,13 @@
-#include "rpc/paths.h"
+#include "rpc/negotiation/paths.h"
 
 #include <atomic>
 #include <functional>
 #include <thread>
 
-#include "rpc/dial.h"
+#include "rpc/negotiation/dial.h"
 #include "tests/hostile/server_fixture.h"
+#include "transport/common/framed_connection.h"
 #include "transport/data_path.h"
-#include "transport/framed_connection.h"
 #include "transport/network.h"
 #include "transport/tcp/tcp_network.h"
 

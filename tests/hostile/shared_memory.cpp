@@ -1,4 +1,4 @@
-#include "transport/shm/shared_memory.h"
+#include "transport/shm/memory/shared_memory.h"
 
 #include <memory>
 #include <optional>

@@ -16,8 +16,8 @@
 
 #include "hawser/transport/factory.h"
 #include "tests/local_transport/local_stream.h"
+#include "transport/common/framed_connection.h"
 #include "transport/data_path.h"
-#include "transport/framed_connection.h"
 
 namespace local_transport {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "hawser/transport/factory.h"
-#include "setup/system_network.h"
+#include "runtime/system_network.h"
 #include "tests/testing.h"
 #include "transport/network.h"
 

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "exec/sim_poller.h"
-#include "rpc/path_health.h"
-#include "rpc/paths.h"
+#include "rpc/negotiation/path_health.h"
+#include "rpc/negotiation/paths.h"
 #include "tests/testing.h"
 
 // What a client or server knows of its paths between connections.

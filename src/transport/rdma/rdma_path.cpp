@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "hawser/time.h"
-#include "transport/rdma/address.h"
-#include "transport/rdma/rdma_end.h"
-#include "transport/rdma/verbs.h"
+#include "transport/rdma/connection/rdma_end.h"
+#include "transport/rdma/device/address.h"
+#include "transport/rdma/device/verbs.h"
 
 namespace hawser::transport {
 namespace rdma {

@@ -12,11 +12,11 @@
 #include "transport/common/message_assembly.h"
 #include "transport/common/payload_buffer.h"
 #include "transport/connection.h"
-#include "transport/shm/direct_read.h"
 #include "transport/shm/helpers.h"
+#include "transport/shm/memory/direct_read.h"
+#include "transport/shm/memory/ring.h"
+#include "transport/shm/memory/slab.h"
 #include "transport/shm/peer.h"
-#include "transport/shm/ring.h"
-#include "transport/shm/slab.h"
 
 namespace hawser::transport::shm {
 

@@ -8,7 +8,7 @@
 
 #include "base/descriptor.h"
 #include "hawser/error.h"
-#include "transport/shm/doorbell.h"
+#include "transport/shm/memory/doorbell.h"
 
 // Where the two processes of a connection prove to each other who they are: an abstract Unix socket of the server's. The
 // kernel tells each side the process and the user at the other end (SO_PEERCRED), and passes the shared memory.

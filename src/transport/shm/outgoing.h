@@ -9,9 +9,9 @@
 
 #include "hawser/bytes.h"
 #include "hawser/shm_options.h"
+#include "transport/shm/memory/ring.h"
+#include "transport/shm/memory/slab.h"
 #include "transport/shm/peer.h"
-#include "transport/shm/ring.h"
-#include "transport/shm/slab.h"
 
 namespace hawser::transport::shm {
 

@@ -8,9 +8,9 @@
 #include "base/descriptor.h"
 #include "hawser/bytes.h"
 #include "hawser/error.h"
-#include "transport/shm/doorbell.h"
-#include "transport/shm/layout.h"
 #include "transport/shm/meeting.h"
+#include "transport/shm/memory/doorbell.h"
+#include "transport/shm/memory/layout.h"
 
 namespace hawser::transport::shm {
 

@@ -4,7 +4,7 @@
 
 #include <new>
 
-#include "transport/shm/layout.h"
+#include "transport/shm/memory/layout.h"
 
 namespace hawser::transport::shm {
 

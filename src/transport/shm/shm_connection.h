@@ -9,9 +9,9 @@
 #include "hawser/loop.h"
 #include "hawser/shm_options.h"
 #include "transport/common/backlog_watermark.h"
+#include "transport/common/liveness.h"
 #include "transport/connection.h"
 #include "transport/data_path.h"
-#include "transport/liveness.h"
 #include "transport/shm/incoming.h"
 #include "transport/shm/outgoing.h"
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/little_endian.h"
-#include "transport/framed_connection.h"
-#include "transport/liveness.h"
+#include "transport/common/framed_connection.h"
+#include "transport/common/liveness.h"
 #include "transport/sim/sim_stream.h"
 
 namespace hawser::transport {

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "transport/ucx/ucx_end.h"
+#include "transport/ucx/connection/ucx_end.h"
 
 namespace hawser::transport {
 namespace {

@@ -1,0 +1,138 @@
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "bench/baseline/bare_socket.h"
+#include "bench/load/events.h"
+#include "bench/run/system.h"
+
+// UCX's own benchmark at the sizes of the cells: what its active messages take without any RPC.
+namespace hawser::bench {
+namespace {
+
+constexpr const char* program = "ucx_perftest";
+constexpr unsigned attempts_max = 100;  // Of connecting, until the server of the next test listens.
+constexpr std::chrono::milliseconds attempt_pause(20);
+constexpr std::uint64_t iterations_few = 200;  // To learn how many fit into the time.
+constexpr std::uint64_t iterations_max = 1 << 28;
+
+// UCX_TLS as the transport wants it, unless the environment says.
+void choose_transports(const std::string& transport) {
+  if (transport == "tcp") setenv("UCX_TLS", "tcp", 0);
+  if (transport == "shm") setenv("UCX_TLS", "shm,self", 0);
+}
+
+// A server of ucx_perftest serves one test and ends.
+int serve(const Cell& cell, int descriptor) {
+  choose_transports(cell.transport);
+  std::string address;
+  {
+    const BareSocket free_port = listen_bare(address, false);
+  }
+  const std::string port = address.substr(address.rfind(':') + 1);
+  EventWriter(descriptor).write(Listening{address});
+  for (;;) {
+    const pid_t child = fork();
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (std::freopen("/dev/null", "w", stdout) == nullptr || std::freopen("/dev/null", "w", stderr) == nullptr)
+        _exit(1);
+      execlp(program, program, "-p", port.c_str(), nullptr);
+      _exit(1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+struct Measured {
+  double half_trip_us = 0;  // Median, of latency tests.
+  double messages_per_s = 0;
+};
+
+std::optional<Measured> run_once(const std::string& address, const Cell& cell, std::uint64_t iterations) {
+  const std::size_t colon = address.rfind(':');
+  const std::string command =
+      fmt::format("{} {} -p {} -t {} -s {} -n {} -w {} -f -v 2>&1", program, address.substr(0, colon),
+                  address.substr(colon + 1), cell.concurrency == 1 ? "ucp_am_lat" : "ucp_am_bw", cell.size_bytes,
+                  iterations, std::max<std::uint64_t>(iterations / 10, 10));
+  FILE* const output = popen(command.c_str(), "r");
+  if (output == nullptr) return std::nullopt;
+  std::optional<Measured> result;
+  std::array<char, 512> line;
+  while (std::fgets(line.data(), line.size(), output) != nullptr) {
+    // Iterations; median, average and overall latency; bandwidth and messages a second, each average and overall.
+    double median = 0;
+    double rate = 0;
+    if (std::sscanf(line.data(), "%*d,%lf,%*f,%*f,%*f,%*f,%*f,%lf", &median, &rate) == 2) {
+      result = Measured{median, rate};
+    }
+  }
+  return pclose(output) == 0 ? result : std::nullopt;
+}
+
+std::optional<Measured> run_test(const std::string& address, const Cell& cell, std::uint64_t iterations) {
+  for (unsigned attempt = 0; attempt < attempts_max; ++attempt) {
+    if (const std::optional<Measured> measured = run_once(address, cell, iterations)) return measured;
+    std::this_thread::sleep_for(attempt_pause);
+  }
+  return std::nullopt;
+}
+
+int measure(const Options& options, const std::string& address, const std::vector<Cell>& cells, int descriptor) {
+  const EventWriter events(descriptor);
+  choose_transports(cells.front().transport);
+  events.write(Connected{{.poller = "its own", .wait = "busy_poll", .version = HAWSER_VERSION}, "its own", "ucx"});
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (!events.write(CellBegun{i})) return 1;
+    std::optional<Measured> measured = run_test(address, cells[i], iterations_few);
+    if (measured && measured->messages_per_s > 0) {
+      const double wanted = options.seconds * measured->messages_per_s;
+      const auto iterations =
+          static_cast<std::uint64_t>(std::clamp(wanted, double{iterations_few}, double{iterations_max}));
+      measured = run_test(address, cells[i], iterations);
+    }
+    if (!measured) {
+      events.write(Failed{"ucx_perftest failed: try it by hand, with the same UCX_TLS"});
+      return 1;
+    }
+    // A round trip is two messages of the latency test.
+    const double trips_per_s = cells[i].concurrency == 1 ? measured->messages_per_s / 2 : measured->messages_per_s;
+    CellResult result{.cell = cells[i], .seconds = options.seconds, .calls_at_once = cells[i].concurrency};
+    result.calls = static_cast<std::uint64_t>(trips_per_s * options.seconds);
+    if (cells[i].concurrency == 1) result.p50_us = result.p90_us = 2 * measured->half_trip_us;
+    events.write(result);
+  }
+  return 0;
+}
+
+}  // namespace
+
+System ucx_perftest_system() {
+  return {.name = "ucx",
+          .serve = [](const Options&, const Cell& cell, int descriptor) { return serve(cell, descriptor); },
+          .measure = [](const Options& options, const std::string& address, pid_t, const std::vector<Cell>& cells,
+                        int descriptor) { return measure(options, address, cells, descriptor); }};
+}
+
+std::string missing_ucx_perftest(const Options& options) {
+  if (std::ranges::find(options.modes, Mode::connections) != options.modes.end()) {
+    return "ucx_perftest has one connection: give --mode pipeline";
+  }
+  if (std::system("command -v ucx_perftest > /dev/null") == 0) return {};
+  return "ucx_perftest is not there: install ucx-utils";
+}
+
+}  // namespace hawser::bench

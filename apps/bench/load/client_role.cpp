@@ -1,0 +1,204 @@
+#include "bench/load/client_role.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "bench/load/handlers.h"
+#include "bench/load/load.h"
+#include "bench/load/meter.h"
+#include "bench/load/transport_choice.h"
+#include "exec/poller.h"
+#include "hawser/client.h"
+#include "hawser/loop.h"
+#include "hawser/rdma.h"
+#include "hawser/scope.h"
+
+namespace hawser::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr unsigned connecting_at_once = 64;
+// How soon the end of all callers is noticed.
+constexpr double step_s = 0.02;
+// Beside the payload, of each request waiting to leave.
+constexpr std::size_t request_overhead_bytes_max = 256;
+
+Duration duration_of(double seconds) { return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)); }
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+ClientOptions client_options(const Options& options, const Cell& cell) {
+  ClientOptions client;
+  client.connect_timeout = duration_of(connect_s_max);
+  client.call_timeout = duration_of(options.call_timeout_s);
+  client.ping_interval = duration_of(options.call_timeout_s / 2);
+  client.calls_in_flight_max = cell.concurrency;
+  client.transports = client_transports(cell.transport);
+  client.message_bytes_max = size_bytes_max + 4096;
+  // Nothing is copied while it waits: all requests show windows of one payload.
+  client.send_backlog_bytes_max = cell.concurrency * (cell.size_bytes + request_overhead_bytes_max) + (1 << 20);
+  return client;
+}
+
+// One cell after the other, over connections of its own; a control connection asks the server for its processor time.
+class Measurement {
+ public:
+  Measurement(Loop& loop, const Options& options, const std::string& transport, const std::string& address,
+              const EventWriter& events)
+      : loop_(loop),
+        options_(options),
+        address_(address),
+        events_(events),
+        control_(loop, client_options(options, {.transport = transport})) {}
+
+  Task<bool> run(const std::vector<Cell>& cells) {
+    auto connecting = control_.connect(address_);
+    const Result<void> connected = co_await std::move(connecting);
+    if (!connected) co_return failed("cannot connect to " + address_ + ": " + connected.error().describe());
+    auto asking = control_.call<describe>();
+    Result<ServerFacts> facts = co_await std::move(asking);
+    if (!facts) co_return failed("the server does not say what it is: " + facts.error().describe());
+    events_.write(Connected{std::move(*facts), std::string(loop_.poller().name()), std::string(control_.transport())});
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (!events_.write(CellBegun{i})) co_return false;
+      auto measuring = measure(cells[i]);
+      if (!co_await std::move(measuring)) co_return false;
+    }
+    co_return true;
+  }
+
+ private:
+  bool failed(std::string text) const {
+    events_.write(Failed{std::move(text)});
+    return false;
+  }
+
+  Task<bool> measure(Cell cell) {
+    std::vector<std::unique_ptr<Client>> clients;
+    const unsigned connections = cell.mode == Mode::connections ? cell.concurrency : 1;
+    for (unsigned i = 0; i < connections; ++i) {
+      clients.push_back(std::make_unique<Client>(loop_, client_options(options_, cell)));
+    }
+    // Several at once: one after the other, ten thousand take long.
+    std::string refused;
+    {
+      Scope connecting;
+      std::size_t next = 0;
+      for (unsigned i = 0; i < connecting_at_once; ++i) connecting.spawn(connect_some(clients, next, refused));
+      auto done = connecting.join();
+      co_await done;
+    }
+    if (!refused.empty()) co_return failed("cannot connect to " + address_ + ": " + refused);
+
+    RegisteredBuffer memory;
+    if (options_.registered) {
+      auto registered = RegisteredBuffer::allocate(*clients.front(), Payload::memory_bytes(cell.size_bytes));
+      if (!registered) co_return failed("--registered: " + registered.error().describe());
+      memory = std::move(*registered);
+      if (!memory.registered()) co_return failed("--registered: " + memory.why_not());
+    }
+    const auto load = std::make_unique<Load>(
+        loop_, options_, options_.registered ? Payload(cell.size_bytes, memory.memory()) : Payload(cell.size_bytes));
+    CellResult result{.cell = cell, .calls_at_once = calls_at_once(options_, cell)};
+    for (unsigned i = 0; i < result.calls_at_once; ++i) load->add(*clients[i % clients.size()]);
+    auto warming_up = warm_up(*load);
+    co_await std::move(warming_up);
+
+    auto asking_before = control_.call<usage>();
+    const Result<Usage> before = co_await std::move(asking_before);
+    const Usage own_before = usage();
+    const Clock::time_point begin = Clock::now();
+    load->count(true);
+    auto counting = count(*load);
+    co_await std::move(counting);
+    load->count(false);
+    result.seconds = seconds_since(begin);
+    const Usage own_after = usage();
+    // The load goes on until the server has answered, so that what it measures is a server at work.
+    auto asking_after = control_.call<usage>();
+    const Result<Usage> after = co_await std::move(asking_after);
+    const bool lost = load->idle();
+    load->stop();
+    auto ended = load->ended();
+    co_await ended;
+
+    fill(result, *load);
+    result.client_cpu_s = static_cast<double>(own_after.cpu_ns - own_before.cpu_ns) / 1e9;
+    if (before && after && after->clock_ns > before->clock_ns) {
+      const double cpu = static_cast<double>(after->cpu_ns - before->cpu_ns);
+      result.server_cpu_s = cpu / static_cast<double>(after->clock_ns - before->clock_ns) * result.seconds;
+    }
+    events_.write(result);
+    if (lost) co_return failed("the server was lost: " + result.first_error);
+    if (!after) co_return failed("the server was lost: " + after.error().describe());
+    co_return true;
+  }
+
+  // Connects the clients from `next` on, which it shares with others of its kind.
+  Task<void> connect_some(const std::vector<std::unique_ptr<Client>>& clients, std::size_t& next,
+                          std::string& refused) {
+    while (next < clients.size() && refused.empty()) {
+      Client& client = *clients[next++];
+      auto connecting = client.connect(address_);
+      const Result<void> connected = co_await std::move(connecting);
+      if (!connected) refused = connected.error().describe();
+    }
+  }
+
+  Task<void> warm_up(const Load& load) {
+    const Clock::time_point begin = Clock::now();
+    const double least = std::max(warm_up_s_min, warm_up_fraction * options_.seconds);
+    while (!load.idle()) {
+      const double passed = seconds_since(begin);
+      if (passed >= least && (load.warm() || passed >= warm_up_s_max)) co_return;
+      auto step = loop_.sleep(duration_of(passed < least ? std::min(step_s, least - passed) : step_s));
+      co_await step;
+    }
+  }
+
+  // Until the time has passed; longer if it was not enough for a single call.
+  Task<void> count(const Load& load) {
+    const Clock::time_point begin = Clock::now();
+    while (!load.idle()) {
+      const double left = options_.seconds - seconds_since(begin);
+      if (left <= 0 && (load.latencies_ns().count() > 0 || left < -options_.call_timeout_s)) co_return;
+      auto step = loop_.sleep(duration_of(left > 0 ? std::min(step_s, left) : step_s));
+      co_await step;
+    }
+  }
+
+  static void fill(CellResult& result, const Load& load) {
+    fill_latencies(result, load.latencies_ns());
+    result.errors = load.errors();
+    result.first_error = load.first_error();
+  }
+
+  Loop& loop_;
+  const Options& options_;
+  const std::string& address_;
+  const EventWriter& events_;
+  Client control_;
+};
+
+}  // namespace
+
+unsigned calls_at_once(const Options& options, const Cell& cell) {
+  if (cell.mode == Mode::pipeline) return cell.concurrency;
+  const std::size_t calls = options.bytes_in_flight_max / cell.size_bytes;
+  return static_cast<unsigned>(std::clamp<std::size_t>(calls, 1, cell.concurrency));
+}
+
+bool play_client(const Options& options, const std::string& address, const std::vector<Cell>& cells,
+                 const EventWriter& events) {
+  // Sleepers that call by the clock should be on time: the kernel adds up to 50 us by itself.
+  if (options.rate_per_s > 0) prctl(PR_SET_TIMERSLACK, 1UL);
+  Loop loop(options.loop(cells.front().wait));
+  Measurement measurement(loop, options, cells.front().transport, address, events);
+  return loop.run(measurement.run(cells));
+}
+
+}  // namespace hawser::bench

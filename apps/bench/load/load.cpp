@@ -1,0 +1,144 @@
+#include "bench/load/load.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "bench/load/handlers.h"
+
+namespace hawser::bench {
+namespace {
+
+// Every so many calls the whole reply is compared, and its ends otherwise.
+constexpr std::uint64_t calls_per_full_check = 64;
+// So that a server that refuses every call is not asked a million times a second.
+constexpr Duration pause_after_error = std::chrono::milliseconds(1);
+
+bool right(std::string_view sent, std::string_view reply, Check check) noexcept { return same(sent, reply, check); }
+bool right(std::string_view sent, const Ack& reply, Check) noexcept { return ack_of(sent) == reply; }
+
+// So that a pacer with nothing to do notices the end.
+constexpr Duration pace_step = std::chrono::milliseconds(20);
+
+}  // namespace
+
+// Suspends until a caller is free.
+class Load::FreeCaller {
+ public:
+  explicit FreeCaller(Load& load) noexcept : load_(load) {}
+  FreeCaller(const FreeCaller&) = delete;
+  FreeCaller& operator=(const FreeCaller&) = delete;
+  ~FreeCaller() { load_.starved_ = nullptr; }
+
+  bool await_ready() const noexcept { return !load_.free_.empty(); }
+  void await_suspend(std::coroutine_handle<> waiting) noexcept { load_.starved_ = waiting; }
+  void await_resume() const noexcept {}
+
+ private:
+  Load& load_;
+};
+
+Load::Load(Loop& loop, const Options& options, Payload payload)
+    : loop_(loop),
+      payload_(std::move(payload)),
+      reply_(options.reply),
+      handler_(options.handler),
+      rate_per_s_(options.rate_per_s) {}
+
+void Load::add(Client& client) {
+  if (reply_ == ReplyKind::echo) {
+    handler_ == HandlerKind::function ? add_to<echo>(client) : add_to<echo_task>(client);
+  } else {
+    handler_ == HandlerKind::function ? add_to<ack>(client) : add_to<ack_task>(client);
+  }
+}
+
+template <auto handler>
+void Load::add_to(Client& client) {
+  ++cold_;
+  if (rate_per_s_ <= 0) {
+    callers_.spawn(call_on<handler>(client));
+    return;
+  }
+  free_.push_back(&client);
+  if (cold_ == 1) callers_.spawn(pace<handler>());
+}
+
+void Load::fail(std::string text) {
+  if (errors_++ == 0) first_error_ = std::move(text);
+}
+
+// Whether the reply is right; what is wrong is counted.
+bool Load::settle(std::uint64_t number, Check check, const auto& reply) {
+  ++calls_ended_;
+  if (!reply) [[unlikely]] {
+    fail(reply.error().describe());
+    return false;
+  }
+  if (right(payload_.of(number), reply->value(), check)) [[likely]]
+    return true;
+  fail("a reply is not what was sent");
+  return false;
+}
+
+template <auto handler>
+Task<void> Load::call_on(Client& client) {
+  bool cold = true;
+  auto start = Clock::now();
+  while (!stopping_) {
+    const std::uint64_t number = calls_begun_++;
+    const std::string_view payload = payload_.of(number);
+    auto call = client.call<handler>(payload).reply();
+    const auto reply = co_await std::move(call);
+    const auto end = Clock::now();
+    const Check check = cold || number % calls_per_full_check == 0 ? Check::all : Check::ends;
+    if (cold) --cold_;
+    cold = false;
+    if (settle(number, check, reply)) [[likely]]
+      record(start, end);
+    if (!reply) [[unlikely]] {
+      if (!client.connected()) co_return;
+      auto pause = loop_.sleep(pause_after_error);
+      co_await pause;
+      start = Clock::now();
+      continue;
+    }
+    // Comparing megabytes takes time that is not the next call's.
+    start = check == Check::all ? Clock::now() : end;
+  }
+}
+
+template <auto handler>
+Task<void> Load::pace() {
+  const auto begin = Clock::now();
+  while (!stopping_) {
+    const double due_s = static_cast<double>(calls_begun_) / rate_per_s_;
+    const auto intended = begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due_s));
+    if (const auto now = Clock::now(); intended > now) {
+      auto step = loop_.sleep(std::min<Duration>(intended - now, pace_step));
+      co_await step;
+    } else if (free_.empty()) {
+      FreeCaller caller(*this);
+      co_await caller;
+    } else {
+      Client& client = *free_.front();
+      if (!client.connected()) co_return;
+      free_.pop_front();
+      callers_.spawn(call_once<handler>(client, calls_begun_++, intended));
+    }
+  }
+}
+
+template <auto handler>
+Task<void> Load::call_once(Client& client, std::uint64_t number, Clock::time_point intended) {
+  const std::string_view payload = payload_.of(number);
+  auto call = client.call<handler>(payload).reply();
+  const auto reply = co_await std::move(call);
+  const auto end = Clock::now();
+  if (settle(number, number % calls_per_full_check == 0 ? Check::all : Check::ends, reply)) [[likely]]
+    record(intended, end);
+  free_.push_back(&client);
+  if (starved_) loop_.resume_soon(std::exchange(starved_, nullptr));
+}
+
+}  // namespace hawser::bench

@@ -1,0 +1,42 @@
+#include "bench/load/server_role.h"
+
+#include <signal.h>
+
+#include "bench/load/handlers.h"
+#include "bench/load/transport_choice.h"
+#include "hawser/server.h"
+
+namespace hawser::bench {
+
+bool play_server(const Options& options, std::string_view transport, Wait wait, const std::string& listen,
+                 const std::function<void(const Event&)>& tell) {
+  // Before the server's threads start, so that they leave these signals to this one.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGINT);
+  sigprocmask(SIG_BLOCK, &ends, nullptr);
+
+  ServerOptions server_options;
+  server_options.listen = listen;
+  server_options.threads = options.server_threads;
+  server_options.cpus = options.server_cpus;
+  server_options.loop = options.loop(wait);
+  server_options.message_bytes_max = size_bytes_max + 4096;
+  server_options.calls_per_connection_max = concurrency_max;
+  server_options.transports = server_transports(transport);
+  Server server(server_options);
+  server.register_handler<echo, echo_task, ack, ack_task, usage, describe>();
+  if (const Result<void> started = server.start(); !started) {
+    tell(Failed{"cannot listen at " + listen + ": " + started.error().describe()});
+    return false;
+  }
+  tell(Listening{server.address()});
+
+  int signal = 0;
+  sigwait(&ends, &signal);
+  server.stop(std::chrono::milliseconds(0));
+  return true;
+}
+
+}  // namespace hawser::bench

@@ -1,0 +1,71 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+
+#include "bench/page/page.h"
+#include "bench/run/compare.h"
+#include "bench/run/options.h"
+#include "bench/run/run.h"
+
+namespace {
+
+using hawser::bench::Options;
+
+struct Command {
+  const char* name;
+  const char* description;
+  void (*add_options)(CLI::App&, Options&);
+  int (*run)(Options);
+};
+
+constexpr Command commands[] = {
+    {"run", "Measure on this machine, with server and client as two processes", hawser::bench::add_run_options,
+     hawser::bench::run_both},
+    {"limit", "Measure what this machine can do: the same calls on bare sockets, without any RPC",
+     hawser::bench::add_limit_options, hawser::bench::run_limit},
+    {"compare", "Measure the same cells with others in turn, and say how much faster this is",
+     hawser::bench::add_compare_options, hawser::bench::run_compare},
+    {"report", "Make a page with tables and plots of what --json has written", hawser::bench::add_report_options,
+     hawser::bench::run_report},
+    {"server", "Be the server for a client on another machine", hawser::bench::add_server_options,
+     hawser::bench::run_server},
+    {"client", "Measure against a server on another machine", hawser::bench::add_client_options,
+     hawser::bench::run_client},
+};
+
+constexpr int wrong_options_status = 2;
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  for (int i = 0; i < argc; ++i) options.command_line += (i == 0 ? "" : " ") + std::string(argv[i]);
+
+  CLI::App app("Measures calls of Hawser: throughput, latency and processor time by size and concurrency.",
+               "hawser-bench");
+  app.set_version_flag("--version", HAWSER_VERSION);
+  app.require_subcommand(1);
+  for (const Command& command : commands)
+    command.add_options(*app.add_subcommand(command.name, command.description), options);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // Help, or the version.
+    return app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    if (app.get_subcommands().empty()) {
+      const std::string given = argc > 1 ? fmt::format("\"{}\" is no command", argv[1]) : "no command";
+      fmt::print(stderr, "hawser-bench: {}: give run, limit, compare, report, server or client, or --help\n", given);
+    } else {
+      fmt::print(stderr, "hawser-bench: {}\nhawser-bench {} --help lists the options.\n", error.what(),
+                 app.get_subcommands().front()->get_name());
+    }
+    return wrong_options_status;
+  }
+  for (const Command& command : commands) {
+    if (app.got_subcommand(command.name)) return command.run(options);
+  }
+  return wrong_options_status;
+}

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Prints what an echo call costs on each side, client and server: instructions in user space, counted by callgrind, and
+allocations. Fails on any allocation in the steady state, and on instructions above a generous ceiling.
+
+counters.py PROGRAM   PROGRAM: hawser-microbench, built without debug information, which valgrind may not understand
+"""
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SIDES = ("client", "server")
+
+# (payload bytes, calls in flight): the most instructions that a call may take of the client and of the server. Nearly
+# twice what was counted with Clang 19 (docs/performance.md): this finds regressions and is no target. With one call in
+# flight the client looks at its socket a varying number of times before it sleeps.
+INSTRUCTIONS_MAX = {
+    (128, 1): {"client": 5000, "server": 4000},
+    (128, 16): {"client": 2800, "server": 1600},
+    (128, 256): {"client": 2600, "server": 1400},
+    (4096, 64): {"client": 3200, "server": 2200},
+}
+
+WARM_UP = 2000
+# Difference of two runs, so that starting, connecting and warming up do not count.
+CALLS_FEW = 1000
+CALLS_MANY = 5000
+CALLS_ALLOCATING = 20_000
+# A sleep or a full socket in one run only makes its difference larger, so the least of several is what a call takes.
+INSTRUCTION_RUNS = 3
+# The steady state has none at all, but a queue may still grow for the first time; not again and again.
+ALLOCATION_RUNS = 3
+
+
+class Failed(Exception):
+    pass
+
+
+def run(command):
+    result = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300)
+    if result.returncode != 0:
+        raise Failed(f"{' '.join(map(str, command))}\n{result.stdout}{result.stderr}exit status {result.returncode}")
+    return result.stdout
+
+
+def instructions_of(program, shape, calls):
+    """Of the whole run by side. Callgrind writes a file for each thread; the first is the client."""
+    with tempfile.TemporaryDirectory() as folder:
+        run(["valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={folder}/out",
+             program, "calls", *shape, WARM_UP, calls])
+        totals = {"client": 0, "server": 0}
+        for path in pathlib.Path(folder).glob("out-*"):
+            side = "client" if path.name == "out-01" else "server"
+            totals[side] += int(re.search(r"^(?:totals|summary): (\d+)", path.read_text(), re.MULTILINE).group(1))
+    if 0 in totals.values():
+        raise Failed(f"callgrind counted nothing of one side: {totals}")
+    return totals
+
+
+def instructions_per_call(program, shape, ceiling):
+    """Of the first run that is within `ceiling`; else the least of each side."""
+    least = {}
+    for _ in range(INSTRUCTION_RUNS):
+        few = instructions_of(program, shape, CALLS_FEW)
+        many = instructions_of(program, shape, CALLS_MANY)
+        counted = {side: round((many[side] - few[side]) / (CALLS_MANY - CALLS_FEW)) for side in SIDES}
+        least = {side: min(counted[side], least.get(side, counted[side])) for side in SIDES}
+        if all(least[side] <= ceiling[side] for side in SIDES):
+            break
+    return least
+
+
+def allocations(program, shape):
+    """In the best of a few runs."""
+    runs = [json.loads(run([program, "calls", *shape, WARM_UP, CALLS_ALLOCATING])) for _ in range(ALLOCATION_RUNS)]
+    return {side: min(one[side] for one in runs) for side in SIDES}
+
+
+def main():
+    program = sys.argv[1]
+    counting = shutil.which("valgrind") is not None
+    troubles = []
+    print(f"{'one echo call takes':38}  " + " ".join(f"{side:>8}" for side in SIDES))
+    for shape, ceiling in INSTRUCTIONS_MAX.items():
+        name = f"{shape[0]} B x{shape[1]}"
+        allocated = allocations(program, shape)
+        rows = [("allocations a call", {side: allocated[side] / CALLS_ALLOCATING for side in SIDES}, "8.3f")]
+        troubles += [f"{name}: the {side} allocated {count} times in {CALLS_ALLOCATING} calls, which must be 0"
+                     for side, count in allocated.items() if count]
+        if counting:
+            counted = instructions_per_call(program, shape, ceiling)
+            rows.insert(0, ("instructions a call", counted, "8d"))
+            troubles += [f"{name}: a call took the {side} {count} instructions, above the ceiling of {ceiling[side]}: find "
+                         "out why, or raise INSTRUCTIONS_MAX in apps/bench/micro/counters.py with the reason"
+                         for side, count in counted.items() if count > ceiling[side]]
+        for title, values, layout in rows:
+            print(f"{name:>10}  {title:24}  " + " ".join(format(values[side], layout) for side in SIDES), flush=True)
+    if not counting:
+        print("no instructions: valgrind is not installed")
+    for trouble in troubles:
+        print(f"FAILED: {trouble}")
+    return 1 if troubles else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failed as failed:
+        sys.exit(f"FAILED: {failed}")

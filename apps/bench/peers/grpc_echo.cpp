@@ -1,0 +1,146 @@
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include "bench/peers/peer.h"
+#include "grpc_echo.grpc.pb.h"
+
+// gRPC by its callback interface, which its documentation calls the fastest.
+namespace hawser::bench {
+namespace {
+
+using Stub = grpc_echo::Echo::Stub;
+
+constexpr std::chrono::seconds connect_max(10);
+
+class EchoService final : public grpc_echo::Echo::CallbackService {
+  grpc::ServerUnaryReactor* Echo(grpc::CallbackServerContext* context, const grpc_echo::Payload* request,
+                                 grpc_echo::Payload* reply) override {
+    // The request is about to be destroyed: its bytes are taken instead of copied.
+    reply->mutable_data()->swap(*const_cast<grpc_echo::Payload*>(request)->mutable_data());
+    return done(context);
+  }
+  grpc::ServerUnaryReactor* Acknowledge(grpc::CallbackServerContext* context, const grpc_echo::Payload* request,
+                                        grpc_echo::Ack* reply) override {
+    const PeerAck ack = peer_ack_of(request->data());
+    reply->set_bytes(ack.bytes);
+    reply->set_head(ack.head);
+    return done(context);
+  }
+  static grpc::ServerUnaryReactor* done(grpc::CallbackServerContext* context) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+};
+
+// How many callers have not been told to stop. Their calls end on threads of gRPC's.
+class Going {
+ public:
+  explicit Going(unsigned callers) : count_(callers) {}
+  void one_less() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (--count_ == 0) none_left_.notify_one();
+  }
+  void wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    none_left_.wait(lock, [&] { return count_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable none_left_;
+  unsigned count_;
+};
+
+// Makes one call after the other.
+class Caller {
+ public:
+  Caller(Stub& stub, PeerLoad& load, std::size_t number, Going& going)
+      : stub_(stub), load_(load), number_(number), going_(going) {
+    request_.set_data(std::string(load.payload(number)));
+  }
+
+  void call() {
+    context_.emplace();
+    load_.begin(number_);
+    const auto then = [this](const grpc::Status& status) { end(status); };
+    if (load_.ack()) {
+      stub_.async()->Acknowledge(&*context_, &request_, &ack_, then);
+    } else {
+      stub_.async()->Echo(&*context_, &request_, &reply_, then);
+    }
+  }
+
+ private:
+  void end(const grpc::Status& status) {
+    bool more = false;
+    if (!status.ok()) {
+      load_.fail("status " + std::to_string(status.error_code()) + ": " + status.error_message());
+    } else {
+      more = load_.ack() ? load_.end(number_, ack_.bytes(), ack_.head()) : load_.end(number_, reply_.data());
+    }
+    more ? call() : going_.one_less();
+  }
+
+  Stub& stub_;
+  PeerLoad& load_;
+  const std::size_t number_;
+  Going& going_;
+  std::optional<grpc::ClientContext> context_;  // Good for one call.
+  grpc_echo::Payload request_;
+  grpc_echo::Payload reply_;
+  grpc_echo::Ack ack_;
+};
+
+std::shared_ptr<grpc::Channel> channel_to(const PeerLoad& load) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // Otherwise channels share a connection.
+  return grpc::CreateCustomChannel(load.address(), grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+std::string_view peer_name() noexcept { return "grpc"; }
+
+void serve_peer(const std::function<void(const std::string& address)>& listening) {
+  EchoService service;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.SetMaxReceiveMessageSize(-1);
+  builder.SetMaxSendMessageSize(-1);
+  builder.RegisterService(&service);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || port == 0) throw std::runtime_error("the server does not start");
+  listening("127.0.0.1:" + std::to_string(port));
+  server->Wait();
+}
+
+void call_peer(PeerLoad& load) {
+  std::vector<std::unique_ptr<Stub>> stubs;
+  for (unsigned i = 0; i < load.connections(); ++i) {
+    const std::shared_ptr<grpc::Channel> channel = channel_to(load);
+    if (!channel->WaitForConnected(std::chrono::system_clock::now() + connect_max)) {
+      throw std::runtime_error("cannot connect to " + load.address());
+    }
+    stubs.push_back(grpc_echo::Echo::NewStub(channel));
+  }
+  Going going(load.callers());
+  std::vector<std::unique_ptr<Caller>> callers;
+  for (unsigned i = 0; i < load.callers(); ++i) {
+    callers.push_back(std::make_unique<Caller>(*stubs[i % stubs.size()], load, i, going));
+  }
+  for (const std::unique_ptr<Caller>& caller : callers) caller->call();
+  going.wait();
+}
+
+}  // namespace hawser::bench

@@ -1,0 +1,166 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bench/load/client_role.h"
+#include "bench/load/events.h"
+#include "bench/load/handlers.h"
+#include "bench/load/meter.h"
+#include "bench/load/payload.h"
+#include "bench/peers/peer.h"
+#include "bench/run/options.h"
+
+// The program of a peer, as peer_system.cpp starts it: it tells its events on its standard output.
+namespace hawser::bench {
+namespace {
+
+constexpr unsigned char_text_max = 16;
+
+struct PeerOptions {
+  Options common;
+  pid_t server = -1;
+  std::vector<Cell> cells;
+};
+
+// "pipeline:128x16".
+Cell read_cell(const std::string& text, Wait wait) {
+  char mode[char_text_max] = {};
+  Cell cell{.wait = wait};
+  unsigned concurrency = 0;
+  if (std::sscanf(text.c_str(), "%15[^:]:%zux%u", mode, &cell.size_bytes, &concurrency) != 3 || !parse_mode(mode) ||
+      cell.size_bytes < 1 || concurrency < 1) {
+    throw CLI::ValidationError("--cell", text + " is no cell, such as pipeline:128x16");
+  }
+  cell.mode = *parse_mode(mode);
+  cell.concurrency = concurrency;
+  return cell;
+}
+
+class Load final : public PeerLoad {
+ public:
+  Load(const Options& options, const Cell& cell, pid_t server)
+      : address_(options.connect),
+        ack_(options.reply == ReplyKind::ack),
+        connections_(cell.mode == Mode::connections ? calls_at_once(options, cell) : 1),
+        callers_(calls_at_once(options, cell)),
+        payload_(cell.size_bytes),
+        meter_(options.seconds, calls_at_once(options, cell), server) {}
+
+  const std::string& address() const noexcept override { return address_; }
+  unsigned callers() const noexcept override { return static_cast<unsigned>(callers_.size()); }
+  unsigned connections() const noexcept override { return connections_; }
+  bool ack() const noexcept override { return ack_; }
+  std::string_view payload(std::size_t caller) const noexcept override { return payload_.of(caller); }
+
+  void begin(std::size_t caller) noexcept override { callers_[caller].start = Meter::Clock::now(); }
+  bool end(std::size_t caller, std::string_view reply) override {
+    const auto now = Meter::Clock::now();
+    const std::uint64_t calls = callers_[caller].calls;
+    const Check check = (calls + caller) % calls_per_full_check == 0 || calls == 0 ? Check::all : Check::ends;
+    return ended(callers_[caller], now, same(payload(caller), reply, check));
+  }
+  bool end(std::size_t caller, std::uint64_t bytes, std::uint64_t head) override {
+    return ended(callers_[caller], Meter::Clock::now(), Ack{bytes, head} == ack_of(payload(caller)));
+  }
+  void fail(const std::string& text) override {
+    const std::lock_guard lock(mutex_);
+    meter_.fail(text);
+  }
+
+  const Meter& meter() const noexcept { return meter_; }
+
+ private:
+  static constexpr std::uint64_t calls_per_full_check = 64;
+
+  struct Caller {
+    Meter::Clock::time_point start;
+    std::uint64_t calls = 0;
+  };
+
+  bool ended(Caller& caller, Meter::Clock::time_point now, bool right) {
+    const std::lock_guard lock(mutex_);
+    if (caller.calls++ == 0) meter_.warm();
+    if (right) {
+      meter_.record(caller.start, now);
+    } else {
+      meter_.fail("a reply is not what was sent");
+    }
+    return meter_.go_on(now);
+  }
+
+  const std::string address_;
+  const bool ack_;
+  const unsigned connections_;
+  std::vector<Caller> callers_;
+  const Payload payload_;
+  std::mutex mutex_;  // Of the meter.
+  Meter meter_;
+};
+
+void measure(const PeerOptions& options, const Cell& cell, const EventWriter& events) {
+  const auto load = std::make_unique<Load>(options.common, cell, options.server);
+  call_peer(*load);
+  const CellResult result = load->meter().result(cell);
+  if (!load->meter().over()) throw std::runtime_error("the server was lost: " + result.first_error);
+  events.write(result);
+}
+
+int play_client(const PeerOptions& options, const EventWriter& events) {
+  events.write(Connected{{.poller = "its own", .wait = "its own", .version = HAWSER_VERSION}, "its own"});
+  for (std::size_t i = 0; i < options.cells.size(); ++i) {
+    if (!events.write(CellBegun{i})) return 1;
+    measure(options, options.cells[i], events);
+  }
+  return 0;
+}
+
+}  // namespace
+
+static int play(int argc, char** argv) {
+  PeerOptions options;
+  std::string reply = "echo";
+  std::string wait = "spin";
+  std::vector<std::string> cells;
+  CLI::App app(fmt::format("Calls of {}, for hawser-bench compare", peer_name()));
+  app.require_subcommand(1);
+  const CLI::App& server = *app.add_subcommand("server");
+  CLI::App& client = *app.add_subcommand("client");
+  client.add_option("--connect", options.common.connect)->required();
+  client.add_option("--server-process", options.server);
+  client.add_option("--seconds", options.common.seconds);
+  client.add_option("--reply", reply);
+  client.add_option("--bytes-in-flight", options.common.bytes_in_flight_max);
+  client.add_option("--wait", wait);
+  client.add_option("--cell", cells)->required();
+  const EventWriter events(STDOUT_FILENO);
+  try {
+    app.parse(argc, argv);
+    options.common.reply = reply == "ack" ? ReplyKind::ack : ReplyKind::echo;
+    for (const std::string& one : cells) options.cells.push_back(read_cell(one, parse_wait(wait).value_or(Wait::spin)));
+    if (!server.parsed()) return play_client(options, events);
+    serve_peer([&](const std::string& address) { events.write(Listening{address}); });
+    return 0;
+  } catch (const CLI::Error& error) {
+    return app.exit(error);
+  } catch (const std::exception& error) {
+    events.write(Failed{fmt::format("{}: {}", peer_name(), error.what())});
+    return 1;
+  }
+}
+
+PeerAck peer_ack_of(std::string_view payload) noexcept {
+  const Ack ack = ack_of(payload);
+  return {ack.bytes, ack.head};
+}
+
+}  // namespace hawser::bench
+
+int main(int argc, char** argv) { return hawser::bench::play(argc, argv); }

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <expected>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/run/cell.h"
+
+namespace hawser::bench {
+
+// What --json has written.
+struct RunFile {
+  std::string name;  // Without its folder.
+  std::string reply;
+  std::vector<std::pair<std::string, std::string>> meta;  // In the order of the file.
+  std::vector<CellResult> results;
+};
+
+// The text says what is wrong with the file.
+std::expected<RunFile, std::string> read_run_file(const std::string& path);
+
+}  // namespace hawser::bench

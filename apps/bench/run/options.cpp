@@ -1,0 +1,328 @@
+#include "bench/run/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "bench/load/processors.h"
+#include "bench/load/size.h"
+#include "bench/load/transport_choice.h"
+
+namespace hawser::bench {
+namespace {
+
+constexpr std::string_view peers_known[] = {"limit", "grpc", "capnp", "ucx"};
+constexpr unsigned repeat_max = 99;
+
+constexpr double rate_min = 0.1;
+constexpr double rate_max = 1e9;
+constexpr unsigned server_threads_max = 1024;
+
+constexpr double seconds_min = 0.01;
+constexpr double seconds_max = 3600;
+
+constexpr const char* all_pairs = "none: all sizes times all concurrencies";
+
+[[noreturn]] void refuse(const std::string& option, const std::string& why) { throw CLI::ValidationError(option, why); }
+
+// An option `name` TYPE whose text is given to `take(name, text)`.
+template <class Take>
+void add(CLI::App& app, const std::string& name, const char* type, const std::string& description, Take take) {
+  app.add_option_function<std::string>(name, [name, take](const std::string& text) { take(name, text); })
+      ->type_name(type)
+      ->description(description);
+}
+
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+template <class Number>
+Number read_number(const std::string& option, const std::string& text, Number min, Number max) {
+  const std::optional<Number> number = parse_number<Number>(text);
+  if (!number || !(*number >= min && *number <= max)) {
+    refuse(option, fmt::format("\"{}\" is no number from {} to {}", text, min, max));
+  }
+  return *number;
+}
+
+template <class Number>
+void add_number(CLI::App& app, const std::string& name, const char* type, const std::string& description,
+                Number& number, Number min, Number max) {
+  add(app, name, type, description, [&number, min, max](const std::string& option, const std::string& text) {
+    number = read_number(option, text, min, max);
+  });
+}
+
+// Of several texts the one that is given, as its value; `otherwise` says what there is.
+template <class Value>
+void add_choice(CLI::App& app, const std::string& name, const std::string& description, Value& value,
+                std::vector<std::pair<std::string_view, Value>> choices, const char* otherwise) {
+  add(app, name, "KIND", description,
+      [&value, choices = std::move(choices), otherwise](const std::string& option, const std::string& text) {
+        const auto found = std::ranges::find(choices, text, &std::pair<std::string_view, Value>::first);
+        if (found == choices.end()) refuse(option, fmt::format("\"{}\" is {}", text, otherwise));
+        value = found->second;
+      });
+}
+
+// Each part of "a,b,c" as `read(option, part)` has it.
+template <class Value, class Read>
+void add_list(CLI::App& app, const std::string& name, const std::string& description, std::vector<Value>& values,
+              Read read) {
+  add(app, name, "LIST", description, [&values, read](const std::string& option, const std::string& text) {
+    values.clear();
+    for (const std::string& part : CLI::detail::split(text, ',')) {
+      Value value = read(option, part);
+      if (std::ranges::find(values, value) != values.end()) refuse(option, fmt::format("{} is there twice", part));
+      values.push_back(std::move(value));
+    }
+  });
+}
+
+// What `parse` makes of a text that must be something.
+template <class Parse>
+auto reader(Parse parse, const char* what_it_is_not) {
+  return [parse, what_it_is_not](const std::string& option, const std::string& text) {
+    const auto value = parse(text);
+    if (!value) refuse(option, fmt::format("\"{}\" is {}", text, what_it_is_not));
+    return *value;
+  };
+}
+
+std::string read_transport(const std::string& option, const std::string& text) {
+  if (!is_transport(text)) {
+    refuse(option,
+           fmt::format("no transport is called \"{}\": there are {}", text, fmt::join(transport_names(), ", ")));
+  }
+  return text;
+}
+
+void add_transports(CLI::App& app, Options& options) {
+  add_list(
+      app, "--transport",
+      fmt::format("What carries the calls: {}; auto takes the best of all [tcp]", fmt::join(transport_names(), ", ")),
+      options.transports, read_transport);
+}
+
+std::size_t read_size(const std::string& option, const std::string& text) {
+  const std::optional<std::size_t> size = parse_size(text);
+  if (!size || *size < 1 || *size > size_bytes_max) {
+    refuse(option,
+           fmt::format("\"{}\" is no size: give 1 to {}, such as 128, 4K or 8M", text, format_size(size_bytes_max)));
+  }
+  return *size;
+}
+
+unsigned read_concurrency(const std::string& option, const std::string& text) {
+  return read_number(option, text, 1U, concurrency_max);
+}
+
+SizeAndConcurrency read_pair(const std::string& option, const std::string& text) {
+  const std::size_t cross = text.find('x');
+  if (cross == std::string::npos) {
+    refuse(option, fmt::format("\"{}\" is no cell: give SIZExCONCURRENCY, such as 4Kx64", text));
+  }
+  return {read_size(option, text.substr(0, cross)), read_concurrency(option, text.substr(cross + 1))};
+}
+
+void add_sizes(CLI::App& app, Options& options) {
+  add_list(app, "--sizes", "Bytes of payload; K and M are powers of 1024 [128,4K,32K,256K,1M,8M]", options.sizes_bytes,
+           read_size);
+  add_list(app, "--concurrency", "Calls in flight at once [1,4,16,64,256]", options.concurrencies, read_concurrency);
+}
+
+void add_pairs(CLI::App& app, Options& options, std::string_view default_text) {
+  add_list(app, "--cells", fmt::format("Sizes, each with its calls in flight [{}]", default_text), options.pairs,
+           read_pair);
+}
+
+void add_table(CLI::App& app, Options& options) {
+  add_list(app, "--mode", "pipeline: all calls on one connection; connections: each on its own [pipeline]",
+           options.modes, reader(parse_mode, "no mode: give pipeline, connections or both"));
+  add_number(app, "--seconds", "S", "Counted time of each cell, after warm-up [1]", options.seconds, seconds_min,
+             seconds_max);
+  add_choice<ReplyKind>(app, "--reply", "echo: the payload comes back; ack: 16 bytes do [echo]", options.reply,
+                        {{"echo", ReplyKind::echo}, {"ack", ReplyKind::ack}}, "neither echo nor ack");
+  add(app, "--bytes-in-flight", "SIZE",
+      "With --mode connections, keep fewer calls in flight where they would hold more memory [512M]",
+      [&options](const std::string& option, const std::string& text) {
+        const std::optional<std::size_t> bytes = parse_size(text);
+        if (!bytes || *bytes < 1) refuse(option, fmt::format("\"{}\" is no size, such as 512M or 2G", text));
+        options.bytes_in_flight_max = *bytes;
+      });
+  app.add_flag("--registered", options.registered,
+               "What is sent lies in a RegisteredBuffer, so that rdma and ucx do not copy large payloads");
+  add_number(app, "--call-timeout", "S", "When a call counts as failed [30]", options.call_timeout_s, seconds_min,
+             seconds_max);
+  app.add_option("--json", options.json_path, "Write the results there as JSON")->type_name("FILE");
+  app.add_option("--csv", options.csv_path, "Write the results there as CSV")->type_name("FILE");
+}
+
+void add_handler(CLI::App& app, Options& options) {
+  add_choice<HandlerKind>(app, "--handler", "The server's handler: a plain function or a coroutine [function]",
+                          options.handler, {{"function", HandlerKind::function}, {"coroutine", HandlerKind::coroutine}},
+                          "neither function nor coroutine");
+}
+
+void add_rate(CLI::App& app, Options& options) {
+  add_number(app, "--rate", "R",
+             "Begin so many calls a second in all, by the clock; latency counts from when one should have begun",
+             options.rate_per_s, rate_min, rate_max);
+}
+
+void add_server_threads(CLI::App& app, Options& options) {
+  add_number(app, "--server-threads", "N", "Loops of the server, each with a thread [1]", options.server_threads, 1U,
+             server_threads_max);
+}
+
+void add_waits(CLI::App& app, Options& options) {
+  add_list(app, "--wait", "How a loop without work waits: spin (then sleep), busy_poll, event [spin]", options.waits,
+           reader(parse_wait, "no way to wait: give spin, busy_poll or event"));
+  add_number(
+      app, "--spin-max", "US",
+      "The longest that a loop with --wait spin looks for work before it sleeps [50, or more where waking up is dear]",
+      options.spin_max_us, 1.0, 1e6);
+}
+
+void add_poller(CLI::App& app, Options& options) {
+  add_choice<PollerKind>(
+      app, "--poller", "auto, epoll or io_uring [auto]", options.poller,
+      {{"auto", PollerKind::automatic}, {"epoll", PollerKind::epoll}, {"io_uring", PollerKind::io_uring}},
+      "no poller: give auto, epoll or io_uring");
+}
+
+void add_peers(CLI::App& app, Options& options) {
+  add_list(app, "--peers", fmt::format("Whom to compare with: {} [limit]", fmt::join(peers_known, ", ")), options.peers,
+           [](const std::string& option, const std::string& text) {
+             if (std::ranges::find(peers_known, text) == std::end(peers_known)) {
+               refuse(option,
+                      fmt::format("no peer is called \"{}\": there are {}", text, fmt::join(peers_known, ", ")));
+             }
+             return text;
+           });
+  add_number(app, "--repeat", "N", "How often each cell is measured; the medians count [3]", options.repeat, 1U,
+             repeat_max);
+}
+
+void add_cpu(CLI::App& app, const std::string& name, std::optional<int>& cpu, std::string_view whose) {
+  add(app, name, "N", fmt::format("Processor to pin the {} to; -1: not pinned", whose),
+      [&cpu](const std::string& option, const std::string& text) {
+        const std::vector<int> usable = usable_processors();
+        const std::optional<int> number = parse_number<int>(text);
+        if (!number || (*number != -1 && std::ranges::find(usable, *number) == usable.end())) {
+          refuse(option, fmt::format("\"{}\" is no processor that may be used: give one of {}, or -1 for no pinning",
+                                     text, fmt::join(usable, ", ")));
+        }
+        cpu = *number;
+      });
+}
+
+void add_cpus(CLI::App& app, Options& options) {
+  add_cpu(app, "--server-cpu", options.server_cpu, "server");
+  add_cpu(app, "--client-cpu", options.client_cpu, "client");
+}
+
+}  // namespace
+
+void add_run_options(CLI::App& app, Options& options) {
+  add_transports(app, options);
+  add_sizes(app, options);
+  add_pairs(app, options, all_pairs);
+  add_table(app, options);
+  add_handler(app, options);
+  add_rate(app, options);
+  add_server_threads(app, options);
+  add_waits(app, options);
+  add_poller(app, options);
+  add_cpus(app, options);
+  app.add_flag("--rtt-table", options.rtt_table, "Round trips of 4K by calls in flight, the transport beside tcp");
+}
+
+void add_limit_options(CLI::App& app, Options& options) {
+  add_transports(app, options);
+  add_sizes(app, options);
+  add_pairs(app, options, all_pairs);
+  add_table(app, options);
+  add_waits(app, options);
+  add_cpus(app, options);
+}
+
+void add_compare_options(CLI::App& app, Options& options) {
+  add_transports(app, options);
+  add_peers(app, options);
+  add_pairs(app, options, "128x1,128x16,128x256,4Kx64,256Kx1,256Kx16,8Mx4");
+  add_table(app, options);
+  add_handler(app, options);
+  add_waits(app, options);
+  add_poller(app, options);
+  add_cpus(app, options);
+}
+
+void add_report_options(CLI::App& app, Options& options) {
+  app.add_option("files", options.report_inputs, "What --json has written")->type_name("FILE")->required();
+  app.add_option("-o,--output", options.report_path, "Where to write the page [report.html]")->type_name("FILE");
+}
+
+void add_server_options(CLI::App& app, Options& options) {
+  add_transports(app, options);
+  add_waits(app, options);
+  add_poller(app, options);
+  add_server_threads(app, options);
+  add_cpu(app, "--server-cpu", options.server_cpu, "server");
+  app.add_option("--listen", options.listen, "Where to listen; port 0 takes a free one [0.0.0.0:9000]")
+      ->type_name("HOST:PORT");
+  app.callback([&options] {
+    if (options.waits.size() != 1) refuse("--wait", "a server waits in one way: give one");
+    if (options.transports.size() != 1) refuse("--transport", "a server has one, or auto for all: give one");
+  });
+}
+
+void add_client_options(CLI::App& app, Options& options) {
+  add_transports(app, options);
+  add_sizes(app, options);
+  add_pairs(app, options, all_pairs);
+  add_table(app, options);
+  add_handler(app, options);
+  add_rate(app, options);
+  add_waits(app, options);
+  add_poller(app, options);
+  add_cpu(app, "--client-cpu", options.client_cpu, "client");
+  app.add_option("--connect", options.connect, "The server's address")->type_name("HOST:PORT")->required();
+}
+
+std::size_t connections_max(const Options& options) {
+  if (std::ranges::find(options.modes, Mode::connections) == options.modes.end()) return 1;
+  if (options.pairs.empty()) return std::ranges::max(options.concurrencies);
+  return std::ranges::max(options.pairs, {}, &SizeAndConcurrency::concurrency).concurrency;
+}
+
+std::vector<Cell> cells_of(const Options& options) {
+  std::vector<SizeAndConcurrency> pairs = options.pairs;
+  if (pairs.empty()) {
+    for (const std::size_t size : options.sizes_bytes) {
+      for (const unsigned concurrency : options.concurrencies) pairs.push_back({size, concurrency});
+    }
+  }
+  std::vector<Cell> cells;
+  for (const std::string& transport : options.transports) {
+    for (const Wait wait : options.waits) {
+      for (const Mode mode : options.modes) {
+        for (const auto [size, concurrency] : pairs) cells.push_back({transport, mode, wait, size, concurrency});
+      }
+    }
+  }
+  return cells;
+}
+
+}  // namespace hawser::bench

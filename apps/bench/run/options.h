@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/run/cell.h"
+#include "hawser/loop.h"
+
+namespace CLI {
+class App;
+}
+
+namespace hawser::bench {
+
+enum class ReplyKind : std::uint8_t {
+  echo,  // The payload comes back.
+  ack,   // 16 bytes do.
+};
+enum class HandlerKind : std::uint8_t { function, coroutine };
+
+struct SizeAndConcurrency {
+  std::size_t size_bytes = 0;
+  unsigned concurrency = 0;
+  friend bool operator==(const SizeAndConcurrency&, const SizeAndConcurrency&) = default;
+};
+
+// What the command line says.
+struct Options {
+  // What is measured: every combination.
+  std::vector<std::string> transports = {"tcp"};
+  std::vector<Mode> modes = {Mode::pipeline};
+  std::vector<Wait> waits = {Wait::spin};
+  std::vector<std::size_t> sizes_bytes = {128, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 8 << 20};
+  std::vector<unsigned> concurrencies = {1, 4, 16, 64, 256};
+  std::vector<SizeAndConcurrency> pairs;  // Instead of sizes times concurrencies, unless empty.
+  double seconds = 1;                     // Counted, of each cell.
+  ReplyKind reply = ReplyKind::echo;
+  HandlerKind handler = HandlerKind::function;
+
+  PollerKind poller = PollerKind::automatic;
+  // -1: not pinned. Empty: the first and second processor that the process may use, if there are two.
+  std::optional<int> server_cpu;
+  std::optional<int> client_cpu;
+
+  // With one call in flight on each of many connections, both sides hold the payload of all at once. Where that would
+  // pass this bound, fewer calls are kept in flight, and the result says how many.
+  std::size_t bytes_in_flight_max = std::size_t{512} << 20;
+  double call_timeout_s = 30;
+  double spin_max_us = 0;  // 0: LoopOptions' default.
+  LoopOptions loop(Wait wait) const {
+    LoopOptions loop{.wait = wait, .poller = poller};
+    if (spin_max_us > 0) loop.spin_max = std::chrono::nanoseconds(static_cast<std::int64_t>(spin_max_us * 1e3));
+    return loop;
+  }
+  double rate_per_s = 0;  // Calls begin by the clock, so many a second in all; 0: as soon as an earlier one has ended.
+  bool registered = false;  // What is sent lies in a RegisteredBuffer.
+  bool rtt_table = false;   // Its sizes, concurrencies and transports instead.
+  unsigned server_threads = 1;
+  std::vector<int> server_cpus;  // Of each of several threads; empty: as server_cpu says.
+
+  std::vector<std::string> peers = {"limit"};  // compare
+  unsigned repeat = 3;
+
+  std::vector<std::string> report_inputs;  // report
+  std::string report_path = "report.html";
+
+  std::string json_path;
+  std::string csv_path;
+
+  std::string listen = "0.0.0.0:9000";  // server
+  std::string connect;                  // client
+
+  std::string command_line;
+};
+
+inline constexpr std::size_t size_bytes_max = std::size_t{64} << 20;
+inline constexpr unsigned concurrency_max = 16'384;
+
+// The options of each sub command. Values are checked while the command line is read; what is wrong is thrown as
+// CLI::ParseError with a text that says what is accepted.
+void add_run_options(CLI::App& app, Options& options);
+void add_limit_options(CLI::App& app, Options& options);
+void add_compare_options(CLI::App& app, Options& options);
+void add_report_options(CLI::App& app, Options& options);
+void add_server_options(CLI::App& app, Options& options);
+void add_client_options(CLI::App& app, Options& options);
+
+// The most connections that a cell opens.
+std::size_t connections_max(const Options& options);
+// All cells, in the order of measuring: those of one way of waiting together.
+std::vector<Cell> cells_of(const Options& options);
+
+}  // namespace hawser::bench

@@ -1,0 +1,75 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "bench/load/events.h"
+#include "bench/run/system.h"
+
+namespace hawser::bench {
+namespace {
+
+// Beside this program's own, as the build puts them.
+std::string program_of(const std::string& peer) {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
+  std::string folder(path, length > 0 ? static_cast<std::size_t>(length) : 0);
+  folder.erase(folder.rfind('/') + 1);
+  return folder + "peers/hawser-peer-" + peer;
+}
+
+// Becomes the peer's program, which tells its events on its standard output. Returns only if that fails.
+int become(const std::string& peer, std::vector<std::string> arguments, int descriptor) {
+  const std::string program = program_of(peer);
+  arguments.insert(arguments.begin(), program);
+  std::vector<char*> pointers;
+  for (std::string& one : arguments) pointers.push_back(one.data());
+  pointers.push_back(nullptr);
+  dup2(descriptor, STDOUT_FILENO);
+  execv(program.c_str(), pointers.data());
+  EventWriter(descriptor).write(Failed{fmt::format("cannot start {}: {}", program, std::strerror(errno))});
+  return 1;
+}
+
+}  // namespace
+
+System peer_system(const std::string& peer) {
+  return {.name = peer,
+          .serve = [peer](const Options&, const Cell&, int descriptor) { return become(peer, {"server"}, descriptor); },
+          .measure =
+              [peer](const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
+                     int descriptor) {
+                std::vector<std::string> arguments = {"client",
+                                                      "--connect",
+                                                      address,
+                                                      "--server-process",
+                                                      fmt::format("{}", server),
+                                                      "--seconds",
+                                                      fmt::format("{}", options.seconds),
+                                                      "--reply",
+                                                      options.reply == ReplyKind::echo ? "echo" : "ack",
+                                                      "--bytes-in-flight",
+                                                      fmt::format("{}", options.bytes_in_flight_max),
+                                                      "--wait",
+                                                      std::string(to_string(cells.front().wait))};
+                for (const Cell& cell : cells) {
+                  arguments.push_back("--cell");
+                  arguments.push_back(fmt::format("{}:{}x{}", to_string(cell.mode), cell.size_bytes, cell.concurrency));
+                }
+                return become(peer, arguments, descriptor);
+              }};
+}
+
+std::string missing_peer(const std::string& peer) {
+  if (access(program_of(peer).c_str(), X_OK) == 0) return {};
+  const std::string packages =
+      peer == "grpc" ? "libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev" : "libcapnp-dev capnproto";
+  return fmt::format("{}'s program is not built: install {} and build hawser-peer-{}, or make compare", peer, packages,
+                     peer);
+}
+
+}  // namespace hawser::bench

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "bench/run/options.h"
+
+namespace hawser::bench {
+
+// Each gives the program's exit status: 0 if every cell was measured without an error.
+
+// Server and client as two processes of this machine.
+int run_both(Options options);
+// The same on bare sockets: what this machine can do.
+int run_limit(Options options);
+// The client alone, against a server elsewhere.
+int run_client(Options options);
+// The server alone, until it is interrupted.
+int run_server(Options options);
+
+inline constexpr int failed_status = 1;
+inline constexpr int wrong_options_status = 2;
+inline constexpr int interrupted_status = 130;
+
+}  // namespace hawser::bench

@@ -1,0 +1,55 @@
+#include "bench/run/system.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/baseline/bare_client.h"
+#include "bench/baseline/bare_server.h"
+#include "bench/load/client_role.h"
+#include "bench/load/events.h"
+#include "bench/load/server_role.h"
+#include "bench/load/transport_choice.h"
+
+namespace hawser::bench {
+
+System hawser_system() {
+  return {.name = "hawser",
+          .serve =
+              [](const Options& options, const Cell& cell, int descriptor) {
+                const EventWriter events(descriptor);
+                const auto tell = [&](const Event& event) { events.write(event); };
+                return play_server(options, cell.transport, cell.wait, listen_address(cell.transport), tell) ? 0 : 1;
+              },
+          .measure =
+              [](const Options& options, const std::string& address, pid_t, const std::vector<Cell>& cells,
+                 int descriptor) {
+                const EventWriter events(descriptor);
+                return play_client(options, address, cells, events) ? 0 : 1;
+              }};
+}
+
+System limit_system() {
+  return {.name = "limit",
+          .serve = [](const Options&, const Cell& cell,
+                      int descriptor) { return play_bare_server(cell, EventWriter(descriptor)) ? 0 : 1; },
+          .measure =
+              [](const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
+                 int descriptor) {
+                return play_bare_client(options, address, server, cells, EventWriter(descriptor)) ? 0 : 1;
+              }};
+}
+
+std::string missing_limit(const Options& options) {
+  for (const std::string& transport : options.transports) {
+    if (transport != "tcp" && transport != "unix" && transport != "shm") {
+      return fmt::format("there is no limit to {}: give --transport tcp, unix or shm", transport);
+    }
+    if (transport == "shm" && std::ranges::find(options.waits, Wait::event) != options.waits.end()) {
+      return "the limit of shm never sleeps: give --wait spin or busy_poll";
+    }
+  }
+  return {};
+}
+
+}  // namespace hawser::bench

@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/doctor/finding.h"
+#include "cli/doctor/machine.h"
+#include "cli/doctor/rdma.h"
+#include "cli/doctor/rdma_facts.h"
+#include "cli/doctor/render.h"
+#include "cli/doctor/shm.h"
+#include "cli/doctor/system_files.h"
+#include "cli/doctor/tcp.h"
+#include "cli/doctor/ucx.h"
+#include "hawser/rdma_options.h"
+#include "hawser/time.h"
+#include "hawser/ucx_options.h"
+#include "transport/rdma/device/verbs.h"
+
+namespace hawser::cli {
+namespace {
+
+using namespace doctor;
+
+// Long enough for steady figures from an emulated device.
+constexpr Duration self_test_duration = std::chrono::milliseconds(300);
+
+struct Options {
+  bool json = false;
+  bool self_test = true;
+  RdmaOptions rdma;
+  UcxOptions ucx;
+  std::vector<std::string> required;
+};
+
+Report examine(const Options& options) {
+  const SystemFiles files;
+  const MachineFacts machine = read_machine(files);
+  Report report;
+  report.sections.push_back(examine_machine(machine));
+  report.sections.push_back(examine_tcp(read_tcp(files, machine)));
+  report.sections.push_back(examine_shm(read_shm(files)));
+  report.sections.push_back(examine_ucx(read_ucx(options.ucx)));
+  const auto verbs = transport::rdma::system_verbs();
+  report.sections.push_back(examine_rdma(
+      read_rdma(files, *verbs, machine, options.rdma, options.self_test ? self_test_duration : Duration::zero())));
+  return report;
+}
+
+RenderOptions terminal() {
+  RenderOptions options;
+  if (::isatty(STDOUT_FILENO) == 0) return options;
+  options.colour = std::getenv("NO_COLOR") == nullptr;
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    options.columns = std::min<std::size_t>(size.ws_col, 120);
+  }
+  return options;
+}
+
+int run(const Options& options) {
+  Report report = examine(options);
+  require(report, options.required);
+  const std::string page = options.json ? to_json(report) : render(report, terminal());
+  std::fputs(page.c_str(), stdout);
+  return exit_status(report);
+}
+
+// Those of RdmaOptions that decide what the machine must provide.
+void add_rdma_options(CLI::App& command, RdmaOptions& options) {
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    command.add_option(name, value, text)->capture_default_str()->group("As in RdmaOptions");
+  };
+  add("--device", options.device, "RDMA device; empty: the first with an active port");
+  add("--port", options.port, "Its port; 0: the first active one");
+  add("--gid-index", options.gid_index, "Entry of the port's address table; -1: chosen");
+  add("--path-mtu", options.path_mtu_bytes, "256 to 4096 bytes; 0: the port's");
+  add("--chunk-bytes", options.chunk_bytes, "The most that one send carries");
+  add("--receive-queue", options.receive_queue, "Chunks posted to be received into, a connection");
+  add("--send-window", options.send_window, "Chunks being filled or sent, a connection");
+  add("--send-queue", options.send_queue, "Work requests");
+  add("--inline-bytes", options.inline_bytes, "Sends up to here go within the work request");
+  add("--memory-bytes-max", options.memory_bytes_max, "Registered in all on a device");
+  add("--completion-queue", options.completion_queue, "Entries, for each loop");
+  command.add_flag("--shared-receive-queue", options.shared_receive_queue, "One queue of receives for a loop")
+      ->group("As in RdmaOptions");
+}
+
+// Those of UcxOptions that decide what UCX has.
+void add_ucx_options(CLI::App& command, UcxOptions& options) {
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    return command.add_option(name, value, text)->capture_default_str()->group("As in UcxOptions");
+  };
+  add("--ucx-tls", options.tls, "Transports; empty: UCX chooses");
+  add("--ucx-net-devices", options.net_devices, "Devices; empty: all");
+  add("--ucx-max-eager-rails", options.max_eager_rails, "Devices for small messages; 0: UCX's default");
+  add("--ucx-max-rendezvous-rails", options.max_rendezvous_rails, "Devices for large payloads; 0: UCX's default");
+  add("--ucx-error-mode", options.error_mode, "none or peer")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, UcxErrorMode>{{"none", UcxErrorMode::none}, {"peer", UcxErrorMode::peer}}));
+}
+
+}  // namespace
+
+Run add_doctor(CLI::App& command) {
+  auto options = std::make_shared<Options>();
+  command.add_flag("--json", options->json, "Print JSON");
+  command.add_option("--require", options->required, "Transports that must be usable: tcp, shm, ucx, rdma")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"tcp", "shm", "ucx", "rdma"}));
+  command.add_flag("!--no-self-test", options->self_test, "Do not send anything over RDMA devices");
+  add_rdma_options(command, options->rdma);
+  add_ucx_options(command, options->ucx);
+  command.footer("Exit status: 0 if nothing is wrong, 1 for warnings or problems, 2 for wrong options.");
+  return [options] { return run(*options); };
+}
+
+}  // namespace hawser::cli

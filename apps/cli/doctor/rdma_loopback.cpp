@@ -1,0 +1,221 @@
+#include "cli/doctor/rdma_loopback.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/rdma/device/address.h"
+
+namespace hawser::cli::doctor {
+namespace {
+
+using namespace transport::rdma;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t ping_bytes = 64;
+constexpr std::size_t pings_max = 20'000;
+constexpr unsigned window = 4;  // Sends under way, each with a receive posted for it.
+constexpr std::size_t page_bytes = 4096;
+
+std::byte pattern(std::size_t send, std::size_t offset) { return static_cast<std::byte>(send * 31 + offset); }
+
+class SelfTest {
+ public:
+  SelfTest(Device& device, const RdmaOptions& options, const SelfTestPlan& plan)
+      : device_(device), options_(options), plan_(plan) {}
+
+  Result<SelfTestResult> run() {
+    if (auto ready = prepare(); !ready) return std::unexpected(std::move(ready.error()));
+    if (auto done = measure_latency(); !done) return std::unexpected(std::move(done.error()));
+    if (auto done = measure_bandwidth(); !done) return std::unexpected(std::move(done.error()));
+    return result_;
+  }
+
+ private:
+  Result<void> prepare() {
+    result_.send_bytes = options_.chunk_bytes;
+    // Sends from the first half, receives into the second.
+    memory_.resize(2 * window * result_.send_bytes + page_bytes);
+    auto region = device_.register_memory(memory_, {});
+    if (!region) return std::unexpected(std::move(region.error()));
+    region_ = std::move(*region);
+    auto queue = device_.create_completion_queue(256);
+    if (!queue) return std::unexpected(std::move(queue.error()));
+    queue_ = std::move(*queue);
+    for (std::unique_ptr<QueuePair>& pair : pairs_) {
+      const QueuePairOptions wanted{.completions = queue_.get(),
+                                    .send_requests = options_.send_queue,
+                                    .receive_requests = options_.receive_queue,
+                                    .inline_bytes = static_cast<unsigned>(options_.inline_bytes)};
+      auto made = device_.create_queue_pair(wanted, plan_.port);
+      if (!made) return std::unexpected(std::move(made.error()));
+      pair = std::move(*made);
+    }
+    result_.inline_bytes = pairs_[0]->inline_bytes();
+    result_.send_requests = pairs_[0]->send_requests();
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      if (auto connected = pairs_[i]->connect(route_to(*pairs_[1 - i])); !connected) return connected;
+    }
+    return {};
+  }
+
+  QueuePairRoute route_to(const QueuePair& peer) const {
+    QueuePairRoute route = route_with(options_);
+    route.port = plan_.port;
+    route.gid_index = plan_.address.index;
+    route.global = plan_.global;
+    route.peer_gid = plan_.address.gid;
+    route.peer_lid = plan_.lid;
+    route.peer_queue_pair = peer.number();
+    route.mtu_bytes = plan_.mtu_bytes;
+    return route;
+  }
+
+  std::byte* sent_at(std::size_t slot) { return memory_.data() + slot * result_.send_bytes; }
+  std::byte* received_at(std::size_t slot) { return memory_.data() + (window + slot) * result_.send_bytes; }
+
+  Result<void> post_receive(std::size_t pair, std::size_t slot, std::size_t bytes) {
+    const ReceiveRequest request{slot, {received_at(slot), static_cast<std::uint32_t>(bytes), region_->local_key()}};
+    return pairs_[pair]->post_receive({&request, 1});
+  }
+
+  Result<void> post_send(std::size_t pair, std::size_t slot, std::size_t bytes) {
+    const Segment segment{sent_at(slot), static_cast<std::uint32_t>(bytes), region_->local_key()};
+    const SendRequest request{
+        .id = slot, .segments = {&segment, 1}, .inlined = bytes <= result_.inline_bytes, .signalled = true};
+    return pairs_[pair]->post_send({&request, 1});
+  }
+
+  Result<Completion> next() {
+    if (taken_ == polled_) {
+      const Clock::time_point end = Clock::now() + plan_.completion_timeout;
+      taken_ = polled_ = 0;
+      while ((polled_ = queue_->poll(completions_)) == 0) {
+        if (Clock::now() < end) continue;
+        return fail(ErrorCode::unavailable, "nothing that was sent to the own address arrives", ErrorScope::transport);
+      }
+    }
+    const Completion& completion = completions_[taken_++];
+    if (completion.status != Status::success) {
+      return fail(ErrorCode::unavailable, std::string(to_string(completion.status)), ErrorScope::transport);
+    }
+    return completion;
+  }
+
+  // Until the other side has received; sends may complete later.
+  Result<void> wait_received() {
+    while (true) {
+      const Result<Completion> completion = next();
+      if (!completion) return std::unexpected(completion.error());
+      if (completion->received) return {};
+      --pings_unfinished_;
+    }
+  }
+
+  Result<void> round_trip() {
+    for (const std::size_t pair : {1, 0}) {
+      if (auto posted = post_receive(pair, pair, ping_bytes); !posted) return posted;
+    }
+    for (const std::size_t pair : {0, 1}) {
+      if (auto posted = post_send(pair, pair, ping_bytes); !posted) return posted;
+      ++pings_unfinished_;
+      if (auto received = wait_received(); !received) return received;
+    }
+    return {};
+  }
+
+  Result<void> finish_pings() {
+    while (pings_unfinished_ > 0) {
+      if (const Result<Completion> completion = next(); !completion) return std::unexpected(completion.error());
+      --pings_unfinished_;
+    }
+    return {};
+  }
+
+  Result<void> measure_latency() {
+    std::vector<double> round_trips_us;
+    const Clock::time_point end = Clock::now() + plan_.duration;
+    while (round_trips_us.size() < pings_max && (Clock::now() < end || round_trips_us.size() < 3)) {
+      const Clock::time_point start = Clock::now();
+      if (auto done = round_trip(); !done) return done;
+      round_trips_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+    }
+    const auto middle = round_trips_us.begin() + static_cast<std::ptrdiff_t>(round_trips_us.size() / 2);
+    std::nth_element(round_trips_us.begin(), middle, round_trips_us.end());
+    result_.one_way_us = *middle / 2;
+    return finish_pings();
+  }
+
+  Result<void> send_filled(std::size_t number) {
+    const std::size_t slot = number % window;
+    // Ends and middle tell well enough whether the right bytes came.
+    for (const std::size_t offset : probes()) sent_at(slot)[offset] = pattern(number, offset);
+    if (auto posted = post_receive(1, slot, result_.send_bytes); !posted) return posted;
+    return post_send(0, slot, result_.send_bytes);
+  }
+
+  std::array<std::size_t, 3> probes() const { return {0, result_.send_bytes / 2, result_.send_bytes - 1}; }
+
+  Result<void> check_received(std::size_t number) {
+    for (const std::size_t offset : probes()) {
+      if (received_at(number % window)[offset] == pattern(number, offset)) continue;
+      return fail(ErrorCode::internal, "other bytes arrived than were sent", ErrorScope::transport);
+    }
+    return {};
+  }
+
+  Result<void> measure_bandwidth() {
+    std::size_t posted = 0;
+    std::size_t sent = 0;
+    std::size_t received = 0;
+    const Clock::time_point start = Clock::now();
+    const Clock::time_point end = start + plan_.duration;
+    while (true) {
+      const bool more = Clock::now() < end || posted < window;
+      // A slot is free when its send and its receive are over; both queues keep their order.
+      while (more && posted < std::min(sent, received) + window) {
+        if (auto done = send_filled(posted); !done) return done;
+        ++posted;
+      }
+      if (sent == posted && received == posted) break;
+      const Result<Completion> completion = next();
+      if (!completion) return std::unexpected(completion.error());
+      if (!completion->received) {
+        ++sent;
+        continue;
+      }
+      if (auto right = check_received(received); !right) return right;
+      ++received;
+    }
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    result_.send_megabytes_per_second = static_cast<double>(received * result_.send_bytes) / 1e6 / seconds;
+    return {};
+  }
+
+  Device& device_;
+  const RdmaOptions& options_;
+  const SelfTestPlan& plan_;
+  SelfTestResult result_;
+  // In the order of their making, since queue pairs and regions go before what they were made on.
+  std::vector<std::byte> memory_;
+  std::unique_ptr<MemoryRegion> region_;
+  std::unique_ptr<CompletionQueue> queue_;
+  std::array<std::unique_ptr<QueuePair>, 2> pairs_;
+  std::array<Completion, 32> completions_;
+  std::size_t taken_ = 0;
+  std::size_t polled_ = 0;
+  std::size_t pings_unfinished_ = 0;
+};
+
+}  // namespace
+
+Result<SelfTestResult> run_self_test(Device& device, const RdmaOptions& options, const SelfTestPlan& plan) {
+  return SelfTest(device, options, plan).run();
+}
+
+}  // namespace hawser::cli::doctor

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cli/doctor/finding.h"
+#include "cli/doctor/machine.h"
+#include "cli/doctor/system_files.h"
+
+namespace hawser::cli::doctor {
+
+struct TcpFacts {
+  std::string io_uring_refusal;        // Why there is none; empty if there is.
+  std::int64_t io_uring_disabled = 0;  // The sysctl: 1 for all but one group, 2 for all.
+  ProcessLimit open_files;
+  std::int64_t accept_queue_max = 0;  // net.core.somaxconn
+};
+
+TcpFacts read_tcp(const SystemFiles& files, const MachineFacts& machine);
+Section examine_tcp(const TcpFacts& facts);
+
+}  // namespace hawser::cli::doctor

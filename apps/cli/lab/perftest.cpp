@@ -1,0 +1,61 @@
+#include "cli/lab/perftest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdio>
+#include <sstream>
+
+namespace hawser::cli::lab {
+namespace {
+
+// The outer lock of their meeting, since perftest tools meet on a TCP port.
+constexpr unsigned meeting_port = 18'515;
+
+}  // namespace
+
+std::expected<double, std::string> parse_perftest(std::string_view output) {
+  // #bytes #iterations peak average messages: lines of five numbers.
+  std::istringstream lines{std::string(output)};
+  std::string line;
+  double average = 0;
+  bool found = false;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::array<double, 5> figures{};
+    std::size_t count = 0;
+    while (count < figures.size() && words >> figures[count]) ++count;
+    if (count == figures.size()) average = figures[3], found = true;
+  }
+  if (found) return average;
+  return std::unexpected(fmt::format("it printed no figures: {}", output.substr(0, 300)));
+}
+
+std::expected<double, std::string> run_perftest(const PerftestPlan& plan) {
+  const bool plain = std::all_of(plan.device.begin(), plan.device.end(), [](unsigned char letter) {
+    return std::isalnum(letter) != 0 || letter == '_' || letter == '-' || letter == '.';
+  });
+  if (!plain) return std::unexpected("the device's name is no name: " + plan.device);
+  const std::string tool = fmt::format("ib_{}_bw", hawser::lab::to_string(plan.transfer));
+  const std::string command =
+      fmt::format("{} -F --report_gbits -d {} -i {} -s {} -n {} -p {}{}", tool, plan.device, plan.port, plan.size_bytes,
+                  std::max<std::uint64_t>(plan.iterations, 5), meeting_port,
+                  plan.transfer == hawser::lab::Transfer::read ? "" : fmt::format(" -t {}", std::max(1u, plan.depth)));
+  // The server needs some time until it listens; the client says at once that it does not.
+  const std::string script = fmt::format(
+      "command -v {0} >/dev/null || {{ echo {0} is not installed: apt-get install perftest; exit 1; }}; "
+      "{1} >/dev/null 2>&1 & server=$!; for try in 1 2 3 4 5 6 7 8 9 10; do sleep 0.4; "
+      "{1} 127.0.0.1 2>&1 && break; done; kill $server 2>/dev/null; wait $server 2>/dev/null; true",
+      tool, command);
+  std::FILE* const pipe = popen(script.c_str(), "r");
+  if (pipe == nullptr) return std::unexpected(std::string("no shell to run it"));
+  std::string output;
+  std::array<char, 4096> chunk{};
+  while (const std::size_t count = std::fread(chunk.data(), 1, chunk.size(), pipe)) output.append(chunk.data(), count);
+  pclose(pipe);
+  return parse_perftest(output);
+}
+
+}  // namespace hawser::cli::lab

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <expected>
+#include <string>
+#include <string_view>
+
+#include "lab/steps/ladder.h"
+
+namespace hawser::cli::lab {
+
+struct PerftestPlan {
+  hawser::lab::Transfer transfer = hawser::lab::Transfer::write;
+  std::string device;
+  unsigned port = 1;
+  std::size_t size_bytes = 65'536;
+  unsigned depth = 128;
+  std::uint64_t iterations = 1000;
+};
+
+// Gb/s (10^9) on average that ib_send_bw, ib_write_bw or ib_read_bw makes between two processes on one device. The text says
+// why it makes none, such as a program that is not installed.
+std::expected<double, std::string> run_perftest(const PerftestPlan& plan);
+
+// The average of the last line of figures that such a tool prints with --report_gbits; nothing if there is none.
+std::expected<double, std::string> parse_perftest(std::string_view output);
+
+}  // namespace hawser::cli::lab

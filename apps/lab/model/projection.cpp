@@ -1,0 +1,231 @@
+#include "lab/model/projection.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "hawser/loop.h"
+#include "lab/sim_constants.h"
+#include "transport/rdma/rdma_path.h"
+#include "transport/sim/rdma/fabric_poller.h"
+#include "transport/sim/rdma/sim_device.h"
+#include "transport/stream.h"
+
+namespace hawser::lab {
+namespace {
+
+// The sequence's length from which rpc lends payloads rather than copy them into heads.
+constexpr std::size_t lent_bytes_min = 8 * 1024;
+
+// The stream beside a connection, over which nothing happens: both ends live as long as the projection.
+class QuietStream final : public transport::Stream {
+ public:
+  void start(Loop&, transport::StreamSink&) override {}
+  void set_sink(transport::StreamSink&) noexcept override {}
+  std::size_t send(std::span<const Piece> pieces) override {
+    std::size_t bytes = 0;
+    for (const Piece& piece : pieces) bytes += piece.size;
+    return bytes;
+  }
+  void pause() noexcept override {}
+  void resume() override {}
+  void finish() noexcept override {}
+  std::string_view transport() const noexcept override { return "sim"; }
+  std::string peer() const override { return "peer"; }
+  std::string local() const override { return "local"; }
+};
+
+// One side of all calls: the client sends a request for each reply, the server a reply for each request.
+class Caller final : public transport::MessageSink, public PayloadOwner {
+ public:
+  Caller(Loop& loop, SimDevice& device, const CallPlan& plan, bool client)
+      : loop_(loop),
+        device_(device),
+        plan_(plan),
+        client_(client),
+        bytes_(client ? plan.request_bytes : plan.reply_bytes),
+        warm_up_(plan.warm_up_calls > 0 ? plan.warm_up_calls : std::max<std::uint64_t>(200, 8 * plan.in_flight)),
+        payload_(bytes_) {}
+
+  void start(std::unique_ptr<transport::Connection> connection) {
+    connection_ = std::move(connection);
+    connection_->start(*this);
+  }
+  void call() {
+    begun_.push_back(loop_.now());
+    send();
+  }
+  // Of the calls after the warm-up, which ended at measured_from().
+  const std::vector<double>& latencies_us() const noexcept { return latencies_us_; }
+  Time measured_from() const noexcept { return measured_from_; }
+  const std::string& problem() const noexcept { return problem_; }
+  void end() { connection_.reset(); }
+
+  void on_message(const transport::Message& message) override {
+    const std::size_t expected = client_ ? plan_.reply_bytes : plan_.request_bytes;
+    if (message.head.size() + message.payload.size() != head_bytes + expected) problem_ = "a message of a wrong length";
+    device_.charge(plan_.call_ns / 2 + copy_ns(expected));
+    if (!client_) return send();
+    // Replies keep the order of their requests here.
+    if (++answered_ > warm_up_) {
+      latencies_us_.push_back(static_cast<double>((loop_.now() - begun_.front()).count()) / 1e3);
+    }
+    begun_.pop_front();
+    if (answered_ == warm_up_) measured_from_ = loop_.now();
+    if (answered_ == warm_up_ + plan_.calls) return loop_.stop();
+    if (answered_ + begun_.size() < warm_up_ + plan_.calls) call();
+  }
+  transport::Placement place(Bytes, std::size_t) override { return {}; }
+  void on_drained() override {}
+  void on_closed(const Error& reason) override {
+    problem_ = reason.text;
+    loop_.stop();
+  }
+  void payload_released() noexcept override {}
+
+ private:
+  static constexpr std::size_t head_bytes = 28;  // As on the wire.
+
+  double copy_ns(std::size_t bytes) const noexcept { return plan_.copy_byte_ns * static_cast<double>(bytes); }
+
+  void send() {
+    device_.charge(plan_.call_ns / 2 + copy_ns(bytes_));
+    const bool lent = bytes_ >= lent_bytes_min;
+    const std::size_t head = head_bytes + (lent ? 0 : bytes_);
+    std::byte* const room = connection_->reserve(head);
+    if (room == nullptr) return;
+    std::memset(room, 0, head);
+    const Piece piece{payload_.data(), bytes_};
+    connection_->commit(head, lent ? std::span(&piece, 1) : std::span<const Piece>(), lent ? this : nullptr);
+  }
+
+  Loop& loop_;
+  SimDevice& device_;
+  const CallPlan& plan_;
+  const bool client_;
+  const std::size_t bytes_;
+  const std::uint64_t warm_up_;
+  std::vector<std::byte> payload_;
+  std::unique_ptr<transport::Connection> connection_;
+  std::deque<Time> begun_;
+  std::uint64_t answered_ = 0;
+  Time measured_from_{};
+  std::vector<double> latencies_us_;
+  std::string problem_;
+};
+
+struct Side {
+  std::shared_ptr<transport::rdma::Device> device;
+  std::shared_ptr<transport::DataPath> path;
+  std::shared_ptr<transport::PathEnd> end;
+  std::unique_ptr<transport::PathHalf> half;
+};
+
+Result<Side> make_side(Loop& loop, const std::shared_ptr<SimFabric>& fabric, const CallPlan& plan,
+                       const std::string& name) {
+  Side side;
+  auto device = fabric->open(name);
+  if (!device) return std::unexpected(std::move(device.error()));
+  side.device = std::move(*device);
+  RdmaOptions options = plan.options;
+  options.device = name;
+  side.path = transport::make_rdma_path(options, fabric);
+  auto end = side.path->attach(loop);
+  if (!end) return std::unexpected(std::move(end.error()));
+  side.end = std::move(*end);
+  return side;
+}
+
+// Another machine that the plan may mean. Draw 0 is the plan as it is.
+CallPlan draw_of(const CallPlan& plan, const Uncertainty& uncertainty, unsigned draw) {
+  CallPlan drawn = plan;
+  if (draw > 0) {
+    Random random(plan.seed * (std::uint64_t{1} << 32) + draw);
+    drawn.device = varied(plan.device, random.next());
+    const auto scale = [&](Origin origin) {
+      const double part = static_cast<double>(random.next() >> 11) * 0x1.0p-52 - 1;
+      return std::pow(uncertainty_factor(origin), part);
+    };
+    if (uncertainty.call) drawn.call_ns *= scale(Origin::fitted_together);
+    if (uncertainty.call) drawn.copy_byte_ns *= scale(Origin::assumed);
+  }
+  if (uncertainty.half_trip_us > 0) {
+    const double missing_ns = uncertainty.half_trip_us * 1e3 - half_trip_ns(drawn.device);
+    drawn.device.link_ns = std::max(0.0, drawn.device.link_ns + missing_ns);
+  }
+  return drawn;
+}
+
+// What server and client tell each other over the stream before they use the path.
+Result<void> connect(Side& client, Side& server, const transport::PathLimits& limits) {
+  const std::vector<std::byte> offer = client.end->offer();
+  auto proposed = server.end->propose(offer, limits);
+  if (!proposed) return std::unexpected(std::move(proposed.error()));
+  server.half = std::move(*proposed);
+  const std::vector<std::byte> parameters = server.half->parameters();
+  auto accepted = client.end->accept(parameters, limits);
+  if (!accepted) return std::unexpected(std::move(accepted.error()));
+  client.half = std::move(*accepted);
+  const std::vector<std::byte> answer = client.half->parameters();
+  return server.half->connect(answer);
+}
+
+}  // namespace
+
+Result<CallResult> project_calls(const CallPlan& plan) {
+  const auto fabric = SimFabric::create(plan.device, plan.seed);
+  auto poller = std::make_unique<FabricPoller>(fabric);
+  Loop loop(std::move(poller), {.log = no_log()});
+  auto client = make_side(loop, fabric, plan, "sim0");
+  if (!client) return std::unexpected(std::move(client.error()));
+  auto server = make_side(loop, fabric, plan, "sim1");
+  if (!server) return std::unexpected(std::move(server.error()));
+  const std::size_t limit = std::max(plan.request_bytes, plan.reply_bytes) + 4096;
+  if (auto connected = connect(*client, *server, {limit, limit}); !connected) {
+    return std::unexpected(std::move(connected.error()));
+  }
+  Caller calls(loop, static_cast<SimDevice&>(*client->device), plan, true);
+  Caller answers(loop, static_cast<SimDevice&>(*server->device), plan, false);
+  answers.start(server->half->open(std::make_unique<QuietStream>()));
+  calls.start(client->half->open(std::make_unique<QuietStream>()));
+  loop.post([&] {
+    for (unsigned i = 0; i < plan.in_flight; ++i) calls.call();
+  });
+  loop.run();
+  const Time start = calls.measured_from();
+  const Time end = loop.now();
+  std::vector<double> latencies = calls.latencies_us();
+  const std::string problem = calls.problem().empty() ? answers.problem() : calls.problem();
+  calls.end();
+  answers.end();
+  if (!problem.empty() || latencies.size() != plan.calls) {
+    return fail(ErrorCode::internal, "the projection did not end: " + problem, ErrorScope::connection);
+  }
+  std::ranges::sort(latencies);
+  const double seconds = static_cast<double>((end - start).count()) / 1e9;
+  const auto quantile = [&](double part) {
+    return latencies[std::min(latencies.size() - 1,
+                              static_cast<std::size_t>(part * static_cast<double>(latencies.size())))];
+  };
+  return CallResult{static_cast<double>(plan.calls) / seconds, quantile(0.90), quantile(0.99)};
+}
+
+Result<CallRanges> project_ranges(const CallPlan& plan, const Uncertainty& uncertainty) {
+  CallRanges ranges;
+  for (unsigned draw = 0; draw <= uncertainty.draws; ++draw) {
+    const Result<CallResult> result = project_calls(draw_of(plan, uncertainty, draw));
+    if (!result) return std::unexpected(result.error());
+    ranges.calls_per_s.include(result->calls_per_s);
+    ranges.p90_us.include(result->p90_us);
+    ranges.p99_us.include(result->p99_us);
+  }
+  return ranges;
+}
+
+}  // namespace hawser::lab

@@ -1,0 +1,65 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "lab/model/study.h"
+#include "lab/steps/ladder.h"
+
+// Both studies on a real device, Soft-RoCE mostly, at counts that are about correctness: every content is verified.
+namespace hawser::lab {
+namespace {
+
+class LabRdma : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto names = verbs_->devices();
+    if (!names) GTEST_SKIP() << "no RDMA device: " << names.error().text;
+    if (names->empty()) GTEST_SKIP() << "no RDMA device";
+    bed_ = Bed::open(*verbs_, *executor_, {});
+    ASSERT_TRUE(bed_) << bed_.error().describe();
+  }
+
+  std::shared_ptr<transport::rdma::Verbs> verbs_ = transport::rdma::system_verbs();
+  std::unique_ptr<Executor> executor_ = make_executor(std::max(2u, std::thread::hardware_concurrency()));
+  Result<Bed> bed_ = fail(ErrorCode::internal, "not opened");
+};
+
+TEST_F(LabRdma, EveryStepOfTheLadderVerifies) {
+  for (const std::size_t size : {std::size_t{100}, std::size_t{65'536}}) {
+    for (const LadderStep& step : ladder()) {
+      for (const LadderVariant& variant : step.variants({.size_bytes = size, .count = 40, .depth = 8})) {
+        const Result<LadderRun> run = variant.run(*bed_);
+        ASSERT_TRUE(run) << step.name << " " << variant.label << ", " << size << ": " << run.error().describe();
+        EXPECT_EQ(run->messages, 40U) << step.name;
+      }
+    }
+  }
+}
+
+TEST_F(LabRdma, EveryExperimentVerifiesAndCreditsKeepReceiversReady) {
+  for (const StudyPoint& point : study_points({.count = 64, .threads_max = 4})) {
+    StudyPoint verified = point;
+    verified.plan.verify_each = true;
+    verified.plan.count = std::min<std::uint64_t>(point.plan.count, 3 * point.plan.window);
+    const Result<StudySample> sample = measure(*bed_, verified);
+    ASSERT_TRUE(sample) << point.experiment << " " << point.series << " at " << point.x << ": "
+                        << sample.error().describe();
+    if (point.plan.credits) {
+      EXPECT_EQ(sample->receiver_not_ready, 0U) << point.experiment << " " << point.series << " at " << point.x;
+    }
+  }
+}
+
+// Few receives and no credits: whoever is found not ready is asked again, and all arrives.
+TEST_F(LabRdma, AllArrivesAtReceiversThatAreNotReady) {
+  const Result<StreamResult> result =
+      run_stream(*bed_, {.count = 500, .window = 64, .receive_queue = 4, .repost_batch = 1, .verify_each = true});
+  ASSERT_TRUE(result) << result.error().describe();
+  EXPECT_EQ(result->messages, 500U);
+}
+
+}  // namespace
+}  // namespace hawser::lab

@@ -1,0 +1,186 @@
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "hawser/codec.h"
+#include "hawser/codec/views.h"
+#include "hawser/detail/client_port.h"
+#include "hawser/detail/method_facts.h"
+#include "hawser/reply.h"
+
+namespace hawser {
+
+namespace detail {
+
+// How an argument is kept until it is encoded, and what is encoded. Lvalues are referred to, rvalues moved in. A
+// caller may give an owner for a view and a view for an owner, text in any form, or what converts to the parameter.
+template <class Parameter, class Given>
+struct Argument {
+  using Bare = std::remove_cvref_t<Given>;
+  static constexpr bool same = std::is_same_v<Bare, Parameter>;
+  static constexpr bool text = !same && std::is_same_v<codec::Owned<Parameter>, std::string> &&
+                               std::is_convertible_v<const Bare&, std::string_view>;
+  static constexpr bool view_of =
+      !same && !text && !std::is_array_v<Bare> && std::is_same_v<codec::Owned<Bare>, Parameter>;
+  static constexpr bool viewed =
+      !same && !text && !view_of && codec::contains_view<Parameter> && std::is_convertible_v<const Bare&, Parameter>;
+  static_assert(same || text || view_of || viewed || std::is_convertible_v<Given, Parameter>,
+                "hawser: an argument of this call does not convert to the handler's parameter; compare the types "
+                "<Parameter, Given> named in this error with the handler's declaration");
+
+  using Stored = std::conditional_t<
+      same || text || view_of || viewed,
+      std::conditional_t<std::is_lvalue_reference_v<Given>, const std::remove_reference_t<Given>&, Bare>, Parameter>;
+
+  static decltype(auto) encodable(const Stored& stored) {
+    if constexpr (text) {
+      return std::string_view(stored);
+    } else if constexpr (viewed) {
+      return Parameter(stored);
+    } else {
+      return (stored);
+    }
+  }
+};
+
+template <class Args, class... Given>
+struct ArgumentsOf;
+template <class... Parameter, class... Given>
+  requires(sizeof...(Parameter) == sizeof...(Given))
+struct ArgumentsOf<std::tuple<Parameter...>, Given...> {
+  using stored = std::tuple<typename Argument<Parameter, Given>::Stored...>;
+  // Calls `use` with what is to be encoded.
+  template <class Use>
+  static decltype(auto) apply(const stored& arguments, Use use) {
+    return std::apply([&](const auto&... one) { return use(Argument<Parameter, Given>::encodable(one)...); },
+                      arguments);
+  }
+};
+template <class... Parameter, class... Given>
+  requires(sizeof...(Parameter) != sizeof...(Given))
+struct ArgumentsOf<std::tuple<Parameter...>, Given...> {
+  static_assert(sizeof...(Parameter) == sizeof...(Given),
+                "hawser: this call gives another number of arguments than the handler takes");
+};
+
+// What a call gives: the value alone, with owners for views, or the whole reply.
+template <auto F>
+struct ValueOutcome {
+  using Declared = typename MethodFacts<F>::result;
+  using Value = codec::Owned<Declared>;
+  using type = Result<Value>;
+  static type read(const Received& reply, MutableBytes) {
+    if constexpr (std::is_void_v<Value>) {
+      codec::Decoder decoder(reply.body, reply.payload, *reply.decode_limits, codec::no_memory);
+      if (!decoder.finish()) return std::unexpected(decoder.error());
+      return {};
+    } else {
+      static_assert(!codec::contains_view<Value>,
+                    "hawser: the result has views among its fields, which would point to freed memory: use "
+                    "co_await client.call<f>(...).reply()");
+      codec::DecodeArena arena;
+      codec::Decoder decoder(reply.body, reply.payload, *reply.decode_limits, &arena);
+      std::tuple<Value> value;
+      if (!codec::decode_all(decoder, value)) return std::unexpected(decoder.error());
+      return std::move(std::get<0>(value));
+    }
+  }
+};
+template <auto F>
+struct ReplyOutcome {
+  using type = Result<Reply<typename InPlace<typename MethodFacts<F>::result>::type>>;
+  static type read(const Received& received, MutableBytes memory) {
+    type reply;
+    if (Result<void> status = reply->read(received, memory); !status) return std::unexpected(std::move(status.error()));
+    return reply;
+  }
+};
+
+// A call whose result is known by type; the arguments are added by ArgumentOperation.
+template <auto F, class Outcome>
+class ResultOperation : public CallOperation, public PooledFrame {
+ public:
+  using Type = typename Outcome::type;
+  virtual ~ResultOperation() = default;
+
+  void decode(const Received& reply) override {
+    try {
+      result_.emplace(Outcome::read(reply, memory_));
+    } catch (const std::exception& exception) {
+      // Out of memory, most likely.
+      error() = Error{ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
+                      std::string("reading the reply threw ") + exception.what()};
+    }
+  }
+  MutableBytes memory() const noexcept override { return memory_; }
+  void set_memory(MutableBytes memory) noexcept { memory_ = memory; }
+  void set_arguments_last() noexcept { request_.arguments_last = true; }
+
+  using CallOperation::done;
+  using CallOperation::error;
+  using CallOperation::measure;
+  using CallOperation::resumed;
+  using CallOperation::start;
+  using CallOperation::wait;
+  using CallOperation::wait_sent;
+
+  Type take() {
+    resumed();
+    if (error()) [[unlikely]]
+      return std::unexpected(std::move(*error()));
+    return std::move(*result_);
+  }
+
+ protected:
+  using CallOperation::CallOperation;
+
+ private:
+  MutableBytes memory_;
+  std::optional<Type> result_;
+};
+
+struct NoOptions {};
+
+template <auto F, class Outcome, class Options, class... Given>
+class ArgumentOperation final : public ResultOperation<F, Outcome> {
+  using Facts = MethodFacts<F>;
+  using Arguments = ArgumentsOf<typename Facts::args, Given...>;
+
+ public:
+  ArgumentOperation(ClientLink& link, Options options, typename Arguments::stored&& arguments)
+      : ResultOperation<F, Outcome>(link), options_(std::move(options)), arguments_(std::move(arguments)) {
+    CallOperation::Request& request = this->request_;
+    request.method = Facts::id;
+    request.signature = Facts::signature;
+    request.name = Facts::name;
+    request.streams = Facts::streams;
+    ArgumentOperation::measure();
+    if constexpr (std::is_same_v<Options, CallOptions>) request.options = &options_;
+  }
+  ~ArgumentOperation() override { CallOperation::withdraw(); }
+
+  void measure() noexcept override {
+    this->request_.size =
+        Arguments::apply(arguments_, [](const auto&... value) { return codec::encoded_size(value...); });
+  }
+  void encode(std::byte* body, Piece* pieces) override {
+    Arguments::apply(arguments_, [&](const auto&... value) {
+      codec::Encoder encoder(body, pieces);
+      codec::encode(encoder, value...);
+    });
+  }
+
+ private:
+  [[no_unique_address]] Options options_;
+  const typename Arguments::stored arguments_;
+};
+
+}  // namespace detail
+
+}  // namespace hawser

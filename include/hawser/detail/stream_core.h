@@ -1,0 +1,193 @@
+#pragma once
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "hawser/bytes.h"
+#include "hawser/codec.h"
+#include "hawser/detail/named_first.h"
+#include "hawser/detail/receive_account.h"
+#include "hawser/detail/waiting_writer.h"
+#include "hawser/error.h"
+#include "hawser/loop.h"
+
+namespace hawser {
+
+namespace detail {
+
+// Where a stream's frames go: a session of either side.
+class StreamPort {
+ public:
+  virtual Loop& stream_loop() noexcept = 0;
+  // Room for an item's body. Null if the item passes a limit or the connection has ended.
+  virtual std::byte* begin_item(std::uint32_t call, const codec::EncodedSize& size) = 0;
+  virtual void end_item(std::span<const Piece> pieces, PayloadOwner* owner) = 0;
+  virtual void send_end(std::uint32_t call) = 0;
+  virtual void send_credit(std::uint32_t call, std::uint32_t bytes) = 0;
+  virtual void detach_item(PayloadOwner& owner) = 0;
+  // True while less waits to leave the connection than its backlog may hold. If it is false, a core that waits in the list of
+  // writers is told by on_room() once it is true again.
+  virtual bool has_room() const noexcept = 0;
+  virtual WaitingWriter& writers() noexcept = 0;
+  // Of received items.
+  virtual const codec::DecodeLimits& decode_limits() const noexcept { return codec::default_decode_limits; }
+
+ protected:
+  ~StreamPort() = default;
+};
+
+// One side of a call's two streams: received items in order, and the credit to send. The receiver grants credit in
+// bytes; a sender may send while it has any, so that what is in store never passes the window by more than one item.
+// Owned by its call, and by readers and writers that outlive that: whoever ends the call has closed it.
+class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore> {
+ public:
+  // What an item costs beside its bytes, so that empty ones are bounded too.
+  static constexpr std::uint32_t item_overhead_bytes = 64;
+  // A writer that never has to wait lets the rest of its loop run after so many items, or bytes.
+  static constexpr std::uint32_t turn_items_max = 64;
+  static constexpr std::size_t turn_bytes_max = 256 * 1024;
+
+  // `send_credit` and `window`: what the peer grants, and what we grant, at the start, in bytes.
+  StreamCore(StreamPort& port, std::uint32_t call, std::uint32_t send_credit, std::uint32_t window) noexcept
+      : port_(port),
+        loop_(port.stream_loop()),
+        call_(call),
+        decode_limits_(port.decode_limits()),
+        credit_(send_credit),
+        window_(window),
+        window_left_(window) {}
+  StreamCore(const StreamCore&) = delete;
+  StreamCore& operator=(const StreamCore&) = delete;
+
+  struct Item {
+    Buffer body;
+    Buffer payload;
+    ReceiveCharge body_charge;
+    ReceiveCharge payload_charge;
+  };
+  // What an item in store takes beside the bytes of its block: the block's header, and a place in a vector that doubles.
+  static constexpr std::size_t kept_item_bytes = sizeof(Block) + 2 * sizeof(Item);
+
+  // From the session. An error is the peer's breach of the protocol.
+  Result<void> on_item(Item item);
+  Result<void> on_end();
+  Result<void> on_credit(std::uint32_t bytes);
+  // The call has ended: no more items come (those received can still be read), and writing fails.
+  void on_closed(const std::optional<Error>& error);
+  // The session may go: items in store are not paid for any more.
+  void end_charges() noexcept;
+
+  // For readers. Takes the next item, or says that there is none any more, or why.
+  bool readable() const noexcept { return first_ < items_.size() || remote_ended_ || closed_; }
+  Result<std::optional<Item>> take();
+  // For writers.
+  bool writable() const noexcept { return closed_ || local_ended_ || (credit_ > 0 && port_.has_room()); }
+  // The same, but false when the writer's turn is over.
+  bool may_write() const noexcept {
+    return writable() && (closed_ || (turn_items_ < turn_items_max && turn_bytes_ < turn_bytes_max));
+  }
+  // The connection has room again: from the session, which has taken this out of its list.
+  static void on_room(WaitingWriter& waiting) {
+    StreamCore& core = static_cast<StreamCore&>(waiting);
+    core.wake(core.writer_);
+  }
+  std::optional<Error> write_error() const;
+  std::byte* begin_item(const codec::EncodedSize& size);
+  void end_item(std::span<const Piece> pieces, PayloadOwner* owner);
+  void end();
+  bool ended() const noexcept { return local_ended_ || closed_; }
+  StreamPort& port() noexcept { return port_; }
+  const codec::DecodeLimits& decode_limits() const noexcept { return decode_limits_; }
+
+  // Resumes the one waiter of each kind by the loop when readable() or writable() has become true.
+  class Waiter {
+   public:
+    Waiter(StreamCore& core, bool reading) noexcept : core_(core), reading_(reading) {}
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
+    ~Waiter() {
+      if (suspended_) core_.withdraw(reading_);
+    }
+    bool await_ready() const noexcept { return reading_ ? core_.readable() : core_.may_write(); }
+    void await_suspend(std::coroutine_handle<> handle) noexcept {
+      suspended_ = true;
+      core_.slot(reading_).handle = handle;
+      if (!reading_) core_.wait_to_write();
+    }
+    void await_resume() noexcept {
+      suspended_ = false;
+      core_.slot(reading_) = {};
+    }
+
+   private:
+    StreamCore& core_;
+    const bool reading_;
+    bool suspended_ = false;
+  };
+  Waiter until_readable() noexcept { return Waiter(*this, true); }
+  Waiter until_writable() noexcept { return Waiter(*this, false); }
+
+ private:
+  struct Slot {
+    std::coroutine_handle<> handle;
+    bool queued = false;  // The loop will resume it.
+  };
+  Slot& slot(bool reading) noexcept { return reading ? reader_ : writer_; }
+  void wake(Slot& slot);
+  void wait_to_write();
+  void withdraw(bool reading) noexcept;
+  static std::uint32_t cost(std::size_t bytes) noexcept;
+
+  StreamPort& port_;  // Not used once closed: a client's session may go before its calls' streams.
+  Loop& loop_;
+  const std::uint32_t call_;
+  const codec::DecodeLimits decode_limits_;  // A copy, since the port may go before.
+  std::int64_t credit_;                      // Negative after an item larger than what was left.
+  const std::uint32_t window_;
+  std::int64_t window_left_;      // Of what we granted.
+  std::uint32_t consumed_ = 0;    // Read, and not granted again yet.
+  std::uint32_t turn_items_ = 0;  // Written since the writer last waited.
+  std::size_t turn_bytes_ = 0;
+  bool local_ended_ = false;
+  bool remote_ended_ = false;
+  bool closed_ = false;
+  std::optional<Error> error_;
+  std::vector<Item> items_;  // From first_ on.
+  std::size_t first_ = 0;
+  Slot reader_;
+  Slot writer_;
+};
+
+// What a Reader or Writer without a call answers.
+inline constexpr const char* no_stream =
+    "this Reader or Writer belongs to no call: it was default-constructed, moved from, or taken of a StreamingCall "
+    "after "
+    "finish(); take it before";
+
+// Lends a stream item's memory and resumes the writer when it is not used any more.
+class ItemLoan final : public PayloadOwner {
+ public:
+  explicit ItemLoan(StreamPort& port) noexcept : port_(port), loop_(port.stream_loop()) {}
+  ItemLoan(const ItemLoan&) = delete;
+  ItemLoan& operator=(const ItemLoan&) = delete;
+  ~ItemLoan();
+  void payload_released() noexcept override;
+  bool await_ready() const noexcept { return released_; }
+  void await_suspend(std::coroutine_handle<> handle) noexcept { waiting_ = handle; }
+  void await_resume() noexcept { waiting_ = nullptr; }
+
+ private:
+  StreamPort& port_;  // Not used once released.
+  Loop& loop_;
+  bool released_ = false;
+  std::coroutine_handle<> waiting_;
+};
+
+}  // namespace detail
+
+}  // namespace hawser

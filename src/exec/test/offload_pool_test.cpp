@@ -1,0 +1,217 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "exec/test/loop_testing.h"
+#include "hawser/loop.h"
+#include "hawser/scope.h"
+
+namespace hawser::exec {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct OffloadTest : LoopTest {};
+INSTANTIATE_TEST_SUITE_P(Kinds, OffloadTest, every_loop(), name_of);
+
+TEST_P(OffloadTest, WorkRunsElsewhereAndItsResultComesBack) {
+  loop.run([](Loop& self) -> Task<void> {
+    const std::thread::id here = std::this_thread::get_id();
+    auto working = self.offload([here] {
+      EXPECT_NE(std::this_thread::get_id(), here);
+      EXPECT_EQ(Loop::current(), nullptr);
+      return std::string("done");
+    });
+    const Result<std::string> result = co_await std::move(working);
+    EXPECT_EQ(std::this_thread::get_id(), here);
+    EXPECT_EQ(result.value(), "done");
+    auto nothing = self.offload([] {});
+    const Result<void> none = co_await std::move(nothing);
+    EXPECT_TRUE(none.has_value());
+  }(loop));
+}
+
+TEST_P(OffloadTest, ResultsThatOnlyMove) {
+  loop.run([](Loop& self) -> Task<void> {
+    auto work = [value = std::make_unique<int>(3)]() mutable { return std::move(value); };
+    auto working = self.offload(moved(work));
+    const Result<std::unique_ptr<int>> result = co_await std::move(working);
+    EXPECT_EQ(**result, 3);
+  }(loop));
+}
+
+TEST_P(OffloadTest, ExceptionsReachTheAwaiter) {
+  loop.run([](Loop& self) -> Task<void> {
+    auto working = self.offload([]() -> int { throw std::runtime_error("wrong"); });
+    bool caught = false;
+    try {
+      co_await std::move(working);
+    } catch (const std::runtime_error& error) {
+      caught = std::string(error.what()) == "wrong";
+    }
+    EXPECT_TRUE(caught);
+  }(loop));
+}
+
+TEST_P(OffloadTest, TheLoopGoesOnMeanwhile) {
+  loop.run([](Loop& self) -> Task<void> {
+    std::promise<void> release;
+    Scope scope;
+    bool done = false;
+    scope.spawn([](Loop& on, std::future<void> gate, bool& flag) -> Task<void> {
+      auto work = [waiting = std::move(gate)] { waiting.wait(); };
+      auto working = on.offload(moved(work));
+      co_await std::move(working);
+      flag = true;
+    }(self, release.get_future(), done));
+    co_await self.sleep(milliseconds(2));
+    EXPECT_FALSE(done);
+    release.set_value();
+    auto joined = scope.join();
+    co_await joined;
+    EXPECT_TRUE(done);
+  }(loop));
+}
+
+// Work whose awaiter is gone still ends by itself; its result is dropped on the loop.
+TEST_P(OffloadTest, ADroppedAwaiterIsNotResumed) {
+  auto alive = std::make_shared<int>(0);
+  std::promise<void> release;
+  std::atomic<bool> ended{false};
+  loop.run([](Loop& self, std::promise<void>& gate, std::atomic<bool>& flag, std::shared_ptr<int> held) -> Task<void> {
+    {
+      Scope scope;
+      scope.spawn(
+          [](Loop& on, std::future<void> waiting, std::atomic<bool>& done, std::shared_ptr<int> token) -> Task<void> {
+            auto work = [opened = std::move(waiting), &done, token] {
+              opened.wait();
+              done = true;
+            };
+            auto working = on.offload(moved(work));
+            co_await std::move(working);
+            ADD_FAILURE() << "resumed after its end";
+          }(self, gate.get_future(), flag, held));
+      held.reset();
+    }
+    gate.set_value();
+    while (!flag) co_await self.sleep(milliseconds(1));
+    co_await self.sleep(milliseconds(2));
+  }(loop, release, ended, alive));
+  EXPECT_TRUE(ended);
+}
+
+TEST_P(OffloadTest, PastItsBoundItIsOverloaded) {
+  LoopOptions options = options_of(GetParam());
+  options.offload_threads_max = 1;
+  options.offload_queue_max = 2;
+  std::atomic<int> ran{0};
+  {
+    Loop small(options);
+    small.run([](Loop& self, std::atomic<int>& count) -> Task<void> {
+      std::promise<void> release;
+      const std::shared_future<void> gate = release.get_future().share();
+      std::atomic<int> started{0};
+      Scope scope;
+      int overloaded = 0;
+      const auto one = [](Loop& on, std::shared_future<void> wait_for, std::atomic<int>& begun, std::atomic<int>& total,
+                          int& refused) -> Task<void> {
+        auto work = [wait_for, &begun, &total] {
+          ++begun;
+          wait_for.wait();
+          ++total;
+        };
+        auto working = on.offload(moved(work));
+        const Result<void> result = co_await std::move(working);
+        if (result) co_return;
+        EXPECT_EQ(result.error().code, ErrorCode::overloaded);
+        EXPECT_TRUE(result.error().not_executed());
+        ++refused;
+      };
+      scope.spawn(one(self, gate, started, count, overloaded));
+      while (started == 0) co_await self.sleep(milliseconds(1));
+      // The one thread is busy: two wait, the rest is refused at once.
+      for (int i = 0; i < 5; ++i) scope.spawn(one(self, gate, started, count, overloaded));
+      EXPECT_EQ(overloaded, 3);
+      release.set_value();
+      auto joined = scope.join();
+      co_await joined;
+      EXPECT_EQ(count, 3);
+      scope.spawn(one(self, gate, started, count, overloaded));
+      auto again = scope.join();
+      co_await again;
+      EXPECT_EQ(overloaded, 3) << "there is room again";
+    }(small, ran));
+  }
+  EXPECT_EQ(ran, 4);
+}
+
+TEST_P(OffloadTest, ThreadsAreStartedUpToTheBound) {
+  LoopOptions options = options_of(GetParam());
+  options.offload_threads_max = 3;
+  Loop bounded(options);
+  std::atomic<int> running{0};
+  std::atomic<int> most{0};
+  bounded.run([](Loop& self, std::atomic<int>& now, std::atomic<int>& peak) -> Task<void> {
+    Scope scope;
+    for (int i = 0; i < 12; ++i) {
+      scope.spawn([](Loop& on, std::atomic<int>& current, std::atomic<int>& top) -> Task<void> {
+        auto working = on.offload([&] {
+          const int mine = ++current;
+          for (int seen = top; seen < mine && !top.compare_exchange_weak(seen, mine);) {
+          }
+          std::this_thread::sleep_for(milliseconds(5));
+          --current;
+        });
+        co_await std::move(working);
+      }(self, now, peak));
+    }
+    auto joined = scope.join();
+    co_await joined;
+  }(bounded, running, most));
+  EXPECT_LE(most, 3);
+  EXPECT_GE(most, 2);
+}
+
+TEST_P(OffloadTest, DestroyingTheLoopEndsWhatRunsAndDropsWhatWaits) {
+  std::atomic<int> ran{0};
+  auto alive = std::make_shared<int>(0);
+  std::promise<void> release;
+  std::thread releaser;
+  {
+    LoopOptions options = options_of(GetParam());
+    options.offload_threads_max = 1;
+    Loop ending(options);
+    ending.run([](Loop& self, std::shared_future<void> gate, std::atomic<int>& count,
+                  std::shared_ptr<int> token) -> Task<void> {
+      Scope scope;
+      for (int i = 0; i < 3; ++i) {
+        scope.spawn([](Loop& on, std::shared_future<void> opened, std::atomic<int>& total,
+                       std::shared_ptr<int> held) -> Task<void> {
+          auto work = [opened, &total, held] {
+            ++total;
+            opened.wait();
+          };
+          auto working = on.offload(moved(work));
+          co_await std::move(working);
+        }(self, gate, count, token));
+      }
+      while (count == 0) co_await self.sleep(milliseconds(1));
+    }(ending, release.get_future().share(), ran, alive));
+    releaser = std::thread([&] {
+      std::this_thread::sleep_for(milliseconds(5));
+      release.set_value();
+    });
+  }
+  releaser.join();
+  EXPECT_EQ(ran, 1);
+  EXPECT_EQ(alive.use_count(), 1) << "nothing was leaked";
+}
+
+}  // namespace
+}  // namespace hawser::exec

@@ -1,0 +1,290 @@
+#include "rpc/client/client_session.h"
+
+#include <algorithm>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hawser/detail/pieces.h"
+
+namespace hawser::rpc {
+
+using detail::CallOperation;
+using wire::Kind;
+using Calls = wire::CallTable<CallOperation>;
+
+ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Connection> connection,
+                             const SessionSettings& settings, Duration call_timeout, Owner& owner)
+    : Session(loop, std::move(connection), settings),
+      owner_(owner),
+      call_timeout_(call_timeout),
+      calls_(settings.calls_max),
+      last_used_(loop.now()),
+      ponged_(loop) {}
+
+Time call_deadline(Loop& loop, const CallOperation::Request& request, Duration call_timeout) noexcept {
+  // Longer timeouts count as none; far enough from the end of time that adding them to a clock is safe.
+  constexpr Duration timeout_max = std::chrono::hours(24 * 365 * 10);
+  const CallOptions* const options = request.options;
+  const Duration timeout = options != nullptr && options->timeout ? *options->timeout : call_timeout;
+  return timeout > timeout_max ? Time::max() : loop.now() + timeout;
+}
+
+Error ended_call(bool unsent, const Error& reason) {
+  return {unsent ? ErrorCode::not_sent : ErrorCode::outcome_unknown, ErrorScope::connection, reason.initiator, 0,
+          (unsent ? "the connection ended before the request was sent: "
+                  : "the connection ended before the reply; the call may have been executed: ") +
+              reason.text};
+}
+
+// ---- Requests ----
+
+void ClientSession::refuse(CallOperation& operation, ErrorCode code, std::string text) {
+  operation.complete(loop(), {code, ErrorScope::call, Initiator::local, 0, std::move(text)});
+}
+
+void ClientSession::start(CallOperation& operation) {
+  if (may_send(operation)) send(operation, call_deadline(loop(), operation.request(), call_timeout_));
+}
+
+void ClientSession::restart(CallOperation& operation) {
+  if (closed()) return refuse(operation, ErrorCode::not_sent, "the connection has ended");
+  operation.measure();  // The arguments may have changed since they were sent first.
+  if (may_send(operation)) send(operation, operation.deadline());
+}
+
+bool ClientSession::may_send(CallOperation& operation) {
+  if (Loop* const here = Loop::current(); here != &loop() && here != nullptr) [[unlikely]] {
+    refuse(operation, ErrorCode::invalid_argument,
+           "this client is connected on another loop than the one that runs here: use it on the loop, and the thread, "
+           "that "
+           "it was connected on, or use another Client here");
+  } else if (closed()) {
+    refuse(operation, ErrorCode::not_sent, "the connection has ended");
+  } else if (going_away_) {
+    refuse(operation, ErrorCode::unavailable, "the server is stopping and takes no new calls");
+  } else if (operation.request().size.too_large) {
+    refuse(operation, ErrorCode::limit_exceeded,
+           "the arguments can't be encoded: a sequence of 2^31 elements or more, or nesting deeper than 256");
+  } else if (calls_.full()) {
+    refuse(operation, ErrorCode::overloaded,
+           std::to_string(calls_.calls_max()) +
+               " calls are in flight on this connection: wait for replies, open more connections, or raise "
+               "calls_in_flight_max here and calls_per_connection_max at the server");
+  } else if (connection().backlog() > settings().backlog_bytes_max) {
+    refuse(operation, ErrorCode::overloaded,
+           "send_backlog_bytes_max bytes of requests wait to be sent: the server or the network is slower than the "
+           "calls");
+  } else {
+    return true;
+  }
+  return false;
+}
+
+void ClientSession::send(CallOperation& operation, Time deadline) {
+  std::optional<std::uint32_t> id;
+  try {
+    id = calls_.open(operation);
+    send_as(*id, operation, deadline);
+  } catch (const std::bad_alloc&) {
+    // Nothing was sent. The table must not keep the operation, which its caller may destroy.
+    if (id) calls_.close(*id);
+    refuse(operation, ErrorCode::internal, "out of memory while the request was encoded; it was not sent");
+  }
+}
+
+void ClientSession::send_as(std::uint32_t id, CallOperation& operation, Time deadline) {
+  const CallOperation::Request& request = operation.request();
+  const CallOptions* const options = request.options;
+  const Bytes attachment = options != nullptr ? options->attachment : Bytes();
+  std::byte* const body = begin_frame(
+      {.kind = Kind::request,
+       .flags = static_cast<std::uint8_t>(options != nullptr && options->idempotent ? wire::flag_idempotent : 0),
+       .call = id,
+       .method = request.method,
+       .signature = request.signature,
+       .deadline = deadline == Time::max()
+                       ? 0
+                       : wire::encode_deadline(std::max<Duration>(deadline - loop().now(), {}).count() / 1000),
+       .attachment_bytes = static_cast<std::uint32_t>(attachment.size())},
+      request.size.body, request.size.payload + attachment.size(), options != nullptr ? &options->metadata : nullptr);
+  if (body == nullptr) [[unlikely]] {
+    calls_.close(id);
+    return operation.complete(loop(), begin_error());
+  }
+  last_used_ = loop().now();
+  operation.begin(*this, id, deadline);
+  if (request.streams) {
+    operation.set_stream(
+        std::make_shared<detail::StreamCore>(*this, id, settings().peer_window_bytes, settings().own_window_bytes));
+  }
+  if (request.size.pieces == 0 && attachment.empty()) [[likely]] {
+    operation.encode(body, nullptr);
+    end_frame();
+  } else {
+    detail::Pieces pieces(request.size.pieces);
+    operation.encode(body, pieces.data());
+    if (!attachment.empty()) pieces.push({attachment.data(), attachment.size()});
+    operation.lend();
+    end_frame(pieces.span(), &operation);
+  }
+  operation.sent_mark = connection().committed();
+}
+
+void ClientSession::abandon(CallOperation& operation) noexcept {
+  if (operation.placed != nullptr) connection().unplace(operation.placed);
+  calls_.abandon(operation.id());
+  if (!closed()) send_bare({.kind = Kind::cancel, .call = operation.id()});
+}
+
+void ClientSession::cancel(std::uint32_t call, const Error& error) {
+  const Calls::Found found = calls_.find(call);
+  if (found.state != Calls::State::open) return;
+  abandon(*found.call);
+  if (detail::StreamCore* stream = found.call->stream()) stream->on_closed(error);
+  found.call->complete(loop(), error);
+}
+
+// ---- Replies ----
+
+void ClientSession::on_frame(const wire::Frame& frame, const transport::Message& message) {
+  switch (frame.header.kind) {
+    case Kind::response: return on_response(frame, message);
+    case Kind::error: return on_error(frame);
+    case Kind::goaway:
+      // Told that we have understood, the server knows that no request is on its way any more.
+      if (!std::exchange(going_away_, true)) send_bare({.kind = Kind::goaway});
+      return;
+    case Kind::stream_data:
+    case Kind::stream_end:
+    case Kind::stream_credit: {
+      const Calls::Found found = calls_.find(frame.header.call);
+      if (found.state == Calls::State::open && found.call->stream() == nullptr) {
+        return protocol_error("a stream frame for a call without streams");
+      }
+      return on_stream_frame(frame, message, found.call == nullptr ? nullptr : found.call->stream());
+    }
+    default:
+      return protocol_error("a frame of kind " + std::to_string(static_cast<int>(frame.header.kind)) +
+                            " is not for a client");
+  }
+}
+
+// The call of that id, whose slot is free from now on. Null if nobody waits for it.
+CallOperation* ClientSession::close_call(std::uint32_t call) {
+  const Calls::Found found = calls_.find(call);
+  if (found.state == Calls::State::unknown) [[unlikely]] {
+    protocol_error("an answer to call " + std::to_string(call) + ", which is not in flight");
+    return nullptr;
+  }
+  calls_.close(call);
+  last_used_ = loop().now();
+  if (finishing_ && calls_.size() == 0) [[unlikely]]
+    finish();
+  return found.call;
+}
+
+void ClientSession::on_response(const wire::Frame& frame, const transport::Message& message) {
+  CallOperation* const operation = close_call(frame.header.call);
+  if (operation == nullptr) return;
+  operation->placed = nullptr;
+  if (detail::StreamCore* stream = operation->stream()) stream->on_closed(std::nullopt);
+  if (message.discarded) {
+    return operation->complete(loop(), {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
+                                        "the reply's payload is larger than the memory given to into()"});
+  }
+  const detail::Received received{.body = frame.body,
+                                  .payload = frame.payload,
+                                  .attachment = frame.attachment,
+                                  .metadata = MetadataView(frame.metadata),
+                                  .head_block = message.head_block,
+                                  .payload_block = message.payload_block,
+                                  .decode_limits = &settings().decode_limits};
+  operation->decode(received);
+  operation->complete(loop());
+}
+
+void ClientSession::on_error(const wire::Frame& frame) {
+  CallOperation* const operation = close_call(frame.header.call);
+  if (operation == nullptr) return;
+  Error error{wire::decode_error_code(frame.header.method & 0xffffU),
+              wire::decode_error_scope(frame.header.method >> 16 & 0xffU), Initiator::peer,
+              static_cast<std::int32_t>(frame.header.signature), std::string(as_text(frame.body))};
+  if (error.code == ErrorCode::unknown_method || error.code == ErrorCode::signature_mismatch) {
+    error.text = "'" + std::string(operation->request().name) + "': " + error.text;
+  }
+  if (detail::StreamCore* stream = operation->stream()) stream->on_closed(error);
+  operation->complete(loop(), std::move(error));
+}
+
+transport::Placement ClientSession::place(Bytes head, std::size_t payload_bytes) {
+  using Where = transport::Placement::Kind;
+  const Result<wire::Frame> frame = wire::decode_frame(head, {}, payload_bytes);
+  if (!frame) {
+    protocol_error(frame.error().text);
+    return {Where::discard, {}};
+  }
+  const Calls::Found found = calls_.find(frame->header.call);
+  if (found.state != Calls::State::open) return {Where::discard, {}};
+  if (frame->header.kind != Kind::response) return {};
+  const MutableBytes memory = found.call->memory();
+  if (memory.empty()) return {};
+  if (memory.size() < payload_bytes) return {Where::discard, {}};
+  found.call->placed = memory.data();
+  return {Where::given, memory};
+}
+
+// ---- The end ----
+
+void ClientSession::close() {
+  if (closed()) return;
+  connection().flush();
+  end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the client was closed"});
+}
+
+void ClientSession::finish() {
+  finishing_ = true;
+  if (calls_.size() != 0) return;
+  // By the loop, since this may be called from within the connection.
+  loop().post([self = shared_from_this()] { self->close(); });
+}
+
+void ClientSession::on_end(const Error& reason, std::uint64_t sent) {
+  const std::shared_ptr<ClientSession> alive = shared_from_this();
+  std::vector<CallOperation*> open;
+  calls_.each_open([&](CallOperation& operation) { open.push_back(&operation); });
+  for (CallOperation* operation : open) {
+    calls_.close(operation->id());
+    // A request that has not left whole can't have been executed.
+    const bool unsent = sent < operation->sent_mark;
+    if (owner_.take_over(*this, *operation, unsent, reason)) continue;
+    const Error error = ended_call(unsent, reason);
+    if (detail::StreamCore* stream = operation->stream()) stream->on_closed(error);
+    operation->complete(loop(), error);
+  }
+  ponged_.notify_all();
+  owner_.on_session_end(*this, reason);
+}
+
+Task<Result<Duration>> ClientSession::ping(std::size_t body_bytes) {
+  const Time begin = loop().now();
+  const std::uint64_t& pongs = filled_bytes(body_bytes) == 0 ? pongs_ : long_pongs_;
+  const std::uint64_t before = pongs;
+  send_filled(Kind::ping, body_bytes);
+  while (pongs == before && !closed()) {
+    auto answered = ponged_.wait();
+    co_await answered;
+  }
+  if (pongs == before) co_return fail(ErrorCode::unavailable, "the connection ended", ErrorScope::connection);
+  co_return loop().now() - begin;
+}
+
+void ClientSession::on_pong(std::size_t body_bytes) {
+  ++pongs_;
+  if (body_bytes != 0) ++long_pongs_;
+  ponged_.notify_all();
+}
+
+}  // namespace hawser::rpc

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <coroutine>
+#include <memory>
+#include <optional>
+
+#include "exec/signal.h"
+#include "hawser/client.h"
+#include "rpc/session/session.h"
+#include "wire/call_table.h"
+
+namespace hawser::rpc {
+
+// When a call that begins now ends; Time::max() if it has no deadline.
+Time call_deadline(Loop& loop, const detail::CallOperation::Request& request, Duration call_timeout) noexcept;
+// What becomes of a call in flight whose connection has ended.
+Error ended_call(bool unsent, const Error& reason);
+
+// The client's end of one connection: its calls in flight.
+class ClientSession final : public Session,
+                            public detail::ClientPort,
+                            public std::enable_shared_from_this<ClientSession> {
+ public:
+  class Owner {
+   public:
+    // The connection has ended with `operation` in flight: true if the owner has it sent again elsewhere. Otherwise it is
+    // completed. `unsent`: the request certainly has not left.
+    virtual bool take_over(ClientSession& session, detail::CallOperation& operation, bool unsent,
+                           const Error& reason) = 0;
+    // The connection has ended, after every call has been completed or taken over; once, and not again.
+    virtual void on_session_end(ClientSession& session, const Error& reason) = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  ClientSession(Loop& loop, std::unique_ptr<transport::Connection> connection, const SessionSettings& settings,
+                Duration call_timeout, Owner& owner);
+
+  void start() { start_session(); }
+  // Ends the session as the client's own wish: what was committed still leaves.
+  void close();
+  // Ends it so when the last call has been answered; no new ones come.
+  void finish();
+  // Sends an operation that another session had, under its old deadline.
+  void restart(detail::CallOperation& operation);
+
+  // Gives the time of a round trip. Pings at the same time share the first answer.
+  // With a body, the answer has one too.
+  Task<Result<Duration>> ping(std::size_t body_bytes = 0);
+  std::size_t calls_in_flight() const noexcept { return calls_.size(); }
+  bool going_away() const noexcept { return going_away_; }
+  Time last_used() const noexcept { return last_used_; }
+
+  // detail::ClientPort
+  Loop& loop() noexcept override { return session_loop(); }
+  void start(detail::CallOperation& operation) override;
+  void abandon(detail::CallOperation& operation) noexcept override;
+  void detach(PayloadOwner& owner) override { connection().detach(owner); }
+  std::weak_ptr<detail::ClientPort> weak() noexcept override { return weak_from_this(); }
+  void cancel(std::uint32_t call, const Error& error) override;
+  transport::RemoteMemory* remote_memory() noexcept override {
+    return closed() ? nullptr : connection().remote_memory();
+  }
+
+ private:
+  void on_frame(const wire::Frame& frame, const transport::Message& message) override;
+  transport::Placement place(Bytes head, std::size_t payload_bytes) override;
+  void on_end(const Error& reason, std::uint64_t sent) override;
+  void on_pong(std::size_t body_bytes) override;
+  void on_unkept_item(std::uint32_t call, const Error& why) override { cancel(call, why); }
+
+  bool may_send(detail::CallOperation& operation);
+  void send(detail::CallOperation& operation, Time deadline);
+  void send_as(std::uint32_t id, detail::CallOperation& operation, Time deadline);
+  void refuse(detail::CallOperation& operation, ErrorCode code, std::string text);
+  void on_response(const wire::Frame& frame, const transport::Message& message);
+  void on_error(const wire::Frame& frame);
+  detail::CallOperation* close_call(std::uint32_t call);
+
+  Owner& owner_;
+  const Duration call_timeout_;
+  wire::CallTable<detail::CallOperation> calls_;
+  bool going_away_ = false;
+  bool finishing_ = false;
+  Time last_used_;
+  exec::Signal ponged_;
+  std::uint64_t pongs_ = 0;
+  std::uint64_t long_pongs_ = 0;  // Of these, with a body.
+};
+
+}  // namespace hawser::rpc

@@ -1,0 +1,120 @@
+#include "rpc/negotiation/handshake.h"
+
+#include <exception>
+#include <utility>
+
+namespace hawser::rpc {
+
+struct Handshake::Outcome final : detail::Posted {
+  explicit Outcome(Handshake& of) : handshake(of), alive(of.alive_) {}
+  void run() override {
+    if (!alive.expired()) handshake.done_.on_hello(handshake, std::move(hello));
+  }
+  Handshake& handshake;
+  const std::weak_ptr<char> alive;
+  Result<wire::Hello> hello;
+};
+
+Handshake::Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done)
+    : Timer(&Handshake::expired), loop_(loop), deadline_(deadline), done_(done), stream_(std::move(stream)) {
+  outcome_ = std::make_unique<Outcome>(*this);
+  Timer::start(loop, deadline);
+  stream_->start(loop, *this);
+}
+
+Handshake::~Handshake() = default;
+
+void Handshake::send(const wire::Hello& hello) {
+  if (sent()) {
+    outgoing_.clear();
+    sent_ = 0;
+  }
+  const bool idle = outgoing_.empty();
+  const std::vector<std::byte> bytes = wire::encode_hello(hello);
+  outgoing_.insert(outgoing_.end(), bytes.begin(), bytes.end());
+  if (idle) send_rest();
+}
+
+void Handshake::expect_next() {
+  outcome_ = std::make_unique<Outcome>(*this);
+  got_ = 0;
+  wanted_ = wire::hello_prefix_bytes;
+  finished_ = false;
+  Timer::start(loop_, deadline_);
+  stream_->resume();
+}
+
+void Handshake::send_rest() {
+  const Piece rest{outgoing_.data() + sent_, outgoing_.size() - sent_};
+  if (rest.size != 0) sent_ += stream_->send(std::span(&rest, 1));
+}
+
+void Handshake::sendable(std::size_t bytes) {
+  sent_ += bytes;
+  send_rest();
+  if (sent()) {
+    loop_.post([this, alive = std::weak_ptr<char>(alive_)] {
+      if (!alive.expired()) done_.on_sent(*this);
+    });
+  }
+}
+
+MutableBytes Handshake::receive_space() { return MutableBytes(incoming_).subspan(got_, wanted_ - got_); }
+
+void Handshake::received(std::size_t bytes) {
+  got_ += bytes;
+  finish_if_it_throws([this] { take_hello(); });
+}
+
+void Handshake::take_hello() {
+  // Another protocol shows at once, not when it happens to have sent enough.
+  if (got_ >= 4 && !wire::is_hello(Bytes(incoming_).first(got_))) {
+    return finish(std::unexpected(wire::hello_body_bytes(incoming_).error()));
+  }
+  if (got_ < wanted_) return;
+  if (wanted_ == wire::hello_prefix_bytes) {
+    const Result<std::size_t> body = wire::hello_body_bytes(incoming_);
+    if (!body) return finish(std::unexpected(body.error()));
+    wanted_ += *body;
+    if (got_ < wanted_) return;
+  }
+  finish(wire::decode_hello(Bytes(incoming_).first(wanted_)));
+}
+
+void Handshake::ended(const Error& reason) {
+  finish_if_it_throws([&] {
+    Error error = reason;
+    error.text = "the connection ended before the hello was complete: " + error.text;
+    finish(std::unexpected(std::move(error)));
+  });
+}
+
+void Handshake::expired(Timer& timer) noexcept {
+  Handshake& self = static_cast<Handshake&>(timer);
+  self.finish_if_it_throws([&self] {
+    self.finish(fail(ErrorCode::unavailable, "the peer did not complete its hello in time", ErrorScope::connection));
+  });
+}
+
+// An exception would end the process: for want of memory the handshake ends instead.
+template <class Step>
+void Handshake::finish_if_it_throws(Step step) noexcept {
+  try {
+    step();
+  } catch (const std::exception&) {
+    // So short that it takes no memory.
+    finish(fail(ErrorCode::unavailable, "out of memory", ErrorScope::connection));
+  }
+}
+
+void Handshake::finish(Result<wire::Hello> hello) noexcept {
+  if (std::exchange(finished_, true)) return;
+  Timer::stop();
+  // Not one byte more until somebody takes over.
+  stream_->pause();
+  // Told by the loop, since this may be called from within the stream, which must not be destroyed there.
+  outcome_->hello = std::move(hello);
+  loop_.post(std::unique_ptr<detail::Posted>(std::move(outcome_)));
+}
+
+}  // namespace hawser::rpc

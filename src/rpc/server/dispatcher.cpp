@@ -1,0 +1,22 @@
+#include "rpc/server/dispatcher.h"
+
+#include <stdexcept>
+#include <utility>
+
+namespace hawser::rpc {
+
+void Dispatcher::add(std::uint32_t id, Method method) {
+  const auto [at, added] = methods_.try_emplace(id);
+  if (!added) {
+    throw std::logic_error(
+        at->second.name == method.name
+            ? "hawser: handler '" + method.name +
+                  "' is registered twice; instantiations of one function template and overloads share "
+                  "a name, give each its own by method_name_override"
+            : "hawser: handlers '" + at->second.name + "' and '" + method.name +
+                  "' have the same name hash: give one another name by method_name_override");
+  }
+  at->second = std::move(method);
+}
+
+}  // namespace hawser::rpc

@@ -1,0 +1,330 @@
+#include "hawser/server.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/misuse.h"
+#include "base/pin_thread.h"
+#include "base/process_id.h"
+#include "rpc/server/server_state.h"
+
+namespace hawser {
+
+using rpc::ServerLoop;
+
+Server::Server(Loop& loop, std::shared_ptr<transport::Network> network, ServerOptions options)
+    : state_(std::make_unique<State>(std::move(network), std::move(options))) {
+  state_->callers_loop = &loop;
+}
+
+Server::Server(std::shared_ptr<transport::Network> network, ServerOptions options)
+    : state_(std::make_unique<State>(std::move(network), std::move(options))) {}
+
+Server::~Server() {
+  // What it has is the parent's, down to what its loops' pollers watch: it stays.
+  if (state_->in_child()) {
+    static_cast<void>(state_.release());
+    return;
+  }
+  const auto serving = [this] { return !state_->loops.empty() && state_->loops.front()->serving(); };
+  if (state_->on_own_loop() || state_->offloaded() || (state_->callers_loop != nullptr && serving())) {
+    misuse(
+        "a Server was destroyed by one of its own handlers, which still needs it: stop it there, and let another "
+        "thread "
+        "or task destroy it");
+  }
+  if (state_->callers_loop == nullptr) stop(Duration::zero());
+}
+
+void Server::add_handler(MethodKey key, std::unique_ptr<detail::Handler> handler) {
+  if (state_->started) throw std::logic_error("hawser: register handlers before the server starts");
+  state_->shared.dispatcher.add(
+      key.id, {.signature = key.signature, .name = std::string(key.name), .handler = std::move(handler)});
+}
+
+void Server::enable(TransportSpec transport) { state_->transports().enable(std::move(transport)); }
+
+Result<void> Server::start() { return state_->start(); }
+
+Result<void> Server::run() {
+  if (state_->callers_loop != nullptr) {
+    return fail(ErrorCode::invalid_argument, "this server is on a loop of the caller's: start() it and run that loop");
+  }
+  return state_->run();
+}
+
+void Server::stop(Duration grace) {
+  if (state_->in_child()) return;
+  if (state_->offloaded()) {
+    throw std::logic_error(
+        "hawser: stop() was called by an offloaded handler of this server, for whose end it would wait: let another "
+        "thread call it");
+  }
+  state_->stop(grace);
+}
+
+Task<void> Server::shut_down(Duration grace) { return state_->shut_down(grace); }
+
+std::string Server::address() const { return state_->address; }
+
+ServerCounters Server::counters() const { return state_->counters(); }
+
+std::vector<std::shared_ptr<transport::DataPath>> Server::data_paths() const {
+  return state_->shared.network->data_paths(state_->shared.options.transports);
+}
+
+// ---- State ----
+
+bool Server::State::in_child() const noexcept {
+  const int starter = process.load();
+  return starter != 0 && starter != process_id();
+}
+
+bool Server::State::owns(const Loop* loop) const noexcept {
+  const std::lock_guard guard(counting);
+  return std::find(loops_known.begin(), loops_known.end(), loop) != loops_known.end();
+}
+
+bool Server::State::on_own_loop() const noexcept { return owns(Loop::current()); }
+
+bool Server::State::offloaded() const noexcept {
+  const Loop* const here = Loop::offloading();
+  return here != nullptr && (here == callers_loop || owns(here));
+}
+
+TransportOptions& Server::State::transports() {
+  if (started) throw std::logic_error("hawser: enable transports before the server starts");
+  return shared.options.transports;
+}
+
+struct Server::State::StopOrder final : detail::Posted {
+  StopOrder(State& server, std::size_t number) noexcept : state(server), index(number) {}
+  void run() override {
+    if (index == 0) state.listener.reset();
+    state.loops[index]->begin_shut_down(Duration(state.stop_grace.load()), state.loop_ends[index].get());
+  }
+  State& state;
+  const std::size_t index;
+};
+
+namespace {
+
+// The server whose loop runs on this thread; null on all other threads.
+thread_local const void* serving_here = nullptr;
+
+}  // namespace
+
+Result<void> Server::State::start() {
+  if (in_child()) {
+    return fail(ErrorCode::invalid_argument, "the server was started by the parent of this process: make another one");
+  }
+  process.store(process_id());
+  const std::lock_guard lock(lifecycle);
+  if (std::exchange(started, true)) return fail(ErrorCode::invalid_argument, "the server was started before");
+  if (stop_wanted.load()) {
+    return fail(ErrorCode::cancelled, "the server was told to stop before it started: make another to serve again");
+  }
+  Result<void> begun;
+  try {
+    begun = begin();
+  } catch (const std::exception& error) {
+    begun = fail(ErrorCode::unavailable, std::string("the server cannot start: ") + error.what());
+  }
+  if (!begun) {
+    tell_loops(Duration::zero());
+    end_loops();
+  }
+  return begun;
+}
+
+Result<void> Server::State::begin() {
+  if (Result<void> sound = rpc::check_memory(shared.options); !sound) return sound;
+  Result<rpc::TransportList> chosen = rpc::choose_transports(shared.options.transports, *shared.network);
+  if (!chosen) return std::unexpected(std::move(chosen.error()));
+  shared.paths = std::move(*chosen);
+  if (Result<void> held = hold_latency(); !held) return held;
+  if (callers_loop != nullptr) {
+    {
+      const std::lock_guard guard(counting);
+      loops.push_back(std::make_unique<ServerLoop>(*callers_loop, shared));
+    }
+    loops.back()->prepare();
+    return listen();
+  }
+  const unsigned count = shared.options.threads == 0 ? 1 : shared.options.threads;
+  {
+    const std::lock_guard guard(counting);
+    for (unsigned i = 0; i < count; ++i) {
+      own_loops.push_back(std::make_unique<Loop>(shared.options.loop));
+      loops_known.push_back(own_loops.back().get());
+      loops.push_back(std::make_unique<ServerLoop>(*own_loops.back(), shared));
+    }
+  }
+  if (Result<void> listening = listen(); !listening) return listening;
+  return start_threads();
+}
+
+Result<void> Server::State::start_threads() {
+  const std::size_t count = own_loops.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    loop_ends.push_back(std::make_unique<LoopEnd>(*own_loops[i]));
+    stop_orders.push_back(std::make_unique<StopOrder>(*this, i));
+    own_loops[i]->post([this, i] { loops[i]->prepare_if_possible(); });
+  }
+  threads.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    threads_serving.fetch_add(1);
+    try {
+      threads.emplace_back([this, i] { serve(i); });
+    } catch (const std::system_error& error) {
+      threads_serving.fetch_sub(1);
+      return fail(ErrorCode::limit_exceeded, "cannot start thread " + std::to_string(i + 1) + " of " +
+                                                 std::to_string(count) + " (ServerOptions::threads): " + error.what());
+    }
+  }
+  return {};
+}
+
+// A server's thread.
+void Server::State::serve(std::size_t index) {
+  Loop& loop = *own_loops[index];
+  serving_here = this;
+  if (const std::vector<int>& cpus = shared.options.cpus; !cpus.empty()) {
+    const int cpu = cpus[index % cpus.size()];
+    if (!pin_thread(cpu)) {
+      loop.log(LogLevel::warning, "rpc", "cannot pin a thread to processor " + std::to_string(cpu));
+    }
+  }
+  loop.run();
+  threads_serving.fetch_sub(1);
+  threads_serving.notify_all();
+}
+
+Result<void> Server::State::run() {
+  if (Result<void> begun = start(); !begun) {
+    if (begun.error().code == ErrorCode::cancelled) return {};
+    return begun;
+  }
+  for (std::size_t serving = threads_serving.load(); serving != 0; serving = threads_serving.load()) {
+    threads_serving.wait(serving);
+  }
+  const std::lock_guard lock(lifecycle);
+  end_loops();
+  return {};
+}
+
+Result<void> Server::State::hold_latency() {
+  if (!shared.options.cpu_latency_max) return {};
+  Result<CpuLatency> held = CpuLatency::hold(*shared.options.cpu_latency_max);
+  if (!held) return std::unexpected(std::move(held.error()));
+  cpu_latency = std::move(*held);
+  return {};
+}
+
+Result<void> Server::State::listen() {
+  Result<std::unique_ptr<transport::Listener>> made =
+      shared.network->listen(loops.front()->loop(), shared.options.listen, *this);
+  if (!made) return std::unexpected(std::move(made.error()));
+  listener = std::move(*made);
+  address = listener->address();
+  return {};
+}
+
+// On the first loop: spreads connections in turn, which is even as long as they live alike.
+void Server::State::accepted(std::unique_ptr<transport::Stream> stream) {
+  ServerLoop& target = *loops[next_loop++ % loops.size()];
+  if (&target == loops.front().get()) return target.adopt(std::move(stream));
+  target.loop().post([&target, moved = std::move(stream)]() mutable { target.adopt(std::move(moved)); });
+}
+
+void Server::State::stop(Duration grace) {
+  if (callers_loop != nullptr) {
+    throw std::logic_error("hawser: a server on a loop of the caller's is stopped by co_await shut_down()");
+  }
+  stop_wanted.store(true);
+  // A handler: waiting for its own end would never end.
+  if (serving_here == this) return tell_loops(grace);
+  const std::lock_guard lock(lifecycle);
+  tell_loops(grace);
+  end_loops();
+}
+
+void Server::State::tell_loops(Duration grace) noexcept {
+  Duration::rep least = stop_grace.load();
+  while (grace.count() < least && !stop_grace.compare_exchange_weak(least, grace.count())) {
+  }
+  if (!stop_told.exchange(true)) {
+    for (std::size_t i = 0; i < stop_orders.size(); ++i) own_loops[i]->post(std::move(stop_orders[i]));
+    return;
+  }
+  if (grace.count() >= least) return;
+  try {
+    for (std::size_t i = 0; i < own_loops.size(); ++i) {
+      own_loops[i]->post(std::unique_ptr<detail::Posted>(new StopOrder(*this, i)));
+    }
+  } catch (const std::bad_alloc&) {
+    // The loops stop nevertheless, within the grace that was asked for before.
+  }
+}
+
+void Server::State::end_loops() {
+  for (std::thread& thread : threads) thread.join();
+  threads.clear();
+  listener.reset();
+  {
+    const std::lock_guard guard(counting);
+    ended_counters = sum();
+    loops.clear();
+  }
+  loop_ends.clear();
+  stop_orders.clear();
+  own_loops.clear();
+  {
+    const std::lock_guard guard(counting);
+    loops_known.clear();
+  }
+  shared.paths.clear();
+  cpu_latency.reset();
+}
+
+Task<void> Server::State::shut_down(Duration grace) {
+  if (callers_loop == nullptr) throw std::logic_error("hawser: a server with loops of its own is stopped by stop()");
+  stop_wanted.store(true);
+  listener.reset();
+  if (loops.empty()) co_return;
+  auto done = loops.front()->shut_down(grace);
+  co_await std::move(done);
+  cpu_latency.reset();
+}
+
+ServerCounters Server::State::counters() const {
+  const std::lock_guard guard(counting);
+  return sum();
+}
+
+ServerCounters Server::State::sum() const {
+  ServerCounters all = ended_counters;
+  for (const auto& loop : loops) {
+    const rpc::LoopCounters& one = loop->counters();
+    all.connections_accepted += one.accepted.get();
+    all.connections_open += one.open.get();
+    all.connections_refused += one.refused.get();
+    all.handshakes_failed += one.handshakes_failed.get();
+    all.calls += one.calls.get();
+    all.calls_refused += one.calls_refused.get();
+    all.protocol_errors += one.protocol_errors.get();
+    all.memory_refusals += one.memory_refusals.get();
+    all.slow_peers += one.slow_peers.get();
+    all.receive_bytes += loop->receive_bytes();
+    all.paths_declined += one.paths_declined.get();
+  }
+  all.calls_in_flight = shared.calls_in_flight.load();
+  return all;
+}
+
+}  // namespace hawser

@@ -1,0 +1,484 @@
+#include "rpc/server/server_loop.h"
+
+#include <algorithm>
+#include <bit>
+#include <exception>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/block_pool.h"
+#include "transport/common/framed_connection.h"
+#include "transport/common/payload_buffer.h"
+
+namespace hawser::rpc {
+namespace {
+
+// After calls have been told to stop, and again for connections to close: how long a server that stops waits.
+constexpr Duration last_wait = std::chrono::seconds(1);
+
+// While a server stops, sessions without a call are looked at so often, and ended when they were found silent so many
+// times in a row: their clients do not answer goaway. Looks are counted rather than time, so that a pause of this process
+// counts as one.
+constexpr Duration silence_check = std::chrono::milliseconds(250);
+constexpr unsigned silent_checks_max = 4;
+
+// In each window all connections of a loop are looked at.
+constexpr Duration receive_window_min = std::chrono::milliseconds(1);
+
+// Refusals come as fast as an attacker connects.
+constexpr Duration refusal_line_interval = std::chrono::seconds(1);
+
+// What one message of `bytes` takes at most: its block, which is larger by up to its size class, that of the step before, from
+// which it is copied, and those of its head.
+std::size_t message_footprint(std::size_t bytes) noexcept {
+  const auto block = [](std::size_t size) {
+    return size <= BlockPool::class_bytes_max ? std::bit_ceil(std::max(size, BlockPool::class_bytes_min)) : size;
+  };
+  return block(bytes) + block(bytes / transport::PayloadBuffer::step_factor + 1) +
+         2 * transport::FramedConnection::receive_block_bytes;
+}
+
+}  // namespace
+
+Result<void> check_memory(const ServerOptions& options) {
+  const auto contradiction = [](std::string_view small, std::size_t bytes, std::string_view large, std::size_t most) {
+    return fail(ErrorCode::invalid_argument, "ServerOptions::" + std::string(small) + " (" + std::to_string(bytes) +
+                                                 " bytes) is less than " + std::string(large) + " (" +
+                                                 std::to_string(most) + " bytes): raise the one, or lower the other");
+  };
+  const auto out_of_range = [](std::string_view name, std::size_t is, std::string_view least) {
+    return fail(ErrorCode::invalid_argument, "ServerOptions::" + std::string(name) + " (" + std::to_string(is) +
+                                                 ") is less than " + std::string(least) + ": raise it");
+  };
+  constexpr std::size_t frame_bytes = transport::FramedConnection::prefix_bytes + wire::header_bytes;
+  if (options.message_bytes_max < frame_bytes) {
+    return out_of_range("message_bytes_max", options.message_bytes_max,
+                        std::to_string(frame_bytes) + " bytes, which a frame without a body takes");
+  }
+  if (options.calls_per_connection_max == 0) {
+    return out_of_range("calls_per_connection_max", 0, "1, without which no client may call");
+  }
+  if (options.receive_rate_min != 0 && options.receive_window > Duration::zero() &&
+      options.receive_window < receive_window_min) {
+    return out_of_range("receive_window", static_cast<std::size_t>(options.receive_window.count()),
+                        "1000000 ns, since all connections are looked at in each window");
+  }
+  if (options.stream_window_bytes == 0) {
+    return out_of_range("stream_window_bytes", 0, "1 byte, without which no client may send a stream item");
+  }
+  const std::size_t share = options.receive_share_bytes_max;
+  const std::size_t peer = options.receive_peer_bytes_max;
+  if (options.receive_bytes_max < options.message_bytes_max) {
+    return contradiction("receive_bytes_max", options.receive_bytes_max, "message_bytes_max",
+                         options.message_bytes_max);
+  }
+  if (peer != 0) {
+    const std::size_t least = std::max(share, options.message_bytes_max);
+    if (peer < least) {
+      return contradiction("receive_peer_bytes_max", peer,
+                           share > options.message_bytes_max ? "receive_share_bytes_max" : "message_bytes_max", least);
+    }
+    if (options.receive_bytes_max < peer) {
+      return contradiction("receive_bytes_max", options.receive_bytes_max, "receive_peer_bytes_max", peer);
+    }
+  }
+  if (share == 0) return {};
+  if (share < options.message_bytes_max) {
+    return contradiction("receive_share_bytes_max", share, "message_bytes_max", options.message_bytes_max);
+  }
+  if (options.receive_bytes_max < share) {
+    return contradiction("receive_bytes_max", options.receive_bytes_max, "receive_share_bytes_max", share);
+  }
+  return {};
+}
+
+detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept {
+  const std::size_t least = message_footprint(options.message_bytes_max);
+  const std::size_t share =
+      options.receive_share_bytes_max != 0 ? options.receive_share_bytes_max : options.receive_bytes_max / 4;
+  const std::size_t peer =
+      options.receive_peer_bytes_max != 0 ? options.receive_peer_bytes_max : options.receive_bytes_max / 2;
+  return detail::ReceiveBudget(std::max(options.receive_bytes_max, least), std::max(share, least),
+                               std::max({peer, share, least}));
+}
+
+ServerLoop::~ServerLoop() {
+  // Calls first: their coroutines use the sessions.
+  for (const auto& session : sessions_) session->destroy_calls();
+  // Offloaded functions at work can't be ended; their results come by the loop's mailbox.
+  for (const auto& session : sessions_) {
+    while (session->active_calls() != 0) {
+      loop_.run_posted();
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+  shared_.connections.fetch_sub(sessions_.size(), std::memory_order_relaxed);
+}
+
+void ServerLoop::prepare_if_possible() noexcept {
+  try {
+    prepare();
+  } catch (const std::exception&) {
+    loop_.log(LogLevel::warning, "rpc", "transports beside the stream could not be prepared: out of memory?");
+  }
+}
+
+void ServerLoop::adopt(std::unique_ptr<transport::Stream> stream) {
+  session_shared_.counters.accepted.add(1);
+  if (phase_ != Phase::serving) return;
+  try {
+    admit(std::move(stream));
+  } catch (const std::exception& error) {
+    // No memory, or the poller takes no more descriptors.
+    session_shared_.counters.refused.add(1);
+    log_dropped(error);
+  }
+}
+
+void ServerLoop::admit(std::unique_ptr<transport::Stream> stream) {
+  auto handshake = std::make_unique<Handshake>(loop_, std::move(stream), loop_.after(shared_.options.handshake_timeout),
+                                               static_cast<Handshake::Done&>(*this));
+  if (arrivals_.size() >= shared_.options.handshakes_max && !evict_silent()) {
+    return refuse(*handshake, "the server has handshakes_max (" + std::to_string(shared_.options.handshakes_max) +
+                                  ") handshakes going on: try again later, or raise it");
+  }
+  arrivals_.emplace_back().handshake = std::move(handshake);
+}
+
+// Makes room for a new connection at the cost of the oldest that has not said hello, else of the oldest that does not answer
+// the proposal of a path. False if none is silent.
+bool ServerLoop::evict_silent() {
+  const auto silent = [this](bool proposed) {
+    return std::find_if(arrivals_.begin(), arrivals_.end(), [&](const Arrival& one) {
+      return !one.handshake->heard() && (one.proposals != nullptr) == proposed;
+    });
+  };
+  auto oldest = silent(false);
+  if (oldest == arrivals_.end()) oldest = silent(true);
+  if (oldest == arrivals_.end()) return false;
+  refuse(*oldest->handshake, "no hello or answer came while handshakes_max (" +
+                                 std::to_string(shared_.options.handshakes_max) + ") newer connections arrived");
+  arrivals_.erase(oldest);
+  return true;
+}
+
+// Says why; the caller destroys the handshake.
+void ServerLoop::refuse(Handshake& handshake, std::string why) {
+  session_shared_.counters.refused.add(1);
+  log_refusal("connection from " + handshake.stream().peer() + " refused: " + why);
+  wire::Hello hello{.version_least = wire::version, .version_most = wire::version};
+  hello.refusal = Error{ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0, std::move(why)};
+  handshake.send(hello);
+  handshake.stream().finish();
+}
+
+void ServerLoop::log_refusal(const std::string& text) {
+  if (loop_.now() < next_refusal_line_) return;
+  next_refusal_line_ = loop_.now() + refusal_line_interval;
+  loop_.log(LogLevel::warning, "rpc", text);
+}
+
+// Often for want of memory, which the text may need as well.
+void ServerLoop::log_dropped(const std::exception& error) noexcept {
+  try {
+    log_refusal(std::string("connection dropped: ") + error.what());
+  } catch (const std::exception&) {
+    // It is counted.
+  }
+}
+
+ServerLoop::Arrivals::iterator ServerLoop::find(Handshake& handshake) {
+  return std::find_if(arrivals_.begin(), arrivals_.end(),
+                      [&](const Arrival& one) { return one.handshake.get() == &handshake; });
+}
+
+std::optional<Error> ServerLoop::refusal(const wire::Hello& theirs) const {
+  if (theirs.version_least > wire::version || theirs.version_most < wire::version) {
+    return Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::local, 0,
+                 "the server speaks version 1 of the protocol, the client " + std::to_string(theirs.version_least) +
+                     " to " + std::to_string(theirs.version_most)};
+  }
+  constexpr std::size_t least = transport::FramedConnection::prefix_bytes + wire::header_bytes;
+  if (theirs.message_bytes_max < least) {
+    return Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+                 "the client's message_bytes_max (" + std::to_string(theirs.message_bytes_max) +
+                     ") has no room for a frame: allow " + std::to_string(least) + " bytes or more"};
+  }
+  if (shared_.connections.load(std::memory_order_relaxed) >= shared_.options.connections_max) {
+    return Error{
+        ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0,
+        "the server has connections_max (" + std::to_string(shared_.options.connections_max) + ") connections already"};
+  }
+  if (phase_ != Phase::serving) {
+    return Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the server is stopping"};
+  }
+  return std::nullopt;
+}
+
+void ServerLoop::on_hello(Handshake& handshake, Result<wire::Hello> hello) {
+  guard(handshake, [&] { continue_handshake(find(handshake), std::move(hello)); });
+}
+
+// Takes a step of a handshake. No memory, or a poller that takes no more descriptors, costs one connection.
+template <class Step>
+void ServerLoop::guard(Handshake& handshake, Step step) {
+  try {
+    step();
+  } catch (const std::exception& error) {
+    const auto arrival = find(handshake);
+    if (arrival == arrivals_.end()) return;  // It has become a session, which ends by itself.
+    session_shared_.counters.handshakes_failed.add(1);
+    arrivals_.erase(arrival);
+    log_dropped(error);
+  }
+}
+
+void ServerLoop::continue_handshake(Arrivals::iterator arrival, Result<wire::Hello> hello) {
+  if (!hello) {
+    session_shared_.counters.handshakes_failed.add(1);
+    loop_.log(LogLevel::info, "rpc",
+              "connection from " + arrival->handshake->stream().peer() + " dropped: " + hello.error().text);
+    arrivals_.erase(arrival);
+    return;
+  }
+  if (arrival->proposals != nullptr) return on_answer(arrival, *hello);
+  arrival->theirs = std::move(*hello);
+  on_first_hello(arrival);
+}
+
+void ServerLoop::on_first_hello(Arrivals::iterator arrival) {
+  const ServerOptions& options = shared_.options;
+  wire::Hello& theirs = arrival->theirs;
+  arrival->ours = {
+      .version_least = wire::version,
+      .version_most = wire::version,
+      .checksum = options.checksum && theirs.checksum,
+      .message_bytes_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX)),
+      .calls_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.calls_per_connection_max, 65'536)),
+      .stream_window_bytes = options.stream_window_bytes,
+      .refusal = refusal(theirs)};
+  if (arrival->ours.refusal) {
+    arrival->handshake->send(arrival->ours);
+    session_shared_.counters.refused.add(1);
+    arrival->handshake->stream().finish();
+    arrivals_.erase(arrival);
+    return;
+  }
+  paths_.attach();
+  arrival->proposals =
+      std::make_unique<Proposals>(loop_, paths_, std::move(theirs.offers), arrival->handshake->stream().local(),
+                                  path_limits(theirs.message_bytes_max, options.message_bytes_max));
+  propose(arrival);
+}
+
+// Sends our hello with the next proposal; when none is left, the stream carries the messages.
+void ServerLoop::propose(Arrivals::iterator arrival) {
+  arrival->ours.declined.clear();
+  arrival->ours.proposal.reset();
+  arrival->proposals->propose(arrival->ours, [this, arrival](bool proposed) {
+    guard(*arrival->handshake, [&] { on_proposed(arrival, proposed); });
+  });
+}
+
+void ServerLoop::on_proposed(Arrivals::iterator arrival, bool proposed) {
+  if (proposed) {
+    arrival->handshake->send(arrival->ours);
+    arrival->handshake->expect_next();
+    return;
+  }
+  auto connection = std::make_unique<transport::FramedConnection>(
+      loop_, arrival->handshake->take_stream(),
+      transport::FramedOptions{.message_bytes_max = shared_.options.message_bytes_max});
+  connection->send_preface(wire::encode_hello(arrival->ours));
+  open_session(arrival, std::move(connection));
+}
+
+void ServerLoop::on_answer(Arrivals::iterator arrival, const wire::Hello& answer) {
+  if (answer.unanswered) return on_connected(arrival, *answer.unanswered);
+  if (!answer.answer) return on_connected(arrival, "the client did not answer the proposal of this path");
+  arrival->proposals->connect(*answer.answer, [this, arrival](const Result<void>& connected) {
+    guard(*arrival->handshake,
+          [&] { on_connected(arrival, connected ? std::nullopt : std::optional(connected.error().text)); });
+  });
+}
+
+void ServerLoop::on_connected(Arrivals::iterator arrival, std::optional<std::string> failure) {
+  Proposals& proposals = *arrival->proposals;
+  if (failure) {
+    loop_.log(LogLevel::info, "rpc",
+              std::string(proposals.path()) + " does not carry the connection of " +
+                  arrival->handshake->stream().peer() + ": " + *failure);
+    proposals.failed(std::move(*failure));
+    return propose(arrival);
+  }
+  arrival->ours.declined.clear();
+  arrival->ours.proposal.reset();
+  arrival->ours.go = true;
+  arrival->going = true;
+  arrival->handshake->send(arrival->ours);
+  if (arrival->handshake->sent()) open_path(arrival);
+}
+
+void ServerLoop::on_sent(Handshake& handshake) {
+  const auto arrival = find(handshake);
+  if (arrival == arrivals_.end() || !arrival->going) return;
+  guard(handshake, [&] { open_path(arrival); });
+}
+
+void ServerLoop::open_path(Arrivals::iterator arrival) {
+  open_session(arrival, arrival->proposals->half()->open(arrival->handshake->take_stream()));
+}
+
+void ServerLoop::open_session(Arrivals::iterator arrival, std::unique_ptr<transport::Connection> connection) {
+  const ServerOptions& options = shared_.options;
+  const wire::Hello& theirs = arrival->theirs;
+  const wire::Hello& ours = arrival->ours;
+  const SessionSettings settings{
+      .checksum = ours.checksum,
+      .send_bytes_max = path_limits(theirs.message_bytes_max, options.message_bytes_max).send_bytes_max,
+      .calls_max = ours.calls_max,
+      .peer_window_bytes = theirs.stream_window_bytes,
+      .own_window_bytes = options.stream_window_bytes,
+      .backlog_bytes_max = options.send_backlog_bytes_max,
+      .ping_interval = options.ping_interval,
+      .decode_limits = options.decode_limits,
+      .budget = &session_shared_.budget,
+      .peer = receive_peers_.find(connection->peer())};
+  session_shared_.counters.paths_declined.add(static_cast<std::int64_t>(arrival->proposals->failures()));
+  struct End final : detail::Posted {
+    End(ServerLoop& of, ServerSession& ended) : loop(of), alive(of.alive_), session(ended) {}
+    void run() override {
+      if (!alive.expired()) loop.remove(session);
+    }
+    ServerLoop& loop;
+    const std::weak_ptr<char> alive;
+    ServerSession& session;
+  };
+  auto made = std::make_unique<ServerSession>(loop_, std::move(connection), settings, session_shared_,
+                                              static_cast<ServerSession::Owner&>(*this));
+  ServerSession& session = *made;
+  auto end = std::make_unique<End>(*this, session);
+  sessions_.push_back(std::move(made));
+  arrivals_.erase(arrival);
+  shared_.connections.fetch_add(1, std::memory_order_relaxed);
+  try {
+    session.start(std::move(end));
+  } catch (const std::exception& error) {
+    log_dropped(error);
+    session.abort(stopped_);
+  }
+  if (!sweep_.running()) start_sweep();
+}
+
+void ServerLoop::start_sweep() {
+  const ServerOptions& options = shared_.options;
+  if (options.receive_rate_min == 0 || options.receive_window <= Duration::zero() ||
+      options.receive_window == forever) {
+    return;
+  }
+  sweep_.due = loop_.after(options.receive_window);
+  sweep_.start(loop_, sweep_.due);
+}
+
+// When the loop itself did not run for a while, what has come meanwhile has not been received: a new window begins.
+void ServerLoop::sweep() {
+  const ServerOptions& options = shared_.options;
+  const bool late = loop_.now() - sweep_.due > options.receive_window / 8;
+  const auto window_ms =
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(options.receive_window).count());
+  const std::uint64_t rate =
+      std::min<std::uint64_t>(options.receive_rate_min, UINT64_MAX / std::max<std::uint64_t>(window_ms, 1));
+  const std::uint64_t bytes = late ? 0 : std::max<std::uint64_t>(1, rate * window_ms / 1000);
+  for (const auto& session : sessions_) session->end_if_slow(bytes);
+  if (!sessions_.empty()) start_sweep();
+}
+
+void ServerLoop::remove(ServerSession& session) {
+  sessions_.remove_if([&](const auto& one) { return one.get() == &session; });
+  shared_.connections.fetch_sub(1, std::memory_order_relaxed);
+  if (phase_ != Phase::serving) continue_shut_down(false);
+}
+
+// ---- Stopping ----
+
+Task<void> ServerLoop::shut_down(Duration grace) {
+  begin_shut_down(grace, nullptr);
+  while (phase_ != Phase::stopped) {
+    auto changed = changed_.wait();
+    co_await changed;
+  }
+}
+
+void ServerLoop::begin_shut_down(Duration grace, Stopped* told) {
+  if (told != nullptr) told_ = told;
+  if (phase_ == Phase::serving) {
+    phase_ = Phase::finishing;
+    grace_ = grace;
+    phase_end_ = loop_.after(grace);
+    next_check_ = loop_.now() + silence_check;
+    arrivals_.clear();
+    for (const auto& session : sessions_) {
+      try {
+        session->go_away();
+      } catch (const std::bad_alloc&) {
+        session->abort(stopped_);
+      }
+    }
+  } else if (grace < grace_) {
+    grace_ = grace;
+    phase_end_ = std::min(phase_end_, loop_.after(grace));
+  }
+  continue_shut_down(false);
+}
+
+// `due`: from the timer. Calls are cancelled and ended by the timer only, since a handler may have asked for the end.
+void ServerLoop::continue_shut_down(bool due) {
+  if (phase_ == Phase::stopped) return;
+  if (sessions_.empty()) {
+    phase_ = Phase::stopped;
+    stop_timer_.stop();
+    changed_.notify_all();
+    if (told_ != nullptr) told_->on_stopped();
+    return;
+  }
+  const Time now = loop_.now();
+  if (due && phase_ == Phase::finishing && now >= phase_end_) {
+    phase_ = Phase::cancelling;
+    phase_end_ = loop_.after(std::min(grace_, last_wait));
+    cancel_all();
+  }
+  if (due && phase_ == Phase::cancelling && now >= phase_end_) {
+    phase_ = Phase::ending;
+    end_all();
+  }
+  // Left are offloaded functions at work: nothing can end them.
+  if (phase_ == Phase::ending) return stop_timer_.stop();
+  if (due) {
+    for (const auto& session : sessions_) {
+      if (session->silent_checks() >= silent_checks_max) session->abort(stopped_);
+    }
+  }
+  if (due) next_check_ = now + silence_check;
+  stop_timer_.start(loop_, std::min(phase_end_, next_check_));
+}
+
+void ServerLoop::cancel_all() noexcept {
+  for (const auto& session : sessions_) {
+    try {
+      session->cancel_calls(stopped_);
+    } catch (const std::bad_alloc&) {
+      // Its calls are ended by the end of this phase.
+    }
+  }
+}
+
+void ServerLoop::end_all() noexcept {
+  for (const auto& session : sessions_) {
+    session->abort(stopped_);
+    session->destroy_calls();
+  }
+}
+
+}  // namespace hawser::rpc

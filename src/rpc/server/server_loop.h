@@ -1,0 +1,154 @@
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/signal.h"
+#include "rpc/negotiation/handshake.h"
+#include "rpc/negotiation/paths.h"
+#include "rpc/server/receive_peers.h"
+#include "rpc/server/server_session.h"
+#include "transport/network.h"
+
+namespace hawser::rpc {
+
+// What all loops of a server share.
+struct ServerShared {
+  ServerOptions options;
+  std::shared_ptr<transport::Network> network;
+  TransportList paths = {};  // That the options choose; from the start on.
+  Dispatcher dispatcher;
+  std::atomic<std::size_t> connections{0};      // Past the handshake.
+  std::atomic<std::size_t> calls_in_flight{0};  // Not answered in place.
+};
+
+// Whether the bounds of received memory agree with each other; the error says what to change.
+Result<void> check_memory(const ServerOptions& options);
+// One message of message_bytes_max fits, with the blocks that it is received into.
+detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept;
+
+// The part of a server that lives on one loop: its handshakes and sessions. Loop's thread only.
+class ServerLoop final : Handshake::Done, ServerSession::Owner {
+ public:
+  // `shared.options` have passed check_memory().
+  ServerLoop(Loop& loop, ServerShared& shared)
+      : loop_(loop),
+        shared_(shared),
+        session_shared_{.dispatcher = shared.dispatcher,
+                        .options = shared.options,
+                        .budget = make_budget(shared.options),
+                        .calls_in_flight = shared.calls_in_flight},
+        paths_(loop, shared.paths, shared.options.transports.retry_min),
+        sweep_(*this),
+        changed_(loop),
+        stop_timer_(*this) {}
+  ~ServerLoop();
+
+  Loop& loop() noexcept { return loop_; }
+  // Whether this is called by a handler that has not returned or suspended.
+  bool serving() const noexcept { return session_shared_.serving; }
+  const LoopCounters& counters() const noexcept { return session_shared_.counters; }
+  std::size_t receive_bytes() const noexcept { return session_shared_.budget.used(); }
+
+  // A fresh connection for this loop. One that cannot be served is closed; the server goes on.
+  void adopt(std::unique_ptr<transport::Stream> stream);
+
+  class Stopped {
+   public:
+    virtual void on_stopped() noexcept = 0;
+
+   protected:
+    ~Stopped() = default;
+  };
+  // No new calls; those in flight may finish within `grace`, then they are cancelled, and soon after ended. Notifies
+  // `told` when no session is left, possibly from within this call. Further calls only shorten the grace. Goes on when
+  // memory runs out: a session that cannot be told is ended.
+  void begin_shut_down(Duration grace, Stopped* told);
+  // The same, to be awaited.
+  Task<void> shut_down(Duration grace);
+
+  // Gets what the paths beside the stream need; what can't be had is logged.
+  void prepare() { paths_.attach(); }
+  // The same, where nobody could handle an exception: connections ask again for what there was no memory for.
+  void prepare_if_possible() noexcept;
+
+ private:
+  // A connection whose hellos are being exchanged.
+  struct Arrival {
+    std::unique_ptr<Handshake> handshake;
+    std::unique_ptr<Proposals> proposals;  // Once the client has offered paths.
+    wire::Hello theirs;
+    wire::Hello ours;
+    bool going = false;  // A path was agreed on; our last hello is leaving.
+  };
+  using Arrivals = std::list<Arrival>;
+  // Looks for peers that are slow with a message, while there are sessions.
+  struct Sweep : Timer {
+    explicit Sweep(ServerLoop& on) noexcept : Timer(&Sweep::fire), owner(on) {}
+    static void fire(Timer& timer) noexcept { static_cast<Sweep&>(timer).owner.sweep(); }
+    ServerLoop& owner;
+    Time due{};
+  };
+
+  enum class Phase : std::uint8_t { serving, finishing, cancelling, ending, stopped };
+  struct StopTimer : Timer {
+    explicit StopTimer(ServerLoop& owner) noexcept : Timer(&StopTimer::fire), loop(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<StopTimer&>(timer).loop.continue_shut_down(true); }
+    ServerLoop& loop;
+  };
+
+  void admit(std::unique_ptr<transport::Stream> stream);
+  bool evict_silent();
+  void refuse(Handshake& handshake, std::string why);
+  void log_refusal(const std::string& text);
+  void log_dropped(const std::exception& error) noexcept;
+  void on_hello(Handshake& handshake, Result<wire::Hello> hello) override;
+  void on_sent(Handshake& handshake) override;
+  template <class Step>
+  void guard(Handshake& handshake, Step step);
+  void continue_handshake(Arrivals::iterator arrival, Result<wire::Hello> hello);
+  void on_first_hello(Arrivals::iterator arrival);
+  void on_answer(Arrivals::iterator arrival, const wire::Hello& answer);
+  // This half is connected to the client's, or why one of the two is not.
+  void on_connected(Arrivals::iterator arrival, std::optional<std::string> failure);
+  void propose(Arrivals::iterator arrival);
+  void on_proposed(Arrivals::iterator arrival, bool proposed);
+  void open_path(Arrivals::iterator arrival);
+  void on_session_idle(std::unique_ptr<detail::Posted> end) noexcept override { loop_.post(std::move(end)); }
+  void remove(ServerSession& session);
+  void open_session(Arrivals::iterator arrival, std::unique_ptr<transport::Connection> connection);
+  std::optional<Error> refusal(const wire::Hello& theirs) const;
+  Arrivals::iterator find(Handshake& handshake);
+  void continue_shut_down(bool due);
+  void cancel_all() noexcept;
+  void end_all() noexcept;
+  void start_sweep();
+  void sweep();
+
+  Loop& loop_;
+  ServerShared& shared_;
+  ServerLoopShared session_shared_;
+  Paths paths_;
+  Arrivals arrivals_;
+  ReceivePeers receive_peers_;
+  std::list<std::unique_ptr<ServerSession>> sessions_;
+  Sweep sweep_;
+  Time next_refusal_line_{};  // No refusal is logged before.
+  exec::Signal changed_;      // The last session has gone while stopping.
+  Phase phase_ = Phase::serving;
+  Time phase_end_{};
+  Time next_check_{};  // When sessions are looked at for silence.
+  Duration grace_{};
+  Stopped* told_ = nullptr;
+  const Error stopped_{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the server has stopped"};
+  StopTimer stop_timer_;
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Ends with this; seen by what it posted.
+};
+
+}  // namespace hawser::rpc

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "hawser/detail/server_port.h"
+#include "hawser/server.h"
+#include "rpc/server/dispatcher.h"
+#include "rpc/session/session.h"
+
+namespace hawser::rpc {
+
+// Counts of one loop: written by its thread, read by any.
+struct LoopCounters {
+  class Counter {
+   public:
+    void add(std::int64_t difference) noexcept {
+      value_.store(value_.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(difference),
+                   std::memory_order_relaxed);
+    }
+    std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
+
+   private:
+    std::atomic<std::uint64_t> value_{0};
+  };
+  Counter accepted;
+  Counter open;
+  Counter refused;
+  Counter handshakes_failed;
+  Counter calls;
+  Counter calls_refused;
+  Counter protocol_errors;
+  Counter paths_declined;
+  Counter memory_refusals;
+  Counter slow_peers;
+};
+
+// What the sessions of one loop share.
+struct ServerLoopShared {
+  const Dispatcher& dispatcher;
+  const ServerOptions& options;
+  detail::ReceiveBudget budget;               // Of this loop.
+  std::atomic<std::size_t>& calls_in_flight;  // Of the whole server; counts calls that are not answered in place.
+  LoopCounters counters = {};
+  bool serving = false;  // A handler has been called and has not returned or suspended.
+};
+
+// The server's end of one connection: its calls being answered. Outlives the connection until they have ended.
+class ServerSession final : public Session, public detail::ServerPort {
+ public:
+  class Owner {
+   public:
+    // The connection has ended and no call is active any more: to be destroyed, but not from within this call, by posting
+    // `end`.
+    virtual void on_session_idle(std::unique_ptr<detail::Posted> end) noexcept = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  ServerSession(Loop& loop, std::unique_ptr<transport::Connection> connection, const SessionSettings& settings,
+                ServerLoopShared& shared, Owner& owner);
+  ~ServerSession();
+
+  // `end` destroys the session. Made beforehand, since a session must end without memory, too.
+  void start(std::unique_ptr<detail::Posted> end) {
+    end_ = std::move(end);
+    start_session();
+  }
+  // Takes no new calls, and closes when those active have ended and those on their way have been refused.
+  void go_away();
+  // While going away: how many calls of this in a row, this one included, found the session with nothing to do but to
+  // hear that its client has understood.
+  unsigned silent_checks() noexcept;
+  // Asks every active call to stop.
+  void cancel_calls(const Error& why);
+  // Ends every active call where it is suspended, but for those that another thread works at.
+  void destroy_calls();
+  std::size_t active_calls() const noexcept { return active_; }
+  // Ends the connection if, since it was asked last, less than `bytes` came of a message that memory is held for.
+  void end_if_slow(std::uint64_t bytes);
+  // Ends the connection at once.
+  void abort(const Error& why) { end_session(why); }
+
+  // detail::ServerPort
+  Loop& loop() noexcept override { return session_loop(); }
+  std::string peer() const override { return peer_; }
+  std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size,
+                         const detail::ReplyExtras& extras) override;
+  void end_reply(std::span<const Piece> pieces, PayloadOwner* owner) override;
+  void reply_error(std::uint32_t call, const Error& error) override;
+  void refuse_unkept(std::uint32_t call) override;
+  void fail_connection() noexcept override;
+  void enter(detail::ActiveCall& call) override;
+  void leave(detail::ActiveCall& call) noexcept override;
+  void detach(PayloadOwner& owner) override { connection().detach(owner); }
+  std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t call) override;
+  transport::RemoteMemory* remote_memory() noexcept override {
+    return closed() ? nullptr : connection().remote_memory();
+  }
+
+ private:
+  void on_frame(const wire::Frame& frame, const transport::Message& message) override;
+  transport::Placement place(Bytes head, std::size_t payload_bytes) override;
+  void on_end(const Error& reason, std::uint64_t sent) override;
+  void on_unkept_item(std::uint32_t call, const Error& why) override;
+
+  void on_request(const wire::Frame& frame, const transport::Message& message);
+  void refuse(std::uint32_t call, ErrorCode code, std::string text);
+  detail::ActiveCall* find(std::uint32_t call) const noexcept;
+  void answered(std::uint32_t call) noexcept;
+  void after_reply();
+  void check_idle();
+
+  ServerLoopShared& shared_;
+  Owner& owner_;
+  const std::string peer_;
+  std::vector<detail::ActiveCall*> by_slot_;  // Calls not answered yet, by the low 16 bits of the call id.
+  std::size_t unanswered_ = 0;
+  detail::ActiveCall* first_ = nullptr;
+  std::size_t active_ = 0;
+  const bool connection_charges_;  // If not, this charges payloads when it is asked where they go.
+  bool going_away_ = false;
+  bool peer_understood_ = false;         // It has answered our goaway: no request follows.
+  std::unique_ptr<detail::Posted> end_;  // Until the owner has been told.
+  unsigned silent_checks_ = 0;
+  std::uint64_t sent_at_check_ = 0;
+};
+
+}  // namespace hawser::rpc

@@ -1,0 +1,318 @@
+#include "rpc/session/session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "exec/poller.h"
+#include "transport/data_path.h"
+#include "wire/metadata.h"
+
+namespace hawser::rpc {
+
+using wire::Kind;
+
+Session::Session(Loop& loop, std::unique_ptr<transport::Connection> connection, const SessionSettings& settings)
+    : loop_(loop),
+      settings_(settings),
+      account_(settings.budget, settings.peer.get()),
+      connection_(std::move(connection)),
+      rest_(*this),
+      life_(*this),
+      check_due_(loop.now()),
+      last_received_(loop.now()),
+      last_progress_(loop.now()),
+      last_check_(loop.now()) {}
+
+Session::~Session() = default;
+
+void Session::start_session() {
+  connection_->set_backlog_mark(settings_.backlog_bytes_max);
+  // Longer than any connection lives; far enough from the end of time to be doubled.
+  constexpr Duration ping_interval_max = std::chrono::hours(24 * 365 * 10);
+  if (settings_.ping_interval <= ping_interval_max) check_life_at(loop_.now() + settings_.ping_interval);
+  connection_->start(*this);
+}
+
+// ---- Sending ----
+
+std::byte* Session::begin_frame(wire::Header header, std::size_t body_bytes, std::size_t payload_bytes,
+                                const Metadata* metadata) {
+  std::size_t metadata_bytes = 0;
+  if (metadata != nullptr && !metadata->empty()) [[unlikely]] {
+    bool fits = metadata->size() <= wire::metadata_entries_max;
+    for (const auto& [key, value] : *metadata) {
+      fits &= key.size() <= wire::metadata_key_bytes_max;
+      metadata_bytes += wire::metadata_entry_bytes(key, value);
+    }
+    if (!fits || metadata_bytes > wire::metadata_bytes_max) {
+      begin_error_ = BeginError::metadata;
+      return nullptr;
+    }
+  }
+  header.metadata_bytes = static_cast<std::uint16_t>(metadata_bytes);
+  const std::size_t head_bytes = wire::header_bytes + metadata_bytes + body_bytes;
+  if (head_bytes + payload_bytes > settings_.send_bytes_max) [[unlikely]] {
+    begin_error_ = BeginError::too_long;
+    too_long_bytes_ = head_bytes + payload_bytes;
+    return nullptr;
+  }
+  std::byte* head = closed_ ? nullptr : connection_->reserve(head_bytes);
+  if (head == nullptr) [[unlikely]] {
+    begin_error_ = BeginError::ended;
+    return nullptr;
+  }
+  if (settings_.checksum) header.flags |= wire::flag_checksum;
+  wire::write_header(head, header);
+  head_ = head;
+  head_bytes_ = head_bytes;
+  std::byte* at = head + wire::header_bytes;
+  if (metadata_bytes != 0) [[unlikely]] {
+    for (const auto& [key, value] : *metadata) at = wire::write_metadata_entry(at, key, value);
+  }
+  return at;
+}
+
+void Session::end_frame(std::span<const Piece> pieces, PayloadOwner* owner) {
+  if (settings_.checksum) [[unlikely]] {
+    constexpr std::size_t checksum_at = 24;
+    store_le(head_ + checksum_at, wire::frame_checksum({head_, head_bytes_}, pieces));
+  }
+  try {
+    connection_->commit(head_bytes_, pieces, owner);
+  } catch (const std::bad_alloc&) {
+    if (owner != nullptr) owner->payload_released();
+    end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+  }
+}
+
+Error Session::begin_error() const {
+  switch (begin_error_) {
+    case BeginError::too_long:
+      return {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
+              "a message of " + std::to_string(too_long_bytes_) + " bytes exceeds message_bytes_max (" +
+                  std::to_string(settings_.send_bytes_max) +
+                  ") of one of the two sides: raise it on both, or send less"};
+    case BeginError::metadata:
+      return {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
+              "metadata exceeds 64 entries, 255 bytes of a key, or 65535 bytes in all"};
+    case BeginError::ended:
+    case BeginError::none: break;
+  }
+  return {ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0, "the connection has ended"};
+}
+
+void Session::send_bare(wire::Header header) {
+  if (begin_frame(header, 0, 0) != nullptr) end_frame();
+}
+
+std::size_t Session::filled_bytes(std::size_t body_bytes) const noexcept {
+  const std::size_t room = settings_.send_bytes_max - std::min(settings_.send_bytes_max, wire::header_bytes);
+  return std::min({body_bytes, transport::path_probe_bytes_max, room});
+}
+
+void Session::send_filled(wire::Kind kind, std::size_t body_bytes) {
+  const std::size_t bytes = filled_bytes(body_bytes);
+  std::byte* const body = begin_frame({.kind = kind}, bytes, 0);
+  if (body == nullptr) return;
+  std::memset(body, 0, bytes);
+  end_frame();
+}
+
+std::byte* Session::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
+  return begin_frame({.kind = Kind::stream_data, .call = call}, size.body, size.payload);
+}
+
+void Session::send_end(std::uint32_t call) { send_bare({.kind = Kind::stream_end, .call = call}); }
+
+void Session::send_credit(std::uint32_t call, std::uint32_t bytes) {
+  send_bare({.kind = Kind::stream_credit, .call = call, .signature = bytes});
+}
+
+// ---- Receiving ----
+
+void Session::on_message(const transport::Message& message) {
+  if (closed_) return;
+  work_ += message_cost + message.head.size();
+  if (work_ >= work_at_clock_) [[unlikely]]
+    return deliver_timed(message);
+  deliver(message);
+}
+
+// Between readings of the clock a turn goes on for some tens of small messages. A large one is timed by itself.
+void Session::deliver_timed(const transport::Message& message) {
+  const exec::Poller& clock = loop_.poller();
+  if (turn_tick_ != loop_.now()) {
+    turn_tick_ = loop_.now();
+    turn_begin_ = clock.now();
+  }
+  work_at_clock_ = work_ + clock_interval;
+  deliver(message);
+  if (closed_ || clock.now() - turn_begin_ < turn_max) return;
+  connection_->pause();
+  rest_.start(loop_, loop_.now());
+}
+
+// A connection that waits for its peer to read is resumed by on_drained().
+void Session::end_rest() noexcept {
+  if (!closed_ && connection_->backlog() <= settings_.backlog_bytes_max) connection_->resume();
+}
+
+inline void Session::deliver(const transport::Message& message) {
+  last_received_ = loop_.now();
+  if (message.cut) [[unlikely]] {
+    if (message.head.size() < wire::header_bytes) return protocol_error("a frame shorter than its header");
+    return on_frame({.header = wire::read_header(message.head)}, message);
+  }
+  Result<wire::Frame> frame =
+      wire::decode_frame(message.head, message.payload, message.discarded ? SIZE_MAX : message.payload.size());
+  if (!frame) [[unlikely]]
+    return protocol_error(frame.error().text);
+  if (settings_.checksum && !message.discarded && !wire::checksum_matches(message.head, message.payload)) {
+    return protocol_error("a frame's checksum does not match: it was damaged on the way");
+  }
+  if (frame->header.metadata_bytes != 0 && !wire::check_metadata(frame->metadata)) {
+    return protocol_error("malformed metadata");
+  }
+  switch (frame->header.kind) {
+    case Kind::ping: return answer_ping(frame->body.size());
+    case Kind::pong: return on_pong(frame->body.size());
+    default: return on_frame(*frame, message);
+  }
+}
+
+// A pong that waits to leave answers this ping too, unless only this one has a body: pings from a peer that does not read must not
+// pile up answers.
+void Session::answer_ping(std::size_t body_bytes) {
+  if (connection_->sent() < (body_bytes == 0 ? pong_mark_ : long_pong_mark_)) return;
+  send_filled(Kind::pong, body_bytes);
+  pong_mark_ = connection_->committed();
+  if (body_bytes != 0) long_pong_mark_ = pong_mark_;
+}
+
+// Writers that find no room again wait again, in this order.
+void Session::on_drained() {
+  detail::WaitingWriter woken;
+  woken.take_all(writers_);
+  while (woken.linked() && !closed_) {
+    detail::WaitingWriter& first = *woken.next();
+    first.unlink();
+    detail::StreamCore::on_room(first);
+  }
+  if (!closed_ && connection_->paused() && !rest_.running()) connection_->resume();
+}
+
+Session::Behind Session::falls_behind(std::uint64_t bytes) noexcept {
+  if (closed_) return Behind::no;
+  const std::uint64_t arrived = connection_->arrived();
+  const std::uint64_t sent = connection_->sent();
+  const bool arriving = account_.arriving() != 0;
+  const bool same = arriving && slow_arriving_ && work_ == slow_work_;
+  const std::uint64_t taken = sent - slow_sent_;
+  const std::uint64_t moved = arrived - slow_arrived_ + (connection_->paused() ? taken : 0);
+  // Replies are sent from requests that are kept until the peer has taken them.
+  const bool waits = taken < std::min<std::uint64_t>(slow_backlog_, bytes) &&
+                     account_.used() > detail::ReceiveAccount::reserve_bytes && !account_.plenty(0);
+  slow_arriving_ = arriving;
+  slow_work_ = work_;
+  slow_arrived_ = arrived;
+  slow_sent_ = sent;
+  slow_backlog_ = connection_->backlog();
+  if (same && moved < bytes) return Behind::sending;
+  return waits ? Behind::taking : Behind::no;
+}
+
+void Session::on_stream_frame(const wire::Frame& frame, const transport::Message& message, detail::StreamCore* core) {
+  if (core == nullptr) return;  // Of a call that has ended meanwhile.
+  Result<void> status;
+  switch (frame.header.kind) {
+    case Kind::stream_data: {
+      // Small items are copied: the receive block that they lie in is much larger.
+      constexpr std::size_t small_bytes_max = 4096;
+      detail::StreamCore::Item item;
+      bool kept = !message.discarded;
+      const auto keep = [&](Bytes bytes, Block* block, detail::ReceiveCharge& charge) {
+        const bool copies = block == nullptr || bytes.size() <= small_bytes_max;
+        Buffer buffer = copies ? Buffer::copy_of(bytes) : Buffer::share(block, bytes.data(), bytes.size());
+        if (account_.bounded()) {
+          kept = kept && (copies ? charge.add(account_, buffer.block()->size() + detail::StreamCore::kept_item_bytes)
+                                 : charge.keep(account_, buffer));
+        }
+        return buffer;
+      };
+      if (kept) item.body = keep(frame.body, message.head_block, item.body_charge);
+      if (kept && !frame.payload.empty()) {
+        item.payload = keep(frame.payload, message.payload_block, item.payload_charge);
+      }
+      if (!kept) {
+        return on_unkept_item(frame.header.call,
+                              {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
+                               "a stream item of the peer was refused: what is received and kept would pass "
+                               "receive_bytes_max of the loop, receive_share_bytes_max of the connection or "
+                               "receive_peer_bytes_max of its peer"});
+      }
+      status = core->on_item(std::move(item));
+      break;
+    }
+    case Kind::stream_end: status = core->on_end(); break;
+    case Kind::stream_credit: status = core->on_credit(frame.header.signature); break;
+    default: break;
+  }
+  if (!status) protocol_error(status.error().text);
+}
+
+// ---- The end ----
+
+void Session::protocol_error(std::string text) {
+  end_session({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0, std::move(text)});
+}
+
+void Session::end_session(const Error& reason) {
+  if (std::exchange(closed_, true)) return;
+  life_.stop();
+  rest_.stop();
+  const std::uint64_t sent = connection_->sent();
+  connection_->abort();
+  on_end(reason, sent);
+}
+
+// A peer is asked after ping_interval of silence and given up after twice that; one that takes nothing of what waits
+// for it is given up likewise. Time in which this loop did not run counts for neither: the process was stopped, its
+// machine suspended, or something blocked it, and the peer may not even have been asked.
+void Session::check_life() {
+  if (closed_) return;
+  const Time now = loop_.now();
+  const Duration interval = settings_.ping_interval;
+  const Duration late = now - check_due_;
+  last_received_ = std::min(last_received_ + late, now);
+  last_progress_ = std::min(last_progress_ + late, now);
+  const bool sends = connection_->sent() != last_sent_;
+  if (connection_->backlog() == 0 || sends) last_progress_ = now;
+  // A part of a long message is a sign of life. So is that the peer takes what has long waited for it: our ping, or
+  // its answer, may be behind that. Less than this may just be on its way to a socket that nobody reads.
+  constexpr std::size_t long_backlog_bytes = 64 * 1024;
+  const bool receives = connection_->arrived() != last_arrived_ && last_received_ <= last_check_;
+  if (receives || (sends && last_backlog_ >= long_backlog_bytes)) last_received_ = now;
+  last_check_ = now;
+  last_sent_ = connection_->sent();
+  last_arrived_ = connection_->arrived();
+  last_backlog_ = connection_->backlog();
+  const Duration silent = now - last_received_;
+  const Duration stuck = now - last_progress_;
+  if (stuck >= 2 * interval || (silent >= 2 * interval && !connection_->paused())) {
+    return end_session({ErrorCode::unavailable, settings_.path ? ErrorScope::transport : ErrorScope::connection,
+                        Initiator::peer, 0,
+                        stuck >= 2 * interval ? "the peer has not taken a byte for two ping intervals"
+                                              : "the peer has given no sign of life for two ping intervals"});
+  }
+  if (silent >= interval) send_bare({.kind = Kind::ping});
+  const Duration next = silent >= interval ? 2 * interval - silent : interval - silent;
+  check_life_at(now + std::max(next, interval / 8));
+}
+
+void Session::check_life_at(Time when) {
+  check_due_ = when;
+  life_.start(loop_, when);
+}
+
+}  // namespace hawser::rpc

@@ -1,0 +1,33 @@
+#include "runtime/transports.h"
+
+#include <utility>
+
+#include "hawser/transport/factory.h"
+#include "transport/rdma/rdma_path.h"
+#include "transport/shm/shm_path.h"
+#include "transport/ucx/ucx_path.h"
+
+// The transports that come with this library: a folder below src/transport, a factory there, and a line here for each.
+namespace hawser {
+namespace {
+
+constexpr transport::Traits shm_traits{.name = "shm", .rank = 10};
+constexpr transport::Traits rdma_traits{.name = "rdma", .rank = 20};
+constexpr transport::Traits ucx_traits{.name = "ucx", .rank = 30};
+
+std::shared_ptr<transport::DataPath> make_shm(const ShmOptions& options) { return transport::make_shm_path(options); }
+std::shared_ptr<transport::DataPath> make_rdma(const RdmaOptions& options) {
+  return transport::make_rdma_path(options);
+}
+
+}  // namespace
+
+TransportSpec shm(ShmOptions options) { return transport::make_spec(shm_traits, options, &make_shm); }
+TransportSpec rdma(RdmaOptions options) { return transport::make_spec(rdma_traits, std::move(options), &make_rdma); }
+TransportSpec ucx(UcxOptions options) {
+  return transport::make_spec(ucx_traits, std::move(options), &transport::make_ucx_path);
+}
+
+std::vector<std::string_view> setup::built_in_names() { return {shm_traits.name, rdma_traits.name, ucx_traits.name}; }
+
+}  // namespace hawser

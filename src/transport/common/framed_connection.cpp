@@ -1,0 +1,399 @@
+#include "transport/common/framed_connection.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <new>
+
+#include "base/little_endian.h"
+
+namespace hawser::transport {
+namespace {
+
+// Segments handed to one send. The kernel takes up to 1,024; more than this gains nothing measurable.
+constexpr std::size_t pieces_max = 64;
+
+// Where discarded bytes are received; nobody reads it, so threads may share it.
+MutableBytes scrap() noexcept {
+  static thread_local std::array<std::byte, 64 * 1024> memory;
+  return memory;
+}
+
+// Takes what a stream still has to say between abort() and its end, when the connection may be gone already.
+StreamSink& nobody() noexcept {
+  struct Nobody final : StreamSink {
+    MutableBytes receive_space() override { return scrap(); }
+    void received(std::size_t) override {}
+    void sendable(std::size_t) override {}
+    void ended(const Error&) override {}
+  };
+  static Nobody sink;
+  return sink;
+}
+
+}  // namespace
+
+FramedConnection::FramedConnection(Loop& loop, std::unique_ptr<Stream> stream, FramedOptions options)
+    : loop_(loop),
+      stream_(std::move(stream)),
+      closing_(std::make_unique<Closing>()),
+      transport_(stream_->transport()),
+      options_(options) {}
+
+FramedConnection::~FramedConnection() {
+  loop_.remove_tick_end(*this);
+  stream_.reset();
+  sending_.clear();
+  drop_block();
+}
+
+Capabilities FramedConnection::capabilities() const noexcept {
+  return {.head_bytes_max = options_.message_bytes_max - prefix_bytes,
+          .message_bytes_max = options_.message_bytes_max - prefix_bytes,
+          .placed_bytes_min = placed_bytes_min,
+          .gathers = true,
+          .charges = true,
+          .remote_memory = false};
+}
+
+void FramedConnection::start(MessageSink& sink) {
+  sink_ = &sink;
+  account_ = sink.receive_account();
+  if (stream_ == nullptr) return;
+  stream_->set_sink(*this);
+  stream_->resume();
+}
+
+// ---- Sending ----
+
+void FramedConnection::send_preface(Bytes bytes) {
+  std::memcpy(sending_.reserve(bytes.size()), bytes.data(), bytes.size());
+  sending_.commit(bytes.size());
+  committed_ += bytes.size();
+  flush();
+}
+
+std::byte* FramedConnection::reserve(std::size_t head_bytes) {
+  if (ended_ || finishing_) return nullptr;
+  return sending_.reserve(prefix_bytes + head_bytes) + prefix_bytes;
+}
+
+void FramedConnection::commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) {
+  std::size_t payload_bytes = 0;
+  for (const Piece& piece : payload) payload_bytes += piece.size;
+  assert(prefix_bytes + head_bytes + payload_bytes <= options_.message_bytes_max);
+  std::byte* const prefix = sending_.reserve(prefix_bytes + head_bytes);
+  store_le(prefix, static_cast<std::uint32_t>(head_bytes));
+  store_le(prefix + 4, static_cast<std::uint32_t>(payload_bytes));
+  sending_.commit(prefix_bytes + head_bytes);
+  committed_ += prefix_bytes + head_bytes + payload_bytes;
+  if (!payload.empty()) {
+    sending_.borrow(payload, owner);
+  } else if (owner != nullptr) {
+    owner->payload_released();
+  }
+  if (sending_.bytes() >= options_.early_flush_bytes) send_queued();
+  watermark_.on_commit(sending_.bytes());
+  if (!queued() && (watermark_.passed() || !sending_.empty())) loop_.at_tick_end(*this);
+}
+
+void FramedConnection::flush() {
+  if (sending_now_) return;
+  send_queued();
+  drained();
+  if (finishing_ && sending_.empty() && !ended_ && !std::exchange(finished_, true)) stream_->finish();
+}
+
+void FramedConnection::send_queued() {
+  if (std::exchange(sending_now_, true)) return;
+  while (!blocked_ && !ended_ && !sending_.empty()) {
+    std::array<Piece, pieces_max> pieces;
+    const std::size_t count = sending_.peek(pieces);
+    std::size_t offered = 0;
+    for (std::size_t i = 0; i < count; ++i) offered += pieces[i].size;
+    const std::size_t taken = stream_->send(std::span(pieces.data(), count));
+    blocked_ = taken < offered;
+    sent_ += taken;
+    sending_.consume(taken);
+  }
+  sending_now_ = false;
+}
+
+void FramedConnection::sendable(std::size_t bytes) {
+  sent_ += bytes;
+  sending_now_ = true;
+  sending_.consume(bytes);
+  sending_now_ = false;
+  blocked_ = false;
+  flush();
+}
+
+void FramedConnection::drained() {
+  if (!ended_ && watermark_.on_sent(sending_.bytes()) && sink_ != nullptr) sink_->on_drained();
+}
+
+void FramedConnection::close() {
+  if (ended_ || finishing_) return;
+  finishing_ = true;
+  flush();
+}
+
+// ---- Receiving ----
+
+void FramedConnection::drop_block() noexcept {
+  if (block_ != nullptr) std::exchange(block_, nullptr)->release();
+  begin_ = end_ = 0;
+}
+
+// An idle connection holds no memory. Whoever still reads in the block holds a reference of its own.
+void FramedConnection::drop_idle_block() noexcept {
+  if (!placing_ && begin_ == end_) drop_block();
+}
+
+// Makes block_ hold [begin_, end_) with room for `wanted` bytes from begin_ on.
+void FramedConnection::make_room(std::size_t wanted) {
+  if (block_ != nullptr && block_->size() - begin_ >= wanted) return;
+  const std::size_t held = end_ - begin_;
+  if (block_ != nullptr && block_->size() >= wanted && block_->unique()) {
+    std::memmove(block_->data(), block_->data() + begin_, held);
+  } else {
+    Block* larger = Block::allocate(std::max(wanted, receive_block_bytes));
+    if (held != 0) std::memcpy(larger->data(), block_->data() + begin_, held);
+    if (block_ != nullptr) block_->release();
+    block_ = larger;
+  }
+  begin_ = 0;
+  end_ = held;
+}
+
+// Makes room in block_ for more of the message at hand. False if it is discarded instead, or the connection has ended.
+bool FramedConnection::prepare_block() {
+  const std::size_t held = end_ - begin_;
+  // Enough room that a busy connection receives much at a time.
+  std::size_t room = std::max(wanted_, std::min(held + receive_block_bytes / 4, receive_block_bytes));
+  const bool present = block_ != nullptr && block_->size() - begin_ >= room;
+  if (!present && room > receive_block_bytes && account_ != nullptr) {
+    // Heads longer than a usual block are paid for.
+    if (!account_->plenty(room)) {
+      room = std::min(room, held < receive_block_bytes ? receive_block_bytes : PayloadBuffer::step_factor * held);
+    }
+    if (room > receive_block_bytes && !account_->set_arriving(room)) {
+      begin_cut();
+      return false;
+    }
+  }
+  try {
+    make_room(room);
+  } catch (const std::bad_alloc&) {
+    fail({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "no memory to receive"});
+    return false;
+  }
+  if (account_ != nullptr && block_->size() > receive_block_bytes) account_->set_arriving_always(block_->size());
+  return true;
+}
+
+MutableBytes FramedConnection::receive_space() {
+  if (ended_) return scrap();
+  PayloadBuffer& payload = placed_.payload;
+  if (placing_ && !payload.grow(placed_.done + 1, placed_.done)) payload.discard();
+  if (!placing_ && !prepare_block() && ended_) return scrap();
+  if (placing_) {
+    if (payload.data() != nullptr) return {payload.data() + placed_.done, payload.room() - placed_.done};
+    return scrap().first(std::min(scrap().size(), placed_.size - placed_.done));
+  }
+  const MutableBytes space(block_->data() + end_, block_->size() - end_);
+  return placed_last_ && begin_ == end_ ? space.first(probe_bytes) : space;
+}
+
+void FramedConnection::received(std::size_t bytes) {
+  if (ended_) return;
+  if (bytes == 0) return park();
+  arrived_ += bytes;
+  if (placing_) {
+    placed_.done += bytes;
+    if (placed_.done == placed_.size) end_placed();
+  } else {
+    end_ += bytes;
+    take_messages();
+  }
+  drop_idle_block();
+  if (paused_) park();
+}
+
+// Nothing comes for the time being. A connection that has sent the beginning of a message may keep us waiting for the
+// rest: thousands of them must not hold a large block each.
+void FramedConnection::park() {
+  if (taking_) return;  // Whoever takes a message reads in the block.
+  drop_idle_block();
+  const std::size_t held = end_ - begin_;
+  if (ended_ || placing_ || block_ == nullptr) return;
+  const std::size_t most = paused_ ? receive_block_bytes / 4 : parked_bytes_max;
+  if (held <= most && block_->size() > 2 * held && block_->size() > 2 * parked_bytes_max) {
+    Block* const small = Block::allocate(held);
+    std::memcpy(small->data(), block_->data() + begin_, held);
+    drop_block();
+    block_ = small;
+    end_ = held;
+  }
+  settle_block();
+}
+
+// Pays for what is held while nothing comes.
+void FramedConnection::settle_block() {
+  if (account_ == nullptr || account_->set_arriving(block_->size())) return;
+  if (end_ - begin_ <= parked_bytes_max) {
+    // Bounded by the number of connections.
+    account_->set_arriving_always(block_->size());
+  } else if (paused_) {
+    fail({ErrorCode::overloaded, ErrorScope::connection, Initiator::peer, 0,
+          "the peer does not read what waits for it, and there is no memory left (receive_bytes_max) for what it has "
+          "sent"});
+  } else {
+    begin_cut();
+  }
+}
+
+// The message at hand, whose head has not come whole, is discarded but for its beginning.
+void FramedConnection::begin_cut() {
+  const std::byte* const prefix = block_->data() + begin_;
+  const std::size_t held = end_ - begin_ - prefix_bytes;
+  const std::size_t head_bytes = load_le<std::uint32_t>(prefix);
+  placed_ = {};
+  placed_.head = Buffer::copy_of(Bytes(prefix + prefix_bytes, std::min({head_bytes, held, cut_head_bytes})));
+  placed_.size = head_bytes + load_le<std::uint32_t>(prefix + 4);
+  placed_.payload.discard();
+  placed_.done = held;
+  placed_.cut = true;
+  placing_ = true;
+  wanted_ = 0;
+  drop_block();
+  account_->set_arriving(0);
+}
+
+void FramedConnection::take_messages() {
+  if (std::exchange(taking_, true)) return;
+  while (!ended_ && !paused_ && !placing_ && take_one()) {
+  }
+  taking_ = false;
+  if (ended_) return drop_block();
+  if (account_ != nullptr && account_->arriving() != 0 && !placing_ &&
+      (block_ == nullptr || block_->size() <= receive_block_bytes)) {
+    account_->set_arriving(0);  // Until nothing comes any more.
+  }
+}
+
+// One message out of [begin_, end_); false if more bytes are needed first.
+bool FramedConnection::take_one() {
+  const std::size_t held = end_ - begin_;
+  wanted_ = 0;
+  if (held < prefix_bytes) return false;
+  const std::byte* const prefix = block_->data() + begin_;
+  const std::size_t head_bytes = load_le<std::uint32_t>(prefix);
+  const std::size_t payload_bytes = load_le<std::uint32_t>(prefix + 4);
+  const std::size_t total = prefix_bytes + head_bytes + payload_bytes;
+  if (total > options_.message_bytes_max) {
+    fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+          "a message of " + std::to_string(total) + " bytes exceeds message_bytes_max (" +
+              std::to_string(options_.message_bytes_max) + "): send less, or raise the limit on both sides"});
+    return false;
+  }
+  const Bytes head(prefix + prefix_bytes, head_bytes);
+  if (held >= total) {
+    placed_last_ = false;
+    begin_ += total;
+    // Who keeps it pays for it.
+    if (account_ != nullptr && account_->arriving() != 0) account_->set_arriving(0);
+    sink_->on_message({.head = head,
+                       .payload = Bytes(head.data() + head_bytes, payload_bytes),
+                       .head_block = block_,
+                       .payload_block = block_});
+    return true;
+  }
+  if (payload_bytes >= placed_bytes_min) {
+    if (held >= prefix_bytes + head_bytes) return begin_placed(head, payload_bytes);
+    wanted_ = prefix_bytes + head_bytes;
+  } else {
+    wanted_ = total;
+  }
+  return false;
+}
+
+// The head is here and part of the payload may be: the rest is received straight into its place.
+bool FramedConnection::begin_placed(Bytes head, std::size_t payload_bytes) {
+  const Placement placement = sink_->place(head, payload_bytes);
+  if (ended_) return false;
+  const std::byte* const present = head.data() + head.size();
+  const auto present_bytes = static_cast<std::size_t>(block_->data() + end_ - present);
+  placed_ = {};
+  placed_.size = payload_bytes;
+  // The block is much larger than most heads, and would be held until the payload has come.
+  placed_.head =
+      head.size() <= cut_head_bytes ? Buffer::copy_of(head) : Buffer::share(block_, head.data(), head.size());
+  placing_ = true;
+  if (account_ != nullptr && !account_->set_arriving(placed_.head.block()->size())) {
+    account_->set_arriving_always(placed_.head.block()->size());
+  }
+  PayloadBuffer& payload = placed_.payload = PayloadBuffer(payload_bytes, account_);
+  payload.select(placement);
+  if (!payload.grow(std::max<std::size_t>(present_bytes, 1), 0)) payload.discard();
+  placed_.done = present_bytes;
+  if (payload.data() != nullptr && present_bytes != 0) std::memcpy(payload.data(), present, present_bytes);
+  drop_block();
+  return false;
+}
+
+void FramedConnection::end_placed() {
+  Placed placed = std::exchange(placed_, {});
+  placing_ = false;
+  placed_last_ = true;
+  Message message{.head = placed.head.bytes(), .payload = {}, .head_block = placed.head.block(), .cut = placed.cut};
+  placed.payload.complete(message);
+  if (account_ != nullptr) account_->set_arriving(0);  // Who keeps it pays for it.
+  sink_->on_message(message);
+}
+
+void FramedConnection::unplace(const std::byte* memory) noexcept {
+  if (placing_) placed_.payload.revoke(memory);
+}
+
+void FramedConnection::pause() noexcept {
+  paused_ = true;
+  if (stream_ != nullptr) stream_->pause();
+}
+
+void FramedConnection::resume() {
+  if (!paused_) return;
+  paused_ = false;
+  take_messages();
+  park();
+  if (!paused_ && !ended_) stream_->resume();
+}
+
+// ---- The end ----
+
+void FramedConnection::fail(const Error& reason) {
+  if (ended_) return;
+  abort();
+  sink_->on_closed(reason);
+}
+
+void FramedConnection::abort() noexcept {
+  if (std::exchange(ended_, true)) return;
+  sending_.clear();
+  placing_ = false;
+  placed_ = {};
+  if (!taking_) drop_block();
+  // The socket is closed now, and not when the last call that still uses the session has ended; but by the loop, since
+  // this may come from within the stream.
+  stream_->pause();
+  stream_->set_sink(nobody());
+  closing_->stream = std::move(stream_);
+  loop_.post(std::unique_ptr<detail::Posted>(std::move(closing_)));
+}
+
+// Requests that the peer sent before are not worth waiting for: nobody would hear the answers.
+void FramedConnection::broken(const Error& reason) { fail(reason); }
+
+void FramedConnection::ended(const Error& reason) { fail(reason); }
+
+}  // namespace hawser::transport

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "exec/poller.h"
+#include "hawser/loop.h"
+#include "transport/common/backlog_watermark.h"
+#include "transport/common/payload_buffer.h"
+#include "transport/common/send_queue.h"
+#include "transport/connection.h"
+#include "transport/stream.h"
+
+namespace hawser::transport {
+
+struct FramedOptions {
+  std::size_t message_bytes_max = std::size_t{64}
+                                  << 20;  // Prefix, head and payload; what is longer ends the connection.
+  // A tick sends early once it has produced this much, so that the peer works while we go on.
+  std::size_t early_flush_bytes = 32 * 1024;
+};
+
+// Messages over a stream of bytes. Each is preceded by two little-endian u32: the bytes of its head and of its payload
+// (docs/wire-format.md, "Messages on a byte stream").
+class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
+ public:
+  static constexpr std::size_t prefix_bytes = 8;
+  // Small messages are received side by side into blocks of this size and read there.
+  static constexpr std::size_t receive_block_bytes = 256 * 1024;
+  // Payloads from here on get a place of their own.
+  static constexpr std::size_t placed_bytes_min = 32 * 1024;
+  // After a placed message another one is likely: only so much is received before its place is known, since that has to
+  // be copied there.
+  static constexpr std::size_t probe_bytes = 4 * 1024;
+  // While nothing comes, the beginning of a message that is no longer than this moves out of the large block.
+  static constexpr std::size_t parked_bytes_max = 16 * 1024;
+  // Of a head that is cut, so much is delivered.
+  static constexpr std::size_t cut_head_bytes = 4 * 1024;
+
+  // `stream` has been started on `loop` and may be paused.
+  FramedConnection(Loop& loop, std::unique_ptr<Stream> stream, FramedOptions options);
+  ~FramedConnection();
+
+  // Bytes that go ahead of all messages, as they are: the last part of a handshake.
+  void send_preface(Bytes bytes);
+
+  std::string_view transport() const noexcept override { return transport_; }
+  Capabilities capabilities() const noexcept override;
+  std::string peer() const override { return stream_ == nullptr ? std::string() : stream_->peer(); }
+
+  void start(MessageSink& sink) override;
+  std::byte* reserve(std::size_t head_bytes) override;
+  void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) override;
+  void detach(PayloadOwner& owner) override { sending_.detach(owner); }
+  void unplace(const std::byte* memory) noexcept override;
+  std::uint64_t committed() const noexcept override { return committed_; }
+  std::uint64_t sent() const noexcept override { return sent_; }
+  std::uint64_t arrived() const noexcept override { return arrived_; }
+  std::size_t backlog() const noexcept override { return sending_.bytes(); }
+  void set_backlog_mark(std::size_t bytes) noexcept override { watermark_.set(bytes, sending_.bytes()); }
+  void pause() noexcept override;
+  void resume() override;
+  bool paused() const noexcept override { return paused_; }
+  void flush() override;
+  void close() override;
+  void abort() noexcept override;
+
+ private:
+  // The message that is being received, from when it has been decided where its payload goes.
+  struct Placed {
+    Buffer head;
+    PayloadBuffer payload;
+    std::size_t size = 0;  // Of what is still to be received: the payload, or, of a cut head, its rest too.
+    std::size_t done = 0;
+    bool cut = false;  // The rest of the head is discarded too.
+  };
+
+  MutableBytes receive_space() override;
+  void received(std::size_t bytes) override;
+  void sendable(std::size_t bytes) override;
+  void broken(const Error& reason) override;
+  void ended(const Error& reason) override;
+  void on_tick_end() override { flush(); }
+
+  void take_messages();
+  bool take_one();
+  bool begin_placed(Bytes head, std::size_t payload_bytes);
+  void end_placed();
+  void begin_cut();
+  bool prepare_block();
+  void settle_block();
+  void make_room(std::size_t wanted);
+  void drop_block() noexcept;
+  void drop_idle_block() noexcept;
+  void park();
+  void send_queued();
+  void fail(const Error& reason);
+  void drained();
+
+  // Destroys the stream by the loop. Made beforehand, since a connection must end without memory, too.
+  struct Closing final : detail::Posted {
+    void run() override { stream.reset(); }
+    std::unique_ptr<Stream> stream;
+  };
+
+  Loop& loop_;
+  std::unique_ptr<Stream> stream_;    // Null once the connection has ended.
+  std::unique_ptr<Closing> closing_;  // Until then.
+  const std::string_view transport_;
+  const FramedOptions options_;
+  MessageSink* sink_ = nullptr;
+  hawser::detail::ReceiveAccount* account_ = nullptr;  // Null: nothing is charged.
+
+  SendQueue sending_;
+  std::uint64_t committed_ = 0;  // Bytes since the start, as is sent_.
+  std::uint64_t sent_ = 0;
+  std::uint64_t arrived_ = 0;
+  bool blocked_ = false;      // A send took less than all: wait for sendable().
+  bool sending_now_ = false;  // An owner that is told of its payload may commit more: what runs already sends that too.
+  bool finishing_ = false;
+  bool finished_ = false;  // The stream's end has been sent.
+  bool ended_ = false;
+  bool paused_ = false;
+  bool taking_ = false;  // Within take_messages().
+  BacklogWatermark watermark_;
+
+  Block* block_ = nullptr;  // Received bytes [begin_, end_) that are not delivered yet lie here.
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::size_t wanted_ = 0;  // Bytes from begin_ on that the message at hand needs in one piece; 0 if not known.
+  bool placing_ = false;
+  bool placed_last_ = false;  // The last message was placed.
+  Placed placed_;
+};
+
+}  // namespace hawser::transport

@@ -1,0 +1,43 @@
+#include "transport/common/liveness.h"
+
+#include <utility>
+
+namespace hawser::transport {
+namespace {
+
+constexpr std::byte path_broke_byte{1};
+
+}  // namespace
+
+Liveness::Liveness(std::unique_ptr<Stream> stream, std::function<void(const Error& reason)> ended)
+    : stream_(std::move(stream)), ended_(std::move(ended)), peer_(stream_->peer()) {
+  stream_->set_sink(*this);
+  stream_->resume();
+}
+
+void Liveness::received(std::size_t bytes) {
+  if (bytes == 0) return;
+  if (bytes == 1 && space_[0] == path_broke_byte) {
+    return ended({ErrorCode::unavailable, ErrorScope::transport, Initiator::peer, 0, "it broke at the peer's end"});
+  }
+  ended({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+         "the peer sent bytes on the stream although a data path carries the messages"});
+}
+
+void Liveness::ended(const Error& reason) {
+  if (const auto told = std::exchange(ended_, nullptr)) told(reason);
+}
+
+// The stream may be the caller's caller: it only ends here, and is destroyed with this.
+void Liveness::close(Why why) noexcept {
+  ended_ = nullptr;
+  if (std::exchange(closed_, true)) return;
+  if (why == Why::path_broke) {
+    const Piece byte{&path_broke_byte, 1};
+    stream_->send(std::span(&byte, 1));
+  }
+  stream_->pause();
+  stream_->finish();
+}
+
+}  // namespace hawser::transport

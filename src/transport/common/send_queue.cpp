@@ -1,0 +1,115 @@
+#include "transport/common/send_queue.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace hawser::transport {
+
+std::byte* SendQueue::reserve_block(std::size_t size) {
+  drop_block();
+  block_ = Block::allocate(std::max(size, block_bytes));
+  used_ = 0;
+  return block_->data();
+}
+
+void SendQueue::drop_block() noexcept {
+  if (block_ != nullptr) block_->release();
+  block_ = nullptr;
+  used_ = 0;
+}
+
+void SendQueue::commit(std::size_t size) {
+  const std::byte* const data = block_->data() + used_;
+  if (first_ < segments_.size()) {
+    Segment& back = segments_.back();
+    if (back.block == block_ && back.data + back.size == data) {
+      back.size += size;
+      used_ += size;
+      bytes_ += size;
+      return;
+    }
+  }
+  segments_.push_back({data, size, block_, nullptr, false});
+  block_->retain();
+  used_ += size;
+  bytes_ += size;
+}
+
+void SendQueue::borrow(std::span<const Piece> pieces, PayloadOwner* owner) {
+  if (owner == nullptr) {
+    for (const Piece& piece : pieces) {
+      if (piece.size == 0) continue;
+      std::memcpy(reserve(piece.size), piece.data, piece.size);
+      commit(piece.size);
+    }
+    return;
+  }
+  std::size_t last = segments_.size();
+  for (const Piece& piece : pieces) {
+    if (piece.size == 0) continue;
+    last = segments_.size();
+    segments_.push_back({piece.data, piece.size, nullptr, owner, false});
+    bytes_ += piece.size;
+  }
+  if (last == segments_.size()) return owner->payload_released();
+  segments_[last].last = true;
+}
+
+void SendQueue::detach(PayloadOwner& owner) {
+  for (std::size_t i = first_; i < segments_.size(); ++i) {
+    Segment& segment = segments_[i];
+    if (segment.owner != &owner) continue;
+    Block* copy = Block::allocate(segment.size);
+    std::memcpy(copy->data(), segment.data, segment.size);
+    segment = {copy->data(), segment.size, copy, nullptr, false};
+  }
+}
+
+std::size_t SendQueue::peek(std::span<Piece> pieces) const noexcept {
+  const std::size_t count = std::min(pieces.size(), segments_.size() - first_);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Segment& segment = segments_[first_ + i];
+    pieces[i] = {segment.data, segment.size};
+  }
+  return count;
+}
+
+void SendQueue::drop_front() noexcept {
+  const Segment front = segments_[first_++];
+  if (first_ == segments_.size()) {
+    segments_.clear();
+    first_ = 0;
+  } else if (first_ >= 1024 && first_ * 2 >= segments_.size()) {
+    segments_.erase(segments_.begin(), segments_.begin() + static_cast<std::ptrdiff_t>(first_));
+    first_ = 0;
+  }
+  if (front.block != nullptr) front.block->release();
+  if (front.last) front.owner->payload_released();
+}
+
+void SendQueue::consume(std::size_t size) noexcept {
+  assert(size <= bytes_);
+  bytes_ -= size;
+  // An owner that is told may end the connection, which clears the queue.
+  while (size != 0 && first_ < segments_.size()) {
+    Segment& front = segments_[first_];
+    if (size < front.size) {
+      front.data += size;
+      front.size -= size;
+      return;
+    }
+    size -= front.size;
+    drop_front();
+  }
+  // An idle connection holds no block: the next one that sends finds it in the thread's pool, still warm.
+  if (bytes_ == 0) drop_block();
+}
+
+void SendQueue::clear() noexcept {
+  bytes_ = 0;
+  while (first_ < segments_.size()) drop_front();
+  drop_block();
+}
+
+}  // namespace hawser::transport

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/little_endian.h"
+#include "exec/sim_poller.h"
+#include "hawser/loop.h"
+#include "transport/common/framed_connection.h"
+#include "transport/stream.h"
+
+namespace hawser::transport {
+
+// What a ScriptedStream has seen and is told to do. Outlives it.
+struct StreamScript {
+  StreamSink* sink = nullptr;
+  std::string peer = "peer:1";
+  std::string sent;
+  std::deque<std::size_t> take;  // How much the next sends take; all, once empty.
+  bool paused = false;
+  bool finished = false;
+  int sends = 0;
+
+  // Hands `text` to the sink, at most `step` bytes at a time, as long as it is not paused; gives what is left.
+  std::string deliver(std::string_view text, std::size_t step = SIZE_MAX) {
+    while (!text.empty() && !paused) {
+      const MutableBytes space = sink->receive_space();
+      const std::size_t size = std::min({text.size(), step, space.size()});
+      std::memcpy(space.data(), text.data(), size);
+      text.remove_prefix(size);
+      sink->received(size);
+    }
+    return std::string(text);
+  }
+};
+
+class ScriptedStream final : public Stream {
+ public:
+  explicit ScriptedStream(StreamScript& script) noexcept : script_(script) {}
+  void start(Loop&, StreamSink& sink) override { script_.sink = &sink; }
+  void set_sink(StreamSink& sink) noexcept override { script_.sink = &sink; }
+  std::size_t send(std::span<const Piece> pieces) override {
+    ++script_.sends;
+    std::size_t left = SIZE_MAX;
+    if (!script_.take.empty()) {
+      left = script_.take.front();
+      script_.take.pop_front();
+    }
+    std::size_t taken = 0;
+    for (const Piece& piece : pieces) {
+      const std::size_t size = std::min(piece.size, left - taken);
+      script_.sent.append(reinterpret_cast<const char*>(piece.data), size);
+      taken += size;
+    }
+    return taken;
+  }
+  void pause() noexcept override { script_.paused = true; }
+  void resume() override { script_.paused = false; }
+  void finish() noexcept override { script_.finished = true; }
+  std::string_view transport() const noexcept override { return "scripted"; }
+  std::string peer() const override { return script_.peer; }
+  std::string local() const override { return "local:2"; }
+
+ private:
+  StreamScript& script_;
+};
+
+// A message on the stream (docs/wire-format.md, "Messages on a byte stream").
+inline std::string framed(std::string_view head, std::string_view payload = {}) {
+  std::string text(8, '\0');
+  const auto to = reinterpret_cast<std::byte*>(text.data());
+  store_le(to, static_cast<std::uint32_t>(head.size()));
+  store_le(to + 4, static_cast<std::uint32_t>(payload.size()));
+  return text.append(head).append(payload);
+}
+
+// A string of `size` bytes, none like its neighbours.
+inline std::string patterned(std::size_t size, unsigned seed = 1) {
+  std::string text(size, '\0');
+  for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>((i * 131 + i / 256 * 17 + seed) & 0xff);
+  return text;
+}
+
+// Records what a connection delivers, and places payloads as it is told.
+struct RecordingSink final : MessageSink {
+  struct Received {
+    std::string head;
+    std::string payload;
+    bool discarded;
+    bool operator==(const Received&) const = default;
+  };
+  void on_message(const Message& message) override {
+    messages.push_back({std::string(as_text(message.head)), std::string(as_text(message.payload)), message.discarded});
+    kept.push_back(message.keep_head());
+    kept.push_back(message.keep_payload());
+    if (message.payload.data() == given.data() && !given.empty()) ++in_given;
+    if (pause_after != 0 && messages.size() % pause_after == 0) connection->pause();
+  }
+  Placement place(Bytes head, std::size_t payload_bytes) override {
+    placed.emplace_back(as_text(head));
+    if (placement == Placement::Kind::given) given.resize(payload_bytes);
+    return {placement, placement == Placement::Kind::given ? MutableBytes(given) : MutableBytes()};
+  }
+  void on_drained() override { ++drained; }
+  void on_closed(const Error& reason) override { closed.push_back(reason); }
+
+  Connection* connection = nullptr;
+  std::vector<Received> messages;
+  std::vector<Buffer> kept;
+  std::vector<std::string> placed;  // The heads that place() was asked about.
+  Placement::Kind placement = Placement::Kind::own;
+  std::vector<std::byte> given;
+  int in_given = 0;
+  int drained = 0;
+  std::vector<Error> closed;
+  std::size_t pause_after = 0;  // Messages; 0 is never.
+};
+
+}  // namespace hawser::transport

@@ -1,0 +1,591 @@
+#include "transport/rdma/connection/rdma_connection.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/kernel_random.h"
+#include "transport/rdma/device/address.h"
+
+namespace hawser::transport::rdma {
+namespace {
+
+Error broken(std::string why) {
+  return {ErrorCode::unavailable, ErrorScope::transport, Initiator::peer, 0,
+          "the RDMA connection broke: " + std::move(why)};
+}
+
+Result<void> too_much_side_work() {
+  return hawser::fail(ErrorCode::overloaded,
+                      "too many RDMA handshakes wait for the kernel (the device's helper thread): try again later",
+                      ErrorScope::transport);
+}
+
+Error no_memory() { return {ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0, "no memory"}; }
+
+// Work requests that a connection needs at least: with a shared receive queue there are many, and each is little used.
+constexpr unsigned shared_send_queue = 24;
+
+unsigned send_queue_of(const RdmaOptions& options) noexcept {
+  return options.shared_receive_queue ? std::min(options.send_queue, shared_send_queue) : options.send_queue;
+}
+
+}  // namespace
+
+// ---- Making one
+
+Result<std::unique_ptr<RdmaConnection>> RdmaConnection::begin(std::shared_ptr<RdmaEnd> end, const PathLimits& limits) {
+  auto connection = std::make_unique<RdmaConnection>(std::move(end), limits);
+  if (auto reserved = connection->reserve(); !reserved) return std::unexpected(std::move(reserved.error()));
+  return connection;
+}
+
+RdmaConnection::RdmaConnection(std::shared_ptr<RdmaEnd> end, const PathLimits& limits)
+    : end_(std::move(end)),
+      loop_(end_->loop()),
+      options_(end_->device().options),
+      limits_(limits),
+      address_(end_->address()),
+      chunk_bytes_(options_.shared_receive_queue ? options_.shared_chunk_bytes : options_.chunk_bytes),
+      receives_(options_.shared_receive_queue ? options_.shared_receives_per_connection : options_.receive_queue),
+      mtu_bytes_(end_->mtu_bytes()),
+      self_(std::make_shared<RdmaConnection*>(this)) {
+  // Whoever guesses it can write packets into the connection.
+  sequence_ = static_cast<std::uint32_t>(kernel_random()) & 0xffffffU;
+}
+
+RdmaConnection::~RdmaConnection() {
+  *there_ = nullptr;
+  end_now(dropped(), false);
+  if (memory_) memory_->give(*end_->device().pool);
+  loop_.remove_tick_end(*this);
+}
+
+Result<void> RdmaConnection::reserve() {
+  RdmaDevice& device = end_->device();
+  if (device.dead()) {
+    return hawser::fail(ErrorCode::unavailable, device.device->name() + " is gone", ErrorScope::transport);
+  }
+  if (!device.take_queue_pair()) {
+    return hawser::fail(ErrorCode::overloaded,
+                        std::to_string(options_.queue_pairs_max) +
+                            " queue pairs (RdmaOptions::queue_pairs_max) are in use on " + device.device->name(),
+                        ErrorScope::transport);
+  }
+  counted_ = true;
+  const std::size_t entries = send_queue_of(options_) + receives_;
+  if (auto taken = end_->take_entries(entries); !taken) return taken;
+  entries_ = entries;
+  draining_.push_back(std::make_unique<DrainingPair>(*end_));
+  return {};
+}
+
+Result<void> RdmaConnection::make() { return prepare(end_->make_pair(send_queue_of(options_), receives_)); }
+
+void RdmaConnection::make_soon(PathHalf::Ready ready) {
+  struct Job {
+    std::shared_ptr<RdmaConnection*> there;
+    PathHalf::Ready ready;
+    Result<std::unique_ptr<QueuePair>> made = nullptr;
+  };
+  const auto job = std::make_shared<Job>(Job{.there = there_, .ready = ready});
+  // Memory is registered there too, so that there is some when it is taken.
+  std::vector<std::size_t> stretches = {chunk_bytes_, Sender::control_bytes, Receiver::staging_floor_bytes};
+  stretches.insert(stretches.end(), receives_, chunk_bytes_);
+  const unsigned sends = send_queue_of(options_);
+  const bool begun = end_->side_work().run([end = end_.get(), sends, receives = receives_, job, gone = cancelled_,
+                                            wanted = std::move(stretches)]() -> SideWork::After {
+    // Not for nothing: others wait.
+    if (gone->load(std::memory_order_relaxed)) return [job] {};
+    try {
+      static_cast<void>(end->device().pool->make_room(wanted, MemoryPool::Use::connection));
+      job->made = end->make_pair(sends, receives);
+    } catch (const std::bad_alloc&) {
+      job->made = std::unexpected(no_memory());
+    }
+    return [end, job] {
+      if (*job->there == nullptr) return end->discard(job->made ? std::move(*job->made) : nullptr);
+      job->ready((*job->there)->prepare(std::move(job->made)));
+    };
+  });
+  if (!begun) ready(too_much_side_work());
+}
+
+Result<void> RdmaConnection::prepare(Result<std::unique_ptr<QueuePair>> pair) {
+  if (ended_) return hawser::fail(ErrorCode::unavailable, "the RDMA half has failed", ErrorScope::connection);
+  if (!pair) return std::unexpected(std::move(pair.error()));
+  RdmaDevice& device = end_->device();
+  pair_ = std::move(*pair);
+  end_->add(pair_->number(), *this);
+  const auto memory = Channel::Memory::take(*device.pool, chunk_bytes_);
+  if (!memory) return std::unexpected(memory.error());
+  memory_ = *memory;
+  if (options_.shared_receive_queue) {
+    if (auto grown = end_->grow_shared(receives_); !grown) return grown;
+    shared_ = true;
+    return {};
+  }
+  own_ring_ = std::make_shared<ReceiveRing>(device.pool, chunk_bytes_, static_cast<ReceiveRingOwner&>(*this));
+  if (auto grown = own_ring_->grow(receives_); !grown) return grown;
+  return repost();
+}
+
+Parameters RdmaConnection::parameters() const noexcept {
+  const RdmaDevice& device = end_->device();
+  const PortStatus& port = end_->port();
+  return {.ethernet = port.ethernet,
+          .lid = port.lid,
+          .queue_pair = pair_ == nullptr ? 0 : pair_->number(),
+          .sequence = sequence_,
+          .mtu_bytes = mtu_bytes_,
+          .chunk_bytes = static_cast<std::uint32_t>(chunk_bytes_),
+          .receives = receives_,
+          .reads = static_cast<std::uint32_t>(
+              std::min<std::size_t>(options_.reads_outstanding_max, device.device->limits().reads_outstanding)),
+          .domain = device.domain,
+          .gid = address_.gid};
+}
+
+std::uint32_t RdmaConnection::reads_with(const Parameters& peer) const noexcept {
+  return std::min(parameters().reads, peer.reads);
+}
+
+// Afterwards the queue pair is connecting.
+Result<QueuePairRoute> RdmaConnection::route_to(const Parameters& peer) {
+  const Parameters ours = parameters();
+  if (ended_ || connecting_) {
+    return hawser::fail(ErrorCode::protocol_error, "the RDMA half is connected already, or has failed",
+                        ErrorScope::connection);
+  }
+  if (peer.ethernet != ours.ethernet) {
+    return hawser::fail(ErrorCode::unavailable, "one side has RoCE and the other InfiniBand", ErrorScope::transport);
+  }
+  const std::uint32_t reads = reads_with(peer);
+  QueuePairRoute route = route_with(options_);
+  route.port = end_->port().number;
+  route.gid_index = address_.index;
+  route.global = ours.ethernet || !peer.gid.zero();
+  route.peer_gid = peer.gid;
+  route.peer_lid = peer.lid;
+  route.peer_queue_pair = peer.queue_pair;
+  route.receive_sequence = peer.sequence;
+  route.send_sequence = sequence_;
+  route.mtu_bytes = std::min(ours.mtu_bytes, peer.mtu_bytes);
+  route.reads_asked_max = reads;
+  route.reads_answered_max = ours.reads;
+  // Without reads there are neither rendezvous nor one-sided operations.
+  if (reads != 0) route.access = RemoteAccess::always;
+  // Even if it fails: a queue pair may be ready to receive, and not to send.
+  connecting_ = true;
+  return route;
+}
+
+Result<void> RdmaConnection::connect(const Parameters& peer) {
+  const auto route = route_to(peer);
+  if (!route) return std::unexpected(route.error());
+  if (auto done = connect_pair(*end_, *pair_, *route); !done) return done;
+  return connected(peer);
+}
+
+// Any thread that side_work() has. DrainingPair::destroy_pair() takes the access back.
+Result<void> RdmaConnection::connect_pair(RdmaEnd& end, QueuePair& pair, const QueuePairRoute& route) {
+  try {
+    auto done = pair.connect(route);
+    if (done && route.access.remote_read) end.device().access.add(pair);
+    return done;
+  } catch (const std::bad_alloc&) {
+    return std::unexpected(no_memory());
+  }
+}
+
+void RdmaConnection::connect_soon(const Parameters& peer, PathHalf::Ready ready) {
+  const auto route = route_to(peer);
+  if (!route) return ready(std::unexpected(route.error()));
+  struct Job {
+    std::shared_ptr<RdmaConnection*> there;
+    std::shared_ptr<bool> busy = std::make_shared<bool>(true);
+    PathHalf::Ready ready;
+    Result<void> outcome = {};
+  };
+  const auto job = std::make_shared<Job>(Job{.there = there_, .ready = ready});
+  // The queue pair is not destroyed as long as it is busy.
+  busy_ = job->busy;
+  const bool begun = end_->side_work().run(
+      [end = end_.get(), pair = pair_.get(), way = *route, peer, job, gone = cancelled_]() -> SideWork::After {
+        if (!gone->load(std::memory_order_relaxed)) {
+          job->outcome = connect_pair(*end, *pair, way);
+        } else {
+          job->outcome = hawser::fail(ErrorCode::cancelled, "it ended before it was connected", ErrorScope::connection);
+        }
+        return [peer, job] {
+          *job->busy = false;
+          RdmaConnection* const self = *job->there;
+          if (self == nullptr) return;
+          job->ready(job->outcome ? self->connected(peer) : job->outcome);
+        };
+      });
+  if (begun) return;
+  *busy_ = false;
+  ready(too_much_side_work());
+}
+
+// The queue pair is.
+Result<void> RdmaConnection::connected(const Parameters& peer) {
+  if (ended_) return hawser::fail(ErrorCode::unavailable, "the RDMA half has failed", ErrorScope::connection);
+  const std::uint32_t reads = reads_with(peer);
+
+  ChannelOptions channel;
+  channel.sender = {.packet_bytes_max = std::min<std::size_t>(chunk_bytes_, peer.chunk_bytes),
+                    .chunk_bytes = chunk_bytes_,
+                    .send_window = options_.send_window,
+                    // Without reads the peer can't fetch anything.
+                    .eager_bytes_max = reads == 0 ? SIZE_MAX : options_.eager_bytes_max,
+                    .copied_bytes_max = options_.copied_bytes_max,
+                    .rendezvous_max = options_.rendezvous_max};
+  channel.receiver = {.message_bytes_max = limits_.receive_bytes_max,
+                      .placed_bytes_min = placed_bytes_min,
+                      .read_bytes_max = options_.read_bytes_max,
+                      .reads_max = reads,
+                      .ahead_bytes_max = options_.read_ahead_bytes_max,
+                      .staging_bytes = chunk_bytes_,
+                      .held_chunks_max = Credits::held_max(receives_)};
+  // Without reads the peer's device answers none.
+  channel.one_sided = {.peer_domain = reads == 0 ? 0 : peer.domain,
+                       .operations_max = options_.one_sided_max,
+                       .part_bytes_max = options_.read_bytes_max,
+                       .parts_max = std::max<std::size_t>(reads, 1)};
+  channel.send_slots = send_queue_of(options_);
+  channel.signal_every = std::min(options_.signal_every, send_queue_of(options_) / 2);
+  channel.peer_receives = peer.receives;
+  channel.own_receives = receives_;
+  ReceiveRing& ring = own_ring_ != nullptr ? *own_ring_ : *end_->shared_ring();
+  channel_ = std::make_unique<Channel>(static_cast<ReceiverOwner&>(*this), *pair_, end_->device().pool, ring, *memory_,
+                                       channel);
+  memory_.reset();
+  return {};
+}
+
+Error RdmaHalf::gave_way() {
+  return {ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0,
+          "the RDMA handshake took longer than a second, and gave way to newer ones (RdmaOptions::half_open_max)"};
+}
+
+void RdmaHalf::give_way() noexcept {
+  connection_.reset();
+  if (!ready_) return;
+  loop_.post([this, alive = std::weak_ptr<char>(alive_)] {
+    if (!alive.expired()) finish(std::unexpected(gave_way()));
+  });
+}
+
+void RdmaHalf::finish(const Result<void>& outcome) {
+  if (const Ready ready = std::exchange(ready_, nullptr)) ready(outcome);
+}
+
+Result<void> RdmaHalf::make() {
+  if (auto made = connection_->make(); !made || !server_) return made;
+  return connection_->connect(*server_);
+}
+
+void RdmaHalf::when_ready(Ready ready) {
+  ready_ = std::move(ready);
+  if (connection_ == nullptr) return finish(std::unexpected(gave_way()));
+  connection_->make_soon([this](const Result<void>& made) {
+    if (!made || !server_) return finish(made);
+    connection_->connect_soon(*server_, [this](const Result<void>& outcome) { finish(outcome); });
+  });
+}
+
+Result<Parameters> RdmaHalf::check_client(Bytes client) const {
+  if (connection_ == nullptr) return std::unexpected(gave_way());
+  auto theirs = Parameters::decode(client);
+  if (!theirs) return theirs;
+  // What was judged when it was offered is where the queue pair is led to. A route to a client's address may take the
+  // kernel a second to find.
+  if (offer_ && (theirs->gid != offer_->gid || theirs->lid != offer_->lid || theirs->ethernet != offer_->ethernet)) {
+    return hawser::fail(ErrorCode::protocol_error,
+                        "the client's RDMA parameters have the address " + to_string(theirs->gid) +
+                            ", and its offer had " + to_string(offer_->gid),
+                        ErrorScope::connection, Initiator::peer);
+  }
+  return theirs;
+}
+
+Result<void> RdmaHalf::connect(Bytes client) {
+  const auto theirs = check_client(client);
+  if (!theirs) return std::unexpected(theirs.error());
+  auto connected = connection_->connect(*theirs);
+  if (connected) leave();
+  return connected;
+}
+
+void RdmaHalf::begin_connect(Bytes client, Ready ready) {
+  const auto theirs = check_client(client);
+  if (!theirs) return ready(std::unexpected(theirs.error()));
+  ready_ = std::move(ready);
+  connection_->connect_soon(*theirs, [this](const Result<void>& outcome) {
+    if (outcome) leave();
+    finish(outcome);
+  });
+}
+
+std::unique_ptr<Connection> RdmaHalf::open(std::unique_ptr<Stream> stream) {
+  connection_->open(std::move(stream));
+  return std::move(connection_);
+}
+
+void RdmaConnection::open(std::unique_ptr<Stream> stream) {
+  peer_ = stream->peer();
+  liveness_ = std::make_unique<Liveness>(std::move(stream), [self = self_](const Error& reason) {
+    if (*self != nullptr) (*self)->on_peer_gone(reason);
+  });
+  if (ended_) liveness_->close();
+}
+
+Capabilities RdmaConnection::capabilities() const noexcept {
+  return {.head_bytes_max = limits_.send_bytes_max,
+          .message_bytes_max = limits_.send_bytes_max,
+          .placed_bytes_min = placed_bytes_min,
+          .gathers = true,
+          .charges = true,
+          .remote_memory = true};
+}
+
+RemoteMemory* RdmaConnection::remote_memory() noexcept {
+  if (ended_ || channel_ == nullptr) return nullptr;
+  loop_.at_tick_end(*this);  // To send what is asked for.
+  return &channel_->one_sided();
+}
+
+void RdmaConnection::start(MessageSink& sink) {
+  sink_ = &sink;
+  if (ended_) return loop_.at_tick_end(*this);  // To tell why.
+  channel_->receiver().start(sink);
+  resume();
+}
+
+// ---- Sending
+
+std::byte* RdmaConnection::reserve(std::size_t head_bytes) {
+  if (ended_ || closing_) return nullptr;
+  return channel_->sender().reserve(head_bytes);
+}
+
+void RdmaConnection::commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) {
+  channel_->sender().commit(head_bytes, payload, owner);
+  if (ended_) return;
+  watermark_.on_commit(backlog());
+  loop_.at_tick_end(*this);
+}
+
+void RdmaConnection::detach(PayloadOwner& owner) {
+  if (!ended_ && channel_ != nullptr) channel_->sender().detach(owner);
+}
+
+void RdmaConnection::drained() {
+  if (watermark_.on_sent(backlog()) && sink_ != nullptr) sink_->on_drained();
+}
+
+void RdmaConnection::on_tick_end() {
+  if (ended_) {
+    if (untold_ && sink_ != nullptr) sink_->on_closed(*std::exchange(untold_, std::nullopt));
+    return;
+  }
+  flush();
+}
+
+void RdmaConnection::flush() {
+  if (ended_ || channel_ == nullptr) return;
+  if (own_ring_ != nullptr) {
+    own_ring_->collect();
+    const std::size_t waiting = own_ring_->waiting();
+    if (waiting != 0 && (waiting * 4 >= receives_ || channel_->peer_is_short())) {
+      if (const auto posted = repost(); !posted) return fail(broken(posted.error().text), true);
+    }
+  }
+  // Else when the queue as a whole has fallen to its watermark.
+  if (own_ring_ == nullptr && end_->shared_ring()->waiting() != 0 && channel_->peer_is_short()) end_->repost_soon();
+  const std::optional<Error> failed = channel_->flush();
+  if (ended_) return;
+  if (failed) return fail(broken(failed->text), true);
+  drained();
+}
+
+Result<void> RdmaConnection::repost() {
+  return own_ring_->repost([this](std::span<const ReceiveRequest> requests) { return pair_->post_receive(requests); },
+                           [this](const ReceiveChunk& chunk, std::uint32_t) { channel_->on_posted(chunk); });
+}
+
+void RdmaConnection::on_posted(const ReceiveChunk& chunk) {
+  --unposted_;
+  if (channel_ == nullptr) return;
+  channel_->on_posted(chunk);
+  loop_.at_tick_end(*this);
+}
+
+void RdmaConnection::chunks_returned() noexcept {
+  if (Loop::current() == &loop_) return loop_.at_tick_end(*this);
+  loop_.post([self = self_] {
+    if (*self != nullptr) (*self)->loop_.at_tick_end(**self);
+  });
+}
+
+// ---- Receiving
+
+void RdmaConnection::on_completion(const Completion& completion) {
+  const bool receive = (completion.id & ReceiveRing::id_bit) != 0;
+  ReceiveRing* const ring = own_ring_ != nullptr ? own_ring_.get() : end_->shared_ring().get();
+  if (completion.status != Status::success) {
+    if (receive && ring != nullptr && own_ring_ == nullptr) {
+      if (ReceiveChunk* const chunk = ring->completed(completion.id)) ring->finish(*chunk);
+    }
+    // Invalid: the peer's queue pair allows no such access at all, since nothing is exposed there any more.
+    const bool refused = completion.status == Status::remote_access || completion.status == Status::remote_invalid;
+    if (!receive && channel_ != nullptr && refused) {
+      channel_->one_sided().refused(completion.id);
+    }
+    return fail(broken(std::string(to_string(completion.status))), true);
+  }
+  if (receive) {
+    ReceiveChunk* const chunk = ring->completed(completion.id);
+    if (chunk == nullptr) return;
+    // Of a write with immediate nothing lies in the chunk, and the peer chooses the byte count.
+    if (channel_ == nullptr || completion.opcode != Opcode::send_with_immediate ||
+        completion.bytes > ring->chunk_bytes()) {
+      ring->finish(*chunk);
+      return on_breach(channel_ == nullptr ? "a packet before the handshake was over"
+                       : completion.opcode != Opcode::send_with_immediate
+                           ? "a receive was used up by something else than a send with immediate"
+                           : "a packet is longer than the chunk that it was received into");
+    }
+    chunk->queue_pair = completion.queue_pair;
+    if (own_ring_ == nullptr) ++unposted_;
+    channel_->receiver().on_packet(*chunk, completion.bytes, completion.immediate);
+  } else if (channel_ != nullptr) {
+    bool more = false;
+    if (!channel_->on_completed(completion.id, more)) return fail(broken("a completion of nothing"), true);
+  }
+  if (!ended_) loop_.at_tick_end(*this);
+}
+
+void RdmaConnection::on_event(const DeviceEvent& event) {
+  if (event.kind == DeviceEventKind::last_receive_reached) {
+    // The queue pair has failed by itself. A completion may say why.
+    last_receive_reached_ = true;
+    end_->poll_all();
+    if (ended_) return;
+  }
+  fail(broken(end_->device().device->name() + ": " + std::string(to_string(event.kind))), true);
+}
+
+void RdmaConnection::on_breach(std::string_view how) {
+  fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+        "the peer broke the RDMA protocol: " + std::string(how)},
+       true);
+}
+
+void RdmaConnection::on_bye() {
+  fail({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"}, false);
+}
+
+void RdmaConnection::unplace(const std::byte* memory) noexcept {
+  if (channel_ == nullptr) return;
+  channel_->receiver().unplace(memory);
+  loop_.at_tick_end(*this);
+}
+
+void RdmaConnection::pause() noexcept {
+  paused_ = true;
+  if (channel_ != nullptr) channel_->receiver().pause();
+}
+
+void RdmaConnection::resume() {
+  if (!paused_) return;
+  paused_ = false;
+  if (ended_) return;
+  channel_->receiver().resume();
+  if (ended_) return;
+  loop_.at_tick_end(*this);
+  end_if_gone();
+}
+
+// ---- The end
+
+void RdmaConnection::close() {
+  if (ended_ || closing_) return;
+  closing_ = true;
+  channel_->sender().close();
+  flush();
+}
+
+// What the peer's device had sent before may still lie in the completion queue.
+void RdmaConnection::on_peer_gone(const Error& reason) {
+  if (ended_) return;
+  gone_ = reason;
+  end_->poll_all();
+  end_if_gone();
+}
+
+void RdmaConnection::end_if_gone() {
+  if (ended_ || !gone_ || channel_->receiver().held_back()) return;
+  fail(Error(*gone_), false);
+}
+
+void RdmaConnection::fail(Error reason, bool broken_pair) {
+  if (ended_) return;
+  end_now(reason, broken_pair);
+  if (sink_ != nullptr) {
+    sink_->on_closed(reason);
+  } else {
+    untold_ = std::move(reason);
+  }
+}
+
+Error RdmaConnection::dropped() {
+  return {ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "it was closed here"};
+}
+
+void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
+  if (std::exchange(ended_, true)) return;
+  *self_ = nullptr;
+  cancelled_->store(true, std::memory_order_relaxed);
+  loop_.remove_tick_end(*this);
+  if (channel_ != nullptr) {
+    committed_ = channel_->sender().committed();
+    sent_ = channel_->sender().sent();
+    arrived_ = channel_->receiver().arrived();
+  }
+  if (own_ring_ != nullptr) own_ring_->close();
+  if (pair_ == nullptr) {
+    if (counted_) end_->device().give_queue_pair();
+    end_->give_entries(entries_);
+    return;
+  }
+  Channel* const channel = channel_.get();
+  bool broken_off = broken_pair || gone_.has_value();
+  if (channel != nullptr && !broken_off) {
+    try {
+      channel->sender().mark_end();
+    } catch (...) {
+      broken_off = true;  // No memory: nothing would tell when all has been sent.
+    }
+  }
+  std::shared_ptr<ReceiveRing> ring = own_ring_ != nullptr ? std::move(own_ring_) : end_->shared_ring();
+  draining_.front()->start({.pair = std::move(pair_),
+                            .channel = std::move(channel_),
+                            .ring = std::move(ring),
+                            .liveness = std::move(liveness_),
+                            .entries = entries_,
+                            .shared_receives = shared_ ? receives_ : 0,
+                            .unposted = unposted_,
+                            .connecting = connecting_,
+                            .broken = broken_off,
+                            .last_receive_reached = last_receive_reached_,
+                            .busy = std::move(busy_)},
+                           loop_.poller().now());
+  end_->drain(std::move(draining_));
+  // The owners are told last: they may do anything but destroy this.
+  if (channel != nullptr) channel->end(reason);
+}
+
+}  // namespace hawser::transport::rdma

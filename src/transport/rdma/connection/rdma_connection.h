@@ -1,0 +1,169 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "exec/poller.h"
+#include "hawser/loop.h"
+#include "transport/common/backlog_watermark.h"
+#include "transport/common/liveness.h"
+#include "transport/connection.h"
+#include "transport/data_path.h"
+#include "transport/rdma/connection/draining_pair.h"
+#include "transport/rdma/connection/half_open.h"
+#include "transport/rdma/connection/parameters.h"
+#include "transport/rdma/connection/rdma_end.h"
+#include "transport/rdma/protocol/channel.h"
+
+namespace hawser::transport::rdma {
+
+// A queue pair as a transport::Connection. Also before it has been opened, while the peers agree.
+class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner, ReceiveRingOwner, exec::TickEnd {
+ public:
+  static constexpr std::size_t placed_bytes_min = 32 * 1024;
+
+  // Without a queue pair yet: make() or make_soon() is next.
+  static Result<std::unique_ptr<RdmaConnection>> begin(std::shared_ptr<RdmaEnd> end, const PathLimits& limits);
+  RdmaConnection(std::shared_ptr<RdmaEnd> end, const PathLimits& limits);
+  ~RdmaConnection();
+
+  Parameters parameters() const noexcept;
+  // Before connect(): packets are no longer than that, nor are the peer's, which learns it by parameters().
+  void limit_mtu(unsigned bytes) noexcept { mtu_bytes_ = std::min(mtu_bytes_, bytes); }
+  // Blocks for as long as the kernel takes.
+  Result<void> make();
+  Result<void> connect(const Parameters& peer);
+  // The same on the helper thread. `ready` is called by the loop, unless the connection has gone.
+  void make_soon(PathHalf::Ready ready);
+  void connect_soon(const Parameters& peer, PathHalf::Ready ready);
+  // From here on `stream` tells of the peer's end. Paused until start().
+  void open(std::unique_ptr<Stream> stream);
+
+  std::string_view transport() const noexcept override { return "rdma"; }
+  Capabilities capabilities() const noexcept override;
+  std::string peer() const override { return peer_; }
+  RemoteMemory* remote_memory() noexcept override;
+  void start(MessageSink& sink) override;
+  std::byte* reserve(std::size_t head_bytes) override;
+  void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) override;
+  void detach(PayloadOwner& owner) override;
+  void unplace(const std::byte* memory) noexcept override;
+  std::uint64_t committed() const noexcept override { return channel_ ? channel_->sender().committed() : committed_; }
+  std::uint64_t sent() const noexcept override { return channel_ ? channel_->sender().sent() : sent_; }
+  std::uint64_t arrived() const noexcept override { return channel_ ? channel_->receiver().arrived() : arrived_; }
+  std::size_t backlog() const noexcept override { return static_cast<std::size_t>(committed() - sent()); }
+  void set_backlog_mark(std::size_t bytes) noexcept override { watermark_.set(bytes, backlog()); }
+  void pause() noexcept override;
+  void resume() override;
+  bool paused() const noexcept override { return paused_; }
+  void flush() override;
+  void close() override;
+  void abort() noexcept override { end_now(dropped(), false); }
+
+ private:
+  void on_completion(const Completion& completion) override;
+  void on_event(const DeviceEvent& event) override;
+  void on_posted(const ReceiveChunk& chunk) override;
+  void on_breach(std::string_view how) override;
+  void on_bye() override;
+  void chunks_returned() noexcept override;
+  void on_tick_end() override;
+
+  Result<void> reserve();
+  Result<void> prepare(Result<std::unique_ptr<QueuePair>> pair);
+  Result<QueuePairRoute> route_to(const Parameters& peer);
+  static Result<void> connect_pair(RdmaEnd& end, QueuePair& pair, const QueuePairRoute& route);
+  Result<void> connected(const Parameters& peer);
+  std::uint32_t reads_with(const Parameters& peer) const noexcept;
+  Result<void> repost();
+  void drained();
+  void on_peer_gone(const Error& reason);
+  void end_if_gone();
+  void fail(Error reason, bool broken);
+  void end_now(const Error& reason, bool broken) noexcept;
+  static Error dropped();
+
+  const std::shared_ptr<RdmaEnd> end_;
+  Loop& loop_;
+  const RdmaOptions& options_;
+  const PathLimits limits_;
+  const GidEntry address_;  // Ours.
+  const std::size_t chunk_bytes_;
+  const std::uint32_t receives_;
+  std::size_t entries_ = 0;  // Of the completion queue.
+  bool counted_ = false;     // Among queue_pairs_max.
+  bool shared_ = false;      // It has a part in the shared receives.
+  bool connecting_ = false;  // The queue pair may have used up receives.
+  bool last_receive_reached_ = false;
+  std::size_t unposted_ = 0;  // Chunks of the shared queue that it has used up and that are not posted again.
+  std::uint32_t sequence_ = 0;
+  unsigned mtu_bytes_;
+
+  // Read by the helper thread.
+  const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<bool> busy_;  // True while the helper thread connects the queue pair.
+  // Made beforehand, so that the end allocates nothing: the queue pair goes there.
+  RdmaEnd::Draining draining_;
+  // Null once the connection has ended.
+  std::unique_ptr<QueuePair> pair_;
+  std::shared_ptr<ReceiveRing> own_ring_;
+  std::unique_ptr<Channel> channel_;
+  std::optional<Channel::Memory> memory_;  // Until there is a channel.
+  std::unique_ptr<Liveness> liveness_;
+  std::string peer_;
+
+  MessageSink* sink_ = nullptr;
+  std::optional<Error> untold_;            // It ended before start().
+  std::optional<Error> gone_;              // The peer is gone; what has come is still delivered.
+  std::shared_ptr<RdmaConnection*> self_;  // Null once the connection has ended.
+  // Null once this is gone, for what the helper thread does.
+  const std::shared_ptr<RdmaConnection*> there_ = std::make_shared<RdmaConnection*>(this);
+  std::uint64_t committed_ = 0;  // At the end.
+  std::uint64_t sent_ = 0;
+  std::uint64_t arrived_ = 0;
+  BacklogWatermark watermark_;
+  bool paused_ = true;
+  bool closing_ = false;
+  bool ended_ = false;
+};
+
+// A connection that is being made. The server's half leaves its place among the half-open ones when it is connected.
+class RdmaHalf final : public PathHalf, public HalfOpen::Place {
+ public:
+  // The client's, to be connected with that server.
+  RdmaHalf(Loop& loop, std::unique_ptr<RdmaConnection> connection, const Parameters& server) noexcept
+      : loop_(loop), connection_(std::move(connection)), server_(server) {}
+  // The server's, for a client that made `offer`; without a connection yet.
+  RdmaHalf(Loop& loop, const Offer& offer) noexcept : loop_(loop), offer_(offer) {}
+  void hold(std::unique_ptr<RdmaConnection> connection) noexcept { connection_ = std::move(connection); }
+  // As when_ready(), at once; blocks.
+  Result<void> make();
+
+  std::vector<std::byte> parameters() const override {
+    return connection_ == nullptr ? std::vector<std::byte>() : connection_->parameters().encode();
+  }
+  Result<void> connect(Bytes client) override;
+  void when_ready(Ready ready) override;
+  void begin_connect(Bytes client, Ready ready) override;
+  std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override;
+
+ private:
+  void give_way() noexcept override;
+  Result<Parameters> check_client(Bytes client) const;
+  // Calls who waits, who may destroy this.
+  void finish(const Result<void>& outcome);
+  static Error gave_way();
+
+  Loop& loop_;
+  std::unique_ptr<RdmaConnection> connection_;  // Null once it gave way.
+  const std::optional<Parameters> server_;
+  const std::optional<Offer> offer_;
+  Ready ready_;
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();
+};
+
+}  // namespace hawser::transport::rdma

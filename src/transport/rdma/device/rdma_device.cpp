@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "base/kernel_random.h"
+#include "transport/rdma/connection/rdma_end.h"
+#include "transport/rdma/device/address.h"
+
+namespace hawser::transport::rdma {
+namespace {
+
+// The port to use, or nothing if none is active.
+Result<std::optional<PortStatus>> choose_port(const RdmaOptions& options, Device& device) {
+  if (options.port > device.ports()) {
+    return fail(ErrorCode::invalid_argument,
+                device.name() + " has no port " + std::to_string(options.port) + " (RdmaOptions::port)",
+                ErrorScope::transport);
+  }
+  const unsigned first = options.port == 0 ? 1 : options.port;
+  const unsigned last = options.port == 0 ? device.ports() : options.port;
+  for (unsigned number = first; number <= last; ++number) {
+    const auto status = device.port(number);
+    if (!status) return std::unexpected(status.error());
+    if (status->active) return *status;
+  }
+  return std::nullopt;
+}
+
+// Work that waits for the helper thread: a few for each handshake and each connection that ends.
+constexpr std::size_t side_work_max = 4096;
+
+struct Registering final : detail::Posted {
+  explicit Registering(std::function<void()> what) : todo(std::move(what)) {}
+  void run() override { todo(); }
+  const std::function<void()> todo;
+};
+
+// Has the helper register what the application's transfers use.
+UserMemory::Later later_by(const std::shared_ptr<exec::OffloadPool>& helper) {
+  if (helper == nullptr) return {};
+  return [weak = std::weak_ptr(helper)](std::function<void()> work) {
+    if (const auto there = weak.lock()) {
+      static_cast<void>(there->submit(nullptr, std::make_unique<Registering>(std::move(work))));
+    }
+  };
+}
+
+std::uint64_t new_domain() { return kernel_random() | 1; }
+
+}  // namespace
+
+Result<std::shared_ptr<RdmaDevice>> RdmaDevice::open(const RdmaOptions& options, Verbs& verbs,
+                                                     std::shared_ptr<UserMemory> user) {
+  auto names = verbs.devices();
+  if (!names) return std::unexpected(std::move(names.error()));
+  if (!options.device.empty()) names = std::vector<std::string>{options.device};
+  std::string why;
+  for (const std::string& name : *names) {
+    auto device = open_one(options, verbs, name, user);
+    if (device || names->size() == 1) return device;
+    why += (why.empty() ? "" : "; ") + device.error().text;
+  }
+  return fail(ErrorCode::unavailable, why, ErrorScope::transport);
+}
+
+Result<std::shared_ptr<RdmaDevice>> RdmaDevice::open_one(const RdmaOptions& options, Verbs& verbs,
+                                                         const std::string& name, std::shared_ptr<UserMemory> user) {
+  if (options.fork_safe) {
+    if (auto safe = verbs.make_fork_safe(); !safe) return std::unexpected(std::move(safe.error()));
+  }
+  const auto device = verbs.open(name);
+  if (!device) return std::unexpected(device.error());
+  const auto port = choose_port(options, **device);
+  if (!port) return std::unexpected(port.error());
+  if (!port->has_value()) {
+    return fail(ErrorCode::unavailable, name + " has no active port: see rdma link", ErrorScope::transport);
+  }
+  const auto addresses = (*device)->gids((*port)->number);
+  if (!addresses) return std::unexpected(addresses.error());
+  const auto address = choose_address(options, *addresses);
+  if (!address) return fail(address.error().code, name + ": " + address.error().text, ErrorScope::transport);
+  return std::make_shared<RdmaDevice>(options, *device, **port, *address, std::move(user));
+}
+
+RdmaDevice::RdmaDevice(const RdmaOptions& wanted, std::shared_ptr<Device> opened, const PortStatus& status,
+                       const GidEntry& address, std::shared_ptr<UserMemory> user)
+    : options(wanted),
+      device(std::move(opened)),
+      helper(device->blocks() ? std::make_shared<exec::OffloadPool>(1U, side_work_max, nullptr) : nullptr),
+      pool(std::make_shared<MemoryPool>(device,
+                                        MemoryPoolOptions{.bytes_max = wanted.memory_bytes_max,
+                                                          .arena_bytes = wanted.arena_bytes,
+                                                          .huge_pages = wanted.huge_pages,
+                                                          .relaxed_ordering = wanted.relaxed_ordering,
+                                                          .later = later_by(helper),
+                                                          .idle_timeout = wanted.idle_memory_timeout},
+                                        std::move(user))),
+      port(status),
+      gid(address),
+      domain(new_domain()) {}
+
+void RdmaDevice::register_soon(const std::shared_ptr<UserMemory>& user) {
+  if (user->bytes() == 0) return;
+  if (helper == nullptr) return user->register_all(device);
+  static_cast<void>(helper->submit(nullptr, std::make_unique<Registering>([weak = std::weak_ptr(user), of = device] {
+                                     if (const auto memory = weak.lock()) memory->register_all(of);
+                                   })));
+}
+
+bool RdmaDevice::take_queue_pair() noexcept {
+  if (queue_pairs_.fetch_add(1, std::memory_order_relaxed) < options.queue_pairs_max) return true;
+  give_queue_pair();
+  return false;
+}
+
+void RdmaDevice::add(RdmaEnd& end) {
+  const std::lock_guard lock(mutex_);
+  ends_.push_back(&end);
+}
+
+void RdmaDevice::remove(RdmaEnd& end) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase(ends_, &end);
+}
+
+void RdmaDevice::tell(const DeviceEvent& event) {
+  if (event.kind == DeviceEventKind::device_fatal) dead_.store(true, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  for (RdmaEnd* end : ends_) end->post_event(event);
+}
+
+}  // namespace hawser::transport::rdma

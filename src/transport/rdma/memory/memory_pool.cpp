@@ -1,0 +1,384 @@
+#include "transport/rdma/memory/memory_pool.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <string>
+
+namespace hawser::transport::rdma {
+namespace {
+
+constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
+constexpr std::uint32_t none = UINT32_MAX;
+constexpr std::int8_t not_free = -1;
+
+unsigned order_of(std::size_t bytes) noexcept {
+  return static_cast<unsigned>(std::countr_zero(std::bit_ceil(std::max(bytes, MemoryPool::bytes_min)))) -
+         static_cast<unsigned>(std::countr_zero(MemoryPool::bytes_min));
+}
+
+}  // namespace
+
+// A payload's block: counts the references to its memory.
+class MemoryPool::Lent final : public LentBlock {
+ public:
+  Lent() noexcept : LentBlock(&Lent::returned) {}
+  // With one reference.
+  void lend(std::shared_ptr<MemoryPool> pool, const RegisteredMemory& memory) noexcept {
+    LentBlock::lend();
+    pool_ = std::move(pool);
+    memory_ = memory;
+  }
+  const RegisteredMemory& memory() const noexcept { return memory_; }
+
+  // Adds a reference unless the last one is being dropped on another thread right now.
+  using LentBlock::retain;
+
+ private:
+  static void returned(LentBlock& block) noexcept {
+    Lent* const self = static_cast<Lent*>(&block);
+    const std::shared_ptr<MemoryPool> pool = std::move(self->pool_);
+    pool->take_back(*self);
+  }
+
+  std::shared_ptr<MemoryPool> pool_;
+  RegisteredMemory memory_;
+};
+
+// Memory halved down to pages of bytes_min. A free stretch of 2^order pages is known by its first page.
+struct MemoryPool::Arena {
+  static constexpr unsigned orders = 24;
+
+  Arena(std::byte* memory, std::size_t size, Use purpose)
+      : use(purpose),
+        base(memory),
+        bytes(size),
+        pages(size / bytes_min),
+        order(order_of(size)),
+        free_order(pages, not_free),
+        next(pages, none),
+        previous(pages, none),
+        lent(pages, nullptr) {
+    first.fill(none);
+    push(0, order);
+  }
+
+  void push(std::uint32_t page, unsigned at) noexcept {
+    free_order[page] = static_cast<std::int8_t>(at);
+    previous[page] = none;
+    next[page] = first[at];
+    if (first[at] != none) previous[first[at]] = page;
+    first[at] = page;
+  }
+  void remove(std::uint32_t page, unsigned at) noexcept {
+    free_order[page] = not_free;
+    if (previous[page] != none) next[previous[page]] = next[page];
+    if (next[page] != none) previous[next[page]] = previous[page];
+    if (first[at] == page) first[at] = next[page];
+  }
+  std::uint32_t take(unsigned wanted) noexcept {
+    unsigned at = wanted;
+    while (at <= order && first[at] == none) ++at;
+    if (at > order) return none;
+    const std::uint32_t page = first[at];
+    remove(page, at);
+    while (at > wanted) {
+      --at;
+      push(page + (1U << at), at);
+    }
+    return page;
+  }
+  // Free in stretches of `least` and more; counts up to `enough`.
+  std::size_t free_bytes(unsigned least, std::size_t enough) const noexcept {
+    std::size_t bytes_free = 0;
+    for (unsigned at = order + 1; at-- > least;) {
+      for (std::uint32_t page = first[at]; page != none && bytes_free < enough; page = next[page]) {
+        bytes_free += bytes_min << at;
+      }
+    }
+    return bytes_free;
+  }
+  void give(std::uint32_t page, unsigned at) noexcept {
+    while (at < order) {
+      const std::uint32_t buddy = page ^ (1U << at);
+      if (free_order[buddy] != static_cast<std::int8_t>(at)) break;
+      remove(buddy, at);
+      page = std::min(page, buddy);
+      ++at;
+    }
+    push(page, at);
+  }
+
+  const Use use;
+  std::byte* const base;
+  const std::size_t bytes;
+  const std::size_t pages;
+  const unsigned order;
+  std::unique_ptr<MemoryRegion> region;
+  std::vector<std::int8_t> free_order;  // Of the first page of a free stretch.
+  std::vector<std::uint32_t> next, previous;
+  std::vector<Lent*> lent;  // By the first page of a payload's stretch.
+  std::array<std::uint32_t, orders> first{};
+  std::size_t used = 0;
+  bool idle_seen = false;
+  Time idle_since{};
+};
+
+MemoryPool::MemoryPool(std::shared_ptr<Device> device, MemoryPoolOptions options, std::shared_ptr<UserMemory> user)
+    : device_(std::move(device)), options_(options), user_(std::move(user)) {}
+
+MemoryPool::~MemoryPool() {
+  for (auto& arena : arenas_) {
+    arena->region.reset();
+    unmap(arena->base, arena->bytes);
+  }
+}
+
+void MemoryPool::unmap(std::byte* memory, std::size_t bytes) noexcept { ::munmap(memory, bytes); }
+
+// Counts the bytes as registered.
+Result<std::size_t> MemoryPool::reserve_arena(std::size_t bytes) {
+  // A small bound has room for several arenas too.
+  const std::size_t usual = std::min(std::bit_ceil(options_.arena_bytes), std::bit_floor(options_.bytes_max / 4));
+  bytes = std::max(usual, bytes);
+  if (counters_.registered_bytes + bytes > options_.bytes_max) {
+    ++counters_.refused;
+    return fail(ErrorCode::overloaded,
+                "memory_bytes_max (" + std::to_string(options_.bytes_max) + ") of RDMA memory is registered on " +
+                    device_->name() + ": raise RdmaOptions::memory_bytes_max, or use fewer or smaller chunks",
+                ErrorScope::transport);
+  }
+  counters_.registered_bytes += bytes;
+  return bytes;
+}
+
+Result<std::unique_ptr<MemoryPool::Arena>> MemoryPool::make_arena(std::size_t bytes, Use use) {
+  // More than is needed, so that the part at a multiple of a huge page can be kept.
+  const std::size_t mapped = bytes + huge_page_bytes;
+  void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    return fail(ErrorCode::overloaded, std::string("mapping RDMA memory: ") + std::strerror(errno),
+                ErrorScope::transport);
+  }
+  std::byte* const start = static_cast<std::byte*>(memory);
+  const std::size_t skipped =
+      (huge_page_bytes - reinterpret_cast<std::uintptr_t>(start) % huge_page_bytes) % huge_page_bytes;
+  std::byte* const base = start + skipped;
+  if (skipped != 0) ::munmap(start, skipped);
+  if (skipped != huge_page_bytes) ::munmap(base + bytes, huge_page_bytes - skipped);
+  if (options_.huge_pages) ::madvise(base, bytes, MADV_HUGEPAGE);
+  try {
+    auto arena = std::make_unique<Arena>(base, bytes, use);
+    auto region = device_->register_memory(
+        MutableBytes(base, bytes), {.remote_read = use == Use::payload, .relaxed_ordering = options_.relaxed_ordering});
+    if (region) {
+      arena->region = std::move(*region);
+      return arena;
+    }
+    unmap(base, bytes);
+    return std::unexpected(std::move(region.error()));
+  } catch (const std::bad_alloc&) {
+    unmap(base, bytes);
+    return std::unexpected(Error{ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0, "no memory"});
+  }
+}
+
+// Registers without the lock: who finds memory in another arena does not wait. `lock` is held when it returns.
+Result<MemoryPool::Arena*> MemoryPool::add_arena(std::unique_lock<std::mutex>& lock, std::size_t bytes, Use use) {
+  const auto reserved = reserve_arena(bytes);
+  if (!reserved) return std::unexpected(reserved.error());
+  lock.unlock();
+  auto arena = make_arena(*reserved, use);
+  lock.lock();
+  if (!arena) {
+    counters_.registered_bytes -= *reserved;
+    return std::unexpected(std::move(arena.error()));
+  }
+  const auto place = std::lower_bound(arenas_.begin(), arenas_.end(), (*arena)->base,
+                                      [](const auto& other, const std::byte* at) { return other->base < at; });
+  return arenas_.insert(place, std::move(*arena))->get();
+}
+
+RegisteredMemory MemoryPool::carve(Arena& arena, unsigned order) noexcept {
+  const std::uint32_t page = arena.take(order);
+  if (page == none) return {};
+  const std::size_t bytes = bytes_min << order;
+  arena.used += bytes;
+  arena.idle_seen = false;
+  counters_.used_bytes += bytes;
+  counters_.used_bytes_max = std::max(counters_.used_bytes_max, counters_.used_bytes);
+  return {arena.base + page * bytes_min, bytes, arena.region->local_key(), arena.region->remote_key()};
+}
+
+RegisteredMemory MemoryPool::take_there(unsigned order, Use use) noexcept {
+  for (const auto& arena : arenas_) {
+    if (arena->use != use || arena->order < order) continue;
+    if (const RegisteredMemory memory = carve(*arena, order); memory.data != nullptr) return memory;
+  }
+  return {};
+}
+
+Result<RegisteredMemory> MemoryPool::take(std::size_t bytes, Use use) {
+  const unsigned order = order_of(bytes);
+  std::unique_lock lock(mutex_);
+  if (use == Use::payload && static_cast<double>(counters_.used_bytes + (bytes_min << order)) >
+                                 static_cast<double>(options_.bytes_max) * payload_share) {
+    ++counters_.refused;
+    return fail(ErrorCode::overloaded, "payloads use up their share of memory_bytes_max", ErrorScope::transport);
+  }
+  if (const RegisteredMemory memory = take_there(order, use); memory.data != nullptr) return memory;
+  const auto arena = add_arena(lock, bytes_min << order, use);
+  if (arena) return carve(**arena, order);
+  // Another thread may have added one, or given memory back, meanwhile.
+  if (const RegisteredMemory memory = take_there(order, use); memory.data != nullptr) return memory;
+  return std::unexpected(arena.error());
+}
+
+Result<void> MemoryPool::make_room(std::span<const std::size_t> stretches, Use use) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    std::size_t wanted = 0;
+    for (const std::size_t bytes : stretches) wanted += bytes_min << order_of(bytes);
+    // Of arenas, halving leaves no stretch unused that is as long as the longest.
+    const unsigned longest = order_of(*std::max_element(stretches.begin(), stretches.end()));
+    std::size_t there = 0;
+    for (const auto& arena : arenas_) {
+      if (arena->use == use) there += arena->free_bytes(longest, wanted);
+    }
+    if (there >= wanted) return {};
+    if (const auto arena = add_arena(lock, bytes_min << longest, use); !arena) return std::unexpected(arena.error());
+  }
+}
+
+void MemoryPool::give(const RegisteredMemory& memory) noexcept {
+  const std::lock_guard lock(mutex_);
+  Arena* const arena = find(memory.data);
+  assert(arena != nullptr);
+  const auto page = static_cast<std::uint32_t>(static_cast<std::size_t>(memory.data - arena->base) / bytes_min);
+  arena->lent[page] = nullptr;
+  arena->give(page, order_of(memory.bytes));
+  arena->used -= memory.bytes;
+  counters_.used_bytes -= memory.bytes;
+}
+
+MemoryPool::Arena* MemoryPool::find(const std::byte* data) noexcept {
+  auto after = std::upper_bound(arenas_.begin(), arenas_.end(), data,
+                                [](const std::byte* at, const auto& other) { return at < other->base; });
+  if (after == arenas_.begin()) return nullptr;
+  Arena* const arena = std::prev(after)->get();
+  return data < arena->base + arena->bytes ? arena : nullptr;
+}
+
+MemoryPool::PayloadBlock MemoryPool::take_block(std::size_t bytes) {
+  const auto memory = take(bytes, Use::payload);
+  if (!memory) return {};
+  const std::lock_guard lock(mutex_);
+  Lent* lent = nullptr;
+  if (spare_lent_.empty()) {
+    lent = new Lent;
+  } else {
+    lent = spare_lent_.back().release();
+    spare_lent_.pop_back();
+  }
+  lent->lend(shared_from_this(), *memory);
+  Arena* const arena = find(memory->data);
+  arena->lent[static_cast<std::size_t>(memory->data - arena->base) / bytes_min] = lent;
+  return {lent, *memory, false};
+}
+
+void MemoryPool::take_back(Lent& lent) noexcept {
+  give(lent.memory());
+  const std::lock_guard lock(mutex_);
+  if (spare_lent_.size() < spare_lent_max) {
+    spare_lent_.emplace_back(&lent);
+  } else {
+    delete &lent;
+  }
+}
+
+MemoryPool::PayloadBlock MemoryPool::retain(const std::byte* data, std::size_t bytes) noexcept {
+  if (const PayloadBlock own = retain_own(data, bytes); own.block != nullptr) return own;
+  if (user_ == nullptr) return {};
+  const UserMemory::Found found = user_->retain(device_, data, bytes, options_.later);
+  if (found.block == nullptr) return {};
+  return {found.block, {const_cast<std::byte*>(data), bytes, found.local_key, found.remote_key}, true};
+}
+
+MemoryPool::PayloadBlock MemoryPool::find_user(std::byte* data, std::size_t bytes) noexcept {
+  if (user_ == nullptr) return {};
+  const UserMemory::Found found = user_->retain(device_, data, bytes, options_.later);
+  if (found.block == nullptr) return {};
+  return {found.block, {data, bytes, found.local_key, found.remote_key}, true};
+}
+
+MemoryPool::PayloadBlock MemoryPool::retain_user(std::byte* data, std::size_t bytes) noexcept {
+  const PayloadBlock found = find_user(data, bytes);
+  if (found.block != nullptr) user_receives_.fetch_add(1, std::memory_order_relaxed);
+  return found;
+}
+
+MemoryPool::PayloadBlock MemoryPool::retain_own(const std::byte* data, std::size_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  Arena* const arena = find(data);
+  if (arena == nullptr) return {};
+  const std::size_t page = static_cast<std::size_t>(data - arena->base) / bytes_min;
+  for (unsigned order = 0; order <= arena->order; ++order) {
+    Lent* const lent = arena->lent[page & ~((std::size_t{1} << order) - 1)];
+    if (lent == nullptr) continue;
+    const RegisteredMemory& memory = lent->memory();
+    if (data < memory.data || data + bytes > memory.data + memory.bytes) continue;
+    // Whoever sends from a block holds it, so that its count can't be on its way to nothing.
+    lent->retain();
+    return {lent, memory, false};
+  }
+  return {};
+}
+
+// Whether nothing of it has been used for idle_timeout.
+bool MemoryPool::is_idle(Arena& arena, Time now) const noexcept {
+  if (arena.used != 0) return false;
+  if (!arena.idle_seen) {
+    arena.idle_seen = true;
+    arena.idle_since = now;
+  }
+  return now - arena.idle_since >= options_.idle_timeout;
+}
+
+bool MemoryPool::reclaim_is_due(Time now) {
+  const std::lock_guard lock(mutex_);
+  bool due = false;
+  for (const auto& arena : arenas_) due = is_idle(*arena, now) || due;
+  return due;
+}
+
+void MemoryPool::reclaim(Time now) {
+  std::vector<std::unique_ptr<Arena>> gone;  // Deregistered without the lock.
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& arena : arenas_) {
+      if (is_idle(*arena, now)) gone.push_back(std::move(arena));
+    }
+    std::erase(arenas_, nullptr);
+  }
+  for (const auto& arena : gone) {
+    arena->region.reset();
+    unmap(arena->base, arena->bytes);
+    const std::lock_guard lock(mutex_);
+    counters_.registered_bytes -= arena->bytes;
+  }
+}
+
+MemoryPoolCounters MemoryPool::counters() const {
+  const std::lock_guard lock(mutex_);
+  MemoryPoolCounters counters = counters_;
+  counters.user_sends = user_sends_.load(std::memory_order_relaxed);
+  counters.user_receives = user_receives_.load(std::memory_order_relaxed);
+  return counters;
+}
+
+}  // namespace hawser::transport::rdma

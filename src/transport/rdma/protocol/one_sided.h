@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "hawser/bytes.h"
+#include "transport/common/remote_memory.h"
+#include "transport/rdma/memory/memory_pool.h"
+#include "transport/rdma/protocol/queue.h"
+#include "transport/rdma/protocol/wire.h"
+
+namespace hawser::transport::rdma {
+
+struct OneSidedOptions {
+  std::uint64_t peer_domain = 0;  // 0: the peer exposes nothing.
+  std::size_t operations_max = 256;
+  std::size_t part_bytes_max = std::size_t{1} << 20;
+  std::size_t parts_max = 16;  // Outstanding.
+};
+
+// The application's reads and writes of the peer's memory, beside the messages: in the order in which they were asked for, cut
+// into parts. No loop, no clock.
+class OneSided final : public RemoteMemory {
+ public:
+  OneSided(Wire& wire, std::shared_ptr<MemoryPool> pool, const OneSidedOptions& options)
+      : wire_(wire), pool_(std::move(pool)), options_(options) {}
+  OneSided(const OneSided&) = delete;
+  OneSided& operator=(const OneSided&) = delete;
+  ~OneSided();
+
+  std::uint64_t domain() const noexcept override { return options_.peer_domain; }
+  Result<void> start(RemoteOperation& operation) override;
+  void abandon(RemoteOperation& operation) noexcept override;
+
+  // Posts what there is room for.
+  void post();
+  // Something has completed.
+  void on_completed();
+  // The peer's device refused that request; false if it is none of these.
+  bool refused(std::uint64_t id) noexcept;
+  // All that is left is told. Memory that the device may still touch is held until this is destroyed.
+  void end(const Error& reason);
+  bool idle() const noexcept { return entries_.empty(); }
+
+ private:
+  struct Entry {
+    RemoteOperation* operation = nullptr;  // Null: abandoned.
+    RemoteOperation::Kind kind = RemoteOperation::Kind::read;
+    Segment memory;  // Without its length.
+    std::size_t bytes = 0;
+    std::uint64_t address = 0;
+    std::uint32_t key = 0;
+    Block* block = nullptr;  // Holds the memory.
+    std::size_t posted = 0;
+    std::uint64_t first_id = 0;
+    std::uint64_t last_id = 0;  // Of its parts.
+  };
+
+  Wire& wire_;
+  const std::shared_ptr<MemoryPool> pool_;
+  const OneSidedOptions options_;
+  Queue<Entry> entries_;
+  std::size_t next_ = 0;  // Of entries_: those before are posted.
+  Queue<std::uint64_t> parts_;
+  std::uint64_t refused_ = 0;
+  bool posting_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace hawser::transport::rdma

@@ -1,0 +1,440 @@
+#include "transport/rdma/protocol/sender.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace hawser::transport::rdma {
+namespace {
+
+// What others sent before must not leak through padding.
+void zero_padding(std::byte* begin, std::size_t bytes) noexcept {
+  std::memset(begin + bytes, 0, align_up(bytes) - bytes);
+}
+
+void copy_pieces(std::byte* to, std::span<const Piece> pieces) noexcept {
+  for (const Piece& piece : pieces) {
+    if (piece.size != 0) std::memcpy(to, piece.data, piece.size);
+    to += piece.size;
+  }
+}
+
+}  // namespace
+
+Sender::Sender(Wire& wire, std::shared_ptr<MemoryPool> pool, const RegisteredMemory& first,
+               const RegisteredMemory& control, const SenderOptions& options)
+    : wire_(wire), pool_(std::move(pool)), options_(options), control_(control), transfers_(options.rendezvous_max) {
+  chunks_.push(std::make_unique<Chunk>(Chunk{.memory = first}));
+}
+
+Sender::~Sender() {
+  clear();
+  while (!chunks_.empty()) pool_->give(chunks_.pop()->memory);
+  if (spare_ != nullptr) pool_->give(spare_->memory);
+  pool_->give(control_);
+}
+
+// ---- Room
+
+std::size_t Sender::room() noexcept {
+  const std::size_t chunk_end = options_.chunk_bytes - tail_bytes;
+  const std::size_t packet_end = current().open + options_.packet_bytes_max - tail_bytes;
+  const std::size_t end = std::min(chunk_end, packet_end);
+  return current().filled < end ? end - current().filled : 0;
+}
+
+// Room for so many bytes side by side, if need be in another packet or chunk.
+bool Sender::make_room(std::size_t bytes) {
+  if (room() >= bytes) return true;
+  if (open_bytes() != 0) {
+    close_packet();
+    if (room() >= bytes) return true;
+  }
+  return next_chunk() && room() >= bytes;
+}
+
+bool Sender::next_chunk() {
+  recycle();
+  if (current().filled == 0) return true;
+  if (chunks_.size() >= options_.send_window) return false;
+  if (spare_ == nullptr) {
+    const auto memory = pool_->take(options_.chunk_bytes, MemoryPool::Use::connection);
+    if (!memory) return false;  // At the watermark we go on with the chunks that we have.
+    spare_ = std::make_unique<Chunk>(Chunk{.memory = *memory});
+  }
+  close_packet();
+  chunks_.push(std::move(spare_));
+  return true;
+}
+
+// Chunks whose packets have all left are free again.
+void Sender::recycle() {
+  wire_.submit();  // What goes inline is read until then.
+  const auto is_free = [this](const Chunk& chunk) {
+    return chunk.waiting == 0 && chunk.open == chunk.filled && wire_.slots.is_done(chunk.last_id);
+  };
+  while (chunks_.size() > 1 && is_free(*chunks_.front())) {
+    std::unique_ptr<Chunk> free = chunks_.pop();
+    if (spare_ == nullptr) {
+      free->filled = free->open = 0;
+      spare_ = std::move(free);
+    } else {
+      pool_->give(free->memory);
+    }
+  }
+  if (is_free(current())) current().filled = current().open = 0;
+}
+
+bool Sender::on_completed() {
+  recycle();
+  return !waiting_.empty() || !packets_.empty() || open_bytes() != 0 || !done_.empty() || closing_;
+}
+
+// ---- Messages
+
+std::byte* Sender::reserve(std::size_t head_bytes) {
+  const std::size_t needed = RecordHeader::bytes + align_up(head_bytes);
+  reserved_ = {};
+  if (waiting_.empty() && !pumping_ && (room() >= needed || (room() < fragment_bytes_min && make_room(needed)))) {
+    return end() + RecordHeader::bytes;
+  }
+  reserved_ = Buffer::allocate(std::max<std::size_t>(head_bytes, 1));
+  return reserved_.mutable_data();
+}
+
+void Sender::commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) {
+  std::size_t payload_bytes = 0;
+  for (const Piece& piece : payload) payload_bytes += piece.size;
+  committed_ += head_bytes + payload_bytes;
+  const bool in_place = reserved_.block() == nullptr;
+  const Buffer head = std::exchange(reserved_, {});
+  const Bytes head_view(in_place ? end() + RecordHeader::bytes : head.data(), head_bytes);
+
+  if (payload_bytes > options_.eager_bytes_max && !transfers_.full()) {
+    // The transfer tells the owner, unless there is a copy.
+    Buffer record = owner == nullptr ? Buffer() : make_rendezvous(head_view, payload, payload_bytes, owner);
+    const bool copied = record.empty() && payload_bytes <= options_.copied_bytes_max &&
+                        transfers_.copied_bytes() + payload_bytes <= copies_bytes_max &&
+                        message_record_bytes(head_bytes, payload_bytes) > options_.packet_bytes_max - tail_bytes;
+    if (copied) record = make_copied_rendezvous(head_view, payload, payload_bytes);
+    if (!record.empty()) {
+      waiting_.push({.head = std::move(record), .payload_bytes = payload_bytes, .rendezvous = true});
+      pump();
+      if (copied) {
+        // As much as was copied has been produced: the peer reads while we go on.
+        post_packets(1);
+        wire_.submit();
+        if (owner != nullptr) owner->payload_released();
+      }
+      return;
+    }
+  }
+  if (in_place && message_record_bytes(head_bytes, payload_bytes) <= room()) {
+    pack_whole(head_bytes, payload, payload_bytes);
+    post_early();
+    if (owner != nullptr) owner->payload_released();
+    return;
+  }
+  Waiting rest;
+  rest.pieces = take_pieces();
+  rest.payload_bytes = payload_bytes;
+  rest.head = in_place ? Buffer::copy_of(head_view) : head.slice(0, head_bytes);
+  rest.owner = owner;
+  if (owner != nullptr) {
+    rest.pieces.assign(payload.begin(), payload.end());
+  } else if (payload_bytes != 0) {
+    rest.copy = Buffer::allocate(payload_bytes);
+    copy_pieces(rest.copy.mutable_data(), payload);
+    rest.pieces.push_back({rest.copy.data(), payload_bytes});
+  }
+  waiting_.push(std::move(rest));
+  pump();
+}
+
+void Sender::pack_whole(std::size_t head_bytes, std::span<const Piece> payload, std::size_t payload_bytes) {
+  std::byte* const at = end();
+  const auto carried = static_cast<std::uint32_t>(head_bytes + payload_bytes);
+  write_header(at, {RecordKind::message, static_cast<std::uint32_t>(head_bytes),
+                    static_cast<std::uint32_t>(payload_bytes), carried});
+  std::byte* const body = at + RecordHeader::bytes;
+  zero_padding(body, head_bytes);
+  copy_pieces(body + align_up(head_bytes), payload);
+  zero_padding(body + align_up(head_bytes), payload_bytes);
+  current().filled += message_record_bytes(head_bytes, payload_bytes);
+  packed_ += carried;
+}
+
+// The same for a copy of the payload in memory that the peer may read; nothing without room for it.
+Buffer Sender::make_copied_rendezvous(Bytes head, std::span<const Piece> payload, std::size_t payload_bytes) {
+  const MemoryPool::PayloadBlock copy = pool_->take_block(payload_bytes);
+  if (copy.block == nullptr) return {};
+  copy_pieces(copy.memory.data, payload);
+  const Piece whole{copy.memory.data, payload_bytes};
+  Buffer record = make_rendezvous(head, std::span(&whole, 1), payload_bytes, nullptr, payload_bytes);
+  copy.block->release();
+  return record;
+}
+
+// A record that tells where the payload lies, or nothing if not all of it lies in memory that the peer may read.
+Buffer Sender::make_rendezvous(Bytes head, std::span<const Piece> payload, std::size_t payload_bytes,
+                               PayloadOwner* owner, std::size_t copied_bytes) {
+  if (payload.size() > table_pieces_max) return {};
+  std::vector<Block*>& blocks = blocks_;
+  std::vector<RemotePiece>& pieces = remote_pieces_;
+  blocks.clear();
+  pieces.clear();
+  std::size_t literals = 0;
+  bool reachable = true;
+  bool user = false;
+  for (const Piece& piece : payload) {
+    if (piece.size == 0) continue;
+    RemotePiece remote{.size = static_cast<std::uint32_t>(piece.size)};
+    if (piece.size <= literal_bytes_max) {
+      literals += align_up(piece.size);
+    } else if (const MemoryPool::PayloadBlock found = pool_->retain(piece.data, piece.size); found.block != nullptr) {
+      blocks.push_back(found.block);
+      user = user || found.user;
+      remote.address = reinterpret_cast<std::uintptr_t>(piece.data);
+      remote.key = found.memory.remote_key;
+    } else {
+      reachable = false;
+      break;
+    }
+    pieces.push_back(remote);
+  }
+  const std::size_t table = table_head_bytes + pieces.size() * RemotePiece::bytes + literals;
+  const std::size_t record = RecordHeader::bytes + align_up(head.size()) + align_up(table);
+  if (!reachable || record > rendezvous_record_max()) {
+    for (Block* block : blocks) block->release();
+    return {};
+  }
+  if (user) pool_->count_user_send();
+  Buffer made = Buffer::allocate(record);
+  std::byte* at = made.mutable_data();
+  std::memset(at, 0, record);
+  write_header(at, {RecordKind::rendezvous, static_cast<std::uint32_t>(head.size()),
+                    static_cast<std::uint32_t>(payload_bytes), static_cast<std::uint32_t>(table)});
+  at += RecordHeader::bytes;
+  std::memcpy(at, head.data(), head.size());
+  at += align_up(head.size());
+  store_le(at, transfers_.begin(blocks, owner, copied_bytes));
+  store_le(at + 4, static_cast<std::uint32_t>(pieces.size()));
+  at += table_head_bytes;
+  for (const RemotePiece& piece : pieces) {
+    write_piece(at, piece);
+    at += RemotePiece::bytes;
+  }
+  for (const Piece& piece : payload) {
+    if (piece.size == 0 || piece.size > literal_bytes_max) continue;
+    std::memcpy(at, piece.data, piece.size);
+    at += align_up(piece.size);
+  }
+  return made;
+}
+
+std::vector<Piece> Sender::take_pieces() {
+  if (spare_pieces_.empty()) return {};
+  std::vector<Piece> pieces = std::move(spare_pieces_.back());
+  spare_pieces_.pop_back();
+  return pieces;
+}
+
+void Sender::give_pieces(std::vector<Piece> pieces) {
+  if (pieces.capacity() == 0 || spare_pieces_.size() == spare_pieces_max) return;
+  pieces.clear();
+  spare_pieces_.push_back(std::move(pieces));
+}
+
+// Packs what waits, as far as there is room, and lets it go packet by packet: copy and wire overlap.
+void Sender::pump() {
+  if (std::exchange(pumping_, true)) return;
+  while (!waiting_.empty() && pack_some(waiting_.front())) {
+    post_early();
+    const Waiting& front = waiting_.front();
+    const std::size_t total = front.rendezvous ? front.head.size() : front.head.size() + front.payload_bytes;
+    if (front.done != total) continue;
+    // An owner that is told may commit more.
+    Waiting done = waiting_.pop();
+    give_pieces(std::move(done.pieces));
+    if (done.owner != nullptr) done.owner->payload_released();
+  }
+  pumping_ = false;
+}
+
+// One record of the message at hand; false without room.
+bool Sender::pack_some(Waiting& message) {
+  const std::size_t head_bytes = message.head.size();
+  if (message.rendezvous) {
+    if (!make_room(head_bytes)) return false;
+    std::memcpy(end(), message.head.data(), head_bytes);
+    current().filled += head_bytes;
+    packed_ += load_le<std::uint32_t>(message.head.data() + 4) + message.payload_bytes;
+    message.done = head_bytes;
+    return true;
+  }
+  const std::size_t total = head_bytes + message.payload_bytes;
+  if (message.done == 0) {
+    const std::size_t whole = message_record_bytes(head_bytes, message.payload_bytes);
+    if (whole <= room() || (whole <= fragment_bytes_min && make_room(whole))) {
+      std::memcpy(end() + RecordHeader::bytes, message.head.data(), head_bytes);
+      pack_whole(head_bytes, message.pieces, message.payload_bytes);
+      message.done = total;
+      return true;
+    }
+  }
+  if (!make_room(RecordHeader::bytes + fragment_bytes_min)) return false;
+  const bool first = message.done == 0;
+  // The first part is never all of it: that would be a whole message, which takes more padding.
+  const std::size_t left = first ? total - 1 : total - message.done;
+  const std::size_t carried = std::min(room() - RecordHeader::bytes, left);
+  write_header(end(),
+               {first ? RecordKind::begin : RecordKind::fragment, static_cast<std::uint32_t>(first ? head_bytes : 0),
+                static_cast<std::uint32_t>(first ? message.payload_bytes : 0), static_cast<std::uint32_t>(carried)});
+  std::byte* to = end() + RecordHeader::bytes;
+  std::size_t from = message.done;
+  std::size_t missing = carried;
+  const auto copy = [&](const std::byte* data, std::size_t size) {
+    if (from >= size) {
+      from -= size;
+      return;
+    }
+    const std::size_t part = std::min(size - from, missing);
+    std::memcpy(to, data + from, part);
+    to += part;
+    missing -= part;
+    from = 0;
+  };
+  copy(message.head.data(), head_bytes);
+  for (const Piece& piece : message.pieces) {
+    if (missing == 0) break;
+    copy(piece.data, piece.size);
+  }
+  zero_padding(end() + RecordHeader::bytes, carried);
+  current().filled += RecordHeader::bytes + align_up(carried);
+  message.done += carried;
+  packed_ += carried;
+  return true;
+}
+
+void Sender::detach(PayloadOwner& owner) {
+  transfers_.forget(owner);
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    Waiting& message = waiting_[i];
+    if (message.owner != &owner) continue;
+    message.copy = Buffer::allocate(message.payload_bytes);
+    copy_pieces(message.copy.mutable_data(), message.pieces);
+    message.pieces.assign(1, {message.copy.data(), message.payload_bytes});
+    message.owner = nullptr;
+  }
+}
+
+// ---- Packets
+
+void Sender::close_packet() noexcept {
+  Chunk& chunk = current();
+  if (chunk.open == chunk.filled) return;
+  packets_.push({&chunk, chunk.open, chunk.filled, packed_});
+  chunk.open = chunk.filled;
+  ++chunk.waiting;
+}
+
+// Besides credits and slots: no more than send_window packets on the wire, so that what comes meanwhile gathers in the next.
+bool Sender::may_post_packet() {
+  while (!on_wire_.empty() && wire_.slots.is_done(on_wire_.front())) on_wire_.pop();
+  return on_wire_.size() < options_.send_window && wire_.credits.may_send_data() && wire_.slots.may_post_data();
+}
+
+void Sender::post_packets(std::size_t open_bytes_min) {
+  while (may_post_packet()) {
+    if (packets_.empty() && open_bytes() >= open_bytes_min) close_packet();
+    if (packets_.empty()) return;
+    post(packets_.pop());
+  }
+}
+
+void Sender::post(const Packet& packet) {
+  Chunk& chunk = *packet.chunk;
+  --chunk.waiting;
+  std::size_t bytes = packet.end - packet.begin;
+  Immediate immediate;
+  if (!done_.empty() && packet.end == chunk.filled) {
+    // The room at the packet's end is kept for this.
+    const std::size_t count = std::min(done_.size(), done_per_packet);
+    std::byte* const at = chunk.memory.data + packet.end;
+    std::memcpy(at, done_.data(), count * 4);
+    done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
+    immediate.done = static_cast<std::uint32_t>(count);
+    bytes += count * 4;
+    chunk.filled = chunk.open = packet.end + align_up(count * 4);
+  }
+  const bool inlined = bytes <= wire_.inline_bytes();
+  if (!inlined) unsignalled_ += bytes;
+  // A quarter of the window at a time becomes free again, the end of a chunk always, and a window that is full.
+  const bool must_signal = (!inlined && (unsignalled_ >= options_.chunk_bytes / 4 ||
+                                         options_.chunk_bytes - packet.end < options_.chunk_bytes / 4)) ||
+                           on_wire_.size() + 1 >= options_.send_window;
+  if (must_signal) unsignalled_ = 0;
+  const Segment segment{chunk.memory.data + packet.begin, static_cast<std::uint32_t>(bytes), chunk.memory.local_key};
+  const std::uint64_t id = wire_.send(segment, immediate, must_signal);
+  if (!inlined) chunk.last_id = id;
+  on_wire_.push(id);
+  sent_ = packet.position;
+}
+
+void Sender::post_early() {
+  if (packets_.empty() && open_bytes() < early_flush_bytes) return;
+  post_packets(early_flush_bytes);
+  wire_.submit();
+}
+
+// Grants, and transfers that are done, if no data has carried them.
+void Sender::post_control() {
+  while (wire_.credits.may_send_control() && wire_.slots.may_post_control()) {
+    const bool bye = closing_ && bye_id_ == 0 && waiting_.empty() && packets_.empty() && open_bytes() == 0 &&
+                     transfers_.open() == 0 && done_.size() <= done_per_packet;
+    if (done_.empty() && !bye && !wire_.credits.grant_due()) return;
+    Segment segment;
+    Immediate immediate{.bye = bye};
+    std::uint64_t* holder = nullptr;
+    if (!done_.empty()) {
+      holder = &control_ids_[next_control_];
+      if (!wire_.slots.is_done(*holder)) return;
+      std::byte* const at = control_.data + next_control_ * tail_bytes;
+      next_control_ = (next_control_ + 1) % control_slots;
+      const std::size_t count = std::min(done_.size(), done_per_packet);
+      std::memcpy(at, done_.data(), count * 4);
+      done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
+      immediate.done = static_cast<std::uint32_t>(count);
+      segment = {at, static_cast<std::uint32_t>(count * 4), control_.local_key};
+    }
+    const std::uint64_t id = wire_.send(segment, immediate, bye);
+    if (holder != nullptr) *holder = id;
+    if (bye) bye_id_ = id;
+  }
+}
+
+void Sender::mark_end() {
+  if (wire_.slots.last_is_signalled() || !wire_.credits.may_send_control() || !wire_.slots.may_post_control()) return;
+  wire_.send({}, {}, true);
+  wire_.submit();
+}
+
+void Sender::flush() {
+  pump();
+  post_packets(1);
+  post_control();
+  recycle();
+}
+
+bool Sender::transfer_done(std::uint32_t transfer) { return transfers_.end(transfer); }
+
+void Sender::clear() noexcept {
+  while (!waiting_.empty()) {
+    const Waiting message = waiting_.pop();
+    if (message.owner != nullptr) message.owner->payload_released();
+  }
+  while (!packets_.empty()) packets_.pop();
+  transfers_.release_owners();
+}
+
+}  // namespace hawser::transport::rdma

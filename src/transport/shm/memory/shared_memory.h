@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+
+#include "base/descriptor.h"
+#include "hawser/error.h"
+#include "transport/shm/memory/layout.h"
+#include "transport/shm/process_mark.h"
+
+namespace hawser::transport::shm {
+
+// The memory that two processes share: an object without a name, so that nothing is left when both have died, and sealed,
+// so that neither can cut it while the other uses it. Any thread.
+class SharedMemory {
+ public:
+  // Whether the system counts memory strictly (vm.overcommit_memory is 2). Then touching a page that the system can't supply
+  // ends the process with SIGBUS, so that pages are asked for before they are touched.
+  static bool counted_strictly();
+
+  // Memory of our own. With `strict` everything but the slabs is supplied at once, or it is an error.
+  static Result<std::shared_ptr<SharedMemory>> create(const Sizes& sizes, bool strict);
+  // What the peer has passed, if it is as create() makes it. Otherwise it is left to the caller in `file`: closing it may
+  // block, and releasing the pages of a large object takes long.
+  static Result<std::shared_ptr<SharedMemory>> adopt(Descriptor& file, const Sizes& sizes, bool strict);
+
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  ~SharedMemory();
+
+  // Makes sure that [at, at + bytes) of a side's slab can be touched: false if the system has no memory for it.
+  bool supply_slab(std::size_t side, std::size_t at, std::size_t bytes) const noexcept {
+    return !strict_ || supply(sizes_.slab_at(side) + at, bytes);
+  }
+  // In children of the process that has made this, nothing in the memory may be written.
+  const ProcessMark& mark() const noexcept { return mark_; }
+  int fd() const noexcept { return file_.get(); }
+  // The mapping stays.
+  void close_file() noexcept { file_ = Descriptor(); }
+
+  const Sizes& sizes() const noexcept { return sizes_; }
+  Control& control() const noexcept { return *reinterpret_cast<Control*>(base_); }
+  // Mapped twice in a row, so that whatever lies in it is in one piece.
+  std::byte* ring(std::size_t side) const noexcept { return rings_[side]; }
+  std::byte* part(std::size_t side) const noexcept { return base_ + sizes_.part_at(side); }
+  std::byte* slab(std::size_t side) const noexcept { return base_ + sizes_.slab_at(side); }
+
+ private:
+  SharedMemory(Descriptor file, const Sizes& sizes, bool strict)
+      : file_(std::move(file)), sizes_(sizes), strict_(strict) {}
+  Result<void> map();
+  bool supply(std::size_t at, std::size_t bytes) const noexcept;
+
+  Descriptor file_;
+  const Sizes sizes_;
+  const bool strict_;
+  const ProcessMark mark_;
+  std::byte* base_ = nullptr;
+  std::array<std::byte*, 2> rings_{};
+};
+
+}  // namespace hawser::transport::shm

@@ -1,0 +1,100 @@
+#include "transport/shm/memory/slab.h"
+
+#include <utility>
+
+namespace hawser::transport::shm {
+
+SlabWriter::SlabWriter(const SharedMemory& memory, std::size_t side) noexcept
+    : memory_(memory),
+      side_(side),
+      slab_(memory.slab(side)),
+      chunk_bytes_(memory.sizes().chunk()),
+      chunks_(memory.sizes().chunks()),
+      returned_(memory.control().returned[side]) {}
+
+std::size_t SlabWriter::take(std::size_t bytes) noexcept {
+  const std::size_t wanted = (bytes + chunk_bytes_ - 1) / chunk_bytes_;
+  if (wanted > chunks_) return none;
+  reclaim();
+  std::size_t free = 0;
+  for (std::size_t i = 0; i < chunks_; ++i) {
+    free = used_[i] ? 0 : free + 1;
+    if (free != wanted) continue;
+    const std::size_t region = i + 1 - wanted;
+    if (!memory_.supply_slab(side_, region * chunk_bytes_, wanted * chunk_bytes_)) return none;
+    for (std::size_t chunk = region; chunk <= i; ++chunk) used_.set(chunk);
+    length_[region] = static_cast<std::uint16_t>(wanted);
+    lent_[lent_count_++] = static_cast<std::uint16_t>(region);
+    returned_[region].store(0, std::memory_order_relaxed);
+    return region;
+  }
+  return none;
+}
+
+void SlabWriter::reclaim() noexcept {
+  for (std::size_t i = 0; i < lent_count_;) {
+    const std::size_t region = lent_[i];
+    // With the acquire, what the receiver has read comes before what we write.
+    if (returned_[region].load(std::memory_order_acquire) == 0) {
+      ++i;
+      continue;
+    }
+    for (std::size_t chunk = region; chunk < region + length_[region]; ++chunk) used_.reset(chunk);
+    lent_[i] = lent_[--lent_count_];
+  }
+}
+
+SlabReader* SlabReader::create(std::shared_ptr<SharedMemory> memory, std::size_t side) {
+  return new SlabReader(std::move(memory), side);
+}
+
+SlabReader::SlabReader(std::shared_ptr<SharedMemory> memory, std::size_t side)
+    : memory_(std::move(memory)),
+      side_(side),
+      slab_(memory_->slab(side)),
+      slab_bytes_(memory_->sizes().slab),
+      chunk_bytes_(memory_->sizes().chunk()),
+      returned_(memory_->control().returned[side]) {}
+
+void SlabReader::release() noexcept {
+  if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+}
+
+const std::byte* SlabReader::find(std::size_t region, std::size_t bytes) const noexcept {
+  if (bytes == 0 || region >= chunks_max || region * chunk_bytes_ >= slab_bytes_ ||
+      bytes > slab_bytes_ - region * chunk_bytes_) {
+    return nullptr;
+  }
+  // A region that is still read can't have been given out again.
+  if (regions_[region] != nullptr && regions_[region]->lent.load(std::memory_order_acquire)) return nullptr;
+  return slab_ + region * chunk_bytes_;
+}
+
+Block* SlabReader::lend(std::size_t number) {
+  std::unique_ptr<Region>& region = regions_[number];
+  if (region == nullptr) {
+    region = std::make_unique<Region>(*this, number);
+  } else {
+    region->lend();
+  }
+  region->lent.store(true, std::memory_order_relaxed);
+  references_.fetch_add(1, std::memory_order_relaxed);
+  return region.get();
+}
+
+void SlabReader::give_back(std::size_t region) noexcept {
+  // A child's copy of a payload is no reason for the sender to use the region again.
+  if (memory_->mark().is_ours()) returned_[region].store(1, std::memory_order_release);
+}
+
+// From the moment that the region is given back, the sender may use it, and we may lend it again.
+void SlabReader::Region::returned(LentBlock& block) noexcept {
+  Region& self = static_cast<Region&>(block);
+  SlabReader& owner = self.reader;
+  const std::size_t region = self.number;
+  self.lent.store(false, std::memory_order_release);
+  owner.give_back(region);
+  owner.release();
+}
+
+}  // namespace hawser::transport::shm

@@ -1,0 +1,167 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/rdma/device/verbs.h"
+#include "transport/sim/rdma/sim_fabric.h"
+
+namespace hawser::lab {
+
+class SimDevice;
+
+// Receives that have been posted, of a queue pair or shared.
+struct SimReceives {
+  std::deque<transport::rdma::ReceiveRequest> posted;
+  std::size_t capacity = 0;
+};
+
+class SimCompletionQueue final : public transport::rdma::CompletionQueue {
+ public:
+  SimCompletionQueue(SimDevice& device, std::size_t capacity);
+  SimCompletionQueue(const SimCompletionQueue&) = delete;
+  SimCompletionQueue& operator=(const SimCompletionQueue&) = delete;
+  ~SimCompletionQueue() override;
+
+  std::size_t poll(std::span<transport::rdma::Completion> out) override;
+  void watch(Loop& loop, exec::Watcher& watcher) override;
+  void unwatch(Loop& loop, exec::Watcher& watcher) noexcept override;
+  Result<void> arm(bool solicited_only) override;
+
+  // The host sees it at `ns`, and not before what was added earlier.
+  void add(const transport::rdma::Completion& completion, double ns, bool solicited);
+  // When the host sees all that was added.
+  double last_ns() const noexcept;
+  // Takes out what is of that queue pair.
+  void drop(std::uint32_t queue_pair);
+  // When an armed queue tells its watcher; never_ns if there is nothing to tell.
+  double notice_ns() const noexcept;
+  // Tells the watcher, if that is due.
+  bool deliver(double now_ns);
+
+ private:
+  struct Entry {
+    double ns = 0;
+    bool solicited = false;
+    transport::rdma::Completion completion;
+  };
+  SimDevice& device_;
+  const std::size_t capacity_;
+  std::deque<Entry> entries_;
+  exec::Watcher* watcher_ = nullptr;
+  bool armed_ = false;
+  bool armed_solicited_only_ = false;
+  double notice_ns_ = never_ns;
+  bool overrun_ = false;  // Nothing comes any more.
+  std::uint32_t last_queue_pair_ = 0;
+};
+
+class SimSharedReceiveQueue final : public transport::rdma::SharedReceiveQueue {
+ public:
+  SimSharedReceiveQueue(SimDevice& device, std::size_t capacity) : device_(device) { receives_.capacity = capacity; }
+
+  Result<void> post_receive(std::span<const transport::rdma::ReceiveRequest> requests) override;
+  Result<void> set_limit(unsigned receives) override;
+
+  SimReceives& receives() noexcept { return receives_; }
+  // One was taken: tells of the limit.
+  void taken();
+  unsigned queue_pairs = 0;  // That share it.
+
+ private:
+  SimDevice& device_;
+  SimReceives receives_;
+  unsigned limit_ = 0;
+  const SimProcessor* last_poster_ = nullptr;
+};
+
+class SimDevice final : public transport::rdma::Device {
+ public:
+  SimDevice(std::shared_ptr<SimFabric> fabric, std::string name, unsigned index);
+  ~SimDevice() override;
+
+  const std::string& name() const noexcept override { return name_; }
+  const transport::rdma::DeviceLimits& limits() const noexcept override { return limits_; }
+  bool blocks() const noexcept override { return false; }
+  unsigned ports() const noexcept override { return 1; }
+  Result<transport::rdma::PortStatus> port(unsigned number) override;
+  Result<std::vector<transport::rdma::GidEntry>> gids(unsigned port) override;
+  // "rcvd_rnr_err": this device was told to try again later; "send_rnr_err": it told another so.
+  std::vector<transport::rdma::Counter> counters(unsigned port) override;
+  Result<std::unique_ptr<transport::rdma::MemoryRegion>> register_memory(MutableBytes memory,
+                                                                         transport::rdma::Access access) override;
+  Result<std::unique_ptr<transport::rdma::CompletionQueue>> create_completion_queue(std::size_t entries) override;
+  Result<std::unique_ptr<transport::rdma::SharedReceiveQueue>> create_shared_receive_queue(
+      std::size_t requests) override;
+  Result<std::unique_ptr<transport::rdma::QueuePair>> create_queue_pair(
+      const transport::rdma::QueuePairOptions& options, unsigned port) override;
+  void watch_events(Loop& loop, exec::Watcher& watcher) override;
+  void unwatch_events(Loop& loop, exec::Watcher& watcher) noexcept override;
+  std::optional<transport::rdma::DeviceEvent> next_event() override;
+
+  // ---- What tests make of it
+  void set_port(const transport::rdma::PortStatus& status) { port_ = status; }
+  void add_address(const transport::rdma::GidEntry& entry) { addresses_.push_back(entry); }
+  void refuse_memory(bool refuses) noexcept { refuses_memory_ = refuses; }
+  // On the way from here longer packets are lost, whatever the ports say.
+  void lose_packets_beyond(std::size_t bytes) noexcept { packet_bytes_max_ = bytes; }
+  const std::vector<SimCompletionQueue*>& completion_queues() const noexcept { return completion_queues_; }
+
+  // ---- For its parts
+  struct Region {
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    transport::rdma::Access access;
+  };
+  SimFabric& fabric() noexcept { return *fabric_; }
+  const SimParameters& parameters() const noexcept { return fabric_->parameters(); }
+  // Makes who acts pay, and gives it.
+  SimProcessor& charge(double ns) noexcept { return fabric_->charge(own_processor_, ns); }
+  // Without an executor: this device's own processor has work until then, and sees no completion before.
+  double busy_until_ns() const noexcept { return fabric_->processor() == nullptr ? own_processor_.now_ns : 0; }
+  // The memory that a key and an address mean; null unless all of it is within the region.
+  std::byte* resolve(std::uint32_t key, std::uint64_t address, std::size_t bytes) const noexcept;
+  const Region* region(std::uint32_t key) const noexcept;
+  std::size_t packet_bytes_max() const noexcept { return packet_bytes_max_; }
+  void forget_region(std::uint32_t key) noexcept { regions_.erase(key); }
+  void add(SimCompletionQueue& queue) { completion_queues_.push_back(&queue); }
+  void remove(SimCompletionQueue& queue) noexcept { std::erase(completion_queues_, &queue); }
+  void raise(transport::rdma::DeviceEvent event);
+
+  // When a message of so many bytes, handed over at `ns`, has left by the given processing unit.
+  double transmit(unsigned unit, double ns, std::size_t bytes, bool from_memory);
+  // When one that arrives at `ns` has been taken in.
+  double take_in(double ns, std::size_t bytes, bool shared);
+  // From the device's memory to the host's, or back.
+  double memory_ns(std::size_t bytes) const noexcept;
+  unsigned next_unit() noexcept { return next_unit_++ % static_cast<unsigned>(unit_free_ns_.size()); }
+
+  // So many connect()s fail when the queue pair is ready to receive, and not to send.
+  unsigned connects_refused = 0;
+  std::uint64_t told_to_wait = 0;   // Receiver not ready: by the peer,
+  std::uint64_t asked_to_wait = 0;  // and to the peer.
+
+ private:
+  const std::shared_ptr<SimFabric> fabric_;
+  const std::string name_;
+  const unsigned index_;
+  transport::rdma::DeviceLimits limits_;
+  SimProcessor own_processor_;
+  transport::rdma::PortStatus port_;
+  std::vector<transport::rdma::GidEntry> addresses_;
+  bool refuses_memory_ = false;
+  std::size_t packet_bytes_max_ = SIZE_MAX;
+  std::vector<SimCompletionQueue*> completion_queues_;
+  std::map<std::uint32_t, Region> regions_;
+  std::deque<transport::rdma::DeviceEvent> events_;
+  std::vector<exec::Watcher*> event_watchers_;
+  std::vector<double> unit_free_ns_;
+  unsigned next_unit_ = 0;
+  double wire_free_ns_ = 0;
+  double receive_free_ns_ = 0;
+};
+
+}  // namespace hawser::lab

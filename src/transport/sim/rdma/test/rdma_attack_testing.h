@@ -1,0 +1,160 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/lent_block.h"
+#include "hawser/loop.h"
+#include "hawser/task.h"
+#include "transport/common/remote_memory.h"
+#include "transport/rdma/connection/parameters.h"
+#include "transport/rdma/connection/rdma_end.h"
+#include "transport/rdma/protocol/records.h"
+#include "transport/rdma/rdma_path.h"
+#include "transport/sim/rdma/fabric_poller.h"
+#include "transport/sim/rdma/sim_device.h"
+#include "transport/stream.h"
+
+// Servers of the RDMA path on a simulated device, well-behaved clients of them, and an attacker with a bare queue pair.
+namespace hawser::lab {
+
+namespace rdma = transport::rdma;
+using std::chrono::milliseconds;
+
+// A stream that neither says anything nor ends.
+struct QuietStream final : transport::Stream {
+  void start(Loop&, transport::StreamSink&) override {}
+  void set_sink(transport::StreamSink&) noexcept override {}
+  std::size_t send(std::span<const Piece> pieces) override {
+    std::size_t bytes = 0;
+    for (const Piece& piece : pieces) bytes += piece.size;
+    return bytes;
+  }
+  void pause() noexcept override {}
+  void resume() override {}
+  void finish() noexcept override {}
+  std::string_view transport() const noexcept override { return "sim"; }
+  std::string peer() const override { return "peer"; }
+  std::string local() const override { return "local"; }
+};
+
+// Keeps what one connection delivers.
+struct CountingSink final : transport::MessageSink {
+  void on_message(const transport::Message& message) override {
+    ++messages;
+    cut = message.cut;
+    last.assign(reinterpret_cast<const char*>(message.head.data()), message.head.size());
+    if (keep) kept.push_back(message.keep_head());
+    if (abort != nullptr) abort->abort();
+  }
+  transport::Placement place(Bytes, std::size_t bytes) override {
+    placed_bytes += bytes;
+    return {};
+  }
+  detail::ReceiveAccount* receive_account() noexcept override { return account; }
+  void on_drained() override {}
+  void on_closed(const Error& error) override {
+    closed = true;
+    reason = error;
+  }
+  detail::ReceiveAccount* account = nullptr;  // Before the connection starts.
+  std::size_t messages = 0;
+  bool cut = false;  // The last one.
+  std::string last;
+  std::size_t placed_bytes = 0;
+  bool closed = false;
+  Error reason;
+  bool keep = false;
+  std::vector<Buffer> kept;
+  transport::Connection* abort = nullptr;  // On the first message.
+};
+
+// One connection of a well-behaved client, both ends on the loop of the test.
+struct HonestPair {
+  CountingSink at_server;
+  CountingSink at_client;
+  std::unique_ptr<transport::Connection> server;
+  std::unique_ptr<transport::Connection> client;
+};
+
+class RdmaAttack : public ::testing::Test {
+ protected:
+  static constexpr transport::PathLimits limits{std::size_t{64} << 20, std::size_t{64} << 20};
+
+  void build(RdmaOptions options, const SimParameters& parameters = {}) {
+    fabric_ = SimFabric::create(parameters, 1);
+    loop_ = std::make_unique<Loop>(std::make_unique<FabricPoller>(fabric_), LoopOptions{.log = no_log()});
+    client_device_ = *fabric_->open("sim0");
+    server_device_ = *fabric_->open("sim1");
+    options.device = "sim0";
+    client_path_ = transport::make_rdma_path(options, fabric_);
+    options.device = "sim1";
+    server_path_ = transport::make_rdma_path(options, fabric_);
+    client_end_ = *client_path_->attach(*loop_);
+    server_end_ = *server_path_->attach(*loop_);
+  }
+  static RdmaOptions shared_options() {
+    RdmaOptions options;
+    options.shared_receive_queue = true;
+    return options;
+  }
+
+  // The server's connection pays by `account`, if there is one.
+  std::unique_ptr<HonestPair> honest(detail::ReceiveAccount* account = nullptr) {
+    auto pair = std::make_unique<HonestPair>();
+    pair->at_server.account = account;
+    auto server = *server_end_->propose(client_end_->offer(), limits);
+    auto client = *client_end_->accept(server->parameters(), limits);
+    EXPECT_TRUE(server->connect(client->parameters()));
+    pair->server = server->open(std::make_unique<QuietStream>());
+    pair->server->start(pair->at_server);
+    pair->client = client->open(std::make_unique<QuietStream>());
+    pair->client->start(pair->at_client);
+    return pair;
+  }
+  static void send(transport::Connection& connection, std::string_view text) {
+    std::byte* const room = connection.reserve(text.size());
+    if (room == nullptr) return;
+    std::memcpy(room, text.data(), text.size());
+    connection.commit(text.size(), {}, nullptr);
+    connection.flush();
+  }
+  // So much virtual time.
+  void pass(Duration time) {
+    loop_->run([](Loop& loop, Duration wait) -> Task<void> { co_await loop.sleep(wait); }(*loop_, time));
+  }
+  // `count` messages reach the server, each soon.
+  void expect_served(HonestPair& pair, std::size_t count = 10) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t before = pair.at_server.messages;
+      send(*pair.client, "honest " + std::to_string(i));
+      pass(milliseconds(1));
+      ASSERT_EQ(pair.at_server.messages, before + 1) << "of an honest client: " << pair.at_client.reason.text;
+      EXPECT_EQ(pair.at_server.last, "honest " + std::to_string(i));
+    }
+  }
+  rdma::RdmaEnd& server_end() { return static_cast<rdma::RdmaEnd&>(server_end_->toward({})); }
+  SimDevice& server_device() { return static_cast<SimDevice&>(*server_device_); }
+  std::size_t used_bytes() { return server_path_->memory().front().used_bytes; }
+  std::size_t connections() { return server_path_->memory().front().connections; }
+
+  std::shared_ptr<SimFabric> fabric_;
+  std::unique_ptr<Loop> loop_;
+  std::shared_ptr<rdma::Device> client_device_;
+  std::shared_ptr<rdma::Device> server_device_;
+  std::shared_ptr<transport::DataPath> client_path_;
+  std::shared_ptr<transport::DataPath> server_path_;
+  std::shared_ptr<transport::PathEnd> client_end_;
+  std::shared_ptr<transport::PathEnd> server_end_;
+};
+
+}  // namespace hawser::lab

@@ -1,0 +1,245 @@
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "transport/rdma/connection/draining_pair.h"
+#include "transport/sim/rdma/test/rdma_attacker_testing.h"
+
+// Connections of a shared receive queue end in every way, and their receives come back: those that go on are never found not
+// ready. On devices that behave as mlx5 does, and as Soft-RoCE.
+namespace hawser::lab {
+namespace {
+
+struct DrainCase {
+  const char* name;
+  bool raises_last_receive;
+  bool destroy_drops_entries;
+};
+void PrintTo(const DrainCase& one, std::ostream* out) { *out << one.name; }
+
+class RdmaDrain : public RdmaAttack, public ::testing::WithParamInterface<DrainCase> {
+ protected:
+  void SetUp() override { make(4); }
+  void make(unsigned receives) {
+    RdmaOptions options = shared_options();
+    options.shared_receives_per_connection = receives;
+    SimParameters parameters;
+    parameters.raises_last_receive = GetParam().raises_last_receive;
+    parameters.destroy_drops_entries = GetParam().destroy_drops_entries;
+    innocent_.reset();
+    server_end_.reset();
+    client_end_.reset();
+    build(options, parameters);
+    innocent_ = honest();
+  }
+  // Uses all its credits at once, again and again.
+  void expect_undisturbed() {
+    for (int i = 0; i < 20; ++i) {
+      const std::size_t before = innocent_->at_server.messages;
+      for (int j = 0; j < 6; ++j) {
+        send(*innocent_->client, "burst");
+        innocent_->client->flush();
+      }
+      pass(milliseconds(1));
+      ASSERT_EQ(innocent_->at_server.messages, before + 6);
+    }
+    EXPECT_EQ(server_device().asked_to_wait, 0U) << "a receiver was not ready";
+  }
+  void TearDown() override {
+    expect_undisturbed();
+    pass(std::chrono::seconds(3));
+    EXPECT_EQ(connections(), 1U);
+    innocent_.reset();
+  }
+
+  std::unique_ptr<HonestPair> innocent_;
+};
+INSTANTIATE_TEST_SUITE_P(Devices, RdmaDrain,
+                         ::testing::Values(DrainCase{"Mlx5", true, true}, DrainCase{"SoftRoce", false, false},
+                                           DrainCase{"NewSoftRoce", true, false}),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+TEST_P(RdmaDrain, ConnectionsThatTheServerAborts) {
+  for (int round = 0; round < 30; ++round) {
+    auto pair = honest();
+    pair->at_server.abort = pair->server.get();
+    send(*pair->client, std::string(7000, 'x'));
+    send(*pair->client, std::string(7000, 'y'));
+    pass(milliseconds(round % 3));
+    send(*pair->client, std::string(7000, 'z'));
+    pass(milliseconds(300));
+    pair.reset();
+    expect_served(*innocent_, 2);
+  }
+  pass(std::chrono::seconds(3));
+  // Each had a part of the queue only until it was drained.
+  EXPECT_LE(server_end().shared_ring()->size(), 32U);
+}
+
+// What has arrived and was not polled goes with the queue pair, unless that is drained first.
+TEST_P(RdmaDrain, ConnectionsThatEndWithPacketsUnderWay) {
+  for (int round = 0; round < 30; ++round) {
+    Attacker attacker(*client_device_, *client_end_, *server_end_);
+    attacker.connect();
+    pass(milliseconds(1));  // Setting up keeps the simulated processors busy.
+    for (unsigned i = 0; i < attacker.theirs.receives; ++i) ASSERT_TRUE(attacker.post_message(100));
+    pass(std::chrono::nanoseconds(200 * round));
+    attacker.connection->abort();
+    attacker.connection.reset();
+    pass(milliseconds(2));
+  }
+  expect_undisturbed();
+}
+
+TEST_P(RdmaDrain, AQueuePairThatIsReadyToReceiveOnly) {
+  for (int round = 0; round < 10; ++round) {
+    auto attacker = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_);
+    server_device().connects_refused = 1;
+    EXPECT_FALSE(attacker->try_connect());
+    attacker->ready();
+    pass(milliseconds(1));
+    for (unsigned i = 0; i < attacker->theirs.receives; ++i) ASSERT_TRUE(attacker->post_message(100));
+    pass(std::chrono::nanoseconds(500 * round));
+    attacker.reset();
+    pass(milliseconds(2));
+  }
+  expect_undisturbed();
+}
+
+// What the device says while a handler blocks the loop is seen afterwards. A queue pair that was given up before would keep its
+// part of the queue for ever.
+TEST_P(RdmaDrain, ALoopThatStoodStillGivesNothingUp) {
+  rdma::RdmaEnd& end = server_end();
+  ASSERT_TRUE(end.device().take_queue_pair());
+  rdma::DrainingPair one(end);
+  Time now = loop_->now();
+  one.start({.pair = *end.make_pair(4, 4),
+             .channel = nullptr,
+             .ring = end.shared_ring(),
+             .liveness = nullptr,
+             .shared_receives = 4,
+             .connecting = true,
+             .broken = true},
+            now);
+  EXPECT_FALSE(one.advance(now, true));
+  EXPECT_FALSE(one.advance(now += std::chrono::seconds(5), true));
+  // While the loop runs, the time counts.
+  const Time later = now + 2 * rdma::DrainingPair::drain_max;
+  while (now < later && !one.advance(now, true)) now += milliseconds(20);
+  EXPECT_LT(now, later);
+  EXPECT_FALSE(one.drained());
+}
+
+// A connection is gone, and what the application keeps of it is no part of the queue any more.
+TEST_P(RdmaDrain, MessagesThatOutliveTheirConnections) {
+  make(8);
+  std::vector<Buffer> kept;
+  for (int round = 0; round < 8; ++round) {
+    auto pair = honest();
+    pair->at_server.keep = true;
+    for (int i = 0; i < 4; ++i) {
+      send(*pair->client, "kept");
+      pass(milliseconds(1));
+    }
+    for (Buffer& buffer : pair->at_server.kept) kept.push_back(std::move(buffer));
+    pair.reset();
+    pass(std::chrono::seconds(3));
+  }
+  EXPECT_GT(server_end().shared_ring()->held(), 0U);
+  // Connections that are paused use up all that they have credits for: what is left is the innocent one's.
+  std::vector<std::unique_ptr<Attacker>> paused;
+  for (int i = 0; i < 8; ++i) {
+    paused.push_back(std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_));
+    paused.back()->connect();
+    paused.back()->connection->pause();
+    for (unsigned j = 0; j < paused.back()->theirs.receives; ++j) ASSERT_TRUE(paused.back()->post_message(8));
+    pass(milliseconds(1));
+    EXPECT_FALSE(paused.back()->sink.closed);
+  }
+  expect_undisturbed();
+  kept.clear();
+  for (auto& one : paused) one->connection.reset();
+}
+
+// Connections come, send, pause and end at either side, at random times.
+TEST_P(RdmaDrain, AnySchedule) {
+  for (std::uint64_t seed = 1; seed <= 15; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    std::vector<std::unique_ptr<HonestPair>> pairs;
+    std::vector<std::unique_ptr<Attacker>> killed;
+    for (int step = 0; step < 300; ++step) {
+      const std::size_t at = pairs.empty() ? 0 : random.below(pairs.size());
+      const double choice = static_cast<double>(random.below(1000)) / 1000;
+      if (pairs.size() < 6 && choice < 0.15) {
+        pairs.push_back(honest());
+      } else if (choice < 0.2) {
+        killed.push_back(std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_));
+        killed.back()->connect();
+        for (unsigned i = 0; i < random.below(killed.back()->theirs.receives + 1); ++i) killed.back()->post_message(50);
+        if (random.chance(0.5)) killed.back()->die();
+      } else if (!pairs.empty() && choice < 0.3) {
+        if (random.chance(0.5)) pairs[at]->server->abort();
+        if (random.chance(0.3)) pairs[at]->client->close();
+        pairs.erase(pairs.begin() + static_cast<std::ptrdiff_t>(at));
+      } else if (!pairs.empty() && choice < 0.4) {
+        transport::Connection& server = *pairs[at]->server;
+        server.paused() ? server.resume() : server.pause();
+      } else if (!pairs.empty() && choice < 0.8) {
+        send(*pairs[at]->client, std::string(random.below(7000), 'x'));
+      } else {
+        send(*innocent_->client, "innocent");
+      }
+      if (random.chance(0.7)) pass(std::chrono::nanoseconds(random.below(random.chance(0.1) ? 50'000'000 : 20'000)));
+      if (killed.size() > 4) {
+        killed.front()->connection.reset();
+        killed.erase(killed.begin());
+      }
+    }
+    pairs.clear();
+    for (auto& one : killed) one->connection.reset();
+    killed.clear();
+    pass(std::chrono::seconds(3));
+    expect_undisturbed();
+    EXPECT_EQ(connections(), 1U);
+    EXPECT_EQ(server_end().shared_ring()->held(), 0U);
+    EXPECT_EQ(server_end().shared_ring()->disowned(), 0U);
+  }
+}
+
+// Nobody counts its credits any more; what it may use up is counted all the same.
+TEST_P(RdmaDrain, AFloodWhileTheConnectionEnds) {
+  auto attacker = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_);
+  attacker->ours.receives = 64;  // More than there are: what the server sends last waits for a receive.
+  attacker->connect();
+  for (int i = 0; i < 20; ++i) {
+    send(*attacker->connection, "to nobody");
+    pass(milliseconds(1));
+  }
+  attacker->connection.reset();
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(attacker->post_message(8));
+    pass(milliseconds(1));
+  }
+  attacker->poll(false);
+  EXPECT_GT(attacker->succeeded, 0U);
+  EXPECT_LE(attacker->succeeded, attacker->theirs.receives + 2);
+  server_device().asked_to_wait = 0;
+  attacker.reset();
+}
+
+// A flood ends the connection that sends it; the others lose at most what it had taken until then, and get it back.
+TEST_P(RdmaDrain, APeerThatIgnoresItsCredits) {
+  for (int round = 0; round < 10; ++round) {
+    Attacker attacker(*client_device_, *client_end_, *server_end_);
+    attacker.connect();
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(attacker.post_message(100));
+    pass(milliseconds(5));
+    EXPECT_EQ(attacker.sink.reason.code, ErrorCode::protocol_error);
+    attacker.connection.reset();
+    expect_served(*innocent_, 2);
+  }
+  server_device().asked_to_wait = 0;  // Its own packets were.
+}
+
+}  // namespace
+}  // namespace hawser::lab

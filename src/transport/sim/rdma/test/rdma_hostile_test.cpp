@@ -1,0 +1,434 @@
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/random.h"
+#include "transport/sim/rdma/test/rdma_attacker_testing.h"
+
+// A client with bare verbs attacks a server of the RDMA path; a well-behaved client of the same server goes on.
+namespace hawser::lab {
+namespace {
+
+using rdma::Immediate;
+using rdma::Opcode;
+using rdma::Status;
+
+// Over a shared receive queue, and over queues of each connection's own.
+class RdmaHostile : public RdmaAttack, public ::testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override {
+    build(GetParam() ? shared_options() : RdmaOptions());
+    bystander_ = honest();
+    idle_bytes_ = used_bytes();
+  }
+  void TearDown() override {
+    expect_served(*bystander_);
+    EXPECT_EQ(server_device().asked_to_wait, 0U) << "a receiver was not ready";
+    if (attacker_ != nullptr) {
+      attacker_->connection.reset();
+      attacker_.reset();
+    }
+    pass(std::chrono::seconds(3));
+    EXPECT_EQ(connections(), 1U) << "what the attacker had is not given back";
+    // The shared queue keeps its chunks for the next connection.
+    const std::size_t kept = GetParam() ? 4 * 8192 : 0;
+    EXPECT_LE(used_bytes(), idle_bytes_ + kept);
+    expect_served(*bystander_);
+    bystander_.reset();
+  }
+  Attacker& attack(std::uint32_t reads = 16) {
+    attacker_ = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_, reads);
+    attacker_->connect();
+    return *attacker_;
+  }
+  // The server has closed the connection because of what the peer did.
+  void expect_breach(std::string_view how) {
+    pass(milliseconds(5));
+    EXPECT_TRUE(attacker_->sink.closed);
+    EXPECT_EQ(attacker_->sink.reason.code, ErrorCode::protocol_error);
+    EXPECT_NE(attacker_->sink.reason.text.find(how), std::string::npos) << attacker_->sink.reason.text;
+  }
+
+  std::unique_ptr<HonestPair> bystander_;
+  std::unique_ptr<Attacker> attacker_;
+  std::size_t idle_bytes_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Queues, RdmaHostile, ::testing::Bool(),
+                         [](const auto& one) { return one.param ? "Shared" : "Own"; });
+
+// A peer with a writable region reads what lies in the chunks, or beyond them, if its byte count is believed.
+TEST_P(RdmaHostile, AWriteWithImmediateIsNoMessage) {
+  ExposedMemory memory(1 << 20);
+  const auto registered = server_path_->register_memory(memory.memory, memory, false);
+  ASSERT_TRUE(registered);
+  const auto exposed = (*registered)->expose(memory.memory, false, true);
+  ASSERT_TRUE(exposed);
+  const transport::ExposedPlace place = (*exposed)->places().front();
+  expect_served(*bystander_, 20);  // Chunks have held what others sent.
+  for (const std::size_t bytes : {std::size_t{72}, std::size_t{60'000}}) {
+    attack();
+    rdma::write_header(attacker_->data(), {rdma::RecordKind::message, 40, 0, 40});
+    ASSERT_TRUE(attacker_->post(bytes, {}, Opcode::write_with_immediate, place.address, place.key));
+    expect_breach("something else than a send with immediate");
+    EXPECT_EQ(attacker_->sink.messages, 0U);
+    attacker_->connection.reset();
+  }
+}
+
+TEST_P(RdmaHostile, WritesNeedAnExposedRegion) {
+  // The device would let anybody write here, by its key alone.
+  std::vector<std::byte> bytes(4096);
+  const auto region = *server_device_->register_memory(bytes, {.remote_read = true, .remote_write = true});
+  const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(bytes.data()));
+  const auto write = [&] {
+    attack();
+    attacker_->data()[0] = std::byte{7};
+    EXPECT_TRUE(attacker_->post(1, {}, Opcode::write, address, region->remote_key()));
+    pass(milliseconds(5));
+    attacker_->poll();
+    attacker_->connection.reset();
+    pass(milliseconds(300));
+    return attacker_->status;
+  };
+  EXPECT_EQ(write(), Status::remote_invalid);
+  EXPECT_EQ(bytes[0], std::byte{0});
+  {
+    ExposedMemory memory(4096);
+    const auto registered = server_path_->register_memory(memory.memory, memory, false);
+    const auto readable = (*registered)->expose(memory.memory, true, false);
+    EXPECT_EQ(write(), Status::remote_invalid) << "a region that is only read opens no writes";
+    const auto writable = (*registered)->expose(memory.memory, true, true);
+    EXPECT_EQ(write(), Status::success);
+    EXPECT_EQ(bytes[0], std::byte{7});
+  }
+  EXPECT_EQ(write(), Status::remote_invalid) << "after the last region was revoked";
+}
+
+// Queue pairs that are connected already follow too.
+TEST_P(RdmaHostile, AnExposedRegionOpensConnectionsThatExist) {
+  Attacker& attacker = attack();
+  ExposedMemory memory(4096);
+  const auto registered = server_path_->register_memory(memory.memory, memory, false);
+  auto writable = *(*registered)->expose(memory.memory, true, true);
+  const transport::ExposedPlace place = writable->places().front();
+  ASSERT_TRUE(attacker.post(8, {}, Opcode::write, place.address, place.key));
+  pass(milliseconds(5));
+  attacker.poll();
+  EXPECT_EQ(attacker.status, Status::success);
+  writable.reset();
+  ASSERT_TRUE(attacker.post(8, {}, Opcode::write, place.address, place.key));
+  pass(milliseconds(5));
+  attacker.poll();
+  EXPECT_EQ(attacker.status, Status::remote_invalid);
+}
+
+// Whose operation it was is told why it failed, also when the queue pair allows no writes at all any more.
+TEST_P(RdmaHostile, AWriteToARevokedRegionIsRefusedByName) {
+  struct Write final : transport::RemoteOperation {
+    void on_posted() override {}
+    void on_done(const std::optional<Error>& why) override {
+      done = true;
+      error = why;
+    }
+    bool done = false;
+    std::optional<Error> error;
+  };
+  ExposedMemory there(4096);
+  ExposedMemory here(4096);
+  const auto registered = server_path_->register_memory(there.memory, there, false);
+  const auto local = client_path_->register_memory(here.memory, here, false);
+  auto exposed = *(*registered)->expose(there.memory, false, true);
+  const transport::ExposedPlace place = exposed->places().front();
+  auto pair = honest();
+  for (const bool revoked : {false, true}) {
+    if (revoked) exposed.reset();
+    Write write;
+    write.kind = transport::RemoteOperation::Kind::write;
+    write.memory = here.memory.data();
+    write.bytes = 8;
+    write.domain = place.domain;
+    write.address = place.address;
+    write.key = place.key;
+    ASSERT_TRUE(pair->client->remote_memory()->start(write));
+    pass(milliseconds(5));
+    EXPECT_TRUE(write.done);
+    EXPECT_EQ(write.error.has_value(), revoked);
+    if (write.error) {
+      EXPECT_EQ(write.error->code, ErrorCode::invalid_argument) << write.error->text;
+    }
+  }
+  pair.reset();
+}
+
+// Of no bytes: a device may check neither key nor access.
+TEST_P(RdmaHostile, AnUnsolicitedWriteWithImmediate) {
+  Attacker& attacker = attack();
+  ASSERT_TRUE(attacker.post(0, {.granted = 1, .done = 3, .bye = true}, Opcode::write_with_immediate));
+  expect_breach("something else than a send with immediate");
+}
+
+TEST_P(RdmaHostile, ASendWithoutImmediateEndsTheConnection) {
+  Attacker& attacker = attack();
+  ASSERT_TRUE(attacker.post(64, {}, Opcode::send));
+  expect_breach("something else than a send with immediate");
+}
+
+TEST_P(RdmaHostile, MoreIdsThanThePacketHolds) {
+  Attacker& attacker = attack();
+  ASSERT_TRUE(attacker.post(16, {.done = 5}));
+  expect_breach("shorter than what its immediate says");
+}
+
+TEST_P(RdmaHostile, AGrantOfWhatWasNotUsed) {
+  Attacker& attacker = attack();
+  ASSERT_TRUE(attacker.post(0, {.granted = 1}));
+  expect_breach("more credits granted or used");
+}
+
+TEST_P(RdmaHostile, ATransferIsDoneThatIsNotOpen) {
+  Attacker& attacker = attack();
+  ASSERT_TRUE(attacker.post(4, {.done = 1}));
+  expect_breach("a transfer was done that is not open");
+}
+
+TEST_P(RdmaHostile, MessagesAfterTheLast) {
+  Attacker& attacker = attack();
+  attacker.connection->pause();
+  ASSERT_TRUE(attacker.post_message(8, {.bye = true}));
+  ASSERT_TRUE(attacker.post_message(8));
+  expect_breach("messages after the last one");
+}
+
+// A packet beyond the credits finds a receive of somebody else's, if there is a shared queue.
+TEST_P(RdmaHostile, MorePacketsThanCredits) {
+  Attacker& attacker = attack();
+  attacker.connection->pause();
+  const std::size_t before = server_device().asked_to_wait;
+  for (unsigned i = 0; i < attacker.theirs.receives + 4; ++i) ASSERT_TRUE(attacker.post_message(8));
+  pass(milliseconds(20));
+  if (GetParam()) {
+    EXPECT_TRUE(attacker.sink.closed);
+    EXPECT_EQ(attacker.sink.reason.code, ErrorCode::protocol_error);
+  }
+  server_device().asked_to_wait = before;  // Those were its own.
+  attacker.connection.reset();
+}
+
+TEST_P(RdmaHostile, APacketLongerThanAChunkReachesNobody) {
+  attacker_ = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_, 16, 512 * 1024);
+  attacker_->connect();
+  ASSERT_TRUE(attacker_->post(300 * 1024, {}));
+  pass(milliseconds(20));
+  EXPECT_EQ(attacker_->sink.messages, 0U);
+  EXPECT_TRUE(attacker_->sink.closed);
+}
+
+// Bytes and immediates at random: whatever they are, the connection ends in a protocol error or goes on.
+TEST_P(RdmaHostile, ForgedPacketsOfAllKinds) {
+  Random random(7);
+  for (int round = 0; round < 150; ++round) {
+    Attacker& attacker = attack(random.chance(0.5) ? 16 : 0);
+    for (int packet = 0; packet < 3; ++packet) {
+      std::byte* at = attacker.data();
+      const std::size_t bytes = 8 * random.below(64);
+      for (std::size_t i = 0; i < bytes; ++i)
+        at[i] = static_cast<std::byte>(random.chance(0.7) ? 0 : random.below(256));
+      if (bytes >= 16 && random.chance(0.8)) {
+        const auto small = [&] {
+          return static_cast<std::uint32_t>(random.below(random.chance(0.9) ? 400 : 1U << 31));
+        };
+        rdma::write_header(at, {static_cast<rdma::RecordKind>(1 + random.below(4)), small(), small(), small()});
+      }
+      const Immediate immediate{.granted = static_cast<std::uint32_t>(random.chance(0.8) ? 0 : random.below(8192)),
+                                .done = static_cast<std::uint32_t>(random.chance(0.8) ? 0 : random.below(1024)),
+                                .bye = random.chance(0.1)};
+      attacker.post(bytes, immediate);
+      if (random.chance(0.3)) pass(milliseconds(1));
+    }
+    pass(milliseconds(2));
+    if (attacker.sink.closed && attacker.sink.reason.code != ErrorCode::protocol_error) {
+      EXPECT_EQ(attacker.sink.reason.code, ErrorCode::unavailable) << attacker.sink.reason.text;
+    }
+    attacker.connection.reset();
+  }
+}
+
+// What such a peer offers can never be read, and would stay.
+TEST_P(RdmaHostile, PayloadsToBeReadAtAPeerWithoutReads) {
+  Attacker& attacker = attack(0);
+  std::vector<rdma::RemotePiece> pieces(8, {0x1000, 1, 60U << 20});
+  attacker.post_rendezvous(pieces);
+  expect_breach("answers no reads");
+  EXPECT_LT(server_path_->memory().front().used_bytes_max, idle_bytes_ + (std::size_t{4} << 20));
+}
+
+// Eight payloads in one packet: the first is counted by who takes it, those behind it up to read_ahead_bytes_max.
+TEST_P(RdmaHostile, WhatIsReadAheadIsBounded) {
+  constexpr std::size_t mib = std::size_t{1} << 20;
+  const std::size_t ahead_max = RdmaOptions().read_ahead_bytes_max;
+  for (const std::uint32_t bytes : {60U << 20, 4U << 20}) {
+    attack();
+    std::vector<rdma::RemotePiece> pieces(8, {0x1000, 1, bytes});
+    attacker_->post_rendezvous(pieces);
+    pass(milliseconds(20));
+    EXPECT_EQ(attacker_->sink.placed_bytes, bytes);
+    EXPECT_TRUE(attacker_->sink.closed);
+    EXPECT_LE(server_path_->memory().front().used_bytes_max, idle_bytes_ + 64 * mib + ahead_max + 4 * mib);
+    attacker_->connection.reset();
+    pass(std::chrono::seconds(3));
+    EXPECT_EQ(server_end().device().pool->ahead_bytes(), 0U);
+  }
+}
+
+// A head that is announced costs nothing before it comes.
+TEST_P(RdmaHostile, AnnouncedHeadsTakeNoMemory) {
+  Attacker& attacker = attack();
+  rdma::write_header(attacker.data(), {rdma::RecordKind::begin, 63U << 20, 0, 8});
+  ASSERT_TRUE(attacker.post(24, {}));
+  const auto allocated = [] {
+    const struct mallinfo2 heap = ::mallinfo2();
+    return heap.uordblks + heap.hblkhd;
+  };
+  const std::size_t before = allocated();
+  pass(milliseconds(5));
+  EXPECT_FALSE(attacker.sink.closed);
+  EXPECT_LT(allocated(), before + (std::size_t{1} << 20));
+}
+
+// Long heads are paid for as they come; what is refused is cut, and the connection goes on.
+TEST_P(RdmaHostile, LongHeadsArePaidFor) {
+  detail::ReceiveBudget budget(std::size_t{4} << 20, std::size_t{1} << 20);
+  detail::ReceiveAccount account(&budget);
+  auto pair = honest(&account);
+  for (const std::size_t bytes : {std::size_t{60'000}, std::size_t{600'000}, std::size_t{3'000'000}, std::size_t{9}}) {
+    const std::string text(bytes, 'h');
+    send(*pair->client, text);
+    pass(milliseconds(100));
+    EXPECT_EQ(pair->at_server.cut, bytes == 3'000'000) << bytes;
+    if (pair->at_server.cut) {
+      EXPECT_GE(pair->at_server.last.size(), 4096U);
+      EXPECT_EQ(pair->at_server.last, text.substr(0, pair->at_server.last.size()));
+    } else {
+      EXPECT_EQ(pair->at_server.last, text);
+    }
+    EXPECT_EQ(account.used(), 0U) << bytes;
+  }
+  EXPECT_EQ(pair->at_server.messages, 4U);
+  // One that never comes whole is paid back when its connection ends.
+  send(*pair->client, std::string(900'000, 'h'));
+  pass(std::chrono::microseconds(60));
+  pair.reset();
+  EXPECT_EQ(account.used(), 0U);
+}
+
+TEST_P(RdmaHostile, WhatIsReadAheadIsPaidFor) {
+  detail::ReceiveBudget budget(std::size_t{64} << 20, std::size_t{5} << 20);
+  detail::ReceiveAccount account(&budget);
+  attacker_ = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_);
+  attacker_->sink.account = &account;
+  attacker_->connect();
+  std::vector<rdma::RemotePiece> pieces(8, {0x1000, 1, 4U << 20});
+  attacker_->post_rendezvous(pieces);
+  std::size_t used_max = 0;
+  for (int i = 0; i < 2000 && !attacker_->sink.closed; ++i) {
+    pass(std::chrono::nanoseconds(50));
+    used_max = std::max(used_max, account.used());
+  }
+  EXPECT_EQ(used_max, std::size_t{4} << 20) << "one of them fits beside the one in turn";
+  EXPECT_TRUE(attacker_->sink.closed);
+  EXPECT_EQ(account.used(), 0U);
+  attacker_->sink.account = nullptr;
+}
+
+// The client is attacked by the server that it connects to: with forged parameters, and with what no packet is.
+TEST_P(RdmaHostile, AServerThatAttacksItsClients) {
+  const std::size_t before = client_path_->memory().front().connections;
+  for (int kind = 0; kind < 5; ++kind) {
+    Attacker server(*server_device_, *server_end_);
+    if (kind == 0) server.ours.queue_pair = 0xfffffe;  // Nobody's.
+    ASSERT_TRUE(server.accepted_by(*client_end_));
+    server.ready();
+    pass(milliseconds(1));
+    if (kind == 1) {
+      EXPECT_TRUE(server.post(0, {.bye = true}, Opcode::write_with_immediate));
+    }
+    if (kind == 2) {
+      EXPECT_TRUE(server.post(0, {.granted = 100}));
+    }
+    if (kind == 3) {
+      EXPECT_TRUE(server.post(64, {}, Opcode::send));
+    }
+    if (kind == 4) server.die();
+    pass(milliseconds(5));
+    EXPECT_EQ(server.sink.closed, kind >= 1 && kind <= 3) << kind << ": " << server.sink.reason.text;
+    server.connection.reset();
+    pass(std::chrono::seconds(3));
+    EXPECT_EQ(client_path_->memory().front().connections, before) << kind;
+  }
+}
+
+// The attacker's process ends at each step of the handshake, and with packets, reads and a payload of ours under way.
+TEST_P(RdmaHostile, DeathAtEachStep) {
+  for (int step = 0; step < 7; ++step) {
+    auto one = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_);
+    if (step >= 1 && step != 6) one->connect();
+    if (step == 6) {
+      // Connected, and the server's stream ends before it is opened.
+      EXPECT_TRUE(one->try_connect());
+      one->ready();
+      for (unsigned i = 0; i < one->theirs.receives; ++i) EXPECT_TRUE(one->post_message(8));
+      pass(std::chrono::microseconds(3));
+    }
+    if (step == 2) {
+      EXPECT_TRUE(one->post_message(100));
+    }
+    if (step == 3) {
+      const rdma::RemotePiece piece{reinterpret_cast<std::uintptr_t>(one->data()), one->key(), 32 * 1024};
+      one->post_rendezvous({&piece, 1});
+      pass(std::chrono::microseconds(3));  // The server is reading.
+    }
+    if (step == 4) {
+      for (int i = 0; i < 200; ++i) send(*one->connection, "to nobody");
+    }
+    if (step == 5) {
+      one->connection->pause();
+      for (unsigned i = 0; i < one->theirs.receives; ++i) EXPECT_TRUE(one->post_message(8));
+      pass(milliseconds(1));
+    }
+    one->die();
+    pass(milliseconds(2));
+    one.reset();
+    expect_served(*bystander_);
+    pass(std::chrono::seconds(3));
+    EXPECT_EQ(connections(), 1U) << "step " << step;
+  }
+}
+
+// A client that sees its own first sequence numbers must not know those of others: with a generator such as minstd_rand, seven
+// unknown bits are all that is between.
+TEST_F(RdmaAttack, SequenceNumbersTellNothingOfTheNext) {
+  build({});
+  std::array<std::uint64_t, 4> seen{};
+  for (std::uint64_t& number : seen) {
+    const auto half = *server_end_->propose(client_end_->offer(), limits);
+    number = rdma::Parameters::decode(half->parameters())->sequence;
+  }
+  constexpr std::uint64_t mask = 0xffffff;
+  constexpr std::uint64_t modulus = (1ULL << 31) - 1;
+  for (const std::uint64_t factor : {48'271ULL, 16'807ULL}) {
+    for (std::uint64_t high = 0; high < 128; ++high) {
+      std::uint64_t state = high << 24 | seen[0];
+      bool predicted = true;
+      for (std::size_t i = 1; i < seen.size() && predicted; ++i) {
+        state = state * factor % modulus;
+        predicted = (state & mask) == seen[i];
+      }
+      EXPECT_FALSE(predicted) << "from " << seen[0];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hawser::lab

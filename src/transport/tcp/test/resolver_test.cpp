@@ -1,0 +1,301 @@
+#include "transport/tcp/resolver.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/tcp/tcp_network.h"
+#include "transport/tcp/test/tcp_testing.h"
+
+namespace hawser::transport {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int type_a = 1;
+constexpr int type_aaaa = 28;
+
+// A name server on the test's own loop.
+class NameServer final : exec::Watcher {
+ public:
+  // What it says to questions of one type; absent: nothing. Addresses in text; none of them: there is no such name.
+  using Answers = std::map<int, std::vector<std::string>>;
+
+  explicit NameServer(Loop& loop) : loop_(loop) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    EXPECT_EQ(bind(socket_.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
+    EXPECT_EQ(getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+    loop_.poller().watch(socket_.get(), *this);
+  }
+  ~NameServer() { loop_.poller().unwatch(socket_.get(), *this); }
+
+  ResolverOptions options() const { return {.servers = address_}; }
+
+  Answers answers;
+  int questions = 0;
+
+ private:
+  void on_ready(exec::Readiness) override {
+    for (;;) {
+      std::array<unsigned char, 1024> packet{};
+      sockaddr_storage from{};
+      socklen_t from_size = sizeof from;
+      const ssize_t size = recvfrom(socket_.get(), packet.data(), packet.size(), MSG_DONTWAIT,
+                                    reinterpret_cast<sockaddr*>(&from), &from_size);
+      if (size <= 0) return;
+      ++questions;
+      std::size_t end = 12;
+      while (packet[end] != 0) end += packet[end] + 1U;
+      const int type = packet[end + 1] << 8 | packet[end + 2];
+      end += 5;
+      const auto found = answers.find(type);
+      if (found == answers.end()) continue;
+      std::vector<unsigned char> reply(packet.begin(), packet.begin() + static_cast<std::ptrdiff_t>(end));
+      reply[2] = 0x81;  // An answer, to a recursive question.
+      reply[3] = static_cast<unsigned char>(0x80 | (found->second.empty() ? 3 : 0));
+      reply[6] = 0;
+      reply[7] = static_cast<unsigned char>(found->second.size());
+      std::fill(reply.begin() + 8, reply.begin() + 12, 0);
+      for (const std::string& text : found->second) {
+        const SocketAddress address = resolve({text, "0"}, false, false).value().front();
+        const bool v6 = address.family() == AF_INET6;
+        const auto* const bytes = v6 ? reinterpret_cast<const unsigned char*>(
+                                           &reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr)
+                                     : reinterpret_cast<const unsigned char*>(
+                                           &reinterpret_cast<const sockaddr_in&>(address.storage).sin_addr);
+        const unsigned char length = v6 ? 16 : 4;
+        for (const unsigned char byte : {0xc0, 12, 0, type, 0, 1, 0, 0, 0, 60, 0, static_cast<int>(length)}) {
+          reply.push_back(byte);
+        }
+        reply.insert(reply.end(), bytes, bytes + length);
+      }
+      sendto(socket_.get(), reply.data(), reply.size(), 0, reinterpret_cast<sockaddr*>(&from), from_size);
+    }
+  }
+
+  Loop& loop_;
+  Descriptor socket_{::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+  std::string address_;
+};
+
+class ResolverTest : public TcpLoopTest {
+ protected:
+  void SetUp() override {
+    TcpLoopTest::SetUp();
+    if (IsSkipped()) return;
+    server.emplace(loop);
+    names.emplace(server->options());
+  }
+  std::vector<std::string> all() {
+    std::vector<std::string> texts;
+    while (const std::optional<SocketAddress> one = list.next()) texts.push_back(to_string(*one));
+    return texts;
+  }
+
+  AddressList list{loop};
+  std::optional<NameServer> server;
+  std::optional<NameService> names;
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, ResolverTest, exec::every_loop(), exec::name_of);
+
+TEST_P(ResolverTest, AsksForBothFamilies) {
+  server->answers = {{type_a, {"192.0.2.1", "192.0.2.2"}}, {type_aaaa, {"2001:db8::1"}}};
+  const Resolver resolver(loop, {"service.test", "80"}, list, *names);
+  EXPECT_TRUE(list.empty()) << "asking must not block";
+  ASSERT_TRUE(until([&] { return list.completed(); }));
+  std::vector<std::string> found = all();
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0], "[2001:db8::1]:80");
+}
+
+// A server that does not answer for IPv6 does not hold up IPv4.
+TEST_P(ResolverTest, OneFamilyDoesNotWaitForTheOther) {
+  server->answers = {{type_a, {"192.0.2.1"}}};
+  const Resolver resolver(loop, {"service.test", "80"}, list, *names);
+  ASSERT_TRUE(until([&] { return !list.empty(); }));
+  EXPECT_FALSE(list.completed());
+  EXPECT_EQ(all(), std::vector<std::string>{"192.0.2.1:80"});
+}
+
+TEST_P(ResolverTest, ANameThatIsNotSaysSo) {
+  server->answers = {{type_a, {}}, {type_aaaa, {}}};
+  const Resolver resolver(loop, {"service.test", "80"}, list, *names);
+  ASSERT_TRUE(until([&] { return list.completed(); }));
+  EXPECT_TRUE(list.empty());
+  ASSERT_TRUE(list.error());
+  EXPECT_NE(list.error()->text.find("cannot resolve 'service.test'"), std::string::npos) << list.error()->text;
+}
+
+TEST_P(ResolverTest, SomeNamesNeedNoQuestion) {
+  for (const std::string host : {"localhost", "a.LOCALHOST", "LocalHost."}) {
+    AddressList own(loop);
+    const Resolver resolver(loop, {host, "80"}, own, *names);
+    EXPECT_TRUE(own.completed()) << host;
+    EXPECT_FALSE(own.empty()) << host;
+  }
+  const Resolver resolver(loop, {"no-such-host.invalid", "80"}, list, *names);
+  EXPECT_TRUE(list.completed());
+  EXPECT_TRUE(list.empty());
+  turns(3);
+  EXPECT_EQ(server->questions, 0);
+}
+
+TEST_P(ResolverTest, EndsWithItsQuestionsOpen) {
+  for (int i = 0; i < 5; ++i) {
+    AddressList own(loop);
+    {
+      const Resolver resolver(loop, {"service.test", "80"}, own, *names);
+      turns(i);
+    }
+    turns(3);
+    EXPECT_FALSE(own.completed());
+  }
+}
+
+TEST_P(ResolverTest, ConnectingIncludesResolvingInItsTime) {
+  TcpNetwork network(server->options());
+  const Time start = loop.poller().now();
+  const auto stream = loop.run(network.connect(loop, "service.test:80", milliseconds(60)));
+  ASSERT_FALSE(stream);
+  EXPECT_EQ(stream.error().code, ErrorCode::unavailable);
+  EXPECT_NE(stream.error().text.find("service.test"), std::string::npos);
+  EXPECT_GE(loop.poller().now() - start, milliseconds(60));
+  EXPECT_TRUE(until([&] { return server->questions > 0; }));
+}
+
+// All names of a loop are asked for over one channel, which is kept for the next name.
+TEST_P(ResolverTest, ALoopHasOneChannel) {
+  server->answers = {{type_a, {"192.0.2.1"}}, {type_aaaa, {}}};
+  const std::shared_ptr<DnsChannel> channel = *names->channel(loop);
+  constexpr int count = 100;
+  std::deque<AddressList> lists;
+  std::deque<Resolver> resolvers;
+  for (int i = 0; i < count; ++i) {
+    resolvers.emplace_back(loop, HostPort{"service" + std::to_string(i) + ".test", "80"}, lists.emplace_back(loop),
+                           *names);
+  }
+  EXPECT_EQ(*names->channel(loop), channel);
+  EXPECT_EQ(channel->open_questions(), 2U * count);
+  ASSERT_TRUE(
+      until([&] { return std::all_of(lists.begin(), lists.end(), [](auto& one) { return one.completed(); }); }));
+  for (AddressList& one : lists) EXPECT_FALSE(one.empty());
+  EXPECT_EQ(channel->open_questions(), 0U);
+  resolvers.clear();
+  EXPECT_EQ(*names->channel(loop), channel);
+}
+
+// More names than may be asked for at once: the others wait, and those that are withdrawn make room.
+TEST_P(ResolverTest, QuestionsAreBounded) {
+  const std::shared_ptr<DnsChannel> channel = *names->channel(loop);
+  constexpr std::size_t count = DnsChannel::open_max / 2 + 50;
+  std::deque<AddressList> lists;
+  std::deque<std::optional<Resolver>> resolvers;
+  for (std::size_t i = 0; i < count; ++i) {
+    resolvers.emplace_back().emplace(loop, HostPort{"service" + std::to_string(i) + ".test", "80"},
+                                     lists.emplace_back(loop), *names);
+  }
+  EXPECT_EQ(channel->open_questions(), DnsChannel::open_max);
+  EXPECT_EQ(*names->channel(loop), channel);
+  // Nobody waits for many of its questions any more: the next name does not wait for those.
+  for (std::size_t i = 0; i < DnsChannel::withdrawn_max; ++i) resolvers[i].reset();
+  const std::shared_ptr<DnsChannel> other = *names->channel(loop);
+  EXPECT_NE(other, channel);
+  server->answers = {{type_a, {"192.0.2.1"}}, {type_aaaa, {}}};
+  const Resolver resolver(loop, {"service.test", "80"}, list, *names);
+  ASSERT_TRUE(until([&] { return list.completed(); }));
+  EXPECT_FALSE(list.empty());
+  resolvers.clear();
+  EXPECT_EQ(channel->open_questions(), 0U) << "all withdrawn";
+  for (AddressList& one : lists) EXPECT_FALSE(one.completed() && one.empty() && !one.error());
+}
+
+// What the loop keeps of the channel goes with the loop.
+TEST(DnsChannel, EndsWithItsLoop) {
+  NameService names({.servers = "127.0.0.1:9"});
+  std::weak_ptr<DnsChannel> channel;
+  {
+    Loop loop({.log = no_log()});
+    AddressList list(loop);
+    {
+      const Resolver resolver(loop, {"service.test", "80"}, list, names);
+      channel = *names.channel(loop);
+    }
+    EXPECT_FALSE(channel.expired());
+  }
+  EXPECT_TRUE(channel.expired());
+}
+
+TEST(HostsFile, IsReadAgainWhenItHasChanged) {
+  const std::string path = ::testing::TempDir() + "hawser_hosts_" + std::to_string(getpid());
+  const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
+  const auto texts = [](const std::vector<SocketAddress>& addresses) {
+    std::vector<std::string> all;
+    for (const SocketAddress& one : addresses) all.push_back(to_string(one));
+    return all;
+  };
+  using Texts = std::vector<std::string>;
+  std::string text =
+      "# 192.0.2.9 commented\n192.0.2.1\tone  ONE.test # two\n2001:db8::1 one\n\nnonsense one\n192.0.2.2 other one";
+  write(text);
+  HostsFile hosts(path);
+  EXPECT_EQ(texts(hosts.find("one", 80)), (Texts{"192.0.2.1:80", "[2001:db8::1]:80", "192.0.2.2:80"}));
+  EXPECT_EQ(texts(hosts.find("One.Test.", 1)), Texts{"192.0.2.1:1"});
+  for (const char* absent : {"two", "commented", "192.0.2.1", ""})
+    EXPECT_TRUE(hosts.find(absent, 80).empty()) << absent;
+  for (int i = 0; i < 100; ++i) static_cast<void>(hosts.find("one", 80));
+  EXPECT_EQ(hosts.reads(), 1U);
+  for (int i = 0; i < 1000; ++i) text += "\n192.0.2." + std::to_string(i % 250) + " many";
+  write(text);
+  EXPECT_EQ(hosts.find("many", 80).size(), AddressList::addresses_max);
+  EXPECT_EQ(hosts.reads(), 2U);
+  std::remove(path.c_str());
+  EXPECT_TRUE(hosts.find("one", 80).empty());
+  EXPECT_TRUE(HostsFile("/no/such/file").find("one", 80).empty());
+}
+
+// The name has two addresses, and nobody answers at the first.
+TEST_P(ResolverTest, ADeadAddressDoesNotFailTheConnect) {
+  struct Accepting final : AcceptSink {
+    void accepted(std::unique_ptr<Stream> stream) override { streams.push_back(std::move(stream)); }
+    std::vector<std::unique_ptr<Stream>> streams;
+  } accepting;
+  TcpNetwork network(server->options());
+  const auto listener = network.listen(loop, "127.0.0.1:0", accepting);
+  ASSERT_TRUE(listener);
+  const std::string port = (*listener)->address().substr((*listener)->address().rfind(':') + 1);
+  // The same port at another address, with a full queue.
+  const SocketAddress dead = resolve({"127.0.0.2", port}, false, false).value().front();
+  const Descriptor deaf(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(bind(deaf.get(), dead.get(), dead.size), 0);
+  ASSERT_EQ(::listen(deaf.get(), 0), 0);
+  std::vector<Descriptor> fill;
+  for (int i = 0; i < 4; ++i) {
+    fill.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    ::connect(fill.back().get(), dead.get(), dead.size);
+  }
+  for (const std::vector<std::string>& addresses :
+       {std::vector<std::string>{"127.0.0.2", "127.0.0.1"}, std::vector<std::string>{"127.0.0.1", "127.0.0.2"}}) {
+    server->answers = {{type_a, addresses}, {type_aaaa, {}}};
+    const auto stream = loop.run(network.connect(loop, "service.test:" + port, seconds(30)));
+    ASSERT_TRUE(stream) << stream.error().describe();
+    EXPECT_EQ((*stream)->peer(), "127.0.0.1:" + port);
+  }
+}
+
+}  // namespace
+}  // namespace hawser::transport

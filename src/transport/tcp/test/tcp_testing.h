@@ -1,0 +1,127 @@
+#pragma once
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/test/loop_testing.h"
+#include "transport/tcp/tcp_stream.h"
+
+namespace hawser::transport {
+
+// Takes what a stream receives into spaces of the size that the test says.
+struct TestSink final : StreamSink {
+  MutableBytes receive_space() override {
+    space.resize(space_bytes);
+    return space;
+  }
+  void received(std::size_t bytes) override {
+    EXPECT_FALSE(paused) << "received while paused";
+    EXPECT_TRUE(ends.empty()) << "received after the end";
+    if (bytes == 0) return;  // Nothing comes for the time being.
+    text.append(reinterpret_cast<const char*>(space.data()), bytes);
+    if (on_received) on_received();
+  }
+  void sendable(std::size_t bytes) override {
+    EXPECT_EQ(bytes, 0U) << "a socket takes nothing between two sends";
+    ++sendables;
+    if (on_sendable) on_sendable();
+  }
+  void broken(const Error& reason) override {
+    EXPECT_TRUE(paused) << "otherwise ended() tells";
+    breaks.push_back(reason);
+  }
+  void ended(const Error& reason) override {
+    EXPECT_FALSE(paused) << "ended while paused";
+    ends.push_back(reason);
+  }
+
+  std::size_t space_bytes = 64 * 1024;
+  std::vector<std::byte> space;
+  std::string text;
+  int sendables = 0;
+  bool paused = false;  // Kept by the test.
+  std::vector<Error> ends;
+  std::vector<Error> breaks;
+  std::function<void()> on_received;
+  std::function<void()> on_sendable;
+};
+
+class TcpLoopTest : public exec::LoopTest {
+ protected:
+  // Runs the loop until `done`, or for some seconds.
+  template <class F>
+  bool until(F done) {
+    return loop.run([](Loop& self, F& condition) -> Task<bool> {
+      for (int i = 0; i < 50'000; ++i) {
+        if (condition()) co_return true;
+        co_await self.sleep(std::chrono::microseconds(100));
+      }
+      co_return false;
+    }(loop, done));
+  }
+  void turns(int count) {
+    until([&] { return count-- == 0; });
+  }
+};
+
+// A stream on the loop, and the other end of its socket in the hands of the test.
+class StreamTest : public TcpLoopTest {
+ protected:
+  void SetUp() override {
+    TcpLoopTest::SetUp();
+    if (IsSkipped()) return;
+    connect_ends();
+  }
+  void connect_ends() {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+    stream = std::make_unique<TcpStream>(Descriptor(ends[0]));
+    fd = ends[0];
+    peer = Descriptor(ends[1]);
+  }
+  void start() { stream->start(loop, sink); }
+  void pause() {
+    sink.paused = true;
+    stream->pause();
+  }
+  void resume() {
+    sink.paused = false;
+    stream->resume();
+  }
+  // As much as the socket takes; gives how much.
+  std::size_t write_some(std::string_view text) {
+    const ssize_t size = ::send(peer.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return size < 0 ? 0 : static_cast<std::size_t>(size);
+  }
+  void write_all(std::string_view text) { ASSERT_EQ(write_some(text), text.size()); }
+  std::string read_some() {
+    std::string text(1 << 20, '\0');
+    const ssize_t size = ::recv(peer.get(), text.data(), text.size(), MSG_DONTWAIT);
+    text.resize(size < 0 ? 0 : static_cast<std::size_t>(size));
+    return text;
+  }
+  bool peer_sees_the_end() {
+    char byte;
+    return ::recv(peer.get(), &byte, 1, MSG_DONTWAIT) == 0;
+  }
+
+  TestSink sink;
+  std::unique_ptr<TcpStream> stream;
+  int fd = -1;
+  Descriptor peer;
+};
+
+// `size` bytes, none like its neighbours.
+inline std::string test_bytes(std::size_t size, unsigned seed = 1) {
+  std::string text(size, '\0');
+  for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>((i * 131 + i / 256 * 17 + seed) & 0xff);
+  return text;
+}
+
+}  // namespace hawser::transport

@@ -1,0 +1,58 @@
+#include <sstream>
+
+#include "transport/ucx/connection/ucx_end.h"
+#include "transport/ucx/core/ucx_lanes.h"
+#include "transport/ucx/ucx_path.h"
+
+namespace hawser::transport {
+namespace {
+
+// The lines "#  rsc 2 : md 1 dev 1 flags -- tcp/lo" and their like, as UCX prints its context.
+std::vector<UcxReport::Transport> transports_in(const std::string& text) {
+  std::vector<UcxReport::Transport> transports;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("resource ") == std::string::npos) continue;
+    const std::size_t name = line.rfind(' ');
+    const std::size_t slash = line.find('/', name == std::string::npos ? 0 : name);
+    if (name == std::string::npos || slash == std::string::npos) continue;
+    transports.push_back({.name = line.substr(name + 1, slash - name - 1), .device = line.substr(slash + 1)});
+  }
+  return transports;
+}
+
+// What an endpoint between `from` and `to` uses.
+Result<std::vector<UcxReport::Transport>> lanes_between(UcxWorker& from, UcxWorker& to) {
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+  params.address = reinterpret_cast<const ucp_address_t*>(to.address().data());
+  Result<std::unique_ptr<UcxEndpoint>> endpoint = from.core().connect(params, 0);
+  if (!endpoint) return std::unexpected(endpoint.error());
+  std::vector<UcxReport::Transport> lanes = ucx_lanes(from.core().ucp(), (*endpoint)->ep);
+  from.close(std::move(*endpoint), UcxClose::cut);
+  return lanes;
+}
+
+}  // namespace
+
+Result<UcxReport> ucx_report(const UcxOptions& options) {
+  Result<std::shared_ptr<UcxContext>> context = UcxContext::make(options, true);
+  if (!context) return std::unexpected(context.error());
+  const UcpLibrary& ucp = (*context)->ucp();
+  UcxReport report{.library = "UCX " + ucp.version + ", " + ucp.path};
+  report.transports =
+      transports_in(ucx_printed([&](std::FILE* file) { ucp.context_print_info((*context)->get(), file); }));
+  for (const auto& [name, value] : ucx_settings(options)) report.settings.push_back(name + "=" + value);
+  Loop loop({.log = no_log()});
+  Result<std::shared_ptr<UcxWorker>> worker = UcxWorker::make(*context, loop);
+  if (!worker) return std::unexpected(worker.error());
+  report.address_bytes = (*worker)->address().size();
+  Result<std::shared_ptr<UcxWorker>> other = UcxWorker::make(*context, loop);
+  if (!other) return std::unexpected(other.error());
+  Result<std::vector<UcxReport::Transport>> chosen = lanes_between(**worker, **other);
+  if (!chosen) return std::unexpected(chosen.error());
+  report.chosen = std::move(*chosen);
+  return report;
+}
+
+}  // namespace hawser::transport

@@ -1,0 +1,107 @@
+#include "transport/ucx/core/ucx_context.h"
+
+#include <string_view>
+
+namespace hawser::transport {
+namespace {
+
+Result<void> within(std::string_view name, std::size_t value, std::size_t least, std::size_t most) {
+  if (value >= least && value <= most) return {};
+  return fail(ErrorCode::invalid_argument,
+              "UcxOptions::" + std::string(name) + " is " + std::to_string(value) + ": give " + std::to_string(least) +
+                  " to " + std::to_string(most),
+              ErrorScope::transport);
+}
+
+}  // namespace
+
+Result<void> check(const UcxOptions& options) {
+  struct Bound {
+    std::string_view name;
+    std::size_t value, least, most;
+  };
+  const Bound bounds[] = {
+      {"max_eager_rails", options.max_eager_rails, 0, 16},
+      {"max_rendezvous_rails", options.max_rendezvous_rails, 0, 16},
+      {"rendezvous_bytes_min", options.rendezvous_bytes_min, UcxOptions::rendezvous_bytes_least,
+       UcxOptions::rendezvous_bytes_most},
+      {"registered_bytes_min", options.registered_bytes_min, UcxOptions::rendezvous_bytes_least,
+       UcxOptions::rendezvous_bytes_most},
+      {"packed_bytes_max", options.packed_bytes_max, std::size_t{1} << 10, std::size_t{64} << 10},
+      {"window_bytes", options.window_bytes, UcxOptions::window_bytes_least, UcxOptions::window_bytes_most},
+      {"rendezvous_in_flight_max", options.rendezvous_in_flight_max, 1, 1024},
+      {"poll_burst", options.poll_burst, 1, 1024},
+      {"connections_max", options.connections_max, 1, 65536},
+  };
+  for (const Bound& bound : bounds) {
+    if (Result<void> fits = within(bound.name, bound.value, bound.least, bound.most); !fits) return fits;
+  }
+  if (options.wire_up_timeout <= Duration::zero()) {
+    return fail(ErrorCode::invalid_argument, "UcxOptions::wire_up_timeout is not positive", ErrorScope::transport);
+  }
+  return {};
+}
+
+std::vector<std::pair<std::string, std::string>> ucx_settings(const UcxOptions& options) {
+  std::vector<std::pair<std::string, std::string>> settings;
+  const auto set = [&](const char* name, const std::string& value) {
+    if (!value.empty()) settings.emplace_back(name, value);
+  };
+  set("LOG_LEVEL", options.log_level);
+  // Names of endpoints that are looked up rather than addresses of memory, so that a message for one that has gone is dropped
+  // instead of ending the process.
+  set("PROTO_INDIRECT_ID", "y");
+  // One event of TCP's at a time: of several it takes, one may be of a socket that an earlier one's answer has just found
+  // broken, which is an assertion in UCX 1.13 and ends the process. Named as 1.13 looks for it, and as later ones do.
+  set("MAX_POLL", "1");
+  set("TCP_MAX_POLL", "1");
+  set("TLS", options.tls);
+  set("NET_DEVICES", options.net_devices);
+  if (options.max_eager_rails != 0) set("MAX_EAGER_RAILS", std::to_string(options.max_eager_rails));
+  if (options.max_rendezvous_rails != 0) set("MAX_RNDV_RAILS", std::to_string(options.max_rendezvous_rails));
+  return settings;
+}
+
+Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcxOptions& options, bool events,
+                                                     std::shared_ptr<UcxMemory> memory) {
+  if (Result<void> fits = check(options); !fits) return std::unexpected(fits.error());
+  const Result<const UcpLibrary*> loaded = UcpLibrary::load();
+  if (!loaded) return std::unexpected(loaded.error());
+  return make(**loaded, options, events, std::move(memory));
+}
+
+Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcpLibrary& ucp, const UcxOptions& options, bool events,
+                                                     std::shared_ptr<UcxMemory> memory) {
+  if (Result<void> fits = check(options); !fits) return std::unexpected(fits.error());
+  ucp_config_t* config = nullptr;
+  if (const ucs_status_t status = ucp.config_read(nullptr, nullptr, &config); status != UCS_OK) {
+    return std::unexpected(ucx_error(ucp, "reading UCX's settings (the UCX_... variables of the environment)", status,
+                                     ErrorScope::transport));
+  }
+  const std::unique_ptr<ucp_config_t, decltype(ucp.config_release)> release(config, ucp.config_release);
+  for (const auto& [name, value] : ucx_settings(options)) {
+    if (const ucs_status_t status = ucp.config_modify(config, name.c_str(), value.c_str()); status != UCS_OK) {
+      return std::unexpected(
+          ucx_error(ucp, "setting UCX's " + name + " to '" + value + "'", status, ErrorScope::transport));
+    }
+  }
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
+  params.features = UCP_FEATURE_AM | (events ? std::uint64_t{UCP_FEATURE_WAKEUP} : 0);
+  params.mt_workers_shared = 1;  // Workers of several loops use it at once.
+  params.name = "hawser";
+  ucp_context_h context = nullptr;
+  if (const ucs_status_t status = ucp.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context);
+      status != UCS_OK) {
+    return std::unexpected(ucx_error(
+        ucp,
+        "starting UCX with transports '" + (options.tls.empty() ? "all" : options.tls) + "' and devices '" +
+            (options.net_devices.empty() ? "all" : options.net_devices) + "' (ucx_info -d lists what there is)",
+        status, ErrorScope::transport));
+  }
+  return std::shared_ptr<UcxContext>(new UcxContext(ucp, context, options, events, std::move(memory)));
+}
+
+UcxContext::~UcxContext() { ucp_.cleanup(context_); }
+
+}  // namespace hawser::transport

@@ -1,0 +1,366 @@
+#include "transport/ucx/core/ucx_core.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hawser::transport {
+namespace {
+
+// Abandoned workers that UCX does not let be destroyed yet. One a process, as is the library that they belong to; taken
+// along by whoever uses UCX, on whatever loop.
+struct Lingering {
+  std::mutex mutex;
+  std::vector<UcxCore*> cores;
+};
+Lingering& lingering() {
+  static Lingering* const all = new Lingering;  // What is left at the end of the process is left to the system.
+  return *all;
+}
+
+ucs_status_t drop_message(void*, const void*, std::size_t, void*, std::size_t, const ucp_am_recv_param_t*) {
+  return UCS_OK;
+}
+
+}  // namespace
+
+Result<UcxCore*> UcxCore::make(std::shared_ptr<UcxContext> context, Loop& loop) {
+  const UcpLibrary& ucp = context->ucp();
+  ucp_worker_params_t params{};
+  params.field_mask =
+      UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT | UCP_WORKER_PARAM_FIELD_FLAGS;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  params.am_alignment = UcxEntry::alignment;
+  params.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;
+  ucp_worker_h worker = nullptr;
+  if (const ucs_status_t status = ucp.worker_create(context->get(), &params, &worker); status != UCS_OK) {
+    return std::unexpected(ucx_error(ucp, "making a UCX worker (ucx_info -d lists the transports that there are)",
+                                     status, ErrorScope::transport));
+  }
+  return new UcxCore(std::move(context), loop, worker);
+}
+
+UcxCore::~UcxCore() {
+  // A worker may end before the requests of its endpoints only if nobody waits for those.
+  for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
+    if (endpoint->ep != nullptr && endpoint->closing != nullptr) ucp_.request_free(endpoint->closing);
+  }
+  // Operations may end from within.
+  ucp_.worker_destroy(worker_);
+  for (const std::unique_ptr<UcxOperation>& operation : operations_) {
+    if (operation->block != nullptr) operation->block->release();
+  }
+}
+
+void UcxCore::abandon() noexcept {
+  take_returned();
+  end_waiting(Time::max());
+  // What waits for endpoints that never close must not outlive the loop.
+  for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
+    if (endpoint->kept != nullptr) loop_->post([kept = std::move(endpoint->kept)] {});
+  }
+  ucp_am_handler_param_t handler{};
+  handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB;
+  handler.cb = &drop_message;
+  ucp_.worker_set_am_recv_handler(worker_, &handler);
+  bool last = false;
+  {
+    const std::lock_guard list_lock(lingering().mutex);
+    const std::lock_guard lock(mutex_);
+    abandoned_.store(true, std::memory_order_release);
+    while (returned_ != nullptr) take_back(*std::exchange(returned_, returned_->next));
+    lingering_ = !finish();
+    last = !lingering_ && lent_ == 0;
+    if (lingering_) lingering().cores.push_back(this);
+  }
+  if (last) delete this;
+}
+
+// True once it has gone, or will go by itself.
+bool UcxCore::linger() noexcept {
+  bool last = false;
+  {
+    const std::lock_guard lock(mutex_);
+    progress();
+    for (UcxOperation* operation = take_ended(); operation != nullptr;) {
+      recycle(*std::exchange(operation, operation->next));
+    }
+    lingering_ = !finish();
+    if (lingering_) return false;
+    last = lent_ == 0;
+  }
+  if (last) delete this;
+  return true;
+}
+
+void UcxCore::progress_abandoned() noexcept {
+  Lingering& all = lingering();
+  const std::unique_lock lock(all.mutex, std::try_to_lock);
+  if (!lock.owns_lock() || all.cores.empty()) return;
+  std::erase_if(all.cores, [](UcxCore* core) { return core->linger(); });
+}
+
+// UCX answers by an assertion if a worker is destroyed while its endpoints, closed ones among them, have messages of their
+// wiring-up to send.
+bool UcxCore::finish() noexcept {
+  if (!settled()) return false;
+  if (!std::exchange(finishing_, true)) {
+    ucp_request_param_t params;
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    params.cb.send = &UcxCore::on_finished;
+    params.user_data = this;
+    finished_ = !UCS_PTR_IS_PTR(ucp_.worker_flush_nbx(worker_, &params));
+  }
+  return finished_;
+}
+
+void UcxCore::on_finished(void* request, ucs_status_t, void* user_data) {
+  UcxCore& core = *static_cast<UcxCore*>(user_data);
+  core.ucp_.request_free(request);
+  core.finished_ = true;
+}
+
+// ---- Operations ----
+
+UcxOperation* UcxCore::take_operation(UcxReceiver& receiver, UcxOperation::Kind kind) {
+  if (free_operations_ == nullptr) {
+    operations_.push_back(std::make_unique<UcxOperation>());
+    operations_.back()->core = this;
+    free_operations_ = operations_.back().get();
+  }
+  UcxOperation* const operation = std::exchange(free_operations_, free_operations_->next);
+  operation->next = nullptr;
+  operation->receiver = &receiver;
+  operation->kind = kind;
+  operation->done = false;
+  return operation;
+}
+
+void UcxCore::recycle(UcxOperation& operation) noexcept {
+  if (operation.block != nullptr) std::exchange(operation.block, nullptr)->release();
+  operation.receiver = nullptr;
+  operation.owner = nullptr;
+  operation.tag = nullptr;
+  operation.counted = 0;
+  operation.next = std::exchange(free_operations_, &operation);
+}
+
+ucs_status_t UcxCore::send(UcxEndpoint& endpoint, UcxOperation& operation, const std::byte* data, std::size_t size,
+                           std::uint32_t flags) noexcept {
+  ucp_request_param_t params;
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  params.flags = flags;
+  params.cb.send = &UcxCore::on_sent;
+  params.user_data = &operation;
+  const ucs_status_ptr_t sent =
+      ucp_.am_send_nbx(endpoint.ep, 0, operation.header.data(), UcxHeader::bytes, data, size, &params);
+  if (sent == nullptr) return UCS_OK;
+  if (UCS_PTR_IS_ERR(sent)) return UCS_PTR_STATUS(sent);
+  ++with_ucx_;
+  return UCS_INPROGRESS;
+}
+
+ucs_status_t UcxCore::fetch(void* rendezvous, UcxOperation& operation, std::byte* memory, std::size_t size) noexcept {
+  ucp_request_param_t params;
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  params.cb.recv_am = &UcxCore::on_fetched;
+  params.user_data = &operation;
+  operation.bytes = size;
+  ++with_ucx_;
+  const ucs_status_ptr_t fetched = ucp_.am_recv_data_nbx(worker_, rendezvous, memory, size, &params);
+  if (UCS_PTR_IS_ERR(fetched)) {
+    --with_ucx_;
+    return UCS_PTR_STATUS(fetched);
+  }
+  if (fetched == nullptr) end(operation, UCS_OK);
+  return UCS_OK;
+}
+
+void UcxCore::on_sent(void* request, ucs_status_t status, void* user_data) {
+  UcxOperation& operation = *static_cast<UcxOperation*>(user_data);
+  operation.core->ucp_.request_free(request);
+  operation.core->end(operation, status);
+}
+
+void UcxCore::on_fetched(void* request, ucs_status_t status, std::size_t size, void* user_data) {
+  UcxOperation& operation = *static_cast<UcxOperation*>(user_data);
+  operation.core->ucp_.request_free(request);
+  operation.core->end(operation, status == UCS_OK && size != operation.bytes ? UCS_ERR_MESSAGE_TRUNCATED : status);
+}
+
+void UcxCore::end(UcxOperation& operation, ucs_status_t status) noexcept {
+  --with_ucx_;
+  operation.done = true;
+  operation.status = status;
+  operation.next = nullptr;
+  (ended_last_ == nullptr ? ended_first_ : ended_last_->next) = &operation;
+  ended_last_ = &operation;
+}
+
+UcxOperation* UcxCore::take_ended() noexcept {
+  ended_last_ = nullptr;
+  return std::exchange(ended_first_, nullptr);
+}
+
+// ---- Data that is kept ----
+
+Block* UcxCore::lend(void* data) {
+  if (free_data_ == nullptr) {
+    all_data_.push_back(std::make_unique<Data>(*this));
+    free_data_ = all_data_.back().get();
+  }
+  Data* const block = std::exchange(free_data_, free_data_->next);
+  block->data = data;
+  block->lend();
+  ++lent_;
+  return block;
+}
+
+void UcxCore::take_back(Data& data) noexcept {
+  release(std::exchange(data.data, nullptr));
+  data.next = std::exchange(free_data_, &data);
+  --lent_;
+}
+
+void UcxCore::Data::returned(LentBlock& block) noexcept {
+  Data& data = static_cast<Data&>(block);
+  UcxCore& core = data.core_;
+  if (!core.abandoned_.load(std::memory_order_acquire) && Loop::current() == core.loop_) return core.take_back(data);
+  bool last = false;
+  {
+    const std::lock_guard lock(core.mutex_);
+    if (core.abandoned_.load(std::memory_order_relaxed)) {
+      core.take_back(data);
+      last = !core.lingering_ && core.lent_ == 0;
+    } else {
+      data.next = std::exchange(core.returned_, &data);
+      core.any_returned_.store(true, std::memory_order_relaxed);
+    }
+  }
+  if (last) delete &core;
+}
+
+void UcxCore::take_returned() noexcept {
+  if (!any_returned_.load(std::memory_order_relaxed)) return;
+  Data* returned = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    any_returned_.store(false, std::memory_order_relaxed);
+    returned = std::exchange(returned_, nullptr);
+  }
+  while (returned != nullptr) take_back(*std::exchange(returned, returned->next));
+}
+
+// ---- Endpoints ----
+
+Result<std::unique_ptr<UcxEndpoint>> UcxCore::connect(ucp_ep_params_t& params, std::uint64_t token) {
+  drop_closed();
+  auto endpoint = std::make_unique<UcxEndpoint>();
+  endpoint->core = this;
+  endpoint->token = token;
+  params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.err_mode =
+      context_->options().error_mode == UcxErrorMode::peer ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
+  params.err_handler = {.cb = &UcxCore::on_failed, .arg = endpoint.get()};
+  if (const ucs_status_t status = ucp_.ep_create(worker_, &params, &endpoint->ep); status != UCS_OK) {
+    std::string what = "making a UCX endpoint";
+    if (status == UCS_ERR_UNREACHABLE) {
+      what += " (no transport of UcxOptions::tls leads there";
+      if (context_->options().error_mode == UcxErrorMode::peer) what += "; UCX's shared memory lacks error_mode peer";
+      what += ")";
+    }
+    return std::unexpected(ucx_error(ucp_, what, status));
+  }
+  return endpoint;
+}
+
+void UcxCore::on_failed(void* arg, ucp_ep_h, ucs_status_t status) {
+  UcxEndpoint& endpoint = *static_cast<UcxEndpoint*>(arg);
+  endpoint.failed = status;
+  if (endpoint.token != 0) endpoint.core->failed_.push_back(endpoint.token);
+  if (endpoint.waiting) endpoint.core->any_closed_ = true;
+}
+
+void UcxCore::close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept {
+  endpoint->token = 0;
+  if (context_->options().error_mode == UcxErrorMode::peer && how != UcxClose::cut && endpoint->failed == UCS_OK) {
+    if (how == UcxClose::flush) endpoint->until = loop_->now() + wait_max;
+    ucp_request_param_t params;
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    params.cb.send = &UcxCore::on_flushed;
+    params.user_data = endpoint.get();
+    const ucs_status_ptr_t flushing = ucp_.ep_flush_nbx(endpoint->ep, &params);
+    endpoint->flushing = UCS_PTR_IS_PTR(flushing);
+    if (endpoint->flushing) endpoint->closing = flushing;
+  }
+  if (!endpoint->flushing) flushed(*endpoint);
+  closing_.push_back(std::move(endpoint));
+  drop_closed();
+}
+
+void UcxCore::flushed(UcxEndpoint& endpoint) noexcept {
+  endpoint.waiting = endpoint.until != Time{} && endpoint.failed == UCS_OK;
+  if (!endpoint.waiting) end_endpoint(endpoint);
+}
+
+Time UcxCore::end_waiting(Time now) noexcept {
+  Time next = Time::max();
+  for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
+    if (endpoint->until == Time{}) continue;
+    if (now < endpoint->until) {
+      next = std::min(next, endpoint->until);
+      continue;
+    }
+    endpoint->until = Time{};
+    if (std::exchange(endpoint->waiting, false)) end_endpoint(*endpoint);
+  }
+  drop_closed();
+  return next;
+}
+
+// UCX keeps an endpoint that its peer has connected to, and all that belongs to it, unless it is closed by force, which
+// UcxErrorMode::none does not allow.
+void UcxCore::end_endpoint(UcxEndpoint& endpoint) noexcept {
+  const bool force = context_->options().error_mode == UcxErrorMode::peer;
+  ucp_request_param_t params;
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  params.flags = force ? std::uint32_t{UCP_EP_CLOSE_FLAG_FORCE} : 0;
+  params.cb.send = &UcxCore::on_closed;
+  params.user_data = &endpoint;
+  if (!force) ++spent_;
+  const ucs_status_ptr_t closed = ucp_.ep_close_nbx(endpoint.ep, &params);
+  if (UCS_PTR_IS_PTR(closed)) {
+    endpoint.closing = closed;
+  } else {
+    endpoint.ep = nullptr;
+  }
+}
+
+void UcxCore::on_flushed(void* request, ucs_status_t, void* user_data) {
+  UcxEndpoint& endpoint = *static_cast<UcxEndpoint*>(user_data);
+  endpoint.core->ucp_.request_free(request);
+  endpoint.closing = nullptr;
+  endpoint.flushed = true;
+  endpoint.core->any_closed_ = true;
+}
+
+void UcxCore::on_closed(void* request, ucs_status_t, void* user_data) {
+  UcxEndpoint& endpoint = *static_cast<UcxEndpoint*>(user_data);
+  endpoint.core->ucp_.request_free(request);
+  endpoint.ep = nullptr;
+  endpoint.core->any_closed_ = true;
+}
+
+void UcxCore::drop_closed() noexcept {
+  any_closed_ = false;
+  for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
+    if (endpoint->flushed && std::exchange(endpoint->flushing, false)) flushed(*endpoint);
+    if (endpoint->failed != UCS_OK && std::exchange(endpoint->waiting, false)) end_endpoint(*endpoint);
+    // It may be the caller's caller.
+    if ((endpoint->ep == nullptr || endpoint->waiting) && endpoint->kept != nullptr) {
+      loop_->post([kept = std::move(endpoint->kept)] {});
+    }
+  }
+  std::erase_if(closing_, [](const std::unique_ptr<UcxEndpoint>& endpoint) { return endpoint->ep == nullptr; });
+}
+
+}  // namespace hawser::transport
