@@ -56,7 +56,7 @@ compare:
 	@tools/install-dependencies.sh peers
 	@cmake --preset release --log-level=WARNING
 	@cmake --build --preset release --target hawser-bench hawser-peer-grpc hawser-peer-capnp --parallel $(CPUS) -- --quiet
-	@build/release/bench/hawser-bench compare --peers limit,grpc,capnp --json build/compare.json $(ARGS)
+	@build/release/bench/hawser-bench compare --peers baseline,grpc,capnp --json build/compare.json $(ARGS)
 	@build/release/bench/hawser-bench report build/compare.json -o build/compare.html
 
 tidy: install-dependencies

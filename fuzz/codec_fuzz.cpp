@@ -21,8 +21,8 @@
 
 #include "hawser/codec.h"
 
-// Arbitrary bytes decoded as several types. What decodes must encode again, to something that decodes and encodes to the
-// same once more. Input: u8 type | u8 shift of the body's address in bits 0 to 2 | u16 body bytes | body | payload.
+// Arbitrary bytes decoded as several types. What decodes must encode again, to something that decodes and encodes to
+// the same once more. Input: u8 type | u8 shift of the body's address in bits 0 to 2 | u16 body bytes | body | payload.
 namespace hawser::codec {
 namespace {
 
@@ -76,11 +76,12 @@ Message encode_message(const T& value) {
   const EncodedSize size = encoded_size(value);
   expect(!size.too_large);
   Message message{std::vector<std::byte>(size.body), {}};
-  std::vector<Piece> pieces(size.pieces);
+  std::vector<ConstBuffer> pieces(size.pieces);
   Encoder encoder(message.body.data(), pieces.data());
   encode(encoder, value);
   expect(encoder.position() == message.body.data() + size.body && encoder.pieces_end() == pieces.data() + size.pieces);
-  for (const Piece& piece : pieces) message.payload.insert(message.payload.end(), piece.data, piece.data + piece.size);
+  for (const ConstBuffer& piece : pieces)
+    message.payload.insert(message.payload.end(), piece.data, piece.data + piece.size);
   expect(message.payload.size() == size.payload);
   return message;
 }

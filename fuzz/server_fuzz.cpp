@@ -64,11 +64,11 @@ class FuzzStream final : public transport::Stream {
   ~FuzzStream() override { wire_.sink = nullptr; }
   void start(Loop&, transport::StreamSink& sink) override { wire_.sink = &sink; }
   void set_sink(transport::StreamSink& sink) noexcept override { wire_.sink = &sink; }
-  std::size_t send(std::span<const Piece> pieces) override {
+  std::size_t send(std::span<const ConstBuffer> pieces) override {
     // Read, so that a piece that is not there any more is seen.
     std::size_t taken = 0;
     unsigned sum = 0;
-    for (const Piece& piece : pieces) {
+    for (const ConstBuffer& piece : pieces) {
       for (std::size_t i = 0; i < piece.size; ++i) sum += static_cast<unsigned>(piece.data[i]);
       taken += piece.size;
     }
@@ -125,7 +125,7 @@ std::vector<std::byte> script(Bytes input, unsigned mode) {
     std::byte* const head = message.data() + 8;
     if (head_bytes != 0) std::memcpy(head, input.data() + 2, head_bytes);
     if ((mode & 4) != 0 && head_bytes >= wire::header_bytes) {
-      if (static_cast<wire::Kind>(head[0]) == wire::Kind::request) {
+      if (static_cast<wire::FrameKind>(head[0]) == wire::FrameKind::request) {
         constexpr void (*methods[])(std::byte*) = {set_method<echo>, set_method<reflect>, set_method<hold>,
                                                    set_method<converse>};
         methods[static_cast<std::size_t>(head[8]) % std::size(methods)](head);

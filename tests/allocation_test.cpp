@@ -92,7 +92,7 @@ void PrintTo(const Case& shape, std::ostream* out) {
 
 TransportOptions transports_of(const Case& shape) {
   if (shape.transport.empty()) return {};
-  return {.enabled = {shm(), rdma()}, .order = {shape.transport}, .demand = shape.transport};
+  return {.enabled = {shm(), rdma()}, .order = {shape.transport}, .required = shape.transport};
 }
 
 // Emulated processors copy large payloads slowly: 200 calls in all instead of each.
@@ -146,7 +146,8 @@ TEST_P(Allocations, NoneInTheSteadyState) {
   }(loop, server, shape, payload, few, many));
   const int rounds = rounds_of(shape);
   const auto calls = static_cast<std::size_t>(shape.concurrency * rounds);
-  // Timing decides how deep queues get, so a few late growths are no leak of the steady state; one in a hundred calls is.
+  // Timing decides how deep queues get, so a few late growths are no leak of the steady state; one in a hundred calls
+  // is.
   EXPECT_LT(many, few + calls / 100) << few << " allocations by " << shape.concurrency * few_rounds << " calls, "
                                      << many << " by " << shape.concurrency * (few_rounds + rounds);
   RecordProperty("allocations_per_call",
@@ -180,7 +181,8 @@ Task<int> hold(Context& context) {
   co_return 0;
 }
 
-// A server is often stopped because there is no memory: with a silent connection, and one with a call that does not end.
+// A server is often stopped because there is no memory: with a silent connection, and one with a call that does not
+// end.
 TEST(OutOfMemory, AServerStops) {
 #ifdef HAWSER_SANITIZED
   GTEST_SKIP() << "a sanitizer has an allocator of its own";
@@ -194,8 +196,8 @@ TEST(OutOfMemory, AServerStops) {
   const RawSocket silent = RawSocket::greeted(server.address());
   RawSocket busy = RawSocket::greeted(server.address());
   using Facts = detail::MethodFacts<hold>;
-  busy.send(
-      message({.kind = wire::Kind::request, .call = 1U << 16, .method = Facts::id, .signature = Facts::signature}));
+  busy.send(message(
+      {.kind = wire::FrameKind::request, .call = 1U << 16, .method = Facts::id, .signature = Facts::signature}));
   const auto end = std::chrono::steady_clock::now() + patience;
   while (server.counters().calls_in_flight != 1 || server.counters().connections_open != 2) {
     ASSERT_LT(std::chrono::steady_clock::now(), end);
@@ -213,8 +215,8 @@ int block(Context&) {
   return 0;
 }
 
-// Any one allocation of a server fails: at its start, in a handshake, and while offloaded calls are withdrawn by their callers
-// or by their deadlines. That costs a connection at most.
+// Any one allocation of a server fails: at its start, in a handshake, and while offloaded calls are withdrawn by their
+// callers or by their deadlines. That costs a connection at most.
 TEST(OutOfMemory, NoSingleFailureEndsAServer) {
 #ifdef HAWSER_SANITIZED
   GTEST_SKIP() << "a sanitizer has an allocator of its own";
@@ -239,12 +241,12 @@ TEST(OutOfMemory, NoSingleFailureEndsAServer) {
       caller.send(wire::encode_hello(usual_hello()));
       for (std::uint32_t slot = 0; slot < 3; ++slot) {
         const std::uint32_t id = 1U << 16 | slot;
-        caller.send(message({.kind = wire::Kind::request,
+        caller.send(message({.kind = wire::FrameKind::request,
                              .call = id,
                              .method = Facts::id,
                              .signature = Facts::signature,
                              .deadline = slot == 1 ? wire::encode_deadline(1000) : 0U}));
-        if (slot == 2) caller.send(message({.kind = wire::Kind::cancel, .call = id}));
+        if (slot == 2) caller.send(message({.kind = wire::FrameKind::cancel, .call = id}));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(6));
     }

@@ -41,7 +41,7 @@ class Bounds : public ::testing::Test {
   template <class Body>
   void serve(ServerOptions server_with, ClientOptions client_with, Body body) {
     server_with.listen = "127.0.0.1:0";
-    client_with.transports.demand = "stream";
+    client_with.transports.required = "stream";
     Loop loop;
     Server server(loop, std::move(server_with));
     server.register_handler<count_rows, count_rows_later, make_rows, count_numbers, count_all>();
@@ -120,8 +120,8 @@ TEST_F(Bounds, DecodeLimitsHoldForStreamItems) {
   }
 }
 
-// What a good hash makes of keys, their sender can undo: a request of 100 KB would block the loop for a while, one of 1 MB
-// for seconds.
+// What a good hash makes of keys, their sender can undo: a request of 100 KB would block the loop for a while, one of 1
+// MB for seconds.
 TEST_F(Bounds, KeysChosenToCollideAreRefused) {
   serve({}, {}, [](Client& client) -> Task<void> {
     constexpr std::size_t count = 6'000;

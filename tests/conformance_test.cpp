@@ -54,9 +54,9 @@ class UnixBackend final : public TcpBackend {
 };
 
 // Beside the stream, as the options of users have it.
-class PathBackend : public Backend {
+class TransportBackend : public Backend {
  public:
-  explicit PathBackend(std::string path) : path_(std::move(path)) {}
+  explicit TransportBackend(std::string transport) : transport_(std::move(transport)) {}
   std::unique_ptr<Loop> make_loop() override { return std::make_unique<Loop>(loop_options()); }
   std::shared_ptr<transport::Network> network() override { return network_; }
   std::string listen_address() override { return "127.0.0.1:0"; }
@@ -66,41 +66,43 @@ class PathBackend : public Backend {
     options.log = no_log();
     return options;
   }
-  TransportOptions transports() override { return {.enabled = {shm(), rdma()}, .order = {path_}, .demand = path_}; }
+  TransportOptions transports() override {
+    return {.enabled = {shm(), rdma()}, .order = {transport_}, .required = transport_};
+  }
   std::string absent() override {
     const Loop loop(loop_options());
-    for (const auto& path : network_->data_paths(transports())) {
-      if (path->name() != path_) continue;
-      const auto end = path->attach(const_cast<Loop&>(loop));
+    for (const auto& transport : network_->transports(transports())) {
+      if (transport->name() != transport_) continue;
+      const auto end = transport->attach(const_cast<Loop&>(loop));
       return end ? std::string() : end.error().text;
     }
-    return "this build has no " + path_;
+    return "this build has no " + transport_;
   }
 
  private:
-  const std::string path_;
+  const std::string transport_;
   const std::shared_ptr<transport::Network> network_ = setup::system_network();
 };
 
-class UcxBackend final : public PathBackend {
+class UcxBackend final : public TransportBackend {
  public:
-  explicit UcxBackend(UcxOptions options) : PathBackend("ucx"), options_(std::move(options)) {}
-  TransportOptions transports() override { return {.enabled = {ucx(options_)}, .demand = "ucx"}; }
+  explicit UcxBackend(UcxOptions options) : TransportBackend("ucx"), options_(std::move(options)) {}
+  TransportOptions transports() override { return {.enabled = {ucx(options_)}, .required = "ucx"}; }
 
  private:
   const UcxOptions options_;
 };
 
 // Over a device, of which no receiver may ever be found not ready.
-class RdmaBackend final : public PathBackend {
+class RdmaBackend final : public TransportBackend {
  public:
   explicit RdmaBackend(bool shared_queue)
-      : PathBackend("rdma"), shared_queue_(shared_queue), not_ready_(rdma_tests::not_ready_count()) {}
+      : TransportBackend("rdma"), shared_queue_(shared_queue), not_ready_(rdma_tests::not_ready_count()) {}
   ~RdmaBackend() override { EXPECT_EQ(rdma_tests::not_ready_count(), not_ready_) << "a receiver was not ready"; }
   // A device that can't be used is a failure, not an absence.
-  std::string absent() override { return rdma_tests::any_device() ? std::string() : PathBackend::absent(); }
+  std::string absent() override { return rdma_tests::any_device() ? std::string() : TransportBackend::absent(); }
   TransportOptions transports() override {
-    TransportOptions options = PathBackend::transports();
+    TransportOptions options = TransportBackend::transports();
     options.enable(rdma({.shared_receive_queue = shared_queue_}));
     return options;
   }
@@ -132,10 +134,10 @@ class SimBackend : public Backend {
 };
 
 // Messages beside the stream, agreed on in the hellos.
-class SimPathBackend final : public SimBackend {
+class SimTransportBackend final : public SimBackend {
  public:
-  SimPathBackend() : SimBackend({.paths = true}) {}
-  TransportOptions transports() override { return {.order = {"simpath"}, .demand = "simpath"}; }
+  SimTransportBackend() : SimBackend({.transports = true}) {}
+  TransportOptions transports() override { return {.order = {"simpath"}, .required = "simpath"}; }
 };
 
 }  // namespace
@@ -145,12 +147,12 @@ std::vector<BackendFactory> backends() {
       {"tcp_epoll", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::epoll)); }},
       {"tcp_io_uring", [] { return std::unique_ptr<Backend>(new TcpBackend(PollerKind::io_uring)); }},
       {"unix", [] { return std::unique_ptr<Backend>(new UnixBackend); }},
-      {"shm", [] { return std::unique_ptr<Backend>(new PathBackend("shm")); }},
+      {"shm", [] { return std::unique_ptr<Backend>(new TransportBackend("shm")); }},
       {"ucx", [] { return std::unique_ptr<Backend>(new UcxBackend({})); }},
       {"rdma", [] { return std::unique_ptr<Backend>(new RdmaBackend(false)); }},
       {"rdma_shared_queue", [] { return std::unique_ptr<Backend>(new RdmaBackend(true)); }},
       {"sim", [] { return std::unique_ptr<Backend>(new SimBackend); }},
-      {"sim_path", [] { return std::unique_ptr<Backend>(new SimPathBackend); }},
+      {"sim_path", [] { return std::unique_ptr<Backend>(new SimTransportBackend); }},
   };
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "tests/bystander.h"
+#include "tests/background_client.h"
 #include "tests/hostile/server_fixture.h"
 #include "tests/raw_peer.h"
 
@@ -18,7 +18,7 @@ using namespace testing_tools;
 using hostile::call_id;
 using hostile::hold;
 using hostile::request_of;
-using wire::Kind;
+using wire::FrameKind;
 
 template <class Condition>
 bool soon(Condition condition) {
@@ -55,14 +55,14 @@ class Faults : public ::testing::Test {
     EXPECT_TRUE(server->start());
     return server;
   }
-  static void expect_calm(Server& server, Bystander& bystander) {
-    EXPECT_TRUE(bystander.sees_calls(20));
+  static void expect_calm(Server& server, BackgroundClient& background_client) {
+    EXPECT_TRUE(background_client.sees_calls(20));
     EXPECT_TRUE(soon([&] {
       const ServerCounters counters = server.counters();
       return counters.connections_open == 1 && counters.calls_in_flight == 0;
     }));
-    bystander.stop();
-    EXPECT_EQ(bystander.complaint(), "");
+    background_client.stop();
+    EXPECT_EQ(background_client.complaint(), "");
   }
 };
 
@@ -108,8 +108,8 @@ TEST_F(Faults, OneTimeoutDoesNotEndItsNeighbours) {
 // Elsewhere four headers make the server allocate 16 GiB.
 TEST_F(Faults, AnnouncedLengthsTakeNoMemory) {
   const auto server = started({});
-  Bystander bystander(server->address());
-  ASSERT_TRUE(bystander.sees_calls(50));
+  BackgroundClient background_client(server->address());
+  ASSERT_TRUE(background_client.sees_calls(50));
   const std::size_t before = resident_bytes();
   constexpr std::size_t allowed = std::size_t{64} << 20;  // message_bytes_max, by default.
   {
@@ -126,19 +126,19 @@ TEST_F(Faults, AnnouncedLengthsTakeNoMemory) {
       attackers.push_back(RawSocket::greeted(server->address()));
       attackers.back().send(i % 2 == 0 ? prefix(28, allowed - 36) + head : prefix(allowed - 8, 0) + head);
     }
-    EXPECT_TRUE(bystander.sees_calls(50));
+    EXPECT_TRUE(background_client.sees_calls(50));
     const std::size_t grown = resident_bytes() - std::min(before, resident_bytes());
     EXPECT_LT(grown, 2 * allowed) << "of the 256 MiB announced, nothing was sent";
   }
-  expect_calm(*server, bystander);
+  expect_calm(*server, background_client);
 }
 
 // A client that dies without a word.
 TEST_F(Faults, KilledClientsAreNoticed) {
   const auto server = started({});
   const std::string address = server->address();
-  Bystander bystander(address);
-  ASSERT_TRUE(bystander.sees_calls(1));
+  BackgroundClient background_client(address);
+  ASSERT_TRUE(background_client.sees_calls(1));
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();
@@ -150,7 +150,7 @@ TEST_F(Faults, KilledClientsAreNoticed) {
     for (std::uint32_t i = 0; i < 10; ++i) bytes = bytes + message(request_of<hold>(call_id(i)));
     for (std::uint32_t i = 10; i < 20; ++i) {
       bytes = bytes + message(request_of<hostile::collect>(call_id(i)), std::string(1, '\1'));
-      bytes = bytes + message({.kind = Kind::stream_data, .call = call_id(i)}, text_body("item"));
+      bytes = bytes + message({.kind = FrameKind::stream_data, .call = call_id(i)}, text_body("item"));
     }
     for (std::uint32_t i = 20; i < 30; ++i) bytes = bytes + message(request_of<hostile::pour>(call_id(i)));
     peer.send(bytes);
@@ -165,19 +165,19 @@ TEST_F(Faults, KilledClientsAreNoticed) {
   EXPECT_EQ(server->counters().connections_open, 2U);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  expect_calm(*server, bystander);
+  expect_calm(*server, background_client);
 }
 
 // A client whose machine has gone: nothing comes any more, not even the end of the connection.
 TEST_F(Faults, SilentClientsAreDropped) {
   const auto server = started({.ping_interval = 100ms});
-  Bystander bystander(server->address());
-  ASSERT_TRUE(bystander.sees_calls(1));
+  BackgroundClient background_client(server->address());
+  ASSERT_TRUE(background_client.sees_calls(1));
   RawSocket silent = RawSocket::greeted(server->address());
   silent.send(message(request_of<hold>(call_id(0))));
   ASSERT_TRUE(soon([&] { return server->counters().calls_in_flight == 1; }));
-  EXPECT_TRUE(silent.receive_frame(Kind::ping));
-  expect_calm(*server, bystander);
+  EXPECT_TRUE(silent.receive_frame(FrameKind::ping));
+  expect_calm(*server, background_client);
   EXPECT_TRUE(silent.closed_by_peer());
 }
 
@@ -187,8 +187,8 @@ TEST_F(Faults, QuietClientsThatAnswerStay) {
   RawSocket quiet = RawSocket::greeted(server->address());
   quiet.send(message(request_of<hold>(call_id(0))));
   for (int i = 0; i < 5; ++i) {
-    EXPECT_TRUE(quiet.receive_frame(Kind::ping));
-    quiet.send(message({.kind = Kind::pong}));
+    EXPECT_TRUE(quiet.receive_frame(FrameKind::ping));
+    quiet.send(message({.kind = FrameKind::pong}));
   }
   EXPECT_EQ(server->counters().calls_in_flight, 1U);
 }
@@ -198,7 +198,7 @@ TEST_F(Faults, TimeInWhichTheLoopDidNotRunIsNotThePeers) {
   RawListener listener;
   std::thread peer([&] {
     RawSocket patient = listener.accept_greeted();
-    EXPECT_TRUE(patient.receive_frame(Kind::ping));
+    EXPECT_TRUE(patient.receive_frame(FrameKind::ping));
     patient.closed_by_peer();
   });
   sync_wait([](const std::string& address) -> Task<void> {
@@ -231,7 +231,7 @@ TEST_F(Faults, SlowTransfersAreASignOfLife) {
       ASSERT_TRUE(slow.send(Bytes(request).subspan(at, std::min(part, request.size() - at)))) << large;
       std::this_thread::sleep_for(25ms);
     }
-    const std::optional<RawFrame> answer = slow.receive_frame(Kind::response);
+    const std::optional<RawFrame> answer = slow.receive_frame(FrameKind::response);
     ASSERT_TRUE(answer) << large;
     EXPECT_EQ(answer->header.call, call);
   }
@@ -240,8 +240,8 @@ TEST_F(Faults, SlowTransfersAreASignOfLife) {
 // A client that never reads its replies.
 TEST_F(Faults, SlowReadersDoNotFillTheServer) {
   const auto server = started({.send_backlog_bytes_max = 1 << 20, .ping_interval = 300ms});
-  Bystander bystander(server->address());
-  ASSERT_TRUE(bystander.sees_calls(50));
+  BackgroundClient background_client(server->address());
+  ASSERT_TRUE(background_client.sees_calls(50));
   const std::size_t before = resident_bytes();
   RawSocket slow = RawSocket::greeted(server->address());
   std::string body(4, '\0');
@@ -252,23 +252,23 @@ TEST_F(Faults, SlowReadersDoNotFillTheServer) {
     const Octets request = message(request_of<zeros>(call_id(i % 4'000)), body);
     asked += slow.send_some(request) == request.size();
   }
-  EXPECT_TRUE(bystander.sees_calls(50));
+  EXPECT_TRUE(background_client.sees_calls(50));
   const std::size_t grown = resident_bytes() - std::min(before, resident_bytes());
   EXPECT_LT(grown, std::size_t{256} << 20) << "after " << asked << " requests";
   // It takes nothing, so it is given up.
-  expect_calm(*server, bystander);
+  expect_calm(*server, background_client);
 }
 
 // One that floods with pings and reads none of the answers.
 TEST_F(Faults, PingsThatAreNotReadDoNotFillTheServer) {
   const auto server = started({});
-  Bystander bystander(server->address());
-  ASSERT_TRUE(bystander.sees_calls(50));
+  BackgroundClient background_client(server->address());
+  ASSERT_TRUE(background_client.sees_calls(50));
   RawSocket flood = RawSocket::greeted(server->address());
   const int small = 4'096;
   setsockopt(flood.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
   Octets pings;
-  const Octets ping = message({.kind = Kind::ping});
+  const Octets ping = message({.kind = FrameKind::ping});
   pings.reserve(10'000 * ping.size());
   for (int i = 0; i < 10'000; ++i) pings.insert(pings.end(), ping.begin(), ping.end());
   const std::size_t before = resident_bytes();
@@ -276,30 +276,30 @@ TEST_F(Faults, PingsThatAreNotReadDoNotFillTheServer) {
   for (int i = 0; i < 600; ++i) {
     if (!flood.send(pings)) break;
   }
-  EXPECT_TRUE(bystander.sees_calls(50));
+  EXPECT_TRUE(background_client.sees_calls(50));
   const std::size_t grown = resident_bytes() - std::min(before, resident_bytes());
   EXPECT_LT(grown, std::size_t{100} << 20);
   flood.close();
-  expect_calm(*server, bystander);
+  expect_calm(*server, background_client);
 }
 
 // A frame, byte by byte and never whole, holds nobody else up.
 TEST_F(Faults, FramesByteByByteStallNobody) {
   const auto server = started({.ping_interval = 100ms});
-  Bystander bystander(server->address());
+  BackgroundClient background_client(server->address());
   const Octets request = message(request_of<testing_tools::echo>(call_id(0)), text_body("hello"));
   RawSocket slow = RawSocket::greeted(server->address());
   RawSocket stuck = RawSocket::greeted(server->address());
   stuck.send(first(request, 20));
   for (std::size_t i = 0; i < request.size(); ++i) {
     slow.send(Bytes(request).subspan(i, 1));
-    EXPECT_TRUE(bystander.sees_calls(2));
+    EXPECT_TRUE(background_client.sees_calls(2));
   }
-  EXPECT_TRUE(slow.receive_frame(Kind::response));
+  EXPECT_TRUE(slow.receive_frame(FrameKind::response));
   // The one that stopped in the middle is as good as silent.
   EXPECT_TRUE(stuck.closed_by_peer());
   slow.close();
-  expect_calm(*server, bystander);
+  expect_calm(*server, background_client);
 }
 
 // The other way about: a server that has gone silent while calls wait for it.

@@ -33,7 +33,7 @@ struct HandNetwork final : transport::Network {
 template <auto F>
 wire::Header request_of(std::uint32_t call) {
   using Facts = detail::MethodFacts<F>;
-  return {.kind = wire::Kind::request, .call = call, .method = Facts::id, .signature = Facts::signature};
+  return {.kind = wire::FrameKind::request, .call = call, .method = Facts::id, .signature = Facts::signature};
 }
 constexpr std::uint32_t call_id(std::uint32_t slot) { return 1U << 16 | slot; }
 
@@ -52,7 +52,7 @@ struct Peer {
     if (!script.paused) script.sink->received(0);
   }
   // What the server answered: the last frame of that kind.
-  std::optional<RawFrame> heard(wire::Kind kind) const {
+  std::optional<RawFrame> heard(wire::FrameKind kind) const {
     std::optional<RawFrame> found;
     for (std::string_view rest = script.sent; rest.size() >= 36;) {
       const Bytes bytes = as_bytes(rest);

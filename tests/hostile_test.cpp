@@ -52,7 +52,8 @@ TEST_F(HostileClient, HellosThatLie) {
     hello[at] = static_cast<std::byte>(value);
     return hello;
   };
-  // Version 0; a range upside down; a body beyond the bound; lengths of fields that pass the body; a number of three bytes.
+  // Version 0; a range upside down; a body beyond the bound; lengths of fields that pass the body; a number of three
+  // bytes.
   Octets long_body = good;
   store_le(long_body.data() + 6, std::uint16_t{4097});
   Octets short_field = good;
@@ -81,13 +82,13 @@ TEST_F(HostileClient, HellosOfTheFuture) {
   const Result<wire::Hello> answer = friendly.receive_hello();
   ASSERT_TRUE(answer) << error_of(answer);
   EXPECT_FALSE(answer->refusal);
-  EXPECT_EQ(answer->version_most, wire::version);
+  EXPECT_EQ(answer->version_max, wire::version);
   expect_alive(friendly);
 
   RawSocket later = connected();
   wire::Hello unknown = usual_hello();
-  unknown.version_least = 2;
-  unknown.version_most = 3;
+  unknown.version_min = 2;
+  unknown.version_max = 3;
   later.send(wire::encode_hello(unknown));
   const Result<wire::Hello> refusal = later.receive_hello();
   ASSERT_TRUE(refusal) << error_of(refusal);
@@ -117,12 +118,12 @@ TEST_F(HostileClient, HellosWithoutRoomForAMessage) {
   narrow.send(echo_request(call_id(0), "a reply that is too long"));
   const std::optional<RawFrame> answer = narrow.receive_frame();
   ASSERT_TRUE(answer);
-  EXPECT_EQ(answer->header.kind, Kind::error);
+  EXPECT_EQ(answer->header.kind, FrameKind::error);
   EXPECT_EQ(static_cast<ErrorCode>(answer->header.method & 0xffffU), ErrorCode::limit_exceeded);
 }
 
 TEST_F(HostileClient, HelloTwiceAndGarbageAfterIt) {
-  expect_breach(wire::encode_hello(usual_hello()), "a second hello");
+  expect_protocol_violation(wire::encode_hello(usual_hello()), "a second hello");
   Random random(1);
   for (int round = 0; round < 50; ++round) {
     Octets garbage(1 + random.below(300));
@@ -152,54 +153,58 @@ TEST_F(HostileClient, FramesCutAtEveryByte) {
 
 TEST_F(HostileClient, LengthsThatLie) {
   const Octets header(wire::header_bytes);
-  expect_breach(prefix(0, 0), "no head");
-  expect_breach(prefix(27, 0) + Octets(27), "a head shorter than its header");
-  expect_breach(prefix(0xffff'ffff, 0), "a head of 4 GiB");
-  expect_breach(prefix(28, 0xffff'ffff), "a payload of 4 GiB");
-  expect_breach(prefix(0xffff'ffff, 0xffff'ffff), "8 GiB");
-  expect_breach(prefix(28, 1U << 30), "1 GiB");
-  expect_breach(prefix(28, message_bytes_max - 8 - 28 + 1), "one byte too many");
+  expect_protocol_violation(prefix(0, 0), "no head");
+  expect_protocol_violation(prefix(27, 0) + Octets(27), "a head shorter than its header");
+  expect_protocol_violation(prefix(0xffff'ffff, 0), "a head of 4 GiB");
+  expect_protocol_violation(prefix(28, 0xffff'ffff), "a payload of 4 GiB");
+  expect_protocol_violation(prefix(0xffff'ffff, 0xffff'ffff), "8 GiB");
+  expect_protocol_violation(prefix(28, 1U << 30), "1 GiB");
+  expect_protocol_violation(prefix(28, message_bytes_max - 8 - 28 + 1), "one byte too many");
   // A large payload is announced with a head that is none.
-  expect_breach(prefix(28, 100'000) + header, "kind 0 with a payload");
+  expect_protocol_violation(prefix(28, 100'000) + header, "kind 0 with a payload");
 }
 
 TEST_F(HostileClient, UnknownKindsAndFlags) {
   for (const int kind : {0, 11, 12, 100, 255}) {
-    expect_breach(message({.kind = static_cast<Kind>(kind), .call = call_id(0)}), "an unknown kind");
+    expect_protocol_violation(message({.kind = static_cast<FrameKind>(kind), .call = call_id(0)}), "an unknown kind");
   }
   for (const int flags : {4, 8, 128, 255}) {
     wire::Header header = request_of<testing_tools::echo>(call_id(0));
     header.flags = static_cast<std::uint8_t>(flags);
-    expect_breach(message(header, text_body("x")), "an unknown flag");
+    expect_protocol_violation(message(header, text_body("x")), "an unknown flag");
   }
-  for (const Kind kind : {Kind::response, Kind::error}) {
-    expect_breach(message({.kind = kind, .call = call_id(0)}), "a frame that only servers send");
+  for (const FrameKind kind : {FrameKind::response, FrameKind::error}) {
+    expect_protocol_violation(message({.kind = kind, .call = call_id(0)}), "a frame that only servers send");
   }
-  for (const Kind kind : {Kind::cancel, Kind::ping, Kind::pong, Kind::stream_end, Kind::stream_credit}) {
-    expect_breach(message({.kind = kind, .call = call_id(0)}, {}, "payload"), "a payload where there is none");
-    expect_breach(message({.kind = kind, .call = call_id(0)}, {}, std::string(50'000, 'p')), "a large one");
+  for (const FrameKind kind :
+       {FrameKind::cancel, FrameKind::ping, FrameKind::pong, FrameKind::stream_end, FrameKind::stream_credit}) {
+    expect_protocol_violation(message({.kind = kind, .call = call_id(0)}, {}, "payload"),
+                              "a payload where there is none");
+    expect_protocol_violation(message({.kind = kind, .call = call_id(0)}, {}, std::string(50'000, 'p')), "a large one");
   }
 }
 
 TEST_F(HostileClient, MetadataAndAttachmentsThatLie) {
   wire::Header header = request_of<testing_tools::echo>(call_id(0));
   header.metadata_bytes = 100;
-  expect_breach(message(header, text_body("x")), "metadata passes the frame");
+  expect_protocol_violation(message(header, text_body("x")), "metadata passes the frame");
   header.metadata_bytes = 5;
-  expect_breach(message(header, std::string("\x03\xff\xff"
-                                            "ab",
-                                            5) +
-                                    text_body("x")),
-                "an entry passes the metadata");
+  expect_protocol_violation(message(header, std::string("\x03\xff\xff"
+                                                        "ab",
+                                                        5) +
+                                                text_body("x")),
+                            "an entry passes the metadata");
   header.metadata_bytes = 2;
-  expect_breach(message(header, std::string("\x01\x00", 2) + text_body("x")), "an entry without its lengths");
+  expect_protocol_violation(message(header, std::string("\x01\x00", 2) + text_body("x")),
+                            "an entry without its lengths");
   header.metadata_bytes = 65 * 3;
-  expect_breach(message(header, std::string(65 * 3, '\0') + text_body("x")), "65 entries");
+  expect_protocol_violation(message(header, std::string(65 * 3, '\0') + text_body("x")), "65 entries");
   header.metadata_bytes = 0;
   header.attachment_bytes = 1;
-  expect_breach(message(header, text_body("x")), "an attachment without a payload");
+  expect_protocol_violation(message(header, text_body("x")), "an attachment without a payload");
   header.attachment_bytes = 50'001;
-  expect_breach(message(header, text_body("x"), std::string(50'000, 'a')), "an attachment larger than the payload");
+  expect_protocol_violation(message(header, text_body("x"), std::string(50'000, 'a')),
+                            "an attachment larger than the payload");
 }
 
 TEST_F(HostileClient, DamagedFrames) {
@@ -247,15 +252,15 @@ TEST_F(HostileClient, CallsThatAreWrong) {
 
 TEST_F(HostileClient, CallIdsThatAreInUseOrTooHigh) {
   const Octets held = message(request_of<hold>(call_id(3)));
-  expect_breach(held + held, "one id twice");
-  expect_breach(held + message(request_of<hold>(call_id(3, 2))), "one slot twice");
+  expect_protocol_violation(held + held, "one id twice");
+  expect_protocol_violation(held + message(request_of<hold>(call_id(3, 2))), "one slot twice");
   // A refusal of the second would count as the answer of the first, which then nobody would ever cancel.
   wire::Header unknown = request_of<hold>(call_id(3));
   unknown.method ^= 1;
-  expect_breach(held + message(unknown), "one id twice, for a method that does not exist");
+  expect_protocol_violation(held + message(unknown), "one id twice, for a method that does not exist");
   Octets all;
   for (std::uint32_t slot = 0; slot < calls_max; ++slot) all = all + message(request_of<hold>(call_id(slot)));
-  expect_breach(all + held, "one id twice, beyond calls_per_connection_max");
+  expect_protocol_violation(all + held, "one id twice, beyond calls_per_connection_max");
   expect_refused(message(request_of<hold>(call_id(calls_max))), call_id(calls_max), ErrorCode::overloaded,
                  "calls_per_connection_max");
   expect_refused(message(request_of<hold>(0xffff'ffff)), 0xffff'ffff, ErrorCode::overloaded,
@@ -270,25 +275,26 @@ TEST_F(HostileClient, CallIdsThatAreInUseOrTooHigh) {
 
 TEST_F(HostileClient, FramesForCallsThatAreNot) {
   RawSocket attacker = greeted();
-  for (const Kind kind : {Kind::cancel, Kind::stream_end, Kind::stream_credit, Kind::stream_data}) {
+  for (const FrameKind kind :
+       {FrameKind::cancel, FrameKind::stream_end, FrameKind::stream_credit, FrameKind::stream_data}) {
     for (const std::uint32_t call : {0U, call_id(0), call_id(15), call_id(5'000), 0xffff'ffffU}) {
       attacker.send(message({.kind = kind, .call = call, .signature = 100}));
-      if (kind == Kind::stream_data)
+      if (kind == FrameKind::stream_data)
         attacker.send(message({.kind = kind, .call = call}, "x", std::string(100'000, 'x')));
     }
   }
   expect_alive(attacker);
   // For calls that have no streams they are as meaningless.
   attacker.send(message(request_of<hold>(call_id(1))));
-  attacker.send(message({.kind = Kind::stream_data, .call = call_id(1)}, text_body("x")));
-  attacker.send(message({.kind = Kind::stream_credit, .call = call_id(1), .signature = 1}));
+  attacker.send(message({.kind = FrameKind::stream_data, .call = call_id(1)}, text_body("x")));
+  attacker.send(message({.kind = FrameKind::stream_credit, .call = call_id(1), .signature = 1}));
   expect_alive(attacker);
   // An older generation's cancel does not reach the call that holds the slot now.
-  attacker.send(message({.kind = Kind::cancel, .call = call_id(1, 7)}));
+  attacker.send(message({.kind = FrameKind::cancel, .call = call_id(1, 7)}));
   expect_alive(attacker);
   EXPECT_EQ(server->counters().calls_in_flight, 1U);
-  attacker.send(message({.kind = Kind::cancel, .call = call_id(1)}));
-  const std::optional<RawFrame> answer = attacker.receive_frame(Kind::response);
+  attacker.send(message({.kind = FrameKind::cancel, .call = call_id(1)}));
+  const std::optional<RawFrame> answer = attacker.receive_frame(FrameKind::response);
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->header.call, call_id(1));
 }
@@ -298,19 +304,19 @@ TEST_F(HostileClient, FramesForCallsThatAreNot) {
 TEST_F(HostileClient, StreamsThatBreakTheirRules) {
   const std::uint32_t id = call_id(0);
   const Octets open = message(request_of<collect>(id), std::string(1, '\0'));
-  const Octets item = message({.kind = Kind::stream_data, .call = id}, text_body(std::string(60'000, 's')));
-  const Octets end = message({.kind = Kind::stream_end, .call = id});
-  // The window is 256 KiB: the fifth item has no credit any more, and the sixth is a breach.
-  expect_breach(open + item + item + item + item + item + item, "items without credit");
-  expect_breach(open + end + item, "an item after the end");
-  expect_breach(open + end + end, "an end twice");
+  const Octets item = message({.kind = FrameKind::stream_data, .call = id}, text_body(std::string(60'000, 's')));
+  const Octets end = message({.kind = FrameKind::stream_end, .call = id});
+  // The window is 256 KiB: the fifth item has no credit any more, and the sixth is a protocol violation.
+  expect_protocol_violation(open + item + item + item + item + item + item, "items without credit");
+  expect_protocol_violation(open + end + item, "an item after the end");
+  expect_protocol_violation(open + end + end, "an end twice");
   Octets empty_items = open;
-  const Octets empty = message({.kind = Kind::stream_data, .call = id}, text_body(""));
+  const Octets empty = message({.kind = FrameKind::stream_data, .call = id}, text_body(""));
   for (int i = 0; i < 5'000; ++i) empty_items = empty_items + empty;
-  expect_breach(empty_items, "empty items without credit");
+  expect_protocol_violation(empty_items, "empty items without credit");
   const Octets pouring = message(request_of<pour>(id));
-  const Octets credit = message({.kind = Kind::stream_credit, .call = id, .signature = 0xffff'ffff});
-  expect_breach(pouring + credit + credit + credit, "more credit than there can be");
+  const Octets credit = message({.kind = FrameKind::stream_credit, .call = id, .signature = 0xffff'ffff});
+  expect_protocol_violation(pouring + credit + credit + credit, "more credit than there can be");
 }
 
 // ---- Floods ----
@@ -337,10 +343,10 @@ TEST_F(HostileClient, KilledWithItsRepliesUnread) {
 
 TEST_F(HostileClient, PingFlood) {
   Octets pings;
-  for (int i = 0; i < 1'000; ++i) pings = pings + message({.kind = Kind::ping});
+  for (int i = 0; i < 1'000; ++i) pings = pings + message({.kind = FrameKind::ping});
   RawSocket attacker = greeted();
   for (int i = 0; i < 100; ++i) attacker.send(pings);
-  EXPECT_TRUE(attacker.receive_frame(Kind::pong));
+  EXPECT_TRUE(attacker.receive_frame(FrameKind::pong));
   expect_alive(attacker);
 }
 

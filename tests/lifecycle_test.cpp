@@ -21,8 +21,8 @@
 #include "transport/sim/sim_network.h"
 #include "wire/hello.h"
 
-// How servers start and stop, and what connections that never say anything can do to them. Whatever depends on time runs
-// on virtual time.
+// How servers start and stop, and what connections that never say anything can do to them. Whatever depends on time
+// runs on virtual time.
 namespace hawser::lifecycle {
 
 using namespace testing_tools;
@@ -63,7 +63,7 @@ class RawStream final : transport::StreamSink {
     stream_->start(loop, *this);
   }
   void send(Bytes bytes) {
-    const Piece piece{bytes.data(), bytes.size()};
+    const ConstBuffer piece{bytes.data(), bytes.size()};
     EXPECT_EQ(stream_->send(std::span(&piece, 1)), bytes.size());
   }
   bool ended() const { return ended_; }
@@ -373,9 +373,9 @@ TEST_F(VirtualTime, SilentConnectionsDoNotShutNewClientsOut) {
   });
 }
 
-// Clients that offer a path and never answer its proposal are silent, too.
-TEST_F(VirtualTime, UnansweredProposalsDoNotShutNewClientsOut) {
-  network->set_options({.paths = true});
+// Clients that offer a transport and never answer its selection are silent, too.
+TEST_F(VirtualTime, UnansweredSelectionsDoNotShutNewClientsOut) {
+  network->set_options({.transports = true});
   ServerOptions options;
   options.handshakes_max = 3;
   options.handshake_timeout = forever;
@@ -393,10 +393,10 @@ TEST_F(VirtualTime, UnansweredProposalsDoNotShutNewClientsOut) {
       one->send(wire::encode_hello(hello));
       unanswering.push_back(std::move(one));
     }
-    AWAIT(proposed, eventually(loop, [&] {
+    AWAIT(selected, eventually(loop, [&] {
             return std::ranges::all_of(unanswering, [](const auto& one) { return !one->got().empty(); });
           }));
-    EXPECT_TRUE(proposed);
+    EXPECT_TRUE(selected);
     Client client(loop, network, {});
     AWAIT(connected, client.connect(server->address()));
     REQUIRE_OK(connected);
@@ -501,7 +501,8 @@ TEST(Descriptors, WhatThePollerDoesNotTakeIsDropped) {
 
 // ---- fork() ----
 
-// The loops' pollers are one object for parent and child: a child that stopped its copy of the server would stop the parent's listening.
+// The loops' pollers are one object for parent and child: a child that stopped its copy of the server would stop the
+// parent's listening.
 TEST(ServerLifecycle, AChildsCopyStopsNothing) {
   auto server = std::make_unique<Server>(ServerOptions{.listen = "127.0.0.1:0", .loop = quiet()});
   server->register_handler<echo>();

@@ -12,20 +12,20 @@
 #include "hawser/transport/factory.h"
 #include "tests/testing.h"
 #include "transport/common/framed_connection.h"
-#include "transport/conformance/path_suite_testing.h"
+#include "transport/conformance/transport_suite_testing.h"
 
 namespace hawser::transport {
 namespace {
 
-std::shared_ptr<DataPath> make_local() { return local_transport::local().factory().make(); }
+std::shared_ptr<Transport> make_local() { return local_transport::local().factory().make(); }
 
-std::vector<PathCase> local_cases() {
-  const std::vector<PathCase> all =
-      path_cases("local", &make_local, {FramedConnection::placed_bytes_min, FramedConnection::receive_block_bytes});
+std::vector<TransportCase> local_cases() {
+  const std::vector<TransportCase> all = transport_cases(
+      "local", &make_local, {FramedConnection::receive_buffer_bytes_min, FramedConnection::receive_block_bytes});
   return {all[1], all[2]};  // One loop with io_uring, two loops with epoll.
 }
 
-INSTANTIATE_TEST_SUITE_P(Local, PathSuite, testing::ValuesIn(local_cases()), name_of_path_case);
+INSTANTIATE_TEST_SUITE_P(Local, TransportSuite, testing::ValuesIn(local_cases()), name_of_transport_case);
 
 }  // namespace
 }  // namespace hawser::transport
@@ -67,10 +67,10 @@ class LocalTransport : public testing::Test {
 };
 
 TEST_F(LocalTransport, CarriesCalls) {
-  const TransportOptions transports{.enabled = {local()}, .demand = "local"};
+  const TransportOptions transports{.enabled = {local()}, .required = "local"};
   run(transports, transports, [](Client& client) -> Task<void> {
     EXPECT_EQ(client.transport(), "local");
-    EXPECT_TRUE(client.not_taken().empty());
+    EXPECT_TRUE(client.fallback_reasons().empty());
     for (const std::size_t bytes : {0U, 100U, 100'000U, 8U << 20}) {
       const std::string text = text_of(bytes);
       AWAIT(reply, client.call<echo_locally>(text));
@@ -96,8 +96,8 @@ TEST_F(LocalTransport, IsTriedWhereTheOrderSays) {
   local_first.order = {"local", "shm"};
   run(local_first, both, [](Client& client) -> Task<void> {
     EXPECT_EQ(client.transport(), "local");
-    REQUIRE(client.not_taken().size() == 1);
-    EXPECT_EQ(client.not_taken()[0].transport, "shm");
+    REQUIRE(client.fallback_reasons().size() == 1);
+    EXPECT_EQ(client.fallback_reasons()[0].transport, "shm");
     co_return;
   });
   TransportOptions local_only = both;
@@ -111,9 +111,9 @@ TEST_F(LocalTransport, IsTriedWhereTheOrderSays) {
 TEST_F(LocalTransport, IsLeftOutWhereThePeerHasNone) {
   run({.enabled = {}}, {.enabled = {local()}}, [](Client& client) -> Task<void> {
     EXPECT_EQ(client.transport(), "tcp");
-    REQUIRE(client.not_taken().size() == 1);
-    EXPECT_EQ(client.not_taken()[0].transport, "local");
-    EXPECT_EQ(client.not_taken()[0].reason, "the server has not enabled it");
+    REQUIRE(client.fallback_reasons().size() == 1);
+    EXPECT_EQ(client.fallback_reasons()[0].transport, "local");
+    EXPECT_EQ(client.fallback_reasons()[0].reason, "the server has not enabled it");
     co_return;
   });
 }

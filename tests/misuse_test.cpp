@@ -31,7 +31,7 @@ Task<int> sum(Reader<int> reader) {
 }
 
 ServerOptions server_options() { return {.listen = "127.0.0.1:0"}; }
-ClientOptions client_options() { return {.transports = {.demand = "stream"}}; }
+ClientOptions client_options() { return {.transports = {.required = "stream"}}; }
 
 // A server with a thread of its own.
 class Misuse : public ::testing::Test {

@@ -56,7 +56,7 @@ class OffloadedCalls : public ::testing::Test {
     ASSERT_TRUE(started) << error_of(started);
   }
   Task<std::unique_ptr<Client>> connect() {
-    auto client = std::make_unique<Client>(ClientOptions{.transports = {.demand = "stream"}});
+    auto client = std::make_unique<Client>(ClientOptions{.transports = {.required = "stream"}});
     AWAIT(connected, client->connect(server->address()));
     EXPECT_OK(connected);
     co_return client;

@@ -165,7 +165,7 @@ class RawSocket {
     return frame;
   }
   // The next frame of that kind; the others are skipped.
-  std::optional<RawFrame> receive_frame(wire::Kind kind) {
+  std::optional<RawFrame> receive_frame(wire::FrameKind kind) {
     for (;;) {
       std::optional<RawFrame> frame = receive_frame();
       if (!frame || frame->header.kind == kind) return frame;

@@ -14,7 +14,7 @@
 namespace hawser::receive_memory {
 
 using namespace testing_tools;
-using wire::Kind;
+using wire::FrameKind;
 
 constexpr std::size_t kib = 1024;
 constexpr std::size_t mib = 1024 * kib;
@@ -55,7 +55,7 @@ class ReceiveMemory : public ::testing::Test {
 
   Server& serve(ServerOptions options) {
     options.listen = "by hand";
-    options.transports.demand = "stream";
+    options.transports.required = "stream";
     server = std::make_unique<Server>(loop, network, std::move(options));
     server->register_handler<length, count, echoes, keeps, hoards, pours>();
     EXPECT_TRUE(server->start());
@@ -105,13 +105,13 @@ class ReceiveMemory : public ::testing::Test {
   std::size_t used() const { return server->counters().receive_bytes; }
   void expect_answered(Peer& one, std::uint32_t call) {
     run(1ms);
-    const std::optional<RawFrame> answer = one.heard(Kind::response);
-    ASSERT_TRUE(answer) << (one.heard(Kind::error) ? one.heard(Kind::error)->body : "no answer");
+    const std::optional<RawFrame> answer = one.heard(FrameKind::response);
+    ASSERT_TRUE(answer) << (one.heard(FrameKind::error) ? one.heard(FrameKind::error)->body : "no answer");
     EXPECT_EQ(answer->header.call, call);
   }
   void expect_refused(Peer& one, std::uint32_t call) {
     run(1ms);
-    const std::optional<RawFrame> answer = one.heard(Kind::error);
+    const std::optional<RawFrame> answer = one.heard(FrameKind::error);
     ASSERT_TRUE(answer);
     EXPECT_EQ(answer->header.call, call);
     EXPECT_EQ(static_cast<ErrorCode>(answer->header.method & 0xffffU), ErrorCode::overloaded) << answer->body;
@@ -158,7 +158,7 @@ TEST_F(ReceiveMemory, WhatHasComeIsBounded) {
     for (Peer& one : peers) {
       one.say("h");
       run(1ms);
-      if (one.heard(Kind::response)) {
+      if (one.heard(FrameKind::response)) {
         ++answered;
       } else {
         expect_refused(one, call_id(3));
@@ -183,8 +183,8 @@ TEST_F(ReceiveMemory, OneMessageOfTheLargestSizeAlwaysFits) {
     for (const std::size_t pace : {kib, 60 * kib, 64 * mib}) {
       Peer& one = peer();
       one.say(payload_request(request_of<keeps>(call_id(1)), bytes - 40), pace);
-      EXPECT_FALSE(one.heard(Kind::error)) << bytes << " " << pace;
-      one.say(text(message({.kind = Kind::cancel, .call = call_id(1)})));
+      EXPECT_FALSE(one.heard(FrameKind::error)) << bytes << " " << pace;
+      one.say(text(message({.kind = FrameKind::cancel, .call = call_id(1)})));
       expect_answered(one, call_id(1));
       one.script.sent.clear();
       one.say(text(message(request_of<length>(call_id(1)), text_body(std::string(bytes - 40, 'h')))), pace);
@@ -208,7 +208,7 @@ TEST_F(ReceiveMemory, AConnectionHasAShare) {
   EXPECT_GE(server->counters().memory_refusals, 16U);
   Peer& other = peer();
   for (std::uint32_t i = 0; i < 3; ++i) other.say(payload_request(request_of<keeps>(call_id(i)), mib - kib), 64 * kib);
-  EXPECT_FALSE(other.heard(Kind::error));
+  EXPECT_FALSE(other.heard(FrameKind::error));
 }
 
 // Many connections of one peer can't take what is for all, either.
@@ -219,23 +219,23 @@ TEST_F(ReceiveMemory, APeerHasAShare) {
   EXPECT_LE(used(), 8 * mib + 20 * 4 * kib);
   EXPECT_GE(used(), 7 * mib);
   expect_refused(peers.back(), call_id(1));
-  EXPECT_NE(peers.back().heard(Kind::error)->body.find("receive_peer_bytes_max 8388608 bytes"), std::string::npos);
+  EXPECT_NE(peers.back().heard(FrameKind::error)->body.find("receive_peer_bytes_max 8388608 bytes"), std::string::npos);
   for (int i = 0; i < 4; ++i) {
     Peer& other = peer(usual_hello(), "10.0.0.2:" + std::to_string(i));
     other.say(request, 64 * kib);
-    EXPECT_FALSE(other.heard(Kind::error)) << i;
+    EXPECT_FALSE(other.heard(FrameKind::error)) << i;
   }
   // Small requests of the first peer are served nevertheless, and it has its share again when its calls have ended.
   Peer& late = peer(usual_hello(), "10.0.0.1:99");
   late.say(text(message(request_of<length>(call_id(2)), text_body("hi"))));
   expect_answered(late, call_id(2));
   for (int i = 0; i < 4; ++i)
-    peers[static_cast<std::size_t>(i)].say(text(message({.kind = Kind::cancel, .call = call_id(1)})));
+    peers[static_cast<std::size_t>(i)].say(text(message({.kind = FrameKind::cancel, .call = call_id(1)})));
   run(1ms);
   late.script.sent.clear();
   late.say(request, 64 * kib);
   run(1ms);
-  EXPECT_FALSE(late.heard(Kind::error));
+  EXPECT_FALSE(late.heard(FrameKind::error));
 }
 
 TEST(ReceivePeers, AreHostsNetworksAndProcesses) {
@@ -281,20 +281,20 @@ TEST_F(ReceiveMemory, ItemsCountByTheirBlocks) {
   for (; calls < 64 && server->counters().memory_refusals == 0; ++calls) {
     one.say(text(message(request_of<hoards>(call_id(calls)))));
     // Each keeps a block of 256 KiB: what follows fills the rest of it.
-    one.say(text(message({.kind = Kind::stream_data, .call = call_id(calls)}, text_body(std::string(5000, 'i')))) +
+    one.say(text(message({.kind = FrameKind::stream_data, .call = call_id(calls)}, text_body(std::string(5000, 'i')))) +
             text(message(request_of<length>(call_id(4000)), text_body(std::string(255 * kib, 'f')))));
     EXPECT_LE(used(), 4 * mib);
   }
   EXPECT_LE(calls, 17U);
   EXPECT_EQ(server->counters().memory_refusals, 1U);
   run(1ms);
-  const std::optional<RawFrame> answer = one.heard(Kind::response);
+  const std::optional<RawFrame> answer = one.heard(FrameKind::response);
   ASSERT_TRUE(answer);
   // Large ones by their payloads.
   Peer& other = peer();
   for (std::uint32_t i = 0; i < 8; ++i) {
     other.say(text(message(request_of<hoards>(call_id(i)))));
-    other.say(payload_request({.kind = Kind::stream_data, .call = call_id(i)}, mib - kib), 64 * kib);
+    other.say(payload_request({.kind = FrameKind::stream_data, .call = call_id(i)}, mib - kib), 64 * kib);
     EXPECT_LE(used(), 8 * mib);
   }
   EXPECT_GE(server->counters().memory_refusals, 2U);
@@ -320,7 +320,7 @@ TEST_F(ReceiveMemory, SlowMessagesEnd) {
   EXPECT_EQ(server->counters().connections_open, 2U);
   steady.say(std::string_view(whole).substr(at));
   expect_answered(steady, call_id(1));
-  EXPECT_TRUE(quiet.heard(Kind::response)) << "who sends nothing is not slow";
+  EXPECT_TRUE(quiet.heard(FrameKind::response)) << "who sends nothing is not slow";
 }
 
 TEST_F(ReceiveMemory, APausedConnectionDoesNotEscapeTheRule) {
@@ -328,7 +328,7 @@ TEST_F(ReceiveMemory, APausedConnectionDoesNotEscapeTheRule) {
   Peer& one = peer();
   one.script.take.assign(1'000'000, 0);  // Reads nothing of its replies.
   std::string burst;
-  for (std::uint32_t i = 0; i < 100; ++i) burst += text(message({.kind = Kind::request, .call = call_id(i)}));
+  for (std::uint32_t i = 0; i < 100; ++i) burst += text(message({.kind = FrameKind::request, .call = call_id(i)}));
   for (int i = 0; i < 200 && !one.script.paused; ++i) one.say(burst);
   ASSERT_TRUE(one.script.paused);
   EXPECT_GT(used(), 0U) << "what waits to be read is paid for";
@@ -344,13 +344,14 @@ TEST_F(ReceiveMemory, AHostileWindowDoesNotFillTheBacklog) {
   Peer& reads = peer(hello);
   Peer& other = peer();
   for (std::uint32_t i = 0; i < 3; ++i) reads.say(text(message(request_of<pours>(call_id(i)))));
-  // All that is sent is taken at once: virtual time stands still, and the streams' turns must end for the loop to go on.
+  // All that is sent is taken at once: virtual time stands still, and the streams' turns must end for the loop to go
+  // on.
   for (int i = 0; i < 10; ++i) {
     reads.script.sent.clear();
     other.script.sent.clear();
     other.say(text(message(request_of<length>(call_id(1)), text_body("hi"))));
     turn();
-    EXPECT_TRUE(other.heard(Kind::response));
+    EXPECT_TRUE(other.heard(FrameKind::response));
     EXPECT_GT(reads.script.sent.size(), 0U);
     EXPECT_LE(reads.script.sent.size(), 8 * mib);
   }
@@ -369,8 +370,8 @@ TEST_F(ReceiveMemory, AHostileWindowDoesNotFillTheBacklog) {
   EXPECT_GT(reads.script.sent.size(), before) << "the writers have gone on";
 }
 
-// Once memory is scarce, an announcement is worth what has come with it: thousands of connections used up the rest by the
-// first 64 KiB of each.
+// Once memory is scarce, an announcement is worth what has come with it: thousands of connections used up the rest by
+// the first 64 KiB of each.
 TEST_F(ReceiveMemory, ScarceMemoryIsNotForAnnouncements) {
   serve({.message_bytes_max = 4 * mib, .receive_bytes_max = 16 * mib});
   const std::string whole = payload_request(request_of<length>(call_id(0)), 2 * mib);
@@ -381,7 +382,8 @@ TEST_F(ReceiveMemory, ScarceMemoryIsNotForAnnouncements) {
   expect_answered(honest, call_id(1));
 }
 
-// Others have used up the budget by what their calls keep, for as long as they like. Small requests are answered all the same.
+// Others have used up the budget by what their calls keep, for as long as they like. Small requests are answered all
+// the same.
 TEST_F(ReceiveMemory, SmallRequestsAreServedWhateverOthersHold) {
   serve({.message_bytes_max = mib, .receive_bytes_max = 8 * mib, .ping_interval = forever});
   for (int i = 0; i < 6; ++i) {
@@ -403,13 +405,13 @@ TEST_F(ReceiveMemory, SmallRequestsAreServedWhateverOthersHold) {
   expect_refused(honest, call_id(9));
   honest.script.sent.clear();
   for (std::uint32_t call = 0; call < 3; ++call) {
-    honest.say(text(message({.kind = Kind::cancel, .call = call_id(call)})));
+    honest.say(text(message({.kind = FrameKind::cancel, .call = call_id(call)})));
     expect_answered(honest, call_id(call));
   }
 }
 
-// A reply that shows the request keeps it until the peer has taken the reply. A byte now and then does not hold memory that
-// others need.
+// A reply that shows the request keeps it until the peer has taken the reply. A byte now and then does not hold memory
+// that others need.
 TEST_F(ReceiveMemory, SlowReadersGiveBackScarceMemory) {
   constexpr Duration window = 1s;
   serve({.message_bytes_max = 4 * mib,
@@ -456,7 +458,7 @@ TEST_F(ReceiveMemory, SlowReadersGiveBackScarceMemory) {
 TEST_F(ReceiveMemory, EmptyItemsCount) {
   serve({.message_bytes_max = 64 * kib, .receive_bytes_max = 4 * mib, .receive_share_bytes_max = mib});
   Peer& one = peer();
-  const std::string item = text(message({.kind = Kind::stream_data, .call = call_id(0)}));
+  const std::string item = text(message({.kind = FrameKind::stream_data, .call = call_id(0)}));
   one.say(text(message(request_of<hoards>(call_id(0)))));
   one.say(item);
   const std::size_t cost = used();
@@ -483,9 +485,9 @@ TEST_F(ReceiveMemory, OptionsThatServeNobodyAreRefused) {
   expect_refused_option({.receive_window = std::chrono::nanoseconds(999'999)}, "receive_window (999999)");
   serve({.message_bytes_max = 36, .receive_bytes_max = 36, .receive_rate_min = SIZE_MAX, .receive_window = 1ms});
   Peer& one = peer();
-  one.say(text(message({.kind = Kind::ping})));
+  one.say(text(message({.kind = FrameKind::ping})));
   run(1ms);
-  EXPECT_TRUE(one.heard(Kind::pong));
+  EXPECT_TRUE(one.heard(FrameKind::pong));
   Client client(loop, network, {.stream_window_bytes = 0});
   const Result<void> connected = loop.run(client.connect("by hand"));
   EXPECT_ERROR(connected, invalid_argument, "stream_window_bytes (0)");
@@ -496,7 +498,8 @@ TEST_F(ReceiveMemory, ItemsNeedCredit) {
   constexpr std::uint32_t window = 8 * kib;
   serve({.stream_window_bytes = window});
   const auto item = [](std::size_t cost) {
-    return text(message({.kind = Kind::stream_data, .call = call_id(1)}, text_body(std::string(cost - 64 - 4, 'i'))));
+    return text(
+        message({.kind = FrameKind::stream_data, .call = call_id(1)}, text_body(std::string(cost - 64 - 4, 'i'))));
   };
   Peer& exact = peer();
   exact.say(text(message(request_of<hoards>(call_id(1)))));

@@ -1,4 +1,5 @@
-// Processes killed at any instruction while they talk through shared memory: the other side is told, and nothing is left.
+// Processes killed at any instruction while they talk through shared memory: the other side is told, and nothing is
+// left.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -28,7 +29,7 @@ constexpr int kills = 200;
 TransportOptions shm_only() {
   // Everything that the transport does takes part, as does running out of it.
   return {.enabled = {shm({.ring_bytes = 64 * 1024, .slab_bytes = 1 << 20, .direct_read_bytes_min = 300'000})},
-          .demand = "shm"};
+          .required = "shm"};
 }
 
 LoopOptions quiet_loop(int round) {

@@ -14,7 +14,7 @@
 namespace hawser::turn {
 
 using namespace testing_tools;
-using wire::Kind;
+using wire::FrameKind;
 
 // Virtual time that also passes while work is done.
 class WorkPoller final : public exec::Poller {
@@ -51,8 +51,8 @@ class Turn : public ::testing::Test {
   };
 
   void SetUp() override {
-    server =
-        std::make_unique<Server>(loop, network, ServerOptions{.listen = "by hand", .transports = {.demand = "stream"}});
+    server = std::make_unique<Server>(loop, network,
+                                      ServerOptions{.listen = "by hand", .transports = {.required = "stream"}});
     server->register_handler<&Service::dear>(&service);
     ASSERT_TRUE(server->start());
   }
@@ -107,7 +107,7 @@ TEST_F(Turn, ManySmallMessagesDoNotKeepTheLoop) {
   run(1ms);
   EXPECT_EQ(calls, 1001U);
   EXPECT_FALSE(flood.script.paused);
-  EXPECT_TRUE(flood.heard(Kind::response));
+  EXPECT_TRUE(flood.heard(FrameKind::response));
 }
 
 // Long messages are timed one by one: no more of them are taken than fit into the turn.

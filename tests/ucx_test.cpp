@@ -18,7 +18,7 @@
 #include "hawser/rdma.h"
 #include "runtime/system_network.h"
 #include "tests/testing.h"
-#include "transport/data_path.h"
+#include "transport/transport.h"
 
 namespace hawser::ucx_tests {
 
@@ -31,8 +31,8 @@ static TransportOptions over(UcxOptions options) { return {.enabled = {ucx(std::
 // Empty, or why UCX can't be had so. Loads UCX, which makes threads.
 static std::string absent(const TransportOptions& options) {
   const Loop loop({.log = no_log()});
-  for (const auto& path : setup::system_network()->data_paths(options)) {
-    if (const auto end = path->attach(const_cast<Loop&>(loop)); !end) return end.error().text;
+  for (const auto& transport : setup::system_network()->transports(options)) {
+    if (const auto end = transport->attach(const_cast<Loop&>(loop)); !end) return end.error().text;
   }
   return {};
 }
@@ -52,7 +52,8 @@ static unsigned port_of(const sockaddr_storage& address) {
   return 0;
 }
 
-// Shuts down one connected TCP socket of this process that has `port` at neither end: one of UCX's. False if there is none.
+// Shuts down one connected TCP socket of this process that has `port` at neither end: one of UCX's. False if there is
+// none.
 static bool cut_one_but(unsigned port) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     const int descriptor = std::atoi(entry.path().filename().c_str());
@@ -169,7 +170,8 @@ TEST_P(KilledServer, EveryCallEnds) {
     Client client(on, std::move(options));
     AWAIT(connected, client.connect(peer.address()));
     REQUIRE_OK(connected);
-    EXPECT_EQ(client.transport(), "ucx") << (client.not_taken().empty() ? "" : client.not_taken()[0].reason);
+    EXPECT_EQ(client.transport(), "ucx") << (client.fallback_reasons().empty() ? ""
+                                                                               : client.fallback_reasons()[0].reason);
     Count count;
     const bool stop = false;
     Scope scope;
@@ -248,7 +250,8 @@ TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
 INSTANTIATE_TEST_SUITE_P(Ucx, RegisteredPayloads, ::testing::Values("tcp", "posix,cma,self"),
                          [](const auto& one) { return one.param.substr(0, one.param.find(',')); });
 
-// The server lives, UCX is cut off: calls go on over TCP, and back. Idempotent ones all succeed, no other is sent twice.
+// The server lives, UCX is cut off: calls go on over TCP, and back. Idempotent ones all succeed, no other is sent
+// twice.
 TEST(Ucx, ABrokenWorkerIsLeftForTcpAndComeBackTo) {
   const TransportOptions transports = over({.tls = "tcp", .error_mode = UcxErrorMode::peer});
   if (const std::string why = absent(transports); !why.empty()) GTEST_SKIP() << why;
@@ -276,14 +279,14 @@ TEST(Ucx, ABrokenWorkerIsLeftForTcpAndComeBackTo) {
     AWAIT(goes_on, eventually(on, [&] { return count.answered > answered_by_then + 100; }));
     EXPECT_TRUE(goes_on);
     AWAIT(back, eventually(on, [&] { return client.transport() == "ucx"; }));
-    EXPECT_TRUE(back) << (client.not_taken().empty() ? "" : client.not_taken()[0].reason);
+    EXPECT_TRUE(back) << (client.fallback_reasons().empty() ? "" : client.fallback_reasons()[0].reason);
     stop = true;
     auto all = scope.join();
     co_await all;
     EXPECT_EQ(count.ended(), count.begun);
     EXPECT_EQ(count.not_sent, 0U);
     EXPECT_LE(count.unknown, 4U) << "at most what was under way and is not idempotent";
-    EXPECT_GE(client.moves(), 2U);
+    EXPECT_GE(client.failovers(), 2U);
   }(loop, *server, transports));
 }
 

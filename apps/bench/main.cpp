@@ -23,7 +23,7 @@ struct Command {
 constexpr Command commands[] = {
     {"run", "Measure on this machine, with server and client as two processes", hawser::bench::add_run_options,
      hawser::bench::run_both},
-    {"limit", "Measure what this machine can do: the same calls on bare sockets, without any RPC",
+    {"baseline", "Measure what this machine can do: the same calls on bare sockets, without any RPC",
      hawser::bench::add_limit_options, hawser::bench::run_limit},
     {"compare", "Measure the same cells with others in turn, and say how much faster this is",
      hawser::bench::add_compare_options, hawser::bench::run_compare},
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (app.get_subcommands().empty()) {
       const std::string given = argc > 1 ? fmt::format("\"{}\" is no command", argv[1]) : "no command";
-      fmt::print(stderr, "hawser-bench: {}: give run, limit, compare, report, server or client, or --help\n", given);
+      fmt::print(stderr, "hawser-bench: {}: give run, baseline, compare, report, server or client, or --help\n", given);
     } else {
       fmt::print(stderr, "hawser-bench: {}\nhawser-bench {} --help lists the options.\n", error.what(),
                  app.get_subcommands().front()->get_name());

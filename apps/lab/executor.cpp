@@ -16,7 +16,7 @@ class HostProcessor final : public Processor {
   double now_ns() override {
     return static_cast<double>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
   }
-  void did(Chore, std::size_t) override {}
+  void did(CpuTask, std::size_t) override {}
 };
 
 class HostExecutor final : public Executor {
@@ -44,7 +44,7 @@ class HostExecutor final : public Executor {
 
  private:
   void drive(std::vector<Role*> roles) {
-    constexpr unsigned idle_steps_between_looks = 4096;
+    constexpr unsigned idle_steps_between_polls = 4096;
     HostProcessor processor;
     unsigned idle_steps = 0;
     while (!roles.empty()) {
@@ -64,14 +64,14 @@ class HostExecutor final : public Executor {
         if (stop_.load(std::memory_order_relaxed)) return;
         continue;
       }
-      if (++idle_steps % idle_steps_between_looks != 0) continue;
+      if (++idle_steps % idle_steps_between_polls != 0) continue;
       if (stop_.load(std::memory_order_relaxed)) return;
-      look(processor, idle_steps == idle_steps_between_looks);
+      poll_once(processor, idle_steps == idle_steps_between_polls);
     }
   }
 
   // Notes that this thread has had something to do lately, or that nobody has for too long.
-  void look(HostProcessor& processor, bool lately) {
+  void poll_once(HostProcessor& processor, bool lately) {
     const auto now_ns = static_cast<std::int64_t>(processor.now_ns());
     if (lately) last_progress_ns_.store(now_ns, std::memory_order_relaxed);
     if (now_ns - last_progress_ns_.load(std::memory_order_relaxed) > patience_.count()) {

@@ -11,21 +11,22 @@
 
 namespace hawser::lab {
 
-// Work that the lab's roles do beside the verbs. It takes its time by itself on a real processor; a simulated one is told.
-enum class Chore : std::uint8_t { allocate, log_line, fill_byte, handover };
+// Work that the lab's roles do beside the verbs. It takes its time by itself on a real processor; a simulated one is
+// told.
+enum class CpuTask : std::uint8_t { allocate, log_line, fill_byte, handover };
 
 // The processor that runs a role.
 class Processor {
  public:
   virtual double now_ns() = 0;
-  virtual void did(Chore chore, std::size_t times = 1) = 0;
+  virtual void did(CpuTask cpu_task, std::size_t times = 1) = 0;
 
  protected:
   ~Processor() = default;
 };
 
-// One side of an experiment: a state machine that never blocks, so that any number of them can share a thread, and virtual
-// time works as well as real.
+// One side of an experiment: a state machine that never blocks, so that any number of them can share a thread, and
+// virtual time works as well as real.
 class Role {
  public:
   virtual ~Role() = default;
@@ -43,8 +44,8 @@ class Executor {
   virtual bool simulated() const noexcept = 0;
 };
 
-// Threads of this machine: at most `threads_max`, over which the experiment's threads are dealt in turn. Gives up if for
-// `patience` no role has had anything to do.
+// Threads of this machine: at most `threads_max`, over which the experiment's threads are dealt in turn. Gives up if
+// for `patience` no role has had anything to do.
 std::unique_ptr<Executor> make_executor(unsigned threads_max, Duration patience = std::chrono::seconds(20));
 
 class SimFabric;

@@ -3,14 +3,14 @@
 #include <array>
 #include <cstdint>
 
-#include "lab/writer.h"
+#include "lab/step_writer.h"
 
 namespace hawser::lab {
 
 // What steps 3 and 4 do for each message: fill its memory, allocate its request, log a line.
-class NaiveWriter : public Writer {
+class NaiveWriter : public StepWriter {
  public:
-  using Writer::Writer;
+  using StepWriter::StepWriter;
 
  protected:
   Result<std::uint64_t> post_naively(Processor& processor, std::uint64_t message, std::size_t offset,

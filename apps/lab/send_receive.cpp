@@ -23,12 +23,12 @@ constexpr unsigned credit_inline_bytes = 16;
 unsigned receives_of(const StreamPlan& plan) {
   constexpr unsigned receives_min = 64;
   constexpr unsigned receives_max = 512;
-  return plan.receive_queue > 0 ? plan.receive_queue : std::clamp(2 * plan.window, receives_min, receives_max);
+  return plan.recv_queue_depth > 0 ? plan.recv_queue_depth : std::clamp(2 * plan.window, receives_min, receives_max);
 }
 
 // All that a run needs; members that use others come after them, and so go first.
 struct Setup {
-  const Bed& bed;
+  const Testbed& testbed;
   const StreamPlan& plan;
   const unsigned receives = receives_of(plan);
   const bool shared = plan.receives != Receives::own;
@@ -37,7 +37,7 @@ struct Setup {
   struct Receiver {
     std::unique_ptr<rdma::CompletionQueue> completions;
     std::unique_ptr<HandoverRing> ring;
-    std::vector<Incoming> incoming;
+    std::vector<IncomingStream> incoming;
     std::unique_ptr<StreamReceiver> role;
   };
   struct Connection {
@@ -89,10 +89,10 @@ Result<void> keep(std::unique_ptr<T>& where, Result<std::unique_ptr<T>> made) {
 Result<void> Setup::make_shared_receives() {
   const unsigned count = receives * plan.connections;
   const MemoryOptions memory{.bytes = count * stride_of(plan.size_bytes)};
-  if (auto made = keep(shared_arrivals, RegisteredMemory::make(bed.receiver(), memory, {})); !made) return made;
+  if (auto made = keep(shared_arrivals, RegisteredMemory::make(testbed.receiver(), memory, {})); !made) return made;
   poison(shared_arrivals->memory.bytes());
   shared_places = std::make_unique<ReceivePlaces>(*shared_arrivals, plan.size_bytes, count);
-  if (auto made = keep(shared_queue, bed.receiver().create_shared_receive_queue(count)); !made) return made;
+  if (auto made = keep(shared_queue, testbed.receiver().create_shared_receive_queue(count)); !made) return made;
   shared_receives.queue = shared_queue.get();
   shared_receives.places = shared_places.get();
   std::vector<rdma::ReceiveRequest> all;
@@ -106,14 +106,15 @@ Result<void> Setup::make_receiver(unsigned connections_each) {
   const unsigned count =
       (shared ? receives * plan.connections : receives * connections_each) + credit_writes_max * connections_each;
   if (plan.receives == Receives::shared_central) receiver.ring = std::make_unique<HandoverRing>(count);
-  return keep(receiver.completions, bed.receiver().create_completion_queue(count));
+  return keep(receiver.completions, testbed.receiver().create_completion_queue(count));
 }
 
 Result<void> Setup::make_connection(unsigned index) {
   Connection& connection = connections.emplace_back();
   Receiver& receiver = receivers[plan.one_receiver ? 0 : index];
   const std::size_t stride = stride_of(plan.size_bytes);
-  if (auto made = keep(connection.payload, RegisteredMemory::make(bed.sender(), {.bytes = plan.window * stride}, {}));
+  if (auto made =
+          keep(connection.payload, RegisteredMemory::make(testbed.sender(), {.bytes = plan.window * stride}, {}));
       !made) {
     return made;
   }
@@ -123,11 +124,12 @@ Result<void> Setup::make_connection(unsigned index) {
   }
   if (!shared) {
     const MemoryOptions memory{.bytes = receives * stride};
-    if (auto made = keep(connection.arrivals, RegisteredMemory::make(bed.receiver(), memory, {})); !made) return made;
+    if (auto made = keep(connection.arrivals, RegisteredMemory::make(testbed.receiver(), memory, {})); !made)
+      return made;
     poison(connection.arrivals->memory.bytes());
     connection.places = std::make_unique<ReceivePlaces>(*connection.arrivals, plan.size_bytes, receives);
   }
-  if (auto made = keep(connection.send_completions, bed.sender().create_completion_queue(plan.window + 1)); !made) {
+  if (auto made = keep(connection.send_completions, testbed.sender().create_completion_queue(plan.window + 1)); !made) {
     return made;
   }
   const rdma::QueuePairOptions sender{.completions = connection.send_completions.get(),
@@ -139,8 +141,9 @@ Result<void> Setup::make_connection(unsigned index) {
                                          .send_requests = credit_writes_max,
                                          .receive_requests = shared ? 0 : receives,
                                          .inline_bytes = credit_inline_bytes};
-  if (auto made = keep(connection.sender, bed.sender().create_queue_pair(sender, bed.port())); !made) return made;
-  if (auto made = keep(connection.receiver, bed.receiver().create_queue_pair(receiving, bed.port())); !made) {
+  if (auto made = keep(connection.sender, testbed.sender().create_queue_pair(sender, testbed.port())); !made)
+    return made;
+  if (auto made = keep(connection.receiver, testbed.receiver().create_queue_pair(receiving, testbed.port())); !made) {
     return made;
   }
   receiver.incoming.push_back({.connection = index,
@@ -168,7 +171,8 @@ Result<void> Setup::make_roles() {
   }
   for (unsigned index = 0; index < plan.connections; ++index) {
     Connection& connection = connections[index];
-    if (auto connected = bed.connect(*connection.sender, *connection.receiver, plan.link); !connected) return connected;
+    if (auto connected = testbed.connect(*connection.sender, *connection.receiver, plan.link); !connected)
+      return connected;
     if (std::uint64_t* const count = granted(index)) *count = receives;
     const bool use_inline = plan.use_inline && connection.sender->inline_bytes() >= plan.size_bytes;
     connection.role = std::make_unique<StreamSender>(SenderPlan{.connection = index,
@@ -198,7 +202,7 @@ Result<void> Setup::make() {
   }
   if (plan.credits) {
     const MemoryOptions memory{.bytes = plan.connections * cache_line_bytes};
-    auto made = keep(credit_counts, RegisteredMemory::make(bed.sender(), memory, {.remote_write = true}));
+    auto made = keep(credit_counts, RegisteredMemory::make(testbed.sender(), memory, {.remote_write = true}));
     if (!made) return made;
   }
   const unsigned threads = plan.one_receiver ? 1 : plan.connections;
@@ -220,8 +224,8 @@ Result<StreamResult> Setup::run() {
     if (i < receivers.size()) threads.push_back({receivers[i].role.get()});
   }
   if (reposter) threads.push_back({reposter.get()});
-  const std::uint64_t not_ready_before = bed.receiver_not_ready();
-  if (Result<void> ran = bed.executor().run(threads); !ran) return std::unexpected(std::move(ran.error()));
+  const std::uint64_t not_ready_before = testbed.receiver_not_ready();
+  if (Result<void> ran = testbed.executor().run(threads); !ran) return std::unexpected(std::move(ran.error()));
   double start_ns = connections.front().role->start_ns();
   double end_ns = 0;
   for (const Connection& connection : connections) {
@@ -231,7 +235,7 @@ Result<StreamResult> Setup::run() {
   if (Result<void> verified = verify(); !verified) return std::unexpected(std::move(verified.error()));
   return StreamResult{.elapsed_ns = end_ns - start_ns,
                       .messages = plan.count * plan.connections,
-                      .receiver_not_ready = bed.receiver_not_ready() - not_ready_before};
+                      .receiver_not_ready = testbed.receiver_not_ready() - not_ready_before};
 }
 
 Result<void> Setup::verify() const {
@@ -244,13 +248,13 @@ Result<void> Setup::verify() const {
 
 }  // namespace
 
-Result<StreamResult> run_stream(const Bed& bed, const StreamPlan& plan) {
-  Setup setup{.bed = bed, .plan = plan};
+Result<StreamResult> run_stream(const Testbed& testbed, const StreamPlan& plan) {
+  Setup setup{.testbed = testbed, .plan = plan};
   if (Result<void> made = setup.make(); !made) return std::unexpected(std::move(made.error()));
   return setup.run();
 }
 
-Result<std::vector<double>> run_ping_pong(const Bed& bed, const PingPongPlan& plan) {
+Result<std::vector<double>> run_ping_pong(const Testbed& testbed, const PingPongPlan& plan) {
   struct Side {
     std::optional<RegisteredMemory> memory;
     std::unique_ptr<rdma::CompletionQueue> completions;
@@ -260,7 +264,7 @@ Result<std::vector<double>> run_ping_pong(const Bed& bed, const PingPongPlan& pl
   std::array<Side, 2> sides;
   for (const bool begins : {true, false}) {
     Side& side = sides[begins ? 0 : 1];
-    rdma::Device& device = begins ? bed.sender() : bed.receiver();
+    rdma::Device& device = begins ? testbed.sender() : testbed.receiver();
     const MemoryOptions memory{.bytes = 2 * stride_of(plan.size_bytes)};
     Result<void> made = keep(side.memory, RegisteredMemory::make(device, memory, {}));
     if (made) made = keep(side.completions, device.create_completion_queue(16));
@@ -269,7 +273,7 @@ Result<std::vector<double>> run_ping_pong(const Bed& bed, const PingPongPlan& pl
                                          .send_requests = 4,
                                          .receive_requests = 4,
                                          .inline_bytes = plan.use_inline ? static_cast<unsigned>(plan.size_bytes) : 0};
-    made = keep(side.queue_pair, device.create_queue_pair(options, bed.port()));
+    made = keep(side.queue_pair, device.create_queue_pair(options, testbed.port()));
     if (!made) return std::unexpected(std::move(made.error()));
     const bool use_inline = plan.use_inline && side.queue_pair->inline_bytes() >= plan.size_bytes;
     side.role = std::make_unique<PingPong>(
@@ -277,11 +281,11 @@ Result<std::vector<double>> run_ping_pong(const Bed& bed, const PingPongPlan& pl
         *side.queue_pair, *side.completions, *side.memory);
     if (made = side.role->post_first(); !made) return std::unexpected(std::move(made.error()));
   }
-  if (auto connected = bed.connect(*sides[0].queue_pair, *sides[1].queue_pair, {}); !connected) {
+  if (auto connected = testbed.connect(*sides[0].queue_pair, *sides[1].queue_pair, {}); !connected) {
     return std::unexpected(std::move(connected.error()));
   }
   const std::vector<std::vector<Role*>> threads = {{sides[0].role.get()}, {sides[1].role.get()}};
-  if (Result<void> ran = bed.executor().run(threads); !ran) return std::unexpected(std::move(ran.error()));
+  if (Result<void> ran = testbed.executor().run(threads); !ran) return std::unexpected(std::move(ran.error()));
   return sides[0].role->half_trips_ns();
 }
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "hawser/error.h"
-#include "lab/bed.h"
+#include "lab/testbed.h"
 
 namespace hawser::lab {
 
@@ -25,8 +25,8 @@ struct StreamPlan {
   unsigned connections = 1;
   bool one_receiver = false;  // One thread and one completion queue for all connections; else one for each.
   Receives receives = Receives::own;
-  unsigned receive_queue = 0;  // Receives for each connection; 0 for twice the window, 64 to 512.
-  bool credits = false;        // Senders wait for receives; else they send as fast as they can.
+  unsigned recv_queue_depth = 0;  // Receives for each connection; 0 for twice the window, 64 to 512.
+  bool credits = false;           // Senders wait for receives; else they send as fast as they can.
   unsigned poll_burst = 32;
   unsigned repost_batch = 8;
   bool verify_each = false;
@@ -42,7 +42,7 @@ struct StreamResult {
 };
 
 // Runs it, and compares what the receivers' memory holds with what was sent: an error if it differs.
-Result<StreamResult> run_stream(const Bed& bed, const StreamPlan& plan);
+Result<StreamResult> run_stream(const Testbed& testbed, const StreamPlan& plan);
 
 struct PingPongPlan {
   std::size_t size_bytes = 16;
@@ -50,6 +50,6 @@ struct PingPongPlan {
   bool use_inline = false;
 };
 // Half of a round trip, in ns: of each of `count`.
-Result<std::vector<double>> run_ping_pong(const Bed& bed, const PingPongPlan& plan);
+Result<std::vector<double>> run_ping_pong(const Testbed& testbed, const PingPongPlan& plan);
 
 }  // namespace hawser::lab

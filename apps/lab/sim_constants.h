@@ -13,8 +13,8 @@ namespace hawser::lab {
 enum class Origin : std::uint8_t { data_sheet, measured, fitted, fitted_together, assumed };
 std::string_view to_string(Origin origin) noexcept;
 
-// By how much a constant may be wrong: its true value lies between value / factor and value * factor. A judgement by origin, made
-// before any prediction was compared with what others published, and not changed afterwards.
+// By how much a constant may be wrong: its true value lies between value / factor and value * factor. A judgement by
+// origin, made before any prediction was compared with what others published, and not changed afterwards.
 constexpr double uncertainty_factor(Origin origin) noexcept {
   switch (origin) {
     case Origin::data_sheet: return 1;
@@ -41,8 +41,8 @@ struct SimConstant {
 // All of SimParameters but its switches and corrupt_message, in the order of the struct.
 std::span<const SimConstant> sim_constants() noexcept;
 
-// `nominal` with each constant multiplied by its own random part of its uncertainty, evenly over its logarithm. The same seed
-// gives the same parameters on every machine with the same libm.
+// `nominal` with each constant multiplied by its own random part of its uncertainty, evenly over its logarithm. The
+// same seed gives the same parameters on every machine with the same libm.
 SimParameters varied(const SimParameters& nominal, std::uint64_t seed);
 
 // Half of the round trip of a small message that is not inline, as the sum of the constants.

@@ -14,19 +14,21 @@ class VirtualProcessor final : public Processor {
     state.now_ns = start_ns;
   }
   double now_ns() override { return state.now_ns; }
-  void did(Chore chore, std::size_t times) override { state.now_ns += cost_ns(chore) * static_cast<double>(times); }
+  void did(CpuTask cpu_task, std::size_t times) override {
+    state.now_ns += cost_ns(cpu_task) * static_cast<double>(times);
+  }
 
   SimProcessor state;
   std::vector<Role*> roles;
   bool looked_in_vain = false;
 
  private:
-  double cost_ns(Chore chore) const noexcept {
-    switch (chore) {
-      case Chore::allocate: return costs_.allocation_ns;
-      case Chore::log_line: return costs_.log_line_ns;
-      case Chore::fill_byte: return costs_.fill_byte_ns;
-      case Chore::handover: return costs_.handover_ns;
+  double cost_ns(CpuTask cpu_task) const noexcept {
+    switch (cpu_task) {
+      case CpuTask::allocate: return costs_.allocation_ns;
+      case CpuTask::log_line: return costs_.log_line_ns;
+      case CpuTask::fill_byte: return costs_.fill_byte_ns;
+      case CpuTask::handover: return costs_.handover_ns;
     }
     return 0;
   }

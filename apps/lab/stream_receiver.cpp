@@ -63,7 +63,7 @@ std::optional<std::uint32_t> HandoverRing::pop() noexcept {
 // ---- Receiver
 
 StreamReceiver::StreamReceiver(const ReceiverPlan& plan, rdma::CompletionQueue& completions,
-                               std::vector<Incoming> connections, SharedPlaces* shared, HandoverRing* to_reposter)
+                               std::vector<IncomingStream> connections, SharedPlaces* shared, HandoverRing* to_reposter)
     : plan_(plan),
       completions_(completions),
       connections_(std::move(connections)),
@@ -76,7 +76,7 @@ StreamReceiver::StreamReceiver(const ReceiverPlan& plan, rdma::CompletionQueue& 
 }
 
 Result<void> StreamReceiver::post_first() {
-  for (Incoming& incoming : connections_) {
+  for (IncomingStream& incoming : connections_) {
     incoming.granted = incoming.reposted = incoming.receives;
     if (incoming.places == nullptr) continue;
     std::vector<rdma::ReceiveRequest> all;
@@ -107,7 +107,7 @@ Result<bool> StreamReceiver::step(Processor& processor) {
 Result<void> StreamReceiver::on_completion(Processor& processor, const rdma::Completion& completion) {
   const auto found = by_number_.find(completion.queue_pair);
   if (found == by_number_.end()) return fail(ErrorCode::internal, "a completion of an unknown queue pair");
-  Incoming& from = connections_[found->second];
+  IncomingStream& from = connections_[found->second];
   if (!completion.received) {
     --from.credit_writes;
     return grant_if_due(from);
@@ -127,14 +127,14 @@ Result<void> StreamReceiver::on_completion(Processor& processor, const rdma::Com
   return give_back(processor, from, place);
 }
 
-Result<void> StreamReceiver::give_back(Processor& processor, Incoming& from, std::uint32_t place) {
+Result<void> StreamReceiver::give_back(Processor& processor, IncomingStream& from, std::uint32_t place) {
   if (from.places != nullptr) {
     from.free.push_back(from.places->request(place));
     return from.free.size() < plan_.repost_batch ? Result<void>() : repost(from);
   }
   to_return_.push_back(by_number_[from.queue_pair->number()]);
   if (to_reposter_ != nullptr) {
-    processor.did(Chore::handover);
+    processor.did(CpuTask::handover);
     if (!to_reposter_->push(place)) return fail(ErrorCode::internal, "the ring to the re-poster is full");
     return {};
   }
@@ -142,7 +142,7 @@ Result<void> StreamReceiver::give_back(Processor& processor, Incoming& from, std
   return shared_free_.size() < plan_.repost_batch ? Result<void>() : repost_shared();
 }
 
-Result<void> StreamReceiver::repost(Incoming& from) {
+Result<void> StreamReceiver::repost(IncomingStream& from) {
   if (Result<void> posted = from.queue_pair->post_receive(from.free); !posted) return posted;
   const std::uint64_t receives = from.free.size();
   from.free.clear();
@@ -164,19 +164,19 @@ Result<void> StreamReceiver::repost_shared() {
 // What the re-poster has posted.
 Result<void> StreamReceiver::take_back() {
   for (const std::uint64_t finished = to_reposter_->finished(); taken_back_ < finished; ++taken_back_) {
-    Incoming& from = connections_[to_return_.front()];
+    IncomingStream& from = connections_[to_return_.front()];
     to_return_.pop_front();
     if (Result<void> done = returned(from, 1); !done) return done;
   }
   return {};
 }
 
-Result<void> StreamReceiver::returned(Incoming& from, std::uint64_t receives) {
+Result<void> StreamReceiver::returned(IncomingStream& from, std::uint64_t receives) {
   from.reposted += receives;
   return grant_if_due(from);
 }
 
-Result<void> StreamReceiver::grant_if_due(Incoming& to) {
+Result<void> StreamReceiver::grant_if_due(IncomingStream& to) {
   // A quarter of the receives at a time: often enough that a sender need not wait, seldom enough to cost little.
   const bool due = to.reposted - to.granted >= std::max(1u, to.receives / 4);
   if (to.credit_address == 0 || !due || to.credit_writes >= credit_writes_max) return {};
@@ -199,7 +199,7 @@ Result<bool> Reposter::step(Processor& processor) {
   for (std::size_t i = 0; i < rings_.size(); ++i) {
     const std::optional<std::uint32_t> place = rings_[i]->pop();
     if (!place) continue;
-    processor.did(Chore::handover);
+    processor.did(CpuTask::handover);
     free_.push_back(shared_.places->request(*place));
     ++popped_[i];
     --remaining_;

@@ -67,7 +67,7 @@ struct SharedPlaces {
 };
 
 // One connection as its receiver has it.
-struct Incoming {
+struct IncomingStream {
   unsigned connection = 0;
   transport::rdma::QueuePair* queue_pair = nullptr;
   ReceivePlaces* places = nullptr;  // Null if it shares its receives.
@@ -91,12 +91,12 @@ struct ReceiverPlan {
   bool verify_each = false;   // Every message as it arrives; else what is there at the end.
 };
 
-// Receives from any number of connections over one completion queue, and posts receives again: by itself, under the lock of a
-// shared queue, or by a central re-poster.
+// Receives from any number of connections over one completion queue, and posts receives again: by itself, under the
+// lock of a shared queue, or by a central re-poster.
 class StreamReceiver final : public Role {
  public:
   StreamReceiver(const ReceiverPlan& plan, transport::rdma::CompletionQueue& completions,
-                 std::vector<Incoming> connections, SharedPlaces* shared, HandoverRing* to_reposter);
+                 std::vector<IncomingStream> connections, SharedPlaces* shared, HandoverRing* to_reposter);
 
   // Posts the first receives; and for each connection with credits, `granted` is what its sender begins with.
   Result<void> post_first();
@@ -106,16 +106,16 @@ class StreamReceiver final : public Role {
 
  private:
   Result<void> on_completion(Processor& processor, const transport::rdma::Completion& completion);
-  Result<void> give_back(Processor& processor, Incoming& from, std::uint32_t place);
-  Result<void> repost(Incoming& from);
+  Result<void> give_back(Processor& processor, IncomingStream& from, std::uint32_t place);
+  Result<void> repost(IncomingStream& from);
   Result<void> repost_shared();
-  Result<void> returned(Incoming& from, std::uint64_t receives);
+  Result<void> returned(IncomingStream& from, std::uint64_t receives);
   Result<void> take_back();
-  Result<void> grant_if_due(Incoming& to);
+  Result<void> grant_if_due(IncomingStream& to);
 
   const ReceiverPlan plan_;
   transport::rdma::CompletionQueue& completions_;
-  std::vector<Incoming> connections_;
+  std::vector<IncomingStream> connections_;
   std::unordered_map<std::uint32_t, std::size_t> by_number_;  // Of the queue pair.
   SharedPlaces* const shared_;
   HandoverRing* const to_reposter_;

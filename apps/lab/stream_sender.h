@@ -13,7 +13,8 @@ namespace hawser::lab {
 // Completions that are taken at a time.
 inline constexpr std::size_t poll_burst_max = 32;
 
-// The pattern of message `message` of a connection whose sender has `slots` places for messages, which it reuses in turn.
+// The pattern of message `message` of a connection whose sender has `slots` places for messages, which it reuses in
+// turn.
 constexpr std::uint64_t pattern_of(unsigned connection, std::uint64_t message, unsigned slots) noexcept {
   return (std::uint64_t{connection} << 32) + message % slots;
 }
@@ -31,8 +32,8 @@ struct SenderPlan {
 // Sends messages as fast as a window, and credits, let it. Ids count messages, so that waiting for one is a comparison.
 class StreamSender final : public Role {
  public:
-  // `payload` has a place for each message of the window, filled beforehand. `granted` counts the messages that the receiver
-  // has made room for so far, and is written to by the device; null if nobody counts. All outlive this.
+  // `payload` has a place for each message of the window, filled beforehand. `granted` counts the messages that the
+  // receiver has made room for so far, and is written to by the device; null if nobody counts. All outlive this.
   StreamSender(const SenderPlan& plan, transport::rdma::QueuePair& queue_pair,
                transport::rdma::CompletionQueue& completions, const RegisteredMemory& payload, std::uint64_t* granted);
 

@@ -16,7 +16,8 @@ std::string quantity_text(Quantity quantity, double value);
 // About how wide a drawing's text is, in its units: fonts differ, so somewhat more than most need.
 constexpr double text_width(std::string_view text) noexcept { return 6.8 * static_cast<double>(text.size()); }
 
-// Lines over categories on a logarithmic scale, or one from 0, as an SVG element. Colours are the page's: series-0 ... series-7.
+// Lines over categories on a logarithmic scale, or one from 0, as an SVG element. Colours are the page's: series-0 ...
+// series-7.
 struct LineChart {
   struct Point {
     std::size_t category = 0;
@@ -41,8 +42,8 @@ struct LineChart {
   std::string svg() const;
 };
 
-// Where a logarithmic axis over these values begins, ends and has its marks: 1, 2 or 5 times a power of 10; at least two
-// different ones. The values are positive.
+// Where a logarithmic axis over these values begins, ends and has its marks: 1, 2 or 5 times a power of 10; at least
+// two different ones. The values are positive.
 std::vector<double> logarithmic_marks(double least, double greatest);
 
 // Where an axis from 0 to this has its marks: 0, and about five steps of 1, 2 or 5 times a power of 10.

@@ -19,22 +19,22 @@ inline std::string_view as_text(Bytes bytes) noexcept {
 }
 
 // A piece of memory to be sent that somebody else owns.
-struct Piece {
+struct ConstBuffer {
   const std::byte* data = nullptr;
   std::size_t size = 0;
 };
 
 // Lends memory for sending. Told once when it is not used any more: it left, or the connection ended.
-class PayloadOwner {
+class SendCompletion {
  public:
-  virtual void payload_released() noexcept = 0;
+  virtual void on_send_complete() noexcept = 0;
 
  protected:
-  ~PayloadOwner() = default;
+  ~SendCompletion() = default;
 };
 
-// A reference-counted block of memory: the bytes follow this header, 64-byte aligned, unless it is a LentBlock, which only
-// counts. Counting is thread-safe.
+// A reference-counted block of memory: the bytes follow this header, 64-byte aligned, unless it is an ExternalBlock,
+// which only counts. Counting is thread-safe.
 class alignas(64) Block {
  public:
   // A block of at least `bytes` bytes with one reference, from the calling thread's pool where it has one.
@@ -53,14 +53,14 @@ class alignas(64) Block {
 
  private:
   friend class BlockPool;
-  friend class LentBlock;
+  friend class ExternalBlock;
   explicit Block(std::size_t size) noexcept : size_(size) {}
   void recycle() noexcept;
 
   std::atomic<std::uint32_t> references_{1};
   std::size_t size_;
   Block* next_free_ = nullptr;  // While in a pool.
-  bool lent_ = false;           // It is a LentBlock.
+  bool external_ = false;       // It is an ExternalBlock.
 };
 static_assert(sizeof(Block) == 64);
 

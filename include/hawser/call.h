@@ -74,7 +74,8 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
   Stored arguments_;
 };
 
-// A request that has been sent; `co_await std::move(pending)` gives the Result of the reply. Dropping it cancels the call.
+// A request that has been sent; `co_await std::move(pending)` gives the Result of the reply. Dropping it cancels the
+// call.
 template <auto F>
 class [[nodiscard]] PendingCall {
  public:

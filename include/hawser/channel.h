@@ -15,9 +15,9 @@
 
 namespace hawser {
 
-// A bounded queue between the coroutines of one loop: any number of senders and receivers, items in the order in which their sends
-// completed. Thread and lifetime: as in hawser/sync.h. When moving a T throws, the exception goes to whoever sends or receives it; an
-// item that could not be moved out stays in the channel.
+// A bounded queue between the coroutines of one loop: any number of senders and receivers, items in the order in which
+// their sends completed. Thread and lifetime: as in hawser/sync.h. When moving a T throws, the exception goes to
+// whoever sends or receives it; an item that could not be moved out stays in the channel.
 template <class T>
 class Channel {
   static_assert(
@@ -32,8 +32,9 @@ class Channel {
   std::size_t size() const noexcept { return items_.size(); }
   bool closed() const noexcept { return closed_; }
 
-  // Waits for room. Fails, and drops `item`, with `unavailable` when the channel is closed and with `cancelled` when a stop is requested.
-  // With GCC 12, an aggregate with a destructor must be a variable: `send(item)` copies it, `send(hawser::moved(item))` moves it.
+  // Waits for room. Fails, and drops `item`, with `unavailable` when the channel is closed and with `cancelled` when a
+  // stop is requested. With GCC 12, an aggregate with a destructor must be a variable: `send(item)` copies it,
+  // `send(hawser::moved(item))` moves it.
   template <class Item = T>
   Task<Result<void>> send(Item&& item, std::stop_token token = {}) {
     detail::require_moved<Item>();

@@ -20,7 +20,7 @@
 namespace hawser {
 
 namespace transport {
-class DataPath;
+class Transport;
 class Network;
 }  // namespace transport
 
@@ -32,7 +32,8 @@ struct ClientOptions {
   std::size_t message_bytes_max = std::size_t{64} << 20;       // One request or reply with its attachment.
   std::size_t send_backlog_bytes_max = std::size_t{64} << 20;  // Requests waiting to leave.
   std::uint32_t stream_window_bytes = 256 * 1024;              // Granted to the handler for each stream. At least 1.
-  // Of the values in a received reply or stream item: how deeply they nest, what memory they take, how hash containers are filled.
+  // Of the values in a received reply or stream item: how deeply they nest, what memory they take, how hash containers
+  // are filled.
   codec::DecodeLimits decode_limits = {};
   // A connection without a sign of life for so long is asked (ping), and ended when it stays silent as long again.
   Duration ping_interval = std::chrono::seconds(15);
@@ -41,8 +42,8 @@ struct ClientOptions {
   TransportOptions transports = {};
 };
 
-// One connection to a server, shared by any number of calls at once. Belongs to one loop: that given, or that which runs
-// when it connects; used from its thread only. Calls in flight when it is destroyed end with an error.
+// One connection to a server, shared by any number of calls at once. Belongs to one loop: that given, or that which
+// runs when it connects; used from its thread only. Calls in flight when it is destroyed end with an error.
 class Client {
  public:
   explicit Client(ClientOptions options = {});
@@ -53,19 +54,21 @@ class Client {
   Client& operator=(const Client&) = delete;
   ~Client();
 
-  // Connects to "host:port", "unix:/path" or "unix:@name". Callers at the same time share one attempt and its outcome; a
-  // client that is connected to that address already succeeds at once. After the connection was lost, connects anew. When
-  // only the transport that carried the messages broke, the client moves to another by itself: awaited calls that had not
-  // left are sent there, and idempotent ones are sent again; it goes back when the transport works again
+  // Connects to "host:port", "unix:/path" or "unix:@name". Callers at the same time share one attempt and its outcome;
+  // a client that is connected to that address already succeeds at once. After the connection was lost, connects anew.
+  // When only the transport that carried the messages broke, the client moves to another by itself: awaited calls that
+  // had not left are sent there, and idempotent ones are sent again; it goes back when the transport works again
   // (TransportOptions::retry_min).
   Task<Result<void>> connect(std::string address);
-  bool connected() const noexcept { return link().port != nullptr; }
-  // Ends the connection. Calls in flight end with outcome_unknown, or not_sent for those that had not left. One that is being made, or
-  // moves to another transport, is given up: connect() ends with `unavailable`, and may be called again at once.
+  bool connected() const noexcept { return link().channel != nullptr; }
+  // Ends the connection. Calls in flight end with outcome_unknown, or not_sent for those that had not left. One that is
+  // being made, or moves to another transport, is given up: connect() ends with `unavailable`, and may be called again
+  // at once.
   void close();
 
-  // Calls handler F of the server: `Result<R> reply = co_await client.call<f>(args...)`. See Call for reply() and into().
-  // With GCC 12, arguments and options that are aggregates with a destructor must be variables: see hawser/detail/named_first.h.
+  // Calls handler F of the server: `Result<R> reply = co_await client.call<f>(args...)`. See Call for reply() and
+  // into(). With GCC 12, arguments and options that are aggregates with a destructor must be variables: see
+  // hawser/detail/named_first.h.
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
   auto call(Given&&... arguments) {
@@ -81,9 +84,9 @@ class Client {
                                           stored<F, Given...>(std::forward<Given>(arguments)...));
   }
 
-  // Sends the request and gives a PendingCall, to be awaited later for the reply. Arguments given as lvalues are read when this
-  // is awaited, and must stay valid and unchanged from then until the request has been sent, that is, until this has
-  // completed.
+  // Sends the request and gives a PendingCall, to be awaited later for the reply. Arguments given as lvalues are read
+  // when this is awaited, and must stay valid and unchanged from then until the request has been sent, that is, until
+  // this has completed.
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
   Task<Result<PendingCall<F>>> send_request(Given&&... arguments) {
@@ -124,13 +127,13 @@ class Client {
   // Of the connection: "tcp" and so on; empty if there is none.
   std::string_view transport() const noexcept;
   // The transports that this client has enabled and that do not carry the connection, as of the last attempt.
-  const std::vector<TransportNotTaken>& not_taken() const noexcept;
+  const std::vector<TransportFallback>& fallback_reasons() const noexcept;
 
   // How often the connection has changed its transport since this client was made.
-  std::uint64_t moves() const noexcept;
+  std::uint64_t failovers() const noexcept;
 
-  // Offers a transport to the server, such as hawser::rdma({...}), from the next connect() on. Replaces the one of the same
-  // name. Short for TransportOptions::enable().
+  // Offers a transport to the server, such as hawser::rdma({...}), from the next connect() on. Replaces the one of the
+  // same name. Short for TransportOptions::enable().
   void enable(TransportSpec transport);
   void enable_rdma(RdmaOptions options = {}) { enable(rdma(std::move(options))); }
   void enable_ucx(UcxOptions options = {}) { enable(ucx(std::move(options))); }
@@ -138,7 +141,7 @@ class Client {
   const std::string& address() const noexcept;
 
   // For the library: the transports beside the stream that the options enable.
-  std::vector<std::shared_ptr<transport::DataPath>> data_paths() const;
+  std::vector<std::shared_ptr<transport::Transport>> transports() const;
 
  private:
   friend class RemoteMemory;

@@ -40,8 +40,8 @@ class ClientPool {
 
   // Runs `use`, which takes a connected Client& and gives a Task<Result<T>>, and gives its result:
   //   auto pending = co_await pool->send_request([](Client& client) { return client.send_request<echo>("hello"); });
-  // The client must not be kept. A request that certainly was not executed, because its connection was lost or the server
-  // is stopping, is tried once more on another connection.
+  // The client must not be kept. A request that certainly was not executed, because its connection was lost or the
+  // server is stopping, is tried once more on another connection.
   template <class Use>
   std::invoke_result_t<detail::Taken<Use>&, Client&> send_request(Use&& use) {
     detail::require_moved_work<Use>();

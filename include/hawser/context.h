@@ -7,25 +7,26 @@
 #include <utility>
 
 #include "hawser/bytes.h"
-#include "hawser/detail/server_port.h"
+#include "hawser/detail/reply_sink.h"
 #include "hawser/metadata.h"
 #include "hawser/time.h"
 
 namespace hawser {
 
 // What a handler can know of its call beside the arguments, and what it can send beside the result. A handler asks for
-// it by a first parameter `Context&`; it lives until the handler has returned. Used by the thread that the handler runs on.
+// it by a first parameter `Context&`; it lives until the handler has returned. Used by the thread that the handler runs
+// on.
 class Context {
  public:
   // For the library.
-  Context(const detail::Incoming& request, detail::ActiveCall* call) noexcept : request_(request), call_(call) {}
+  Context(const detail::IncomingRequest& request, detail::ActiveCall* call) noexcept : request_(request), call_(call) {}
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
   // The loop that the call's connection lives on.
-  Loop& loop() const noexcept { return request_.port.loop(); }
+  Loop& loop() const noexcept { return request_.sink.loop(); }
   // The caller's address.
-  std::string peer() const { return request_.port.peer(); }
+  std::string peer() const { return request_.sink.peer(); }
   // When the caller stops waiting; empty if it waits for ever.
   std::optional<Time> deadline() const noexcept { return request_.deadline; }
   // Is stopped when the caller cancels, its deadline passes, its connection ends, or the server stops. For a plain
@@ -43,12 +44,12 @@ class Context {
   }
 
   // For the library.
-  detail::ServerPort& port() const noexcept { return request_.port; }
+  detail::ReplySink& reply_sink() const noexcept { return request_.sink; }
   Buffer& reply_attachment() noexcept { return attachment_; }
   Metadata& reply_metadata() noexcept { return reply_metadata_; }
 
  private:
-  const detail::Incoming& request_;
+  const detail::IncomingRequest& request_;
   detail::ActiveCall* call_;
   Buffer attachment_;
   Metadata reply_metadata_;

@@ -40,12 +40,12 @@ struct LoopOptions {
   // `automatic` is epoll, which was measured to be ahead unless hundreds of connections are busy at once
   // (docs/decisions/0007). `io_uring` falls back to epoll where the kernel lacks what is used, with the reason logged.
   PollerKind poller = PollerKind::automatic;
-  // The longest spin before sleeping, with Wait::spin. By default 50 us, or four times what waking up takes, which the loop
-  // measures now and then, up to 1 ms: on virtual machines a wake-up can take hundreds of microseconds.
+  // The longest spin before sleeping, with Wait::spin. By default 50 us, or four times what waking up takes, which the
+  // loop measures now and then, up to 1 ms: on virtual machines a wake-up can take hundreds of microseconds.
   std::optional<Duration> spin_max = {};
   unsigned offload_threads_max = 4;  // Threads for blocking work; started when first needed.
-  // Blocking work waiting for a thread. Of a server's calls, those of one connection take no more than half of the places
-  // that are free, and connections take turns.
+  // Blocking work waiting for a thread. Of a server's calls, those of one connection take no more than half of the
+  // places that are free, and connections take turns.
   std::size_t offload_queue_max = 1024;
   LogSink log = stderr_log();
 };
@@ -81,8 +81,8 @@ class SleepAwaiter;
 }  // namespace detail
 
 // Runs coroutines, timers, and what transports wait for, on the one thread that calls run(). Everything that belongs
-// to a loop is used from that thread only, but for post() and stop(): use by another thread while the loop runs ends the
-// process with a text where it starts a timer, resumes a coroutine or sends.
+// to a loop is used from that thread only, but for post() and stop(): use by another thread while the loop runs ends
+// the process with a text where it starts a timer, resumes a coroutine or sends.
 class Loop {
  public:
   explicit Loop(LoopOptions options = {});
@@ -138,9 +138,9 @@ class Loop {
   template <class F>
   Task<Result<std::invoke_result_t<detail::Taken<F>&>>> offload(F&& work);
 
-  // For the library: offload() on behalf of `client`, such as a connection. Clients take turns, and each is bounded (see
-  // LoopOptions::offload_queue_max). Stops of `token` are requested on this thread only; one that comes before `work` has
-  // begun withdraws it: `cancelled`.
+  // For the library: offload() on behalf of `client`, such as a connection. Clients take turns, and each is bounded
+  // (see LoopOptions::offload_queue_max). Stops of `token` are requested on this thread only; one that comes before
+  // `work` has begun withdraws it: `cancelled`.
   template <class F>
   Task<Result<std::invoke_result_t<F&>>> offload_for(const void* client, std::stop_token token, F work);
 
@@ -174,7 +174,7 @@ class Loop {
   bool run_ready();
   void flush();
   void wait_for_work();
-  bool look();
+  bool poll_once();
   bool take_posted() noexcept;
   std::uint64_t offload_posted(const void* client, std::unique_ptr<detail::Posted> work);
   bool withdraw_offloaded(const void* client, std::uint64_t ticket) noexcept;

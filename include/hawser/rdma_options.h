@@ -17,8 +17,8 @@ enum class RdmaAddress : std::uint8_t {
   infiniband,
 };
 
-// How RDMA verbs carry calls. Every figure is checked when the path is attached; an error names the one that is out of its
-// bounds. `hawser doctor` tells what the machine can do, and what these options cost per connection.
+// How RDMA verbs carry calls. Every figure is checked when the transport is attached; an error names the one that is
+// out of its bounds. `hawser doctor` tells what the machine can do, and what these options cost per connection.
 struct RdmaOptions {
   // ---- Which device
   std::string device = {};                       // Such as "mlx5_0". Empty: for each connection the one that has the
@@ -41,24 +41,25 @@ struct RdmaOptions {
   unsigned min_rnr_timer = 12;  // 0 to 31, the verbs' own code: what we would ask of a sender; 12 is 0.64 ms.
   unsigned reads_outstanding_max = 16;  // 1 to 255 RDMA reads at once in each direction, within the device's limit.
 
-  // ---- Memory per connection: (receive_queue + send_window) * chunk_bytes, 2.5 MiB by default
+  // ---- Memory per connection: (recv_queue_depth + send_window) * chunk_bytes, 2.5 MiB by default
   std::size_t chunk_bytes = 256 * 1024;  // 4 KiB to 16 MiB, a multiple of 4 KiB. The most that one send carries.
-  unsigned receive_queue = 8;            // 4 to 4096 chunks posted to be received into: the peer's credits.
+  unsigned recv_queue_depth = 8;         // 4 to 4096 chunks posted to be received into: the peer's credits.
   unsigned send_window = 2;              // 1 to 64 chunks being filled or on the wire, and packets on the wire.
-  unsigned send_queue = 64;              // 16 to 16,384 work requests.
+  unsigned send_queue_depth = 64;        // 16 to 16,384 work requests.
   std::size_t inline_bytes = 256;  // 0 to 4096: sends up to here go within the work request, if the device grants it.
   // 1 KiB to 1 GiB. Larger payloads that lie in registered memory are not sent: the receiver reads them (rendezvous).
   std::size_t eager_bytes_max = 64 * 1024;
-  // 0 to 1 GiB. Of payloads in ordinary memory what no chunk holds, up to here, is copied into registered memory and read there.
-  // What is larger goes in parts through the chunks: a copy at either side, but copies and wire overlap. 0: all of it.
+  // 0 to 1 GiB. Of payloads in ordinary memory what no chunk holds, up to here, is copied into registered memory and
+  // read there. What is larger goes in parts through the chunks: a copy at either side, but copies and wire overlap. 0:
+  // all of it.
   std::size_t copied_bytes_max = std::size_t{4} << 20;
   std::size_t rendezvous_max = 64;       // 1 to 1024 payloads at once that wait to be read by the peer, a connection.
   std::size_t read_bytes_max = 1 << 20;  // 64 KiB to 1 GiB: one RDMA read; longer payloads take several.
-  // 0 to 1 GiB. While a payload is read, those behind it are read too, up to so many bytes a connection. All connections of a device
-  // together: at most an eighth of memory_bytes_max.
+  // 0 to 1 GiB. While a payload is read, those behind it are read too, up to so many bytes a connection. All
+  // connections of a device together: at most an eighth of memory_bytes_max.
   std::size_t read_ahead_bytes_max = std::size_t{8} << 20;
   std::size_t one_sided_max = 256;  // 1 to 65,536 reads and writes of RemoteMemory under way, a connection.
-  unsigned signal_every = 16;       // 1 to send_queue / 2: of so many sends, one asks for a completion.
+  unsigned signal_every = 16;       // 1 to send_queue_depth / 2: of so many sends, one asks for a completion.
 
   // ---- One queue of receives for all connections of a loop
   bool shared_receive_queue = false;
@@ -77,24 +78,26 @@ struct RdmaOptions {
   bool huge_pages = true;                           // Ask for transparent huge pages; without them it works as well.
   Duration idle_memory_timeout = std::chrono::seconds(10);  // Arenas without a user for so long are given back.
   std::size_t queue_pairs_max = 16 * 1024;                  // 1 and more, at once on a device, within its limit.
-  // 1 to 65,536 handshakes of clients, for each loop, that hold a queue pair and have not ended. At the bound the oldest
-  // one is declined if it is older than a second, else the new one; who is declined takes the next path.
+  // 1 to 65,536 handshakes of clients, for each loop, that hold a queue pair and have not ended. At the bound the
+  // oldest one is declined if it is older than a second, else the new one; who is declined takes the next transport.
   std::size_t half_open_max = 64;
 
   // ---- Faults
-  // 0 to 60 s: a port that is down for so long ends its connections. Until then the device repeats what was not answered.
+  // 0 to 60 s: a port that is down for so long ends its connections. Until then the device repeats what was not
+  // answered.
   Duration port_down_grace = std::chrono::seconds(1);
-  // Registered memory is kept from being copied on write by a child of fork(), which otherwise breaks receives without an
-  // error on kernels before 5.12. There the child must not touch registered memory: it gets SIGSEGV. Of the whole process.
+  // Registered memory is kept from being copied on write by a child of fork(), which otherwise breaks receives without
+  // an error on kernels before 5.12. There the child must not touch registered memory: it gets SIGSEGV. Of the whole
+  // process.
   bool fork_safe = true;
   // The device may write the parts of a message to memory in any order. Completions keep theirs, and nothing that this
   // library does depends on more; exposed regions are never registered so, as applications may poll them.
   bool relaxed_ordering = true;
 
   // ---- The completion queue of each loop
-  std::size_t completion_queue = 16 * 1024;  // 256 to 1,048,576 entries, within the device's limit. Connections that
-                                             // could overflow it are refused.
-  unsigned poll_burst = 32;                  // 1 to 1024 completions taken at a time.
+  std::size_t cq_entries = 16 * 1024;  // 256 to 1,048,576 entries, within the device's limit. Connections that
+                                       // could overflow it are refused.
+  unsigned poll_burst = 32;            // 1 to 1024 completions taken at a time.
 
   friend bool operator==(const RdmaOptions&, const RdmaOptions&) = default;
 };

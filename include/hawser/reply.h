@@ -26,8 +26,8 @@ struct CallOptions {
   // Travels beside the arguments, uncopied; must stay valid until the call has ended.
   Bytes attachment = {};
   Metadata metadata = {};
-  // The call may be executed more than once. Awaited in place, as in `co_await client.call<f>(x)`, it is sent again when its
-  // transport breaks and the client moves to another.
+  // The call may be executed more than once. Awaited in place, as in `co_await client.call<f>(x)`, it is sent again
+  // when its transport breaks and the client moves to another.
   bool idempotent = false;
 };
 
@@ -68,7 +68,7 @@ class Reply {
       std::tuple<T> value;
       if (!codec::decode_all(decoder, value)) return std::unexpected(decoder.error());
       value_ = std::move(std::get<0>(value));
-      if constexpr (codec::kind_of<T> == codec::Kind::view) {
+      if constexpr (codec::kind_of<T> == codec::TypeKind::view) {
         if (!memory.empty() && attachment_.empty()) return land(memory);
       }
     }

@@ -29,8 +29,8 @@ class Scope {
   // Ends every unfinished task where it is suspended. Must not be called by a task of this scope.
   void clear() noexcept;
 
-  // `co_await scope.join();` completes when the scope has become empty. One coroutine waits at a time: a second one ends the process
-  // with a text.
+  // `co_await scope.join();` completes when the scope has become empty. One coroutine waits at a time: a second one
+  // ends the process with a text.
   class Join {
    public:
     explicit Join(Scope& scope) noexcept : scope_(scope) {}

@@ -18,7 +18,7 @@
 namespace hawser {
 
 namespace transport {
-class DataPath;
+class Transport;
 class Network;
 }  // namespace transport
 
@@ -30,9 +30,9 @@ struct ServerOptions {
   LoopOptions loop = {};  // Of each loop.
   // Processors to pin the loops to, in turn. Empty: not pinned.
   std::vector<int> cpus = {};
-  // While the server serves, keeps the machine's processors out of sleep states that take longer to leave (0: out of all),
-  // which shortens what Wait::spin and Wait::event take to wake up. Needs the right to write /dev/cpu_dma_latency; without it
-  // the server does not start. Absent: nothing is held.
+  // While the server serves, keeps the machine's processors out of sleep states that take longer to leave (0: out of
+  // all), which shortens what Wait::spin and Wait::event take to wake up. Needs the right to write
+  // /dev/cpu_dma_latency; without it the server does not start. Absent: nothing is held.
   std::optional<std::chrono::microseconds> cpu_latency_max = {};
 
   // Bounds. What passes one is refused with an error that names it.
@@ -41,27 +41,31 @@ struct ServerOptions {
   std::size_t calls_max = 1'000'000;                      // In flight at once on the whole server.
   std::size_t message_bytes_max = std::size_t{64} << 20;  // One request or reply with its attachment.
   std::size_t send_backlog_bytes_max = std::size_t{8} << 20;  // Unsent replies of a connection before it is not read.
-  // Memory of each loop for what its connections receive and keep: messages that have not come whole, arguments beyond a few
-  // KiB while they are decoded, requests of calls that coroutines and other threads answer, items of streams that are not
-  // read yet. A request that does not fit is refused with `overloaded`; a stream item ends its
+  // Memory of each loop for what its connections receive and keep: messages that have not come whole, arguments beyond
+  // a few KiB while they are decoded, requests of calls that coroutines and other threads answer, items of streams that
+  // are not read yet. A request that does not fit is refused with `overloaded`; a stream item ends its
   // call's streams with `limit_exceeded`. At least message_bytes_max; one message of that size always
-  // fits. The first 4 KiB of each connection are not refused for what others use. Blocks of 256 KiB that connections receive into at the moment are not counted.
+  // fits. The first 4 KiB of each connection are not refused for what others use. Blocks of 256 KiB that connections
+  // receive into at the moment are not counted.
   std::size_t receive_bytes_max = std::size_t{1} << 30;
-  // Of these, for one connection. 0: a quarter. At least message_bytes_max, and at most receive_bytes_max, if it is given.
+  // Of these, for one connection. 0: a quarter. At least message_bytes_max, and at most receive_bytes_max, if it is
+  // given.
   std::size_t receive_share_bytes_max = 0;
-  // Of these, for all connections of one peer together: of one IPv4 address, one IPv6 network of 64 bits, or one process at a
-  // Unix socket. 0: half. At least receive_share_bytes_max and message_bytes_max if it is given, at most receive_bytes_max.
-  // Raise it when one address stands for many clients, as a proxy does.
+  // Of these, for all connections of one peer together: of one IPv4 address, one IPv6 network of 64 bits, or one
+  // process at a Unix socket. 0: half. At least receive_share_bytes_max and message_bytes_max if it is given, at most
+  // receive_bytes_max. Raise it when one address stands for many clients, as a proxy does.
   std::size_t receive_peer_bytes_max = 0;
-  // A connection ends when a message that has begun advances by less than receive_rate_min bytes a second, measured over
-  // receive_window; while more than half of receive_bytes_max is used, also when the replies that wait for its client are
-  // taken more slowly and it keeps memory. Rate 0 or window `forever`: it never does. Windows are 1 ms or longer.
+  // A connection ends when a message that has begun advances by less than receive_rate_min bytes a second, measured
+  // over receive_window; while more than half of receive_bytes_max is used, also when the replies that wait for its
+  // client are taken more slowly and it keeps memory. Rate 0 or window `forever`: it never does. Windows are 1 ms or
+  // longer.
   std::size_t receive_rate_min = std::size_t{64} << 10;
   Duration receive_window = std::chrono::seconds(10);
   // Connections that have not completed their hello, on each loop. One more takes the place of the oldest silent one.
   std::size_t handshakes_max = 1024;
   std::uint32_t stream_window_bytes = 256 * 1024;  // Granted to the sender of each stream. At least 1.
-  // Of the values in a received request or stream item: how deeply they nest, what memory they take, how hash containers are filled.
+  // Of the values in a received request or stream item: how deeply they nest, what memory they take, how hash
+  // containers are filled.
   codec::DecodeLimits decode_limits = {};
   Duration handshake_timeout = std::chrono::seconds(5);  // From accepting to the end of the hello.
   // A connection without a sign of life for so long is asked (ping), and ended when it stays silent as long again.
@@ -84,9 +88,9 @@ struct ServerCounters {
   std::uint64_t protocol_errors = 0;
   std::uint64_t memory_refusals =
       0;  // Requests and stream items that receive_bytes_max or a connection's share had no room for.
-  std::uint64_t slow_peers = 0;      // Connections ended by receive_rate_min, for what they sent or took.
-  std::uint64_t receive_bytes = 0;   // Used now of receive_bytes_max, over all loops.
-  std::uint64_t paths_declined = 0;  // Transports that a client offered and that did not carry its connection.
+  std::uint64_t slow_peers = 0;           // Connections ended by receive_rate_min, for what they sent or took.
+  std::uint64_t receive_bytes = 0;        // Used now of receive_bytes_max, over all loops.
+  std::uint64_t transports_declined = 0;  // Transports that a client offered and that did not carry its connection.
 };
 
 // Serves calls. Register handlers, then run() or start(); stop() ends both.
@@ -101,16 +105,16 @@ class Server {
   Server(std::shared_ptr<transport::Network> network, ServerOptions options);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  // Stops at once. Waits for offloaded functions at work. In a child, by fork(), of the process that started the server, this and
-  // stop() do nothing: the server is the parent's.
+  // Stops at once. Waits for offloaded functions at work. In a child, by fork(), of the process that started the
+  // server, this and stop() do nothing: the server is the parent's.
   ~Server();
 
   // Registers functions under their names: plain ones run on the loop and must not block; coroutines returning Task<T>
   // may wait. Optional parameters: a leading Context&, trailing Reader<T> and Writer<T>. They may return T or
   // Result<T>. Views among the arguments stay valid until the handler has returned; a view that is returned must stay
   // valid until it is sent, which views of the arguments do. Before run() or start() only; a second function of the
-  // same name (or name hash) is a std::logic_error. An overloaded function needs a cast that says which one is meant, and
-  // then a name: see method_name_override.
+  // same name (or name hash) is a std::logic_error. An overloaded function needs a cast that says which one is meant,
+  // and then a name: see method_name_override.
   template <auto... functions>
     requires(sizeof...(functions) > 0 && (!function_traits<functions>::is_member && ...))
   void register_handler(HandlerOptions options = {}) {
@@ -133,23 +137,23 @@ class Server {
      ...);
   }
 
-  // Uses a transport, such as hawser::rdma({...}), with clients that offer it. Replaces the one of the same name. Before run()
-  // or start(). Short for TransportOptions::enable().
+  // Uses a transport, such as hawser::rdma({...}), with clients that offer it. Replaces the one of the same name.
+  // Before run() or start(). Short for TransportOptions::enable().
   void enable(TransportSpec transport);
   void enable_rdma(RdmaOptions options = {}) { enable(rdma(std::move(options))); }
   void enable_ucx(UcxOptions options = {}) { enable(ucx(std::move(options))); }
   void enable_shm(ShmOptions options = {}) { enable(shm(options)); }
 
-  // Listens and serves until stop(); fails if the address can't be had. Returns at once if stop() was called before. Not for
-  // a server on the caller's loop.
+  // Listens and serves until stop(); fails if the address can't be had. Returns at once if stop() was called before.
+  // Not for a server on the caller's loop.
   Result<void> run();
   // Listens and serves in the background. Fails with `cancelled` if stop() was called before.
   Result<void> start();
   // Stops: no new connections or calls (goaway), calls in flight may finish within `grace`, then they are cancelled.
-  // Connections without a call whose client does not answer goaway are ended after a second. Any thread, at any time, also
-  // before run() and during start(); returns when all is done. Called by a handler on the server's loops it returns at
-  // once, and run() or a later stop() waits for the end; an offloaded handler gets a std::logic_error. Of several graces the
-  // shortest counts. For a server on the caller's loop use shut_down().
+  // Connections without a call whose client does not answer goaway are ended after a second. Any thread, at any time,
+  // also before run() and during start(); returns when all is done. Called by a handler on the server's loops it
+  // returns at once, and run() or a later stop() waits for the end; an offloaded handler gets a std::logic_error. Of
+  // several graces the shortest counts. For a server on the caller's loop use shut_down().
   void stop(Duration grace = std::chrono::seconds(5));
   // The same for a server on the caller's loop.
   Task<void> shut_down(Duration grace = std::chrono::seconds(5));
@@ -159,7 +163,7 @@ class Server {
   ServerCounters counters() const;
 
   // For the library: the transports beside the stream that the options enable.
-  std::vector<std::shared_ptr<transport::DataPath>> data_paths() const;
+  std::vector<std::shared_ptr<transport::Transport>> transports() const;
 
  private:
   struct MethodKey {

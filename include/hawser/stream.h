@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "hawser/codec.h"
+#include "hawser/detail/const_buffers.h"
 #include "hawser/detail/named_first.h"
-#include "hawser/detail/pieces.h"
 #include "hawser/detail/stream_core.h"
 #include "hawser/error.h"
 #include "hawser/task.h"
@@ -62,7 +62,8 @@ class Writer {
     detail::require_names<Writer, T>();
     return {};
   }
-  // Sends `item`, which must stay valid until then (of a view, what it shows), once the peer has room for it. An error if the call ended.
+  // Sends `item`, which must stay valid until then (of a view, what it shows), once the peer has room for it. An error
+  // if the call ended.
   Task<Result<void>> write(Given item) {
     const std::shared_ptr<detail::StreamCore> kept = core_;
     if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
@@ -78,14 +79,14 @@ class Writer {
     if (body == nullptr) {
       co_return fail(ErrorCode::limit_exceeded, "the item passes message_bytes_max or the connection has ended");
     }
-    detail::Pieces pieces(size.pieces);
+    detail::ConstBuffers pieces(size.pieces);
     codec::Encoder encoder(body, pieces.data());
     codec::encode(encoder, item);
     if (size.pieces == 0) {
       core.end_item({}, nullptr);
       co_return Result<void>{};
     }
-    detail::ItemLoan loan(core.port());
+    detail::ItemLoan loan(core.channel());
     core.end_item(pieces.span(), &loan);
     co_await loan;
     // The memory is given back, too, when the item is lost with the connection.

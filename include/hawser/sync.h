@@ -13,13 +13,14 @@
 //
 // Thread: every function is called on one loop's thread, by code that this loop runs. Another thread posts:
 //   loop.post([&event] { event.set(); });
-// Waiters are resumed in the order in which they began to wait, in the same tick or the next one, never from within the call that
-// resumes them. A waiter whose coroutine is destroyed leaves the queue; what it had already been given goes to the next.
-// Lifetime: a primitive outlives its waiters and permits, and a loop its waiters. Destroying a primitive while a coroutine waits for
-// it, or while a permit is held, is a bug that ends the process with a text. An Event may go as soon as it has been set.
-// Use from another thread ends the process with a text when it would resume a coroutine of a loop that runs elsewhere.
-// Nothing here allocates, but for the frame of the forms that take a std::stop_token: these give an error (cancelled) as soon
-// as a stop is requested on the loop's thread, if they have not been given what they wait for.
+// Waiters are resumed in the order in which they began to wait, in the same tick or the next one, never from within the
+// call that resumes them. A waiter whose coroutine is destroyed leaves the queue; what it had already been given goes
+// to the next. Lifetime: a primitive outlives its waiters and permits, and a loop its waiters. Destroying a primitive
+// while a coroutine waits for it, or while a permit is held, is a bug that ends the process with a text. An Event may
+// go as soon as it has been set. Use from another thread ends the process with a text when it would resume a coroutine
+// of a loop that runs elsewhere. Nothing here allocates, but for the frame of the forms that take a std::stop_token:
+// these give an error (cancelled) as soon as a stop is requested on the loop's thread, if they have not been given what
+// they wait for.
 namespace hawser {
 
 // Lets coroutines wait until something has happened. Once set, it stays set until reset().

@@ -43,17 +43,17 @@ struct TransportOptions {
 
   // Each name once. `{}`: the byte stream carries all messages.
   std::vector<TransportSpec> enabled = {shm()};
-  // Server: tried in this order; a transport that is not named is not used. Client: a transport that is not named is not
-  // offered. Empty: all that are enabled, shared memory, RDMA and UCX in this order, others by their rank
+  // Server: tried in this order; a transport that is not named is not used. Client: a transport that is not named is
+  // not offered. Empty: all that are enabled, shared memory, RDMA and UCX in this order, others by their rank
   // (hawser/transport/factory.h).
   std::vector<std::string> order = {};
 
   // Client: connect over the transport of this name only, or over none of them with "stream". If that is not possible,
   // connecting fails with the reason. Empty: the best that both sides have.
-  std::string demand = {};
+  std::string required = {};
 
-  // Client: a transport that broke while the peer lived is tried again after retry_min. The time is doubled each time it
-  // breaks again, up to retry_max, and starts anew when it has held for retry_max.
+  // Client: a transport that broke while the peer lived is tried again after retry_min. The time is doubled each time
+  // it breaks again, up to retry_max, and starts anew when it has held for retry_max.
   Duration retry_min = std::chrono::seconds(1);
   Duration retry_max = std::chrono::seconds(60);
 
@@ -64,7 +64,7 @@ struct TransportOptions {
 };
 
 // Why an enabled transport does not carry a connection.
-struct TransportNotTaken {
+struct TransportFallback {
   std::string transport;
   std::string reason;
 };

@@ -58,10 +58,11 @@ auto run_with_timeout(Duration duration, Work work, std::stop_token parent)
 
 }  // namespace detail
 
-// Runs `work(token)`, which gives a Task<Result<T>>, and requests a stop of `token` when `duration` has passed or a stop of `parent` is
-// requested. `work` is always awaited to its end, so that nothing runs on: a `work` that ignores its token takes as long as it takes.
-// Gives deadline_exceeded if the time ran out before `work` ended and before `parent` was stopped: what `work` gave, an exception too, is
-// dropped then. Else gives what `work` gave. Loop's thread only; `work` lives until it has ended.
+// Runs `work(token)`, which gives a Task<Result<T>>, and requests a stop of `token` when `duration` has passed or a
+// stop of `parent` is requested. `work` is always awaited to its end, so that nothing runs on: a `work` that ignores
+// its token takes as long as it takes. Gives deadline_exceeded if the time ran out before `work` ended and before
+// `parent` was stopped: what `work` gave, an exception too, is dropped then. Else gives what `work` gave. Loop's thread
+// only; `work` lives until it has ended.
 template <class Work>
 auto with_timeout(Duration duration, Work&& work, std::stop_token parent = {}) {
   detail::require_moved_work<Work>();

@@ -5,7 +5,7 @@
 #include <bit>
 #include <new>
 
-#include "base/lent_block.h"
+#include "base/external_block.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
@@ -21,8 +21,8 @@ namespace {
 
 thread_local bool pool_gone = false;
 
-// Blocks from here on lie in huge pages where the kernel gives them to those who ask: the copies to and from sockets then
-// look up a five hundredth of the addresses.
+// Blocks from here on lie in huge pages where the kernel gives them to those who ask: the copies to and from sockets
+// then look up a five hundredth of the addresses.
 constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 
 std::align_val_t alignment_of(std::size_t bytes) noexcept {
@@ -78,7 +78,7 @@ void BlockPool::free(Block* block) noexcept {
   ::operator delete(block, alignment);
 }
 
-Block* BlockPool::take(std::size_t bytes) {
+Block* BlockPool::acquire(std::size_t bytes) {
   if (bytes > class_bytes_max) return allocate(bytes);
   const std::size_t index = class_of(bytes);
   if (Block* block = free_[index]; block != nullptr) {
@@ -92,7 +92,7 @@ Block* BlockPool::take(std::size_t bytes) {
   return allocate(class_bytes_min << index);
 }
 
-void BlockPool::give(Block* block) noexcept {
+void BlockPool::release(Block* block) noexcept {
   if (block->size_ > class_bytes_max || cached_bytes_ + block->size_ > cached_bytes_max) return free(block);
   Block*& head = free_[class_of(block->size_)];
   block->next_free_ = head;
@@ -103,16 +103,16 @@ void BlockPool::give(Block* block) noexcept {
 
 Block* Block::allocate(std::size_t bytes) {
   BlockPool* pool = BlockPool::local();
-  return pool != nullptr ? pool->take(bytes) : BlockPool::allocate(bytes);
+  return pool != nullptr ? pool->acquire(bytes) : BlockPool::allocate(bytes);
 }
 
 void Block::recycle() noexcept {
-  if (lent_) {
-    LentBlock& block = static_cast<LentBlock&>(*this);
+  if (external_) {
+    ExternalBlock& block = static_cast<ExternalBlock&>(*this);
     return block.returned_(block);
   }
   BlockPool* pool = BlockPool::local();
-  if (pool != nullptr) return pool->give(this);
+  if (pool != nullptr) return pool->release(this);
   BlockPool::free(this);
 }
 

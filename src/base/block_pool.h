@@ -24,8 +24,8 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  Block* take(std::size_t bytes);
-  void give(Block* block) noexcept;
+  Block* acquire(std::size_t bytes);
+  void release(Block* block) noexcept;
 
   std::size_t cached_bytes() const noexcept { return cached_bytes_; }
 

@@ -8,8 +8,8 @@
 
 namespace hawser {
 
-// Keeps the machine's processors out of sleep states that take longer to leave than a given time: as long as this lives, and
-// as long as the process does. For those who wait for events; who polls keeps its processor awake anyway.
+// Keeps the machine's processors out of sleep states that take longer to leave than a given time: as long as this
+// lives, and as long as the process does. For those who wait for events; who polls keeps its processor awake anyway.
 class CpuLatency {
  public:
   static constexpr const char* device = "/dev/cpu_dma_latency";

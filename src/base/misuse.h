@@ -4,8 +4,8 @@
 
 namespace hawser {
 
-// Ends the process after saying on standard error what the program did wrong: for misuse that nothing could be done about,
-// and that would be a hang or a crash elsewhere otherwise.
+// Ends the process after saying on standard error what the program did wrong: for misuse that nothing could be done
+// about, and that would be a hang or a crash elsewhere otherwise.
 [[noreturn]] void misuse(std::string_view text) noexcept;
 
 }  // namespace hawser

@@ -313,16 +313,16 @@ void IoUring::enter(Duration timeout) {
 }
 
 std::size_t IoUring::deliver() {
-  std::size_t told = 0;
+  std::size_t notified = 0;
   // What completes meanwhile, as forget() may bring about, is left to the next time.
   for (unsigned ready = io_uring_cq_ready(&ring_->uring); ready != 0; --ready) {
     io_uring_cqe* cqe = nullptr;
     if (io_uring_peek_cqe(&ring_->uring, &cqe) != 0 || cqe == nullptr) break;
     const io_uring_cqe one = *cqe;
     io_uring_cqe_seen(&ring_->uring, cqe);
-    told += deliver_one(one.user_data, one.res, one.flags) ? 1 : 0;
+    notified += deliver_one(one.user_data, one.res, one.flags) ? 1 : 0;
   }
-  return told;
+  return notified;
 }
 
 bool IoUring::deliver_one(Token token, int result, unsigned flags) {

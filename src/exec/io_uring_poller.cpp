@@ -42,15 +42,15 @@ std::size_t IoUringPoller::wait(Duration timeout, Time& now) {
   ring_->enter(timeout);
   now = monotonic_now();
   const std::size_t wakes = wake_.seen;
-  const std::size_t told = ring_->deliver();
-  return told - (wake_.seen - wakes);
+  const std::size_t notified = ring_->deliver();
+  return notified - (wake_.seen - wakes);
 }
 
 // Never read: each write raises an edge by itself, and the counter cannot reach its end.
 void IoUringPoller::wake() noexcept { eventfd_write(wake_fd_, 1); }
 
-IoUringPoller::Watch::Watch(IoUring& on, int watched, Watcher& told)
-    : ring(on), fd(watched), watcher(told), token(ring.poll_always(fd, POLLIN | POLLOUT | POLLRDHUP, *this)) {}
+IoUringPoller::Watch::Watch(IoUring& on, int watched, Watcher& notified)
+    : ring(on), fd(watched), watcher(notified), token(ring.poll_always(fd, POLLIN | POLLOUT | POLLRDHUP, *this)) {}
 
 void IoUringPoller::Watch::on_completion(const IoUring::Completion& completion) {
   if (completion.result < 0 && !passes(-completion.result)) {

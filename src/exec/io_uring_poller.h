@@ -26,7 +26,7 @@ class IoUringPoller final : public Poller {
 
  private:
   struct Watch final : IoUring::Handler {
-    Watch(IoUring& on, int watched, Watcher& told);
+    Watch(IoUring& on, int watched, Watcher& notified);
     void on_completion(const IoUring::Completion& completion) override;
 
     IoUring& ring;

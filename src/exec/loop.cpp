@@ -39,8 +39,8 @@ void relax() noexcept { __builtin_ia32_pause(); }
 
 Duration timer_slack() noexcept { return Duration(std::max(prctl(PR_GET_TIMERSLACK), 0)); }
 
-// Searches from `next` on, the place behind the last one found: coroutines that were resumed together are often destroyed in the same
-// order, and many of them must not take quadratic time.
+// Searches from `next` on, the place behind the last one found: coroutines that were resumed together are often
+// destroyed in the same order, and many of them must not take quadratic time.
 bool take_back(std::vector<std::coroutine_handle<>>& list, std::size_t begin, std::size_t& next,
                std::coroutine_handle<> waiting) noexcept {
   const auto at = [&list](std::size_t index) { return list.begin() + static_cast<std::ptrdiff_t>(index); };
@@ -115,7 +115,7 @@ struct Loop::State {
   std::size_t resumed = 0;                        // How far it is in the batch.
   List<exec::TickEnd> tick_ends;
   List<exec::Source> sources;
-  exec::Source* next_source = nullptr;  // While look() polls them: which one is next.
+  exec::Source* next_source = nullptr;  // While poll_once() polls them: which one is next.
   unsigned rounds = 0;                  // Turns of the sources since the poller was asked,
   std::size_t polls = 0;                // and polls of single ones.
   exec::SpinLimit spin_limit;
@@ -275,7 +275,7 @@ void Loop::tick() {
   worked |= run_ready();
   flush();
   if (worked || state_->busy()) {
-    look();
+    poll_once();
   } else {
     wait_for_work();
   }
@@ -305,8 +305,8 @@ bool Loop::run_ready() {
   return true;
 }
 
-// Ends of ticks may ask for another one: bounded, since each connection sends all it has. Each leaves the list before it
-// runs: it may destroy itself or others, and a flush within this one runs those that are left.
+// Ends of ticks may ask for another one: bounded, since each connection sends all it has. Each leaves the list before
+// it runs: it may destroy itself or others, and a flush within this one runs those that are left.
 void Loop::flush() {
   while (!state_->tick_ends.empty()) {
     exec::TickEnd& end = *state_->tick_ends.first;
@@ -316,7 +316,7 @@ void Loop::flush() {
 }
 
 // Sources every time, the poller when it is its turn; sets the time; true if there was anything.
-bool Loop::look() {
+bool Loop::poll_once() {
   bool found = false;
   // A source may add or remove sources.
   for (exec::Source* source = state_->sources.first; source != nullptr; source = state_->next_source, ++state_->polls) {
@@ -341,7 +341,7 @@ void Loop::wait_for_work() {
     const Time spin_end =
         options_.wait == Wait::busy_poll || state.spin >= Time::max() - start ? Time::max() : start + state.spin;
     for (;;) {
-      const bool found = look();
+      const bool found = poll_once();
       if (found || state.busy() || now_ >= due) {
         if (found) state.spin = state.spin_limit.get();
         return;
@@ -350,7 +350,7 @@ void Loop::wait_for_work() {
       relax();
     }
   }
-  if (options_.wait == Wait::event && !state.sources.empty() && look()) {
+  if (options_.wait == Wait::event && !state.sources.empty() && poll_once()) {
     now_ = poller_->now();
     return;
   }

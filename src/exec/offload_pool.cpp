@@ -29,7 +29,7 @@ OffloadPool::Ticket OffloadPool::submit(const void* client, std::unique_ptr<deta
   const bool waits = known != by_key_.end();
   if (client != nullptr && waits && known->second->queue.size() >= queue_max_ - waiting_) return 0;
   if (!enough_threads()) return 0;
-  std::list<Waiting> one;
+  std::list<QueuedJob> one;
   one.push_back({std::move(work), last_ticket_ + 1});
   if (waits) {
     known->second->queue.splice(known->second->queue.end(), one);
@@ -48,13 +48,13 @@ OffloadPool::Ticket OffloadPool::submit(const void* client, std::unique_ptr<deta
 }
 
 bool OffloadPool::withdraw(const void* client, Ticket ticket) noexcept {
-  std::list<Waiting> dropped;  // Outside of the lock: its destructor may do anything.
+  std::list<QueuedJob> dropped;  // Outside of the lock: its destructor may do anything.
   const std::lock_guard lock(mutex_);
   const auto known = by_key_.find(client);
   if (known == by_key_.end()) return false;
   const Clients::iterator from = known->second;
   const auto found =
-      std::find_if(from->queue.begin(), from->queue.end(), [&](const Waiting& one) { return one.ticket == ticket; });
+      std::find_if(from->queue.begin(), from->queue.end(), [&](const QueuedJob& one) { return one.ticket == ticket; });
   if (found == from->queue.end()) return false;
   dropped.splice(dropped.end(), from->queue, found);
   --waiting_;

@@ -17,8 +17,8 @@ namespace hawser::exec {
 // Threads for work that blocks. Started one by one as work waits, up to a bound; joined by the destructor, which
 // lets the work at hand end and drops what still waits.
 //
-// Work comes from clients, such as connections, which are told apart by an address that is not used otherwise. Clients with
-// waiting work take turns. The client null stands for the application itself.
+// Work comes from clients, such as connections, which are told apart by an address that is not used otherwise. Clients
+// with waiting work take turns. The client null stands for the application itself.
 class OffloadPool {
  public:
   using Ticket = std::uint64_t;  // Of a piece of work; never 0.
@@ -30,8 +30,8 @@ class OffloadPool {
   OffloadPool& operator=(const OffloadPool&) = delete;
   ~OffloadPool();
 
-  // 0, and `work` is dropped, if queue_max pieces wait already, if as many of `client` wait as there are free places, or if
-  // no thread could be started. So one client gets half of the places, and the next still finds some.
+  // 0, and `work` is dropped, if queue_max pieces wait already, if as many of `client` wait as there are free places,
+  // or if no thread could be started. So one client gets half of the places, and the next still finds some.
   Ticket submit(const void* client, std::unique_ptr<detail::Posted> work);
   // Drops the work of that ticket if it still waits. False: it runs or has run, and its end is its own matter.
   bool withdraw(const void* client, Ticket ticket) noexcept;
@@ -39,13 +39,13 @@ class OffloadPool {
   static Loop* owner_of_this_thread() noexcept;
 
  private:
-  struct Waiting {
+  struct QueuedJob {
     std::unique_ptr<detail::Posted> work;
     Ticket ticket;
   };
   struct Client {
     const void* key;
-    std::list<Waiting> queue;  // Never empty.
+    std::list<QueuedJob> queue;  // Never empty.
   };
   using Clients = std::list<Client>;
 

@@ -9,15 +9,17 @@
 
 namespace hawser::exec {
 
-// How long a loop spins before it sleeps. A sleep costs what waking up takes: where that is dear, as on virtual machines, a
-// short spin makes both sides of a connection sleep for good, since each wakes the other too late for its spin. Measured
-// by sleeps of a microsecond; the least of the last few counts, since all but the wake-up only adds. Without I/O.
+// How long a loop spins before it sleeps. A sleep costs what waking up takes: where that is dear, as on virtual
+// machines, a short spin makes both sides of a connection sleep for good, since each wakes the other too late for its
+// spin. Measured by sleeps of a microsecond; the least of the last few counts, since all but the wake-up only adds.
+// Without I/O.
 class SpinLimit {
  public:
   static constexpr Duration least = std::chrono::microseconds(50);
   static constexpr Duration most = std::chrono::milliseconds(1);
   static constexpr Duration probe_sleep = std::chrono::microseconds(1);
-  // Such sleeps say nothing of a wake-up: kernels before 5.11 sleep for whole milliseconds. And who wakes up so late gains nothing.
+  // Such sleeps say nothing of a wake-up: kernels before 5.11 sleep for whole milliseconds. And who wakes up so late
+  // gains nothing.
   static constexpr Duration coarse = std::chrono::microseconds(900);
   static constexpr int wake_ups = 4;            // Of a limit: this side's, the peer's, and as much again.
   static constexpr unsigned probe_every = 256;  // Sleeps; the first few are probes too.

@@ -27,16 +27,16 @@ class SystemNetwork final : public transport::Network {
   Task<Result<std::unique_ptr<transport::Stream>>> connect(Loop& loop, std::string address, Duration timeout) override {
     return streams_.connect(loop, std::move(address), timeout);
   }
-  std::vector<std::shared_ptr<transport::DataPath>> data_paths(const TransportOptions& options) override {
+  std::vector<std::shared_ptr<transport::Transport>> transports(const TransportOptions& options) override {
     const auto rank = [](const TransportSpec& one) { return one.factory().traits().rank; };
     std::vector<TransportSpec> wanted;
     for (const TransportSpec& one : options.enabled) {
       wanted.insert(std::ranges::upper_bound(wanted, rank(one), {}, rank), one);
     }
-    std::vector<std::shared_ptr<transport::DataPath>> all;
+    std::vector<std::shared_ptr<transport::Transport>> all;
     const std::lock_guard lock(mutex_);
     for (const TransportSpec& one : wanted) {
-      if (std::shared_ptr<transport::DataPath> path = get(one)) all.push_back(std::move(path));
+      if (std::shared_ptr<transport::Transport> transport = get(one)) all.push_back(std::move(transport));
     }
     return all;
   }
@@ -45,30 +45,30 @@ class SystemNetwork final : public transport::Network {
  private:
   struct InUse {
     TransportSpec spec;
-    std::weak_ptr<transport::DataPath> path;
+    std::weak_ptr<transport::Transport> transport;
   };
 
   // Connections with the same options share queues and memory.
-  std::shared_ptr<transport::DataPath> get(const TransportSpec& wanted) {
-    std::erase_if(paths_, [](const InUse& one) { return one.path.expired(); });
-    for (const InUse& one : paths_) {
+  std::shared_ptr<transport::Transport> get(const TransportSpec& wanted) {
+    std::erase_if(transports_, [](const InUse& one) { return one.transport.expired(); });
+    for (const InUse& one : transports_) {
       if (one.spec.name() != wanted.name() || !one.spec.factory().same(wanted.factory())) continue;
       // Its last user may release it at this moment, on another thread.
-      if (std::shared_ptr<transport::DataPath> found = one.path.lock()) return found;
+      if (std::shared_ptr<transport::Transport> found = one.transport.lock()) return found;
     }
-    std::shared_ptr<transport::DataPath> made = wanted.factory().make();
+    std::shared_ptr<transport::Transport> made = wanted.factory().make();
     if (made == nullptr) return nullptr;
     if (made->name() != wanted.name()) {
       throw std::logic_error("hawser: the factory of transport \"" + std::string(wanted.name()) +
                              "\" made one named \"" + std::string(made->name()) + "\": both must have the same name");
     }
-    paths_.push_back({wanted, made});
+    transports_.push_back({wanted, made});
     return made;
   }
 
   transport::TcpNetwork streams_;
   std::mutex mutex_;  // Guards paths_.
-  std::vector<InUse> paths_;
+  std::vector<InUse> transports_;
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 namespace hawser::setup {
 
-// The network of this machine, with the paths beside the stream that this build has.
+// The network of this machine, with the transports beside the stream that this build has.
 std::shared_ptr<transport::Network> system_network();
 
 }  // namespace hawser::setup

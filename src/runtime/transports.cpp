@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "hawser/transport/factory.h"
-#include "transport/rdma/rdma_path.h"
-#include "transport/shm/shm_path.h"
-#include "transport/ucx/ucx_path.h"
+#include "transport/rdma/rdma_transport.h"
+#include "transport/shm/shm_transport.h"
+#include "transport/ucx/ucx_transport.h"
 
 // The transports that come with this library: a folder below src/transport, a factory there, and a line here for each.
 namespace hawser {
@@ -15,9 +15,11 @@ constexpr transport::Traits shm_traits{.name = "shm", .rank = 10};
 constexpr transport::Traits rdma_traits{.name = "rdma", .rank = 20};
 constexpr transport::Traits ucx_traits{.name = "ucx", .rank = 30};
 
-std::shared_ptr<transport::DataPath> make_shm(const ShmOptions& options) { return transport::make_shm_path(options); }
-std::shared_ptr<transport::DataPath> make_rdma(const RdmaOptions& options) {
-  return transport::make_rdma_path(options);
+std::shared_ptr<transport::Transport> make_shm(const ShmOptions& options) {
+  return transport::make_shm_transport(options);
+}
+std::shared_ptr<transport::Transport> make_rdma(const RdmaOptions& options) {
+  return transport::make_rdma_transport(options);
 }
 
 }  // namespace
@@ -25,7 +27,7 @@ std::shared_ptr<transport::DataPath> make_rdma(const RdmaOptions& options) {
 TransportSpec shm(ShmOptions options) { return transport::make_spec(shm_traits, options, &make_shm); }
 TransportSpec rdma(RdmaOptions options) { return transport::make_spec(rdma_traits, std::move(options), &make_rdma); }
 TransportSpec ucx(UcxOptions options) {
-  return transport::make_spec(ucx_traits, std::move(options), &transport::make_ucx_path);
+  return transport::make_spec(ucx_traits, std::move(options), &transport::make_ucx_transport);
 }
 
 std::vector<std::string_view> setup::built_in_names() { return {shm_traits.name, rdma_traits.name, ucx_traits.name}; }

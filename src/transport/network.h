@@ -9,8 +9,8 @@
 #include "hawser/task.h"
 #include "hawser/time.h"
 #include "hawser/transports.h"
-#include "transport/data_path.h"
 #include "transport/stream.h"
+#include "transport/transport.h"
 
 namespace hawser::transport {
 
@@ -41,7 +41,7 @@ class Network {
   virtual Task<Result<std::unique_ptr<Stream>>> connect(Loop& loop, std::string address, Duration timeout) = 0;
 
   // The transports that the options enable, by rank. TransportOptions::order and demand make no difference here.
-  virtual std::vector<std::shared_ptr<DataPath>> data_paths(const TransportOptions&) { return {}; }
+  virtual std::vector<std::shared_ptr<Transport>> transports(const TransportOptions&) { return {}; }
   // Names that TransportOptions::order and demand may use though no such transport is enabled.
   virtual std::vector<std::string_view> transport_names() const { return {}; }
 };

@@ -25,8 +25,8 @@ class StreamSink {
   // After a send() that did not take all: `bytes` more of the same pieces were taken (possibly none); the rest may
   // be sent now.
   virtual void sendable(std::size_t bytes) = 0;
-  // While paused: the connection broke, so that nothing sent arrives any more. What was received before, and ended(), come
-  // after resume(), for those who do not end the stream here.
+  // While paused: the connection broke, so that nothing sent arrives any more. What was received before, and ended(),
+  // come after resume(), for those who do not end the stream here.
   virtual void broken(const Error&) {}
   // The last call: the peer ended the stream, it broke, or a send failed.
   virtual void ended(const Error& reason) = 0;
@@ -48,7 +48,7 @@ class Stream {
 
   // Takes as many bytes as possible of the pieces, in order, and gives their number. If that is less than all, the
   // rest must stay valid until StreamSink::sendable(), and nothing else be sent before.
-  virtual std::size_t send(std::span<const Piece> pieces) = 0;
+  virtual std::size_t send(std::span<const ConstBuffer> pieces) = 0;
 
   // While paused nothing is received, so that the peer is slowed down by the transport's own flow control.
   virtual void pause() noexcept = 0;

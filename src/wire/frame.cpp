@@ -19,7 +19,7 @@ std::unexpected<Error> protocol_error(std::string text) {
 
 Header read_header(Bytes head) noexcept {
   const std::byte* const from = head.data();
-  return {.kind = static_cast<Kind>(load_le<std::uint8_t>(from)),
+  return {.kind = static_cast<FrameKind>(load_le<std::uint8_t>(from)),
           .flags = load_le<std::uint8_t>(from + 1),
           .metadata_bytes = load_le<std::uint16_t>(from + 2),
           .call = load_le<std::uint32_t>(from + 4),
@@ -44,7 +44,7 @@ Result<Frame> decode_frame(Bytes head, Bytes payload, std::size_t payload_bytes)
   const auto kind = static_cast<std::uint8_t>(header.kind);
   const std::size_t body_at = header_bytes + header.metadata_bytes;
   const bool carries_payload =
-      header.kind == Kind::request || header.kind == Kind::response || header.kind == Kind::stream_data;
+      header.kind == FrameKind::request || header.kind == FrameKind::response || header.kind == FrameKind::stream_data;
   if (kind < kind_min || kind > kind_max) [[unlikely]] {
     result = protocol_error("unknown frame kind " + std::to_string(kind));
   } else if ((header.flags & ~flags_known) != 0) [[unlikely]] {
@@ -91,19 +91,19 @@ ErrorScope decode_error_scope(std::uint32_t number) noexcept {
   return number > last ? ErrorScope::call : static_cast<ErrorScope>(number);
 }
 
-std::uint32_t frame_checksum(Bytes head, std::span<const Piece> payload) noexcept {
+std::uint32_t frame_checksum(Bytes head, std::span<const ConstBuffer> payload) noexcept {
   constexpr std::array<std::byte, 4> zero{};
   std::uint32_t crc = crc32c(0, head.first(checksum_at));
   crc = crc32c(crc, zero);
   crc = crc32c(crc, head.subspan(checksum_at + zero.size()));
-  for (const Piece& piece : payload) crc = crc32c(crc, {piece.data, piece.size});
+  for (const ConstBuffer& piece : payload) crc = crc32c(crc, {piece.data, piece.size});
   return crc;
 }
 
 bool checksum_matches(Bytes head, Bytes payload) noexcept {
   const Header header = read_header(head);
   if ((header.flags & flag_checksum) == 0) return true;
-  const Piece piece{payload.data(), payload.size()};
+  const ConstBuffer piece{payload.data(), payload.size()};
   return frame_checksum(head, std::span(&piece, payload.empty() ? 0U : 1U)) == header.checksum;
 }
 

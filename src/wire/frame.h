@@ -12,7 +12,7 @@ namespace hawser::wire {
 
 inline constexpr std::uint8_t version = 1;
 
-enum class Kind : std::uint8_t {
+enum class FrameKind : std::uint8_t {
   request = 1,        // Client: begins a call.
   response = 2,       // Server: ends a call with a result.
   error = 3,          // Server: ends a call with an error.
@@ -36,7 +36,7 @@ inline constexpr std::uint8_t flags_known = flag_checksum | flag_idempotent;
 
 // The fixed header, little-endian on the wire in this order, without padding.
 struct Header {
-  Kind kind = Kind::request;
+  FrameKind kind = FrameKind::request;
   std::uint8_t flags = 0;
   std::uint16_t metadata_bytes = 0;  // Between header and body.
   std::uint32_t call = 0;            // Call id, chosen by the client; 0 on ping, pong and goaway.
@@ -71,8 +71,8 @@ struct Frame {
   Bytes attachment;
 };
 
-// Takes a message's head and payload apart. `payload_bytes` is the announced size: with place(), the payload is not here
-// yet and `payload` empty. Checks everything that needs no state; an error ends the connection.
+// Takes a message's head and payload apart. `payload_bytes` is the announced size: with select_receive_buffer(), the
+// payload is not here yet and `payload` empty. Checks everything that needs no state; an error ends the connection.
 Result<Frame> decode_frame(Bytes head, Bytes payload, std::size_t payload_bytes);
 
 // Only the header of a head that decode_frame() accepted before.
@@ -89,7 +89,7 @@ ErrorCode decode_error_code(std::uint32_t number) noexcept;
 ErrorScope decode_error_scope(std::uint32_t number) noexcept;
 
 // CRC32C (Castagnoli) over the head with its checksum field taken as zero, then the payload.
-std::uint32_t frame_checksum(Bytes head, std::span<const Piece> payload) noexcept;
+std::uint32_t frame_checksum(Bytes head, std::span<const ConstBuffer> payload) noexcept;
 // True if the frame carries no checksum or the right one.
 bool checksum_matches(Bytes head, Bytes payload) noexcept;
 

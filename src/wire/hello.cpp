@@ -19,11 +19,11 @@ enum Tag : std::uint16_t {
   tag_stream_window_bytes = 4,
   tag_refusal = 5,
   tag_offer = 6,
-  tag_proposal = 7,
+  tag_selection = 7,
   tag_declined = 8,
   tag_answer = 9,
   tag_unanswered = 10,
-  tag_go = 11,
+  tag_ready = 11,
 };
 constexpr std::uint32_t feature_checksum = 1;
 constexpr std::size_t field_head_bytes = 4;  // u16 tag, u16 length.
@@ -67,7 +67,7 @@ void put_bytes(std::vector<std::byte>& out, Tag tag, Bytes bytes) {
 
 // u8 length of the name, the name, the bytes.
 void put_named(std::vector<std::byte>& out, Tag tag, const NamedBytes& named, std::size_t bytes_max) {
-  const Bytes name = as_bytes(std::string_view(named.name).substr(0, path_name_bytes_max));
+  const Bytes name = as_bytes(std::string_view(named.name).substr(0, transport_name_bytes_max));
   std::vector<std::byte> value{static_cast<std::byte>(name.size())};
   value.insert(value.end(), name.begin(), name.end());
   const Bytes bytes = Bytes(named.bytes).first(std::min(named.bytes.size(), bytes_max));
@@ -78,7 +78,7 @@ void put_named(std::vector<std::byte>& out, Tag tag, const NamedBytes& named, st
 bool read_named(Bytes value, std::size_t bytes_max, NamedBytes& out) {
   if (value.empty()) return false;
   const auto length = std::to_integer<std::size_t>(value[0]);
-  if (length == 0 || length > path_name_bytes_max || value.size() < 1 + length) return false;
+  if (length == 0 || length > transport_name_bytes_max || value.size() < 1 + length) return false;
   const Bytes bytes = value.subspan(1 + length);
   if (bytes.size() > bytes_max) return false;
   out = {std::string(as_text(value.subspan(1, length))), {bytes.begin(), bytes.end()}};
@@ -87,7 +87,7 @@ bool read_named(Bytes value, std::size_t bytes_max, NamedBytes& out) {
 
 bool read_one_of(Bytes value, std::size_t bytes_max, std::vector<NamedBytes>& out) {
   NamedBytes one;
-  if (out.size() == paths_max || !read_named(value, bytes_max, one)) return false;
+  if (out.size() == transports_max || !read_named(value, bytes_max, one)) return false;
   out.push_back(std::move(one));
   return true;
 }
@@ -104,18 +104,18 @@ bool read_field(Hello& hello, std::uint16_t tag, Bytes value) {
     case tag_calls_max: return read_number(value, hello.calls_max);
     case tag_stream_window_bytes: return read_number(value, hello.stream_window_bytes);
     case tag_refusal: return read_refusal(value, hello.refusal);
-    case tag_offer: return read_one_of(value, path_offer_bytes_max, hello.offers);
-    case tag_proposal: return read_named(value, path_parameters_bytes_max, hello.proposal.emplace());
-    case tag_declined: return read_one_of(value, path_reason_bytes_max, hello.declined);
+    case tag_offer: return read_one_of(value, transport_offer_bytes_max, hello.offers);
+    case tag_selection: return read_named(value, transport_parameters_bytes_max, hello.selection.emplace());
+    case tag_declined: return read_one_of(value, transport_reason_bytes_max, hello.declined);
     case tag_answer:
-      if (value.size() > path_parameters_bytes_max) return false;
+      if (value.size() > transport_parameters_bytes_max) return false;
       hello.answer.emplace(value.begin(), value.end());
       return true;
     case tag_unanswered:
-      if (value.size() > path_reason_bytes_max) return false;
+      if (value.size() > transport_reason_bytes_max) return false;
       hello.unanswered.emplace(as_text(value));
       return true;
-    case tag_go: hello.go = true; return value.empty();
+    case tag_ready: hello.ready = true; return value.empty();
     default: return true;  // Of a later version: not for us.
   }
 }
@@ -125,8 +125,8 @@ bool read_field(Hello& hello, std::uint16_t tag, Bytes value) {
 std::vector<std::byte> encode_hello(const Hello& hello) {
   std::vector<std::byte> out;
   for (const char c : magic) out.push_back(static_cast<std::byte>(c));
-  put(out, hello.version_least);
-  put(out, hello.version_most);
+  put(out, hello.version_min);
+  put(out, hello.version_max);
   put(out, std::uint16_t{0});  // The body's length, below.
   put_number(out, tag_features, hello.checksum ? feature_checksum : 0);
   put_number(out, tag_message_bytes_max, hello.message_bytes_max);
@@ -140,18 +140,18 @@ std::vector<std::byte> encode_hello(const Hello& hello) {
     const Bytes bytes = as_bytes(text);
     out.insert(out.end(), bytes.begin(), bytes.end());
   }
-  for (const NamedBytes& offer : std::span(hello.offers).first(std::min(hello.offers.size(), paths_max))) {
-    put_named(out, tag_offer, offer, path_offer_bytes_max);
+  for (const NamedBytes& offer : std::span(hello.offers).first(std::min(hello.offers.size(), transports_max))) {
+    put_named(out, tag_offer, offer, transport_offer_bytes_max);
   }
-  if (hello.proposal) put_named(out, tag_proposal, *hello.proposal, path_parameters_bytes_max);
-  for (const NamedBytes& one : std::span(hello.declined).first(std::min(hello.declined.size(), paths_max))) {
-    put_named(out, tag_declined, one, path_reason_bytes_max);
+  if (hello.selection) put_named(out, tag_selection, *hello.selection, transport_parameters_bytes_max);
+  for (const NamedBytes& one : std::span(hello.declined).first(std::min(hello.declined.size(), transports_max))) {
+    put_named(out, tag_declined, one, transport_reason_bytes_max);
   }
   if (hello.answer) put_bytes(out, tag_answer, *hello.answer);
   if (hello.unanswered) {
-    put_bytes(out, tag_unanswered, as_bytes(std::string_view(*hello.unanswered).substr(0, path_reason_bytes_max)));
+    put_bytes(out, tag_unanswered, as_bytes(std::string_view(*hello.unanswered).substr(0, transport_reason_bytes_max)));
   }
-  if (hello.go) put_bytes(out, tag_go, {});
+  if (hello.ready) put_bytes(out, tag_ready, {});
   store_le(out.data() + 6, static_cast<std::uint16_t>(out.size() - hello_prefix_bytes));
   return out;
 }
@@ -173,9 +173,9 @@ Result<Hello> decode_hello(Bytes whole) {
   if (!body) return std::unexpected(std::move(body.error()));
   if (whole.size() != hello_prefix_bytes + *body) return hello_error("its length is not what it says");
   Hello hello;
-  hello.version_least = load_le<std::uint8_t>(whole.data() + 4);
-  hello.version_most = load_le<std::uint8_t>(whole.data() + 5);
-  if (hello.version_least == 0 || hello.version_least > hello.version_most) return hello_error("no such version range");
+  hello.version_min = load_le<std::uint8_t>(whole.data() + 4);
+  hello.version_max = load_le<std::uint8_t>(whole.data() + 5);
+  if (hello.version_min == 0 || hello.version_min > hello.version_max) return hello_error("no such version range");
   for (Bytes rest = whole.subspan(hello_prefix_bytes); !rest.empty();) {
     if (rest.size() < field_head_bytes) return hello_error("a field is cut short");
     const auto tag = load_le<std::uint16_t>(rest.data());

@@ -10,7 +10,7 @@
 
 namespace hawser::wire {
 
-// A path by its name, with an offer, a half's parameters, or the reason why it is not taken.
+// A transport by its name, with an offer, a pending connection's parameters, or the reason why it is not taken.
 struct NamedBytes {
   std::string name;
   std::vector<std::byte> bytes;
@@ -18,24 +18,25 @@ struct NamedBytes {
   friend bool operator==(const NamedBytes&, const NamedBytes&) = default;
 };
 
-// The first thing that each side sends: what it speaks, wants and bears. docs/wire-format.md, "Hello". While a path beside
-// the stream is agreed on, each side sends more of them, of which only the fields of "Paths" count.
+// The first thing that each side sends: what it speaks, wants and bears. docs/wire-format.md, "Hello". While a
+// transport beside the stream is agreed on, each side sends more of them, of which only the fields of "Paths" count.
 struct Hello {
-  std::uint8_t version_least = 1;
-  std::uint8_t version_most = 1;          // The server answers with the one version that it chose in both.
+  std::uint8_t version_min = 1;
+  std::uint8_t version_max = 1;           // The server answers with the one version that it chose in both.
   bool checksum = false;                  // Client: wants it. Server: grants it.
   std::uint32_t message_bytes_max = 0;    // The longest message that this side receives.
   std::uint32_t calls_max = 0;            // Server: calls in flight that it allows on the connection.
   std::uint32_t stream_window_bytes = 0;  // What this side grants to each stream at its start.
   std::optional<Error> refusal = {};      // Server: why there is no connection; it closes afterwards.
 
-  // Paths (transport/data_path.h).
-  std::vector<NamedBytes> offers = {};                // Client: the paths that it would take.
-  std::optional<NamedBytes> proposal = {};            // Server: the path to try, with its half's parameters.
-  std::vector<NamedBytes> declined = {};              // Server: the paths that it does not take, with the reasons.
-  std::optional<std::vector<std::byte>> answer = {};  // Client: the parameters of its half.
-  std::optional<std::string> unanswered = {};         // Client: why it has no half for the proposal.
-  bool go = false;                                    // Server: both halves are connected.
+  // Transports (transport/transport.h).
+  std::vector<NamedBytes> offers = {};                // Client: the transports that it would take.
+  std::optional<NamedBytes> selection = {};           // Server: the transport to try, with its pending connection's
+                                                      // parameters.
+  std::vector<NamedBytes> declined = {};              // Server: the transports that it does not take, with the reasons.
+  std::optional<std::vector<std::byte>> answer = {};  // Client: the parameters of its pending connection.
+  std::optional<std::string> unanswered = {};         // Client: why it has no pending connection for the selection.
+  bool ready = false;                                 // Server: both pending connections are connected.
 
   friend bool operator==(const Hello&, const Hello&) = default;
 };
@@ -43,13 +44,13 @@ struct Hello {
 inline constexpr std::size_t hello_prefix_bytes = 8;
 inline constexpr std::size_t hello_body_bytes_max = 4096;
 inline constexpr std::size_t refusal_text_bytes_max = 1024;
-inline constexpr std::size_t path_name_bytes_max = 16;
-inline constexpr std::size_t path_offer_bytes_max = 512;
-inline constexpr std::size_t path_parameters_bytes_max = 2048;
-inline constexpr std::size_t path_reason_bytes_max = 200;  // Longer reasons are cut.
-inline constexpr std::size_t paths_max = 4;                // Offers, and as many declined, of one hello.
+inline constexpr std::size_t transport_name_bytes_max = 16;
+inline constexpr std::size_t transport_offer_bytes_max = 512;
+inline constexpr std::size_t transport_parameters_bytes_max = 2048;
+inline constexpr std::size_t transport_reason_bytes_max = 200;  // Longer reasons are cut.
+inline constexpr std::size_t transports_max = 4;                // Offers, and as many declined, of one hello.
 
-// At most paths_max offers and declined count; names and bytes must keep their bounds.
+// At most transports_max offers and declined count; names and bytes must keep their bounds.
 std::vector<std::byte> encode_hello(const Hello& hello);
 
 // True if the first bytes (at least four) are those of a hello, and not of another protocol.

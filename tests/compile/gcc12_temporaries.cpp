@@ -1,5 +1,5 @@
-// Compiled by tools/compile_test.py, without -c: each line that ends in `refused: TEXT` must not compile with GCC 12, for the reason that
-// contains TEXT. All other lines compile with GCC 12 too, and all lines with every other compiler.
+// Compiled by tools/compile_test.py, without -c: each line that ends in `refused: TEXT` must not compile with GCC 12,
+// for the reason that contains TEXT. All other lines compile with GCC 12 too, and all lines with every other compiler.
 #include <memory>
 #include <optional>
 #include <string>

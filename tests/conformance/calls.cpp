@@ -60,18 +60,18 @@ TEST_P(Conformance, CallsCoroutines) {
 }
 
 TEST_P(Conformance, CallsMemberFunctions) {
-  Shop shop;
+  TestService service;
   auto server = make_server();
-  server->register_handler<&Shop::order, &Shop::order_later, &Shop::kinds>(&shop);
+  server->register_handler<&TestService::order, &TestService::order_later, &TestService::kinds>(&service);
   run_connected(*server, {}, [](Server&, Client& client) -> Task<void> {
-    AWAIT(first, client.call<&Shop::order>("rope", 2U));
+    AWAIT(first, client.call<&TestService::order>("rope", 2U));
     EXPECT_EQ(first, 2U);
-    AWAIT(second, client.call<&Shop::order_later>("rope", 3U));
+    AWAIT(second, client.call<&TestService::order_later>("rope", 3U));
     EXPECT_EQ(second, 5U);
-    AWAIT(kinds, client.call<&Shop::kinds>());
+    AWAIT(kinds, client.call<&TestService::kinds>());
     EXPECT_EQ(kinds, 1U);
   });
-  EXPECT_EQ(shop.kinds(), 1U);
+  EXPECT_EQ(service.kinds(), 1U);
 }
 
 TEST_P(Conformance, CarriesEveryKindOfArgument) {
@@ -106,8 +106,8 @@ TEST_P(Conformance, CarriesEveryKindOfArgument) {
   });
 }
 
-// A reply that is sent from where it lies outlasts its handler, and so do the arguments: short strings among them must not be
-// moved before the reply has been encoded.
+// A reply that is sent from where it lies outlasts its handler, and so do the arguments: short strings among them must
+// not be moved before the reply has been encoded.
 TEST_P(Conformance, LargeRepliesMayShowShortArguments) {
   serve<name_with_attachment, name_and_data, same_string, from_optional>([](Server&, Client& client) -> Task<void> {
     for (const std::size_t bytes : {0UL, 1UL, 6UL, 15UL, 16UL, 40UL, 7'000UL, 20'000UL}) {
@@ -290,8 +290,8 @@ TEST_P(Conformance, SendsRequestsAheadOfTheirReplies) {
   });
 }
 
-// What is sent is what an argument is when the task is awaited, though it was another, and took another size, when the task was
-// made.
+// What is sent is what an argument is when the task is awaited, though it was another, and took another size, when the
+// task was made.
 TEST_P(Conformance, ArgumentsMayChangeUntilTheyAreSent) {
   serve<echo, same_strings>([](Server&, Client& client) -> Task<void> {
     for (const auto& [before, after] : {std::pair{3UL, 100'000UL}, {100'000UL, 3UL}, {9'000UL, 0UL}, {0UL, 7'000UL}}) {
@@ -315,19 +315,19 @@ TEST_P(Conformance, ArgumentsMayChangeUntilTheyAreSent) {
 }
 
 TEST_P(Conformance, DroppedPendingCallsAreCancelled) {
-  Shop shop;
+  TestService service;
   auto server = make_server();
-  server->register_handler<&Shop::wait_for_stop>(&shop);
+  server->register_handler<&TestService::wait_for_stop>(&service);
   server->register_handler<echo>();
   run_connected(*server, {}, [&](Server&, Client& client) -> Task<void> {
     {
-      AWAIT(dropped, client.send_request<&Shop::wait_for_stop>());
+      AWAIT(dropped, client.send_request<&TestService::wait_for_stop>());
       REQUIRE_OK(dropped);
-      AWAIT(begun, eventually(loop(), [&] { return shop.waiting == 1; }));
+      AWAIT(begun, eventually(loop(), [&] { return service.waiting == 1; }));
       EXPECT_TRUE(begun);
     }
-    AWAIT(told, eventually(loop(), [&] { return shop.stopped == 1; }));
-    EXPECT_TRUE(told);
+    AWAIT(notified, eventually(loop(), [&] { return service.stopped == 1; }));
+    EXPECT_TRUE(notified);
     AWAIT(other, client.call<echo>("goes on"));
     EXPECT_EQ(other, "goes on");
     AWAIT(free, eventually(loop(), [&] { return client.calls_in_flight() == 0; }));

@@ -148,17 +148,17 @@ TEST_P(Conformance, MethodsMustAgree) {
 }
 
 TEST_P(Conformance, PingsAndClosing) {
-  Shop shop;
+  TestService service;
   auto server = make_server();
-  server->register_handler<&Shop::wait_for_stop>(&shop);
+  server->register_handler<&TestService::wait_for_stop>(&service);
   server->register_handler<echo>();
   run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
     AWAIT(round_trip, client.ping());
     REQUIRE_OK(round_trip);
     EXPECT_GE(*round_trip, 0s);
-    AWAIT(pending, client.send_request<&Shop::wait_for_stop>());
+    AWAIT(pending, client.send_request<&TestService::wait_for_stop>());
     REQUIRE_OK(pending);
-    AWAIT(begun, eventually(loop(), [&] { return shop.waiting == 1; }));
+    AWAIT(begun, eventually(loop(), [&] { return service.waiting == 1; }));
     EXPECT_TRUE(begun);
     client.close();
     EXPECT_FALSE(client.connected());
@@ -166,7 +166,7 @@ TEST_P(Conformance, PingsAndClosing) {
     EXPECT_ERROR(ended, outcome_unknown, "the client was closed");
     AWAIT(late, client.call<echo>("late"));
     EXPECT_ERROR(late, not_sent, "the client was closed");
-    AWAIT(gone, eventually(loop(), [&] { return shop.stopped == 1 && own.counters().connections_open == 0; }));
+    AWAIT(gone, eventually(loop(), [&] { return service.stopped == 1 && own.counters().connections_open == 0; }));
     EXPECT_TRUE(gone);
     AWAIT(again, client.connect(own.address()));
     REQUIRE_OK(again);
@@ -176,14 +176,14 @@ TEST_P(Conformance, PingsAndClosing) {
 }
 
 TEST_P(Conformance, StopsGracefully) {
-  Shop shop;
+  TestService service;
   auto server = make_server();
-  server->register_handler<&Shop::wait_for_gate>(&shop);
+  server->register_handler<&TestService::wait_for_gate>(&service);
   server->register_handler<echo>();
   run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
-    AWAIT(pending, client.send_request<&Shop::wait_for_gate>());
+    AWAIT(pending, client.send_request<&TestService::wait_for_gate>());
     REQUIRE_OK(pending);
-    AWAIT(begun, eventually(loop(), [&] { return shop.waiting == 1; }));
+    AWAIT(begun, eventually(loop(), [&] { return service.waiting == 1; }));
     EXPECT_TRUE(begun);
     Scope scope;
     bool stopped = false;
@@ -193,15 +193,15 @@ TEST_P(Conformance, StopsGracefully) {
       stopped = true;
     };
     scope.spawn(stopping());
-    AWAIT(told, eventually(loop(), [&] { return client.going_away(); }));
-    EXPECT_TRUE(told);
+    AWAIT(notified, eventually(loop(), [&] { return client.going_away(); }));
+    EXPECT_TRUE(notified);
     AWAIT(refused, client.call<echo>("late"));
     EXPECT_ERROR(refused, unavailable, "stopping");
     auto other = make_client();
     AWAIT(connected, other->connect(own.address()));
     EXPECT_FALSE(connected);
     EXPECT_FALSE(stopped);
-    shop.gate = true;
+    service.gate = true;
     AWAIT(finished, std::move(*pending));
     EXPECT_EQ(finished, 1);
     auto joined = scope.join();
@@ -214,18 +214,18 @@ TEST_P(Conformance, StopsGracefully) {
 }
 
 TEST_P(Conformance, StopsCallsThatPassTheGrace) {
-  Shop shop;
+  TestService service;
   auto server = make_server();
-  server->register_handler<&Shop::wait_for_stop, &Shop::wait_for_gate>(&shop);
+  server->register_handler<&TestService::wait_for_stop, &TestService::wait_for_gate>(&service);
   run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
-    AWAIT(polite, client.send_request<&Shop::wait_for_stop>());
-    AWAIT(deaf, client.send_request<&Shop::wait_for_gate>());
+    AWAIT(polite, client.send_request<&TestService::wait_for_stop>());
+    AWAIT(deaf, client.send_request<&TestService::wait_for_gate>());
     REQUIRE(polite && deaf);
-    AWAIT(begun, eventually(loop(), [&] { return shop.waiting == 2; }));
+    AWAIT(begun, eventually(loop(), [&] { return service.waiting == 2; }));
     EXPECT_TRUE(begun);
     auto stopping = own.shut_down(50ms);
     co_await std::move(stopping);
-    EXPECT_EQ(shop.stopped, 1);
+    EXPECT_EQ(service.stopped, 1);
     AWAIT(answered, std::move(*polite));
     EXPECT_EQ(answered, 0);  // It was told, and answered in time.
     AWAIT(ended, std::move(*deaf));

@@ -134,9 +134,9 @@ TEST_P(Conformance, MetadataIsBounded) {
 }
 
 TEST_P(Conformance, TimeoutsEndOneCallOnly) {
-  Shop shop;
+  TestService service;
   auto server = make_server();
-  server->register_handler<&Shop::wait_for_stop>(&shop);
+  server->register_handler<&TestService::wait_for_stop>(&service);
   server->register_handler<slow_echo>();
   run_connected(*server, {.call_timeout = 50ms}, [&](Server&, Client& client) -> Task<void> {
     const CallOptions neighbour_options{.timeout = 20s};
@@ -144,30 +144,30 @@ TEST_P(Conformance, TimeoutsEndOneCallOnly) {
     REQUIRE_OK(neighbour);
     const Time begin = loop().now();
     const CallOptions own_options{.timeout = 20ms};
-    AWAIT(own, client.call<&Shop::wait_for_stop>(own_options));
+    AWAIT(own, client.call<&TestService::wait_for_stop>(own_options));
     EXPECT_ERROR(own, deadline_exceeded, "timeout");
     EXPECT_GE(loop().now() - begin, 20ms);
-    AWAIT(by_default, client.call<&Shop::wait_for_stop>());
+    AWAIT(by_default, client.call<&TestService::wait_for_stop>());
     EXPECT_ERROR(by_default, deadline_exceeded, "timeout");
     const CallOptions at_once_options{.timeout = Duration(0)};
-    AWAIT(at_once, client.call<&Shop::wait_for_stop>(at_once_options));
+    AWAIT(at_once, client.call<&TestService::wait_for_stop>(at_once_options));
     EXPECT_ERROR(at_once, deadline_exceeded, "timeout");
     const CallOptions negative_options{.timeout = -5s};
-    AWAIT(negative, client.call<&Shop::wait_for_stop>(negative_options));
+    AWAIT(negative, client.call<&TestService::wait_for_stop>(negative_options));
     EXPECT_ERROR(negative, deadline_exceeded, "timeout");
     // The handlers learn it too.
-    AWAIT(told, eventually(loop(), [&] { return shop.waiting == 0; }));
-    EXPECT_TRUE(told);
-    EXPECT_GE(shop.stopped, 2);
+    AWAIT(notified, eventually(loop(), [&] { return service.waiting == 0; }));
+    EXPECT_TRUE(notified);
+    EXPECT_GE(service.stopped, 2);
     AWAIT(reply, std::move(*neighbour));
     EXPECT_EQ(reply, "neighbour");
   });
 }
 
 TEST_P(Conformance, TokensCancelCalls) {
-  Shop shop;
+  TestService service;
   auto server = make_server();
-  server->register_handler<&Shop::wait_for_stop>(&shop);
+  server->register_handler<&TestService::wait_for_stop>(&service);
   server->register_handler<echo>();
   run_connected(*server, {}, [&](Server&, Client& client) -> Task<void> {
     std::stop_source source;
@@ -175,23 +175,23 @@ TEST_P(Conformance, TokensCancelCalls) {
     int cancelled = 0;
     auto one = [&]() -> Task<void> {
       const CallOptions outcome_options{.timeout = forever, .token = source.get_token()};
-      AWAIT(outcome, client.call<&Shop::wait_for_stop>(outcome_options));
+      AWAIT(outcome, client.call<&TestService::wait_for_stop>(outcome_options));
       EXPECT_ERROR(outcome, cancelled, "cancelled");
       ++cancelled;
     };
     for (int i = 0; i < 10; ++i) scope.spawn(one());
-    AWAIT(begun, eventually(loop(), [&] { return shop.waiting == 10; }));
+    AWAIT(begun, eventually(loop(), [&] { return service.waiting == 10; }));
     EXPECT_TRUE(begun);
     source.request_stop();
     auto joined = scope.join();
     co_await joined;
     EXPECT_EQ(cancelled, 10);
-    AWAIT(told, eventually(loop(), [&] { return shop.stopped == 10; }));
-    EXPECT_TRUE(told);
+    AWAIT(notified, eventually(loop(), [&] { return service.stopped == 10; }));
+    EXPECT_TRUE(notified);
 
     // One that is stopped before it begins.
     const CallOptions late_options{.timeout = forever, .token = source.get_token()};
-    AWAIT(late, client.call<&Shop::wait_for_stop>(late_options));
+    AWAIT(late, client.call<&TestService::wait_for_stop>(late_options));
     EXPECT_ERROR(late, cancelled, "cancelled");
     // And one that ends first.
     std::stop_source unused;
@@ -206,9 +206,9 @@ TEST_P(Conformance, TokensCancelCalls) {
 
 TEST_P(Conformance, AnyThreadMayCancel) {
   if (!backend->real_time()) GTEST_SKIP() << "a simulation has one thread";
-  Shop shop;
+  TestService service;
   auto server = make_server();
-  server->register_handler<&Shop::wait_for_stop>(&shop);
+  server->register_handler<&TestService::wait_for_stop>(&service);
   server->register_handler<echo>();
   run_connected(*server, {}, [&](Server&, Client& client) -> Task<void> {
     for (int i = 0; i < 50; ++i) {
@@ -219,7 +219,7 @@ TEST_P(Conformance, AnyThreadMayCancel) {
       });
       if (i % 2 == 0) {
         const CallOptions outcome_options{.timeout = forever, .token = source.get_token()};
-        AWAIT(outcome, client.call<&Shop::wait_for_stop>(outcome_options));
+        AWAIT(outcome, client.call<&TestService::wait_for_stop>(outcome_options));
         EXPECT_ERROR(outcome, cancelled, "cancelled");
       } else {
         // A race of the reply and the cancellation: either may win.
@@ -231,8 +231,8 @@ TEST_P(Conformance, AnyThreadMayCancel) {
       }
       other.join();
     }
-    AWAIT(told, eventually(loop(), [&] { return shop.waiting == 0; }));
-    EXPECT_TRUE(told);
+    AWAIT(notified, eventually(loop(), [&] { return service.waiting == 0; }));
+    EXPECT_TRUE(notified);
   });
 }
 

@@ -101,7 +101,7 @@ inline Task<void> slow_nothing(Context& context) {
 }
 
 // A member of each kind, and what calls were told of their end.
-class Shop {
+class TestService {
  public:
   std::uint32_t order(std::string_view what, std::uint32_t count) {
     stock_[std::string(what)] += count;

@@ -13,7 +13,7 @@ namespace kept {
 bool keeps_requests = false;
 
 // Keeps its request until keeps_requests is false.
-Task<std::size_t> length_when_told(Context& context, std::string_view text) {
+Task<std::size_t> length_when_notified(Context& context, std::string_view text) {
   while (keeps_requests) {
     auto pause = context.loop().sleep(1ms);
     co_await pause;
@@ -26,7 +26,7 @@ using namespace kept;
 
 TEST_P(Conformance, CallsOfAConnectionAreBounded) {
   for (const bool by_server : {false, true}) {
-    Shop shop;
+    TestService service;
     ServerOptions server_with = server_options();
     ClientOptions client_with;
     if (by_server) {
@@ -35,28 +35,28 @@ TEST_P(Conformance, CallsOfAConnectionAreBounded) {
       client_with.calls_in_flight_max = 4;
     }
     auto server = make_server(server_with);
-    server->register_handler<&Shop::wait_for_gate>(&shop);
+    server->register_handler<&TestService::wait_for_gate>(&service);
     run_connected(*server, client_with, [&](Server& own, Client& client) -> Task<void> {
-      std::vector<PendingCall<&Shop::wait_for_gate>> pending;
+      std::vector<PendingCall<&TestService::wait_for_gate>> pending;
       for (int i = 0; i < 4; ++i) {
-        AWAIT(sent, client.send_request<&Shop::wait_for_gate>());
+        AWAIT(sent, client.send_request<&TestService::wait_for_gate>());
         REQUIRE_OK(sent);
         pending.push_back(std::move(*sent));
       }
-      AWAIT(fifth, client.call<&Shop::wait_for_gate>());
+      AWAIT(fifth, client.call<&TestService::wait_for_gate>());
       EXPECT_ERROR(fifth, overloaded, "4 calls are in flight on this connection");
       EXPECT_ERROR(fifth, overloaded, "calls_per_connection_max");
       // Another connection has a bound of its own.
       auto other = make_client();
       AWAIT(connected, other->connect(own.address()));
       REQUIRE_OK(connected);
-      AWAIT(also, other->send_request<&Shop::wait_for_gate>());
+      AWAIT(also, other->send_request<&TestService::wait_for_gate>());
       REQUIRE_OK(also);
       // A cancelled call counts until the server has answered it.
       pending.pop_back();
-      AWAIT(still, client.call<&Shop::wait_for_gate>());
+      AWAIT(still, client.call<&TestService::wait_for_gate>());
       EXPECT_ERROR(still, overloaded, "4 calls");
-      shop.gate = true;
+      service.gate = true;
       for (auto& one : pending) {
         AWAIT(done, std::move(one));
         EXPECT_EQ(done, 1);
@@ -65,39 +65,39 @@ TEST_P(Conformance, CallsOfAConnectionAreBounded) {
       EXPECT_EQ(other_done, 1);
       AWAIT(free, eventually(loop(), [&] { return client.calls_in_flight() == 0; }));
       EXPECT_TRUE(free);
-      AWAIT(after, client.call<&Shop::wait_for_gate>());
+      AWAIT(after, client.call<&TestService::wait_for_gate>());
       EXPECT_EQ(after, 1);
     });
   }
 }
 
 TEST_P(Conformance, CallsOfAServerAreBounded) {
-  Shop shop;
+  TestService service;
   ServerOptions options = server_options();
   options.calls_max = 3;
   auto server = make_server(options);
-  server->register_handler<&Shop::wait_for_gate>(&shop);
+  server->register_handler<&TestService::wait_for_gate>(&service);
   run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {
     auto other = make_client();
     AWAIT(connected, other->connect(own.address()));
     REQUIRE_OK(connected);
-    std::vector<PendingCall<&Shop::wait_for_gate>> pending;
+    std::vector<PendingCall<&TestService::wait_for_gate>> pending;
     for (int i = 0; i < 3; ++i) {
-      AWAIT(sent, (i % 2 == 0 ? client : *other).send_request<&Shop::wait_for_gate>());
+      AWAIT(sent, (i % 2 == 0 ? client : *other).send_request<&TestService::wait_for_gate>());
       REQUIRE_OK(sent);
       pending.push_back(std::move(*sent));
     }
-    AWAIT(begun, eventually(loop(), [&] { return shop.waiting == 3; }));
+    AWAIT(begun, eventually(loop(), [&] { return service.waiting == 3; }));
     EXPECT_TRUE(begun);
-    AWAIT(fourth, other->call<&Shop::wait_for_gate>());
+    AWAIT(fourth, other->call<&TestService::wait_for_gate>());
     EXPECT_ERROR(fourth, overloaded, "calls_max");
     EXPECT_EQ(own.counters().calls_refused, 1U);
-    shop.gate = true;
+    service.gate = true;
     for (auto& one : pending) {
       AWAIT(done, std::move(one));
       EXPECT_EQ(done, 1);
     }
-    AWAIT(after, other->call<&Shop::wait_for_gate>());
+    AWAIT(after, other->call<&TestService::wait_for_gate>());
     EXPECT_EQ(after, 1);
   });
 }
@@ -242,13 +242,13 @@ TEST_P(Conformance, LargeRequestsInStoreAreBounded) {
   options.message_bytes_max = 5 << 20;
   options.receive_bytes_max = 5 << 20;
   keeps_requests = true;
-  serve<echo, length_when_told>(options, {}, [&](Server& own, Client& client) -> Task<void> {
+  serve<echo, length_when_notified>(options, {}, [&](Server& own, Client& client) -> Task<void> {
     const std::string fits = text_of(4 << 20);
     AWAIT(good, client.call<echo>(fits));
     EXPECT_TRUE(good == fits) << error_of(good);
-    std::vector<PendingCall<length_when_told>> kept;
+    std::vector<PendingCall<length_when_notified>> kept;
     for (int i = 0; i < 4; ++i) {
-      AWAIT(sent, client.send_request<length_when_told>(fits));
+      AWAIT(sent, client.send_request<length_when_notified>(fits));
       REQUIRE_OK(sent);
       kept.push_back(std::move(*sent));
     }

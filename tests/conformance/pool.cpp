@@ -47,7 +47,7 @@ TEST_P(Conformance, PoolsMultiplexBeforeTheyGrow) {
 }
 
 // As users of coro_rpc write it.
-TEST_P(Conformance, PoolsLendClients) {
+TEST_P(Conformance, PoolsLoanClients) {
   auto server = make_server();
   server->register_handler<slow_echo, echo, half>();
   run([&]() -> Task<void> {
@@ -113,9 +113,9 @@ TEST_P(Conformance, PoolsReconnectAfterARestart) {
 
 // A connection of a server that is stopping takes no new calls; the pool must neither use it nor wait for it in vain.
 TEST_P(Conformance, PoolsGetOverServersThatStop) {
-  Shop shop;
+  TestService service;
   auto first = make_server();
-  first->register_handler<&Shop::wait_for_gate>(&shop);
+  first->register_handler<&TestService::wait_for_gate>(&service);
   first->register_handler<echo>();
   run([&]() -> Task<void> {
     REQUIRE_OK(first->start());
@@ -123,11 +123,11 @@ TEST_P(Conformance, PoolsGetOverServersThatStop) {
     auto pool = make_pool(address, {.connections_max = 1, .backoff_min = 1ms, .backoff_max = 5ms});
     Scope scope;
     auto hold = [&]() -> Task<void> {
-      AWAIT(held, pool->call<&Shop::wait_for_gate>());
+      AWAIT(held, pool->call<&TestService::wait_for_gate>());
       EXPECT_EQ(held, 1);
     };
     scope.spawn(hold());
-    AWAIT(begun, eventually(loop(), [&] { return shop.waiting == 1; }));
+    AWAIT(begun, eventually(loop(), [&] { return service.waiting == 1; }));
     EXPECT_TRUE(begun);
     auto stop = [&]() -> Task<void> {
       auto stopping = first->shut_down(30s);
@@ -144,8 +144,8 @@ TEST_P(Conformance, PoolsGetOverServersThatStop) {
     REQUIRE_OK(second->start());
     AWAIT(reply, pool->call<echo>("elsewhere"));
     EXPECT_EQ(reply, "elsewhere");
-    EXPECT_EQ(shop.waiting, 1);
-    shop.gate = true;
+    EXPECT_EQ(service.waiting, 1);
+    service.gate = true;
     auto joined = scope.join();
     co_await joined;
   });

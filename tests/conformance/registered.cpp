@@ -7,8 +7,8 @@
 #include "hawser/rdma.h"
 #include "tests/conformance/backend.h"
 
-// The same program with registered memory over any transport: without copies where a device knows it, as ordinary memory
-// elsewhere.
+// The same program with registered memory over any transport: without copies where a device knows it, as ordinary
+// memory elsewhere.
 namespace hawser::conformance {
 
 inline std::uint64_t sum_of_attachment(Context& context) {
@@ -143,7 +143,7 @@ TEST_P(Conformance, ACallGivenUpLeavesARegisteredBufferWhenNobodyUsesItAnyMore) 
     if (made->registered()) {
       EXPECT_GT(given_up, 0);
     }
-    EXPECT_EQ(client.moves(), 0U);
+    EXPECT_EQ(client.failovers(), 0U);
   });
 }
 
@@ -153,11 +153,11 @@ TEST_P(Conformance, MemoryOfTheCallersIsRegisteredWhileTheBufferLives) {
     for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 7);
     const MutableBytes part = MutableBytes(memory).subspan(1);
     for (int i = 0; i < 3; ++i) {
-      Result<RegisteredBuffer> buffer = RegisteredBuffer::over(client, part);
+      Result<RegisteredBuffer> buffer = RegisteredBuffer::wrap(client, part);
       REQUIRE_OK(buffer);
       EXPECT_EQ(buffer->memory().data(), part.data());
       if (buffer->registered()) {
-        const Result<RegisteredBuffer> again = RegisteredBuffer::over(client, MutableBytes(memory).first(2));
+        const Result<RegisteredBuffer> again = RegisteredBuffer::wrap(client, MutableBytes(memory).first(2));
         EXPECT_ERROR(again, invalid_argument, "registered already");
       }
       const CallOptions sum_options{.attachment = part};
@@ -200,19 +200,19 @@ TEST_P(Conformance, OneSidedOperationsWorkOrSayWhyNot) {
     AWAIT(written, remote.write(*handle, 0, ours->memory().first(1000)));
     AWAIT(read, remote.read(*handle, 500, ours->memory().subspan(2000, 1000)));
     const CallOptions told_options;
-    AWAIT(told,
+    AWAIT(notified,
           remote.write_with_notify<first_of>(*handle, 0, ours->memory().first(10), told_options, std::uint64_t{3}));
     if (client.transport() == "rdma") {
       EXPECT_OK(written);
       EXPECT_OK(read);
-      REQUIRE_OK(told);
-      EXPECT_EQ(*told, 3U);
+      REQUIRE_OK(notified);
+      EXPECT_EQ(*notified, 3U);
       EXPECT_EQ(as_text(ours->memory().subspan(2000, 500)).find_first_not_of('w'), std::string_view::npos);
       EXPECT_EQ(ours->memory()[2500], std::byte{0});
     } else {
       EXPECT_ERROR(written, unavailable, "over RDMA only");
       EXPECT_ERROR(read, unavailable, "over RDMA only");
-      EXPECT_ERROR(told, unavailable, "over RDMA only");
+      EXPECT_ERROR(notified, unavailable, "over RDMA only");
     }
     // Revoked twice, moved, and without a connection.
     ExposedRegion moved = std::move(*region);
@@ -229,7 +229,7 @@ TEST_P(Conformance, ARegisteredBufferOfNothingIsRefused) {
   const std::unique_ptr<Client> client = make_client();
   EXPECT_ERROR(RegisteredBuffer::allocate(*client, 0), invalid_argument, "one byte or more");
   EXPECT_ERROR(RegisteredBuffer::allocate(*client, SIZE_MAX), overloaded, "ask for less");
-  EXPECT_ERROR(RegisteredBuffer::over(*client, {}), invalid_argument, "one byte or more");
+  EXPECT_ERROR(RegisteredBuffer::wrap(*client, {}), invalid_argument, "one byte or more");
   const RegisteredBuffer empty;
   EXPECT_FALSE(empty.registered());
   EXPECT_FALSE(empty.in_use());

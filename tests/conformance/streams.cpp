@@ -285,8 +285,8 @@ TEST_P(Conformance, StreamsAreCancelledAndTimedOut) {
     EXPECT_ERROR(item, cancelled, "cancelled");
     AWAIT(result, call->finish());
     EXPECT_ERROR(result, cancelled, "cancelled");
-    AWAIT(told, eventually(loop(), [&] { return streamer.ended; }));
-    EXPECT_TRUE(told);
+    AWAIT(notified, eventually(loop(), [&] { return streamer.ended; }));
+    EXPECT_TRUE(notified);
 
     streamer.ended = false;
     const CallOptions timed_options{.timeout = 20ms};

@@ -4,13 +4,13 @@
 #include <string>
 
 #include "hawser/hawser.h"
-#include "tests/bystander.h"
+#include "tests/background_client.h"
 #include "tests/raw_peer.h"
 
 namespace hawser::hostile {
 
 using namespace testing_tools;
-using wire::Kind;
+using wire::FrameKind;
 
 // Waits until it is cancelled.
 inline Task<int> hold(Context& context) {
@@ -45,7 +45,7 @@ inline Task<int> pour(Writer<std::string> out) {
 template <auto F>
 wire::Header request_of(std::uint32_t call) {
   using Facts = detail::MethodFacts<F>;
-  return {.kind = Kind::request, .call = call, .method = Facts::id, .signature = Facts::signature};
+  return {.kind = FrameKind::request, .call = call, .method = Facts::id, .signature = Facts::signature};
 }
 // The id that a client gives the first call of a slot.
 inline std::uint32_t call_id(std::uint32_t slot, std::uint32_t generation = 1) { return generation << 16 | slot; }
@@ -57,8 +57,8 @@ inline Octets echo_request(std::uint32_t call, std::string_view text = "hi") {
 inline constexpr std::size_t message_bytes_max = 1 << 20;
 inline constexpr std::size_t calls_max = 16;
 
-// A server, a well-behaved client that calls it all the while, and an attacker. Whatever the attacker does, the client's
-// calls succeed, and nothing of the attack is left behind.
+// A server, a well-behaved client that calls it all the while, and an attacker. Whatever the attacker does, the
+// client's calls succeed, and nothing of the attack is left behind.
 class HostileClient : public ::testing::Test {
  protected:
   HostileClient() {
@@ -70,17 +70,17 @@ class HostileClient : public ::testing::Test {
     server = std::make_unique<Server>(options);
     server->register_handler<testing_tools::echo, hold, collect, pour>();
     EXPECT_TRUE(server->start());
-    bystander = std::make_unique<Bystander>(server->address());
-    EXPECT_TRUE(bystander->sees_calls(1));
+    background_client = std::make_unique<BackgroundClient>(server->address());
+    EXPECT_TRUE(background_client->sees_calls(1));
   }
   ~HostileClient() override {
-    EXPECT_TRUE(bystander->sees_calls(20));
+    EXPECT_TRUE(background_client->sees_calls(20));
     EXPECT_TRUE(soon([&] {
       const ServerCounters counters = server->counters();
       return counters.connections_open == 1 && counters.calls_in_flight == 0;
     })) << "the attack left something behind";
-    bystander->stop();
-    EXPECT_EQ(bystander->complaint(), "");
+    background_client->stop();
+    EXPECT_EQ(background_client->complaint(), "");
   }
 
   template <class Condition>
@@ -95,8 +95,8 @@ class HostileClient : public ::testing::Test {
   RawSocket connected() const { return RawSocket::connected_to(server->address()); }
   RawSocket greeted() const { return RawSocket::greeted(server->address()); }
 
-  // Sends that after the hellos: the connection is closed for a breach of the protocol.
-  void expect_breach(const Octets& bytes, const char* what) {
+  // Sends that after the hellos: the connection is closed for a protocol violation.
+  void expect_protocol_violation(const Octets& bytes, const char* what) {
     const std::uint64_t before = server->counters().protocol_errors;
     RawSocket attacker = greeted();
     attacker.send(bytes);
@@ -111,7 +111,7 @@ class HostileClient : public ::testing::Test {
     expect_alive(attacker);
   }
   static void expect_error(RawSocket& attacker, std::uint32_t call, ErrorCode code, std::string_view text) {
-    const std::optional<RawFrame> answer = attacker.receive_frame(Kind::error);
+    const std::optional<RawFrame> answer = attacker.receive_frame(FrameKind::error);
     ASSERT_TRUE(answer) << text;
     EXPECT_EQ(answer->header.call, call);
     EXPECT_EQ(static_cast<ErrorCode>(answer->header.method & 0xffffU), code) << answer->body;
@@ -121,7 +121,7 @@ class HostileClient : public ::testing::Test {
     const std::uint32_t call = call_id(7, 99);
     attacker.send(echo_request(call, "alive"));
     for (;;) {
-      const std::optional<RawFrame> answer = attacker.receive_frame(Kind::response);
+      const std::optional<RawFrame> answer = attacker.receive_frame(FrameKind::response);
       ASSERT_TRUE(answer) << "the connection has ended";
       if (answer->header.call != call) continue;
       EXPECT_EQ(answer->body, text_body("alive"));
@@ -130,7 +130,7 @@ class HostileClient : public ::testing::Test {
   }
 
   std::unique_ptr<Server> server;
-  std::unique_ptr<Bystander> bystander;
+  std::unique_ptr<BackgroundClient> background_client;
 };
 
 }  // namespace hawser::hostile

@@ -1,7 +1,7 @@
 #include <functional>
 #include <thread>
 
-#include "exec/signal.h"
+#include "exec/condition.h"
 #include "tests/hostile/server_fixture.h"
 
 // A client whose server breaks the rules: every call ends with an error that says why, soon, and nothing else happens.
@@ -25,7 +25,7 @@ class HostileServer : public ::testing::Test {
     run(
         [&](RawListener& listener) {
           RawSocket peer = listener.accept_greeted();
-          const std::optional<RawFrame> request = peer.receive_frame(Kind::request);
+          const std::optional<RawFrame> request = peer.receive_frame(FrameKind::request);
           ASSERT_TRUE(request);
           peer.send(bytes(request->header.call));
           peer.closed_by_peer();
@@ -66,7 +66,7 @@ TEST_F(HostileServer, HellosThatAreNone) {
   wrong.message_bytes_max = 35;
   refuse(wire::encode_hello(wrong), ErrorCode::protocol_error, "makes no sense");
   wrong = hello;
-  wrong.version_most = 2;
+  wrong.version_max = 2;
   refuse(wire::encode_hello(wrong), ErrorCode::protocol_error, "makes no sense");
   Octets long_hello = wire::encode_hello(hello);
   store_le(long_hello.data() + 6, std::uint16_t{5000});
@@ -96,7 +96,7 @@ TEST_F(HostileServer, NoHelloAtAll) {
 TEST_F(HostileServer, AnswersThatBreakTheProtocol) {
   constexpr ErrorCode unknown = ErrorCode::outcome_unknown;
   const auto response = [](std::uint32_t call, std::string_view body, std::string_view payload = {}) {
-    return message({.kind = Kind::response, .call = call}, body, payload);
+    return message({.kind = FrameKind::response, .call = call}, body, payload);
   };
   answered_by([&](std::uint32_t call) { return response(call + 1, text_body("x")); }, unknown, "which is not in flight",
               "an answer to a call that is not");
@@ -104,27 +104,28 @@ TEST_F(HostileServer, AnswersThatBreakTheProtocol) {
               "which is not in flight", "an answer to a later call of the slot");
   answered_by([&](std::uint32_t call) { return response(call + 1, "", std::string(100'000, 'x')); }, unknown,
               "which is not in flight", "a large one");
-  answered_by([&](std::uint32_t) { return message({.kind = Kind::error, .call = 0}, "x"); }, unknown,
+  answered_by([&](std::uint32_t) { return message({.kind = FrameKind::error, .call = 0}, "x"); }, unknown,
               "which is not in flight", "an error for no call");
-  answered_by([&](std::uint32_t call) { return message({.kind = Kind::request, .call = call}); }, unknown,
+  answered_by([&](std::uint32_t call) { return message({.kind = FrameKind::request, .call = call}); }, unknown,
               "not for a client", "a request");
-  answered_by([&](std::uint32_t call) { return message({.kind = Kind::cancel, .call = call}); }, unknown,
+  answered_by([&](std::uint32_t call) { return message({.kind = FrameKind::cancel, .call = call}); }, unknown,
               "not for a client", "a cancellation");
-  answered_by([&](std::uint32_t call) { return message({.kind = Kind::stream_data, .call = call}, text_body("x")); },
-              unknown, "a call without streams", "a stream item");
+  answered_by(
+      [&](std::uint32_t call) { return message({.kind = FrameKind::stream_data, .call = call}, text_body("x")); },
+      unknown, "a call without streams", "a stream item");
   answered_by([&](std::uint32_t) { return prefix(0xffff'ffff, 0); }, unknown, "message_bytes_max", "4 GiB");
   answered_by([&](std::uint32_t) { return prefix(28, (64U << 20) - 35); }, unknown,
               "exceeds message_bytes_max (67108864)", "one byte more than allowed");
   answered_by([&](std::uint32_t) { return prefix(3, 0) + Octets(3); }, unknown, "shorter than its header", "3 bytes");
   answered_by([&](std::uint32_t) { return octets("garbage, and not a little of it"); }, unknown, "", "garbage");
-  answered_by([&](std::uint32_t call) { return message({.kind = Kind::response, .flags = 64, .call = call}); }, unknown,
-              "unknown frame flags", "a flag");
+  answered_by([&](std::uint32_t call) { return message({.kind = FrameKind::response, .flags = 64, .call = call}); },
+              unknown, "unknown frame flags", "a flag");
 }
 
 TEST_F(HostileServer, AnswersThatCannotBeRead) {
   const auto body = [](std::string_view bytes, std::string_view payload = {}) {
     return [bytes, payload](std::uint32_t call) {
-      return message({.kind = Kind::response, .call = call}, bytes, payload);
+      return message({.kind = FrameKind::response, .call = call}, bytes, payload);
     };
   };
   answered_by(body(""), ErrorCode::protocol_error, "can't decode", "no body");
@@ -133,12 +134,14 @@ TEST_F(HostileServer, AnswersThatCannotBeRead) {
               "a long body");
   answered_by(body(std::string_view("\x10\0\0\x80", 4), "short"), ErrorCode::protocol_error, "payload",
               "a short payload");
-  answered_by([](std::uint32_t call) { return message({.kind = Kind::error, .call = call, .method = 0}, "fine"); },
+  answered_by([](std::uint32_t call) { return message({.kind = FrameKind::error, .call = call, .method = 0}, "fine"); },
               ErrorCode::internal, "fine", "an error that is none");
   answered_by(
-      [](std::uint32_t call) { return message({.kind = Kind::error, .call = call, .method = 0xffff'ffff}, "odd"); },
+      [](std::uint32_t call) {
+        return message({.kind = FrameKind::error, .call = call, .method = 0xffff'ffff}, "odd");
+      },
       ErrorCode::internal, "odd", "an error of no known kind");
-  answered_by([](std::uint32_t call) { return message({.kind = Kind::error, .call = call, .method = 6}, "full"); },
+  answered_by([](std::uint32_t call) { return message({.kind = FrameKind::error, .call = call, .method = 6}, "full"); },
               ErrorCode::overloaded, "full", "an error as it should be");
 }
 
@@ -147,9 +150,10 @@ TEST_F(HostileServer, AnswersThatAreCut) {
     run(
         [&](RawListener& listener) {
           RawSocket peer = listener.accept_greeted();
-          const std::optional<RawFrame> request = peer.receive_frame(Kind::request);
+          const std::optional<RawFrame> request = peer.receive_frame(FrameKind::request);
           ASSERT_TRUE(request);
-          peer.send(first(message({.kind = Kind::response, .call = request->header.call}, text_body("hello")), bytes));
+          peer.send(
+              first(message({.kind = FrameKind::response, .call = request->header.call}, text_body("hello")), bytes));
           if (bytes % 2 == 0) peer.reset();
         },
         [](Loop& loop, std::string address) -> Task<void> {
@@ -166,9 +170,9 @@ TEST_F(HostileServer, AnswersThatAreCut) {
   run(
       [&](RawListener& listener) {
         RawSocket peer = listener.accept_greeted();
-        const std::optional<RawFrame> request = peer.receive_frame(Kind::request);
+        const std::optional<RawFrame> request = peer.receive_frame(FrameKind::request);
         ASSERT_TRUE(request);
-        const Octets whole = message({.kind = Kind::response, .call = request->header.call},
+        const Octets whole = message({.kind = FrameKind::response, .call = request->header.call},
                                      std::string_view("\xa0\x86\x01\x80", 4), std::string(100'000, 'x'));
         peer.send(first(whole, 60'000));
         std::this_thread::sleep_for(10ms);
@@ -230,7 +234,7 @@ TEST_F(HostileServer, GarbageWhileStreamsAreWaiting) {
           const std::string item = text_of(30 << 20);
           auto writer = call->writer();
           Scope writers[2];
-          exec::Signal done(loop);
+          exec::Condition done(loop);
           bool ended = false;
           auto write = [&](Scope& other) -> Task<void> {
             AWAIT(written, writer.write(item));
@@ -262,11 +266,12 @@ TEST_F(HostileServer, StreamsThatBreakTheirRules) {
     run(
         [&](RawListener& listener) {
           RawSocket peer = listener.accept_greeted();
-          const std::optional<RawFrame> request = peer.receive_frame(Kind::request);
+          const std::optional<RawFrame> request = peer.receive_frame(FrameKind::request);
           ASSERT_TRUE(request);
           const std::uint32_t call = request->header.call;
-          const Octets item = message({.kind = Kind::stream_data, .call = call}, text_body(std::string(2'000, 'x')));
-          const Octets grant = message({.kind = Kind::stream_credit, .call = call, .signature = 0xffff'ffff});
+          const Octets item =
+              message({.kind = FrameKind::stream_data, .call = call}, text_body(std::string(2'000, 'x')));
+          const Octets grant = message({.kind = FrameKind::stream_credit, .call = call, .signature = 0xffff'ffff});
           for (int i = 0; i < 3; ++i) peer.send(credit ? grant : item);
           peer.closed_by_peer();
         },
@@ -287,13 +292,13 @@ TEST_F(HostileServer, FloodsOfPings) {
   run(
       [](RawListener& listener) {
         RawSocket peer = listener.accept_greeted();
-        const Octets ping = message({.kind = Kind::ping});
+        const Octets ping = message({.kind = FrameKind::ping});
         Octets pings;
         for (int i = 0; i < 1'000; ++i) pings = pings + ping;
         for (int i = 0; i < 300; ++i) peer.send(pings);
-        const std::optional<RawFrame> request = peer.receive_frame(Kind::request);
+        const std::optional<RawFrame> request = peer.receive_frame(FrameKind::request);
         ASSERT_TRUE(request);
-        peer.send(message({.kind = Kind::response, .call = request->header.call}, text_body("done")));
+        peer.send(message({.kind = FrameKind::response, .call = request->header.call}, text_body("done")));
         peer.closed_by_peer();
       },
       [](Loop& loop, std::string address) -> Task<void> {

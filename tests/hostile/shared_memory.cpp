@@ -20,16 +20,16 @@ class ForgedPeer {
   // Offers shared memory, and has the server's proposal.
   bool offer() {
     wire::Hello hello = usual_hello();
-    hello.offers.push_back({"shm", encode(Offer{*Place::here(), 256 * 1024, 1 << 20, 8 * 1024})});
+    hello.offers.push_back({"shm", encode(Offer{*HostIdentity::here(), 256 * 1024, 1 << 20, 8 * 1024})});
     stream.send(wire::encode_hello(hello));
     const Result<wire::Hello> answer = stream.receive_hello();
-    if (!answer || !answer->proposal || answer->proposal->name != "shm") return false;
-    proposal = *decode_proposal(answer->proposal->bytes);
+    if (!answer || !answer->selection || answer->selection->name != "shm") return false;
+    selection = *decode_selection(answer->selection->bytes);
     return true;
   }
   bool come() {
-    memory = *SharedMemory::create({proposal.ring_bytes, proposal.slab_bytes}, false);
-    Result<Doorbell> met = meet(proposal.socket, proposal.secret, memory->fd());
+    memory = *SharedMemory::create({selection.ring_bytes, selection.slab_bytes}, false);
+    Result<Doorbell> met = meet(selection.socket, selection.secret, memory->fd());
     if (met) bell.emplace(std::move(*met));
     return bell.has_value();
   }
@@ -41,7 +41,7 @@ class ForgedPeer {
   // Whether the server says that both halves are connected.
   bool goes() {
     const Result<wire::Hello> hello = stream.receive_hello();
-    return hello && hello->go;
+    return hello && hello->ready;
   }
   // A record and what follows it, at the ring's start.
   void put(const Record& record, Bytes data) {
@@ -52,7 +52,7 @@ class ForgedPeer {
   }
 
   RawSocket stream;
-  Proposal proposal;
+  Selection selection;
   std::shared_ptr<SharedMemory> memory;
   std::optional<Doorbell> bell;
 };
@@ -91,7 +91,8 @@ TEST_F(HostileClient, ASharedMemoryPeerByHandIsServed) {
   EXPECT_TRUE(soon([&] { return peer.memory->control().rings[server_side].tail.load() != 0; })) << "no reply";
 }
 
-// The attacker is in the server's process, as far as the kernel tells: what it names of that process's memory is not read.
+// The attacker is in the server's process, as far as the kernel tells: what it names of that process's memory is not
+// read.
 TEST_F(HostileClient, ASharedMemoryPeerThatNamesTheServersMemory) {
   ForgedPeer peer(connected());
   ASSERT_TRUE(peer.offer());

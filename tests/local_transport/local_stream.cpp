@@ -45,7 +45,7 @@ void LocalStream::start(hawser::Loop& loop, hawser::transport::StreamSink& sink)
   read_soon();
 }
 
-std::size_t LocalStream::send(std::span<const hawser::Piece> pieces) {
+std::size_t LocalStream::send(std::span<const hawser::ConstBuffer> pieces) {
   if (blocked_ || !socket_.valid()) return 0;
   std::array<iovec, 64> parts;
   const std::size_t count = std::min(parts.size(), pieces.size());
@@ -53,7 +53,7 @@ std::size_t LocalStream::send(std::span<const hawser::Piece> pieces) {
     parts[i] = {.iov_base = const_cast<std::byte*>(pieces[i].data), .iov_len = pieces[i].size};
   }
   std::size_t all = 0;
-  for (const hawser::Piece& piece : pieces) all += piece.size;
+  for (const hawser::ConstBuffer& piece : pieces) all += piece.size;
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = count;

@@ -30,8 +30,8 @@ class Socket {
   int fd_ = -1;
 };
 
-// The bytes of a connected Unix socket. The byte stream on which the peers met stays open beside it: when that ends, this
-// ends after the bytes that have arrived.
+// The bytes of a connected Unix socket. The byte stream on which the peers met stays open beside it: when that ends,
+// this ends after the bytes that have arrived.
 class LocalStream final : public hawser::transport::Stream, hawser::exec::Watcher, hawser::transport::StreamSink {
  public:
   // An invalid socket is a stream that ends as soon as it is started.
@@ -41,7 +41,7 @@ class LocalStream final : public hawser::transport::Stream, hawser::exec::Watche
 
   void start(hawser::Loop& loop, hawser::transport::StreamSink& sink) override;
   void set_sink(hawser::transport::StreamSink& sink) noexcept override { sink_ = &sink; }
-  std::size_t send(std::span<const hawser::Piece> pieces) override;
+  std::size_t send(std::span<const hawser::ConstBuffer> pieces) override;
   void pause() noexcept override { paused_ = true; }
   void resume() override;
   void finish() noexcept override;

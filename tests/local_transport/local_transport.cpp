@@ -17,7 +17,7 @@
 #include "hawser/transport/factory.h"
 #include "tests/local_transport/local_stream.h"
 #include "transport/common/framed_connection.h"
-#include "transport/data_path.h"
+#include "transport/transport.h"
 
 namespace local_transport {
 namespace {
@@ -47,7 +47,7 @@ std::string system_error(const char* what) { return std::string(what) + ": " + s
 Socket unix_socket() { return Socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
 
 std::unique_ptr<Connection> make_connection(Loop& loop, Socket socket, std::unique_ptr<Stream> beside,
-                                            const PathLimits& limits) {
+                                            const MessageLimits& limits) {
   auto stream = std::make_unique<LocalStream>(std::move(socket), std::move(beside));
   struct Silent final : StreamSink {
     MutableBytes receive_space() override { return {}; }
@@ -64,9 +64,9 @@ std::unique_ptr<Connection> make_connection(Loop& loop, Socket socket, std::uniq
 }
 
 // Client: listens at a name that the system chose. The peer proves by the secret who it is.
-class ClientHalf final : public PathHalf {
+class ClientPendingConnection final : public PendingConnection {
  public:
-  ClientHalf(Loop& loop, const PathLimits& limits) : loop_(loop), limits_(limits) {}
+  ClientPendingConnection(Loop& loop, const MessageLimits& limits) : loop_(loop), limits_(limits) {}
 
   Result<void> listen() {
     listening_ = unix_socket();
@@ -105,15 +105,15 @@ class ClientHalf final : public PathHalf {
  private:
   static constexpr int backlog = 16;
   Loop& loop_;
-  const PathLimits limits_;
+  const MessageLimits limits_;
   Socket listening_;
   Secret secret_{};
   std::vector<std::byte> parameters_;
 };
 
-class ServerHalf final : public PathHalf {
+class ServerPendingConnection final : public PendingConnection {
  public:
-  ServerHalf(Loop& loop, const PathLimits& limits, const LocalOptions& options)
+  ServerPendingConnection(Loop& loop, const MessageLimits& limits, const LocalOptions& options)
       : loop_(loop), limits_(limits), options_(options) {}
 
   std::vector<std::byte> parameters() const override { return bytes_of(server_parameters); }
@@ -147,31 +147,31 @@ class ServerHalf final : public PathHalf {
 
  private:
   Loop& loop_;
-  const PathLimits limits_;
+  const MessageLimits limits_;
   const LocalOptions options_;
   Socket socket_;
 };
 
-class LocalEnd final : public PathEnd {
+class LocalSocketWorker final : public TransportWorker {
  public:
-  LocalEnd(Loop& loop, const LocalOptions& options, std::string host)
+  LocalSocketWorker(Loop& loop, const LocalOptions& options, std::string host)
       : loop_(loop), options_(options), host_(std::move(host)) {}
   std::vector<std::byte> offer() override { return bytes_of(host_); }
-  Result<std::unique_ptr<PathHalf>> propose(Bytes offer, const PathLimits& limits) override {
+  Result<std::unique_ptr<PendingConnection>> select(Bytes offer, const MessageLimits& limits) override {
     if (as_text(offer) != host_) {
       return fail(ErrorCode::unavailable, "the client is on another host, or in another network namespace",
                   ErrorScope::transport);
     }
-    return std::make_unique<ServerHalf>(loop_, limits, options_);
+    return std::make_unique<ServerPendingConnection>(loop_, limits, options_);
   }
-  Result<std::unique_ptr<PathHalf>> accept(Bytes server, const PathLimits& limits) override {
+  Result<std::unique_ptr<PendingConnection>> accept(Bytes server, const MessageLimits& limits) override {
     if (as_text(server) != server_parameters) {
       return fail(ErrorCode::protocol_error, "the server speaks another version of transport local",
                   ErrorScope::transport, Initiator::peer);
     }
-    auto half = std::make_unique<ClientHalf>(loop_, limits);
-    if (Result<void> listening = half->listen(); !listening) return std::unexpected(std::move(listening.error()));
-    return half;
+    auto pending = std::make_unique<ClientPendingConnection>(loop_, limits);
+    if (Result<void> listening = pending->listen(); !listening) return std::unexpected(std::move(listening.error()));
+    return pending;
   }
 
  private:
@@ -180,23 +180,25 @@ class LocalEnd final : public PathEnd {
   const std::string host_;
 };
 
-class LocalPath final : public DataPath {
+class LocalSocketTransport final : public Transport {
  public:
-  explicit LocalPath(const LocalOptions& options) : options_(options) {}
+  explicit LocalSocketTransport(const LocalOptions& options) : options_(options) {}
   std::string_view name() const noexcept override { return local_transport::name; }
-  Result<std::shared_ptr<PathEnd>> attach(Loop& loop) override {
+  Result<std::shared_ptr<TransportWorker>> attach(Loop& loop) override {
     std::string here = host();
     if (here.empty()) {
       return fail(ErrorCode::unavailable, "/proc does not tell which host this is: mount it", ErrorScope::transport);
     }
-    return std::make_shared<LocalEnd>(loop, options_, std::move(here));
+    return std::make_shared<LocalSocketWorker>(loop, options_, std::move(here));
   }
 
  private:
   const LocalOptions options_;
 };
 
-std::shared_ptr<DataPath> make_local(const LocalOptions& options) { return std::make_shared<LocalPath>(options); }
+std::shared_ptr<Transport> make_local(const LocalOptions& options) {
+  return std::make_shared<LocalSocketTransport>(options);
+}
 
 }  // namespace
 

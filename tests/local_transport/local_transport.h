@@ -4,8 +4,8 @@
 
 #include "hawser/transports.h"
 
-// A transport that is no part of the library: messages over a Unix socket beside the byte stream, for two processes of one
-// host. It shows what the author of a transport writes, and that no file of the library names it.
+// A transport that is no part of the library: messages over a Unix socket beside the byte stream, for two processes of
+// one host. It shows what the author of a transport writes, and that no file of the library names it.
 namespace local_transport {
 
 struct LocalOptions {

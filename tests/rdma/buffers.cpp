@@ -23,7 +23,7 @@ TEST_F(Device, MemoryTakenBackUnderWayBreaksTheConnectionAndNothingElse) {
       AWAIT(connected, client.connect(address));
       REQUIRE_OK(connected);
       std::vector<std::byte> memory(8 << 20);
-      std::optional<RegisteredBuffer> buffer = *RegisteredBuffer::over(client, memory);
+      std::optional<RegisteredBuffer> buffer = *RegisteredBuffer::wrap(client, memory);
       Scope scope;
       std::optional<Result<std::uint64_t>> outcome;
       scope.spawn([](Client& to, Bytes what, std::optional<Result<std::uint64_t>>& result) -> Task<void> {

@@ -72,7 +72,7 @@ TEST_F(Calls, EdgesOfSizesWithTheSharedReceiveQueue) {
 
 TEST_F(Calls, EdgesOfSizesInSmallChunks) {
   const RdmaOptions options{
-      .chunk_bytes = 4096, .receive_queue = 4, .send_window = 1, .inline_bytes = 0, .eager_bytes_max = 8192};
+      .chunk_bytes = 4096, .recv_queue_depth = 4, .send_window = 1, .inline_bytes = 0, .eager_bytes_max = 8192};
   const auto server = started(options);
   sync_wait(echo_around(server->address(), options));
 }

@@ -7,7 +7,8 @@
 
 namespace hawser::rdma_tests {
 
-// Another process, which runs a function until it is killed. To be made before this process has threads or RDMA objects.
+// Another process, which runs a function until it is killed. To be made before this process has threads or RDMA
+// objects.
 class Child {
  public:
   // Says a line to its parent; "" ends it.

@@ -38,7 +38,7 @@ std::map<std::string, std::uint64_t> resources() {
   return counts;
 }
 
-TransportOptions rdma_only(RdmaOptions options) { return {.enabled = {rdma(std::move(options))}, .demand = "rdma"}; }
+TransportOptions rdma_only(RdmaOptions options) { return {.enabled = {rdma(std::move(options))}, .required = "rdma"}; }
 
 void Device::SetUp() {
   if (const std::string reason = absent(); !reason.empty()) GTEST_SKIP() << reason;

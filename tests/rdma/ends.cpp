@@ -102,12 +102,12 @@ TEST_F(Device, AClientThatIsKilledLeavesTheServerFree) {
   Child child([](const Child::Say& say, const Child::Hear& hear) {
     const std::string address = hear();
     Loop loop({.log = no_log()});
-    loop.run([](Loop& on, std::string to, const Child::Say& tell, const Child::Hear& listen) -> Task<void> {
+    loop.run([](Loop& on, std::string to, const Child::Say& notify, const Child::Hear& listen) -> Task<void> {
       Client client(on, client_options());
       AWAIT(connected, client.connect(to));
       if (!connected) co_return;
       AWAIT(reply, client.call<echo_text>("hello"));
-      tell(reply ? "connected" : "failed");
+      notify(reply ? "connected" : "failed");
       listen();
     }(loop, address, say, hear));
   });
@@ -195,7 +195,8 @@ TEST_F(Device, ADeviceThatIsDeletedEndsItsCalls) {
       const auto remove = [](Loop& loop_of) -> Task<std::uint64_t> {
         auto before = loop_of.sleep(200ms);
         co_await before;
-        // The kernel may keep it until everybody has let go of it, and let it work meanwhile; without its network it can't.
+        // The kernel may keep it until everybody has let go of it, and let it work meanwhile; without its network it
+        // can't.
         EXPECT_EQ(std::system("rdma link delete hawser_rxe0 &"), 0);
         auto between = loop_of.sleep(500ms);
         co_await between;

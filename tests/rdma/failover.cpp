@@ -8,7 +8,8 @@ namespace hawser::rdma_tests {
 
 inline std::string worked_at(std::string_view text) { return std::string(text); }
 
-// Every call is counted: idempotent ones all succeed, of the others none is executed twice or ends without a true reason.
+// Every call is counted: idempotent ones all succeed, of the others none is executed twice or ends without a true
+// reason.
 TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
   const OwnDevice device(1);
   NEEDS_OWN_DEVICE(device);
@@ -26,7 +27,8 @@ TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
     Client client(on, std::move(options));
     AWAIT(connected, client.connect(address));
     REQUIRE_OK(connected);
-    EXPECT_EQ(client.transport(), "rdma") << (client.not_taken().empty() ? "" : client.not_taken()[0].reason);
+    EXPECT_EQ(client.transport(), "rdma")
+        << (client.fallback_reasons().empty() ? "" : client.fallback_reasons()[0].reason);
     std::uint64_t begun = 0;
     std::uint64_t answered = 0;
     std::uint64_t unknown = 0;
@@ -60,13 +62,13 @@ TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
     EXPECT_GT(answered, answered_by_then);
     EXPECT_TRUE(cable.plug());
     AWAIT(back, eventually(on, [&] { return client.transport() == "rdma"; }));
-    EXPECT_TRUE(back) << (client.not_taken().empty() ? "" : client.not_taken()[0].reason);
+    EXPECT_TRUE(back) << (client.fallback_reasons().empty() ? "" : client.fallback_reasons()[0].reason);
     stop = true;
     auto all = scope.join();
     co_await all;
     EXPECT_EQ(answered + unknown, begun);
     EXPECT_LE(unknown, 4U) << "at most what was under way";
-    EXPECT_GE(client.moves(), 2U);
+    EXPECT_GE(client.failovers(), 2U);
   }(loop, server.address(), transports, device));
 }
 

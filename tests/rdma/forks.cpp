@@ -12,8 +12,8 @@ namespace hawser::rdma_tests {
 
 inline std::string_view echo_beside_forks(std::string_view text) { return text; }
 
-// Before Linux 5.12 a fork makes the parent's pages copy-on-write though a device has them: what it then writes is lost, and calls
-// hang or have old contents. RdmaOptions::fork_safe prevents that.
+// Before Linux 5.12 a fork makes the parent's pages copy-on-write though a device has them: what it then writes is
+// lost, and calls hang or have old contents. RdmaOptions::fork_safe prevents that.
 TEST_F(Device, ForkingUnderLoadLosesNothing) {
   Loop loop({.log = no_log()});
   Server server(loop, server_options());
@@ -43,7 +43,7 @@ TEST_F(Device, ForkingUnderLoadLosesNothing) {
       EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
     EXPECT_EQ(client.transport(), "rdma");
-    EXPECT_EQ(client.moves(), 0U);
+    EXPECT_EQ(client.failovers(), 0U);
   }(loop, server.address()));
 }
 

@@ -60,7 +60,7 @@ Taken taken_by(unsigned connections, const RdmaOptions& options) {
 TEST_F(Device, AThousandIdleConnectionsTakeLessThan64KiBEach) {
   RdmaOptions options;
   options.shared_receive_queue = true;
-  options.completion_queue = 30'000;
+  options.cq_entries = 30'000;
   const Taken taken = taken_by(1000, options);
   std::printf("1000 idle connections, shared receives: %zu bytes registered, %zu resident, each end\n",
               taken.registered, taken.resident);

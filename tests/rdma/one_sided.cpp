@@ -165,7 +165,7 @@ TEST_F(OneSidedAccess, ManyAtOnceBesideCalls) {
         EXPECT_EQ(sums, parts);
         EXPECT_EQ(std::memcmp(memory.exposed().data(), buffer.memory().data(), part * parts), 0);
       },
-      {.send_queue = 16, .read_bytes_max = 64 * 1024, .signal_every = 4});
+      {.send_queue_depth = 16, .read_bytes_max = 64 * 1024, .signal_every = 4});
 }
 
 TEST_F(OneSidedAccess, AHandlerWritesItsCallersMemory) {
@@ -180,7 +180,7 @@ TEST_F(OneSidedAccess, AHandlerWritesItsCallersMemory) {
     EXPECT_EQ(buffer.memory()[107 + 900'000], std::byte{0});
     AWAIT(beyond, client.call<&Memory::fill>(mine->handle(), std::uint64_t{100'001}, std::uint64_t{900'000}));
     EXPECT_ERROR(beyond, invalid_argument, "not within the region");
-    EXPECT_EQ(client.moves(), 0U);
+    EXPECT_EQ(client.failovers(), 0U);
   });
 }
 
@@ -231,7 +231,7 @@ TEST_F(OneSidedAccess, WhatIsOutOfBoundsOrNotAllowedIsRefusedBeforeItIsSent) {
         co_await std::move(all);
         EXPECT_EQ(good, 4);
         EXPECT_EQ(refused, 6);
-        EXPECT_EQ(client.moves(), 0U);
+        EXPECT_EQ(client.failovers(), 0U);
       },
       {.one_sided_max = 4});
 }

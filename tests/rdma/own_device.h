@@ -7,8 +7,8 @@
 
 namespace hawser::rdma_tests {
 
-// A Soft-RoCE device of a test's own, "hawser_rxeN" on a network 10.79.N.0 that can be taken from it. It needs the right to make
-// one, as in the guest.
+// A Soft-RoCE device of a test's own, "hawser_rxeN" on a network 10.79.N.0 that can be taken from it. It needs the
+// right to make one, as in the guest.
 class OwnDevice {
  public:
   explicit OwnDevice(int number) : number_(std::to_string(number)) {

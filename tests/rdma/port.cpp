@@ -51,7 +51,7 @@ TEST_F(Port, DownUnderLoad) {
       EXPECT_TRUE(*reply == text);
     }
     EXPECT_EQ(client.transport(), "tcp");
-    EXPECT_EQ(client.moves(), 1u);
+    EXPECT_EQ(client.failovers(), 1u);
   }(address, any));
   EXPECT_EQ(std::system("ip link set dummy0 up"), 0);
 }

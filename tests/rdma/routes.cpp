@@ -20,7 +20,8 @@ inline RdmaCounters counters_of(const Server& server, const std::string& device)
   return {};
 }
 
-// Client and server are on one machine, so that both halves of a connection are on the device that its address belongs to.
+// Client and server are on one machine, so that both halves of a connection are on the device that its address belongs
+// to.
 TEST_F(Device, AConnectionTakesTheDeviceThatHasItsAddress) {
   const std::array<OwnDevice, 2> devices{OwnDevice(2), OwnDevice(3)};
   NEEDS_OWN_DEVICE(devices[0]);

@@ -110,7 +110,7 @@ CallOptions ClientActor::draw_options(std::uint64_t id, const Canceller& cancell
   CallOptions options{.token = canceller.source.get_token()};
   if (world_.random.chance(0.2)) options.timeout = world_.up_to(milliseconds(world_.random.chance(0.5) ? 2 : 40));
   if (world_.random.chance(0.05)) options.timeout = forever;
-  if (world_.plan.profile.paths && world_.random.chance(0.4)) {
+  if (world_.plan.profile.transports && world_.random.chance(0.4)) {
     options.idempotent = true;
     world_.checker.may_repeat(id);
   }
@@ -120,7 +120,7 @@ CallOptions ClientActor::draw_options(std::uint64_t id, const Canceller& cancell
 void ClientActor::check_error(const CallGuard& guard, const Began& began, const Error& error,
                               const CallOptions* options) {
   const Profile& profile = world_.plan.profile;
-  const bool losses = profile.faults || profile.drops || profile.restarts || profile.paths;
+  const bool losses = profile.faults || profile.drops || profile.restarts || profile.transports;
   const Duration timeout = options != nullptr && options->timeout ? *options->timeout : world_.plan.client.call_timeout;
   bool expected = false;
   switch (error.code) {
@@ -432,7 +432,7 @@ Task<void> ClientActor::ping() {
   auto asking = client_->ping();
   const Result<Duration> answer = co_await std::move(asking);
   const Profile& profile = world_.plan.profile;
-  world_.checker.expect(answer || profile.faults || profile.drops || profile.restarts || profile.paths,
+  world_.checker.expect(answer || profile.faults || profile.drops || profile.restarts || profile.transports,
                         "a ping failed for no reason");
 }
 

@@ -18,7 +18,7 @@ class ClientActor {
   // The connection that a call began on.
   struct Began {
     unsigned connections;
-    std::uint64_t moves;
+    std::uint64_t failovers;
     Time time;
   };
 
@@ -50,9 +50,10 @@ class ClientActor {
   Task<void> read_items(std::uint64_t id, std::uint64_t mark, Reader<std::string> reader, std::uint32_t sleep_us,
                         std::uint32_t& read);
   CallOptions draw_options(std::uint64_t id, const Canceller& canceller);
-  Began begin() const { return {connections_, client_ ? client_->moves() : 0, world_.loop.now()}; }
+  Began begin() const { return {connections_, client_ ? client_->failovers() : 0, world_.loop.now()}; }
   bool lost(const Began& began) const {
-    return connections_ != began.connections || !client_ || !client_->connected() || client_->moves() != began.moves;
+    return connections_ != began.connections || !client_ || !client_->connected() ||
+           client_->failovers() != began.failovers;
   }
   // False if the call failed; checks that it had a reason to.
   template <class R>

@@ -64,7 +64,8 @@ TEST(Liveness, AnIdleClientLetsTheServerStopAtOnce) {
   }(pair));
 }
 
-// The pause grows with failures in a row. A success ends the row: after the connection is lost, the next attempt is at once.
+// The pause grows with failures in a row. A success ends the row: after the connection is lost, the next attempt is at
+// once.
 TEST(Liveness, ASuccessResetsThePoolsBackOff) {
   Loop loop(std::make_unique<exec::SimPoller>(), {.log = no_log()});
   const auto network = std::make_shared<transport::SimNetwork>(1, transport::SimOptions{});

@@ -84,12 +84,12 @@ Plan draw_plan(const Profile& profile, Random& random) {
     window(plan.server.stream_window_bytes);
     window(plan.client.stream_window_bytes);
   }
-  if (profile.paths) {
-    plan.network.paths = true;
-    plan.network.path_absent = 0.2 * static_cast<double>(random.below(2));
-    plan.network.path_declined = 0.3 * static_cast<double>(random.below(2));
-    plan.network.path_reset = 0.6 * static_cast<double>(random.below(3)) / 2;
-    plan.network.path_vanish = 0.4 * static_cast<double>(random.below(3)) / 2;
+  if (profile.transports) {
+    plan.network.transports = true;
+    plan.network.transport_absent = 0.2 * static_cast<double>(random.below(2));
+    plan.network.transport_declined = 0.3 * static_cast<double>(random.below(2));
+    plan.network.transport_reset = 0.6 * static_cast<double>(random.below(3)) / 2;
+    plan.network.transport_vanish = 0.4 * static_cast<double>(random.below(3)) / 2;
     if (!profile.faults) plan.network.fault_after_max = milliseconds(between(1, 1000));
     plan.server.transports.order = {"simpath"};
     plan.client.transports.order = {"simpath"};

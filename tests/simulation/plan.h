@@ -13,12 +13,13 @@ namespace hawser::simulation {
 // What kind of trouble a run has.
 struct Profile {
   std::string_view name;
-  bool faults = false;    // Resets, silent deaths, refused connections.
-  bool limits = false;    // Limits so small that they are hit.
-  bool restarts = false;  // Servers stop and come back.
-  bool drops = false;     // Callers cancel, drop awaiters, close and destroy clients.
-  bool slow = false;      // Small buffers, short sends and receives, slow readers.
-  bool paths = false;     // Messages go beside the streams, where that works; paths break, fall silent, can't be had.
+  bool faults = false;      // Resets, silent deaths, refused connections.
+  bool limits = false;      // Limits so small that they are hit.
+  bool restarts = false;    // Servers stop and come back.
+  bool drops = false;       // Callers cancel, drop awaiters, close and destroy clients.
+  bool slow = false;        // Small buffers, short sends and receives, slow readers.
+  bool transports = false;  // Messages go beside the streams, where that works; transports break, fall silent, can't
+                            // be had.
 };
 inline void PrintTo(const Profile& profile, std::ostream* out) { *out << profile.name; }
 
@@ -29,14 +30,14 @@ inline constexpr Profile profiles[] = {
     {.name = "limits", .limits = true, .slow = true},
     {.name = "drops", .drops = true},
     {.name = "restarts", .restarts = true},
-    {.name = "paths", .paths = true},
-    {.name = "everything_on_paths",
+    {.name = "paths", .transports = true},
+    {.name = "everything_on_transports",
      .faults = true,
      .limits = true,
      .restarts = true,
      .drops = true,
      .slow = true,
-     .paths = true},
+     .transports = true},
     {.name = "everything", .faults = true, .limits = true, .restarts = true, .drops = true, .slow = true},
 };
 

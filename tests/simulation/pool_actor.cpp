@@ -45,7 +45,7 @@ Task<void> PoolActor::run() {
 
 void PoolActor::ended(CallGuard& guard, const Error& error) {
   const Profile& profile = world_.plan.profile;
-  const bool losses = profile.faults || profile.paths || profile.restarts;
+  const bool losses = profile.faults || profile.transports || profile.restarts;
   bool expected = false;
   switch (error.code) {
     case ErrorCode::overloaded: expected = profile.limits && names_small_limit(world_.plan, error.text); break;
@@ -54,7 +54,7 @@ void PoolActor::ended(CallGuard& guard, const Error& error) {
     case ErrorCode::cancelled: expected = profile.restarts; break;
     case ErrorCode::not_sent:
     case ErrorCode::outcome_unknown: expected = losses; break;
-    case ErrorCode::deadline_exceeded: expected = profile.faults || profile.paths || profile.slow; break;
+    case ErrorCode::deadline_exceeded: expected = profile.faults || profile.transports || profile.slow; break;
     default: break;
   }
   world_.checker.expect(expected, "failed for no reason: " + error.describe(), guard.id);

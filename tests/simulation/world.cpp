@@ -36,7 +36,7 @@ Task<void> stop(World& world, Server& server) {
   const Duration grace = world.up_to(std::chrono::milliseconds(300));
   const Profile& profile = world.plan.profile;
   // While clients live, requests that fill the network's buffers may be before their answer to goaway.
-  const bool idle = world.actors == 0 && !profile.faults && !profile.slow && !profile.paths;
+  const bool idle = world.actors == 0 && !profile.faults && !profile.slow && !profile.transports;
   const Time begin = world.loop.now();
   auto stopping = server.shut_down(grace);
   co_await std::move(stopping);

@@ -1,5 +1,5 @@
-// Linked into every test program: names a case that hangs, and prints where each of its threads is, long before ctest ends the
-// program without a word. HAWSER_TEST_CASE_SECONDS_MAX replaces the limit of a case; 0 is none.
+// Linked into every test program: names a case that hangs, and prints where each of its threads is, long before ctest
+// ends the program without a word. HAWSER_TEST_CASE_SECONDS_MAX replaces the limit of a case; 0 is none.
 #include <dirent.h>
 #include <execinfo.h>
 #include <fcntl.h>

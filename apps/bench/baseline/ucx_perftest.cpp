@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/baseline/bare_socket.h"
+#include "bench/baseline/baseline_socket.h"
 #include "bench/load/events.h"
 #include "bench/run/system.h"
 
@@ -38,7 +38,7 @@ int serve(const Cell& cell, int descriptor) {
   choose_transports(cell.transport);
   std::string address;
   {
-    const BareSocket free_port = listen_bare(address, false);
+    const BaselineSocket free_port = listen_baseline(address, false);
   }
   const std::string port = address.substr(address.rfind(':') + 1);
   EventWriter(descriptor).write(Listening{address});

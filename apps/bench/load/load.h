@@ -17,9 +17,9 @@
 namespace hawser::bench {
 
 // Calls kept in flight: one coroutine for each makes call after call, checks the replies and, while counting, records
-// how long they took. With Options::rate_per_s calls begin by the clock instead, whether or not earlier ones have ended,
-// as long as no more are in flight than were added; the time of one that had to wait for that counts from when it
-// should have begun. One loop's thread only; the clients outlive it.
+// how long they took. With Options::rate_per_s calls begin by the clock instead, whether or not earlier ones have
+// ended, as long as no more are in flight than were added; the time of one that had to wait for that counts from when
+// it should have begun. One loop's thread only; the clients outlive it.
 class Load {
  public:
   Load(Loop& loop, const Options& options, Payload payload);

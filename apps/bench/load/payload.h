@@ -10,7 +10,8 @@
 namespace hawser::bench {
 
 // What calls send. Each shows another window of one buffer in which no word comes twice, so that a mixed-up reply is
-// noticed and memory does not grow with the calls in flight. Windows begin at cache lines; they stay valid as long as this.
+// noticed and memory does not grow with the calls in flight. Windows begin at cache lines; they stay valid as long as
+// this.
 class Payload {
  public:
   static constexpr std::uint64_t windows = 1024;  // Calls in flight beyond that share theirs.

@@ -9,7 +9,7 @@
 namespace hawser::bench {
 
 bool play_server(const Options& options, std::string_view transport, Wait wait, const std::string& listen,
-                 const std::function<void(const Event&)>& tell) {
+                 const std::function<void(const Event&)>& notify) {
   // Before the server's threads start, so that they leave these signals to this one.
   sigset_t ends;
   sigemptyset(&ends);
@@ -28,10 +28,10 @@ bool play_server(const Options& options, std::string_view transport, Wait wait, 
   Server server(server_options);
   server.register_handler<echo, echo_task, ack, ack_task, usage, describe>();
   if (const Result<void> started = server.start(); !started) {
-    tell(Failed{"cannot listen at " + listen + ": " + started.error().describe()});
+    notify(Failed{"cannot listen at " + listen + ": " + started.error().describe()});
     return false;
   }
-  tell(Listening{server.address()});
+  notify(Listening{server.address()});
 
   int signal = 0;
   sigwait(&ends, &signal);

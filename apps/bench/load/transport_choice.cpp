@@ -30,7 +30,7 @@ TransportOptions server_transports(std::string_view name) {
 
 TransportOptions client_transports(std::string_view name) {
   TransportOptions options = server_transports(name);
-  if (name != "auto") options.demand = is_stream(name) ? "stream" : std::string(name);
+  if (name != "auto") options.required = is_stream(name) ? "stream" : std::string(name);
   return options;
 }
 

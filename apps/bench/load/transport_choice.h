@@ -9,8 +9,8 @@
 // What `--transport` names, as options of servers and clients.
 namespace hawser::bench {
 
-// "tcp" and "unix" are streams, which carry the calls themselves; the others go beside a TCP stream. "auto" is the best of
-// all that both sides can have.
+// "tcp" and "unix" are streams, which carry the calls themselves; the others go beside a TCP stream. "auto" is the best
+// of all that both sides can have.
 std::span<const std::string_view> transport_names() noexcept;
 bool is_transport(std::string_view name) noexcept;
 

@@ -62,10 +62,10 @@ template <class T>
 Encoded encoded(const T& value) {
   const codec::EncodedSize size = codec::encoded_size(value);
   Encoded result{std::vector<std::byte>(size.body), {}};
-  std::array<Piece, pieces_max> pieces;
+  std::array<ConstBuffer, pieces_max> pieces;
   codec::Encoder encoder(result.body.data(), pieces.data());
   codec::encode(encoder, value);
-  for (const Piece* piece = pieces.data(); piece != encoder.pieces_end(); ++piece) {
+  for (const ConstBuffer* piece = pieces.data(); piece != encoder.pieces_end(); ++piece) {
     result.payload.insert(result.payload.end(), piece->data, piece->data + piece->size);
   }
   return result;
@@ -75,7 +75,7 @@ template <class T>
 void encode(benchmark::State& state) {
   const T value = sample<T>();
   std::vector<std::byte> body(codec::encoded_size(value).body);
-  std::array<Piece, pieces_max> pieces;
+  std::array<ConstBuffer, pieces_max> pieces;
   for (auto _ : state) {
     const codec::EncodedSize size = codec::encoded_size(value);
     codec::Encoder encoder(body.data(), pieces.data());

@@ -14,9 +14,9 @@ void block(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   for (auto _ : state) {
     BlockPool* pool = BlockPool::local();
-    Block* taken = pool->take(bytes);
+    Block* taken = pool->acquire(bytes);
     benchmark::DoNotOptimize(taken);
-    pool->give(taken);
+    pool->release(taken);
   }
 }
 BENCHMARK(block)->Name("block_pool/take_give")->Arg(256)->Arg(256 << 10)->Arg(8 << 20);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t body_bytes = 132;  // A string of 128 bytes.
 constexpr wire::Header header{
-    .kind = wire::Kind::request, .call = 0x10007, .method = 0x1234, .signature = 0x5678, .deadline = 1000};
+    .kind = wire::FrameKind::request, .call = 0x10007, .method = 0x1234, .signature = 0x5678, .deadline = 1000};
 
 std::vector<std::byte> make_head() {
   std::vector<std::byte> head(wire::header_bytes + body_bytes);
@@ -45,7 +45,7 @@ BENCHMARK(decode_frame)->Name("frame/decode");
 void checksum(benchmark::State& state) {
   const std::vector<std::byte> head = make_head();
   const std::vector<std::byte> payload(static_cast<std::size_t>(state.range(0)));
-  const Piece piece{payload.data(), payload.size()};
+  const ConstBuffer piece{payload.data(), payload.size()};
   for (auto _ : state) {
     const std::uint32_t sum = wire::frame_checksum(head, {&piece, 1});
     benchmark::DoNotOptimize(sum);

@@ -22,7 +22,7 @@ using report::quantity_text;
 namespace {
 
 constexpr unsigned colours = 8;
-constexpr std::string_view known_systems[] = {"hawser", "limit", "grpc", "capnp"};
+constexpr std::string_view known_systems[] = {"hawser", "baseline", "grpc", "capnp"};
 
 // One of both axes of the table; the other one is its opposite.
 enum class Axis { size, concurrency };

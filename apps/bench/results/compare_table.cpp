@@ -9,7 +9,7 @@
 namespace hawser::bench {
 namespace {
 
-constexpr std::string_view row_format = "| {:>12} | {:>11} | {:<7} | {:>12} | {:>17} | {:>8} | {:>8} | {:>7} |\n";
+constexpr std::string_view row_format = "| {:>12} | {:>11} | {:<8} | {:>12} | {:>17} | {:>8} | {:>8} | {:>7} |\n";
 
 std::string row(const auto&... columns) { return fmt::format(fmt::runtime(row_format), columns...); }
 

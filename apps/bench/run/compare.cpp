@@ -10,7 +10,7 @@
 #include "bench/results/compare_table.h"
 #include "bench/results/medians.h"
 #include "bench/results/report.h"
-#include "bench/run/ending.h"
+#include "bench/run/lifecycle.h"
 #include "bench/run/progress.h"
 #include "bench/run/run.h"
 #include "bench/run/runner.h"
@@ -48,7 +48,7 @@ class Compare final : Runner::Observer {
   int finish() {
     const std::string unwritten = write_files(report_, options_);
     if (!report_.results.empty()) {
-      const bool others = systems_.size() > 1 && systems_.back().name != "limit";
+      const bool others = systems_.size() > 1 && systems_.back().name != "baseline";
       fmt::print("\n* hawser's calls/s to this one's. Medians of {}, interleaved.{}\n", options_.repeat,
                  others ? " grpc and capnp sleep in the kernel, whatever --wait says." : "");
       std::fflush(stdout);
@@ -105,13 +105,15 @@ int run_compare(Options options) {
   std::vector<System> systems = {hawser_system()};
   std::string wrong;
   for (const std::string& peer : options.peers) {
-    systems.push_back(peer == "limit" ? limit_system() : peer == "ucx" ? ucx_perftest_system() : peer_system(peer));
+    systems.push_back(peer == "baseline" ? baseline_system()
+                      : peer == "ucx"    ? ucx_perftest_system()
+                                         : peer_system(peer));
     if (!wrong.empty()) continue;
-    wrong = peer == "limit" ? missing_limit(options)
-            : peer == "ucx" ? missing_ucx_perftest(options)
-                            : missing_peer(peer);
+    wrong = peer == "baseline" ? missing_baseline(options)
+            : peer == "ucx"    ? missing_ucx_perftest(options)
+                               : missing_peer(peer);
   }
-  if (wrong.empty()) wrong = forbidden(options);
+  if (wrong.empty()) wrong = preflight_check(options);
   return run_unless(wrong, [&] {
     Compare compare(options, std::move(systems), cells_of(options));
     compare.measure_all();

@@ -17,7 +17,7 @@
 namespace hawser::bench {
 namespace {
 
-constexpr std::string_view peers_known[] = {"limit", "grpc", "capnp", "ucx"};
+constexpr std::string_view peers_known[] = {"baseline", "grpc", "capnp", "ucx"};
 constexpr unsigned repeat_max = 99;
 
 constexpr double rate_min = 0.1;
@@ -203,8 +203,8 @@ void add_poller(CLI::App& app, Options& options) {
 }
 
 void add_peers(CLI::App& app, Options& options) {
-  add_list(app, "--peers", fmt::format("Whom to compare with: {} [limit]", fmt::join(peers_known, ", ")), options.peers,
-           [](const std::string& option, const std::string& text) {
+  add_list(app, "--peers", fmt::format("Whom to compare with: {} [baseline]", fmt::join(peers_known, ", ")),
+           options.peers, [](const std::string& option, const std::string& text) {
              if (std::ranges::find(peers_known, text) == std::end(peers_known)) {
                refuse(option,
                       fmt::format("no peer is called \"{}\": there are {}", text, fmt::join(peers_known, ", ")));

@@ -61,7 +61,7 @@ struct Options {
   unsigned server_threads = 1;
   std::vector<int> server_cpus;  // Of each of several threads; empty: as server_cpu says.
 
-  std::vector<std::string> peers = {"limit"};  // compare
+  std::vector<std::string> peers = {"baseline"};  // compare
   unsigned repeat = 3;
 
   std::vector<std::string> report_inputs;  // report

@@ -13,7 +13,7 @@
 #include "bench/results/report.h"
 #include "bench/results/rtt_table.h"
 #include "bench/results/table.h"
-#include "bench/run/ending.h"
+#include "bench/run/lifecycle.h"
 #include "bench/run/progress.h"
 #include "bench/run/runner.h"
 #include "bench/run/system.h"
@@ -105,7 +105,7 @@ class Run final : Runner::Observer {
 };
 
 int run_cells(const Options& options, System system, std::string wrong = {}) {
-  if (wrong.empty()) wrong = forbidden(options);
+  if (wrong.empty()) wrong = preflight_check(options);
   return run_unless(wrong, [&] {
     Run run(options, std::move(system), cells_of(options));
     run.measure_all();
@@ -132,7 +132,7 @@ int run_both(Options options) {
 
 int run_limit(Options options) {
   choose_processors(options, true);
-  return run_cells(options, limit_system(), missing_limit(options));
+  return run_cells(options, baseline_system(), missing_baseline(options));
 }
 
 int run_client(Options options) {
@@ -149,15 +149,16 @@ int run_server(Options options) {
       return failed_status;
     }
   }
-  const auto tell = [](const Event& event) {
+  const auto notify = [](const Event& event) {
     if (const auto* listening = std::get_if<Listening>(&event)) {
       fmt::print("listening at {}\n", listening->address);
       std::fflush(stdout);
     }
     if (const auto* failed = std::get_if<Failed>(&event)) fmt::print(stderr, "hawser-bench: {}\n", failed->text);
   };
-  return play_server(options, options.transports.front(), options.waits.front(), options.listen, tell) ? 0
-                                                                                                       : failed_status;
+  return play_server(options, options.transports.front(), options.waits.front(), options.listen, notify)
+             ? 0
+             : failed_status;
 }
 
 }  // namespace hawser::bench

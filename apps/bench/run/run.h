@@ -8,7 +8,7 @@ namespace hawser::bench {
 
 // Server and client as two processes of this machine.
 int run_both(Options options);
-// The same on bare sockets: what this machine can do.
+// The same on baseline: what this machine can do.
 int run_limit(Options options);
 // The client alone, against a server elsewhere.
 int run_client(Options options);

@@ -28,8 +28,8 @@ class Runner {
 
   Runner(const Options& options, Observer& observer) : options_(options), observer_(observer) {}
 
-  // Measures `cells`, which share their transport and their way of waiting; with Options::connect against the server there. False if that
-  // was the end: see problem() and interrupted_by().
+  // Measures `cells`, which share their transport and their way of waiting; with Options::connect against the server
+  // there. False if that was the end: see problem() and interrupted_by().
   bool measure(const System& system, const std::vector<Cell>& cells);
 
   const std::string& problem() const noexcept { return problem_; }  // What ended the run early.

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "bench/baseline/bare_client.h"
-#include "bench/baseline/bare_server.h"
+#include "bench/baseline/baseline_client.h"
+#include "bench/baseline/baseline_server.h"
 #include "bench/load/client_role.h"
 #include "bench/load/events.h"
 #include "bench/load/server_role.h"
@@ -18,8 +18,8 @@ System hawser_system() {
           .serve =
               [](const Options& options, const Cell& cell, int descriptor) {
                 const EventWriter events(descriptor);
-                const auto tell = [&](const Event& event) { events.write(event); };
-                return play_server(options, cell.transport, cell.wait, listen_address(cell.transport), tell) ? 0 : 1;
+                const auto notify = [&](const Event& event) { events.write(event); };
+                return play_server(options, cell.transport, cell.wait, listen_address(cell.transport), notify) ? 0 : 1;
               },
           .measure =
               [](const Options& options, const std::string& address, pid_t, const std::vector<Cell>& cells,
@@ -29,24 +29,24 @@ System hawser_system() {
               }};
 }
 
-System limit_system() {
-  return {.name = "limit",
+System baseline_system() {
+  return {.name = "baseline",
           .serve = [](const Options&, const Cell& cell,
-                      int descriptor) { return play_bare_server(cell, EventWriter(descriptor)) ? 0 : 1; },
+                      int descriptor) { return play_baseline_server(cell, EventWriter(descriptor)) ? 0 : 1; },
           .measure =
               [](const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
                  int descriptor) {
-                return play_bare_client(options, address, server, cells, EventWriter(descriptor)) ? 0 : 1;
+                return play_baseline_client(options, address, server, cells, EventWriter(descriptor)) ? 0 : 1;
               }};
 }
 
-std::string missing_limit(const Options& options) {
+std::string missing_baseline(const Options& options) {
   for (const std::string& transport : options.transports) {
     if (transport != "tcp" && transport != "unix" && transport != "shm") {
-      return fmt::format("there is no limit to {}: give --transport tcp, unix or shm", transport);
+      return fmt::format("there is no baseline over {}: give --transport tcp, unix or shm", transport);
     }
     if (transport == "shm" && std::ranges::find(options.waits, Wait::event) != options.waits.end()) {
-      return "the limit of shm never sleeps: give --wait spin or busy_poll";
+      return "the baseline of shm never sleeps: give --wait spin or busy_poll";
     }
   }
   return {};

@@ -149,21 +149,21 @@ def options(program):
         (["run", "--call-timeout", "-1"], ["no number from"]),
         (["run", "--json", "/nowhere/out.json"], ["cannot write /nowhere/out.json"]),
         (["run", "--wrong"], ["--wrong"]),
-        (["compare", "--peers", "limit,thrift"], ["thrift", "limit, grpc, capnp, ucx"]),
+        (["compare", "--peers", "baseline,thrift"], ["thrift", "baseline, grpc, capnp, ucx"]),
         (["compare", "--peers", "ucx", "--mode", "connections"], ["ucx_perftest has one connection"]),
         (["run", "--rtt-table"], ["beside tcp"]),
         (["compare", "--repeat", "0"], ["from 1 to 99"]),
         (["compare", "--cells", "128"], ["SIZExCONCURRENCY"]),
         (["compare", "--cells", "128x0"], ["from 1 to 16384"]),
-        (["limit", "--transport", "rdma"], ["no limit to rdma", "tcp, unix or shm"]),
-        (["limit", "--transport", "shm", "--wait", "event"], ["never sleeps"]),
+        (["baseline", "--transport", "rdma"], ["no baseline over rdma", "tcp, unix or shm"]),
+        (["baseline", "--transport", "shm", "--wait", "event"], ["never sleeps"]),
         (["run", "--rate", "0"], ["from 0.1 to"]),
         (["run", "--server-threads", "0"], ["from 1 to"]),
         (["report"], ["files is required"]),
         (["server", "--wait", "spin,event"], ["give one"]),
         (["client"], ["--connect is required"]),
         (["dance"], ["dance"]),
-        ([], ["give run, limit, compare, report, server or client"]),
+        ([], ["give run, baseline, compare, report, server or client"]),
     ]:
         result = run(program, *arguments)
         check(result.returncode == 2, f"exit status {result.returncode}, not 2, for {arguments}")
@@ -174,23 +174,23 @@ def options(program):
     check(run(program, "--version").returncode == 0, "--version")
 
 
-def limit(program):
+def baseline(program):
     """Bare sockets have the cells and columns of the library."""
     with tempfile.TemporaryDirectory() as folder:
         json_file = pathlib.Path(folder, "out.json")
-        result = run(program, "limit", "--sizes", "128,300K", "--concurrency", "1,5", "--mode", "pipeline,connections",
+        result = run(program, "baseline", "--sizes", "128,300K", "--concurrency", "1,5", "--mode", "pipeline,connections",
                      "--seconds", "0.1", "--json", str(json_file))
         check(result.returncode == 0, "exit status")
         check_cells(json.loads(json_file.read_text())["cells"],
                     [(mode, size, concurrency) for mode in ("pipeline", "connections") for size in (128, 300 << 10)
-                     for concurrency in (1, 5)], "limit")
-    result = run(program, "limit", "--sizes", "1,300K", "--concurrency", "3", "--mode", "pipeline,connections", "--wait",
+                     for concurrency in (1, 5)], "baseline")
+    result = run(program, "baseline", "--sizes", "1,300K", "--concurrency", "3", "--mode", "pipeline,connections", "--wait",
                  "event,busy_poll", "--reply", "ack", "--seconds", "0.05")
     check(result.returncode == 0, "exit status with ack")
-    result = run(program, "limit", "--transport", "unix,shm", "--sizes", "1,300K", "--concurrency", "1,20", "--mode",
+    result = run(program, "baseline", "--transport", "unix,shm", "--sizes", "1,300K", "--concurrency", "1,20", "--mode",
                  "pipeline,connections", "--seconds", "0.05")
     check(result.returncode == 0, "exit status over others than TCP")
-    result = run(program, "limit", "--transport", "shm", "--reply", "ack", "--cells", "8Kx50", "--seconds", "0.05")
+    result = run(program, "baseline", "--transport", "shm", "--reply", "ack", "--cells", "8Kx50", "--seconds", "0.05")
     check(result.returncode == 0, "exit status with ack through memory")
 
 
@@ -205,19 +205,19 @@ def compare(program):
         cells = [(128, 1), (65536, 4)]
         place = lambda one: (one["system"], one["size_bytes"], one["concurrency"], one["repetition"])
         check([place(one) for one in written["cells"]] ==
-              [(system, *cell, 0) for cell in cells for system in ("hawser", "limit")], "medians")
+              [(system, *cell, 0) for cell in cells for system in ("hawser", "baseline")], "medians")
         check([place(one) for one in written["repetitions"]] ==
-              [(system, *cell, number) for cell in cells for number in (1, 2) for system in ("hawser", "limit")],
+              [(system, *cell, number) for cell in cells for number in (1, 2) for system in ("hawser", "baseline")],
               "repetitions")
         check(all(one["errors"] == 0 and one["calls"] > 0 for one in written["cells"]), "errors")
         check(len(csv_file.read_text().splitlines()) == 1 + 4 + 8, "CSV")
         check(written["meta"]["poller"] in ("epoll", "io_uring"), "the poller is not ours")
-        check("| limit " in result.stdout and "cell 2 of 2" in result.stderr, "table and progress")
+        check("| baseline " in result.stdout and "cell 2 of 2" in result.stderr, "table and progress")
     # Whose program is not there is named with its packages.
     with tempfile.TemporaryDirectory() as folder:
         alone = pathlib.Path(folder, "hawser-bench")
         shutil.copy(program, alone)
-        result = run(alone, "compare", "--peers", "limit,capnp")
+        result = run(alone, "compare", "--peers", "baseline,capnp")
         check(result.returncode == 2 and "install libcapnp-dev capnproto" in result.stderr, "a peer that is not built")
 
 
@@ -317,7 +317,7 @@ def transports(program):
     for name in ("unix", "shm", "ucx", "rdma"):
         result = run(program, "run", "--transport", name, "--cells", "128x2,64Kx1", "--seconds", "0.1")
         check(result.returncode == 0 or "cannot listen" in result.stderr or
-              f"the options demand {name}" in result.stderr, f"{name} is neither measured nor refused with a reason")
+              f"the options require {name}" in result.stderr, f"{name} is neither measured nor refused with a reason")
     result = run(program, "run", "--transport", "auto,tcp", "--cells", "128x2", "--seconds", "0.1")
     check(result.returncode == 0 and "auto, pipeline" in result.stdout and "tcp, pipeline" in result.stdout, "tables")
     result = run(program, "run", "--rtt-table", "--transport", "auto", "--seconds", "0.05")
@@ -383,7 +383,7 @@ CASES = {
     "epoll": lambda program: smoke(program, "epoll"),
     "io_uring": lambda program: smoke(program, "io_uring"),
     "options": options,
-    "limit": limit,
+    "baseline": baseline,
     "compare": compare,
     "peers": peers,
     "ucx": ucx,

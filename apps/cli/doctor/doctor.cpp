@@ -85,12 +85,12 @@ void add_rdma_options(CLI::App& command, RdmaOptions& options) {
   add("--gid-index", options.gid_index, "Entry of the port's address table; -1: chosen");
   add("--path-mtu", options.path_mtu_bytes, "256 to 4096 bytes; 0: the port's");
   add("--chunk-bytes", options.chunk_bytes, "The most that one send carries");
-  add("--receive-queue", options.receive_queue, "Chunks posted to be received into, a connection");
+  add("--recv-queue-depth", options.recv_queue_depth, "Chunks posted to be received into, a connection");
   add("--send-window", options.send_window, "Chunks being filled or sent, a connection");
-  add("--send-queue", options.send_queue, "Work requests");
+  add("--send-queue-depth", options.send_queue_depth, "Work requests");
   add("--inline-bytes", options.inline_bytes, "Sends up to here go within the work request");
   add("--memory-bytes-max", options.memory_bytes_max, "Registered in all on a device");
-  add("--completion-queue", options.completion_queue, "Entries, for each loop");
+  add("--cq-entries", options.cq_entries, "Entries, for each loop");
   command.add_flag("--shared-receive-queue", options.shared_receive_queue, "One queue of receives for a loop")
       ->group("As in RdmaOptions");
 }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/rdma/rdma_path.h"
+#include "transport/rdma/rdma_transport.h"
 
 namespace hawser::cli::doctor {
 namespace {
@@ -151,17 +151,17 @@ class Examination {
 
   void limits(const DeviceLimits& limits) {
     const RdmaOptions& options = facts_.options;
-    if (limits.queue_pair_requests < std::max(options.send_queue, options.receive_queue)) {
+    if (limits.queue_pair_requests < std::max(options.send_queue_depth, options.recv_queue_depth)) {
       add("rdma.queue", Severity::problem,
           fmt::format("queues of at most {} requests, and the options want {}", limits.queue_pair_requests,
-                      std::max(options.send_queue, options.receive_queue)),
-          "lower RdmaOptions::send_queue and receive_queue");
+                      std::max(options.send_queue_depth, options.recv_queue_depth)),
+          "lower RdmaOptions::send_queue_depth and recv_queue_depth");
     }
-    if (limits.completion_queue_entries < options.completion_queue) {
+    if (limits.completion_queue_entries < options.cq_entries) {
       add("rdma.completion_queue", Severity::warning,
           fmt::format("completion queues of at most {} entries, and the options want {}: fewer connections per loop",
-                      limits.completion_queue_entries, options.completion_queue),
-          "lower RdmaOptions::completion_queue, and have more loops");
+                      limits.completion_queue_entries, options.cq_entries),
+          "lower RdmaOptions::cq_entries, and have more loops");
     }
     if (options.shared_receive_queue && limits.shared_receive_requests == 0) {
       add("rdma.shared_receive_queue", Severity::problem, "no shared receive queues",

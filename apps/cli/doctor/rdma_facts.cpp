@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "transport/rdma/device/address.h"
-#include "transport/rdma/rdma_path.h"
+#include "transport/rdma/rdma_transport.h"
 
 namespace hawser::cli::doctor {
 namespace {

@@ -49,8 +49,8 @@ class SelfTest {
     queue_ = std::move(*queue);
     for (std::unique_ptr<QueuePair>& pair : pairs_) {
       const QueuePairOptions wanted{.completions = queue_.get(),
-                                    .send_requests = options_.send_queue,
-                                    .receive_requests = options_.receive_queue,
+                                    .send_requests = options_.send_queue_depth,
+                                    .receive_requests = options_.recv_queue_depth,
                                     .inline_bytes = static_cast<unsigned>(options_.inline_bytes)};
       auto made = device_.create_queue_pair(wanted, plan_.port);
       if (!made) return std::unexpected(std::move(made.error()));

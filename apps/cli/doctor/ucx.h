@@ -5,7 +5,7 @@
 
 #include "cli/doctor/finding.h"
 #include "hawser/ucx_options.h"
-#include "transport/ucx/ucx_path.h"
+#include "transport/ucx/ucx_transport.h"
 
 namespace hawser::cli::doctor {
 

@@ -31,10 +31,10 @@ void add_common(CLI::App& command, CommonOptions& common) {
       ->capture_default_str();
   command.add_option("--seed", common.seed, "Of the simulation: the same seed gives the same figures")
       ->capture_default_str();
-  command.add_option("--device", common.bed.sender_device, "The sender's device; the first there is by default");
-  command.add_option("--receiver-device", common.bed.receiver_device, "The receiver's; by default the sender's");
-  command.add_option("--port", common.bed.port)->check(CLI::Range(1, 255))->capture_default_str();
-  command.add_option("--gid-index", common.bed.gid_index, "-1 is the first of RoCE v2 over IPv4")
+  command.add_option("--device", common.testbed.sender_device, "The sender's device; the first there is by default");
+  command.add_option("--receiver-device", common.testbed.receiver_device, "The receiver's; by default the sender's");
+  command.add_option("--port", common.testbed.port)->check(CLI::Range(1, 255))->capture_default_str();
+  command.add_option("--gid-index", common.testbed.gid_index, "-1 is the first of RoCE v2 over IPv4")
       ->check(CLI::Range(-1, 255))
       ->capture_default_str();
   command.add_option("--threads", common.threads, "Of this machine to run on; 0 is one for each processor")

@@ -26,9 +26,9 @@ Result<Ground> Ground::open(const CommonOptions& options) {
     const unsigned processors = std::max(2u, std::thread::hardware_concurrency());
     ground.executor = make_executor(options.threads > 0 ? options.threads : processors);
   }
-  Result<Bed> bed = Bed::open(*ground.verbs, *ground.executor, options.bed);
-  if (!bed) return std::unexpected(std::move(bed.error()));
-  ground.bed = std::make_unique<Bed>(std::move(*bed));
+  Result<Testbed> testbed = Testbed::open(*ground.verbs, *ground.executor, options.testbed);
+  if (!testbed) return std::unexpected(std::move(testbed.error()));
+  ground.testbed = std::make_unique<Testbed>(std::move(*testbed));
   return ground;
 }
 

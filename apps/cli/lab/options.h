@@ -4,15 +4,15 @@
 #include <memory>
 #include <string>
 
-#include "lab/bed.h"
 #include "lab/executor.h"
+#include "lab/testbed.h"
 #include "transport/sim/rdma/sim_fabric.h"
 
 namespace hawser::cli::lab {
 
 // Which device an experiment runs on, and what becomes of its results.
 struct CommonOptions {
-  hawser::lab::BedOptions bed;
+  hawser::lab::TestbedOptions testbed;
   bool simulated = false;
   double simulated_gbit_per_s = 100;
   std::uint64_t seed = 1;
@@ -27,7 +27,7 @@ struct CommonOptions {
 struct Ground {
   std::shared_ptr<transport::rdma::Verbs> verbs;
   std::unique_ptr<hawser::lab::Executor> executor;
-  std::unique_ptr<hawser::lab::Bed> bed;
+  std::unique_ptr<hawser::lab::Testbed> testbed;
 
   static Result<Ground> open(const CommonOptions& options);
 };

@@ -39,10 +39,10 @@ std::expected<double, std::string> run_perftest(const PerftestPlan& plan) {
   });
   if (!plain) return std::unexpected("the device's name is no name: " + plan.device);
   const std::string tool = fmt::format("ib_{}_bw", hawser::lab::to_string(plan.transfer));
-  const std::string command =
-      fmt::format("{} -F --report_gbits -d {} -i {} -s {} -n {} -p {}{}", tool, plan.device, plan.port, plan.size_bytes,
-                  std::max<std::uint64_t>(plan.iterations, 5), meeting_port,
-                  plan.transfer == hawser::lab::Transfer::read ? "" : fmt::format(" -t {}", std::max(1u, plan.depth)));
+  const std::string command = fmt::format(
+      "{} -F --report_gbits -d {} -i {} -s {} -n {} -p {}{}", tool, plan.device, plan.port, plan.size_bytes,
+      std::max<std::uint64_t>(plan.iterations, 5), meeting_port,
+      plan.transfer == hawser::lab::TransferMode::read ? "" : fmt::format(" -t {}", std::max(1u, plan.depth)));
   // The server needs some time until it listens; the client says at once that it does not.
   const std::string script = fmt::format(
       "command -v {0} >/dev/null || {{ echo {0} is not installed: apt-get install perftest; exit 1; }}; "

@@ -10,7 +10,7 @@
 namespace hawser::cli::lab {
 
 struct PerftestPlan {
-  hawser::lab::Transfer transfer = hawser::lab::Transfer::write;
+  hawser::lab::TransferMode transfer = hawser::lab::TransferMode::write;
   std::string device;
   unsigned port = 1;
   std::size_t size_bytes = 65'536;
@@ -18,8 +18,8 @@ struct PerftestPlan {
   std::uint64_t iterations = 1000;
 };
 
-// Gb/s (10^9) on average that ib_send_bw, ib_write_bw or ib_read_bw makes between two processes on one device. The text says
-// why it makes none, such as a program that is not installed.
+// Gb/s (10^9) on average that ib_send_bw, ib_write_bw or ib_read_bw makes between two processes on one device. The text
+// says why it makes none, such as a program that is not installed.
 std::expected<double, std::string> run_perftest(const PerftestPlan& plan);
 
 // The average of the last line of figures that such a tool prints with --report_gbits; nothing if there is none.

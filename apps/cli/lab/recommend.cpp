@@ -74,9 +74,9 @@ std::vector<Recommendation> recommend(const std::vector<LabFile>& files) {
   if (const auto window = enough(figures, 'b', "16 B", 128)) {
     // Credits come back in quarters of the receive queue, so that it covers the window with one of them under way.
     const std::size_t receives = std::bit_ceil(*window + *window / 4 + 1);
-    result.push_back({"receive_queue", fmt::format("{}", std::clamp<std::size_t>(receives, 8, 4096)),
+    result.push_back({"recv_queue_depth", fmt::format("{}", std::clamp<std::size_t>(receives, 8, 4096)),
                       fmt::format("(b): {} messages outstanding reach the best rate", *window)});
-    result.push_back({"send_queue", fmt::format("{}", std::clamp<std::size_t>(4 * receives, 128, 16'384)),
+    result.push_back({"send_queue_depth", fmt::format("{}", std::clamp<std::size_t>(4 * receives, 128, 16'384)),
                       "room for the receive queue's messages, their control and unsignalled ones"});
   }
   if (const auto batch = enough(figures, 'c', "256 outstanding", 32)) {

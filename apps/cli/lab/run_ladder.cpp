@@ -22,7 +22,7 @@ class Perftest {
  public:
   Perftest(const CommonOptions& common, std::string device, std::uint64_t iterations)
       : wanted_(common.perftest && !common.simulated),
-        port_(common.bed.port),
+        port_(common.testbed.port),
         device_(std::move(device)),
         iterations_(iterations) {}
 
@@ -55,14 +55,14 @@ int run_ladder(const CommonOptions& common, const LadderCommand& options) {
     fmt::print(stderr, "hawser: {}\n", ground.error().text);
     return 1;
   }
-  const Bed& bed = *ground->bed;
-  LabFile file{.simulated = common.simulated, .device = bed.describe(), .meta = machine_meta(common)};
+  const Testbed& testbed = *ground->testbed;
+  LabFile file{.simulated = common.simulated, .device = testbed.describe(), .meta = machine_meta(common)};
   std::vector<std::pair<const LadderStep*, LadderVariant>> all;
   for (const LadderStep& step : ladder()) {
     if (!options.steps.empty() && std::ranges::find(options.steps, step.number) == options.steps.end()) continue;
     for (LadderVariant& variant : step.variants(options.ladder)) all.emplace_back(&step, std::move(variant));
   }
-  Perftest perftest(common, bed.sender().name(), options.ladder.count);
+  Perftest perftest(common, testbed.sender().name(), options.ladder.count);
   ProgressLine progress(all.size());
   fmt::print("{}{}", simulated_notice(file), ladder_heading());
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -72,7 +72,7 @@ int run_ladder(const CommonOptions& common, const LadderCommand& options) {
     std::vector<double> tool_figures;
     std::string note;
     for (unsigned repetition = 0; repetition < common.repetitions; ++repetition) {
-      const Result<LadderRun> run = variant.run(bed);
+      const Result<LadderRun> run = variant.run(testbed);
       if (!run) {
         progress.clear();
         fmt::print(stderr, "hawser: step {}, {} {}: {}\n", step->number, step->name, variant.label, run.error().text);

@@ -23,7 +23,8 @@ struct PublishedRate {
   double calls_per_s;
 };
 
-// "43 k to 1.6 M": two significant digits, the low end rounded down and the high end up; one figure if they are the same.
+// "43 k to 1.6 M": two significant digits, the low end rounded down and the high end up; one figure if they are the
+// same.
 std::string rounded_range(const hawser::lab::Range& range);
 // A line of the table.
 std::string project_row(const PublishedRate& cell, const hawser::lab::CallRanges& ranges);

@@ -21,9 +21,9 @@ namespace {
 // Messages/s of ib_send_bw at a point of (d) with credits, which is what it can be held against; 0 elsewhere.
 double perftest_of(const CommonOptions& common, const std::string& device, const StudyPoint& point) {
   if (!common.perftest || common.simulated || point.experiment != 'd' || !point.plan.credits) return 0;
-  const auto gbit = run_perftest({.transfer = Transfer::send,
+  const auto gbit = run_perftest({.transfer = TransferMode::send,
                                   .device = device,
-                                  .port = common.bed.port,
+                                  .port = common.testbed.port,
                                   .size_bytes = point.plan.size_bytes,
                                   .depth = point.plan.window,
                                   .iterations = point.plan.count});
@@ -32,7 +32,7 @@ double perftest_of(const CommonOptions& common, const std::string& device, const
   return 0;
 }
 
-Result<StudyRow> row_of(const CommonOptions& common, const Bed& bed, const StudyPoint& point) {
+Result<StudyRow> row_of(const CommonOptions& common, const Testbed& testbed, const StudyPoint& point) {
   StudyRow row{.experiment = point.experiment,
                .series = point.series,
                .x = point.x,
@@ -43,13 +43,13 @@ Result<StudyRow> row_of(const CommonOptions& common, const Bed& bed, const Study
   std::vector<double> medians;
   std::vector<double> tool_figures;
   for (unsigned i = 0; i < common.repetitions; ++i) {
-    const Result<StudySample> sample = measure(bed, point);
+    const Result<StudySample> sample = measure(testbed, point);
     if (!sample) return std::unexpected(sample.error());
     figures.push_back(point.latency ? sample->message_ns / 1e3 : 1e9 / sample->message_ns);
     medians.push_back(sample->median_latency_ns / 1e3);
     row.receiver_not_ready += sample->receiver_not_ready;
     // In turn, so that what disturbs the machine meets both.
-    if (const double figure = perftest_of(common, bed.sender().name(), point); figure > 0) {
+    if (const double figure = perftest_of(common, testbed.sender().name(), point); figure > 0) {
       tool_figures.push_back(figure);
     }
   }
@@ -88,15 +88,15 @@ int run_study(const CommonOptions& common, const StudyOptions& options) {
     fmt::print(stderr, "hawser: {}\n", ground.error().text);
     return 1;
   }
-  const Bed& bed = *ground->bed;
-  LabFile file{.simulated = common.simulated, .device = bed.describe(), .meta = machine_meta(common)};
+  const Testbed& testbed = *ground->testbed;
+  LabFile file{.simulated = common.simulated, .device = testbed.describe(), .meta = machine_meta(common)};
   const std::vector<StudyPoint> points = study_points(options);
   ProgressLine progress(points.size());
   for (std::size_t i = 0; i < points.size(); ++i) {
     const StudyPoint& point = points[i];
     const std::string what = fmt::format("({}) {}, {}", point.experiment, point.series, point.x);
     progress.begin(i, what);
-    Result<StudyRow> row = row_of(common, bed, point);
+    Result<StudyRow> row = row_of(common, testbed, point);
     if (!row) {
       progress.clear();
       fmt::print(stderr, "hawser: {}: {}\n", what, row.error().text);

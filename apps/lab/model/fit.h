@@ -31,8 +31,8 @@ struct Fit {
 };
 
 // Least squares over log(predicted / measured), so that fast and slow points count alike: Levenberg-Marquardt over the
-// logarithms of the fields, from starting points read off the data. Deterministic. With fewer than three points the model
-// is what the starting point says, and nothing is determined.
+// logarithms of the fields, from starting points read off the data. Deterministic. With fewer than three points the
+// model is what the starting point says, and nothing is determined.
 Fit fit_model(std::span<const FitPoint> points);
 
 // What `model` makes of `points`.

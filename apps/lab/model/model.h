@@ -7,8 +7,9 @@
 namespace hawser::lab {
 
 // What a device and the processor that drives it cost: LogGP (Alexandrov, Ionescu, Schauser, Scheiman, 1995) with the
-// cost of posting split into that of a doorbell and that of a work request, and a cost per byte of the sender's processor
-// (the O of LogGOPS; Hoefler, Schneider, Lumsdaine, 2010). Every symbol is defined in docs/performance-model.md.
+// cost of posting split into that of a doorbell and that of a work request, and a cost per byte of the sender's
+// processor (the O of LogGOPS; Hoefler, Schneider, Lumsdaine, 2010). Every symbol is defined in
+// docs/performance-model.md.
 struct Model {
   double o_post_ns = 0;            // Sender's processor, for each doorbell.
   double o_send_ns = 0;            // Sender's processor, for each work request, its completion included.

@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "hawser/loop.h"
 #include "lab/sim_constants.h"
-#include "transport/rdma/rdma_path.h"
+#include "transport/rdma/rdma_transport.h"
 #include "transport/sim/rdma/fabric_poller.h"
 #include "transport/sim/rdma/sim_device.h"
 #include "transport/stream.h"
@@ -21,16 +21,16 @@ namespace hawser::lab {
 namespace {
 
 // The sequence's length from which rpc lends payloads rather than copy them into heads.
-constexpr std::size_t lent_bytes_min = 8 * 1024;
+constexpr std::size_t loaned_bytes_min = 8 * 1024;
 
 // The stream beside a connection, over which nothing happens: both ends live as long as the projection.
 class QuietStream final : public transport::Stream {
  public:
   void start(Loop&, transport::StreamSink&) override {}
   void set_sink(transport::StreamSink&) noexcept override {}
-  std::size_t send(std::span<const Piece> pieces) override {
+  std::size_t send(std::span<const ConstBuffer> pieces) override {
     std::size_t bytes = 0;
-    for (const Piece& piece : pieces) bytes += piece.size;
+    for (const ConstBuffer& piece : pieces) bytes += piece.size;
     return bytes;
   }
   void pause() noexcept override {}
@@ -42,7 +42,7 @@ class QuietStream final : public transport::Stream {
 };
 
 // One side of all calls: the client sends a request for each reply, the server a reply for each request.
-class Caller final : public transport::MessageSink, public PayloadOwner {
+class Caller final : public transport::MessageSink, public SendCompletion {
  public:
   Caller(Loop& loop, SimDevice& device, const CallPlan& plan, bool client)
       : loop_(loop),
@@ -81,13 +81,13 @@ class Caller final : public transport::MessageSink, public PayloadOwner {
     if (answered_ == warm_up_ + plan_.calls) return loop_.stop();
     if (answered_ + begun_.size() < warm_up_ + plan_.calls) call();
   }
-  transport::Placement place(Bytes, std::size_t) override { return {}; }
+  transport::ReceiveBuffer select_receive_buffer(Bytes, std::size_t) override { return {}; }
   void on_drained() override {}
   void on_closed(const Error& reason) override {
     problem_ = reason.text;
     loop_.stop();
   }
-  void payload_released() noexcept override {}
+  void on_send_complete() noexcept override {}
 
  private:
   static constexpr std::size_t head_bytes = 28;  // As on the wire.
@@ -96,13 +96,13 @@ class Caller final : public transport::MessageSink, public PayloadOwner {
 
   void send() {
     device_.charge(plan_.call_ns / 2 + copy_ns(bytes_));
-    const bool lent = bytes_ >= lent_bytes_min;
-    const std::size_t head = head_bytes + (lent ? 0 : bytes_);
+    const bool loaned = bytes_ >= loaned_bytes_min;
+    const std::size_t head = head_bytes + (loaned ? 0 : bytes_);
     std::byte* const room = connection_->reserve(head);
     if (room == nullptr) return;
     std::memset(room, 0, head);
-    const Piece piece{payload_.data(), bytes_};
-    connection_->commit(head, lent ? std::span(&piece, 1) : std::span<const Piece>(), lent ? this : nullptr);
+    const ConstBuffer piece{payload_.data(), bytes_};
+    connection_->commit(head, loaned ? std::span(&piece, 1) : std::span<const ConstBuffer>(), loaned ? this : nullptr);
   }
 
   Loop& loop_;
@@ -122,9 +122,9 @@ class Caller final : public transport::MessageSink, public PayloadOwner {
 
 struct Side {
   std::shared_ptr<transport::rdma::Device> device;
-  std::shared_ptr<transport::DataPath> path;
-  std::shared_ptr<transport::PathEnd> end;
-  std::unique_ptr<transport::PathHalf> half;
+  std::shared_ptr<transport::Transport> transport;
+  std::shared_ptr<transport::TransportWorker> worker;
+  std::unique_ptr<transport::PendingConnection> pending;
 };
 
 Result<Side> make_side(Loop& loop, const std::shared_ptr<SimFabric>& fabric, const CallPlan& plan,
@@ -135,10 +135,10 @@ Result<Side> make_side(Loop& loop, const std::shared_ptr<SimFabric>& fabric, con
   side.device = std::move(*device);
   RdmaOptions options = plan.options;
   options.device = name;
-  side.path = transport::make_rdma_path(options, fabric);
-  auto end = side.path->attach(loop);
-  if (!end) return std::unexpected(std::move(end.error()));
-  side.end = std::move(*end);
+  side.transport = transport::make_rdma_transport(options, fabric);
+  auto worker = side.transport->attach(loop);
+  if (!worker) return std::unexpected(std::move(worker.error()));
+  side.worker = std::move(*worker);
   return side;
 }
 
@@ -162,18 +162,18 @@ CallPlan draw_of(const CallPlan& plan, const Uncertainty& uncertainty, unsigned 
   return drawn;
 }
 
-// What server and client tell each other over the stream before they use the path.
-Result<void> connect(Side& client, Side& server, const transport::PathLimits& limits) {
-  const std::vector<std::byte> offer = client.end->offer();
-  auto proposed = server.end->propose(offer, limits);
-  if (!proposed) return std::unexpected(std::move(proposed.error()));
-  server.half = std::move(*proposed);
-  const std::vector<std::byte> parameters = server.half->parameters();
-  auto accepted = client.end->accept(parameters, limits);
+// What server and client tell each other over the stream before they use the transport.
+Result<void> connect(Side& client, Side& server, const transport::MessageLimits& limits) {
+  const std::vector<std::byte> offer = client.worker->offer();
+  auto selected = server.worker->select(offer, limits);
+  if (!selected) return std::unexpected(std::move(selected.error()));
+  server.pending = std::move(*selected);
+  const std::vector<std::byte> parameters = server.pending->parameters();
+  auto accepted = client.worker->accept(parameters, limits);
   if (!accepted) return std::unexpected(std::move(accepted.error()));
-  client.half = std::move(*accepted);
-  const std::vector<std::byte> answer = client.half->parameters();
-  return server.half->connect(answer);
+  client.pending = std::move(*accepted);
+  const std::vector<std::byte> answer = client.pending->parameters();
+  return server.pending->connect(answer);
 }
 
 }  // namespace
@@ -192,14 +192,14 @@ Result<CallResult> project_calls(const CallPlan& plan) {
   }
   Caller calls(loop, static_cast<SimDevice&>(*client->device), plan, true);
   Caller answers(loop, static_cast<SimDevice&>(*server->device), plan, false);
-  answers.start(server->half->open(std::make_unique<QuietStream>()));
-  calls.start(client->half->open(std::make_unique<QuietStream>()));
+  answers.start(server->pending->open(std::make_unique<QuietStream>()));
+  calls.start(client->pending->open(std::make_unique<QuietStream>()));
   loop.post([&] {
     for (unsigned i = 0; i < plan.in_flight; ++i) calls.call();
   });
   loop.run();
   const Time start = calls.measured_from();
-  const Time end = loop.now();
+  const Time worker = loop.now();
   std::vector<double> latencies = calls.latencies_us();
   const std::string problem = calls.problem().empty() ? answers.problem() : calls.problem();
   calls.end();
@@ -208,7 +208,7 @@ Result<CallResult> project_calls(const CallPlan& plan) {
     return fail(ErrorCode::internal, "the projection did not end: " + problem, ErrorScope::connection);
   }
   std::ranges::sort(latencies);
-  const double seconds = static_cast<double>((end - start).count()) / 1e9;
+  const double seconds = static_cast<double>((worker - start).count()) / 1e9;
   const auto quantile = [&](double part) {
     return latencies[std::min(latencies.size() - 1,
                               static_cast<std::size_t>(part * static_cast<double>(latencies.size())))];

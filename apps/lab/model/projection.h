@@ -9,8 +9,8 @@
 
 namespace hawser::lab {
 
-// Calls over the transport's own RDMA connections, on a simulated device. A projection, not a measurement: the device's constants
-// are fitted or assumed (sim_constants.h), and so is what a call costs a processor.
+// Calls over the transport's own RDMA connections, on a simulated device. A projection, not a measurement: the device's
+// constants are fitted or assumed (sim_constants.h), and so is what a call costs a processor.
 struct CallPlan {
   SimParameters device;
   RdmaOptions options;  // Without a device's name.
@@ -18,9 +18,11 @@ struct CallPlan {
   std::size_t reply_bytes = 16;
   unsigned in_flight = 1;      // Calls, on one connection.
   std::uint64_t calls = 2000;  // Measured.
-  // Calls before them, in which the connection registers the memory that it keeps; 0 for eight for each in flight, 200 at least.
+  // Calls before them, in which the connection registers the memory that it keeps; 0 for eight for each in flight, 200
+  // at least.
   std::uint64_t warm_up_calls = 0;
-  // A side's processor for one call, beside the verbs: rpc, codec and loop. 1,150 instructions, as counted, at an assumed 4 a ns.
+  // A side's processor for one call, beside the verbs: rpc, codec and loop. 1,150 instructions, as counted, at an
+  // assumed 4 a ns.
   double call_ns = 290;
   double copy_byte_ns = 0.05;  // Assumed. Payloads that are copied into and out of chunks.
   std::uint64_t seed = 1;
@@ -60,8 +62,8 @@ struct CallRanges {
   Range p99_us;
 };
 
-// The least and the greatest of the plan as it is and of draws from its uncertainty. Draw i is the same machine for each plan of
-// the same device and seed. The same seed gives the same ranges.
+// The least and the greatest of the plan as it is and of draws from its uncertainty. Draw i is the same machine for
+// each plan of the same device and seed. The same seed gives the same ranges.
 Result<CallRanges> project_ranges(const CallPlan& plan, const Uncertainty& uncertainty);
 
 }  // namespace hawser::lab

@@ -144,15 +144,15 @@ Statistics statistics_of(std::vector<double> values) {
   return result;
 }
 
-Result<StudySample> measure(const Bed& bed, const StudyPoint& point) {
+Result<StudySample> measure(const Testbed& testbed, const StudyPoint& point) {
   if (point.latency) {
     Result<std::vector<double>> trips =
-        run_ping_pong(bed, {.size_bytes = point.plan.size_bytes, .count = point.plan.count});
+        run_ping_pong(testbed, {.size_bytes = point.plan.size_bytes, .count = point.plan.count});
     if (!trips) return std::unexpected(std::move(trips.error()));
     const Statistics all = statistics_of(std::move(*trips));
     return StudySample{.message_ns = all.mean, .median_latency_ns = all.median};
   }
-  const Result<StreamResult> result = run_stream(bed, point.plan);
+  const Result<StreamResult> result = run_stream(testbed, point.plan);
   if (!result) return std::unexpected(result.error());
   return StudySample{.message_ns = result->message_ns(), .receiver_not_ready = result->receiver_not_ready};
 }

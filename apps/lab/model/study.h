@@ -54,7 +54,7 @@ struct StudySample {
   double median_latency_ns = 0;  // Of a latency.
   std::uint64_t receiver_not_ready = 0;
 };
-Result<StudySample> measure(const Bed& bed, const StudyPoint& point);
+Result<StudySample> measure(const Testbed& testbed, const StudyPoint& point);
 
 // How the model sees a point; nothing if it leaves out what the point is about, such as shared receives.
 std::optional<Workload> workload_of(const StudyPoint& point);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "hawser/error.h"
-#include "lab/bed.h"
+#include "lab/testbed.h"
 
 namespace hawser::lab {
 
@@ -19,8 +19,8 @@ struct LadderOptions {
 };
 
 // What the tools of perftest would measure at the same size and depth.
-enum class Transfer : std::uint8_t { send, write, read };
-std::string_view to_string(Transfer transfer) noexcept;
+enum class TransferMode : std::uint8_t { send, write, read };
+std::string_view to_string(TransferMode transfer) noexcept;
 
 struct LadderRun {
   double elapsed_ns = 0;
@@ -31,10 +31,10 @@ struct LadderRun {
 // A measurement of a step; most steps have one.
 struct LadderVariant {
   std::string label;  // Within the step; empty if it is the only one.
-  Transfer transfer = Transfer::write;
+  TransferMode transfer = TransferMode::write;
   std::size_t size_bytes = 0;
   unsigned depth = 1;
-  std::function<Result<LadderRun>(const Bed&)> run;
+  std::function<Result<LadderRun>(const Testbed&)> run;
 };
 
 // One rung: what it changes, why that should help, and why it may not.
@@ -51,17 +51,17 @@ struct LadderStep {
 const std::vector<LadderStep>& ladder();
 
 // ---- One function for each file ladder_*.cpp.
-std::vector<LadderVariant> ladder_send_one(const LadderOptions& options);
-std::vector<LadderVariant> ladder_send_pipelined(const LadderOptions& options);
-std::vector<LadderVariant> ladder_write_one(const LadderOptions& options);
-std::vector<LadderVariant> ladder_write_pipelined(const LadderOptions& options);
-std::vector<LadderVariant> ladder_filled_beforehand(const LadderOptions& options);
-std::vector<LadderVariant> ladder_circular(const LadderOptions& options);
-std::vector<LadderVariant> ladder_prepared_lists(const LadderOptions& options);
-std::vector<LadderVariant> ladder_reused_requests(const LadderOptions& options);
-std::vector<LadderVariant> ladder_inline(const LadderOptions& options);
-std::vector<LadderVariant> ladder_alignment(const LadderOptions& options);
-std::vector<LadderVariant> ladder_huge_pages(const LadderOptions& options);
-std::vector<LadderVariant> ladder_read(const LadderOptions& options);
+std::vector<LadderVariant> step_send_one(const LadderOptions& options);
+std::vector<LadderVariant> step_send_pipelined(const LadderOptions& options);
+std::vector<LadderVariant> step_write_one(const LadderOptions& options);
+std::vector<LadderVariant> step_write_pipelined(const LadderOptions& options);
+std::vector<LadderVariant> step_filled_beforehand(const LadderOptions& options);
+std::vector<LadderVariant> step_circular(const LadderOptions& options);
+std::vector<LadderVariant> step_prepared_lists(const LadderOptions& options);
+std::vector<LadderVariant> step_reused_requests(const LadderOptions& options);
+std::vector<LadderVariant> step_inline(const LadderOptions& options);
+std::vector<LadderVariant> step_alignment(const LadderOptions& options);
+std::vector<LadderVariant> step_huge_pages(const LadderOptions& options);
+std::vector<LadderVariant> step_read(const LadderOptions& options);
 
 }  // namespace hawser::lab

@@ -18,20 +18,20 @@ class LabRdma : public ::testing::Test {
     const auto names = verbs_->devices();
     if (!names) GTEST_SKIP() << "no RDMA device: " << names.error().text;
     if (names->empty()) GTEST_SKIP() << "no RDMA device";
-    bed_ = Bed::open(*verbs_, *executor_, {});
-    ASSERT_TRUE(bed_) << bed_.error().describe();
+    testbed_ = Testbed::open(*verbs_, *executor_, {});
+    ASSERT_TRUE(testbed_) << testbed_.error().describe();
   }
 
   std::shared_ptr<transport::rdma::Verbs> verbs_ = transport::rdma::system_verbs();
   std::unique_ptr<Executor> executor_ = make_executor(std::max(2u, std::thread::hardware_concurrency()));
-  Result<Bed> bed_ = fail(ErrorCode::internal, "not opened");
+  Result<Testbed> testbed_ = fail(ErrorCode::internal, "not opened");
 };
 
 TEST_F(LabRdma, EveryStepOfTheLadderVerifies) {
   for (const std::size_t size : {std::size_t{100}, std::size_t{65'536}}) {
     for (const LadderStep& step : ladder()) {
       for (const LadderVariant& variant : step.variants({.size_bytes = size, .count = 40, .depth = 8})) {
-        const Result<LadderRun> run = variant.run(*bed_);
+        const Result<LadderRun> run = variant.run(*testbed_);
         ASSERT_TRUE(run) << step.name << " " << variant.label << ", " << size << ": " << run.error().describe();
         EXPECT_EQ(run->messages, 40U) << step.name;
       }
@@ -44,7 +44,7 @@ TEST_F(LabRdma, EveryExperimentVerifiesAndCreditsKeepReceiversReady) {
     StudyPoint verified = point;
     verified.plan.verify_each = true;
     verified.plan.count = std::min<std::uint64_t>(point.plan.count, 3 * point.plan.window);
-    const Result<StudySample> sample = measure(*bed_, verified);
+    const Result<StudySample> sample = measure(*testbed_, verified);
     ASSERT_TRUE(sample) << point.experiment << " " << point.series << " at " << point.x << ": "
                         << sample.error().describe();
     if (point.plan.credits) {
@@ -55,8 +55,8 @@ TEST_F(LabRdma, EveryExperimentVerifiesAndCreditsKeepReceiversReady) {
 
 // Few receives and no credits: whoever is found not ready is asked again, and all arrives.
 TEST_F(LabRdma, AllArrivesAtReceiversThatAreNotReady) {
-  const Result<StreamResult> result =
-      run_stream(*bed_, {.count = 500, .window = 64, .receive_queue = 4, .repost_batch = 1, .verify_each = true});
+  const Result<StreamResult> result = run_stream(
+      *testbed_, {.count = 500, .window = 64, .recv_queue_depth = 4, .repost_batch = 1, .verify_each = true});
   ASSERT_TRUE(result) << result.error().describe();
   EXPECT_EQ(result->messages, 500U);
 }

@@ -101,8 +101,8 @@ TEST(SimConstants, HalfTripIsTheirSum) {
     const SimParameters parameters = seed == 0 ? SimParameters{} : varied({}, seed);
     const auto fabric = SimFabric::create(parameters, 1);
     const auto executor = make_sim_executor(fabric);
-    const Result<Bed> bed = Bed::open(*fabric, *executor, {});
-    const Result<std::vector<double>> trips = run_ping_pong(*bed, {.size_bytes = 16, .count = 50});
+    const Result<Testbed> testbed = Testbed::open(*fabric, *executor, {});
+    const Result<std::vector<double>> trips = run_ping_pong(*testbed, {.size_bytes = 16, .count = 50});
     ASSERT_TRUE(trips) << trips.error().describe();
     const double mean = std::accumulate(trips->begin(), trips->end(), 0.0) / static_cast<double>(trips->size());
     EXPECT_NEAR(half_trip_ns(parameters) / mean, 1, 0.05) << seed;

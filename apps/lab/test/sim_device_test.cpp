@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "lab/bed.h"
 #include "lab/memory.h"
 #include "lab/send_receive.h"
+#include "lab/testbed.h"
 #include "transport/sim/rdma/sim_fabric.h"
 
 namespace hawser::lab {
@@ -32,7 +32,7 @@ class SimulatedPair : public ::testing::Test {
       End& end = sender ? a_ : b_;
       end.queue_pair.reset();  // Before its completion queue, which an assignment replaces first.
       end = {};
-      rdma::Device& device = sender ? bed_->sender() : bed_->receiver();
+      rdma::Device& device = sender ? testbed_->sender() : testbed_->receiver();
       auto memory = RegisteredMemory::make(device, {.bytes = 4096}, {.remote_read = true, .remote_write = true});
       ASSERT_TRUE(memory);
       end.memory = std::make_unique<RegisteredMemory>(std::move(*memory));
@@ -44,7 +44,7 @@ class SimulatedPair : public ::testing::Test {
                                                   .inline_bytes = 64},
                                                  1);
     }
-    ASSERT_TRUE(bed_->connect(*a_.queue_pair, *b_.queue_pair, options));
+    ASSERT_TRUE(testbed_->connect(*a_.queue_pair, *b_.queue_pair, options));
   }
   Result<void> send(rdma::SendRequest request, std::size_t bytes) {
     segment_ = a_.memory->segment(0, bytes);
@@ -66,7 +66,7 @@ class SimulatedPair : public ::testing::Test {
   static constexpr double ms = 1e6;
   std::shared_ptr<SimFabric> fabric_ = SimFabric::create({}, 1);
   std::unique_ptr<Executor> executor_ = make_sim_executor(fabric_);
-  Result<Bed> bed_ = Bed::open(*fabric_, *executor_, {});
+  Result<Testbed> testbed_ = Testbed::open(*fabric_, *executor_, {});
   End a_;
   End b_;
   rdma::Segment segment_;
@@ -140,7 +140,7 @@ TEST_F(SimulatedPair, WaitsForAReceiverThatIsNotReady) {
   ASSERT_TRUE(send({.id = 2}, 16));
   pass(0.1 * ms);
   EXPECT_TRUE(poll(a_).empty());
-  EXPECT_EQ(bed_->receiver_not_ready(), 1U) << "what followed is not counted again";
+  EXPECT_EQ(testbed_->receiver_not_ready(), 1U) << "what followed is not counted again";
   post_receive(16);
   post_receive(16);
   pass(0.4 * ms);
@@ -161,7 +161,7 @@ TEST_F(SimulatedPair, GivesUpAfterSoManyTries) {
   ASSERT_EQ(sent.size(), 2U);
   EXPECT_EQ(sent[0].status, rdma::Status::rnr_exceeded);
   EXPECT_EQ(sent[1].status, rdma::Status::flushed);
-  EXPECT_EQ(bed_->receiver_not_ready(), 3U);
+  EXPECT_EQ(testbed_->receiver_not_ready(), 3U);
 }
 
 TEST_F(SimulatedPair, RefusesWhatIsNotAllowed) {
@@ -205,20 +205,21 @@ TEST_F(SimulatedPair, QueuesAreBounded) {
 }
 
 TEST_F(SimulatedPair, SaysWhenSharedReceivesRunLow) {
-  const auto queue = *bed_->receiver().create_shared_receive_queue(8);
+  const auto queue = *testbed_->receiver().create_shared_receive_queue(8);
   const rdma::ReceiveRequest receive{.segment = b_.memory->segment(0, 16)};
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(queue->post_receive({&receive, 1}));
   ASSERT_TRUE(queue->set_limit(3));
-  EXPECT_FALSE(bed_->receiver().next_event());
-  const auto queue_pair = *bed_->receiver().create_queue_pair(
+  EXPECT_FALSE(testbed_->receiver().next_event());
+  const auto queue_pair = *testbed_->receiver().create_queue_pair(
       {.completions = b_.completions.get(), .shared_receives = queue.get(), .send_requests = 1}, 1);
-  const auto sender = *bed_->sender().create_queue_pair({.completions = a_.completions.get(), .send_requests = 1}, 1);
-  ASSERT_TRUE(bed_->connect(*sender, *queue_pair, {}));
+  const auto sender =
+      *testbed_->sender().create_queue_pair({.completions = a_.completions.get(), .send_requests = 1}, 1);
+  ASSERT_TRUE(testbed_->connect(*sender, *queue_pair, {}));
   const rdma::Segment segment = a_.memory->segment(0, 16);
   const rdma::SendRequest request{.segments = {&segment, 1}, .signalled = true};
   ASSERT_TRUE(sender->post_send({&request, 1}));
   pass(ms);
-  const auto event = bed_->receiver().next_event();
+  const auto event = testbed_->receiver().next_event();
   ASSERT_TRUE(event);
   EXPECT_EQ(event->kind, rdma::DeviceEventKind::shared_receive_queue_low);
 }
@@ -232,8 +233,8 @@ TEST_P(Corrupted, MessageFailsTheRun) {
   parameters.corrupt_message = 150;
   const auto fabric = SimFabric::create(parameters, 1);
   const auto executor = make_sim_executor(fabric);
-  const Result<Bed> bed = Bed::open(*fabric, *executor, {});
-  const auto result = run_stream(*bed, {.size_bytes = 4096, .count = 160, .window = 16, .verify_each = GetParam()});
+  const Result<Testbed> testbed = Testbed::open(*fabric, *executor, {});
+  const auto result = run_stream(*testbed, {.size_bytes = 4096, .count = 160, .window = 16, .verify_each = GetParam()});
   ASSERT_FALSE(result);
   EXPECT_NE(result.error().text.find("verification failed: byte 2048 of 4096"), std::string::npos)
       << result.error().text;
@@ -244,8 +245,8 @@ TEST(Corruption, OfAPingPongFailsTheRun) {
   parameters.corrupt_message = 7;
   const auto fabric = SimFabric::create(parameters, 1);
   const auto executor = make_sim_executor(fabric);
-  const Result<Bed> bed = Bed::open(*fabric, *executor, {});
-  EXPECT_FALSE(run_ping_pong(*bed, {.count = 20}));
+  const Result<Testbed> testbed = Testbed::open(*fabric, *executor, {});
+  EXPECT_FALSE(run_ping_pong(*testbed, {.count = 20}));
 }
 
 INSTANTIATE_TEST_SUITE_P(EachOrAtTheEnd, Corrupted, ::testing::Bool());

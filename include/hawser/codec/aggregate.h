@@ -13,7 +13,7 @@
 namespace hawser::codec {
 
 template <class T>
-  requires(kind_of<T> == Kind::tuple)
+  requires(kind_of<T> == TypeKind::tuple)
 struct Codec<T> {
   using Facts = TupleFacts<typename AsTuple<T>::type>;
   static constexpr bool is_fixed = Facts::all_fixed;
@@ -33,7 +33,7 @@ struct Codec<T> {
 
 // A plain struct: the encodings of its fields in order.
 template <class T>
-  requires(kind_of<T> == Kind::aggregate && !is_evolvable<T>)
+  requires(kind_of<T> == TypeKind::aggregate && !is_evolvable<T>)
 struct Codec<T> {
   using Facts = TupleFacts<field_types<T>>;
   // Without padding the memory image is the concatenation of the fields.
@@ -67,7 +67,7 @@ struct Codec<T> {
 // Who knows fewer fields skips to the end by the length; who knows more leaves the rest as they are by default.
 // Appended fields lie in the body whatever their size, since who skips them couldn't find their pieces in the payload.
 template <class T>
-  requires(kind_of<T> == Kind::aggregate && is_evolvable<T>)
+  requires(kind_of<T> == TypeKind::aggregate && is_evolvable<T>)
 struct Codec<T> {
   using Fields = field_types<T>;
   static constexpr std::size_t count = std::tuple_size_v<Fields>;

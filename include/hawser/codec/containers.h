@@ -16,7 +16,7 @@ struct AssociativeEntry {
   using type = typename T::key_type;
 };
 template <class T>
-  requires(kind_of<T> == Kind::map)
+  requires(kind_of<T> == TypeKind::map)
 struct AssociativeEntry<T> {
   using type = std::pair<typename T::key_type, typename T::mapped_type>;
 };
@@ -36,7 +36,7 @@ void add_passed(const T& value, const typename T::key_type& key, std::size_t& pa
   const auto equal = value.key_eq();
   const std::size_t bucket = value.bucket(key);
   for (auto entry = value.begin(bucket); entry != value.end(bucket); ++entry, ++passed) {
-    if constexpr (kind_of<T> == Kind::map) {
+    if constexpr (kind_of<T> == TypeKind::map) {
       if (equal(entry->first, key)) return;
     } else {
       if (equal(*entry, key)) return;
@@ -45,7 +45,7 @@ void add_passed(const T& value, const typename T::key_type& key, std::size_t& pa
 }
 
 template <class T>
-  requires(kind_of<T> == Kind::set || kind_of<T> == Kind::map)
+  requires(kind_of<T> == TypeKind::set || kind_of<T> == TypeKind::map)
 struct Codec<T> {
   using Entry = typename AssociativeEntry<T>::type;
   static constexpr std::size_t bytes_min = sizeof(std::uint32_t);
@@ -54,7 +54,7 @@ struct Codec<T> {
     sizer.add_count(value.size());
     if (value.size() == 0 || !sizer.enter()) return;
     for (const auto& entry : value) {
-      if constexpr (kind_of<T> == Kind::map) {
+      if constexpr (kind_of<T> == TypeKind::map) {
         measure_one(sizer, entry.first);
         measure_one(sizer, entry.second);
       } else {
@@ -66,7 +66,7 @@ struct Codec<T> {
   static void encode(Encoder& encoder, const T& value) {
     encoder.write_count(value.size());
     for (const auto& entry : value) {
-      if constexpr (kind_of<T> == Kind::map) {
+      if constexpr (kind_of<T> == TypeKind::map) {
         encode_one(encoder, entry.first);
         encode_one(encoder, entry.second);
       } else {
@@ -75,7 +75,7 @@ struct Codec<T> {
     }
   }
   static bool decode(Decoder& decoder, T& value) {
-    constexpr const char* what = kind_of<T> == Kind::map ? "map" : "set";
+    constexpr const char* what = kind_of<T> == TypeKind::map ? "map" : "set";
     std::size_t count = 0;
     if (!decoder.read_count(count, codec::bytes_min<Entry>, what)) return false;
     if (!decoder.charge(count * (sizeof(Entry) + node_overhead_bytes + codec::empty_heap_bytes<Entry>), what)) {
@@ -107,7 +107,7 @@ struct Codec<T> {
 
  private:
   static const typename T::key_type& key_of(const Entry& entry) noexcept {
-    if constexpr (kind_of<T> == Kind::map) {
+    if constexpr (kind_of<T> == TypeKind::map) {
       return entry.first;
     } else {
       return entry;
@@ -126,7 +126,7 @@ inline bool read_presence(Decoder& decoder, bool& present, const char* what) noe
 }
 
 template <class T>
-  requires(kind_of<T> == Kind::optional)
+  requires(kind_of<T> == TypeKind::optional)
 struct Codec<T> {
   static constexpr std::size_t bytes_min = 1;
 
@@ -151,7 +151,7 @@ struct Codec<T> {
 };
 
 template <class T>
-  requires(kind_of<T> == Kind::pointer)
+  requires(kind_of<T> == TypeKind::pointer)
 struct Codec<T> {
   using Element = typename T::element_type;
   static constexpr std::size_t bytes_min = 1;
@@ -188,7 +188,7 @@ struct Alternatives<V<T...>> {
 };
 
 template <class T>
-  requires(kind_of<T> == Kind::variant)
+  requires(kind_of<T> == TypeKind::variant)
 struct Codec<T> {
   static constexpr std::size_t bytes_min = 1;
   static constexpr std::size_t count = std::tuple_size_v<typename Alternatives<T>::type>;
@@ -234,7 +234,7 @@ struct Codec<T> {
 };
 
 template <class T>
-  requires(kind_of<T> == Kind::duration)
+  requires(kind_of<T> == TypeKind::duration)
 struct Codec<T> {
   using Representation = typename T::rep;
   static constexpr bool is_block = codec::is_block<Representation> && sizeof(T) == sizeof(Representation);

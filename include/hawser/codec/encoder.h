@@ -16,8 +16,8 @@ static_assert(std::endian::native == std::endian::little, "the encoding is the l
 // Contiguous sequences of blocks of at least this many bytes travel out of band, uncopied. The receiver is told case by
 // case, so the two sides need not agree on it.
 inline constexpr std::size_t out_of_band_bytes_min = 8 * 1024;
-// Every piece begins at a multiple of this from the payload's start, so that it can be read in place; zeros fill the gap
-// before it. Nothing follows the last one, so that a single sequence fits memory of just its size.
+// Every piece begins at a multiple of this from the payload's start, so that it can be read in place; zeros fill the
+// gap before it. Nothing follows the last one, so that a single sequence fits memory of just its size.
 inline constexpr std::size_t payload_alignment = 8;
 // The count of a sequence takes 31 bits; the top bit says that its elements travel in the payload.
 inline constexpr std::uint32_t out_of_band_flag = 0x8000'0000;
@@ -87,11 +87,11 @@ class Sizer {
 class Encoder {
  public:
   // `body` has room for EncodedSize::body bytes, `pieces` for EncodedSize::pieces (null if that is zero).
-  Encoder(std::byte* body, Piece* pieces) noexcept : body_(body), pieces_(pieces) {}
+  Encoder(std::byte* body, ConstBuffer* pieces) noexcept : body_(body), pieces_(pieces) {}
 
   // Where the next byte of the body goes; after the last value, the end of the body.
   std::byte* position() const noexcept { return body_; }
-  Piece* pieces_end() const noexcept { return pieces_; }
+  ConstBuffer* pieces_end() const noexcept { return pieces_; }
 
   void write(const void* data, std::size_t bytes) noexcept {
     if (bytes != 0) std::memcpy(body_, data, bytes);
@@ -134,7 +134,7 @@ class Encoder {
   }
 
   std::byte* body_;
-  Piece* pieces_;
+  ConstBuffer* pieces_;
   std::size_t payload_ = 0;  // Bytes of the pieces so far.
   std::size_t out_of_band_min_ = out_of_band_bytes_min;
 };

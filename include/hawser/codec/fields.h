@@ -8,8 +8,8 @@
 
 #include "hawser/codec/tie_fields.h"
 
-// The fields of a plain struct, found without its help: it is asked how many initialisers it takes, and taken apart by a
-// structured binding of so many names.
+// The fields of a plain struct, found without its help: it is asked how many initialisers it takes, and taken apart by
+// a structured binding of so many names.
 namespace hawser::codec {
 
 // The most fields that a struct may have: what tie_fields() can do.
@@ -63,8 +63,8 @@ consteval std::size_t count_fields() {
   }
 }
 
-// True if field `index` of `count` can be initialised by empty braces with all the others in place. A C array can't: its
-// elements were counted as so many fields.
+// True if field `index` of `count` can be initialised by empty braces with all the others in place. A C array can't:
+// its elements were counted as so many fields.
 template <class T, std::size_t index, std::size_t count>
 consteval bool is_plain_field() {
   return

@@ -11,7 +11,7 @@
 namespace hawser::codec {
 
 template <class T>
-  requires(kind_of<T> == Kind::boolean)
+  requires(kind_of<T> == TypeKind::boolean)
 struct Codec<T> {
   static constexpr bool is_fixed = true;
   static constexpr std::size_t bytes_min = 1;
@@ -27,7 +27,7 @@ struct Codec<T> {
 };
 
 template <class T>
-  requires(kind_of<T> == Kind::scalar)
+  requires(kind_of<T> == TypeKind::scalar)
 struct Codec<T> {
   static constexpr bool is_block = true;
   static constexpr bool is_fixed = true;
@@ -75,7 +75,7 @@ struct SequenceSizer {
 };
 
 template <class T>
-  requires(kind_of<T> == Kind::view)
+  requires(kind_of<T> == TypeKind::view)
 struct Codec<T> : SequenceSizer<T, std::remove_const_t<typename T::value_type>> {
   using Element = typename T::value_type;
 
@@ -102,7 +102,7 @@ struct Codec<T> : SequenceSizer<T, std::remove_const_t<typename T::value_type>> 
 };
 
 template <class T>
-  requires(kind_of<T> == Kind::contiguous)
+  requires(kind_of<T> == TypeKind::contiguous)
 struct Codec<T> : SequenceSizer<T, typename T::value_type> {
   using Element = typename T::value_type;
 
@@ -136,7 +136,7 @@ struct Codec<T> : SequenceSizer<T, typename T::value_type> {
 };
 
 template <class T>
-  requires(kind_of<T> == Kind::growable)
+  requires(kind_of<T> == TypeKind::growable)
 struct Codec<T> {
   using Element = typename T::value_type;
   static constexpr std::size_t bytes_min = sizeof(std::uint32_t);
@@ -188,7 +188,7 @@ struct Codec<T> {
 
 // Fixed in count, so without one on the wire; always in the body.
 template <class T>
-  requires(kind_of<T> == Kind::array)
+  requires(kind_of<T> == TypeKind::array)
 struct Codec<T> {
   using Element = std::remove_reference_t<decltype(std::declval<T&>()[0])>;
   static constexpr bool is_block = codec::is_block<Element> && array_count<T> != 0;

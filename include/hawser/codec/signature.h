@@ -10,8 +10,8 @@
 
 #include "hawser/codec/containers.h"
 #include "hawser/codec/fields.h"
-#include "hawser/codec/kind.h"
 #include "hawser/codec/traits.h"
+#include "hawser/codec/type_kind.h"
 #include "hawser/error.h"
 
 // Part of codec.h, which a user of signatures includes: describing a type needs to see every codec.
@@ -134,49 +134,49 @@ constexpr void describe_aggregate(Fnv1a64& hash) {
 
 template <class T, class... Open>
 constexpr void describe(Fnv1a64& hash) {
-  constexpr Kind kind = kind_of<T>;
+  constexpr TypeKind kind = kind_of<T>;
   if constexpr (requires { Codec<T>::signature; }) {
     hash.add('X');
     hash.add(std::string_view(Codec<T>::signature));
     hash.add(';');
-  } else if constexpr (kind == Kind::boolean) {
+  } else if constexpr (kind == TypeKind::boolean) {
     hash.add('b');
-  } else if constexpr (kind == Kind::scalar) {
+  } else if constexpr (kind == TypeKind::scalar) {
     describe_scalar<T>(hash);
-  } else if constexpr (kind == Kind::view || kind == Kind::contiguous || kind == Kind::growable) {
+  } else if constexpr (kind == TypeKind::view || kind == TypeKind::contiguous || kind == TypeKind::growable) {
     hash.add('S');
     describe<std::remove_const_t<typename T::value_type>, Open...>(hash);
-  } else if constexpr (kind == Kind::array) {
+  } else if constexpr (kind == TypeKind::array) {
     hash.add('A');
     hash.add_number(array_count<T>);
     describe<typename Codec<T>::Element, Open...>(hash);
-  } else if constexpr (kind == Kind::set) {
+  } else if constexpr (kind == TypeKind::set) {
     hash.add('K');
     describe<typename T::key_type, Open...>(hash);
-  } else if constexpr (kind == Kind::map) {
+  } else if constexpr (kind == TypeKind::map) {
     hash.add('M');
     describe<typename T::key_type, Open...>(hash);
     describe<typename T::mapped_type, Open...>(hash);
-  } else if constexpr (kind == Kind::optional) {
+  } else if constexpr (kind == TypeKind::optional) {
     hash.add('O');
     describe<typename T::value_type, Open...>(hash);
-  } else if constexpr (kind == Kind::pointer) {
+  } else if constexpr (kind == TypeKind::pointer) {
     hash.add('O');
     describe<typename T::element_type, Open...>(hash);
-  } else if constexpr (kind == Kind::variant) {
+  } else if constexpr (kind == TypeKind::variant) {
     hash.add('V');
     hash.add_number(Codec<T>::count);
     DescribeAll<typename Alternatives<T>::type, Open...>::run(hash);
-  } else if constexpr (kind == Kind::duration) {
+  } else if constexpr (kind == TypeKind::duration) {
     hash.add('D');
     hash.add_number(static_cast<std::uint64_t>(T::period::num));
     hash.add_number(static_cast<std::uint64_t>(T::period::den));
     describe<typename T::rep, Open...>(hash);
-  } else if constexpr (kind == Kind::tuple) {
+  } else if constexpr (kind == TypeKind::tuple) {
     hash.add('(');
     DescribeAll<typename AsTuple<T>::type, Open...>::run(hash);
     hash.add(')');
-  } else if constexpr (kind == Kind::aggregate) {
+  } else if constexpr (kind == TypeKind::aggregate) {
     describe_aggregate<T, Open...>(hash);
   } else {
     static_cast<void>(sizeof(Codec<T>));  // Says why it can't travel.

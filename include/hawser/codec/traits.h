@@ -7,7 +7,7 @@
 
 #include "hawser/codec/decoder.h"
 #include "hawser/codec/encoder.h"
-#include "hawser/codec/kind.h"
+#include "hawser/codec/type_kind.h"
 
 namespace hawser::codec {
 
@@ -58,7 +58,8 @@ concept HasChunks = requires(T& value) {  // std::deque
   value[0];
 };
 
-// The heap memory that a default-constructed T takes: a peer gets 1'000 deques for 4 KB. 0 where its codec does not say.
+// The heap memory that a default-constructed T takes: a peer gets 1'000 deques for 4 KB. 0 where its codec does not
+// say.
 template <class T>
 consteval std::size_t find_empty_heap_bytes() {
   if constexpr (requires { Codec<T>::empty_heap_bytes; }) {
@@ -103,7 +104,7 @@ template <class T>
 template <class T>
 struct Codec {
   static_assert(
-      kind_of<T> != Kind::unsupported,
+      kind_of<T> != TypeKind::unsupported,
       "hawser: this type can't travel. Use numbers, enumerations, std::string, std containers, std::optional, "
       "std::variant, std::unique_ptr, or a struct of such with public fields and neither constructors nor "
       "bases; or specialise hawser::codec::Codec for it. Raw pointers, references and shared_ptr can't.");

@@ -44,7 +44,8 @@ struct OwnedType<std::array<T, n>> {
   using type = std::array<Owned<T>, n>;
 };
 template <template <class...> class V, class... T>
-  requires(kind_of<V<T...>> == Kind::tuple || kind_of<V<T...>> == Kind::variant || kind_of<V<T...>> == Kind::optional)
+  requires(kind_of<V<T...>> == TypeKind::tuple || kind_of<V<T...>> == TypeKind::variant ||
+           kind_of<V<T...>> == TypeKind::optional)
 struct OwnedType<V<T...>> {
   using type = V<Owned<T>...>;
 };
@@ -58,27 +59,27 @@ inline constexpr bool any_contains_view<std::tuple<T...>, Open...> = (find_conta
 
 template <class T, class... Open>
 consteval bool find_contains_view() {
-  constexpr Kind kind = kind_of<T>;
+  constexpr TypeKind kind = kind_of<T>;
   if constexpr (requires { Codec<T>::signature; }) {
     return false;  // Its author knows.
-  } else if constexpr (kind == Kind::view) {
+  } else if constexpr (kind == TypeKind::view) {
     return true;
-  } else if constexpr (kind == Kind::contiguous || kind == Kind::growable || kind == Kind::optional) {
+  } else if constexpr (kind == TypeKind::contiguous || kind == TypeKind::growable || kind == TypeKind::optional) {
     return find_contains_view<typename T::value_type, Open...>();
-  } else if constexpr (kind == Kind::array) {
+  } else if constexpr (kind == TypeKind::array) {
     return find_contains_view<typename Codec<T>::Element, Open...>();
-  } else if constexpr (kind == Kind::set) {
+  } else if constexpr (kind == TypeKind::set) {
     return find_contains_view<typename T::key_type, Open...>();
-  } else if constexpr (kind == Kind::map) {
+  } else if constexpr (kind == TypeKind::map) {
     return find_contains_view<typename T::key_type, Open...>() ||
            find_contains_view<typename T::mapped_type, Open...>();
-  } else if constexpr (kind == Kind::pointer) {
+  } else if constexpr (kind == TypeKind::pointer) {
     return find_contains_view<typename T::element_type, Open...>();
-  } else if constexpr (kind == Kind::variant) {
+  } else if constexpr (kind == TypeKind::variant) {
     return any_contains_view<typename Alternatives<T>::type, Open...>;
-  } else if constexpr (kind == Kind::tuple) {
+  } else if constexpr (kind == TypeKind::tuple) {
     return any_contains_view<typename AsTuple<T>::type, Open...>;
-  } else if constexpr (kind == Kind::aggregate && !(std::is_same_v<T, Open> || ...)) {
+  } else if constexpr (kind == TypeKind::aggregate && !(std::is_same_v<T, Open> || ...)) {
     return any_contains_view<field_types<T>, T, Open...>;
   } else {
     return false;
@@ -99,22 +100,22 @@ inline constexpr bool any_takes_memory<std::tuple<T...>> = (find_takes_memory<T>
 
 template <class T>
 consteval bool find_takes_memory() {
-  constexpr Kind kind = kind_of<T>;
+  constexpr TypeKind kind = kind_of<T>;
   if constexpr (requires { Codec<T>::signature; }) {
     return true;  // Only its author knows.
-  } else if constexpr (kind == Kind::boolean || kind == Kind::scalar || kind == Kind::duration) {
+  } else if constexpr (kind == TypeKind::boolean || kind == TypeKind::scalar || kind == TypeKind::duration) {
     return false;
-  } else if constexpr (kind == Kind::view) {
+  } else if constexpr (kind == TypeKind::view) {
     return alignof(typename T::value_type) > 1;  // A copy in the arena, if it comes misaligned.
-  } else if constexpr (kind == Kind::optional) {
+  } else if constexpr (kind == TypeKind::optional) {
     return find_takes_memory<typename T::value_type>();
-  } else if constexpr (kind == Kind::array) {
+  } else if constexpr (kind == TypeKind::array) {
     return find_takes_memory<typename Codec<T>::Element>();
-  } else if constexpr (kind == Kind::variant) {
+  } else if constexpr (kind == TypeKind::variant) {
     return any_takes_memory<typename Alternatives<T>::type>;
-  } else if constexpr (kind == Kind::tuple) {
+  } else if constexpr (kind == TypeKind::tuple) {
     return any_takes_memory<typename AsTuple<T>::type>;
-  } else if constexpr (kind == Kind::aggregate) {
+  } else if constexpr (kind == TypeKind::aggregate) {
     return any_takes_memory<field_types<T>>;  // Of itself it has pointers and containers only.
   } else {
     return true;

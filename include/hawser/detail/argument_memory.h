@@ -2,17 +2,17 @@
 
 #include "hawser/codec.h"
 #include "hawser/detail/receive_account.h"
-#include "hawser/detail/server_port.h"
+#include "hawser/detail/reply_sink.h"
 
 namespace hawser::detail {
 
-// Holds the memory of decoded arguments beside the arguments themselves, and what the connection's account pays for them.
-// Must outlive the arguments.
+// Holds the memory of decoded arguments beside the arguments themselves, and what the connection's account pays for
+// them. Must outlive the arguments.
 template <class Args, bool takes = codec::takes_memory<Args>>
 class ArgumentMemory {
  public:
-  explicit ArgumentMemory(const Incoming& request) noexcept : charge_(request.account) {}
-  codec::Decoder decoder(const Incoming& request) noexcept {
+  explicit ArgumentMemory(const IncomingRequest& request) noexcept : charge_(request.account) {}
+  codec::Decoder decoder(const IncomingRequest& request) noexcept {
     return codec::Decoder(request.body, request.payload, *request.decode_limits, &arena_, &charge_);
   }
 
@@ -25,8 +25,8 @@ class ArgumentMemory {
 template <class Args>
 class ArgumentMemory<Args, false> {
  public:
-  explicit ArgumentMemory(const Incoming&) noexcept {}
-  static codec::Decoder decoder(const Incoming& request) noexcept {
+  explicit ArgumentMemory(const IncomingRequest&) noexcept {}
+  static codec::Decoder decoder(const IncomingRequest& request) noexcept {
     return codec::Decoder(request.body, request.payload, *request.decode_limits, codec::no_memory);
   }
 };

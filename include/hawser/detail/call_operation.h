@@ -10,7 +10,7 @@
 
 #include "hawser/codec.h"
 #include "hawser/codec/views.h"
-#include "hawser/detail/client_port.h"
+#include "hawser/detail/call_channel.h"
 #include "hawser/detail/method_facts.h"
 #include "hawser/reply.h"
 
@@ -169,7 +169,7 @@ class ArgumentOperation final : public ResultOperation<F, Outcome> {
     this->request_.size =
         Arguments::apply(arguments_, [](const auto&... value) { return codec::encoded_size(value...); });
   }
-  void encode(std::byte* body, Piece* pieces) override {
+  void encode(std::byte* body, ConstBuffer* pieces) override {
     Arguments::apply(arguments_, [&](const auto&... value) {
       codec::Encoder encoder(body, pieces);
       codec::encode(encoder, value...);

@@ -12,8 +12,8 @@
 #include "hawser/context.h"
 #include "hawser/detail/argument_memory.h"
 #include "hawser/detail/method_facts.h"
+#include "hawser/detail/reply_sink.h"
 #include "hawser/detail/send_reply.h"
-#include "hawser/detail/server_port.h"
 #include "hawser/handler_options.h"
 #include "hawser/stream.h"
 
@@ -42,7 +42,7 @@ class FunctionHandler final : public Handler {
  public:
   FunctionHandler(Object* object, HandlerOptions options) noexcept : object_(object), options_(options) {}
 
-  void serve(const Incoming& request) override {
+  void serve(const IncomingRequest& request) override {
     if constexpr (is_coroutine) {
       serve_task(request, object_);
     } else if (options_.offload) {
@@ -53,16 +53,16 @@ class FunctionHandler final : public Handler {
   }
 
  private:
-  static bool read(const Incoming& request, Args& args, Memory& memory) {
+  static bool read(const IncomingRequest& request, Args& args, Memory& memory) {
     codec::Decoder decoder = memory.decoder(request);
     try {
       if (codec::decode_all(decoder, args)) [[likely]]
         return true;
       Error error = decoder.error();
       error.scope = ErrorScope::call;
-      request.port.reply_error(request.call, error);
+      request.sink.reply_error(request.call, error);
     } catch (...) {
-      reply_thrown(request.port, request.call, "reading the arguments");
+      reply_thrown(request.sink, request.call, "reading the arguments");
     }
     return false;
   }
@@ -97,7 +97,7 @@ class FunctionHandler final : public Handler {
 
   // ---- Plain functions ----
 
-  void serve_in_place(const Incoming& request) {
+  void serve_in_place(const IncomingRequest& request) {
     Memory memory(request);
     Args args{};
     if (!read(request, args, memory)) return;
@@ -110,7 +110,7 @@ class FunctionHandler final : public Handler {
   }
 
   template <class Leading>
-  void run_in_place(const Incoming& request, Args& args, Memory& memory, Leading leading, Context* context) {
+  void run_in_place(const IncomingRequest& request, Args& args, Memory& memory, Leading leading, Context* context) {
     try {
       if constexpr (std::is_void_v<Return>) {
         invoke(object_, args, leading);
@@ -119,14 +119,15 @@ class FunctionHandler final : public Handler {
         answer_in_place<Return>(request, args, memory, invoke(object_, args, leading), context);
       }
     } catch (...) {
-      reply_thrown(request.port, request.call, "the handler");
+      reply_thrown(request.sink, request.call, "the handler");
     }
   }
 
   template <class R>
-  static void answer_in_place(const Incoming& request, Args& args, Memory& memory, R&& returned, Context* context) {
+  static void answer_in_place(const IncomingRequest& request, Args& args, Memory& memory, R&& returned,
+                              Context* context) {
     if constexpr (is_result<std::remove_cvref_t<R>>) {
-      if (!returned) return request.port.reply_error(request.call, handler_error(returned.error()));
+      if (!returned) return request.sink.reply_error(request.call, handler_error(returned.error()));
     }
     ReplyExtras extras;
     if (context != nullptr) {
@@ -135,10 +136,10 @@ class FunctionHandler final : public Handler {
     with_value(returned, [&](const auto&... value) {
       const codec::EncodedSize size = codec::encoded_size(value...);
       if ((size.pieces == 0 && extras.attachment.empty()) || !request.stays(codec::out_of_band_bytes_min)) [[likely]] {
-        return send_reply(request.port, request.call, size, extras, nullptr, value...);
+        return send_reply(request.sink, request.call, size, extras, nullptr, value...);
       }
       if constexpr (!args_stay_valid_when_moved) {
-        return send_reply(request.port, request.call, size, extras, nullptr, value...);
+        return send_reply(request.sink, request.call, size, extras, nullptr, value...);
       } else {
         hold<std::remove_cvref_t<R>>(request, args, memory, std::forward<R>(returned),
                                      context == nullptr ? Buffer() : std::move(context->reply_attachment()),
@@ -147,33 +148,33 @@ class FunctionHandler final : public Handler {
     });
   }
 
-  // Keeps all that a large reply is sent from until it has left. Encodes before the arguments move into this frame: what the
-  // reply lends of them lies outside of them and stays, but a short string keeps its characters within itself.
+  // Keeps all that a large reply is sent from until it has left. Encodes before the arguments move into this frame:
+  // what the reply lends of them lies outside of them and stays, but a short string keeps its characters within itself.
   template <class R>
-  static Serving hold(const Incoming& request, Args& args, Memory& memory, R returned, Buffer attachment,
+  static Serving hold(const IncomingRequest& request, Args& args, Memory& memory, R returned, Buffer attachment,
                       Metadata metadata) {
-    ServerPort& port = request.port;
+    ReplySink& sink = request.sink;
     const std::uint32_t id = request.call;
     try {
       ActiveCall call(request, ActiveCall::Keep::in_place);
       auto self = call.self();
       co_await self;
       with_value(returned, [&](const auto&... value) {
-        send_reply(port, id, codec::encoded_size(value...), {attachment.bytes(), &metadata}, &call.lend(), value...);
+        send_reply(sink, id, codec::encoded_size(value...), {attachment.bytes(), &metadata}, &call.loan(), value...);
       });
       [[maybe_unused]] const Memory kept_memory = std::move(memory);
       [[maybe_unused]] const Args kept = std::move(args);
       auto released = call.released();
       co_await released;
     } catch (...) {
-      reply_thrown(port, id, "sending the reply");
+      reply_thrown(sink, id, "sending the reply");
     }
   }
 
   // ---- Coroutines ----
 
-  static Serving serve_task(const Incoming& request, Object* object) {
-    ServerPort& port = request.port;
+  static Serving serve_task(const IncomingRequest& request, Object* object) {
+    ReplySink& sink = request.sink;
     const std::uint32_t id = request.call;
     try {
       ActiveCall call(request, ActiveCall::Keep::copy_small);
@@ -202,7 +203,7 @@ class FunctionHandler final : public Handler {
       auto released = call.released();
       co_await released;
     } catch (...) {
-      reply_thrown(port, id, "answering the call");
+      reply_thrown(sink, id, "answering the call");
     }
   }
 
@@ -222,13 +223,13 @@ class FunctionHandler final : public Handler {
     }
   }
 
-  // Answers with what the handler returned, or else with the error. What the reply lends is to be kept until released().
+  // Answers with what the handler returned, or else with the error. What it lends is kept until released().
   template <class R>
   static void finish(ActiveCall& call, Context& context, std::optional<R>& returned, std::optional<Error>& error) {
     if constexpr (is_result<R>) {
       if (returned && !*returned) error = handler_error(std::move(returned->error()));
     }
-    if (error) return call.port().reply_error(call.id(), *error);
+    if (error) return call.sink().reply_error(call.id(), *error);
     answer(call, context, *returned);
   }
 
@@ -237,17 +238,17 @@ class FunctionHandler final : public Handler {
     with_value(returned, [&](const auto&... value) {
       const codec::EncodedSize size = codec::encoded_size(value...);
       const ReplyExtras extras{context.reply_attachment().bytes(), &context.reply_metadata()};
-      const bool lends = size.pieces != 0 || !extras.attachment.empty();
-      send_reply(call.port(), call.id(), size, extras, lends ? &call.lend() : nullptr, value...);
+      const bool loans = size.pieces != 0 || !extras.attachment.empty();
+      send_reply(call.sink(), call.id(), size, extras, loans ? &call.loan() : nullptr, value...);
     });
   }
 
   // ---- Functions that block ----
 
-  static Serving serve_offloaded(const Incoming& request, Object* object)
+  static Serving serve_offloaded(const IncomingRequest& request, Object* object)
     requires(!is_coroutine)
   {
-    ServerPort& port = request.port;
+    ReplySink& sink = request.sink;
     const std::uint32_t id = request.call;
     try {
       ActiveCall call(request, ActiveCall::Keep::copy_small);
@@ -270,7 +271,7 @@ class FunctionHandler final : public Handler {
             return invoke(object, args, context);
           }
         };
-        auto task = call.port().loop().offload_for(&call.port(), call.token(), std::move(work));
+        auto task = call.sink().loop().offload_for(&call.sink(), call.token(), std::move(work));
         Result<std::remove_cvref_t<Kept>> outcome = co_await std::move(task);
         if (outcome) {
           returned.emplace(std::move(*outcome));
@@ -285,7 +286,7 @@ class FunctionHandler final : public Handler {
       auto released = call.released();
       co_await released;
     } catch (...) {
-      reply_thrown(port, id, "answering the call");
+      reply_thrown(sink, id, "answering the call");
     }
   }
 

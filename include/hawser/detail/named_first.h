@@ -3,10 +3,10 @@
 #include <type_traits>
 #include <utility>
 
-// GCC 12 destroys a temporary of a co_await expression twice if it is made by aggregate initialisation, or by a lambda expression, and has
-// a destructor. So with GCC 12 the functions of this library that are called in such expressions do not accept such temporaries. A
-// variable given by std::move() has the same type as a temporary, and is not accepted either: hawser::moved() is for that. See
-// docs/decisions/0026-temporaries-that-gcc-12-destroys-twice.md.
+// GCC 12 destroys a temporary of a co_await expression twice if it is made by aggregate initialisation, or by a lambda
+// expression, and has a destructor. So with GCC 12 the functions of this library that are called in such expressions do
+// not accept such temporaries. A variable given by std::move() has the same type as a temporary, and is not accepted
+// either: hawser::moved() is for that. See docs/decisions/0026-temporaries-that-gcc-12-destroys-twice.md.
 namespace hawser {
 
 // Names a variable whose value may be moved away. Trivial, and does not outlive the variable.
@@ -20,7 +20,8 @@ class Moved {
   T* from_;
 };
 
-// For Channel::send(), with_timeout(), Loop::offload() and ClientPool::send_request(): as std::move(named), and accepted by every compiler.
+// For Channel::send(), with_timeout(), Loop::offload() and ClientPool::send_request(): as std::move(named), and
+// accepted by every compiler.
 //   co_await channel.send(hawser::moved(item));
 template <class T>
   requires(!std::is_const_v<T>)

@@ -54,8 +54,8 @@ struct OffloadJob {
   bool withdrawn = false;           // Likewise: `work` does not run.
 };
 
-// What the loop is told when a job has ended or has been withdrawn. Made before that: then nobody could report that there
-// is no memory for it.
+// What the loop is told when a job has ended or has been withdrawn. Made before that: then nobody could report that
+// there is no memory for it.
 template <class F>
 struct OffloadEnd final : Posted {
   explicit OffloadEnd(std::shared_ptr<OffloadJob<F>> shared) noexcept : job(std::move(shared)) {}

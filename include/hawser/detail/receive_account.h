@@ -44,14 +44,15 @@ struct ReceivePeer {
 // What one connection holds of its loop's budget. Outlives all charges.
 class ReceiveAccount {
  public:
-  // Without a budget nothing is refused, and without a peer its other connections do not count. Both outlive the account.
+  // Without a budget nothing is refused, and without a peer its other connections do not count. Both outlive the
+  // account.
   explicit ReceiveAccount(ReceiveBudget* budget, ReceivePeer* peer = nullptr) noexcept : budget_(budget), peer_(peer) {}
   ReceiveAccount(const ReceiveAccount&) = delete;
   ReceiveAccount& operator=(const ReceiveAccount&) = delete;
   ~ReceiveAccount() { release(used_); }
 
-  // So much each connection may hold whatever others hold: small requests are served while the budget is used up. Bounded by
-  // the number of connections.
+  // So much each connection may hold whatever others hold: small requests are served while the budget is used up.
+  // Bounded by the number of connections.
   static constexpr std::size_t reserve_bytes = 4 * 1024;
 
   bool bounded() const noexcept { return budget_ != nullptr; }
@@ -92,8 +93,8 @@ class ReceiveAccount {
     arriving_ = bytes;
   }
   std::size_t arriving() const noexcept { return arriving_; }
-  // Whether `bytes` more leave half of the budget: then memory is taken for a message as soon as it is announced. Otherwise
-  // memory is taken in proportion to what has come.
+  // Whether `bytes` more leave half of the budget: then memory is taken for a message as soon as it is announced.
+  // Otherwise memory is taken in proportion to what has come.
   bool plenty(std::size_t bytes) const noexcept {
     return budget_ == nullptr || (fits(bytes, budget_->used(), budget_->bytes_max_ / 2) &&
                                   fits(bytes, used_, budget_->share_bytes_max_) && peer_fits(bytes));
@@ -152,8 +153,8 @@ class ReceiveCharge {
     bytes_ += bytes;
     return true;
   }
-  // Adds the block that `buffer` keeps, which is larger than the buffer as a rule. Others that keep the same block pay nothing
-  // more. Once.
+  // Adds the block that `buffer` keeps, which is larger than the buffer as a rule. Others that keep the same block pay
+  // nothing more. Once.
   bool keep(ReceiveAccount& account, const Buffer& buffer, bool always = false) {
     if (!account.bounded() || buffer.block() == nullptr) return true;
     if (account.newest_ != nullptr && account.newest_->block == buffer.block()) {

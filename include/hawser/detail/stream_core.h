@@ -21,24 +21,24 @@ namespace hawser {
 namespace detail {
 
 // Where a stream's frames go: a session of either side.
-class StreamPort {
+class StreamChannel {
  public:
   virtual Loop& stream_loop() noexcept = 0;
   // Room for an item's body. Null if the item passes a limit or the connection has ended.
   virtual std::byte* begin_item(std::uint32_t call, const codec::EncodedSize& size) = 0;
-  virtual void end_item(std::span<const Piece> pieces, PayloadOwner* owner) = 0;
+  virtual void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) = 0;
   virtual void send_end(std::uint32_t call) = 0;
   virtual void send_credit(std::uint32_t call, std::uint32_t bytes) = 0;
-  virtual void detach_item(PayloadOwner& owner) = 0;
-  // True while less waits to leave the connection than its backlog may hold. If it is false, a core that waits in the list of
-  // writers is told by on_room() once it is true again.
+  virtual void copy_and_release_item(SendCompletion& owner) = 0;
+  // True while less waits to leave the connection than its backlog may hold. If it is false, a core that waits in the
+  // list of writers is told by on_room() once it is true again.
   virtual bool has_room() const noexcept = 0;
   virtual WaitingWriter& writers() noexcept = 0;
   // Of received items.
   virtual const codec::DecodeLimits& decode_limits() const noexcept { return codec::default_decode_limits; }
 
  protected:
-  ~StreamPort() = default;
+  ~StreamChannel() = default;
 };
 
 // One side of a call's two streams: received items in order, and the credit to send. The receiver grants credit in
@@ -53,11 +53,11 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   static constexpr std::size_t turn_bytes_max = 256 * 1024;
 
   // `send_credit` and `window`: what the peer grants, and what we grant, at the start, in bytes.
-  StreamCore(StreamPort& port, std::uint32_t call, std::uint32_t send_credit, std::uint32_t window) noexcept
-      : port_(port),
-        loop_(port.stream_loop()),
+  StreamCore(StreamChannel& channel, std::uint32_t call, std::uint32_t send_credit, std::uint32_t window) noexcept
+      : channel_(channel),
+        loop_(channel.stream_loop()),
         call_(call),
-        decode_limits_(port.decode_limits()),
+        decode_limits_(channel.decode_limits()),
         credit_(send_credit),
         window_(window),
         window_left_(window) {}
@@ -70,10 +70,11 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
     ReceiveCharge body_charge;
     ReceiveCharge payload_charge;
   };
-  // What an item in store takes beside the bytes of its block: the block's header, and a place in a vector that doubles.
+  // What an item in store takes beside the bytes of its block: the block's header, and a place in a vector that
+  // doubles.
   static constexpr std::size_t kept_item_bytes = sizeof(Block) + 2 * sizeof(Item);
 
-  // From the session. An error is the peer's breach of the protocol.
+  // From the session. An error is the peer's protocol violation.
   Result<void> on_item(Item item);
   Result<void> on_end();
   Result<void> on_credit(std::uint32_t bytes);
@@ -86,7 +87,7 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   bool readable() const noexcept { return first_ < items_.size() || remote_ended_ || closed_; }
   Result<std::optional<Item>> take();
   // For writers.
-  bool writable() const noexcept { return closed_ || local_ended_ || (credit_ > 0 && port_.has_room()); }
+  bool writable() const noexcept { return closed_ || local_ended_ || (credit_ > 0 && channel_.has_room()); }
   // The same, but false when the writer's turn is over.
   bool may_write() const noexcept {
     return writable() && (closed_ || (turn_items_ < turn_items_max && turn_bytes_ < turn_bytes_max));
@@ -98,10 +99,10 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   }
   std::optional<Error> write_error() const;
   std::byte* begin_item(const codec::EncodedSize& size);
-  void end_item(std::span<const Piece> pieces, PayloadOwner* owner);
+  void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner);
   void end();
   bool ended() const noexcept { return local_ended_ || closed_; }
-  StreamPort& port() noexcept { return port_; }
+  StreamChannel& channel() noexcept { return channel_; }
   const codec::DecodeLimits& decode_limits() const noexcept { return decode_limits_; }
 
   // Resumes the one waiter of each kind by the loop when readable() or writable() has become true.
@@ -143,7 +144,7 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   void withdraw(bool reading) noexcept;
   static std::uint32_t cost(std::size_t bytes) noexcept;
 
-  StreamPort& port_;  // Not used once closed: a client's session may go before its calls' streams.
+  StreamChannel& channel_;  // Not used once closed: a client's session may go before its calls' streams.
   Loop& loop_;
   const std::uint32_t call_;
   const codec::DecodeLimits decode_limits_;  // A copy, since the port may go before.
@@ -170,19 +171,19 @@ inline constexpr const char* no_stream =
     "finish(); take it before";
 
 // Lends a stream item's memory and resumes the writer when it is not used any more.
-class ItemLoan final : public PayloadOwner {
+class ItemLoan final : public SendCompletion {
  public:
-  explicit ItemLoan(StreamPort& port) noexcept : port_(port), loop_(port.stream_loop()) {}
+  explicit ItemLoan(StreamChannel& channel) noexcept : channel_(channel), loop_(channel.stream_loop()) {}
   ItemLoan(const ItemLoan&) = delete;
   ItemLoan& operator=(const ItemLoan&) = delete;
   ~ItemLoan();
-  void payload_released() noexcept override;
+  void on_send_complete() noexcept override;
   bool await_ready() const noexcept { return released_; }
   void await_suspend(std::coroutine_handle<> handle) noexcept { waiting_ = handle; }
   void await_resume() noexcept { waiting_ = nullptr; }
 
  private:
-  StreamPort& port_;  // Not used once released.
+  StreamChannel& channel_;  // Not used once released.
   Loop& loop_;
   bool released_ = false;
   std::coroutine_handle<> waiting_;

@@ -27,7 +27,8 @@ class Waiter {
   ~Waiter();
 
   void suspend(std::coroutine_handle<> coroutine) noexcept;
-  // Gives up waiting unless the permits have been granted; the coroutine is resumed. Before it is suspended: it does not wait at all.
+  // Gives up waiting unless the permits have been granted; the coroutine is resumed. Before it is suspended: it does
+  // not wait at all.
   void cancel() noexcept;
   // Whether the permits are this waiter's. To be called once each time the coroutine has resumed.
   bool take() noexcept;
@@ -37,7 +38,8 @@ class Waiter {
   enum class State : std::uint8_t { created, queued, granted, refused, taken };
 
   void resume(State state) noexcept;
-  // Of a coroutine that is about to be resumed or has been destroyed. The queue of a waiter without permits may be gone by then.
+  // Of a coroutine that is about to be resumed or has been destroyed. The queue of a waiter without permits may be gone
+  // by then.
   void leave() noexcept;
 
   WaitQueue& queue_;

@@ -36,31 +36,31 @@ TEST(Block, LivesAsLongAsItsLastReference) {
 
 TEST(BlockPool, HandsOutWhatWasGivenBack) {
   BlockPool pool;
-  Block* const first = pool.take(1000);
+  Block* const first = pool.acquire(1000);
   EXPECT_EQ(first->size(), 1024U);
   EXPECT_EQ(pool.cached_bytes(), 0U);
-  pool.give(first);
+  pool.release(first);
   EXPECT_EQ(pool.cached_bytes(), 1024U);
-  Block* const other_class = pool.take(1025);
+  Block* const other_class = pool.acquire(1025);
   EXPECT_NE(other_class, first);
-  Block* const again = pool.take(513);
+  Block* const again = pool.acquire(513);
   EXPECT_EQ(again, first) << "a block fits every request of its class";
   EXPECT_TRUE(again->unique());
   EXPECT_EQ(pool.cached_bytes(), 0U);
-  pool.give(again);
-  pool.give(other_class);
+  pool.release(again);
+  pool.release(other_class);
   EXPECT_EQ(pool.cached_bytes(), 1024U + 2048U);
 }
 
 TEST(BlockPool, IsBounded) {
   BlockPool pool;
   std::vector<Block*> blocks;
-  for (int i = 0; i < 9; ++i) blocks.push_back(pool.take(BlockPool::class_bytes_max));
-  for (Block* const block : blocks) pool.give(block);
+  for (int i = 0; i < 9; ++i) blocks.push_back(pool.acquire(BlockPool::class_bytes_max));
+  for (Block* const block : blocks) pool.release(block);
   EXPECT_LE(pool.cached_bytes(), BlockPool::cached_bytes_max);
   EXPECT_GE(pool.cached_bytes(), BlockPool::class_bytes_max);
   const std::size_t before = pool.cached_bytes();
-  pool.give(pool.take(BlockPool::class_bytes_max + 1));
+  pool.release(pool.acquire(BlockPool::class_bytes_max + 1));
   EXPECT_EQ(pool.cached_bytes(), before) << "what is larger than every class is not kept";
 }
 

@@ -39,13 +39,13 @@ Message encode_message(const T&... values) {
   const EncodedSize size = encoded_size(values...);
   if (size.too_large) throw std::string("too large");
   std::vector<std::byte> body(size.body);
-  std::vector<Piece> pieces(size.pieces);
+  std::vector<ConstBuffer> pieces(size.pieces);
   Encoder encoder(body.data(), pieces.data());
   encode(encoder, values...);
   if (encoder.position() != body.data() + body.size()) throw std::string("the body's size is wrong");
   if (encoder.pieces_end() != pieces.data() + pieces.size()) throw std::string("the number of pieces is wrong");
   std::vector<std::byte> payload;
-  for (const Piece& piece : pieces) payload.insert(payload.end(), piece.data, piece.data + piece.size);
+  for (const ConstBuffer& piece : pieces) payload.insert(payload.end(), piece.data, piece.data + piece.size);
   if (payload.size() != size.payload) throw std::string("the payload's size is wrong");
   return make_message(body, payload);
 }

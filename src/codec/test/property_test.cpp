@@ -64,36 +64,36 @@ T random_variant(Source& source) {
 
 template <class T>
 T random_value(Source& source) {
-  constexpr Kind kind = kind_of<T>;
-  if constexpr (kind == Kind::boolean) {
+  constexpr TypeKind kind = kind_of<T>;
+  if constexpr (kind == TypeKind::boolean) {
     return source.below(2) == 1;
-  } else if constexpr (kind == Kind::scalar) {
+  } else if constexpr (kind == TypeKind::scalar) {
     return static_cast<T>(source.bits());
-  } else if constexpr (kind == Kind::contiguous || kind == Kind::growable) {
+  } else if constexpr (kind == TypeKind::contiguous || kind == TypeKind::growable) {
     return random_sequence<T>(source);
-  } else if constexpr (kind == Kind::set || kind == Kind::map) {
+  } else if constexpr (kind == TypeKind::set || kind == TypeKind::map) {
     T value;
     for (std::size_t left = source.below(6); left > 0; --left) {
       value.insert(random_value<typename AssociativeEntry<T>::type>(source));
     }
     return value;
-  } else if constexpr (kind == Kind::optional || kind == Kind::pointer) {
+  } else if constexpr (kind == TypeKind::optional || kind == TypeKind::pointer) {
     T value;
-    if constexpr (kind == Kind::optional) {
+    if constexpr (kind == TypeKind::optional) {
       if (source.below(2) == 1) value = random_value<typename T::value_type>(source);
     } else {
       if (source.below(3) == 1)
         value = std::make_unique<typename T::element_type>(random_value<typename T::element_type>(source));
     }
     return value;
-  } else if constexpr (kind == Kind::variant) {
+  } else if constexpr (kind == TypeKind::variant) {
     return random_variant<T>(source);
-  } else if constexpr (kind == Kind::duration) {
+  } else if constexpr (kind == TypeKind::duration) {
     return T(random_value<typename T::rep>(source));
   } else {
     T value{};
     const auto fill = [&](auto&... part) { ((part = random_value<std::remove_cvref_t<decltype(part)>>(source)), ...); };
-    if constexpr (kind == Kind::aggregate) {
+    if constexpr (kind == TypeKind::aggregate) {
       std::apply(fill, fields_of(value));
     } else {
       std::apply(fill, value);

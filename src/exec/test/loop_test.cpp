@@ -389,13 +389,13 @@ struct EventWatcher final : Watcher {
     eventfd_t count = 0;
     if (eventfd_read(fd, &count) != 0) return;
     seen += count;
-    told_at = loop.now();
+    notified_at = loop.now();
     loop.stop();
   }
   Loop& loop;
   int fd;
   eventfd_t seen = 0;
-  Time told_at{};
+  Time notified_at{};
 };
 
 // Thousands of connections with something to read must not keep a quiet one, or the listener, waiting.
@@ -435,7 +435,7 @@ TEST_P(LoopTest, WhatIsDeliveredAfterASleepKnowsTheTime) {
   });
   loop.run();
   writer.join();
-  EXPECT_GE(watcher.told_at - before, milliseconds(29));
+  EXPECT_GE(watcher.notified_at - before, milliseconds(29));
   loop.poller().unwatch(watcher.fd, watcher);
 }
 
@@ -454,14 +454,14 @@ TEST_P(LoopTest, NothingIsDeliveredAfterUnwatch) {
   // Both are ready at once, and whichever is told first unwatches the other.
   struct Rival final : Watcher {
     void on_ready(Readiness) override {
-      ++told;
+      ++notified;
       loop->poller().unwatch(other->fd, *other);
       other->fd = -1;
     }
     Loop* loop = nullptr;
     Rival* other = nullptr;
     int fd = -1;
-    int told = 0;
+    int notified = 0;
   };
   std::array<Rival, 2> rivals;
   std::array<int, 2> fds{};
@@ -472,8 +472,8 @@ TEST_P(LoopTest, NothingIsDeliveredAfterUnwatch) {
     loop.poller().watch(fds[i], rivals[i]);
   }
   loop.run([](Loop& self) -> Task<void> { co_await self.sleep(milliseconds(2)); }(loop));
-  EXPECT_GE(std::max(rivals[0].told, rivals[1].told), 1);
-  EXPECT_EQ(std::min(rivals[0].told, rivals[1].told), 0);
+  EXPECT_GE(std::max(rivals[0].notified, rivals[1].notified), 1);
+  EXPECT_EQ(std::min(rivals[0].notified, rivals[1].notified), 0);
   for (std::size_t i = 0; i < 2; ++i) {
     if (rivals[i].fd >= 0) loop.poller().unwatch(fds[i], rivals[i]);
     close(fds[i]);

@@ -39,7 +39,7 @@ struct Recorder final : Watcher {
 
 class PollerTest : public LoopTest {
  protected:
-  void look() {
+  void poll_once() {
     Time now{};
     loop.poller().wait(Duration::zero(), now);
   }
@@ -57,7 +57,7 @@ TEST_P(PollerTest, AnEventDoesNotReachTheNextOwnerOfADescriptor) {
   Poller& poller = loop.poller();
   poller.watch(first.near.get(), one);
   poller.watch(second.near.get(), two);
-  for (int i = 0; i < 5; ++i) look();  // That both may be written.
+  for (int i = 0; i < 5; ++i) poll_once();  // That both may be written.
   ASSERT_GE(one.events, 1);
   ASSERT_GE(two.events, 1);
   one.events = two.events = 0;
@@ -69,11 +69,11 @@ TEST_P(PollerTest, AnEventDoesNotReachTheNextOwnerOfADescriptor) {
   };
   ASSERT_EQ(::send(first.far.get(), "x", 1, 0), 1);
   ASSERT_EQ(::send(second.far.get(), "x", 1, 0), 1);
-  while (one.events == 0) look();
+  while (one.events == 0) poll_once();
   EXPECT_EQ(two.events, 0) << "unwatched before its event was delivered";
   EXPECT_EQ(heir.events, 0) << "told of an event that was fetched before";
   one.then = nullptr;
-  for (int i = 0; i < 5; ++i) look();
+  for (int i = 0; i < 5; ++i) poll_once();
   EXPECT_GE(heir.events, 1);
   EXPECT_FALSE(heir.last.readable);
   poller.unwatch(first.near.get(), one);
@@ -90,7 +90,7 @@ TEST_P(PollerTest, OnlyAnErrorIsToldAsBroken) {
   ASSERT_EQ(::send(reset.near.get(), "x", 1, 0), 1);  // Which the peer never reads.
   clean.far = {};
   reset.far = {};
-  for (int i = 0; i < 5; ++i) look();
+  for (int i = 0; i < 5; ++i) poll_once();
   EXPECT_TRUE(one.last.hangup);
   EXPECT_FALSE(one.last.broken);
   EXPECT_TRUE(two.last.hangup);
@@ -110,12 +110,12 @@ TEST_P(PollerTest, ADescriptorThatCannotBePolledIsToldOnce) {
   }
   Recorder one;
   poller.watch(closed, one);
-  std::size_t told = 0;
+  std::size_t notified = 0;
   for (int i = 0; i < 50; ++i) {
     Time now{};
-    told += poller.wait(Duration::zero(), now);
+    notified += poller.wait(Duration::zero(), now);
   }
-  EXPECT_EQ(told, 1U);
+  EXPECT_EQ(notified, 1U);
   EXPECT_EQ(one.events, 1);
   EXPECT_TRUE(one.last.broken && one.last.hangup && one.last.readable);
   poller.unwatch(closed, one);

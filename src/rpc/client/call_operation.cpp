@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "hawser/detail/client_port.h"
+#include "hawser/detail/call_channel.h"
 #include "hawser/stream.h"
 
 namespace hawser::detail {
@@ -9,19 +9,19 @@ namespace hawser::detail {
 struct CallOperation::StopWatch {
   struct Request {
     Loop& loop;
-    std::weak_ptr<ClientPort> port;
+    std::weak_ptr<CallChannel> channel;
     std::uint32_t call;
     void operator()() const {
-      loop.post([weak = port, id = call] {
-        if (const std::shared_ptr<ClientPort> session = weak.lock()) {
+      loop.post([weak = channel, id = call] {
+        if (const std::shared_ptr<CallChannel> session = weak.lock()) {
           session->cancel(
               id, {ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the caller cancelled the call"});
         }
       });
     }
   };
-  StopWatch(const std::stop_token& token, Loop& loop, std::weak_ptr<ClientPort> port, std::uint32_t call)
-      : callback(token, Request{loop, std::move(port), call}) {}
+  StopWatch(const std::stop_token& token, Loop& loop, std::weak_ptr<CallChannel> channel, std::uint32_t call)
+      : callback(token, Request{loop, std::move(channel), call}) {}
   std::stop_callback<Request> callback;
 };
 
@@ -33,41 +33,41 @@ CallOperation::~CallOperation() {
 void CallOperation::withdraw() noexcept {
   delete std::exchange(stop_, nullptr);
   if (std::exchange(in_flight_, false)) {
-    port_->abandon(*this);
+    channel_->abandon(*this);
     // Its readers and writers may be kept elsewhere. The text is short enough to need no memory.
     if (stream_) stream_->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call dropped"});
   }
-  if (std::exchange(lent_, false)) port_->detach(*this);
+  if (std::exchange(loaned_, false)) channel_->copy_and_release(*this);
 }
 
 void CallOperation::start() {
-  if (link_.port != nullptr) return link_.port->start(*this);
+  if (link_.channel != nullptr) return link_.channel->start(*this);
   done_ = true;
   error_ = link_.reason;
   error_->code = ErrorCode::not_sent;
 }
 
-void CallOperation::begin(ClientPort& port, std::uint32_t id, Time deadline) {
-  port_ = &port;
+void CallOperation::begin(CallChannel& channel, std::uint32_t id, Time deadline) {
+  channel_ = &channel;
   id_ = id;
   in_flight_ = true;
   deadline_at_ = deadline;
-  if (deadline != Time::max()) deadline_.start(port.loop(), deadline);
+  if (deadline != Time::max()) deadline_.start(channel.loop(), deadline);
   if (request_.options != nullptr && request_.options->token.stop_possible()) {
     delete stop_;
-    stop_ = new StopWatch(request_.options->token, port.loop(), port.weak(), id);
+    stop_ = new StopWatch(request_.options->token, channel.loop(), channel.weak(), id);
   }
 }
 
 void CallOperation::DeadlineTimer::fire(Timer& timer) noexcept {
   CallOperation& operation = static_cast<DeadlineTimer&>(timer).operation;
-  operation.port_->cancel(operation.id_, {ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::local, 0,
-                                          "no reply within the call's timeout; it may have been executed"});
+  operation.channel_->cancel(operation.id_, {ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::local, 0,
+                                             "no reply within the call's timeout; it may have been executed"});
 }
 
-void CallOperation::payload_released() noexcept {
-  lent_ = false;
-  if (waiting_for_sent_) resume_by(port_->loop());
+void CallOperation::on_send_complete() noexcept {
+  loaned_ = false;
+  if (waiting_for_sent_) resume_by(channel_->loop());
 }
 
 void CallOperation::complete(Loop& loop) {

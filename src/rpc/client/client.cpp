@@ -29,7 +29,7 @@ Client::~Client() = default;
 Task<Result<void>> Client::connect(std::string address) { return state_->connect(std::move(address)); }
 void Client::close() { state_->close("the client was closed"); }
 std::size_t Client::calls_in_flight() const noexcept {
-  std::size_t sum = state_->lobby ? state_->lobby->size() : 0;
+  std::size_t sum = state_->pending_calls ? state_->pending_calls->size() : 0;
   for (const auto& session : state_->finishing) sum += session->calls_in_flight();
   return sum + (state_->session ? state_->session->calls_in_flight() : 0);
 }
@@ -38,14 +38,14 @@ bool Client::going_away() const noexcept { return state_->session && state_->ses
 std::string_view Client::transport() const noexcept {
   return state_->session ? state_->session->connection().transport() : std::string_view();
 }
-const std::vector<TransportNotTaken>& Client::not_taken() const noexcept { return state_->not_taken; }
-std::uint64_t Client::moves() const noexcept { return state_->moved; }
+const std::vector<TransportFallback>& Client::fallback_reasons() const noexcept { return state_->fallback_reasons; }
+std::uint64_t Client::failovers() const noexcept { return state_->failovers; }
 void Client::enable(TransportSpec transport) {
   state_->options.transports.enable(std::move(transport));
-  state_->paths.reset();
+  state_->transports.reset();
 }
-std::vector<std::shared_ptr<transport::DataPath>> Client::data_paths() const {
-  return state_->network->data_paths(state_->options.transports);
+std::vector<std::shared_ptr<transport::Transport>> Client::transports() const {
+  return state_->network->transports(state_->options.transports);
 }
 const std::string& Client::address() const noexcept { return state_->address; }
 
@@ -64,7 +64,7 @@ Client::State::~State() {
   if (uses_loop) loop->remove_user(*this);
 }
 
-Result<void> Client::State::take_loop() {
+Result<void> Client::State::acquire_loop() {
   Loop* const here = Loop::current();
   if (loop == nullptr) loop = here;
   if (loop == nullptr) {
@@ -89,12 +89,12 @@ void Client::State::on_loop_end() noexcept {
   loop_ending = true;
   scope.clear();
   close("the loop has ended");
-  link.port = nullptr;
+  link.channel = nullptr;
   link.reason = {
       ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0,
       "not connected any more: the loop that this client was connected on has ended, as the one of sync_wait() "
       "does when that returns: connect and call within one sync_wait(), or use a Loop that lives longer"};
-  paths.reset();
+  transports.reset();
   attempted.reset();
   loop = nullptr;
   uses_loop = false;
@@ -107,20 +107,20 @@ void Client::State::release_later(std::shared_ptr<rpc::ClientSession> gone) {
 }
 
 Task<Result<void>> Client::State::connect(std::string to) {
-  if (Result<void> taken = take_loop(); !taken) co_return taken;
-  if ((attempt_at_hand || session) && to != address) {
+  if (Result<void> taken = acquire_loop(); !taken) co_return taken;
+  if ((current_attempt || session) && to != address) {
     co_return fail(ErrorCode::invalid_argument,
                    "this client is connected, or connecting, to " + address + ": close() it first, or use another");
   }
   if (session) co_return Result<void>{};
-  if (!attempted) attempted = std::make_shared<exec::Signal>(*loop);
-  std::shared_ptr<Attempt> shared = attempt_at_hand;
+  if (!attempted) attempted = std::make_shared<exec::Condition>(*loop);
+  std::shared_ptr<Attempt> shared = current_attempt;
   if (!shared) {
-    shared = attempt_at_hand = std::make_shared<Attempt>();
+    shared = current_attempt = std::make_shared<Attempt>();
     address = std::move(to);
     scope.spawn(attempt(shared));
   }
-  const std::shared_ptr<exec::Signal> signal = attempted;  // The client may be destroyed meanwhile.
+  const std::shared_ptr<exec::Condition> signal = attempted;  // The client may be destroyed meanwhile.
   while (!shared->outcome) {
     auto finished = signal->wait();
     co_await finished;
@@ -128,7 +128,7 @@ Task<Result<void>> Client::State::connect(std::string to) {
   co_return *shared->outcome;
 }
 
-// Also moves a connection that has lost its path: what waits in the lobby is sent or failed by it.
+// Also moves a connection that has lost its transport: what waits in the pending call queue is sent or failed by it.
 Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
   auto opening = open_session(address);
   Result<Opened> opened = co_await std::move(opening);
@@ -141,15 +141,15 @@ Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
     opened = fail(ErrorCode::unavailable, "the connection ended as soon as it was made: its peer has closed it",
                   ErrorScope::connection, Initiator::peer);
   }
-  const std::shared_ptr<rpc::Lobby> waiting = std::exchange(lobby, nullptr);
-  const TransportNotTaken left = std::exchange(lost, {});
+  const std::shared_ptr<rpc::PendingCallQueue> waiting = std::exchange(pending_calls, nullptr);
+  const TransportFallback left = std::exchange(lost, {});
   if (opened) {
     // It could not be had again, so it was to blame.
-    if (!left.transport.empty() && opened->path != left.transport) {
+    if (!left.transport.empty() && opened->transport != left.transport) {
       health.broke(left.transport, left.reason, loop->now(), options.transports);
     }
     use(std::move(*opened));
-    log_not_taken();
+    log_fallbacks();
     own->outcome.emplace();
     if (waiting) waiting->send_all(*session);
   } else {
@@ -159,19 +159,20 @@ Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
     }
     own->outcome.emplace(std::unexpected(std::move(opened.error())));
   }
-  attempt_at_hand.reset();
+  current_attempt.reset();
   attempted->notify_all();
 }
 
 void Client::State::use(Opened opened) {
   session = std::move(opened.session);
-  path = std::move(opened.path);
-  link.port = session.get();
-  health.carries(path, loop->now());
+  transport = std::move(opened.transport);
+  link.channel = session.get();
+  health.carries(transport, loop->now());
   if (const Time when = health.next_try(); when != Time::max()) retry.start(*loop, when);
 }
 
-// Attempts run on their own, where an exception would end the process: no memory, or the poller takes no more descriptors.
+// Attempts run on their own, where an exception would end the process: no memory, or the poller takes no more
+// descriptors.
 Task<Result<Client::State::Opened>> Client::State::open_session(std::string to) {
   auto opening = open_best(to);
   try {
@@ -185,70 +186,73 @@ Task<Result<Client::State::Opened>> Client::State::open_session(std::string to) 
 // left alone if that fails.
 Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
   const Time deadline = loop->after(options.connect_timeout);
-  if (!paths) {
+  if (!transports) {
     Result<rpc::TransportList> chosen = rpc::choose_transports(options.transports, *network);
     if (!chosen) co_return std::unexpected(std::move(chosen.error()));
-    paths = std::make_shared<rpc::Paths>(*loop, std::move(*chosen), options.transports.retry_min);
+    transports = std::make_shared<rpc::AttachedTransports>(*loop, std::move(*chosen), options.transports.retry_min);
   }
-  const std::shared_ptr<rpc::Paths> own_paths = paths;  // Another transport may be enabled meanwhile.
-  own_paths->attach();
-  const std::string& demand = options.transports.demand;
+  // Another transport may be enabled meanwhile.
+  const std::shared_ptr<rpc::AttachedTransports> own_transports = transports;
+  own_transports->attach();
+  const std::string& required = options.transports.required;
   for (;;) {
-    auto dialing = rpc::dial(*loop, *network, to, options, *own_paths, health.avoided(loop->now()), deadline);
+    auto dialing = rpc::dial(*loop, *network, to, options, *own_transports, health.avoided(loop->now()), deadline);
     Result<rpc::Dialed> dialed = co_await std::move(dialing);
     if (!dialed) co_return std::unexpected(std::move(dialed.error()));
-    not_taken = std::move(dialed->not_taken);
-    if (!demand.empty() && demand != "stream" && demand != dialed->path) {
+    fallback_reasons = std::move(dialed->fallback_reasons);
+    if (!required.empty() && required != "stream" && required != dialed->transport) {
       std::string reason = "this build or machine does not have it, or it is not enabled";
-      for (const TransportNotTaken& one : not_taken) {
-        if (one.transport == demand) reason = one.reason;
+      for (const TransportFallback& one : fallback_reasons) {
+        if (one.transport == required) reason = one.reason;
       }
-      co_return fail(ErrorCode::unavailable, "the options demand " + demand + ", which can't be had: " + reason,
+      co_return fail(ErrorCode::unavailable, "the options require " + required + ", which can't be had: " + reason,
                      ErrorScope::connection);
     }
     const rpc::SessionSettings settings{
         .checksum = dialed->hello.checksum,
-        .send_bytes_max = rpc::path_limits(dialed->hello.message_bytes_max, options.message_bytes_max).send_bytes_max,
+        .send_bytes_max =
+            rpc::message_limits(dialed->hello.message_bytes_max, options.message_bytes_max).send_bytes_max,
         .calls_max = std::min<std::size_t>(options.calls_in_flight_max, dialed->hello.calls_max),
         .peer_window_bytes = dialed->hello.stream_window_bytes,
         .own_window_bytes = options.stream_window_bytes,
         .backlog_bytes_max = options.send_backlog_bytes_max,
         .ping_interval = options.ping_interval,
         .decode_limits = options.decode_limits,
-        .path = !dialed->path.empty()};
+        .beside_stream = !dialed->transport.empty()};
     auto made =
         std::make_shared<rpc::ClientSession>(*loop, std::move(dialed->connection), settings, options.call_timeout,
                                              static_cast<rpc::ClientSession::Owner&>(*this));
     made->start();
-    if (dialed->path.empty()) co_return Opened{std::move(made), {}};
+    if (dialed->transport.empty()) co_return Opened{std::move(made), {}};
     // Part of what is left, so that there is time to try something else.
     auto probing = probe(*made, 0, (deadline - loop->now()) / 2);
     Result<void> works = co_await std::move(probing);
     bool shorter = false;
     if (works) {
-      const std::size_t probe_bytes = dialed->end->toward(dialed->local).probe_bytes();
+      const std::size_t probe_bytes = dialed->worker->select_device(dialed->local).probe_bytes();
       if (probe_bytes != 0) {
         auto filling = probe(*made, probe_bytes, (deadline - loop->now()) / 2);
         works = co_await std::move(filling);
       }
-      if (works) co_return Opened{std::move(made), std::move(dialed->path)};
+      if (works) co_return Opened{std::move(made), std::move(dialed->transport)};
       // What is between the peers does not carry packets of that size.
-      shorter = dialed->end->toward(dialed->local).use_shorter_packets(dialed->parameters);
+      shorter = dialed->worker->select_device(dialed->local).use_shorter_packets(dialed->parameters);
     }
     made->close();
     if (shorter && loop->now() < deadline) {
       loop->log(
           LogLevel::warning, "rpc",
-          dialed->path + " to " + to +
+          dialed->transport + " to " + to +
               " carries short messages and no long ones: trying shorter packets (check the MTU of every switch and "
               "interface on the way)");
       continue;
     }
     if (loop->now() >= deadline) {
-      co_return fail(ErrorCode::unavailable, dialed->path + " was agreed on but carries nothing: " + works.error().text,
+      co_return fail(ErrorCode::unavailable,
+                     dialed->transport + " was agreed on but carries nothing: " + works.error().text,
                      ErrorScope::connection);
     }
-    health.broke(dialed->path, works.error().text, loop->now(), options.transports);
+    health.broke(dialed->transport, works.error().text, loop->now(), options.transports);
   }
 }
 
@@ -272,17 +276,19 @@ Task<Result<void>> Client::State::probe(rpc::ClientSession& probed, std::size_t 
   co_return Result<void>{};
 }
 
-// A path that broke may be tried again: if it works, new calls go there, and the session at hand ends with its last call.
-Task<void> Client::State::go_back() {
-  if (!session || attempt_at_hand || session->going_away()) co_return;
+// A transport that broke may be tried again: if it works, new calls go there, and the session at hand ends with its
+// last call.
+Task<void> Client::State::failback() {
+  if (!session || current_attempt || session->going_away()) co_return;
   const std::shared_ptr<rpc::ClientSession> before = session;
   auto opening = open_session(address);
   Result<Opened> opened = co_await std::move(opening);
   const Time now = loop->now();
-  if (opened && !opened->session->closed() && session == before && opened->path != path && !opened->path.empty()) {
+  if (opened && !opened->session->closed() && session == before && opened->transport != transport &&
+      !opened->transport.empty()) {
     finishing.push_back(before);
     use(std::move(*opened));
-    ++moved;
+    ++failovers;
     before->finish();
     co_return;
   }
@@ -292,9 +298,9 @@ Task<void> Client::State::go_back() {
   retry.start(*loop, health.next_try());
 }
 
-void Client::State::log_not_taken() {
-  if (std::exchange(not_taken_logged, true)) return;
-  for (const TransportNotTaken& one : not_taken) {
+void Client::State::log_fallbacks() {
+  if (std::exchange(fallbacks_logged, true)) return;
+  for (const TransportFallback& one : fallback_reasons) {
     loop->log(LogLevel::info, "rpc",
               one.transport + " does not carry the connection to " + address + ": " + one.reason);
   }
@@ -304,12 +310,12 @@ void Client::State::close(std::string_view why) {
   retry.stop();
   for (const auto& old : std::list(finishing)) old->close();
   if (session) session->close();
-  if (!attempt_at_hand) return;
+  if (!current_attempt) return;
   // Whoever waits for it learns now; what it still gets, it gives up.
   const Error reason{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, std::string(why)};
-  std::exchange(attempt_at_hand, nullptr)->outcome.emplace(std::unexpected(reason));
+  std::exchange(current_attempt, nullptr)->outcome.emplace(std::unexpected(reason));
   lost = {};
-  if (const std::shared_ptr<rpc::Lobby> waiting = std::exchange(lobby, nullptr)) {
+  if (const std::shared_ptr<rpc::PendingCallQueue> waiting = std::exchange(pending_calls, nullptr)) {
     not_connected_any_more(reason);
     waiting->fail_all(reason);
   }
@@ -317,29 +323,30 @@ void Client::State::close(std::string_view why) {
 }
 
 void Client::State::not_connected_any_more(const Error& reason) {
-  link.port = nullptr;
+  link.channel = nullptr;
   link.reason = reason;
   link.reason.text = "not connected any more: " + reason.text;
 }
 
 // ---- The end of a session ----
 
-// Beside the stream, more can break than the peer: it is worth a try to reach it otherwise. If only the stream's end was
-// seen, the path may not be to blame, since a peer whose half breaks ends the stream.
-bool Client::State::moves(const Error& reason) const noexcept {
-  if (path.empty() || !options.transports.demand.empty() || session->going_away()) return false;
+// Beside the stream, more can break than the peer: it is worth a try to reach it otherwise. If only the stream's end
+// was seen, the transport may not be to blame, since a peer whose half breaks ends the stream.
+bool Client::State::fails_over(const Error& reason) const noexcept {
+  if (transport.empty() || !options.transports.required.empty() || session->going_away()) return false;
   return reason.scope == ErrorScope::transport ||
          (reason.initiator == Initiator::peer && reason.code != ErrorCode::protocol_error);
 }
 
 bool Client::State::take_over(rpc::ClientSession& ended, detail::CallOperation& operation, bool unsent,
                               const Error& reason) {
-  if (&ended != session.get() || !moves(reason)) return false;
+  if (&ended != session.get() || !fails_over(reason)) return false;
   const detail::CallOperation::Request& request = operation.request();
   if (operation.stream() != nullptr || !request.arguments_last) return false;
   if (!unsent && (request.options == nullptr || !request.options->idempotent)) return false;
-  if (!lobby) lobby = std::make_shared<rpc::Lobby>(*loop, options.calls_in_flight_max, options.call_timeout);
-  lobby->keep(operation, unsent);
+  if (!pending_calls)
+    pending_calls = std::make_shared<rpc::PendingCallQueue>(*loop, options.calls_in_flight_max, options.call_timeout);
+  pending_calls->keep(operation, unsent);
   return true;
 }
 
@@ -352,21 +359,23 @@ void Client::State::on_session_end(rpc::ClientSession& ended, const Error& reaso
   }
   if (&ended != session.get()) return;  // It was only being tried.
   retry.stop();
-  const bool moving = moves(reason);
+  const bool failing_over = fails_over(reason);
   release_later(std::move(session));
-  if (!moving) return not_connected_any_more(reason);
+  if (!failing_over) return not_connected_any_more(reason);
   if (reason.scope == ErrorScope::transport) {
-    health.broke(path, reason.text, loop->now(), options.transports);
+    health.broke(transport, reason.text, loop->now(), options.transports);
   } else {
-    lost = {path, reason.text};
+    lost = {transport, reason.text};
   }
-  loop->log(LogLevel::warning, "rpc", path + " broke, the connection to " + address + " is made anew: " + reason.text);
-  path.clear();
-  ++moved;
-  if (!lobby) lobby = std::make_shared<rpc::Lobby>(*loop, options.calls_in_flight_max, options.call_timeout);
-  link.port = lobby.get();
-  attempt_at_hand = std::make_shared<Attempt>();
-  scope.spawn(attempt(attempt_at_hand));
+  loop->log(LogLevel::warning, "rpc",
+            transport + " broke, the connection to " + address + " is made anew: " + reason.text);
+  transport.clear();
+  ++failovers;
+  if (!pending_calls)
+    pending_calls = std::make_shared<rpc::PendingCallQueue>(*loop, options.calls_in_flight_max, options.call_timeout);
+  link.channel = pending_calls.get();
+  current_attempt = std::make_shared<Attempt>();
+  scope.spawn(attempt(current_attempt));
 }
 
 }  // namespace hawser

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "exec/signal.h"
+#include "exec/condition.h"
 #include "hawser/scope.h"
 #include "transport/network.h"
 
@@ -59,7 +59,7 @@ struct ClientPool::State final : detail::LoopUser {
   unsigned failures = 0;                         // In a row.
   std::uint64_t attempts_failed = 0;
   std::optional<Error> last_error;
-  exec::Signal changed;         // An attempt has ended, or the pool.
+  exec::Condition changed;      // An attempt has ended, or the pool.
   const char* ended = nullptr;  // Why.
   bool uses_loop = false;       // Known to it.
   Reaper reaper;

@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "hawser/detail/pieces.h"
+#include "hawser/detail/const_buffers.h"
 
 namespace hawser::rpc {
 
 using detail::CallOperation;
-using wire::Kind;
+using wire::FrameKind;
 using Calls = wire::CallTable<CallOperation>;
 
 ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Connection> connection,
@@ -100,7 +100,7 @@ void ClientSession::send_as(std::uint32_t id, CallOperation& operation, Time dea
   const CallOptions* const options = request.options;
   const Bytes attachment = options != nullptr ? options->attachment : Bytes();
   std::byte* const body = begin_frame(
-      {.kind = Kind::request,
+      {.kind = FrameKind::request,
        .flags = static_cast<std::uint8_t>(options != nullptr && options->idempotent ? wire::flag_idempotent : 0),
        .call = id,
        .method = request.method,
@@ -124,19 +124,19 @@ void ClientSession::send_as(std::uint32_t id, CallOperation& operation, Time dea
     operation.encode(body, nullptr);
     end_frame();
   } else {
-    detail::Pieces pieces(request.size.pieces);
+    detail::ConstBuffers pieces(request.size.pieces);
     operation.encode(body, pieces.data());
     if (!attachment.empty()) pieces.push({attachment.data(), attachment.size()});
-    operation.lend();
+    operation.loan();
     end_frame(pieces.span(), &operation);
   }
   operation.sent_mark = connection().committed();
 }
 
 void ClientSession::abandon(CallOperation& operation) noexcept {
-  if (operation.placed != nullptr) connection().unplace(operation.placed);
+  if (operation.receive_buffer != nullptr) connection().revoke_receive_buffer(operation.receive_buffer);
   calls_.abandon(operation.id());
-  if (!closed()) send_bare({.kind = Kind::cancel, .call = operation.id()});
+  if (!closed()) send_bare({.kind = FrameKind::cancel, .call = operation.id()});
 }
 
 void ClientSession::cancel(std::uint32_t call, const Error& error) {
@@ -151,15 +151,15 @@ void ClientSession::cancel(std::uint32_t call, const Error& error) {
 
 void ClientSession::on_frame(const wire::Frame& frame, const transport::Message& message) {
   switch (frame.header.kind) {
-    case Kind::response: return on_response(frame, message);
-    case Kind::error: return on_error(frame);
-    case Kind::goaway:
+    case FrameKind::response: return on_response(frame, message);
+    case FrameKind::error: return on_error(frame);
+    case FrameKind::goaway:
       // Told that we have understood, the server knows that no request is on its way any more.
-      if (!std::exchange(going_away_, true)) send_bare({.kind = Kind::goaway});
+      if (!std::exchange(going_away_, true)) send_bare({.kind = FrameKind::goaway});
       return;
-    case Kind::stream_data:
-    case Kind::stream_end:
-    case Kind::stream_credit: {
+    case FrameKind::stream_data:
+    case FrameKind::stream_end:
+    case FrameKind::stream_credit: {
       const Calls::Found found = calls_.find(frame.header.call);
       if (found.state == Calls::State::open && found.call->stream() == nullptr) {
         return protocol_error("a stream frame for a call without streams");
@@ -189,7 +189,7 @@ CallOperation* ClientSession::close_call(std::uint32_t call) {
 void ClientSession::on_response(const wire::Frame& frame, const transport::Message& message) {
   CallOperation* const operation = close_call(frame.header.call);
   if (operation == nullptr) return;
-  operation->placed = nullptr;
+  operation->receive_buffer = nullptr;
   if (detail::StreamCore* stream = operation->stream()) stream->on_closed(std::nullopt);
   if (message.discarded) {
     return operation->complete(loop(), {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
@@ -219,8 +219,8 @@ void ClientSession::on_error(const wire::Frame& frame) {
   operation->complete(loop(), std::move(error));
 }
 
-transport::Placement ClientSession::place(Bytes head, std::size_t payload_bytes) {
-  using Where = transport::Placement::Kind;
+transport::ReceiveBuffer ClientSession::select_receive_buffer(Bytes head, std::size_t payload_bytes) {
+  using Where = transport::ReceiveBuffer::Kind;
   const Result<wire::Frame> frame = wire::decode_frame(head, {}, payload_bytes);
   if (!frame) {
     protocol_error(frame.error().text);
@@ -228,11 +228,11 @@ transport::Placement ClientSession::place(Bytes head, std::size_t payload_bytes)
   }
   const Calls::Found found = calls_.find(frame->header.call);
   if (found.state != Calls::State::open) return {Where::discard, {}};
-  if (frame->header.kind != Kind::response) return {};
+  if (frame->header.kind != FrameKind::response) return {};
   const MutableBytes memory = found.call->memory();
   if (memory.empty()) return {};
   if (memory.size() < payload_bytes) return {Where::discard, {}};
-  found.call->placed = memory.data();
+  found.call->receive_buffer = memory.data();
   return {Where::given, memory};
 }
 
@@ -272,7 +272,7 @@ Task<Result<Duration>> ClientSession::ping(std::size_t body_bytes) {
   const Time begin = loop().now();
   const std::uint64_t& pongs = filled_bytes(body_bytes) == 0 ? pongs_ : long_pongs_;
   const std::uint64_t before = pongs;
-  send_filled(Kind::ping, body_bytes);
+  send_filled(FrameKind::ping, body_bytes);
   while (pongs == before && !closed()) {
     auto answered = ponged_.wait();
     co_await answered;

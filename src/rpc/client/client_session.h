@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "exec/signal.h"
+#include "exec/condition.h"
 #include "hawser/client.h"
 #include "rpc/session/session.h"
 #include "wire/call_table.h"
@@ -18,13 +18,13 @@ Error ended_call(bool unsent, const Error& reason);
 
 // The client's end of one connection: its calls in flight.
 class ClientSession final : public Session,
-                            public detail::ClientPort,
+                            public detail::CallChannel,
                             public std::enable_shared_from_this<ClientSession> {
  public:
   class Owner {
    public:
-    // The connection has ended with `operation` in flight: true if the owner has it sent again elsewhere. Otherwise it is
-    // completed. `unsent`: the request certainly has not left.
+    // The connection has ended with `operation` in flight: true if the owner has it sent again elsewhere. Otherwise it
+    // is completed. `unsent`: the request certainly has not left.
     virtual bool take_over(ClientSession& session, detail::CallOperation& operation, bool unsent,
                            const Error& reason) = 0;
     // The connection has ended, after every call has been completed or taken over; once, and not again.
@@ -52,12 +52,12 @@ class ClientSession final : public Session,
   bool going_away() const noexcept { return going_away_; }
   Time last_used() const noexcept { return last_used_; }
 
-  // detail::ClientPort
+  // detail::CallChannel
   Loop& loop() noexcept override { return session_loop(); }
   void start(detail::CallOperation& operation) override;
   void abandon(detail::CallOperation& operation) noexcept override;
-  void detach(PayloadOwner& owner) override { connection().detach(owner); }
-  std::weak_ptr<detail::ClientPort> weak() noexcept override { return weak_from_this(); }
+  void copy_and_release(SendCompletion& owner) override { connection().copy_and_release(owner); }
+  std::weak_ptr<detail::CallChannel> weak() noexcept override { return weak_from_this(); }
   void cancel(std::uint32_t call, const Error& error) override;
   transport::RemoteMemory* remote_memory() noexcept override {
     return closed() ? nullptr : connection().remote_memory();
@@ -65,7 +65,7 @@ class ClientSession final : public Session,
 
  private:
   void on_frame(const wire::Frame& frame, const transport::Message& message) override;
-  transport::Placement place(Bytes head, std::size_t payload_bytes) override;
+  transport::ReceiveBuffer select_receive_buffer(Bytes head, std::size_t payload_bytes) override;
   void on_end(const Error& reason, std::uint64_t sent) override;
   void on_pong(std::size_t body_bytes) override;
   void on_unkept_item(std::uint32_t call, const Error& why) override { cancel(call, why); }
@@ -84,7 +84,7 @@ class ClientSession final : public Session,
   bool going_away_ = false;
   bool finishing_ = false;
   Time last_used_;
-  exec::Signal ponged_;
+  exec::Condition ponged_;
   std::uint64_t pongs_ = 0;
   std::uint64_t long_pongs_ = 0;  // Of these, with a body.
 };

@@ -7,13 +7,13 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/signal.h"
+#include "exec/condition.h"
 #include "hawser/client.h"
 #include "hawser/scope.h"
 #include "rpc/client/client_session.h"
-#include "rpc/client/lobby.h"
+#include "rpc/client/pending_call_queue.h"
 #include "rpc/negotiation/dial.h"
-#include "rpc/negotiation/path_health.h"
+#include "rpc/negotiation/transport_backoff.h"
 #include "transport/network.h"
 
 namespace hawser {
@@ -29,28 +29,28 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
   };
   struct Opened {
     std::shared_ptr<rpc::ClientSession> session;
-    std::string path;
+    std::string transport;
   };
   struct RetryTimer : Timer {
     explicit RetryTimer(State& owner) noexcept : Timer(&RetryTimer::fire), state(owner) {}
     static void fire(Timer& timer) noexcept {
       State& state = static_cast<RetryTimer&>(timer).state;
-      state.scope.spawn(state.go_back());
+      state.scope.spawn(state.failback());
     }
     State& state;
   };
 
   Task<Result<void>> connect(std::string to);
   Task<void> attempt(std::shared_ptr<Attempt> own);
-  Task<void> go_back();
+  Task<void> failback();
   Task<Result<Opened>> open_session(std::string to);
   Task<Result<Opened>> open_best(std::string to);
   Task<Result<void>> probe(rpc::ClientSession& session, std::size_t body_bytes, Duration time);
   void use(Opened opened);
-  void log_not_taken();
+  void log_fallbacks();
   void close(std::string_view why);
   void not_connected_any_more(const Error& reason);
-  Result<void> take_loop();
+  Result<void> acquire_loop();
   void on_loop_end() noexcept override;
   void release_later(std::shared_ptr<rpc::ClientSession> session);
 
@@ -58,7 +58,7 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
   bool take_over(rpc::ClientSession& session, detail::CallOperation& operation, bool unsent,
                  const Error& reason) override;
   void on_session_end(rpc::ClientSession& session, const Error& reason) override;
-  bool moves(const Error& reason) const noexcept;
+  bool fails_over(const Error& reason) const noexcept;
 
   ClientOptions options;
   const std::shared_ptr<transport::Network> network;
@@ -69,23 +69,24 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
   detail::ClientLink link;
 
   std::shared_ptr<rpc::ClientSession> session;
-  std::string path;  // That carries the session; empty for the stream.
+  std::string transport;  // That carries the session; empty for the stream.
   // Sessions that another has replaced, until their last calls are answered.
   std::list<std::shared_ptr<rpc::ClientSession>> finishing;
 
-  std::shared_ptr<rpc::Paths> paths;
-  rpc::PathHealth health;
-  std::vector<TransportNotTaken> not_taken;
-  bool not_taken_logged = false;
-  std::shared_ptr<rpc::Lobby> lobby;  // While the connection moves.
-  TransportNotTaken lost;             // The path that the connection moves away from, if it is not known to be broken.
-  std::uint64_t moved = 0;
+  std::shared_ptr<rpc::AttachedTransports> transports;
+  rpc::TransportBackoff health;
+  std::vector<TransportFallback> fallback_reasons;
+  bool fallbacks_logged = false;
+  std::shared_ptr<rpc::PendingCallQueue> pending_calls;  // While the connection moves.
+  TransportFallback lost;  // The transport that the connection moves away from, if it is not known to be
+                           // broken.
+  std::uint64_t failovers = 0;
   RetryTimer retry;
 
   // One attempt at a time; whoever wants to connect meanwhile shares it, and learns its outcome even if another one has
   // begun by then.
-  std::shared_ptr<Attempt> attempt_at_hand;
-  std::shared_ptr<exec::Signal> attempted;
+  std::shared_ptr<Attempt> current_attempt;
+  std::shared_ptr<exec::Condition> attempted;
   Scope scope;
 };
 

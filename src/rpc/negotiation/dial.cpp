@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "exec/signal.h"
+#include "exec/condition.h"
 #include "rpc/negotiation/handshake.h"
 #include "transport/common/framed_connection.h"
 #include "wire/frame.h"
@@ -31,7 +31,7 @@ class ServerHello final : Handshake::Done {
     handshake_.send(ours);
     handshake_.expect_next();
   }
-  std::unique_ptr<transport::Stream> take_stream() noexcept { return handshake_.take_stream(); }
+  std::unique_ptr<transport::Stream> release_stream() noexcept { return handshake_.release_stream(); }
 
  private:
   void on_hello(Handshake&, Result<wire::Hello> hello) override {
@@ -39,11 +39,11 @@ class ServerHello final : Handshake::Done {
     arrived_.notify_all();
   }
   std::optional<Result<wire::Hello>> hello_;
-  exec::Signal arrived_;
+  exec::Condition arrived_;
   Handshake handshake_;
 };
 
-void set_reason(std::vector<TransportNotTaken>& all, std::string_view transport, std::string reason) {
+void set_reason(std::vector<TransportFallback>& all, std::string_view transport, std::string reason) {
   const auto at = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.transport == transport; });
   if (at != all.end()) {
     at->reason = std::move(reason);
@@ -52,32 +52,32 @@ void set_reason(std::vector<TransportNotTaken>& all, std::string_view transport,
   }
 }
 
-std::vector<wire::NamedBytes> offers(const Paths& paths, const std::string& local,
-                                     std::vector<TransportNotTaken>& not_taken) {
+std::vector<wire::NamedBytes> offers(const AttachedTransports& transports, const std::string& local,
+                                     std::vector<TransportFallback>& fallback_reasons) {
   std::vector<wire::NamedBytes> all;
-  for (const Paths::Path& path : paths.all()) {
-    const bool avoided = std::any_of(not_taken.begin(), not_taken.end(),
-                                     [&](const TransportNotTaken& one) { return one.transport == path.name; });
+  for (const AttachedTransports::Entry& transport : transports.all()) {
+    const bool avoided = std::any_of(fallback_reasons.begin(), fallback_reasons.end(),
+                                     [&](const TransportFallback& one) { return one.transport == transport.name; });
     if (avoided) continue;
-    if (path.end == nullptr) {
-      not_taken.push_back({std::string(path.name), path.reason});
+    if (transport.worker == nullptr) {
+      fallback_reasons.push_back({std::string(transport.name), transport.reason});
     } else {
-      all.push_back({std::string(path.name), path.end->toward(local).offer()});
+      all.push_back({std::string(transport.name), transport.worker->select_device(local).offer()});
     }
   }
   return all;
 }
 
 // Until then, and no longer than `deadline`.
-Task<Result<void>> until_ready(Loop& loop, transport::PathHalf& half, Time deadline) {
+Task<Result<void>> until_ready(Loop& loop, transport::PendingConnection& pending, Time deadline) {
   struct State : Timer {
     explicit State(Loop& on) : Timer(&State::fire), changed(on) {}
     static void fire(Timer& timer) noexcept { static_cast<State&>(timer).changed.notify_all(); }
     std::optional<Result<void>> outcome;
-    exec::Signal changed;
+    exec::Condition changed;
   };
   const auto state = std::make_shared<State>(loop);
-  half.when_ready([weak = std::weak_ptr(state)](const Result<void>& outcome) {
+  pending.when_ready([weak = std::weak_ptr(state)](const Result<void>& outcome) {
     const auto there = weak.lock();
     if (there == nullptr) return;
     there->outcome.emplace(outcome);
@@ -99,8 +99,8 @@ Task<Result<void>> until_ready(Loop& loop, transport::PathHalf& half, Time deadl
 }  // namespace
 
 Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::string& address,
-                          const ClientOptions& options, const Paths& paths, std::vector<TransportNotTaken> avoided,
-                          Time deadline) {
+                          const ClientOptions& options, const AttachedTransports& transports,
+                          std::vector<TransportFallback> avoided, Time deadline) {
   if (options.stream_window_bytes == 0) {
     co_return fail(
         ErrorCode::invalid_argument,
@@ -113,78 +113,81 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
   if (!stream) co_return std::unexpected(std::move(stream.error()));
   const std::string local = (*stream)->local();
   Dialed dialed;
-  dialed.not_taken = std::move(avoided);
+  dialed.fallback_reasons = std::move(avoided);
   const wire::Hello ours{
-      .version_least = wire::version,
-      .version_most = wire::version,
+      .version_min = wire::version,
+      .version_max = wire::version,
       .checksum = options.checksum,
       .message_bytes_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX)),
       .stream_window_bytes = options.stream_window_bytes,
-      .offers = offers(paths, local, dialed.not_taken)};
+      .offers = offers(transports, local, dialed.fallback_reasons)};
   for (const wire::NamedBytes& offer : ours.offers) {
-    dialed.not_taken.push_back({offer.name, "the server has enabled none, or prefers another transport"});
+    dialed.fallback_reasons.push_back({offer.name, "the server has enabled none, or prefers another transport"});
   }
-  // Offered and not proposed yet. The ends are kept: `paths` may be without them by the time that the server answers.
-  std::map<std::string, std::shared_ptr<transport::PathEnd>> left;
-  for (const wire::NamedBytes& offer : ours.offers) left.emplace(offer.name, paths.find(offer.name)->end);
+  // Offered and not selected yet. The ends are kept: `transports` may be without them by the time that the server
+  // answers.
+  std::map<std::string, std::shared_ptr<transport::TransportWorker>> left;
+  for (const wire::NamedBytes& offer : ours.offers) left.emplace(offer.name, transports.find(offer.name)->worker);
   ServerHello server(loop, std::move(*stream), deadline, ours);
-  std::unique_ptr<transport::PathHalf> half;
+  std::unique_ptr<transport::PendingConnection> pending;
   for (bool first = true;; first = false) {
     auto coming = server.get();
     Result<wire::Hello> hello = co_await std::move(coming);
     if (!hello) co_return std::unexpected(std::move(hello.error()));
     if (hello->refusal) co_return std::unexpected(std::move(*hello->refusal));
-    if (first && (hello->version_most != wire::version || hello->calls_max == 0 ||
+    if (first && (hello->version_max != wire::version || hello->calls_max == 0 ||
                   hello->message_bytes_max < transport::FramedConnection::prefix_bytes + wire::header_bytes)) {
       co_return fail(ErrorCode::protocol_error, "the server's hello makes no sense", ErrorScope::connection,
                      Initiator::peer);
     }
     for (const wire::NamedBytes& one : hello->declined) {
-      if (paths.find(one.name) != nullptr) set_reason(dialed.not_taken, one.name, std::string(as_text(one.bytes)));
+      if (transports.find(one.name) != nullptr)
+        set_reason(dialed.fallback_reasons, one.name, std::string(as_text(one.bytes)));
     }
-    const std::optional<wire::NamedBytes> proposal = std::move(hello->proposal);
-    const bool go = hello->go;
-    if (go && half == nullptr) {
+    const std::optional<wire::NamedBytes> selection = std::move(hello->selection);
+    const bool both_ready = hello->ready;
+    if (both_ready && pending == nullptr) {
       co_return fail(ErrorCode::protocol_error, "the server goes ahead with a transport that was not agreed on",
                      ErrorScope::connection, Initiator::peer);
     }
     if (first) dialed.hello = std::move(*hello);
-    if (go) {
-      std::erase_if(dialed.not_taken, [&](const TransportNotTaken& one) { return one.transport == dialed.path; });
-      dialed.connection = half->open(server.take_stream());
+    if (both_ready) {
+      std::erase_if(dialed.fallback_reasons,
+                    [&](const TransportFallback& one) { return one.transport == dialed.transport; });
+      dialed.connection = pending->open(server.release_stream());
       co_return dialed;
     }
-    half.reset();
-    if (!proposal) {
-      dialed.path.clear();
+    pending.reset();
+    if (!selection) {
+      dialed.transport.clear();
       dialed.connection = std::make_unique<transport::FramedConnection>(
-          loop, server.take_stream(), transport::FramedOptions{.message_bytes_max = options.message_bytes_max});
+          loop, server.release_stream(), transport::FramedOptions{.message_bytes_max = options.message_bytes_max});
       co_return dialed;
     }
-    dialed.path = proposal->name;
-    wire::Hello answer{.version_least = wire::version, .version_most = wire::version};
-    const auto offered = left.extract(proposal->name);
+    dialed.transport = selection->name;
+    wire::Hello answer{.version_min = wire::version, .version_max = wire::version};
+    const auto offered = left.extract(selection->name);
     if (offered.empty()) {
       co_return fail(ErrorCode::protocol_error,
                      "the server proposes a transport that was not offered, or proposes it again",
                      ErrorScope::connection, Initiator::peer);
     }
-    Result<std::unique_ptr<transport::PathHalf>> made = offered.mapped()->toward(local).begin_accept(
-        proposal->bytes, path_limits(dialed.hello.message_bytes_max, options.message_bytes_max));
+    Result<std::unique_ptr<transport::PendingConnection>> made = offered.mapped()->select_device(local).begin_accept(
+        selection->bytes, message_limits(dialed.hello.message_bytes_max, options.message_bytes_max));
     if (made) {
-      auto preparing = until_ready(loop, **made, std::min(deadline, loop.after(Proposals::step_max)));
+      auto preparing = until_ready(loop, **made, std::min(deadline, loop.after(TransportSelector::step_max)));
       const Result<void> ready = co_await std::move(preparing);
       if (!ready) made = std::unexpected(ready.error());
     }
     if (made) {
-      half = std::move(*made);
-      dialed.end = offered.mapped();
+      pending = std::move(*made);
+      dialed.worker = offered.mapped();
       dialed.local = local;
-      dialed.parameters = proposal->bytes;
-      answer.answer = half->parameters();
+      dialed.parameters = selection->bytes;
+      answer.answer = pending->parameters();
     } else {
       answer.unanswered = made.error().text;
-      set_reason(dialed.not_taken, proposal->name, made.error().text);
+      set_reason(dialed.fallback_reasons, selection->name, made.error().text);
     }
     server.answer(answer);
   }

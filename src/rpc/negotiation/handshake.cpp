@@ -45,7 +45,7 @@ void Handshake::expect_next() {
 }
 
 void Handshake::send_rest() {
-  const Piece rest{outgoing_.data() + sent_, outgoing_.size() - sent_};
+  const ConstBuffer rest{outgoing_.data() + sent_, outgoing_.size() - sent_};
   if (rest.size != 0) sent_ += stream_->send(std::span(&rest, 1));
 }
 

@@ -11,9 +11,9 @@
 
 namespace hawser::rpc {
 
-// Exchanges hellos on a fresh stream: one each way, and more while a path beside the stream is agreed on. Sans-coroutine:
-// whoever waits is told by Done, on the loop, and may destroy the handshake from there. Reads no byte beyond the peer's
-// hello.
+// Exchanges hellos on a fresh stream: one each way, and more while a transport beside the stream is agreed on.
+// Sans-coroutine: whoever waits is told by Done, on the loop, and may destroy the handshake from there. Reads no byte
+// beyond the peer's hello.
 class Handshake final : transport::StreamSink, Timer {
  public:
   class Done {
@@ -31,14 +31,14 @@ class Handshake final : transport::StreamSink, Timer {
   Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done);
   ~Handshake();
 
-  // Sends a hello of ours. Hellos are shorter than any socket's buffer; should the stream not take all at once, the rest
-  // follows.
+  // Sends a hello of ours. Hellos are shorter than any socket's buffer; should the stream not take all at once, the
+  // rest follows.
   void send(const wire::Hello& hello);
   // After on_hello(): waits for one more, until the same deadline.
   void expect_next();
   transport::Stream& stream() noexcept { return *stream_; }
   // After on_hello(): whoever goes on owns the stream.
-  std::unique_ptr<transport::Stream> take_stream() noexcept { return std::move(stream_); }
+  std::unique_ptr<transport::Stream> release_stream() noexcept { return std::move(stream_); }
   // The peer's hello is complete, or there will be none: on_hello() follows or has been called.
   bool heard() const noexcept { return finished_; }
   // All our hellos have been taken whole by the stream.

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "hawser/transport/factory.h"
-#include "rpc/negotiation/paths.h"
+#include "rpc/negotiation/attached_transports.h"
 
 namespace hawser {
 
@@ -27,9 +27,9 @@ void TransportOptions::disable(std::string_view name) {
 namespace rpc {
 namespace {
 
-static_assert(TransportOptions::transports_max == wire::paths_max);
+static_assert(TransportOptions::transports_max == wire::transports_max);
 
-constexpr std::string_view stream = "stream";  // TransportOptions::demand: none of them.
+constexpr std::string_view stream = "stream";  // TransportOptions::required: none of them.
 
 template <class Names>
 std::string listed(const Names& names) {
@@ -38,9 +38,9 @@ std::string listed(const Names& names) {
   return text;
 }
 
-std::vector<std::string_view> names_of(const TransportList& paths) {
+std::vector<std::string_view> names_of(const TransportList& transports) {
   std::vector<std::string_view> names;
-  for (const auto& path : paths) names.push_back(path->name());
+  for (const auto& transport : transports) names.push_back(transport->name());
   return names;
 }
 
@@ -48,7 +48,8 @@ bool may_be_name(std::string_view name) noexcept {
   const auto fits = [](char one) {
     return (one >= 'a' && one <= 'z') || (one >= '0' && one <= '9') || one == '-' || one == '_';
   };
-  return !name.empty() && name.size() <= wire::path_name_bytes_max && name != stream && std::ranges::all_of(name, fits);
+  return !name.empty() && name.size() <= wire::transport_name_bytes_max && name != stream &&
+         std::ranges::all_of(name, fits);
 }
 
 Result<void> check_enabled(std::span<const TransportSpec> enabled) {
@@ -57,7 +58,7 @@ Result<void> check_enabled(std::span<const TransportSpec> enabled) {
     const std::string named = "TransportOptions::enabled has a transport named \"" + std::string(name) + "\"";
     if (!may_be_name(name)) {
       return fail(ErrorCode::invalid_argument, named + ": a name has 1 to " +
-                                                   std::to_string(wire::path_name_bytes_max) +
+                                                   std::to_string(wire::transport_name_bytes_max) +
                                                    " characters out of a-z, 0-9, - and _, and is not \"stream\"");
     }
     const auto same = [name](const TransportSpec& other) { return other.name() == name; };
@@ -88,8 +89,8 @@ Result<void> check_named(const TransportOptions& options, const std::vector<std:
   for (const std::string& name : options.order) {
     if (!is_known(name)) return unknown("order", name, "");
   }
-  if (!options.demand.empty() && options.demand != stream && !is_known(options.demand)) {
-    return unknown("demand", options.demand, " or stream");
+  if (!options.required.empty() && options.required != stream && !is_known(options.required)) {
+    return unknown("required", options.required, " or stream");
   }
   return {};
 }
@@ -98,18 +99,19 @@ Result<void> check_named(const TransportOptions& options, const std::vector<std:
 
 Result<TransportList> choose_transports(const TransportOptions& options, transport::Network& network) {
   if (Result<void> sound = check_enabled(options.enabled); !sound) return std::unexpected(std::move(sound.error()));
-  TransportList enabled = network.data_paths(options);
+  TransportList enabled = network.transports(options);
   if (Result<void> sound = check_named(options, known_names(enabled, network)); !sound) {
     return std::unexpected(std::move(sound.error()));
   }
   TransportList chosen;
   if (options.order.empty()) chosen = enabled;
   for (const std::string& name : options.order) {
-    const auto named = [&name](const auto& path) { return path->name() == name; };
+    const auto named = [&name](const auto& transport) { return transport->name() == name; };
     const auto at = std::ranges::find_if(enabled, named);
     if (at != enabled.end() && std::ranges::none_of(chosen, named)) chosen.push_back(*at);
   }
-  if (!options.demand.empty()) std::erase_if(chosen, [&](const auto& path) { return path->name() != options.demand; });
+  if (!options.required.empty())
+    std::erase_if(chosen, [&](const auto& transport) { return transport->name() != options.required; });
   if (chosen.size() > TransportOptions::transports_max) {
     return fail(
         ErrorCode::limit_exceeded,

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "hawser/detail/handler.h"
-#include "hawser/detail/server_port.h"
+#include "hawser/detail/reply_sink.h"
 #include "hawser/stream.h"
 
 namespace hawser::detail {
@@ -19,11 +19,11 @@ Error thrown_error(std::string_view who) {
   return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0, std::move(text)};
 }
 
-void reply_thrown(ServerPort& port, std::uint32_t call, std::string_view who) noexcept {
+void reply_thrown(ReplySink& sink, std::uint32_t call, std::string_view who) noexcept {
   try {
-    port.reply_error(call, thrown_error(who));
+    sink.reply_error(call, thrown_error(who));
   } catch (...) {
-    port.fail_connection();
+    sink.fail_connection();
   }
 }
 
@@ -35,7 +35,7 @@ Error handler_error(Error error) {
   return error;
 }
 
-ActiveCall::ActiveCall(const Incoming& request, Keep keep) : request_(request), deadline_(*this) {
+ActiveCall::ActiveCall(const IncomingRequest& request, Keep keep) : request_(request), deadline_(*this) {
   // Metadata lies before the body in one head.
   const std::byte* const begin =
       request.metadata.bytes().empty() ? request.body.data() : request.metadata.bytes().data();
@@ -59,19 +59,19 @@ ActiveCall::ActiveCall(const Incoming& request, Keep keep) : request_(request), 
     request_.payload = payload_.bytes().first(request.payload.size());
     request_.attachment = payload_.bytes().last(request.attachment.size());
   }
-  request_.port.enter(*this);
-  if (request_.deadline) deadline_.start(request_.port.loop(), *request_.deadline);
+  request_.sink.enter(*this);
+  if (request_.deadline) deadline_.start(request_.sink.loop(), *request_.deadline);
 }
 
 ActiveCall::~ActiveCall() {
-  detach();
+  copy_and_release();
   // A handler's Reader or Writer may be kept elsewhere.
   if (stream_) {
     stream_->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call ended"});
     stream_->end_charges();
   }
-  if (queued_) request_.port.loop().forget(waiting_);
-  request_.port.leave(*this);
+  if (queued_) request_.sink.loop().forget(waiting_);
+  request_.sink.leave(*this);
 }
 
 bool ActiveCall::charge(const Buffer& kept, bool copied, bool always, ReceiveCharge& block_charge) {
@@ -82,11 +82,12 @@ bool ActiveCall::charge(const Buffer& kept, bool copied, bool always, ReceiveCha
 
 bool ActiveCall::admitted() {
   if (!admitted_) [[unlikely]]
-    port().refuse_unkept(id());
+    sink().refuse_unkept(id());
   return admitted_;
 }
 
-// An offloaded handler asks on another thread. serve_offloaded() has asked before on the loop, so nothing is written then.
+// An offloaded handler asks on another thread. serve_offloaded() has asked before on the loop, so nothing is written
+// then.
 std::stop_token ActiveCall::token() {
   if (!stop_) {
     stop_.emplace();
@@ -96,7 +97,7 @@ std::stop_token ActiveCall::token() {
 }
 
 StreamCore& ActiveCall::stream() {
-  if (stream_ == nullptr) stream_ = request_.port.open_stream(request_.call);
+  if (stream_ == nullptr) stream_ = request_.sink.open_stream(request_.call);
   return *stream_;
 }
 
@@ -133,11 +134,11 @@ void ActiveCall::DeadlineTimer::fire(Timer& timer) noexcept {
                                                        "the caller's deadline has passed");
 }
 
-void ActiveCall::payload_released() noexcept {
-  lent_ = false;
+void ActiveCall::on_send_complete() noexcept {
+  loaned_ = false;
   if (!waiting_) return;
   queued_ = true;
-  request_.port.loop().resume_soon(waiting_);
+  request_.sink.loop().resume_soon(waiting_);
 }
 
 }  // namespace hawser::detail

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "hawser/detail/server_port.h"
+#include "hawser/detail/reply_sink.h"
 
 namespace hawser::rpc {
 

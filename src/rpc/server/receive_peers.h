@@ -9,8 +9,8 @@
 
 namespace hawser::rpc {
 
-// Who counts as one peer, of a stream's peer(): the host; the network of 64 bits of an IPv6 address, since whoever has one
-// address there has all; the process at a Unix socket, or all processes whose sockets have names of their choice.
+// Who counts as one peer, of a stream's peer(): the host; the network of 64 bits of an IPv6 address, since whoever has
+// one address there has all; the process at a Unix socket, or all processes whose sockets have names of their choice.
 std::string receive_peer_of(std::string_view peer);
 
 // What the peers of one loop hold of its receive budget.

@@ -74,8 +74,8 @@ std::string Server::address() const { return state_->address; }
 
 ServerCounters Server::counters() const { return state_->counters(); }
 
-std::vector<std::shared_ptr<transport::DataPath>> Server::data_paths() const {
-  return state_->shared.network->data_paths(state_->shared.options.transports);
+std::vector<std::shared_ptr<transport::Transport>> Server::transports() const {
+  return state_->shared.network->transports(state_->shared.options.transports);
 }
 
 // ---- State ----
@@ -136,7 +136,7 @@ Result<void> Server::State::start() {
     begun = fail(ErrorCode::unavailable, std::string("the server cannot start: ") + error.what());
   }
   if (!begun) {
-    tell_loops(Duration::zero());
+    notify_loops(Duration::zero());
     end_loops();
   }
   return begun;
@@ -146,7 +146,7 @@ Result<void> Server::State::begin() {
   if (Result<void> sound = rpc::check_memory(shared.options); !sound) return sound;
   Result<rpc::TransportList> chosen = rpc::choose_transports(shared.options.transports, *shared.network);
   if (!chosen) return std::unexpected(std::move(chosen.error()));
-  shared.paths = std::move(*chosen);
+  shared.transports = std::move(*chosen);
   if (Result<void> held = hold_latency(); !held) return held;
   if (callers_loop != nullptr) {
     {
@@ -248,17 +248,17 @@ void Server::State::stop(Duration grace) {
   }
   stop_wanted.store(true);
   // A handler: waiting for its own end would never end.
-  if (serving_here == this) return tell_loops(grace);
+  if (serving_here == this) return notify_loops(grace);
   const std::lock_guard lock(lifecycle);
-  tell_loops(grace);
+  notify_loops(grace);
   end_loops();
 }
 
-void Server::State::tell_loops(Duration grace) noexcept {
+void Server::State::notify_loops(Duration grace) noexcept {
   Duration::rep least = stop_grace.load();
   while (grace.count() < least && !stop_grace.compare_exchange_weak(least, grace.count())) {
   }
-  if (!stop_told.exchange(true)) {
+  if (!stop_notified.exchange(true)) {
     for (std::size_t i = 0; i < stop_orders.size(); ++i) own_loops[i]->post(std::move(stop_orders[i]));
     return;
   }
@@ -288,7 +288,7 @@ void Server::State::end_loops() {
     const std::lock_guard guard(counting);
     loops_known.clear();
   }
-  shared.paths.clear();
+  shared.transports.clear();
   cpu_latency.reset();
 }
 
@@ -321,7 +321,7 @@ ServerCounters Server::State::sum() const {
     all.memory_refusals += one.memory_refusals.get();
     all.slow_peers += one.slow_peers.get();
     all.receive_bytes += loop->receive_bytes();
-    all.paths_declined += one.paths_declined.get();
+    all.transports_declined += one.transports_declined.get();
   }
   all.calls_in_flight = shared.calls_in_flight.load();
   return all;

@@ -19,8 +19,8 @@ namespace {
 constexpr Duration last_wait = std::chrono::seconds(1);
 
 // While a server stops, sessions without a call are looked at so often, and ended when they were found silent so many
-// times in a row: their clients do not answer goaway. Looks are counted rather than time, so that a pause of this process
-// counts as one.
+// times in a row: their clients do not answer goaway. Looks are counted rather than time, so that a pause of this
+// process counts as one.
 constexpr Duration silence_check = std::chrono::milliseconds(250);
 constexpr unsigned silent_checks_max = 4;
 
@@ -30,8 +30,8 @@ constexpr Duration receive_window_min = std::chrono::milliseconds(1);
 // Refusals come as fast as an attacker connects.
 constexpr Duration refusal_line_interval = std::chrono::seconds(1);
 
-// What one message of `bytes` takes at most: its block, which is larger by up to its size class, that of the step before, from
-// which it is copied, and those of its head.
+// What one message of `bytes` takes at most: its block, which is larger by up to its size class, that of the step
+// before, from which it is copied, and those of its head.
 std::size_t message_footprint(std::size_t bytes) noexcept {
   const auto block = [](std::size_t size) {
     return size <= BlockPool::class_bytes_max ? std::bit_ceil(std::max(size, BlockPool::class_bytes_min)) : size;
@@ -140,27 +140,27 @@ void ServerLoop::adopt(std::unique_ptr<transport::Stream> stream) {
 void ServerLoop::admit(std::unique_ptr<transport::Stream> stream) {
   auto handshake = std::make_unique<Handshake>(loop_, std::move(stream), loop_.after(shared_.options.handshake_timeout),
                                                static_cast<Handshake::Done&>(*this));
-  if (arrivals_.size() >= shared_.options.handshakes_max && !evict_silent()) {
+  if (attempts_.size() >= shared_.options.handshakes_max && !evict_silent()) {
     return refuse(*handshake, "the server has handshakes_max (" + std::to_string(shared_.options.handshakes_max) +
                                   ") handshakes going on: try again later, or raise it");
   }
-  arrivals_.emplace_back().handshake = std::move(handshake);
+  attempts_.emplace_back().handshake = std::move(handshake);
 }
 
-// Makes room for a new connection at the cost of the oldest that has not said hello, else of the oldest that does not answer
-// the proposal of a path. False if none is silent.
+// Makes room for a new connection at the cost of the oldest that has not said hello, else of the oldest that does not
+// answer the selection of a transport. False if none is silent.
 bool ServerLoop::evict_silent() {
-  const auto silent = [this](bool proposed) {
-    return std::find_if(arrivals_.begin(), arrivals_.end(), [&](const Arrival& one) {
-      return !one.handshake->heard() && (one.proposals != nullptr) == proposed;
+  const auto silent = [this](bool selected) {
+    return std::find_if(attempts_.begin(), attempts_.end(), [&](const ConnectionAttempt& one) {
+      return !one.handshake->heard() && (one.selector != nullptr) == selected;
     });
   };
   auto oldest = silent(false);
-  if (oldest == arrivals_.end()) oldest = silent(true);
-  if (oldest == arrivals_.end()) return false;
+  if (oldest == attempts_.end()) oldest = silent(true);
+  if (oldest == attempts_.end()) return false;
   refuse(*oldest->handshake, "no hello or answer came while handshakes_max (" +
                                  std::to_string(shared_.options.handshakes_max) + ") newer connections arrived");
-  arrivals_.erase(oldest);
+  attempts_.erase(oldest);
   return true;
 }
 
@@ -168,7 +168,7 @@ bool ServerLoop::evict_silent() {
 void ServerLoop::refuse(Handshake& handshake, std::string why) {
   session_shared_.counters.refused.add(1);
   log_refusal("connection from " + handshake.stream().peer() + " refused: " + why);
-  wire::Hello hello{.version_least = wire::version, .version_most = wire::version};
+  wire::Hello hello{.version_min = wire::version, .version_max = wire::version};
   hello.refusal = Error{ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0, std::move(why)};
   handshake.send(hello);
   handshake.stream().finish();
@@ -189,16 +189,16 @@ void ServerLoop::log_dropped(const std::exception& error) noexcept {
   }
 }
 
-ServerLoop::Arrivals::iterator ServerLoop::find(Handshake& handshake) {
-  return std::find_if(arrivals_.begin(), arrivals_.end(),
-                      [&](const Arrival& one) { return one.handshake.get() == &handshake; });
+ServerLoop::ConnectionAttempts::iterator ServerLoop::find(Handshake& handshake) {
+  return std::find_if(attempts_.begin(), attempts_.end(),
+                      [&](const ConnectionAttempt& one) { return one.handshake.get() == &handshake; });
 }
 
 std::optional<Error> ServerLoop::refusal(const wire::Hello& theirs) const {
-  if (theirs.version_least > wire::version || theirs.version_most < wire::version) {
+  if (theirs.version_min > wire::version || theirs.version_max < wire::version) {
     return Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::local, 0,
-                 "the server speaks version 1 of the protocol, the client " + std::to_string(theirs.version_least) +
-                     " to " + std::to_string(theirs.version_most)};
+                 "the server speaks version 1 of the protocol, the client " + std::to_string(theirs.version_min) +
+                     " to " + std::to_string(theirs.version_max)};
   }
   constexpr std::size_t least = transport::FramedConnection::prefix_bytes + wire::header_bytes;
   if (theirs.message_bytes_max < least) {
@@ -227,117 +227,117 @@ void ServerLoop::guard(Handshake& handshake, Step step) {
   try {
     step();
   } catch (const std::exception& error) {
-    const auto arrival = find(handshake);
-    if (arrival == arrivals_.end()) return;  // It has become a session, which ends by itself.
+    const auto attempt = find(handshake);
+    if (attempt == attempts_.end()) return;  // It has become a session, which ends by itself.
     session_shared_.counters.handshakes_failed.add(1);
-    arrivals_.erase(arrival);
+    attempts_.erase(attempt);
     log_dropped(error);
   }
 }
 
-void ServerLoop::continue_handshake(Arrivals::iterator arrival, Result<wire::Hello> hello) {
+void ServerLoop::continue_handshake(ConnectionAttempts::iterator attempt, Result<wire::Hello> hello) {
   if (!hello) {
     session_shared_.counters.handshakes_failed.add(1);
     loop_.log(LogLevel::info, "rpc",
-              "connection from " + arrival->handshake->stream().peer() + " dropped: " + hello.error().text);
-    arrivals_.erase(arrival);
+              "connection from " + attempt->handshake->stream().peer() + " dropped: " + hello.error().text);
+    attempts_.erase(attempt);
     return;
   }
-  if (arrival->proposals != nullptr) return on_answer(arrival, *hello);
-  arrival->theirs = std::move(*hello);
-  on_first_hello(arrival);
+  if (attempt->selector != nullptr) return on_answer(attempt, *hello);
+  attempt->theirs = std::move(*hello);
+  on_first_hello(attempt);
 }
 
-void ServerLoop::on_first_hello(Arrivals::iterator arrival) {
+void ServerLoop::on_first_hello(ConnectionAttempts::iterator attempt) {
   const ServerOptions& options = shared_.options;
-  wire::Hello& theirs = arrival->theirs;
-  arrival->ours = {
-      .version_least = wire::version,
-      .version_most = wire::version,
+  wire::Hello& theirs = attempt->theirs;
+  attempt->ours = {
+      .version_min = wire::version,
+      .version_max = wire::version,
       .checksum = options.checksum && theirs.checksum,
       .message_bytes_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX)),
       .calls_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.calls_per_connection_max, 65'536)),
       .stream_window_bytes = options.stream_window_bytes,
       .refusal = refusal(theirs)};
-  if (arrival->ours.refusal) {
-    arrival->handshake->send(arrival->ours);
+  if (attempt->ours.refusal) {
+    attempt->handshake->send(attempt->ours);
     session_shared_.counters.refused.add(1);
-    arrival->handshake->stream().finish();
-    arrivals_.erase(arrival);
+    attempt->handshake->stream().finish();
+    attempts_.erase(attempt);
     return;
   }
-  paths_.attach();
-  arrival->proposals =
-      std::make_unique<Proposals>(loop_, paths_, std::move(theirs.offers), arrival->handshake->stream().local(),
-                                  path_limits(theirs.message_bytes_max, options.message_bytes_max));
-  propose(arrival);
+  transports_.attach();
+  attempt->selector = std::make_unique<TransportSelector>(
+      loop_, transports_, std::move(theirs.offers), attempt->handshake->stream().local(),
+      message_limits(theirs.message_bytes_max, options.message_bytes_max));
+  select(attempt);
 }
 
-// Sends our hello with the next proposal; when none is left, the stream carries the messages.
-void ServerLoop::propose(Arrivals::iterator arrival) {
-  arrival->ours.declined.clear();
-  arrival->ours.proposal.reset();
-  arrival->proposals->propose(arrival->ours, [this, arrival](bool proposed) {
-    guard(*arrival->handshake, [&] { on_proposed(arrival, proposed); });
+// Sends our hello with the next selection; when none is left, the stream carries the messages.
+void ServerLoop::select(ConnectionAttempts::iterator attempt) {
+  attempt->ours.declined.clear();
+  attempt->ours.selection.reset();
+  attempt->selector->select(attempt->ours, [this, attempt](bool selected) {
+    guard(*attempt->handshake, [&] { on_selected(attempt, selected); });
   });
 }
 
-void ServerLoop::on_proposed(Arrivals::iterator arrival, bool proposed) {
-  if (proposed) {
-    arrival->handshake->send(arrival->ours);
-    arrival->handshake->expect_next();
+void ServerLoop::on_selected(ConnectionAttempts::iterator attempt, bool selected) {
+  if (selected) {
+    attempt->handshake->send(attempt->ours);
+    attempt->handshake->expect_next();
     return;
   }
   auto connection = std::make_unique<transport::FramedConnection>(
-      loop_, arrival->handshake->take_stream(),
+      loop_, attempt->handshake->release_stream(),
       transport::FramedOptions{.message_bytes_max = shared_.options.message_bytes_max});
-  connection->send_preface(wire::encode_hello(arrival->ours));
-  open_session(arrival, std::move(connection));
+  connection->send_preface(wire::encode_hello(attempt->ours));
+  open_session(attempt, std::move(connection));
 }
 
-void ServerLoop::on_answer(Arrivals::iterator arrival, const wire::Hello& answer) {
-  if (answer.unanswered) return on_connected(arrival, *answer.unanswered);
-  if (!answer.answer) return on_connected(arrival, "the client did not answer the proposal of this path");
-  arrival->proposals->connect(*answer.answer, [this, arrival](const Result<void>& connected) {
-    guard(*arrival->handshake,
-          [&] { on_connected(arrival, connected ? std::nullopt : std::optional(connected.error().text)); });
+void ServerLoop::on_answer(ConnectionAttempts::iterator attempt, const wire::Hello& answer) {
+  if (answer.unanswered) return on_connected(attempt, *answer.unanswered);
+  if (!answer.answer) return on_connected(attempt, "the client did not answer the selection of this transport");
+  attempt->selector->connect(*answer.answer, [this, attempt](const Result<void>& connected) {
+    guard(*attempt->handshake,
+          [&] { on_connected(attempt, connected ? std::nullopt : std::optional(connected.error().text)); });
   });
 }
 
-void ServerLoop::on_connected(Arrivals::iterator arrival, std::optional<std::string> failure) {
-  Proposals& proposals = *arrival->proposals;
+void ServerLoop::on_connected(ConnectionAttempts::iterator attempt, std::optional<std::string> failure) {
+  TransportSelector& selector = *attempt->selector;
   if (failure) {
     loop_.log(LogLevel::info, "rpc",
-              std::string(proposals.path()) + " does not carry the connection of " +
-                  arrival->handshake->stream().peer() + ": " + *failure);
-    proposals.failed(std::move(*failure));
-    return propose(arrival);
+              std::string(selector.transport()) + " does not carry the connection of " +
+                  attempt->handshake->stream().peer() + ": " + *failure);
+    selector.failed(std::move(*failure));
+    return select(attempt);
   }
-  arrival->ours.declined.clear();
-  arrival->ours.proposal.reset();
-  arrival->ours.go = true;
-  arrival->going = true;
-  arrival->handshake->send(arrival->ours);
-  if (arrival->handshake->sent()) open_path(arrival);
+  attempt->ours.declined.clear();
+  attempt->ours.selection.reset();
+  attempt->ours.ready = true;
+  attempt->going = true;
+  attempt->handshake->send(attempt->ours);
+  if (attempt->handshake->sent()) open_transport(attempt);
 }
 
 void ServerLoop::on_sent(Handshake& handshake) {
-  const auto arrival = find(handshake);
-  if (arrival == arrivals_.end() || !arrival->going) return;
-  guard(handshake, [&] { open_path(arrival); });
+  const auto attempt = find(handshake);
+  if (attempt == attempts_.end() || !attempt->going) return;
+  guard(handshake, [&] { open_transport(attempt); });
 }
 
-void ServerLoop::open_path(Arrivals::iterator arrival) {
-  open_session(arrival, arrival->proposals->half()->open(arrival->handshake->take_stream()));
+void ServerLoop::open_transport(ConnectionAttempts::iterator attempt) {
+  open_session(attempt, attempt->selector->pending()->open(attempt->handshake->release_stream()));
 }
 
-void ServerLoop::open_session(Arrivals::iterator arrival, std::unique_ptr<transport::Connection> connection) {
+void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_ptr<transport::Connection> connection) {
   const ServerOptions& options = shared_.options;
-  const wire::Hello& theirs = arrival->theirs;
-  const wire::Hello& ours = arrival->ours;
+  const wire::Hello& theirs = attempt->theirs;
+  const wire::Hello& ours = attempt->ours;
   const SessionSettings settings{
       .checksum = ours.checksum,
-      .send_bytes_max = path_limits(theirs.message_bytes_max, options.message_bytes_max).send_bytes_max,
+      .send_bytes_max = message_limits(theirs.message_bytes_max, options.message_bytes_max).send_bytes_max,
       .calls_max = ours.calls_max,
       .peer_window_bytes = theirs.stream_window_bytes,
       .own_window_bytes = options.stream_window_bytes,
@@ -346,7 +346,7 @@ void ServerLoop::open_session(Arrivals::iterator arrival, std::unique_ptr<transp
       .decode_limits = options.decode_limits,
       .budget = &session_shared_.budget,
       .peer = receive_peers_.find(connection->peer())};
-  session_shared_.counters.paths_declined.add(static_cast<std::int64_t>(arrival->proposals->failures()));
+  session_shared_.counters.transports_declined.add(static_cast<std::int64_t>(attempt->selector->failures()));
   struct End final : detail::Posted {
     End(ServerLoop& of, ServerSession& ended) : loop(of), alive(of.alive_), session(ended) {}
     void run() override {
@@ -361,7 +361,7 @@ void ServerLoop::open_session(Arrivals::iterator arrival, std::unique_ptr<transp
   ServerSession& session = *made;
   auto end = std::make_unique<End>(*this, session);
   sessions_.push_back(std::move(made));
-  arrivals_.erase(arrival);
+  attempts_.erase(attempt);
   shared_.connections.fetch_add(1, std::memory_order_relaxed);
   try {
     session.start(std::move(end));
@@ -411,14 +411,14 @@ Task<void> ServerLoop::shut_down(Duration grace) {
   }
 }
 
-void ServerLoop::begin_shut_down(Duration grace, Stopped* told) {
-  if (told != nullptr) told_ = told;
+void ServerLoop::begin_shut_down(Duration grace, Stopped* listener) {
+  if (listener != nullptr) stop_listener_ = listener;
   if (phase_ == Phase::serving) {
     phase_ = Phase::finishing;
     grace_ = grace;
     phase_end_ = loop_.after(grace);
     next_check_ = loop_.now() + silence_check;
-    arrivals_.clear();
+    attempts_.clear();
     for (const auto& session : sessions_) {
       try {
         session->go_away();
@@ -440,7 +440,7 @@ void ServerLoop::continue_shut_down(bool due) {
     phase_ = Phase::stopped;
     stop_timer_.stop();
     changed_.notify_all();
-    if (told_ != nullptr) told_->on_stopped();
+    if (stop_listener_ != nullptr) stop_listener_->on_stopped();
     return;
   }
   const Time now = loop_.now();

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "exec/signal.h"
+#include "exec/condition.h"
+#include "rpc/negotiation/attached_transports.h"
 #include "rpc/negotiation/handshake.h"
-#include "rpc/negotiation/paths.h"
 #include "rpc/server/receive_peers.h"
 #include "rpc/server/server_session.h"
 #include "transport/network.h"
@@ -22,7 +22,7 @@ namespace hawser::rpc {
 struct ServerShared {
   ServerOptions options;
   std::shared_ptr<transport::Network> network;
-  TransportList paths = {};  // That the options choose; from the start on.
+  TransportList transports = {};  // That the options choose; from the start on.
   Dispatcher dispatcher;
   std::atomic<std::size_t> connections{0};      // Past the handshake.
   std::atomic<std::size_t> calls_in_flight{0};  // Not answered in place.
@@ -44,7 +44,7 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
                         .options = shared.options,
                         .budget = make_budget(shared.options),
                         .calls_in_flight = shared.calls_in_flight},
-        paths_(loop, shared.paths, shared.options.transports.retry_min),
+        transports_(loop, shared.transports, shared.options.transports.retry_min),
         sweep_(*this),
         changed_(loop),
         stop_timer_(*this) {}
@@ -67,27 +67,27 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
     ~Stopped() = default;
   };
   // No new calls; those in flight may finish within `grace`, then they are cancelled, and soon after ended. Notifies
-  // `told` when no session is left, possibly from within this call. Further calls only shorten the grace. Goes on when
-  // memory runs out: a session that cannot be told is ended.
-  void begin_shut_down(Duration grace, Stopped* told);
+  // `notified` when no session is left, possibly from within this call. Further calls only shorten the grace. Goes on
+  // when memory runs out: a session that cannot be told is ended.
+  void begin_shut_down(Duration grace, Stopped* listener);
   // The same, to be awaited.
   Task<void> shut_down(Duration grace);
 
-  // Gets what the paths beside the stream need; what can't be had is logged.
-  void prepare() { paths_.attach(); }
+  // Gets what the transports beside the stream need; what can't be had is logged.
+  void prepare() { transports_.attach(); }
   // The same, where nobody could handle an exception: connections ask again for what there was no memory for.
   void prepare_if_possible() noexcept;
 
  private:
   // A connection whose hellos are being exchanged.
-  struct Arrival {
+  struct ConnectionAttempt {
     std::unique_ptr<Handshake> handshake;
-    std::unique_ptr<Proposals> proposals;  // Once the client has offered paths.
+    std::unique_ptr<TransportSelector> selector;  // Once the client has offered transports.
     wire::Hello theirs;
     wire::Hello ours;
-    bool going = false;  // A path was agreed on; our last hello is leaving.
+    bool going = false;  // A transport was agreed on; our last hello is leaving.
   };
-  using Arrivals = std::list<Arrival>;
+  using ConnectionAttempts = std::list<ConnectionAttempt>;
   // Looks for peers that are slow with a message, while there are sessions.
   struct Sweep : Timer {
     explicit Sweep(ServerLoop& on) noexcept : Timer(&Sweep::fire), owner(on) {}
@@ -112,19 +112,19 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   void on_sent(Handshake& handshake) override;
   template <class Step>
   void guard(Handshake& handshake, Step step);
-  void continue_handshake(Arrivals::iterator arrival, Result<wire::Hello> hello);
-  void on_first_hello(Arrivals::iterator arrival);
-  void on_answer(Arrivals::iterator arrival, const wire::Hello& answer);
-  // This half is connected to the client's, or why one of the two is not.
-  void on_connected(Arrivals::iterator arrival, std::optional<std::string> failure);
-  void propose(Arrivals::iterator arrival);
-  void on_proposed(Arrivals::iterator arrival, bool proposed);
-  void open_path(Arrivals::iterator arrival);
+  void continue_handshake(ConnectionAttempts::iterator attempt, Result<wire::Hello> hello);
+  void on_first_hello(ConnectionAttempts::iterator attempt);
+  void on_answer(ConnectionAttempts::iterator attempt, const wire::Hello& answer);
+  // This pending connection is connected to the client's, or why one of the two is not.
+  void on_connected(ConnectionAttempts::iterator attempt, std::optional<std::string> failure);
+  void select(ConnectionAttempts::iterator attempt);
+  void on_selected(ConnectionAttempts::iterator attempt, bool selected);
+  void open_transport(ConnectionAttempts::iterator attempt);
   void on_session_idle(std::unique_ptr<detail::Posted> end) noexcept override { loop_.post(std::move(end)); }
   void remove(ServerSession& session);
-  void open_session(Arrivals::iterator arrival, std::unique_ptr<transport::Connection> connection);
+  void open_session(ConnectionAttempts::iterator attempt, std::unique_ptr<transport::Connection> connection);
   std::optional<Error> refusal(const wire::Hello& theirs) const;
-  Arrivals::iterator find(Handshake& handshake);
+  ConnectionAttempts::iterator find(Handshake& handshake);
   void continue_shut_down(bool due);
   void cancel_all() noexcept;
   void end_all() noexcept;
@@ -134,18 +134,18 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   Loop& loop_;
   ServerShared& shared_;
   ServerLoopShared session_shared_;
-  Paths paths_;
-  Arrivals arrivals_;
+  AttachedTransports transports_;
+  ConnectionAttempts attempts_;
   ReceivePeers receive_peers_;
   std::list<std::unique_ptr<ServerSession>> sessions_;
   Sweep sweep_;
   Time next_refusal_line_{};  // No refusal is logged before.
-  exec::Signal changed_;      // The last session has gone while stopping.
+  exec::Condition changed_;   // The last session has gone while stopping.
   Phase phase_ = Phase::serving;
   Time phase_end_{};
   Time next_check_{};  // When sessions are looked at for silence.
   Duration grace_{};
-  Stopped* told_ = nullptr;
+  Stopped* stop_listener_ = nullptr;
   const Error stopped_{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the server has stopped"};
   StopTimer stop_timer_;
   const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Ends with this; seen by what it posted.

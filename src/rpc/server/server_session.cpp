@@ -10,7 +10,7 @@
 namespace hawser::rpc {
 
 using detail::ActiveCall;
-using wire::Kind;
+using wire::FrameKind;
 
 ServerSession::ServerSession(Loop& loop, std::unique_ptr<transport::Connection> connection,
                              const SessionSettings& settings, ServerLoopShared& shared, Owner& owner)
@@ -29,22 +29,22 @@ ServerSession::~ServerSession() { shared_.counters.open.add(-1); }
 void ServerSession::on_frame(const wire::Frame& frame, const transport::Message& message) {
   if (!connection_charges_ && account().arriving() != 0) {
     // Whoever keeps the payload pays for it from now on.
-    const std::size_t placed = message.payload.size() < connection().capabilities().placed_bytes_min
-                                   ? 0
-                                   : std::min(account().arriving(), message.payload.size());
-    account().set_arriving(account().arriving() - placed);
+    const std::size_t selected = message.payload.size() < connection().capabilities().receive_buffer_bytes_min
+                                     ? 0
+                                     : std::min(account().arriving(), message.payload.size());
+    account().set_arriving(account().arriving() - selected);
   }
   switch (frame.header.kind) {
-    case Kind::request: return on_request(frame, message);
-    case Kind::cancel:
+    case FrameKind::request: return on_request(frame, message);
+    case FrameKind::cancel:
       if (ActiveCall* call = find(frame.header.call)) {
         call->request_stop(ErrorCode::cancelled, Initiator::peer, "the caller cancelled the call");
       }
       return;
-    case Kind::goaway: peer_understood_ = true; return check_idle();
-    case Kind::stream_data:
-    case Kind::stream_end:
-    case Kind::stream_credit: {
+    case FrameKind::goaway: peer_understood_ = true; return check_idle();
+    case FrameKind::stream_data:
+    case FrameKind::stream_end:
+    case FrameKind::stream_credit: {
       ActiveCall* const call = find(frame.header.call);
       return on_stream_frame(frame, message, call == nullptr ? nullptr : call->stream_if_open());
     }
@@ -85,16 +85,16 @@ void ServerSession::on_request(const wire::Frame& frame, const transport::Messag
     return refuse(header.call, ErrorCode::overloaded,
                   std::to_string(shared_.options.calls_max) + " calls (calls_max) are in flight on the server already");
   }
-  detail::Incoming request{.port = *this,
-                           .call = header.call,
-                           .body = frame.body,
-                           .payload = frame.payload,
-                           .attachment = frame.attachment,
-                           .metadata = MetadataView(frame.metadata),
-                           .head_block = message.head_block,
-                           .payload_block = message.payload_block,
-                           .account = receive_account(),
-                           .decode_limits = &settings().decode_limits};
+  detail::IncomingRequest request{.sink = *this,
+                                  .call = header.call,
+                                  .body = frame.body,
+                                  .payload = frame.payload,
+                                  .attachment = frame.attachment,
+                                  .metadata = MetadataView(frame.metadata),
+                                  .head_block = message.head_block,
+                                  .payload_block = message.payload_block,
+                                  .account = receive_account(),
+                                  .decode_limits = &settings().decode_limits};
   if (header.deadline != 0) {
     request.deadline = session_loop().now() + std::chrono::microseconds(wire::decode_deadline(header.deadline));
   }
@@ -152,8 +152,8 @@ void ServerSession::refuse(std::uint32_t call, ErrorCode code, std::string text)
   reply_error(call, {code, ErrorScope::call, Initiator::local, 0, std::move(text)});
 }
 
-transport::Placement ServerSession::place(Bytes head, std::size_t payload_bytes) {
-  using Where = transport::Placement::Kind;
+transport::ReceiveBuffer ServerSession::select_receive_buffer(Bytes head, std::size_t payload_bytes) {
+  using Where = transport::ReceiveBuffer::Kind;
   const Result<wire::Frame> frame = wire::decode_frame(head, {}, payload_bytes);
   if (!frame) {
     protocol_error(frame.error().text);
@@ -214,16 +214,17 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
                        "the result can't be encoded: a sequence of 2^31 elements or more, or nesting deeper than 256"});
     return nullptr;
   }
-  std::byte* const body = begin_frame(
-      {.kind = Kind::response, .call = call, .attachment_bytes = static_cast<std::uint32_t>(extras.attachment.size())},
-      size.body, size.payload + extras.attachment.size(), extras.metadata);
+  std::byte* const body = begin_frame({.kind = FrameKind::response,
+                                       .call = call,
+                                       .attachment_bytes = static_cast<std::uint32_t>(extras.attachment.size())},
+                                      size.body, size.payload + extras.attachment.size(), extras.metadata);
   if (body == nullptr && !closed()) [[unlikely]]
     reply_error(call, begin_error());
   answered(call);
   return body;
 }
 
-void ServerSession::end_reply(std::span<const Piece> pieces, PayloadOwner* owner) {
+void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   try {
     end_frame(pieces, owner);
     after_reply();
@@ -242,7 +243,7 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   const std::size_t room = settings().send_bytes_max - wire::header_bytes;
   const Bytes text = as_bytes(std::string_view(error.text).substr(0, std::min(text_bytes_max, room)));
   std::byte* const body =
-      begin_frame({.kind = Kind::error,
+      begin_frame({.kind = FrameKind::error,
                    .call = call,
                    .method = static_cast<std::uint32_t>(error.code) | static_cast<std::uint32_t>(error.scope) << 16,
                    .signature = static_cast<std::uint32_t>(error.application_code)},
@@ -266,7 +267,7 @@ void ServerSession::after_reply() {
 
 void ServerSession::go_away() {
   if (closed() || std::exchange(going_away_, true)) return;
-  send_bare({.kind = Kind::goaway});
+  send_bare({.kind = FrameKind::goaway});
   check_idle();
 }
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "hawser/detail/server_port.h"
+#include "hawser/detail/reply_sink.h"
 #include "hawser/server.h"
 #include "rpc/server/dispatcher.h"
 #include "rpc/session/session.h"
@@ -31,7 +31,7 @@ struct LoopCounters {
   Counter calls;
   Counter calls_refused;
   Counter protocol_errors;
-  Counter paths_declined;
+  Counter transports_declined;
   Counter memory_refusals;
   Counter slow_peers;
 };
@@ -47,12 +47,12 @@ struct ServerLoopShared {
 };
 
 // The server's end of one connection: its calls being answered. Outlives the connection until they have ended.
-class ServerSession final : public Session, public detail::ServerPort {
+class ServerSession final : public Session, public detail::ReplySink {
  public:
   class Owner {
    public:
-    // The connection has ended and no call is active any more: to be destroyed, but not from within this call, by posting
-    // `end`.
+    // The connection has ended and no call is active any more: to be destroyed, but not from within this call, by
+    // posting `end`.
     virtual void on_session_idle(std::unique_ptr<detail::Posted> end) noexcept = 0;
 
    protected:
@@ -83,18 +83,18 @@ class ServerSession final : public Session, public detail::ServerPort {
   // Ends the connection at once.
   void abort(const Error& why) { end_session(why); }
 
-  // detail::ServerPort
+  // detail::ReplySink
   Loop& loop() noexcept override { return session_loop(); }
   std::string peer() const override { return peer_; }
   std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size,
                          const detail::ReplyExtras& extras) override;
-  void end_reply(std::span<const Piece> pieces, PayloadOwner* owner) override;
+  void end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
   void reply_error(std::uint32_t call, const Error& error) override;
   void refuse_unkept(std::uint32_t call) override;
   void fail_connection() noexcept override;
   void enter(detail::ActiveCall& call) override;
   void leave(detail::ActiveCall& call) noexcept override;
-  void detach(PayloadOwner& owner) override { connection().detach(owner); }
+  void copy_and_release(SendCompletion& owner) override { connection().copy_and_release(owner); }
   std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t call) override;
   transport::RemoteMemory* remote_memory() noexcept override {
     return closed() ? nullptr : connection().remote_memory();
@@ -102,7 +102,7 @@ class ServerSession final : public Session, public detail::ServerPort {
 
  private:
   void on_frame(const wire::Frame& frame, const transport::Message& message) override;
-  transport::Placement place(Bytes head, std::size_t payload_bytes) override;
+  transport::ReceiveBuffer select_receive_buffer(Bytes head, std::size_t payload_bytes) override;
   void on_end(const Error& reason, std::uint64_t sent) override;
   void on_unkept_item(std::uint32_t call, const Error& why) override;
 

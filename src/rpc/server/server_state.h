@@ -43,7 +43,7 @@ struct Server::State final : transport::AcceptSink {
   Result<void> start_threads();
   void serve(std::size_t index);
   // Tells the loops to stop within the least grace that anybody has asked for. Allocates nothing the first time.
-  void tell_loops(Duration grace) noexcept;
+  void notify_loops(Duration grace) noexcept;
   // Waits for the threads and releases what they used. With `lifecycle` held.
   void end_loops();
   Result<void> hold_latency();
@@ -69,8 +69,8 @@ struct Server::State final : transport::AcceptSink {
   std::vector<std::unique_ptr<Loop>> own_loops;  // In step with loops, unless on the caller's.
   std::vector<std::unique_ptr<rpc::ServerLoop>> loops;
   std::vector<std::unique_ptr<LoopEnd>> loop_ends;           // In step with own_loops, as is the next.
-  std::vector<std::unique_ptr<detail::Posted>> stop_orders;  // Until stop_told.
-  std::atomic<bool> stop_told{false};
+  std::vector<std::unique_ptr<detail::Posted>> stop_orders;  // Until stop_notified.
+  std::atomic<bool> stop_notified{false};
   std::atomic<Duration::rep> stop_grace{forever.count()};  // The least that was asked for.
   std::vector<std::thread> threads;
   std::atomic<std::size_t> threads_serving{0};

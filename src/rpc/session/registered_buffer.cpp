@@ -8,11 +8,11 @@
 #include <string>
 #include <utility>
 
-#include "base/lent_block.h"
+#include "base/external_block.h"
 #include "hawser/client.h"
 #include "hawser/rdma.h"
 #include "hawser/server.h"
-#include "transport/data_path.h"
+#include "transport/transport.h"
 
 namespace hawser {
 
@@ -37,7 +37,7 @@ constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t max_bytes = PTRDIFF_MAX;
 constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 
-using Paths = std::vector<std::shared_ptr<transport::DataPath>>;
+using Transports = std::vector<std::shared_ptr<transport::Transport>>;
 
 struct FreeAligned {
   std::size_t alignment;
@@ -54,10 +54,10 @@ OwnMemory allocate_pages(std::size_t bytes) {
   return {static_cast<std::byte*>(pages), {alignment}};
 }
 
-std::vector<RdmaCounters> counters_of(const Paths& paths) {
+std::vector<RdmaCounters> counters_of(const Transports& transports) {
   std::vector<RdmaCounters> all;
-  for (const auto& path : paths) {
-    for (transport::PathMemory& one : path->memory()) {
+  for (const auto& transport : transports) {
+    for (transport::TransportMemory& one : transport->memory()) {
       all.push_back({.device = std::move(one.device),
                      .registered_bytes = one.registered_bytes,
                      .used_bytes = one.used_bytes,
@@ -76,13 +76,13 @@ std::vector<RdmaCounters> counters_of(const Paths& paths) {
 }  // namespace
 
 // The memory and its registrations: one reference is the RegisteredBuffer's, the others those of who uses the memory.
-class RegisteredBuffer::Inside final : public LentBlock {
+class RegisteredBuffer::Impl final : public ExternalBlock {
  public:
-  Inside(MutableBytes memory, OwnMemory own) noexcept
-      : LentBlock(&Inside::returned), memory_(memory), own_(std::move(own)) {}
+  Impl(MutableBytes memory, OwnMemory own) noexcept
+      : ExternalBlock(&Impl::returned), memory_(memory), own_(std::move(own)) {}
 
   // Null memory: to be allocated.
-  static Result<RegisteredBuffer> make(const Paths& paths, MutableBytes memory, std::size_t bytes) {
+  static Result<RegisteredBuffer> make(const Transports& transports, MutableBytes memory, std::size_t bytes) {
     if (bytes == 0) return fail(ErrorCode::invalid_argument, "a registered buffer needs one byte or more");
     OwnMemory own(nullptr, {page_bytes});
     if (memory.data() == nullptr) {
@@ -94,8 +94,8 @@ class RegisteredBuffer::Inside final : public LentBlock {
       }
       memory = {own.get(), whole};
     }
-    RegisteredBuffer made(new Inside(memory, std::move(own)));
-    if (auto done = made.inside_->register_with(paths); !done) return std::unexpected(std::move(done.error()));
+    RegisteredBuffer made(new Impl(memory, std::move(own)));
+    if (auto done = made.impl_->register_with(transports); !done) return std::unexpected(std::move(done.error()));
     return made;
   }
 
@@ -150,27 +150,27 @@ class RegisteredBuffer::Inside final : public LentBlock {
 
  private:
   struct Registered {
-    std::shared_ptr<transport::DataPath> path;
+    std::shared_ptr<transport::Transport> transport;
     std::unique_ptr<transport::MemoryRegistration> registration;
   };
 
-  Result<void> register_with(const Paths& paths) {
+  Result<void> register_with(const Transports& transports) {
     why_not_ = "neither RDMA nor UCX is enabled here";
-    for (const auto& path : paths) {
-      auto registration = path->register_memory(memory_, *this, own_ != nullptr);
+    for (const auto& transport : transports) {
+      auto registration = transport->register_memory(memory_, *this, own_ != nullptr);
       if (!registration) {
         if (registration.error().code != ErrorCode::unavailable)
           return std::unexpected(std::move(registration.error()));
         why_not_ = std::move(registration.error().text);
       } else if (*registration != nullptr) {
-        registrations_.push_back({path, std::move(*registration)});
+        registrations_.push_back({transport, std::move(*registration)});
       }
     }
     if (!registrations_.empty()) why_not_.clear();
     return {};
   }
 
-  static void returned(LentBlock& block) noexcept { delete static_cast<Inside*>(&block); }
+  static void returned(ExternalBlock& block) noexcept { delete static_cast<Impl*>(&block); }
 
   const MutableBytes memory_;
   const OwnMemory own_;  // Null: the caller's.
@@ -181,39 +181,37 @@ class RegisteredBuffer::Inside final : public LentBlock {
 };
 
 Result<RegisteredBuffer> RegisteredBuffer::allocate(const Client& client, std::size_t bytes) {
-  return Inside::make(client.data_paths(), {}, bytes);
+  return Impl::make(client.transports(), {}, bytes);
 }
 Result<RegisteredBuffer> RegisteredBuffer::allocate(const Server& server, std::size_t bytes) {
-  return Inside::make(server.data_paths(), {}, bytes);
+  return Impl::make(server.transports(), {}, bytes);
 }
-Result<RegisteredBuffer> RegisteredBuffer::over(const Client& client, MutableBytes memory) {
-  return Inside::make(client.data_paths(), memory, memory.size());
+Result<RegisteredBuffer> RegisteredBuffer::wrap(const Client& client, MutableBytes memory) {
+  return Impl::make(client.transports(), memory, memory.size());
 }
-Result<RegisteredBuffer> RegisteredBuffer::over(const Server& server, MutableBytes memory) {
-  return Inside::make(server.data_paths(), memory, memory.size());
+Result<RegisteredBuffer> RegisteredBuffer::wrap(const Server& server, MutableBytes memory) {
+  return Impl::make(server.transports(), memory, memory.size());
 }
 
 RegisteredBuffer& RegisteredBuffer::operator=(RegisteredBuffer&& other) noexcept {
-  std::swap(inside_, other.inside_);
+  std::swap(impl_, other.impl_);
   return *this;
 }
 RegisteredBuffer::~RegisteredBuffer() {
-  if (inside_ != nullptr) inside_->drop();
+  if (impl_ != nullptr) impl_->drop();
 }
 
-MutableBytes RegisteredBuffer::memory() const noexcept {
-  return inside_ == nullptr ? MutableBytes() : inside_->memory();
-}
-bool RegisteredBuffer::registered() const noexcept { return inside_ != nullptr && inside_->registered(); }
+MutableBytes RegisteredBuffer::memory() const noexcept { return impl_ == nullptr ? MutableBytes() : impl_->memory(); }
+bool RegisteredBuffer::registered() const noexcept { return impl_ != nullptr && impl_->registered(); }
 const std::string& RegisteredBuffer::why_not() const noexcept {
   static const std::string empty = "the buffer is empty";
-  return inside_ == nullptr ? empty : inside_->why_not();
+  return impl_ == nullptr ? empty : impl_->why_not();
 }
-bool RegisteredBuffer::in_use() const noexcept { return inside_ != nullptr && !inside_->unique(); }
+bool RegisteredBuffer::in_use() const noexcept { return impl_ != nullptr && !impl_->unique(); }
 Buffer RegisteredBuffer::share(std::size_t offset, std::size_t bytes) const noexcept {
-  if (inside_ == nullptr) return {};
+  if (impl_ == nullptr) return {};
   assert(offset <= size() && bytes <= size() - offset);
-  return Buffer::share(inside_, inside_->memory().data() + offset, bytes);
+  return Buffer::share(impl_, impl_->memory().data() + offset, bytes);
 }
 
 // ---- Exposed parts
@@ -224,7 +222,7 @@ Result<ExposedRegion> RegisteredBuffer::expose(std::size_t offset, std::size_t b
                 "the part to expose is empty, or not within the buffer's " + std::to_string(size()) + " bytes");
   }
   ExposedRegion region;
-  auto grant = inside_->expose(memory().subspan(offset, bytes), access, region.handle_, region.left_out_);
+  auto grant = impl_->expose(memory().subspan(offset, bytes), access, region.handle_, region.left_out_);
   if (!grant) return std::unexpected(std::move(grant.error()));
   region.grant_ = std::move(*grant);
   region.memory_ = share(offset, bytes);
@@ -249,7 +247,7 @@ void ExposedRegion::revoke() noexcept {
   memory_ = {};
 }
 
-std::vector<RdmaCounters> rdma_counters(const Client& client) { return counters_of(client.data_paths()); }
-std::vector<RdmaCounters> rdma_counters(const Server& server) { return counters_of(server.data_paths()); }
+std::vector<RdmaCounters> rdma_counters(const Client& client) { return counters_of(client.transports()); }
+std::vector<RdmaCounters> rdma_counters(const Server& server) { return counters_of(server.transports()); }
 
 }  // namespace hawser

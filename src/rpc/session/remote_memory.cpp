@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "exec/signal.h"
+#include "exec/condition.h"
 #include "hawser/context.h"
 #include "hawser/rdma.h"
 #include "rpc/client/client_state.h"
@@ -30,10 +30,10 @@ class detail::RemoteAccess final : public transport::RemoteOperation, Timer {
   bool ended() const noexcept { return outcome_.has_value(); }
   bool posted() const noexcept { return posted_ || ended(); }
   const Result<void>& outcome() const noexcept { return *outcome_; }
-  exec::Signal::Waiter changed() noexcept { return changed_.wait(); }
+  exec::Condition::Waiter changed() noexcept { return changed_.wait(); }
 
   // The client's connection that it was begun on.
-  const ClientPort* port = nullptr;
+  const CallChannel* channel = nullptr;
 
  private:
   void on_posted() override {
@@ -59,13 +59,13 @@ class detail::RemoteAccess final : public transport::RemoteOperation, Timer {
   }
 
   Loop& loop_;
-  exec::Signal changed_;
+  exec::Condition changed_;
   transport::RemoteMemory* remote_ = nullptr;  // Non-null exactly while it knows this.
   std::optional<Result<void>> outcome_;
   bool posted_ = false;
 };
 
-RemoteMemory::RemoteMemory(const Context& context) noexcept : port_(&context.port()) {}
+RemoteMemory::RemoteMemory(const Context& context) noexcept : reply_sink_(&context.reply_sink()) {}
 
 Result<RemoteMemory::Access> RemoteMemory::begin(bool writes, const RemoteRegion& region, std::uint64_t offset,
                                                  MutableBytes memory, const RemoteOptions& options) {
@@ -77,23 +77,24 @@ Result<RemoteMemory::Access> RemoteMemory::begin(bool writes, const RemoteRegion
     return fail(ErrorCode::invalid_argument,
                 std::string("the region was not exposed to be ") + (writes ? "written" : "read"));
   }
-  detail::ClientPort* const port = client_ == nullptr ? nullptr : client_->link().port;
-  if (client_ != nullptr && port == nullptr) {
+  detail::CallChannel* const channel = client_ == nullptr ? nullptr : client_->link().channel;
+  if (client_ != nullptr && channel == nullptr) {
     Error error = client_->link().reason;
     error.code = ErrorCode::not_sent;
     return std::unexpected(std::move(error));
   }
-  transport::RemoteMemory* const remote = port != nullptr ? port->remote_memory() : port_->remote_memory();
+  transport::RemoteMemory* const remote = channel != nullptr ? channel->remote_memory() : reply_sink_->remote_memory();
   if (remote == nullptr) {
     return fail(ErrorCode::unavailable,
                 "the peer's memory can be reached over RDMA only, and the connection runs over another transport (see "
-                "Client::not_taken()), is moving, or has ended: use a call instead");
+                "Client::fallback_reasons()), is moving, or has ended: use a call instead");
   }
-  const auto access = std::make_shared<detail::RemoteAccess>(port != nullptr ? port->loop() : port_->loop());
+  const auto access =
+      std::make_shared<detail::RemoteAccess>(channel != nullptr ? channel->loop() : reply_sink_->loop());
   access->kind = writes ? transport::RemoteOperation::Kind::write : transport::RemoteOperation::Kind::read;
   access->memory = memory.data();
   access->bytes = memory.size();
-  access->port = port;
+  access->channel = channel;
   for (const RemoteRegion::Place& place : region.places) {
     if (place.domain == 0 || place.domain != remote->domain()) continue;
     access->domain = place.domain;
@@ -139,7 +140,7 @@ Task<Result<RemoteMemory::Access>> RemoteMemory::begin_write(RemoteRegion region
     co_await changed;
   }
   // A client that has moved calls over another connection, which has no order with this one.
-  while (!access->ended() && client_->link().port != access->port) {
+  while (!access->ended() && client_->link().channel != access->channel) {
     auto changed = access->changed();
     co_await changed;
   }

@@ -5,12 +5,12 @@
 #include <new>
 
 #include "exec/poller.h"
-#include "transport/data_path.h"
+#include "transport/transport.h"
 #include "wire/metadata.h"
 
 namespace hawser::rpc {
 
-using wire::Kind;
+using wire::FrameKind;
 
 Session::Session(Loop& loop, std::unique_ptr<transport::Connection> connection, const SessionSettings& settings)
     : loop_(loop),
@@ -27,7 +27,7 @@ Session::Session(Loop& loop, std::unique_ptr<transport::Connection> connection, 
 Session::~Session() = default;
 
 void Session::start_session() {
-  connection_->set_backlog_mark(settings_.backlog_bytes_max);
+  connection_->set_high_watermark(settings_.backlog_bytes_max);
   // Longer than any connection lives; far enough from the end of time to be doubled.
   constexpr Duration ping_interval_max = std::chrono::hours(24 * 365 * 10);
   if (settings_.ping_interval <= ping_interval_max) check_life_at(loop_.now() + settings_.ping_interval);
@@ -73,7 +73,7 @@ std::byte* Session::begin_frame(wire::Header header, std::size_t body_bytes, std
   return at;
 }
 
-void Session::end_frame(std::span<const Piece> pieces, PayloadOwner* owner) {
+void Session::end_frame(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   if (settings_.checksum) [[unlikely]] {
     constexpr std::size_t checksum_at = 24;
     store_le(head_ + checksum_at, wire::frame_checksum({head_, head_bytes_}, pieces));
@@ -81,7 +81,7 @@ void Session::end_frame(std::span<const Piece> pieces, PayloadOwner* owner) {
   try {
     connection_->commit(head_bytes_, pieces, owner);
   } catch (const std::bad_alloc&) {
-    if (owner != nullptr) owner->payload_released();
+    if (owner != nullptr) owner->on_send_complete();
     end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
   }
 }
@@ -108,10 +108,10 @@ void Session::send_bare(wire::Header header) {
 
 std::size_t Session::filled_bytes(std::size_t body_bytes) const noexcept {
   const std::size_t room = settings_.send_bytes_max - std::min(settings_.send_bytes_max, wire::header_bytes);
-  return std::min({body_bytes, transport::path_probe_bytes_max, room});
+  return std::min({body_bytes, transport::transport_probe_bytes_max, room});
 }
 
-void Session::send_filled(wire::Kind kind, std::size_t body_bytes) {
+void Session::send_filled(wire::FrameKind kind, std::size_t body_bytes) {
   const std::size_t bytes = filled_bytes(body_bytes);
   std::byte* const body = begin_frame({.kind = kind}, bytes, 0);
   if (body == nullptr) return;
@@ -120,13 +120,13 @@ void Session::send_filled(wire::Kind kind, std::size_t body_bytes) {
 }
 
 std::byte* Session::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
-  return begin_frame({.kind = Kind::stream_data, .call = call}, size.body, size.payload);
+  return begin_frame({.kind = FrameKind::stream_data, .call = call}, size.body, size.payload);
 }
 
-void Session::send_end(std::uint32_t call) { send_bare({.kind = Kind::stream_end, .call = call}); }
+void Session::send_end(std::uint32_t call) { send_bare({.kind = FrameKind::stream_end, .call = call}); }
 
 void Session::send_credit(std::uint32_t call, std::uint32_t bytes) {
-  send_bare({.kind = Kind::stream_credit, .call = call, .signature = bytes});
+  send_bare({.kind = FrameKind::stream_credit, .call = call, .signature = bytes});
 }
 
 // ---- Receiving ----
@@ -175,17 +175,17 @@ inline void Session::deliver(const transport::Message& message) {
     return protocol_error("malformed metadata");
   }
   switch (frame->header.kind) {
-    case Kind::ping: return answer_ping(frame->body.size());
-    case Kind::pong: return on_pong(frame->body.size());
+    case FrameKind::ping: return answer_ping(frame->body.size());
+    case FrameKind::pong: return on_pong(frame->body.size());
     default: return on_frame(*frame, message);
   }
 }
 
-// A pong that waits to leave answers this ping too, unless only this one has a body: pings from a peer that does not read must not
-// pile up answers.
+// A pong that waits to leave answers this ping too, unless only this one has a body: pings from a peer that does not
+// read must not pile up answers.
 void Session::answer_ping(std::size_t body_bytes) {
   if (connection_->sent() < (body_bytes == 0 ? pong_mark_ : long_pong_mark_)) return;
-  send_filled(Kind::pong, body_bytes);
+  send_filled(FrameKind::pong, body_bytes);
   pong_mark_ = connection_->committed();
   if (body_bytes != 0) long_pong_mark_ = pong_mark_;
 }
@@ -226,7 +226,7 @@ void Session::on_stream_frame(const wire::Frame& frame, const transport::Message
   if (core == nullptr) return;  // Of a call that has ended meanwhile.
   Result<void> status;
   switch (frame.header.kind) {
-    case Kind::stream_data: {
+    case FrameKind::stream_data: {
       // Small items are copied: the receive block that they lie in is much larger.
       constexpr std::size_t small_bytes_max = 4096;
       detail::StreamCore::Item item;
@@ -254,8 +254,8 @@ void Session::on_stream_frame(const wire::Frame& frame, const transport::Message
       status = core->on_item(std::move(item));
       break;
     }
-    case Kind::stream_end: status = core->on_end(); break;
-    case Kind::stream_credit: status = core->on_credit(frame.header.signature); break;
+    case FrameKind::stream_end: status = core->on_end(); break;
+    case FrameKind::stream_credit: status = core->on_credit(frame.header.signature); break;
     default: break;
   }
   if (!status) protocol_error(status.error().text);
@@ -300,12 +300,12 @@ void Session::check_life() {
   const Duration silent = now - last_received_;
   const Duration stuck = now - last_progress_;
   if (stuck >= 2 * interval || (silent >= 2 * interval && !connection_->paused())) {
-    return end_session({ErrorCode::unavailable, settings_.path ? ErrorScope::transport : ErrorScope::connection,
-                        Initiator::peer, 0,
+    return end_session({ErrorCode::unavailable,
+                        settings_.beside_stream ? ErrorScope::transport : ErrorScope::connection, Initiator::peer, 0,
                         stuck >= 2 * interval ? "the peer has not taken a byte for two ping intervals"
                                               : "the peer has given no sign of life for two ping intervals"});
   }
-  if (silent >= interval) send_bare({.kind = Kind::ping});
+  if (silent >= interval) send_bare({.kind = FrameKind::ping});
   const Duration next = silent >= interval ? 2 * interval - silent : interval - silent;
   check_life_at(now + std::max(next, interval / 8));
 }

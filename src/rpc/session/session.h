@@ -26,11 +26,12 @@ struct SessionSettings {
   codec::DecodeLimits decode_limits = {};
   detail::ReceiveBudget* budget = nullptr;    // Pays for what is received and kept; null: not counted.
   std::shared_ptr<detail::ReceivePeer> peer;  // What all connections of the peer hold of it; null: not counted.
-  bool path = false;  // Messages go beside the stream: should they stop, the peer may live and be reached otherwise.
+  bool beside_stream = false;  // Messages go beside the stream: should they stop, the peer may live and be reached
+                               // otherwise.
 };
 
 // What the two ends of a connection have in common: sending frames, taking them apart, streams, signs of life.
-class Session : public transport::MessageSink, public detail::StreamPort {
+class Session : public transport::MessageSink, public detail::StreamChannel {
  public:
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -38,11 +39,11 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   bool closed() const noexcept { return closed_; }
   transport::Connection& connection() noexcept { return *connection_; }
 
-  // A connection's turn on the loop ends after this time, and continues in a later tick. Other connections are served in
-  // between, whatever the messages of this one cost to decode.
+  // A connection's turn on the loop ends after this time, and continues in a later tick. Other connections are served
+  // in between, whatever the messages of this one cost to decode.
   static constexpr Duration turn_max = std::chrono::milliseconds(1);
-  // The clock is read when the messages since the last reading amount to clock_interval bytes, where a message counts as the
-  // bytes of its head and message_cost. Payloads cost little: they are copied at most.
+  // The clock is read when the messages since the last reading amount to clock_interval bytes, where a message counts
+  // as the bytes of its head and message_cost. Payloads cost little: they are copied at most.
   static constexpr std::size_t clock_interval = 16 * 1024;
   static constexpr std::size_t message_cost = 512;
 
@@ -56,20 +57,21 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   // Delivers messages from now on.
   void start_session();
 
-  // Room for the body of a frame whose header is `header`; its metadata_bytes is set here. Null if it can't be sent, for
-  // the reason that begin_error() gives.
+  // Room for the body of a frame whose header is `header`; its metadata_bytes is set here. Null if it can't be sent,
+  // for the reason that begin_error() gives.
   std::byte* begin_frame(wire::Header header, std::size_t body_bytes, std::size_t payload_bytes,
                          const Metadata* metadata = nullptr);
   // If there is no memory to send it, the session ends: part of the frame may be queued. `owner` is told then too.
-  void end_frame(std::span<const Piece> pieces = {}, PayloadOwner* owner = nullptr);
+  void end_frame(std::span<const ConstBuffer> pieces = {}, SendCompletion* owner = nullptr);
   Error begin_error() const;
   void send_bare(wire::Header header);
-  // What a ping or pong with a body has: path_probe_bytes_max at most, and as much as the peer takes.
+  // What a ping or pong with a body has: transport_probe_bytes_max at most, and as much as the peer takes.
   std::size_t filled_bytes(std::size_t body_bytes) const noexcept;
   // A ping or pong with a body of zeros.
-  void send_filled(wire::Kind kind, std::size_t body_bytes);
+  void send_filled(wire::FrameKind kind, std::size_t body_bytes);
 
-  // Every frame but ping and pong. Of a message that is cut, only the header is here: see transport::Message::cut. One that the peer must not send is answered by protocol_error().
+  // Every frame but ping and pong. Of a message that is cut, only the header is here: see transport::Message::cut. One
+  // that the peer must not send is answered by protocol_error().
   virtual void on_frame(const wire::Frame& frame, const transport::Message& message) = 0;
   // The connection has ended, having sent up to `sent`; called once.
   virtual void on_end(const Error& reason, std::uint64_t sent) = 0;
@@ -85,9 +87,9 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   void on_drained() override;
   detail::ReceiveAccount* receive_account() noexcept final { return account_.bounded() ? &account_ : nullptr; }
 
-  // What the peer was too slow with since this was asked last, while memory is held for it. `sending`: of a message that was
-  // coming then, less than `bytes` came; while reading is paused, what the peer takes counts. `taking`: more than half of the
-  // loop's budget is used, and of what waited for the peer then it took neither all nor `bytes`.
+  // What the peer was too slow with since this was asked last, while memory is held for it. `sending`: of a message
+  // that was coming then, less than `bytes` came; while reading is paused, what the peer takes counts. `taking`: more
+  // than half of the loop's budget is used, and of what waited for the peer then it took neither all nor `bytes`.
   enum class Behind : std::uint8_t { no, sending, taking };
   Behind falls_behind(std::uint64_t bytes) noexcept;
   detail::ReceiveAccount& account() noexcept { return account_; }
@@ -112,13 +114,13 @@ class Session : public transport::MessageSink, public detail::StreamPort {
   void on_message(const transport::Message& message) final;
   void on_closed(const Error& reason) final { end_session(reason); }
 
-  // detail::StreamPort
+  // detail::StreamChannel
   Loop& stream_loop() noexcept final { return loop_; }
   std::byte* begin_item(std::uint32_t call, const codec::EncodedSize& size) final;
-  void end_item(std::span<const Piece> pieces, PayloadOwner* owner) final { end_frame(pieces, owner); }
+  void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) final { end_frame(pieces, owner); }
   void send_end(std::uint32_t call) final;
   void send_credit(std::uint32_t call, std::uint32_t bytes) final;
-  void detach_item(PayloadOwner& owner) final { connection_->detach(owner); }
+  void copy_and_release_item(SendCompletion& owner) final { connection_->copy_and_release(owner); }
   bool has_room() const noexcept final { return connection_->backlog() <= settings_.backlog_bytes_max; }
   detail::WaitingWriter& writers() noexcept final { return writers_; }
   const codec::DecodeLimits& decode_limits() const noexcept final { return settings_.decode_limits; }

@@ -5,7 +5,7 @@
 namespace hawser::detail {
 namespace {
 
-std::unexpected<Error> breach(const char* text) {
+std::unexpected<Error> protocol_violation(const char* text) {
   return fail(ErrorCode::protocol_error, text, ErrorScope::connection, Initiator::peer);
 }
 
@@ -20,7 +20,7 @@ void StreamCore::wait_to_write() {
   turn_items_ = 0;
   turn_bytes_ = 0;
   if (writable()) return wake(writer_);
-  if (credit_ > 0) link(port_.writers());
+  if (credit_ > 0) link(channel_.writers());
 }
 
 void StreamCore::withdraw(bool reading) noexcept {
@@ -36,8 +36,8 @@ std::uint32_t StreamCore::cost(std::size_t bytes) noexcept {
 
 Result<void> StreamCore::on_item(Item item) {
   if (closed_) return {};
-  if (remote_ended_) return breach("a stream item after the stream's end");
-  if (window_left_ <= 0) return breach("a stream item without credit");
+  if (remote_ended_) return protocol_violation("a stream item after the stream's end");
+  if (window_left_ <= 0) return protocol_violation("a stream item without credit");
   window_left_ -= cost(item.body.size() + item.payload.size());
   items_.push_back(std::move(item));
   wake(reader_);
@@ -46,7 +46,7 @@ Result<void> StreamCore::on_item(Item item) {
 
 Result<void> StreamCore::on_end() {
   if (closed_) return {};
-  if (std::exchange(remote_ended_, true)) return breach("a stream ended twice");
+  if (std::exchange(remote_ended_, true)) return protocol_violation("a stream ended twice");
   wake(reader_);
   return {};
 }
@@ -54,7 +54,7 @@ Result<void> StreamCore::on_end() {
 Result<void> StreamCore::on_credit(std::uint32_t bytes) {
   if (closed_) return {};
   credit_ += bytes;
-  if (credit_ > std::int64_t{UINT32_MAX}) return breach("more stream credit than any window");
+  if (credit_ > std::int64_t{UINT32_MAX}) return protocol_violation("more stream credit than any window");
   if (credit_ > 0 && !linked()) wake(writer_);
   return {};
 }
@@ -87,10 +87,10 @@ Result<std::optional<StreamCore::Item>> StreamCore::take() {
     first_ = 0;
   }
   consumed_ += cost(item.body.size() + item.payload.size());
-  // Granted in halves of the window: few credits, and the sender does not run dry.
+  // Granted in pending connections of the window: few credits, and the sender does not run dry.
   if (consumed_ >= window_ / 2 && !closed_ && !remote_ended_) {
     window_left_ += consumed_;
-    port_.send_credit(call_, std::exchange(consumed_, 0));
+    channel_.send_credit(call_, std::exchange(consumed_, 0));
   }
   return item;
 }
@@ -108,7 +108,7 @@ std::optional<Error> StreamCore::write_error() const {
 }
 
 std::byte* StreamCore::begin_item(const codec::EncodedSize& size) {
-  std::byte* const body = port_.begin_item(call_, size);
+  std::byte* const body = channel_.begin_item(call_, size);
   if (body != nullptr) {
     credit_ -= cost(size.body + size.payload);
     ++turn_items_;
@@ -117,19 +117,21 @@ std::byte* StreamCore::begin_item(const codec::EncodedSize& size) {
   return body;
 }
 
-void StreamCore::end_item(std::span<const Piece> pieces, PayloadOwner* owner) { port_.end_item(pieces, owner); }
+void StreamCore::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+  channel_.end_item(pieces, owner);
+}
 
 void StreamCore::end() {
   if (closed_ || std::exchange(local_ended_, true)) return;
-  port_.send_end(call_);
+  channel_.send_end(call_);
 }
 
 ItemLoan::~ItemLoan() {
-  if (!released_) port_.detach_item(*this);
+  if (!released_) channel_.copy_and_release_item(*this);
   if (waiting_) loop_.forget(waiting_);
 }
 
-void ItemLoan::payload_released() noexcept {
+void ItemLoan::on_send_complete() noexcept {
   released_ = true;
   if (waiting_) loop_.resume_soon(waiting_);
 }

@@ -7,8 +7,8 @@
 
 namespace hawser::transport {
 
-// Charges an account for one part of the memory of messages that have not arrived completely (ReceiveAccount::arriving()).
-// The account outlives the charge. Without an account nothing is refused.
+// Charges an account for one part of the memory of messages that have not arrived completely
+// (ReceiveAccount::arriving()). The account outlives the charge. Without an account nothing is refused.
 class ArrivingCharge {
  public:
   ArrivingCharge() noexcept = default;

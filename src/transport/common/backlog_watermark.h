@@ -9,13 +9,13 @@ namespace hawser::transport {
 // Decides when MessageSink::on_drained() is due: when the backlog has been above the mark and falls to half of it.
 class BacklogWatermark {
  public:
-  // As Connection::set_backlog_mark().
+  // As Connection::set_high_watermark().
   void set(std::size_t bytes, std::size_t backlog) noexcept {
     mark_ = bytes;
     passed_ = backlog > bytes;
   }
-  // Bytes have been committed. Whoever sees the backlog above the mark now waits for on_drained(), even if the end of the
-  // tick sends all of it.
+  // Bytes have been committed. Whoever sees the backlog above the mark now waits for on_drained(), even if the end of
+  // the tick sends all of it.
   void on_commit(std::size_t backlog) noexcept {
     if (backlog > mark_) [[unlikely]]
       passed_ = true;

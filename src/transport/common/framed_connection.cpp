@@ -14,15 +14,15 @@ namespace {
 constexpr std::size_t pieces_max = 64;
 
 // Where discarded bytes are received; nobody reads it, so threads may share it.
-MutableBytes scrap() noexcept {
+MutableBytes discard_buffer() noexcept {
   static thread_local std::array<std::byte, 64 * 1024> memory;
   return memory;
 }
 
 // Takes what a stream still has to say between abort() and its end, when the connection may be gone already.
-StreamSink& nobody() noexcept {
+StreamSink& null_sink() noexcept {
   struct Nobody final : StreamSink {
-    MutableBytes receive_space() override { return scrap(); }
+    MutableBytes receive_space() override { return discard_buffer(); }
     void received(std::size_t) override {}
     void sendable(std::size_t) override {}
     void ended(const Error&) override {}
@@ -50,7 +50,7 @@ FramedConnection::~FramedConnection() {
 Capabilities FramedConnection::capabilities() const noexcept {
   return {.head_bytes_max = options_.message_bytes_max - prefix_bytes,
           .message_bytes_max = options_.message_bytes_max - prefix_bytes,
-          .placed_bytes_min = placed_bytes_min,
+          .receive_buffer_bytes_min = receive_buffer_bytes_min,
           .gathers = true,
           .charges = true,
           .remote_memory = false};
@@ -78,9 +78,9 @@ std::byte* FramedConnection::reserve(std::size_t head_bytes) {
   return sending_.reserve(prefix_bytes + head_bytes) + prefix_bytes;
 }
 
-void FramedConnection::commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) {
+void FramedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   std::size_t payload_bytes = 0;
-  for (const Piece& piece : payload) payload_bytes += piece.size;
+  for (const ConstBuffer& piece : payload) payload_bytes += piece.size;
   assert(prefix_bytes + head_bytes + payload_bytes <= options_.message_bytes_max);
   std::byte* const prefix = sending_.reserve(prefix_bytes + head_bytes);
   store_le(prefix, static_cast<std::uint32_t>(head_bytes));
@@ -90,7 +90,7 @@ void FramedConnection::commit(std::size_t head_bytes, std::span<const Piece> pay
   if (!payload.empty()) {
     sending_.borrow(payload, owner);
   } else if (owner != nullptr) {
-    owner->payload_released();
+    owner->on_send_complete();
   }
   if (sending_.bytes() >= options_.early_flush_bytes) send_queued();
   watermark_.on_commit(sending_.bytes());
@@ -107,7 +107,7 @@ void FramedConnection::flush() {
 void FramedConnection::send_queued() {
   if (std::exchange(sending_now_, true)) return;
   while (!blocked_ && !ended_ && !sending_.empty()) {
-    std::array<Piece, pieces_max> pieces;
+    std::array<ConstBuffer, pieces_max> pieces;
     const std::size_t count = sending_.peek(pieces);
     std::size_t offered = 0;
     for (std::size_t i = 0; i < count; ++i) offered += pieces[i].size;
@@ -147,7 +147,7 @@ void FramedConnection::drop_block() noexcept {
 
 // An idle connection holds no memory. Whoever still reads in the block holds a reference of its own.
 void FramedConnection::drop_idle_block() noexcept {
-  if (!placing_ && begin_ == end_) drop_block();
+  if (!receiving_payload_ && begin_ == end_) drop_block();
 }
 
 // Makes block_ hold [begin_, end_) with room for `wanted` bytes from begin_ on.
@@ -193,25 +193,25 @@ bool FramedConnection::prepare_block() {
 }
 
 MutableBytes FramedConnection::receive_space() {
-  if (ended_) return scrap();
-  PayloadBuffer& payload = placed_.payload;
-  if (placing_ && !payload.grow(placed_.done + 1, placed_.done)) payload.discard();
-  if (!placing_ && !prepare_block() && ended_) return scrap();
-  if (placing_) {
-    if (payload.data() != nullptr) return {payload.data() + placed_.done, payload.room() - placed_.done};
-    return scrap().first(std::min(scrap().size(), placed_.size - placed_.done));
+  if (ended_) return discard_buffer();
+  PayloadBuffer& payload = incoming_.payload;
+  if (receiving_payload_ && !payload.grow(incoming_.done + 1, incoming_.done)) payload.discard();
+  if (!receiving_payload_ && !prepare_block() && ended_) return discard_buffer();
+  if (receiving_payload_) {
+    if (payload.data() != nullptr) return {payload.data() + incoming_.done, payload.room() - incoming_.done};
+    return discard_buffer().first(std::min(discard_buffer().size(), incoming_.size - incoming_.done));
   }
   const MutableBytes space(block_->data() + end_, block_->size() - end_);
-  return placed_last_ && begin_ == end_ ? space.first(probe_bytes) : space;
+  return payload_last_ && begin_ == end_ ? space.first(probe_bytes) : space;
 }
 
 void FramedConnection::received(std::size_t bytes) {
   if (ended_) return;
   if (bytes == 0) return park();
   arrived_ += bytes;
-  if (placing_) {
-    placed_.done += bytes;
-    if (placed_.done == placed_.size) end_placed();
+  if (receiving_payload_) {
+    incoming_.done += bytes;
+    if (incoming_.done == incoming_.size) end_payload();
   } else {
     end_ += bytes;
     take_messages();
@@ -226,7 +226,7 @@ void FramedConnection::park() {
   if (taking_) return;  // Whoever takes a message reads in the block.
   drop_idle_block();
   const std::size_t held = end_ - begin_;
-  if (ended_ || placing_ || block_ == nullptr) return;
+  if (ended_ || receiving_payload_ || block_ == nullptr) return;
   const std::size_t most = paused_ ? receive_block_bytes / 4 : parked_bytes_max;
   if (held <= most && block_->size() > 2 * held && block_->size() > 2 * parked_bytes_max) {
     Block* const small = Block::allocate(held);
@@ -258,13 +258,13 @@ void FramedConnection::begin_cut() {
   const std::byte* const prefix = block_->data() + begin_;
   const std::size_t held = end_ - begin_ - prefix_bytes;
   const std::size_t head_bytes = load_le<std::uint32_t>(prefix);
-  placed_ = {};
-  placed_.head = Buffer::copy_of(Bytes(prefix + prefix_bytes, std::min({head_bytes, held, cut_head_bytes})));
-  placed_.size = head_bytes + load_le<std::uint32_t>(prefix + 4);
-  placed_.payload.discard();
-  placed_.done = held;
-  placed_.cut = true;
-  placing_ = true;
+  incoming_ = {};
+  incoming_.head = Buffer::copy_of(Bytes(prefix + prefix_bytes, std::min({head_bytes, held, cut_head_bytes})));
+  incoming_.size = head_bytes + load_le<std::uint32_t>(prefix + 4);
+  incoming_.payload.discard();
+  incoming_.done = held;
+  incoming_.cut = true;
+  receiving_payload_ = true;
   wanted_ = 0;
   drop_block();
   account_->set_arriving(0);
@@ -272,11 +272,11 @@ void FramedConnection::begin_cut() {
 
 void FramedConnection::take_messages() {
   if (std::exchange(taking_, true)) return;
-  while (!ended_ && !paused_ && !placing_ && take_one()) {
+  while (!ended_ && !paused_ && !receiving_payload_ && take_one()) {
   }
   taking_ = false;
   if (ended_) return drop_block();
-  if (account_ != nullptr && account_->arriving() != 0 && !placing_ &&
+  if (account_ != nullptr && account_->arriving() != 0 && !receiving_payload_ &&
       (block_ == nullptr || block_->size() <= receive_block_bytes)) {
     account_->set_arriving(0);  // Until nothing comes any more.
   }
@@ -299,7 +299,7 @@ bool FramedConnection::take_one() {
   }
   const Bytes head(prefix + prefix_bytes, head_bytes);
   if (held >= total) {
-    placed_last_ = false;
+    payload_last_ = false;
     begin_ += total;
     // Who keeps it pays for it.
     if (account_ != nullptr && account_->arriving() != 0) account_->set_arriving(0);
@@ -309,8 +309,8 @@ bool FramedConnection::take_one() {
                        .payload_block = block_});
     return true;
   }
-  if (payload_bytes >= placed_bytes_min) {
-    if (held >= prefix_bytes + head_bytes) return begin_placed(head, payload_bytes);
+  if (payload_bytes >= receive_buffer_bytes_min) {
+    if (held >= prefix_bytes + head_bytes) return begin_payload(head, payload_bytes);
     wanted_ = prefix_bytes + head_bytes;
   } else {
     wanted_ = total;
@@ -319,41 +319,42 @@ bool FramedConnection::take_one() {
 }
 
 // The head is here and part of the payload may be: the rest is received straight into its place.
-bool FramedConnection::begin_placed(Bytes head, std::size_t payload_bytes) {
-  const Placement placement = sink_->place(head, payload_bytes);
+bool FramedConnection::begin_payload(Bytes head, std::size_t payload_bytes) {
+  const ReceiveBuffer buffer = sink_->select_receive_buffer(head, payload_bytes);
   if (ended_) return false;
   const std::byte* const present = head.data() + head.size();
   const auto present_bytes = static_cast<std::size_t>(block_->data() + end_ - present);
-  placed_ = {};
-  placed_.size = payload_bytes;
+  incoming_ = {};
+  incoming_.size = payload_bytes;
   // The block is much larger than most heads, and would be held until the payload has come.
-  placed_.head =
+  incoming_.head =
       head.size() <= cut_head_bytes ? Buffer::copy_of(head) : Buffer::share(block_, head.data(), head.size());
-  placing_ = true;
-  if (account_ != nullptr && !account_->set_arriving(placed_.head.block()->size())) {
-    account_->set_arriving_always(placed_.head.block()->size());
+  receiving_payload_ = true;
+  if (account_ != nullptr && !account_->set_arriving(incoming_.head.block()->size())) {
+    account_->set_arriving_always(incoming_.head.block()->size());
   }
-  PayloadBuffer& payload = placed_.payload = PayloadBuffer(payload_bytes, account_);
-  payload.select(placement);
+  PayloadBuffer& payload = incoming_.payload = PayloadBuffer(payload_bytes, account_);
+  payload.select(buffer);
   if (!payload.grow(std::max<std::size_t>(present_bytes, 1), 0)) payload.discard();
-  placed_.done = present_bytes;
+  incoming_.done = present_bytes;
   if (payload.data() != nullptr && present_bytes != 0) std::memcpy(payload.data(), present, present_bytes);
   drop_block();
   return false;
 }
 
-void FramedConnection::end_placed() {
-  Placed placed = std::exchange(placed_, {});
-  placing_ = false;
-  placed_last_ = true;
-  Message message{.head = placed.head.bytes(), .payload = {}, .head_block = placed.head.block(), .cut = placed.cut};
-  placed.payload.complete(message);
+void FramedConnection::end_payload() {
+  IncomingPayload incoming = std::exchange(incoming_, {});
+  receiving_payload_ = false;
+  payload_last_ = true;
+  Message message{
+      .head = incoming.head.bytes(), .payload = {}, .head_block = incoming.head.block(), .cut = incoming.cut};
+  incoming.payload.complete(message);
   if (account_ != nullptr) account_->set_arriving(0);  // Who keeps it pays for it.
   sink_->on_message(message);
 }
 
-void FramedConnection::unplace(const std::byte* memory) noexcept {
-  if (placing_) placed_.payload.revoke(memory);
+void FramedConnection::revoke_receive_buffer(const std::byte* memory) noexcept {
+  if (receiving_payload_) incoming_.payload.revoke(memory);
 }
 
 void FramedConnection::pause() noexcept {
@@ -380,13 +381,13 @@ void FramedConnection::fail(const Error& reason) {
 void FramedConnection::abort() noexcept {
   if (std::exchange(ended_, true)) return;
   sending_.clear();
-  placing_ = false;
-  placed_ = {};
+  receiving_payload_ = false;
+  incoming_ = {};
   if (!taking_) drop_block();
   // The socket is closed now, and not when the last call that still uses the session has ended; but by the loop, since
   // this may come from within the stream.
   stream_->pause();
-  stream_->set_sink(nobody());
+  stream_->set_sink(null_sink());
   closing_->stream = std::move(stream_);
   loop_.post(std::unique_ptr<detail::Posted>(std::move(closing_)));
 }

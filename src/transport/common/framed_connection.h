@@ -30,7 +30,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   // Small messages are received side by side into blocks of this size and read there.
   static constexpr std::size_t receive_block_bytes = 256 * 1024;
   // Payloads from here on get a place of their own.
-  static constexpr std::size_t placed_bytes_min = 32 * 1024;
+  static constexpr std::size_t receive_buffer_bytes_min = 32 * 1024;
   // After a placed message another one is likely: only so much is received before its place is known, since that has to
   // be copied there.
   static constexpr std::size_t probe_bytes = 4 * 1024;
@@ -52,14 +52,14 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
 
   void start(MessageSink& sink) override;
   std::byte* reserve(std::size_t head_bytes) override;
-  void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) override;
-  void detach(PayloadOwner& owner) override { sending_.detach(owner); }
-  void unplace(const std::byte* memory) noexcept override;
+  void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) override;
+  void copy_and_release(SendCompletion& owner) override { sending_.copy_and_release(owner); }
+  void revoke_receive_buffer(const std::byte* memory) noexcept override;
   std::uint64_t committed() const noexcept override { return committed_; }
   std::uint64_t sent() const noexcept override { return sent_; }
   std::uint64_t arrived() const noexcept override { return arrived_; }
   std::size_t backlog() const noexcept override { return sending_.bytes(); }
-  void set_backlog_mark(std::size_t bytes) noexcept override { watermark_.set(bytes, sending_.bytes()); }
+  void set_high_watermark(std::size_t bytes) noexcept override { watermark_.set(bytes, sending_.bytes()); }
   void pause() noexcept override;
   void resume() override;
   bool paused() const noexcept override { return paused_; }
@@ -69,7 +69,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
 
  private:
   // The message that is being received, from when it has been decided where its payload goes.
-  struct Placed {
+  struct IncomingPayload {
     Buffer head;
     PayloadBuffer payload;
     std::size_t size = 0;  // Of what is still to be received: the payload, or, of a cut head, its rest too.
@@ -86,8 +86,8 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
 
   void take_messages();
   bool take_one();
-  bool begin_placed(Bytes head, std::size_t payload_bytes);
-  void end_placed();
+  bool begin_payload(Bytes head, std::size_t payload_bytes);
+  void end_payload();
   void begin_cut();
   bool prepare_block();
   void settle_block();
@@ -130,9 +130,9 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   std::size_t wanted_ = 0;  // Bytes from begin_ on that the message at hand needs in one piece; 0 if not known.
-  bool placing_ = false;
-  bool placed_last_ = false;  // The last message was placed.
-  Placed placed_;
+  bool receiving_payload_ = false;
+  bool payload_last_ = false;  // The last message was placed.
+  IncomingPayload incoming_;
 };
 
 }  // namespace hawser::transport

@@ -5,7 +5,7 @@
 namespace hawser::transport {
 namespace {
 
-constexpr std::byte path_broke_byte{1};
+constexpr std::byte transport_broke_byte{1};
 
 }  // namespace
 
@@ -17,7 +17,7 @@ Liveness::Liveness(std::unique_ptr<Stream> stream, std::function<void(const Erro
 
 void Liveness::received(std::size_t bytes) {
   if (bytes == 0) return;
-  if (bytes == 1 && space_[0] == path_broke_byte) {
+  if (bytes == 1 && space_[0] == transport_broke_byte) {
     return ended({ErrorCode::unavailable, ErrorScope::transport, Initiator::peer, 0, "it broke at the peer's end"});
   }
   ended({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
@@ -25,15 +25,15 @@ void Liveness::received(std::size_t bytes) {
 }
 
 void Liveness::ended(const Error& reason) {
-  if (const auto told = std::exchange(ended_, nullptr)) told(reason);
+  if (const auto callback = std::exchange(ended_, nullptr)) callback(reason);
 }
 
 // The stream may be the caller's caller: it only ends here, and is destroyed with this.
 void Liveness::close(Why why) noexcept {
   ended_ = nullptr;
   if (std::exchange(closed_, true)) return;
-  if (why == Why::path_broke) {
-    const Piece byte{&path_broke_byte, 1};
+  if (why == Why::transport_broke) {
+    const ConstBuffer byte{&transport_broke_byte, 1};
     stream_->send(std::span(&byte, 1));
   }
   stream_->pause();

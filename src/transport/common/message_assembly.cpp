@@ -19,12 +19,12 @@ void MessageAssembly::begin(std::size_t head_bytes, std::size_t payload_bytes,
   payload_ = PayloadBuffer(payload_bytes, account);
 }
 
-bool MessageAssembly::append(Bytes part, MessageSink& sink, std::size_t placed_bytes_min, const bool& ended) {
+bool MessageAssembly::append(Bytes part, MessageSink& sink, std::size_t receive_buffer_bytes_min, const bool& ended) {
   assert(active_ && part.size() <= missing());
   if (done_ < head_bytes_) part = append_head(part);
   if (done_ < head_bytes_) return true;
-  if (!std::exchange(selected_, true) && !cut_ && payload_.size() >= placed_bytes_min) {
-    const Placement selected = sink.place(head_.bytes(), payload_.size());
+  if (!std::exchange(selected_, true) && !cut_ && payload_.size() >= receive_buffer_bytes_min) {
+    const ReceiveBuffer selected = sink.select_receive_buffer(head_.bytes(), payload_.size());
     if (ended) return false;
     payload_.select(selected);
   }

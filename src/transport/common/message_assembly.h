@@ -9,9 +9,9 @@
 
 namespace hawser::transport {
 
-// Assembles one message whose head and payload arrive in parts that are copied. An announcement takes no memory; what has
-// arrived takes at most a constant factor of itself, unless the account has plenty. The rest of what the account refuses is
-// discarded: of a head so much stays that Message::cut can be answered.
+// Assembles one message whose head and payload arrive in parts that are copied. An announcement takes no memory; what
+// has arrived takes at most a constant factor of itself, unless the account has plenty. The rest of what the account
+// refuses is discarded: of a head so much stays that Message::cut can be answered.
 class MessageAssembly {
  public:
   // Memory of a head up to here is not charged: it is bounded by the number of connections.
@@ -25,11 +25,11 @@ class MessageAssembly {
   // Only while no message is active. The account is as that of PayloadBuffer.
   void begin(std::size_t head_bytes, std::size_t payload_bytes, hawser::detail::ReceiveAccount* account);
   // The next bytes, at most missing(). When the head is complete, asks `sink` where to receive a payload of at least
-  // `placed_bytes_min`. False if `ended` is true afterwards: the sink has ended the connection.
-  bool append(Bytes part, MessageSink& sink, std::size_t placed_bytes_min, const bool& ended);
+  // `receive_buffer_bytes_min`. False if `ended` is true afterwards: the sink has ended the connection.
+  bool append(Bytes part, MessageSink& sink, std::size_t receive_buffer_bytes_min, const bool& ended);
   // Delivers the message, which is complete. It is not active any more.
   void deliver(MessageSink& sink);
-  // Connection::unplace().
+  // Connection::revoke_receive_buffer().
   void revoke(const std::byte* memory) noexcept {
     if (active_) payload_.revoke(memory);
   }

@@ -8,8 +8,9 @@
 namespace hawser::transport {
 namespace {
 
-// The least step of a payload of `size` bytes that has room for `bytes`. Each step is a quarter of the next one and the last
-// one is the whole payload, so that little is copied from one step to the next, and little is held twice meanwhile.
+// The least step of a payload of `size` bytes that has room for `bytes`. Each step is a quarter of the next one and the
+// last one is the whole payload, so that little is copied from one step to the next, and little is held twice
+// meanwhile.
 std::size_t step(std::size_t size, std::size_t bytes) noexcept {
   constexpr std::size_t factor = PayloadBuffer::step_factor;
   std::size_t room = size;
@@ -21,10 +22,10 @@ std::size_t step(std::size_t size, std::size_t bytes) noexcept {
 
 }  // namespace
 
-void PayloadBuffer::select(const Placement& selected) noexcept {
+void PayloadBuffer::select(const ReceiveBuffer& selected) noexcept {
   switch (selected.kind) {
-    case Placement::Kind::own: break;
-    case Placement::Kind::given:
+    case ReceiveBuffer::Kind::own: break;
+    case ReceiveBuffer::Kind::given:
       assert(selected.memory.size() >= size_);
       if (data_ != nullptr) {
         wanted_ = selected.memory.data();
@@ -34,7 +35,7 @@ void PayloadBuffer::select(const Placement& selected) noexcept {
         given_ = true;
       }
       break;
-    case Placement::Kind::discard: discard(); break;
+    case ReceiveBuffer::Kind::discard: discard(); break;
   }
 }
 

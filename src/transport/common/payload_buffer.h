@@ -8,13 +8,15 @@
 
 namespace hawser::transport {
 
-// The memory that one payload is received into, as MessageSink::place() has selected it: memory of the transport's, which
-// the account is charged for when it is allocated; memory of the sink's; or none, and the payload is discarded. Memory may
-// also be allocated before the sink is asked: then the payload is copied in the end if the sink wants it elsewhere.
+// The memory that one payload is received into, as MessageSink::select_receive_buffer() has selected it: memory of the
+// transport's, which the account is charged for when it is allocated; memory of the sink's; or none, and the payload is
+// discarded. Memory may also be allocated before the sink is asked: then the payload is copied in the end if the sink
+// wants it elsewhere.
 class PayloadBuffer {
  public:
-  // Without plenty of memory (ReceiveAccount::plenty()), it is allocated in steps, each of which is at most four times the
-  // one before. The first step is no longer than this, unless more has arrived: only an announcement has paid for it.
+  // Without plenty of memory (ReceiveAccount::plenty()), it is allocated in steps, each of which is at most four times
+  // the one before. The first step is no longer than this, unless more has arrived: only an announcement has paid for
+  // it.
   static constexpr std::size_t first_step_bytes = 4 * 1024;
   static constexpr std::size_t step_factor = 4;
 
@@ -24,9 +26,9 @@ class PayloadBuffer {
   PayloadBuffer(std::size_t size, hawser::detail::ReceiveAccount* account) noexcept : charge_(account), size_(size) {}
 
   // What the sink said.
-  void select(const Placement& selected) noexcept;
-  // The transport's memory for the first `bytes` bytes at least, of which [0, filled) stay; nothing if there is room already.
-  // False: the account refuses it, or there is none, and nothing has changed.
+  void select(const ReceiveBuffer& selected) noexcept;
+  // The transport's memory for the first `bytes` bytes at least, of which [0, filled) stay; nothing if there is room
+  // already. False: the account refuses it, or there is none, and nothing has changed.
   [[nodiscard]] bool grow(std::size_t bytes, std::size_t filled);
   // The same for all of the payload at once, also if the sink has given memory: then the payload is copied there.
   [[nodiscard]] bool allocate() { return resize(size_, 0); }
@@ -37,7 +39,7 @@ class PayloadBuffer {
   void replace();
   // The payload is needed no more. The transport's memory is released.
   void discard() noexcept;
-  // Connection::unplace().
+  // Connection::revoke_receive_buffer().
   void revoke(const std::byte* memory) noexcept;
   bool revokes(const std::byte* memory) const noexcept {
     return memory != nullptr && ((given_ && data_ == memory) || wanted_ == memory);
@@ -55,7 +57,8 @@ class PayloadBuffer {
   // The transport's memory; empty if there is none.
   const Buffer& own() const noexcept { return own_; }
 
-  // The payload is complete, or discarded: describes it in the message that is delivered. Whoever keeps it pays from now on.
+  // The payload is complete, or discarded: describes it in the message that is delivered. Whoever keeps it pays from
+  // now on.
   void complete(Message& message) noexcept;
 
  private:

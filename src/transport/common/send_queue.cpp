@@ -36,9 +36,9 @@ void SendQueue::commit(std::size_t size) {
   bytes_ += size;
 }
 
-void SendQueue::borrow(std::span<const Piece> pieces, PayloadOwner* owner) {
+void SendQueue::borrow(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   if (owner == nullptr) {
-    for (const Piece& piece : pieces) {
+    for (const ConstBuffer& piece : pieces) {
       if (piece.size == 0) continue;
       std::memcpy(reserve(piece.size), piece.data, piece.size);
       commit(piece.size);
@@ -46,17 +46,17 @@ void SendQueue::borrow(std::span<const Piece> pieces, PayloadOwner* owner) {
     return;
   }
   std::size_t last = segments_.size();
-  for (const Piece& piece : pieces) {
+  for (const ConstBuffer& piece : pieces) {
     if (piece.size == 0) continue;
     last = segments_.size();
     segments_.push_back({piece.data, piece.size, nullptr, owner, false});
     bytes_ += piece.size;
   }
-  if (last == segments_.size()) return owner->payload_released();
+  if (last == segments_.size()) return owner->on_send_complete();
   segments_[last].last = true;
 }
 
-void SendQueue::detach(PayloadOwner& owner) {
+void SendQueue::copy_and_release(SendCompletion& owner) {
   for (std::size_t i = first_; i < segments_.size(); ++i) {
     Segment& segment = segments_[i];
     if (segment.owner != &owner) continue;
@@ -66,7 +66,7 @@ void SendQueue::detach(PayloadOwner& owner) {
   }
 }
 
-std::size_t SendQueue::peek(std::span<Piece> pieces) const noexcept {
+std::size_t SendQueue::peek(std::span<ConstBuffer> pieces) const noexcept {
   const std::size_t count = std::min(pieces.size(), segments_.size() - first_);
   for (std::size_t i = 0; i < count; ++i) {
     const Segment& segment = segments_[first_ + i];
@@ -85,7 +85,7 @@ void SendQueue::drop_front() noexcept {
     first_ = 0;
   }
   if (front.block != nullptr) front.block->release();
-  if (front.last) front.owner->payload_released();
+  if (front.last) front.owner->on_send_complete();
 }
 
 void SendQueue::consume(std::size_t size) noexcept {

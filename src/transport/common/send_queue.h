@@ -28,13 +28,13 @@ class SendQueue {
   // Queues the first `size` bytes of what was reserved.
   void commit(std::size_t size);
   // Queues memory of `owner`, who is told when the last piece has left; without an owner it is copied.
-  void borrow(std::span<const Piece> pieces, PayloadOwner* owner);
+  void borrow(std::span<const ConstBuffer> pieces, SendCompletion* owner);
 
   // Copies what `owner` lent, who is not told any more.
-  void detach(PayloadOwner& owner);
+  void copy_and_release(SendCompletion& owner);
 
   // Fills `pieces` with what is to be sent next; gives their number.
-  std::size_t peek(std::span<Piece> pieces) const noexcept;
+  std::size_t peek(std::span<ConstBuffer> pieces) const noexcept;
   // The first `size` bytes have left.
   void consume(std::size_t size) noexcept;
 
@@ -47,9 +47,9 @@ class SendQueue {
   struct Segment {
     const std::byte* data;
     std::size_t size;
-    Block* block;         // A reference of ours, or null for borrowed memory.
-    PayloadOwner* owner;  // Of borrowed memory.
-    bool last;            // The owner's last piece: tell it.
+    Block* block;           // A reference of ours, or null for borrowed memory.
+    SendCompletion* owner;  // Of borrowed memory.
+    bool last;              // The owner's last piece: tell it.
   };
 
   std::byte* reserve_block(std::size_t size);

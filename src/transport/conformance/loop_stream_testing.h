@@ -13,7 +13,8 @@
 namespace hawser::transport {
 
 // Two streams connected with each other, on one loop or on two in two threads, made of Loop::post() alone: they need
-// nothing of the system. What is under way is bounded, so that sends come short. Both loops outlive them and all that was posted.
+// nothing of the system. What is under way is bounded, so that sends come short. Both loops outlive them and all that
+// was posted.
 class LoopStream final : public Stream {
  public:
   static constexpr std::size_t waiting_bytes_max = 256 * 1024;
@@ -27,7 +28,7 @@ class LoopStream final : public Stream {
   }
 
   struct End {
-    std::mutex mutex;      // Guards what follows but `paused` and `told`, which are the loop's.
+    std::mutex mutex;      // Guards what follows but `paused` and `notified`, which are the loop's.
     Loop* loop = nullptr;  // Null until started, and after the end of this stream.
     StreamSink* sink = nullptr;
     std::string waiting;  // Received and not delivered.
@@ -35,19 +36,19 @@ class LoopStream final : public Stream {
     bool short_of_room = false;  // The peer waits for sendable().
     std::weak_ptr<End> peer;
     bool paused = false;
-    bool told = false;
+    bool notified = false;
 
-    void look_soon(const std::shared_ptr<End>& self) {
+    void poll_soon(const std::shared_ptr<End>& self) {
       if (loop != nullptr) loop->post([self] { self->deliver(); });
     }
     void deliver() {
       for (;;) {
         std::unique_lock lock(mutex);
-        if (loop == nullptr || paused || told || (waiting.empty() && !finished)) return;
+        if (loop == nullptr || paused || notified || (waiting.empty() && !finished)) return;
         const std::string bytes = std::exchange(waiting, {});
-        told = bytes.empty();
+        notified = bytes.empty();
         lock.unlock();
-        if (told) {
+        if (notified) {
           return sink->ended(
               {ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"});
         }
@@ -67,7 +68,7 @@ class LoopStream final : public Stream {
           const std::lock_guard other(sender->mutex);
           if (sender->loop != nullptr) {
             sender->loop->post([sender] {
-              if (sender->loop != nullptr && !sender->told) sender->sink->sendable(0);
+              if (sender->loop != nullptr && !sender->notified) sender->sink->sendable(0);
             });
           }
         }
@@ -86,32 +87,32 @@ class LoopStream final : public Stream {
     const std::lock_guard lock(own_->mutex);
     own_->loop = &loop;
     own_->sink = &sink;
-    own_->look_soon(own_);
+    own_->poll_soon(own_);
   }
   void set_sink(StreamSink& sink) noexcept override { own_->sink = &sink; }
-  std::size_t send(std::span<const Piece> pieces) override {
+  std::size_t send(std::span<const ConstBuffer> pieces) override {
     const std::lock_guard lock(peer_->mutex);
     std::size_t size = 0;
-    for (const Piece& piece : pieces) {
+    for (const ConstBuffer& piece : pieces) {
       const std::size_t part =
           std::min(piece.size, waiting_bytes_max - std::min(waiting_bytes_max, peer_->waiting.size()));
       peer_->waiting.append(reinterpret_cast<const char*>(piece.data), part);
       size += part;
       peer_->short_of_room |= part != piece.size;
     }
-    peer_->look_soon(peer_);
+    peer_->poll_soon(peer_);
     return size;
   }
   void pause() noexcept override { own_->paused = true; }
   void resume() override {
     own_->paused = false;
     const std::lock_guard lock(own_->mutex);
-    own_->look_soon(own_);
+    own_->poll_soon(own_);
   }
   void finish() noexcept override {
     const std::lock_guard lock(peer_->mutex);
     peer_->finished = true;
-    peer_->look_soon(peer_);
+    peer_->poll_soon(peer_);
   }
   std::string_view transport() const noexcept override { return "loop"; }
   std::string peer() const override { return "peer:1"; }

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "transport/rdma/rdma_path.h"
+#include "transport/rdma/rdma_transport.h"
 
 namespace hawser::transport {
 namespace {
@@ -33,9 +33,9 @@ Result<void> check_rdma_options(const RdmaOptions& options) {
       Bound{"min_rnr_timer", options.min_rnr_timer, 0, 31},
       Bound{"reads_outstanding_max", options.reads_outstanding_max, 1, 255},
       Bound{"chunk_bytes", options.chunk_bytes, 4 * kib, 16 * mib},
-      Bound{"receive_queue", options.receive_queue, 4, 4096},
+      Bound{"recv_queue_depth", options.recv_queue_depth, 4, 4096},
       Bound{"send_window", options.send_window, 1, 64},
-      Bound{"send_queue", options.send_queue, 16, 16 * kib},
+      Bound{"send_queue_depth", options.send_queue_depth, 16, 16 * kib},
       Bound{"inline_bytes", options.inline_bytes, 0, 4096},
       Bound{"eager_bytes_max", options.eager_bytes_max, kib, gib},
       Bound{"copied_bytes_max", options.copied_bytes_max, 0, gib},
@@ -43,7 +43,7 @@ Result<void> check_rdma_options(const RdmaOptions& options) {
       Bound{"read_bytes_max", options.read_bytes_max, 64 * kib, gib},
       Bound{"read_ahead_bytes_max", options.read_ahead_bytes_max, 0, gib},
       Bound{"one_sided_max", options.one_sided_max, 1, 64 * kib},
-      Bound{"signal_every", options.signal_every, 1, options.send_queue / 2},
+      Bound{"signal_every", options.signal_every, 1, options.send_queue_depth / 2},
       Bound{"shared_chunk_bytes", options.shared_chunk_bytes, 4 * kib, 16 * mib},
       Bound{"shared_receives_per_connection", options.shared_receives_per_connection, 4, 64},
       Bound{"shared_receives_max", options.shared_receives_max, 64, mib},
@@ -51,7 +51,7 @@ Result<void> check_rdma_options(const RdmaOptions& options) {
       Bound{"arena_bytes", options.arena_bytes, mib, gib},
       Bound{"queue_pairs_max", options.queue_pairs_max, 1, SIZE_MAX},
       Bound{"half_open_max", options.half_open_max, 1, 64 * kib},
-      Bound{"completion_queue", options.completion_queue, 256, mib},
+      Bound{"cq_entries", options.cq_entries, 256, mib},
       Bound{"poll_burst", options.poll_burst, 1, 1024},
   };
   for (const Bound& bound : bounds) {
@@ -82,7 +82,7 @@ std::size_t rdma_connection_bytes_max(const RdmaOptions& options) noexcept {
 
 std::size_t rdma_idle_connection_bytes(const RdmaOptions& options) noexcept {
   return options.shared_receive_queue ? options.shared_receives_per_connection * options.shared_chunk_bytes
-                                      : options.receive_queue * options.chunk_bytes;
+                                      : options.recv_queue_depth * options.chunk_bytes;
 }
 
 }  // namespace hawser::transport

@@ -14,16 +14,16 @@ namespace {
 // Changed whenever the layout or the protocol is.
 constexpr std::uint32_t version = 2;
 
-class Writer {
+class FieldWriter {
  public:
-  Writer() { number(version); }
+  FieldWriter() { number(version); }
   template <class T>
-  Writer& number(T value) {
+  FieldWriter& number(T value) {
     bytes_.resize(bytes_.size() + sizeof value);
     store_le(bytes_.data() + bytes_.size() - sizeof value, value);
     return *this;
   }
-  Writer& bytes(Bytes value) {
+  FieldWriter& bytes(Bytes value) {
     bytes_.insert(bytes_.end(), value.begin(), value.end());
     return *this;
   }
@@ -34,19 +34,19 @@ class Writer {
 };
 
 // Reads what a Writer wrote; what is missing shows in done().
-class Reader {
+class FieldReader {
  public:
-  explicit Reader(Bytes bytes) noexcept : rest_(bytes) {
+  explicit FieldReader(Bytes bytes) noexcept : rest_(bytes) {
     std::uint32_t theirs = 0;
     number(theirs);
     same_version_ = theirs == version;
   }
   template <class T>
-  Reader& number(T& value) {
+  FieldReader& number(T& value) {
     if (const std::byte* from = take(sizeof value)) value = load_le<T>(from);
     return *this;
   }
-  Reader& bytes(MutableBytes value) {
+  FieldReader& bytes(MutableBytes value) {
     if (const std::byte* from = take(value.size())) std::memcpy(value.data(), from, value.size());
     return *this;
   }
@@ -80,33 +80,33 @@ Result<T> checked(T value, const Result<void>& done) {
 
 }  // namespace
 
-Result<Place> Place::here() {
-  Place place;
+Result<HostIdentity> HostIdentity::here() {
+  HostIdentity host;
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string text;
   file >> text;
   std::size_t digits = 0;
   for (const char c : text) {
-    if (c == '-' || digits == 2 * place.boot.size()) continue;
+    if (c == '-' || digits == 2 * host.boot.size()) continue;
     const auto digit = static_cast<unsigned>(c >= 'a' ? c - 'a' + 10 : c - '0');
-    place.boot[digits / 2] = place.boot[digits / 2] << 4 | static_cast<std::byte>(digit & 0xfU);
+    host.boot[digits / 2] = host.boot[digits / 2] << 4 | static_cast<std::byte>(digit & 0xfU);
     ++digits;
   }
   struct stat status{};
-  if (digits != 2 * place.boot.size() || stat("/proc/self/ns/net", &status) != 0) {
+  if (digits != 2 * host.boot.size() || stat("/proc/self/ns/net", &status) != 0) {
     return fail(ErrorCode::unavailable, "shared memory needs /proc, which can't be read: mount it",
                 ErrorScope::transport);
   }
-  place.network_device = status.st_dev;
-  place.network_inode = status.st_ino;
-  return place;
+  host.network_device = status.st_dev;
+  host.network_inode = status.st_ino;
+  return host;
 }
 
 std::vector<std::byte> encode(const Offer& offer) {
-  return Writer()
-      .bytes(offer.place.boot)
-      .number(offer.place.network_device)
-      .number(offer.place.network_inode)
+  return FieldWriter()
+      .bytes(offer.host.boot)
+      .number(offer.host.network_device)
+      .number(offer.host.network_inode)
       .number(offer.ring_bytes)
       .number(offer.slab_bytes)
       .number(offer.eager_bytes)
@@ -115,39 +115,39 @@ std::vector<std::byte> encode(const Offer& offer) {
 
 Result<Offer> decode_offer(Bytes bytes) {
   Offer offer;
-  Reader reader(bytes);
-  reader.bytes(offer.place.boot)
-      .number(offer.place.network_device)
-      .number(offer.place.network_inode)
+  FieldReader reader(bytes);
+  reader.bytes(offer.host.boot)
+      .number(offer.host.network_device)
+      .number(offer.host.network_inode)
       .number(offer.ring_bytes)
       .number(offer.slab_bytes)
       .number(offer.eager_bytes);
   return checked(offer, reader.done("offer"));
 }
 
-std::vector<std::byte> encode(const Proposal& proposal) {
-  return Writer()
-      .bytes(proposal.socket)
-      .bytes(proposal.secret)
-      .number(proposal.ring_bytes)
-      .number(proposal.slab_bytes)
-      .number(proposal.eager_bytes)
+std::vector<std::byte> encode(const Selection& selection) {
+  return FieldWriter()
+      .bytes(selection.socket)
+      .bytes(selection.secret)
+      .number(selection.ring_bytes)
+      .number(selection.slab_bytes)
+      .number(selection.eager_bytes)
       .take();
 }
 
-Result<Proposal> decode_proposal(Bytes bytes) {
-  Proposal proposal;
-  Reader reader(bytes);
-  reader.bytes(proposal.socket)
-      .bytes(proposal.secret)
-      .number(proposal.ring_bytes)
-      .number(proposal.slab_bytes)
-      .number(proposal.eager_bytes);
-  return checked(proposal, reader.done("proposal"));
+Result<Selection> decode_selection(Bytes bytes) {
+  Selection selection;
+  FieldReader reader(bytes);
+  reader.bytes(selection.socket)
+      .bytes(selection.secret)
+      .number(selection.ring_bytes)
+      .number(selection.slab_bytes)
+      .number(selection.eager_bytes);
+  return checked(selection, reader.done("proposal"));
 }
 
-std::vector<std::byte> encode(const Answer&) { return Writer().take(); }
+std::vector<std::byte> encode(const Answer&) { return FieldWriter().take(); }
 
-Result<Answer> decode_answer(Bytes bytes) { return checked(Answer{}, Reader(bytes).done("answer")); }
+Result<Answer> decode_answer(Bytes bytes) { return checked(Answer{}, FieldReader(bytes).done("answer")); }
 
 }  // namespace hawser::transport::shm

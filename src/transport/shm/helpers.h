@@ -11,9 +11,9 @@
 
 namespace hawser::transport::shm {
 
-// Threads for what a peer can make hang: reads of its memory, which may be backed by a file system that never answers, and
-// closing descriptors that it has sent. They are few, nobody waits for them, and one that hangs is lost until it comes back.
-// Any thread.
+// Threads for what a peer can make hang: reads of its memory, which may be backed by a file system that never answers,
+// and closing descriptors that it has sent. They are few, nobody waits for them, and one that hangs is lost until it
+// comes back. Any thread.
 class Helpers {
  public:
   static constexpr std::size_t threads_max = 4;
@@ -29,8 +29,8 @@ class Helpers {
 
   // False in a child of the process that made this: there nothing is done, and another one is needed.
   bool is_ours() const noexcept { return mark_.is_ours(); }
-  // Runs `work` on a thread at once, on behalf of process `peer`. False if none is free: then nothing is done. `work` must
-  // not throw, and keeps what it uses.
+  // Runs `work` on a thread at once, on behalf of process `peer`. False if none is free: then nothing is done. `work`
+  // must not throw, and keeps what it uses.
   bool start(pid_t peer, std::function<void()> work);
   // Closes a descriptor that a peer has sent. Closing may wait for the file system that it comes from.
   void dispose(Descriptor descriptor);

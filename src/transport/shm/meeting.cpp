@@ -124,7 +124,7 @@ Result<MeetingSocket> MeetingSocket::listen() {
   return MeetingSocket(std::move(socket), *name);
 }
 
-Result<Arrival> MeetingSocket::accept(const Token& secret, Helpers& helpers) const {
+Result<MetPeer> MeetingSocket::accept(const Token& secret, Helpers& helpers) const {
   // Whoever shares the network namespace can see the name and connect, hence the secret.
   for (int i = 0; i <= backlog && helpers.may_receive(); ++i) {
     Descriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -145,7 +145,7 @@ Result<Arrival> MeetingSocket::accept(const Token& secret, Helpers& helpers) con
       helpers.dispose_socket(bell.take());
       return std::unexpected(std::move(peer.error()));
     }
-    return Arrival{std::move(bell), *peer, std::move(*memory)};
+    return MetPeer{std::move(bell), *peer, std::move(*memory)};
   }
   return fail(ErrorCode::unavailable, "the client has not come to the Unix socket on which shared memory is passed",
               ErrorScope::connection, Initiator::peer);

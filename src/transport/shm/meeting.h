@@ -10,8 +10,8 @@
 #include "hawser/error.h"
 #include "transport/shm/memory/doorbell.h"
 
-// Where the two processes of a connection prove to each other who they are: an abstract Unix socket of the server's. The
-// kernel tells each side the process and the user at the other end (SO_PEERCRED), and passes the shared memory.
+// Where the two processes of a connection prove to each other who they are: an abstract Unix socket of the server's.
+// The kernel tells each side the process and the user at the other end (SO_PEERCRED), and passes the shared memory.
 namespace hawser::transport::shm {
 
 class Helpers;
@@ -32,7 +32,7 @@ struct PeerIdentity {
 Result<PeerIdentity> identify(const Doorbell& bell);
 
 // What a client brings to the meeting.
-struct Arrival {
+struct MetPeer {
   Doorbell bell;
   PeerIdentity peer;
   Descriptor memory;  // Unchecked.
@@ -46,7 +46,7 @@ class MeetingSocket {
   static Result<MeetingSocket> listen();
   const Token& name() const noexcept { return name_; }
   // The client that has sent `secret`, among those that have connected so far. Never waits.
-  Result<Arrival> accept(const Token& secret, Helpers& helpers) const;
+  Result<MetPeer> accept(const Token& secret, Helpers& helpers) const;
   // Before its end: whoever has connected since may have sent what blocks when it is closed.
   void close(Helpers& helpers) noexcept;
 

@@ -33,15 +33,15 @@ bool PeerProcess::lives() const noexcept {
 
 bool PeerProcess::may_be_read() const noexcept {
   if (pid_ <= 0 || !lives()) return false;
-  // No process has memory at the highest addresses, which are the kernel's, whereas root may map the lowest ones to what does
-  // not answer. The kernel checks the right first, then the address.
+  // No process has memory at the highest addresses, which are the kernel's, whereas root may map the lowest ones to
+  // what does not answer. The kernel checks the right first, then the address.
   char byte = 0;
   const iovec local{&byte, 1};
   const iovec remote{reinterpret_cast<void*>(~std::uintptr_t{4095}), 1};
   return process_vm_readv(pid_, &local, 1, &remote, 1, 0) < 0 && errno == EFAULT && lives();
 }
 
-Result<void> PeerProcess::read(const RemotePiece& from, std::byte* to) const {
+Result<void> PeerProcess::read(const RemoteBuffer& from, std::byte* to) const {
   for (std::size_t at = 0; at < from.bytes;) {
     const iovec local{to + at, from.bytes - at};
     const iovec remote{reinterpret_cast<void*>(from.address + at), from.bytes - at};

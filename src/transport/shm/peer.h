@@ -15,12 +15,13 @@
 namespace hawser::transport::shm {
 
 // A piece of the peer's memory, by the peer's address.
-struct RemotePiece {
+struct RemoteBuffer {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
 };
 
-// The process at the other end, as its kernel object: its number may be given to another process when it has died. Any thread.
+// The process at the other end, as its kernel object: its number may be given to another process when it has died. Any
+// thread.
 class PeerProcess {
  public:
   // Of whom the kernel has said that it holds the other end of `bell`.
@@ -30,10 +31,10 @@ class PeerProcess {
   bool lives() const noexcept;
   // Whether this process may read the other's memory now. Discloses nothing and reads nothing.
   bool may_be_read() const noexcept;
-  // Reads `from` into `to`, which has the same size. May wait for ever if the memory is backed by a file system that does not
-  // answer: not on a loop. An error of scope `call` says that the peer does not have such memory, one of scope `transport` that
-  // it may not be read (any more).
-  Result<void> read(const RemotePiece& from, std::byte* to) const;
+  // Reads `from` into `to`, which has the same size. May wait for ever if the memory is backed by a file system that
+  // does not answer: not on a loop. An error of scope `call` says that the peer does not have such memory, one of scope
+  // `transport` that it may not be read (any more).
+  Result<void> read(const RemoteBuffer& from, std::byte* to) const;
 
  private:
   pid_t pid_;

@@ -11,11 +11,11 @@ ShmConnection::ShmConnection(Loop& loop, Link link, std::unique_ptr<Stream> stre
       mark_(link_.memory->mark()),
       sleeper_(link_.memory->control().sides[link_.side]),
       waker_(link_.memory->control().sides[1 - link_.side], link_.bell),
-      outgoing_(*link_.memory, link_.side, link_.options, waker_),
-      incoming_(
-          loop, link_.memory, 1 - link_.side,
-          {.message_bytes_max = link_.limits.receive_bytes_max, .placed_bytes_min = link_.options.eager_bytes + 1},
-          waker_, {.peer = link_.peer, .helpers = link_.helpers, .go_on = [this] { set_hot(true); }}),
+      sender_(*link_.memory, link_.side, link_.options, waker_),
+      receiver_(loop, link_.memory, 1 - link_.side,
+                {.message_bytes_max = link_.limits.receive_bytes_max,
+                 .receive_buffer_bytes_min = link_.options.eager_bytes + 1},
+                waker_, {.peer = link_.peer, .helpers = link_.helpers, .go_on = [this] { set_hot(true); }}),
       liveness_(std::move(stream), [this](const Error& reason) {
         peer_gone_ = reason;
         if (gate_.sink != nullptr) set_hot(true);
@@ -30,7 +30,7 @@ ShmConnection::~ShmConnection() {
 Capabilities ShmConnection::capabilities() const noexcept {
   return {.head_bytes_max = link_.limits.send_bytes_max,
           .message_bytes_max = link_.limits.send_bytes_max,
-          .placed_bytes_min = link_.options.eager_bytes + 1,
+          .receive_buffer_bytes_min = link_.options.eager_bytes + 1,
           .gathers = false,
           .charges = true,
           .remote_memory = false};
@@ -39,31 +39,31 @@ Capabilities ShmConnection::capabilities() const noexcept {
 void ShmConnection::start(MessageSink& sink) {
   gate_.sink = &sink;
   if (gate_.ended) return;
-  incoming_.start(sink);
+  receiver_.start(sink);
   loop_.poller().watch(link_.bell.fd(), *this);
   bell_watched_ = true;
   set_hot(true);
 }
 
-void ShmConnection::commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) {
-  outgoing_.commit(head_bytes, payload, owner);
+void ShmConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
+  sender_.commit(head_bytes, payload, owner);
   if (gate_.ended) [[unlikely]]  // By the owner.
     return;
-  watermark_.on_commit(outgoing_.backlog());
-  if (outgoing_.waits() && gate_.sink != nullptr) [[unlikely]]
+  watermark_.on_commit(sender_.backlog());
+  if (sender_.waits() && gate_.sink != nullptr) [[unlikely]]
     set_hot(true);
   loop_.at_tick_end(*this);
 }
 
 void ShmConnection::flush() {
   if (gate_.ended || !mark_.is_ours()) return;
-  outgoing_.publish_rest();
-  if (closing_) outgoing_.finish();
+  sender_.publish_rest();
+  if (closing_) sender_.finish();
   drained();
 }
 
 void ShmConnection::drained() {
-  if (!gate_.ended && watermark_.on_sent(outgoing_.backlog()) && gate_.sink != nullptr) gate_.sink->on_drained();
+  if (!gate_.ended && watermark_.on_sent(sender_.backlog()) && gate_.sink != nullptr) gate_.sink->on_drained();
 }
 
 void ShmConnection::close() {
@@ -83,38 +83,39 @@ void ShmConnection::resume() {
 bool ShmConnection::poll() {
   if (!mark_.is_ours()) return false;
   if (std::exchange(armed_, false)) sleeper_.disarm();
-  if (look()) {
+  if (poll_once()) {
     idle_polls_ = 0;
     return true;
   }
-  // The thread that reads the peer's memory may share this processor: a loop that spins without yielding halves its rate.
-  if (incoming_.busy()) std::this_thread::yield();
+  // The thread that reads the peer's memory may share this processor: a loop that spins without yielding halves its
+  // rate.
+  if (receiver_.busy()) std::this_thread::yield();
   const unsigned idle_max = loop_.options().wait == Wait::event ? idle_polls_event_max : idle_polls_max;
   if (!gate_.ended && ++idle_polls_ > idle_max && arm()) set_hot(false);
   return false;
 }
 
-bool ShmConnection::look() {
+bool ShmConnection::poll_once() {
   if (gate_.ended || gate_.sink == nullptr) return false;
   bool worked = false;
-  if (outgoing_.waits() && outgoing_.advance()) {
+  if (sender_.waits() && sender_.advance()) {
     worked = true;
     if (!gate_.ended) loop_.at_tick_end(*this);
   }
-  const Result<bool> taken = incoming_.take(gate_);
+  const Result<bool> taken = receiver_.take(gate_);
   if (gate_.ended) return true;
   if (!taken) {
     fail(taken.error());
     return true;
   }
-  if (outgoing_.broken()) {
+  if (sender_.broken()) {
     fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
           "the peer broke the rules of shared memory: it has read what was not sent"});
     return true;
   }
-  // The peer's last messages come before its end. A paused connection keeps them, unless it could be waiting for ever for its
-  // own to leave.
-  if (peer_gone_ && !incoming_.busy() && (!incoming_.ready() || (gate_.paused && outgoing_.waits()))) {
+  // The peer's last messages come before its end. A paused connection keeps them, unless it could be waiting for ever
+  // for its own to leave.
+  if (peer_gone_ && !receiver_.busy() && (!receiver_.ready() || (gate_.paused && sender_.waits()))) {
     fail(*peer_gone_);
     return true;
   }
@@ -122,13 +123,13 @@ bool ShmConnection::look() {
 }
 
 bool ShmConnection::has_work() noexcept {
-  return (gate_.open() && incoming_.ready()) || outgoing_.can_advance() ||
-         (peer_gone_ && !gate_.paused && !incoming_.busy());
+  return (gate_.open() && receiver_.ready()) || sender_.can_advance() ||
+         (peer_gone_ && !gate_.paused && !receiver_.busy());
 }
 
 bool ShmConnection::arm() {
   if (gate_.ended || !mark_.is_ours()) return true;
-  const std::uint32_t wants = (gate_.open() ? wants_messages : 0) | (outgoing_.waits() ? wants_room : 0);
+  const std::uint32_t wants = (gate_.open() ? wants_messages : 0) | (sender_.waits() ? wants_room : 0);
   armed_ = sleeper_.arm(wants, [this] { return has_work(); });
   return armed_;
 }
@@ -173,13 +174,13 @@ void ShmConnection::fail(const Error& reason) {
 void ShmConnection::abort() noexcept {
   if (std::exchange(gate_.ended, true)) return;
   set_hot(false);
-  incoming_.stop();
+  receiver_.stop();
   // A child shares the poller's registrations and the stream with its parent, which goes on using both.
   if (mark_.is_ours()) {
     unwatch_bell();
     liveness_.close();
   }
-  outgoing_.clear();
+  sender_.clear();
 }
 
 }  // namespace hawser::transport::shm

@@ -11,9 +11,9 @@
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/liveness.h"
 #include "transport/connection.h"
-#include "transport/data_path.h"
-#include "transport/shm/incoming.h"
-#include "transport/shm/outgoing.h"
+#include "transport/shm/shm_receiver.h"
+#include "transport/shm/shm_sender.h"
+#include "transport/transport.h"
 
 namespace hawser::transport::shm {
 
@@ -25,8 +25,8 @@ struct Link {
   std::shared_ptr<const PeerProcess> peer;  // Null unless its memory may be read.
   std::shared_ptr<Helpers> helpers;
   ShmOptions options;  // Both sides' in one.
-  PathLimits limits;
-  std::shared_ptr<void> end;  // The path's end on this loop, and our place among its connections.
+  MessageLimits limits;
+  std::shared_ptr<void> worker;  // The path's end on this loop, and our place among its connections.
 };
 
 // Messages through shared memory. Looks for them as long as the loop spins and they come often; else the peer rings.
@@ -43,16 +43,16 @@ class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec
   std::byte* reserve(std::size_t head_bytes) override {
     if (gate_.ended || closing_ || !mark_.is_ours()) [[unlikely]]
       return nullptr;
-    return outgoing_.reserve(head_bytes);
+    return sender_.reserve(head_bytes);
   }
-  void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) override;
-  void detach(PayloadOwner& owner) override { outgoing_.detach(owner); }
-  void unplace(const std::byte* memory) noexcept override { incoming_.unplace(memory); }
-  std::uint64_t committed() const noexcept override { return outgoing_.committed(); }
-  std::uint64_t sent() const noexcept override { return outgoing_.sent(); }
-  std::uint64_t arrived() const noexcept override { return incoming_.arrived(); }
-  std::size_t backlog() const noexcept override { return outgoing_.backlog(); }
-  void set_backlog_mark(std::size_t bytes) noexcept override { watermark_.set(bytes, backlog()); }
+  void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) override;
+  void copy_and_release(SendCompletion& owner) override { sender_.copy_and_release(owner); }
+  void revoke_receive_buffer(const std::byte* memory) noexcept override { receiver_.revoke_receive_buffer(memory); }
+  std::uint64_t committed() const noexcept override { return sender_.committed(); }
+  std::uint64_t sent() const noexcept override { return sender_.sent(); }
+  std::uint64_t arrived() const noexcept override { return receiver_.arrived(); }
+  std::size_t backlog() const noexcept override { return sender_.backlog(); }
+  void set_high_watermark(std::size_t bytes) noexcept override { watermark_.set(bytes, backlog()); }
   void pause() noexcept override { gate_.paused = true; }
   void resume() override;
   bool paused() const noexcept override { return gate_.paused; }
@@ -70,7 +70,7 @@ class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec
   void on_ready(exec::Readiness readiness) override;
   void on_tick_end() override { flush(); }
 
-  bool look();
+  bool poll_once();
   bool has_work() noexcept;
   void unwatch_bell() noexcept;
   void set_hot(bool hot);
@@ -83,8 +83,8 @@ class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec
   Sleeper sleeper_;
   PeerWaker waker_;
   Gate gate_;
-  Outgoing outgoing_;
-  Incoming incoming_;
+  ShmSender sender_;
+  ShmReceiver receiver_;
   std::optional<Error> peer_gone_;  // The stream has ended; what the peer sent before may still lie in the ring.
   BacklogWatermark watermark_;
   bool closing_ = false;

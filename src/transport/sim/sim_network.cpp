@@ -6,15 +6,16 @@
 
 #include "base/crc32c.h"
 #include "hawser/loop.h"
-#include "transport/sim/sim_path.h"
 #include "transport/sim/sim_stream.h"
+#include "transport/sim/sim_transport.h"
 
 namespace hawser::transport {
 
-SimState::WaitingHalf::WaitingHalf(std::shared_ptr<SimLink> over, std::unique_ptr<SimStream> end) noexcept
+SimState::UnclaimedConnection::UnclaimedConnection(std::shared_ptr<SimLink> over,
+                                                   std::unique_ptr<SimStream> end) noexcept
     : link(std::move(over)), stream(std::move(end)) {}
-SimState::WaitingHalf::WaitingHalf(WaitingHalf&&) noexcept = default;
-SimState::WaitingHalf::~WaitingHalf() = default;
+SimState::UnclaimedConnection::UnclaimedConnection(UnclaimedConnection&&) noexcept = default;
+SimState::UnclaimedConnection::~UnclaimedConnection() = default;
 
 void SimState::record(Time when, std::uint64_t connection, SimEvent event, std::uint64_t number, Bytes bytes) noexcept {
   const auto add = [this](std::uint64_t value) {
@@ -101,9 +102,9 @@ Task<Result<std::unique_ptr<Stream>>> SimNetwork::connect(Loop& loop, std::strin
   co_return ours;
 }
 
-std::vector<std::shared_ptr<DataPath>> SimNetwork::data_paths(const TransportOptions& options) {
-  if (!state_->options.paths || std::ranges::find(options.order, "simpath") == options.order.end()) return {};
-  return {make_sim_path(state_)};
+std::vector<std::shared_ptr<Transport>> SimNetwork::transports(const TransportOptions& options) {
+  if (!state_->options.transports || std::ranges::find(options.order, "simpath") == options.order.end()) return {};
+  return {make_sim_transport(state_)};
 }
 
 void SimNetwork::reset_streams() {
@@ -112,9 +113,9 @@ void SimNetwork::reset_streams() {
   }
 }
 
-void SimNetwork::reset_paths() {
+void SimNetwork::reset_transports() {
   for (SimLink* link : state_->links) {
-    if (link->kind == SimLink::Kind::path) link->reset();
+    if (link->kind == SimLink::Kind::transport) link->reset();
   }
 }
 
@@ -128,9 +129,9 @@ void SimNetwork::vanish_all() {
   for (SimLink* link : state_->links) link->vanish();
 }
 
-void SimNetwork::vanish_paths() {
+void SimNetwork::vanish_transports() {
   for (SimLink* link : state_->links) {
-    if (link->kind == SimLink::Kind::path) link->vanish();
+    if (link->kind == SimLink::Kind::transport) link->vanish();
   }
 }
 

@@ -35,17 +35,17 @@ struct SimOptions {
   // fault_bytes_max bytes, or after up to fault_after_max.
   double reset = 0;   // Breaks: the bytes behind that point are lost, each end is told after a delay.
   double vanish = 0;  // Falls silent: bytes of one direction or both get lost, and nobody is told.
-  // Of paths beside the streams (sim_path.h).
-  bool paths = false;        // There are any.
-  double path_absent = 0;    // A loop can't have its end, each time that it is tried.
-  double path_declined = 0;  // A half can't be made.
-  double path_reset = 0;     // As reset and vanish.
-  double path_vanish = 0;
-  // A path whose packets are longer than this falls silent with the first message that is. They have 4096 bytes, or 1024 or
-  // 256 once the client asked for shorter ones.
+  // Of transports beside the streams (sim_transport.h).
+  bool transports = false;        // There are any.
+  double transport_absent = 0;    // A loop can't have its end, each time that it is tried.
+  double transport_declined = 0;  // A pending connection can't be made.
+  double transport_reset = 0;     // As reset and vanish.
+  double transport_vanish = 0;
+  // A transport whose packets are longer than this falls silent with the first message that is. They have 4096 bytes,
+  // or 1024 or 256 once the client asked for shorter ones.
   std::size_t path_mtu_max = SIZE_MAX;
-  // A half takes up to so long to be made, and to be connected.
-  Duration path_ready_max = Duration::zero();
+  // A pending connection takes up to so long to be made, and to be connected.
+  Duration transport_ready_max = Duration::zero();
   std::size_t fault_bytes_max = 256 * 1024;
   Duration fault_after_max = std::chrono::seconds(2);
 };
@@ -62,19 +62,19 @@ class SimNetwork final : public Network {
   Task<Result<std::unique_ptr<Stream>>> connect(Loop& loop, std::string address, Duration timeout) override;
 
   // "simpath" where TransportOptions::order names it.
-  std::vector<std::shared_ptr<DataPath>> data_paths(const TransportOptions& options) override;
+  std::vector<std::shared_ptr<Transport>> transports(const TransportOptions& options) override;
   std::vector<std::string_view> transport_names() const override { return {"simpath"}; }
 
   // From now on; buffers and faults of connections that exist stay as they were drawn.
   void set_options(const SimOptions& options);
   // Breaks every connection, at the next turn of the loop.
   void reset_all();
-  // Breaks the streams and leaves the paths.
+  // Breaks the streams and leaves the transports.
   void reset_streams();
-  // Breaks every path; the streams stay.
-  void reset_paths();
-  // Every path falls silent; the streams stay.
-  void vanish_paths();
+  // Breaks every transport; the streams stay.
+  void reset_transports();
+  // Every transport falls silent; the streams stay.
+  void vanish_transports();
   // Every connection falls silent.
   void vanish_all();
 

@@ -54,16 +54,16 @@ struct SimState {
   std::map<std::string, SimListener*, std::less<>> listeners;
   std::vector<SimLink*> links;  // Those with an end left.
 
-  // A client's end of a path that the server has proposed, by the link's id.
-  struct WaitingHalf {
+  // A client's end of a transport that the server has selected, by the link's id.
+  struct UnclaimedConnection {
     std::shared_ptr<SimLink> link;
     std::unique_ptr<SimStream> stream;
-    ~WaitingHalf();
-    WaitingHalf(std::shared_ptr<SimLink> over, std::unique_ptr<SimStream> end) noexcept;
-    WaitingHalf(WaitingHalf&&) noexcept;
+    ~UnclaimedConnection();
+    UnclaimedConnection(std::shared_ptr<SimLink> over, std::unique_ptr<SimStream> end) noexcept;
+    UnclaimedConnection(UnclaimedConnection&&) noexcept;
   };
-  std::map<std::uint64_t, WaitingHalf> waiting_halves;
-  std::size_t path_packet_bytes = 4096;  // Of connections from now on.
+  std::map<std::uint64_t, UnclaimedConnection> unclaimed_connections;
+  std::size_t transport_packet_bytes = 4096;  // Of connections from now on.
 };
 
 }  // namespace hawser::transport

@@ -72,9 +72,9 @@ SimLink::~SimLink() { std::erase(state->links, this); }
 void SimLink::draw_fault() {
   Random& random = state->random;
   const SimOptions& options = state->options;
-  if (random.chance(kind == Kind::path ? options.path_reset : options.reset)) {
+  if (random.chance(kind == Kind::transport ? options.transport_reset : options.reset)) {
     fault_ = Fault::reset;
-  } else if (random.chance(kind == Kind::path ? options.path_vanish : options.vanish)) {
+  } else if (random.chance(kind == Kind::transport ? options.transport_vanish : options.vanish)) {
     fault_ = Fault::vanish;
   } else {
     return;
@@ -146,10 +146,10 @@ void SimStream::start(Loop&, StreamSink& sink) {
   wake_reader();
 }
 
-std::size_t SimStream::send(std::span<const Piece> pieces) {
+std::size_t SimStream::send(std::span<const ConstBuffer> pieces) {
   assert(!outgoing().finished);
   std::size_t offered = 0;
-  for (const Piece& piece : pieces) offered += piece.size;
+  for (const ConstBuffer& piece : pieces) offered += piece.size;
   SimState& shared = state();
   SimPipe& pipe = outgoing();
   // An end that knows of the break takes nothing; one that does not sends into the void.
@@ -161,7 +161,7 @@ std::size_t SimStream::send(std::span<const Piece> pieces) {
   }
   std::vector<std::byte> bytes;
   bytes.reserve(taken);
-  for (const Piece& piece : pieces) {
+  for (const ConstBuffer& piece : pieces) {
     const std::size_t part = std::min(piece.size, taken - bytes.size());
     bytes.insert(bytes.end(), piece.data, piece.data + part);
   }
@@ -242,7 +242,7 @@ void SimStream::room_freed() {
   sending_.start(link_->loop, now() + state().delay());
 }
 
-void SimStream::tell_sendable() {
+void SimStream::notify_sendable() {
   if (ended_ || broken() || !std::exchange(blocked_, false)) return;
   state().record(now(), link_->id, SimEvent::sendable, side_);
   sink_->sendable(0);
@@ -254,7 +254,7 @@ void SimStream::break_at(Time when) {
   breaking_.start(link_->loop, when);
 }
 
-void SimStream::tell_broken() {
+void SimStream::notify_broken() {
   // A receiver that is paused does not notice, as with TCP.
   if (paused_ || ended_ || sink_ == nullptr) return;
   end("the connection was reset");

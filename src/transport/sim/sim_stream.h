@@ -45,7 +45,7 @@ struct SimPipe {
 // A connection: two pipes, and what is to become of it. Owned by its ends.
 class SimLink {
  public:
-  enum class Kind : std::uint8_t { stream, path };  // Met over SimNetwork::connect(), or made by a SimPath.
+  enum class Kind : std::uint8_t { stream, transport };  // Met over SimNetwork::connect(), or made by a SimTransport.
   SimLink(Loop& loop, std::shared_ptr<SimState> state, std::string client, std::string server,
           Kind kind = Kind::stream);
   SimLink(const SimLink&) = delete;
@@ -91,7 +91,7 @@ class SimStream final : public Stream {
 
   void start(Loop& loop, StreamSink& sink) override;
   void set_sink(StreamSink& sink) noexcept override { sink_ = &sink; }
-  std::size_t send(std::span<const Piece> pieces) override;
+  std::size_t send(std::span<const ConstBuffer> pieces) override;
   void pause() noexcept override { paused_ = true; }
   void resume() override;
   void finish() noexcept override;
@@ -125,8 +125,8 @@ class SimStream final : public Stream {
   bool broken() const noexcept { return broken_at_ && *broken_at_ <= now(); }
   void receive();
   void receive_later();
-  void tell_sendable();
-  void tell_broken();
+  void notify_sendable();
+  void notify_broken();
   void end(const char* text);
 
   const std::shared_ptr<SimLink> link_;
@@ -137,8 +137,8 @@ class SimStream final : public Stream {
   bool blocked_ = false;  // A send came back short: sendable() is owed.
   std::optional<Time> broken_at_;
   Event reading_{*this, &SimStream::receive};
-  Event sending_{*this, &SimStream::tell_sendable};
-  Event breaking_{*this, &SimStream::tell_broken};
+  Event sending_{*this, &SimStream::notify_sendable};
+  Event breaking_{*this, &SimStream::notify_broken};
 };
 
 }  // namespace hawser::transport

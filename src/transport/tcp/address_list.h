@@ -4,7 +4,7 @@
 #include <deque>
 #include <optional>
 
-#include "exec/signal.h"
+#include "exec/condition.h"
 #include "transport/tcp/socket.h"
 
 namespace hawser::transport {
@@ -29,7 +29,7 @@ class AddressList {
   bool completed() const noexcept { return completed_; }
   const std::optional<Error>& error() const noexcept { return error_; }
 
-  exec::Signal changed;  // There are more, or the list is complete.
+  exec::Condition changed;  // There are more, or the list is complete.
 
  private:
   struct Family {

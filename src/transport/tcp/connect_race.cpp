@@ -18,9 +18,9 @@ struct Race {
 };
 
 struct Alarm : Timer {
-  explicit Alarm(exec::Signal& signal) noexcept : Timer(&Alarm::fire), changed(signal) {}
+  explicit Alarm(exec::Condition& signal) noexcept : Timer(&Alarm::fire), changed(signal) {}
   static void fire(Timer& timer) noexcept { static_cast<Alarm&>(timer).changed.notify_all(); }
-  exec::Signal& changed;
+  exec::Condition& changed;
 };
 
 Task<void> run(Race& race, AddressList& addresses, Task<Result<Descriptor>> attempt) {

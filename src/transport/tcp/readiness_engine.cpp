@@ -16,7 +16,7 @@ ReadinessEngine::~ReadinessEngine() {
   loop_.poller().unwatch(fd_, *this);
 }
 
-std::size_t ReadinessEngine::send(std::span<const Piece> pieces) {
+std::size_t ReadinessEngine::send(std::span<const ConstBuffer> pieces) {
   if (send_error_ != 0 || ended_) return 0;
   const Sent sent = send_now(fd_, pieces);
   blocked_ = !sent.all;
@@ -42,9 +42,9 @@ void ReadinessEngine::on_ready(exec::Readiness readiness) {
   readable_ = true;
   closing_ |= readiness.hangup;
   broken_ |= readiness.broken;
-  if (paused_) return tell_if_broken();
+  if (paused_) return notify_if_broken();
   const bool got = receive();
-  if (paused_) return tell_if_broken();
+  if (paused_) return notify_if_broken();
   if (ended_) return;
   // More than a turn's worth waits, or more is likely soon: be polled.
   if (readable_ || (got && loop_.options().wait != Wait::event && loop_.sources() < hot_max)) set_hot(true);
@@ -54,7 +54,7 @@ void ReadinessEngine::on_ready(exec::Readiness readiness) {
 bool ReadinessEngine::poll() {
   if (paused_ || ended_) {
     set_hot(false);
-    tell_if_broken();
+    notify_if_broken();
     return false;
   }
   const bool got = receive();
@@ -94,8 +94,8 @@ bool ReadinessEngine::receive() {
 }
 
 // A paused stream is not read, which would tell.
-void ReadinessEngine::tell_if_broken() {
-  if (!paused_ || ended_ || (!broken_ && send_error_ == 0) || std::exchange(told_broken_, true)) return;
+void ReadinessEngine::notify_if_broken() {
+  if (!paused_ || ended_ || (!broken_ && send_error_ == 0) || std::exchange(notified_broken_, true)) return;
   sink_->broken(end_reason(0, send_error_));
 }
 

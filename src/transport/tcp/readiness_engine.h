@@ -15,9 +15,9 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
 
   void set_sink(StreamSink& sink) noexcept override {
     sink_ = &sink;
-    told_broken_ = false;
+    notified_broken_ = false;
   }
-  std::size_t send(std::span<const Piece> pieces) override;
+  std::size_t send(std::span<const ConstBuffer> pieces) override;
   void pause() noexcept override { paused_ = true; }
   void resume() override;
 
@@ -34,7 +34,7 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
   bool arm() override { return !readable_ || paused_ || ended_; }
   bool receive();
   void set_hot(bool hot);
-  void tell_if_broken();
+  void notify_if_broken();
   void end(const Error& reason);
 
   Loop& loop_;
@@ -43,7 +43,7 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
   bool readable_ = false;  // The kernel may have more: a receive did not come back short.
   bool closing_ = false;   // The poller told of the peer's end or an error, and will not again: read up to it.
   bool broken_ = false;    // An error is pending.
-  bool told_broken_ = false;
+  bool notified_broken_ = false;
   bool paused_ = false;
   bool ended_ = false;
   bool blocked_ = false;  // A send came back short.

@@ -46,9 +46,9 @@ bool is_unix(int fd) noexcept;
 // Non-blocking, no Nagle. Failures are ignored: the socket works without.
 void prepare_stream_socket(int fd) noexcept;
 
-// What the kernel keeps of a connection within one machine on its way out, in bytes; it doubles this for its own needs. There
-// is no path to fill, so more only pushes out of the processor's cache what the peer is about to read. Across machines
-// the kernel finds the size by itself.
+// What the kernel keeps of a connection within one machine on its way out, in bytes; it doubles this for its own needs.
+// There is no path to fill, so more only pushes out of the processor's cache what the peer is about to read. Across
+// machines the kernel finds the size by itself.
 inline constexpr int local_send_buffer_bytes = 256 * 1024;
 // Applies that to a connected socket whose ends have the same address.
 void bound_local_send_buffer(int fd) noexcept;

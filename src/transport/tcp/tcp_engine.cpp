@@ -22,7 +22,7 @@ bool is_of_connection(int error) noexcept {
 
 }  // namespace
 
-Sent send_now(int fd, std::span<const Piece> pieces) noexcept {
+Sent send_now(int fd, std::span<const ConstBuffer> pieces) noexcept {
   ssize_t sent = 0;
   if (pieces.size() == 1) {
     sent = ::send(fd, pieces[0].data, pieces[0].size, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -43,7 +43,7 @@ Sent send_now(int fd, std::span<const Piece> pieces) noexcept {
     result.broken = is_of_connection(errno);
   }
   std::size_t offered = 0;
-  for (const Piece& piece : pieces) offered += piece.size;
+  for (const ConstBuffer& piece : pieces) offered += piece.size;
   result.all = result.bytes == offered;
   return result;
 }

@@ -16,7 +16,7 @@ class TcpEngine {
  public:
   virtual ~TcpEngine() = default;
   virtual void set_sink(StreamSink& sink) noexcept = 0;
-  virtual std::size_t send(std::span<const Piece> pieces) = 0;
+  virtual std::size_t send(std::span<const ConstBuffer> pieces) = 0;
   virtual void pause() noexcept = 0;
   virtual void resume() = 0;
 };
@@ -29,7 +29,7 @@ struct Sent {
   int error = 0;
   bool broken = false;
 };
-Sent send_now(int fd, std::span<const Piece> pieces) noexcept;
+Sent send_now(int fd, std::span<const ConstBuffer> pieces) noexcept;
 
 // Why a stream ended: `received` is what receiving gave, 0 for the peer's end, or a negative errno; `sent` is the errno
 // of a send that had failed before, which is the truer reason.

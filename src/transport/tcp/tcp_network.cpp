@@ -50,8 +50,8 @@ class TcpListener final : public Listener, exec::Watcher {
   void accept_all() {
     unsigned accepted = 0;
     for (unsigned failures = 0; failures < failures_per_turn;) {
-      // Those that have come are heard before more do: else a storm of clients would fill the server with connections whose
-      // hellos nobody has read.
+      // Those that have come are heard before more do: else a storm of clients would fill the server with connections
+      // whose hellos nobody has read.
       if (accepted == accepts_per_turn) return retry_.start(loop_, loop_.now());
       const int fd = accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (fd >= 0) {

@@ -14,7 +14,8 @@ class TcpNetwork final : public Network {
 
   // Resolves a name as getaddrinfo() does, which blocks.
   Result<std::unique_ptr<Listener>> listen(Loop& loop, std::string_view address, AcceptSink& sink) override;
-  // A name is resolved on the loop and within `timeout`; of several addresses the first that answers is taken (RFC 8305).
+  // A name is resolved on the loop and within `timeout`; of several addresses the first that answers is taken (RFC
+  // 8305).
   Task<Result<std::unique_ptr<Stream>>> connect(Loop& loop, std::string address, Duration timeout) override;
 
  private:

@@ -17,7 +17,7 @@ class TcpStream final : public Stream {
 
   void start(Loop& loop, StreamSink& sink) override;
   void set_sink(StreamSink& sink) noexcept override { engine_->set_sink(sink); }
-  std::size_t send(std::span<const Piece> pieces) override { return engine_->send(pieces); }
+  std::size_t send(std::span<const ConstBuffer> pieces) override { return engine_->send(pieces); }
   void pause() noexcept override { engine_->pause(); }
   void resume() override { engine_->resume(); }
   void finish() noexcept override;

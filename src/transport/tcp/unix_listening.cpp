@@ -19,8 +19,8 @@
 namespace hawser::transport {
 namespace {
 
-// Servers that start at one path take turns: between looking at the file there and replacing it, and between binding and
-// listening, another must not look. The lock is on the folder, so that no file is left behind, and ends with this.
+// Servers that start at one path take turns: between looking at the file there and replacing it, and between binding
+// and listening, another must not look. The lock is on the folder, so that no file is left behind, and ends with this.
 class FolderLock {
  public:
   // Others hold it for some microseconds. Who holds it for longer than this is no server of ours.

@@ -8,8 +8,8 @@
 
 namespace hawser::transport {
 
-// The file of a listening Unix socket, which is removed with this, unless another one has taken its place. A copy in a child
-// process removes nothing. Empty for sockets without a file.
+// The file of a listening Unix socket, which is removed with this, unless another one has taken its place. A copy in a
+// child process removes nothing. Empty for sockets without a file.
 class SocketFile {
  public:
   SocketFile() noexcept = default;

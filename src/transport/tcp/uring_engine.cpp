@@ -23,21 +23,21 @@ UringEngine::UringEngine(Loop& loop, exec::IoUring& ring, int fd, StreamSink& si
 }
 
 UringEngine::~UringEngine() {
-  look_later(false);
+  poll_later(false);
   ring_.forget({receiving_.token, readable_.token, writable_.token, error_.token});
 }
 
 // ---- Sending ----
 
-std::size_t UringEngine::send(std::span<const Piece> pieces) {
+std::size_t UringEngine::send(std::span<const ConstBuffer> pieces) {
   if (send_error_ != 0 || ended_) return 0;
   const Sent sent = send_now(fd_, pieces);
   if (sent.error != 0) {
     send_error_ = sent.error;
     send_broken_ = sent.broken;
-    // Told at the loop's next turn, not from within this call. A broken connection is told by receiving, after what
+    // Handler at the loop's next turn, not from within this call. A broken connection is told by receiving, after what
     // can still be received.
-    if (!send_broken_ || paused_) look_later(true);
+    if (!send_broken_ || paused_) poll_later(true);
   } else if (!sent.all && !writable_.running()) {
     writable_.token = ring_.poll(fd_, POLLOUT, writable_);
   }
@@ -53,12 +53,12 @@ void UringEngine::on_error(const exec::IoUring::Completion& completion) {
   if (!completion.more && !broken_ && !ended_ && (completion.result >= 0 || completion.result == -ECANCELED)) {
     error_.token = ring_.poll_always(fd_, 0, error_);
   }
-  tell_if_broken();
+  notify_if_broken();
 }
 
 // A paused stream is not received from, which would tell.
-void UringEngine::tell_if_broken() {
-  if (!paused_ || ended_ || (!broken_ && send_error_ == 0) || std::exchange(told_broken_, true)) return;
+void UringEngine::notify_if_broken() {
+  if (!paused_ || ended_ || (!broken_ && send_error_ == 0) || std::exchange(notified_broken_, true)) return;
   sink_->broken(end_reason(0, send_error_));
 }
 
@@ -66,7 +66,7 @@ void UringEngine::tell_if_broken() {
 
 void UringEngine::on_received(const exec::IoUring::Completion& completion) {
   if (!completion.data.empty()) {
-    take(completion.data);
+    receive(completion.data);
   } else if (completion.result == 0) {
     end(end_reason(0, send_error_));
   } else if (completion.result != -ECANCELED && completion.result != -ENOBUFS && completion.result != -EINTR &&
@@ -75,10 +75,10 @@ void UringEngine::on_received(const exec::IoUring::Completion& completion) {
     end(end_reason(completion.result, send_error_));
   }
   if (!completion.more) receive_more();
-  tell_if_broken();
+  notify_if_broken();
 }
 
-void UringEngine::take(Bytes data) {
+void UringEngine::receive(Bytes data) {
   if (ended_) return;
   const std::size_t fed = held_.empty() ? feed(data) : 0;
   if (ended_) return;
@@ -121,11 +121,11 @@ void UringEngine::feed_held() {
   }
 }
 
-// Starts what brings the next bytes, unless it runs already. The ring's last completion comes before the first receive by
-// hand, which keeps the order.
+// Starts what brings the next bytes, unless it runs already. The ring's last completion comes before the first receive
+// by hand, which keeps the order.
 void UringEngine::receive_more() {
   if (paused_ || ended_ || held_end_ || receiving_.running()) return;
-  if (!held_.empty()) return look_later(true);
+  if (!held_.empty()) return poll_later(true);
   if (by_hand_) {
     if (!readable_.running()) readable_.token = ring_.poll(fd_, POLLIN | POLLRDHUP, readable_);
   } else {
@@ -137,7 +137,7 @@ void UringEngine::on_readable(const exec::IoUring::Completion&) {
   if (receiving_.running()) return;
   if (held_.empty()) receive_by_hand();
   receive_more();
-  tell_if_broken();
+  notify_if_broken();
 }
 
 void UringEngine::receive_by_hand() {
@@ -169,13 +169,13 @@ void UringEngine::pause() noexcept {
 void UringEngine::resume() {
   if (!std::exchange(paused_, false) || ended_) return;
   if (!held_.empty() || held_end_ || send_error_ != 0) {
-    look_later(true);
+    poll_later(true);
   } else {
     receive_more();
   }
 }
 
-void UringEngine::look_later(bool later) {
+void UringEngine::poll_later(bool later) {
   if (later_ == later) return;
   later_ = later;
   if (later) {
@@ -186,11 +186,11 @@ void UringEngine::look_later(bool later) {
 }
 
 bool UringEngine::poll() {
-  look_later(false);
+  poll_later(false);
   feed_held();
   if (send_error_ != 0 && !send_broken_ && !ended_ && !paused_) end(end_reason(0, send_error_));
   receive_more();
-  tell_if_broken();
+  notify_if_broken();
   return true;
 }
 
@@ -203,7 +203,7 @@ void UringEngine::end(const Error& reason) {
     return;
   }
   ended_ = true;
-  look_later(false);
+  poll_later(false);
   sink_->ended(reason);
 }
 

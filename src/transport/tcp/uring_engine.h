@@ -13,8 +13,8 @@ namespace hawser::transport {
 // Moves bytes by a ring. The kernel receives into the ring's buffers as bytes arrive, from where they are copied to the
 // sink; a payload that is placed and large is received by hand, straight into its place.
 //
-// Sends are made at once, not by the ring: what a send borrows may be withdrawn at any time (Connection::detach()), and
-// the kernel would have to let go of it first.
+// Sends are made at once, not by the ring: what a send borrows may be withdrawn at any time
+// (Connection::copy_and_release()), and the kernel would have to let go of it first.
 class UringEngine final : public TcpEngine, exec::Source {
  public:
   UringEngine(Loop& loop, exec::IoUring& ring, int fd, StreamSink& sink);
@@ -22,9 +22,9 @@ class UringEngine final : public TcpEngine, exec::Source {
 
   void set_sink(StreamSink& sink) noexcept override {
     sink_ = &sink;
-    told_broken_ = false;
+    notified_broken_ = false;
   }
-  std::size_t send(std::span<const Piece> pieces) override;
+  std::size_t send(std::span<const ConstBuffer> pieces) override;
   void pause() noexcept override;
   void resume() override;
 
@@ -38,15 +38,15 @@ class UringEngine final : public TcpEngine, exec::Source {
   static constexpr unsigned receives_per_turn = 8;
 
   struct Operation final : exec::IoUring::Handler {
-    using Told = void (UringEngine::*)(const exec::IoUring::Completion&);
-    Operation(UringEngine& owner, Told member) noexcept : engine(owner), told(member) {}
+    using Handler = void (UringEngine::*)(const exec::IoUring::Completion&);
+    Operation(UringEngine& owner, Handler member) noexcept : engine(owner), handler(member) {}
     void on_completion(const exec::IoUring::Completion& completion) override {
       if (!completion.more) token = exec::IoUring::none;
-      (engine.*told)(completion);
+      (engine.*handler)(completion);
     }
     bool running() const noexcept { return token != exec::IoUring::none; }
     UringEngine& engine;
-    const Told told;
+    const Handler handler;
     exec::IoUring::Token token = exec::IoUring::none;
   };
 
@@ -57,13 +57,13 @@ class UringEngine final : public TcpEngine, exec::Source {
   bool poll() override;
   bool arm() override { return false; }
 
-  void take(Bytes data);
+  void receive(Bytes data);
   std::size_t feed(Bytes data);
   void feed_held();
   void receive_by_hand();
   void receive_more();
-  void look_later(bool later);
-  void tell_if_broken();
+  void poll_later(bool later);
+  void notify_if_broken();
   void end(const Error& reason);
 
   Loop& loop_;
@@ -79,7 +79,7 @@ class UringEngine final : public TcpEngine, exec::Source {
   std::deque<Buffer> held_;
   std::optional<Error> held_end_;  // Comes after that.
   bool broken_ = false;            // An error is pending.
-  bool told_broken_ = false;
+  bool notified_broken_ = false;
   bool paused_ = false;
   bool ended_ = false;
   bool by_hand_ = false;      // Receiving without the ring.

@@ -23,7 +23,7 @@ std::vector<std::byte> head_of(const Header& header, std::string_view rest = {})
 TEST(Frame, HeaderGoesThereAndBack) {
   Random random(1);
   for (int i = 0; i < 1'000; ++i) {
-    const Header header{.kind = static_cast<Kind>(1 + random.below(10)),
+    const Header header{.kind = static_cast<FrameKind>(1 + random.below(10)),
                         .flags = static_cast<std::uint8_t>(random.next()),
                         .metadata_bytes = static_cast<std::uint16_t>(random.next()),
                         .call = static_cast<std::uint32_t>(random.next()),
@@ -38,7 +38,7 @@ TEST(Frame, HeaderGoesThereAndBack) {
 
 TEST(Frame, PartsLieWhereTheHeaderSays) {
   const std::vector<std::byte> head =
-      head_of({.kind = Kind::request, .metadata_bytes = 5, .attachment_bytes = 3}, "meta.the body");
+      head_of({.kind = FrameKind::request, .metadata_bytes = 5, .attachment_bytes = 3}, "meta.the body");
   const Result<Frame> frame = decode_frame(head, as_bytes(std::string_view("payload+att")), 11);
   ASSERT_TRUE(frame);
   EXPECT_EQ(as_text(frame->metadata), "meta.");
@@ -49,7 +49,7 @@ TEST(Frame, PartsLieWhereTheHeaderSays) {
 
 // Before the payload has come, only its announced size is known.
 TEST(Frame, PayloadMayBeYetToCome) {
-  const std::vector<std::byte> head = head_of({.kind = Kind::response, .attachment_bytes = 100});
+  const std::vector<std::byte> head = head_of({.kind = FrameKind::response, .attachment_bytes = 100});
   const Result<Frame> frame = decode_frame(head, {}, 100);
   ASSERT_TRUE(frame);
   EXPECT_TRUE(frame->payload.empty());
@@ -93,11 +93,11 @@ TEST(Frame, Deadlines) {
 }
 
 TEST(Frame, ChecksumSeesEveryBit) {
-  std::vector<std::byte> head = head_of({.kind = Kind::request, .flags = flag_checksum, .call = 77}, "body");
+  std::vector<std::byte> head = head_of({.kind = FrameKind::request, .flags = flag_checksum, .call = 77}, "body");
   std::string payload = "a payload";
   const Bytes bytes = as_bytes(payload);
   // In pieces, or as one: the same.
-  const std::array<Piece, 2> pieces{{{bytes.data(), 4}, {bytes.data() + 4, bytes.size() - 4}}};
+  const std::array<ConstBuffer, 2> pieces{{{bytes.data(), 4}, {bytes.data() + 4, bytes.size() - 4}}};
   store_le(head.data() + 24, frame_checksum(head, pieces));
   EXPECT_TRUE(checksum_matches(head, bytes));
   for (std::size_t bit = 0; bit < head.size() * 8; ++bit) {

@@ -12,8 +12,8 @@ namespace hawser::wire {
 namespace {
 
 Hello example() {
-  return {.version_least = 1,
-          .version_most = 3,
+  return {.version_min = 1,
+          .version_max = 3,
           .checksum = true,
           .message_bytes_max = 1 << 20,
           .calls_max = 77,
@@ -34,36 +34,36 @@ NamedBytes named(std::string name, std::size_t bytes) {
   return {std::move(name), std::vector<std::byte>(bytes, std::byte{7})};
 }
 
-TEST(Hello, PathsGoThereAndBack) {
+TEST(Hello, TransportsGoThereAndBack) {
   Hello hello = example();
   hello.refusal.reset();
   hello.offers = {named("shm", 24), named("rdma", 0)};
-  hello.proposal = named("rdma", path_parameters_bytes_max);
+  hello.selection = named("rdma", transport_parameters_bytes_max);
   hello.declined = {named("shm", 50)};
   hello.answer = std::vector<std::byte>(11, std::byte{1});
   hello.unanswered = "no such device";
-  hello.go = true;
+  hello.ready = true;
   const Result<Hello> back = decode_hello(encode_hello(hello));
   ASSERT_TRUE(back) << back.error().text;
   EXPECT_EQ(*back, hello);
 }
 
-TEST(Hello, TheLargestProposalWithEveryReasonFits) {
+TEST(Hello, TheLargestSelectionWithEveryReasonFits) {
   Hello hello = example();
   hello.refusal.reset();
-  hello.proposal = named(std::string(path_name_bytes_max, 'n'), path_parameters_bytes_max);
-  for (std::size_t i = 0; i < paths_max; ++i) hello.declined.push_back(named("path", 10'000));
+  hello.selection = named(std::string(transport_name_bytes_max, 'n'), transport_parameters_bytes_max);
+  for (std::size_t i = 0; i < transports_max; ++i) hello.declined.push_back(named("path", 10'000));
   const std::vector<std::byte> bytes = encode_hello(hello);
   EXPECT_LE(bytes.size(), hello_prefix_bytes + hello_body_bytes_max);
   const Result<Hello> back = decode_hello(bytes);
   ASSERT_TRUE(back);
-  EXPECT_EQ(back->declined.back().bytes.size(), path_reason_bytes_max);
+  EXPECT_EQ(back->declined.back().bytes.size(), transport_reason_bytes_max);
   hello = example();
   hello.refusal.reset();
-  for (std::size_t i = 0; i <= paths_max; ++i) hello.offers.push_back(named("path", path_offer_bytes_max));
+  for (std::size_t i = 0; i <= transports_max; ++i) hello.offers.push_back(named("path", transport_offer_bytes_max));
   const Result<Hello> offers = decode_hello(encode_hello(hello));
   ASSERT_TRUE(offers);
-  EXPECT_EQ(offers->offers.size(), paths_max);
+  EXPECT_EQ(offers->offers.size(), transports_max);
 }
 
 // Both sides of the bounds of what is received: what encode_hello() never sends.
@@ -86,10 +86,10 @@ TEST(Hello, AsManyOffersAndReasonsAsThereMayBe) {
       bytes.insert(bytes.end(), more.begin(), more.end());
       store_le(bytes.data() + 6, static_cast<std::uint16_t>(bytes.size() - hello_prefix_bytes));
     };
-    for (std::size_t i = 0; i < paths_max; ++i) add();
+    for (std::size_t i = 0; i < transports_max; ++i) add();
     const Result<Hello> most = decode_hello(bytes);
     ASSERT_TRUE(most) << most.error().text;
-    EXPECT_EQ(tag == tag_offer ? most->offers.size() : most->declined.size(), paths_max);
+    EXPECT_EQ(tag == tag_offer ? most->offers.size() : most->declined.size(), transports_max);
     add();
     const Result<Hello> more = decode_hello(bytes);
     ASSERT_FALSE(more);
@@ -154,8 +154,8 @@ TEST(Hello, WhateverComesIsUnderstoodOrRefused) {
     const Result<Hello> hello = decode_hello(bytes);
     understood += hello.has_value();
     if (hello) {
-      EXPECT_GE(hello->version_most, hello->version_least);
-      EXPECT_GE(hello->version_least, 1);
+      EXPECT_GE(hello->version_max, hello->version_min);
+      EXPECT_GE(hello->version_min, 1);
     } else {
       EXPECT_FALSE(hello.error().text.empty());
     }

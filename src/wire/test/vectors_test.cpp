@@ -77,13 +77,13 @@ std::vector<Vector> read_vectors(const std::string& file) {
 constexpr std::string_view kind_names[] = {"",           "request",       "response", "error", "cancel", "stream_data",
                                            "stream_end", "stream_credit", "ping",     "pong",  "goaway"};
 
-Kind kind_of(const Vector& vector) {
+FrameKind kind_of(const Vector& vector) {
   const std::string name = vector.text("kind");
   for (std::uint8_t kind = kind_min; kind <= kind_max; ++kind) {
-    if (kind_names[kind] == name) return static_cast<Kind>(kind);
+    if (kind_names[kind] == name) return static_cast<FrameKind>(kind);
   }
   ADD_FAILURE() << vector.name << ": no kind " << name;
-  return Kind::request;
+  return FrameKind::request;
 }
 
 // What a session does to a frame on receipt.
@@ -148,7 +148,7 @@ std::string encode(const Vector& vector) {
   head += body;
   if (vector.has("checksum")) {
     const Bytes bytes = as_bytes(payload);
-    const Piece piece{bytes.data(), bytes.size()};
+    const ConstBuffer piece{bytes.data(), bytes.size()};
     store_le(reinterpret_cast<std::byte*>(head.data()) + 24, frame_checksum(as_bytes(head), std::span(&piece, 1)));
   }
   return head;
@@ -188,8 +188,8 @@ TEST(Vectors, Hellos) {
       continue;
     }
     ASSERT_TRUE(hello) << hello.error().text;
-    Hello expected{.version_least = static_cast<std::uint8_t>(vector.number("version_least")),
-                   .version_most = static_cast<std::uint8_t>(vector.number("version_most")),
+    Hello expected{.version_min = static_cast<std::uint8_t>(vector.number("version_min")),
+                   .version_max = static_cast<std::uint8_t>(vector.number("version_max")),
                    .checksum = vector.text("checksum") == "yes",
                    .message_bytes_max = vector.number("message_bytes_max"),
                    .calls_max = vector.number("calls_max"),

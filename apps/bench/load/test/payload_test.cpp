@@ -25,10 +25,10 @@ TEST(Payload, HasTheSizeAskedFor) {
 
 TEST(Payload, IsTheSameInMemoryOfTheCallers) {
   std::vector<std::byte> memory(Payload::memory_bytes(1000) + 1, std::byte{0x5a});
-  const Payload lent(1000, std::span(memory).first(memory.size() - 1));
+  const Payload loaned(1000, std::span(memory).first(memory.size() - 1));
   const Payload own(1000);
-  for (const std::uint64_t call : {0u, 1u, 1023u}) EXPECT_EQ(lent.of(call), own.of(call));
-  EXPECT_EQ(static_cast<const void*>(lent.of(0).data()), memory.data());
+  for (const std::uint64_t call : {0u, 1u, 1023u}) EXPECT_EQ(loaned.of(call), own.of(call));
+  EXPECT_EQ(static_cast<const void*>(loaned.of(0).data()), memory.data());
   EXPECT_EQ(memory.back(), std::byte{0x5a}) << "beyond its end";
 }
 

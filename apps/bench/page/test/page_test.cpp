@@ -41,7 +41,7 @@ RunFile compared() {
   std::uint64_t calls = 100'001;
   for (const std::size_t size : {128u, 4096u, 1u << 20}) {
     for (const unsigned concurrency : {1u, 16u}) {
-      run.results.push_back(result_of("limit", size, concurrency, 2 * calls));
+      run.results.push_back(result_of("baseline", size, concurrency, 2 * calls));
       run.results.push_back(result_of("hawser", size, concurrency, calls));
       calls += 1000;
     }
@@ -107,7 +107,7 @@ TEST(Page, OfNothingIsAPage) {
   EXPECT_TRUE(well_formed(page_of({})));
   const RunFile run{"empty.json", "echo", {}, {}};
   EXPECT_TRUE(well_formed(page_of({&run, 1})));
-  RunFile failed{"failed.json", "echo", {}, {result_of("hawser", 1, 1, 0), result_of("limit", 1, 1, 0)}};
+  RunFile failed{"failed.json", "echo", {}, {result_of("hawser", 1, 1, 0), result_of("baseline", 1, 1, 0)}};
   failed.results[0].first_error = "\"<lost>\"";
   EXPECT_TRUE(well_formed(page_of({&failed, 1})));
 }
@@ -118,7 +118,7 @@ TEST(PageData, TellsSystemsOfSeveralFilesApart) {
   ASSERT_EQ(groups.size(), 1u);
   std::vector<std::string> labels;
   for (const PageSeries& one : groups[0].series) labels.push_back(one.label);
-  EXPECT_THAT(labels, ElementsAre("hawser, run 1", "hawser, run 2", "limit, run 1", "limit, run 2"));
+  EXPECT_THAT(labels, ElementsAre("hawser, run 1", "hawser, run 2", "baseline, run 1", "baseline, run 2"));
   EXPECT_EQ(groups[0].ours_for(groups[0].series[3])->label, "hawser, run 2");
   EXPECT_THAT(groups[0].sizes_bytes, ElementsAre(128, 4096, 1 << 20));
   EXPECT_THAT(groups[0].concurrencies, ElementsAre(1, 16));
@@ -153,7 +153,7 @@ TEST(RunFile, ReadsWhatTheRunWrites) {
   const std::expected<RunFile, std::string> run = read_run_file(path);
   ASSERT_TRUE(run) << run.error();
   EXPECT_EQ(run->results.size(), 6u + 6u);
-  EXPECT_EQ(run->results[0].system, "limit");
+  EXPECT_EQ(run->results[0].system, "baseline");
   EXPECT_EQ(run->reply, "ack");
   EXPECT_EQ(run->name, "hawser_bench_run_file.json");
 

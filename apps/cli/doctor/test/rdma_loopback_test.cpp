@@ -27,7 +27,7 @@ TEST_F(SelfTest, Measures) {
   const Result<SelfTestResult> result = run();
   ASSERT_TRUE(result) << result.error().text;
   EXPECT_EQ(result->inline_bytes, 256u);
-  EXPECT_EQ(result->send_requests, options.send_queue);
+  EXPECT_EQ(result->send_requests, options.send_queue_depth);
   EXPECT_EQ(result->send_bytes, options.chunk_bytes);
   EXPECT_GT(result->one_way_us, 0);
   EXPECT_GT(result->send_megabytes_per_second, 0);

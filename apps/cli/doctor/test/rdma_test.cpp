@@ -100,9 +100,9 @@ TEST_F(Rdma, CannotBeOpened) {
 }
 
 TEST_F(Rdma, WrongOptions) {
-  options.receive_queue = 1;
+  options.recv_queue_depth = 1;
   const Section section = examine();
-  EXPECT_THAT(find(section, "rdma.options").text, HasSubstr("receive_queue"));
+  EXPECT_THAT(find(section, "rdma.options").text, HasSubstr("recv_queue_depth"));
   EXPECT_FALSE(has(section, "rdma.self_test"));
 }
 
@@ -201,7 +201,7 @@ TEST_F(Rdma, InlineLimit) {
 }
 
 TEST_F(Rdma, DeviceLimits) {
-  device().limits_.queue_pair_requests = options.send_queue - 1;
+  device().limits_.queue_pair_requests = options.send_queue_depth - 1;
   device().limits_.completion_queue_entries = 1000;
   device().limits_.shared_receive_requests = 0;
   options.shared_receive_queue = true;

@@ -1,6 +1,7 @@
-// Published figures that took no part in the fit of sim_parameters.h, held against what the model predicts for the workload that
-// each is of. Where the model misses, the test says by how much: a change that moves a prediction is to be seen, in either
-// direction. docs/lab.md has the table. None of these figures may be used to set a constant; decision 22 says why.
+// Published figures that took no part in the fit of sim_parameters.h, held against what the model predicts for the
+// workload that each is of. Where the model misses, the test says by how much: a change that moves a prediction is to
+// be seen, in either direction. docs/lab.md has the table. None of these figures may be used to set a constant;
+// decision 22 says why.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,23 +60,24 @@ T must(Result<T> result) {
 
 // ---- eRPC (Kalia, Kaminsky, Andersen, NSDI 2019)
 
-// Half of a median round trip of 2.3 us: a 32 B request and reply over UDP on ConnectX-5 at 40 Gb/s, two machines on one switch.
+// Half of a median round trip of 2.3 us: a 32 B request and reply over UDP on ConnectX-5 at 40 Gb/s, two machines on
+// one switch.
 TEST(Predictions, RoundTripOfErpcIsMissed) {
   SimParameters parameters;
   parameters.gbit_per_s = 40;
   const Outcome outcome = outcome_of(parameters, 16, [](const SimParameters& drawn) {
     const auto fabric = SimFabric::create(drawn, 1);
     const auto executor = make_sim_executor(fabric);
-    const Bed bed = must(Bed::open(*fabric, *executor, {}));
-    const std::vector<double> trips = must(run_ping_pong(bed, {.size_bytes = 32 + 16, .count = 50}));
+    const Testbed testbed = must(Testbed::open(*fabric, *executor, {}));
+    const std::vector<double> trips = must(run_ping_pong(testbed, {.size_bytes = 32 + 16, .count = 50}));
     return 2 * std::accumulate(trips.begin(), trips.end(), 0.0) / static_cast<double>(trips.size()) / 1e3;
   });
   expect_factor(outcome, 2.3, 1.74);
   EXPECT_FALSE(outcome.range.contains(2.3)) << "a miss";
 }
 
-// A thread that is client and server at once, as those of eRPC's benchmark: 60 requests outstanding in batches of 3, a new batch
-// when one is answered. What a turn of its loop sends goes behind one doorbell.
+// A thread that is client and server at once, as those of eRPC's benchmark: 60 requests outstanding in batches of 3, a
+// new batch when one is answered. What a turn of its loop sends goes behind one doorbell.
 class Symmetric final : public Role {
  public:
   static constexpr unsigned outstanding = 60;
@@ -171,15 +173,15 @@ TEST(Predictions, RequestsOfAnErpcCore) {
   const Outcome outcome = outcome_of(parameters, 16, [](const SimParameters& drawn) {
     const auto fabric = SimFabric::create(drawn, 1);
     const auto executor = make_sim_executor(fabric);
-    const Bed bed = must(Bed::open(*fabric, *executor, {}));
+    const Testbed testbed = must(Testbed::open(*fabric, *executor, {}));
     constexpr std::uint64_t count = 3000;
-    Symmetric one(bed.sender(), count);
-    Symmetric other(bed.receiver(), count);
-    EXPECT_TRUE(bed.connect(one.queue_pair(), other.queue_pair(), {}));
+    Symmetric one(testbed.sender(), count);
+    Symmetric other(testbed.receiver(), count);
+    EXPECT_TRUE(testbed.connect(one.queue_pair(), other.queue_pair(), {}));
     const std::vector<std::vector<Role*>> threads = {{&one}, {&other}};
     const Result<void> ran = executor->run(threads);
     EXPECT_TRUE(ran) << ran.error().describe();
-    EXPECT_EQ(bed.receiver_not_ready(), 0U);
+    EXPECT_EQ(testbed.receiver_not_ready(), 0U);
     return one.rate();
   });
   expect_factor(outcome, 10e6, 1.14);
@@ -194,9 +196,9 @@ constexpr unsigned herd_window = 4;      // Requests of a client.
 constexpr unsigned herd_receives = 2 * herd_window;
 
 // One end of a connection: sends inline, and posts its receives again, half of them at a time.
-class HerdEnd {
+class HerdSide {
  public:
-  HerdEnd(rdma::Device& device, rdma::CompletionQueue& completions, std::size_t sent_bytes)
+  HerdSide(rdma::Device& device, rdma::CompletionQueue& completions, std::size_t sent_bytes)
       : sent_bytes_(sent_bytes),
         memory_(must(RegisteredMemory::make(device, {.bytes = herd_receives * cache_line_bytes}, {}))),
         queue_pair_(must(device.create_queue_pair({.completions = &completions,
@@ -240,8 +242,8 @@ class HerdThread final : public Role {
  public:
   HerdThread(rdma::Device& device, bool asks)
       : device_(device), asks_(asks), completions_(must(device.create_completion_queue(4096))) {}
-  HerdEnd& add_end() {
-    return *ends_.emplace_back(std::make_unique<HerdEnd>(device_, *completions_, asks_ ? get_bytes : value_bytes));
+  HerdSide& add_end() {
+    return *ends_.emplace_back(std::make_unique<HerdSide>(device_, *completions_, asks_ ? get_bytes : value_bytes));
   }
   void expect(std::uint64_t messages) { expected_ += messages; }
   double end_ns() const { return end_ns_; }
@@ -258,7 +260,7 @@ class HerdThread final : public Role {
       if (completions[i].status != rdma::Status::success) return std::unexpected(completion_error(completions[i]));
       if (!completions[i].received) continue;
       ++received_;
-      HerdEnd& end = **std::find_if(ends_.begin(), ends_.end(), [&](const auto& each) {
+      HerdSide& end = **std::find_if(ends_.begin(), ends_.end(), [&](const auto& each) {
         return each->queue_pair().number() == completions[i].queue_pair;
       });
       Result<void> done = end.received(completions[i]);
@@ -274,17 +276,17 @@ class HerdThread final : public Role {
   rdma::Device& device_;
   const bool asks_;
   std::unique_ptr<rdma::CompletionQueue> completions_;
-  std::vector<std::unique_ptr<HerdEnd>> ends_;
+  std::vector<std::unique_ptr<HerdSide>> ends_;
   std::uint64_t expected_ = 0;
   std::uint64_t sent_ = 0;
   std::uint64_t received_ = 0;
   double end_ns_ = 0;
 };
 
-// 26 M operations/s: 6 server threads and 51 clients with 4 requests each on 17 machines, 16 B keys and 32 B values, requests
-// written into the server's memory, which it polls, and replies sent inline; ConnectX-3 on InfiniBand at 56 Gb/s. The model shows
-// written bytes when they arrive, before the device has taken them in, so that a server which polls memory would not be bound by
-// its device: here requests are sends.
+// 26 M operations/s: 6 server threads and 51 clients with 4 requests each on 17 machines, 16 B keys and 32 B values,
+// requests written into the server's memory, which it polls, and replies sent inline; ConnectX-3 on InfiniBand at 56
+// Gb/s. The model shows written bytes when they arrive, before the device has taken them in, so that a server which
+// polls memory would not be bound by its device: here requests are sends.
 TEST(Predictions, OperationsOfHerd) {
   SimParameters parameters;
   parameters.gbit_per_s = 56;
@@ -295,20 +297,20 @@ TEST(Predictions, OperationsOfHerd) {
     constexpr std::uint64_t requests = 25;  // Of each client.
     const auto fabric = SimFabric::create(drawn, 1, machines + 1);
     const auto executor = make_sim_executor(fabric);
-    std::vector<Bed> beds;
+    std::vector<Testbed> testbeds;
     for (unsigned i = 1; i <= machines; ++i) {
-      beds.push_back(
-          must(Bed::open(*fabric, *executor, {.sender_device = "sim" + std::to_string(i), .receiver_device = "sim0"})));
+      testbeds.push_back(must(
+          Testbed::open(*fabric, *executor, {.sender_device = "sim" + std::to_string(i), .receiver_device = "sim0"})));
     }
     std::vector<std::unique_ptr<HerdThread>> all;
     for (unsigned i = 0; i < threads_of_server; ++i) {
-      all.push_back(std::make_unique<HerdThread>(beds[0].receiver(), false));
+      all.push_back(std::make_unique<HerdThread>(testbeds[0].receiver(), false));
     }
     for (unsigned i = 0; i < clients; ++i) {
-      const Bed& bed = beds[i % machines];
+      const Testbed& testbed = testbeds[i % machines];
       HerdThread& server = *all[i % threads_of_server];
-      HerdThread& client = *all.emplace_back(std::make_unique<HerdThread>(bed.sender(), true));
-      EXPECT_TRUE(bed.connect(client.add_end().queue_pair(), server.add_end().queue_pair(), {}));
+      HerdThread& client = *all.emplace_back(std::make_unique<HerdThread>(testbed.sender(), true));
+      EXPECT_TRUE(testbed.connect(client.add_end().queue_pair(), server.add_end().queue_pair(), {}));
       client.expect(requests);
       server.expect(requests);
     }

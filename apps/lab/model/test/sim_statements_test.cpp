@@ -12,13 +12,14 @@
 namespace hawser::lab {
 namespace {
 
-// What the evaluation of Send/Receive connections says of two ConnectX-5, held against the simulated device. Its constants were set so
-// that these figures come out (sim_constants.h): this is a check of the fit. What tests the model is sim_predictions_test.cpp.
+// What the evaluation of Send/Receive connections says of two ConnectX-5, held against the simulated device. Its
+// constants were set so that these figures come out (sim_constants.h): this is a check of the fit. What tests the model
+// is sim_predictions_test.cpp.
 class Statements : public ::testing::Test {
  protected:
   double rate(StreamPlan plan) {
     plan.count = std::max<std::uint64_t>(plan.count, 40 * plan.window) / plan.connections;
-    const Result<StreamResult> result = run_stream(*bed_, plan);
+    const Result<StreamResult> result = run_stream(*testbed_, plan);
     EXPECT_TRUE(result) << result.error().describe();
     if (!result) return 0;
     not_ready_ = result->receiver_not_ready;
@@ -26,14 +27,14 @@ class Statements : public ::testing::Test {
   }
   double gbit(const StreamPlan& plan) { return rate(plan) * static_cast<double>(plan.size_bytes) * 8 / 1e9; }
   double latency_us(std::size_t size_bytes) {
-    const Result<std::vector<double>> trips = run_ping_pong(*bed_, {.size_bytes = size_bytes, .count = 200});
+    const Result<std::vector<double>> trips = run_ping_pong(*testbed_, {.size_bytes = size_bytes, .count = 200});
     EXPECT_TRUE(trips) << trips.error().describe();
     return std::accumulate(trips->begin(), trips->end(), 0.0) / static_cast<double>(trips->size()) / 1e3;
   }
 
   std::shared_ptr<SimFabric> fabric_ = SimFabric::create({}, 1);
   std::unique_ptr<Executor> executor_ = make_sim_executor(fabric_);
-  Result<Bed> bed_ = Bed::open(*fabric_, *executor_, {});
+  Result<Testbed> testbed_ = Testbed::open(*fabric_, *executor_, {});
   std::uint64_t not_ready_ = 0;
 };
 
@@ -181,8 +182,8 @@ TEST_F(Statements, EqualSeedsGiveEqualRuns) {
     parameters.jitter = 0.2;
     const auto fabric = SimFabric::create(parameters, seed);
     const auto executor = make_sim_executor(fabric);
-    const Result<Bed> bed = Bed::open(*fabric, *executor, {});
-    return run_stream(*bed, {.count = 2000, .window = 16, .connections = 3, .one_receiver = true})->elapsed_ns;
+    const Result<Testbed> testbed = Testbed::open(*fabric, *executor, {});
+    return run_stream(*testbed, {.count = 2000, .window = 16, .connections = 3, .one_receiver = true})->elapsed_ns;
   };
   EXPECT_EQ(run(5), run(5));
   EXPECT_NE(run(5), run(6));

@@ -29,14 +29,14 @@ TEST(Study, OnlyLinesThatWereAskedFor) {
 TEST(Study, RunsAndTheModelFits) {
   const auto fabric = SimFabric::create({}, 1);
   const auto executor = make_sim_executor(fabric);
-  const Result<Bed> bed = Bed::open(*fabric, *executor, {});
-  ASSERT_TRUE(bed);
+  const Result<Testbed> testbed = Testbed::open(*fabric, *executor, {});
+  ASSERT_TRUE(testbed);
   std::vector<FitPoint> points;
   std::string letters;
   std::uint64_t not_ready_with_credits = 0;
   std::uint64_t not_ready_without = 0;
   for (const StudyPoint& point : study_points({.count = 2000, .threads_max = 8})) {
-    const Result<StudySample> sample = measure(*bed, point);
+    const Result<StudySample> sample = measure(*testbed, point);
     ASSERT_TRUE(sample) << point.experiment << " " << point.series << ": " << sample.error().describe();
     EXPECT_GT(sample->message_ns, 0);
     if (letters.empty() || letters.back() != point.experiment) letters += point.experiment;

@@ -15,14 +15,14 @@ class Ladder : public ::testing::Test {
   void use(const SimParameters& parameters) {
     fabric_ = SimFabric::create(parameters, 1);
     executor_ = make_sim_executor(fabric_);
-    bed_ = Bed::open(*fabric_, *executor_, {});
+    testbed_ = Testbed::open(*fabric_, *executor_, {});
   }
   void SetUp() override { use({}); }
 
   // Of the last variant of a step, in Gb/s.
   double gbit(std::size_t step, const LadderOptions& options) {
     const LadderVariant variant = ladder()[step - 1].variants(options).back();
-    const Result<LadderRun> run = variant.run(*bed_);
+    const Result<LadderRun> run = variant.run(*testbed_);
     EXPECT_TRUE(run) << ladder()[step - 1].name << ": " << run.error().describe();
     if (!run) return 0;
     EXPECT_EQ(run->note, "");
@@ -31,7 +31,7 @@ class Ladder : public ::testing::Test {
 
   std::shared_ptr<SimFabric> fabric_;
   std::unique_ptr<Executor> executor_;
-  Result<Bed> bed_ = fail(ErrorCode::internal, "not opened");
+  Result<Testbed> testbed_ = fail(ErrorCode::internal, "not opened");
 };
 
 TEST_F(Ladder, EveryStepRunsAndVerifies) {
@@ -39,7 +39,7 @@ TEST_F(Ladder, EveryStepRunsAndVerifies) {
     const auto variants = step.variants({.size_bytes = 4096, .count = 64, .depth = 8});
     EXPECT_FALSE(variants.empty()) << step.name;
     for (const LadderVariant& variant : variants) {
-      const Result<LadderRun> run = variant.run(*bed_);
+      const Result<LadderRun> run = variant.run(*testbed_);
       ASSERT_TRUE(run) << step.name << " " << variant.label << ": " << run.error().describe();
       EXPECT_EQ(run->messages, 64U) << step.name;
       EXPECT_GT(run->elapsed_ns, 0) << step.name;
@@ -66,7 +66,7 @@ TEST_F(Ladder, AFailedVerificationFailsEveryStep) {
   for (std::size_t step = 1; step <= 11; ++step) {  // Reads do not go through what is corrupted.
     const auto variants = ladder()[step - 1].variants({.size_bytes = 4096, .count = 64, .depth = 8});
     use(parameters);
-    const Result<LadderRun> run = variants.back().run(*bed_);
+    const Result<LadderRun> run = variants.back().run(*testbed_);
     ASSERT_FALSE(run) << ladder()[step - 1].name;
     EXPECT_NE(run.error().text.find("verification failed"), std::string::npos) << run.error().text;
   }
@@ -75,14 +75,14 @@ TEST_F(Ladder, AFailedVerificationFailsEveryStep) {
 TEST_F(Ladder, SaysWhenMemoryIsNotAligned) {
   const auto variants = ladder()[9].variants({.size_bytes = 4096, .count = 64, .depth = 8});
   ASSERT_EQ(variants.size(), 2U);
-  EXPECT_EQ(variants[0].run(*bed_)->note, "");
-  EXPECT_EQ(variants[1].run(*bed_)->note, "memory is not aligned to 64 B");
+  EXPECT_EQ(variants[0].run(*testbed_)->note, "");
+  EXPECT_EQ(variants[1].run(*testbed_)->note, "memory is not aligned to 64 B");
 }
 
 TEST_F(Ladder, StepsWithoutReuseKeepToTheirMemory) {
   const auto variants =
       ladder()[4].variants({.size_bytes = 4096, .count = 64, .depth = 8, .memory_bytes_max = 10 * 4096});
-  const Result<LadderRun> run = variants[0].run(*bed_);
+  const Result<LadderRun> run = variants[0].run(*testbed_);
   ASSERT_TRUE(run);
   EXPECT_EQ(run->messages, 10U);
   EXPECT_NE(run->note, "");

@@ -12,9 +12,9 @@
 namespace hawser::transport {
 namespace {
 
-struct CountingOwner final : PayloadOwner {
-  void payload_released() noexcept override { ++told; }
-  int told = 0;
+struct CountingOwner final : SendCompletion {
+  void on_send_complete() noexcept override { ++notified; }
+  int notified = 0;
 };
 
 class FramedConnectionTest : public testing::Test {
@@ -26,14 +26,14 @@ class FramedConnectionTest : public testing::Test {
     connection->start(sink);
   }
 
-  bool send(std::string_view head, std::span<const Piece> payload = {}, PayloadOwner* owner = nullptr) {
+  bool send(std::string_view head, std::span<const ConstBuffer> payload = {}, SendCompletion* owner = nullptr) {
     std::byte* const to = connection->reserve(head.size());
     if (to == nullptr) return false;
     std::memcpy(to, head.data(), head.size());
     connection->commit(head.size(), payload, owner);
     return true;
   }
-  static Piece piece_of(std::string_view text) { return {as_bytes(text).data(), text.size()}; }
+  static ConstBuffer piece_of(std::string_view text) { return {as_bytes(text).data(), text.size()}; }
   void tick() {
     loop.run([](Loop& self) -> Task<void> { co_await self.sleep(Duration::zero()); }(loop));
   }
@@ -59,7 +59,7 @@ TEST_F(FramedConnectionTest, WhatATickCommitsLeavesTogether) {
   tick();
   EXPECT_EQ(script.sends, 1);
   EXPECT_EQ(script.sent, framed("one") + framed("two", payload) + framed(""));
-  EXPECT_EQ(owner.told, 1);
+  EXPECT_EQ(owner.notified, 1);
   EXPECT_EQ(connection->backlog(), 0U);
   EXPECT_EQ(connection->sent(), 37U);
 }
@@ -75,13 +75,13 @@ TEST_F(FramedConnectionTest, MuchIsSentBeforeTheTickEnds) {
   CountingOwner owner;
   send("large", std::array{piece_of(payload)}, &owner);
   EXPECT_EQ(script.sent, framed("large", payload));
-  EXPECT_EQ(owner.told, 1);
+  EXPECT_EQ(owner.notified, 1);
 }
 
 TEST_F(FramedConnectionTest, AnEmptyPayloadIsReleasedAtOnce) {
   CountingOwner owner;
   send("head", {}, &owner);
-  EXPECT_EQ(owner.told, 1);
+  EXPECT_EQ(owner.notified, 1);
 }
 
 TEST_F(FramedConnectionTest, PartialSendsGoOnWhenSendable) {
@@ -104,11 +104,11 @@ TEST_F(FramedConnectionTest, PartialSendsGoOnWhenSendable) {
   script.sink->sendable(0);
   script.sink->sendable(0);
   EXPECT_EQ(script.sent, expected.substr(0, 110));
-  EXPECT_EQ(owner.told, 0);
+  EXPECT_EQ(owner.notified, 0);
   EXPECT_EQ(connection->sent(), 110U);
   script.sink->sendable(0);
   EXPECT_EQ(script.sent, expected);
-  EXPECT_EQ(owner.told, 3);
+  EXPECT_EQ(owner.notified, 3);
 }
 
 TEST_F(FramedConnectionTest, DetachLetsAPayloadGo) {
@@ -118,8 +118,8 @@ TEST_F(FramedConnectionTest, DetachLetsAPayloadGo) {
   script.take = {100};
   send("head", std::array{piece_of(*payload)}, owner.get());
   tick();
-  connection->detach(*owner);
-  EXPECT_EQ(owner->told, 0);
+  connection->copy_and_release(*owner);
+  EXPECT_EQ(owner->notified, 0);
   owner.reset();
   payload.reset();
   script.sink->sendable(0);
@@ -128,8 +128,8 @@ TEST_F(FramedConnectionTest, DetachLetsAPayloadGo) {
 
 // The owner sends its next message when it is told: once, in order, and not from within the send at hand.
 TEST_F(FramedConnectionTest, AnOwnerMaySendWhenItIsTold) {
-  struct Chained final : PayloadOwner {
-    void payload_released() noexcept override {
+  struct Chained final : SendCompletion {
+    void on_send_complete() noexcept override {
       if (left-- == 0) return test->connection->close();
       test->send("next", std::array{piece_of(payload)}, this);
     }
@@ -147,13 +147,13 @@ TEST_F(FramedConnectionTest, AnOwnerMaySendWhenItIsTold) {
   const std::string next = framed("next", owner.payload);
   EXPECT_EQ(script.sent, next + framed("second", second) + next + next + next);
   EXPECT_EQ(owner.left, -1);
-  EXPECT_EQ(other.told, 1);
+  EXPECT_EQ(other.notified, 1);
   EXPECT_TRUE(script.finished) << "closed by the last one";
 }
 
 TEST_F(FramedConnectionTest, TellsWhenTheBacklogHasFallen) {
   const std::string payload = patterned(1000);
-  connection->set_backlog_mark(1500);
+  connection->set_high_watermark(1500);
   CountingOwner owner;
   script.take = {0, 0, 1000};
   send("a", std::array{piece_of(payload)}, &owner);
@@ -174,7 +174,7 @@ TEST_F(FramedConnectionTest, TellsWhenTheBacklogHasFallen) {
 
 // Whoever has seen the backlog above the mark waits to be told, even if one send takes it all.
 TEST_F(FramedConnectionTest, TellsOfABacklogThatTheSameTickSends) {
-  connection->set_backlog_mark(10);
+  connection->set_high_watermark(10);
   send("longer than ten");
   ASSERT_GT(connection->backlog(), 10U);
   EXPECT_EQ(sink.drained, 0);
@@ -206,7 +206,7 @@ TEST_F(FramedConnectionTest, TheEndReleasesPayloadsAndIsToldOnce) {
   tick();
   const Error reason{ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "reset"};
   script.sink->ended(reason);
-  EXPECT_EQ(owner.told, 1);
+  EXPECT_EQ(owner.notified, 1);
   script.sink->ended(reason);
   connection->close();
   connection->flush();
@@ -222,7 +222,7 @@ TEST_F(FramedConnectionTest, DestroyingReleasesPayloads) {
   CountingOwner owner;
   send("a", std::array{piece_of(payload)}, &owner);
   connection.reset();
-  EXPECT_EQ(owner.told, 1);
+  EXPECT_EQ(owner.notified, 1);
   tick();
   EXPECT_EQ(script.sent, "");
 }
@@ -235,8 +235,9 @@ std::vector<RecordingSink::Received> mixed_messages() {
   unsigned seed = 0;
   for (const std::size_t head : {0, 1, 24, 5000}) {
     for (const std::size_t payload :
-         {std::size_t{0}, std::size_t{1}, std::size_t{700}, FramedConnection::placed_bytes_min - 1,
-          FramedConnection::placed_bytes_min, std::size_t{70'001}, FramedConnection::receive_block_bytes * 2 + 3}) {
+         {std::size_t{0}, std::size_t{1}, std::size_t{700}, FramedConnection::receive_buffer_bytes_min - 1,
+          FramedConnection::receive_buffer_bytes_min, std::size_t{70'001},
+          FramedConnection::receive_block_bytes * 2 + 3}) {
       ++seed;
       messages.push_back({patterned(head, seed), patterned(payload, seed * 3), false});
     }
@@ -254,8 +255,8 @@ class FramedSplitTest : public FramedConnectionTest, public testing::WithParamIn
 
 TEST_P(FramedSplitTest, ReceivesWhateverTheSplit) {
   const auto expected = mixed_messages();
-  for (const Placement::Kind kind : {Placement::Kind::own, Placement::Kind::given}) {
-    sink.placement = kind;
+  for (const ReceiveBuffer::Kind kind : {ReceiveBuffer::Kind::own, ReceiveBuffer::Kind::given}) {
+    sink.receive_buffer = kind;
     sink.messages.clear();
     sink.kept.clear();
     script.deliver(stream_of(expected), GetParam());
@@ -313,15 +314,15 @@ TEST_F(FramedConnectionTest, PausedMessagesWaitAndResumeDeliversThemInOrder) {
 }
 
 TEST_F(FramedConnectionTest, PlacesLargePayloadsOnly) {
-  script.deliver(framed("small", patterned(FramedConnection::placed_bytes_min - 1)), 1000);
-  EXPECT_TRUE(sink.placed.empty());
-  script.deliver(framed("large", patterned(FramedConnection::placed_bytes_min)), 1000);
-  EXPECT_EQ(sink.placed, std::vector<std::string>{"large"});
+  script.deliver(framed("small", patterned(FramedConnection::receive_buffer_bytes_min - 1)), 1000);
+  EXPECT_TRUE(sink.selected.empty());
+  script.deliver(framed("large", patterned(FramedConnection::receive_buffer_bytes_min)), 1000);
+  EXPECT_EQ(sink.selected, std::vector<std::string>{"large"});
   EXPECT_FALSE(sink.kept[3].empty()) << "a payload of the transport's can be kept";
 }
 
 TEST_F(FramedConnectionTest, AGivenPlaceIsReceivedIntoDirectly) {
-  sink.placement = Placement::Kind::given;
+  sink.receive_buffer = ReceiveBuffer::Kind::given;
   const std::string payload = patterned(100'000);
   const std::string stream = framed("h", payload);
   script.deliver(stream.substr(0, 9));
@@ -336,7 +337,7 @@ TEST_F(FramedConnectionTest, AGivenPlaceIsReceivedIntoDirectly) {
 }
 
 TEST_F(FramedConnectionTest, DiscardedPayloadsGoNowhere) {
-  sink.placement = Placement::Kind::discard;
+  sink.receive_buffer = ReceiveBuffer::Kind::discard;
   script.deliver(framed("h", patterned(300'000)) + framed("next"), 5000);
   ASSERT_EQ(sink.messages.size(), 2U);
   EXPECT_EQ(sink.messages[0], (RecordingSink::Received{"h", "", true}));
@@ -344,12 +345,12 @@ TEST_F(FramedConnectionTest, DiscardedPayloadsGoNowhere) {
 }
 
 TEST_F(FramedConnectionTest, UnplacedMemoryIsNotTouchedAnyMore) {
-  sink.placement = Placement::Kind::given;
+  sink.receive_buffer = ReceiveBuffer::Kind::given;
   const std::string stream = framed("h", patterned(100'000));
   script.deliver(stream.substr(0, 50'000));
   ASSERT_EQ(script.sink->receive_space().size(), 100'009U - 50'000U);
-  connection->unplace(sink.given.data() + 1);  // Another's.
-  connection->unplace(sink.given.data());
+  connection->revoke_receive_buffer(sink.given.data() + 1);  // Another's.
+  connection->revoke_receive_buffer(sink.given.data());
   sink.given = {};
   script.deliver(stream.substr(50'000) + framed("next"));
   ASSERT_EQ(sink.messages.size(), 2U);
@@ -358,7 +359,7 @@ TEST_F(FramedConnectionTest, UnplacedMemoryIsNotTouchedAnyMore) {
 }
 
 TEST_F(FramedConnectionTest, AnEndWithinAPayloadIsAnEnd) {
-  sink.placement = Placement::Kind::given;
+  sink.receive_buffer = ReceiveBuffer::Kind::given;
   script.deliver(framed("h", patterned(100'000)).substr(0, 50'000));
   script.sink->ended({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "closed"});
   EXPECT_EQ(sink.closed.size(), 1U);

@@ -44,7 +44,7 @@ class ScriptedStream final : public Stream {
   explicit ScriptedStream(StreamScript& script) noexcept : script_(script) {}
   void start(Loop&, StreamSink& sink) override { script_.sink = &sink; }
   void set_sink(StreamSink& sink) noexcept override { script_.sink = &sink; }
-  std::size_t send(std::span<const Piece> pieces) override {
+  std::size_t send(std::span<const ConstBuffer> pieces) override {
     ++script_.sends;
     std::size_t left = SIZE_MAX;
     if (!script_.take.empty()) {
@@ -52,7 +52,7 @@ class ScriptedStream final : public Stream {
       script_.take.pop_front();
     }
     std::size_t taken = 0;
-    for (const Piece& piece : pieces) {
+    for (const ConstBuffer& piece : pieces) {
       const std::size_t size = std::min(piece.size, left - taken);
       script_.sent.append(reinterpret_cast<const char*>(piece.data), size);
       taken += size;
@@ -101,10 +101,10 @@ struct RecordingSink final : MessageSink {
     if (message.payload.data() == given.data() && !given.empty()) ++in_given;
     if (pause_after != 0 && messages.size() % pause_after == 0) connection->pause();
   }
-  Placement place(Bytes head, std::size_t payload_bytes) override {
-    placed.emplace_back(as_text(head));
-    if (placement == Placement::Kind::given) given.resize(payload_bytes);
-    return {placement, placement == Placement::Kind::given ? MutableBytes(given) : MutableBytes()};
+  ReceiveBuffer select_receive_buffer(Bytes head, std::size_t payload_bytes) override {
+    selected.emplace_back(as_text(head));
+    if (receive_buffer == ReceiveBuffer::Kind::given) given.resize(payload_bytes);
+    return {receive_buffer, receive_buffer == ReceiveBuffer::Kind::given ? MutableBytes(given) : MutableBytes()};
   }
   void on_drained() override { ++drained; }
   void on_closed(const Error& reason) override { closed.push_back(reason); }
@@ -112,8 +112,8 @@ struct RecordingSink final : MessageSink {
   Connection* connection = nullptr;
   std::vector<Received> messages;
   std::vector<Buffer> kept;
-  std::vector<std::string> placed;  // The heads that place() was asked about.
-  Placement::Kind placement = Placement::Kind::own;
+  std::vector<std::string> selected;  // The heads that select_receive_buffer() was asked about.
+  ReceiveBuffer::Kind receive_buffer = ReceiveBuffer::Kind::own;
   std::vector<std::byte> given;
   int in_given = 0;
   int drained = 0;

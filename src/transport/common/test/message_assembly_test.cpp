@@ -15,9 +15,9 @@ using hawser::detail::ReceiveAccount;
 using hawser::detail::ReceiveBudget;
 
 constexpr std::size_t kib = 1024;
-constexpr std::size_t placed_bytes_min = 100;
+constexpr std::size_t receive_buffer_bytes_min = 100;
 
-// Records what is delivered, and answers place() as a test says.
+// Records what is delivered, and answers select_receive_buffer() as a test says.
 struct AssemblySink final : MessageSink {
   struct Delivered {
     std::string head;
@@ -31,16 +31,16 @@ struct AssemblySink final : MessageSink {
                          message.payload_block, message.discarded, message.cut});
     if (on_each) on_each();
   }
-  Placement place(Bytes head, std::size_t payload_bytes) override {
+  ReceiveBuffer select_receive_buffer(Bytes head, std::size_t payload_bytes) override {
     asked.push_back(std::string(as_text(head)) + " " + std::to_string(payload_bytes));
-    return where ? where() : Placement{};
+    return where ? where() : ReceiveBuffer{};
   }
   void on_drained() override {}
   void on_closed(const Error&) override {}
 
   std::vector<Delivered> delivered;
   std::vector<std::string> asked;
-  std::function<Placement()> where;
+  std::function<ReceiveBuffer()> where;
   std::function<void()> on_each;
 };
 
@@ -58,7 +58,7 @@ class MessageAssemblyTest : public testing::Test {
     const std::string all = head + payload;
     for (std::size_t at = 0; at < all.size(); at += part) {
       const auto bytes = as_bytes(std::string_view(all)).subspan(at, std::min(part, all.size() - at));
-      if (!assembly.append(bytes, sink, placed_bytes_min, ended)) return false;
+      if (!assembly.append(bytes, sink, receive_buffer_bytes_min, ended)) return false;
       used_max = std::max(used_max, budget.used());
     }
     EXPECT_EQ(assembly.missing(), 0U);
@@ -85,7 +85,7 @@ TEST_F(MessageAssemblyTest, PartsOfAnySizeMakeTheMessage) {
         EXPECT_EQ(sink.delivered[0].head, text_of(head));
         EXPECT_EQ(sink.delivered[0].payload, text_of(payload));
         EXPECT_FALSE(sink.delivered[0].discarded || sink.delivered[0].cut);
-        EXPECT_EQ(sink.asked.size(), payload >= placed_bytes_min && head + payload != 0 ? 1U : 0U);
+        EXPECT_EQ(sink.asked.size(), payload >= receive_buffer_bytes_min && head + payload != 0 ? 1U : 0U);
         EXPECT_FALSE(assembly.active());
         EXPECT_EQ(budget.used(), 0U);
       }
@@ -97,7 +97,7 @@ TEST_F(MessageAssemblyTest, AnAnnouncementTakesNoMemory) {
   assembly.begin(std::size_t{1} << 40, std::size_t{1} << 40, &account);
   EXPECT_TRUE(assembly.active());
   EXPECT_EQ(assembly.missing(), std::size_t{2} << 40);
-  EXPECT_TRUE(assembly.append(as_bytes(std::string_view("x")), sink, placed_bytes_min, ended));
+  EXPECT_TRUE(assembly.append(as_bytes(std::string_view("x")), sink, receive_buffer_bytes_min, ended));
   EXPECT_EQ(budget.used(), 0U) << "the first stretch of a head is not charged";
 }
 
@@ -105,8 +105,8 @@ TEST_F(MessageAssemblyTest, AHeadTakesAtMostTwiceWhatHasArrived) {
   constexpr std::size_t first = MessageAssembly::head_bytes_first;
   const std::string head = text_of(400'000);
   const auto append = [&](std::size_t begin, std::size_t end) {
-    EXPECT_TRUE(
-        assembly.append(as_bytes(std::string_view(head)).subspan(begin, end - begin), sink, placed_bytes_min, ended));
+    EXPECT_TRUE(assembly.append(as_bytes(std::string_view(head)).subspan(begin, end - begin), sink,
+                                receive_buffer_bytes_min, ended));
   };
   assembly.begin(head.size(), 0, &account);
   append(0, 100'000);
@@ -123,14 +123,14 @@ TEST_F(MessageAssemblyTest, AHeadTakesAtMostTwiceWhatHasArrived) {
 
 TEST_F(MessageAssemblyTest, TheSinkIsAskedAsSoonAsTheHeadIsThere) {
   std::vector<std::byte> memory(200);
-  sink.where = [&] { return Placement{Placement::Kind::given, MutableBytes(memory)}; };
+  sink.where = [&] { return ReceiveBuffer{ReceiveBuffer::Kind::given, MutableBytes(memory)}; };
   assembly.begin(4, 200, &account);
-  EXPECT_TRUE(assembly.append(as_bytes(std::string_view("hea")), sink, placed_bytes_min, ended));
+  EXPECT_TRUE(assembly.append(as_bytes(std::string_view("hea")), sink, receive_buffer_bytes_min, ended));
   EXPECT_TRUE(sink.asked.empty());
-  EXPECT_TRUE(assembly.append(as_bytes(std::string_view("d")), sink, placed_bytes_min, ended));
+  EXPECT_TRUE(assembly.append(as_bytes(std::string_view("d")), sink, receive_buffer_bytes_min, ended));
   EXPECT_EQ(sink.asked, std::vector<std::string>{"head 200"});
   const std::string payload = text_of(200);
-  EXPECT_TRUE(assembly.append(as_bytes(std::string_view(payload)), sink, placed_bytes_min, ended));
+  EXPECT_TRUE(assembly.append(as_bytes(std::string_view(payload)), sink, receive_buffer_bytes_min, ended));
   assembly.deliver(sink);
   EXPECT_EQ(sink.asked.size(), 1U);
   EXPECT_EQ(sink.delivered[0].payload, payload);
@@ -140,12 +140,12 @@ TEST_F(MessageAssemblyTest, TheSinkIsAskedAsSoonAsTheHeadIsThere) {
 
 TEST_F(MessageAssemblyTest, RevokedMemoryIsNotTouched) {
   std::vector<std::byte> memory(200);
-  sink.where = [&] { return Placement{Placement::Kind::given, MutableBytes(memory)}; };
+  sink.where = [&] { return ReceiveBuffer{ReceiveBuffer::Kind::given, MutableBytes(memory)}; };
   assembly.begin(4, 200, &account);
-  EXPECT_TRUE(assembly.append(as_bytes(std::string_view("head")), sink, placed_bytes_min, ended));
+  EXPECT_TRUE(assembly.append(as_bytes(std::string_view("head")), sink, receive_buffer_bytes_min, ended));
   assembly.revoke(memory.data());
   const std::string payload = text_of(200);
-  EXPECT_TRUE(assembly.append(as_bytes(std::string_view(payload)), sink, placed_bytes_min, ended));
+  EXPECT_TRUE(assembly.append(as_bytes(std::string_view(payload)), sink, receive_buffer_bytes_min, ended));
   assembly.deliver(sink);
   EXPECT_TRUE(sink.delivered[0].discarded);
   EXPECT_TRUE(sink.delivered[0].payload.empty());
@@ -156,7 +156,7 @@ TEST_F(MessageAssemblyTest, ASinkThatEndsTheConnectionIsNotAskedForMemory) {
   std::vector<std::byte> memory(200);
   sink.where = [&] {
     ended = true;
-    return Placement{Placement::Kind::given, MutableBytes(memory)};
+    return ReceiveBuffer{ReceiveBuffer::Kind::given, MutableBytes(memory)};
   };
   EXPECT_FALSE(receive("head", text_of(200), 1000));
   EXPECT_TRUE(sink.delivered.empty());
@@ -207,7 +207,7 @@ TEST_F(MessageAssemblyTest, TheSinkMayHaveTheNextMessageBegin) {
 TEST_F(MessageAssemblyTest, TheAccountMayEndFirst) {
   auto other = std::make_unique<ReceiveAccount>(&budget);
   assembly.begin(4, 100 * kib, other.get());
-  EXPECT_TRUE(assembly.append(as_bytes(std::string_view("head and more")), sink, placed_bytes_min, ended));
+  EXPECT_TRUE(assembly.append(as_bytes(std::string_view("head and more")), sink, receive_buffer_bytes_min, ended));
   EXPECT_NE(budget.used(), 0U);
   assembly.release_charge();
   EXPECT_EQ(budget.used(), 0U);

@@ -14,7 +14,7 @@ using hawser::detail::ReceiveBudget;
 
 constexpr std::size_t kibibyte = 1024;
 
-Placement given(std::vector<std::byte>& memory) { return {Placement::Kind::given, MutableBytes(memory)}; }
+ReceiveBuffer given(std::vector<std::byte>& memory) { return {ReceiveBuffer::Kind::given, MutableBytes(memory)}; }
 
 Message completed(PayloadBuffer& payload) {
   Message message;
@@ -178,7 +178,7 @@ TEST(PayloadBuffer, TheSinkMayDiscardIt) {
   ReceiveAccount account(&budget);
   PayloadBuffer payload(10 * kibibyte, &account);
   ASSERT_TRUE(payload.allocate());
-  payload.select({Placement::Kind::discard, {}});
+  payload.select({ReceiveBuffer::Kind::discard, {}});
   EXPECT_TRUE(payload.discarded());
   EXPECT_EQ(budget.used(), 0U);
 }

@@ -12,9 +12,9 @@
 namespace hawser::transport {
 namespace {
 
-struct ReleaseCounter final : PayloadOwner {
-  void payload_released() noexcept override { ++told; }
-  int told = 0;
+struct ReleaseCounter final : SendCompletion {
+  void on_send_complete() noexcept override { ++notified; }
+  int notified = 0;
 };
 
 void put(SendQueue& queue, std::string_view text) {
@@ -22,10 +22,10 @@ void put(SendQueue& queue, std::string_view text) {
   queue.commit(text.size());
 }
 
-Piece piece_of(std::string_view text) { return {as_bytes(text).data(), text.size()}; }
+ConstBuffer piece_of(std::string_view text) { return {as_bytes(text).data(), text.size()}; }
 
 std::string contents(const SendQueue& queue) {
-  std::vector<Piece> pieces(100'000);
+  std::vector<ConstBuffer> pieces(100'000);
   std::string all;
   const std::size_t count = queue.peek(pieces);
   for (std::size_t i = 0; i < count; ++i) all.append(reinterpret_cast<const char*>(pieces[i].data), pieces[i].size);
@@ -37,7 +37,7 @@ TEST(SendQueue, SmallOnesShareAPiece) {
   EXPECT_TRUE(queue.empty());
   put(queue, "one ");
   put(queue, "two");
-  std::array<Piece, 4> pieces;
+  std::array<ConstBuffer, 4> pieces;
   EXPECT_EQ(queue.peek(pieces), 1U);
   EXPECT_EQ(contents(queue), "one two");
   EXPECT_EQ(queue.bytes(), 7U);
@@ -57,13 +57,13 @@ TEST(SendQueue, BorrowedMemoryIsNotCopied) {
   const std::string payload = "payload";
   put(queue, "head ");
   queue.borrow(std::array{piece_of(payload)}, &owner);
-  std::array<Piece, 4> pieces;
+  std::array<ConstBuffer, 4> pieces;
   ASSERT_EQ(queue.peek(pieces), 2U);
   EXPECT_EQ(pieces[1].data, as_bytes(payload).data());
   queue.consume(11);
-  EXPECT_EQ(owner.told, 0);
+  EXPECT_EQ(owner.notified, 0);
   queue.consume(1);
-  EXPECT_EQ(owner.told, 1);
+  EXPECT_EQ(owner.notified, 1);
   EXPECT_TRUE(queue.empty());
 }
 
@@ -78,8 +78,8 @@ TEST(SendQueue, WithoutAnOwnerItIsCopied) {
 TEST(SendQueue, AnOwnerOfNothingIsToldAtOnce) {
   SendQueue queue;
   ReleaseCounter owner;
-  queue.borrow(std::array{Piece{}, Piece{}}, &owner);
-  EXPECT_EQ(owner.told, 1);
+  queue.borrow(std::array{ConstBuffer{}, ConstBuffer{}}, &owner);
+  EXPECT_EQ(owner.notified, 1);
   EXPECT_TRUE(queue.empty());
 }
 
@@ -87,10 +87,10 @@ TEST(SendQueue, TheLastPieceTellsEvenIfEmptyOnesFollow) {
   SendQueue queue;
   ReleaseCounter owner;
   const std::string payload = "x";
-  queue.borrow(std::array{piece_of(payload), Piece{}}, &owner);
-  EXPECT_EQ(owner.told, 0);
+  queue.borrow(std::array{piece_of(payload), ConstBuffer{}}, &owner);
+  EXPECT_EQ(owner.notified, 0);
   queue.consume(1);
-  EXPECT_EQ(owner.told, 1);
+  EXPECT_EQ(owner.notified, 1);
 }
 
 TEST(SendQueue, DetachedMemoryIsCopiedAndItsOwnerForgotten) {
@@ -102,12 +102,12 @@ TEST(SendQueue, DetachedMemoryIsCopiedAndItsOwnerForgotten) {
   queue.borrow(std::array{piece_of(*payload)}, owner.get());
   queue.borrow(std::array{piece_of(kept)}, &other);
   queue.consume(2);
-  queue.detach(*owner);
+  queue.copy_and_release(*owner);
   owner.reset();
   payload.reset();
   EXPECT_EQ(contents(queue), "rrowedkept");
   queue.consume(queue.bytes());
-  EXPECT_EQ(other.told, 1);
+  EXPECT_EQ(other.notified, 1);
 }
 
 TEST(SendQueue, ClearTellsEveryOwner) {
@@ -118,30 +118,30 @@ TEST(SendQueue, ClearTellsEveryOwner) {
     SendQueue queue;
     queue.borrow(std::array{piece_of(payload), piece_of(payload)}, &first);
     queue.clear();
-    EXPECT_EQ(first.told, 1);
+    EXPECT_EQ(first.notified, 1);
     EXPECT_TRUE(queue.empty());
     put(queue, "usable");
     queue.borrow(std::array{piece_of(payload)}, &second);
     EXPECT_EQ(contents(queue), "usablepayload");
   }
-  EXPECT_EQ(second.told, 1) << "the destructor clears";
+  EXPECT_EQ(second.notified, 1) << "the destructor clears";
 }
 
 TEST(SendQueue, APayloadOfManyPiecesTellsAtItsEndOnly) {
   SendQueue queue;
   ReleaseCounter owner;
   const std::string text = "0123456789";
-  std::vector<Piece> pieces;
+  std::vector<ConstBuffer> pieces;
   for (std::size_t i = 0; i < 5000; ++i) pieces.push_back(piece_of(std::string_view(text).substr(i % 10, 1)));
   queue.borrow(pieces, &owner);
   for (std::size_t i = 0; i < 5000; ++i) {
-    ASSERT_EQ(owner.told, 0);
-    std::array<Piece, 1> front;
+    ASSERT_EQ(owner.notified, 0);
+    std::array<ConstBuffer, 1> front;
     ASSERT_EQ(queue.peek(front), 1U);
     ASSERT_EQ(static_cast<char>(*front[0].data), text[i % 10]);
     queue.consume(1);
   }
-  EXPECT_EQ(owner.told, 1);
+  EXPECT_EQ(owner.notified, 1);
 }
 
 // The queue against a string, by random steps.
@@ -163,16 +163,16 @@ class Model {
       case 2:
       case 3: borrow(true); break;
       case 4: borrow(false); break;
-      case 5: detach(); break;
+      case 5: copy_and_release(); break;
       default: consume(); break;
     }
     ASSERT_EQ(queue_.bytes(), model_.size());
     ASSERT_EQ(queue_.empty(), model_.empty());
-    for (const Loan& loan : loans_) ASSERT_EQ(loan.owner->told, loan.end <= left_ ? 1 : 0);
+    for (const Loan& loan : loans_) ASSERT_EQ(loan.owner->notified, loan.end <= left_ ? 1 : 0);
   }
   void finish() {
     queue_.clear();
-    for (const Loan& loan : loans_) EXPECT_EQ(loan.owner->told, 1);
+    for (const Loan& loan : loans_) EXPECT_EQ(loan.owner->notified, 1);
   }
 
  private:
@@ -190,7 +190,7 @@ class Model {
   }
   void borrow(bool owned) {
     Loan loan{std::make_unique<ReleaseCounter>(), {}, 0};
-    std::vector<Piece> pieces;
+    std::vector<ConstBuffer> pieces;
     for (std::size_t i = pick(5); i != 0; --i) loan.memory.push_back(make_text(3000));
     for (const std::string& text : loan.memory) {
       pieces.push_back(piece_of(text));
@@ -206,16 +206,16 @@ class Model {
     if (nothing) loan.end = 0;
     loans_.push_back(std::move(loan));
   }
-  void detach() {
+  void copy_and_release() {
     if (loans_.empty()) return;
     const std::size_t index = pick(loans_.size());
-    const int told = loans_[index].owner->told;
-    queue_.detach(*loans_[index].owner);
-    ASSERT_EQ(loans_[index].owner->told, told);
+    const int notified = loans_[index].owner->notified;
+    queue_.copy_and_release(*loans_[index].owner);
+    ASSERT_EQ(loans_[index].owner->notified, notified);
     loans_.erase(loans_.begin() + static_cast<std::ptrdiff_t>(index));  // Frees the memory and the owner.
   }
   void consume() {
-    std::vector<Piece> pieces(1 + pick(40));
+    std::vector<ConstBuffer> pieces(1 + pick(40));
     std::string seen;
     const std::size_t count = queue_.peek(pieces);
     for (std::size_t i = 0; i < count; ++i) seen.append(reinterpret_cast<const char*>(pieces[i].data), pieces[i].size);
@@ -226,7 +226,7 @@ class Model {
     queue_.consume(taken);
     model_.erase(0, taken);
     // Loans that have been told are freed, as their owners would.
-    std::erase_if(loans_, [&](const Loan& loan) { return loan.end <= left_ && loan.owner->told == 1; });
+    std::erase_if(loans_, [&](const Loan& loan) { return loan.end <= left_ && loan.owner->notified == 1; });
   }
 
   std::mt19937_64 random_;

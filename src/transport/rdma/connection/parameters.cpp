@@ -48,8 +48,8 @@ Result<Offer> Offer::decode(Bytes in) {
   return offer;
 }
 
-// u32 magic, u8 version, u8 Ethernet, u16 lid, u32 each: queue pair, sequence, MTU, chunk, receives, reads; u64 domain; the
-// GID.
+// u32 magic, u8 version, u8 Ethernet, u16 lid, u32 each: queue pair, sequence, MTU, chunk, receives, reads; u64 domain;
+// the GID.
 std::vector<std::byte> Parameters::encode() const {
   std::vector<std::byte> out(bytes);
   store_le(out.data(), parameters_magic);

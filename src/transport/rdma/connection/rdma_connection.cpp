@@ -24,31 +24,32 @@ Result<void> too_much_side_work() {
 Error no_memory() { return {ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0, "no memory"}; }
 
 // Work requests that a connection needs at least: with a shared receive queue there are many, and each is little used.
-constexpr unsigned shared_send_queue = 24;
+constexpr unsigned shared_depth = 24;
 
 unsigned send_queue_of(const RdmaOptions& options) noexcept {
-  return options.shared_receive_queue ? std::min(options.send_queue, shared_send_queue) : options.send_queue;
+  return options.shared_receive_queue ? std::min(options.send_queue_depth, shared_depth) : options.send_queue_depth;
 }
 
 }  // namespace
 
 // ---- Making one
 
-Result<std::unique_ptr<RdmaConnection>> RdmaConnection::begin(std::shared_ptr<RdmaEnd> end, const PathLimits& limits) {
-  auto connection = std::make_unique<RdmaConnection>(std::move(end), limits);
+Result<std::unique_ptr<RdmaConnection>> RdmaConnection::begin(std::shared_ptr<RdmaWorker> worker,
+                                                              const MessageLimits& limits) {
+  auto connection = std::make_unique<RdmaConnection>(std::move(worker), limits);
   if (auto reserved = connection->reserve(); !reserved) return std::unexpected(std::move(reserved.error()));
   return connection;
 }
 
-RdmaConnection::RdmaConnection(std::shared_ptr<RdmaEnd> end, const PathLimits& limits)
-    : end_(std::move(end)),
-      loop_(end_->loop()),
-      options_(end_->device().options),
+RdmaConnection::RdmaConnection(std::shared_ptr<RdmaWorker> worker, const MessageLimits& limits)
+    : worker_(std::move(worker)),
+      loop_(worker_->loop()),
+      options_(worker_->device().options),
       limits_(limits),
-      address_(end_->address()),
+      address_(worker_->address()),
       chunk_bytes_(options_.shared_receive_queue ? options_.shared_chunk_bytes : options_.chunk_bytes),
-      receives_(options_.shared_receive_queue ? options_.shared_receives_per_connection : options_.receive_queue),
-      mtu_bytes_(end_->mtu_bytes()),
+      receives_(options_.shared_receive_queue ? options_.shared_receives_per_connection : options_.recv_queue_depth),
+      mtu_bytes_(worker_->mtu_bytes()),
       self_(std::make_shared<RdmaConnection*>(this)) {
   // Whoever guesses it can write packets into the connection.
   sequence_ = static_cast<std::uint32_t>(kernel_random()) & 0xffffffU;
@@ -57,16 +58,16 @@ RdmaConnection::RdmaConnection(std::shared_ptr<RdmaEnd> end, const PathLimits& l
 RdmaConnection::~RdmaConnection() {
   *there_ = nullptr;
   end_now(dropped(), false);
-  if (memory_) memory_->give(*end_->device().pool);
+  if (memory_) memory_->release(*worker_->device().pool);
   loop_.remove_tick_end(*this);
 }
 
 Result<void> RdmaConnection::reserve() {
-  RdmaDevice& device = end_->device();
+  RdmaDevice& device = worker_->device();
   if (device.dead()) {
     return hawser::fail(ErrorCode::unavailable, device.device->name() + " is gone", ErrorScope::transport);
   }
-  if (!device.take_queue_pair()) {
+  if (!device.acquire_queue_pair()) {
     return hawser::fail(ErrorCode::overloaded,
                         std::to_string(options_.queue_pairs_max) +
                             " queue pairs (RdmaOptions::queue_pairs_max) are in use on " + device.device->name(),
@@ -74,18 +75,18 @@ Result<void> RdmaConnection::reserve() {
   }
   counted_ = true;
   const std::size_t entries = send_queue_of(options_) + receives_;
-  if (auto taken = end_->take_entries(entries); !taken) return taken;
+  if (auto taken = worker_->acquire_entries(entries); !taken) return taken;
   entries_ = entries;
-  draining_.push_back(std::make_unique<DrainingPair>(*end_));
+  draining_.push_back(std::make_unique<DrainingQueuePair>(*worker_));
   return {};
 }
 
-Result<void> RdmaConnection::make() { return prepare(end_->make_pair(send_queue_of(options_), receives_)); }
+Result<void> RdmaConnection::make() { return prepare(worker_->make_pair(send_queue_of(options_), receives_)); }
 
-void RdmaConnection::make_soon(PathHalf::Ready ready) {
+void RdmaConnection::make_soon(PendingConnection::Ready ready) {
   struct Job {
     std::shared_ptr<RdmaConnection*> there;
-    PathHalf::Ready ready;
+    PendingConnection::Ready ready;
     Result<std::unique_ptr<QueuePair>> made = nullptr;
   };
   const auto job = std::make_shared<Job>(Job{.there = there_, .ready = ready});
@@ -93,18 +94,18 @@ void RdmaConnection::make_soon(PathHalf::Ready ready) {
   std::vector<std::size_t> stretches = {chunk_bytes_, Sender::control_bytes, Receiver::staging_floor_bytes};
   stretches.insert(stretches.end(), receives_, chunk_bytes_);
   const unsigned sends = send_queue_of(options_);
-  const bool begun = end_->side_work().run([end = end_.get(), sends, receives = receives_, job, gone = cancelled_,
-                                            wanted = std::move(stretches)]() -> SideWork::After {
+  const bool begun = worker_->side_work().run([worker = worker_.get(), sends, receives = receives_, job,
+                                               gone = cancelled_, wanted = std::move(stretches)]() -> SideWork::After {
     // Not for nothing: others wait.
     if (gone->load(std::memory_order_relaxed)) return [job] {};
     try {
-      static_cast<void>(end->device().pool->make_room(wanted, MemoryPool::Use::connection));
-      job->made = end->make_pair(sends, receives);
+      static_cast<void>(worker->device().pool->make_room(wanted, MemoryPool::Use::connection));
+      job->made = worker->make_pair(sends, receives);
     } catch (const std::bad_alloc&) {
       job->made = std::unexpected(no_memory());
     }
-    return [end, job] {
-      if (*job->there == nullptr) return end->discard(job->made ? std::move(*job->made) : nullptr);
+    return [worker, job] {
+      if (*job->there == nullptr) return worker->discard(job->made ? std::move(*job->made) : nullptr);
       job->ready((*job->there)->prepare(std::move(job->made)));
     };
   });
@@ -114,14 +115,14 @@ void RdmaConnection::make_soon(PathHalf::Ready ready) {
 Result<void> RdmaConnection::prepare(Result<std::unique_ptr<QueuePair>> pair) {
   if (ended_) return hawser::fail(ErrorCode::unavailable, "the RDMA half has failed", ErrorScope::connection);
   if (!pair) return std::unexpected(std::move(pair.error()));
-  RdmaDevice& device = end_->device();
+  RdmaDevice& device = worker_->device();
   pair_ = std::move(*pair);
-  end_->add(pair_->number(), *this);
-  const auto memory = Channel::Memory::take(*device.pool, chunk_bytes_);
+  worker_->add(pair_->number(), *this);
+  const auto memory = Channel::Memory::acquire(*device.pool, chunk_bytes_);
   if (!memory) return std::unexpected(memory.error());
   memory_ = *memory;
   if (options_.shared_receive_queue) {
-    if (auto grown = end_->grow_shared(receives_); !grown) return grown;
+    if (auto grown = worker_->grow_shared(receives_); !grown) return grown;
     shared_ = true;
     return {};
   }
@@ -131,8 +132,8 @@ Result<void> RdmaConnection::prepare(Result<std::unique_ptr<QueuePair>> pair) {
 }
 
 Parameters RdmaConnection::parameters() const noexcept {
-  const RdmaDevice& device = end_->device();
-  const PortStatus& port = end_->port();
+  const RdmaDevice& device = worker_->device();
+  const PortStatus& port = worker_->port();
   return {.ethernet = port.ethernet,
           .lid = port.lid,
           .queue_pair = pair_ == nullptr ? 0 : pair_->number(),
@@ -162,17 +163,17 @@ Result<QueuePairRoute> RdmaConnection::route_to(const Parameters& peer) {
   }
   const std::uint32_t reads = reads_with(peer);
   QueuePairRoute route = route_with(options_);
-  route.port = end_->port().number;
+  route.port = worker_->port().number;
   route.gid_index = address_.index;
   route.global = ours.ethernet || !peer.gid.zero();
   route.peer_gid = peer.gid;
   route.peer_lid = peer.lid;
   route.peer_queue_pair = peer.queue_pair;
-  route.receive_sequence = peer.sequence;
-  route.send_sequence = sequence_;
+  route.rq_psn = peer.sequence;
+  route.sq_psn = sequence_;
   route.mtu_bytes = std::min(ours.mtu_bytes, peer.mtu_bytes);
-  route.reads_asked_max = reads;
-  route.reads_answered_max = ours.reads;
+  route.max_rd_atomic = reads;
+  route.max_dest_rd_atomic = ours.reads;
   // Without reads there are neither rendezvous nor one-sided operations.
   if (reads != 0) route.access = RemoteAccess::always;
   // Even if it fails: a queue pair may be ready to receive, and not to send.
@@ -183,37 +184,37 @@ Result<QueuePairRoute> RdmaConnection::route_to(const Parameters& peer) {
 Result<void> RdmaConnection::connect(const Parameters& peer) {
   const auto route = route_to(peer);
   if (!route) return std::unexpected(route.error());
-  if (auto done = connect_pair(*end_, *pair_, *route); !done) return done;
+  if (auto done = connect_pair(*worker_, *pair_, *route); !done) return done;
   return connected(peer);
 }
 
-// Any thread that side_work() has. DrainingPair::destroy_pair() takes the access back.
-Result<void> RdmaConnection::connect_pair(RdmaEnd& end, QueuePair& pair, const QueuePairRoute& route) {
+// Any thread that side_work() has. DrainingQueuePair::destroy_pair() takes the access back.
+Result<void> RdmaConnection::connect_pair(RdmaWorker& worker, QueuePair& pair, const QueuePairRoute& route) {
   try {
     auto done = pair.connect(route);
-    if (done && route.access.remote_read) end.device().access.add(pair);
+    if (done && route.access.remote_read) worker.device().access.add(pair);
     return done;
   } catch (const std::bad_alloc&) {
     return std::unexpected(no_memory());
   }
 }
 
-void RdmaConnection::connect_soon(const Parameters& peer, PathHalf::Ready ready) {
+void RdmaConnection::connect_soon(const Parameters& peer, PendingConnection::Ready ready) {
   const auto route = route_to(peer);
   if (!route) return ready(std::unexpected(route.error()));
   struct Job {
     std::shared_ptr<RdmaConnection*> there;
     std::shared_ptr<bool> busy = std::make_shared<bool>(true);
-    PathHalf::Ready ready;
+    PendingConnection::Ready ready;
     Result<void> outcome = {};
   };
   const auto job = std::make_shared<Job>(Job{.there = there_, .ready = ready});
   // The queue pair is not destroyed as long as it is busy.
   busy_ = job->busy;
-  const bool begun = end_->side_work().run(
-      [end = end_.get(), pair = pair_.get(), way = *route, peer, job, gone = cancelled_]() -> SideWork::After {
+  const bool begun = worker_->side_work().run(
+      [worker = worker_.get(), pair = pair_.get(), way = *route, peer, job, gone = cancelled_]() -> SideWork::After {
         if (!gone->load(std::memory_order_relaxed)) {
-          job->outcome = connect_pair(*end, *pair, way);
+          job->outcome = connect_pair(*worker, *pair, way);
         } else {
           job->outcome = hawser::fail(ErrorCode::cancelled, "it ended before it was connected", ErrorScope::connection);
         }
@@ -243,7 +244,7 @@ Result<void> RdmaConnection::connected(const Parameters& peer) {
                     .copied_bytes_max = options_.copied_bytes_max,
                     .rendezvous_max = options_.rendezvous_max};
   channel.receiver = {.message_bytes_max = limits_.receive_bytes_max,
-                      .placed_bytes_min = placed_bytes_min,
+                      .receive_buffer_bytes_min = receive_buffer_bytes_min,
                       .read_bytes_max = options_.read_bytes_max,
                       .reads_max = reads,
                       .ahead_bytes_max = options_.read_ahead_bytes_max,
@@ -258,19 +259,19 @@ Result<void> RdmaConnection::connected(const Parameters& peer) {
   channel.signal_every = std::min(options_.signal_every, send_queue_of(options_) / 2);
   channel.peer_receives = peer.receives;
   channel.own_receives = receives_;
-  ReceiveRing& ring = own_ring_ != nullptr ? *own_ring_ : *end_->shared_ring();
-  channel_ = std::make_unique<Channel>(static_cast<ReceiverOwner&>(*this), *pair_, end_->device().pool, ring, *memory_,
-                                       channel);
+  ReceiveRing& ring = own_ring_ != nullptr ? *own_ring_ : *worker_->shared_ring();
+  channel_ = std::make_unique<Channel>(static_cast<ReceiverOwner&>(*this), *pair_, worker_->device().pool, ring,
+                                       *memory_, channel);
   memory_.reset();
   return {};
 }
 
-Error RdmaHalf::gave_way() {
+Error RdmaPendingConnection::gave_way() {
   return {ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0,
           "the RDMA handshake took longer than a second, and gave way to newer ones (RdmaOptions::half_open_max)"};
 }
 
-void RdmaHalf::give_way() noexcept {
+void RdmaPendingConnection::give_way() noexcept {
   connection_.reset();
   if (!ready_) return;
   loop_.post([this, alive = std::weak_ptr<char>(alive_)] {
@@ -278,16 +279,16 @@ void RdmaHalf::give_way() noexcept {
   });
 }
 
-void RdmaHalf::finish(const Result<void>& outcome) {
+void RdmaPendingConnection::finish(const Result<void>& outcome) {
   if (const Ready ready = std::exchange(ready_, nullptr)) ready(outcome);
 }
 
-Result<void> RdmaHalf::make() {
+Result<void> RdmaPendingConnection::make() {
   if (auto made = connection_->make(); !made || !server_) return made;
   return connection_->connect(*server_);
 }
 
-void RdmaHalf::when_ready(Ready ready) {
+void RdmaPendingConnection::when_ready(Ready ready) {
   ready_ = std::move(ready);
   if (connection_ == nullptr) return finish(std::unexpected(gave_way()));
   connection_->make_soon([this](const Result<void>& made) {
@@ -296,7 +297,7 @@ void RdmaHalf::when_ready(Ready ready) {
   });
 }
 
-Result<Parameters> RdmaHalf::check_client(Bytes client) const {
+Result<Parameters> RdmaPendingConnection::check_client(Bytes client) const {
   if (connection_ == nullptr) return std::unexpected(gave_way());
   auto theirs = Parameters::decode(client);
   if (!theirs) return theirs;
@@ -311,7 +312,7 @@ Result<Parameters> RdmaHalf::check_client(Bytes client) const {
   return theirs;
 }
 
-Result<void> RdmaHalf::connect(Bytes client) {
+Result<void> RdmaPendingConnection::connect(Bytes client) {
   const auto theirs = check_client(client);
   if (!theirs) return std::unexpected(theirs.error());
   auto connected = connection_->connect(*theirs);
@@ -319,7 +320,7 @@ Result<void> RdmaHalf::connect(Bytes client) {
   return connected;
 }
 
-void RdmaHalf::begin_connect(Bytes client, Ready ready) {
+void RdmaPendingConnection::begin_connect(Bytes client, Ready ready) {
   const auto theirs = check_client(client);
   if (!theirs) return ready(std::unexpected(theirs.error()));
   ready_ = std::move(ready);
@@ -329,7 +330,7 @@ void RdmaHalf::begin_connect(Bytes client, Ready ready) {
   });
 }
 
-std::unique_ptr<Connection> RdmaHalf::open(std::unique_ptr<Stream> stream) {
+std::unique_ptr<Connection> RdmaPendingConnection::open(std::unique_ptr<Stream> stream) {
   connection_->open(std::move(stream));
   return std::move(connection_);
 }
@@ -345,7 +346,7 @@ void RdmaConnection::open(std::unique_ptr<Stream> stream) {
 Capabilities RdmaConnection::capabilities() const noexcept {
   return {.head_bytes_max = limits_.send_bytes_max,
           .message_bytes_max = limits_.send_bytes_max,
-          .placed_bytes_min = placed_bytes_min,
+          .receive_buffer_bytes_min = receive_buffer_bytes_min,
           .gathers = true,
           .charges = true,
           .remote_memory = true};
@@ -371,15 +372,15 @@ std::byte* RdmaConnection::reserve(std::size_t head_bytes) {
   return channel_->sender().reserve(head_bytes);
 }
 
-void RdmaConnection::commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) {
+void RdmaConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   channel_->sender().commit(head_bytes, payload, owner);
   if (ended_) return;
   watermark_.on_commit(backlog());
   loop_.at_tick_end(*this);
 }
 
-void RdmaConnection::detach(PayloadOwner& owner) {
-  if (!ended_ && channel_ != nullptr) channel_->sender().detach(owner);
+void RdmaConnection::copy_and_release(SendCompletion& owner) {
+  if (!ended_ && channel_ != nullptr) channel_->sender().copy_and_release(owner);
 }
 
 void RdmaConnection::drained() {
@@ -388,7 +389,7 @@ void RdmaConnection::drained() {
 
 void RdmaConnection::on_tick_end() {
   if (ended_) {
-    if (untold_ && sink_ != nullptr) sink_->on_closed(*std::exchange(untold_, std::nullopt));
+    if (unannounced_ && sink_ != nullptr) sink_->on_closed(*std::exchange(unannounced_, std::nullopt));
     return;
   }
   flush();
@@ -404,7 +405,8 @@ void RdmaConnection::flush() {
     }
   }
   // Else when the queue as a whole has fallen to its watermark.
-  if (own_ring_ == nullptr && end_->shared_ring()->waiting() != 0 && channel_->peer_is_short()) end_->repost_soon();
+  if (own_ring_ == nullptr && worker_->shared_ring()->waiting() != 0 && channel_->peer_is_short())
+    worker_->repost_soon();
   const std::optional<Error> failed = channel_->flush();
   if (ended_) return;
   if (failed) return fail(broken(failed->text), true);
@@ -434,7 +436,7 @@ void RdmaConnection::chunks_returned() noexcept {
 
 void RdmaConnection::on_completion(const Completion& completion) {
   const bool receive = (completion.id & ReceiveRing::id_bit) != 0;
-  ReceiveRing* const ring = own_ring_ != nullptr ? own_ring_.get() : end_->shared_ring().get();
+  ReceiveRing* const ring = own_ring_ != nullptr ? own_ring_.get() : worker_->shared_ring().get();
   if (completion.status != Status::success) {
     if (receive && ring != nullptr && own_ring_ == nullptr) {
       if (ReceiveChunk* const chunk = ring->completed(completion.id)) ring->finish(*chunk);
@@ -453,10 +455,10 @@ void RdmaConnection::on_completion(const Completion& completion) {
     if (channel_ == nullptr || completion.opcode != Opcode::send_with_immediate ||
         completion.bytes > ring->chunk_bytes()) {
       ring->finish(*chunk);
-      return on_breach(channel_ == nullptr ? "a packet before the handshake was over"
-                       : completion.opcode != Opcode::send_with_immediate
-                           ? "a receive was used up by something else than a send with immediate"
-                           : "a packet is longer than the chunk that it was received into");
+      return on_protocol_violation(channel_ == nullptr ? "a packet before the handshake was over"
+                                   : completion.opcode != Opcode::send_with_immediate
+                                       ? "a receive was used up by something else than a send with immediate"
+                                       : "a packet is longer than the chunk that it was received into");
     }
     chunk->queue_pair = completion.queue_pair;
     if (own_ring_ == nullptr) ++unposted_;
@@ -472,25 +474,25 @@ void RdmaConnection::on_event(const DeviceEvent& event) {
   if (event.kind == DeviceEventKind::last_receive_reached) {
     // The queue pair has failed by itself. A completion may say why.
     last_receive_reached_ = true;
-    end_->poll_all();
+    worker_->poll_all();
     if (ended_) return;
   }
-  fail(broken(end_->device().device->name() + ": " + std::string(to_string(event.kind))), true);
+  fail(broken(worker_->device().device->name() + ": " + std::string(to_string(event.kind))), true);
 }
 
-void RdmaConnection::on_breach(std::string_view how) {
+void RdmaConnection::on_protocol_violation(std::string_view how) {
   fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
         "the peer broke the RDMA protocol: " + std::string(how)},
        true);
 }
 
-void RdmaConnection::on_bye() {
+void RdmaConnection::on_fin() {
   fail({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"}, false);
 }
 
-void RdmaConnection::unplace(const std::byte* memory) noexcept {
+void RdmaConnection::revoke_receive_buffer(const std::byte* memory) noexcept {
   if (channel_ == nullptr) return;
-  channel_->receiver().unplace(memory);
+  channel_->receiver().revoke_receive_buffer(memory);
   loop_.at_tick_end(*this);
 }
 
@@ -522,7 +524,7 @@ void RdmaConnection::close() {
 void RdmaConnection::on_peer_gone(const Error& reason) {
   if (ended_) return;
   gone_ = reason;
-  end_->poll_all();
+  worker_->poll_all();
   end_if_gone();
 }
 
@@ -537,7 +539,7 @@ void RdmaConnection::fail(Error reason, bool broken_pair) {
   if (sink_ != nullptr) {
     sink_->on_closed(reason);
   } else {
-    untold_ = std::move(reason);
+    unannounced_ = std::move(reason);
   }
 }
 
@@ -557,8 +559,8 @@ void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
   }
   if (own_ring_ != nullptr) own_ring_->close();
   if (pair_ == nullptr) {
-    if (counted_) end_->device().give_queue_pair();
-    end_->give_entries(entries_);
+    if (counted_) worker_->device().release_queue_pair();
+    worker_->release_entries(entries_);
     return;
   }
   Channel* const channel = channel_.get();
@@ -570,7 +572,7 @@ void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
       broken_off = true;  // No memory: nothing would tell when all has been sent.
     }
   }
-  std::shared_ptr<ReceiveRing> ring = own_ring_ != nullptr ? std::move(own_ring_) : end_->shared_ring();
+  std::shared_ptr<ReceiveRing> ring = own_ring_ != nullptr ? std::move(own_ring_) : worker_->shared_ring();
   draining_.front()->start({.pair = std::move(pair_),
                             .channel = std::move(channel_),
                             .ring = std::move(ring),
@@ -583,7 +585,7 @@ void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
                             .last_receive_reached = last_receive_reached_,
                             .busy = std::move(busy_)},
                            loop_.poller().now());
-  end_->drain(std::move(draining_));
+  worker_->drain(std::move(draining_));
   // The owners are told last: they may do anything but destroy this.
   if (channel != nullptr) channel->end(reason);
 }

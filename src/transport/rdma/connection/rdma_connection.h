@@ -12,23 +12,23 @@
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/liveness.h"
 #include "transport/connection.h"
-#include "transport/data_path.h"
-#include "transport/rdma/connection/draining_pair.h"
+#include "transport/rdma/connection/draining_queue_pair.h"
 #include "transport/rdma/connection/half_open.h"
 #include "transport/rdma/connection/parameters.h"
-#include "transport/rdma/connection/rdma_end.h"
+#include "transport/rdma/connection/rdma_worker.h"
 #include "transport/rdma/protocol/channel.h"
+#include "transport/transport.h"
 
 namespace hawser::transport::rdma {
 
 // A queue pair as a transport::Connection. Also before it has been opened, while the peers agree.
 class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner, ReceiveRingOwner, exec::TickEnd {
  public:
-  static constexpr std::size_t placed_bytes_min = 32 * 1024;
+  static constexpr std::size_t receive_buffer_bytes_min = 32 * 1024;
 
   // Without a queue pair yet: make() or make_soon() is next.
-  static Result<std::unique_ptr<RdmaConnection>> begin(std::shared_ptr<RdmaEnd> end, const PathLimits& limits);
-  RdmaConnection(std::shared_ptr<RdmaEnd> end, const PathLimits& limits);
+  static Result<std::unique_ptr<RdmaConnection>> begin(std::shared_ptr<RdmaWorker> worker, const MessageLimits& limits);
+  RdmaConnection(std::shared_ptr<RdmaWorker> worker, const MessageLimits& limits);
   ~RdmaConnection();
 
   Parameters parameters() const noexcept;
@@ -38,8 +38,8 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   Result<void> make();
   Result<void> connect(const Parameters& peer);
   // The same on the helper thread. `ready` is called by the loop, unless the connection has gone.
-  void make_soon(PathHalf::Ready ready);
-  void connect_soon(const Parameters& peer, PathHalf::Ready ready);
+  void make_soon(PendingConnection::Ready ready);
+  void connect_soon(const Parameters& peer, PendingConnection::Ready ready);
   // From here on `stream` tells of the peer's end. Paused until start().
   void open(std::unique_ptr<Stream> stream);
 
@@ -49,14 +49,14 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   RemoteMemory* remote_memory() noexcept override;
   void start(MessageSink& sink) override;
   std::byte* reserve(std::size_t head_bytes) override;
-  void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) override;
-  void detach(PayloadOwner& owner) override;
-  void unplace(const std::byte* memory) noexcept override;
+  void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) override;
+  void copy_and_release(SendCompletion& owner) override;
+  void revoke_receive_buffer(const std::byte* memory) noexcept override;
   std::uint64_t committed() const noexcept override { return channel_ ? channel_->sender().committed() : committed_; }
   std::uint64_t sent() const noexcept override { return channel_ ? channel_->sender().sent() : sent_; }
   std::uint64_t arrived() const noexcept override { return channel_ ? channel_->receiver().arrived() : arrived_; }
   std::size_t backlog() const noexcept override { return static_cast<std::size_t>(committed() - sent()); }
-  void set_backlog_mark(std::size_t bytes) noexcept override { watermark_.set(bytes, backlog()); }
+  void set_high_watermark(std::size_t bytes) noexcept override { watermark_.set(bytes, backlog()); }
   void pause() noexcept override;
   void resume() override;
   bool paused() const noexcept override { return paused_; }
@@ -68,15 +68,15 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   void on_completion(const Completion& completion) override;
   void on_event(const DeviceEvent& event) override;
   void on_posted(const ReceiveChunk& chunk) override;
-  void on_breach(std::string_view how) override;
-  void on_bye() override;
+  void on_protocol_violation(std::string_view how) override;
+  void on_fin() override;
   void chunks_returned() noexcept override;
   void on_tick_end() override;
 
   Result<void> reserve();
   Result<void> prepare(Result<std::unique_ptr<QueuePair>> pair);
   Result<QueuePairRoute> route_to(const Parameters& peer);
-  static Result<void> connect_pair(RdmaEnd& end, QueuePair& pair, const QueuePairRoute& route);
+  static Result<void> connect_pair(RdmaWorker& worker, QueuePair& pair, const QueuePairRoute& route);
   Result<void> connected(const Parameters& peer);
   std::uint32_t reads_with(const Parameters& peer) const noexcept;
   Result<void> repost();
@@ -87,10 +87,10 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   void end_now(const Error& reason, bool broken) noexcept;
   static Error dropped();
 
-  const std::shared_ptr<RdmaEnd> end_;
+  const std::shared_ptr<RdmaWorker> worker_;
   Loop& loop_;
   const RdmaOptions& options_;
-  const PathLimits limits_;
+  const MessageLimits limits_;
   const GidEntry address_;  // Ours.
   const std::size_t chunk_bytes_;
   const std::uint32_t receives_;
@@ -107,7 +107,7 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<bool> busy_;  // True while the helper thread connects the queue pair.
   // Made beforehand, so that the end allocates nothing: the queue pair goes there.
-  RdmaEnd::Draining draining_;
+  RdmaWorker::Draining draining_;
   // Null once the connection has ended.
   std::unique_ptr<QueuePair> pair_;
   std::shared_ptr<ReceiveRing> own_ring_;
@@ -117,7 +117,7 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   std::string peer_;
 
   MessageSink* sink_ = nullptr;
-  std::optional<Error> untold_;            // It ended before start().
+  std::optional<Error> unannounced_;       // It ended before start().
   std::optional<Error> gone_;              // The peer is gone; what has come is still delivered.
   std::shared_ptr<RdmaConnection*> self_;  // Null once the connection has ended.
   // Null once this is gone, for what the helper thread does.
@@ -131,14 +131,15 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   bool ended_ = false;
 };
 
-// A connection that is being made. The server's half leaves its place among the half-open ones when it is connected.
-class RdmaHalf final : public PathHalf, public HalfOpen::Place {
+// A connection that is being made. The server's pending connection leaves its place among the half-open ones when it is
+// connected.
+class RdmaPendingConnection final : public PendingConnection, public HalfOpen::Place {
  public:
   // The client's, to be connected with that server.
-  RdmaHalf(Loop& loop, std::unique_ptr<RdmaConnection> connection, const Parameters& server) noexcept
+  RdmaPendingConnection(Loop& loop, std::unique_ptr<RdmaConnection> connection, const Parameters& server) noexcept
       : loop_(loop), connection_(std::move(connection)), server_(server) {}
   // The server's, for a client that made `offer`; without a connection yet.
-  RdmaHalf(Loop& loop, const Offer& offer) noexcept : loop_(loop), offer_(offer) {}
+  RdmaPendingConnection(Loop& loop, const Offer& offer) noexcept : loop_(loop), offer_(offer) {}
   void hold(std::unique_ptr<RdmaConnection> connection) noexcept { connection_ = std::move(connection); }
   // As when_ready(), at once; blocks.
   Result<void> make();

@@ -15,7 +15,8 @@ namespace hawser::transport::rdma {
 Result<GidEntry> choose_address(const RdmaOptions& options, std::span<const GidEntry> addresses,
                                 const Gid& preferred = {});
 
-// The host of "host:port", or of "[host]:port", as a GID; nothing if that is no address, or leads nowhere but to this host.
+// The host of "host:port", or of "[host]:port", as a GID; nothing if that is no address, or leads nowhere but to this
+// host.
 std::optional<Gid> gid_of(std::string_view local);
 
 // What the options say of the way there; the rest is the peers'.

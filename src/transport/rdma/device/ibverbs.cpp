@@ -254,8 +254,8 @@ class VerbsPair final : public QueuePair {
     receiving.qp_state = IBV_QPS_RTR;
     receiving.path_mtu = mtu_code(route.mtu_bytes);
     receiving.dest_qp_num = route.peer_queue_pair;
-    receiving.rq_psn = route.receive_sequence;
-    receiving.max_dest_rd_atomic = static_cast<std::uint8_t>(route.reads_answered_max);
+    receiving.rq_psn = route.rq_psn;
+    receiving.max_dest_rd_atomic = static_cast<std::uint8_t>(route.max_dest_rd_atomic);
     receiving.min_rnr_timer = static_cast<std::uint8_t>(route.min_rnr_timer);
     receiving.qp_access_flags = access_flags(route.access);
     ibv_ah_attr& address = receiving.ah_attr;
@@ -278,11 +278,11 @@ class VerbsPair final : public QueuePair {
     }
     ibv_qp_attr sending{};
     sending.qp_state = IBV_QPS_RTS;
-    sending.sq_psn = route.send_sequence;
+    sending.sq_psn = route.sq_psn;
     sending.timeout = static_cast<std::uint8_t>(route.ack_timeout);
     sending.retry_cnt = static_cast<std::uint8_t>(route.retries);
     sending.rnr_retry = static_cast<std::uint8_t>(route.rnr_retries);
-    sending.max_rd_atomic = static_cast<std::uint8_t>(route.reads_asked_max);
+    sending.max_rd_atomic = static_cast<std::uint8_t>(route.max_rd_atomic);
     return modify(
         sending,
         IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,

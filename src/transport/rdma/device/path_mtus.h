@@ -11,7 +11,8 @@
 
 namespace hawser::transport::rdma {
 
-// How long packets may be on the way to a peer where longer ones were lost. Bounded: the entry that ends first makes room.
+// How long packets may be on the way to a peer where longer ones were lost. Bounded: the entry that ends first makes
+// room.
 class PathMtus {
  public:
   static constexpr std::size_t entries_max = 256;

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/kernel_random.h"
-#include "transport/rdma/connection/rdma_end.h"
+#include "transport/rdma/connection/rdma_worker.h"
 #include "transport/rdma/device/address.h"
 
 namespace hawser::transport::rdma {
@@ -107,26 +107,26 @@ void RdmaDevice::register_soon(const std::shared_ptr<UserMemory>& user) {
                                    })));
 }
 
-bool RdmaDevice::take_queue_pair() noexcept {
+bool RdmaDevice::acquire_queue_pair() noexcept {
   if (queue_pairs_.fetch_add(1, std::memory_order_relaxed) < options.queue_pairs_max) return true;
-  give_queue_pair();
+  release_queue_pair();
   return false;
 }
 
-void RdmaDevice::add(RdmaEnd& end) {
+void RdmaDevice::add(RdmaWorker& worker) {
   const std::lock_guard lock(mutex_);
-  ends_.push_back(&end);
+  workers_.push_back(&worker);
 }
 
-void RdmaDevice::remove(RdmaEnd& end) noexcept {
+void RdmaDevice::remove(RdmaWorker& worker) noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase(ends_, &end);
+  std::erase(workers_, &worker);
 }
 
-void RdmaDevice::tell(const DeviceEvent& event) {
+void RdmaDevice::notify(const DeviceEvent& event) {
   if (event.kind == DeviceEventKind::device_fatal) dead_.store(true, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
-  for (RdmaEnd* end : ends_) end->post_event(event);
+  for (RdmaWorker* worker : workers_) worker->post_event(event);
 }
 
 }  // namespace hawser::transport::rdma

@@ -15,8 +15,8 @@ struct SideWork::State {
   std::condition_variable changed;
   Loop* loop;  // Null once closed. Only then may the loop be gone.
   bool running = false;
-  // What the loop has not called yet. It may hold what the work has made: closing drops it, and not the loop's mailbox, which
-  // may live longer than what that was made with.
+  // What the loop has not called yet. It may hold what the work has made: closing drops it, and not the loop's mailbox,
+  // which may live longer than what that was made with.
   std::deque<After> done;
 
   std::optional<After> take() {

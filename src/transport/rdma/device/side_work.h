@@ -8,8 +8,8 @@
 
 namespace hawser::transport::rdma {
 
-// What one loop has done on its device's helper thread, since the kernel may block it: making, connecting and destroying queue
-// pairs. In order, one after the other; loops take turns.
+// What one loop has done on its device's helper thread, since the kernel may block it: making, connecting and
+// destroying queue pairs. In order, one after the other; loops take turns.
 class SideWork {
  public:
   // Called on the loop.
@@ -23,7 +23,8 @@ class SideWork {
   SideWork& operator=(const SideWork&) = delete;
   ~SideWork() { close(); }
 
-  // Does `work`, and then what it returns. Work may use what outlives close(). False, and nothing is done, if too much waits.
+  // Does `work`, and then what it returns. Work may use what outlives close(). False, and nothing is done, if too much
+  // waits.
   [[nodiscard]] bool run(Work work);
   // What has not begun is dropped, and what has begun is waited for. Nothing is called afterwards. Loop's thread.
   void close() noexcept;

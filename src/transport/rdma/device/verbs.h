@@ -75,8 +75,8 @@ enum class DeviceEventKind : std::uint8_t {
   queue_pair_fatal,
   completion_queue_overrun,
   shared_receive_queue_low,  // The limit that SharedReceiveQueue::set_limit() armed was passed.
-  // A failed queue pair uses up no more shared receives: the completions of those that it did are in the completion queue. Not
-  // every device raises it.
+  // A failed queue pair uses up no more shared receives: the completions of those that it did are in the completion
+  // queue. Not every device raises it.
   last_receive_reached,
   shared_receive_queue_broken,
   addresses_changed,  // GIDs, the LID, or what else a subnet manager may have changed.
@@ -140,7 +140,8 @@ struct Completion {
   Status status = Status::success;
   // What follows is meaningful with Status::success only.
   bool received = false;  // A receive; else a send, read or write of ours.
-  // Of a receive, what the peer did to use it up: `write_with_immediate` has put nothing into its memory. Of ours, what it was.
+  // Of a receive, what the peer did to use it up: `write_with_immediate` has put nothing into its memory. Of ours, what
+  // it was.
   Opcode opcode = Opcode::send;
   bool has_immediate = false;
   std::uint32_t bytes = 0;  // Received; or, of `write_with_immediate`, written, which the peer chooses.
@@ -165,8 +166,8 @@ class CompletionQueue {
   // Tells `watcher` (readable) when a completion comes after arm(); from within the loop. Until unwatch().
   virtual void watch(Loop& loop, exec::Watcher& watcher) = 0;
   virtual void unwatch(Loop& loop, exec::Watcher& watcher) noexcept = 0;
-  // Asks to be told, once, of the next completion, or of the next solicited or failed one. What came before is not told: poll
-  // once more afterwards.
+  // Asks to be told, once, of the next completion, or of the next solicited or failed one. What came before is not
+  // told: poll once more afterwards.
   virtual Result<void> arm(bool solicited_only) = 0;
 };
 
@@ -205,9 +206,9 @@ struct QueuePairRoute {
   bool global = true;      // Addressed by GID; always so with RoCE.
   Gid peer_gid;
   std::uint16_t peer_lid = 0;
-  std::uint32_t peer_queue_pair = 0;   // 24 bits.
-  std::uint32_t receive_sequence = 0;  // First packet sequence numbers, 24 bits: the peer's, and ours.
-  std::uint32_t send_sequence = 0;
+  std::uint32_t peer_queue_pair = 0;  // 24 bits.
+  std::uint32_t rq_psn = 0;           // First packet sequence numbers, 24 bits: the peer's, and ours.
+  std::uint32_t sq_psn = 0;
   unsigned mtu_bytes = 1024;
   unsigned traffic_class = 0;
   unsigned service_level = 0;
@@ -216,16 +217,17 @@ struct QueuePairRoute {
   unsigned retries = 7;
   unsigned rnr_retries = 7;
   unsigned min_rnr_timer = 12;
-  unsigned reads_asked_max = 1;     // That we have outstanding.
-  unsigned reads_answered_max = 1;  // That the peer may have outstanding here.
+  unsigned max_rd_atomic = 1;       // That we have outstanding.
+  unsigned max_dest_rd_atomic = 1;  // That the peer may have outstanding here.
   Access access;                    // Until QueuePair::allow().
 };
 
 // A reliable connected queue pair. Receives may be posted from the start; sends after connect().
 class QueuePair {
  public:
-  // Waits for the device to let go: afterwards no memory is touched and no completion is added, though the completion queue
-  // may still hold some, or not: a device may take those that were not polled out of it, and shared receives with them.
+  // Waits for the device to let go: afterwards no memory is touched and no completion is added, though the completion
+  // queue may still hold some, or not: a device may take those that were not polled out of it, and shared receives with
+  // them.
   virtual ~QueuePair() = default;
   virtual std::uint32_t number() const noexcept = 0;
   virtual std::size_t inline_bytes() const noexcept = 0;   // Granted.
@@ -248,8 +250,8 @@ class Device {
   virtual ~Device() = default;
   virtual const std::string& name() const noexcept = 0;
   virtual const DeviceLimits& limits() const noexcept = 0;
-  // Making, connecting and destroying objects may block the caller, for up to a second while the kernel looks for a peer's address.
-  // False: all is done at once, and by one thread only.
+  // Making, connecting and destroying objects may block the caller, for up to a second while the kernel looks for a
+  // peer's address. False: all is done at once, and by one thread only.
   virtual bool blocks() const noexcept { return true; }
 
   virtual unsigned ports() const noexcept = 0;
@@ -263,8 +265,8 @@ class Device {
   // Ready to have receives posted; `port` is the one that it will connect through.
   virtual Result<std::unique_ptr<QueuePair>> create_queue_pair(const QueuePairOptions& options, unsigned port) = 0;
 
-  // Tells `watcher` (readable), from within the loop, that next_event() may have something. Several loops may watch; each
-  // event is taken by one.
+  // Tells `watcher` (readable), from within the loop, that next_event() may have something. Several loops may watch;
+  // each event is taken by one.
   virtual void watch_events(Loop& loop, exec::Watcher& watcher) = 0;
   virtual void unwatch_events(Loop& loop, exec::Watcher& watcher) noexcept = 0;
   virtual std::optional<DeviceEvent> next_event() = 0;
@@ -277,8 +279,8 @@ class Verbs {
   // Their names. The error says why there can be none, and the remedy.
   virtual Result<std::vector<std::string>> devices() = 0;
   virtual Result<std::shared_ptr<Device>> open(const std::string& name) = 0;
-  // From now on memory that is registered stays this process's when it forks. The error says why that can't be had, and the
-  // remedy.
+  // From now on memory that is registered stays this process's when it forks. The error says why that can't be had, and
+  // the remedy.
   virtual Result<void> make_fork_safe() { return {}; }
 };
 

@@ -25,25 +25,25 @@ unsigned order_of(std::size_t bytes) noexcept {
 }  // namespace
 
 // A payload's block: counts the references to its memory.
-class MemoryPool::Lent final : public LentBlock {
+class MemoryPool::LoanedBlock final : public ExternalBlock {
  public:
-  Lent() noexcept : LentBlock(&Lent::returned) {}
+  LoanedBlock() noexcept : ExternalBlock(&LoanedBlock::returned) {}
   // With one reference.
-  void lend(std::shared_ptr<MemoryPool> pool, const RegisteredMemory& memory) noexcept {
-    LentBlock::lend();
+  void loan(std::shared_ptr<MemoryPool> pool, const RegisteredMemory& memory) noexcept {
+    ExternalBlock::loan();
     pool_ = std::move(pool);
     memory_ = memory;
   }
   const RegisteredMemory& memory() const noexcept { return memory_; }
 
   // Adds a reference unless the last one is being dropped on another thread right now.
-  using LentBlock::retain;
+  using ExternalBlock::retain;
 
  private:
-  static void returned(LentBlock& block) noexcept {
-    Lent* const self = static_cast<Lent*>(&block);
+  static void returned(ExternalBlock& block) noexcept {
+    LoanedBlock* const self = static_cast<LoanedBlock*>(&block);
     const std::shared_ptr<MemoryPool> pool = std::move(self->pool_);
-    pool->take_back(*self);
+    pool->reclaim(*self);
   }
 
   std::shared_ptr<MemoryPool> pool_;
@@ -63,7 +63,7 @@ struct MemoryPool::Arena {
         free_order(pages, not_free),
         next(pages, none),
         previous(pages, none),
-        lent(pages, nullptr) {
+        loaned(pages, nullptr) {
     first.fill(none);
     push(0, order);
   }
@@ -81,7 +81,7 @@ struct MemoryPool::Arena {
     if (next[page] != none) previous[next[page]] = previous[page];
     if (first[at] == page) first[at] = next[page];
   }
-  std::uint32_t take(unsigned wanted) noexcept {
+  std::uint32_t acquire(unsigned wanted) noexcept {
     unsigned at = wanted;
     while (at <= order && first[at] == none) ++at;
     if (at > order) return none;
@@ -103,7 +103,7 @@ struct MemoryPool::Arena {
     }
     return bytes_free;
   }
-  void give(std::uint32_t page, unsigned at) noexcept {
+  void release(std::uint32_t page, unsigned at) noexcept {
     while (at < order) {
       const std::uint32_t buddy = page ^ (1U << at);
       if (free_order[buddy] != static_cast<std::int8_t>(at)) break;
@@ -122,7 +122,7 @@ struct MemoryPool::Arena {
   std::unique_ptr<MemoryRegion> region;
   std::vector<std::int8_t> free_order;  // Of the first page of a free stretch.
   std::vector<std::uint32_t> next, previous;
-  std::vector<Lent*> lent;  // By the first page of a payload's stretch.
+  std::vector<LoanedBlock*> loaned;  // By the first page of a payload's stretch.
   std::array<std::uint32_t, orders> first{};
   std::size_t used = 0;
   bool idle_seen = false;
@@ -205,7 +205,7 @@ Result<MemoryPool::Arena*> MemoryPool::add_arena(std::unique_lock<std::mutex>& l
 }
 
 RegisteredMemory MemoryPool::carve(Arena& arena, unsigned order) noexcept {
-  const std::uint32_t page = arena.take(order);
+  const std::uint32_t page = arena.acquire(order);
   if (page == none) return {};
   const std::size_t bytes = bytes_min << order;
   arena.used += bytes;
@@ -215,7 +215,7 @@ RegisteredMemory MemoryPool::carve(Arena& arena, unsigned order) noexcept {
   return {arena.base + page * bytes_min, bytes, arena.region->local_key(), arena.region->remote_key()};
 }
 
-RegisteredMemory MemoryPool::take_there(unsigned order, Use use) noexcept {
+RegisteredMemory MemoryPool::acquire_there(unsigned order, Use use) noexcept {
   for (const auto& arena : arenas_) {
     if (arena->use != use || arena->order < order) continue;
     if (const RegisteredMemory memory = carve(*arena, order); memory.data != nullptr) return memory;
@@ -223,7 +223,7 @@ RegisteredMemory MemoryPool::take_there(unsigned order, Use use) noexcept {
   return {};
 }
 
-Result<RegisteredMemory> MemoryPool::take(std::size_t bytes, Use use) {
+Result<RegisteredMemory> MemoryPool::acquire(std::size_t bytes, Use use) {
   const unsigned order = order_of(bytes);
   std::unique_lock lock(mutex_);
   if (use == Use::payload && static_cast<double>(counters_.used_bytes + (bytes_min << order)) >
@@ -231,11 +231,11 @@ Result<RegisteredMemory> MemoryPool::take(std::size_t bytes, Use use) {
     ++counters_.refused;
     return fail(ErrorCode::overloaded, "payloads use up their share of memory_bytes_max", ErrorScope::transport);
   }
-  if (const RegisteredMemory memory = take_there(order, use); memory.data != nullptr) return memory;
+  if (const RegisteredMemory memory = acquire_there(order, use); memory.data != nullptr) return memory;
   const auto arena = add_arena(lock, bytes_min << order, use);
   if (arena) return carve(**arena, order);
   // Another thread may have added one, or given memory back, meanwhile.
-  if (const RegisteredMemory memory = take_there(order, use); memory.data != nullptr) return memory;
+  if (const RegisteredMemory memory = acquire_there(order, use); memory.data != nullptr) return memory;
   return std::unexpected(arena.error());
 }
 
@@ -255,13 +255,13 @@ Result<void> MemoryPool::make_room(std::span<const std::size_t> stretches, Use u
   }
 }
 
-void MemoryPool::give(const RegisteredMemory& memory) noexcept {
+void MemoryPool::release(const RegisteredMemory& memory) noexcept {
   const std::lock_guard lock(mutex_);
   Arena* const arena = find(memory.data);
   assert(arena != nullptr);
   const auto page = static_cast<std::uint32_t>(static_cast<std::size_t>(memory.data - arena->base) / bytes_min);
-  arena->lent[page] = nullptr;
-  arena->give(page, order_of(memory.bytes));
+  arena->loaned[page] = nullptr;
+  arena->release(page, order_of(memory.bytes));
   arena->used -= memory.bytes;
   counters_.used_bytes -= memory.bytes;
 }
@@ -274,30 +274,30 @@ MemoryPool::Arena* MemoryPool::find(const std::byte* data) noexcept {
   return data < arena->base + arena->bytes ? arena : nullptr;
 }
 
-MemoryPool::PayloadBlock MemoryPool::take_block(std::size_t bytes) {
-  const auto memory = take(bytes, Use::payload);
+MemoryPool::PayloadBlock MemoryPool::acquire_block(std::size_t bytes) {
+  const auto memory = acquire(bytes, Use::payload);
   if (!memory) return {};
   const std::lock_guard lock(mutex_);
-  Lent* lent = nullptr;
-  if (spare_lent_.empty()) {
-    lent = new Lent;
+  LoanedBlock* loaned = nullptr;
+  if (spare_loaned_.empty()) {
+    loaned = new LoanedBlock;
   } else {
-    lent = spare_lent_.back().release();
-    spare_lent_.pop_back();
+    loaned = spare_loaned_.back().release();
+    spare_loaned_.pop_back();
   }
-  lent->lend(shared_from_this(), *memory);
+  loaned->loan(shared_from_this(), *memory);
   Arena* const arena = find(memory->data);
-  arena->lent[static_cast<std::size_t>(memory->data - arena->base) / bytes_min] = lent;
-  return {lent, *memory, false};
+  arena->loaned[static_cast<std::size_t>(memory->data - arena->base) / bytes_min] = loaned;
+  return {loaned, *memory, false};
 }
 
-void MemoryPool::take_back(Lent& lent) noexcept {
-  give(lent.memory());
+void MemoryPool::reclaim(LoanedBlock& loaned) noexcept {
+  release(loaned.memory());
   const std::lock_guard lock(mutex_);
-  if (spare_lent_.size() < spare_lent_max) {
-    spare_lent_.emplace_back(&lent);
+  if (spare_loaned_.size() < spare_loaned_max) {
+    spare_loaned_.emplace_back(&loaned);
   } else {
-    delete &lent;
+    delete &loaned;
   }
 }
 
@@ -328,13 +328,13 @@ MemoryPool::PayloadBlock MemoryPool::retain_own(const std::byte* data, std::size
   if (arena == nullptr) return {};
   const std::size_t page = static_cast<std::size_t>(data - arena->base) / bytes_min;
   for (unsigned order = 0; order <= arena->order; ++order) {
-    Lent* const lent = arena->lent[page & ~((std::size_t{1} << order) - 1)];
-    if (lent == nullptr) continue;
-    const RegisteredMemory& memory = lent->memory();
+    LoanedBlock* const loaned = arena->loaned[page & ~((std::size_t{1} << order) - 1)];
+    if (loaned == nullptr) continue;
+    const RegisteredMemory& memory = loaned->memory();
     if (data < memory.data || data + bytes > memory.data + memory.bytes) continue;
     // Whoever sends from a block holds it, so that its count can't be on its way to nothing.
-    lent->retain();
-    return {lent, memory, false};
+    loaned->retain();
+    return {loaned, memory, false};
   }
   return {};
 }

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "base/lent_block.h"
+#include "base/external_block.h"
 #include "hawser/bytes.h"
 #include "hawser/error.h"
 #include "hawser/time.h"
@@ -54,7 +54,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   // Of bytes_max, what payloads may use up: the rest is kept for the chunks that connections need to go on.
   static constexpr double payload_share = 0.75;
 
-  static constexpr std::size_t spare_lent_max = 64;
+  static constexpr std::size_t spare_loaned_max = 64;
 
   // What peers may read lies in arenas of its own, apart from the chunks that connections receive into and send from.
   enum class Use : std::uint8_t { connection, payload };
@@ -65,12 +65,12 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   MemoryPool& operator=(const MemoryPool&) = delete;
   ~MemoryPool();
 
-  // At least so many bytes. What is free is taken; else an arena is registered, which takes long, and without a lock. The error says
-  // which bound was hit, or why the device refused.
-  Result<RegisteredMemory> take(std::size_t bytes, Use use);
-  void give(const RegisteredMemory& memory) noexcept;
-  // Registers what those stretches need beside what is free, which takes long: for a thread that may block, so that take() need not.
-  // Others may take it before.
+  // At least so many bytes. What is free is taken; else an arena is registered, which takes long, and without a lock.
+  // The error says which bound was hit, or why the device refused.
+  Result<RegisteredMemory> acquire(std::size_t bytes, Use use);
+  void release(const RegisteredMemory& memory) noexcept;
+  // Registers what those stretches need beside what is free, which takes long: for a thread that may block, so that
+  // acquire() need not. Others may take it before.
   Result<void> make_room(std::span<const std::size_t> stretches, Use use);
 
   // A payload's buffer: goes back to the pool by itself. Null when there is no room.
@@ -79,15 +79,17 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
     RegisteredMemory memory;
     bool user = false;  // It is the application's.
   };
-  PayloadBlock take_block(std::size_t bytes);
-  // The block whose memory [data, data + bytes) lies in, the pool's or the application's, with one reference more, or nothing.
+  PayloadBlock acquire_block(std::size_t bytes);
+  // The block whose memory [data, data + bytes) lies in, the pool's or the application's, with one reference more, or
+  // nothing.
   PayloadBlock retain(const std::byte* data, std::size_t bytes) noexcept;
   // The same of the application's memory only.
   PayloadBlock find_user(std::byte* data, std::size_t bytes) noexcept;
   // As a payload is to be received into.
   PayloadBlock retain_user(std::byte* data, std::size_t bytes) noexcept;
 
-  // Counts payloads that are read before it is their turn: at most ahead_share of bytes_max in all. False: no more for now.
+  // Counts payloads that are read before it is their turn: at most ahead_share of bytes_max in all. False: no more for
+  // now.
   static constexpr double ahead_share = 0.125;
   bool begin_ahead(std::size_t bytes) noexcept {
     const std::size_t before = ahead_bytes_.fetch_add(bytes, std::memory_order_relaxed);
@@ -109,19 +111,19 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   const std::shared_ptr<Device>& shared_device() const noexcept { return device_; }
 
  private:
-  class Lent;
+  class LoanedBlock;
   struct Arena;
 
   static void unmap(std::byte* memory, std::size_t bytes) noexcept;
   Result<std::size_t> reserve_arena(std::size_t bytes);
   Result<std::unique_ptr<Arena>> make_arena(std::size_t bytes, Use use);
   Result<Arena*> add_arena(std::unique_lock<std::mutex>& lock, std::size_t bytes, Use use);
-  RegisteredMemory take_there(unsigned order, Use use) noexcept;
+  RegisteredMemory acquire_there(unsigned order, Use use) noexcept;
   RegisteredMemory carve(Arena& arena, unsigned order) noexcept;
   Arena* find(const std::byte* data) noexcept;
   bool is_idle(Arena& arena, Time now) const noexcept;
   PayloadBlock retain_own(const std::byte* data, std::size_t bytes) noexcept;
-  void take_back(Lent& lent) noexcept;
+  void reclaim(LoanedBlock& loaned) noexcept;
 
   const std::shared_ptr<Device> device_;
   const MemoryPoolOptions options_;
@@ -132,7 +134,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Arena>> arenas_;  // By address.
   MemoryPoolCounters counters_;
-  std::vector<std::unique_ptr<Lent>> spare_lent_;  // For further payloads, so that the steady state allocates nothing.
+  std::vector<std::unique_ptr<LoanedBlock>> spare_loaned_;  // For further payloads, so that the steady state allocates
+                                                            // nothing.
 };
 
 }  // namespace hawser::transport::rdma

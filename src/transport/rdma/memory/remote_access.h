@@ -8,8 +8,8 @@
 
 namespace hawser::transport::rdma {
 
-// What the peers of a device's connections may do by their queue pairs. They may read, as rendezvous need it; they may write
-// only while the application exposes a region for writing on this device. Thread-safe.
+// What the peers of a device's connections may do by their queue pairs. They may read, as rendezvous need it; they may
+// write only while the application exposes a region for writing on this device. Thread-safe.
 class RemoteAccess {
  public:
   // Of every connection with one-sided operations.

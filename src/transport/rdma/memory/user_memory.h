@@ -13,13 +13,13 @@
 #include "hawser/bytes.h"
 #include "hawser/error.h"
 #include "hawser/time.h"
-#include "transport/common/stretches.h"
+#include "transport/common/address_range_map.h"
 #include "transport/rdma/device/verbs.h"
 
 namespace hawser::transport::rdma {
 
-// The application's memory that devices know (RegisteredBuffer), by address. Registering it takes as long as the kernel needs to
-// pin it, a second for some GiB: no lock is held meanwhile. Thread-safe.
+// The application's memory that devices know (RegisteredBuffer), by address. Registering it takes as long as the kernel
+// needs to pin it, a second for some GiB: no lock is held meanwhile. Thread-safe.
 class UserMemory : public std::enable_shared_from_this<UserMemory> {
  public:
   // What a device refused is not asked for again before.
@@ -45,8 +45,8 @@ class UserMemory : public std::enable_shared_from_this<UserMemory> {
   // No device touches it any more: a transfer that does breaks its connection. Waits for a registration at hand.
   void remove(const std::byte* memory) noexcept;
 
-  // For memory whose owner keeps it meanwhile. What the device does not know is registered by `later`, for the transfers that come
-  // then; without `later` at once.
+  // For memory whose owner keeps it meanwhile. What the device does not know is registered by `later`, for the
+  // transfers that come then; without `later` at once.
   Found retain(const std::shared_ptr<Device>& device, const std::byte* data, std::size_t bytes,
                const Later& later = {});
 
@@ -72,7 +72,7 @@ class UserMemory : public std::enable_shared_from_this<UserMemory> {
   const bool relaxed_ordering_;
   std::mutex mutex_;
   std::condition_variable changed_;  // A registration has ended.
-  Stretches<Entry> entries_;
+  AddressRangeMap<Entry> entries_;
   std::atomic<std::size_t> bytes_{0};
 };
 

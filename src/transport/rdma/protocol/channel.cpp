@@ -2,28 +2,28 @@
 
 namespace hawser::transport::rdma {
 
-Result<Channel::Memory> Channel::Memory::take(MemoryPool& pool, std::size_t chunk_bytes) {
+Result<Channel::Memory> Channel::Memory::acquire(MemoryPool& pool, std::size_t chunk_bytes) {
   using Use = MemoryPool::Use;
-  const auto chunk = pool.take(chunk_bytes, Use::connection);
+  const auto chunk = pool.acquire(chunk_bytes, Use::connection);
   if (!chunk) return std::unexpected(chunk.error());
-  const auto control = pool.take(Sender::control_bytes, Use::connection);
+  const auto control = pool.acquire(Sender::control_bytes, Use::connection);
   if (!control) {
-    pool.give(*chunk);
+    pool.release(*chunk);
     return std::unexpected(control.error());
   }
-  const auto staging = pool.take(Receiver::staging_floor_bytes, Use::connection);
+  const auto staging = pool.acquire(Receiver::staging_floor_bytes, Use::connection);
   if (!staging) {
-    pool.give(*chunk);
-    pool.give(*control);
+    pool.release(*chunk);
+    pool.release(*control);
     return std::unexpected(staging.error());
   }
   return Memory{*chunk, *control, *staging};
 }
 
-void Channel::Memory::give(MemoryPool& pool) const noexcept {
-  pool.give(chunk);
-  pool.give(control);
-  pool.give(staging);
+void Channel::Memory::release(MemoryPool& pool) const noexcept {
+  pool.release(chunk);
+  pool.release(control);
+  pool.release(staging);
 }
 
 }  // namespace hawser::transport::rdma

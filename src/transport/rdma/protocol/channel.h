@@ -9,7 +9,7 @@
 #include "transport/rdma/protocol/receive_ring.h"
 #include "transport/rdma/protocol/receiver.h"
 #include "transport/rdma/protocol/sender.h"
-#include "transport/rdma/protocol/wire.h"
+#include "transport/rdma/protocol/work_queue.h"
 
 namespace hawser::transport::rdma {
 
@@ -31,31 +31,31 @@ class Channel {
     RegisteredMemory chunk;    // options.sender.chunk_bytes
     RegisteredMemory control;  // Sender::control_bytes
     RegisteredMemory staging;  // Receiver::staging_floor_bytes
-    static Result<Memory> take(MemoryPool& pool, std::size_t chunk_bytes);
-    void give(MemoryPool& pool) const noexcept;
+    static Result<Memory> acquire(MemoryPool& pool, std::size_t chunk_bytes);
+    void release(MemoryPool& pool) const noexcept;
   };
 
   // Takes over `memory`, which goes back to the pool with the channel, and the ring's packets of this queue pair.
   Channel(ReceiverOwner& owner, QueuePair& pair, std::shared_ptr<MemoryPool> pool, ReceiveRing& ring,
           const Memory& memory, const ChannelOptions& options)
-      : wire_(pair, Credits(options.peer_receives, options.own_receives),
-              SendSlots(std::min(pair.send_requests(), options.send_slots), options.signal_every)),
-        sender_(wire_, pool, memory.chunk, memory.control, options.sender),
-        receiver_(owner, wire_, sender_, pool, ring, memory.staging, options.receiver),
-        one_sided_(wire_, pool, options.one_sided) {}
+      : work_queue_(pair, Credits(options.peer_receives, options.own_receives),
+                    SendSlots(std::min(pair.send_requests(), options.send_slots), options.signal_every)),
+        sender_(work_queue_, pool, memory.chunk, memory.control, options.sender),
+        receiver_(owner, work_queue_, sender_, pool, ring, memory.staging, options.receiver),
+        one_sided_(work_queue_, pool, options.one_sided) {}
 
   Sender& sender() noexcept { return sender_; }
   Receiver& receiver() noexcept { return receiver_; }
   OneSided& one_sided() noexcept { return one_sided_; }
-  const Wire& wire() const noexcept { return wire_; }
+  const WorkQueue& work_queue() const noexcept { return work_queue_; }
 
   // A receive of ours was posted anew.
-  void on_posted(const ReceiveChunk& chunk) noexcept { wire_.credits.posted(chunk.weighty); }
+  void on_posted(const ReceiveChunk& chunk) noexcept { work_queue_.credits.posted(chunk.weighty); }
   // The peer is short of credits, so that what is free is to be posted now.
-  bool peer_is_short() const noexcept { return wire_.credits.peer_is_short(); }
+  bool peer_is_short() const noexcept { return work_queue_.credits.peer_is_short(); }
   // A send or read; false if there is none of that id. True in `more`: flush() has something to do.
   [[nodiscard]] bool on_completed(std::uint64_t id, bool& more) {
-    if (!wire_.slots.complete(id)) return false;
+    if (!work_queue_.slots.complete(id)) return false;
     receiver_.on_completed();
     one_sided_.on_completed();
     more = sender_.on_completed() || !one_sided_.idle();
@@ -66,11 +66,11 @@ class Channel {
     receiver_.read_on();
     one_sided_.post();
     sender_.flush();
-    wire_.submit();
-    return wire_.failed();
+    work_queue_.submit();
+    return work_queue_.failed();
   }
-  // What is not posted is dropped, and the owners of payloads are told. What the device may still touch is held until this
-  // is destroyed, which the queue pair must be before.
+  // What is not posted is dropped, and the owners of payloads are told. What the device may still touch is held until
+  // this is destroyed, which the queue pair must be before.
   void end(const Error& reason) {
     receiver_.end();
     sender_.clear();
@@ -78,7 +78,7 @@ class Channel {
   }
 
  private:
-  Wire wire_;
+  WorkQueue work_queue_;
   Sender sender_;
   Receiver receiver_;
   OneSided one_sided_;

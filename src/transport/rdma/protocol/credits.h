@@ -5,15 +5,16 @@
 
 namespace hawser::transport::rdma {
 
-// Counts receives, so that no packet is ever sent for which the peer has none posted. Each packet tells how many receives its
-// sender has posted anew (a grant). Without I/O.
+// Counts receives, so that no packet is ever sent for which the peer has none posted. Each packet tells how many
+// receives its sender has posted anew (a grant). Without I/O.
 //
-// The last `reserved` credits are for control: grants and what frees the peer's memory. Data leaves them, so that either side
-// can always tell the other that it goes on:
+// The last `reserved` credits are for control: grants and what frees the peer's memory. Data leaves them, so that
+// either side can always tell the other that it goes on:
 //  - Every packet carries all that is owed, so whoever gets one that grants can answer.
 //  - Receives are granted again once half the queue is owed, or as soon as the peer is down to its reserve.
 //  - What bare grants used counts less: one alone asks for no grant, else both sides would grant each other for ever.
-//  - A receiver must not keep more chunks than held_max(), so that what is owed to a peer in need is never one bare grant.
+//  - A receiver must not keep more chunks than held_max(), so that what is owed to a peer in need is never one bare
+//    grant.
 class Credits {
  public:
   static constexpr std::uint32_t reserved = 2;

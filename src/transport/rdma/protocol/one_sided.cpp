@@ -80,13 +80,13 @@ void OneSided::post() {
   if (ended_ || std::exchange(posting_, true)) return;
   while (next_ < entries_.size()) {
     Entry& entry = entries_[next_];
-    while (entry.posted < entry.bytes && parts_.size() < options_.parts_max && wire_.slots.may_post_data()) {
+    while (entry.posted < entry.bytes && parts_.size() < options_.parts_max && work_queue_.slots.may_post_data()) {
       Segment part = entry.memory;
       part.data += entry.posted;
       part.bytes = static_cast<std::uint32_t>(std::min(entry.bytes - entry.posted, options_.part_bytes_max));
       const std::uint64_t address = entry.address + entry.posted;
-      entry.last_id =
-          entry.kind == Kind::read ? wire_.read(part, address, entry.key) : wire_.write(part, address, entry.key);
+      entry.last_id = entry.kind == Kind::read ? work_queue_.read(part, address, entry.key)
+                                               : work_queue_.write(part, address, entry.key);
       if (entry.posted == 0) entry.first_id = entry.last_id;
       entry.posted += part.bytes;
       parts_.push(entry.last_id);
@@ -102,8 +102,8 @@ void OneSided::post() {
 }
 
 void OneSided::on_completed() {
-  while (!parts_.empty() && wire_.slots.is_done(parts_.front())) parts_.pop();
-  while (next_ != 0 && wire_.slots.is_done(entries_.front().last_id)) {
+  while (!parts_.empty() && work_queue_.slots.is_done(parts_.front())) parts_.pop();
+  while (next_ != 0 && work_queue_.slots.is_done(entries_.front().last_id)) {
     const Entry done = entries_.pop();
     --next_;
     done.block->release();

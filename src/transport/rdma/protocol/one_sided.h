@@ -9,7 +9,7 @@
 #include "transport/common/remote_memory.h"
 #include "transport/rdma/memory/memory_pool.h"
 #include "transport/rdma/protocol/queue.h"
-#include "transport/rdma/protocol/wire.h"
+#include "transport/rdma/protocol/work_queue.h"
 
 namespace hawser::transport::rdma {
 
@@ -20,12 +20,12 @@ struct OneSidedOptions {
   std::size_t parts_max = 16;  // Outstanding.
 };
 
-// The application's reads and writes of the peer's memory, beside the messages: in the order in which they were asked for, cut
-// into parts. No loop, no clock.
+// The application's reads and writes of the peer's memory, beside the messages: in the order in which they were asked
+// for, cut into parts. No loop, no clock.
 class OneSided final : public RemoteMemory {
  public:
-  OneSided(Wire& wire, std::shared_ptr<MemoryPool> pool, const OneSidedOptions& options)
-      : wire_(wire), pool_(std::move(pool)), options_(options) {}
+  OneSided(WorkQueue& work_queue, std::shared_ptr<MemoryPool> pool, const OneSidedOptions& options)
+      : work_queue_(work_queue), pool_(std::move(pool)), options_(options) {}
   OneSided(const OneSided&) = delete;
   OneSided& operator=(const OneSided&) = delete;
   ~OneSided();
@@ -58,7 +58,7 @@ class OneSided final : public RemoteMemory {
     std::uint64_t last_id = 0;  // Of its parts.
   };
 
-  Wire& wire_;
+  WorkQueue& work_queue_;
   const std::shared_ptr<MemoryPool> pool_;
   const OneSidedOptions options_;
   Queue<Entry> entries_;

@@ -5,21 +5,21 @@
 namespace hawser::transport::rdma {
 
 ReceiveChunk::ReceiveChunk(ReceiveRing& ring, const RegisteredMemory& memory, std::uint32_t index) noexcept
-    : LentBlock(&ReceiveRing::returned), ring_(ring), memory_(memory), index_(index) {}
+    : ExternalBlock(&ReceiveRing::returned), ring_(ring), memory_(memory), index_(index) {}
 
 ReceiveRing::ReceiveRing(std::shared_ptr<MemoryPool> pool, std::size_t chunk_bytes, ReceiveRingOwner& owner)
     : pool_(std::move(pool)), chunk_bytes_(chunk_bytes), owner_(&owner) {}
 
 ReceiveRing::~ReceiveRing() {
   for (const auto& chunk : chunks_) {
-    if (chunk != nullptr) pool_->give(chunk->memory_);
+    if (chunk != nullptr) pool_->release(chunk->memory_);
   }
 }
 
 Result<void> ReceiveRing::grow(std::size_t count) {
   chunks_.reserve(chunks_.size() + count);
   for (std::size_t i = 0; i < count; ++i) {
-    const auto memory = pool_->take(chunk_bytes_, MemoryPool::Use::connection);
+    const auto memory = pool_->acquire(chunk_bytes_, MemoryPool::Use::connection);
     if (!memory) return std::unexpected(memory.error());
     chunks_.push_back(std::make_unique<ReceiveChunk>(*this, *memory, static_cast<std::uint32_t>(chunks_.size())));
     free_.push_back(chunks_.back().get());
@@ -78,7 +78,7 @@ void ReceiveRing::finish(ReceiveChunk& chunk) noexcept {
 }
 
 // A chunk's last reference is gone.
-void ReceiveRing::returned(LentBlock& block) noexcept {
+void ReceiveRing::returned(ExternalBlock& block) noexcept {
   ReceiveChunk& chunk = static_cast<ReceiveChunk&>(block);
   ReceiveRing& ring = chunk.ring_;
   std::shared_ptr<ReceiveRing> last;  // Before the lock, so that the ring goes after it.
@@ -87,7 +87,7 @@ void ReceiveRing::returned(LentBlock& block) noexcept {
     if (--ring.missing_ == 0) last = std::move(ring.kept_alive_);
     return;
   }
-  chunk.lend();
+  chunk.loan();
   ring.returned_.push_back(&chunk);
   if (ring.returned_.size() == 1) ring.owner_->chunks_returned();
 }

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "base/lent_block.h"
+#include "base/external_block.h"
 #include "hawser/error.h"
 #include "transport/rdma/device/verbs.h"
 #include "transport/rdma/memory/memory_pool.h"
@@ -18,7 +18,7 @@ namespace hawser::transport::rdma {
 class ReceiveRing;
 
 // A chunk that packets are received into and read in. While lent, its references are counted like any block's.
-class ReceiveChunk final : public LentBlock {
+class ReceiveChunk final : public ExternalBlock {
  public:
   ReceiveChunk(ReceiveRing& ring, const RegisteredMemory& memory, std::uint32_t index) noexcept;
   const std::byte* bytes() const noexcept { return memory_.data; }
@@ -44,8 +44,8 @@ class ReceiveRingOwner {
   ~ReceiveRingOwner() = default;
 };
 
-// The chunks posted to one receive queue: a queue pair's own, or one shared by a loop's connections. Used by one thread,
-// except that any may drop the last reference to a chunk.
+// The chunks posted to one receive queue: a queue pair's own, or one shared by a loop's connections. Used by one
+// thread, except that any may drop the last reference to a chunk.
 class ReceiveRing : public std::enable_shared_from_this<ReceiveRing> {
  public:
   // Marks the ids of receives, so that a completion that has failed tells what it was.
@@ -78,12 +78,13 @@ class ReceiveRing : public std::enable_shared_from_this<ReceiveRing> {
 
   // Takes over what other threads have returned.
   void collect() noexcept;
-  // Nothing is posted any more, and the device has let go. Memory that nobody holds is given back; the rest as it returns.
+  // Nothing is posted any more, and the device has let go. Memory that nobody holds is given back; the rest as it
+  // returns.
   void close() noexcept;
 
  private:
   friend class ReceiveChunk;
-  static void returned(LentBlock& block) noexcept;
+  static void returned(ExternalBlock& block) noexcept;
 
   const std::shared_ptr<MemoryPool> pool_;
   const std::size_t chunk_bytes_;

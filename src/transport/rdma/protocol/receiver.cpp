@@ -12,21 +12,21 @@ constexpr std::size_t stagings_max = 4;
 
 }  // namespace
 
-Receiver::Receiver(ReceiverOwner& owner, Wire& wire, Sender& sender, std::shared_ptr<MemoryPool> pool,
+Receiver::Receiver(ReceiverOwner& owner, WorkQueue& work_queue, Sender& sender, std::shared_ptr<MemoryPool> pool,
                    ReceiveRing& ring, const RegisteredMemory& floor, const ReceiverOptions& options)
-    : owner_(owner), wire_(wire), sender_(sender), pool_(std::move(pool)), ring_(ring), options_(options) {
+    : owner_(owner), work_queue_(work_queue), sender_(sender), pool_(std::move(pool)), ring_(ring), options_(options) {
   staging_.push_back({floor, false});
 }
 
 Receiver::~Receiver() {
   drop_all();
-  for (Transfer& transfer : transfers_) drop_transfer(transfer);
+  for (IncomingTransfer& transfer : transfers_) drop_transfer(transfer);
   drop_staging();
-  pool_->give(staging_.front().memory);
+  pool_->release(staging_.front().memory);
 }
 
-bool Receiver::breach(std::string_view how) {
-  owner_.on_breach(how);
+bool Receiver::protocol_violation(std::string_view how) {
+  owner_.on_protocol_violation(how);
   return false;
 }
 
@@ -44,43 +44,43 @@ void Receiver::resume() {
 // ---- Packets
 
 void Receiver::on_packet(ReceiveChunk& chunk, std::uint32_t bytes, std::uint32_t immediate) {
-  const Immediate told = Immediate::decode(immediate);
-  chunk.weighty = bytes != 0 || told.bye;
+  const Immediate decoded = Immediate::decode(immediate);
+  chunk.weighty = bytes != 0 || decoded.fin;
   if (ended_) return ring_.finish(chunk);
   arrived_ += std::max<std::uint32_t>(bytes, 1);
-  const std::size_t tail = told.done * std::size_t{4};
-  if (tail > bytes || !wire_.credits.received(told.granted)) {
+  const std::size_t tail = decoded.done * std::size_t{4};
+  if (tail > bytes || !work_queue_.credits.received(decoded.granted)) {
     ring_.finish(chunk);
-    breach(tail > bytes ? "a packet that is shorter than what its immediate says"
-                        : "more credits granted or used than there are");
+    protocol_violation(tail > bytes ? "a packet that is shorter than what its immediate says"
+                                    : "more credits granted or used than there are");
     return;
   }
   const std::size_t records = bytes - tail;
   const std::byte* const data = chunk.bytes();
   // Before the messages, and also while paused: the peer's memory is free as soon as it can be.
   bool known = true;
-  for (std::size_t i = 0; i < told.done && known; ++i) {
+  for (std::size_t i = 0; i < decoded.done && known; ++i) {
     known = sender_.transfer_done(load_le<std::uint32_t>(data + records + i * 4));
   }
   if (ended_) return ring_.finish(chunk);
-  if (records == 0 || bye_ || !known) {
+  if (records == 0 || fin_ || !known) {
     ring_.finish(chunk);
   } else {
     arrivals_.push({&chunk, 0, records});
   }
   // Grants may still follow the last message: the peer may not be done.
-  if (!known || (bye_ && (records != 0 || told.bye))) {
-    breach(known ? "messages after the last one" : "a transfer was done that is not open");
+  if (!known || (fin_ && (records != 0 || decoded.fin))) {
+    protocol_violation(known ? "messages after the last one" : "a transfer was done that is not open");
     return;
   }
-  if (told.bye) bye_ = true;
+  if (decoded.fin) fin_ = true;
   deliver();
 }
 
 void Receiver::deliver() {
   if (std::exchange(taking_, true)) return;
   while (!ended_ && !paused_ && !arrivals_.empty()) {
-    Arrival& front = arrivals_.front();
+    ReceivedPacket& front = arrivals_.front();
     if (front.begin == front.end) {
       ring_.finish(*arrivals_.pop().chunk);
       ++first_packet_;
@@ -94,25 +94,25 @@ void Receiver::deliver() {
     look_ahead();
     read_on();
   }
-  if (bye_ && !paused_ && arrivals_.empty() && !std::exchange(bye_told_, true)) {
+  if (fin_ && !paused_ && arrivals_.empty() && !std::exchange(fin_notified_, true)) {
     if (assembly_.active()) {
-      breach("the last message is not whole");
+      protocol_violation("the last message is not whole");
     } else {
-      owner_.on_bye();
+      owner_.on_fin();
     }
   }
 }
 
 // One record; false if it has to wait, or the connection has ended.
-bool Receiver::take_one(Arrival& arrival) {
+bool Receiver::take_one(ReceivedPacket& arrival) {
   const auto parsed = parse_record(Bytes(arrival.chunk->bytes() + arrival.begin, arrival.end - arrival.begin));
-  if (!parsed) return breach(parsed.error());
+  if (!parsed) return protocol_violation(parsed.error());
   const Record& record = *parsed;
   const RecordHeader& header = record.header;
   const std::size_t total = std::size_t{header.head_bytes} + header.payload_bytes;
-  if (total > options_.message_bytes_max) return breach("a message exceeds message_bytes_max");
+  if (total > options_.message_bytes_max) return protocol_violation("a message exceeds message_bytes_max");
   if (assembly_.active() != (header.kind == RecordKind::fragment)) {
-    return breach(assembly_.active() ? "a message within another" : "a fragment of nothing");
+    return protocol_violation(assembly_.active() ? "a message within another" : "a fragment of nothing");
   }
   switch (header.kind) {
     case RecordKind::message: {
@@ -135,16 +135,16 @@ bool Receiver::take_one(Arrival& arrival) {
 // ---- Messages in fragments
 
 bool Receiver::take_part(Bytes bytes) {
-  if (bytes.size() > assembly_.missing()) return breach("fragments beyond their message");
-  if (!assembly_.append(bytes, *sink_, options_.placed_bytes_min, ended_)) return false;
+  if (bytes.size() > assembly_.missing()) return protocol_violation("fragments beyond their message");
+  if (!assembly_.append(bytes, *sink_, options_.receive_buffer_bytes_min, ended_)) return false;
   if (assembly_.missing() != 0) return true;
   assembly_.deliver(*sink_);
   return !ended_;
 }
 
-void Receiver::unplace(const std::byte* memory) noexcept {
+void Receiver::revoke_receive_buffer(const std::byte* memory) noexcept {
   assembly_.revoke(memory);
-  for (Transfer& transfer : transfers_) {
+  for (IncomingTransfer& transfer : transfers_) {
     if (!transfer.payload.revokes(memory)) continue;
     transfer.payload.discard();
     if (transfer.direct.data != nullptr) cut_short(transfer);
@@ -152,7 +152,7 @@ void Receiver::unplace(const std::byte* memory) noexcept {
 }
 
 // What is being read into the caller's registered memory can't be called back; no more is asked for.
-void Receiver::cut_short(Transfer& transfer) noexcept {
+void Receiver::cut_short(IncomingTransfer& transfer) noexcept {
   if (transfer.complete()) return;
   transfer.done += transfer.size - transfer.asked;
   transfer.asked = transfer.size;
@@ -163,14 +163,14 @@ void Receiver::cut_short(Transfer& transfer) noexcept {
 
 // ---- Rendezvous
 
-bool Receiver::take_rendezvous(Arrival& arrival, const Record& record) {
+bool Receiver::take_rendezvous(ReceivedPacket& arrival, const Record& record) {
   const Position here{first_packet_, arrival.begin};
   if (looked_ <= here) {
     if (!begin_transfer(record, false)) return false;
     looked_ = {first_packet_, arrival.begin + record.size};
   }
-  Transfer& front = transfers_.front();
-  if (!front.placed && !place_late(front, record.head)) return false;
+  IncomingTransfer& front = transfers_.front();
+  if (!front.selected && !select_receive_buffer_late(front, record.head)) return false;
   if (!front.complete()) return false;
   arrival.begin += record.size;
   Message message{.head = record.head,
@@ -185,24 +185,24 @@ bool Receiver::take_rendezvous(Arrival& arrival, const Record& record) {
 }
 
 // It has begun before its turn, which is now. False: the connection has ended.
-bool Receiver::place_late(Transfer& transfer, Bytes head) {
-  transfer.placed = true;
-  const Placement selected = sink_->place(head, transfer.size);
+bool Receiver::select_receive_buffer_late(IncomingTransfer& transfer, Bytes head) {
+  transfer.selected = true;
+  const ReceiveBuffer selected = sink_->select_receive_buffer(head, transfer.size);
   if (ended_) return false;
   transfer.payload.select(selected);
   if (transfer.payload.discarded()) cut_short(transfer);
   return true;
 }
 
-Receiver::Transfer& Receiver::spare_transfer() {
+Receiver::IncomingTransfer& Receiver::spare_transfer() {
   if (spare_transfers_.empty()) spare_transfers_.emplace_back();
   return spare_transfers_.back();
 }
 
 void Receiver::end_front_transfer() noexcept {
-  Transfer& front = transfers_.front();
+  IncomingTransfer& front = transfers_.front();
   drop_transfer(front);
-  std::vector<RemotePiece> room = std::move(front.pieces);
+  std::vector<RemoteBuffer> room = std::move(front.pieces);
   room.clear();
   front = {};
   front.pieces = std::move(room);
@@ -213,25 +213,26 @@ void Receiver::end_front_transfer() noexcept {
 // connection has ended.
 bool Receiver::begin_transfer(const Record& record, bool ahead) {
   const std::size_t size = record.header.payload_bytes;
-  if (options_.reads_max == 0) return ahead ? false : breach("a payload to be read at a peer that answers no reads");
+  if (options_.reads_max == 0)
+    return ahead ? false : protocol_violation("a payload to be read at a peer that answers no reads");
   const auto table = parse_table(record.carried, record.header.payload_bytes);
-  if (!table) return ahead ? false : breach(table.error());
+  if (!table) return ahead ? false : protocol_violation(table.error());
   PayloadBuffer payload(size, account_);
   if (!ahead) {
-    const Placement selected = sink_->place(record.head, size);
+    const ReceiveBuffer selected = sink_->select_receive_buffer(record.head, size);
     if (ended_) return false;
     payload.select(selected);
   }
-  Transfer& transfer = spare_transfer();
+  IncomingTransfer& transfer = spare_transfer();
   transfer.payload = std::move(payload);
   transfer.size = size;
   if (!begin_payload(transfer, ahead)) return false;
   transfer.id = table->transfer;
-  transfer.placed = !ahead;
+  transfer.selected = !ahead;
   std::size_t at = 0;
   const std::byte* literal = table->literals.data();
   for (std::size_t i = 0; i < table->pieces; ++i) {
-    const RemotePiece piece = table->piece(i);
+    const RemoteBuffer piece = table->piece(i);
     transfer.pieces.push_back(piece);
     if (piece.address == 0) {
       if (!transfer.payload.discarded()) std::memcpy(transfer.payload.data() + at, literal, piece.size);
@@ -247,9 +248,9 @@ bool Receiver::begin_transfer(const Record& record, bool ahead) {
   return true;
 }
 
-// Finds the memory that the payload is read into: registered memory if there is any. What the account refuses is discarded,
-// or, if it would be `ahead`, not begun: false.
-bool Receiver::begin_payload(Transfer& transfer, bool ahead) {
+// Finds the memory that the payload is read into: registered memory if there is any. What the account refuses is
+// discarded, or, if it would be `ahead`, not begun: false.
+bool Receiver::begin_payload(IncomingTransfer& transfer, bool ahead) {
   PayloadBuffer& payload = transfer.payload;
   const std::size_t size = payload.size();
   if (payload.given()) {
@@ -261,7 +262,7 @@ bool Receiver::begin_payload(Transfer& transfer, bool ahead) {
   if (payload.discarded()) return true;
   if (ahead && (size > options_.ahead_bytes_max - ahead_bytes_ || !pool_->begin_ahead(size))) return false;
   if (payload.charge()) {
-    const MemoryPool::PayloadBlock mine = pool_->take_block(size);
+    const MemoryPool::PayloadBlock mine = pool_->acquire_block(size);
     if (mine.block != nullptr) {
       transfer.block = mine.block;
       transfer.direct = mine.memory;
@@ -286,7 +287,7 @@ void Receiver::look_ahead() {
   const Position front{first_packet_, arrivals_.empty() ? 0 : arrivals_.front().begin};
   looked_ = std::max(looked_, front);
   while (looked_.packet < first_packet_ + arrivals_.size() && transfers_.size() < transfers_ahead_max) {
-    const Arrival& arrival = arrivals_[looked_.packet - first_packet_];
+    const ReceivedPacket& arrival = arrivals_[looked_.packet - first_packet_];
     if (looked_.offset >= arrival.end) {
       looked_ = {looked_.packet + 1, 0};
       continue;
@@ -301,28 +302,28 @@ void Receiver::look_ahead() {
 void Receiver::read_on() {
   if (std::exchange(due_, false)) deliver();
   if (ended_) return;
-  for (Transfer& transfer : transfers_) {
+  for (IncomingTransfer& transfer : transfers_) {
     while (transfer.asked < transfer.size) {
-      const RemotePiece& piece = transfer.pieces[transfer.piece];
+      const RemoteBuffer& piece = transfer.pieces[transfer.piece];
       std::size_t bytes = piece.size - transfer.offset;
       if (piece.address == 0) {
         transfer.done += bytes;
       } else {
-        if (reads_.size() >= options_.reads_max || !wire_.slots.may_post_data()) return;
+        if (reads_.size() >= options_.reads_max || !work_queue_.slots.may_post_data()) return;
         bytes = std::min(bytes, options_.read_bytes_max);
         Segment into;
         std::size_t staging = 0;
         if (transfer.direct.data != nullptr) {
           into = {transfer.direct.data + transfer.asked, 0, transfer.direct.local_key};
         } else {
-          staging = take_staging();
+          staging = acquire_staging();
           if (staging == 0) return;
           const RegisteredMemory& memory = staging_[staging - 1].memory;
           bytes = std::min(bytes, memory.bytes);
           into = {memory.data, 0, memory.local_key};
         }
         into.bytes = static_cast<std::uint32_t>(bytes);
-        const std::uint64_t id = wire_.read(into, piece.address + transfer.offset, piece.key);
+        const std::uint64_t id = work_queue_.read(into, piece.address + transfer.offset, piece.key);
         reads_.push({id, &transfer, transfer.asked, bytes, staging});
       }
       transfer.asked += bytes;
@@ -338,9 +339,9 @@ void Receiver::read_on() {
 void Receiver::on_completed() {
   if (ended_) return;
   bool whole = false;
-  while (!reads_.empty() && wire_.slots.is_done(reads_.front().id)) {
+  while (!reads_.empty() && work_queue_.slots.is_done(reads_.front().id)) {
     const Read read = reads_.pop();
-    Transfer& transfer = *read.transfer;
+    IncomingTransfer& transfer = *read.transfer;
     if (read.staging != 0) {
       Staging& staging = staging_[read.staging - 1];
       std::byte* const payload = transfer.payload.data();
@@ -362,12 +363,12 @@ void Receiver::on_completed() {
 }
 
 // The index + 1 of staging memory that is free; 0 if all is in use.
-std::size_t Receiver::take_staging() {
+std::size_t Receiver::acquire_staging() {
   for (std::size_t i = staging_.size(); i-- > 1;) {
     if (!std::exchange(staging_[i].busy, true)) return i + 1;
   }
   if (staging_.size() <= stagings_max) {
-    if (const auto memory = pool_->take(options_.staging_bytes, MemoryPool::Use::connection); memory) {
+    if (const auto memory = pool_->acquire(options_.staging_bytes, MemoryPool::Use::connection); memory) {
       staging_.push_back({*memory, true});
       return staging_.size();
     }
@@ -377,7 +378,7 @@ std::size_t Receiver::take_staging() {
   return 1;
 }
 
-void Receiver::drop_transfer(Transfer& transfer) noexcept {
+void Receiver::drop_transfer(IncomingTransfer& transfer) noexcept {
   if (const std::size_t ahead = std::exchange(transfer.ahead, 0); ahead != 0) {
     ahead_bytes_ -= ahead;
     pool_->end_ahead(ahead);
@@ -386,7 +387,7 @@ void Receiver::drop_transfer(Transfer& transfer) noexcept {
 }
 
 void Receiver::drop_staging() noexcept {
-  for (std::size_t i = 1; i < staging_.size(); ++i) pool_->give(staging_[i].memory);
+  for (std::size_t i = 1; i < staging_.size(); ++i) pool_->release(staging_[i].memory);
   staging_.resize(1);
   staging_.front().busy = false;
 }
@@ -396,7 +397,7 @@ void Receiver::drop_staging() noexcept {
 void Receiver::end() noexcept {
   ended_ = true;
   // The account may go before this.
-  for (Transfer& transfer : transfers_) transfer.payload.release_charge();
+  for (IncomingTransfer& transfer : transfers_) transfer.payload.release_charge();
   assembly_.release_charge();
   account_ = nullptr;
   if (!taking_) drop_all();

@@ -15,13 +15,13 @@
 #include "transport/rdma/protocol/queue.h"
 #include "transport/rdma/protocol/receive_ring.h"
 #include "transport/rdma/protocol/sender.h"
-#include "transport/rdma/protocol/wire.h"
+#include "transport/rdma/protocol/work_queue.h"
 
 namespace hawser::transport::rdma {
 
 struct ReceiverOptions {
   std::size_t message_bytes_max = std::size_t{64} << 20;
-  std::size_t placed_bytes_min = 32 * 1024;
+  std::size_t receive_buffer_bytes_min = 32 * 1024;
   std::size_t read_bytes_max = std::size_t{1} << 20;
   std::size_t reads_max = 16;  // 0: the peer answers none, so that it must not offer payloads to be read.
   std::size_t ahead_bytes_max = std::size_t{8} << 20;  // Of payloads that are read before it is their turn.
@@ -33,24 +33,24 @@ struct ReceiverOptions {
 class ReceiverOwner {
  public:
   // The peer broke the protocol.
-  virtual void on_breach(std::string_view how) = 0;
+  virtual void on_protocol_violation(std::string_view how) = 0;
   // The peer's last message has been delivered.
-  virtual void on_bye() = 0;
+  virtual void on_fin() = 0;
 
  protected:
   ~ReceiverOwner() = default;
 };
 
-// Packets into messages, in order. A payload that the peer has us read is fetched straight into its place; while one is on
-// its way, those behind it are fetched too. No loop, no clock.
+// Packets into messages, in order. A payload that the peer has us read is fetched straight into its place; while one is
+// on its way, those behind it are fetched too. No loop, no clock.
 class Receiver {
  public:
   static constexpr std::size_t staging_floor_bytes = 4096;
   static constexpr std::size_t transfers_ahead_max = 8;
 
   // `floor` is staging memory of staging_floor_bytes that is there even at the watermark; the pool gets it back.
-  Receiver(ReceiverOwner& owner, Wire& wire, Sender& sender, std::shared_ptr<MemoryPool> pool, ReceiveRing& ring,
-           const RegisteredMemory& floor, const ReceiverOptions& options);
+  Receiver(ReceiverOwner& owner, WorkQueue& work_queue, Sender& sender, std::shared_ptr<MemoryPool> pool,
+           ReceiveRing& ring, const RegisteredMemory& floor, const ReceiverOptions& options);
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
   ~Receiver();
@@ -66,10 +66,10 @@ class Receiver {
   void pause() noexcept { paused_ = true; }
   void resume();
   bool paused() const noexcept { return paused_; }
-  void unplace(const std::byte* memory) noexcept;
+  void revoke_receive_buffer(const std::byte* memory) noexcept;
   std::uint64_t arrived() const noexcept { return arrived_; }
   std::size_t ahead_bytes() const noexcept { return ahead_bytes_; }
-  bool said_bye() const noexcept { return bye_; }
+  bool received_fin() const noexcept { return fin_; }
 
   // Something has come that the pause keeps from being delivered.
   bool held_back() const noexcept { return paused_ && !arrivals_.empty(); }
@@ -78,15 +78,15 @@ class Receiver {
   void end() noexcept;
 
  private:
-  struct Arrival {
+  struct ReceivedPacket {
     ReceiveChunk* chunk = nullptr;
     std::size_t begin = 0;
     std::size_t end = 0;
   };
   // A payload that we read.
-  struct Transfer {
+  struct IncomingTransfer {
     std::uint32_t id = 0;
-    std::vector<RemotePiece> pieces;
+    std::vector<RemoteBuffer> pieces;
     std::size_t piece = 0;  // The next to be asked for, from `offset` on.
     std::size_t offset = 0;
     std::size_t size = 0;
@@ -95,13 +95,13 @@ class Receiver {
     PayloadBuffer payload;
     RegisteredMemory direct;  // Where it is read to, if that is registered.
     Block* block = nullptr;   // Holds `direct`, also when the payload is discarded: the device may write there.
-    bool placed = false;      // The sink has been asked where it goes.
+    bool selected = false;    // The sink has been asked where it goes.
     std::size_t ahead = 0;    // Bytes that are counted as read ahead.
     bool complete() const noexcept { return done == size; }
   };
   struct Read {
     std::uint64_t id = 0;
-    Transfer* transfer = nullptr;
+    IncomingTransfer* transfer = nullptr;
     std::size_t at = 0;
     std::size_t bytes = 0;
     std::size_t staging = 0;  // Index + 1, or 0 for none.
@@ -118,24 +118,24 @@ class Receiver {
   };
 
   void deliver();
-  bool take_one(Arrival& arrival);
+  bool take_one(ReceivedPacket& arrival);
   bool take_part(Bytes bytes);
-  bool take_rendezvous(Arrival& arrival, const Record& record);
+  bool take_rendezvous(ReceivedPacket& arrival, const Record& record);
   bool begin_transfer(const Record& record, bool ahead);
-  bool begin_payload(Transfer& transfer, bool ahead);
-  bool place_late(Transfer& transfer, Bytes head);
-  Transfer& spare_transfer();
+  bool begin_payload(IncomingTransfer& transfer, bool ahead);
+  bool select_receive_buffer_late(IncomingTransfer& transfer, Bytes head);
+  IncomingTransfer& spare_transfer();
   void end_front_transfer() noexcept;
   void look_ahead();
-  std::size_t take_staging();
-  void cut_short(Transfer& transfer) noexcept;
-  void drop_transfer(Transfer& transfer) noexcept;
+  std::size_t acquire_staging();
+  void cut_short(IncomingTransfer& transfer) noexcept;
+  void drop_transfer(IncomingTransfer& transfer) noexcept;
   void drop_staging() noexcept;
   void drop_all() noexcept;
-  bool breach(std::string_view how);
+  bool protocol_violation(std::string_view how);
 
   ReceiverOwner& owner_;
-  Wire& wire_;
+  WorkQueue& work_queue_;
   Sender& sender_;
   const std::shared_ptr<MemoryPool> pool_;
   ReceiveRing& ring_;
@@ -143,12 +143,12 @@ class Receiver {
   MessageSink* sink_ = nullptr;
   hawser::detail::ReceiveAccount* account_ = nullptr;  // The sink's; null without one, and at the end.
 
-  Queue<Arrival> arrivals_;
-  std::uint64_t first_packet_ = 0;       // The number of arrivals_'s front.
-  Position looked_;                      // Rendezvous before here have begun.
-  MessageAssembly assembly_;             // Of the message that comes in fragments.
-  std::list<Transfer> transfers_;        // In the order of their records.
-  std::list<Transfer> spare_transfers_;  // Kept for their room, so that the steady state allocates nothing.
+  Queue<ReceivedPacket> arrivals_;
+  std::uint64_t first_packet_ = 0;               // The number of arrivals_'s front.
+  Position looked_;                              // Rendezvous before here have begun.
+  MessageAssembly assembly_;                     // Of the message that comes in fragments.
+  std::list<IncomingTransfer> transfers_;        // In the order of their records.
+  std::list<IncomingTransfer> spare_transfers_;  // Kept for their room, so that the steady state allocates nothing.
   Queue<Read> reads_;
   std::vector<Staging> staging_;  // The first is the floor.
   std::uint64_t arrived_ = 0;
@@ -157,8 +157,8 @@ class Receiver {
   bool due_ = false;  // A transfer is whole that nothing will tell of.
   bool taking_ = false;
   bool ended_ = false;
-  bool bye_ = false;
-  bool bye_told_ = false;
+  bool fin_ = false;
+  bool fin_notified_ = false;
 };
 
 }  // namespace hawser::transport::rdma

@@ -53,16 +53,16 @@ std::expected<RendezvousTable, std::string_view> parse_table(Bytes table, std::u
   parsed.transfer = load_le<std::uint32_t>(table.data());
   parsed.pieces = load_le<std::uint32_t>(table.data() + 4);
   const Bytes rest = table.subspan(table_head_bytes);
-  if (parsed.pieces == 0 || parsed.pieces > table_pieces_max || parsed.pieces * RemotePiece::bytes > rest.size()) {
+  if (parsed.pieces == 0 || parsed.pieces > table_pieces_max || parsed.pieces * RemoteBuffer::bytes > rest.size()) {
     return wrong("a rendezvous table with too few or too many pieces");
   }
-  parsed.entries = rest.first(parsed.pieces * RemotePiece::bytes);
+  parsed.entries = rest.first(parsed.pieces * RemoteBuffer::bytes);
   parsed.literals = rest.subspan(parsed.entries.size());
   std::uint64_t total = 0;
   std::size_t literal = 0;
   bool read = false;
   for (std::size_t i = 0; i < parsed.pieces; ++i) {
-    const RemotePiece piece = parsed.piece(i);
+    const RemoteBuffer piece = parsed.piece(i);
     if (piece.size == 0 || piece.address + piece.size < piece.address)
       return wrong("a rendezvous piece that is nowhere");
     total += piece.size;

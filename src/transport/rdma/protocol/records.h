@@ -8,8 +8,8 @@
 #include "base/little_endian.h"
 #include "hawser/bytes.h"
 
-// What a packet (one send) carries: records, each 8-byte aligned, and behind them the ids of rendezvous transfers that are
-// done. docs/transports/rdma.md, "Packets". No I/O; nothing received is trusted.
+// What a packet (one send) carries: records, each 8-byte aligned, and behind them the ids of rendezvous transfers that
+// are done. docs/transports/rdma.md, "Packets". No I/O; nothing received is trusted.
 namespace hawser::transport::rdma {
 
 constexpr std::size_t align_up(std::size_t bytes, std::size_t to = 8) noexcept { return (bytes + to - 1) & ~(to - 1); }
@@ -54,10 +54,11 @@ struct Record {
 // The record at the front of `rest`, which is not empty. The error says how the bytes are wrong.
 std::expected<Record, std::string_view> parse_record(Bytes rest) noexcept;
 
-// ---- The table of a rendezvous: u32 transfer id, u32 pieces, the pieces, then the bytes of the literal ones, each padded to 8.
+// ---- The table of a rendezvous: u32 transfer id, u32 pieces, the pieces, then the bytes of the literal ones, each
+//   padded to 8.
 
 // u64 address, u32 key, u32 bytes. With address 0 the bytes lie behind the table.
-struct RemotePiece {
+struct RemoteBuffer {
   static constexpr std::size_t bytes = 16;
   std::uint64_t address = 0;
   std::uint32_t key = 0;
@@ -72,12 +73,12 @@ struct RendezvousTable {
   Bytes entries;
   Bytes literals;
 
-  RemotePiece piece(std::size_t index) const noexcept {
-    const std::byte* const at = entries.data() + index * RemotePiece::bytes;
+  RemoteBuffer piece(std::size_t index) const noexcept {
+    const std::byte* const at = entries.data() + index * RemoteBuffer::bytes;
     return {load_le<std::uint64_t>(at), load_le<std::uint32_t>(at + 8), load_le<std::uint32_t>(at + 12)};
   }
 };
-inline void write_piece(std::byte* to, const RemotePiece& piece) noexcept {
+inline void write_piece(std::byte* to, const RemoteBuffer& piece) noexcept {
   store_le(to, piece.address);
   store_le(to + 8, piece.key);
   store_le(to + 12, piece.size);
@@ -92,9 +93,9 @@ struct Immediate {
   static constexpr std::uint32_t done_max = 0x3ff;
   std::uint32_t granted = 0;  // Receives that were posted since the last packet.
   std::uint32_t done = 0;     // Transfer ids, each u32, at the packet's end.
-  bool bye = false;           // The last packet of this side.
+  bool fin = false;           // The last packet of this side.
 
-  constexpr std::uint32_t encode() const noexcept { return granted | done << 13 | (bye ? 1U << 31 : 0U); }
+  constexpr std::uint32_t encode() const noexcept { return granted | done << 13 | (fin ? 1U << 31 : 0U); }
   static constexpr Immediate decode(std::uint32_t value) noexcept {
     return {value & grant_max, value >> 13 & done_max, (value >> 31) != 0};
   }

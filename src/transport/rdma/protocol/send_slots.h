@@ -5,8 +5,8 @@
 
 namespace hawser::transport::rdma {
 
-// Counts the work requests of a send queue. Their ids grow by one, and are completed in order, so that waiting for one is
-// a comparison. Only some ask for a completion, which speaks for all before. Without I/O.
+// Counts the work requests of a send queue. Their ids grow by one, and are completed in order, so that waiting for one
+// is a comparison. Only some ask for a completion, which speaks for all before. Without I/O.
 class SendSlots {
  public:
   // Slots that data leaves to control, and to reads.

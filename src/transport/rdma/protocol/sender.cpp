@@ -12,8 +12,8 @@ void zero_padding(std::byte* begin, std::size_t bytes) noexcept {
   std::memset(begin + bytes, 0, align_up(bytes) - bytes);
 }
 
-void copy_pieces(std::byte* to, std::span<const Piece> pieces) noexcept {
-  for (const Piece& piece : pieces) {
+void copy_pieces(std::byte* to, std::span<const ConstBuffer> pieces) noexcept {
+  for (const ConstBuffer& piece : pieces) {
     if (piece.size != 0) std::memcpy(to, piece.data, piece.size);
     to += piece.size;
   }
@@ -21,17 +21,21 @@ void copy_pieces(std::byte* to, std::span<const Piece> pieces) noexcept {
 
 }  // namespace
 
-Sender::Sender(Wire& wire, std::shared_ptr<MemoryPool> pool, const RegisteredMemory& first,
+Sender::Sender(WorkQueue& work_queue, std::shared_ptr<MemoryPool> pool, const RegisteredMemory& first,
                const RegisteredMemory& control, const SenderOptions& options)
-    : wire_(wire), pool_(std::move(pool)), options_(options), control_(control), transfers_(options.rendezvous_max) {
+    : work_queue_(work_queue),
+      pool_(std::move(pool)),
+      options_(options),
+      control_(control),
+      transfers_(options.rendezvous_max) {
   chunks_.push(std::make_unique<Chunk>(Chunk{.memory = first}));
 }
 
 Sender::~Sender() {
   clear();
-  while (!chunks_.empty()) pool_->give(chunks_.pop()->memory);
-  if (spare_ != nullptr) pool_->give(spare_->memory);
-  pool_->give(control_);
+  while (!chunks_.empty()) pool_->release(chunks_.pop()->memory);
+  if (spare_ != nullptr) pool_->release(spare_->memory);
+  pool_->release(control_);
 }
 
 // ---- Room
@@ -58,7 +62,7 @@ bool Sender::next_chunk() {
   if (current().filled == 0) return true;
   if (chunks_.size() >= options_.send_window) return false;
   if (spare_ == nullptr) {
-    const auto memory = pool_->take(options_.chunk_bytes, MemoryPool::Use::connection);
+    const auto memory = pool_->acquire(options_.chunk_bytes, MemoryPool::Use::connection);
     if (!memory) return false;  // At the watermark we go on with the chunks that we have.
     spare_ = std::make_unique<Chunk>(Chunk{.memory = *memory});
   }
@@ -69,9 +73,9 @@ bool Sender::next_chunk() {
 
 // Chunks whose packets have all left are free again.
 void Sender::recycle() {
-  wire_.submit();  // What goes inline is read until then.
+  work_queue_.submit();  // What goes inline is read until then.
   const auto is_free = [this](const Chunk& chunk) {
-    return chunk.waiting == 0 && chunk.open == chunk.filled && wire_.slots.is_done(chunk.last_id);
+    return chunk.waiting == 0 && chunk.open == chunk.filled && work_queue_.slots.is_done(chunk.last_id);
   };
   while (chunks_.size() > 1 && is_free(*chunks_.front())) {
     std::unique_ptr<Chunk> free = chunks_.pop();
@@ -79,7 +83,7 @@ void Sender::recycle() {
       free->filled = free->open = 0;
       spare_ = std::move(free);
     } else {
-      pool_->give(free->memory);
+      pool_->release(free->memory);
     }
   }
   if (is_free(current())) current().filled = current().open = 0;
@@ -102,9 +106,9 @@ std::byte* Sender::reserve(std::size_t head_bytes) {
   return reserved_.mutable_data();
 }
 
-void Sender::commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) {
+void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   std::size_t payload_bytes = 0;
-  for (const Piece& piece : payload) payload_bytes += piece.size;
+  for (const ConstBuffer& piece : payload) payload_bytes += piece.size;
   committed_ += head_bytes + payload_bytes;
   const bool in_place = reserved_.block() == nullptr;
   const Buffer head = std::exchange(reserved_, {});
@@ -123,8 +127,8 @@ void Sender::commit(std::size_t head_bytes, std::span<const Piece> payload, Payl
       if (copied) {
         // As much as was copied has been produced: the peer reads while we go on.
         post_packets(1);
-        wire_.submit();
-        if (owner != nullptr) owner->payload_released();
+        work_queue_.submit();
+        if (owner != nullptr) owner->on_send_complete();
       }
       return;
     }
@@ -132,11 +136,11 @@ void Sender::commit(std::size_t head_bytes, std::span<const Piece> payload, Payl
   if (in_place && message_record_bytes(head_bytes, payload_bytes) <= room()) {
     pack_whole(head_bytes, payload, payload_bytes);
     post_early();
-    if (owner != nullptr) owner->payload_released();
+    if (owner != nullptr) owner->on_send_complete();
     return;
   }
-  Waiting rest;
-  rest.pieces = take_pieces();
+  WaitingMessage rest;
+  rest.pieces = acquire_pieces();
   rest.payload_bytes = payload_bytes;
   rest.head = in_place ? Buffer::copy_of(head_view) : head.slice(0, head_bytes);
   rest.owner = owner;
@@ -151,7 +155,7 @@ void Sender::commit(std::size_t head_bytes, std::span<const Piece> payload, Payl
   pump();
 }
 
-void Sender::pack_whole(std::size_t head_bytes, std::span<const Piece> payload, std::size_t payload_bytes) {
+void Sender::pack_whole(std::size_t head_bytes, std::span<const ConstBuffer> payload, std::size_t payload_bytes) {
   std::byte* const at = end();
   const auto carried = static_cast<std::uint32_t>(head_bytes + payload_bytes);
   write_header(at, {RecordKind::message, static_cast<std::uint32_t>(head_bytes),
@@ -165,30 +169,30 @@ void Sender::pack_whole(std::size_t head_bytes, std::span<const Piece> payload, 
 }
 
 // The same for a copy of the payload in memory that the peer may read; nothing without room for it.
-Buffer Sender::make_copied_rendezvous(Bytes head, std::span<const Piece> payload, std::size_t payload_bytes) {
-  const MemoryPool::PayloadBlock copy = pool_->take_block(payload_bytes);
+Buffer Sender::make_copied_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes) {
+  const MemoryPool::PayloadBlock copy = pool_->acquire_block(payload_bytes);
   if (copy.block == nullptr) return {};
   copy_pieces(copy.memory.data, payload);
-  const Piece whole{copy.memory.data, payload_bytes};
+  const ConstBuffer whole{copy.memory.data, payload_bytes};
   Buffer record = make_rendezvous(head, std::span(&whole, 1), payload_bytes, nullptr, payload_bytes);
   copy.block->release();
   return record;
 }
 
 // A record that tells where the payload lies, or nothing if not all of it lies in memory that the peer may read.
-Buffer Sender::make_rendezvous(Bytes head, std::span<const Piece> payload, std::size_t payload_bytes,
-                               PayloadOwner* owner, std::size_t copied_bytes) {
+Buffer Sender::make_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes,
+                               SendCompletion* owner, std::size_t copied_bytes) {
   if (payload.size() > table_pieces_max) return {};
   std::vector<Block*>& blocks = blocks_;
-  std::vector<RemotePiece>& pieces = remote_pieces_;
+  std::vector<RemoteBuffer>& pieces = remote_pieces_;
   blocks.clear();
   pieces.clear();
   std::size_t literals = 0;
   bool reachable = true;
   bool user = false;
-  for (const Piece& piece : payload) {
+  for (const ConstBuffer& piece : payload) {
     if (piece.size == 0) continue;
-    RemotePiece remote{.size = static_cast<std::uint32_t>(piece.size)};
+    RemoteBuffer remote{.size = static_cast<std::uint32_t>(piece.size)};
     if (piece.size <= literal_bytes_max) {
       literals += align_up(piece.size);
     } else if (const MemoryPool::PayloadBlock found = pool_->retain(piece.data, piece.size); found.block != nullptr) {
@@ -202,7 +206,7 @@ Buffer Sender::make_rendezvous(Bytes head, std::span<const Piece> payload, std::
     }
     pieces.push_back(remote);
   }
-  const std::size_t table = table_head_bytes + pieces.size() * RemotePiece::bytes + literals;
+  const std::size_t table = table_head_bytes + pieces.size() * RemoteBuffer::bytes + literals;
   const std::size_t record = RecordHeader::bytes + align_up(head.size()) + align_up(table);
   if (!reachable || record > rendezvous_record_max()) {
     for (Block* block : blocks) block->release();
@@ -220,11 +224,11 @@ Buffer Sender::make_rendezvous(Bytes head, std::span<const Piece> payload, std::
   store_le(at, transfers_.begin(blocks, owner, copied_bytes));
   store_le(at + 4, static_cast<std::uint32_t>(pieces.size()));
   at += table_head_bytes;
-  for (const RemotePiece& piece : pieces) {
+  for (const RemoteBuffer& piece : pieces) {
     write_piece(at, piece);
-    at += RemotePiece::bytes;
+    at += RemoteBuffer::bytes;
   }
-  for (const Piece& piece : payload) {
+  for (const ConstBuffer& piece : payload) {
     if (piece.size == 0 || piece.size > literal_bytes_max) continue;
     std::memcpy(at, piece.data, piece.size);
     at += align_up(piece.size);
@@ -232,14 +236,14 @@ Buffer Sender::make_rendezvous(Bytes head, std::span<const Piece> payload, std::
   return made;
 }
 
-std::vector<Piece> Sender::take_pieces() {
+std::vector<ConstBuffer> Sender::acquire_pieces() {
   if (spare_pieces_.empty()) return {};
-  std::vector<Piece> pieces = std::move(spare_pieces_.back());
+  std::vector<ConstBuffer> pieces = std::move(spare_pieces_.back());
   spare_pieces_.pop_back();
   return pieces;
 }
 
-void Sender::give_pieces(std::vector<Piece> pieces) {
+void Sender::release_pieces(std::vector<ConstBuffer> pieces) {
   if (pieces.capacity() == 0 || spare_pieces_.size() == spare_pieces_max) return;
   pieces.clear();
   spare_pieces_.push_back(std::move(pieces));
@@ -250,19 +254,19 @@ void Sender::pump() {
   if (std::exchange(pumping_, true)) return;
   while (!waiting_.empty() && pack_some(waiting_.front())) {
     post_early();
-    const Waiting& front = waiting_.front();
+    const WaitingMessage& front = waiting_.front();
     const std::size_t total = front.rendezvous ? front.head.size() : front.head.size() + front.payload_bytes;
     if (front.done != total) continue;
     // An owner that is told may commit more.
-    Waiting done = waiting_.pop();
-    give_pieces(std::move(done.pieces));
-    if (done.owner != nullptr) done.owner->payload_released();
+    WaitingMessage done = waiting_.pop();
+    release_pieces(std::move(done.pieces));
+    if (done.owner != nullptr) done.owner->on_send_complete();
   }
   pumping_ = false;
 }
 
 // One record of the message at hand; false without room.
-bool Sender::pack_some(Waiting& message) {
+bool Sender::pack_some(WaitingMessage& message) {
   const std::size_t head_bytes = message.head.size();
   if (message.rendezvous) {
     if (!make_room(head_bytes)) return false;
@@ -305,7 +309,7 @@ bool Sender::pack_some(Waiting& message) {
     from = 0;
   };
   copy(message.head.data(), head_bytes);
-  for (const Piece& piece : message.pieces) {
+  for (const ConstBuffer& piece : message.pieces) {
     if (missing == 0) break;
     copy(piece.data, piece.size);
   }
@@ -316,10 +320,10 @@ bool Sender::pack_some(Waiting& message) {
   return true;
 }
 
-void Sender::detach(PayloadOwner& owner) {
+void Sender::copy_and_release(SendCompletion& owner) {
   transfers_.forget(owner);
   for (std::size_t i = 0; i < waiting_.size(); ++i) {
-    Waiting& message = waiting_[i];
+    WaitingMessage& message = waiting_[i];
     if (message.owner != &owner) continue;
     message.copy = Buffer::allocate(message.payload_bytes);
     copy_pieces(message.copy.mutable_data(), message.pieces);
@@ -338,10 +342,12 @@ void Sender::close_packet() noexcept {
   ++chunk.waiting;
 }
 
-// Besides credits and slots: no more than send_window packets on the wire, so that what comes meanwhile gathers in the next.
+// Besides credits and slots: no more than send_window packets on the wire, so that what comes meanwhile gathers in the
+// next.
 bool Sender::may_post_packet() {
-  while (!on_wire_.empty() && wire_.slots.is_done(on_wire_.front())) on_wire_.pop();
-  return on_wire_.size() < options_.send_window && wire_.credits.may_send_data() && wire_.slots.may_post_data();
+  while (!on_wire_.empty() && work_queue_.slots.is_done(on_wire_.front())) on_wire_.pop();
+  return on_wire_.size() < options_.send_window && work_queue_.credits.may_send_data() &&
+         work_queue_.slots.may_post_data();
 }
 
 void Sender::post_packets(std::size_t open_bytes_min) {
@@ -367,7 +373,7 @@ void Sender::post(const Packet& packet) {
     bytes += count * 4;
     chunk.filled = chunk.open = packet.end + align_up(count * 4);
   }
-  const bool inlined = bytes <= wire_.inline_bytes();
+  const bool inlined = bytes <= work_queue_.inline_bytes();
   if (!inlined) unsignalled_ += bytes;
   // A quarter of the window at a time becomes free again, the end of a chunk always, and a window that is full.
   const bool must_signal = (!inlined && (unsignalled_ >= options_.chunk_bytes / 4 ||
@@ -375,7 +381,7 @@ void Sender::post(const Packet& packet) {
                            on_wire_.size() + 1 >= options_.send_window;
   if (must_signal) unsignalled_ = 0;
   const Segment segment{chunk.memory.data + packet.begin, static_cast<std::uint32_t>(bytes), chunk.memory.local_key};
-  const std::uint64_t id = wire_.send(segment, immediate, must_signal);
+  const std::uint64_t id = work_queue_.send(segment, immediate, must_signal);
   if (!inlined) chunk.last_id = id;
   on_wire_.push(id);
   sent_ = packet.position;
@@ -384,21 +390,21 @@ void Sender::post(const Packet& packet) {
 void Sender::post_early() {
   if (packets_.empty() && open_bytes() < early_flush_bytes) return;
   post_packets(early_flush_bytes);
-  wire_.submit();
+  work_queue_.submit();
 }
 
 // Grants, and transfers that are done, if no data has carried them.
 void Sender::post_control() {
-  while (wire_.credits.may_send_control() && wire_.slots.may_post_control()) {
-    const bool bye = closing_ && bye_id_ == 0 && waiting_.empty() && packets_.empty() && open_bytes() == 0 &&
+  while (work_queue_.credits.may_send_control() && work_queue_.slots.may_post_control()) {
+    const bool fin = closing_ && fin_id_ == 0 && waiting_.empty() && packets_.empty() && open_bytes() == 0 &&
                      transfers_.open() == 0 && done_.size() <= done_per_packet;
-    if (done_.empty() && !bye && !wire_.credits.grant_due()) return;
+    if (done_.empty() && !fin && !work_queue_.credits.grant_due()) return;
     Segment segment;
-    Immediate immediate{.bye = bye};
+    Immediate immediate{.fin = fin};
     std::uint64_t* holder = nullptr;
     if (!done_.empty()) {
       holder = &control_ids_[next_control_];
-      if (!wire_.slots.is_done(*holder)) return;
+      if (!work_queue_.slots.is_done(*holder)) return;
       std::byte* const at = control_.data + next_control_ * tail_bytes;
       next_control_ = (next_control_ + 1) % control_slots;
       const std::size_t count = std::min(done_.size(), done_per_packet);
@@ -407,16 +413,18 @@ void Sender::post_control() {
       immediate.done = static_cast<std::uint32_t>(count);
       segment = {at, static_cast<std::uint32_t>(count * 4), control_.local_key};
     }
-    const std::uint64_t id = wire_.send(segment, immediate, bye);
+    const std::uint64_t id = work_queue_.send(segment, immediate, fin);
     if (holder != nullptr) *holder = id;
-    if (bye) bye_id_ = id;
+    if (fin) fin_id_ = id;
   }
 }
 
 void Sender::mark_end() {
-  if (wire_.slots.last_is_signalled() || !wire_.credits.may_send_control() || !wire_.slots.may_post_control()) return;
-  wire_.send({}, {}, true);
-  wire_.submit();
+  if (work_queue_.slots.last_is_signalled() || !work_queue_.credits.may_send_control() ||
+      !work_queue_.slots.may_post_control())
+    return;
+  work_queue_.send({}, {}, true);
+  work_queue_.submit();
 }
 
 void Sender::flush() {
@@ -430,8 +438,8 @@ bool Sender::transfer_done(std::uint32_t transfer) { return transfers_.end(trans
 
 void Sender::clear() noexcept {
   while (!waiting_.empty()) {
-    const Waiting message = waiting_.pop();
-    if (message.owner != nullptr) message.owner->payload_released();
+    const WaitingMessage message = waiting_.pop();
+    if (message.owner != nullptr) message.owner->on_send_complete();
   }
   while (!packets_.empty()) packets_.pop();
   transfers_.release_owners();

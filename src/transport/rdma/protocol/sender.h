@@ -13,7 +13,7 @@
 #include "transport/rdma/memory/memory_pool.h"
 #include "transport/rdma/protocol/queue.h"
 #include "transport/rdma/protocol/transfers.h"
-#include "transport/rdma/protocol/wire.h"
+#include "transport/rdma/protocol/work_queue.h"
 
 namespace hawser::transport::rdma {
 
@@ -27,9 +27,9 @@ struct SenderOptions {
   std::size_t rendezvous_max = 64;
 };
 
-// Messages into packets. Those of a tick are written side by side into a registered chunk and leave as one packet; while no
-// packet may leave they go on to gather there, and beyond the window in ordinary memory. No loop, no clock: flush() is called
-// at the end of a tick, on_completed() when the queue pair has done something.
+// Messages into packets. Those of a tick are written side by side into a registered chunk and leave as one packet;
+// while no packet may leave they go on to gather there, and beyond the window in ordinary memory. No loop, no clock:
+// flush() is called at the end of a tick, on_completed() when the queue pair has done something.
 class Sender {
  public:
   // A tick sends early once it has produced this much, so that the peer works while we go on.
@@ -40,16 +40,16 @@ class Sender {
   static constexpr std::size_t copies_bytes_max = std::size_t{8} << 20;
 
   // `first` is a chunk, and `control` has control_bytes; the pool gets both back.
-  Sender(Wire& wire, std::shared_ptr<MemoryPool> pool, const RegisteredMemory& first, const RegisteredMemory& control,
-         const SenderOptions& options);
+  Sender(WorkQueue& work_queue, std::shared_ptr<MemoryPool> pool, const RegisteredMemory& first,
+         const RegisteredMemory& control, const SenderOptions& options);
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
   ~Sender();
 
   // As those of transport::Connection.
   std::byte* reserve(std::size_t head_bytes);
-  void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner);
-  void detach(PayloadOwner& owner);
+  void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner);
+  void copy_and_release(SendCompletion& owner);
   std::uint64_t committed() const noexcept { return committed_; }
   std::uint64_t sent() const noexcept { return sent_; }
 
@@ -65,8 +65,8 @@ class Sender {
 
   // Says bye once all is sent and read.
   void close() noexcept { closing_ = true; }
-  bool bye_completed() const noexcept { return bye_id_ != 0 && wire_.slots.is_done(bye_id_); }
-  bool bye_posted() const noexcept { return bye_id_ != 0; }
+  bool fin_completed() const noexcept { return fin_id_ != 0 && work_queue_.slots.is_done(fin_id_); }
+  bool fin_posted() const noexcept { return fin_id_ != 0; }
 
   // Makes sure, as far as credits allow, that a completion tells when all that was posted has reached the peer.
   void mark_end();
@@ -91,13 +91,13 @@ class Sender {
     std::uint64_t position = 0;  // See sent().
   };
   // A message, or the rest of one, that had no room.
-  struct Waiting {
+  struct WaitingMessage {
     Buffer head;  // Or, of a rendezvous, the whole record.
-    std::vector<Piece> pieces;
+    std::vector<ConstBuffer> pieces;
     Buffer copy;  // Holds the pieces if they had to be copied.
     std::size_t payload_bytes = 0;
     std::size_t done = 0;  // Bytes of head and payload that are packed.
-    PayloadOwner* owner = nullptr;
+    SendCompletion* owner = nullptr;
     bool rendezvous = false;
   };
 
@@ -113,20 +113,20 @@ class Sender {
   std::size_t room() noexcept;
   bool make_room(std::size_t bytes);
   bool next_chunk();
-  // A record that is whole is contiguous. It fits behind a chunk's last packet that asks for no completion, which ends at
-  // three quarters and may have a tail behind it, and into the peer's chunk.
+  // A record that is whole is contiguous. It fits behind a chunk's last packet that asks for no completion, which ends
+  // at three quarters and may have a tail behind it, and into the peer's chunk.
   std::size_t rendezvous_record_max() const noexcept {
     return std::min(options_.chunk_bytes / 4 - 2 * tail_bytes, options_.packet_bytes_max - tail_bytes);
   }
 
-  Buffer make_copied_rendezvous(Bytes head, std::span<const Piece> payload, std::size_t payload_bytes);
-  Buffer make_rendezvous(Bytes head, std::span<const Piece> payload, std::size_t payload_bytes, PayloadOwner* owner,
-                         std::size_t copied_bytes = 0);
-  void pack_whole(std::size_t head_bytes, std::span<const Piece> payload, std::size_t payload_bytes);
-  std::vector<Piece> take_pieces();
-  void give_pieces(std::vector<Piece> pieces);
+  Buffer make_copied_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes);
+  Buffer make_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes,
+                         SendCompletion* owner, std::size_t copied_bytes = 0);
+  void pack_whole(std::size_t head_bytes, std::span<const ConstBuffer> payload, std::size_t payload_bytes);
+  std::vector<ConstBuffer> acquire_pieces();
+  void release_pieces(std::vector<ConstBuffer> pieces);
   void pump();
-  bool pack_some(Waiting& message);
+  bool pack_some(WaitingMessage& message);
   void close_packet() noexcept;
   bool may_post_packet();
   // The open packet too, if it has so many bytes.
@@ -136,7 +136,7 @@ class Sender {
   void post_control();
   void recycle();
 
-  Wire& wire_;
+  WorkQueue& work_queue_;
   const std::shared_ptr<MemoryPool> pool_;
   const SenderOptions options_;
   const RegisteredMemory control_;
@@ -145,22 +145,22 @@ class Sender {
 
   Queue<std::unique_ptr<Chunk>> chunks_;  // The last one is being filled.
   std::unique_ptr<Chunk> spare_;
-  Queue<Packet> packets_;         // Closed, not posted.
-  Queue<std::uint64_t> on_wire_;  // The ids of those that are posted and not done.
-  Queue<Waiting> waiting_;        // Behind the packets.
-  Buffer reserved_;               // What reserve() gave outside of the chunk.
-  std::size_t unsignalled_ = 0;   // Bytes posted since the last packet that asked for a completion.
+  Queue<Packet> packets_;          // Closed, not posted.
+  Queue<std::uint64_t> on_wire_;   // The ids of those that are posted and not done.
+  Queue<WaitingMessage> waiting_;  // Behind the packets.
+  Buffer reserved_;                // What reserve() gave outside of the chunk.
+  std::size_t unsignalled_ = 0;    // Bytes posted since the last packet that asked for a completion.
   std::vector<std::uint32_t> done_;
   Transfers transfers_;
   // Kept for their room, so that the steady state allocates nothing.
   std::vector<Block*> blocks_;
-  std::vector<RemotePiece> remote_pieces_;
-  std::vector<std::vector<Piece>> spare_pieces_;
+  std::vector<RemoteBuffer> remote_pieces_;
+  std::vector<std::vector<ConstBuffer>> spare_pieces_;
 
   std::uint64_t committed_ = 0;
   std::uint64_t packed_ = 0;
   std::uint64_t sent_ = 0;
-  std::uint64_t bye_id_ = 0;
+  std::uint64_t fin_id_ = 0;
   bool closing_ = false;
   bool pumping_ = false;
 };

@@ -10,8 +10,8 @@
 
 namespace hawser::transport::rdma {
 
-// Payloads that the peer reads from our memory: each holds its blocks, and its owner is told when the peer is done. Without
-// I/O.
+// Payloads that the peer reads from our memory: each holds its blocks, and its owner is told when the peer is done.
+// Without I/O.
 class Transfers {
  public:
   explicit Transfers(std::size_t max) noexcept : max_(max) {}
@@ -30,7 +30,7 @@ class Transfers {
   std::size_t copied_bytes() const noexcept { return copied_bytes_; }
 
   // Takes over a reference of each block. Gives the id.
-  std::uint32_t begin(std::span<Block* const> blocks, PayloadOwner* owner, std::size_t copied_bytes) {
+  std::uint32_t begin(std::span<Block* const> blocks, SendCompletion* owner, std::size_t copied_bytes) {
     if (free_.empty()) {
       free_.push_back(static_cast<std::uint32_t>(slots_.size()));
       slots_.emplace_back();
@@ -54,7 +54,7 @@ class Transfers {
     return true;
   }
   // `owner` is not told any more; the blocks stay held until the peer is done.
-  void forget(const PayloadOwner& owner) noexcept {
+  void forget(const SendCompletion& owner) noexcept {
     for (Transfer& transfer : slots_) {
       if (transfer.owner == &owner) transfer.owner = nullptr;
     }
@@ -62,7 +62,7 @@ class Transfers {
   // Tells all owners. The blocks stay held: the peer may be reading.
   void release_owners() noexcept {
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-      if (PayloadOwner* const owner = std::exchange(slots_[slot].owner, nullptr)) owner->payload_released();
+      if (SendCompletion* const owner = std::exchange(slots_[slot].owner, nullptr)) owner->on_send_complete();
     }
   }
 
@@ -70,7 +70,7 @@ class Transfers {
   static constexpr unsigned slot_bits = 10;
   struct Transfer {
     std::vector<Block*> blocks;  // Keeps its room.
-    PayloadOwner* owner = nullptr;
+    SendCompletion* owner = nullptr;
     std::size_t copied_bytes = 0;
     std::uint32_t generation = 0;  // Of 22 bits.
     bool open = false;
@@ -81,12 +81,12 @@ class Transfers {
     for (Block* block : transfer.blocks) block->release();
     transfer.blocks.clear();
     copied_bytes_ -= transfer.copied_bytes;
-    PayloadOwner* const owner = std::exchange(transfer.owner, nullptr);
+    SendCompletion* const owner = std::exchange(transfer.owner, nullptr);
     transfer.open = false;
     transfer.generation = (transfer.generation + 1) & ((1U << (32 - slot_bits)) - 1);
     free_.push_back(slot);
     --open_;
-    if (owner != nullptr) owner->payload_released();
+    if (owner != nullptr) owner->on_send_complete();
   }
 
   const std::size_t max_;

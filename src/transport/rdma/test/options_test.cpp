@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "transport/rdma/device/verbs.h"
-#include "transport/rdma/rdma_path.h"
+#include "transport/rdma/rdma_transport.h"
 
 namespace hawser::transport {
 namespace {
@@ -17,8 +17,9 @@ std::string refusal(T RdmaOptions::* member, T value) {
 TEST(RdmaOptions, DefaultsAreWithinTheirBounds) { EXPECT_TRUE(check_rdma_options({})); }
 
 TEST(RdmaOptions, WhatIsOutOfItsBoundsIsNamed) {
-  EXPECT_EQ(refusal(&RdmaOptions::receive_queue, 4U), "");
-  EXPECT_EQ(refusal(&RdmaOptions::receive_queue, 3U), "RdmaOptions::receive_queue is 3, and must be from 4 to 4096");
+  EXPECT_EQ(refusal(&RdmaOptions::recv_queue_depth, 4U), "");
+  EXPECT_EQ(refusal(&RdmaOptions::recv_queue_depth, 3U),
+            "RdmaOptions::recv_queue_depth is 3, and must be from 4 to 4096");
   EXPECT_EQ(refusal(&RdmaOptions::gid_index, 255), "");
   EXPECT_NE(refusal(&RdmaOptions::gid_index, 256), "");
   EXPECT_NE(refusal(&RdmaOptions::gid_index, -2), "");

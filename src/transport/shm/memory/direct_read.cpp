@@ -18,7 +18,7 @@ bool DirectRead::start(Helpers& helpers, std::function<void()> done) {
   return helpers.start(peer_->pid(), [self = shared_from_this()] { self->run(); });
 }
 
-void DirectRead::take_back() noexcept {
+void DirectRead::withdraw() noexcept {
   const std::lock_guard lock(mutex_);
   given_ = nullptr;
 }
@@ -54,9 +54,9 @@ Result<void> DirectRead::read_all() {
   if (own_.empty()) step = Buffer::allocate(step_bytes);
   std::size_t done = 0;
   for (std::size_t i = 0; i < source_.count; ++i) {
-    for (RemotePiece rest = source_.pieces[i]; rest.bytes != 0;) {
+    for (RemoteBuffer rest = source_.pieces[i]; rest.bytes != 0;) {
       if (abandoned_.load(std::memory_order_relaxed)) return {};
-      const RemotePiece piece{rest.address, std::min<std::uint64_t>(rest.bytes, step_bytes)};
+      const RemoteBuffer piece{rest.address, std::min<std::uint64_t>(rest.bytes, step_bytes)};
       std::byte* const to = own_.empty() ? step.mutable_data() : const_cast<std::byte*>(own_.data()) + done;
       if (Result<void> read = peer_->read(piece, to); !read) return read;
       if (own_.empty()) {

@@ -19,21 +19,21 @@ class Loop;
 
 namespace hawser::transport::shm {
 
-// One payload on its way from the peer's memory, read by a helper thread. Belongs to a loop and to that thread; the thread
-// uses nothing but what this keeps, however long it takes.
+// One payload on its way from the peer's memory, read by a helper thread. Belongs to a loop and to that thread; the
+// thread uses nothing but what this keeps, however long it takes.
 class DirectRead : public std::enable_shared_from_this<DirectRead> {
  public:
   struct Source {
-    std::array<RemotePiece, read_pieces_max> pieces;
+    std::array<RemoteBuffer, read_pieces_max> pieces;
     std::size_t count = 0;
   };
 
-  // Into `own`, which nobody else writes meanwhile, or, if that is empty, into memory that is given: the thread reads into
-  // memory of its own first, so that the memory may be taken back at any time.
+  // Into `own`, which nobody else writes meanwhile, or, if that is empty, into memory that is given: the thread reads
+  // into memory of its own first, so that the memory may be taken back at any time.
   DirectRead(Loop& loop, std::shared_ptr<const PeerProcess> peer, const Source& source, Buffer own, std::byte* given);
 
-  // Calls `done` on the loop when the read has ended, unless it is abandoned first. False if there is no thread: then nothing
-  // happens.
+  // Calls `done` on the loop when the read has ended, unless it is abandoned first. False if there is no thread: then
+  // nothing happens.
   bool start(Helpers& helpers, std::function<void()> done);
   bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
   // Once it has ended.
@@ -41,8 +41,9 @@ class DirectRead : public std::enable_shared_from_this<DirectRead> {
   // Grows as long as the read gets ahead.
   std::size_t progress() const noexcept { return progress_.load(std::memory_order_relaxed); }
   // From now on the given memory is not touched.
-  void take_back() noexcept;
-  // take_back(); and `done` is not called any more. The loop may end afterwards, and not before, even if the read has ended.
+  void withdraw() noexcept;
+  // withdraw(); and `done` is not called any more. The loop may end afterwards, and not before, even if the read has
+  // ended.
   void abandon() noexcept;
 
  private:

@@ -21,8 +21,8 @@ void Doorbell::ring() const noexcept {
 }
 
 bool Doorbell::silence() const noexcept {
-  // A peer rings once for each time that we have armed. One that rings without end is read once for each event: a ring that
-  // is left there wakes nobody, the next one does.
+  // A peer rings once for each time that we have armed. One that rings without end is read once for each event: a ring
+  // that is left there wakes nobody, the next one does.
   std::array<char, 1024> bytes;
   std::size_t bytes_max = bytes.size();
   if (!only_bytes_) {

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// What lies where in the memory that the two processes share (docs/transports/shared-memory.md). Nothing here is trusted by
-// the side that reads it: each value is copied once, then checked.
+// What lies where in the memory that the two processes share (docs/transports/shared-memory.md). Nothing here is
+// trusted by the side that reads it: each value is copied once, then checked.
 namespace hawser::transport::shm {
 
 inline constexpr std::size_t line_bytes = 64;
@@ -22,7 +22,8 @@ inline constexpr std::size_t chunk_bytes_min = 16 * 1024;
 
 inline constexpr std::size_t reads_max = 64;       // Payloads at once that wait to be read from the sender's memory.
 inline constexpr std::size_t read_pieces_max = 3;  // Of one such payload.
-// A payload that was offered to be read and that the receiver does not read passes through memory of this size, part by part.
+// A payload that was offered to be read and that the receiver does not read passes through memory of this size, part by
+// part.
 inline constexpr std::size_t part_bytes = 64 * 1024;
 
 // The two sides, and the directions by their senders.
@@ -56,10 +57,10 @@ struct ReadSlot {
   std::atomic<std::uint64_t> moved;  // The address of all of it, once state is read_moved.
 };
 static_assert(sizeof(ReadSlot) == line_bytes);
-// The sender offers; may move what it offers to other memory, once; and may withdraw it when the connection ends. The receiver
-// says when it is done, unless that has changed meanwhile: then what it has read may be anything. A receiver that does not
-// read the sender's memory wants the payload in parts instead: it says `wanted`, the sender copies the next part and says
-// `filled`, until the receiver has all parts and says `done`.
+// The sender offers; may move what it offers to other memory, once; and may withdraw it when the connection ends. The
+// receiver says when it is done, unless that has changed meanwhile: then what it has read may be anything. A receiver
+// that does not read the sender's memory wants the payload in parts instead: it says `wanted`, the sender copies the
+// next part and says `filled`, until the receiver has all parts and says `done`.
 inline constexpr std::uint32_t read_offered = 0;
 inline constexpr std::uint32_t read_moved = 1;
 inline constexpr std::uint32_t read_withdrawn = 2;

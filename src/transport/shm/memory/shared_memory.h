@@ -11,18 +11,18 @@
 
 namespace hawser::transport::shm {
 
-// The memory that two processes share: an object without a name, so that nothing is left when both have died, and sealed,
-// so that neither can cut it while the other uses it. Any thread.
+// The memory that two processes share: an object without a name, so that nothing is left when both have died, and
+// sealed, so that neither can cut it while the other uses it. Any thread.
 class SharedMemory {
  public:
-  // Whether the system counts memory strictly (vm.overcommit_memory is 2). Then touching a page that the system can't supply
-  // ends the process with SIGBUS, so that pages are asked for before they are touched.
+  // Whether the system counts memory strictly (vm.overcommit_memory is 2). Then touching a page that the system can't
+  // supply ends the process with SIGBUS, so that pages are asked for before they are touched.
   static bool counted_strictly();
 
   // Memory of our own. With `strict` everything but the slabs is supplied at once, or it is an error.
   static Result<std::shared_ptr<SharedMemory>> create(const Sizes& sizes, bool strict);
-  // What the peer has passed, if it is as create() makes it. Otherwise it is left to the caller in `file`: closing it may
-  // block, and releasing the pages of a large object takes long.
+  // What the peer has passed, if it is as create() makes it. Otherwise it is left to the caller in `file`: closing it
+  // may block, and releasing the pages of a large object takes long.
   static Result<std::shared_ptr<SharedMemory>> adopt(Descriptor& file, const Sizes& sizes, bool strict);
 
   SharedMemory(const SharedMemory&) = delete;

@@ -12,7 +12,7 @@ SlabWriter::SlabWriter(const SharedMemory& memory, std::size_t side) noexcept
       chunks_(memory.sizes().chunks()),
       returned_(memory.control().returned[side]) {}
 
-std::size_t SlabWriter::take(std::size_t bytes) noexcept {
+std::size_t SlabWriter::acquire(std::size_t bytes) noexcept {
   const std::size_t wanted = (bytes + chunk_bytes_ - 1) / chunk_bytes_;
   if (wanted > chunks_) return none;
   reclaim();
@@ -24,7 +24,7 @@ std::size_t SlabWriter::take(std::size_t bytes) noexcept {
     if (!memory_.supply_slab(side_, region * chunk_bytes_, wanted * chunk_bytes_)) return none;
     for (std::size_t chunk = region; chunk <= i; ++chunk) used_.set(chunk);
     length_[region] = static_cast<std::uint16_t>(wanted);
-    lent_[lent_count_++] = static_cast<std::uint16_t>(region);
+    loaned_[loaned_count_++] = static_cast<std::uint16_t>(region);
     returned_[region].store(0, std::memory_order_relaxed);
     return region;
   }
@@ -32,15 +32,15 @@ std::size_t SlabWriter::take(std::size_t bytes) noexcept {
 }
 
 void SlabWriter::reclaim() noexcept {
-  for (std::size_t i = 0; i < lent_count_;) {
-    const std::size_t region = lent_[i];
+  for (std::size_t i = 0; i < loaned_count_;) {
+    const std::size_t region = loaned_[i];
     // With the acquire, what the receiver has read comes before what we write.
     if (returned_[region].load(std::memory_order_acquire) == 0) {
       ++i;
       continue;
     }
     for (std::size_t chunk = region; chunk < region + length_[region]; ++chunk) used_.reset(chunk);
-    lent_[i] = lent_[--lent_count_];
+    loaned_[i] = loaned_[--loaned_count_];
   }
 }
 
@@ -66,34 +66,34 @@ const std::byte* SlabReader::find(std::size_t region, std::size_t bytes) const n
     return nullptr;
   }
   // A region that is still read can't have been given out again.
-  if (regions_[region] != nullptr && regions_[region]->lent.load(std::memory_order_acquire)) return nullptr;
+  if (regions_[region] != nullptr && regions_[region]->loaned.load(std::memory_order_acquire)) return nullptr;
   return slab_ + region * chunk_bytes_;
 }
 
-Block* SlabReader::lend(std::size_t number) {
+Block* SlabReader::loan(std::size_t number) {
   std::unique_ptr<Region>& region = regions_[number];
   if (region == nullptr) {
     region = std::make_unique<Region>(*this, number);
   } else {
-    region->lend();
+    region->loan();
   }
-  region->lent.store(true, std::memory_order_relaxed);
+  region->loaned.store(true, std::memory_order_relaxed);
   references_.fetch_add(1, std::memory_order_relaxed);
   return region.get();
 }
 
-void SlabReader::give_back(std::size_t region) noexcept {
+void SlabReader::release(std::size_t region) noexcept {
   // A child's copy of a payload is no reason for the sender to use the region again.
   if (memory_->mark().is_ours()) returned_[region].store(1, std::memory_order_release);
 }
 
 // From the moment that the region is given back, the sender may use it, and we may lend it again.
-void SlabReader::Region::returned(LentBlock& block) noexcept {
+void SlabReader::Region::returned(ExternalBlock& block) noexcept {
   Region& self = static_cast<Region&>(block);
   SlabReader& owner = self.reader;
   const std::size_t region = self.number;
-  self.lent.store(false, std::memory_order_release);
-  owner.give_back(region);
+  self.loaned.store(false, std::memory_order_release);
+  owner.release(region);
   owner.release();
 }
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/lent_block.h"
+#include "base/external_block.h"
 #include "transport/shm/memory/shared_memory.h"
 
 namespace hawser::transport::shm {
@@ -19,9 +19,9 @@ class SlabWriter {
 
   SlabWriter(const SharedMemory& memory, std::size_t side) noexcept;
 
-  // A region for `bytes` bytes, not 0, named by its first chunk; `none` if there is none. The lowest one, so that a slab
-  // of which little is in use stays in the cache.
-  std::size_t take(std::size_t bytes) noexcept;
+  // A region for `bytes` bytes, not 0, named by its first chunk; `none` if there is none. The lowest one, so that a
+  // slab of which little is in use stays in the cache.
+  std::size_t acquire(std::size_t bytes) noexcept;
   std::byte* at(std::size_t region) const noexcept { return slab_ + region * chunk_bytes_; }
 
  private:
@@ -35,12 +35,12 @@ class SlabWriter {
   std::array<std::atomic<std::uint32_t>, chunks_max>& returned_;
   std::bitset<chunks_max> used_;
   std::array<std::uint16_t, chunks_max> length_{};  // Of the region that begins there, in chunks.
-  std::array<std::uint16_t, chunks_max> lent_{};    // The regions that the receiver has.
-  std::size_t lent_count_ = 0;
+  std::array<std::uint16_t, chunks_max> loaned_{};  // The regions that the receiver has.
+  std::size_t loaned_count_ = 0;
 };
 
-// The receiver's side: counts who still reads in a region, and returns it to the sender when nobody does. Lives for as long
-// as any region is lent; that may be longer than the connection, and end on any thread.
+// The receiver's side: counts who still reads in a region, and returns it to the sender when nobody does. Lives for as
+// long as any region is lent; that may be longer than the connection, and end on any thread.
 class SlabReader {
  public:
   // Of the slab that `side` writes.
@@ -55,20 +55,20 @@ class SlabReader {
     return memory_->supply_slab(side_, region * chunk_bytes_, bytes);
   }
   // Counts the references to a region that find() gave: it has one, which is the caller's.
-  Block* lend(std::size_t region);
+  Block* loan(std::size_t region);
   // Returns such a region at once instead.
-  void give_back(std::size_t region) noexcept;
+  void release(std::size_t region) noexcept;
 
  private:
-  class Region final : public LentBlock {
+  class Region final : public ExternalBlock {
    public:
     explicit Region(SlabReader& owner, std::size_t index) noexcept
-        : LentBlock(&Region::returned), reader(owner), number(index) {}
-    static void returned(LentBlock& block) noexcept;
-    using LentBlock::lend;
+        : ExternalBlock(&Region::returned), reader(owner), number(index) {}
+    static void returned(ExternalBlock& block) noexcept;
+    using ExternalBlock::loan;
     SlabReader& reader;
     const std::size_t number;
-    std::atomic<bool> lent{false};
+    std::atomic<bool> loaned{false};
   };
 
   SlabReader(std::shared_ptr<SharedMemory> memory, std::size_t side);

@@ -1,4 +1,5 @@
-// A peer that is not what it says, or whose memory does not answer; and what becomes of both sides when a process forks.
+// A peer that is not what it says, or whose memory does not answer; and what becomes of both sides when a process
+// forks.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/userfaultfd.h>
@@ -109,7 +110,7 @@ TEST(ShmForged, TheServerDoesNotReadItself) {
   EXPECT_EQ(client.control().sides[server_side].reads.load(), 0U);
   const std::string secret(100'000, 's');
   std::string received;
-  client.sink.on_each = [&](const Message& message) { received = PathSink::text_of(message.payload); };
+  client.sink.on_each = [&](const Message& message) { received = TransportSink::text_of(message.payload); };
   offer_read(client, secret.data(), static_cast<std::uint32_t>(secret.size()));
   const std::string sent(secret.size(), 'p');
   ASSERT_TRUE(fill_parts(client, sent));
@@ -126,7 +127,7 @@ TEST(ShmForged, AnotherUserIsNamedAndRefused) {
   const pid_t child = fork();
   if (child == 0) {
     if (setuid(nobody) != 0) _exit(2);
-    const auto bell = meet(client.proposal.socket, client.proposal.secret, memory);
+    const auto bell = meet(client.selection.socket, client.selection.secret, memory);
     const char byte = bell ? '1' : '0';
     if (write(go[1], &byte, 1) != 1) _exit(3);
     pause();
@@ -247,15 +248,15 @@ TEST(ShmForged, OnlyTheNetworkNamespaceMustBeShared) {
                {"network", CLONE_NEWNET, false}};
   for (const auto& one : cases) {
     HostileClient client;
-    const Result<Place> here = Place::here();
+    const Result<HostIdentity> here = HostIdentity::here();
     const int status = in_child([&] {
       if (one.flags != 0 && unshare(one.flags) != 0) return 77;
       // A namespace of process numbers is that of children.
       return in_child([&] {
-        const Result<Place> there = Place::here();
+        const Result<HostIdentity> there = HostIdentity::here();
         if (!there || (*there == *here) != one.meets) return 2;
-        return meet(client.proposal.socket, client.proposal.secret, client.memory->fd()).has_value() == one.meets ? 0
-                                                                                                                  : 3;
+        return meet(client.selection.socket, client.selection.secret, client.memory->fd()).has_value() == one.meets ? 0
+                                                                                                                    : 3;
       });
     });
     if (status == 77) GTEST_SKIP() << "may not make namespaces: " << one.what;
@@ -273,10 +274,10 @@ TEST(ShmForged, MemoryThatHangsIsCopiedInstead) {
   ASSERT_TRUE(client.answer().has_value());
   client.open();
   std::string received;
-  client.sink.on_each = [&](const Message& message) { received = PathSink::text_of(message.payload); };
+  client.sink.on_each = [&](const Message& message) { received = TransportSink::text_of(message.payload); };
   offer_read(client, memory.data, 200'000);
   ASSERT_TRUE(until(client, [&] { return memory.is_touched(); })) << "a helper thread reads, and the loop turns";
-  const std::string sent = path_bytes(200'000, 1);
+  const std::string sent = test_bytes(200'000, 1);
   ASSERT_TRUE(fill_parts(client, sent));
   ASSERT_TRUE(until(client, [&] { return client.sink.count.load() == 1; }));
   EXPECT_TRUE(received == sent);
@@ -299,14 +300,14 @@ TEST(ShmForged, TheDestinationMayGoWhileItIsRead) {
       auto place = std::make_unique<std::vector<std::byte>>(300'000);
       std::byte* const where = place->data();
       client.sink.where = [&](Bytes, std::size_t) {
-        return given ? Placement{Placement::Kind::given, MutableBytes(*place)} : Placement{};
+        return given ? ReceiveBuffer{ReceiveBuffer::Kind::given, MutableBytes(*place)} : ReceiveBuffer{};
       };
       bool discarded = false;
       client.sink.on_each = [&](const Message& message) { discarded = message.discarded; };
       offer_read(client, memory.data, 300'000);
       ASSERT_TRUE(until(client, [&] { return memory.is_touched(); }));
       if (cancelled) {
-        client.loop.on([&] { client.connection->unplace(where); });
+        client.loop.on([&] { client.connection->revoke_receive_buffer(where); });
       } else {
         client.loop.on([&] { client.connection.reset(); });
       }
@@ -352,7 +353,7 @@ TEST(ShmForged, HelpersThatHangAreBounded) {
 
 // ---- What a peer changes while it is waited for ----
 
-TEST(ShmForged, ARecordThatGrowsWhileItsPlaceWaitsIsABreach) {
+TEST(ShmForged, ARecordThatGrowsWhileItsPlaceWaitsIsAProtocolViolation) {
   HostileClient client;
   ASSERT_TRUE(client.answer().has_value());
   client.open();
@@ -360,11 +361,11 @@ TEST(ShmForged, ARecordThatGrowsWhileItsPlaceWaitsIsABreach) {
   client.sink.where = [&](Bytes, std::size_t bytes) {
     EXPECT_EQ(bytes, 20'000U);
     client.connection->pause();
-    return Placement{Placement::Kind::given, MutableBytes(place)};
+    return ReceiveBuffer{ReceiveBuffer::Kind::given, MutableBytes(place)};
   };
   client.put(0, {RecordKind::slab, 16, 20'000, 0});
   client.publish(32);
-  ASSERT_TRUE(until(client, [&] { return client.sink.placed == 1; }));
+  ASSERT_TRUE(until(client, [&] { return client.sink.selected == 1; }));
   client.put(0, {RecordKind::slab, 16, 1'000'000, 0});
   client.loop.on([&] { client.connection->resume(); });
   ASSERT_TRUE(until(client, [&] { return !client.sink.closed.empty(); }));
@@ -384,8 +385,8 @@ TEST(ShmForged, ADoorbellThatIsClosedEndsTheConnection) {
 
 // ---- The end ----
 
-TEST(ShmEnd, CloseWithAFullRingEndsThePeer) {
-  PathPair pair({.name = "full", .make = [] { return make_shm_path({.ring_bytes = 64 * 1024}); }});
+TEST(ShmWorker, CloseWithAFullRingEndsThePeer) {
+  TransportPair pair({.name = "full", .make = [] { return make_shm_transport({.ring_bytes = 64 * 1024}); }});
   ASSERT_TRUE(pair.establish());
   pair.server.on([&] { pair.server.connection->pause(); });
   const std::string head(16, 'h');
@@ -406,20 +407,20 @@ TEST(ShmEnd, CloseWithAFullRingEndsThePeer) {
 
 // A child of a process has copies of its connections. Whatever it does with them, its parent's go on.
 TEST(ShmFork, AChildsCopiesTouchNothing) {
-  PathPair pair({.name = "fork", .make = [] { return make_shm_path({}, OwnProcess::read); }});
+  TransportPair pair({.name = "fork", .make = [] { return make_shm_transport({}, OwnProcess::read); }});
   ASSERT_TRUE(pair.establish());
   pair.server.sink.keep = true;
-  const std::string kept = path_bytes(100'000, 1);
+  const std::string kept = test_bytes(100'000, 1);
   pair.client.on([&] { ASSERT_TRUE(pair.client.send("kept", kept)); });
   ASSERT_TRUE(pair.server.until_received(1));
   // Offered to be read, and still so in the child.
-  const std::string large = path_bytes(2'000'000, 2);
-  PathOwner owner;
+  const std::string large = test_bytes(2'000'000, 2);
+  TransportCompletion owner;
   pair.server.on([&] { pair.server.connection->pause(); });
   pair.client.on([&] { ASSERT_TRUE(pair.client.send("large", large, &owner)); });
   const int status = in_child([&] {
     int wrong = 0;
-    for (PathSide* side : {&pair.client, &pair.server}) {
+    for (TransportSide* side : {&pair.client, &pair.server}) {
       side->sink.kept.clear();
       side->connection->resume();
       side->connection->flush();
@@ -434,7 +435,7 @@ TEST(ShmFork, AChildsCopiesTouchNothing) {
   pair.server.on([&] { pair.server.connection->resume(); });
   ASSERT_TRUE(pair.server.until_received(2));
   // Had the child returned the region, this would lie in it.
-  const std::string other = path_bytes(100'000, 3);
+  const std::string other = test_bytes(100'000, 3);
   pair.client.on([&] { ASSERT_TRUE(pair.client.send("other", other)); });
   ASSERT_TRUE(pair.server.until_received(3));
   pair.server.on([&] {
@@ -446,7 +447,7 @@ TEST(ShmFork, AChildsCopiesTouchNothing) {
   });
   EXPECT_TRUE(pair.client.until_received(1));
   EXPECT_TRUE(pair.client.sink.closed.empty());
-  EXPECT_TRUE(pair.client.until([&] { return owner.told.load() == 1; }));
+  EXPECT_TRUE(pair.client.until([&] { return owner.notified.load() == 1; }));
 }
 
 // ---- Memory that is counted strictly ----
@@ -466,7 +467,7 @@ TEST(ShmStrict, RingsAreSuppliedBeforeTheyAreTouched) {
   if (supplied(*strict) == 0) GTEST_SKIP() << "this kernel has no MADV_POPULATE_WRITE";
   EXPECT_EQ(supplied(*strict), sizes.slab_at(server_side));
   SlabWriter writer(*strict, server_side);
-  EXPECT_EQ(writer.take(100'000), 0U);
+  EXPECT_EQ(writer.acquire(100'000), 0U);
   EXPECT_EQ(supplied(*strict), sizes.slab_at(server_side) + 7 * chunk_bytes_min);
 }
 

@@ -7,13 +7,13 @@
 
 #include <vector>
 
-#include "transport/shm/incoming.h"
+#include "transport/shm/shm_receiver.h"
 #include "transport/shm/test/hostile_testing.h"
 
 namespace hawser::transport::shm {
 namespace {
 
-void expect_breach(HostileClient& client, std::string_view what) {
+void expect_protocol_violation(HostileClient& client, std::string_view what) {
   for (int i = 0; i < 1000 && client.sink.closed.empty(); ++i) client.turns();
   ASSERT_EQ(client.sink.closed.size(), 1U) << what;
   EXPECT_EQ(client.sink.closed[0].code, ErrorCode::protocol_error) << client.sink.closed[0].describe();
@@ -22,7 +22,7 @@ void expect_breach(HostileClient& client, std::string_view what) {
   EXPECT_EQ(client.sink.count.load(), 0U) << what;
 }
 
-TEST(ShmHostile, EveryBreachEndsTheConnection) {
+TEST(ShmHostile, EveryProtocolViolationEndsTheConnection) {
   constexpr std::uint32_t huge = 0xffff'fff0;
   const struct {
     const char* what;
@@ -57,7 +57,7 @@ TEST(ShmHostile, EveryBreachEndsTheConnection) {
     client.open();
     client.put(0, one.record);
     client.publish(one.tail);
-    expect_breach(client, one.what);
+    expect_protocol_violation(client, one.what);
   }
 }
 
@@ -104,7 +104,7 @@ TEST(ShmHostile, PayloadsToBeReadAreChecked) {
     ASSERT_TRUE(client.answer().has_value());
     client.open();
     offer(client, one.count, one.address, one.bytes, one.state);
-    expect_breach(client, "a payload to be read");
+    expect_protocol_violation(client, "a payload to be read");
   }
 }
 
@@ -136,7 +136,7 @@ TEST(ShmHostile, AReaderThatReadWhatWasNotSent) {
       }
     }
   });
-  expect_breach(client, "a head beyond the tail");
+  expect_protocol_violation(client, "a head beyond the tail");
 }
 
 // Whatever lies in the memory, and changes while it is read.
@@ -150,11 +150,11 @@ TEST(ShmHostile, RandomContents) {
     std::vector<std::byte> memory(100'000);
     std::size_t sum = 0;
     client.sink.keep = seed % 3 == 0;
-    client.sink.where = [&](Bytes, std::size_t bytes) -> Placement {
+    client.sink.where = [&](Bytes, std::size_t bytes) -> ReceiveBuffer {
       EXPECT_LE(bytes, 100'000U);
       switch (random.below(3)) {
-        case 0: return {Placement::Kind::given, memory};
-        case 1: return {Placement::Kind::discard, {}};
+        case 0: return {ReceiveBuffer::Kind::given, memory};
+        case 1: return {ReceiveBuffer::Kind::discard, {}};
         default: return {};
       }
     };
@@ -212,15 +212,15 @@ TEST(ShmHostile, RandomContents) {
 TEST(ShmHostile, OnlyWhoComesWithTheSecretIsConnectedTo) {
   HostileClient client;
   EXPECT_FALSE(client.answer_only().has_value()) << "nobody has come";
-  Token wrong = client.proposal.secret;
+  Token wrong = client.selection.secret;
   wrong[15] ^= std::byte{1};
   const int memory = client.memory->fd();
-  const Doorbell stranger = std::move(*meet(client.proposal.socket, wrong, memory));
+  const Doorbell stranger = std::move(*meet(client.selection.socket, wrong, memory));
   EXPECT_FALSE(client.answer_only().has_value()) << "another secret";
-  EXPECT_FALSE(meet(wrong, client.proposal.secret, memory).has_value()) << "another socket";
+  EXPECT_FALSE(meet(wrong, client.selection.secret, memory).has_value()) << "another socket";
   EXPECT_TRUE(client.answer().has_value());
   HostileClient other;
-  EXPECT_FALSE(meet(client.proposal.secret, client.proposal.secret, memory).has_value());
+  EXPECT_FALSE(meet(client.selection.secret, client.selection.secret, memory).has_value());
 }
 
 // Any process of the network namespace can see the socket's name.
@@ -228,9 +228,9 @@ TEST(ShmHostile, StrangersAtTheSocketAreNoPeers) {
   HostileClient client;
   std::vector<Doorbell> strangers;
   for (int i = 0; i < 40; ++i) {
-    Token secret = client.proposal.secret;
+    Token secret = client.selection.secret;
     secret[static_cast<std::size_t>(i) % 16] ^= std::byte{1};
-    strangers.push_back(std::move(*meet(client.proposal.socket, secret, client.memory->fd())));
+    strangers.push_back(std::move(*meet(client.selection.socket, secret, client.memory->fd())));
   }
   EXPECT_TRUE(client.answer().has_value());
 }
@@ -238,7 +238,7 @@ TEST(ShmHostile, StrangersAtTheSocketAreNoPeers) {
 TEST(ShmHostile, OnlyMemoryIsTaken) {
   const auto refusal = [](int fd) {
     HostileClient client;
-    client.bell.emplace(std::move(*meet(client.proposal.socket, client.proposal.secret, fd)));
+    client.bell.emplace(std::move(*meet(client.selection.socket, client.selection.secret, fd)));
     const Result<void> answered = client.answer_only();
     return answered ? std::string() : answered.error().text;
   };

@@ -5,12 +5,12 @@
 #include <optional>
 
 #include "base/random.h"
-#include "transport/conformance/path_testing.h"
+#include "transport/conformance/transport_testing.h"
 #include "transport/shm/handshake.h"
 #include "transport/shm/meeting.h"
 #include "transport/shm/memory/shared_memory.h"
 #include "transport/shm/peer.h"
-#include "transport/shm/shm_path.h"
+#include "transport/shm/shm_transport.h"
 
 namespace hawser::transport::shm {
 
@@ -19,29 +19,29 @@ class HostileClient {
  public:
   explicit HostileClient(const ShmOptions& options = {}, std::size_t message_bytes_max = std::size_t{1} << 20,
                          OwnProcess own = OwnProcess::read)
-      : path_(make_shm_path(options, own)), loop({.log = no_log()}, false) {
+      : transport_(make_shm_transport(options, own)), loop({.log = no_log()}, false) {
     loop.on([&] {
-      end_ = *path_->attach(loop.loop());
-      half_ = *end_->propose(end_->offer(), {message_bytes_max, message_bytes_max});
-      proposal = *decode_proposal(half_->parameters());
-      memory = *SharedMemory::create({proposal.ring_bytes, proposal.slab_bytes}, false);
+      worker_ = *transport_->attach(loop.loop());
+      pending_ = *worker_->select(worker_->offer(), {message_bytes_max, message_bytes_max});
+      selection = *decode_selection(pending_->parameters());
+      memory = *SharedMemory::create({selection.ring_bytes, selection.slab_bytes}, false);
     });
   }
   ~HostileClient() {
     loop.on([&] {
       connection.reset();
-      half_.reset();
-      end_.reset();
+      pending_.reset();
+      worker_.reset();
       stream_.reset();
     });
   }
 
   // Says that it has come to the server's socket.
   Result<void> answer_only() {
-    return loop.on([&] { return half_->connect(encode(Answer{})); });
+    return loop.on([&] { return pending_->connect(encode(Answer{})); });
   }
   Result<void> answer() {
-    bell.emplace(std::move(*meet(proposal.socket, proposal.secret, memory->fd())));
+    bell.emplace(std::move(*meet(selection.socket, selection.secret, memory->fd())));
     return answer_only();
   }
   void open() {
@@ -50,7 +50,7 @@ class HostileClient {
     loop.on([&] {
       streams.first->start(loop.loop(), quiet_);
       streams.first->pause();
-      connection = half_->open(std::move(streams.first));
+      connection = pending_->open(std::move(streams.first));
       connection->start(sink);
       sink.record = false;
     });
@@ -76,18 +76,18 @@ class HostileClient {
     std::array<std::byte, 16> space{};
   };
 
-  const std::shared_ptr<DataPath> path_;
-  std::shared_ptr<PathEnd> end_;
-  std::unique_ptr<PathHalf> half_;
+  const std::shared_ptr<Transport> transport_;
+  std::shared_ptr<TransportWorker> worker_;
+  std::unique_ptr<PendingConnection> pending_;
   std::unique_ptr<Stream> stream_;
   Quiet quiet_;
 
  public:
   TestLoop loop;
-  Proposal proposal;
+  Selection selection;
   std::shared_ptr<SharedMemory> memory;
   std::optional<Doorbell> bell;
-  PathSink sink;
+  TransportSink sink;
   std::unique_ptr<Connection> connection;
 };
 

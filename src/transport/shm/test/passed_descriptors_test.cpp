@@ -68,7 +68,7 @@ class ShmPassed : public testing::Test {
 
 TEST_F(ShmPassed, AsARingEndsTheConnection) {
   HostileClient client;
-  client.bell.emplace(std::move(*meet(client.proposal.socket, client.proposal.secret, client.memory->fd())));
+  client.bell.emplace(std::move(*meet(client.selection.socket, client.selection.secret, client.memory->fd())));
   ASSERT_TRUE(pass(client.bell->fd(), ring));
   ASSERT_TRUE(client.answer_only().has_value());
   client.open();
@@ -78,7 +78,7 @@ TEST_F(ShmPassed, AsARingEndsTheConnection) {
 
 TEST_F(ShmPassed, WithAConnectionThatIsNotOpened) {
   HostileClient client;
-  client.bell.emplace(std::move(*meet(client.proposal.socket, client.proposal.secret, client.memory->fd())));
+  client.bell.emplace(std::move(*meet(client.selection.socket, client.selection.secret, client.memory->fd())));
   ASSERT_TRUE(pass(client.bell->fd(), ring));
   ASSERT_TRUE(client.answer_only().has_value());
 }
@@ -86,14 +86,14 @@ TEST_F(ShmPassed, WithAConnectionThatIsNotOpened) {
 // The kernel closes those that the receiver has no room for.
 TEST_F(ShmPassed, MoreThanOneWithTheSecret) {
   HostileClient client;
-  const Descriptor socket = connect_to(client.proposal.socket);
-  ASSERT_TRUE(pass(socket.get(), client.proposal.secret, 10));
+  const Descriptor socket = connect_to(client.selection.socket);
+  ASSERT_TRUE(pass(socket.get(), client.selection.secret, 10));
   EXPECT_FALSE(client.answer_only().has_value());
 }
 
 TEST_F(ShmPassed, ToASocketThatIsNotAccepted) {
   HostileClient client;
-  const Descriptor socket = connect_to(client.proposal.socket);
+  const Descriptor socket = connect_to(client.selection.socket);
   ASSERT_TRUE(pass(socket.get(), ring));
 }
 

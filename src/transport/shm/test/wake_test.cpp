@@ -9,12 +9,12 @@
 
 #include "base/pin_thread.h"
 #include "base/random.h"
-#include "transport/conformance/path_testing.h"
+#include "transport/conformance/transport_testing.h"
 #include "transport/shm/memory/doorbell.h"
 #include "transport/shm/memory/ring.h"
 #include "transport/shm/memory/shared_memory.h"
 #include "transport/shm/peer.h"
-#include "transport/shm/shm_path.h"
+#include "transport/shm/shm_transport.h"
 
 namespace hawser::transport::shm {
 namespace {
@@ -32,9 +32,9 @@ bool until_still(const std::atomic<std::size_t>& count, std::size_t wanted) {
   return false;
 }
 
-PathCase waking_case(Wait wait, const ShmOptions& options) {
-  PathCase one{
-      .name = "wake", .make = [options] { return make_shm_path(options, OwnProcess::read); }, .two_loops = true};
+TransportCase waking_case(Wait wait, const ShmOptions& options) {
+  TransportCase one{
+      .name = "wake", .make = [options] { return make_shm_transport(options, OwnProcess::read); }, .two_loops = true};
   one.loop.wait = wait;
   one.loop.spin_max = std::chrono::microseconds(3);  // So that a spinning loop sleeps often, too.
   return one;
@@ -46,10 +46,10 @@ INSTANTIATE_TEST_SUITE_P(Waits, ShmWake, testing::Values(Wait::event, Wait::spin
 
 TEST_P(ShmWake, NoPingIsLost) {
   constexpr std::size_t rounds = 30'000;
-  PathPair pair(waking_case(GetParam(), {}));
+  TransportPair pair(waking_case(GetParam(), {}));
   ASSERT_TRUE(pair.establish());
   Random random(1);
-  for (PathSide* side : {&pair.client, &pair.server}) {
+  for (TransportSide* side : {&pair.client, &pair.server}) {
     side->sink.record = false;
     side->sink.on_each = [side, seed = random.next()](const Message&) mutable {
       // The other side falls asleep at every possible moment.
@@ -66,21 +66,21 @@ TEST_P(ShmWake, NoPingIsLost) {
 // A sender that waits for room, and one that waits for its memory, while the receiver pauses now and then.
 TEST_P(ShmWake, NoRoomIsMissed) {
   constexpr std::size_t count = 20'000;
-  PathPair pair(waking_case(
+  TransportPair pair(waking_case(
       GetParam(),
       {.ring_bytes = 64 * 1024, .slab_bytes = 64 * 1024, .eager_bytes = 4096, .direct_read_bytes_min = 40'000}));
   ASSERT_TRUE(pair.establish());
   // The client sends the next message when the memory of the one before is its own again, and stops at no room.
-  struct Chain final : PayloadOwner {
-    void payload_released() noexcept override {
+  struct Chain final : SendCompletion {
+    void on_send_complete() noexcept override {
       if (left == 0) return;
       --left;
       const std::size_t size = 1000 + left % 3 * 25'000;
       side->send("head", std::string_view(memory).substr(0, size), this);
     }
-    PathSide* side = nullptr;
+    TransportSide* side = nullptr;
     std::size_t left = count;
-    std::string memory = path_bytes(60'000, 1);
+    std::string memory = test_bytes(60'000, 1);
   };
   Chain chain;
   chain.side = &pair.client;
@@ -91,15 +91,15 @@ TEST_P(ShmWake, NoRoomIsMissed) {
     pair.server.loop->loop().post([&] { pair.server.connection->resume(); });
   };
   pair.server.publish();
-  pair.client.on([&] { chain.payload_released(); });
+  pair.client.on([&] { chain.on_send_complete(); });
   EXPECT_TRUE(until_still(pair.server.sink.count, count));
   // Neither uses the memory any more, which the sanitizer is to know before it is freed.
   pair.server.publish();
   pair.client.publish();
 }
 
-// What the fences in Sleeper::arm() and PeerWaker::wake() are for: a side that falls asleep while the other publishes sees what
-// was published, or is woken. Without either fence, processors that buffer stores lose some of these.
+// What the fences in Sleeper::arm() and PeerWaker::wake() are for: a side that falls asleep while the other publishes
+// sees what was published, or is woken. Without either fence, processors that buffer stores lose some of these.
 TEST(ShmSleeper, NoWakeUpIsLost) {
   constexpr std::uint64_t rounds = 100'000;
   const auto end =
@@ -124,8 +124,9 @@ TEST(ShmSleeper, NoWakeUpIsLost) {
       if (++spins % 1000 == 0) std::this_thread::yield();
     }
   };
-  // On two processors, where there are two. Before each round the publisher's cache has the flag, and the sleeper's the tail:
-  // then each side's store takes long and its load does not, and the load overtakes a store that is not waited for.
+  // On two processors, where there are two. Before each round the publisher's cache has the flag, and the sleeper's the
+  // tail: then each side's store takes long and its load does not, and the load overtakes a store that is not waited
+  // for.
   std::thread publisher([&] {
     pin_thread(1);
     const PeerWaker waker(side, bell);

@@ -9,9 +9,9 @@
 
 namespace hawser::lab {
 
-// A loop's poller in the virtual time of a fabric: waiting moves the clock to what happens next, be it a timer or an event of the
-// fabric, and watchers of completion queues are told as devices would tell them. What a side asks of its device keeps
-// that device's processor busy, which sees no completion before it is done.
+// A loop's poller in the virtual time of a fabric: waiting moves the clock to what happens next, be it a timer or an
+// event of the fabric, and watchers of completion queues are told as devices would tell them. What a side asks of its
+// device keeps that device's processor busy, which sees no completion before it is done.
 class FabricPoller final : public exec::Poller {
  public:
   explicit FabricPoller(std::shared_ptr<SimFabric> fabric) : fabric_(std::move(fabric)) {}

@@ -183,7 +183,7 @@ Result<rdma::PortStatus> SimDevice::port(unsigned number) {
 Result<std::vector<rdma::GidEntry>> SimDevice::gids(unsigned) { return addresses_; }
 
 std::vector<rdma::Counter> SimDevice::counters(unsigned) {
-  return {{"rcvd_rnr_err", told_to_wait}, {"send_rnr_err", asked_to_wait}};
+  return {{"rcvd_rnr_err", rnr_received}, {"send_rnr_err", rnr_sent}};
 }
 
 Result<std::unique_ptr<rdma::MemoryRegion>> SimDevice::register_memory(MutableBytes memory, rdma::Access access) {

@@ -141,8 +141,8 @@ class SimDevice final : public transport::rdma::Device {
 
   // So many connect()s fail when the queue pair is ready to receive, and not to send.
   unsigned connects_refused = 0;
-  std::uint64_t told_to_wait = 0;   // Receiver not ready: by the peer,
-  std::uint64_t asked_to_wait = 0;  // and to the peer.
+  std::uint64_t rnr_received = 0;  // Receiver not ready: by the peer,
+  std::uint64_t rnr_sent = 0;      // and to the peer.
 
  private:
   const std::shared_ptr<SimFabric> fabric_;

@@ -27,9 +27,9 @@ struct SimProcessor {
   std::size_t receives_kept = 0;  // Of all queues of queue pairs that it posts to: what its caches must hold.
 };
 
-// Two or more simulated devices on one switch, in virtual time: a discrete-event model. Everything is done on one thread, and the
-// same seed gives the same run. Whoever drives it lets processors act in the order of their clocks, and calls advance() to the
-// clock of the one that acts: see SimExecutor, FabricPoller.
+// Two or more simulated devices on one switch, in virtual time: a discrete-event model. Everything is done on one
+// thread, and the same seed gives the same run. Whoever drives it lets processors act in the order of their clocks, and
+// calls advance() to the clock of the one that acts: see SimExecutor, FabricPoller.
 class SimFabric final : public transport::rdma::Verbs, public std::enable_shared_from_this<SimFabric> {
  public:
   struct Event {
@@ -74,7 +74,8 @@ class SimFabric final : public transport::rdma::Verbs, public std::enable_shared
   void remove(std::uint32_t number) noexcept { queue_pairs_.erase(number); }
   SimQueuePair* find(std::uint32_t number) const noexcept;
   std::uint32_t next_key() noexcept { return ++last_key_; }
-  // Completion queues with watchers: when the next of them is to be told, and telling all that are due; gives their number.
+  // Completion queues with watchers: when the next of them is to be told, and telling all that are due; gives their
+  // number.
   double next_notice_ns() const noexcept;
   std::size_t deliver_notices();
   void add(SimCompletionQueue& queue) { queues_.push_back(&queue); }

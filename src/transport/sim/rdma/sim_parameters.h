@@ -7,15 +7,16 @@ namespace hawser::lab {
 
 // The costs of a simulated device, of its link and of the processors that drive it. All are at least 0.
 //
-// No constant was measured on its own. The defaults describe one pair of machines: Xeon Gold 6152, ConnectX-5, RoCE at 100 Gb/s,
-// one switch, as an evaluation of Send/Receive connections over them reports. The letter says where a constant comes from:
+// No constant was measured on its own. The defaults describe one pair of machines: Xeon Gold 6152, ConnectX-5, RoCE at
+// 100 Gb/s, one switch, as an evaluation of Send/Receive connections over them reports. The letter says where a
+// constant comes from:
 //   D  data sheet or specification
 //   M  a figure of the evaluation as it stands, inverted where it is a rate
 //   F  fitted: set so that a figure of the evaluation comes out, and no other constant takes part
 //   S  fitted together: several constants are set so that a figure comes out; only their sum is determined
 //   A  assumed: no figure stands behind it
-// The table in docs/lab.md, "Where the constants come from", names the figure; sim_constants() has the same for programs, with
-// the uncertainty of each. Keep the three in step: sim_constants_test compares them.
+// The table in docs/lab.md, "Where the constants come from", names the figure; sim_constants() has the same for
+// programs, with the uncertainty of each. Keep the three in step: sim_constants_test compares them.
 struct SimParameters {
   // ---- A processor
   double doorbell_ns = 30;            // S  Of post_send(), whatever it posts.
@@ -31,7 +32,8 @@ struct SimParameters {
   // S  Receives in the queues that one processor posts to, beyond which its caches miss.
   double cached_receives = 512;
   double cache_miss_ns = 60;  // S
-  // F  A queue between processors, at each of its ends, or the lock of a shared receive queue that another one held last.
+  // F  A queue between processors, at each of its ends, or the lock of a shared receive queue that another one held
+  // last.
   double handover_ns = 500;
   double registration_ns = 20'000;    // A  Of memory.
   double registration_page_ns = 100;  // A  For each page of it.

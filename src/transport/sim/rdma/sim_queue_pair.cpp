@@ -47,7 +47,7 @@ Result<void> SimQueuePair::connect(const rdma::QueuePairRoute& route) {
   if (connected_) return hawser::fail(ErrorCode::invalid_argument, "the queue pair is connected already");
   route_ = route;
   connected_ = true;
-  const std::size_t reads = std::min<std::size_t>(route.reads_asked_max, device_.limits().reads_outstanding);
+  const std::size_t reads = std::min<std::size_t>(route.max_rd_atomic, device_.limits().reads_outstanding);
   read_free_ns_.assign(std::max<std::size_t>(1, reads), 0);
   if (device_.connects_refused != 0) {
     --device_.connects_refused;
@@ -201,7 +201,7 @@ void SimQueuePair::arrive(const SimFabric::Event& event) {
   const bool shared = peer->shared_ != nullptr && peer->shared_->queue_pairs > 1;
   SimReceives& receives = peer->shared_ != nullptr ? peer->shared_->receives() : peer->own_receives_;
   if (takes_receive(work) && receives.posted.empty()) {
-    ++peer->device_.asked_to_wait;
+    ++peer->device_.rnr_sent;
     fabric.schedule(
         {.ns = event.ns + link_ns, .kind = Kind::refuse, .queue_pair = number_, .sequence = event.sequence});
     return;
@@ -276,7 +276,7 @@ SimQueuePair::Status SimQueuePair::deliver(const Work& work, SimQueuePair& peer,
 
 void SimQueuePair::refused(std::uint64_t sequence) {
   if (waiting_ || !has(sequence)) return;
-  ++device_.told_to_wait;
+  ++device_.rnr_received;
   refusals_ = sequence == refused_sequence_ ? refusals_ + 1 : 1;
   refused_sequence_ = sequence;
   if (route_.rnr_retries < endless_retries && refusals_ > route_.rnr_retries) {

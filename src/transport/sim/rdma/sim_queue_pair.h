@@ -11,8 +11,8 @@ namespace hawser::lab {
 
 inline constexpr std::size_t sim_segments_max = 8;
 
-// One end of a reliable connection. Messages keep their order; one for which the receiver has no receive is refused, and sent
-// again with all that followed after the time that the receiver asks for.
+// One end of a reliable connection. Messages keep their order; one for which the receiver has no receive is refused,
+// and sent again with all that followed after the time that the receiver asks for.
 class SimQueuePair final : public transport::rdma::QueuePair {
  public:
   SimQueuePair(SimDevice& device, const transport::rdma::QueuePairOptions& options);

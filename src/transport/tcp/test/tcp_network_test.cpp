@@ -77,9 +77,9 @@ TEST_P(TcpNetworkTest, ConnectsAndTalks) {
   TestSink server_sink;
   (*client)->start(loop, client_sink);
   server.start(loop, server_sink);
-  (*client)->send(std::array{Piece{as_bytes("ping").data(), 4}});
+  (*client)->send(std::array{ConstBuffer{as_bytes("ping").data(), 4}});
   ASSERT_TRUE(until([&] { return server_sink.text == "ping"; }));
-  server.send(std::array{Piece{as_bytes("pong").data(), 4}});
+  server.send(std::array{ConstBuffer{as_bytes("pong").data(), 4}});
   ASSERT_TRUE(until([&] { return client_sink.text == "pong"; }));
   accepting.streams.clear();
   EXPECT_TRUE(until([&] { return client_sink.ends.size() == 1; }));
@@ -308,19 +308,19 @@ struct EchoSink final : MessageSink {
     std::byte* const to = connection->reserve(message.head.size());
     ASSERT_NE(to, nullptr);
     std::memcpy(to, message.head.data(), message.head.size());
-    const Piece piece{message.payload.data(), message.payload.size()};
+    const ConstBuffer piece{message.payload.data(), message.payload.size()};
     connection->commit(message.head.size(), std::span(&piece, 1), nullptr);
   }
-  Placement place(Bytes, std::size_t) override { return {}; }
+  ReceiveBuffer select_receive_buffer(Bytes, std::size_t) override { return {}; }
   void on_drained() override {}
   void on_closed(const Error&) override { ++closed; }
   Connection* connection = nullptr;
   int closed = 0;
 };
 
-struct Owner final : PayloadOwner {
-  void payload_released() noexcept override { ++told; }
-  int told = 0;
+struct Owner final : SendCompletion {
+  void on_send_complete() noexcept override { ++notified; }
+  int notified = 0;
 };
 
 TEST_P(TcpNetworkTest, MessagesOfEverySizeComeBack) {
@@ -330,7 +330,7 @@ TEST_P(TcpNetworkTest, MessagesOfEverySizeComeBack) {
   ASSERT_TRUE(until([&] { return accepting.streams.size() == 1; }));
   EchoSink echo;
   RecordingSink sink;
-  sink.placement = Placement::Kind::given;
+  sink.receive_buffer = ReceiveBuffer::Kind::given;
   // Handshakes start streams with sinks of their own.
   TestSink none;
   (*stream)->start(loop, none);
@@ -353,7 +353,7 @@ TEST_P(TcpNetworkTest, MessagesOfEverySizeComeBack) {
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const std::string& head = expected[i].head;
     std::memcpy(client.reserve(head.size()), head.data(), head.size());
-    client.commit(head.size(), std::array{Piece{as_bytes(payloads[i]).data(), payloads[i].size()}}, &owner);
+    client.commit(head.size(), std::array{ConstBuffer{as_bytes(payloads[i]).data(), payloads[i].size()}}, &owner);
     if (i % 10 == 0) turns(1);
     if (i % 40 == 20) {
       client.pause();
@@ -364,7 +364,7 @@ TEST_P(TcpNetworkTest, MessagesOfEverySizeComeBack) {
   ASSERT_TRUE(until([&] { return sink.messages.size() == expected.size(); })) << sink.messages.size();
   EXPECT_TRUE(sink.messages == expected);
   EXPECT_GT(sink.in_given, 0);
-  EXPECT_EQ(owner.told, 150);
+  EXPECT_EQ(owner.notified, 150);
   EXPECT_EQ(client.sent(), client.committed());
   EXPECT_EQ(client.transport(), "tcp");
   client.close();
@@ -373,8 +373,8 @@ TEST_P(TcpNetworkTest, MessagesOfEverySizeComeBack) {
   EXPECT_TRUE(until([&] { return sink.closed.size() == 1; }));
 }
 
-// A client that was killed with replies unread: the connection ends although it is not read, and whether or not there is
-// something left to send.
+// A client that was killed with replies unread: the connection ends although it is not read, and whether or not there
+// is something left to send.
 TEST_P(TcpNetworkTest, APausedConnectionEndsWhenItsPeerHasGone) {
   const auto listener = listen();
   for (const std::size_t bytes : {1UL, 30'000'000UL}) {
@@ -385,7 +385,7 @@ TEST_P(TcpNetworkTest, APausedConnectionEndsWhenItsPeerHasGone) {
     TestSink none;
     (*stream)->start(loop, peer_sink);
     (*stream)->pause();
-    (*stream)->send(std::array{Piece{as_bytes("request").data(), 7}});
+    (*stream)->send(std::array{ConstBuffer{as_bytes("request").data(), 7}});
     turns(3);
     accepting.streams[0]->start(loop, none);
     FramedConnection server(loop, std::move(accepting.streams[0]), {});
@@ -396,12 +396,12 @@ TEST_P(TcpNetworkTest, APausedConnectionEndsWhenItsPeerHasGone) {
     const std::string payload = test_bytes(bytes);
     Owner owner;
     std::memcpy(server.reserve(1), "h", 1);
-    server.commit(1, std::array{Piece{as_bytes(payload).data(), payload.size()}}, &owner);
+    server.commit(1, std::array{ConstBuffer{as_bytes(payload).data(), payload.size()}}, &owner);
     turns(5);
     EXPECT_EQ(server.backlog() > 0, bytes > 1);
     stream->reset();  // With unread bytes, so that the server is sent a reset.
     EXPECT_TRUE(until([&] { return sink.closed.size() == 1; })) << bytes;
-    EXPECT_EQ(owner.told, 1);
+    EXPECT_EQ(owner.notified, 1);
   }
 }
 
@@ -422,7 +422,7 @@ TEST_P(TcpNetworkTest, AnAbortedConnectionMayBeDestroyedAtOnce) {
   const std::string payload = test_bytes(30'000'000);
   Owner owner;
   std::memcpy(client->reserve(1), "h", 1);
-  client->commit(1, std::array{Piece{as_bytes(payload).data(), payload.size()}}, &owner);
+  client->commit(1, std::array{ConstBuffer{as_bytes(payload).data(), payload.size()}}, &owner);
   turns(2);
   EXPECT_GT(client->backlog(), 0U);
 
@@ -433,7 +433,7 @@ TEST_P(TcpNetworkTest, AnAbortedConnectionMayBeDestroyedAtOnce) {
   TestSink trigger_sink;
   trigger_sink.on_received = [&] {
     client->abort();
-    EXPECT_EQ(owner.told, 1);
+    EXPECT_EQ(owner.notified, 1);
     EXPECT_EQ(client->reserve(1), nullptr);
     client->pause();
     client->resume();

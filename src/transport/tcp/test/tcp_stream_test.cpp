@@ -15,7 +15,7 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, StreamTest, exec::every_loop(), exec::name_of);
 
-Piece piece_of(std::string_view text) { return {as_bytes(text).data(), text.size()}; }
+ConstBuffer piece_of(std::string_view text) { return {as_bytes(text).data(), text.size()}; }
 
 TEST_P(StreamTest, ReceivesInOrder) {
   start();
@@ -407,7 +407,7 @@ TEST_P(StreamTest, ASendThatCanNeverSucceedEndsTheStream) {
   turns(1);
   void* const unreadable = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(unreadable, MAP_FAILED);
-  const Piece bad{static_cast<const std::byte*>(unreadable), 4096};
+  const ConstBuffer bad{static_cast<const std::byte*>(unreadable), 4096};
   EXPECT_EQ(stream->send(std::array{bad}), 0U);
   EXPECT_TRUE(sink.ends.empty()) << "not from within send()";
   EXPECT_TRUE(until([&] { return !sink.ends.empty(); }));

@@ -55,9 +55,9 @@ class UnixTest : public TcpLoopTest {
     TestSink server_sink;
     (*client)->start(loop, client_sink);
     server.start(loop, server_sink);
-    (*client)->send(std::array{Piece{as_bytes("ping").data(), 4}});
+    (*client)->send(std::array{ConstBuffer{as_bytes("ping").data(), 4}});
     ASSERT_TRUE(until([&] { return server_sink.text == "ping"; }));
-    server.send(std::array{Piece{as_bytes("pong").data(), 4}});
+    server.send(std::array{ConstBuffer{as_bytes("pong").data(), 4}});
     ASSERT_TRUE(until([&] { return client_sink.text == "pong"; }));
     accepting.streams.clear();
     EXPECT_TRUE(until([&] { return client_sink.ends.size() == 1; }));

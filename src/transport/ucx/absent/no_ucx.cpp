@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "transport/ucx/ucx_path.h"
+#include "transport/ucx/ucx_transport.h"
 
 // In place of the path, in a build without libucx's headers.
 namespace hawser::transport {
@@ -11,15 +11,15 @@ Error absent() {
           "Hawser was built without UCX: build it where libucx-dev 1.13 or later is installed, or leave UCX out"};
 }
 
-class NoUcx final : public DataPath {
+class NoUcx final : public Transport {
  public:
   std::string_view name() const noexcept override { return "ucx"; }
-  Result<std::shared_ptr<PathEnd>> attach(Loop&) override { return std::unexpected(absent()); }
+  Result<std::shared_ptr<TransportWorker>> attach(Loop&) override { return std::unexpected(absent()); }
 };
 
 }  // namespace
 
-std::shared_ptr<DataPath> make_ucx_path(const UcxOptions&) { return std::make_shared<NoUcx>(); }
+std::shared_ptr<Transport> make_ucx_transport(const UcxOptions&) { return std::make_shared<NoUcx>(); }
 Result<UcxReport> ucx_report(const UcxOptions&) { return std::unexpected(absent()); }
 
 }  // namespace hawser::transport

@@ -6,7 +6,7 @@
 namespace hawser::transport {
 
 Result<std::unique_ptr<UcxConnection>> UcxConnection::make(std::shared_ptr<UcxWorker> worker,
-                                                           const PathLimits& limits) {
+                                                           const MessageLimits& limits) {
   std::unique_ptr<UcxConnection> connection(new UcxConnection(std::move(worker), limits));
   const Result<std::uint64_t> token = connection->worker_->enter(*connection);
   if (!token) return std::unexpected(token.error());
@@ -14,7 +14,7 @@ Result<std::unique_ptr<UcxConnection>> UcxConnection::make(std::shared_ptr<UcxWo
   return connection;
 }
 
-UcxConnection::UcxConnection(std::shared_ptr<UcxWorker> worker, const PathLimits& limits)
+UcxConnection::UcxConnection(std::shared_ptr<UcxWorker> worker, const MessageLimits& limits)
     : worker_(std::move(worker)),
       loop_(worker_->loop()),
       limits_(limits),
@@ -25,7 +25,7 @@ UcxConnection::~UcxConnection() { abort(); }
 Capabilities UcxConnection::capabilities() const noexcept {
   return {.head_bytes_max = limits_.send_bytes_max,
           .message_bytes_max = limits_.send_bytes_max,
-          .placed_bytes_min = std::min(UcxOptions::rendezvous_bytes_least, peer_.rendezvous_bytes_min),
+          .receive_buffer_bytes_min = std::min(UcxOptions::rendezvous_bytes_least, peer_.rendezvous_bytes_min),
           .gathers = true,
           .charges = true,
           .remote_memory = false};
@@ -104,7 +104,7 @@ void UcxConnection::stream_ended(const Error& reason) {
   if (!ended_) worker_->process_soon(token_);
 }
 
-void UcxConnection::breach(std::string text) {
+void UcxConnection::protocol_violation(std::string text) {
   fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
         "the peer breaks the rules of the UCX path: " + std::move(text)});
 }
@@ -112,7 +112,7 @@ void UcxConnection::breach(std::string text) {
 void UcxConnection::fail(Error reason) {
   if (ended_) return;
   if (reason.scope == ErrorScope::transport && liveness_ != nullptr && !stream_end_) {
-    liveness_->close(Liveness::Why::path_broke);
+    liveness_->close(Liveness::Why::transport_broke);
   }
   abort();
   if (sink_ != nullptr) sink_->on_closed(reason);
@@ -126,7 +126,7 @@ void UcxConnection::abort() noexcept {
   *self_ = nullptr;
   if (liveness_ != nullptr) peer_name_ = liveness_->peer();
   // What is with UCX ends by itself, in memory that its operation keeps.
-  std::vector<PayloadOwner*> owners;
+  std::vector<SendCompletion*> owners;
   for (UcxOperation* operation : operations_) {
     operation->receiver = nullptr;
     if (operation->owner != nullptr) owners.push_back(std::exchange(operation->owner, nullptr));
@@ -151,7 +151,7 @@ void UcxConnection::abort() noexcept {
     if (outgoing.owner != nullptr) owners.push_back(outgoing.owner);
   }
   payloads_.clear();
-  for (PayloadOwner* owner : owners) owner->payload_released();
+  for (SendCompletion* owner : owners) owner->on_send_complete();
 }
 
 }  // namespace hawser::transport

@@ -11,7 +11,7 @@
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/liveness.h"
 #include "transport/common/payload_buffer.h"
-#include "transport/data_path.h"
+#include "transport/transport.h"
 #include "transport/ucx/core/ucx_worker.h"
 
 namespace hawser::transport {
@@ -39,7 +39,7 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   // How long a broken endpoint waits for the stream's end, which would say that the peer is gone.
   static constexpr Duration break_grace = std::chrono::milliseconds(50);
 
-  static Result<std::unique_ptr<UcxConnection>> make(std::shared_ptr<UcxWorker> worker, const PathLimits& limits);
+  static Result<std::unique_ptr<UcxConnection>> make(std::shared_ptr<UcxWorker> worker, const MessageLimits& limits);
   ~UcxConnection();
 
   std::uint64_t token() const noexcept { return token_; }
@@ -54,16 +54,16 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   std::string peer() const override { return liveness_ ? liveness_->peer() : peer_name_; }
   void start(MessageSink& sink) override;
   std::byte* reserve(std::size_t head_bytes) override;
-  void commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) override;
-  void detach(PayloadOwner& owner) override;
-  void unplace(const std::byte* memory) noexcept override;
+  void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) override;
+  void copy_and_release(SendCompletion& owner) override;
+  void revoke_receive_buffer(const std::byte* memory) noexcept override;
   std::uint64_t committed() const noexcept override { return committed_; }
   std::uint64_t sent() const noexcept override { return sent_; }
   std::uint64_t arrived() const noexcept override { return arrived_; }
   std::size_t backlog() const noexcept override { return backlog_; }
   // Bytes of payloads that are being fetched, or are fetched and not delivered: bounds how far is read ahead.
   std::size_t ahead_bytes() const noexcept { return ahead_bytes_; }
-  void set_backlog_mark(std::size_t bytes) noexcept override { watermark_.set(bytes, backlog_); }
+  void set_high_watermark(std::size_t bytes) noexcept override { watermark_.set(bytes, backlog_); }
   void pause() noexcept override { paused_ = true; }
   void resume() override;
   bool paused() const noexcept override { return paused_; }
@@ -81,21 +81,21 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   };
   // A payload that goes by itself: pieces that are lent, or what `block`, a reference of ours, keeps.
   struct Outgoing {
-    std::vector<Piece> pieces;
-    PayloadOwner* owner = nullptr;
+    std::vector<ConstBuffer> pieces;
+    SendCompletion* owner = nullptr;
     Block* block = nullptr;
     const std::byte* data = nullptr;
     std::size_t size = 0;
     std::uint32_t packet = 0;  // The index of the packet that announces it.
   };
-  struct Incoming {
+  struct IncomingMessage {
     enum class State : std::uint8_t { announced, fetching, here, lost };
     Bytes head;
     Bytes payload;           // Of a message that is whole.
     Block* block = nullptr;  // A reference of ours to what holds both.
     std::size_t cost = 0;    // Of the packet that this is the last of.
     bool apart = false;
-    bool asked = false;  // place() has been.
+    bool asked = false;  // select_receive_buffer() has been.
     State state = State::announced;
     std::uint32_t number = 0;  // Of the payload.
     std::size_t size = 0;
@@ -116,7 +116,7 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
     UcxConnection& connection;
   };
 
-  UcxConnection(std::shared_ptr<UcxWorker> worker, const PathLimits& limits);
+  UcxConnection(std::shared_ptr<UcxWorker> worker, const MessageLimits& limits);
 
   // Sending (ucx_send.cpp).
   void on_tick_end() override { send_queued(); }
@@ -126,7 +126,7 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   void send_ready();
   void send_packet(const Packet& packet);
   std::size_t registered_bytes_min();
-  Block* retain_registered(std::span<const Piece> payload, std::size_t payload_bytes);
+  Block* retain_registered(std::span<const ConstBuffer> payload, std::size_t payload_bytes);
   static void copy(Outgoing& outgoing);
   void send_payload(Outgoing outgoing);
   void send_bare(UcxHeader::Kind kind);
@@ -141,26 +141,26 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   void connected(std::unique_ptr<UcxEndpoint> endpoint) override;
 
   // Receiving (ucx_receive.cpp).
-  void arrived(const Arrival& arrival) override { arrivals_.push_back(arrival); }
+  void arrived(const ActiveMessage& arrival) override { arrivals_.push_back(arrival); }
   void ended(UcxOperation& operation) override;
   void process() override;
-  void take_arrivals();
-  bool take(Arrival& arrival);
-  bool take_packet(Arrival& arrival);
+  void receive_messages();
+  bool receive(ActiveMessage& arrival);
+  bool receive_packet(ActiveMessage& arrival);
   void deliver();
   bool read_entry();
   bool deliver_front();
-  bool settle_payload(Incoming& front);
+  bool settle_payload(IncomingMessage& front);
   void look_ahead();
   std::optional<UcxEntry> next_entry();
   void queue_entry(const UcxEntry& entry);
-  bool fetch(Incoming& incoming);
+  bool fetch(IncomingMessage& incoming);
   void fetched(UcxOperation& operation);
   void drop_received() noexcept;
   static void release(Block* block) noexcept {
     if (block != nullptr) block->release();
   }
-  void release(Arrival& arrival) noexcept;
+  void release(ActiveMessage& arrival) noexcept;
 
   // The end.
   void stream_ended(const Error& reason);
@@ -168,11 +168,11 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   // The sink has paused, and nothing that waits to be sent asks for an end before it resumes.
   bool held_back() const noexcept { return paused_ && backlog_ == 0; }
   void fail(Error reason);
-  void breach(std::string text);
+  void protocol_violation(std::string text);
 
   const std::shared_ptr<UcxWorker> worker_;
   Loop& loop_;
-  const PathLimits limits_;
+  const MessageLimits limits_;
   std::uint64_t token_ = 0;
   UcxPeer peer_;
   std::unique_ptr<UcxEndpoint> endpoint_;
@@ -207,12 +207,12 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   bool sending_now_ = false;
   bool finishing_ = false;
 
-  std::vector<Arrival> arrivals_;  // As they came.
-  std::vector<Arrival> taking_;
-  std::map<std::uint32_t, Arrival> early_;  // Overtook others.
+  std::vector<ActiveMessage> arrivals_;  // As they came.
+  std::vector<ActiveMessage> taking_;
+  std::map<std::uint32_t, ActiveMessage> early_;  // Overtook others.
   std::deque<Arrived> in_order_;
-  std::deque<Incoming> incoming_;                // Read, and waiting for a payload, or behind one that does.
-  std::map<std::uint32_t, Arrival> rendezvous_;  // Payloads that nobody has asked for yet.
+  std::deque<IncomingMessage> incoming_;               // Read, and waiting for a payload, or behind one that does.
+  std::map<std::uint32_t, ActiveMessage> rendezvous_;  // Payloads that nobody has asked for yet.
   std::uint32_t expected_ = 0;
   std::uint32_t payloads_announced_ = 0;
   std::uint32_t payloads_taken_ = 0;
@@ -220,7 +220,7 @@ class UcxConnection final : public Connection, UcxReceiver, exec::TickEnd {
   std::size_t ahead_bytes_ = 0;  // Of those that are fetched.
   std::uint64_t received_cost_ = 0;
   std::uint64_t taken_ = 0;
-  std::uint64_t told_ = 0;
+  std::uint64_t announced_ = 0;
   std::uint64_t arrived_ = 0;
   bool paused_ = false;
   bool processing_ = false;

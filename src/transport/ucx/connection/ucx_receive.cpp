@@ -28,56 +28,56 @@ void UcxConnection::ended(UcxOperation& operation) {
 
 void UcxConnection::process() {
   if (ended_ || sink_ == nullptr) return;
-  take_arrivals();
+  receive_messages();
   deliver();
   if (ended_) return;
   if (stream_end_ && !held_back()) return fail(Error(*stream_end_));
   if (endpoint_ != nullptr && endpoint_->failed != UCS_OK) return broken("UCX lost the peer", endpoint_->failed);
   send_ready();
   drained();
-  if (!ended_ && taken_ - told_ >= worker_->options().window_bytes / 4) loop_.at_tick_end(*this);
+  if (!ended_ && taken_ - announced_ >= worker_->options().window_bytes / 4) loop_.at_tick_end(*this);
 }
 
 // ---- What came, in its order ----
 
-void UcxConnection::take_arrivals() {
+void UcxConnection::receive_messages() {
   taking_.swap(arrivals_);
   for (std::size_t i = 0; i < taking_.size() && !ended_; ++i) {
-    if (!take(taking_[i])) release(taking_[i]);
+    if (!receive(taking_[i])) release(taking_[i]);
     if (i < taking_.size()) taking_[i] = {};
   }
-  for (Arrival& left : taking_) release(left);
+  for (ActiveMessage& left : taking_) release(left);
   taking_.clear();
 }
 
-void UcxConnection::release(Arrival& arrival) noexcept {
+void UcxConnection::release(ActiveMessage& arrival) noexcept {
   if (arrival.block != nullptr) std::exchange(arrival.block, nullptr)->release();
   if (arrival.rendezvous != nullptr) worker_->core().release(std::exchange(arrival.rendezvous, nullptr));
 }
 
 // True if what the arrival holds has been taken over.
-bool UcxConnection::take(Arrival& arrival) {
+bool UcxConnection::receive(ActiveMessage& arrival) {
   const UcxHeader& header = arrival.header;
   arrived_ += UcxHeader::bytes + (arrival.rendezvous == nullptr ? arrival.size : 0);
   if (!std::exchange(heard_, true) && !broken_) wire_up_.stop();
   if (header.taken > spent_) {
-    breach("it says to have taken more than it was sent");
+    protocol_violation("it says to have taken more than it was sent");
     return false;
   }
   granted_ = std::max(granted_, header.taken);
   switch (header.kind) {
     case UcxHeader::Kind::packed:
-    case UcxHeader::Kind::end:
-      if (arrival.rendezvous != nullptr || (arrival.size == 0) != (header.kind == UcxHeader::Kind::end)) {
-        breach("a packed message that is none");
+    case UcxHeader::Kind::fin:
+      if (arrival.rendezvous != nullptr || (arrival.size == 0) != (header.kind == UcxHeader::Kind::fin)) {
+        protocol_violation("a packed message that is none");
         return false;
       }
-      return take_packet(arrival);
+      return receive_packet(arrival);
     case UcxHeader::Kind::payload:
       if (arrival.rendezvous == nullptr || rendezvous_.size() >= payloads_waiting_max ||
           static_cast<std::int32_t>(header.index - payloads_taken_) < 0 ||
           !rendezvous_.try_emplace(header.index, arrival).second) {
-        breach("a payload that nobody waits for");
+        protocol_violation("a payload that nobody waits for");
         return false;
       }
       return true;
@@ -85,21 +85,21 @@ bool UcxConnection::take(Arrival& arrival) {
   }
 }
 
-bool UcxConnection::take_packet(Arrival& arrival) {
-  const bool end = arrival.header.kind == UcxHeader::Kind::end;
-  if (!end && received_cost_ - told_ >= worker_->options().window_bytes) {
-    breach("it sends more than UcxOptions::window_bytes");
+bool UcxConnection::receive_packet(ActiveMessage& arrival) {
+  const bool end = arrival.header.kind == UcxHeader::Kind::fin;
+  if (!end && received_cost_ - announced_ >= worker_->options().window_bytes) {
+    protocol_violation("it sends more than UcxOptions::window_bytes");
     return false;
   }
   if (arrival.size >
       std::max(packed_bytes_most, UcxEntry::padded(UcxEntry::prefix_bytes + limits_.receive_bytes_max))) {
-    breach("a packed message of " + std::to_string(arrival.size) + " bytes");
+    protocol_violation("a packed message of " + std::to_string(arrival.size) + " bytes");
     return false;
   }
   received_cost_ += arrival.size + ucx_cost_overhead;
   const std::uint32_t distance = arrival.header.index - expected_;
   if (distance >= overtaking_max || early_.contains(arrival.header.index)) {
-    breach("a packed message that is not in its place");
+    protocol_violation("a packed message that is not in its place");
     return false;
   }
   if (distance != 0) {
@@ -109,9 +109,9 @@ bool UcxConnection::take_packet(Arrival& arrival) {
   in_order_.push_back({.data = arrival.data, .size = arrival.size, .block = arrival.block, .end = end});
   ++expected_;
   for (auto next = early_.begin(); !early_.empty() && (next = early_.find(expected_)) != early_.end(); ++expected_) {
-    const Arrival& one = next->second;
+    const ActiveMessage& one = next->second;
     in_order_.push_back(
-        {.data = one.data, .size = one.size, .block = one.block, .end = one.header.kind == UcxHeader::Kind::end});
+        {.data = one.data, .size = one.size, .block = one.block, .end = one.header.kind == UcxHeader::Kind::fin});
     early_.erase(next);
   }
   return true;
@@ -139,7 +139,7 @@ std::optional<UcxEntry> UcxConnection::next_entry() {
   }
   const std::optional<UcxEntry> entry = UcxEntry::load({front.data, front.size}, front.at);
   if (!entry) {
-    breach("a packed message whose lengths do not fit");
+    protocol_violation("a packed message whose lengths do not fit");
     return std::nullopt;
   }
   const std::size_t total = entry->head.size() + entry->payload_bytes;
@@ -181,12 +181,12 @@ bool UcxConnection::read_entry() {
 
 void UcxConnection::queue_entry(const UcxEntry& entry) {
   Arrived& front = in_order_.front();
-  Incoming incoming{.head = entry.head,
-                    .payload = entry.payload,
-                    .block = front.block,
-                    .apart = entry.payload_apart,
-                    .size = entry.payload_bytes,
-                    .fetched = PayloadBuffer(entry.payload_apart ? entry.payload_bytes : 0, account_)};
+  IncomingMessage incoming{.head = entry.head,
+                           .payload = entry.payload,
+                           .block = front.block,
+                           .apart = entry.payload_apart,
+                           .size = entry.payload_bytes,
+                           .fetched = PayloadBuffer(entry.payload_apart ? entry.payload_bytes : 0, account_)};
   if (incoming.apart) {
     incoming.number = payloads_announced_++;
     ++ahead_;
@@ -205,12 +205,12 @@ bool UcxConnection::deliver_front() {
   look_ahead();
   if (ended_) return false;
   if (incoming_.front().apart && !settle_payload(incoming_.front())) return false;
-  Incoming front = std::move(incoming_.front());
+  IncomingMessage front = std::move(incoming_.front());
   incoming_.pop_front();
   if (front.apart) {
     --ahead_;
     ++payloads_taken_;
-    if (front.state == Incoming::State::here) ahead_bytes_ -= front.size;
+    if (front.state == IncomingMessage::State::here) ahead_bytes_ -= front.size;
   }
   Message message{.head = front.head, .payload = front.payload, .head_block = front.block};
   if (front.apart) {
@@ -225,23 +225,23 @@ bool UcxConnection::deliver_front() {
 }
 
 // Asks where the payload of the message that is next goes, and gets it there; false while it is not.
-bool UcxConnection::settle_payload(Incoming& front) {
+bool UcxConnection::settle_payload(IncomingMessage& front) {
   if (!std::exchange(front.asked, true)) {
-    const Placement selected = sink_->place(front.head, front.size);
+    const ReceiveBuffer selected = sink_->select_receive_buffer(front.head, front.size);
     if (ended_) return false;
     front.fetched.select(selected);
   }
-  if (front.state == Incoming::State::announced && !front.fetched.discarded() && !fetch(front)) {
+  if (front.state == IncomingMessage::State::announced && !front.fetched.discarded() && !fetch(front)) {
     front.fetched.discard();  // The account refuses it.
   }
   if (ended_) return false;
   if (front.fetched.discarded()) {
-    if (front.state == Incoming::State::fetching) {
+    if (front.state == IncomingMessage::State::fetching) {
       // It comes to its end by itself.
       front.operation->receiver = nullptr;
       forget(*front.operation);
       ahead_bytes_ -= front.size;
-    } else if (front.state == Incoming::State::announced) {
+    } else if (front.state == IncomingMessage::State::announced) {
       const auto payload = rendezvous_.find(front.number);
       if (payload == rendezvous_.end()) return false;
       release(payload->second);
@@ -249,7 +249,7 @@ bool UcxConnection::settle_payload(Incoming& front) {
     }
     return true;
   }
-  return front.state == Incoming::State::here;
+  return front.state == IncomingMessage::State::here;
 }
 
 // Reads on while the first message waits for its payload, and fetches what is announced there.
@@ -261,16 +261,16 @@ void UcxConnection::look_ahead() {
     queue_entry(*entry);
   }
   for (std::size_t i = 1; i < incoming_.size() && !ended_ && ahead_bytes_ < ahead_bytes_max; ++i) {
-    if (incoming_[i].apart && incoming_[i].state == Incoming::State::announced && !fetch(incoming_[i])) break;
+    if (incoming_[i].apart && incoming_[i].state == IncomingMessage::State::announced && !fetch(incoming_[i])) break;
   }
 }
 
 // If UCX has announced the payload, begins to fetch it. False: the account refuses the memory.
-bool UcxConnection::fetch(Incoming& incoming) {
+bool UcxConnection::fetch(IncomingMessage& incoming) {
   const auto payload = rendezvous_.find(incoming.number);
   if (payload == rendezvous_.end()) return true;
   if (payload->second.size != incoming.size) {
-    breach("a payload of another size than announced");
+    protocol_violation("a payload of another size than announced");
     return true;
   }
   PayloadBuffer& into = incoming.fetched;
@@ -282,7 +282,7 @@ bool UcxConnection::fetch(Incoming& incoming) {
     block = into.own().block();
     block->retain();
   }
-  UcxOperation& operation = *worker_->core().take_operation(*this, UcxOperation::Kind::fetch);
+  UcxOperation& operation = *worker_->core().acquire_operation(*this, UcxOperation::Kind::fetch);
   operation.block = block;
   operation.counted = incoming.number;
   void* const rendezvous = payload->second.rendezvous;
@@ -293,7 +293,7 @@ bool UcxConnection::fetch(Incoming& incoming) {
     broken("fetching a payload", status);
     return true;
   }
-  incoming.state = Incoming::State::fetching;
+  incoming.state = IncomingMessage::State::fetching;
   incoming.operation = &operation;
   ahead_bytes_ += incoming.size;
   track(operation);
@@ -305,9 +305,9 @@ void UcxConnection::fetched(UcxOperation& operation) {
   const std::size_t number = operation.counted;
   arrived_ += operation.bytes;
   worker_->core().recycle(operation);
-  for (Incoming& incoming : incoming_) {
+  for (IncomingMessage& incoming : incoming_) {
     if (!incoming.apart || incoming.number != number) continue;
-    incoming.state = status == UCS_OK ? Incoming::State::here : Incoming::State::lost;
+    incoming.state = status == UCS_OK ? IncomingMessage::State::here : IncomingMessage::State::lost;
     incoming.operation = nullptr;
     break;
   }
@@ -315,7 +315,7 @@ void UcxConnection::fetched(UcxOperation& operation) {
   worker_->process_soon(token_);
 }
 
-void UcxConnection::unplace(const std::byte* memory) noexcept {
+void UcxConnection::revoke_receive_buffer(const std::byte* memory) noexcept {
   if (ended_ || incoming_.empty() || !incoming_.front().fetched.revokes(memory)) return;
   incoming_.front().fetched.discard();
   worker_->process_soon(token_);
@@ -327,7 +327,7 @@ void UcxConnection::resume() {
 }
 
 void UcxConnection::drop_received() noexcept {
-  for (Arrival& arrival : arrivals_) release(arrival);
+  for (ActiveMessage& arrival : arrivals_) release(arrival);
   arrivals_.clear();
   for (auto& [index, arrival] : early_) release(arrival);
   early_.clear();
@@ -335,7 +335,7 @@ void UcxConnection::drop_received() noexcept {
   rendezvous_.clear();
   for (const Arrived& arrived : in_order_) release(arrived.block);
   in_order_.clear();
-  for (const Incoming& incoming : incoming_) release(incoming.block);
+  for (const IncomingMessage& incoming : incoming_) release(incoming.block);
   incoming_.clear();
 }
 

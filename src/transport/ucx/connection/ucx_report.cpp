@@ -1,8 +1,8 @@
 #include <sstream>
 
-#include "transport/ucx/connection/ucx_end.h"
+#include "transport/ucx/connection/ucx_transport_worker.h"
 #include "transport/ucx/core/ucx_lanes.h"
-#include "transport/ucx/ucx_path.h"
+#include "transport/ucx/ucx_transport.h"
 
 namespace hawser::transport {
 namespace {

@@ -41,9 +41,9 @@ std::byte* UcxConnection::reserve(std::size_t head_bytes) {
   return block_->data() + used_ + UcxEntry::prefix_bytes;
 }
 
-void UcxConnection::commit(std::size_t head_bytes, std::span<const Piece> payload, PayloadOwner* owner) {
+void UcxConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   std::size_t payload_bytes = 0;
-  for (const Piece& piece : payload) payload_bytes += piece.size;
+  for (const ConstBuffer& piece : payload) payload_bytes += piece.size;
   assert(head_bytes + payload_bytes <= limits_.send_bytes_max);
   Block* const registered = owner != nullptr ? retain_registered(payload, payload_bytes) : nullptr;
   const bool apart = registered != nullptr || payload_bytes >= peer_.rendezvous_bytes_min;
@@ -65,7 +65,7 @@ void UcxConnection::commit(std::size_t head_bytes, std::span<const Piece> payloa
   store_le(entry + 4, static_cast<std::uint32_t>(payload_bytes) | (apart ? UcxEntry::apart : 0));
   if (!apart) {
     std::byte* to = entry + UcxEntry::prefix_bytes + head_bytes;
-    for (const Piece& piece : payload) {
+    for (const ConstBuffer& piece : payload) {
       if (piece.size != 0) std::memcpy(to, piece.data, piece.size);
       to += piece.size;
     }
@@ -90,7 +90,7 @@ void UcxConnection::commit(std::size_t head_bytes, std::span<const Piece> payloa
   }
   watermark_.on_commit(backlog_);
   loop_.at_tick_end(*this);
-  if (!apart && owner != nullptr) owner->payload_released();
+  if (!apart && owner != nullptr) owner->on_send_complete();
   if (waiting_ >= early_flush_bytes && !ended_) {
     seal_up_to(used_);
     send_ready();
@@ -109,7 +109,7 @@ std::size_t UcxConnection::registered_bytes_min() {
 }
 
 // What keeps the payload, with one reference more, if it is a single piece of the application's registered memory.
-Block* UcxConnection::retain_registered(std::span<const Piece> payload, std::size_t payload_bytes) {
+Block* UcxConnection::retain_registered(std::span<const ConstBuffer> payload, std::size_t payload_bytes) {
   if (payload_bytes < std::min(worker_->options().registered_bytes_min, peer_.rendezvous_bytes_min)) return nullptr;
   UcxMemory& memory = worker_->core().context().memory();
   if (memory.bytes() == 0 || payload_bytes < registered_bytes_min()) return nullptr;
@@ -121,7 +121,7 @@ void UcxConnection::copy(Outgoing& outgoing) {
   outgoing.block = Block::allocate(outgoing.size);
   outgoing.data = outgoing.block->data();
   std::byte* to = outgoing.block->data();
-  for (const Piece& piece : outgoing.pieces) {
+  for (const ConstBuffer& piece : outgoing.pieces) {
     if (piece.size != 0) std::memcpy(to, piece.data, piece.size);
     to += piece.size;
   }
@@ -129,7 +129,7 @@ void UcxConnection::copy(Outgoing& outgoing) {
   outgoing.owner = nullptr;
 }
 
-void UcxConnection::detach(PayloadOwner& owner) {
+void UcxConnection::copy_and_release(SendCompletion& owner) {
   for (Outgoing& outgoing : payloads_) {
     if (outgoing.owner != &owner) continue;
     if (outgoing.block == nullptr) copy(outgoing);
@@ -158,7 +158,7 @@ void UcxConnection::send_queued() {
   if (ended_) return;
   seal_up_to(used_);
   send_ready();
-  if (!ended_ && opened_ && endpoint_ != nullptr && taken_ - told_ >= worker_->options().window_bytes / 4) {
+  if (!ended_ && opened_ && endpoint_ != nullptr && taken_ - announced_ >= worker_->options().window_bytes / 4) {
     send_bare(UcxHeader::Kind::credit);
   }
   drained();
@@ -186,22 +186,22 @@ void UcxConnection::send_ready() {
 }
 
 void UcxConnection::send_packet(const Packet& packet) {
-  UcxOperation& operation = *worker_->core().take_operation(*this, UcxOperation::Kind::send);
+  UcxOperation& operation = *worker_->core().acquire_operation(*this, UcxOperation::Kind::send);
   operation.block = packet.block;
   operation.counted = packet.counted;
   spent_ += packet.size + ucx_cost_overhead;
   sent_ += packet.counted;
   const std::uint32_t index = packets_sent_++;
-  if (packet.block == nullptr) return hand_over(operation, UcxHeader::Kind::end, index, nullptr, 0, 0);
+  if (packet.block == nullptr) return hand_over(operation, UcxHeader::Kind::fin, index, nullptr, 0, 0);
   hand_over(operation, UcxHeader::Kind::packed, index, packet.block->data() + packet.begin, packet.size,
             UCP_AM_SEND_FLAG_EAGER);
 }
 
 void UcxConnection::send_payload(Outgoing outgoing) {
   // Of what is copied the owner is told now; of what is sent from where it lies, when it has left.
-  PayloadOwner* const owner = outgoing.block == nullptr ? outgoing.owner : nullptr;
+  SendCompletion* const owner = outgoing.block == nullptr ? outgoing.owner : nullptr;
   if (outgoing.block == nullptr) copy(outgoing);
-  UcxOperation& operation = *worker_->core().take_operation(*this, UcxOperation::Kind::send);
+  UcxOperation& operation = *worker_->core().acquire_operation(*this, UcxOperation::Kind::send);
   operation.block = outgoing.block;
   operation.owner = outgoing.owner;
   operation.counted = outgoing.size;
@@ -209,19 +209,19 @@ void UcxConnection::send_payload(Outgoing outgoing) {
   sent_ += outgoing.size;
   ++payloads_in_flight_;
   hand_over(operation, UcxHeader::Kind::payload, payloads_sent_++, outgoing.data, outgoing.size, UCP_AM_SEND_FLAG_RNDV);
-  if (owner != nullptr) owner->payload_released();
+  if (owner != nullptr) owner->on_send_complete();
 }
 
 void UcxConnection::send_bare(UcxHeader::Kind kind) {
-  UcxOperation& operation = *worker_->core().take_operation(*this, UcxOperation::Kind::send);
-  const bool tell_endpoint = kind == UcxHeader::Kind::hello && worker_->options().wire_up == UcxWireUp::listener;
-  hand_over(operation, kind, 0, nullptr, 0, tell_endpoint ? std::uint32_t{UCP_AM_SEND_FLAG_REPLY} : 0);
+  UcxOperation& operation = *worker_->core().acquire_operation(*this, UcxOperation::Kind::send);
+  const bool include_endpoint = kind == UcxHeader::Kind::hello && worker_->options().wire_up == UcxWireUp::listener;
+  hand_over(operation, kind, 0, nullptr, 0, include_endpoint ? std::uint32_t{UCP_AM_SEND_FLAG_REPLY} : 0);
 }
 
 void UcxConnection::hand_over(UcxOperation& operation, UcxHeader::Kind kind, std::uint32_t index, const std::byte* data,
                               std::size_t size, std::uint32_t flags) {
   UcxHeader{.token = peer_.token, .taken = taken_, .index = index, .kind = kind}.store(operation.header.data());
-  told_ = taken_;
+  announced_ = taken_;
   switch (const ucs_status_t status = worker_->core().send(*endpoint_, operation, data, size, flags); status) {
     case UCS_OK: finished(operation); return;
     case UCS_INPROGRESS: track(operation); return;
@@ -241,9 +241,9 @@ void UcxConnection::finished(UcxOperation& operation) noexcept {
 
 // The owner, who is told, may commit more or end the connection.
 void UcxConnection::recycle(UcxOperation& operation) noexcept {
-  PayloadOwner* const owner = operation.owner;
+  SendCompletion* const owner = operation.owner;
   worker_->core().recycle(operation);
-  if (owner != nullptr) owner->payload_released();
+  if (owner != nullptr) owner->on_send_complete();
 }
 
 void UcxConnection::track(UcxOperation& operation) {

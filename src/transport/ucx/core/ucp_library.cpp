@@ -22,7 +22,8 @@ void find(void* library, const char* name, Function& function, std::string& miss
 }  // namespace
 
 Result<void> UcpLibrary::open() {
-  // Loading libucm patches mmap and its like where they stand: in a sanitized program within the sanitizer, which crashes.
+  // Loading libucm patches mmap and its like where they stand: in a sanitized program within the sanitizer, which
+  // crashes.
   const char* const hooks = std::getenv("UCX_MEM_MMAP_HOOK_MODE");
   const bool sanitized =
       ::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr || ::dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr;

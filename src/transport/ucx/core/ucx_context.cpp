@@ -28,7 +28,7 @@ Result<void> check(const UcxOptions& options) {
       {"registered_bytes_min", options.registered_bytes_min, UcxOptions::rendezvous_bytes_least,
        UcxOptions::rendezvous_bytes_most},
       {"packed_bytes_max", options.packed_bytes_max, std::size_t{1} << 10, std::size_t{64} << 10},
-      {"window_bytes", options.window_bytes, UcxOptions::window_bytes_least, UcxOptions::window_bytes_most},
+      {"window_bytes", options.window_bytes, UcxOptions::window_bytes_min, UcxOptions::window_bytes_max},
       {"rendezvous_in_flight_max", options.rendezvous_in_flight_max, 1, 1024},
       {"poll_burst", options.poll_burst, 1, 1024},
       {"connections_max", options.connections_max, 1, 65536},
@@ -48,11 +48,12 @@ std::vector<std::pair<std::string, std::string>> ucx_settings(const UcxOptions& 
     if (!value.empty()) settings.emplace_back(name, value);
   };
   set("LOG_LEVEL", options.log_level);
-  // Names of endpoints that are looked up rather than addresses of memory, so that a message for one that has gone is dropped
-  // instead of ending the process.
+  // Names of endpoints that are looked up rather than addresses of memory, so that a message for one that has gone is
+  // dropped instead of ending the process.
   set("PROTO_INDIRECT_ID", "y");
-  // One event of TCP's at a time: of several it takes, one may be of a socket that an earlier one's answer has just found
-  // broken, which is an assertion in UCX 1.13 and ends the process. Named as 1.13 looks for it, and as later ones do.
+  // One event of TCP's at a time: of several it takes, one may be of a socket that an earlier one's answer has just
+  // found broken, which is an assertion in UCX 1.13 and ends the process. Named as 1.13 looks for it, and as later ones
+  // do.
   set("MAX_POLL", "1");
   set("TCP_MAX_POLL", "1");
   set("TLS", options.tls);

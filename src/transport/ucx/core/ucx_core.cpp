@@ -52,7 +52,7 @@ UcxCore::~UcxCore() {
 }
 
 void UcxCore::abandon() noexcept {
-  take_returned();
+  reclaim_returned();
   end_waiting(Time::max());
   // What waits for endpoints that never close must not outlive the loop.
   for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
@@ -67,9 +67,9 @@ void UcxCore::abandon() noexcept {
     const std::lock_guard list_lock(lingering().mutex);
     const std::lock_guard lock(mutex_);
     abandoned_.store(true, std::memory_order_release);
-    while (returned_ != nullptr) take_back(*std::exchange(returned_, returned_->next));
+    while (returned_ != nullptr) reclaim(*std::exchange(returned_, returned_->next));
     lingering_ = !finish();
-    last = !lingering_ && lent_ == 0;
+    last = !lingering_ && loaned_ == 0;
     if (lingering_) lingering().cores.push_back(this);
   }
   if (last) delete this;
@@ -86,7 +86,7 @@ bool UcxCore::linger() noexcept {
     }
     lingering_ = !finish();
     if (lingering_) return false;
-    last = lent_ == 0;
+    last = loaned_ == 0;
   }
   if (last) delete this;
   return true;
@@ -99,8 +99,8 @@ void UcxCore::progress_abandoned() noexcept {
   std::erase_if(all.cores, [](UcxCore* core) { return core->linger(); });
 }
 
-// UCX answers by an assertion if a worker is destroyed while its endpoints, closed ones among them, have messages of their
-// wiring-up to send.
+// UCX answers by an assertion if a worker is destroyed while its endpoints, closed ones among them, have messages of
+// their wiring-up to send.
 bool UcxCore::finish() noexcept {
   if (!settled()) return false;
   if (!std::exchange(finishing_, true)) {
@@ -121,7 +121,7 @@ void UcxCore::on_finished(void* request, ucs_status_t, void* user_data) {
 
 // ---- Operations ----
 
-UcxOperation* UcxCore::take_operation(UcxReceiver& receiver, UcxOperation::Kind kind) {
+UcxOperation* UcxCore::acquire_operation(UcxReceiver& receiver, UcxOperation::Kind kind) {
   if (free_operations_ == nullptr) {
     operations_.push_back(std::make_unique<UcxOperation>());
     operations_.back()->core = this;
@@ -203,34 +203,34 @@ UcxOperation* UcxCore::take_ended() noexcept {
 
 // ---- Data that is kept ----
 
-Block* UcxCore::lend(void* data) {
+Block* UcxCore::loan(void* data) {
   if (free_data_ == nullptr) {
     all_data_.push_back(std::make_unique<Data>(*this));
     free_data_ = all_data_.back().get();
   }
   Data* const block = std::exchange(free_data_, free_data_->next);
   block->data = data;
-  block->lend();
-  ++lent_;
+  block->loan();
+  ++loaned_;
   return block;
 }
 
-void UcxCore::take_back(Data& data) noexcept {
+void UcxCore::reclaim(Data& data) noexcept {
   release(std::exchange(data.data, nullptr));
   data.next = std::exchange(free_data_, &data);
-  --lent_;
+  --loaned_;
 }
 
-void UcxCore::Data::returned(LentBlock& block) noexcept {
+void UcxCore::Data::returned(ExternalBlock& block) noexcept {
   Data& data = static_cast<Data&>(block);
   UcxCore& core = data.core_;
-  if (!core.abandoned_.load(std::memory_order_acquire) && Loop::current() == core.loop_) return core.take_back(data);
+  if (!core.abandoned_.load(std::memory_order_acquire) && Loop::current() == core.loop_) return core.reclaim(data);
   bool last = false;
   {
     const std::lock_guard lock(core.mutex_);
     if (core.abandoned_.load(std::memory_order_relaxed)) {
-      core.take_back(data);
-      last = !core.lingering_ && core.lent_ == 0;
+      core.reclaim(data);
+      last = !core.lingering_ && core.loaned_ == 0;
     } else {
       data.next = std::exchange(core.returned_, &data);
       core.any_returned_.store(true, std::memory_order_relaxed);
@@ -239,7 +239,7 @@ void UcxCore::Data::returned(LentBlock& block) noexcept {
   if (last) delete &core;
 }
 
-void UcxCore::take_returned() noexcept {
+void UcxCore::reclaim_returned() noexcept {
   if (!any_returned_.load(std::memory_order_relaxed)) return;
   Data* returned = nullptr;
   {
@@ -247,7 +247,7 @@ void UcxCore::take_returned() noexcept {
     any_returned_.store(false, std::memory_order_relaxed);
     returned = std::exchange(returned_, nullptr);
   }
-  while (returned != nullptr) take_back(*std::exchange(returned, returned->next));
+  while (returned != nullptr) reclaim(*std::exchange(returned, returned->next));
 }
 
 // ---- Endpoints ----

@@ -8,12 +8,12 @@
 #include <mutex>
 #include <vector>
 
-#include "base/lent_block.h"
+#include "base/external_block.h"
 #include "hawser/bytes.h"
 #include "hawser/loop.h"
 #include "hawser/time.h"
 #include "transport/ucx/core/ucx_context.h"
-#include "transport/ucx/protocol/ucx_wire.h"
+#include "transport/ucx/protocol/ucx_header.h"
 
 namespace hawser::transport {
 
@@ -26,14 +26,14 @@ class UcxReceiver {
  public:
   // Within UCX: only records. `block` holds `data` with one reference that is the receiver's now; `rendezvous` is UCX's
   // description of a payload that is still with the peer, to be fetched or released.
-  struct Arrival {
+  struct ActiveMessage {
     UcxHeader header;
     const std::byte* data = nullptr;
     std::size_t size = 0;
     Block* block = nullptr;
     void* rendezvous = nullptr;
   };
-  virtual void arrived(const Arrival& arrival) = 0;
+  virtual void arrived(const ActiveMessage& arrival) = 0;
   // An endpoint that a listener made for us.
   virtual void connected(std::unique_ptr<UcxEndpoint> endpoint) = 0;
   // An operation of ours has ended. Gives it back by UcxCore::recycle() when it is done with it.
@@ -51,7 +51,7 @@ struct UcxOperation {
   UcxCore* core = nullptr;
   UcxReceiver* receiver = nullptr;  // Null once nobody waits for it.
   Block* block = nullptr;           // A reference, to what is sent or where it is fetched to, that is dropped with it.
-  PayloadOwner* owner = nullptr;    // To be told by the receiver when it is done.
+  SendCompletion* owner = nullptr;  // To be told by the receiver when it is done.
   void* tag = nullptr;              // The receiver's own, as are the next two.
   std::size_t counted = 0;
   std::size_t position = 0;
@@ -79,8 +79,8 @@ struct UcxEndpoint {
 
 // How an endpoint is closed.
 enum class UcxClose : std::uint8_t {
-  // What was sent leaves first. With UcxErrorMode::peer the endpoint is then held open until the peer closes its end, at most
-  // UcxCore::wait_max: closing tells the peer's UCX, which drops what it has not read yet.
+  // What was sent leaves first. With UcxErrorMode::peer the endpoint is then held open until the peer closes its end,
+  // at most UcxCore::wait_max: closing tells the peer's UCX, which drops what it has not read yet.
   flush,
   // What was sent leaves first; the peer has gone through all there is.
   flush_peer_gone,
@@ -88,8 +88,8 @@ enum class UcxClose : std::uint8_t {
   cut,
 };
 
-// A UCX worker and all that UCX may still touch. It is used by one thread at a time: the loop's, and, once abandoned, the one
-// that drops the last piece of data that was kept, which destroys it.
+// A UCX worker and all that UCX may still touch. It is used by one thread at a time: the loop's, and, once abandoned,
+// the one that drops the last piece of data that was kept, which destroys it.
 class UcxCore {
  public:
   static constexpr Duration wait_max = std::chrono::seconds(1);
@@ -111,11 +111,11 @@ class UcxCore {
   // True if there was something to do. Never from within UCX.
   bool progress() noexcept { return ucp_.worker_progress(worker_) != 0; }
 
-  UcxOperation* take_operation(UcxReceiver& receiver, UcxOperation::Kind kind);
+  UcxOperation* acquire_operation(UcxReceiver& receiver, UcxOperation::Kind kind);
   // Drops the operation's block. It must not be with UCX.
   void recycle(UcxOperation& operation) noexcept;
-  // Sends `size` bytes at `data`, which lie in the operation's block, with its header. OK: it has left, and is the caller's
-  // again; IN_PROGRESS: UcxReceiver::ended() follows; anything else: it failed, and is the caller's again.
+  // Sends `size` bytes at `data`, which lie in the operation's block, with its header. OK: it has left, and is the
+  // caller's again; IN_PROGRESS: UcxReceiver::ended() follows; anything else: it failed, and is the caller's again.
   ucs_status_t send(UcxEndpoint& endpoint, UcxOperation& operation, const std::byte* data, std::size_t size,
                     std::uint32_t flags) noexcept;
   // Fetches a payload, whose description UCX takes over; UcxReceiver::ended() follows unless an error is returned.
@@ -123,9 +123,9 @@ class UcxCore {
   // Lets go of data, or of a payload, that is not wanted.
   void release(void* data) noexcept { ucp_.am_data_release(worker_, data); }
   // Counts references to data of UCX's that it may not take back; one reference.
-  Block* lend(void* data);
+  Block* loan(void* data);
   // Takes back what other threads have let go of.
-  void take_returned() noexcept;
+  void reclaim_returned() noexcept;
 
   // For the receiver with this token.
   Result<std::unique_ptr<UcxEndpoint>> connect(ucp_ep_params_t& params, std::uint64_t token);
@@ -134,7 +134,8 @@ class UcxCore {
   // Closes what waits for its peer and was to by `now`. When to ask next; Time::max() if none waits.
   Time end_waiting(Time now) noexcept;
   std::size_t closing() const noexcept { return closing_.size(); }
-  // Endpoints closed so far that UCX keeps, with their sockets, until the worker is destroyed: those of UcxErrorMode::none.
+  // Endpoints closed so far that UCX keeps, with their sockets, until the worker is destroyed: those of
+  // UcxErrorMode::none.
   std::size_t spent() const noexcept { return spent_; }
   void drop_closed() noexcept;
   // An endpoint has been closed since the last drop_closed().
@@ -148,18 +149,18 @@ class UcxCore {
   // What has ended since the last call, oldest first.
   UcxOperation* take_ended() noexcept;
   bool any_ended() const noexcept { return ended_first_ != nullptr; }
-  // Asked repeatedly before the end, with progress in between: true once the worker can be destroyed. Nothing must be sent any
-  // more.
+  // Asked repeatedly before the end, with progress in between: true once the worker can be destroyed. Nothing must be
+  // sent any more.
   bool finish() noexcept;
   // The tokens of endpoints that have failed.
   std::vector<std::uint64_t>& failed() noexcept { return failed_; }
 
  private:
-  class Data final : public LentBlock {
+  class Data final : public ExternalBlock {
    public:
-    explicit Data(UcxCore& core) noexcept : LentBlock(&Data::returned), core_(core) {}
-    using LentBlock::lend;
-    static void returned(LentBlock& block) noexcept;
+    explicit Data(UcxCore& core) noexcept : ExternalBlock(&Data::returned), core_(core) {}
+    using ExternalBlock::loan;
+    static void returned(ExternalBlock& block) noexcept;
     UcxCore& core_;
     void* data = nullptr;
     Data* next = nullptr;
@@ -169,7 +170,7 @@ class UcxCore {
       : context_(std::move(context)), ucp_(context_->ucp()), loop_(&loop), worker_(worker) {}
   ~UcxCore();
   bool linger() noexcept;
-  void take_back(Data& data) noexcept;
+  void reclaim(Data& data) noexcept;
 
   static void on_sent(void* request, ucs_status_t status, void* user_data);
   static void on_fetched(void* request, ucs_status_t status, std::size_t size, void* user_data);
@@ -201,7 +202,7 @@ class UcxCore {
   // Data that is lent. The loop's thread takes and gives without the lock until the core is abandoned.
   std::vector<std::unique_ptr<Data>> all_data_;
   Data* free_data_ = nullptr;
-  std::size_t lent_ = 0;
+  std::size_t loaned_ = 0;
   std::atomic<bool> any_returned_{false};
   std::atomic<bool> abandoned_{false};
   bool lingering_ = false;  // Abandoned, and not settled yet.

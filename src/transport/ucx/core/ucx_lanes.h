@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "transport/ucx/core/ucp_library.h"
-#include "transport/ucx/ucx_path.h"
+#include "transport/ucx/ucx_transport.h"
 
 namespace hawser::transport {
 

@@ -110,7 +110,7 @@ void UcxListener::process() {
   for (const Name& name : std::exchange(names_, {})) {
     for (Stranger& stranger : strangers_) {
       if (stranger.endpoint == nullptr || stranger.endpoint->ep != name.ep) continue;
-      worker_.give(name.token, std::move(stranger.endpoint));
+      worker_.deliver(name.token, std::move(stranger.endpoint));
       break;
     }
   }

@@ -12,8 +12,8 @@ namespace hawser::transport {
 
 class UcxWorker;
 
-// UCX's own listener on a worker: makes endpoints for those who call, and gives each to the connection that its first message
-// names. Belongs to the worker's loop.
+// UCX's own listener on a worker: makes endpoints for those who call, and gives each to the connection that its first
+// message names. Belongs to the worker's loop.
 class UcxListener {
  public:
   // Callers who have not named a connection yet, and may wait for UcxOptions::wire_up_timeout; more are turned away.

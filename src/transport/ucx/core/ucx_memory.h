@@ -7,12 +7,12 @@
 
 #include "hawser/bytes.h"
 #include "hawser/error.h"
-#include "transport/common/stretches.h"
+#include "transport/common/address_range_map.h"
 
 namespace hawser::transport {
 
-// The application's memory that stays until nobody uses it (RegisteredBuffer), so that UCX, which can't be told to let go,
-// may send from it and receive into it. Thread-safe.
+// The application's memory that stays until nobody uses it (RegisteredBuffer), so that UCX, which can't be told to let
+// go, may send from it and receive into it. Thread-safe.
 class UcxMemory {
  public:
   // `block` keeps the memory, and lasts until remove().
@@ -49,7 +49,7 @@ class UcxMemory {
   }
 
   std::mutex mutex_;
-  Stretches<Block*> entries_;
+  AddressRangeMap<Block*> entries_;
   std::atomic<std::size_t> bytes_{0};
   std::atomic<std::uint64_t> sends_{0};
   std::atomic<std::uint64_t> receives_{0};

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/data_path.h"
+#include "transport/transport.h"
 
 namespace hawser::transport {
 namespace {
@@ -146,7 +146,7 @@ Result<void> UcxWorker::listen(const std::string& address) {
   return {};
 }
 
-void UcxWorker::give(std::uint64_t token, std::unique_ptr<UcxEndpoint> endpoint) {
+void UcxWorker::deliver(std::uint64_t token, std::unique_ptr<UcxEndpoint> endpoint) {
   Slot* const slot = find(token);
   if (slot == nullptr) return close(std::move(endpoint), UcxClose::cut);
   endpoint->token = token;
@@ -157,11 +157,12 @@ void UcxWorker::give(std::uint64_t token, std::unique_ptr<UcxEndpoint> endpoint)
 
 ucs_status_t UcxWorker::on_message(void* arg, const void* header, std::size_t header_bytes, void* data,
                                    std::size_t size, const ucp_am_recv_param_t* param) noexcept {
-  return static_cast<UcxWorker*>(arg)->take({static_cast<const std::byte*>(header), header_bytes}, data, size, *param);
+  return static_cast<UcxWorker*>(arg)->on_active_message({static_cast<const std::byte*>(header), header_bytes}, data,
+                                                         size, *param);
 }
 
 // UCS_OK lets go of the data, and tells the sender of a payload that it is not wanted.
-ucs_status_t UcxWorker::take(Bytes bytes, void* data, std::size_t size, const ucp_am_recv_param_t& param) {
+ucs_status_t UcxWorker::on_active_message(Bytes bytes, void* data, std::size_t size, const ucp_am_recv_param_t& param) {
   const std::optional<UcxHeader> header = UcxHeader::load(bytes);
   if (!header) return UCS_OK;
   const bool rendezvous = (param.recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
@@ -172,7 +173,7 @@ ucs_status_t UcxWorker::take(Bytes bytes, void* data, std::size_t size, const uc
     listener_->named(header->token, param.reply_ep);
   }
   mark(*slot);
-  UcxReceiver::Arrival arrival{.header = *header, .size = size};
+  UcxReceiver::ActiveMessage arrival{.header = *header, .size = size};
   ucs_status_t held = UCS_OK;
   if (rendezvous) {
     arrival.rendezvous = data;
@@ -180,7 +181,7 @@ ucs_status_t UcxWorker::take(Bytes bytes, void* data, std::size_t size, const uc
   } else if (size != 0) {
     if (size > copied_bytes_max && (param.recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0) {
       arrival.data = static_cast<const std::byte*>(data);
-      arrival.block = core_->lend(data);
+      arrival.block = core_->loan(data);
       held = UCS_INPROGRESS;
     } else {
       arrival.data = copy(data, size, arrival.block);
@@ -214,7 +215,7 @@ bool UcxWorker::poll() {
 }
 
 bool UcxWorker::deliver() {
-  core_->take_returned();
+  core_->reclaim_returned();
   if (++rounds_ % abandoned_rounds == 0) UcxCore::progress_abandoned();
   const bool called = listener_ != nullptr && listener_->any();
   if (!called && dirty_.empty() && !core_->any_ended() && !core_->any_closed() && core_->failed().empty()) return false;

@@ -18,8 +18,8 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
  public:
   // Small data is copied out of UCX's memory, as that costs less than keeping it.
   static constexpr std::size_t copied_bytes_max = 1024;
-  // How long the end of a worker waits for its endpoints to be closed, by their peers too; what takes longer is cut off, or
-  // ends in the background.
+  // How long the end of a worker waits for its endpoints to be closed, by their peers too; what takes longer is cut
+  // off, or ends in the background.
   static constexpr Duration drain_max = std::chrono::milliseconds(50);
 
   static Result<std::shared_ptr<UcxWorker>> make(std::shared_ptr<UcxContext> context, Loop& loop);
@@ -42,7 +42,8 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
 
   // UcxReceiver::process() at the next poll.
   void process_soon(std::uint64_t token);
-  // Asks UCX for what there is now, and waits until `done` or until `most` is over. Whether it is done. Not from within UCX.
+  // Asks UCX for what there is now, and waits until `done` or until `most` is over. Whether it is done. Not from within
+  // UCX.
   bool progress_until(const std::function<bool()>& done, Duration most);
   // A poll outside of the loop's turn.
   bool poll() override;
@@ -53,7 +54,7 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   void stop_listening() noexcept { listener_.reset(); }
   const UcxListener* listener() const noexcept { return listener_.get(); }
   // Gives an endpoint to the receiver with this token, if there is one.
-  void give(std::uint64_t token, std::unique_ptr<UcxEndpoint> endpoint);
+  void deliver(std::uint64_t token, std::unique_ptr<UcxEndpoint> endpoint);
 
  private:
   struct Slot {
@@ -63,9 +64,9 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   };
 
   // Ends what waits for peers that do not close.
-  struct Waiting final : Timer {
-    explicit Waiting(UcxWorker& owner) noexcept : Timer(&Waiting::fire), worker(owner) {}
-    static void fire(Timer& timer) noexcept { static_cast<Waiting&>(timer).worker.end_waiting(); }
+  struct WaitTimer final : Timer {
+    explicit WaitTimer(UcxWorker& owner) noexcept : Timer(&WaitTimer::fire), worker(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<WaitTimer&>(timer).worker.end_waiting(); }
     UcxWorker& worker;
   };
 
@@ -75,7 +76,7 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
 
   static ucs_status_t on_message(void* arg, const void* header, std::size_t header_bytes, void* data, std::size_t size,
                                  const ucp_am_recv_param_t* param) noexcept;
-  ucs_status_t take(Bytes header, void* data, std::size_t size, const ucp_am_recv_param_t& param);
+  ucs_status_t on_active_message(Bytes header, void* data, std::size_t size, const ucp_am_recv_param_t& param);
   std::byte* copy(const void* data, std::size_t size, Block*& block);
   Slot* find(std::uint64_t token) noexcept;
   void end_waiting() noexcept;
@@ -86,7 +87,7 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   UcxCore* const core_;
   const std::vector<std::byte> address_;
   std::unique_ptr<UcxListener> listener_;
-  Waiting waiting_{*this};
+  WaitTimer waiting_{*this};
   int event_fd_ = -1;  // -1 while the loop is never to sleep.
   bool polled_ = false;
   bool delivering_ = false;

@@ -14,8 +14,8 @@
 #include "base/random.h"
 #include "transport/rdma/device/verbs.h"
 
-// Two queue pairs joined in memory, one step at a time: what the tests of the parts drive. It looks at memory when a device
-// would, so that what is reused too early is seen.
+// Two queue pairs joined in memory, one step at a time: what the tests of the parts drive. It looks at memory when a
+// device would, so that what is reused too early is seen.
 namespace hawser::transport::rdma {
 
 class FakeDevice final : public Device {

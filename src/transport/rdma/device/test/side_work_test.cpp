@@ -15,10 +15,10 @@
 #include <thread>
 #include <vector>
 
-#include "base/lent_block.h"
+#include "base/external_block.h"
 #include "transport/conformance/loop_stream_testing.h"
 #include "transport/rdma/device/test/slow_device_testing.h"
-#include "transport/rdma/rdma_path.h"
+#include "transport/rdma/rdma_transport.h"
 
 // What the kernel may block for a second is not done by the loop's thread.
 namespace hawser::transport::rdma {
@@ -129,18 +129,18 @@ TEST(SideWork, ClosingDropsWhatTheLoopHasNotCalledYet) {
 // Both sides of handshakes on one loop, over devices that tell who calls them.
 class SlowHandshake : public testing::Test {
  protected:
-  static constexpr PathLimits limits{1 << 20, 1 << 20};
+  static constexpr MessageLimits limits{1 << 20, 1 << 20};
 
   SlowHandshake() {
-    client = attach(client_path, 1);
-    server = attach(server_path, 2);
+    client = attach(client_transport, 1);
+    server = attach(server_transport, 2);
   }
-  std::shared_ptr<PathEnd> attach(std::shared_ptr<DataPath>& path, unsigned char number) {
+  std::shared_ptr<TransportWorker> attach(std::shared_ptr<Transport>& transport, unsigned char number) {
     auto device = std::make_shared<SlowDevice>([this](std::string_view what) { called(what); }, number);
     RdmaOptions options;
     options.huge_pages = false;
-    path = make_rdma_path(options, std::make_shared<SlowVerbs>(std::move(device)));
-    return path->attach(loop).value();
+    transport = make_rdma_transport(options, std::make_shared<SlowVerbs>(std::move(device)));
+    return transport->attach(loop).value();
   }
   void called(std::string_view what) {
     std::unique_lock lock(mutex);
@@ -177,9 +177,9 @@ class SlowHandshake : public testing::Test {
     block_on.clear();
     changed.notify_all();
   }
-  void wait_for(PathHalf& half) {
+  void wait_for(PendingConnection& pending) {
     std::optional<Result<void>> outcome;
-    half.when_ready([&](const Result<void>& how) { outcome.emplace(how); });
+    pending.when_ready([&](const Result<void>& how) { outcome.emplace(how); });
     run_until(loop, [&] { return outcome.has_value(); });
     EXPECT_TRUE(*outcome);
   }
@@ -194,21 +194,21 @@ class SlowHandshake : public testing::Test {
   std::string thrown_on;  // Once.
   bool blocked = false;
 
-  std::shared_ptr<DataPath> client_path;
-  std::shared_ptr<DataPath> server_path;
-  std::shared_ptr<PathEnd> client;
-  std::shared_ptr<PathEnd> server;
+  std::shared_ptr<Transport> client_transport;
+  std::shared_ptr<Transport> server_transport;
+  std::shared_ptr<TransportWorker> client;
+  std::shared_ptr<TransportWorker> server;
 };
 
 TEST_F(SlowHandshake, NothingThatBlocksIsDoneByTheLoop) {
-  auto proposed = server->begin_propose(client->offer(), limits);
-  ASSERT_TRUE(proposed);
-  wait_for(**proposed);
-  auto accepted = client->begin_accept((*proposed)->parameters(), limits);
+  auto selected = server->begin_select(client->offer(), limits);
+  ASSERT_TRUE(selected);
+  wait_for(**selected);
+  auto accepted = client->begin_accept((*selected)->parameters(), limits);
   ASSERT_TRUE(accepted);
   wait_for(**accepted);
   std::optional<Result<void>> outcome;
-  (*proposed)->begin_connect((*accepted)->parameters(), [&](const Result<void>& how) { outcome.emplace(how); });
+  (*selected)->begin_connect((*accepted)->parameters(), [&](const Result<void>& how) { outcome.emplace(how); });
   EXPECT_FALSE(outcome);
   run_until(loop, [&] { return outcome.has_value(); });
   ASSERT_TRUE(*outcome);
@@ -216,35 +216,36 @@ TEST_F(SlowHandshake, NothingThatBlocksIsDoneByTheLoop) {
   EXPECT_EQ(count("connect"), 2U);
   EXPECT_EQ(count("register"), 2U) << "of each side's memory";
   auto [a, b] = LoopStream::make_pair();
-  auto one = (*proposed)->open(std::move(a));
+  auto one = (*selected)->open(std::move(a));
   auto other = (*accepted)->open(std::move(b));
   one.reset();
   other.reset();
   run_until(loop, [&] { return count("destroy") == 2; });
-  run_until(loop, [&] { return server_path->memory()[0].connections + client_path->memory()[0].connections == 0; });
+  run_until(loop,
+            [&] { return server_transport->memory()[0].connections + client_transport->memory()[0].connections == 0; });
   const std::lock_guard lock(mutex);
   EXPECT_TRUE(by_loop.empty()) << by_loop.front();
 }
 
 // While memory is exposed for writing, each queue pair is told so by a system call, after those of all others.
 TEST_F(SlowHandshake, WhatThePeerMayDoIsNotToldByTheLoop) {
-  struct Exposed final : LentBlock {
-    Exposed() : LentBlock([](LentBlock&) noexcept {}), memory(4096) {}
+  struct Exposed final : ExternalBlock {
+    Exposed() : ExternalBlock([](ExternalBlock&) noexcept {}), memory(4096) {}
     std::vector<std::byte> memory;
   } exposed;
-  const auto registered = server_path->register_memory(exposed.memory, exposed, false);
+  const auto registered = server_transport->register_memory(exposed.memory, exposed, false);
   ASSERT_TRUE(registered);
   const auto writable = (*registered)->expose(exposed.memory, true, true);
   ASSERT_TRUE(writable);
   by_loop.clear();
-  auto proposed = server->begin_propose(client->offer(), limits);
-  ASSERT_TRUE(proposed);
-  wait_for(**proposed);
-  auto accepted = client->begin_accept((*proposed)->parameters(), limits);
+  auto selected = server->begin_select(client->offer(), limits);
+  ASSERT_TRUE(selected);
+  wait_for(**selected);
+  auto accepted = client->begin_accept((*selected)->parameters(), limits);
   ASSERT_TRUE(accepted);
   wait_for(**accepted);
   std::optional<Result<void>> outcome;
-  (*proposed)->begin_connect((*accepted)->parameters(), [&](const Result<void>& how) { outcome.emplace(how); });
+  (*selected)->begin_connect((*accepted)->parameters(), [&](const Result<void>& how) { outcome.emplace(how); });
   run_until(loop, [&] { return outcome.has_value(); });
   ASSERT_TRUE(*outcome);
   EXPECT_EQ(count("allow"), 1U);
@@ -255,21 +256,21 @@ TEST_F(SlowHandshake, WhatThePeerMayDoIsNotToldByTheLoop) {
 // Without memory at one of its steps a handshake fails, and nothing else does.
 TEST_F(SlowHandshake, MemoryThatRunsOutOnTheHelperFailsOneHandshake) {
   for (const std::string what : {"register", "create", "connect"}) {
-    auto proposed = server->begin_propose(client->offer(), limits);
-    ASSERT_TRUE(proposed);
+    auto selected = server->begin_select(client->offer(), limits);
+    ASSERT_TRUE(selected);
     std::optional<Result<void>> outcome;
-    const auto told = [&](const Result<void>& how) { outcome.emplace(how); };
+    const auto notified = [&](const Result<void>& how) { outcome.emplace(how); };
     if (what != "connect") throw_on(what);
-    (*proposed)->when_ready(told);
+    (*selected)->when_ready(notified);
     run_until(loop, [&] { return outcome.has_value(); });
     if (what == "connect") {
       ASSERT_TRUE(*outcome);
-      auto accepted = client->begin_accept((*proposed)->parameters(), limits);
+      auto accepted = client->begin_accept((*selected)->parameters(), limits);
       ASSERT_TRUE(accepted);
       wait_for(**accepted);
       outcome.reset();
       throw_on(what);
-      (*proposed)->begin_connect((*accepted)->parameters(), told);
+      (*selected)->begin_connect((*accepted)->parameters(), notified);
       run_until(loop, [&] { return outcome.has_value(); });
     }
     throw_on("");
@@ -278,45 +279,45 @@ TEST_F(SlowHandshake, MemoryThatRunsOutOnTheHelperFailsOneHandshake) {
       ASSERT_FALSE(*outcome) << what;
       EXPECT_EQ(outcome->error().code, ErrorCode::overloaded);
     }
-    proposed->reset();
-    run_until(loop, [&] { return server_path->memory()[0].connections == 0; });
-    EXPECT_EQ(server_path->memory()[0].used_bytes, 0U) << what;
+    selected->reset();
+    run_until(loop, [&] { return server_transport->memory()[0].connections == 0; });
+    EXPECT_EQ(server_transport->memory()[0].used_bytes, 0U) << what;
   }
 }
 
 // The kernel looks for a peer that does not answer: the client gives up meanwhile.
-TEST_F(SlowHandshake, AHalfThatGoesWhileItsQueuePairIsConnectedIsDestroyedAfterwards) {
-  auto proposed = server->begin_propose(client->offer(), limits);
-  ASSERT_TRUE(proposed);
-  wait_for(**proposed);
-  auto accepted = client->begin_accept((*proposed)->parameters(), limits);
+TEST_F(SlowHandshake, APendingConnectionThatGoesWhileItsQueuePairIsConnectedIsDestroyedAfterwards) {
+  auto selected = server->begin_select(client->offer(), limits);
+  ASSERT_TRUE(selected);
+  wait_for(**selected);
+  auto accepted = client->begin_accept((*selected)->parameters(), limits);
   ASSERT_TRUE(accepted);
   wait_for(**accepted);
   block("connect");
-  (*proposed)->begin_connect((*accepted)->parameters(), [](const Result<void>&) { ADD_FAILURE() << "it has gone"; });
+  (*selected)->begin_connect((*accepted)->parameters(), [](const Result<void>&) { ADD_FAILURE() << "it has gone"; });
   run_until(loop, [&] { return is_blocked(); });
-  proposed->reset();
+  selected->reset();
   std::size_t ticks = 0;
   run_until(loop, [&] { return ++ticks >= 50; });
   EXPECT_EQ(count("destroy"), 0U) << "it is being connected";
-  EXPECT_EQ(server_path->memory()[0].connections, 1U);
+  EXPECT_EQ(server_transport->memory()[0].connections, 1U);
   unblock();
-  run_until(loop, [&] { return count("destroy") == 1 && server_path->memory()[0].connections == 0; });
+  run_until(loop, [&] { return count("destroy") == 1 && server_transport->memory()[0].connections == 0; });
   const std::lock_guard lock(mutex);
   EXPECT_TRUE(by_loop.empty()) << by_loop.front();
 }
 
-TEST_F(SlowHandshake, AHalfThatGoesWhileItsQueuePairIsMadeLeavesNothing) {
+TEST_F(SlowHandshake, APendingConnectionThatGoesWhileItsQueuePairIsMadeLeavesNothing) {
   block("create");
-  auto proposed = server->begin_propose(client->offer(), limits);
-  ASSERT_TRUE(proposed);
-  (*proposed)->when_ready([](const Result<void>&) { ADD_FAILURE() << "it has gone"; });
+  auto selected = server->begin_select(client->offer(), limits);
+  ASSERT_TRUE(selected);
+  (*selected)->when_ready([](const Result<void>&) { ADD_FAILURE() << "it has gone"; });
   run_until(loop, [&] { return is_blocked(); });
-  proposed->reset();
+  selected->reset();
   unblock();
   run_until(loop, [&] { return count("destroy") == 1; });
-  EXPECT_EQ(server_path->memory()[0].connections, 0U);
-  EXPECT_EQ(server_path->memory()[0].used_bytes, 0U);
+  EXPECT_EQ(server_transport->memory()[0].connections, 0U);
+  EXPECT_EQ(server_transport->memory()[0].used_bytes, 0U);
   const std::lock_guard lock(mutex);
   EXPECT_TRUE(by_loop.empty()) << by_loop.front();
 }
@@ -324,15 +325,15 @@ TEST_F(SlowHandshake, AHalfThatGoesWhileItsQueuePairIsMadeLeavesNothing) {
 // The last user of an end goes while its thread is at work: the queues must outlive that.
 TEST_F(SlowHandshake, AnEndWaitsForWhatIsAtHand) {
   block("create");
-  auto proposed = server->begin_propose(client->offer(), limits);
-  ASSERT_TRUE(proposed);
-  (*proposed)->when_ready([](const Result<void>&) { ADD_FAILURE() << "it has gone"; });
+  auto selected = server->begin_select(client->offer(), limits);
+  ASSERT_TRUE(selected);
+  (*selected)->when_ready([](const Result<void>&) { ADD_FAILURE() << "it has gone"; });
   run_until(loop, [&] { return is_blocked(); });
   std::thread later([this] {
     std::this_thread::sleep_for(20ms);
     unblock();
   });
-  proposed->reset();
+  selected->reset();
   server.reset();
   later.join();
   EXPECT_EQ(count("create"), 1U);
@@ -360,11 +361,11 @@ TEST(OtherDevices, AreNotLookedForByEachHandshake) {
   const auto verbs = std::make_shared<Some>();
   RdmaOptions options;
   options.huge_pages = false;
-  const auto path = make_rdma_path(options, verbs);
-  const auto end = path->attach(loop).value();
-  PathEnd* const first = &end->toward("10.0.0.1:1");
+  const auto transport = make_rdma_transport(options, verbs);
+  const auto worker = transport->attach(loop).value();
+  TransportWorker* const first = &worker->select_device("10.0.0.1:1");
   const int before = verbs->opens;
-  for (int i = 0; i < 1000; ++i) EXPECT_EQ(&end->toward("10.0.0.2:1"), first);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(&worker->select_device("10.0.0.2:1"), first);
   // The loop's time stands still meanwhile.
   EXPECT_EQ(verbs->opens - before, 2);
   // Later it may be there.
@@ -373,7 +374,7 @@ TEST(OtherDevices, AreNotLookedForByEachHandshake) {
     auto pause = on.sleep(1100ms);
     co_await pause;
   }(loop));
-  EXPECT_NE(&end->toward("10.0.0.2:1"), first);
+  EXPECT_NE(&worker->select_device("10.0.0.2:1"), first);
   EXPECT_EQ(verbs->opens - before, 4);
 }
 

@@ -15,7 +15,8 @@
 // A device of which only what may block is of interest: it carries nothing.
 namespace hawser::transport::rdma {
 
-// Called with "register", "deregister", "create", "connect", "allow" and "destroy" by the thread that does it; may block.
+// Called with "register", "deregister", "create", "connect", "allow" and "destroy" by the thread that does it; may
+// block.
 using SlowHook = std::function<void(std::string_view what)>;
 
 class SlowDevice final : public Device {

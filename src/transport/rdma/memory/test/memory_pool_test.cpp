@@ -45,7 +45,7 @@ TEST_F(PoolTest, StretchesDoNotOverlapAndComeTogetherAgain) {
   for (int i = 0; i < 20'000; ++i) {
     if (taken.size() < 20 && random.chance(0.55)) {
       const std::size_t bytes = 1 + random.below(40'000);
-      const auto memory = pool->take(bytes, Use::connection);
+      const auto memory = pool->acquire(bytes, Use::connection);
       ASSERT_TRUE(memory);
       EXPECT_GE(memory->bytes, bytes);
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory->data) % 4096, 0U);
@@ -56,34 +56,34 @@ TEST_F(PoolTest, StretchesDoNotOverlapAndComeTogetherAgain) {
       taken.push_back(*memory);
     } else if (!taken.empty()) {
       const std::size_t at = random.below(taken.size());
-      pool->give(taken[at]);
+      pool->release(taken[at]);
       taken[at] = taken.back();
       taken.pop_back();
     }
   }
-  for (const RegisteredMemory& memory : taken) pool->give(memory);
+  for (const RegisteredMemory& memory : taken) pool->release(memory);
   EXPECT_EQ(pool->counters().used_bytes, 0U);
   EXPECT_GT(pool->counters().used_bytes_max, 100'000U);
   // All of an arena in one piece, without another arena.
   const std::size_t registered = pool->counters().registered_bytes;
-  const auto whole = pool->take(64 * 1024, Use::connection);
+  const auto whole = pool->acquire(64 * 1024, Use::connection);
   ASSERT_TRUE(whole);
   EXPECT_EQ(pool->counters().registered_bytes, registered);
-  pool->give(*whole);
+  pool->release(*whole);
 }
 
 TEST_F(PoolTest, TheWatermarkIsNamedAndPayloadsLeaveAPart) {
   const auto pool = make(256 * 1024);
   std::vector<RegisteredMemory> payloads;
   for (;;) {
-    const auto memory = pool->take(16 * 1024, Use::payload);
+    const auto memory = pool->acquire(16 * 1024, Use::payload);
     if (!memory) break;
     payloads.push_back(*memory);
   }
   EXPECT_EQ(payloads.size(), 12U) << "three quarters of it";
   std::vector<RegisteredMemory> chunks;
   for (;;) {
-    const auto memory = pool->take(16 * 1024, Use::connection);
+    const auto memory = pool->acquire(16 * 1024, Use::connection);
     if (memory) {
       chunks.push_back(*memory);
       continue;
@@ -95,43 +95,43 @@ TEST_F(PoolTest, TheWatermarkIsNamedAndPayloadsLeaveAPart) {
   EXPECT_EQ(chunks.size(), 4U);
   EXPECT_EQ(pool->counters().refused, 2U);
   EXPECT_LE(pool->counters().registered_bytes, 256U * 1024);
-  for (const auto& memory : payloads) pool->give(memory);
-  for (const auto& memory : chunks) pool->give(memory);
+  for (const auto& memory : payloads) pool->release(memory);
+  for (const auto& memory : chunks) pool->release(memory);
 }
 
 TEST_F(PoolTest, OnlyPayloadsCanBeReadByPeers) {
   const auto pool = make(std::size_t{1} << 20);
-  const auto chunk = pool->take(4096, Use::connection);
-  const auto payload = pool->take(4096, Use::payload);
+  const auto chunk = pool->acquire(4096, Use::connection);
+  const auto payload = pool->acquire(4096, Use::payload);
   ASSERT_TRUE(chunk && payload);
   EXPECT_FALSE(device->regions.at(chunk->remote_key).access.remote_read);
   EXPECT_TRUE(device->regions.at(payload->remote_key).access.remote_read);
-  pool->give(*chunk);
-  pool->give(*payload);
+  pool->release(*chunk);
+  pool->release(*payload);
 }
 
 // Registering takes long: whoever finds memory, or only gives it back, does not wait for it.
 TEST_F(PoolTest, NobodyWaitsForARegistrationThatHeDoesNotNeed) {
   const auto pool = make(std::size_t{1} << 20);
-  const auto chunk = pool->take(4096, Use::connection);
+  const auto chunk = pool->acquire(4096, Use::connection);
   ASSERT_TRUE(chunk);
   bool served = false;
   device->registering = [&] {
     if (std::exchange(served, true)) return;
     auto other = std::async(std::launch::async, [&] {
-      const auto more = pool->take(4096, Use::connection);
+      const auto more = pool->acquire(4096, Use::connection);
       EXPECT_TRUE(more);
-      pool->give(*more);
+      pool->release(*more);
       return pool->counters().used_bytes;
     });
     ASSERT_EQ(other.wait_for(std::chrono::minutes(2)), std::future_status::ready);
     EXPECT_EQ(other.get(), 4096U);
   };
-  const auto payload = pool->take(4096, Use::payload);
+  const auto payload = pool->acquire(4096, Use::payload);
   ASSERT_TRUE(payload);
   EXPECT_TRUE(served);
-  pool->give(*payload);
-  pool->give(*chunk);
+  pool->release(*payload);
+  pool->release(*chunk);
 }
 
 TEST_F(PoolTest, RoomThatWasMadeIsTakenWithoutRegistering) {
@@ -143,9 +143,9 @@ TEST_F(PoolTest, RoomThatWasMadeIsTakenWithoutRegistering) {
   ASSERT_TRUE(pool->make_room(stretches, Use::connection));
   EXPECT_EQ(device->regions.size(), registered) << "there was room already";
   std::vector<RegisteredMemory> taken;
-  for (const std::size_t bytes : stretches) taken.push_back(*pool->take(bytes, Use::connection));
+  for (const std::size_t bytes : stretches) taken.push_back(*pool->acquire(bytes, Use::connection));
   EXPECT_EQ(device->regions.size(), registered);
-  for (const RegisteredMemory& one : taken) pool->give(one);
+  for (const RegisteredMemory& one : taken) pool->release(one);
   const std::vector<std::size_t> too_much(100, std::size_t{64} << 10);
   const auto refused = pool->make_room(too_much, Use::connection);
   ASSERT_FALSE(refused);
@@ -155,20 +155,20 @@ TEST_F(PoolTest, RoomThatWasMadeIsTakenWithoutRegistering) {
 TEST_F(PoolTest, WhatTheDeviceRefusesIsTold) {
   const auto pool = make(std::size_t{1} << 20);
   device->refuse_memory = true;
-  EXPECT_EQ(pool->take(4096, Use::connection).error().text, "refused");
+  EXPECT_EQ(pool->acquire(4096, Use::connection).error().text, "refused");
   device->refuse_memory = false;
-  const auto memory = pool->take(4096, Use::connection);
+  const auto memory = pool->acquire(4096, Use::connection);
   ASSERT_TRUE(memory);
-  pool->give(*memory);
+  pool->release(*memory);
 }
 
 TEST_F(PoolTest, IdleArenasAreGivenBack) {
   const auto pool = make(std::size_t{1} << 20);
-  const auto one = pool->take(4096, Use::connection);
-  const auto other = pool->take(64 * 1024, Use::connection);
+  const auto one = pool->acquire(4096, Use::connection);
+  const auto other = pool->acquire(64 * 1024, Use::connection);
   ASSERT_TRUE(one && other);
   EXPECT_EQ(device->regions.size(), 2U);
-  pool->give(*other);
+  pool->release(*other);
   const Time start{};
   pool->reclaim(start);
   pool->reclaim(start + std::chrono::seconds(9));
@@ -178,12 +178,12 @@ TEST_F(PoolTest, IdleArenasAreGivenBack) {
   pool->reclaim(start + std::chrono::seconds(10));
   EXPECT_EQ(device->regions.size(), 1U) << "the one in use stays";
   EXPECT_EQ(pool->counters().registered_bytes, 64U * 1024);
-  pool->give(*one);
+  pool->release(*one);
 }
 
 TEST_F(PoolTest, BlocksAreFoundByAnyPartOfThemAndGoBackByThemselves) {
   const auto pool = make(std::size_t{1} << 20);
-  const MemoryPool::PayloadBlock block = pool->take_block(20'000);
+  const MemoryPool::PayloadBlock block = pool->acquire_block(20'000);
   ASSERT_NE(block.block, nullptr);
   const std::byte* const data = block.memory.data;
   for (const std::size_t offset : {std::size_t{0}, std::size_t{1}, std::size_t{9000}, std::size_t{19'000}}) {

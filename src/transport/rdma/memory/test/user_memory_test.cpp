@@ -11,14 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/lent_block.h"
+#include "base/external_block.h"
 #include "transport/rdma/device/test/fake_device_testing.h"
 
 namespace hawser::transport::rdma {
 namespace {
 
-struct Counted final : LentBlock {
-  Counted() : LentBlock([](LentBlock&) noexcept {}) {}
+struct Counted final : ExternalBlock {
+  Counted() : ExternalBlock([](ExternalBlock&) noexcept {}) {}
 };
 
 struct UserMemoryTest : testing::Test {

@@ -58,7 +58,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
         one_sided(device, user_, random),
         ring(std::make_shared<ReceiveRing>(pool_, setup.chunk_bytes, *this)) {
     EXPECT_TRUE(ring->grow(setup.receives));
-    const auto memory = Channel::Memory::take(*pool_, setup.chunk_bytes);
+    const auto memory = Channel::Memory::acquire(*pool_, setup.chunk_bytes);
     EXPECT_TRUE(memory);
     ChannelOptions options;
     options.sender = {.packet_bytes_max = std::min(setup.chunk_bytes, setup.peer_chunk_bytes),
@@ -68,7 +68,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
                       .copied_bytes_max = setup.copied_bytes_max,
                       .rendezvous_max = 4};
     options.receiver = {.message_bytes_max = setup.message_bytes_max,
-                        .placed_bytes_min = 1000,
+                        .receive_buffer_bytes_min = 1000,
                         .read_bytes_max = 4096,
                         .reads_max = 3,
                         .ahead_bytes_max = setup.ahead_bytes_max,
@@ -118,7 +118,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
       // Without an owner: copied.
       std::vector<std::byte> copy(payload);
       fill(copy.data(), payload, ~number);
-      const Piece piece{copy.data(), payload};
+      const ConstBuffer piece{copy.data(), payload};
       channel->sender().commit(head, std::span(&piece, 1), nullptr);
       fill(copy.data(), payload, 1);
       return;
@@ -127,7 +127,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
     owners_.push_back(owner);
     fill(owner->data(), payload, ~number);
     // In pieces, one of which may be short.
-    std::vector<Piece> pieces;
+    std::vector<ConstBuffer> pieces;
     std::size_t at = 0;
     while (at < payload && pieces.size() < 3) {
       const std::size_t part = pieces.size() == 2 ? payload - at : 1 + random.below(payload - at);
@@ -137,10 +137,10 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
     if (at < payload) pieces.push_back({owner->data() + at, payload - at});
     channel->sender().commit(head, pieces, owner);
   }
-  void detach_one() {
+  void copy_and_release_one() {
     if (owners_.empty()) return;
     Owner* const owner = owners_[random.below(owners_.size())];
-    channel->sender().detach(*owner);
+    channel->sender().copy_and_release(*owner);
     std::erase(owners_, owner);
     owner->scribble_and_drop();
   }
@@ -149,10 +149,10 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
   void drop_kept() {
     if (!kept_.empty()) kept_.pop_front();
   }
-  void unplace_one() {
+  void revoke_one() {
     if (given_ == nullptr) return;
-    channel->receiver().unplace(given_);
-    unplaced_ = true;
+    channel->receiver().revoke_receive_buffer(given_);
+    revoked_ = true;
     drop_given();
   }
   void toggle_pause() {
@@ -191,12 +191,12 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
     EXPECT_TRUE(matches(message.head.subspan(8), number));
     if (message.discarded) {
       EXPECT_TRUE(message.payload.empty());
-      EXPECT_TRUE(discarding_ || unplaced_);
+      EXPECT_TRUE(discarding_ || revoked_);
     } else if (!message.payload.empty()) {
       EXPECT_TRUE(matches(message.payload, ~number));
-      EXPECT_FALSE(discarding_ || unplaced_);
+      EXPECT_FALSE(discarding_ || revoked_);
     }
-    discarding_ = unplaced_ = false;
+    discarding_ = revoked_ = false;
     drop_given();
     if (random.chance(0.2)) kept_.push_back(message.keep_head());
     if (!message.payload.empty() && message.payload_block != nullptr && random.chance(0.3)) {
@@ -204,9 +204,9 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
     }
     if (kept_.size() > 12) kept_.pop_front();
   }
-  Placement place(Bytes head, std::size_t payload_bytes) override {
+  ReceiveBuffer select_receive_buffer(Bytes head, std::size_t payload_bytes) override {
     EXPECT_GE(head.size(), 8U);
-    EXPECT_FALSE(discarding_ || unplaced_ || given_ != nullptr) << "asked for two at once";
+    EXPECT_FALSE(discarding_ || revoked_ || given_ != nullptr) << "asked for two at once";
     switch (random.below(3)) {
       case 0: return {};
       case 1:
@@ -217,15 +217,15 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
           given_plain_.reset(new std::byte[payload_bytes]);
           given_ = given_plain_.get();
         }
-        return {Placement::Kind::given, {given_, payload_bytes}};
-      default: discarding_ = true; return {Placement::Kind::discard, {}};
+        return {ReceiveBuffer::Kind::given, {given_, payload_bytes}};
+      default: discarding_ = true; return {ReceiveBuffer::Kind::discard, {}};
     }
   }
   void on_drained() override {}
   void on_closed(const Error&) override {}
 
-  void on_breach(std::string_view how) override { ADD_FAILURE() << how; }
-  void on_bye() override { bye = true; }
+  void on_protocol_violation(std::string_view how) override { ADD_FAILURE() << how; }
+  void on_fin() override { fin = true; }
   void chunks_returned() noexcept override {}
 
   FakePair pair;
@@ -233,7 +233,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
   std::uint64_t committed = 0;
   std::uint64_t delivered = 0;
   bool closing = false;
-  bool bye = false;
+  bool fin = false;
 
  private:
   enum class MemoryKind : std::uint8_t { plain, pool, user };
@@ -245,10 +245,10 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
   }
 
   // A payload in memory of its own, which is overwritten as soon as it is released.
-  class Owner final : public PayloadOwner {
+  class Owner final : public SendCompletion {
    public:
     Owner(Side& side, std::size_t bytes, MemoryKind kind) : side_(side), bytes_(bytes) {
-      if (kind == MemoryKind::pool) registered_ = side.pool_->take_block(bytes);
+      if (kind == MemoryKind::pool) registered_ = side.pool_->acquire_block(bytes);
       if (kind == MemoryKind::user) {
         auto* const user = new UserBlock(side.user_, bytes);
         registered_.block = user;
@@ -257,7 +257,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
       if (registered_.block == nullptr) plain_.reset(new std::byte[bytes]);
     }
     std::byte* data() { return registered_.block != nullptr ? registered_.memory.data : plain_.get(); }
-    void payload_released() noexcept override {
+    void on_send_complete() noexcept override {
       EXPECT_EQ(std::erase(side_.owners_, this), 1U) << "released twice";
       scribble_and_drop();
     }
@@ -290,7 +290,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
   std::unique_ptr<std::byte[]> given_plain_;
   UserBlock* given_user_ = nullptr;
   bool discarding_ = false;
-  bool unplaced_ = false;
+  bool revoked_ = false;
 
  public:
   OneSidedUser one_sided;
@@ -321,10 +321,10 @@ struct Joined {
         if (random.chance(0.1)) side.toggle_pause();
         break;
       case 4:
-        if (random.chance(0.2)) side.detach_one();
+        if (random.chance(0.2)) side.copy_and_release_one();
         break;
       case 5:
-        if (random.chance(0.1)) side.unplace_one();
+        if (random.chance(0.1)) side.revoke_one();
         break;
       case 6:
         if (random.chance(0.3)) side.begin_access();
@@ -452,8 +452,8 @@ TEST(RdmaChannel, ByeComesAfterAllThatWasCommitted) {
     }
     run.settle();
     for (std::size_t i = 0; i < 2; ++i) {
-      ASSERT_TRUE(run.sides[i]->bye);
-      ASSERT_TRUE(run.sides[i]->channel->sender().bye_completed());
+      ASSERT_TRUE(run.sides[i]->fin);
+      ASSERT_TRUE(run.sides[i]->channel->sender().fin_completed());
       ASSERT_EQ(run.sides[1 - i]->delivered, run.sides[i]->committed);
     }
   }
@@ -466,13 +466,13 @@ TEST(RdmaChannel, AtTheWatermarkItGoesOnBySmallSteps) {
   // Few arenas, which what both sides need at least fits in and not much more.
   Joined run(7, setup, 512 * 1024);
   std::vector<RegisteredMemory> taken;
-  while (auto memory = run.pool->take(4096, MemoryPool::Use::connection)) taken.push_back(*memory);
+  while (auto memory = run.pool->acquire(4096, MemoryPool::Use::connection)) taken.push_back(*memory);
   for (int i = 0; i < 50'000; ++i) run.step();
   run.settle();
   EXPECT_EQ(run.sides[0]->delivered, run.sides[1]->committed);
   EXPECT_EQ(run.sides[1]->delivered, run.sides[0]->committed);
   EXPECT_GT(run.pool->counters().refused, 0U);
-  for (const RegisteredMemory& memory : taken) run.pool->give(memory);
+  for (const RegisteredMemory& memory : taken) run.pool->release(memory);
 }
 
 TEST(RdmaChannel, WhatATickCommitsLeavesInOnePacketBehindOneDoorbell) {
@@ -511,11 +511,11 @@ TEST(RdmaChannel, WhatNoPacketHoldsIsCopiedOnceAndRead) {
       std::byte* const room = side.channel->sender().reserve(100);
       std::memcpy(room, &number, 8);
       fill(room + 8, 92, number);
-      struct Told final : PayloadOwner {
-        void payload_released() noexcept override { ++times; }
+      struct Notified final : SendCompletion {
+        void on_send_complete() noexcept override { ++times; }
         int times = 0;
       } owner;
-      const Piece piece{memory.data(), payload};
+      const ConstBuffer piece{memory.data(), payload};
       const bool copied = payload == 10'000 && copied_bytes_max == 10'000;
       side.channel->sender().commit(100, std::span(&piece, 1), &owner);
       side.flush();
@@ -570,7 +570,7 @@ TEST(RdmaChannel, CreditsEndAtTheReserveAndFramesGatherMeanwhile) {
     }
     run.sides[1]->flush();
   }
-  EXPECT_EQ(side.channel->wire().credits.available(), Credits::reserved);
+  EXPECT_EQ(side.channel->work_queue().credits.available(), Credits::reserved);
   EXPECT_LT(side.channel->sender().sent(), side.channel->sender().committed());
   run.settle();
   EXPECT_EQ(run.sides[1]->delivered, 200U);

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/lent_block.h"
+#include "base/external_block.h"
 #include "base/random.h"
 #include "transport/rdma/device/test/fake_device_testing.h"
 #include "transport/rdma/memory/user_memory.h"
@@ -19,19 +19,20 @@
 namespace hawser::transport::rdma {
 
 // Memory of the application's, known to the device until nobody uses it any more.
-struct UserBlock final : LentBlock {
+struct UserBlock final : ExternalBlock {
   UserBlock(std::shared_ptr<UserMemory> table, std::size_t bytes)
-      : LentBlock(&UserBlock::returned), table_(std::move(table)), memory(bytes) {
+      : ExternalBlock(&UserBlock::returned), table_(std::move(table)), memory(bytes) {
     EXPECT_TRUE(table_->add(memory, *this));
   }
   ~UserBlock() { table_->remove(memory.data()); }
-  static void returned(LentBlock& block) noexcept { delete static_cast<UserBlock*>(&block); }
+  static void returned(ExternalBlock& block) noexcept { delete static_cast<UserBlock*>(&block); }
 
   const std::shared_ptr<UserMemory> table_;
   std::vector<std::byte> memory;
 };
 
-// Writes the peer's memory and reads it back, at random, and checks what it finds there: operations take effect in order.
+// Writes the peer's memory and reads it back, at random, and checks what it finds there: operations take effect in
+// order.
 class OneSidedUser {
  public:
   static constexpr std::uint64_t domain = 77;

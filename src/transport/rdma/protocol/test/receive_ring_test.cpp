@@ -23,7 +23,7 @@ struct RingTest : testing::Test, ReceiveRingOwner {
           for (const ReceiveRequest& request : requests) posted.push_back(request.id);
           return {};
         },
-        [this](const ReceiveChunk&, std::uint32_t user) { told.push_back(user); });
+        [this](const ReceiveChunk&, std::uint32_t user) { notified.push_back(user); });
   }
   // A packet of that queue pair, read, and kept beyond.
   Buffer receive_and_keep(std::uint32_t queue_pair) {
@@ -40,11 +40,12 @@ struct RingTest : testing::Test, ReceiveRingOwner {
       device, MemoryPoolOptions{.bytes_max = std::size_t{1} << 20, .arena_bytes = 64 * 1024, .huge_pages = false});
   std::shared_ptr<ReceiveRing> ring = std::make_shared<ReceiveRing>(pool, 4096, *this);
   std::vector<std::uint64_t> posted;
-  std::vector<std::uint32_t> told;
+  std::vector<std::uint32_t> notified;
   int returned = 0;
 };
 
-// Between the last collect() and close() another thread drops what it held: nothing would bring the ring's end any more.
+// Between the last collect() and close() another thread drops what it held: nothing would bring the ring's end any
+// more.
 TEST_F(RingTest, AChunkThatCameBackBeforeTheEndDoesNotKeepTheRing) {
   Buffer early = receive_and_keep(1);
   Buffer late = receive_and_keep(1);
@@ -68,7 +69,8 @@ TEST_F(RingTest, WhatNobodyHoldsEndsWithTheRing) {
   EXPECT_EQ(pool->counters().used_bytes, 0U);
 }
 
-// The number of a queue pair that is gone may be another's when its chunk is posted again: that one must not get a credit for it.
+// The number of a queue pair that is gone may be another's when its chunk is posted again: that one must not get a
+// credit for it.
 TEST_F(RingTest, ChunksOfAQueuePairThatIsGoneAreNobodys) {
   Buffer kept = receive_and_keep(7);
   Buffer other = receive_and_keep(8);
@@ -78,7 +80,7 @@ TEST_F(RingTest, ChunksOfAQueuePairThatIsGoneAreNobodys) {
   other = {};
   ring->collect();
   ASSERT_TRUE(post());
-  EXPECT_EQ(told, std::vector<std::uint32_t>{8});
+  EXPECT_EQ(notified, std::vector<std::uint32_t>{8});
   EXPECT_EQ(ring->disowned(), 0U);
 }
 

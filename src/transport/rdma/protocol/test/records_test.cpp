@@ -67,7 +67,7 @@ TEST(RdmaRecords, RandomBytesNeverLeadBeyondTheirEnd) {
 }
 
 TEST(RdmaRecords, ATableMustMakeUpThePayload) {
-  std::vector<std::byte> table(table_head_bytes + 2 * RemotePiece::bytes + 8);
+  std::vector<std::byte> table(table_head_bytes + 2 * RemoteBuffer::bytes + 8);
   store_le(table.data() + 4, std::uint32_t{2});
   write_piece(table.data() + 8, {.address = 4096, .key = 7, .size = 100});
   write_piece(table.data() + 24, {.address = 0, .key = 0, .size = 5});
@@ -83,11 +83,11 @@ TEST(RdmaRecords, ATableMustMakeUpThePayload) {
 }
 
 TEST(RdmaRecords, TheImmediate) {
-  const Immediate all{.granted = Immediate::grant_max, .done = Immediate::done_max, .bye = true};
+  const Immediate all{.granted = Immediate::grant_max, .done = Immediate::done_max, .fin = true};
   const Immediate back = Immediate::decode(all.encode());
   EXPECT_EQ(back.granted, 4096U * 2 - 1);
   EXPECT_EQ(back.done, Immediate::done_max);
-  EXPECT_TRUE(back.bye);
+  EXPECT_TRUE(back.fin);
   EXPECT_EQ(Immediate{}.encode(), 0U);
 }
 

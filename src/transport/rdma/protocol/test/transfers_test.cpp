@@ -5,8 +5,8 @@
 namespace hawser::transport::rdma {
 namespace {
 
-struct Owner final : PayloadOwner {
-  void payload_released() noexcept override { ++released; }
+struct Owner final : SendCompletion {
+  void on_send_complete() noexcept override { ++released; }
   int released = 0;
 };
 

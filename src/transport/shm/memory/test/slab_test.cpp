@@ -21,24 +21,24 @@ struct Slab {
 TEST(ShmSlab, GivesOutAllOfItAndNoMore) {
   Slab slab(1 << 20);
   std::vector<std::size_t> regions;
-  for (int i = 0; i < 64; ++i) regions.push_back(slab.writer.take(16 * 1024));
+  for (int i = 0; i < 64; ++i) regions.push_back(slab.writer.acquire(16 * 1024));
   EXPECT_EQ(regions.back(), 63U);
-  EXPECT_EQ(slab.writer.take(1), SlabWriter::none);
-  slab.reader->give_back(7);
-  slab.reader->give_back(9);
-  EXPECT_EQ(slab.writer.take(16 * 1024 + 1), SlabWriter::none) << "two that are not neighbours";
-  slab.reader->give_back(8);
-  EXPECT_EQ(slab.writer.take(3 * 16 * 1024), 7U);
-  EXPECT_EQ(slab.writer.take(1), SlabWriter::none);
+  EXPECT_EQ(slab.writer.acquire(1), SlabWriter::none);
+  slab.reader->release(7);
+  slab.reader->release(9);
+  EXPECT_EQ(slab.writer.acquire(16 * 1024 + 1), SlabWriter::none) << "two that are not neighbours";
+  slab.reader->release(8);
+  EXPECT_EQ(slab.writer.acquire(3 * 16 * 1024), 7U);
+  EXPECT_EQ(slab.writer.acquire(1), SlabWriter::none);
   slab.reader->drop();
 }
 
 TEST(ShmSlab, TooMuchIsNone) {
   Slab slab(1 << 20);
-  EXPECT_EQ(slab.writer.take((1 << 20) + 1), SlabWriter::none);
-  EXPECT_EQ(slab.writer.take(1 << 20), 0U);
+  EXPECT_EQ(slab.writer.acquire((1 << 20) + 1), SlabWriter::none);
+  EXPECT_EQ(slab.writer.acquire(1 << 20), 0U);
   Slab none(0);
-  EXPECT_EQ(none.writer.take(1), SlabWriter::none);
+  EXPECT_EQ(none.writer.acquire(1), SlabWriter::none);
   EXPECT_EQ(none.reader->find(0, 1), nullptr);
   slab.reader->drop();
   none.reader->drop();
@@ -46,9 +46,9 @@ TEST(ShmSlab, TooMuchIsNone) {
 
 TEST(ShmSlab, ALargeSlabHasLargerChunks) {
   Slab slab(16 << 20);
-  EXPECT_EQ(slab.writer.take(1), 0U);
-  EXPECT_EQ(slab.writer.take(64 * 1024 + 1), 1U);
-  EXPECT_EQ(slab.writer.take(1), 3U);
+  EXPECT_EQ(slab.writer.acquire(1), 0U);
+  EXPECT_EQ(slab.writer.acquire(64 * 1024 + 1), 1U);
+  EXPECT_EQ(slab.writer.acquire(1), 3U);
   EXPECT_EQ(slab.writer.at(3) - slab.writer.at(0), 3 * 64 * 1024);
   EXPECT_NE(slab.reader->find(255, 64 * 1024), nullptr);
   EXPECT_EQ(slab.reader->find(255, 64 * 1024 + 1), nullptr);
@@ -59,32 +59,32 @@ TEST(ShmSlab, ALargeSlabHasLargerChunks) {
 TEST(ShmSlab, RandomUse) {
   Random random(1);
   auto slab = std::make_unique<Slab>(4 << 20);
-  std::map<std::size_t, std::pair<std::size_t, Block*>> lent;
+  std::map<std::size_t, std::pair<std::size_t, Block*>> loaned;
   std::size_t none = 0;
   for (int i = 0; i < 20'000; ++i) {
     if (random.chance(0.5)) {
       const std::size_t bytes = 1 + random.below(random.chance(0.1) ? 2 << 20 : 100'000);
-      const std::size_t region = slab->writer.take(bytes);
+      const std::size_t region = slab->writer.acquire(bytes);
       if (region == SlabWriter::none) {
         ++none;
         continue;
       }
       ASSERT_NE(slab->reader->find(region, bytes), nullptr);
-      const auto next = lent.lower_bound(region);
-      if (next != lent.end()) {
+      const auto next = loaned.lower_bound(region);
+      if (next != loaned.end()) {
         ASSERT_LE(region * chunk_bytes_min + bytes, next->first * chunk_bytes_min);
       }
-      if (next != lent.begin()) {
+      if (next != loaned.begin()) {
         const auto& before = *std::prev(next);
         ASSERT_LE(before.first * chunk_bytes_min + before.second.first, region * chunk_bytes_min);
       }
-      lent[region] = {bytes, slab->reader->lend(region)};
+      loaned[region] = {bytes, slab->reader->loan(region)};
       EXPECT_EQ(slab->reader->find(region, bytes), nullptr) << "it is in use";
-    } else if (!lent.empty()) {
-      auto one = lent.begin();
-      std::advance(one, static_cast<std::ptrdiff_t>(random.below(lent.size())));
+    } else if (!loaned.empty()) {
+      auto one = loaned.begin();
+      std::advance(one, static_cast<std::ptrdiff_t>(random.below(loaned.size())));
       Block* const block = one->second.second;
-      lent.erase(one);
+      loaned.erase(one);
       if (random.chance(0.01)) {
         std::thread([&] { block->release(); }).join();
       } else {
@@ -95,7 +95,7 @@ TEST(ShmSlab, RandomUse) {
   EXPECT_GT(none, 0U);
   slab->reader->drop();
   slab->memory.reset();
-  for (const auto& [region, one] : lent) one.second->release();
+  for (const auto& [region, one] : loaned) one.second->release();
 }
 
 }  // namespace

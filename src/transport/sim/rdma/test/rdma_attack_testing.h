@@ -12,19 +12,20 @@
 #include <utility>
 #include <vector>
 
-#include "base/lent_block.h"
+#include "base/external_block.h"
 #include "hawser/loop.h"
 #include "hawser/task.h"
 #include "transport/common/remote_memory.h"
 #include "transport/rdma/connection/parameters.h"
-#include "transport/rdma/connection/rdma_end.h"
+#include "transport/rdma/connection/rdma_worker.h"
 #include "transport/rdma/protocol/records.h"
-#include "transport/rdma/rdma_path.h"
+#include "transport/rdma/rdma_transport.h"
 #include "transport/sim/rdma/fabric_poller.h"
 #include "transport/sim/rdma/sim_device.h"
 #include "transport/stream.h"
 
-// Servers of the RDMA path on a simulated device, well-behaved clients of them, and an attacker with a bare queue pair.
+// Servers of the RDMA transport on a simulated device, well-behaved clients of them, and an attacker with a bare queue
+// pair.
 namespace hawser::lab {
 
 namespace rdma = transport::rdma;
@@ -34,9 +35,9 @@ using std::chrono::milliseconds;
 struct QuietStream final : transport::Stream {
   void start(Loop&, transport::StreamSink&) override {}
   void set_sink(transport::StreamSink&) noexcept override {}
-  std::size_t send(std::span<const Piece> pieces) override {
+  std::size_t send(std::span<const ConstBuffer> pieces) override {
     std::size_t bytes = 0;
-    for (const Piece& piece : pieces) bytes += piece.size;
+    for (const ConstBuffer& piece : pieces) bytes += piece.size;
     return bytes;
   }
   void pause() noexcept override {}
@@ -56,8 +57,8 @@ struct CountingSink final : transport::MessageSink {
     if (keep) kept.push_back(message.keep_head());
     if (abort != nullptr) abort->abort();
   }
-  transport::Placement place(Bytes, std::size_t bytes) override {
-    placed_bytes += bytes;
+  transport::ReceiveBuffer select_receive_buffer(Bytes, std::size_t bytes) override {
+    selected_bytes += bytes;
     return {};
   }
   detail::ReceiveAccount* receive_account() noexcept override { return account; }
@@ -70,7 +71,7 @@ struct CountingSink final : transport::MessageSink {
   std::size_t messages = 0;
   bool cut = false;  // The last one.
   std::string last;
-  std::size_t placed_bytes = 0;
+  std::size_t selected_bytes = 0;
   bool closed = false;
   Error reason;
   bool keep = false;
@@ -88,7 +89,7 @@ struct HonestPair {
 
 class RdmaAttack : public ::testing::Test {
  protected:
-  static constexpr transport::PathLimits limits{std::size_t{64} << 20, std::size_t{64} << 20};
+  static constexpr transport::MessageLimits limits{std::size_t{64} << 20, std::size_t{64} << 20};
 
   void build(RdmaOptions options, const SimParameters& parameters = {}) {
     fabric_ = SimFabric::create(parameters, 1);
@@ -96,11 +97,11 @@ class RdmaAttack : public ::testing::Test {
     client_device_ = *fabric_->open("sim0");
     server_device_ = *fabric_->open("sim1");
     options.device = "sim0";
-    client_path_ = transport::make_rdma_path(options, fabric_);
+    client_transport_ = transport::make_rdma_transport(options, fabric_);
     options.device = "sim1";
-    server_path_ = transport::make_rdma_path(options, fabric_);
-    client_end_ = *client_path_->attach(*loop_);
-    server_end_ = *server_path_->attach(*loop_);
+    server_transport_ = transport::make_rdma_transport(options, fabric_);
+    client_worker_ = *client_transport_->attach(*loop_);
+    server_worker_ = *server_transport_->attach(*loop_);
   }
   static RdmaOptions shared_options() {
     RdmaOptions options;
@@ -112,8 +113,8 @@ class RdmaAttack : public ::testing::Test {
   std::unique_ptr<HonestPair> honest(detail::ReceiveAccount* account = nullptr) {
     auto pair = std::make_unique<HonestPair>();
     pair->at_server.account = account;
-    auto server = *server_end_->propose(client_end_->offer(), limits);
-    auto client = *client_end_->accept(server->parameters(), limits);
+    auto server = *server_worker_->select(client_worker_->offer(), limits);
+    auto client = *client_worker_->accept(server->parameters(), limits);
     EXPECT_TRUE(server->connect(client->parameters()));
     pair->server = server->open(std::make_unique<QuietStream>());
     pair->server->start(pair->at_server);
@@ -142,19 +143,19 @@ class RdmaAttack : public ::testing::Test {
       EXPECT_EQ(pair.at_server.last, "honest " + std::to_string(i));
     }
   }
-  rdma::RdmaEnd& server_end() { return static_cast<rdma::RdmaEnd&>(server_end_->toward({})); }
+  rdma::RdmaWorker& server_worker() { return static_cast<rdma::RdmaWorker&>(server_worker_->select_device({})); }
   SimDevice& server_device() { return static_cast<SimDevice&>(*server_device_); }
-  std::size_t used_bytes() { return server_path_->memory().front().used_bytes; }
-  std::size_t connections() { return server_path_->memory().front().connections; }
+  std::size_t used_bytes() { return server_transport_->memory().front().used_bytes; }
+  std::size_t connections() { return server_transport_->memory().front().connections; }
 
   std::shared_ptr<SimFabric> fabric_;
   std::unique_ptr<Loop> loop_;
   std::shared_ptr<rdma::Device> client_device_;
   std::shared_ptr<rdma::Device> server_device_;
-  std::shared_ptr<transport::DataPath> client_path_;
-  std::shared_ptr<transport::DataPath> server_path_;
-  std::shared_ptr<transport::PathEnd> client_end_;
-  std::shared_ptr<transport::PathEnd> server_end_;
+  std::shared_ptr<transport::Transport> client_transport_;
+  std::shared_ptr<transport::Transport> server_transport_;
+  std::shared_ptr<transport::TransportWorker> client_worker_;
+  std::shared_ptr<transport::TransportWorker> server_worker_;
 };
 
 }  // namespace hawser::lab

@@ -9,26 +9,26 @@
 #include <span>
 #include <vector>
 
-#include "base/lent_block.h"
+#include "base/external_block.h"
 #include "transport/rdma/connection/parameters.h"
 #include "transport/rdma/protocol/records.h"
 #include "transport/sim/rdma/test/rdma_attack_testing.h"
 
 namespace hawser::lab {
 
-// A client without the library: a queue pair, and whatever it likes to send. It posts its receives again, but grants them only
-// as told.
+// A client without the library: a queue pair, and whatever it likes to send. It posts its receives again, but grants
+// them only as told.
 class Attacker {
  public:
   static constexpr std::size_t receives = 16;
 
   // Of `server`, from the device of `client`.
-  Attacker(rdma::Device& device, transport::PathEnd& client, transport::PathEnd& server, std::uint32_t reads = 16,
-           std::size_t memory_bytes = 64 * 1024)
+  Attacker(rdma::Device& device, transport::TransportWorker& client, transport::TransportWorker& server,
+           std::uint32_t reads = 16, std::size_t memory_bytes = 64 * 1024)
       : Attacker(device, memory_bytes) {
     const rdma::Offer offer = *rdma::Offer::decode(client.offer());
-    half_ = *server.propose(offer.encode(), limits);
-    theirs = *rdma::Parameters::decode(half_->parameters());
+    pending_ = *server.select(offer.encode(), limits);
+    theirs = *rdma::Parameters::decode(pending_->parameters());
     ours = theirs;
     ours.queue_pair = pair_->number();
     ours.gid = offer.gid;
@@ -36,17 +36,17 @@ class Attacker {
     ours.reads = reads;
   }
   // A server, on the device of the well-behaved `server`, whose parameters it copies.
-  Attacker(rdma::Device& device, transport::PathEnd& server) : Attacker(device, std::size_t{64} * 1024) {
-    const auto other = *server.propose(server.offer(), limits);
+  Attacker(rdma::Device& device, transport::TransportWorker& server) : Attacker(device, std::size_t{64} * 1024) {
+    const auto other = *server.select(server.offer(), limits);
     ours = *rdma::Parameters::decode(other->parameters());
     ours.queue_pair = pair_->number();
   }
   // Its client connects; `connection` is the client's.
-  bool accepted_by(transport::PathEnd& client) {
-    auto half = client.accept(ours.encode(), limits);
-    if (!half) return false;
-    theirs = *rdma::Parameters::decode((*half)->parameters());
-    connection = (*half)->open(std::make_unique<QuietStream>());
+  bool accepted_by(transport::TransportWorker& client) {
+    auto pending = client.accept(ours.encode(), limits);
+    if (!pending) return false;
+    theirs = *rdma::Parameters::decode((*pending)->parameters());
+    connection = (*pending)->open(std::make_unique<QuietStream>());
     connection->start(sink);
     return true;
   }
@@ -54,18 +54,18 @@ class Attacker {
   void connect() {
     ASSERT_TRUE(try_connect());
     ready();
-    connection = half_->open(std::make_unique<QuietStream>());
+    connection = pending_->open(std::make_unique<QuietStream>());
     connection->start(sink);
   }
-  bool try_connect() { return half_->connect(ours.encode()).has_value(); }
+  bool try_connect() { return pending_->connect(ours.encode()).has_value(); }
   // Its own side only.
   void ready() {
     ASSERT_TRUE(pair_->connect({.peer_gid = theirs.gid,
                                 .peer_queue_pair = theirs.queue_pair,
-                                .receive_sequence = theirs.sequence,
-                                .send_sequence = ours.sequence,
-                                .reads_asked_max = 16,
-                                .reads_answered_max = 16,
+                                .rq_psn = theirs.sequence,
+                                .sq_psn = ours.sequence,
+                                .max_rd_atomic = 16,
+                                .max_dest_rd_atomic = 16,
                                 .access = {.remote_read = true, .remote_write = true}}));
   }
 
@@ -96,12 +96,12 @@ class Attacker {
     return post(rdma::RecordHeader::bytes + rdma::align_up(bytes), immediate);
   }
   // A packet with one rendezvous for each of the pieces.
-  void post_rendezvous(std::span<const rdma::RemotePiece> pieces, rdma::Immediate immediate = {}) {
-    constexpr std::size_t record = rdma::RecordHeader::bytes + rdma::table_head_bytes + rdma::RemotePiece::bytes;
+  void post_rendezvous(std::span<const rdma::RemoteBuffer> pieces, rdma::Immediate immediate = {}) {
+    constexpr std::size_t record = rdma::RecordHeader::bytes + rdma::table_head_bytes + rdma::RemoteBuffer::bytes;
     std::byte* at = memory_.data() + packet_at;
-    for (const rdma::RemotePiece& piece : pieces) {
+    for (const rdma::RemoteBuffer& piece : pieces) {
       rdma::write_header(
-          at, {rdma::RecordKind::rendezvous, 0, piece.size, rdma::table_head_bytes + rdma::RemotePiece::bytes});
+          at, {rdma::RecordKind::rendezvous, 0, piece.size, rdma::table_head_bytes + rdma::RemoteBuffer::bytes});
       store_le(at + rdma::RecordHeader::bytes, ++last_transfer_);
       store_le(at + rdma::RecordHeader::bytes + 4, std::uint32_t{1});
       rdma::write_piece(at + rdma::RecordHeader::bytes + rdma::table_head_bytes, piece);
@@ -139,7 +139,7 @@ class Attacker {
   rdma::Status status = rdma::Status::success;
 
  private:
-  static constexpr transport::PathLimits limits{std::size_t{64} << 20, std::size_t{64} << 20};
+  static constexpr transport::MessageLimits limits{std::size_t{64} << 20, std::size_t{64} << 20};
   static constexpr std::size_t receive_bytes = 4096;
   static constexpr std::size_t packet_at = 40 * 1024;  // Behind what peers are offered to read.
 
@@ -162,14 +162,14 @@ class Attacker {
   std::unique_ptr<rdma::MemoryRegion> region_;
   std::unique_ptr<rdma::CompletionQueue> queue_;
   std::unique_ptr<rdma::QueuePair> pair_;
-  std::unique_ptr<transport::PathHalf> half_;
+  std::unique_ptr<transport::PendingConnection> pending_;
   std::uint64_t last_id_ = 0;
   std::uint32_t last_transfer_ = 0;
 };
 
 // Memory that the application registers.
-struct ExposedMemory final : LentBlock {
-  explicit ExposedMemory(std::size_t bytes) : LentBlock([](LentBlock&) noexcept {}), memory(bytes) {}
+struct ExposedMemory final : ExternalBlock {
+  explicit ExposedMemory(std::size_t bytes) : ExternalBlock([](ExternalBlock&) noexcept {}), memory(bytes) {}
   std::vector<std::byte> memory;
 };
 

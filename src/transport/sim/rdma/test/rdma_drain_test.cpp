@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "transport/rdma/connection/draining_pair.h"
+#include "transport/rdma/connection/draining_queue_pair.h"
 #include "transport/sim/rdma/test/rdma_attacker_testing.h"
 
-// Connections of a shared receive queue end in every way, and their receives come back: those that go on are never found not
-// ready. On devices that behave as mlx5 does, and as Soft-RoCE.
+// Connections of a shared receive queue end in every way, and their receives come back: those that go on are never
+// found not ready. On devices that behave as mlx5 does, and as Soft-RoCE.
 namespace hawser::lab {
 namespace {
 
@@ -26,8 +26,8 @@ class RdmaDrain : public RdmaAttack, public ::testing::WithParamInterface<DrainC
     parameters.raises_last_receive = GetParam().raises_last_receive;
     parameters.destroy_drops_entries = GetParam().destroy_drops_entries;
     innocent_.reset();
-    server_end_.reset();
-    client_end_.reset();
+    server_worker_.reset();
+    client_worker_.reset();
     build(options, parameters);
     innocent_ = honest();
   }
@@ -42,7 +42,7 @@ class RdmaDrain : public RdmaAttack, public ::testing::WithParamInterface<DrainC
       pass(milliseconds(1));
       ASSERT_EQ(innocent_->at_server.messages, before + 6);
     }
-    EXPECT_EQ(server_device().asked_to_wait, 0U) << "a receiver was not ready";
+    EXPECT_EQ(server_device().rnr_sent, 0U) << "a receiver was not ready";
   }
   void TearDown() override {
     expect_undisturbed();
@@ -72,13 +72,13 @@ TEST_P(RdmaDrain, ConnectionsThatTheServerAborts) {
   }
   pass(std::chrono::seconds(3));
   // Each had a part of the queue only until it was drained.
-  EXPECT_LE(server_end().shared_ring()->size(), 32U);
+  EXPECT_LE(server_worker().shared_ring()->size(), 32U);
 }
 
 // What has arrived and was not polled goes with the queue pair, unless that is drained first.
 TEST_P(RdmaDrain, ConnectionsThatEndWithPacketsUnderWay) {
   for (int round = 0; round < 30; ++round) {
-    Attacker attacker(*client_device_, *client_end_, *server_end_);
+    Attacker attacker(*client_device_, *client_worker_, *server_worker_);
     attacker.connect();
     pass(milliseconds(1));  // Setting up keeps the simulated processors busy.
     for (unsigned i = 0; i < attacker.theirs.receives; ++i) ASSERT_TRUE(attacker.post_message(100));
@@ -92,7 +92,7 @@ TEST_P(RdmaDrain, ConnectionsThatEndWithPacketsUnderWay) {
 
 TEST_P(RdmaDrain, AQueuePairThatIsReadyToReceiveOnly) {
   for (int round = 0; round < 10; ++round) {
-    auto attacker = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_);
+    auto attacker = std::make_unique<Attacker>(*client_device_, *client_worker_, *server_worker_);
     server_device().connects_refused = 1;
     EXPECT_FALSE(attacker->try_connect());
     attacker->ready();
@@ -105,12 +105,12 @@ TEST_P(RdmaDrain, AQueuePairThatIsReadyToReceiveOnly) {
   expect_undisturbed();
 }
 
-// What the device says while a handler blocks the loop is seen afterwards. A queue pair that was given up before would keep its
-// part of the queue for ever.
+// What the device says while a handler blocks the loop is seen afterwards. A queue pair that was given up before would
+// keep its part of the queue for ever.
 TEST_P(RdmaDrain, ALoopThatStoodStillGivesNothingUp) {
-  rdma::RdmaEnd& end = server_end();
-  ASSERT_TRUE(end.device().take_queue_pair());
-  rdma::DrainingPair one(end);
+  rdma::RdmaWorker& end = server_worker();
+  ASSERT_TRUE(end.device().acquire_queue_pair());
+  rdma::DrainingQueuePair one(end);
   Time now = loop_->now();
   one.start({.pair = *end.make_pair(4, 4),
              .channel = nullptr,
@@ -123,7 +123,7 @@ TEST_P(RdmaDrain, ALoopThatStoodStillGivesNothingUp) {
   EXPECT_FALSE(one.advance(now, true));
   EXPECT_FALSE(one.advance(now += std::chrono::seconds(5), true));
   // While the loop runs, the time counts.
-  const Time later = now + 2 * rdma::DrainingPair::drain_max;
+  const Time later = now + 2 * rdma::DrainingQueuePair::drain_max;
   while (now < later && !one.advance(now, true)) now += milliseconds(20);
   EXPECT_LT(now, later);
   EXPECT_FALSE(one.drained());
@@ -144,11 +144,11 @@ TEST_P(RdmaDrain, MessagesThatOutliveTheirConnections) {
     pair.reset();
     pass(std::chrono::seconds(3));
   }
-  EXPECT_GT(server_end().shared_ring()->held(), 0U);
+  EXPECT_GT(server_worker().shared_ring()->held(), 0U);
   // Connections that are paused use up all that they have credits for: what is left is the innocent one's.
   std::vector<std::unique_ptr<Attacker>> paused;
   for (int i = 0; i < 8; ++i) {
-    paused.push_back(std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_));
+    paused.push_back(std::make_unique<Attacker>(*client_device_, *client_worker_, *server_worker_));
     paused.back()->connect();
     paused.back()->connection->pause();
     for (unsigned j = 0; j < paused.back()->theirs.receives; ++j) ASSERT_TRUE(paused.back()->post_message(8));
@@ -173,7 +173,7 @@ TEST_P(RdmaDrain, AnySchedule) {
       if (pairs.size() < 6 && choice < 0.15) {
         pairs.push_back(honest());
       } else if (choice < 0.2) {
-        killed.push_back(std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_));
+        killed.push_back(std::make_unique<Attacker>(*client_device_, *client_worker_, *server_worker_));
         killed.back()->connect();
         for (unsigned i = 0; i < random.below(killed.back()->theirs.receives + 1); ++i) killed.back()->post_message(50);
         if (random.chance(0.5)) killed.back()->die();
@@ -201,14 +201,14 @@ TEST_P(RdmaDrain, AnySchedule) {
     pass(std::chrono::seconds(3));
     expect_undisturbed();
     EXPECT_EQ(connections(), 1U);
-    EXPECT_EQ(server_end().shared_ring()->held(), 0U);
-    EXPECT_EQ(server_end().shared_ring()->disowned(), 0U);
+    EXPECT_EQ(server_worker().shared_ring()->held(), 0U);
+    EXPECT_EQ(server_worker().shared_ring()->disowned(), 0U);
   }
 }
 
 // Nobody counts its credits any more; what it may use up is counted all the same.
 TEST_P(RdmaDrain, AFloodWhileTheConnectionEnds) {
-  auto attacker = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_);
+  auto attacker = std::make_unique<Attacker>(*client_device_, *client_worker_, *server_worker_);
   attacker->ours.receives = 64;  // More than there are: what the server sends last waits for a receive.
   attacker->connect();
   for (int i = 0; i < 20; ++i) {
@@ -223,14 +223,14 @@ TEST_P(RdmaDrain, AFloodWhileTheConnectionEnds) {
   attacker->poll(false);
   EXPECT_GT(attacker->succeeded, 0U);
   EXPECT_LE(attacker->succeeded, attacker->theirs.receives + 2);
-  server_device().asked_to_wait = 0;
+  server_device().rnr_sent = 0;
   attacker.reset();
 }
 
 // A flood ends the connection that sends it; the others lose at most what it had taken until then, and get it back.
 TEST_P(RdmaDrain, APeerThatIgnoresItsCredits) {
   for (int round = 0; round < 10; ++round) {
-    Attacker attacker(*client_device_, *client_end_, *server_end_);
+    Attacker attacker(*client_device_, *client_worker_, *server_worker_);
     attacker.connect();
     for (int i = 0; i < 100; ++i) ASSERT_TRUE(attacker.post_message(100));
     pass(milliseconds(5));
@@ -238,7 +238,7 @@ TEST_P(RdmaDrain, APeerThatIgnoresItsCredits) {
     attacker.connection.reset();
     expect_served(*innocent_, 2);
   }
-  server_device().asked_to_wait = 0;  // Its own packets were.
+  server_device().rnr_sent = 0;  // Its own packets were.
 }
 
 }  // namespace

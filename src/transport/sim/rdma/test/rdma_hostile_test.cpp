@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "transport/sim/rdma/test/rdma_attacker_testing.h"
 
-// A client with bare verbs attacks a server of the RDMA path; a well-behaved client of the same server goes on.
+// A client with bare verbs attacks a server of the RDMA transport; a well-behaved client of the same server goes on.
 namespace hawser::lab {
 namespace {
 
@@ -20,12 +20,12 @@ class RdmaHostile : public RdmaAttack, public ::testing::WithParamInterface<bool
  protected:
   void SetUp() override {
     build(GetParam() ? shared_options() : RdmaOptions());
-    bystander_ = honest();
+    background_client_ = honest();
     idle_bytes_ = used_bytes();
   }
   void TearDown() override {
-    expect_served(*bystander_);
-    EXPECT_EQ(server_device().asked_to_wait, 0U) << "a receiver was not ready";
+    expect_served(*background_client_);
+    EXPECT_EQ(server_device().rnr_sent, 0U) << "a receiver was not ready";
     if (attacker_ != nullptr) {
       attacker_->connection.reset();
       attacker_.reset();
@@ -35,23 +35,23 @@ class RdmaHostile : public RdmaAttack, public ::testing::WithParamInterface<bool
     // The shared queue keeps its chunks for the next connection.
     const std::size_t kept = GetParam() ? 4 * 8192 : 0;
     EXPECT_LE(used_bytes(), idle_bytes_ + kept);
-    expect_served(*bystander_);
-    bystander_.reset();
+    expect_served(*background_client_);
+    background_client_.reset();
   }
   Attacker& attack(std::uint32_t reads = 16) {
-    attacker_ = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_, reads);
+    attacker_ = std::make_unique<Attacker>(*client_device_, *client_worker_, *server_worker_, reads);
     attacker_->connect();
     return *attacker_;
   }
   // The server has closed the connection because of what the peer did.
-  void expect_breach(std::string_view how) {
+  void expect_protocol_violation(std::string_view how) {
     pass(milliseconds(5));
     EXPECT_TRUE(attacker_->sink.closed);
     EXPECT_EQ(attacker_->sink.reason.code, ErrorCode::protocol_error);
     EXPECT_NE(attacker_->sink.reason.text.find(how), std::string::npos) << attacker_->sink.reason.text;
   }
 
-  std::unique_ptr<HonestPair> bystander_;
+  std::unique_ptr<HonestPair> background_client_;
   std::unique_ptr<Attacker> attacker_;
   std::size_t idle_bytes_ = 0;
 };
@@ -61,17 +61,17 @@ INSTANTIATE_TEST_SUITE_P(Queues, RdmaHostile, ::testing::Bool(),
 // A peer with a writable region reads what lies in the chunks, or beyond them, if its byte count is believed.
 TEST_P(RdmaHostile, AWriteWithImmediateIsNoMessage) {
   ExposedMemory memory(1 << 20);
-  const auto registered = server_path_->register_memory(memory.memory, memory, false);
+  const auto registered = server_transport_->register_memory(memory.memory, memory, false);
   ASSERT_TRUE(registered);
   const auto exposed = (*registered)->expose(memory.memory, false, true);
   ASSERT_TRUE(exposed);
   const transport::ExposedPlace place = (*exposed)->places().front();
-  expect_served(*bystander_, 20);  // Chunks have held what others sent.
+  expect_served(*background_client_, 20);  // Chunks have held what others sent.
   for (const std::size_t bytes : {std::size_t{72}, std::size_t{60'000}}) {
     attack();
     rdma::write_header(attacker_->data(), {rdma::RecordKind::message, 40, 0, 40});
     ASSERT_TRUE(attacker_->post(bytes, {}, Opcode::write_with_immediate, place.address, place.key));
-    expect_breach("something else than a send with immediate");
+    expect_protocol_violation("something else than a send with immediate");
     EXPECT_EQ(attacker_->sink.messages, 0U);
     attacker_->connection.reset();
   }
@@ -96,7 +96,7 @@ TEST_P(RdmaHostile, WritesNeedAnExposedRegion) {
   EXPECT_EQ(bytes[0], std::byte{0});
   {
     ExposedMemory memory(4096);
-    const auto registered = server_path_->register_memory(memory.memory, memory, false);
+    const auto registered = server_transport_->register_memory(memory.memory, memory, false);
     const auto readable = (*registered)->expose(memory.memory, true, false);
     EXPECT_EQ(write(), Status::remote_invalid) << "a region that is only read opens no writes";
     const auto writable = (*registered)->expose(memory.memory, true, true);
@@ -110,7 +110,7 @@ TEST_P(RdmaHostile, WritesNeedAnExposedRegion) {
 TEST_P(RdmaHostile, AnExposedRegionOpensConnectionsThatExist) {
   Attacker& attacker = attack();
   ExposedMemory memory(4096);
-  const auto registered = server_path_->register_memory(memory.memory, memory, false);
+  const auto registered = server_transport_->register_memory(memory.memory, memory, false);
   auto writable = *(*registered)->expose(memory.memory, true, true);
   const transport::ExposedPlace place = writable->places().front();
   ASSERT_TRUE(attacker.post(8, {}, Opcode::write, place.address, place.key));
@@ -137,8 +137,8 @@ TEST_P(RdmaHostile, AWriteToARevokedRegionIsRefusedByName) {
   };
   ExposedMemory there(4096);
   ExposedMemory here(4096);
-  const auto registered = server_path_->register_memory(there.memory, there, false);
-  const auto local = client_path_->register_memory(here.memory, here, false);
+  const auto registered = server_transport_->register_memory(there.memory, there, false);
+  const auto local = client_transport_->register_memory(here.memory, here, false);
   auto exposed = *(*registered)->expose(there.memory, false, true);
   const transport::ExposedPlace place = exposed->places().front();
   auto pair = honest();
@@ -165,59 +165,59 @@ TEST_P(RdmaHostile, AWriteToARevokedRegionIsRefusedByName) {
 // Of no bytes: a device may check neither key nor access.
 TEST_P(RdmaHostile, AnUnsolicitedWriteWithImmediate) {
   Attacker& attacker = attack();
-  ASSERT_TRUE(attacker.post(0, {.granted = 1, .done = 3, .bye = true}, Opcode::write_with_immediate));
-  expect_breach("something else than a send with immediate");
+  ASSERT_TRUE(attacker.post(0, {.granted = 1, .done = 3, .fin = true}, Opcode::write_with_immediate));
+  expect_protocol_violation("something else than a send with immediate");
 }
 
 TEST_P(RdmaHostile, ASendWithoutImmediateEndsTheConnection) {
   Attacker& attacker = attack();
   ASSERT_TRUE(attacker.post(64, {}, Opcode::send));
-  expect_breach("something else than a send with immediate");
+  expect_protocol_violation("something else than a send with immediate");
 }
 
 TEST_P(RdmaHostile, MoreIdsThanThePacketHolds) {
   Attacker& attacker = attack();
   ASSERT_TRUE(attacker.post(16, {.done = 5}));
-  expect_breach("shorter than what its immediate says");
+  expect_protocol_violation("shorter than what its immediate says");
 }
 
 TEST_P(RdmaHostile, AGrantOfWhatWasNotUsed) {
   Attacker& attacker = attack();
   ASSERT_TRUE(attacker.post(0, {.granted = 1}));
-  expect_breach("more credits granted or used");
+  expect_protocol_violation("more credits granted or used");
 }
 
 TEST_P(RdmaHostile, ATransferIsDoneThatIsNotOpen) {
   Attacker& attacker = attack();
   ASSERT_TRUE(attacker.post(4, {.done = 1}));
-  expect_breach("a transfer was done that is not open");
+  expect_protocol_violation("a transfer was done that is not open");
 }
 
 TEST_P(RdmaHostile, MessagesAfterTheLast) {
   Attacker& attacker = attack();
   attacker.connection->pause();
-  ASSERT_TRUE(attacker.post_message(8, {.bye = true}));
+  ASSERT_TRUE(attacker.post_message(8, {.fin = true}));
   ASSERT_TRUE(attacker.post_message(8));
-  expect_breach("messages after the last one");
+  expect_protocol_violation("messages after the last one");
 }
 
 // A packet beyond the credits finds a receive of somebody else's, if there is a shared queue.
 TEST_P(RdmaHostile, MorePacketsThanCredits) {
   Attacker& attacker = attack();
   attacker.connection->pause();
-  const std::size_t before = server_device().asked_to_wait;
+  const std::size_t before = server_device().rnr_sent;
   for (unsigned i = 0; i < attacker.theirs.receives + 4; ++i) ASSERT_TRUE(attacker.post_message(8));
   pass(milliseconds(20));
   if (GetParam()) {
     EXPECT_TRUE(attacker.sink.closed);
     EXPECT_EQ(attacker.sink.reason.code, ErrorCode::protocol_error);
   }
-  server_device().asked_to_wait = before;  // Those were its own.
+  server_device().rnr_sent = before;  // Those were its own.
   attacker.connection.reset();
 }
 
 TEST_P(RdmaHostile, APacketLongerThanAChunkReachesNobody) {
-  attacker_ = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_, 16, 512 * 1024);
+  attacker_ = std::make_unique<Attacker>(*client_device_, *client_worker_, *server_worker_, 16, 512 * 1024);
   attacker_->connect();
   ASSERT_TRUE(attacker_->post(300 * 1024, {}));
   pass(milliseconds(20));
@@ -243,7 +243,7 @@ TEST_P(RdmaHostile, ForgedPacketsOfAllKinds) {
       }
       const Immediate immediate{.granted = static_cast<std::uint32_t>(random.chance(0.8) ? 0 : random.below(8192)),
                                 .done = static_cast<std::uint32_t>(random.chance(0.8) ? 0 : random.below(1024)),
-                                .bye = random.chance(0.1)};
+                                .fin = random.chance(0.1)};
       attacker.post(bytes, immediate);
       if (random.chance(0.3)) pass(milliseconds(1));
     }
@@ -258,10 +258,10 @@ TEST_P(RdmaHostile, ForgedPacketsOfAllKinds) {
 // What such a peer offers can never be read, and would stay.
 TEST_P(RdmaHostile, PayloadsToBeReadAtAPeerWithoutReads) {
   Attacker& attacker = attack(0);
-  std::vector<rdma::RemotePiece> pieces(8, {0x1000, 1, 60U << 20});
+  std::vector<rdma::RemoteBuffer> pieces(8, {0x1000, 1, 60U << 20});
   attacker.post_rendezvous(pieces);
-  expect_breach("answers no reads");
-  EXPECT_LT(server_path_->memory().front().used_bytes_max, idle_bytes_ + (std::size_t{4} << 20));
+  expect_protocol_violation("answers no reads");
+  EXPECT_LT(server_transport_->memory().front().used_bytes_max, idle_bytes_ + (std::size_t{4} << 20));
 }
 
 // Eight payloads in one packet: the first is counted by who takes it, those behind it up to read_ahead_bytes_max.
@@ -270,15 +270,15 @@ TEST_P(RdmaHostile, WhatIsReadAheadIsBounded) {
   const std::size_t ahead_max = RdmaOptions().read_ahead_bytes_max;
   for (const std::uint32_t bytes : {60U << 20, 4U << 20}) {
     attack();
-    std::vector<rdma::RemotePiece> pieces(8, {0x1000, 1, bytes});
+    std::vector<rdma::RemoteBuffer> pieces(8, {0x1000, 1, bytes});
     attacker_->post_rendezvous(pieces);
     pass(milliseconds(20));
-    EXPECT_EQ(attacker_->sink.placed_bytes, bytes);
+    EXPECT_EQ(attacker_->sink.selected_bytes, bytes);
     EXPECT_TRUE(attacker_->sink.closed);
-    EXPECT_LE(server_path_->memory().front().used_bytes_max, idle_bytes_ + 64 * mib + ahead_max + 4 * mib);
+    EXPECT_LE(server_transport_->memory().front().used_bytes_max, idle_bytes_ + 64 * mib + ahead_max + 4 * mib);
     attacker_->connection.reset();
     pass(std::chrono::seconds(3));
-    EXPECT_EQ(server_end().device().pool->ahead_bytes(), 0U);
+    EXPECT_EQ(server_worker().device().pool->ahead_bytes(), 0U);
   }
 }
 
@@ -326,10 +326,10 @@ TEST_P(RdmaHostile, LongHeadsArePaidFor) {
 TEST_P(RdmaHostile, WhatIsReadAheadIsPaidFor) {
   detail::ReceiveBudget budget(std::size_t{64} << 20, std::size_t{5} << 20);
   detail::ReceiveAccount account(&budget);
-  attacker_ = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_);
+  attacker_ = std::make_unique<Attacker>(*client_device_, *client_worker_, *server_worker_);
   attacker_->sink.account = &account;
   attacker_->connect();
-  std::vector<rdma::RemotePiece> pieces(8, {0x1000, 1, 4U << 20});
+  std::vector<rdma::RemoteBuffer> pieces(8, {0x1000, 1, 4U << 20});
   attacker_->post_rendezvous(pieces);
   std::size_t used_max = 0;
   for (int i = 0; i < 2000 && !attacker_->sink.closed; ++i) {
@@ -344,15 +344,15 @@ TEST_P(RdmaHostile, WhatIsReadAheadIsPaidFor) {
 
 // The client is attacked by the server that it connects to: with forged parameters, and with what no packet is.
 TEST_P(RdmaHostile, AServerThatAttacksItsClients) {
-  const std::size_t before = client_path_->memory().front().connections;
+  const std::size_t before = client_transport_->memory().front().connections;
   for (int kind = 0; kind < 5; ++kind) {
-    Attacker server(*server_device_, *server_end_);
+    Attacker server(*server_device_, *server_worker_);
     if (kind == 0) server.ours.queue_pair = 0xfffffe;  // Nobody's.
-    ASSERT_TRUE(server.accepted_by(*client_end_));
+    ASSERT_TRUE(server.accepted_by(*client_worker_));
     server.ready();
     pass(milliseconds(1));
     if (kind == 1) {
-      EXPECT_TRUE(server.post(0, {.bye = true}, Opcode::write_with_immediate));
+      EXPECT_TRUE(server.post(0, {.fin = true}, Opcode::write_with_immediate));
     }
     if (kind == 2) {
       EXPECT_TRUE(server.post(0, {.granted = 100}));
@@ -365,14 +365,14 @@ TEST_P(RdmaHostile, AServerThatAttacksItsClients) {
     EXPECT_EQ(server.sink.closed, kind >= 1 && kind <= 3) << kind << ": " << server.sink.reason.text;
     server.connection.reset();
     pass(std::chrono::seconds(3));
-    EXPECT_EQ(client_path_->memory().front().connections, before) << kind;
+    EXPECT_EQ(client_transport_->memory().front().connections, before) << kind;
   }
 }
 
 // The attacker's process ends at each step of the handshake, and with packets, reads and a payload of ours under way.
 TEST_P(RdmaHostile, DeathAtEachStep) {
   for (int step = 0; step < 7; ++step) {
-    auto one = std::make_unique<Attacker>(*client_device_, *client_end_, *server_end_);
+    auto one = std::make_unique<Attacker>(*client_device_, *client_worker_, *server_worker_);
     if (step >= 1 && step != 6) one->connect();
     if (step == 6) {
       // Connected, and the server's stream ends before it is opened.
@@ -385,7 +385,7 @@ TEST_P(RdmaHostile, DeathAtEachStep) {
       EXPECT_TRUE(one->post_message(100));
     }
     if (step == 3) {
-      const rdma::RemotePiece piece{reinterpret_cast<std::uintptr_t>(one->data()), one->key(), 32 * 1024};
+      const rdma::RemoteBuffer piece{reinterpret_cast<std::uintptr_t>(one->data()), one->key(), 32 * 1024};
       one->post_rendezvous({&piece, 1});
       pass(std::chrono::microseconds(3));  // The server is reading.
     }
@@ -400,20 +400,20 @@ TEST_P(RdmaHostile, DeathAtEachStep) {
     one->die();
     pass(milliseconds(2));
     one.reset();
-    expect_served(*bystander_);
+    expect_served(*background_client_);
     pass(std::chrono::seconds(3));
     EXPECT_EQ(connections(), 1U) << "step " << step;
   }
 }
 
-// A client that sees its own first sequence numbers must not know those of others: with a generator such as minstd_rand, seven
-// unknown bits are all that is between.
+// A client that sees its own first sequence numbers must not know those of others: with a generator such as
+// minstd_rand, seven unknown bits are all that is between.
 TEST_F(RdmaAttack, SequenceNumbersTellNothingOfTheNext) {
   build({});
   std::array<std::uint64_t, 4> seen{};
   for (std::uint64_t& number : seen) {
-    const auto half = *server_end_->propose(client_end_->offer(), limits);
-    number = rdma::Parameters::decode(half->parameters())->sequence;
+    const auto pending = *server_worker_->select(client_worker_->offer(), limits);
+    number = rdma::Parameters::decode(pending->parameters())->sequence;
   }
   constexpr std::uint64_t mask = 0xffffff;
   constexpr std::uint64_t modulus = (1ULL << 31) - 1;

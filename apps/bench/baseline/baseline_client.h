@@ -1,0 +1,19 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "bench/load/events.h"
+#include "bench/run/cell.h"
+#include "bench/run/options.h"
+
+namespace hawser::bench {
+
+// Measures `cells` on bare sockets against play_baseline_server() in the process `server`. True if that was there to
+// the end.
+bool play_baseline_client(const Options& options, const std::string& address, pid_t server,
+                          const std::vector<Cell>& cells, const EventWriter& events);
+
+}  // namespace hawser::bench

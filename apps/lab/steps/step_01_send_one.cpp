@@ -1,0 +1,22 @@
+#include "lab/send_receive.h"
+#include "lab/steps/ladder.h"
+
+namespace hawser::lab {
+
+// The receiver posts its receives again one by one, as soon as each has been looked at.
+std::vector<LadderVariant> step_send_one(const LadderOptions& options) {
+  const auto run = [options](const Testbed& testbed) -> Result<LadderRun> {
+    const StreamPlan plan{.size_bytes = options.size_bytes,
+                          .count = options.count,
+                          .window = 1,
+                          .recv_queue_depth = 4,
+                          .poll_burst = 1,
+                          .repost_batch = 1};
+    const Result<StreamResult> result = run_stream(testbed, plan);
+    if (!result) return std::unexpected(result.error());
+    return LadderRun{result->elapsed_ns, result->messages, {}};
+  };
+  return {{"", TransferMode::send, options.size_bytes, 1, run}};
+}
+
+}  // namespace hawser::lab

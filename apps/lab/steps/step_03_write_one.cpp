@@ -1,0 +1,44 @@
+#include "lab/naive_writer.h"
+#include "lab/steps/ladder.h"
+
+namespace hawser::lab {
+namespace {
+
+// Each message overwrites the last, from a region that is registered for it alone.
+class WriteOne final : public NaiveWriter {
+ public:
+  WriteOne(const Testbed& testbed, WritePair& pair, const StepPlan& plan)
+      : NaiveWriter(pair, plan), testbed_(testbed) {}
+
+ private:
+  Result<std::uint64_t> post(Processor& processor, std::uint64_t message, std::uint64_t) override {
+    region_.reset();
+    auto region = testbed_.sender().register_memory(pair_.source->memory.bytes().first(size_bytes_), {});
+    if (!region) return std::unexpected(std::move(region.error()));
+    region_ = std::move(*region);
+    return post_naively(processor, message, 0, region_->local_key());
+  }
+
+  const Testbed& testbed_;
+  std::unique_ptr<transport::rdma::MemoryRegion> region_;
+};
+
+}  // namespace
+
+std::vector<LadderVariant> step_write_one(const LadderOptions& options) {
+  const auto run = [options](const Testbed& testbed) -> Result<LadderRun> {
+    auto pair = WritePair::make(testbed, {.bytes = options.size_bytes, .depth = 1});
+    if (!pair) return std::unexpected(std::move(pair.error()));
+    WriteOne writer(testbed, **pair, {.size_bytes = options.size_bytes, .count = options.count, .chunks = 1});
+    Result<LadderRun> result = run_writer(testbed, **pair, writer);
+    if (!result) return result;
+    // All before it were overwritten.
+    const Result<void> verified = verify_chunks(*(*pair)->target, options.size_bytes, 1, options.count - 1);
+    if (!verified) return std::unexpected(verified.error());
+    result->messages = options.count;
+    return result;
+  };
+  return {{"", TransferMode::write, options.size_bytes, 1, run}};
+}
+
+}  // namespace hawser::lab

@@ -1,0 +1,57 @@
+#include "rpc/client/pending_call_queue.h"
+
+#include <string>
+#include <utility>
+
+namespace hawser::rpc {
+
+using detail::CallOperation;
+
+void PendingCallQueue::add(CallOperation& operation, bool unsent, Time deadline) {
+  const std::uint32_t id = next_id_++;
+  waiting_.emplace(id, QueuedCall{&operation, unsent});
+  operation.begin(*this, id, deadline);
+}
+
+void PendingCallQueue::keep(CallOperation& operation, bool unsent) {
+  operation.receive_buffer = nullptr;
+  if (!unsent) operation.set_maybe_executed();
+  add(operation, unsent, operation.deadline());
+}
+
+void PendingCallQueue::start(CallOperation& operation) {
+  const CallOperation::Request& request = operation.request();
+  // Streams belong to a connection, and what is sent later must still have its arguments then.
+  if (request.streams || !request.arguments_last) {
+    return operation.complete(loop_, {ErrorCode::not_sent, ErrorScope::transport, Initiator::local, 0,
+                                      "the connection is moving to another transport: try again"});
+  }
+  if (waiting_.size() >= calls_max_) {
+    return operation.complete(
+        loop_, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
+                std::to_string(calls_max_) + " calls (calls_in_flight_max) wait for the connection, which is moving to "
+                                             "another transport"});
+  }
+  add(operation, true, call_deadline(loop_, request, call_timeout_));
+}
+
+void PendingCallQueue::cancel(std::uint32_t call, const Error& error) {
+  const auto at = waiting_.find(call);
+  if (at == waiting_.end()) return;
+  CallOperation& operation = *at->second.operation;
+  waiting_.erase(at);
+  operation.complete(loop_, error);
+}
+
+void PendingCallQueue::send_all(ClientSession& session) {
+  // Completing only queues what it resumes, so that nothing comes in meanwhile.
+  for (const auto& [id, waiting] : std::exchange(waiting_, {})) session.restart(*waiting.operation);
+}
+
+void PendingCallQueue::fail_all(const Error& reason) {
+  for (const auto& [id, waiting] : std::exchange(waiting_, {})) {
+    waiting.operation->complete(loop_, ended_call(waiting.unsent, reason));
+  }
+}
+
+}  // namespace hawser::rpc

@@ -1,0 +1,139 @@
+#include "rpc/negotiation/attached_transports.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "hawser/loop.h"
+#include "transport/common/framed_connection.h"
+
+namespace hawser::rpc {
+
+static_assert(transport::transport_offer_bytes_max == wire::transport_offer_bytes_max);
+static_assert(transport::transport_parameters_bytes_max == wire::transport_parameters_bytes_max);
+
+transport::MessageLimits message_limits(std::size_t theirs, std::size_t ours) noexcept {
+  constexpr std::size_t prefix = transport::FramedConnection::prefix_bytes;
+  return {.send_bytes_max = std::min(theirs, ours) - prefix, .receive_bytes_max = ours - prefix};
+}
+
+void AttachedTransports::attach() {
+  const bool first = attached_.empty();
+  // Looking for devices takes longer than a handshake.
+  if (!first && loop_.now() - tried_ < retry_min_) return;
+  tried_ = loop_.now();
+  for (std::size_t i = 0; i < transports_.size(); ++i) {
+    if (first) attached_.push_back({.name = transports_[i]->name()});
+    Entry& transport = attached_[i];
+    if (transport.worker != nullptr && transport.worker->usable()) continue;
+    // Let go of first, so that a device that has gone can be taken away. Connections keep what they need.
+    transport.worker.reset();
+    Result<std::shared_ptr<transport::TransportWorker>> worker = transports_[i]->attach(loop_);
+    if (worker) {
+      transport.worker = std::move(*worker);
+      continue;
+    }
+    transport.reason = std::move(worker.error().text);
+    if (first) loop_.log(LogLevel::warning, "rpc", std::string(transport.name) + " can't be used: " + transport.reason);
+  }
+}
+
+const AttachedTransports::Entry* AttachedTransports::find(std::string_view name) const noexcept {
+  const auto at =
+      std::find_if(attached_.begin(), attached_.end(), [&](const Entry& transport) { return transport.name == name; });
+  return at == attached_.end() ? nullptr : &*at;
+}
+
+void TransportSelector::select(wire::Hello& hello, Done done) {
+  hello_ = &hello;
+  done_ = std::move(done);
+  next();
+}
+
+void TransportSelector::next() {
+  pending_.reset();
+  while (next_ < transports_.all().size()) {
+    const AttachedTransports::Entry& transport = transports_.all()[next_++];
+    transport_ = transport.name;
+    const auto offer = std::find_if(offers_.begin(), offers_.end(),
+                                    [&](const wire::NamedBytes& one) { return one.name == transport_; });
+    if (offer == offers_.end()) continue;
+    if (transport.worker == nullptr) {
+      failed(transport.reason);
+      continue;
+    }
+    Result<std::unique_ptr<transport::PendingConnection>> pending =
+        transport.worker->select_device(local_).begin_select(offer->bytes, limits_);
+    if (!pending) {
+      failed(std::move(pending.error().text));
+      continue;
+    }
+    pending_ = std::move(*pending);
+    Timer::start(loop_, loop_.after(step_max));
+    // A pending connection that is destroyed does not call, so this is there.
+    return pending_->when_ready([this](const Result<void>& ready) {
+      if (ready) return selected();
+      failed(ready.error().text);
+      next();
+    });
+  }
+  selected();
+}
+
+void TransportSelector::connect(Bytes answer, transport::PendingConnection::Ready ready) {
+  ready_ = std::move(ready);
+  Timer::start(loop_, loop_.after(step_max));
+  pending_->begin_connect(answer, [this](const Result<void>& outcome) { connected(outcome); });
+}
+
+void TransportSelector::connected(const Result<void>& outcome) {
+  Timer::stop();
+  const transport::PendingConnection::Ready ready = std::exchange(ready_, nullptr);
+  ready(outcome);  // May destroy this.
+}
+
+// What is ready by now, and came while this loop did not run, is looked at first.
+void TransportSelector::on_timer(Timer& timer) noexcept {
+  TransportSelector& self = static_cast<TransportSelector&>(timer);
+  self.loop_.post([&self, alive = std::weak_ptr<char>(self.alive_)] {
+    if (!alive.expired()) self.give_up();
+  });
+}
+
+void TransportSelector::give_up() {
+  constexpr const char* why = "the server took more than 1.5 s to prepare it: the device's helper thread is behind";
+  if (done_) {
+    failed(why);
+    return next();
+  }
+  if (!ready_) return;
+  pending_.reset();
+  connected(fail(ErrorCode::overloaded, why, ErrorScope::transport));
+}
+
+void TransportSelector::selected() {
+  Timer::stop();
+  wire::Hello& hello = *hello_;
+  if (pending_ != nullptr) {
+    hello.selection = {std::string(transport_), pending_->parameters()};
+  } else {
+    // Those that this server does not have at all.
+    for (const wire::NamedBytes& offer : offers_) {
+      if (transports_.find(offer.name) != nullptr) continue;
+      transport_ = offer.name;
+      failed("the server has not enabled it");
+    }
+    transport_ = {};
+  }
+  hello.declined = std::exchange(declined_, {});
+  const Done done = std::exchange(done_, nullptr);
+  done(pending_ != nullptr);
+}
+
+void TransportSelector::failed(std::string reason) {
+  pending_.reset();
+  ++failures_;
+  const Bytes bytes = as_bytes(reason);
+  declined_.push_back({std::string(transport_), {bytes.begin(), bytes.end()}});
+}
+
+}  // namespace hawser::rpc

@@ -1,0 +1,483 @@
+#include "transport/rdma/connection/rdma_worker.h"
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <utility>
+
+#include "transport/rdma/connection/draining_queue_pair.h"
+#include "transport/rdma/connection/rdma_connection.h"
+#include "transport/rdma/device/address.h"
+#include "transport/rdma/rdma_transport.h"
+
+namespace hawser::transport::rdma {
+namespace {
+
+// How often the memory pool is looked through, and how often queue pairs that drain.
+constexpr Duration reclaim_period = std::chrono::seconds(2);
+constexpr Duration drain_period = std::chrono::milliseconds(20);
+
+// Of a device's registered memory, what handshakes that have not ended may hold on one loop.
+constexpr std::size_t half_open_memory_divisor = 4;
+
+std::size_t half_open_max(const RdmaOptions& options) noexcept {
+  const std::size_t room = options.memory_bytes_max / half_open_memory_divisor / rdma_idle_connection_bytes(options);
+  return std::clamp<std::size_t>(room, 1, options.half_open_max);
+}
+
+}  // namespace
+
+// ---- The end
+
+Result<std::shared_ptr<RdmaWorker>> RdmaWorker::make(Loop& loop, std::shared_ptr<RdmaDevice> device) {
+  const std::size_t entries = std::min(device->options.cq_entries, device->device->limits().completion_queue_entries);
+  auto queue = device->device->create_completion_queue(entries);
+  if (!queue) return std::unexpected(std::move(queue.error()));
+  auto worker = std::make_shared<RdmaWorker>(loop, std::move(device), std::move(*queue), entries);
+  if (worker->device_->options.shared_receive_queue) {
+    if (auto made = worker->make_shared_queue(); !made) return std::unexpected(std::move(made.error()));
+  }
+  return worker;
+}
+
+RdmaWorker::RdmaWorker(Loop& loop, std::shared_ptr<RdmaDevice> device, std::unique_ptr<CompletionQueue> queue,
+                       std::size_t entries)
+    : Timer(&RdmaWorker::on_timer),
+      loop_(loop),
+      device_(std::move(device)),
+      port_(device_->port),
+      address_(device_->gid),
+      queue_(std::move(queue)),
+      entries_(entries),
+      events_(*this),
+      half_open_(std::make_shared<HalfOpen>(half_open_max(device_->options))),
+      polled_(device_->options.poll_burst),
+      side_work_(loop_, device_->helper) {
+  queue_->watch(loop_, *this);
+  device_->device->watch_events(loop_, events_);
+  loop_.add_source(*this);
+  device_->add(*this);
+  Timer::start(loop_, loop_.after(reclaim_period));
+}
+
+RdmaWorker::~RdmaWorker() {
+  // What has been posted is on its way: connections that end with the last of their users still send it. Their shared
+  // receives go with the queue.
+  const Time give_up = loop_.poller().now() + DrainingQueuePair::sending_max;
+  while (!draining_.empty() && loop_.poller().real_time() && loop_.poller().now() < give_up) reap(false);
+  side_work_.close();
+  discarded_.clear();
+  for (Draining* const left : {&destroying_, &draining_}) {
+    while (!left->empty()) destroy(*left, left->begin());
+  }
+  device_->remove(*this);
+  *self_ = nullptr;
+  loop_.remove_tick_end(*this);
+  loop_.remove_source(*this);
+  device_->device->unwatch_events(loop_, events_);
+  queue_->unwatch(loop_, *this);
+  shared_queue_.reset();
+  if (shared_ring_ != nullptr) shared_ring_->close();
+  queue_.reset();
+}
+
+// A port's addresses come and go with those of its network, better ones may have come since the device was opened, and
+// its MTU and LID change without an event that every device would raise.
+void RdmaWorker::refresh() {
+  if (const auto status = device_->device->port(device_->port.number)) port_ = *status;
+  const auto addresses = device_->device->gids(device_->port.number);
+  if (!addresses) return;
+  if (const auto chosen = choose_address(device_->options, *addresses, preferred_)) address_ = *chosen;
+}
+
+Result<void> RdmaWorker::check_port() const {
+  if (!usable()) {
+    return fail(ErrorCode::unavailable,
+                device_->device->name() + " is gone, or a queue of this loop broke: try again later",
+                ErrorScope::transport);
+  }
+  if (port_.active) return {};
+  return fail(ErrorCode::unavailable,
+              "port " + std::to_string(port_.number) + " of " + device_->device->name() + " is down: see rdma link",
+              ErrorScope::transport);
+}
+
+std::vector<std::byte> RdmaWorker::offer() {
+  refresh();
+  return Offer{.ethernet = port_.ethernet, .type = address_.type, .lid = port_.lid, .gid = address_.gid}.encode();
+}
+
+Result<Offer> RdmaWorker::check_client(Bytes offer) {
+  auto theirs = Offer::decode(offer);
+  if (!theirs) return theirs;
+  refresh();
+  if (auto up = check_port(); !up) return std::unexpected(std::move(up.error()));
+  if (theirs->ethernet != port_.ethernet) {
+    return fail(ErrorCode::unavailable, "one side has RoCE and the other InfiniBand", ErrorScope::transport);
+  }
+  if (theirs->ethernet && (theirs->type != address_.type || theirs->gid.ipv4_mapped() != address_.gid.ipv4_mapped())) {
+    return fail(ErrorCode::unavailable,
+                "the client's RDMA address " + to_string(theirs->gid) + " (" + std::string(to_string(theirs->type)) +
+                    ") is of another kind than the server's " + to_string(address_.gid) + " (" +
+                    std::string(to_string(address_.type)) + "): set RdmaOptions::address on both sides",
+                ErrorScope::transport);
+  }
+  return theirs;
+}
+
+Result<std::unique_ptr<PendingConnection>> RdmaWorker::begin_select(Bytes offer, const MessageLimits& limits) {
+  const auto theirs = check_client(offer);
+  if (!theirs) return std::unexpected(theirs.error());
+  auto pending = std::make_unique<RdmaPendingConnection>(loop_, *theirs);
+  if (auto entered = half_open_->enter(*pending, loop_.now()); !entered) {
+    return std::unexpected(std::move(entered.error()));
+  }
+  auto connection = RdmaConnection::begin(shared_from_this(), limits);
+  if (!connection) return std::unexpected(std::move(connection.error()));
+  pending->hold(std::move(*connection));
+  return pending;
+}
+
+Result<std::unique_ptr<PendingConnection>> RdmaWorker::select(Bytes offer, const MessageLimits& limits) {
+  auto pending = begin_select(offer, limits);
+  if (!pending) return pending;
+  if (auto made = static_cast<RdmaPendingConnection&>(**pending).make(); !made)
+    return std::unexpected(std::move(made.error()));
+  return pending;
+}
+
+Result<Parameters> RdmaWorker::check_server(Bytes server) {
+  auto theirs = Parameters::decode(server);
+  if (!theirs) return theirs;
+  refresh();
+  if (auto up = check_port(); !up) return std::unexpected(std::move(up.error()));
+  return theirs;
+}
+
+Result<std::unique_ptr<PendingConnection>> RdmaWorker::begin_accept(Bytes server, const MessageLimits& limits) {
+  const auto theirs = check_server(server);
+  if (!theirs) return std::unexpected(theirs.error());
+  auto connection = RdmaConnection::begin(shared_from_this(), limits);
+  if (!connection) return std::unexpected(std::move(connection.error()));
+  (*connection)->limit_mtu(mtus_.limit(theirs->gid, loop_.now()));
+  return std::make_unique<RdmaPendingConnection>(loop_, std::move(*connection), *theirs);
+}
+
+Result<std::unique_ptr<PendingConnection>> RdmaWorker::accept(Bytes server, const MessageLimits& limits) {
+  auto pending = begin_accept(server, limits);
+  if (!pending) return pending;
+  if (auto made = static_cast<RdmaPendingConnection&>(**pending).make(); !made)
+    return std::unexpected(std::move(made.error()));
+  return pending;
+}
+
+unsigned RdmaWorker::mtu_bytes() const noexcept {
+  return device_->options.path_mtu_bytes != 0 ? device_->options.path_mtu_bytes : port_.mtu_bytes;
+}
+
+bool RdmaWorker::use_shorter_packets(Bytes server) {
+  const auto theirs = Parameters::decode(server);
+  if (!theirs) return false;
+  return mtus_.shorten(theirs->gid, std::min<unsigned>(mtu_bytes(), theirs->mtu_bytes), loop_.now());
+}
+
+// ---- What connections need
+
+Result<void> RdmaWorker::acquire_entries(std::size_t entries) {
+  if (entries_used_ + entries > entries_) {
+    return fail(ErrorCode::overloaded,
+                "the completion queue's " + std::to_string(entries_) +
+                    " entries are spoken for: raise RdmaOptions::cq_entries or lower send_queue_depth",
+                ErrorScope::transport);
+  }
+  entries_used_ += entries;
+  return {};
+}
+
+Result<std::unique_ptr<QueuePair>> RdmaWorker::make_pair(unsigned send_requests, unsigned receive_requests) {
+  return device_->device->create_queue_pair({.completions = queue_.get(),
+                                             .shared_receives = shared_queue_.get(),
+                                             .send_requests = send_requests,
+                                             .receive_requests = receive_requests,
+                                             .send_segments = 1,
+                                             .inline_bytes = static_cast<unsigned>(device_->options.inline_bytes),
+                                             .pkey_index = device_->options.pkey_index},
+                                            device_->port.number);
+}
+
+void RdmaWorker::remove(std::uint32_t queue_pair) noexcept {
+  targets_.erase(queue_pair);
+  last_ = nullptr;
+}
+
+void RdmaWorker::drain(Draining one) noexcept {
+  DrainingQueuePair& pair = *one.front();
+  // Its connection has been there, unless that was never completed.
+  if (const auto found = targets_.find(pair.number()); found != targets_.end()) found->second = &pair;
+  last_ = nullptr;
+  draining_.splice(draining_.end(), one);
+  // Not now: this may be within a completion of it.
+  try {
+    repost_soon();
+  } catch (...) {
+    // No memory to be called at the end of this tick: the timer comes.
+  }
+}
+
+void RdmaWorker::discard(std::unique_ptr<QueuePair> pair) {
+  if (pair == nullptr) return;
+  const auto at = discarded_.insert(discarded_.end(), std::move(pair));
+  const bool begun = side_work_.run([this, at]() -> SideWork::After {
+    at->reset();
+    return [this, at] { discarded_.erase(at); };
+  });
+  if (!begun) discarded_.erase(at);
+}
+
+void RdmaWorker::reap(bool drain) {
+  if (draining_.empty()) return;
+  poll_all();
+  const Time now = loop_.poller().now();
+  for (auto at = draining_.begin(); at != draining_.end();) {
+    at = (*at)->advance(now, drain) ? destroy_soon(at) : std::next(at);
+  }
+}
+
+// Destroying takes the kernel and the device long.
+RdmaWorker::Draining::iterator RdmaWorker::destroy_soon(Draining::iterator at) {
+  const auto next = std::next(at);
+  destroying_.splice(destroying_.end(), draining_, at);
+  bool begun = false;
+  try {
+    begun = device_->helper != nullptr && side_work_.run([this, at]() -> SideWork::After {
+      (*at)->destroy_pair();
+      return [this, at] { destroy(destroying_, at); };
+    });
+  } catch (const std::bad_alloc&) {
+    // Then here and now.
+  }
+  if (!begun) destroy(destroying_, at);
+  return next;
+}
+
+// What remains of queue pairs of connections goes here, and nowhere else.
+void RdmaWorker::destroy(Draining& from, Draining::iterator at) {
+  Draining gone;
+  gone.splice(gone.end(), from, at);
+  DrainingQueuePair& pair = *gone.front();
+  pair.destroy_pair();
+  // Its number may be given to another queue pair: nothing of it may be left. No other one has been connected with it,
+  // since that comes later on the same thread.
+  poll_all();
+  remove(pair.number());
+  const DrainingQueuePair::Parts& parts = pair.parts();
+  entries_used_ -= parts.entries;
+  if (parts.shared_receives != 0) {
+    if (parts.unposted != 0) shared_ring_->disown(pair.number());
+    // A device that says when it is done, and did not: chunks may be lost with this queue pair, and what it was
+    // promised is all that makes up for them.
+    if (pair.drained() || !raises_last_receive_) {
+      shared_promised_ -= parts.shared_receives;
+    } else {
+      loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": a queue pair was not drained in time");
+    }
+  }
+}
+
+// ---- The shared receive queue
+
+Result<void> RdmaWorker::make_shared_queue() {
+  const std::size_t most =
+      std::min(device_->options.shared_receives_max, device_->device->limits().shared_receive_requests);
+  auto queue = device_->device->create_shared_receive_queue(most);
+  if (!queue) return std::unexpected(std::move(queue.error()));
+  shared_queue_ = std::move(*queue);
+  shared_max_ = most;
+  shared_ring_ = std::make_shared<ReceiveRing>(device_->pool, device_->options.shared_chunk_bytes,
+                                               static_cast<ReceiveRingOwner&>(*this));
+  return {};
+}
+
+Result<void> RdmaWorker::grow_shared(std::size_t receives) {
+  repost_shared();
+  // What the application keeps of connections that have ended can't be posted for others.
+  const std::size_t promised = shared_promised_ + receives;
+  const std::size_t wanted = promised + shared_ring_->disowned();
+  if (wanted > shared_max_) {
+    return fail(ErrorCode::overloaded,
+                std::to_string(shared_max_) +
+                    " shared receives are promised to connections, or kept: raise RdmaOptions::shared_receives_max",
+                ErrorScope::transport);
+  }
+  if (wanted > shared_ring_->size()) {
+    if (auto grown = shared_ring_->grow(wanted - shared_ring_->size()); !grown) return grown;
+  }
+  shared_promised_ = promised;
+  repost_shared();
+  return {};
+}
+
+void RdmaWorker::repost_shared() {
+  shared_ring_->collect();
+  const auto posted = shared_ring_->repost(
+      [this](std::span<const ReceiveRequest> requests) { return shared_queue_->post_receive(requests); },
+      [this](const ReceiveChunk& chunk, std::uint32_t queue_pair) {
+        const auto found = targets_.find(queue_pair);
+        if (found != targets_.end()) found->second->on_posted(chunk);
+      });
+  if (!posted) on_device_event({.kind = DeviceEventKind::shared_receive_queue_broken, .queue = shared_queue_.get()});
+}
+
+void RdmaWorker::chunks_returned() noexcept {
+  if (Loop::current() == &loop_) return repost_soon();
+  loop_.post([self = self_] {
+    if (*self != nullptr) (*self)->repost_soon();
+  });
+}
+
+// ---- Completions
+
+bool RdmaWorker::poll() {
+  reap();
+  return poll_once(polled_) != 0;
+}
+
+std::size_t RdmaWorker::poll_once(std::span<Completion> space) {
+  const std::size_t count = queue_->poll(space);
+  for (const Completion& completion : space.first(count)) hand_out(completion);
+  if (shared_ring_ != nullptr && refill_is_due()) repost_soon();
+  return count;
+}
+
+bool RdmaWorker::refill_is_due() const noexcept {
+  const std::size_t waiting = shared_ring_->waiting();
+  // What others keep can't be posted, and does not count.
+  const std::size_t there = shared_ring_->size() - shared_ring_->held();
+  return waiting != 0 &&
+         static_cast<double>(waiting) >= device_->options.shared_low_watermark * static_cast<double>(there);
+}
+
+void RdmaWorker::poll_all() {
+  std::array<Completion, 32> space;
+  while (poll_once(space) == space.size()) {
+  }
+}
+
+void RdmaWorker::hand_out(const Completion& completion) {
+  if (last_ == nullptr || last_number_ != completion.queue_pair) {
+    const auto found = targets_.find(completion.queue_pair);
+    if (found == targets_.end()) return reclaim_receive(completion);
+    last_ = found->second;
+    last_number_ = completion.queue_pair;
+  }
+  last_->on_completion(completion);
+}
+
+// A completion of nobody: a chunk of the shared queue must not be lost with it.
+void RdmaWorker::reclaim_receive(const Completion& completion) {
+  if (shared_ring_ == nullptr || (completion.id & ReceiveRing::id_bit) == 0) return;
+  if (ReceiveChunk* const chunk = shared_ring_->completed(completion.id)) shared_ring_->finish(*chunk);
+}
+
+bool RdmaWorker::arm() {
+  const auto armed = queue_->arm(false);
+  if (!armed) {
+    loop_.log(LogLevel::error, "rdma", armed.error().text);
+    return true;
+  }
+  return poll_once(polled_) == 0;
+}
+
+// Completions are taken by poll(), in the tick that this begins.
+void RdmaWorker::on_ready(exec::Readiness) {}
+
+void RdmaWorker::on_tick_end() {
+  if (shared_ring_ != nullptr) repost_shared();
+  reap();
+  if (!draining_.empty()) Timer::start(loop_, loop_.after(drain_period));
+}
+
+void RdmaWorker::on_timer(Timer& timer) noexcept {
+  RdmaWorker& self = static_cast<RdmaWorker&>(timer);
+  self.reap();
+  self.reclaim();
+  self.Timer::start(self.loop_, self.loop_.after(self.draining_.empty() ? reclaim_period : drain_period));
+}
+
+// Deregistering takes long.
+void RdmaWorker::reclaim() {
+  if (!device_->pool->reclaim_is_due(loop_.now())) return;
+  const bool begun = side_work_.run([pool = device_->pool, now = loop_.now()]() -> SideWork::After {
+    pool->reclaim(now);
+    return [] {};
+  });
+  if (!begun) device_->pool->reclaim(loop_.now());
+}
+
+// ---- Events of the device
+
+void RdmaWorker::EventWatcher::on_ready(exec::Readiness) {
+  while (const auto event = worker.device_->device->next_event()) worker.device_->notify(*event);
+}
+
+void RdmaWorker::post_event(const DeviceEvent& event) {
+  loop_.post([self = self_, event] {
+    if (*self != nullptr) (*self)->on_device_event(event);
+  });
+}
+
+void RdmaWorker::on_device_event(const DeviceEvent& event) {
+  switch (event.kind) {
+    case DeviceEventKind::shared_receive_queue_low: return;
+    case DeviceEventKind::addresses_changed: return refresh();
+    case DeviceEventKind::port_up:
+      if (event.port != device_->port.number) return;
+      grace_.stop();
+      return refresh();
+    case DeviceEventKind::port_down:
+      if (event.port != device_->port.number) return;
+      refresh();
+      loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": " + std::string(to_string(event.kind)));
+      return grace_.start(loop_, loop_.after(device_->options.port_down_grace));
+    case DeviceEventKind::last_receive_reached: {
+      const auto found = targets_.find(event.queue_pair);
+      if (found == targets_.end()) return;
+      raises_last_receive_ = true;
+      found->second->on_event(event);
+      return repost_soon();
+    }
+    case DeviceEventKind::queue_pair_fatal:
+      if (const auto found = targets_.find(event.queue_pair); found != targets_.end()) found->second->on_event(event);
+      return;
+    case DeviceEventKind::completion_queue_overrun:
+      if (event.queue != queue_.get()) return;
+      broken_ = true;
+      return break_down(event);
+    case DeviceEventKind::shared_receive_queue_broken:
+      if (event.queue == nullptr || event.queue != shared_queue_.get()) return;
+      broken_ = true;
+      return break_down(event);
+    case DeviceEventKind::device_fatal: return break_down(event);
+  }
+}
+
+// Ends every connection.
+void RdmaWorker::break_down(const DeviceEvent& event) {
+  const auto self = weak_from_this().lock();  // The last connection may end with this.
+  loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": " + std::string(to_string(event.kind)));
+  std::vector<std::uint32_t> numbers;
+  for (const auto& [number, target] : targets_) numbers.push_back(number);
+  for (const std::uint32_t number : numbers) {
+    if (const auto found = targets_.find(number); found != targets_.end()) found->second->on_event(event);
+  }
+}
+
+void RdmaWorker::Grace::over(Timer& timer) noexcept {
+  RdmaWorker& worker = static_cast<Grace&>(timer).worker;
+  worker.refresh();
+  // The event of its return may still be on its way.
+  if (worker.port_.active) return;
+  worker.break_down({.kind = DeviceEventKind::port_down, .port = worker.port_.number});
+}
+
+}  // namespace hawser::transport::rdma

@@ -1,0 +1,316 @@
+#include "transport/rdma/rdma_transport.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "hawser/time.h"
+#include "transport/rdma/connection/rdma_worker.h"
+#include "transport/rdma/device/address.h"
+#include "transport/rdma/device/verbs.h"
+
+namespace hawser::transport {
+namespace rdma {
+namespace {
+
+class RdmaTransport final : public Transport, public std::enable_shared_from_this<RdmaTransport> {
+ public:
+  RdmaTransport(const RdmaOptions& options, std::shared_ptr<Verbs> verbs)
+      : options_(options), verbs_(std::move(verbs)) {}
+
+  std::string_view name() const noexcept override { return "rdma"; }
+  Result<std::shared_ptr<TransportWorker>> attach(Loop& loop) override;
+  Result<std::unique_ptr<MemoryRegistration>> register_memory(MutableBytes memory, Block& block, bool kept) override;
+  std::vector<TransportMemory> memory() override;
+
+  // The end on the device that has that address; `first` if there is none, or it can't be had.
+  std::shared_ptr<RdmaWorker> worker_toward(Loop& loop, const Gid& address, const std::shared_ptr<RdmaWorker>& first);
+  // All devices that connections may use.
+  std::vector<std::shared_ptr<RdmaDevice>> every_device();
+  void forget(const std::byte* memory) noexcept { user_->remove(memory); }
+
+ private:
+  Result<std::shared_ptr<RdmaDevice>> first_device();
+  Result<std::shared_ptr<RdmaWorker>> worker_on(Loop& loop, const std::shared_ptr<RdmaDevice>& device);
+  void drop_dead();
+  void open_others(const RdmaDevice& first);
+
+  // Listing devices and opening one takes milliseconds, on the loop: clients that come by an address without a device
+  // must not have it done each time.
+  static constexpr Duration poll_pause = std::chrono::seconds(1);
+
+  const RdmaOptions options_;
+  const std::shared_ptr<Verbs> verbs_;
+  const std::shared_ptr<UserMemory> user_ = std::make_shared<UserMemory>(options_.relaxed_ordering);
+  std::mutex mutex_;  // Guards what follows.
+  std::weak_ptr<RdmaDevice> first_;
+  std::vector<std::shared_ptr<RdmaDevice>> others_;  // Opened when a way led elsewhere.
+  std::optional<Time> poll_again_;                   // Not before, for a way that leads elsewhere.
+  std::map<std::pair<Loop*, RdmaDevice*>, std::weak_ptr<RdmaWorker>> workers_;
+  std::map<Loop*, std::weak_ptr<TransportWorker>> routed_;
+};
+
+bool has_address(RdmaDevice& device, const Gid& address) {
+  const auto addresses = device.device->gids(device.port.number);
+  return addresses &&
+         std::any_of(addresses->begin(), addresses->end(), [&](const GidEntry& entry) { return entry.gid == address; });
+}
+
+// One loop's end of a transport: which device, of those that may be used, and which of its addresses, the address of
+// the stream at this side tells.
+class RoutedWorker final : public TransportWorker {
+ public:
+  RoutedWorker(std::shared_ptr<RdmaTransport> transport, Loop& loop, std::shared_ptr<RdmaWorker> first)
+      : transport_(std::move(transport)), loop_(loop), used_{std::move(first)} {}
+
+  bool usable() const noexcept override { return used_.front()->usable(); }
+  std::vector<std::byte> offer() override { return first().offer(); }
+  Result<std::unique_ptr<PendingConnection>> select(Bytes offer, const MessageLimits& limits) override {
+    return first().select(offer, limits);
+  }
+  Result<std::unique_ptr<PendingConnection>> accept(Bytes server, const MessageLimits& limits) override {
+    return first().accept(server, limits);
+  }
+  Result<std::unique_ptr<PendingConnection>> begin_select(Bytes offer, const MessageLimits& limits) override {
+    return first().begin_select(offer, limits);
+  }
+  Result<std::unique_ptr<PendingConnection>> begin_accept(Bytes server, const MessageLimits& limits) override {
+    return first().begin_accept(server, limits);
+  }
+  std::size_t probe_bytes() const noexcept override { return used_.front()->probe_bytes(); }
+  bool use_shorter_packets(Bytes server) override { return first().use_shorter_packets(server); }
+  TransportWorker& select_device(std::string_view local) override {
+    const std::optional<Gid> address = gid_of(local);
+    // Devices that have gone are let go of; without the first, this end is not usable any more.
+    used_.erase(std::remove_if(used_.begin() + 1, used_.end(), [](const auto& one) { return !one->usable(); }),
+                used_.end());
+    std::shared_ptr<RdmaWorker> worker =
+        address ? transport_->worker_toward(loop_, *address, used_.front()) : used_.front();
+    worker->prefer(address.value_or(Gid{}));
+    if (std::find(used_.begin(), used_.end(), worker) == used_.end()) used_.push_back(worker);
+    return *worker;
+  }
+
+ private:
+  RdmaWorker& first() noexcept { return *used_.front(); }
+
+  const std::shared_ptr<RdmaTransport> transport_;
+  Loop& loop_;
+  std::vector<std::shared_ptr<RdmaWorker>> used_;
+};
+
+Result<std::shared_ptr<TransportWorker>> RdmaTransport::attach(Loop& loop) {
+  const std::lock_guard lock(mutex_);
+  const auto device = first_device();
+  if (!device) return std::unexpected(device.error());
+  std::weak_ptr<TransportWorker>& known = routed_[&loop];
+  if (auto worker = known.lock(); worker != nullptr && worker->usable()) return worker;
+  auto worker = worker_on(loop, *device);
+  if (!worker) return std::unexpected(std::move(worker.error()));
+  const auto routed = std::make_shared<RoutedWorker>(shared_from_this(), loop, std::move(*worker));
+  known = routed;
+  return routed;
+}
+
+Result<std::shared_ptr<RdmaWorker>> RdmaTransport::worker_on(Loop& loop, const std::shared_ptr<RdmaDevice>& device) {
+  std::weak_ptr<RdmaWorker>& known = workers_[{&loop, device.get()}];
+  if (auto worker = known.lock(); worker != nullptr && worker->usable()) return worker;
+  auto worker = RdmaWorker::make(loop, device);
+  if (worker) known = *worker;
+  return worker;
+}
+
+Result<std::shared_ptr<RdmaDevice>> RdmaTransport::first_device() {
+  if (auto checked = check_rdma_options(options_); !checked) return std::unexpected(std::move(checked.error()));
+  std::shared_ptr<RdmaDevice> device = first_.lock();
+  if (device != nullptr && !device->dead()) return device;
+  auto opened = RdmaDevice::open(options_, *verbs_, user_);
+  if (!opened) return opened;
+  first_ = *opened;
+  workers_.clear();
+  routed_.clear();
+  return opened;
+}
+
+// What replaces one is looked for at once.
+void RdmaTransport::drop_dead() {
+  if (std::erase_if(others_, [](const auto& one) { return one->dead(); }) != 0) poll_again_.reset();
+}
+
+void RdmaTransport::open_others(const RdmaDevice& first) {
+  drop_dead();
+  if (!options_.device.empty()) return;
+  const auto names = verbs_->devices();
+  if (!names) return;
+  for (const std::string& name : *names) {
+    const auto is_it = [&](const auto& one) { return one->device->name() == name; };
+    if (name == first.device->name() || std::any_of(others_.begin(), others_.end(), is_it)) continue;
+    // One that can't be had now may be had for a later connection.
+    auto opened = RdmaDevice::open_one(options_, *verbs_, name, user_);
+    if (!opened) continue;
+    (*opened)->register_soon(user_);
+    others_.push_back(std::move(*opened));
+  }
+}
+
+std::shared_ptr<RdmaWorker> RdmaTransport::worker_toward(Loop& loop, const Gid& address,
+                                                         const std::shared_ptr<RdmaWorker>& first) {
+  const std::lock_guard lock(mutex_);
+  if (has_address(first->device(), address)) return first;
+  const auto known = [&]() -> std::shared_ptr<RdmaWorker> {
+    for (const std::shared_ptr<RdmaDevice>& device : others_) {
+      if (!has_address(*device, address)) continue;
+      if (auto worker = worker_on(loop, device)) return *worker;
+    }
+    return nullptr;
+  };
+  drop_dead();
+  if (auto worker = known()) return worker;
+  if (poll_again_ && loop.now() < *poll_again_) return first;
+  open_others(first->device());
+  poll_again_ = loop.now() + poll_pause;
+  auto worker = known();
+  return worker != nullptr ? worker : first;
+}
+
+std::vector<std::shared_ptr<RdmaDevice>> RdmaTransport::every_device() {
+  const std::lock_guard lock(mutex_);
+  const auto first = first_device();
+  if (!first) return {};
+  open_others(**first);
+  std::vector<std::shared_ptr<RdmaDevice>> all = others_;
+  all.insert(all.begin(), *first);
+  return all;
+}
+
+// ---- The application's memory
+
+class Exposure final : public MemoryExposure {
+ public:
+  ~Exposure() override {
+    for (Part& part : parts_) {
+      part.region.reset();
+      part.device->access.remove_region(part.access);
+    }
+  }
+  void add(std::shared_ptr<RdmaDevice> device, MutableBytes memory, Access access) {
+    auto region = device->device->register_memory(memory, access);
+    if (!region) {
+      left_out_.push_back(device->device->name() + ": " + region.error().text);
+      refusal_ = std::move(region.error());
+      return;
+    }
+    parts_.reserve(parts_.size() + 1);
+    device->access.add_region(access);
+    parts_.push_back({std::move(device), std::move(*region), reinterpret_cast<std::uintptr_t>(memory.data()), access});
+  }
+  // Why no device has it; nothing if one does, or there is none.
+  std::optional<Error> refusal() const { return parts_.empty() ? refusal_ : std::nullopt; }
+  std::vector<ExposedPlace> places() const override {
+    std::vector<ExposedPlace> all;
+    for (const Part& part : parts_) {
+      all.push_back({.domain = part.device->domain, .address = part.address, .key = part.region->remote_key()});
+    }
+    return all;
+  }
+  std::vector<std::string> left_out() const override { return left_out_; }
+  bool lost() const noexcept override {
+    return std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.device->dead(); });
+  }
+
+ private:
+  struct Part {
+    std::shared_ptr<RdmaDevice> device;
+    std::unique_ptr<MemoryRegion> region;
+    std::uint64_t address = 0;
+    Access access;
+  };
+  std::vector<Part> parts_;
+  std::vector<std::string> left_out_;
+  std::optional<Error> refusal_;  // The last one.
+};
+
+// Keeps the device open too.
+class UserRegistration final : public MemoryRegistration {
+ public:
+  UserRegistration(std::shared_ptr<RdmaTransport> transport, const std::byte* memory,
+                   std::shared_ptr<RdmaDevice> device)
+      : transport_(std::move(transport)), memory_(memory), device_(std::move(device)) {}
+  ~UserRegistration() override { transport_->forget(memory_); }
+
+  // On each device with a key of its own, which is gone when the exposure is.
+  Result<std::unique_ptr<MemoryExposure>> expose(MutableBytes stretch, bool readable, bool writable) override {
+    auto exposure = std::make_unique<Exposure>();
+    for (auto& device : transport_->every_device()) {
+      exposure->add(std::move(device), stretch, {.remote_read = readable, .remote_write = writable});
+    }
+    if (auto refusal = exposure->refusal()) return std::unexpected(std::move(*refusal));
+    return exposure;
+  }
+
+ private:
+  const std::shared_ptr<RdmaTransport> transport_;
+  const std::byte* const memory_;
+  const std::shared_ptr<RdmaDevice> device_;
+};
+
+Result<std::unique_ptr<MemoryRegistration>> RdmaTransport::register_memory(MutableBytes memory, Block& block, bool) {
+  std::vector<std::shared_ptr<RdmaDevice>> devices;
+  {
+    const std::lock_guard lock(mutex_);
+    auto first = first_device();
+    if (!first) return std::unexpected(std::move(first.error()));
+    devices.push_back(std::move(*first));
+    devices.insert(devices.end(), others_.begin(), others_.end());
+  }
+  // Loops that make connections do not wait for what follows.
+  if (auto added = user_->add(memory, block); !added) return std::unexpected(std::move(added.error()));
+  if (auto done = user_->register_with(memory.data(), devices.front()->device); !done) {
+    user_->remove(memory.data());
+    return std::unexpected(std::move(done.error()));
+  }
+  // A device that refuses now is asked again when the memory is used.
+  for (const auto& device : std::span(devices).subspan(1)) {
+    static_cast<void>(user_->register_with(memory.data(), device->device));
+  }
+  return std::make_unique<UserRegistration>(shared_from_this(), memory.data(), std::move(devices.front()));
+}
+
+std::vector<TransportMemory> RdmaTransport::memory() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<RdmaDevice>> devices = others_;
+  if (auto first = first_.lock()) devices.insert(devices.begin(), std::move(first));
+  std::vector<TransportMemory> all;
+  for (const auto& device : devices) {
+    const MemoryPoolCounters pool = device->pool->counters();
+    all.push_back({.device = device->device->name(),
+                   .registered_bytes = pool.registered_bytes,
+                   .used_bytes = pool.used_bytes,
+                   .used_bytes_max = pool.used_bytes_max,
+                   .refused = pool.refused,
+                   .connections = device->queue_pairs(),
+                   .connection_bytes = rdma_idle_connection_bytes(options_),
+                   .user_bytes = user_->bytes(),
+                   .user_sends = pool.user_sends,
+                   .user_receives = pool.user_receives});
+  }
+  return all;
+}
+
+}  // namespace
+}  // namespace rdma
+
+std::shared_ptr<Transport> make_rdma_transport(const RdmaOptions& options) {
+  return make_rdma_transport(options, rdma::system_verbs());
+}
+
+std::shared_ptr<Transport> make_rdma_transport(const RdmaOptions& options, std::shared_ptr<rdma::Verbs> verbs) {
+  return std::make_shared<rdma::RdmaTransport>(options, std::move(verbs));
+}
+
+}  // namespace hawser::transport

@@ -1,0 +1,211 @@
+#include "transport/shm/shm_receiver.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+namespace hawser::transport::shm {
+
+std::unexpected<Error> protocol_violation(std::string_view what) {
+  return hawser::fail(ErrorCode::protocol_error, "the peer broke the rules of shared memory: " + std::string(what),
+                      ErrorScope::connection, Initiator::peer);
+}
+
+std::unexpected<Error> closed_by_peer() {
+  return hawser::fail(ErrorCode::unavailable, "the peer closed the connection", ErrorScope::connection,
+                      Initiator::peer);
+}
+
+ShmReceiver::ShmReceiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
+                         const PeerWaker& waker, ReadingMeans means)
+    : loop_(loop),
+      limits_(limits),
+      waker_(waker),
+      ring_(memory->ring(side), memory->sizes().ring, memory->control().rings[side]),
+      slab_(SlabReader::create(memory, side)),
+      slots_(memory->control().reads[side]),
+      chunks_(memory->sizes().chunks()),
+      part_(memory->part(side)),
+      own_side_(memory->control().sides[1 - side]),
+      mark_(memory->mark()),
+      means_(std::move(means)) {}
+
+ShmReceiver::~ShmReceiver() {
+  stop();
+  slab_->drop();
+}
+
+Result<bool> ShmReceiver::take(Gate& gate) {
+  if (!gate.open() || std::exchange(taking_, true)) return false;
+  bool worked = false;
+  if (std::exchange(held_, false)) {
+    assembly_.deliver(*gate.sink);
+    worked = true;
+  }
+  Result<void> result;
+  // What is there now, so that others get their turn.
+  if (gate.open() && reading_) [[unlikely]] {
+    worked = reading_ready();
+    if (worked) result = go_on_reading(gate);
+  }
+  if (result && gate.open() && !reading_ && ring_.available() != 0) {
+    worked = true;
+    do {
+      result = take_one(gate);
+    } while (result && gate.open() && !reading_ && ring_.left() != 0);
+  }
+  if (result && ring_.broken()) result = protocol_violation("its ring's end is out of bounds");
+  if (ring_.unpublished() != 0) {
+    ring_.publish();
+    advanced_ = true;
+  }
+  if (std::exchange(advanced_, false)) waker_.wake(wants_room);
+  taking_ = false;
+  if (!result) return std::unexpected(std::move(result.error()));
+  return worked;
+}
+
+void ShmReceiver::advance(std::size_t bytes) noexcept {
+  ring_.advance(bytes);
+  arrived_ += bytes;
+  // So that a peer that sends much goes on meanwhile.
+  if (ring_.unpublished() < ring_.bytes() / 4) return;
+  ring_.publish();
+  advanced_ = true;
+}
+
+Result<void> ShmReceiver::take_one(Gate& gate) {
+  const std::size_t left = ring_.left();
+  const Record record = ring_.record();
+  const std::byte* const data = ring_.at() + sizeof record;
+  const std::size_t head_room = sizeof record + aligned(record.head_bytes);
+  if (selected_ && std::memcmp(&record, &selected_record_, sizeof record) != 0) [[unlikely]]
+    return protocol_violation("a message has changed while it waited");
+  if (record.kind == RecordKind::whole) [[likely]] {
+    if (head_room + aligned(record.payload_bytes) > left || assembly_.active())
+      return protocol_violation("a message passes the ring's end");
+    if (std::size_t{record.head_bytes} + record.payload_bytes <= limits_.message_bytes_max) [[likely]] {
+      take_whole(record, data, gate);
+      return {};
+    }
+  }
+  if (record.kind != RecordKind::long_part &&
+      std::size_t{record.head_bytes} + record.payload_bytes > limits_.message_bytes_max) {
+    return fail(ErrorCode::protocol_error,
+                "a message of " + std::to_string(std::size_t{record.head_bytes} + record.payload_bytes) +
+                    " bytes exceeds message_bytes_max (" + std::to_string(limits_.message_bytes_max) +
+                    "): send less, or raise the limit on both sides",
+                ErrorScope::connection, Initiator::peer);
+  }
+  if (record.kind == RecordKind::long_begin) return begin_long(record);
+  if (head_room > left) return protocol_violation("a message passes the ring's end");
+  const Bytes head(data, record.head_bytes);
+  switch (record.kind) {
+    case RecordKind::slab:
+      return assembly_.active() ? protocol_violation("a message within another") : take_from_slab(record, head, gate);
+    case RecordKind::read:
+      return assembly_.active() ? protocol_violation("a message within another") : begin_reading(record, head, gate);
+    case RecordKind::long_part: return take_part(record, gate);
+    case RecordKind::end: return assembly_.active() ? protocol_violation("an end within a message") : closed_by_peer();
+    default: return protocol_violation("a record of an unknown kind");
+  }
+}
+
+void ShmReceiver::take_whole(const Record& record, const std::byte* head, Gate& gate) {
+  const std::size_t head_room = aligned(record.head_bytes);
+  gate.sink->on_message(
+      {.head = Bytes(head, record.head_bytes), .payload = Bytes(head + head_room, record.payload_bytes)});
+  advance(sizeof record + head_room + aligned(record.payload_bytes));
+}
+
+// Where the payload goes; nothing if the connection has ended, or is paused, until which that is kept in mind.
+std::optional<ReceiveBuffer> ShmReceiver::select_receive_buffer(const Record& record, Bytes head, Gate& gate) {
+  const std::size_t payload_bytes = record.payload_bytes;
+  if (selected_) return std::exchange(selected_, std::nullopt);
+  ReceiveBuffer receive_buffer;
+  if (payload_bytes >= limits_.receive_buffer_bytes_min)
+    receive_buffer = gate.sink->select_receive_buffer(head, payload_bytes);
+  assert(receive_buffer.kind != ReceiveBuffer::Kind::given || receive_buffer.memory.size() >= payload_bytes);
+  if (gate.open()) return receive_buffer;
+  if (!gate.ended) {
+    selected_ = receive_buffer;
+    selected_record_ = record;
+  }
+  return std::nullopt;
+}
+
+Result<void> ShmReceiver::take_from_slab(const Record& record, Bytes head, Gate& gate) {
+  const std::size_t bytes = record.payload_bytes;
+  const std::byte* const payload = record.where < chunks_ ? slab_->find(record.where, bytes) : nullptr;
+  if (payload == nullptr)
+    return protocol_violation("a payload passes the slab's end, or lies in a region that is in use");
+  if (!slab_->supply(record.where, bytes)) {
+    return fail(ErrorCode::unavailable,
+                "the system has no memory for a payload of " + std::to_string(bytes) +
+                    " bytes in the slab (vm.overcommit_memory is 2): raise vm.overcommit_ratio",
+                ErrorScope::connection);
+  }
+  const std::optional<ReceiveBuffer> receive_buffer = select_receive_buffer(record, head, gate);
+  if (!receive_buffer) return {};
+  Message message{.head = head, .payload = {}};
+  Block* loaned = nullptr;
+  if (receive_buffer->kind == ReceiveBuffer::Kind::own) {
+    loaned = slab_->loan(record.where);
+    message.payload = Bytes(payload, bytes);
+    message.payload_block = loaned;
+  } else {
+    PayloadBuffer to(bytes, nullptr);
+    to.select(*receive_buffer);
+    if (!to.discarded()) std::memcpy(to.data(), payload, bytes);
+    slab_->release(record.where);
+    to.complete(message);
+  }
+  arrived_ += bytes;
+  gate.sink->on_message(message);
+  if (loaned != nullptr) loaned->release();
+  advance(sizeof record + aligned(record.head_bytes));
+  return {};
+}
+
+// ---- By parts ----
+
+Result<void> ShmReceiver::begin_long(const Record& record) {
+  if (assembly_.active() || (record.head_bytes == 0 && record.payload_bytes == 0))
+    return protocol_violation("a message within another");
+  assembly_.begin(record.head_bytes, record.payload_bytes, account_);
+  advance(sizeof record);
+  return {};
+}
+
+Result<void> ShmReceiver::take_part(const Record& record, Gate& gate) {
+  if (!assembly_.active() || record.payload_bytes != 0 || record.head_bytes == 0 ||
+      record.head_bytes > assembly_.missing()) {
+    return protocol_violation("a part of no message");
+  }
+  const Bytes part(ring_.at() + sizeof record, record.head_bytes);
+  if (!assembly_.append(part, *gate.sink, limits_.receive_buffer_bytes_min, gate.ended)) return {};
+  advance(sizeof record + aligned(record.head_bytes));
+  if (assembly_.missing() != 0) return {};
+  if (gate.open()) {
+    assembly_.deliver(*gate.sink);
+  } else {
+    held_ = true;
+  }
+  return {};
+}
+
+void ShmReceiver::revoke_receive_buffer(const std::byte* memory) noexcept {
+  if (memory == nullptr) return;
+  if (selected_ && selected_->kind == ReceiveBuffer::Kind::given && selected_->memory.data() == memory) {
+    selected_ = ReceiveBuffer{.kind = ReceiveBuffer::Kind::discard, .memory = {}};
+  }
+  assembly_.revoke(memory);
+  if (reading_ && reading_->payload.revokes(memory)) {
+    reading_->payload.discard();
+    if (reading_->job != nullptr) reading_->job->withdraw();
+  }
+}
+
+}  // namespace hawser::transport::shm

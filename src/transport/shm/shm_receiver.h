@@ -1,0 +1,150 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "hawser/bytes.h"
+#include "hawser/loop.h"
+#include "hawser/timer.h"
+#include "transport/common/message_assembly.h"
+#include "transport/common/payload_buffer.h"
+#include "transport/connection.h"
+#include "transport/shm/helpers.h"
+#include "transport/shm/memory/direct_read.h"
+#include "transport/shm/memory/ring.h"
+#include "transport/shm/memory/slab.h"
+#include "transport/shm/peer.h"
+
+namespace hawser::transport::shm {
+
+// The peer has broken the protocol.
+std::unexpected<Error> protocol_violation(std::string_view what);
+std::unexpected<Error> closed_by_peer();
+
+// What callbacks may change while messages are taken.
+struct Gate {
+  MessageSink* sink = nullptr;
+  bool paused = false;
+  bool ended = false;
+
+  bool open() const noexcept { return sink != nullptr && !paused && !ended; }
+};
+
+// A payload that the peer has offered to be read from its memory, and its message, which waits for it.
+struct Reading {
+  enum class Stage : std::uint8_t {
+    offered,  // Nothing was done.
+    direct,   // A helper thread reads it.
+    refused,  // It is not to be read, which the peer does not know yet.
+    parts,    // The peer copies it, part by part.
+  };
+
+  Record record;  // As it was checked.
+  Stage stage = Stage::offered;
+  PayloadBuffer payload;
+  std::shared_ptr<DirectRead> job;
+  std::uint32_t state = read_offered;  // Of the slot, when `job` began.
+  int attempts = 0;
+  std::size_t progress = 0;  // Of `job`, when it was looked at last.
+  std::size_t copied = 0;    // By parts.
+};
+
+// What reads the peer's memory, if that is allowed. While a read is under way the connection is asked nothing but to
+// wait.
+struct ReadingMeans {
+  std::shared_ptr<const PeerProcess> peer;  // Null: every payload is wanted in parts.
+  std::shared_ptr<Helpers> helpers;
+  std::function<void()> go_on;  // take() is to be called, as soon as possible.
+};
+
+// What one side receives: takes messages out of the peer's ring, and payloads from where they are. Whatever the peer
+// wrote is copied before it is checked; a protocol violation is an error.
+class ShmReceiver {
+ public:
+  struct Limits {
+    std::size_t message_bytes_max = 0;  // Head and payload.
+    std::size_t receive_buffer_bytes_min = 0;
+  };
+  // From the ring and slab that `side` writes.
+  ShmReceiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
+              const PeerWaker& waker, ReadingMeans means);
+  ShmReceiver(const ShmReceiver&) = delete;
+  ShmReceiver& operator=(const ShmReceiver&) = delete;
+  ~ShmReceiver();
+
+  // Before the gate opens: `sink` names who pays for memory.
+  void start(MessageSink& sink) noexcept { account_ = sink.receive_account(); }
+  // Delivers what is there, as long as the gate is open; true if there was something. An error says why nothing more
+  // comes: the peer's end, or its fault.
+  Result<bool> take(Gate& gate);
+  // Something is there.
+  bool ready() noexcept {
+    if (reading_) [[unlikely]]
+      return reading_ready();
+    return ring_.available() != 0 || ring_.broken() || held_;
+  }
+  // The peer's memory is being read: there will be something soon, or an error.
+  bool busy() const noexcept { return reading_ && reading_->stage == Reading::Stage::direct; }
+  // The connection has ended: memory that select_receive_buffer() gave is not touched any more.
+  void stop() noexcept;
+  void revoke_receive_buffer(const std::byte* memory) noexcept;
+  std::uint64_t arrived() const noexcept { return arrived_; }
+
+ private:
+  Result<void> take_one(Gate& gate);
+  void take_whole(const Record& record, const std::byte* head, Gate& gate);
+  Result<void> take_from_slab(const Record& record, Bytes head, Gate& gate);
+  Result<void> begin_reading(const Record& record, Bytes head, Gate& gate);
+  Result<void> go_on_reading(Gate& gate);
+  Result<bool> read_step();
+  Result<bool> begin_read(ReadSlot& slot);
+  Result<bool> end_direct_read(ReadSlot& slot);
+  Result<bool> want_parts(ReadSlot& slot);
+  Result<bool> take_read_part(ReadSlot& slot);
+  Result<DirectRead::Source> source_of(const ReadSlot& slot, std::uint32_t state) const;
+  bool reading_ready() const noexcept;
+  void look_for_stall() noexcept;
+  Result<void> begin_long(const Record& record);
+  Result<void> take_part(const Record& record, Gate& gate);
+  std::optional<ReceiveBuffer> select_receive_buffer(const Record& record, Bytes head, Gate& gate);
+  void advance(std::size_t bytes) noexcept;
+
+  // A read of the peer's memory that gets no further for this long is given up.
+  static constexpr Duration read_stall_max = std::chrono::milliseconds(500);
+
+  struct StallTimer final : Timer {
+    explicit StallTimer(ShmReceiver& incoming) noexcept
+        : Timer([](Timer& timer) noexcept { static_cast<StallTimer&>(timer).owner.look_for_stall(); }),
+          owner(incoming) {}
+    ShmReceiver& owner;
+  };
+
+  Loop& loop_;
+  const Limits limits_;
+  hawser::detail::ReceiveAccount* account_ = nullptr;
+  const PeerWaker& waker_;
+  RingReader ring_;
+  SlabReader* const slab_;
+  std::array<ReadSlot, reads_max>& slots_;
+  const std::size_t chunks_;
+  const std::byte* const part_;
+  SideState& own_side_;
+  const ProcessMark& mark_;
+  ReadingMeans means_;
+
+  std::optional<Reading> reading_;
+  StallTimer stall_{*this};
+  MessageAssembly assembly_;  // Of the message that comes by parts.
+  bool held_ = false;         // It is whole, and waits for the gate to open.
+  // What select_receive_buffer() said of the message at hand, when it closed the gate.
+  std::optional<ReceiveBuffer> selected_;
+  Record selected_record_;  // The record that it was said of: the peer may change the ring's.
+  bool taking_ = false;
+  bool advanced_ = false;  // The peer is to be woken for the room that it has got.
+  std::uint64_t arrived_ = 0;
+};
+
+}  // namespace hawser::transport::shm

@@ -1,0 +1,161 @@
+#include "transport/shm/shm_transport.h"
+
+#include "transport/conformance/transport_suite_testing.h"
+#include "transport/shm/handshake.h"
+
+namespace hawser::transport {
+namespace {
+
+std::vector<TransportCase> shm_cases() {
+  std::vector<TransportCase> cases;
+  const auto add = [&](const std::string& name, const ShmOptions& options) {
+    const std::size_t region = options.slab_bytes / 256;
+    std::vector<std::size_t> limits = {options.eager_bytes, options.ring_bytes / 4, options.ring_bytes,
+                                       options.slab_bytes, region};
+    if (options.direct_read_bytes_min != SIZE_MAX) limits.push_back(options.direct_read_bytes_min);
+    for (TransportCase& one :
+         transport_cases(name, [options] { return make_shm_transport(options, OwnProcess::read); }, limits)) {
+      one.set_aside_bytes = options.slab_bytes;
+      cases.push_back(std::move(one));
+    }
+  };
+  add("shm", {});
+  add("shm_copies", {.direct_read_bytes_min = SIZE_MAX});
+  // So that everything is used up now and then.
+  add("shm_small",
+      {.ring_bytes = 64 * 1024, .slab_bytes = 512 * 1024, .eager_bytes = 1000, .direct_read_bytes_min = 300'000});
+  add("shm_no_slab", {.ring_bytes = 64 * 1024, .slab_bytes = 0, .eager_bytes = 0, .direct_read_bytes_min = SIZE_MAX});
+  add("shm_reads", {.slab_bytes = 0, .direct_read_bytes_min = 8 * 1024 + 1});
+  return cases;
+}
+
+// Of each four that transport_cases() gave: under a sanitizer, which slows everything down, one loop, and two loops
+// that alternately spin and sleep; otherwise all.
+std::vector<TransportCase> affordable(std::vector<TransportCase> cases) {
+#ifdef HAWSER_SANITIZED
+  std::vector<TransportCase> kept;
+  for (std::size_t i = 0; i + 3 < cases.size(); i += 4) {
+    kept.push_back(std::move(cases[i + 1]));
+    kept.push_back(std::move(cases[i + 2 + i / 4 % 2]));
+  }
+  return kept;
+#else
+  return cases;
+#endif
+}
+
+INSTANTIATE_TEST_SUITE_P(Shm, TransportSuite, testing::ValuesIn(affordable(shm_cases())), name_of_transport_case);
+
+std::string refusal(const ShmOptions& options) {
+  Loop loop({.log = no_log()});
+  const Result<std::shared_ptr<TransportWorker>> worker = make_shm_transport(options)->attach(loop);
+  return worker ? std::string() : worker.error().text;
+}
+
+TEST(ShmTransport, OptionsOutOfBoundsAreNamed) {
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_NE(refusal({.ring_bytes = 32 * 1024}).find("ring_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.ring_bytes = 100'000}).find("ring_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.ring_bytes = 128 << 20}).find("ring_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.slab_bytes = 1000}).find("slab_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.slab_bytes = std::size_t{2} << 30}).find("slab_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.eager_bytes = 32 * 1024 + 1}).find("eager_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.direct_read_bytes_min = 8 * 1024}).find("direct_read_bytes_min"), std::string::npos);
+  EXPECT_NE(refusal({.early_publish_bytes = 0}).find("early_publish_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.early_publish_bytes = 1 << 20}).find("early_publish_bytes"), std::string::npos);
+  EXPECT_NE(refusal({.connections_max = 0}).find("connections_max"), std::string::npos);
+}
+
+class ShmEnds : public testing::Test {
+ protected:
+  std::shared_ptr<TransportWorker> attach(const ShmOptions& options) {
+    transports.push_back(make_shm_transport(options));
+    return *transports.back()->attach(loop);
+  }
+  std::string refusal_of(const shm::Offer& offer) {
+    const auto pending = server->select(shm::encode(offer), limits);
+    return pending ? std::string() : pending.error().text;
+  }
+  Loop loop{{.log = no_log()}};
+  const MessageLimits limits{1 << 20, 1 << 20};
+  std::vector<std::shared_ptr<Transport>> transports;
+  std::shared_ptr<TransportWorker> server = attach({});
+};
+
+TEST_F(ShmEnds, WhoIsElsewhereIsTold) {
+  const shm::Offer truth = *shm::decode_offer(server->offer());
+  EXPECT_EQ(refusal_of(truth), "");
+  shm::Offer other = truth;
+  other.host.boot[5] ^= std::byte{1};
+  EXPECT_NE(refusal_of(other).find("another host"), std::string::npos);
+  other = truth;
+  other.host.network_inode ^= 1;
+  EXPECT_NE(refusal_of(other).find("network namespace"), std::string::npos);
+  other = truth;
+  other.ring_bytes = 1000;
+  EXPECT_NE(refusal_of(other).find("sizes"), std::string::npos);
+}
+
+TEST_F(ShmEnds, TheSmallerSizesCount) {
+  const auto client = attach({.ring_bytes = 64 * 1024, .slab_bytes = 0, .eager_bytes = 100});
+  const auto pending = server->select(client->offer(), limits);
+  ASSERT_TRUE(pending.has_value());
+  const shm::Selection selection = *shm::decode_selection((*pending)->parameters());
+  EXPECT_EQ(selection.ring_bytes, 64U * 1024);
+  EXPECT_EQ(selection.slab_bytes, 0U);
+  EXPECT_EQ(selection.eager_bytes, 100U);
+  EXPECT_TRUE(client->accept((*pending)->parameters(), limits).has_value());
+  // A server that does not keep to what was offered.
+  const auto larger = server->select(server->offer(), limits);
+  const auto accepted = client->accept((*larger)->parameters(), limits);
+  ASSERT_FALSE(accepted.has_value());
+  EXPECT_NE(accepted.error().text.find("not offered"), std::string::npos);
+}
+
+TEST_F(ShmEnds, ConnectionsAreBounded) {
+  const auto few = attach({.connections_max = 2});
+  auto one = few->select(few->offer(), limits);
+  auto two = few->select(few->offer(), limits);
+  ASSERT_TRUE(two.has_value());
+  const auto third = few->select(few->offer(), limits);
+  ASSERT_FALSE(third.has_value());
+  EXPECT_NE(third.error().text.find("connections_max"), std::string::npos);
+  one->reset();
+  EXPECT_TRUE(few->select(few->offer(), limits).has_value());
+}
+
+// A client that offers and does not connect takes no place from those who do.
+TEST_F(ShmEnds, OffersDoNotTakeThePlacesOfConnections) {
+  const auto client = attach({});
+  const auto few = attach({.connections_max = 2});
+  const auto connect = [&](std::unique_ptr<PendingConnection>& pending) {
+    const auto accepted = client->accept(pending->parameters(), limits);
+    EXPECT_TRUE(accepted.has_value());
+    return pending->connect((*accepted)->parameters());
+  };
+  auto one = few->select(client->offer(), limits);
+  ASSERT_TRUE(one.has_value());
+  EXPECT_TRUE(connect(*one).has_value());
+  auto two = few->select(client->offer(), limits);
+  auto three = few->select(client->offer(), limits);
+  ASSERT_TRUE(two.has_value());
+  ASSERT_TRUE(three.has_value()) << three.error().text;
+  EXPECT_TRUE(connect(*three).has_value());
+  const Result<void> refused = connect(*two);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().text.find("connections_max"), std::string::npos);
+  EXPECT_FALSE(few->select(client->offer(), limits).has_value());
+  one->reset();
+  EXPECT_TRUE(few->select(client->offer(), limits).has_value());
+}
+
+TEST_F(ShmEnds, OneEndForOneLoop) {
+  const auto transport = make_shm_transport({});
+  const auto one = *transport->attach(loop);
+  EXPECT_EQ(*transport->attach(loop), one);
+  Loop other({.log = no_log()});
+  EXPECT_NE(*transport->attach(other), one);
+}
+
+}  // namespace
+}  // namespace hawser::transport

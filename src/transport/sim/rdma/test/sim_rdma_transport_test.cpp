@@ -1,0 +1,394 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/external_block.h"
+#include "transport/rdma/connection/half_open.h"
+#include "transport/rdma/device/path_mtus.h"
+#include "transport/sim/rdma/test/rdma_transport_testing.h"
+
+// The RDMA transport's handshakes, bounds and events, on simulated devices.
+namespace hawser::lab {
+namespace {
+
+namespace rdma = transport::rdma;
+using namespace std::chrono_literals;
+using rdma::DeviceEventKind;
+using testing::HasSubstr;
+
+std::vector<std::byte> with_address(const rdma::Gid& address, Bytes parameters) {
+  auto changed = rdma::Parameters::decode(parameters);
+  EXPECT_TRUE(changed);
+  changed->gid = address;
+  return changed->encode();
+}
+
+// A named device has several addresses, one for each network of its port: a wrong one leads to another network.
+TEST_F(SimRdmaTransport, TheAddressOfTheStreamIsTakenOnANamedDeviceToo) {
+  const auto held = device("sim0");
+  held->add_address({.index = 1, .gid = address_of(7, 1), .type = rdma::GidType::roce_v2});
+  const Side client = side("sim0");
+  EXPECT_EQ(rdma::Offer::decode(client.worker->select_device("10.0.7.1:4000").offer())->gid, address_of(7, 1));
+  EXPECT_EQ(rdma::Offer::decode(client.worker->select_device("10.0.0.1:4000").offer())->gid, address_of(0, 1));
+  EXPECT_EQ(rdma::Offer::decode(client.worker->select_device("unix:@x").offer())->gid, address_of(0, 1));
+  const Side server = side("sim1");
+  const auto selected = server.worker->select(client.worker->select_device("10.0.7.1:4000").offer(), limits);
+  ASSERT_TRUE(selected);
+  const auto accepted = client.worker->select_device("10.0.7.1:4000").accept((*selected)->parameters(), limits);
+  ASSERT_TRUE(accepted);
+  EXPECT_EQ(rdma::Parameters::decode((*accepted)->parameters())->gid, address_of(7, 1));
+}
+
+TEST_F(SimRdmaTransport, AClientMustConnectFromTheAddressThatItOffered) {
+  Side client = side("sim0");
+  Side server = side("sim1");
+  const auto selected = server.worker->select(client.worker->offer(), limits);
+  ASSERT_TRUE(selected);
+  const auto accepted = client.worker->accept((*selected)->parameters(), limits);
+  ASSERT_TRUE(accepted);
+  const auto refused = (*selected)->connect(with_address(address_of(0, 99), (*accepted)->parameters()));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::protocol_error);
+  EXPECT_THAT(refused.error().text, HasSubstr("10.0.0.99"));
+  // The pending connection is as it was.
+  EXPECT_TRUE((*selected)->connect((*accepted)->parameters()));
+}
+
+TEST_F(SimRdmaTransport, HandshakesThatDoNotEndAreBoundedAndOldOnesGiveWay) {
+  Side client = side("sim0");
+  Side server = side("sim1", {.half_open_max = 3});
+  const auto select = [&] { return server.worker->select(client.worker->offer(), limits); };
+  std::vector<std::unique_ptr<transport::PendingConnection>> pendings;
+  for (int i = 0; i < 3; ++i) {
+    auto one = select();
+    ASSERT_TRUE(one);
+    pendings.push_back(std::move(*one));
+  }
+  const auto refused = select();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::overloaded);
+  EXPECT_THAT(refused.error().text, HasSubstr("half_open_max"));
+  // One that ends has room for another one.
+  pendings.pop_back();
+  auto fourth = select();
+  ASSERT_TRUE(fourth);
+  run_for(1ms);
+  EXPECT_EQ(server.transport->memory()[0].connections, 3U);
+  run_for(rdma::HalfOpen::patience);
+  auto fifth = select();
+  ASSERT_TRUE(fifth);
+  run_for(1s);
+  EXPECT_EQ(server.transport->memory()[0].connections, 3U);
+  const auto late = client.worker->accept(pendings[1]->parameters(), limits);
+  ASSERT_TRUE(late);
+  const auto gone = pendings[0]->connect((*late)->parameters());
+  ASSERT_FALSE(gone);
+  EXPECT_THAT(gone.error().text, HasSubstr("gave way"));
+  EXPECT_TRUE(pendings[1]->connect((*late)->parameters()));
+  // One that is opened is not half-open any more.
+  auto [a, b] = transport::LoopStream::make_pair();
+  const auto opened = pendings[1]->open(std::move(a));
+  EXPECT_TRUE(select());
+}
+
+// Without blocking, step by step: either half may go, or give way, at each of them, and leaves nothing.
+TEST_F(SimRdmaTransport, PendingConnectionsGoAtEachStepOfTheirMaking) {
+  Side client = side("sim0");
+  Side server = side("sim1", {.half_open_max = 1});
+  const auto expect_nothing = [&](const char* when) {
+    run_for(1s);
+    for (const Side* const one : {&client, &server}) {
+      EXPECT_EQ(one->transport->memory()[0].connections, 0U) << when;
+      EXPECT_EQ(one->transport->memory()[0].used_bytes, 0U) << when;
+    }
+  };
+  const transport::PendingConnection::Ready never = [](const Result<void>&) { ADD_FAILURE() << "it has gone"; };
+  const auto wait = [&](transport::PendingConnection& pending) {
+    std::optional<Result<void>> outcome;
+    pending.when_ready([&](const Result<void>& how) { outcome.emplace(how); });
+    EXPECT_FALSE(outcome) << "within the call";
+    run_for(1ms);
+    EXPECT_TRUE(outcome && *outcome);
+  };
+  for (int step = 0; step < 6; ++step) {
+    auto selected = server.worker->begin_select(client.worker->offer(), limits);
+    ASSERT_TRUE(selected);
+    if (step == 0) {
+      (*selected)->when_ready(never);
+      selected->reset();
+      expect_nothing("the server's half is being made");
+      continue;
+    }
+    wait(**selected);
+    auto accepted = client.worker->begin_accept((*selected)->parameters(), limits);
+    ASSERT_TRUE(accepted);
+    if (step == 1) {
+      (*accepted)->when_ready(never);
+      accepted->reset();
+      selected->reset();
+      expect_nothing("the client's half is being made");
+      continue;
+    }
+    wait(**accepted);
+    if (step == 2) {
+      (*selected)->begin_connect((*accepted)->parameters(), never);
+      selected->reset();
+      accepted->reset();
+      expect_nothing("the server's half is being connected");
+      continue;
+    }
+    std::optional<Result<void>> outcome;
+    const auto note = [&](const Result<void>& how) { outcome.emplace(how); };
+    if (step == 3) {
+      run_for(rdma::HalfOpen::patience);
+      (*selected)->begin_connect((*accepted)->parameters(), note);
+      auto newer = server.worker->begin_select(client.worker->offer(), limits);
+      ASSERT_TRUE(newer);
+      run_for(1ms);
+      ASSERT_TRUE(outcome);
+      ASSERT_FALSE(*outcome);
+      EXPECT_THAT(outcome->error().text, HasSubstr("gave way"));
+      newer->reset();
+    } else if (step == 4) {
+      (*selected)->begin_connect((*accepted)->parameters(), note);
+      device("sim1")->raise(
+          {.kind = DeviceEventKind::completion_queue_overrun,
+           .queue = static_cast<rdma::CompletionQueue*>(device("sim1")->completion_queues().front())});
+      run_for(1ms);
+      ASSERT_TRUE(outcome) << "nobody is told";
+      EXPECT_FALSE(*outcome);
+      server.worker = *server.transport->attach(loop);
+    } else {
+      (*selected)->begin_connect((*accepted)->parameters(), note);
+      run_for(1ms);
+      ASSERT_TRUE(outcome && *outcome);
+      // Connected, it is not half-open any more.
+      EXPECT_TRUE(server.worker->begin_select(client.worker->offer(), limits));
+    }
+    selected->reset();
+    accepted->reset();
+    expect_nothing("later");
+  }
+}
+
+// 2.3 MiB each with the default options: what they may hold depends on the memory that there is.
+TEST_F(SimRdmaTransport, HalfOpenHandshakesHoldAQuarterOfTheMemoryAtMost) {
+  Side client = side("sim0");
+  Side server = side("sim1", {.chunk_bytes = 64 << 10, .memory_bytes_max = 8 << 20, .arena_bytes = 1 << 20});
+  std::vector<std::unique_ptr<transport::PendingConnection>> pendings;
+  while (pendings.size() < 64) {
+    auto one = server.worker->select(client.worker->offer(), limits);
+    if (!one) {
+      EXPECT_THAT(one.error().text, HasSubstr("half_open_max"));
+      break;
+    }
+    pendings.push_back(std::move(*one));
+  }
+  EXPECT_EQ(pendings.size(), 4U);
+}
+
+TEST_F(SimRdmaTransport, PortIsAskedForEachConnection) {
+  Side client = side("sim0");
+  Side server = side("sim1");
+  const auto held = device("sim1");
+  rdma::PortStatus changed = *held->port(1);
+  changed.mtu_bytes = 1024;
+  changed.lid = 77;
+  held->set_port(changed);
+  const auto selected = server.worker->select(client.worker->offer(), limits);
+  ASSERT_TRUE(selected);
+  const auto sent = rdma::Parameters::decode((*selected)->parameters());
+  EXPECT_EQ(sent->mtu_bytes, 1024U);
+  EXPECT_EQ(sent->lid, 77U);
+  changed.active = false;
+  held->set_port(changed);
+  const auto refused = server.worker->select(client.worker->offer(), limits);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().text, HasSubstr("is down"));
+}
+
+// A link that flaps ends nothing: the devices repeat what was lost.
+TEST_F(SimRdmaTransport, APortThatIsDownForAMomentEndsNothing) {
+  Side client = side("sim0");
+  Side server = side("sim1", {.port_down_grace = 500ms});
+  const auto pair = connect(client, server);
+  ASSERT_NE(pair, nullptr);
+  const auto held = device("sim1");
+  rdma::PortStatus status = *held->port(1);
+  const auto set_active = [&](bool active) {
+    status.active = active;
+    held->set_port(status);
+    held->raise({.kind = active ? DeviceEventKind::port_up : DeviceEventKind::port_down, .port = 1});
+  };
+  for (int i = 0; i < 3; ++i) {
+    set_active(false);
+    run_for(400ms);
+    set_active(true);
+    run_for(400ms);
+  }
+  // Its return is seen without an event too.
+  set_active(false);
+  run_for(100ms);
+  status.active = true;
+  held->set_port(status);
+  run_for(2s);
+  EXPECT_FALSE(pair->server_sink.closed);
+  send(*pair->client, "still there");
+  run_for(100ms);
+  EXPECT_THAT(pair->server_sink.messages, testing::ElementsAre("still there"));
+  // Another port's fate is not its own.
+  held->raise({.kind = DeviceEventKind::port_down, .port = 2});
+  run_for(1s);
+  EXPECT_FALSE(pair->server_sink.closed);
+  set_active(false);
+  run_for(499ms);
+  EXPECT_FALSE(pair->server_sink.closed);
+  run_for(2ms);
+  ASSERT_TRUE(pair->server_sink.closed);
+  EXPECT_THAT(pair->server_sink.closed->text, HasSubstr("port is down"));
+  EXPECT_EQ(pair->server_sink.closed->scope, ErrorScope::transport);
+  // The end stays: what is made once the port is up again works.
+  EXPECT_TRUE(server.worker->usable());
+  set_active(true);
+  run_for(1ms);
+  EXPECT_NE(connect(client, server), nullptr);
+}
+
+// Without its completion queue an end carries nothing any more: it is replaced, and no other end is.
+TEST_F(SimRdmaTransport, AnEndWhoseCompletionQueueOverranIsReplaced) {
+  Side client = side("sim0");
+  Side server = side("sim1");
+  const auto pair = connect(client, server);
+  ASSERT_NE(pair, nullptr);
+  const auto held = device("sim1");
+  int other = 0;
+  held->raise({.kind = DeviceEventKind::completion_queue_overrun, .queue = &other});
+  run_for(10ms);
+  EXPECT_FALSE(pair->server_sink.closed);
+  EXPECT_TRUE(server.worker->usable());
+  const std::weak_ptr<transport::TransportWorker> before = server.worker;
+  // More entries than it has: those of a queue pair that nobody reaps.
+  const auto queue = held->completion_queues().front();
+  for (std::size_t i = 0; i <= RdmaOptions{}.cq_entries; ++i) {
+    queue->add({.id = 1, .queue_pair = 0xffffff}, fabric->now_ns(), false);
+  }
+  run_for(10ms);
+  ASSERT_TRUE(pair->server_sink.closed);
+  EXPECT_THAT(pair->server_sink.closed->text, HasSubstr("ran over"));
+  EXPECT_FALSE(server.worker->usable());
+  EXPECT_FALSE(server.worker->select(client.worker->offer(), limits)) << "over a queue that carries nothing";
+  const auto anew = server.transport->attach(loop);
+  ASSERT_TRUE(anew);
+  ASSERT_NE(*anew, before.lock());
+  server.worker = *anew;
+  EXPECT_TRUE(server.worker->usable());
+  const auto again = connect(client, server);
+  ASSERT_NE(again, nullptr);
+  send(*again->client, "anew");
+  run_for(10ms);
+  EXPECT_THAT(again->server_sink.messages, testing::ElementsAre("anew"));
+}
+
+// The client lowers what both sides use toward a server that its long packets do not reach, for a time.
+TEST_F(SimRdmaTransport, ShorterPacketsAreUsedTowardAPeerThatLongOnesDoNotReach) {
+  Side client = side("sim0");
+  Side server = side("sim1");
+  const auto mtu_of_next = [&]() -> unsigned {
+    const auto selected = server.worker->select(client.worker->offer(), limits);
+    const auto accepted = client.worker->accept((*selected)->parameters(), limits);
+    EXPECT_TRUE((*selected)->connect((*accepted)->parameters()));
+    return rdma::Parameters::decode((*accepted)->parameters())->mtu_bytes;
+  };
+  const auto parameters = (*server.worker->select(client.worker->offer(), limits))->parameters();
+  EXPECT_EQ(mtu_of_next(), 4096U);
+  EXPECT_EQ(client.worker->probe_bytes(), 2 * 4096U);
+  for (const unsigned mtu : {1024U, 512U, 256U}) {
+    EXPECT_TRUE(client.worker->use_shorter_packets(parameters));
+    EXPECT_EQ(mtu_of_next(), mtu);
+  }
+  EXPECT_FALSE(client.worker->use_shorter_packets(parameters));
+  const auto another = with_address(address_of(0, 9), parameters);
+  EXPECT_TRUE(client.worker->use_shorter_packets(another));
+  EXPECT_EQ(mtu_of_next(), 256U);
+  run_for(rdma::PathMtus::lifetime);
+  EXPECT_EQ(mtu_of_next(), 4096U);
+  EXPECT_FALSE(client.worker->use_shorter_packets(Bytes{}));
+}
+
+// Ports agree on 4096 bytes, and a switch on the way does not pass them.
+TEST_F(SimRdmaTransport, ShorterPacketsPassWhereLongOnesAreLost) {
+  Side client = side("sim0");
+  Side server = side("sim1");
+  for (const char* const name : {"sim0", "sim1"}) device(name)->lose_packets_beyond(1500);
+  const std::string text(transport::transport_probe_bytes_max, 'x');
+  const auto before = connect(client, server);
+  ASSERT_NE(before, nullptr);
+  send(*before->client, "short");
+  run_for(1ms);
+  EXPECT_EQ(before->server_sink.messages.size(), 1U);
+  send(*before->client, text);
+  run_for(20s);
+  ASSERT_TRUE(before->client_sink.closed);
+  EXPECT_THAT(before->client_sink.closed->text, HasSubstr("does not answer"));
+  EXPECT_EQ(before->server_sink.messages.size(), 1U);
+  EXPECT_TRUE(
+      client.worker->use_shorter_packets((*server.worker->select(client.worker->offer(), limits))->parameters()));
+  const auto after = connect(client, server);
+  ASSERT_NE(after, nullptr);
+  send(*after->client, text);
+  send(*after->server, text);
+  run_for(1s);
+  EXPECT_THAT(after->server_sink.messages, testing::ElementsAre(text));
+  EXPECT_THAT(after->client_sink.messages, testing::ElementsAre(text));
+}
+
+struct Counted final : ExternalBlock {
+  Counted() : ExternalBlock([](ExternalBlock&) noexcept {}) {}
+};
+
+TEST_F(SimRdmaTransport, ExposingGoesOnWithoutTheDevicesThatRefuse) {
+  fabric = SimFabric::create({}, 1, 5);
+  const auto transport = transport::make_rdma_transport({.huge_pages = false}, fabric);
+  std::vector<std::byte> memory(8192);
+  Counted block;
+  auto registered = transport->register_memory(memory, block, false);
+  ASSERT_TRUE(registered) << registered.error().text;
+  std::vector<std::shared_ptr<SimDevice>> devices;
+  for (int i = 0; i < 5; ++i) devices.push_back(device("sim" + std::to_string(i)));
+  devices[3]->refuse_memory(true);
+  auto exposed = (*registered)->expose(memory, true, true);
+  ASSERT_TRUE(exposed) << exposed.error().text;
+  EXPECT_EQ((*exposed)->places().size(), 4U);
+  EXPECT_THAT((*exposed)->left_out(), testing::ElementsAre(HasSubstr("sim3: ")));
+  for (const auto& one : devices) one->refuse_memory(true);
+  const auto refused = (*registered)->expose(memory, true, true);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::overloaded);
+}
+
+TEST_F(SimRdmaTransport, AnExposureSaysThatItsDeviceWasReset) {
+  const Side server = side("sim1");
+  std::vector<std::byte> memory(8192);
+  Counted block;
+  auto registered = server.transport->register_memory(memory, block, false);
+  ASSERT_TRUE(registered);
+  auto exposed = (*registered)->expose(memory, true, true);
+  ASSERT_TRUE(exposed);
+  EXPECT_FALSE((*exposed)->lost());
+  device("sim1")->raise({.kind = DeviceEventKind::device_fatal});
+  run_for(1ms);
+  EXPECT_TRUE((*exposed)->lost());
+  EXPECT_FALSE(server.worker->usable());
+  auto anew = (*registered)->expose(memory, true, true);
+  ASSERT_TRUE(anew);
+  EXPECT_FALSE((*anew)->lost());
+}
+
+}  // namespace
+}  // namespace hawser::lab

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+
+#include "transport/transport.h"
+
+namespace hawser::transport {
+
+struct SimState;
+
+// A transport beside the simulated network's streams, "simpath": connections of its own with faults of their own
+// (SimOptions::path_*), so that choice and failover are simulated too.
+std::shared_ptr<Transport> make_sim_transport(std::shared_ptr<SimState> state);
+
+}  // namespace hawser::transport

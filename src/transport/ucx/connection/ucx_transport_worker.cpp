@@ -1,0 +1,254 @@
+#include "transport/ucx/connection/ucx_transport_worker.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/crc32c.h"
+#include "base/little_endian.h"
+
+namespace hawser::transport {
+namespace {
+
+constexpr std::uint16_t version = 1;
+constexpr std::size_t offer_bytes = 8;
+
+std::string_view name_of(UcxWireUp wire_up) { return wire_up == UcxWireUp::listener ? "listener" : "worker_address"; }
+std::string_view name_of(UcxErrorMode mode) { return mode == UcxErrorMode::peer ? "peer" : "none"; }
+
+std::unexpected<Error> malformed(std::string_view what) {
+  return fail(ErrorCode::protocol_error, "the peer's UCX " + std::string(what) + " is not well-formed",
+              ErrorScope::connection, Initiator::peer);
+}
+
+// A checksum goes ahead: UCX reads an address without doubts, so that a spoilt one must not reach it.
+void seal(std::vector<std::byte>& bytes) { store_le(bytes.data(), crc32c(0, Bytes(bytes).subspan(4))); }
+bool sealed(Bytes bytes) {
+  return bytes.size() >= 4 && load_le<std::uint32_t>(bytes.data()) == crc32c(0, bytes.subspan(4));
+}
+
+Result<void> same(const UcxOptions& ours, UcxWireUp wire_up, UcxErrorMode error_mode) {
+  const auto differ = [](std::string_view field, std::string_view our, std::string_view theirs) {
+    return fail(ErrorCode::invalid_argument,
+                "UcxOptions::" + std::string(field) + " is " + std::string(our) + " here and " + std::string(theirs) +
+                    " with the peer: set it alike",
+                ErrorScope::connection);
+  };
+  if (wire_up != ours.wire_up) return differ("wire_up", name_of(ours.wire_up), name_of(wire_up));
+  if (error_mode != ours.error_mode) return differ("error_mode", name_of(ours.error_mode), name_of(error_mode));
+  return {};
+}
+
+class UcxPendingConnection final : public PendingConnection {
+ public:
+  UcxPendingConnection(std::shared_ptr<UcxWorker> worker, std::unique_ptr<UcxConnection> connection)
+      : worker_(std::move(worker)), connection_(std::move(connection)) {}
+
+  std::vector<std::byte> parameters() const override {
+    const UcxOptions& options = worker_->options();
+    Bytes address = worker_->address();
+    if (options.wire_up == UcxWireUp::listener) {
+      address = worker_->listener() != nullptr ? as_bytes(worker_->listener()->address()) : Bytes();
+    }
+    return UcxParameters{.peer = {.token = connection_->token(),
+                                  .window_bytes = options.window_bytes,
+                                  .rendezvous_bytes_min = options.rendezvous_bytes_min},
+                         .wire_up = options.wire_up,
+                         .error_mode = options.error_mode,
+                         .address = {address.begin(), address.end()}}
+        .store();
+  }
+  Result<void> connect(Bytes client) override {
+    const Result<UcxParameters> parameters = UcxParameters::load(client);
+    if (!parameters) return std::unexpected(parameters.error());
+    return connect_to(*parameters, false);
+  }
+  Result<void> connect_to(const UcxParameters& parameters, bool to_server) {
+    const UcxOptions& options = worker_->options();
+    if (Result<void> alike = same(options, parameters.wire_up, parameters.error_mode); !alike) return alike;
+    const bool by_listener = options.wire_up == UcxWireUp::listener;
+    std::unique_ptr<UcxEndpoint> endpoint;
+    // With a listener the client calls, and the server's endpoint comes with its first message.
+    if (!by_listener || to_server) {
+      ucp_ep_params_t to{};
+      UcxSocketAddress at;
+      if (by_listener) {
+        Result<UcxSocketAddress> parsed = UcxSocketAddress::parse(std::string(as_text(parameters.address)));
+        if (!parsed) return std::unexpected(parsed.error());
+        at = std::move(*parsed);
+        to.field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS;
+        to.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+        to.sockaddr = {.addr = reinterpret_cast<const sockaddr*>(at.bytes.data()),
+                       .addrlen = static_cast<socklen_t>(at.bytes.size())};
+      } else {
+        if (parameters.address.empty()) return malformed("half without an address");
+        to.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        to.address = reinterpret_cast<const ucp_address_t*>(parameters.address.data());
+      }
+      Result<std::unique_ptr<UcxEndpoint>> made = worker_->core().connect(to, connection_->token());
+      if (!made) return std::unexpected(made.error());
+      endpoint = std::move(*made);
+    }
+    UcxPeer peer = parameters.peer;
+    // Either side may have its reasons to want payloads with their messages.
+    peer.rendezvous_bytes_min = std::max(peer.rendezvous_bytes_min, options.rendezvous_bytes_min);
+    connection_->set_peer(peer);
+    if (endpoint != nullptr) connection_->set_endpoint(std::move(endpoint));
+    return {};
+  }
+  std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
+    connection_->open(std::move(stream));
+    return std::move(connection_);
+  }
+
+ private:
+  const std::shared_ptr<UcxWorker> worker_;
+  std::unique_ptr<UcxConnection> connection_;
+};
+
+}  // namespace
+
+// ---- UcxParameters: u32 CRC32C of the rest, u16 version, u8 wire-up, u8 error mode, u64 token, u32 window, u32 least
+//   payload
+// by rendezvous, u32 0, u32 bytes of the address, the address ----
+
+std::vector<std::byte> UcxParameters::store() const {
+  std::vector<std::byte> bytes(bytes_least + address.size());
+  std::byte* const to = bytes.data();
+  store_le(to + 4, version);
+  store_le(to + 6, static_cast<std::uint8_t>(wire_up));
+  store_le(to + 7, static_cast<std::uint8_t>(error_mode));
+  store_le(to + 8, peer.token);
+  store_le(to + 16, static_cast<std::uint32_t>(peer.window_bytes));
+  store_le(to + 20, static_cast<std::uint32_t>(peer.rendezvous_bytes_min));
+  store_le(to + 28, static_cast<std::uint32_t>(address.size()));
+  std::copy(address.begin(), address.end(), to + bytes_least);
+  seal(bytes);
+  return bytes;
+}
+
+Result<UcxParameters> UcxParameters::load(Bytes bytes) {
+  if (bytes.size() < bytes_least || !sealed(bytes)) return malformed("half");
+  const std::byte* const from = bytes.data();
+  if (load_le<std::uint16_t>(from + 4) != version) return malformed("half, or of another version,");
+  const auto wire_up = load_le<std::uint8_t>(from + 6);
+  const auto error_mode = load_le<std::uint8_t>(from + 7);
+  const UcxPeer peer{.token = load_le<std::uint64_t>(from + 8),
+                     .window_bytes = load_le<std::uint32_t>(from + 16),
+                     .rendezvous_bytes_min = load_le<std::uint32_t>(from + 20)};
+  if (wire_up > 1 || error_mode > 1 || peer.window_bytes < UcxOptions::window_bytes_min ||
+      peer.window_bytes > UcxOptions::window_bytes_max ||
+      peer.rendezvous_bytes_min < UcxOptions::rendezvous_bytes_least ||
+      peer.rendezvous_bytes_min > UcxOptions::rendezvous_bytes_most ||
+      load_le<std::uint32_t>(from + 28) != bytes.size() - bytes_least) {
+    return malformed("half");
+  }
+  const Bytes address = bytes.subspan(bytes_least);
+  return UcxParameters{.peer = peer,
+                       .wire_up = static_cast<UcxWireUp>(wire_up),
+                       .error_mode = static_cast<UcxErrorMode>(error_mode),
+                       .address = {address.begin(), address.end()}};
+}
+
+// ---- UcxTransportWorker ----
+
+namespace {
+
+Result<std::shared_ptr<UcxWorker>> make_worker(const std::shared_ptr<UcxContext>& context, Loop& loop) {
+  Result<std::shared_ptr<UcxWorker>> worker = UcxWorker::make(context, loop);
+  const UcxOptions& options = context->options();
+  if (!worker || options.wire_up != UcxWireUp::listener || options.listener_address.empty()) return worker;
+  if (Result<void> listening = (*worker)->listen(options.listener_address); !listening) {
+    return std::unexpected(listening.error());
+  }
+  return worker;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<UcxTransportWorker>> UcxTransportWorker::make(std::shared_ptr<UcxContext> context, Loop& loop) {
+  Result<std::shared_ptr<UcxWorker>> worker = make_worker(context, loop);
+  if (!worker) return std::unexpected(worker.error());
+  const std::size_t bytes = UcxParameters::bytes_least + (*worker)->address().size();
+  if (bytes > transport_parameters_bytes_max) {
+    return fail(ErrorCode::limit_exceeded,
+                "the address of a UCX worker has " + std::to_string((*worker)->address().size()) +
+                    " bytes of at most " + std::to_string(transport_parameters_bytes_max - UcxParameters::bytes_least) +
+                    ": name fewer transports or devices (UcxOptions::tls, net_devices)",
+                ErrorScope::transport);
+  }
+  return std::shared_ptr<UcxTransportWorker>(new UcxTransportWorker(std::move(context), loop, std::move(*worker)));
+}
+
+Result<std::shared_ptr<UcxWorker>> UcxTransportWorker::worker() {
+  if (worker_->core().spent() + worker_->core().closing() > spent_max) {
+    worker_->stop_listening();  // For the next one may need its port.
+    Result<std::shared_ptr<UcxWorker>> made = make_worker(context_, loop_);
+    if (!made) return std::unexpected(made.error());
+    retired_.push_back({std::exchange(worker_, std::move(*made))});
+    if (!rest_.running()) rest_.start(loop_, loop_.after(retired_rest));
+  }
+  return worker_;
+}
+
+void UcxTransportWorker::Rest::fire(Timer& timer) noexcept { static_cast<Rest&>(timer).worker.drop_retired(); }
+
+void UcxTransportWorker::drop_retired() {
+  std::erase_if(retired_, [](Retired& retired) {
+    return std::exchange(retired.idle, retired.worker->receivers() == 0) && retired.idle;
+  });
+  if (!retired_.empty()) rest_.start(loop_, loop_.after(retired_rest));
+}
+
+std::vector<std::byte> UcxTransportWorker::offer() {
+  std::vector<std::byte> bytes(offer_bytes);
+  store_le(bytes.data() + 4, version);
+  store_le(bytes.data() + 6, static_cast<std::uint8_t>(context_->options().wire_up));
+  store_le(bytes.data() + 7, static_cast<std::uint8_t>(context_->options().error_mode));
+  seal(bytes);
+  return bytes;
+}
+
+Result<std::unique_ptr<PendingConnection>> UcxTransportWorker::select(Bytes offer, const MessageLimits& limits) {
+  if (offer.size() != offer_bytes || !sealed(offer) || load_le<std::uint16_t>(offer.data() + 4) != version) {
+    return malformed("offer");
+  }
+  const auto wire_up = load_le<std::uint8_t>(offer.data() + 6);
+  const auto error_mode = load_le<std::uint8_t>(offer.data() + 7);
+  if (wire_up > 1 || error_mode > 1) return malformed("offer");
+  if (Result<void> alike =
+          same(context_->options(), static_cast<UcxWireUp>(wire_up), static_cast<UcxErrorMode>(error_mode));
+      !alike) {
+    return std::unexpected(alike.error());
+  }
+  const Result<std::shared_ptr<UcxWorker>> on = worker();
+  if (!on) return std::unexpected(on.error());
+  if (context_->options().wire_up == UcxWireUp::listener && (*on)->listener() == nullptr) {
+    return fail(
+        ErrorCode::invalid_argument,
+        "UcxOptions::wire_up is listener, and listener_address is not set: give an address of this machine that "
+        "clients reach",
+        ErrorScope::transport);
+  }
+  Result<std::unique_ptr<UcxConnection>> connection = UcxConnection::make(*on, limits);
+  if (!connection) return std::unexpected(connection.error());
+  return std::make_unique<UcxPendingConnection>(*on, std::move(*connection));
+}
+
+Result<std::unique_ptr<PendingConnection>> UcxTransportWorker::accept(Bytes server, const MessageLimits& limits) {
+  const Result<UcxParameters> parameters = UcxParameters::load(server);
+  if (!parameters) return std::unexpected(parameters.error());
+  const Result<std::shared_ptr<UcxWorker>> on = worker();
+  if (!on) return std::unexpected(on.error());
+  Result<std::unique_ptr<UcxConnection>> connection = UcxConnection::make(*on, limits);
+  if (!connection) return std::unexpected(connection.error());
+  auto pending = std::make_unique<UcxPendingConnection>(*on, std::move(*connection));
+  if (Result<void> connected = pending->connect_to(*parameters, true); !connected)
+    return std::unexpected(connected.error());
+  return pending;
+}
+
+}  // namespace hawser::transport

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "hawser/hawser.h"
+#include "tests/testing.h"
+
+namespace hawser::testing_tools {
+
+inline std::string_view echo(std::string_view text) { return text; }
+
+// A well-behaved client of a server that offers echo(): calls it without a pause, on a thread of its own, and counts
+// what goes wrong.
+class BackgroundClient {
+ public:
+  explicit BackgroundClient(std::string address) : thread_([this, to = std::move(address)] { sync_wait(work(to)); }) {}
+  BackgroundClient(const BackgroundClient&) = delete;
+  BackgroundClient& operator=(const BackgroundClient&) = delete;
+  ~BackgroundClient() { stop(); }
+
+  // Waits until so many more calls have been answered, well or not; false if they are not.
+  bool sees_calls(std::uint64_t count) {
+    const std::uint64_t until = calls_.load() + count;
+    for (const auto end = std::chrono::steady_clock::now() + patience; calls_.load() < until;) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(1ms);
+    }
+    return true;
+  }
+  void stop() {
+    stopping_.store(true);
+    if (thread_.joinable()) thread_.join();
+  }
+  std::uint64_t calls() const { return calls_.load(); }
+  // What went wrong first; empty if nothing did.
+  std::string complaint() {
+    const std::lock_guard lock(mutex_);
+    return complaint_;
+  }
+
+ private:
+  Task<void> work(std::string address) {
+    // As long as a test waits for anything: a call that is stalled for good shows as one that failed.
+    Client client({.call_timeout = patience});
+    AWAIT(connected, client.connect(address));
+    if (!connected) co_return complain(error_of(connected));
+    const std::string large = text_of(40'000);
+    for (std::uint64_t i = 0; !stopping_.load(); ++i) {
+      const std::string_view text = i % 16 == 0 ? std::string_view(large) : std::string_view("hello");
+      AWAIT(reply, client.call<echo>(text));
+      if (!reply) {
+        complain(error_of(reply));
+      } else if (*reply != text) {
+        complain("a wrong reply");
+      }
+      calls_.fetch_add(1);
+      if (!reply) co_return;
+    }
+  }
+  void complain(std::string text) {
+    const std::lock_guard lock(mutex_);
+    if (complaint_.empty()) complaint_ = std::move(text);
+  }
+
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::uint64_t> calls_{0};
+  std::mutex mutex_;
+  std::string complaint_;
+  std::thread thread_;
+};
+
+}  // namespace hawser::testing_tools

@@ -1,0 +1,128 @@
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "exec/sim_poller.h"
+#include "tests/testing.h"
+#include "transport/sim/sim_network.h"
+
+// Transports whose pending connections take long to make and to connect: the loop goes on, and either side may give up
+// meanwhile.
+namespace hawser::failover {
+
+using namespace testing_tools;
+
+inline std::string_view echo_slowly(std::string_view text) { return text; }
+
+struct SlowPendingConnections : testing::TestWithParam<int> {
+  SlowPendingConnections() {
+    server_options.listen = "server:0";
+    server_options.transports = client_options.transports = {.order = {"simpath"}};
+  }
+  // Runs body(server) with a server that has been started.
+  template <class Body>
+  void run(Duration ready_max, Body body) {
+    transport::SimOptions sim;
+    sim.transports = true;
+    sim.transport_ready_max = ready_max;
+    network = std::make_shared<transport::SimNetwork>(static_cast<std::uint64_t>(GetParam()), sim);
+    auto server = std::make_unique<Server>(loop, network, server_options);
+    server->register_handler<echo_slowly>();
+    loop.run([](std::unique_ptr<Server>& serving, Body& doing) -> Task<void> {
+      REQUIRE_OK(serving->start());
+      auto running = doing(serving);
+      co_await std::move(running);
+      if (serving == nullptr) co_return;
+      auto stopping = serving->shut_down(1s);
+      co_await std::move(stopping);
+    }(server, body));
+    server.reset();
+    loop.run_posted();
+    EXPECT_EQ(network->streams(), 0U);
+  }
+
+  Loop loop{std::make_unique<exec::SimPoller>(), {.log = no_log()}};
+  ServerOptions server_options;
+  ClientOptions client_options;
+  std::shared_ptr<transport::SimNetwork> network;
+};
+
+TEST_P(SlowPendingConnections, AreWaitedFor) {
+  run(500ms, [&](std::unique_ptr<Server>& server) -> Task<void> {
+    Client client(loop, network, client_options);
+    AWAIT(connected, client.connect(server->address()));
+    REQUIRE_OK(connected);
+    EXPECT_EQ(client.transport(), "simpath");
+    AWAIT(reply, client.call<echo_slowly>("x"));
+    EXPECT_OK(reply);
+  });
+}
+
+TEST_P(SlowPendingConnections, AreNotWaitedForBeyondTheTimeToConnect) {
+  client_options.connect_timeout = 100ms;
+  server_options.handshake_timeout = 150ms;
+  run(60s, [&](std::unique_ptr<Server>& server) -> Task<void> {
+    Client client(loop, network, client_options);
+    AWAIT(connected, client.connect(server->address()));
+    if (!connected) {
+      EXPECT_EQ(connected.error().code, ErrorCode::unavailable) << connected.error().describe();
+    }
+  });
+}
+
+// Another transport's slow work fails no connection that the stream could carry.
+TEST_P(SlowPendingConnections, TheStreamCarriesWhenOneTakesTooLong) {
+  run(30s, [&](std::unique_ptr<Server>& server) -> Task<void> {
+    Client client(loop, network, client_options);
+    AWAIT(connected, client.connect(server->address()));
+    REQUIRE_OK(connected);
+    AWAIT(reply, client.call<echo_slowly>("x"));
+    EXPECT_OK(reply);
+    if (client.transport() == "simpath") co_return;
+    REQUIRE(client.fallback_reasons().size() == 1);
+    EXPECT_NE(client.fallback_reasons()[0].reason.find("took more than 1.5 s"), std::string::npos)
+        << client.fallback_reasons()[0].reason;
+  });
+}
+
+TEST_P(SlowPendingConnections, AClientMayGoMeanwhile) {
+  run(500ms, [&](std::unique_ptr<Server>& server) -> Task<void> {
+    for (int i = 0; i < 20; ++i) {
+      auto client = std::make_unique<Client>(loop, network, client_options);
+      Scope scope;
+      scope.spawn([](Client& connecting, std::string to) -> Task<void> {
+        AWAIT(ignored, connecting.connect(to));
+        static_cast<void>(ignored);
+      }(*client, server->address()));
+      auto pause = loop.sleep(i * 50ms);
+      co_await pause;
+      scope.clear();
+      client.reset();
+    }
+  });
+}
+
+TEST_P(SlowPendingConnections, AServerMayGoMeanwhile) {
+  run(500ms, [&](std::unique_ptr<Server>& server) -> Task<void> {
+    Client client(loop, network, client_options);
+    std::optional<Result<void>> outcome;
+    Scope scope;
+    scope.spawn([](Client& connecting, std::string to, std::optional<Result<void>>& how) -> Task<void> {
+      AWAIT(connected, connecting.connect(to));
+      how.emplace(std::move(connected));
+    }(client, server->address(), outcome));
+    auto pause = loop.sleep(GetParam() * 40ms);
+    co_await pause;
+    server.reset();
+    auto all = scope.join();
+    co_await all;
+    EXPECT_TRUE(outcome.has_value());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, SlowPendingConnections, testing::Range(1, 21));
+
+}  // namespace hawser::failover

@@ -1,0 +1,96 @@
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "exec/sim_poller.h"
+#include "rpc/negotiation/attached_transports.h"
+#include "rpc/negotiation/transport_backoff.h"
+#include "tests/testing.h"
+
+// What a client or server knows of its transports between connections.
+namespace hawser::failover {
+
+using namespace testing_tools;
+
+// A device that goes is let go of, and looked for again when connections are made, but not at each of them.
+TEST(AttachedTransports, AnEndWhoseDeviceIsGoneIsReplaced) {
+  struct End final : transport::TransportWorker {
+    bool usable() const noexcept override { return alive; }
+    std::vector<std::byte> offer() override { return {}; }
+    Result<std::unique_ptr<transport::PendingConnection>> select(Bytes, const transport::MessageLimits&) override {
+      return fail(ErrorCode::unavailable, "not asked for");
+    }
+    Result<std::unique_ptr<transport::PendingConnection>> accept(Bytes, const transport::MessageLimits&) override {
+      return fail(ErrorCode::unavailable, "not asked for");
+    }
+    bool alive = true;
+  };
+  struct Card final : transport::Transport {
+    std::string_view name() const noexcept override { return "rdma"; }
+    Result<std::shared_ptr<transport::TransportWorker>> attach(Loop&) override {
+      ++attempts;
+      if (!present) return fail(ErrorCode::unavailable, "no card");
+      auto made = std::make_shared<End>();
+      worker = made;
+      return std::shared_ptr<transport::TransportWorker>(std::move(made));
+    }
+    bool present = true;
+    int attempts = 0;
+    std::weak_ptr<End> worker;
+  };
+  Loop loop(std::make_unique<exec::SimPoller>(), {.log = no_log()});
+  const auto card = std::make_shared<Card>();
+  rpc::AttachedTransports transports(loop, {card}, 1s);
+  loop.run([](Loop& on, rpc::AttachedTransports& tried, Card& device) -> Task<void> {
+    tried.attach();
+    tried.attach();
+    EXPECT_EQ(device.attempts, 1);
+    REQUIRE(!device.worker.expired());
+    device.worker.lock()->alive = false;
+    device.present = false;
+    auto pause = on.sleep(1s);
+    co_await pause;
+    tried.attach();
+    EXPECT_TRUE(device.worker.expired()) << "kept though it is of no use";
+    EXPECT_EQ(tried.all()[0].worker, nullptr);
+    EXPECT_EQ(tried.all()[0].reason, "no card");
+    device.present = true;
+    tried.attach();
+    EXPECT_EQ(device.attempts, 2) << "looked for again at once";
+    auto again = on.sleep(1s);
+    co_await again;
+    tried.attach();
+    EXPECT_NE(tried.all()[0].worker, nullptr);
+    EXPECT_EQ(device.attempts, 3);
+  }(loop, transports, *card));
+}
+
+TEST(TransportBackoff, PausesGrowToTheirBoundAndAreForgiven) {
+  using rpc::TransportBackoff;
+  const TransportOptions options{.retry_min = 1s, .retry_max = 8s};
+  TransportBackoff health;
+  Time now{1000s};
+  EXPECT_EQ(health.next_try(), Time::max());
+  const auto pause = [&] {
+    health.carries("rdma", now);
+    health.broke("rdma", "the link went down", now, options);
+    return health.next_try() - now;
+  };
+  for (const Duration expected : {1s, 2s, 4s, 8s, 8s}) EXPECT_EQ(pause(), expected);
+  ASSERT_EQ(health.avoided(now).size(), 1U);
+  EXPECT_EQ(health.avoided(now)[0].reason, "it broke: the link went down");
+  EXPECT_TRUE(health.avoided(now + 8s).empty());
+  now += 8s;
+  health.carries("rdma", now);
+  now += 8s;
+  health.broke("rdma", "again", now, options);
+  EXPECT_EQ(health.next_try() - now, 1s) << "it had held for retry_max";
+  now += 1s;
+  health.tried_in_vain(now, options);
+  EXPECT_EQ(health.next_try() - now, 2s);
+  EXPECT_EQ(health.avoided(now).size(), 1U);
+  health.carries("rdma", now);
+  EXPECT_EQ(health.next_try(), Time::max());
+}
+
+}  // namespace hawser::failover
