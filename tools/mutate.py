@@ -36,7 +36,7 @@ SLACK_S = 20  # A pause of the machine is not taken for a hang.
 
 # Where faults are injected: the library. Tests and their helpers are what is judged.
 SOURCE = re.compile(r"^(src|include)/.*\.(cpp|h)$")
-NO_SOURCE = re.compile(r"_(test|testing)\.(cpp|h)$|/(conformance|testing)/")
+NO_SOURCE = re.compile(r"_(test|testing)\.(cpp|h)$|/(test|conformance)/")
 
 LITERAL = re.compile(r"""//.*$ | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])+'""", re.VERBOSE)
 # Lines that state types, names or what never happens: a fault there does not compile or changes nothing.
@@ -245,11 +245,12 @@ class Tree:
 
 
 def folders_of(entry, root):
-    """The folders, relative to the root, whose files a compilation has: a batch of sources names several."""
+    """The folders, relative to the root, whose files a compilation has: a batch of sources names several. A folder "test"
+    belongs to the folder that it is in."""
     files = [entry["file"]]
     if "/Unity/" in entry["file"]:
         files = re.findall(r'#include "([^"]+)"', pathlib.Path(entry["file"]).read_text())
-    return {os.path.dirname(os.path.relpath(file, root)) for file in files}
+    return {os.path.dirname(os.path.relpath(file, root)).removesuffix("/test") for file in files}
 
 
 def program_for(path, programs):

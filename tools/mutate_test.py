@@ -87,7 +87,7 @@ class Programs(unittest.TestCase):
             root = pathlib.Path(folder)
             batch = root / "build/CMakeFiles/a_test.dir/Unity/unity_0_cxx.cxx"
             batch.parent.mkdir(parents=True)
-            batch.write_text(f'#include "{root}/src/a/x_test.cpp"\n#include "{root}/tests/b/y.cpp"\n')
+            batch.write_text(f'#include "{root}/src/a/test/x_test.cpp"\n#include "{root}/tests/b/y.cpp"\n')
             self.assertEqual(mutate.folders_of({"file": str(batch)}, root), {"src/a", "tests/b"})
             self.assertEqual(mutate.folders_of({"file": f"{root}/src/c/z_test.cpp"}, root), {"src/c"})
 
