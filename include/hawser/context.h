@@ -32,6 +32,10 @@ class Context {
   // Is stopped when the caller cancels, its deadline passes, its connection ends, or the server stops. For a plain
   // function, which runs to its end before any of that can be noticed, it never is.
   std::stop_token token() { return call_ == nullptr ? std::stop_token() : call_->token(); }
+  // Is stopped when the server begins to stop: what may take longer than the grace, such as a stream of events, ends
+  // itself then. token() follows when the grace is over. A wait for either takes an AnyStop (hawser/any_stop.h).
+  // Requested on the loop's thread.
+  std::stop_token stopping() const noexcept { return request_.sink.stopping(); }
 
   // What the caller sent beside the arguments; valid until the handler returns.
   Bytes attachment() const noexcept { return request_.attachment; }

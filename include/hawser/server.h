@@ -4,15 +4,18 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "hawser/codec/decoder.h"
 #include "hawser/detail/handler.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
+#include "hawser/task.h"
 #include "hawser/transports.h"
 
 namespace hawser {
@@ -21,6 +24,28 @@ namespace transport {
 class Transport;
 class Network;
 }  // namespace transport
+
+// When background work of a server ends; see Server::spawn(). Stops are requested on the loop's thread.
+struct Background {
+  // A stop has begun: the work should end within its grace.
+  std::stop_token stopping;
+  // The grace is over. Work that has not ended a second later, or a grace later if that is less, is destroyed.
+  std::stop_token token;
+};
+
+namespace detail {
+
+// Background work before it begins, and what its task refers to.
+class BackgroundWork {
+ public:
+  BackgroundWork() noexcept = default;
+  BackgroundWork(const BackgroundWork&) = delete;
+  BackgroundWork& operator=(const BackgroundWork&) = delete;
+  virtual ~BackgroundWork() = default;
+  virtual Task<void> begin(const Background& background) = 0;
+};
+
+}  // namespace detail
 
 struct ServerOptions {
   // host:port, where port 0 takes a free one, see Server::address(); or a Unix socket: unix:/path, or unix:@name in the
@@ -137,6 +162,35 @@ class Server {
      ...);
   }
 
+  // Runs background work on one of the server's loops: that of the calling thread, else each in turn. `work` is a
+  // Task<void>, or is called on the loop, without arguments or with a Background, and gives a Task<void>; it lives as
+  // long as its task. Work that is spawned before the server starts begins when it does. stop() waits for it as for
+  // calls. An exception that leaves it is logged. Any thread; `unavailable` once a stop has begun. Work that arrives at
+  // its loop after that does not begin.
+  //   server.spawn([&](hawser::Background background) -> hawser::Task<void> { ... });
+  template <class Work>
+  Result<void> spawn(Work work) {
+    struct Holder final : detail::BackgroundWork {
+      explicit Holder(Work&& given) : held(std::move(given)) {}
+      Task<void> begin([[maybe_unused]] const Background& background) override {
+        if constexpr (std::is_same_v<Work, Task<void>>) {
+          return std::move(held);
+        } else if constexpr (std::is_invocable_r_v<Task<void>, Work&, Background>) {
+          return held(background);
+        } else {
+          static_assert(std::is_invocable_r_v<Task<void>, Work&>,
+                        "hawser: Server::spawn() takes a Task<void>, or a function object that gives one and has no "
+                        "parameter or a hawser::Background");
+          return held();
+        }
+      }
+      Work held;
+    };
+    return spawn_work(std::make_unique<Holder>(std::move(work)));
+  }
+  // The loops, from start() until stop() returns; empty before and after. Loop::post() reaches them from any thread.
+  std::vector<Loop*> loops() const;
+
   // Uses a transport, such as hawser::rdma({...}), with clients that offer it. Replaces the one of the same name.
   // Before run() or start(). Short for TransportOptions::enable().
   void enable(TransportSpec transport);
@@ -149,7 +203,8 @@ class Server {
   Result<void> run();
   // Listens and serves in the background. Fails with `cancelled` if stop() was called before.
   Result<void> start();
-  // Stops: no new connections or calls (goaway), calls in flight may finish within `grace`, then they are cancelled.
+  // Stops: no new connections or calls (goaway), calls in flight and background work may finish within `grace`, then
+  // they are cancelled. Context::stopping() and Background::stopping notify them at the start.
   // Connections without a call whose client does not answer goaway are ended after a second. Any thread, at any time,
   // also before run() and during start(); returns when all is done. Called by a handler on the server's loops it
   // returns at once, and run() or a later stop() waits for the end; an offloaded handler gets a std::logic_error. Of
@@ -176,6 +231,7 @@ class Server {
     }
   };
   void add_handler(MethodKey key, std::unique_ptr<detail::Handler> handler);
+  Result<void> spawn_work(std::unique_ptr<detail::BackgroundWork> work);
 
   struct State;
   std::unique_ptr<State> state_;

@@ -61,6 +61,8 @@ class ReplySink {
   virtual std::shared_ptr<StreamCore> open_stream(std::uint32_t call) = 0;
   // One-sided access to the caller's memory; null where there is none.
   virtual transport::RemoteMemory* remote_memory() noexcept { return nullptr; }
+  // Is stopped when the server begins to stop. Any thread.
+  virtual std::stop_token stopping() const noexcept { return {}; }
 
  protected:
   ~ReplySink() = default;

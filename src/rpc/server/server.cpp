@@ -70,6 +70,10 @@ void Server::stop(Duration grace) {
 
 Task<void> Server::shut_down(Duration grace) { return state_->shut_down(grace); }
 
+Result<void> Server::spawn_work(std::unique_ptr<detail::BackgroundWork> work) { return state_->spawn(std::move(work)); }
+
+std::vector<Loop*> Server::loops() const { return state_->list_loops(); }
+
 std::string Server::address() const { return state_->address; }
 
 ServerCounters Server::counters() const { return state_->counters(); }
@@ -154,7 +158,9 @@ Result<void> Server::State::begin() {
       loops.push_back(std::make_unique<ServerLoop>(*callers_loop, shared));
     }
     loops.back()->prepare();
-    return listen();
+    if (Result<void> listening = listen(); !listening) return listening;
+    begin_background();
+    return {};
   }
   const unsigned count = shared.options.threads == 0 ? 1 : shared.options.threads;
   {
@@ -166,7 +172,43 @@ Result<void> Server::State::begin() {
     }
   }
   if (Result<void> listening = listen(); !listening) return listening;
-  return start_threads();
+  if (Result<void> threads_started = start_threads(); !threads_started) return threads_started;
+  begin_background();
+  return {};
+}
+
+Result<void> Server::State::spawn(std::unique_ptr<detail::BackgroundWork> work) {
+  if (in_child()) {
+    return fail(ErrorCode::invalid_argument, "the server was started by the parent of this process: make another one");
+  }
+  const std::lock_guard guard(counting);
+  if (stop_wanted.load()) return fail(ErrorCode::unavailable, "background work was spawned after a stop of the server");
+  if (!takes_background) {
+    before_start.push_back(std::move(work));
+    return {};
+  }
+  const auto here =
+      std::find_if(loops.begin(), loops.end(), [](const auto& loop) { return &loop->loop() == Loop::current(); });
+  ServerLoop& target = here != loops.end() ? **here : *loops[next_background++ % loops.size()];
+  target.spawn(std::move(work));
+  return {};
+}
+
+void Server::State::begin_background() {
+  std::vector<std::unique_ptr<detail::BackgroundWork>> waiting;
+  {
+    const std::lock_guard guard(counting);
+    takes_background = true;
+    waiting.swap(before_start);
+  }
+  for (std::size_t i = 0; i < waiting.size(); ++i) loops[i % loops.size()]->spawn(std::move(waiting[i]));
+}
+
+std::vector<Loop*> Server::State::list_loops() const {
+  const std::lock_guard guard(counting);
+  std::vector<Loop*> list;
+  for (const auto& loop : loops) list.push_back(&loop->loop());
+  return list;
 }
 
 Result<void> Server::State::start_threads() {
@@ -273,12 +315,15 @@ void Server::State::notify_loops(Duration grace) noexcept {
 }
 
 void Server::State::end_loops() {
+  std::vector<std::unique_ptr<detail::BackgroundWork>> dropped;  // Outside of the lock: it is the application's.
   for (std::thread& thread : threads) thread.join();
   threads.clear();
   listener.reset();
   {
     const std::lock_guard guard(counting);
     ended_counters = sum();
+    takes_background = false;
+    dropped.swap(before_start);
     loops.clear();
   }
   loop_ends.clear();

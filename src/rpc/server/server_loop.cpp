@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/block_pool.h"
+#include "hawser/detail/handler.h"
 #include "transport/common/framed_connection.h"
 #include "transport/common/payload_buffer.h"
 
@@ -105,6 +106,7 @@ detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept {
 }
 
 ServerLoop::~ServerLoop() {
+  background_.clear();
   // Calls first: their coroutines use the sessions.
   for (const auto& session : sessions_) session->destroy_calls();
   // Offloaded functions at work can't be ended; their results come by the loop's mailbox.
@@ -401,6 +403,46 @@ void ServerLoop::remove(ServerSession& session) {
   if (phase_ != Phase::serving) continue_shut_down(false);
 }
 
+// ---- Background work ----
+
+void ServerLoop::spawn(std::unique_ptr<detail::BackgroundWork> work) {
+  loop_.post([this, alive = std::weak_ptr<char>(alive_), held = std::move(work)]() mutable {
+    if (!alive.expired() && phase_ == Phase::serving) begin_background(std::move(held));
+  });
+}
+
+void ServerLoop::begin_background(std::unique_ptr<detail::BackgroundWork> work) {
+  try {
+    background_.spawn(run_background(std::move(work)));
+  } catch (const std::bad_alloc&) {
+    loop_.log(LogLevel::error, "rpc", "background work does not begin: out of memory");
+  }
+}
+
+Task<void> ServerLoop::run_background(std::unique_ptr<detail::BackgroundWork> work) {
+  struct Working {
+    explicit Working(std::size_t& tasks) noexcept : count(tasks) { ++count; }
+    Working(const Working&) = delete;
+    Working& operator=(const Working&) = delete;
+    ~Working() { --count; }
+    std::size_t& count;
+  };
+  std::string thrown;
+  {
+    const Working working(working_);
+    const std::unique_ptr<detail::BackgroundWork> held = std::move(work);
+    try {
+      const Background background{.stopping = session_shared_.stopping.get_token(), .token = grace_over_.get_token()};
+      auto task = held->begin(background);
+      co_await std::move(task);
+    } catch (...) {
+      thrown = detail::thrown_error("background work").text;
+    }
+  }
+  if (!thrown.empty()) loop_.log(LogLevel::error, "rpc", thrown);
+  if (phase_ != Phase::serving) continue_shut_down(false);
+}
+
 // ---- Stopping ----
 
 Task<void> ServerLoop::shut_down(Duration grace) {
@@ -430,19 +472,16 @@ void ServerLoop::begin_shut_down(Duration grace, Stopped* listener) {
     grace_ = grace;
     phase_end_ = std::min(phase_end_, loop_.after(grace));
   }
+  // A copy, and last: a stop callback may do anything.
+  std::stop_source stopping = session_shared_.stopping;
+  stopping.request_stop();
   continue_shut_down(false);
 }
 
 // `due`: from the timer. Calls are cancelled and ended by the timer only, since a handler may have asked for the end.
 void ServerLoop::continue_shut_down(bool due) {
   if (phase_ == Phase::stopped) return;
-  if (sessions_.empty()) {
-    phase_ = Phase::stopped;
-    stop_timer_.stop();
-    changed_.notify_all();
-    if (stop_listener_ != nullptr) stop_listener_->on_stopped();
-    return;
-  }
+  if (idle()) return finish_shut_down();
   const Time now = loop_.now();
   if (due && phase_ == Phase::finishing && now >= phase_end_) {
     phase_ = Phase::cancelling;
@@ -452,6 +491,7 @@ void ServerLoop::continue_shut_down(bool due) {
   if (due && phase_ == Phase::cancelling && now >= phase_end_) {
     phase_ = Phase::ending;
     end_all();
+    if (idle()) return finish_shut_down();
   }
   // Left are offloaded functions at work: nothing can end them.
   if (phase_ == Phase::ending) return stop_timer_.stop();
@@ -464,7 +504,15 @@ void ServerLoop::continue_shut_down(bool due) {
   stop_timer_.start(loop_, std::min(phase_end_, next_check_));
 }
 
+void ServerLoop::finish_shut_down() noexcept {
+  phase_ = Phase::stopped;
+  stop_timer_.stop();
+  changed_.notify_all();
+  if (stop_listener_ != nullptr) stop_listener_->on_stopped();
+}
+
 void ServerLoop::cancel_all() noexcept {
+  grace_over_.request_stop();
   for (const auto& session : sessions_) {
     try {
       session->cancel_calls(stopped_);
@@ -475,6 +523,7 @@ void ServerLoop::cancel_all() noexcept {
 }
 
 void ServerLoop::end_all() noexcept {
+  background_.clear();
   for (const auto& session : sessions_) {
     session->abort(stopped_);
     session->destroy_calls();

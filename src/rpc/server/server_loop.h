@@ -6,10 +6,12 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "exec/condition.h"
+#include "hawser/scope.h"
 #include "rpc/negotiation/attached_transports.h"
 #include "rpc/negotiation/handshake.h"
 #include "rpc/server/receive_peers.h"
@@ -50,6 +52,9 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
         stop_timer_(*this) {}
   ~ServerLoop();
 
+  // Posts background work to the loop. Any thread, while the server exists.
+  void spawn(std::unique_ptr<detail::BackgroundWork> work);
+
   Loop& loop() noexcept { return loop_; }
   // Whether this is called by a handler that has not returned or suspended.
   bool serving() const noexcept { return session_shared_.serving; }
@@ -66,9 +71,9 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
    protected:
     ~Stopped() = default;
   };
-  // No new calls; those in flight may finish within `grace`, then they are cancelled, and soon after ended. Notifies
-  // `notified` when no session is left, possibly from within this call. Further calls only shorten the grace. Goes on
-  // when memory runs out: a session that cannot be told is ended.
+  // No new calls; those in flight and background work may finish within `grace`, then they are cancelled, and soon
+  // after ended. Notifies `notified` when no session is left, possibly from within this call. Further calls only
+  // shorten the grace. Goes on when memory runs out: a session that cannot be told is ended.
   void begin_shut_down(Duration grace, Stopped* listener);
   // The same, to be awaited.
   Task<void> shut_down(Duration grace);
@@ -125,7 +130,11 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   void open_session(ConnectionAttempts::iterator attempt, std::unique_ptr<transport::Connection> connection);
   std::optional<Error> refusal(const wire::Hello& theirs) const;
   ConnectionAttempts::iterator find(Handshake& handshake);
+  void begin_background(std::unique_ptr<detail::BackgroundWork> work);
+  Task<void> run_background(std::unique_ptr<detail::BackgroundWork> work);
   void continue_shut_down(bool due);
+  bool idle() const noexcept { return sessions_.empty() && working_ == 0; }
+  void finish_shut_down() noexcept;
   void cancel_all() noexcept;
   void end_all() noexcept;
   void start_sweep();
@@ -148,7 +157,10 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   Stopped* stop_listener_ = nullptr;
   const Error stopped_{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the server has stopped"};
   StopTimer stop_timer_;
+  std::stop_source grace_over_;                                   // For background work.
+  std::size_t working_ = 0;                                       // Background tasks that have not ended.
   const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Ends with this; seen by what it posted.
+  Scope background_;                                              // Goes first: its tasks use the rest.
 };
 
 }  // namespace hawser::rpc

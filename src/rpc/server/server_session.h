@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <stop_token>
 #include <vector>
 
 #include "hawser/detail/reply_sink.h"
@@ -43,7 +44,8 @@ struct ServerLoopShared {
   detail::ReceiveBudget budget;               // Of this loop.
   std::atomic<std::size_t>& calls_in_flight;  // Of the whole server; counts calls that are not answered in place.
   LoopCounters counters = {};
-  bool serving = false;  // A handler has been called and has not returned or suspended.
+  std::stop_source stopping = {};  // A stop has begun.
+  bool serving = false;            // A handler has been called and has not returned or suspended.
 };
 
 // The server's end of one connection: its calls being answered. Outlives the connection until they have ended.
@@ -99,6 +101,7 @@ class ServerSession final : public Session, public detail::ReplySink {
   transport::RemoteMemory* remote_memory() noexcept override {
     return closed() ? nullptr : connection().remote_memory();
   }
+  std::stop_token stopping() const noexcept override { return shared_.stopping.get_token(); }
 
  private:
   void on_frame(const wire::Frame& frame, const transport::Message& message) override;

@@ -36,6 +36,10 @@ struct Server::State final : transport::AcceptSink {
   Result<void> run();
   void stop(Duration grace);
   Task<void> shut_down(Duration grace);
+  Result<void> spawn(std::unique_ptr<detail::BackgroundWork> work);
+  // Hands what was spawned before the start to the loops.
+  void begin_background();
+  std::vector<Loop*> list_loops() const;
   ServerCounters counters() const;
   ServerCounters sum() const;
 
@@ -78,8 +82,11 @@ struct Server::State final : transport::AcceptSink {
   std::size_t next_loop = 0;
   std::string address;
   std::optional<CpuLatency> cpu_latency;
-  mutable std::mutex counting;           // Guards filling and emptying `loops`, what remains of them, and loops_known.
+  mutable std::mutex counting;  // Guards filling and emptying `loops`, what remains of them, and the next four.
   std::vector<const Loop*> loops_known;  // The server's own, for other threads to compare with; longer than they live.
+  bool takes_background = false;
+  std::size_t next_background = 0;
+  std::vector<std::unique_ptr<detail::BackgroundWork>> before_start;
   ServerCounters ended_counters;
 };
 

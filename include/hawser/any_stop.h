@@ -1,0 +1,31 @@
+#pragma once
+
+#include <stop_token>
+
+namespace hawser {
+
+// A token that is stopped as soon as one of two others is, for waits that take one token:
+//   const AnyStop stop(context.token(), context.stopping());
+//   auto item = co_await channel.receive(stop.token());
+// The stop is requested on the thread that stops the other token.
+class AnyStop {
+ public:
+  AnyStop(const std::stop_token& one, const std::stop_token& other)
+      : on_one_(one, Request{source_}), on_other_(other, Request{source_}) {}
+  AnyStop(const AnyStop&) = delete;
+  AnyStop& operator=(const AnyStop&) = delete;
+
+  std::stop_token token() const noexcept { return source_.get_token(); }
+
+ private:
+  struct Request {
+    std::stop_source& source;
+    // By a copy: this object may be destroyed meanwhile.
+    void operator()() const noexcept { std::stop_source(source).request_stop(); }
+  };
+  std::stop_source source_;
+  std::stop_callback<Request> on_one_;
+  std::stop_callback<Request> on_other_;
+};
+
+}  // namespace hawser
