@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/little_endian.h"
+#include "transport/common/gather.h"
 
 namespace hawser::transport {
 namespace {
@@ -79,8 +80,7 @@ std::byte* FramedConnection::reserve(std::size_t head_bytes) {
 }
 
 void FramedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
-  std::size_t payload_bytes = 0;
-  for (const ConstBuffer& piece : payload) payload_bytes += piece.size;
+  const std::size_t payload_bytes = total_bytes(payload);
   assert(prefix_bytes + head_bytes + payload_bytes <= options_.message_bytes_max);
   std::byte* const prefix = sending_.reserve(prefix_bytes + head_bytes);
   store_le(prefix, static_cast<std::uint32_t>(head_bytes));

@@ -11,8 +11,8 @@
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/liveness.h"
 #include "transport/connection.h"
-#include "transport/shm/shm_receiver.h"
-#include "transport/shm/shm_sender.h"
+#include "transport/shm/receiver.h"
+#include "transport/shm/sender.h"
 #include "transport/transport.h"
 
 namespace hawser::transport::shm {
@@ -83,8 +83,8 @@ class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec
   Sleeper sleeper_;
   PeerWaker waker_;
   Gate gate_;
-  ShmSender sender_;
-  ShmReceiver receiver_;
+  Sender sender_;
+  Receiver receiver_;
   std::optional<Error> peer_gone_;  // The stream has ended; what the peer sent before may still lie in the ring.
   BacklogWatermark watermark_;
   bool closing_ = false;

@@ -4,19 +4,14 @@
 #include <cassert>
 #include <cstring>
 
+#include "transport/common/gather.h"
+
 namespace hawser::transport::rdma {
 namespace {
 
 // What others sent before must not leak through padding.
 void zero_padding(std::byte* begin, std::size_t bytes) noexcept {
   std::memset(begin + bytes, 0, align_up(bytes) - bytes);
-}
-
-void copy_pieces(std::byte* to, std::span<const ConstBuffer> pieces) noexcept {
-  for (const ConstBuffer& piece : pieces) {
-    if (piece.size != 0) std::memcpy(to, piece.data, piece.size);
-    to += piece.size;
-  }
 }
 
 }  // namespace
@@ -107,8 +102,7 @@ std::byte* Sender::reserve(std::size_t head_bytes) {
 }
 
 void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
-  std::size_t payload_bytes = 0;
-  for (const ConstBuffer& piece : payload) payload_bytes += piece.size;
+  const std::size_t payload_bytes = total_bytes(payload);
   committed_ += head_bytes + payload_bytes;
   const bool in_place = reserved_.block() == nullptr;
   const Buffer head = std::exchange(reserved_, {});
@@ -148,7 +142,7 @@ void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload
     rest.pieces.assign(payload.begin(), payload.end());
   } else if (payload_bytes != 0) {
     rest.copy = Buffer::allocate(payload_bytes);
-    copy_pieces(rest.copy.mutable_data(), payload);
+    gather(rest.copy.mutable_data(), payload);
     rest.pieces.push_back({rest.copy.data(), payload_bytes});
   }
   waiting_.push(std::move(rest));
@@ -162,7 +156,7 @@ void Sender::pack_whole(std::size_t head_bytes, std::span<const ConstBuffer> pay
                     static_cast<std::uint32_t>(payload_bytes), carried});
   std::byte* const body = at + RecordHeader::bytes;
   zero_padding(body, head_bytes);
-  copy_pieces(body + align_up(head_bytes), payload);
+  gather(body + align_up(head_bytes), payload);
   zero_padding(body + align_up(head_bytes), payload_bytes);
   current().filled += message_record_bytes(head_bytes, payload_bytes);
   packed_ += carried;
@@ -172,7 +166,7 @@ void Sender::pack_whole(std::size_t head_bytes, std::span<const ConstBuffer> pay
 Buffer Sender::make_copied_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes) {
   const MemoryPool::PayloadBlock copy = pool_->acquire_block(payload_bytes);
   if (copy.block == nullptr) return {};
-  copy_pieces(copy.memory.data, payload);
+  gather(copy.memory.data, payload);
   const ConstBuffer whole{copy.memory.data, payload_bytes};
   Buffer record = make_rendezvous(head, std::span(&whole, 1), payload_bytes, nullptr, payload_bytes);
   copy.block->release();
@@ -326,7 +320,7 @@ void Sender::copy_and_release(SendCompletion& owner) {
     WaitingMessage& message = waiting_[i];
     if (message.owner != &owner) continue;
     message.copy = Buffer::allocate(message.payload_bytes);
-    copy_pieces(message.copy.mutable_data(), message.pieces);
+    gather(message.copy.mutable_data(), message.pieces);
     message.pieces.assign(1, {message.copy.data(), message.payload_bytes});
     message.owner = nullptr;
   }

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "transport/shm/shm_receiver.h"
+#include "transport/shm/receiver.h"
 #include "transport/shm/test/hostile_testing.h"
 
 namespace hawser::transport::shm {

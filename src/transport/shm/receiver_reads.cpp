@@ -4,11 +4,11 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/shm/shm_receiver.h"
+#include "transport/shm/receiver.h"
 
 namespace hawser::transport::shm {
 
-Result<void> ShmReceiver::begin_reading(const Record& record, Bytes head, Gate& gate) {
+Result<void> Receiver::begin_reading(const Record& record, Bytes head, Gate& gate) {
   const std::size_t bytes = record.payload_bytes;
   if (record.where >= slots_.size() || bytes == 0) return protocol_violation("there is no such payload to be read");
   const std::optional<ReceiveBuffer> receive_buffer = select_receive_buffer(record, head, gate);
@@ -25,7 +25,7 @@ Result<void> ShmReceiver::begin_reading(const Record& record, Bytes head, Gate& 
   return go_on_reading(gate);
 }
 
-Result<void> ShmReceiver::go_on_reading(Gate& gate) {
+Result<void> Receiver::go_on_reading(Gate& gate) {
   const Result<bool> here = read_step();
   if (!here) return std::unexpected(here.error());
   if (!*here) return {};
@@ -42,7 +42,7 @@ Result<void> ShmReceiver::go_on_reading(Gate& gate) {
   return {};
 }
 
-bool ShmReceiver::reading_ready() const noexcept {
+bool Receiver::reading_ready() const noexcept {
   switch (reading_->stage) {
     case Reading::Stage::direct: return reading_->job->ended();
     case Reading::Stage::parts:
@@ -52,7 +52,7 @@ bool ShmReceiver::reading_ready() const noexcept {
 }
 
 // True once the payload is here, or needed no more.
-Result<bool> ShmReceiver::read_step() {
+Result<bool> Receiver::read_step() {
   ReadSlot& slot = slots_[reading_->record.where];
   switch (reading_->stage) {
     case Reading::Stage::offered: return begin_read(slot);
@@ -63,7 +63,7 @@ Result<bool> ShmReceiver::read_step() {
   return take_read_part(slot);
 }
 
-Result<bool> ShmReceiver::begin_read(ReadSlot& slot) {
+Result<bool> Receiver::begin_read(ReadSlot& slot) {
   if (reading_->payload.discarded()) {
     slot.state.store(read_done, std::memory_order_release);
     return true;
@@ -86,7 +86,7 @@ Result<bool> ShmReceiver::begin_read(ReadSlot& slot) {
   return false;
 }
 
-Result<DirectRead::Source> ShmReceiver::source_of(const ReadSlot& slot, std::uint32_t state) const {
+Result<DirectRead::Source> Receiver::source_of(const ReadSlot& slot, std::uint32_t state) const {
   const std::size_t bytes = reading_->record.payload_bytes;
   DirectRead::Source source;
   if (state == read_moved) {
@@ -109,7 +109,7 @@ Result<DirectRead::Source> ShmReceiver::source_of(const ReadSlot& slot, std::uin
   return source;
 }
 
-Result<bool> ShmReceiver::end_direct_read(ReadSlot& slot) {
+Result<bool> Receiver::end_direct_read(ReadSlot& slot) {
   stall_.stop();
   const std::shared_ptr<DirectRead> job = std::exchange(reading_->job, nullptr);
   // The thread may still be about to wake the loop, which may end as soon as the payload is delivered.
@@ -138,7 +138,7 @@ Result<bool> ShmReceiver::end_direct_read(ReadSlot& slot) {
 }
 
 // The peer is to copy the payload.
-Result<bool> ShmReceiver::want_parts(ReadSlot& slot) {
+Result<bool> Receiver::want_parts(ReadSlot& slot) {
   if (means_.peer == nullptr) own_side_.reads.store(0, std::memory_order_relaxed);
   if (reading_->stage == Reading::Stage::refused && !reading_->payload.own().empty()) {
     // A thread that does not return may yet write to the other one, which it keeps.
@@ -155,7 +155,7 @@ Result<bool> ShmReceiver::want_parts(ReadSlot& slot) {
   return protocol_violation("a payload to be read is not there");
 }
 
-Result<bool> ShmReceiver::take_read_part(ReadSlot& slot) {
+Result<bool> Receiver::take_read_part(ReadSlot& slot) {
   std::uint32_t state = slot.state.load(std::memory_order_acquire);
   if (state == read_wanted) return false;
   if (state == read_withdrawn) return closed_by_peer();
@@ -175,7 +175,7 @@ Result<bool> ShmReceiver::take_read_part(ReadSlot& slot) {
 }
 
 // Memory that does not answer is not read again: from now on this peer copies what it sends.
-void ShmReceiver::look_for_stall() noexcept {
+void Receiver::look_for_stall() noexcept {
   if (!busy() || !mark_.is_ours()) return;
   if (reading_->job->ended()) return means_.go_on();
   const std::size_t progress = reading_->job->progress();
@@ -189,7 +189,7 @@ void ShmReceiver::look_for_stall() noexcept {
   means_.go_on();
 }
 
-void ShmReceiver::stop() noexcept {
+void Receiver::stop() noexcept {
   stall_.stop();
   // In a child the thread is not there, and may have left its lock held.
   if (!reading_ || reading_->job == nullptr || !mark_.is_ours()) return;

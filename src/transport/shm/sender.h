@@ -17,12 +17,12 @@ namespace hawser::transport::shm {
 
 // What one side sends: puts messages into its ring, their payloads there too, or into the slab, or offers them to be
 // read. What finds no room waits here, in order. Owners may do anything to it, even clear() it, when they are told.
-class ShmSender {
+class Sender {
  public:
-  ShmSender(const SharedMemory& memory, std::size_t side, const ShmOptions& options, PeerWaker& waker) noexcept;
-  ShmSender(const ShmSender&) = delete;
-  ShmSender& operator=(const ShmSender&) = delete;
-  ~ShmSender() { clear(); }
+  Sender(const SharedMemory& memory, std::size_t side, const ShmOptions& options, PeerWaker& waker) noexcept;
+  Sender(const Sender&) = delete;
+  Sender& operator=(const Sender&) = delete;
+  ~Sender() { clear(); }
 
   std::byte* reserve(std::size_t head_bytes);
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner);

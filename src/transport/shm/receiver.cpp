@@ -1,4 +1,4 @@
-#include "transport/shm/shm_receiver.h"
+#include "transport/shm/receiver.h"
 
 #include <algorithm>
 #include <array>
@@ -18,8 +18,8 @@ std::unexpected<Error> closed_by_peer() {
                       Initiator::peer);
 }
 
-ShmReceiver::ShmReceiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
-                         const PeerWaker& waker, ReadingMeans means)
+Receiver::Receiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
+                   const PeerWaker& waker, ReadingMeans means)
     : loop_(loop),
       limits_(limits),
       waker_(waker),
@@ -32,12 +32,12 @@ ShmReceiver::ShmReceiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::
       mark_(memory->mark()),
       means_(std::move(means)) {}
 
-ShmReceiver::~ShmReceiver() {
+Receiver::~Receiver() {
   stop();
   slab_->drop();
 }
 
-Result<bool> ShmReceiver::take(Gate& gate) {
+Result<bool> Receiver::take(Gate& gate) {
   if (!gate.open() || std::exchange(taking_, true)) return false;
   bool worked = false;
   if (std::exchange(held_, false)) {
@@ -67,7 +67,7 @@ Result<bool> ShmReceiver::take(Gate& gate) {
   return worked;
 }
 
-void ShmReceiver::advance(std::size_t bytes) noexcept {
+void Receiver::advance(std::size_t bytes) noexcept {
   ring_.advance(bytes);
   arrived_ += bytes;
   // So that a peer that sends much goes on meanwhile.
@@ -76,7 +76,7 @@ void ShmReceiver::advance(std::size_t bytes) noexcept {
   advanced_ = true;
 }
 
-Result<void> ShmReceiver::take_one(Gate& gate) {
+Result<void> Receiver::take_one(Gate& gate) {
   const std::size_t left = ring_.left();
   const Record record = ring_.record();
   const std::byte* const data = ring_.at() + sizeof record;
@@ -113,7 +113,7 @@ Result<void> ShmReceiver::take_one(Gate& gate) {
   }
 }
 
-void ShmReceiver::take_whole(const Record& record, const std::byte* head, Gate& gate) {
+void Receiver::take_whole(const Record& record, const std::byte* head, Gate& gate) {
   const std::size_t head_room = aligned(record.head_bytes);
   gate.sink->on_message(
       {.head = Bytes(head, record.head_bytes), .payload = Bytes(head + head_room, record.payload_bytes)});
@@ -121,7 +121,7 @@ void ShmReceiver::take_whole(const Record& record, const std::byte* head, Gate& 
 }
 
 // Where the payload goes; nothing if the connection has ended, or is paused, until which that is kept in mind.
-std::optional<ReceiveBuffer> ShmReceiver::select_receive_buffer(const Record& record, Bytes head, Gate& gate) {
+std::optional<ReceiveBuffer> Receiver::select_receive_buffer(const Record& record, Bytes head, Gate& gate) {
   const std::size_t payload_bytes = record.payload_bytes;
   if (selected_) return std::exchange(selected_, std::nullopt);
   ReceiveBuffer receive_buffer;
@@ -136,7 +136,7 @@ std::optional<ReceiveBuffer> ShmReceiver::select_receive_buffer(const Record& re
   return std::nullopt;
 }
 
-Result<void> ShmReceiver::take_from_slab(const Record& record, Bytes head, Gate& gate) {
+Result<void> Receiver::take_from_slab(const Record& record, Bytes head, Gate& gate) {
   const std::size_t bytes = record.payload_bytes;
   const std::byte* const payload = record.where < chunks_ ? slab_->find(record.where, bytes) : nullptr;
   if (payload == nullptr)
@@ -171,7 +171,7 @@ Result<void> ShmReceiver::take_from_slab(const Record& record, Bytes head, Gate&
 
 // ---- By parts ----
 
-Result<void> ShmReceiver::begin_long(const Record& record) {
+Result<void> Receiver::begin_long(const Record& record) {
   if (assembly_.active() || (record.head_bytes == 0 && record.payload_bytes == 0))
     return protocol_violation("a message within another");
   assembly_.begin(record.head_bytes, record.payload_bytes, account_);
@@ -179,7 +179,7 @@ Result<void> ShmReceiver::begin_long(const Record& record) {
   return {};
 }
 
-Result<void> ShmReceiver::take_part(const Record& record, Gate& gate) {
+Result<void> Receiver::take_part(const Record& record, Gate& gate) {
   if (!assembly_.active() || record.payload_bytes != 0 || record.head_bytes == 0 ||
       record.head_bytes > assembly_.missing()) {
     return protocol_violation("a part of no message");
@@ -196,7 +196,7 @@ Result<void> ShmReceiver::take_part(const Record& record, Gate& gate) {
   return {};
 }
 
-void ShmReceiver::revoke_receive_buffer(const std::byte* memory) noexcept {
+void Receiver::revoke_receive_buffer(const std::byte* memory) noexcept {
   if (memory == nullptr) return;
   if (selected_ && selected_->kind == ReceiveBuffer::Kind::given && selected_->memory.data() == memory) {
     selected_ = ReceiveBuffer{.kind = ReceiveBuffer::Kind::discard, .memory = {}};

@@ -62,18 +62,18 @@ struct ReadingMeans {
 
 // What one side receives: takes messages out of the peer's ring, and payloads from where they are. Whatever the peer
 // wrote is copied before it is checked; a protocol violation is an error.
-class ShmReceiver {
+class Receiver {
  public:
   struct Limits {
     std::size_t message_bytes_max = 0;  // Head and payload.
     std::size_t receive_buffer_bytes_min = 0;
   };
   // From the ring and slab that `side` writes.
-  ShmReceiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
-              const PeerWaker& waker, ReadingMeans means);
-  ShmReceiver(const ShmReceiver&) = delete;
-  ShmReceiver& operator=(const ShmReceiver&) = delete;
-  ~ShmReceiver();
+  Receiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
+           const PeerWaker& waker, ReadingMeans means);
+  Receiver(const Receiver&) = delete;
+  Receiver& operator=(const Receiver&) = delete;
+  ~Receiver();
 
   // Before the gate opens: `sink` names who pays for memory.
   void start(MessageSink& sink) noexcept { account_ = sink.receive_account(); }
@@ -116,10 +116,10 @@ class ShmReceiver {
   static constexpr Duration read_stall_max = std::chrono::milliseconds(500);
 
   struct StallTimer final : Timer {
-    explicit StallTimer(ShmReceiver& incoming) noexcept
+    explicit StallTimer(Receiver& incoming) noexcept
         : Timer([](Timer& timer) noexcept { static_cast<StallTimer&>(timer).owner.look_for_stall(); }),
           owner(incoming) {}
-    ShmReceiver& owner;
+    Receiver& owner;
   };
 
   Loop& loop_;

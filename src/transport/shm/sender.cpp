@@ -1,19 +1,13 @@
-#include "transport/shm/shm_sender.h"
+#include "transport/shm/sender.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "transport/common/gather.h"
+
 namespace hawser::transport::shm {
 namespace {
-
-std::byte* gather(std::byte* to, std::span<const ConstBuffer> pieces) noexcept {
-  for (const ConstBuffer& piece : pieces) {
-    if (piece.size != 0) std::memcpy(to, piece.data, piece.size);
-    to += piece.size;
-  }
-  return to;
-}
 
 // Bytes [from, from + size) of the pieces.
 void gather_part(std::byte* to, std::span<const ConstBuffer> pieces, std::size_t from, std::size_t size) noexcept {
@@ -41,7 +35,7 @@ constexpr std::uint32_t narrow(std::size_t bytes) noexcept { return static_cast<
 
 }  // namespace
 
-ShmSender::ShmSender(const SharedMemory& memory, std::size_t side, const ShmOptions& options, PeerWaker& waker) noexcept
+Sender::Sender(const SharedMemory& memory, std::size_t side, const ShmOptions& options, PeerWaker& waker) noexcept
     : eager_bytes_(options.eager_bytes),
       direct_read_bytes_min_(options.direct_read_bytes_min),
       early_publish_bytes_(options.early_publish_bytes),
@@ -55,7 +49,7 @@ ShmSender::ShmSender(const SharedMemory& memory, std::size_t side, const ShmOpti
   for (std::size_t slot = reads_max; slot != 0; --slot) free_slots_.push_back(slot - 1);
 }
 
-std::byte* ShmSender::reserve(std::size_t head_bytes) {
+std::byte* Sender::reserve(std::size_t head_bytes) {
   if (queue_.empty() && head_bytes <= head_bytes_max_ && ring_.has_room(sizeof(Record) + aligned(head_bytes)))
       [[likely]] {
     reserved_ = {};
@@ -65,9 +59,8 @@ std::byte* ShmSender::reserve(std::size_t head_bytes) {
   return reserved_.mutable_data();
 }
 
-void ShmSender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
-  std::size_t payload_bytes = 0;
-  for (const ConstBuffer& piece : payload) payload_bytes += piece.size;
+void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
+  const std::size_t payload_bytes = total_bytes(payload);
   committed_ += sizeof(Record) + head_bytes + payload_bytes;
   if (reserved_.block() == nullptr) [[likely]] {
     const Written written = write(nullptr, head_bytes, payload, payload_bytes, owner);
@@ -83,8 +76,8 @@ void ShmSender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payl
   advance();
 }
 
-void ShmSender::enqueue(std::size_t head_bytes, std::span<const ConstBuffer> payload, std::size_t payload_bytes,
-                        SendCompletion* owner) {
+void Sender::enqueue(std::size_t head_bytes, std::span<const ConstBuffer> payload, std::size_t payload_bytes,
+                     SendCompletion* owner) {
   Queued message;
   message.head = std::exchange(reserved_, {}).slice(0, head_bytes);
   message.payload_bytes = payload_bytes;
@@ -104,8 +97,8 @@ void ShmSender::enqueue(std::size_t head_bytes, std::span<const ConstBuffer> pay
 }
 
 // Writes a message in one piece. A null `head` lies where it is to be already.
-ShmSender::Written ShmSender::write(const std::byte* head, std::size_t head_bytes, std::span<const ConstBuffer> payload,
-                                    std::size_t payload_bytes, SendCompletion* owner) {
+Sender::Written Sender::write(const std::byte* head, std::size_t head_bytes, std::span<const ConstBuffer> payload,
+                              std::size_t payload_bytes, SendCompletion* owner) {
   const bool eager = payload_bytes <= eager_bytes_;
   const std::size_t head_room = sizeof(Record) + aligned(head_bytes);
   const std::size_t room = head_room + (eager ? aligned(payload_bytes) : 0);
@@ -133,8 +126,8 @@ ShmSender::Written ShmSender::write(const std::byte* head, std::size_t head_byte
   return written;
 }
 
-bool ShmSender::offer_read(std::span<const ConstBuffer> payload, std::size_t payload_bytes, SendCompletion* owner,
-                           Record& record) {
+bool Sender::offer_read(std::span<const ConstBuffer> payload, std::size_t payload_bytes, SendCompletion* owner,
+                        Record& record) {
   if (owner == nullptr || free_slots_.empty() || direct_read_bytes_min_ == SIZE_MAX || !waker_.reads()) return false;
   Read read{.owner = owner, .bytes = payload_bytes};
   for (const ConstBuffer& piece : payload) {
@@ -159,7 +152,7 @@ bool ShmSender::offer_read(std::span<const ConstBuffer> payload, std::size_t pay
 }
 
 // As much as there is room for; true once it is all.
-bool ShmSender::write_parts(Queued& message) {
+bool Sender::write_parts(Queued& message) {
   if (!message.begun) {
     if (!ring_.has_room(sizeof(Record))) return false;
     const Record record{RecordKind::long_begin, narrow(message.head.size()), narrow(message.payload_bytes), 0};
@@ -195,7 +188,7 @@ bool ShmSender::write_parts(Queued& message) {
   return true;
 }
 
-bool ShmSender::advance() {
+bool Sender::advance() {
   bool worked = take_reads();
   if (!writing_queue_) {
     writing_queue_ = true;
@@ -207,7 +200,7 @@ bool ShmSender::advance() {
 }
 
 // An owner that is told may commit more: that is written here too, in order.
-bool ShmSender::write_queue() {
+bool Sender::write_queue() {
   bool worked = false;
   while (!queue_.empty()) {
     Queued& front = queue_.front();
@@ -232,7 +225,7 @@ bool ShmSender::write_queue() {
 }
 
 // Takes back what the peer has read.
-bool ShmSender::take_reads() {
+bool Sender::take_reads() {
   bool worked = false;
   for (std::size_t i = 0; i < reads_.size();) {
     const std::uint32_t state = slots_[reads_[i].slot].state.load(std::memory_order_acquire);
@@ -257,7 +250,7 @@ bool ShmSender::take_reads() {
 
 // Copies the next part of a payload that the peer does not read. One such payload at a time: the peer takes messages in
 // order.
-void ShmSender::fill_part(Read& read) {
+void Sender::fill_part(Read& read) {
   const std::size_t part = std::min(part_bytes, read.bytes - read.done);
   if (part == 0) {
     broken_ = true;
@@ -269,7 +262,7 @@ void ShmSender::fill_part(Read& read) {
   waker_.wake(wants_messages);
 }
 
-bool ShmSender::can_advance() const noexcept {
+bool Sender::can_advance() const noexcept {
   if ((!queue_.empty() || (finishing_ && !finished_)) && ring_.has_moved()) return true;
   return std::any_of(reads_.begin(), reads_.end(), [&](const Read& read) {
     const std::uint32_t state = slots_[read.slot].state.load(std::memory_order_relaxed);
@@ -277,19 +270,19 @@ bool ShmSender::can_advance() const noexcept {
   });
 }
 
-void ShmSender::publish() {
+void Sender::publish() {
   if (ring_.unpublished() == 0) return;
   ring_.publish();
   sent_ = written_;
   waker_.wake(wants_messages);
 }
 
-void ShmSender::finish() {
+void Sender::finish() {
   finishing_ = true;
   write_end();
 }
 
-bool ShmSender::write_end() {
+bool Sender::write_end() {
   if (finished_ || !queue_.empty() || !ring_.has_room(sizeof(Record))) return false;
   const Record record{RecordKind::end, 0, 0, 0};
   std::memcpy(ring_.at(), &record, sizeof record);
@@ -299,7 +292,7 @@ bool ShmSender::write_end() {
   return true;
 }
 
-void ShmSender::copy_and_release(SendCompletion& owner) {
+void Sender::copy_and_release(SendCompletion& owner) {
   for (Queued& message : queue_) {
     if (message.owner != &owner) continue;
     message.copy = copy_of(message.pieces, message.payload_bytes);
@@ -322,7 +315,7 @@ void ShmSender::copy_and_release(SendCompletion& owner) {
   }
 }
 
-void ShmSender::clear() noexcept {
+void Sender::clear() noexcept {
   if (std::exchange(ended_, true)) return;
   std::deque<Queued> queue = std::exchange(queue_, {});
   std::vector<Read> reads = std::exchange(reads_, {});
