@@ -86,6 +86,25 @@ TEST_P(TransportSuite, MemoryForPayloadsIsCharged) {
   });
 }
 
+// Payloads that are fetched before their turn must not take the memory of earlier ones.
+TEST_P(TransportSuite, PayloadsInARowShareTheMemory) {
+  constexpr std::size_t budget_bytes = 256 * 1024;
+  make_charged_pair(budget_bytes);
+  Batch batch;
+  std::size_t used_max = 0;
+  server().sink.on_each = [&](const Message&) { used_max = std::max(used_max, budget->used()); };
+  server().publish();
+  while (batch.size() < 16) batch.push_back(make_sent(28, 100'000, batch.size() + 1, true));
+  client().on([&] {
+    for (const auto& one : batch) EXPECT_TRUE(send(client(), *one));
+  });
+  expect_received(client(), server(), batch);
+  server().on([&] {
+    EXPECT_LE(used_max, budget_bytes);
+    EXPECT_EQ(account->arriving(), 0U);
+  });
+}
+
 TEST_P(TransportSuite, TheBacklogIsTold) {
   constexpr std::size_t mark = 256 * 1024;
   const auto one = make_sent(28, 100'000, 7, false);

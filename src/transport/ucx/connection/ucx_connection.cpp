@@ -1,7 +1,10 @@
 #include "transport/ucx/connection/ucx_connection.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
+
+#include "transport/common/gather.h"
 
 namespace hawser::transport {
 
@@ -10,7 +13,7 @@ Result<std::unique_ptr<UcxConnection>> UcxConnection::make(std::shared_ptr<UcxWo
   std::unique_ptr<UcxConnection> connection(new UcxConnection(std::move(worker), limits));
   const Result<std::uint64_t> token = connection->worker_->enter(*connection);
   if (!token) return std::unexpected(token.error());
-  connection->token_ = *token;
+  connection->link_.token = *token;
   return connection;
 }
 
@@ -18,6 +21,9 @@ UcxConnection::UcxConnection(std::shared_ptr<UcxWorker> worker, const MessageLim
     : worker_(std::move(worker)),
       loop_(worker_->loop()),
       limits_(limits),
+      link_{.worker = *worker_, .target = *this},
+      sender_(link_),
+      receiver_(*this, link_, limits.receive_bytes_max),
       self_(std::make_shared<UcxConnection*>(this)) {}
 
 UcxConnection::~UcxConnection() { abort(); }
@@ -25,21 +31,20 @@ UcxConnection::~UcxConnection() { abort(); }
 Capabilities UcxConnection::capabilities() const noexcept {
   return {.head_bytes_max = limits_.send_bytes_max,
           .message_bytes_max = limits_.send_bytes_max,
-          .receive_buffer_bytes_min = std::min(UcxOptions::rendezvous_bytes_least, peer_.rendezvous_bytes_min),
+          .receive_buffer_bytes_min = std::min(UcxOptions::rendezvous_bytes_least, link_.peer.rendezvous_bytes_min),
           .gathers = true,
           .charges = true,
           .remote_memory = false};
 }
 
 void UcxConnection::set_endpoint(std::unique_ptr<UcxEndpoint> endpoint) {
-  endpoint_ = std::move(endpoint);
-  if (!opened_) return;
-  send_bare(UcxHeader::Kind::hello);
-  send_queued();
+  link_.endpoint = std::move(endpoint);
+  sender_.on_endpoint();
+  drained();
 }
 
 void UcxConnection::connected(std::unique_ptr<UcxEndpoint> endpoint) {
-  if (endpoint_ != nullptr) return worker_->close(std::move(endpoint), UcxClose::cut);
+  if (has_endpoint()) return worker_->close(std::move(endpoint), UcxClose::cut);
   set_endpoint(std::move(endpoint));
 }
 
@@ -47,15 +52,71 @@ void UcxConnection::open(std::unique_ptr<Stream> stream) {
   liveness_ = std::make_shared<Liveness>(std::move(stream), [self = self_](const Error& reason) {
     if (*self != nullptr) (*self)->stream_ended(reason);
   });
-  opened_ = true;
-  if (!heard_) wire_up_.start(loop_, loop_.after(worker_->options().wire_up_timeout));
-  if (endpoint_ != nullptr) send_bare(UcxHeader::Kind::hello);
+  wire_up_.start(loop_, loop_.after(link_.options().wire_up_timeout));
+  sender_.open();
 }
 
 void UcxConnection::start(MessageSink& sink) {
   sink_ = &sink;
-  account_ = sink.receive_account();
-  worker_->process_soon(token_);
+  receiver_.start(sink);
+  link_.process_soon();
+}
+
+// ---- Sending ----
+
+void UcxConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
+  assert(head_bytes + total_bytes(payload) <= limits_.send_bytes_max);
+  sender_.commit(head_bytes, payload, owner);
+  if (ended_) return;  // By the owner.
+  watermark_.on_commit(backlog());
+  loop_.at_tick_end(*this);
+}
+
+void UcxConnection::on_tick_end() {
+  sender_.flush();
+  drained();
+}
+
+void UcxConnection::flush() {
+  if (ended_) return;
+  on_tick_end();
+  // Until UCX has put it on its way, as the loop will not ask it meanwhile.
+  const auto under_way = [this] { return sender_.under_way(); };
+  if (!under_way()) worker_->progress_until(under_way, receiver_.heard() ? flush_max : first_flush_max);
+}
+
+void UcxConnection::drained() {
+  if (!ended_ && watermark_.on_sent(backlog()) && sink_ != nullptr) sink_->on_drained();
+}
+
+// ---- Receiving ----
+
+void UcxConnection::ended(UcxOperation& operation) {
+  if (operation.kind == UcxOperation::Kind::fetch) return receiver_.on_ended(operation);
+  const ucs_status_t status = operation.status;
+  sender_.on_ended(operation);
+  if (status != UCS_OK) return on_failure("sending to the peer", status);
+  sender_.send_ready();
+  drained();
+}
+
+void UcxConnection::process() {
+  if (ended_ || sink_ == nullptr) return;
+  if (receiver_.heard() && !broken_) wire_up_.stop();
+  receiver_.process();
+  if (ended_) return;
+  if (stream_end_ && !held_back()) return fail(*stream_end_);
+  const ucs_status_t failed = has_endpoint() ? link_.endpoint->failed : UCS_OK;
+  if (failed != UCS_OK) return on_failure("UCX lost the peer", failed);
+  sender_.send_ready();
+  drained();
+  if (!ended_ && link_.credits.announcement_due(link_.options().window_bytes)) loop_.at_tick_end(*this);
+}
+
+void UcxConnection::resume() {
+  if (!receiver_.paused()) return;
+  receiver_.resume();
+  link_.process_soon();
 }
 
 void UcxConnection::WireUp::fire(Timer& timer) noexcept {
@@ -81,16 +142,13 @@ void UcxConnection::WireUp::fire(Timer& timer) noexcept {
 // ---- The end ----
 
 void UcxConnection::close() {
-  if (ended_ || std::exchange(finishing_, true)) return;
-  seal_up_to(used_);
-  packets_.push_back({});
-  ++packets_sealed_;
-  send_ready();
+  if (ended_) return;
+  sender_.close();
   drained();
 }
 
 // The stream's end, if the peer has ended, comes at about the same time, and decides what is told.
-void UcxConnection::broken(std::string_view what, ucs_status_t status) {
+void UcxConnection::on_failure(std::string_view what, ucs_status_t status) {
   if (ended_ || broken_) return;
   broken_ = ucx_error(worker_->core().ucp(), what, status, ErrorScope::transport);
   wire_up_.start(loop_, loop_.after(break_grace));
@@ -101,12 +159,12 @@ void UcxConnection::stream_ended(const Error& reason) {
   stream_end_ = reason;
   for (int i = 0; i < 64 && worker_->poll(); ++i) {
   }
-  if (!ended_) worker_->process_soon(token_);
+  if (!ended_) link_.process_soon();
 }
 
-void UcxConnection::protocol_violation(std::string text) {
+void UcxConnection::on_protocol_violation(const std::string& how) {
   fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-        "the peer breaks the rules of the UCX path: " + std::move(text)});
+        "the peer breaks the rules of the UCX path: " + how});
 }
 
 void UcxConnection::fail(Error reason) {
@@ -122,35 +180,21 @@ void UcxConnection::abort() noexcept {
   if (std::exchange(ended_, true)) return;
   wire_up_.stop();
   loop_.remove_tick_end(*this);
-  worker_->leave(token_);
+  worker_->leave(link_.token);
   *self_ = nullptr;
   if (liveness_ != nullptr) peer_name_ = liveness_->peer();
-  // What is with UCX ends by itself, in memory that its operation keeps.
-  std::vector<SendCompletion*> owners;
-  for (UcxOperation* operation : operations_) {
-    operation->receiver = nullptr;
-    if (operation->owner != nullptr) owners.push_back(std::exchange(operation->owner, nullptr));
-  }
-  operations_.clear();
-  drop_received();
-  if (endpoint_ != nullptr) {
+  const std::vector<SendCompletion*> owners = sender_.end();
+  receiver_.end();
+  if (has_endpoint()) {
     // The peer is told when all that was sent is there.
-    endpoint_->kept = std::move(liveness_);
+    link_.endpoint->kept = std::move(liveness_);
     const UcxClose how = !worker_->options().close_with_flush ? UcxClose::cut
                          : stream_end_.has_value()            ? UcxClose::flush_peer_gone
                                                               : UcxClose::flush;
-    worker_->close(std::move(endpoint_), how);
+    worker_->close(std::move(link_.endpoint), how);
   } else if (liveness_ != nullptr) {
     loop_.post([gone = std::move(liveness_)] {});
   }
-  for (const Packet& packet : packets_) release(packet.block);
-  packets_.clear();
-  release(std::exchange(block_, nullptr));
-  for (Outgoing& outgoing : payloads_) {
-    release(outgoing.block);
-    if (outgoing.owner != nullptr) owners.push_back(outgoing.owner);
-  }
-  payloads_.clear();
   for (SendCompletion* owner : owners) owner->on_send_complete();
 }
 

@@ -92,7 +92,7 @@ class UcxPendingConnection final : public PendingConnection {
       if (!made) return std::unexpected(made.error());
       endpoint = std::move(*made);
     }
-    UcxPeer peer = parameters.peer;
+    ucx::Peer peer = parameters.peer;
     // Either side may have its reasons to want payloads with their messages.
     peer.rendezvous_bytes_min = std::max(peer.rendezvous_bytes_min, options.rendezvous_bytes_min);
     connection_->set_peer(peer);
@@ -136,9 +136,9 @@ Result<UcxParameters> UcxParameters::load(Bytes bytes) {
   if (load_le<std::uint16_t>(from + 4) != version) return malformed("half, or of another version,");
   const auto wire_up = load_le<std::uint8_t>(from + 6);
   const auto error_mode = load_le<std::uint8_t>(from + 7);
-  const UcxPeer peer{.token = load_le<std::uint64_t>(from + 8),
-                     .window_bytes = load_le<std::uint32_t>(from + 16),
-                     .rendezvous_bytes_min = load_le<std::uint32_t>(from + 20)};
+  const ucx::Peer peer{.token = load_le<std::uint64_t>(from + 8),
+                       .window_bytes = load_le<std::uint32_t>(from + 16),
+                       .rendezvous_bytes_min = load_le<std::uint32_t>(from + 20)};
   if (wire_up > 1 || error_mode > 1 || peer.window_bytes < UcxOptions::window_bytes_min ||
       peer.window_bytes > UcxOptions::window_bytes_max ||
       peer.rendezvous_bytes_min < UcxOptions::rendezvous_bytes_least ||
@@ -198,7 +198,7 @@ void UcxTransportWorker::Rest::fire(Timer& timer) noexcept { static_cast<Rest&>(
 
 void UcxTransportWorker::drop_retired() {
   std::erase_if(retired_, [](Retired& retired) {
-    return std::exchange(retired.idle, retired.worker->receivers() == 0) && retired.idle;
+    return std::exchange(retired.idle, retired.worker->targets() == 0) && retired.idle;
   });
   if (!retired_.empty()) rest_.start(loop_, loop_.after(retired_rest));
 }

@@ -15,7 +15,7 @@ namespace hawser::transport {
 struct UcxParameters {
   static constexpr std::size_t bytes_least = 32;
 
-  UcxPeer peer;
+  ucx::Peer peer;
   UcxWireUp wire_up = UcxWireUp::worker_address;
   UcxErrorMode error_mode = UcxErrorMode::none;
   std::vector<std::byte> address;  // Of a worker, or of a listener: "10.0.0.1:4711".

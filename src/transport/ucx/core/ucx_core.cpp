@@ -121,7 +121,7 @@ void UcxCore::on_finished(void* request, ucs_status_t, void* user_data) {
 
 // ---- Operations ----
 
-UcxOperation* UcxCore::acquire_operation(UcxReceiver& receiver, UcxOperation::Kind kind) {
+UcxOperation* UcxCore::acquire_operation(UcxTarget& target, UcxOperation::Kind kind) {
   if (free_operations_ == nullptr) {
     operations_.push_back(std::make_unique<UcxOperation>());
     operations_.back()->core = this;
@@ -129,7 +129,7 @@ UcxOperation* UcxCore::acquire_operation(UcxReceiver& receiver, UcxOperation::Ki
   }
   UcxOperation* const operation = std::exchange(free_operations_, free_operations_->next);
   operation->next = nullptr;
-  operation->receiver = &receiver;
+  operation->target = &target;
   operation->kind = kind;
   operation->done = false;
   return operation;
@@ -137,7 +137,7 @@ UcxOperation* UcxCore::acquire_operation(UcxReceiver& receiver, UcxOperation::Ki
 
 void UcxCore::recycle(UcxOperation& operation) noexcept {
   if (operation.block != nullptr) std::exchange(operation.block, nullptr)->release();
-  operation.receiver = nullptr;
+  operation.target = nullptr;
   operation.owner = nullptr;
   operation.tag = nullptr;
   operation.counted = 0;

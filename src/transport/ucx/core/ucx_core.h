@@ -22,9 +22,9 @@ struct UcxEndpoint;
 struct UcxOperation;
 
 // Whom UCX's work is for: a connection. All but arrived() is called from UcxWorker's poll, never from within UCX.
-class UcxReceiver {
+class UcxTarget {
  public:
-  // Within UCX: only records. `block` holds `data` with one reference that is the receiver's now; `rendezvous` is UCX's
+  // Within UCX: only records. `block` holds `data` with one reference that is the target's now; `rendezvous` is UCX's
   // description of a payload that is still with the peer, to be fetched or released.
   struct ActiveMessage {
     UcxHeader header;
@@ -42,17 +42,17 @@ class UcxReceiver {
   virtual void process() = 0;
 
  protected:
-  ~UcxReceiver() = default;
+  ~UcxTarget() = default;
 };
 
 // A send or a fetch that UCX is at, and what must stay in place meanwhile.
 struct UcxOperation {
   enum class Kind : std::uint8_t { send, fetch };
   UcxCore* core = nullptr;
-  UcxReceiver* receiver = nullptr;  // Null once nobody waits for it.
+  UcxTarget* target = nullptr;      // Null once nobody waits for it.
   Block* block = nullptr;           // A reference, to what is sent or where it is fetched to, that is dropped with it.
-  SendCompletion* owner = nullptr;  // To be told by the receiver when it is done.
-  void* tag = nullptr;              // The receiver's own, as are the next two.
+  SendCompletion* owner = nullptr;  // To be notified by the target when it is done.
+  void* tag = nullptr;              // The target's own, as are the next two.
   std::size_t counted = 0;
   std::size_t position = 0;
   std::size_t bytes = 0;  // Of a fetch.
@@ -111,14 +111,14 @@ class UcxCore {
   // True if there was something to do. Never from within UCX.
   bool progress() noexcept { return ucp_.worker_progress(worker_) != 0; }
 
-  UcxOperation* acquire_operation(UcxReceiver& receiver, UcxOperation::Kind kind);
+  UcxOperation* acquire_operation(UcxTarget& target, UcxOperation::Kind kind);
   // Drops the operation's block. It must not be with UCX.
   void recycle(UcxOperation& operation) noexcept;
   // Sends `size` bytes at `data`, which lie in the operation's block, with its header. OK: it has left, and is the
-  // caller's again; IN_PROGRESS: UcxReceiver::ended() follows; anything else: it failed, and is the caller's again.
+  // caller's again; IN_PROGRESS: UcxTarget::ended() follows; anything else: it failed, and is the caller's again.
   ucs_status_t send(UcxEndpoint& endpoint, UcxOperation& operation, const std::byte* data, std::size_t size,
                     std::uint32_t flags) noexcept;
-  // Fetches a payload, whose description UCX takes over; UcxReceiver::ended() follows unless an error is returned.
+  // Fetches a payload, whose description UCX takes over; UcxTarget::ended() follows unless an error is returned.
   ucs_status_t fetch(void* rendezvous, UcxOperation& operation, std::byte* memory, std::size_t size) noexcept;
   // Lets go of data, or of a payload, that is not wanted.
   void release(void* data) noexcept { ucp_.am_data_release(worker_, data); }
@@ -127,7 +127,7 @@ class UcxCore {
   // Takes back what other threads have let go of.
   void reclaim_returned() noexcept;
 
-  // For the receiver with this token.
+  // For the target with this token.
   Result<std::unique_ptr<UcxEndpoint>> connect(ucp_ep_params_t& params, std::uint64_t token);
   // Closes it in the background.
   void close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept;

@@ -83,12 +83,12 @@ UcxWorker::~UcxWorker() {
   core_->abandon();
 }
 
-// ---- Receivers ----
+// ---- Targets ----
 
-Result<std::uint64_t> UcxWorker::enter(UcxReceiver& receiver) {
-  if (receivers_ >= options().connections_max) {
+Result<std::uint64_t> UcxWorker::enter(UcxTarget& target) {
+  if (targets_ >= options().connections_max) {
     return fail(ErrorCode::overloaded,
-                std::to_string(receivers_) + " UCX connections (UcxOptions::connections_max) are on this loop already",
+                std::to_string(targets_) + " UCX connections (UcxOptions::connections_max) are on this loop already",
                 ErrorScope::transport);
   }
   const Result<std::uint64_t> bits = random_bits();
@@ -99,8 +99,8 @@ Result<std::uint64_t> UcxWorker::enter(UcxReceiver& receiver) {
   }
   const std::uint32_t slot = free_slots_.back();
   free_slots_.pop_back();
-  slots_[slot] = {.receiver = &receiver, .token = (*bits & ~slot_mask) | slot};
-  ++receivers_;
+  slots_[slot] = {.target = &target, .token = (*bits & ~slot_mask) | slot};
+  ++targets_;
   if (!std::exchange(polled_, true)) loop_.add_source(*this);
   return slots_[slot].token;
 }
@@ -112,13 +112,13 @@ void UcxWorker::leave(std::uint64_t token) noexcept {
   if (slot->dirty) std::erase(dirty_, index);
   *slot = {};
   free_slots_.push_back(index);
-  --receivers_;
+  --targets_;
 }
 
 UcxWorker::Slot* UcxWorker::find(std::uint64_t token) noexcept {
   const std::uint64_t slot = token & slot_mask;
-  return slot < slots_.size() && slots_[slot].receiver != nullptr && slots_[slot].token == token ? &slots_[slot]
-                                                                                                 : nullptr;
+  return slot < slots_.size() && slots_[slot].target != nullptr && slots_[slot].token == token ? &slots_[slot]
+                                                                                               : nullptr;
 }
 
 void UcxWorker::mark(Slot& slot) {
@@ -150,7 +150,7 @@ void UcxWorker::deliver(std::uint64_t token, std::unique_ptr<UcxEndpoint> endpoi
   Slot* const slot = find(token);
   if (slot == nullptr) return close(std::move(endpoint), UcxClose::cut);
   endpoint->token = token;
-  slot->receiver->connected(std::move(endpoint));
+  slot->target->connected(std::move(endpoint));
 }
 
 // ---- Within UCX: recorded only ----
@@ -173,7 +173,7 @@ ucs_status_t UcxWorker::on_active_message(Bytes bytes, void* data, std::size_t s
     listener_->named(header->token, param.reply_ep);
   }
   mark(*slot);
-  UcxReceiver::ActiveMessage arrival{.header = *header, .size = size};
+  UcxTarget::ActiveMessage arrival{.header = *header, .size = size};
   ucs_status_t held = UCS_OK;
   if (rendezvous) {
     arrival.rendezvous = data;
@@ -187,7 +187,7 @@ ucs_status_t UcxWorker::on_active_message(Bytes bytes, void* data, std::size_t s
       arrival.data = copy(data, size, arrival.block);
     }
   }
-  slot->receiver->arrived(arrival);
+  slot->target->arrived(arrival);
   return held;
 }
 
@@ -224,8 +224,8 @@ bool UcxWorker::deliver() {
   if (called) listener_->process();
   for (UcxOperation* operation = core_->take_ended(); operation != nullptr;) {
     UcxOperation& one = *std::exchange(operation, operation->next);
-    if (one.receiver != nullptr) {
-      one.receiver->ended(one);
+    if (one.target != nullptr) {
+      one.target->ended(one);
     } else {
       core_->recycle(one);
     }
@@ -236,13 +236,13 @@ bool UcxWorker::deliver() {
   for (const std::uint32_t index : working_) {
     Slot& slot = slots_[index];
     if (!std::exchange(slot.dirty, false)) continue;
-    slot.receiver->process();
+    slot.target->process();
   }
   working_.clear();
   core_->drop_closed();
   delivering_ = false;
   // Those that left for good leave nobody to poll for, unless endpoints are still closing.
-  if (receivers_ == 0 && core_->settled() && std::exchange(polled_, false)) loop_.remove_source(*this);
+  if (targets_ == 0 && core_->settled() && std::exchange(polled_, false)) loop_.remove_source(*this);
   return true;
 }
 

@@ -32,15 +32,15 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   const UcxOptions& options() const noexcept { return core_->context().options(); }
   Bytes address() const noexcept { return address_; }
 
-  // Gives `receiver` a token, by which its messages find it until leave(). While anybody is here UCX is polled.
-  Result<std::uint64_t> enter(UcxReceiver& receiver);
+  // Gives `target` a token, by which its messages find it until leave(). While anybody is here UCX is polled.
+  Result<std::uint64_t> enter(UcxTarget& target);
   void leave(std::uint64_t token) noexcept;
-  std::size_t receivers() const noexcept { return receivers_; }
+  std::size_t targets() const noexcept { return targets_; }
 
   // Closes an endpoint of this worker's in the background.
   void close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept;
 
-  // UcxReceiver::process() at the next poll.
+  // UcxTarget::process() at the next poll.
   void process_soon(std::uint64_t token);
   // Asks UCX for what there is now, and waits until `done` or until `most` is over. Whether it is done. Not from within
   // UCX.
@@ -53,12 +53,12 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   // Not any more, but for those who have.
   void stop_listening() noexcept { listener_.reset(); }
   const UcxListener* listener() const noexcept { return listener_.get(); }
-  // Gives an endpoint to the receiver with this token, if there is one.
+  // Gives an endpoint to the target with this token, if there is one.
   void deliver(std::uint64_t token, std::unique_ptr<UcxEndpoint> endpoint);
 
  private:
   struct Slot {
-    UcxReceiver* receiver = nullptr;
+    UcxTarget* target = nullptr;
     std::uint64_t token = 0;
     bool dirty = false;
   };
@@ -96,7 +96,7 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   std::vector<std::uint32_t> free_slots_;
   std::vector<std::uint32_t> dirty_;    // Slots with something to process.
   std::vector<std::uint32_t> working_;  // The batch that deliver() is at.
-  std::size_t receivers_ = 0;
+  std::size_t targets_ = 0;
   Block* block_ = nullptr;  // Small data is copied here, side by side.
   std::size_t used_ = 0;
 };

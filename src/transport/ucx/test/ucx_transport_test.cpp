@@ -399,7 +399,7 @@ struct Silent final : StreamSink {
 };
 
 // A worker that speaks to a server's connection past all rules.
-class Hostile final : public UcxReceiver {
+class Hostile final : public UcxTarget {
  public:
   explicit Hostile(Loop& loop) : loop_(loop) {}
 

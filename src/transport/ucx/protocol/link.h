@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "transport/ucx/core/ucx_worker.h"
+#include "transport/ucx/protocol/credits.h"
+
+namespace hawser::transport::ucx {
+
+// What a side tells the other while they connect.
+struct Peer {
+  std::uint64_t token = 0;       // Its name for the connection.
+  std::size_t window_bytes = 0;  // What may be under way to it.
+  std::size_t rendezvous_bytes_min = 0;
+};
+
+// What the sender and the receiver of a connection share.
+struct Link {
+  UcxWorker& worker;
+  UcxTarget& target;        // The connection, which UCX's operations are for.
+  std::uint64_t token = 0;  // Its name for the worker.
+  Peer peer{};
+  std::unique_ptr<UcxEndpoint> endpoint{};
+  Credits credits{};
+
+  const UcxOptions& options() const noexcept { return worker.options(); }
+  UcxCore& core() const noexcept { return worker.core(); }
+  void process_soon() { worker.process_soon(token); }
+};
+
+// Operations that are with UCX.
+class Operations {
+ public:
+  void add(UcxOperation& operation) {
+    operation.position = all_.size();
+    all_.push_back(&operation);
+  }
+  void remove(UcxOperation& operation) noexcept {
+    all_.back()->position = operation.position;
+    all_[operation.position] = all_.back();
+    all_.pop_back();
+  }
+  // They end by themselves: nobody is called for them any more.
+  void abandon() noexcept {
+    for (UcxOperation* operation : all_) operation->target = nullptr;
+    all_.clear();
+  }
+  const std::vector<UcxOperation*>& all() const noexcept { return all_; }
+
+ private:
+  std::vector<UcxOperation*> all_;
+};
+
+inline void release(Block* block) noexcept {
+  if (block != nullptr) block->release();
+}
+
+}  // namespace hawser::transport::ucx

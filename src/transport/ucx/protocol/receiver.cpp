@@ -1,0 +1,336 @@
+#include "transport/ucx/protocol/receiver.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hawser::transport::ucx {
+namespace {
+
+// Payloads announced by UCX that nobody has asked for yet; peers keep to the most that an option allows.
+constexpr std::size_t payloads_waiting_max = 1024;
+// Messages read ahead of one whose payload is not here.
+constexpr std::size_t read_ahead_max = 256;
+constexpr std::size_t packed_bytes_max = std::size_t{64} << 10;
+
+}  // namespace
+
+void Receiver::start(MessageSink& sink) noexcept {
+  sink_ = &sink;
+  account_ = sink.receive_account();
+}
+
+void Receiver::process() {
+  if (ended_ || sink_ == nullptr) return;
+  receive_arrivals();
+  deliver();
+}
+
+bool Receiver::violation(const std::string& how) {
+  owner_.on_protocol_violation(how);
+  return false;
+}
+
+// ---- What arrived, in its order ----
+
+void Receiver::receive_arrivals() {
+  receiving_.swap(arrivals_);
+  for (std::size_t i = 0; i < receiving_.size() && !ended_; ++i) {
+    if (!receive(receiving_[i])) release(receiving_[i]);
+    receiving_[i] = {};
+  }
+  for (ActiveMessage& left : receiving_) release(left);
+  receiving_.clear();
+}
+
+void Receiver::release(ActiveMessage& message) noexcept {
+  if (message.block != nullptr) std::exchange(message.block, nullptr)->release();
+  if (message.rendezvous != nullptr) link_.core().release(std::exchange(message.rendezvous, nullptr));
+}
+
+// True if what the message holds is kept.
+bool Receiver::receive(ActiveMessage& message) {
+  const UcxHeader& header = message.header;
+  arrived_ += UcxHeader::bytes + (message.rendezvous == nullptr ? message.size : 0);
+  heard_ = true;
+  if (!link_.credits.grant(header.taken)) return violation("it says to have taken more than it was sent");
+  switch (header.kind) {
+    case UcxHeader::Kind::packed:
+    case UcxHeader::Kind::fin:
+      if (message.rendezvous != nullptr || (message.size == 0) != (header.kind == UcxHeader::Kind::fin)) {
+        return violation("a packed message that is none");
+      }
+      return receive_packet(message);
+    case UcxHeader::Kind::payload:
+      if (message.rendezvous == nullptr || rendezvous_.size() >= payloads_waiting_max ||
+          static_cast<std::int32_t>(header.index - payloads_taken_) < 0 ||
+          !rendezvous_.try_emplace(header.index, message).second) {
+        return violation("a payload that nobody waits for");
+      }
+      return true;
+    default: return false;
+  }
+}
+
+bool Receiver::receive_packet(ActiveMessage& message) {
+  const bool room = link_.credits.receive(message.size + ucx_cost_overhead, link_.options().window_bytes);
+  if (!room && message.header.kind != UcxHeader::Kind::fin) {
+    return violation("it sends more than UcxOptions::window_bytes");
+  }
+  if (message.size > std::max(packed_bytes_max, UcxEntry::padded(UcxEntry::prefix_bytes + message_bytes_max_))) {
+    return violation("a packed message of " + std::to_string(message.size) + " bytes");
+  }
+  const std::uint32_t distance = message.header.index - expected_;
+  if (distance >= overtaking_max || early_.contains(message.header.index)) {
+    return violation("a packed message that is not in its place");
+  }
+  if (distance != 0) {
+    early_.emplace(message.header.index, message);
+    return true;
+  }
+  push_in_order(message);
+  for (auto next = early_.begin(); !early_.empty() && (next = early_.find(expected_)) != early_.end();) {
+    push_in_order(next->second);
+    early_.erase(next);
+  }
+  return true;
+}
+
+void Receiver::push_in_order(const ActiveMessage& message) {
+  in_order_.push_back({.data = message.data,
+                       .size = message.size,
+                       .block = message.block,
+                       .end = message.header.kind == UcxHeader::Kind::fin});
+  ++expected_;
+}
+
+// ---- Delivery ----
+
+void Receiver::deliver() {
+  if (std::exchange(processing_, true)) return;
+  while (!ended_ && !paused_) {
+    if (waiting_.empty() ? !read_entry() : !deliver_front()) break;
+  }
+  processing_ = false;
+}
+
+// The entry that is next, or nothing, with the connection ended if that is the peer's fault.
+std::optional<UcxEntry> Receiver::next_entry() {
+  if (in_order_.empty()) return std::nullopt;
+  const Packet& front = in_order_.front();
+  if (front.end) {
+    if (waiting_.empty()) {
+      owner_.on_end(
+          {ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"});
+    }
+    return std::nullopt;
+  }
+  const std::optional<UcxEntry> entry = UcxEntry::load({front.data, front.size}, front.at);
+  if (!entry) {
+    violation("a packed message whose lengths do not fit");
+    return std::nullopt;
+  }
+  const std::size_t total = entry->head.size() + entry->payload_bytes;
+  if (total > message_bytes_max_) {
+    owner_.on_end({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+                   "a message of " + std::to_string(total) + " bytes exceeds message_bytes_max (" +
+                       std::to_string(message_bytes_max_) + "): send less, or raise the limit on both sides"});
+    return std::nullopt;
+  }
+  return entry;
+}
+
+// Delivers the next message straight from its packet, or queues it if it has to wait; false if there is none.
+bool Receiver::read_entry() {
+  const std::optional<UcxEntry> entry = next_entry();
+  if (!entry) return false;
+  if (entry->payload_apart) {
+    queue_entry(*entry);
+    return true;
+  }
+  Packet& front = in_order_.front();
+  front.at = entry->next;
+  // Ours while the sink is notified, which may end the connection.
+  Block* const block = std::exchange(front.block, nullptr);
+  sink_->on_message({.head = entry->head, .payload = entry->payload, .head_block = block, .payload_block = block});
+  if (ended_) {
+    block->release();
+    return false;
+  }
+  if (front.at < front.size) {
+    front.block = block;
+    return true;
+  }
+  link_.credits.take(front.size + ucx_cost_overhead);
+  in_order_.pop_front();
+  block->release();
+  return true;
+}
+
+void Receiver::queue_entry(const UcxEntry& entry) {
+  Packet& front = in_order_.front();
+  Waiting& message = waiting_.emplace_back();
+  message.head = entry.head;
+  message.payload = entry.payload;
+  message.block = front.block;
+  message.apart = entry.payload_apart;
+  message.size = entry.payload_bytes;
+  if (message.apart) {
+    message.buffer = PayloadBuffer(message.size, account_);
+    message.number = payloads_announced_++;
+    ++ahead_;
+  }
+  front.at = entry.next;
+  if (front.at < front.size) {
+    front.block->retain();
+  } else {
+    message.cost = front.size + ucx_cost_overhead;
+    in_order_.pop_front();
+  }
+}
+
+bool Receiver::deliver_front() {
+  read_ahead();
+  if (ended_) return false;
+  const bool whole = !waiting_.front().apart || settle_payload(waiting_.front());
+  if (!ended_) fetch_ahead();
+  if (ended_ || !whole) return false;
+  Waiting front = std::move(waiting_.front());
+  waiting_.pop_front();
+  if (front.apart) {
+    --ahead_;
+    ++payloads_taken_;
+    if (front.state == Waiting::State::here) ahead_bytes_ -= front.size;
+  }
+  Message message{.head = front.head, .payload = front.payload, .head_block = front.block};
+  if (front.apart) {
+    front.buffer.complete(message);
+  } else {
+    message.payload_block = front.block;
+  }
+  link_.credits.take(front.cost);
+  sink_->on_message(message);
+  front.block->release();
+  return true;
+}
+
+// Asks where the payload of the message that is next goes, and gets it there; false while it is not.
+bool Receiver::settle_payload(Waiting& front) {
+  if (!std::exchange(front.asked, true)) {
+    const ReceiveBuffer selected = sink_->select_receive_buffer(front.head, front.size);
+    if (ended_) return false;
+    front.buffer.select(selected);
+  }
+  if (front.state == Waiting::State::announced && !front.buffer.discarded() && !fetch(front)) {
+    front.buffer.discard();  // The account refuses it.
+  }
+  if (ended_) return false;
+  if (!front.buffer.discarded()) return front.state == Waiting::State::here;
+  if (front.state == Waiting::State::fetching) {
+    // It ends by itself.
+    front.operation->target = nullptr;
+    operations_.remove(*front.operation);
+    ahead_bytes_ -= front.size;
+  } else if (front.state == Waiting::State::announced) {
+    const auto payload = rendezvous_.find(front.number);
+    if (payload == rendezvous_.end()) return false;
+    release(payload->second);
+    rendezvous_.erase(payload);
+  }
+  return true;
+}
+
+// Reads on while the first message waits for its payload.
+void Receiver::read_ahead() {
+  const std::size_t most = link_.options().rendezvous_in_flight_max;
+  while (ahead_ != 0 && ahead_ < most && waiting_.size() < read_ahead_max) {
+    const std::optional<UcxEntry> entry = next_entry();
+    if (!entry) break;
+    queue_entry(*entry);
+  }
+}
+
+// Begins to fetch payloads behind the first one. They get memory in their order: a later one must not hold what an earlier
+// one needs.
+void Receiver::fetch_ahead() {
+  for (std::size_t i = 0; i < waiting_.size() && !ended_ && ahead_bytes_ < ahead_bytes_max; ++i) {
+    if (!waiting_[i].apart || waiting_[i].state != Waiting::State::announced || waiting_[i].buffer.discarded())
+      continue;
+    if (i == 0 || !fetch(waiting_[i]) || ended_ || waiting_[i].state == Waiting::State::announced) break;
+  }
+}
+
+// If UCX has announced the payload, begins to fetch it. False: the account refuses the memory.
+bool Receiver::fetch(Waiting& message) {
+  const auto payload = rendezvous_.find(message.number);
+  if (payload == rendezvous_.end()) return true;
+  if (payload->second.size != message.size) {
+    violation("a payload of another size than announced");
+    return true;
+  }
+  PayloadBuffer& into = message.buffer;
+  // UCX can't be told to let go of memory: it receives into what a block keeps.
+  Block* block = nullptr;
+  if (into.given()) block = link_.core().context().memory().retain_to_receive(into.data(), message.size);
+  if (block == nullptr) {
+    if (!into.allocate()) return false;
+    block = into.own().block();
+    block->retain();
+  }
+  UcxOperation& operation = *link_.core().acquire_operation(link_.target, UcxOperation::Kind::fetch);
+  operation.block = block;
+  operation.counted = message.number;
+  void* const rendezvous = payload->second.rendezvous;
+  rendezvous_.erase(payload);
+  const ucs_status_t status = link_.core().fetch(rendezvous, operation, into.data(), message.size);
+  if (status != UCS_OK) {
+    link_.core().recycle(operation);
+    owner_.on_failure("fetching a payload", status);
+    return true;
+  }
+  message.state = Waiting::State::fetching;
+  message.operation = &operation;
+  ahead_bytes_ += message.size;
+  operations_.add(operation);
+  return true;
+}
+
+void Receiver::on_ended(UcxOperation& operation) {
+  operations_.remove(operation);
+  const ucs_status_t status = operation.status;
+  const std::size_t number = operation.counted;
+  arrived_ += operation.bytes;
+  link_.core().recycle(operation);
+  for (Waiting& message : waiting_) {
+    if (!message.apart || message.number != number) continue;
+    message.state = status == UCS_OK ? Waiting::State::here : Waiting::State::lost;
+    message.operation = nullptr;
+    break;
+  }
+  if (status != UCS_OK) return owner_.on_failure("fetching a payload", status);
+  link_.process_soon();
+}
+
+void Receiver::revoke_receive_buffer(const std::byte* memory) noexcept {
+  if (ended_ || waiting_.empty() || !waiting_.front().buffer.revokes(memory)) return;
+  waiting_.front().buffer.discard();
+  link_.process_soon();
+}
+
+// ---- The end ----
+
+void Receiver::end() noexcept {
+  ended_ = true;
+  operations_.abandon();
+  for (ActiveMessage& message : arrivals_) release(message);
+  arrivals_.clear();
+  for (auto& [index, message] : early_) release(message);
+  early_.clear();
+  for (auto& [index, message] : rendezvous_) release(message);
+  rendezvous_.clear();
+  for (const Packet& packet : in_order_) ucx::release(packet.block);
+  in_order_.clear();
+  for (const Waiting& message : waiting_) ucx::release(message.block);
+  waiting_.clear();
+}
+
+}  // namespace hawser::transport::ucx

@@ -1,0 +1,277 @@
+#include "transport/ucx/protocol/sender.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "transport/common/gather.h"
+#include "transport/ucx/core/ucx_lanes.h"
+
+namespace hawser::transport::ucx {
+namespace {
+
+constexpr std::size_t block_bytes = std::size_t{64} << 10;
+
+}  // namespace
+
+// ---- Packing ----
+
+// [begin_, position) becomes a packet, the rest stays open.
+void Sender::seal_up_to(std::size_t position) {
+  if (position == begin_) return;
+  block_->retain();
+  packets_.push_back({.block = block_, .begin = begin_, .size = position - begin_, .counted = open_counted_});
+  open_counted_ = 0;
+  begin_ = position;
+  ++packets_sealed_;
+}
+
+// Room for `bytes` at used_, behind the entries of the open packet or in a new block.
+void Sender::make_room(std::size_t bytes) {
+  if (block_ != nullptr && block_->size() - used_ >= bytes) return;
+  seal_up_to(used_);
+  release(block_);
+  block_ = Block::allocate(std::max(bytes, block_bytes));
+  begin_ = used_ = 0;
+}
+
+std::byte* Sender::reserve(std::size_t head_bytes) {
+  if (ended_ || closing_) return nullptr;
+  make_room(UcxEntry::padded(UcxEntry::prefix_bytes + head_bytes));
+  return block_->data() + used_ + UcxEntry::prefix_bytes;
+}
+
+void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
+  const std::size_t payload_bytes = total_bytes(payload);
+  Block* const registered = owner != nullptr ? retain_registered(payload, payload_bytes) : nullptr;
+  const bool apart = registered != nullptr || payload_bytes >= link_.peer.rendezvous_bytes_min;
+  const std::size_t filled = UcxEntry::prefix_bytes + head_bytes + (apart ? 0 : payload_bytes);
+  const std::size_t entry_bytes = UcxEntry::padded(filled);
+  if (block_->size() - used_ < entry_bytes) {
+    // The head is there already: it moves.
+    Block* const filled_block = block_;
+    const std::byte* const head = block_->data() + used_ + UcxEntry::prefix_bytes;
+    filled_block->retain();
+    make_room(entry_bytes);
+    std::memcpy(block_->data() + used_ + UcxEntry::prefix_bytes, head, head_bytes);
+    filled_block->release();
+  } else if (used_ - begin_ + entry_bytes > link_.options().packed_bytes_max) {
+    seal_up_to(used_);
+  }
+  std::byte* const entry = block_->data() + used_;
+  store_le(entry, static_cast<std::uint32_t>(head_bytes));
+  store_le(entry + 4, static_cast<std::uint32_t>(payload_bytes) | (apart ? UcxEntry::apart : 0));
+  if (!apart) gather(entry + UcxEntry::prefix_bytes + head_bytes, payload);
+  std::memset(entry + filled, 0, entry_bytes - filled);
+  used_ += entry_bytes;
+
+  const std::size_t counted = UcxEntry::prefix_bytes + head_bytes + payload_bytes;
+  committed_ += counted;
+  backlog_ += counted;
+  waiting_ += counted;
+  open_counted_ += apart ? counted - payload_bytes : counted;
+  if (apart) {
+    Payload& large = payloads_.emplace_back();
+    large.owner = owner;
+    large.block = registered;
+    large.size = payload_bytes;
+    large.packet = packets_sealed_;
+    if (registered != nullptr) {
+      large.data = payload.front().data;
+    } else {
+      large.buffers.assign(payload.begin(), payload.end());
+      if (owner == nullptr) copy(large);
+    }
+  } else if (owner != nullptr) {
+    owner->on_send_complete();
+  }
+  if (waiting_ >= early_flush_bytes && !ended_) {
+    seal_up_to(used_);
+    send_ready();
+  }
+}
+
+// From here on what lies in registered memory is fetched from there. Asking UCX takes some ten microseconds, once.
+std::size_t Sender::registered_bytes_min() {
+  if (registered_bytes_min_ != 0) return registered_bytes_min_;
+  if (link_.endpoint == nullptr) return link_.peer.rendezvous_bytes_min;
+  const auto lanes = ucx_lanes(link_.core().ucp(), link_.endpoint->ep);
+  const bool reaches = std::any_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane.name != "tcp"; });
+  registered_bytes_min_ = link_.peer.rendezvous_bytes_min;
+  if (reaches) registered_bytes_min_ = std::min(registered_bytes_min_, link_.options().registered_bytes_min);
+  return registered_bytes_min_;
+}
+
+// What keeps the payload, with one reference more, if it is one buffer of the application's registered memory.
+Block* Sender::retain_registered(std::span<const ConstBuffer> payload, std::size_t payload_bytes) {
+  if (payload_bytes < std::min(link_.options().registered_bytes_min, link_.peer.rendezvous_bytes_min)) return nullptr;
+  UcxMemory& memory = link_.core().context().memory();
+  if (memory.bytes() == 0 || payload_bytes < registered_bytes_min()) return nullptr;
+  if (payload.size() != 1) return nullptr;
+  return memory.retain_to_send(payload.front().data, payload_bytes);
+}
+
+void Sender::copy(Payload& payload) {
+  payload.block = Block::allocate(payload.size);
+  payload.data = payload.block->data();
+  gather(payload.block->data(), payload.buffers);
+  payload.buffers.clear();
+  payload.owner = nullptr;
+}
+
+void Sender::copy_and_release(SendCompletion& owner) {
+  for (Payload& payload : payloads_) {
+    if (payload.owner != &owner) continue;
+    if (payload.block == nullptr) copy(payload);
+    payload.owner = nullptr;
+  }
+  for (UcxOperation* operation : operations_.all()) {
+    if (operation->owner == &owner) operation->owner = nullptr;
+  }
+}
+
+// ---- Handing over to UCX ----
+
+void Sender::open() {
+  opened_ = true;
+  if (link_.endpoint != nullptr) send_bare(UcxHeader::Kind::hello);
+}
+
+void Sender::on_endpoint() {
+  if (!opened_) return;
+  send_bare(UcxHeader::Kind::hello);
+  flush();
+}
+
+bool Sender::under_way() const noexcept {
+  return std::all_of(operations_.all().begin(), operations_.all().end(),
+                     [](const UcxOperation* operation) { return operation->done || operation->tag != nullptr; });
+}
+
+void Sender::flush() {
+  if (ended_) return;
+  seal_up_to(used_);
+  send_ready();
+  if (!ended_ && opened_ && link_.endpoint != nullptr && link_.credits.announcement_due(link_.options().window_bytes)) {
+    send_bare(UcxHeader::Kind::credit);
+  }
+}
+
+void Sender::send_ready() {
+  if (sending_now_ || ended_ || !opened_ || link_.endpoint == nullptr || link_.endpoint->failed != UCS_OK) return;
+  sending_now_ = true;
+  waiting_ = 0;
+  while (!ended_ && !packets_.empty()) {
+    // The end needs no room: it is one, and the last.
+    if (packets_.front().block != nullptr && !link_.credits.may_send(link_.peer.window_bytes)) break;
+    const Packet packet = packets_.front();
+    packets_.pop_front();
+    send_packet(packet);
+  }
+  // A payload waits for its announcement, for else the window may be full of what is delivered behind it.
+  while (!ended_ && !payloads_.empty() && payloads_in_flight_ < link_.options().rendezvous_in_flight_max &&
+         static_cast<std::int32_t>(packets_sent_ - payloads_.front().packet) > 0) {
+    Payload payload = std::move(payloads_.front());
+    payloads_.pop_front();
+    send_payload(std::move(payload));
+  }
+  sending_now_ = false;
+}
+
+void Sender::send_packet(const Packet& packet) {
+  UcxOperation& operation = *link_.core().acquire_operation(link_.target, UcxOperation::Kind::send);
+  operation.block = packet.block;
+  operation.counted = packet.counted;
+  link_.credits.send(packet.size + ucx_cost_overhead);
+  sent_ += packet.counted;
+  const std::uint32_t index = packets_sent_++;
+  if (packet.block == nullptr) return hand_over(operation, UcxHeader::Kind::fin, index, nullptr, 0, 0);
+  hand_over(operation, UcxHeader::Kind::packed, index, packet.block->data() + packet.begin, packet.size,
+            UCP_AM_SEND_FLAG_EAGER);
+}
+
+void Sender::send_payload(Payload payload) {
+  // The owner of a payload that is copied is notified now; else when the payload has left.
+  SendCompletion* const owner = payload.block == nullptr ? payload.owner : nullptr;
+  if (payload.block == nullptr) copy(payload);
+  UcxOperation& operation = *link_.core().acquire_operation(link_.target, UcxOperation::Kind::send);
+  operation.block = payload.block;
+  operation.owner = payload.owner;
+  operation.counted = payload.size;
+  operation.tag = this;
+  sent_ += payload.size;
+  ++payloads_in_flight_;
+  hand_over(operation, UcxHeader::Kind::payload, payloads_sent_++, payload.data, payload.size, UCP_AM_SEND_FLAG_RNDV);
+  if (owner != nullptr) owner->on_send_complete();
+}
+
+void Sender::send_bare(UcxHeader::Kind kind) {
+  UcxOperation& operation = *link_.core().acquire_operation(link_.target, UcxOperation::Kind::send);
+  const bool include_endpoint = kind == UcxHeader::Kind::hello && link_.options().wire_up == UcxWireUp::listener;
+  hand_over(operation, kind, 0, nullptr, 0, include_endpoint ? std::uint32_t{UCP_AM_SEND_FLAG_REPLY} : 0);
+}
+
+void Sender::hand_over(UcxOperation& operation, UcxHeader::Kind kind, std::uint32_t index, const std::byte* data,
+                       std::size_t size, std::uint32_t flags) {
+  UcxHeader{.token = link_.peer.token, .taken = link_.credits.announce(), .index = index, .kind = kind}.store(
+      operation.header.data());
+  switch (const ucs_status_t status = link_.core().send(*link_.endpoint, operation, data, size, flags); status) {
+    case UCS_OK: finished(operation); return;
+    case UCS_INPROGRESS: operations_.add(operation); return;
+    default:
+      // The sink is notified from process(), since this may come from within anything.
+      link_.endpoint->failed = status;
+      link_.process_soon();
+      recycle(operation);
+  }
+}
+
+void Sender::on_ended(UcxOperation& operation) noexcept {
+  operations_.remove(operation);
+  finished(operation);
+}
+
+void Sender::finished(UcxOperation& operation) noexcept {
+  backlog_ -= operation.counted;
+  if (operation.tag != nullptr) --payloads_in_flight_;
+  recycle(operation);
+}
+
+// The owner, who is notified, may commit more or end the connection.
+void Sender::recycle(UcxOperation& operation) noexcept {
+  SendCompletion* const owner = operation.owner;
+  link_.core().recycle(operation);
+  if (owner != nullptr) owner->on_send_complete();
+}
+
+// ---- The end ----
+
+void Sender::close() {
+  if (ended_ || std::exchange(closing_, true)) return;
+  seal_up_to(used_);
+  packets_.push_back({});
+  ++packets_sealed_;
+  send_ready();
+}
+
+std::vector<SendCompletion*> Sender::end() {
+  ended_ = true;
+  std::vector<SendCompletion*> owners;
+  // What is with UCX ends by itself, in memory that its operation keeps.
+  for (UcxOperation* operation : operations_.all()) {
+    if (operation->owner != nullptr) owners.push_back(std::exchange(operation->owner, nullptr));
+  }
+  operations_.abandon();
+  for (const Packet& packet : packets_) release(packet.block);
+  packets_.clear();
+  release(std::exchange(block_, nullptr));
+  for (const Payload& payload : payloads_) {
+    release(payload.block);
+    if (payload.owner != nullptr) owners.push_back(payload.owner);
+  }
+  payloads_.clear();
+  return owners;
+}
+
+}  // namespace hawser::transport::ucx
