@@ -254,6 +254,29 @@ struct Owner {
     co_await std::move(stopping);
     co_return 1;
   }
+  Task<int> shut_down_for_ever(Context& context, int suspensions) {
+    for (int i = 0; i < suspensions; ++i) {
+      auto pause = context.loop().sleep(1ms);
+      co_await pause;
+    }
+    auto stopping = server->shut_down(forever);
+    co_await std::move(stopping);
+    co_return 1;
+  }
+  // The last suspension ends by the end of another coroutine.
+  Task<int> shut_down_later(Context& context) {
+    auto pause = context.loop().sleep(1ms, context.token());
+    static_cast<void>(co_await std::move(pause));
+    auto stopping = server->shut_down(forever);
+    co_await std::move(stopping);
+    co_return 1;
+  }
+  Task<int> destroy_later(Context& context) {
+    auto pause = context.loop().sleep(1ms);
+    co_await pause;
+    server.reset();
+    co_return 1;
+  }
 };
 
 // The call is one of those that the server waits for, and is ended with them.
@@ -273,6 +296,31 @@ TEST(MisuseOfServers, AHandlerAwaitsTheShutDownOfItsServer) {
     auto stopping = own.server->shut_down(10ms);
     co_await std::move(stopping);
     EXPECT_EQ(own.server->counters().calls_in_flight, 0U);
+    EXPECT_EQ(own.server->counters().connections_open, 0U);
+  }(owner));
+}
+
+// It would wait for its own call, for ever. The server goes on.
+TEST(MisuseOfServers, AHandlerAwaitsTheShutDownOfItsServerForEver) {
+  Loop loop;
+  Owner owner;
+  owner.server = std::make_unique<Server>(loop, server_options());
+  owner.server->register_handler<&Owner::shut_down_for_ever, &Owner::shut_down_later>(&owner);
+  const Result<void> started = owner.server->start();
+  ASSERT_TRUE(started) << error_of(started);
+  loop.run([](Owner& own) -> Task<void> {
+    Client client(client_options());
+    AWAIT(connected, client.connect(own.server->address()));
+    REQUIRE_OK(connected);
+    for (const int suspensions : {0, 1, 2}) {
+      AWAIT(reply, client.call<&Owner::shut_down_for_ever>(suspensions));
+      EXPECT_ERROR(reply, internal, "shut_down(forever) is awaited by a handler");
+    }
+    AWAIT(later, client.call<&Owner::shut_down_later>());
+    EXPECT_ERROR(later, internal, "shut_down(forever) is awaited by a handler");
+    client.close();
+    auto stopping = own.server->shut_down(forever);
+    co_await std::move(stopping);
     EXPECT_EQ(own.server->counters().connections_open, 0U);
   }(owner));
 }
@@ -331,21 +379,28 @@ TEST(MisuseOfServersDeathTest, AnOffloadedHandlerDestroysItsServer) {
   EXPECT_DEATH(call_on_own_threads<&Owner::destroy>({.offload = true}, ""), "destroyed by one of its own handlers");
 }
 
+template <auto handler>
+void call_on_the_callers_loop() {
+  Loop loop;
+  Owner owner;
+  owner.server = std::make_unique<Server>(loop, server_options());
+  owner.server->register_handler<handler>(&owner);
+  if (!owner.server->start()) return;
+  loop.run([](std::string address) -> Task<void> {
+    Client client(client_options());
+    AWAIT(connected, client.connect(address));
+    AWAIT(reply, client.call<handler>());
+  }(owner.server->address()));
+}
+
 TEST(MisuseOfServersDeathTest, AHandlerDestroysItsServerOnTheCallersLoop) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto destroy = [] {
-    Loop loop;
-    Owner owner;
-    owner.server = std::make_unique<Server>(loop, server_options());
-    owner.server->register_handler<&Owner::destroy>(&owner);
-    if (!owner.server->start()) return;
-    loop.run([](std::string address) -> Task<void> {
-      Client client(client_options());
-      AWAIT(connected, client.connect(address));
-      AWAIT(reply, client.call<&Owner::destroy>());
-    }(owner.server->address()));
-  };
-  EXPECT_DEATH(destroy(), "destroyed by one of its own handlers");
+  EXPECT_DEATH(call_on_the_callers_loop<&Owner::destroy>(), "destroyed by one of its own handlers");
+}
+
+TEST(MisuseOfServersDeathTest, AResumedHandlerDestroysItsServerOnTheCallersLoop) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(call_on_the_callers_loop<&Owner::destroy_later>(), "destroyed by one of its own handlers");
 }
 
 }  // namespace hawser::misuse_test

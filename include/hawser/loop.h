@@ -148,6 +148,8 @@ class Loop {
   void run_posted() { take_posted(); }
 
   // For the library. Loop's thread only.
+  // The coroutine that the loop has resumed and that has not returned to it; null if there is none.
+  const void* resumed_frame() const noexcept;
   void add_user(detail::LoopUser& user);
   void remove_user(detail::LoopUser& user) noexcept;
 

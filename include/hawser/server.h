@@ -130,8 +130,9 @@ class Server {
   Server(std::shared_ptr<transport::Network> network, ServerOptions options);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  // Stops at once. Waits for offloaded functions at work. In a child, by fork(), of the process that started the
-  // server, this and stop() do nothing: the server is the parent's.
+  // Stops at once. Not for its own handlers, which it would end: the process is ended with a text. Waits for offloaded
+  // functions at work. In a child, by fork(), of the process that started the server, this and stop() do nothing: the
+  // server is the parent's.
   ~Server();
 
   // Registers functions under their names: plain ones run on the loop and must not block; coroutines returning Task<T>
@@ -210,7 +211,8 @@ class Server {
   // returns at once, and run() or a later stop() waits for the end; an offloaded handler gets a std::logic_error. Of
   // several graces the shortest counts. For a server on the caller's loop use shut_down().
   void stop(Duration grace = std::chrono::seconds(5));
-  // The same for a server on the caller's loop.
+  // The same for a server on the caller's loop. Awaited by a handler of the server it ends that handler after `grace`;
+  // with `forever` it throws std::logic_error.
   Task<void> shut_down(Duration grace = std::chrono::seconds(5));
 
   // Where it listens, with the port that was taken; valid after start().

@@ -29,6 +29,8 @@ class [[nodiscard("a task does nothing until it is awaited")]] Task {
 
   bool valid() const noexcept { return handle_ != nullptr; }
   bool done() const noexcept { return handle_.done(); }
+  // For the library: tells this coroutine from others.
+  const void* frame() const noexcept { return handle_.address(); }
 
   // Starts the coroutine and resumes the awaiter when it ends. Await a task once.
   auto operator co_await() && noexcept {

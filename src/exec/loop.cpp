@@ -244,6 +244,10 @@ void Loop::forget(std::coroutine_handle<> waiting) noexcept {
   take_back(state_->resuming, state_->resumed, state_->forgotten, waiting);
 }
 
+const void* Loop::resumed_frame() const noexcept {
+  return state_->resumed == 0 ? nullptr : state_->resuming[state_->resumed - 1].address();
+}
+
 void Loop::add_source(exec::Source& source) noexcept { state_->sources.add(source); }
 
 void Loop::remove_source(exec::Source& source) noexcept {

@@ -189,6 +189,7 @@ class FunctionHandler final : public Handler {
       std::optional<NotVoid<TaskValue<Return>>> returned;
       try {
         Return task = start(object, args, context, call);
+        call.handler_frame = task.frame();
         if constexpr (std::is_void_v<TaskValue<Return>>) {
           co_await std::move(task);
           returned.emplace();

@@ -194,6 +194,9 @@ class ActiveCall final : public SendCompletion {
   };
   bool pinned() const noexcept { return pinned_; }
 
+  // Of the coroutine that the handler is; null before it begins, and of other handlers.
+  const void* handler_frame = nullptr;
+
   // The sink's list.
   ActiveCall* next = nullptr;
   ActiveCall** previous = nullptr;

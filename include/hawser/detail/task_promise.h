@@ -33,6 +33,18 @@ struct ResumeContinuation {
   void await_resume() const noexcept {}
 };
 
+// `co_await AwaitingFrame()` gives the frame of the coroutine that awaits the Task<void> at hand.
+struct AwaitingFrame {
+  const void* frame = nullptr;
+  bool await_ready() const noexcept { return false; }
+  template <class Promise>
+  bool await_suspend(std::coroutine_handle<Promise> self) noexcept {
+    frame = self.promise().continuation.address();
+    return false;
+  }
+  const void* await_resume() const noexcept { return frame; }
+};
+
 struct TaskPromiseBase : PooledFrame {
   std::suspend_always initial_suspend() const noexcept { return {}; }
   ResumeContinuation final_suspend() const noexcept { return {}; }

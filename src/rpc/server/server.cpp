@@ -32,7 +32,8 @@ Server::~Server() {
     return;
   }
   const auto serving = [this] { return !state_->loops.empty() && state_->loops.front()->serving(); };
-  if (state_->on_own_loop() || state_->offloaded() || (state_->callers_loop != nullptr && serving())) {
+  if (state_->on_own_loop() || state_->offloaded() ||
+      (state_->callers_loop != nullptr && Loop::current() == state_->callers_loop && serving())) {
     misuse(
         "a Server was destroyed by one of its own handlers, which still needs it: stop it there, and let another "
         "thread "
@@ -339,6 +340,13 @@ void Server::State::end_loops() {
 
 Task<void> Server::State::shut_down(Duration grace) {
   if (callers_loop == nullptr) throw std::logic_error("hawser: a server with loops of its own is stopped by stop()");
+  detail::AwaitingFrame awaiting;
+  const void* const caller = co_await awaiting;
+  if (!loops.empty() && callers_loop->after(grace) == Time::max() && loops.front()->handles(caller)) {
+    throw std::logic_error(
+        "hawser: shut_down(forever) is awaited by a handler of this server, for whose end it would wait for ever: "
+        "name a grace, or let another task call it");
+  }
   stop_wanted.store(true);
   listener.reset();
   if (loops.empty()) co_return;

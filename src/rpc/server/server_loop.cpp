@@ -119,6 +119,11 @@ ServerLoop::~ServerLoop() {
   shared_.connections.fetch_sub(sessions_.size(), std::memory_order_relaxed);
 }
 
+bool ServerLoop::handles(const void* frame) const noexcept {
+  return frame != nullptr &&
+         std::any_of(sessions_.begin(), sessions_.end(), [&](const auto& session) { return session->handles(frame); });
+}
+
 void ServerLoop::prepare_if_possible() noexcept {
   try {
     prepare();

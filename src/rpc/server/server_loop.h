@@ -56,8 +56,11 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   void spawn(std::unique_ptr<detail::BackgroundWork> work);
 
   Loop& loop() noexcept { return loop_; }
-  // Whether this is called by a handler that has not returned or suspended.
-  bool serving() const noexcept { return session_shared_.serving; }
+  // Whether this is called by a handler: by one that has not returned or suspended, or by a coroutine that the loop has
+  // resumed. Not seen: a handler that is resumed by the end of another coroutine that it awaits.
+  bool serving() const noexcept { return session_shared_.serving || handles(loop_.resumed_frame()); }
+  // Whether that coroutine is the handler of an active call.
+  bool handles(const void* frame) const noexcept;
   const LoopCounters& counters() const noexcept { return session_shared_.counters; }
   std::size_t receive_bytes() const noexcept { return session_shared_.budget.used(); }
 

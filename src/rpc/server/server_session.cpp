@@ -288,6 +288,13 @@ void ServerSession::cancel_calls(const Error& why) {
   }
 }
 
+bool ServerSession::handles(const void* frame) const noexcept {
+  for (const ActiveCall* call = first_; call != nullptr; call = call->next) {
+    if (call->handler_frame == frame) return true;
+  }
+  return false;
+}
+
 void ServerSession::destroy_calls() {
   for (ActiveCall* call = first_; call != nullptr;) {
     if (call->pinned()) {

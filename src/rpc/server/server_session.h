@@ -80,6 +80,8 @@ class ServerSession final : public Session, public detail::ReplySink {
   // Ends every active call where it is suspended, but for those that another thread works at.
   void destroy_calls();
   std::size_t active_calls() const noexcept { return active_; }
+  // Whether that coroutine is the handler of an active call.
+  bool handles(const void* frame) const noexcept;
   // Ends the connection if, since it was asked last, less than `bytes` came of a message that memory is held for.
   void end_if_slow(std::uint64_t bytes);
   // Ends the connection at once.
