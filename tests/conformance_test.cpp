@@ -4,7 +4,7 @@
 #include <string>
 
 #include "exec/sim_poller.h"
-#include "runtime/system_network.h"
+#include "hawser/runtime.h"
 #include "tests/conformance/backend.h"
 #include "tests/rdma/counters.h"
 #include "transport/sim/sim_network.h"
@@ -81,7 +81,7 @@ class TransportBackend : public Backend {
 
  private:
   const std::string transport_;
-  const std::shared_ptr<transport::Network> network_ = setup::system_network();
+  const std::shared_ptr<transport::Network> network_ = Runtime::process_default()->network();
 };
 
 class UcxBackend final : public TransportBackend {

@@ -17,7 +17,10 @@
 namespace hawser::transport {
 namespace {
 
-std::shared_ptr<Transport> make_local() { return local_transport::local().factory().make(); }
+std::shared_ptr<Transport> make_local() {
+  std::shared_ptr<void> kept;
+  return local_transport::local().factory().make(kept);
+}
 
 std::vector<TransportCase> local_cases() {
   const std::vector<TransportCase> all = transport_cases(

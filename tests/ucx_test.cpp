@@ -16,8 +16,9 @@
 #include <string>
 
 #include "hawser/rdma.h"
-#include "runtime/system_network.h"
+#include "hawser/runtime.h"
 #include "tests/testing.h"
+#include "transport/network.h"
 #include "transport/transport.h"
 
 namespace hawser::ucx_tests {
@@ -31,7 +32,7 @@ static TransportOptions over(UcxOptions options) { return {.enabled = {ucx(std::
 // Empty, or why UCX can't be had so. Loads UCX, which makes threads.
 static std::string absent(const TransportOptions& options) {
   const Loop loop({.log = no_log()});
-  for (const auto& transport : setup::system_network()->transports(options)) {
+  for (const auto& transport : Runtime::process_default()->network()->transports(options)) {
     if (const auto end = transport->attach(const_cast<Loop&>(loop)); !end) return end.error().text;
   }
   return {};

@@ -40,6 +40,8 @@ struct ClientOptions {
   bool checksum = false;  // Ask for CRC32C on every frame.
   // Offered to the server beside the stream; it chooses.
   TransportOptions transports = {};
+  // Owns what this client shares with others. Null: that of its loop (LoopOptions::runtime).
+  std::shared_ptr<Runtime> runtime = {};
 };
 
 // One connection to a server, shared by any number of calls at once. Belongs to one loop: that given, or that which

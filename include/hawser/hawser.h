@@ -7,6 +7,7 @@
 #include "hawser/context.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
+#include "hawser/runtime.h"
 #include "hawser/scope.h"
 #include "hawser/server.h"
 #include "hawser/stream.h"

@@ -26,6 +26,8 @@ class Source;
 class TickEnd;
 }  // namespace exec
 
+class Runtime;
+
 // How a loop waits when it has nothing to do.
 enum class Wait : std::uint8_t {
   spin,       // Looks for work for a bounded, adaptive time, then sleeps in the kernel.
@@ -48,6 +50,8 @@ struct LoopOptions {
   // places that are free, and connections take turns.
   std::size_t offload_queue_max = 1024;
   LogSink log = stderr_log();
+  // Of the clients and servers on this loop whose own options name none. Null: Runtime::process_default().
+  std::shared_ptr<Runtime> runtime = {};
 };
 
 class Loop;
@@ -245,8 +249,8 @@ T Loop::run(Task<T> task) {
 
 // Runs `task` on a loop of its own on the calling thread and gives its result.
 template <class T>
-T sync_wait(Task<T> task) {
-  Loop loop;
+T sync_wait(Task<T> task, LoopOptions options = {}) {
+  Loop loop(std::move(options));
   return loop.run(std::move(task));
 }
 

@@ -98,6 +98,8 @@ struct ServerOptions {
   bool checksum = true;  // Offer CRC32C; used if the client asks for it.
   // Offered beside the stream, in the order of TransportOptions::order.
   TransportOptions transports = {};
+  // Owns what this server shares with others. Null: that of its loops (LoopOptions::runtime).
+  std::shared_ptr<Runtime> runtime = {};
 };
 
 // Counts since the start, over all loops. For tests and monitoring; each figure is right, together they may be off by

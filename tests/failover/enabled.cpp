@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hawser/runtime.h"
 #include "hawser/transport/factory.h"
-#include "runtime/system_network.h"
 #include "tests/testing.h"
 #include "transport/network.h"
 
@@ -98,7 +98,7 @@ TEST(Enabled, EnableReplacesAndDisableRemoves) {
 }
 
 TEST(Enabled, RanksOrderAndEqualOptionsShare) {
-  const auto network = setup::system_network();
+  const auto network = Runtime::process_default()->network();
   const auto all =
       network->transports({.enabled = {nowhere("z"), ucx(), nowhere("first", 1), shm(), rdma(), nowhere("a")}});
   std::vector<std::string_view> names;
@@ -113,7 +113,8 @@ TEST(Enabled, AFactoryThatMakesAnotherNameIsAnError) {
   const TransportSpec wrong = transport::make_spec(
       {.name = "right"}, 0,
       [](int) -> std::shared_ptr<transport::Transport> { return std::make_shared<Nowhere>("wrong"); });
-  EXPECT_THROW(static_cast<void>(setup::system_network()->transports({.enabled = {wrong}})), std::logic_error);
+  EXPECT_THROW(static_cast<void>(Runtime::process_default()->network()->transports({.enabled = {wrong}})),
+               std::logic_error);
 }
 
 }  // namespace
@@ -122,7 +123,7 @@ inline std::string_view echo_within_host(std::string_view text) { return text; }
 // What users get who say nothing, on a machine where shared memory works and nothing else is enabled.
 TEST(Automatic, WithinAHostItIsSharedMemory) {
   Loop loop({.log = no_log()});
-  const auto network = setup::system_network();
+  const auto network = Runtime::process_default()->network();
   for (const auto& path : network->transports({})) {
     if (const auto end = path->attach(loop); !end) GTEST_SKIP() << end.error().text;
   }

@@ -30,7 +30,8 @@ class UcxRegistration final : public MemoryRegistration {
 
 class UcxTransport final : public Transport {
  public:
-  explicit UcxTransport(const UcxOptions& options) : options_(options) {}
+  UcxTransport(const UcxOptions& options, std::shared_ptr<UcxLingering> lingering)
+      : options_(options), lingering_(std::move(lingering)) {}
 
   std::string_view name() const noexcept override { return "ucx"; }
 
@@ -78,12 +79,13 @@ class UcxTransport final : public Transport {
     const std::lock_guard lock(mutex_);
     std::weak_ptr<UcxContext>& kept = contexts_[events ? 1 : 0];
     if (std::shared_ptr<UcxContext> context = kept.lock()) return context;
-    Result<std::shared_ptr<UcxContext>> context = UcxContext::make(options_, events, memory_);
+    Result<std::shared_ptr<UcxContext>> context = UcxContext::make(options_, events, memory_, lingering_);
     if (context) kept = *context;
     return context;
   }
 
   const UcxOptions options_;
+  const std::shared_ptr<UcxLingering> lingering_;
   const std::shared_ptr<UcxMemory> memory_ = std::make_shared<UcxMemory>();
   std::mutex mutex_;  // Guards what follows.
   std::array<std::weak_ptr<UcxContext>, 2> contexts_;
@@ -93,7 +95,13 @@ class UcxTransport final : public Transport {
 }  // namespace
 
 std::shared_ptr<Transport> make_ucx_transport(const UcxOptions& options) {
-  return std::make_shared<UcxTransport>(options);
+  std::shared_ptr<void> kept;
+  return make_ucx_transport(options, kept);
+}
+
+std::shared_ptr<Transport> make_ucx_transport(const UcxOptions& options, std::shared_ptr<void>& kept) {
+  if (kept == nullptr) kept = std::make_shared<UcxLingering>();
+  return std::make_shared<UcxTransport>(options, std::static_pointer_cast<UcxLingering>(kept));
 }
 
 }  // namespace hawser::transport

@@ -12,6 +12,8 @@ namespace hawser::transport {
 
 // Messages over UCX's active messages. Where libucp is not installed, attach() says so.
 std::shared_ptr<Transport> make_ucx_transport(const UcxOptions& options);
+// `kept`: workers that the UCX transports of a runtime have abandoned; null at first.
+std::shared_ptr<Transport> make_ucx_transport(const UcxOptions& options, std::shared_ptr<void>& kept);
 
 // What UCX can do on this machine, for an operator.
 struct UcxReport {

@@ -20,6 +20,9 @@ class NoUcx final : public Transport {
 }  // namespace
 
 std::shared_ptr<Transport> make_ucx_transport(const UcxOptions&) { return std::make_shared<NoUcx>(); }
+std::shared_ptr<Transport> make_ucx_transport(const UcxOptions&, std::shared_ptr<void>&) {
+  return std::make_shared<NoUcx>();
+}
 Result<UcxReport> ucx_report(const UcxOptions&) { return std::unexpected(absent()); }
 
 }  // namespace hawser::transport

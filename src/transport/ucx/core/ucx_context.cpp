@@ -64,15 +64,17 @@ std::vector<std::pair<std::string, std::string>> ucx_settings(const UcxOptions& 
 }
 
 Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcxOptions& options, bool events,
-                                                     std::shared_ptr<UcxMemory> memory) {
+                                                     std::shared_ptr<UcxMemory> memory,
+                                                     std::shared_ptr<UcxLingering> lingering) {
   if (Result<void> fits = check(options); !fits) return std::unexpected(fits.error());
   const Result<const UcpLibrary*> loaded = UcpLibrary::load();
   if (!loaded) return std::unexpected(loaded.error());
-  return make(**loaded, options, events, std::move(memory));
+  return make(**loaded, options, events, std::move(memory), std::move(lingering));
 }
 
 Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcpLibrary& ucp, const UcxOptions& options, bool events,
-                                                     std::shared_ptr<UcxMemory> memory) {
+                                                     std::shared_ptr<UcxMemory> memory,
+                                                     std::shared_ptr<UcxLingering> lingering) {
   if (Result<void> fits = check(options); !fits) return std::unexpected(fits.error());
   ucp_config_t* config = nullptr;
   if (const ucs_status_t status = ucp.config_read(nullptr, nullptr, &config); status != UCS_OK) {
@@ -100,7 +102,8 @@ Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcpLibrary& ucp, cons
             (options.net_devices.empty() ? "all" : options.net_devices) + "' (ucx_info -d lists what there is)",
         status, ErrorScope::transport));
   }
-  return std::shared_ptr<UcxContext>(new UcxContext(ucp, context, options, events, std::move(memory)));
+  return std::shared_ptr<UcxContext>(
+      new UcxContext(ucp, context, options, events, std::move(memory), std::move(lingering)));
 }
 
 UcxContext::~UcxContext() { ucp_.cleanup(context_); }

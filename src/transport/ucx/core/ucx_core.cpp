@@ -6,17 +6,6 @@
 namespace hawser::transport {
 namespace {
 
-// Abandoned workers that UCX does not let be destroyed yet. One a process, as is the library that they belong to; taken
-// along by whoever uses UCX, on whatever loop.
-struct Lingering {
-  std::mutex mutex;
-  std::vector<UcxCore*> cores;
-};
-Lingering& lingering() {
-  static Lingering* const all = new Lingering;  // What is left at the end of the process is left to the system.
-  return *all;
-}
-
 ucs_status_t drop_message(void*, const void*, std::size_t, void*, std::size_t, const ucp_am_recv_param_t*) {
   return UCS_OK;
 }
@@ -64,13 +53,14 @@ void UcxCore::abandon() noexcept {
   ucp_.worker_set_am_recv_handler(worker_, &handler);
   bool last = false;
   {
-    const std::lock_guard list_lock(lingering().mutex);
+    UcxLingering& list = context_->lingering();
+    const std::lock_guard list_lock(list.mutex_);
     const std::lock_guard lock(mutex_);
     abandoned_.store(true, std::memory_order_release);
     while (returned_ != nullptr) reclaim(*std::exchange(returned_, returned_->next));
     lingering_ = !finish();
     last = !lingering_ && loaned_ == 0;
-    if (lingering_) lingering().cores.push_back(this);
+    if (lingering_) list.cores_.push_back(this);
   }
   if (last) delete this;
 }
@@ -92,11 +82,10 @@ bool UcxCore::linger() noexcept {
   return true;
 }
 
-void UcxCore::progress_abandoned() noexcept {
-  Lingering& all = lingering();
-  const std::unique_lock lock(all.mutex, std::try_to_lock);
-  if (!lock.owns_lock() || all.cores.empty()) return;
-  std::erase_if(all.cores, [](UcxCore* core) { return core->linger(); });
+void UcxLingering::progress() noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || cores_.empty()) return;
+  std::erase_if(cores_, [](UcxCore* core) { return core->linger(); });
 }
 
 // UCX answers by an assertion if a worker is destroyed while its endpoints, closed ones among them, have messages of

@@ -101,8 +101,8 @@ class UcxCore {
   // Ends it: now, or when what it lent is back and UCX has nothing under way, since UCX ends the process if a worker is
   // destroyed while an endpoint is still being wired up.
   void abandon() noexcept;
-  // Lets abandoned ones go on. Any thread.
-  static void progress_abandoned() noexcept;
+  // Makes the progress of the abandoned ones of its runtime.
+  void progress_abandoned() noexcept { context_->lingering().progress(); }
 
   const UcpLibrary& ucp() const noexcept { return ucp_; }
   const UcxContext& context() const noexcept { return *context_; }
@@ -156,6 +156,7 @@ class UcxCore {
   std::vector<std::uint64_t>& failed() noexcept { return failed_; }
 
  private:
+  friend class UcxLingering;
   class Data final : public ExternalBlock {
    public:
     explicit Data(UcxCore& core) noexcept : ExternalBlock(&Data::returned), core_(core) {}

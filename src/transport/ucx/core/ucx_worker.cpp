@@ -75,7 +75,7 @@ UcxWorker::~UcxWorker() {
   listener_.reset();
   progress_until(
       [this] {
-        UcxCore::progress_abandoned();
+        core_->progress_abandoned();
         return core_->finish();
       },
       drain_max);
@@ -216,7 +216,7 @@ bool UcxWorker::poll() {
 
 bool UcxWorker::deliver() {
   core_->reclaim_returned();
-  if (++rounds_ % abandoned_rounds == 0) UcxCore::progress_abandoned();
+  if (++rounds_ % abandoned_rounds == 0) core_->progress_abandoned();
   const bool called = listener_ != nullptr && listener_->any();
   if (!called && dirty_.empty() && !core_->any_ended() && !core_->any_closed() && core_->failed().empty()) return false;
   if (std::exchange(delivering_, true)) return true;
