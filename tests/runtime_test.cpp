@@ -14,9 +14,9 @@
 
 #include "hawser/client_pool.h"
 #include "hawser/transport/factory.h"
+#include "hawser/transport/transport.h"
 #include "tests/testing.h"
 #include "transport/network.h"
-#include "transport/transport.h"
 
 namespace hawser::runtime_tests {
 

@@ -17,9 +17,9 @@
 
 #include "hawser/rdma.h"
 #include "hawser/runtime.h"
+#include "hawser/transport/transport.h"
 #include "tests/testing.h"
 #include "transport/network.h"
-#include "transport/transport.h"
 
 namespace hawser::ucx_tests {
 

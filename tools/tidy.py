@@ -82,7 +82,6 @@ PROSE_PENDING = (
     "src/rpc/server",
     "src/rpc/session",
     "src/runtime",
-    "src/transport",
     "src/transport/common",
     "src/transport/common/test",
     "src/transport/conformance",

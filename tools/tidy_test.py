@@ -67,7 +67,7 @@ class Layers(TidyTest):
         self.assert_fires("src/transport/stream.h", HEADER + '#include "transport/tcp/socket.h"\n', 2, "points up")
 
     def test_public_header_knows_src(self):
-        self.assert_fires("include/hawser/loop.h", HEADER + '#include "exec/poller.h"\n', 2, "public header includes")
+        self.assert_fires("include/hawser/loop.h", HEADER + '#include "exec/mailbox.h"\n', 2, "public header includes")
 
     def test_example_knows_src(self):
         self.assert_fires("examples/echo.cpp", '#include "rpc/client.h"\n', 1, "an example includes")

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "exec/poller.h"
 #include "exec/watcher_table.h"
+#include "hawser/transport/poller.h"
 
 namespace hawser::exec {
 

@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "exec/io_uring.h"
-#include "exec/poller.h"
+#include "hawser/transport/poller.h"
 
 namespace hawser::exec {
 

@@ -13,10 +13,10 @@
 #include "exec/mailbox.h"
 #include "exec/make_poller.h"
 #include "exec/offload_pool.h"
-#include "exec/poller.h"
 #include "exec/spin_limit.h"
 #include "exec/timer_wheel.h"
 #include "hawser/scope.h"
+#include "hawser/transport/poller.h"
 
 namespace hawser {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "exec/poller.h"
 #include "hawser/loop.h"
+#include "hawser/transport/poller.h"
 
 namespace hawser::exec {
 

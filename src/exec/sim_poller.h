@@ -1,6 +1,6 @@
 #pragma once
 
-#include "exec/poller.h"
+#include "hawser/transport/poller.h"
 
 namespace hawser::exec {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "exec/poller.h"
+#include "hawser/transport/poller.h"
 
 namespace hawser::exec {
 

@@ -8,9 +8,9 @@
 #include "hawser/error.h"
 #include "hawser/task.h"
 #include "hawser/time.h"
+#include "hawser/transport/stream.h"
+#include "hawser/transport/transport.h"
 #include "hawser/transports.h"
-#include "transport/stream.h"
-#include "transport/transport.h"
 
 namespace hawser::transport {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "exec/poller.h"
 #include "hawser/hawser.h"
+#include "hawser/transport/poller.h"
 #include "tests/testing.h"
 #include "transport/network.h"
 

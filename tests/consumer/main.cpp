@@ -1,13 +1,16 @@
-// A project outside the tree that has nothing but the installed package: one call from end to end.
+// A project outside the tree that has nothing but the installed package: one call from end to end, over a transport of
+// its own.
 #include <hawser/hawser.h>
 
 #include <cstdio>
 #include <string>
 
+#include "local_transport.h"
+
 std::string_view echo(std::string_view text) { return text; }
 
 hawser::Task<bool> talk(std::string address) {
-  hawser::Client client;
+  hawser::Client client({.transports = {.enabled = {local_transport::local()}}});
   auto connecting = client.connect(address);
   if (hawser::Result<void> connected = co_await std::move(connecting); !connected) {
     std::fprintf(stderr, "%s\n", connected.error().describe().c_str());
@@ -15,11 +18,12 @@ hawser::Task<bool> talk(std::string address) {
   }
   auto call = client.call<echo>("installed");
   const hawser::Result<std::string> reply = co_await std::move(call);
-  co_return reply == "installed";
+  co_return reply == "installed" && client.transport() == "local";
 }
 
 int main() {
   hawser::Server server;
+  server.enable(local_transport::local());
   server.register_handler<echo>();
   return server.start() && hawser::sync_wait(talk(server.address())) ? 0 : 1;
 }

@@ -20,5 +20,6 @@ set(ENV{PKG_CONFIG_PATH} ${prefix}/${LIBDIR}/pkgconfig)
 execute_process(COMMAND pkg-config --cflags --libs hawser OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE
                 COMMAND_ERROR_IS_FATAL ANY)
 separate_arguments(flags UNIX_COMMAND "${flags}")
-run(${COMPILER} -std=c++23 ${CMAKE_CURRENT_LIST_DIR}/main.cpp -o ${WORK}/pkg_config_consumer ${flags})
+file(GLOB local_transport ${CMAKE_CURRENT_LIST_DIR}/../local_transport/*.cpp)
+run(${COMPILER} -std=c++23 -I${CMAKE_CURRENT_LIST_DIR}/../local_transport ${CMAKE_CURRENT_LIST_DIR}/main.cpp ${local_transport} -o ${WORK}/pkg_config_consumer ${flags})
 run(${WORK}/pkg_config_consumer)

@@ -2,13 +2,13 @@
 #include <functional>
 #include <thread>
 
+#include "hawser/transport/transport.h"
 #include "rpc/negotiation/attached_transports.h"
 #include "rpc/negotiation/dial.h"
 #include "tests/hostile/server_fixture.h"
 #include "transport/common/framed_connection.h"
 #include "transport/network.h"
 #include "transport/tcp/tcp_network.h"
-#include "transport/transport.h"
 
 // Peers that break the rules while a transport beside the stream is agreed on.
 namespace hawser::hostile {

@@ -1,4 +1,4 @@
-#include "tests/local_transport/local_stream.h"
+#include "local_stream.h"
 
 #include <sys/socket.h>
 #include <sys/uio.h>

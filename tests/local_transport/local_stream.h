@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "exec/poller.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
-#include "transport/stream.h"
+#include "hawser/transport/poller.h"
+#include "hawser/transport/stream.h"
 
 namespace local_transport {
 

@@ -1,4 +1,4 @@
-#include "tests/local_transport/local_transport.h"
+#include "local_transport.h"
 
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "hawser/transport/factory.h"
-#include "tests/local_transport/local_stream.h"
-#include "transport/common/framed_connection.h"
-#include "transport/transport.h"
+#include "hawser/transport/framed.h"
+#include "hawser/transport/transport.h"
+#include "local_stream.h"
 
 namespace local_transport {
 namespace {
@@ -49,18 +49,7 @@ Socket unix_socket() { return Socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLO
 std::unique_ptr<Connection> make_connection(Loop& loop, Socket socket, std::unique_ptr<Stream> beside,
                                             const MessageLimits& limits) {
   auto stream = std::make_unique<LocalStream>(std::move(socket), std::move(beside));
-  struct Silent final : StreamSink {
-    MutableBytes receive_space() override { return {}; }
-    void received(std::size_t) override {}
-    void sendable(std::size_t) override {}
-    void ended(const Error&) override {}
-  };
-  static Silent silent;  // Until the connection starts; nothing is received while the stream is paused.
-  stream->start(loop, silent);
-  stream->pause();
-  const std::size_t message_bytes_max = limits.receive_bytes_max + FramedConnection::prefix_bytes;
-  return std::make_unique<FramedConnection>(loop, std::move(stream),
-                                            FramedOptions{.message_bytes_max = message_bytes_max});
+  return make_framed_connection(loop, std::move(stream), limits);
 }
 
 // Client: listens at a name that the system chose. The peer proves by the secret who it is.

@@ -11,11 +11,11 @@
 #include "bench/load/load.h"
 #include "bench/load/meter.h"
 #include "bench/load/transport_choice.h"
-#include "exec/poller.h"
 #include "hawser/client.h"
 #include "hawser/loop.h"
 #include "hawser/rdma.h"
 #include "hawser/scope.h"
+#include "hawser/transport/poller.h"
 
 namespace hawser::bench {
 namespace {

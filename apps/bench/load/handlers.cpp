@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "bench/run/cell.h"
-#include "exec/poller.h"
 #include "hawser/loop.h"
+#include "hawser/transport/poller.h"
 
 namespace hawser::bench {
 namespace {

@@ -11,11 +11,11 @@
 
 #include "base/random.h"
 #include "hawser/loop.h"
+#include "hawser/transport/stream.h"
 #include "lab/sim_constants.h"
 #include "transport/rdma/rdma_transport.h"
 #include "transport/sim/rdma/fabric_poller.h"
 #include "transport/sim/rdma/sim_device.h"
-#include "transport/stream.h"
 
 namespace hawser::lab {
 namespace {

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "exec/poller.h"
 #include "exec/test/loop_testing.h"
 #include "hawser/scope.h"
+#include "hawser/transport/poller.h"
 
 namespace hawser::exec {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <tuple>
 
-#include "exec/poller.h"
 #include "hawser/loop.h"
+#include "hawser/transport/poller.h"
 
 namespace hawser::exec {
 

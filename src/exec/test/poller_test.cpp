@@ -1,4 +1,4 @@
-#include "exec/poller.h"
+#include "hawser/transport/poller.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -11,9 +11,9 @@
 
 #include "hawser/loop.h"
 #include "hawser/timer.h"
+#include "hawser/transport/transport.h"
 #include "hawser/transports.h"
 #include "transport/network.h"
-#include "transport/transport.h"
 #include "wire/hello.h"
 
 namespace hawser::rpc {

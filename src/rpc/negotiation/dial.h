@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "hawser/client.h"
+#include "hawser/transport/connection.h"
 #include "rpc/negotiation/attached_transports.h"
-#include "transport/connection.h"
 #include "transport/network.h"
 #include "wire/hello.h"
 

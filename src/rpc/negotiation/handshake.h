@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "hawser/loop.h"
-#include "transport/stream.h"
+#include "hawser/transport/stream.h"
 #include "wire/hello.h"
 
 namespace hawser::rpc {

@@ -12,7 +12,7 @@
 #include "hawser/client.h"
 #include "hawser/rdma.h"
 #include "hawser/server.h"
-#include "transport/transport.h"
+#include "hawser/transport/transport.h"
 
 namespace hawser {
 

@@ -1,4 +1,4 @@
-#include "transport/common/remote_memory.h"
+#include "hawser/transport/remote_memory.h"
 
 #include <memory>
 #include <optional>

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <new>
 
-#include "exec/poller.h"
-#include "transport/transport.h"
+#include "hawser/transport/poller.h"
+#include "hawser/transport/transport.h"
 #include "wire/metadata.h"
 
 namespace hawser::rpc {

@@ -9,7 +9,7 @@
 #include "hawser/loop.h"
 #include "hawser/metadata.h"
 #include "hawser/stream.h"
-#include "transport/connection.h"
+#include "hawser/transport/connection.h"
 #include "wire/frame.h"
 
 namespace hawser::rpc {

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/little_endian.h"
+#include "hawser/transport/framed.h"
 #include "transport/common/gather.h"
 
 namespace hawser::transport {
@@ -396,5 +397,13 @@ void FramedConnection::abort() noexcept {
 void FramedConnection::broken(const Error& reason) { fail(reason); }
 
 void FramedConnection::ended(const Error& reason) { fail(reason); }
+
+std::unique_ptr<Connection> make_framed_connection(Loop& loop, std::unique_ptr<Stream> stream,
+                                                   const MessageLimits& limits) {
+  stream->start(loop, null_sink());
+  stream->pause();
+  const FramedOptions options{.message_bytes_max = limits.receive_bytes_max + FramedConnection::prefix_bytes};
+  return std::make_unique<FramedConnection>(loop, std::move(stream), options);
+}
 
 }  // namespace hawser::transport

@@ -5,13 +5,13 @@
 #include <memory>
 #include <string>
 
-#include "exec/poller.h"
 #include "hawser/loop.h"
+#include "hawser/transport/connection.h"
+#include "hawser/transport/poller.h"
+#include "hawser/transport/stream.h"
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/payload_buffer.h"
 #include "transport/common/send_queue.h"
-#include "transport/connection.h"
-#include "transport/stream.h"
 
 namespace hawser::transport {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "hawser/error.h"
-#include "transport/stream.h"
+#include "hawser/transport/stream.h"
 
 namespace hawser::transport {
 

@@ -3,9 +3,9 @@
 #include <cstddef>
 
 #include "hawser/bytes.h"
+#include "hawser/transport/connection.h"
 #include "transport/common/arriving_charge.h"
 #include "transport/common/payload_buffer.h"
-#include "transport/connection.h"
 
 namespace hawser::transport {
 

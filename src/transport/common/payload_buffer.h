@@ -3,8 +3,8 @@
 #include <cstddef>
 
 #include "hawser/bytes.h"
+#include "hawser/transport/connection.h"
 #include "transport/common/arriving_charge.h"
-#include "transport/connection.h"
 
 namespace hawser::transport {
 

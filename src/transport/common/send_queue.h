@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "hawser/bytes.h"
-#include "transport/connection.h"
+#include "hawser/transport/connection.h"
 
 namespace hawser::transport {
 

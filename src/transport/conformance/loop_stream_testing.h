@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "hawser/loop.h"
-#include "transport/stream.h"
+#include "hawser/transport/stream.h"
 
 namespace hawser::transport {
 

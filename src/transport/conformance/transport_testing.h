@@ -11,12 +11,12 @@
 #include <thread>
 #include <vector>
 
-#include "exec/poller.h"
 #include "hawser/loop.h"
+#include "hawser/transport/connection.h"
+#include "hawser/transport/poller.h"
+#include "hawser/transport/transport.h"
 #include "transport/conformance/loop_stream_testing.h"
 #include "transport/conformance/test_loop_testing.h"
-#include "transport/connection.h"
-#include "transport/transport.h"
 
 namespace hawser::transport {
 

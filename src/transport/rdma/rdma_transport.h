@@ -5,7 +5,7 @@
 
 #include "hawser/error.h"
 #include "hawser/rdma_options.h"
-#include "transport/transport.h"
+#include "hawser/transport/transport.h"
 
 namespace hawser::transport {
 

@@ -5,15 +5,15 @@
 #include <optional>
 #include <string>
 
-#include "exec/poller.h"
 #include "hawser/loop.h"
 #include "hawser/shm_options.h"
+#include "hawser/transport/connection.h"
+#include "hawser/transport/poller.h"
+#include "hawser/transport/transport.h"
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/liveness.h"
-#include "transport/connection.h"
 #include "transport/shm/receiver.h"
 #include "transport/shm/sender.h"
-#include "transport/transport.h"
 
 namespace hawser::transport::shm {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "hawser/shm_options.h"
-#include "transport/transport.h"
+#include "hawser/transport/transport.h"
 
 namespace hawser::transport {
 

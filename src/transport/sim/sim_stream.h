@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "hawser/loop.h"
+#include "hawser/transport/stream.h"
 #include "transport/sim/sim_state.h"
-#include "transport/stream.h"
 
 namespace hawser::transport {
 

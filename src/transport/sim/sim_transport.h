@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "transport/transport.h"
+#include "hawser/transport/transport.h"
 
 namespace hawser::transport {
 

@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "exec/poller.h"
 #include "hawser/loop.h"
+#include "hawser/transport/poller.h"
 #include "transport/tcp/hosts_file.h"
 #include "transport/tcp/socket.h"
 

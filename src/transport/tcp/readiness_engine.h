@@ -1,7 +1,7 @@
 #pragma once
 
-#include "exec/poller.h"
 #include "hawser/loop.h"
+#include "hawser/transport/poller.h"
 #include "transport/tcp/tcp_engine.h"
 
 namespace hawser::transport {

@@ -7,8 +7,8 @@
 #include <cerrno>
 
 #include "base/passed_descriptors.h"
-#include "exec/poller.h"
 #include "hawser/loop.h"
+#include "hawser/transport/poller.h"
 #include "transport/tcp/connect_race.h"
 #include "transport/tcp/resolver.h"
 #include "transport/tcp/socket.h"

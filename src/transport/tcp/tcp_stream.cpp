@@ -2,8 +2,8 @@
 
 #include <sys/socket.h>
 
-#include "exec/poller.h"
 #include "hawser/loop.h"
+#include "hawser/transport/poller.h"
 #include "transport/tcp/readiness_engine.h"
 #include "transport/tcp/uring_engine.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "transport/stream.h"
+#include "hawser/transport/stream.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/tcp_engine.h"
 

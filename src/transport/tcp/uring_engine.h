@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "exec/io_uring.h"
-#include "exec/poller.h"
 #include "hawser/loop.h"
+#include "hawser/transport/poller.h"
 #include "transport/tcp/tcp_engine.h"
 
 namespace hawser::transport {

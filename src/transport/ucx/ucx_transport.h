@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "hawser/error.h"
+#include "hawser/transport/transport.h"
 #include "hawser/ucx_options.h"
-#include "transport/transport.h"
 
 namespace hawser::transport {
 

@@ -11,8 +11,8 @@
 #include "base/little_endian.h"
 #include "exec/sim_poller.h"
 #include "hawser/loop.h"
+#include "hawser/transport/stream.h"
 #include "transport/common/framed_connection.h"
-#include "transport/stream.h"
 
 namespace hawser::transport {
 

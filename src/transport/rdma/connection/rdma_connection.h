@@ -7,17 +7,17 @@
 #include <optional>
 #include <string>
 
-#include "exec/poller.h"
 #include "hawser/loop.h"
+#include "hawser/transport/connection.h"
+#include "hawser/transport/poller.h"
+#include "hawser/transport/transport.h"
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/liveness.h"
-#include "transport/connection.h"
 #include "transport/rdma/connection/draining_queue_pair.h"
 #include "transport/rdma/connection/half_open.h"
 #include "transport/rdma/connection/parameters.h"
 #include "transport/rdma/connection/rdma_worker.h"
 #include "transport/rdma/protocol/channel.h"
-#include "transport/transport.h"
 
 namespace hawser::transport::rdma {
 

@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "exec/offload_pool.h"
-#include "exec/poller.h"
 #include "hawser/loop.h"
 #include "hawser/rdma_options.h"
 #include "hawser/timer.h"
+#include "hawser/transport/poller.h"
+#include "hawser/transport/transport.h"
 #include "transport/common/liveness.h"
 #include "transport/rdma/connection/half_open.h"
 #include "transport/rdma/connection/parameters.h"
@@ -25,7 +26,6 @@
 #include "transport/rdma/memory/remote_access.h"
 #include "transport/rdma/protocol/channel.h"
 #include "transport/rdma/protocol/receive_ring.h"
-#include "transport/transport.h"
 
 namespace hawser::transport::rdma {
 

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/poller.h"
 #include "hawser/bytes.h"
 #include "hawser/error.h"
+#include "hawser/transport/poller.h"
 
 namespace hawser {
 class Loop;

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "hawser/bytes.h"
-#include "transport/common/remote_memory.h"
+#include "hawser/transport/remote_memory.h"
 #include "transport/rdma/memory/memory_pool.h"
 #include "transport/rdma/protocol/queue.h"
 #include "transport/rdma/protocol/work_queue.h"

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "hawser/bytes.h"
+#include "hawser/transport/connection.h"
 #include "transport/common/message_assembly.h"
 #include "transport/common/payload_buffer.h"
-#include "transport/connection.h"
 #include "transport/rdma/memory/memory_pool.h"
 #include "transport/rdma/protocol/queue.h"
 #include "transport/rdma/protocol/receive_ring.h"

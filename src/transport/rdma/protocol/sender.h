@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "hawser/bytes.h"
-#include "transport/connection.h"
+#include "hawser/transport/connection.h"
 #include "transport/rdma/memory/memory_pool.h"
 #include "transport/rdma/protocol/queue.h"
 #include "transport/rdma/protocol/transfers.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "exec/poller.h"
+#include "hawser/transport/poller.h"
 #include "transport/sim/rdma/sim_fabric.h"
 
 namespace hawser::lab {

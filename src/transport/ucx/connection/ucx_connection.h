@@ -5,9 +5,9 @@
 #include <string>
 
 #include "hawser/timer.h"
+#include "hawser/transport/transport.h"
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/liveness.h"
-#include "transport/transport.h"
 #include "transport/ucx/protocol/receiver.h"
 #include "transport/ucx/protocol/sender.h"
 

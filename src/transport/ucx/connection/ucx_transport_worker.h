@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "hawser/timer.h"
-#include "transport/transport.h"
+#include "hawser/transport/transport.h"
 #include "transport/ucx/connection/ucx_connection.h"
 
 namespace hawser::transport {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/transport.h"
+#include "hawser/transport/transport.h"
 
 namespace hawser::transport {
 namespace {

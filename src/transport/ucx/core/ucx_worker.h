@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "exec/poller.h"
 #include "hawser/loop.h"
 #include "hawser/timer.h"
+#include "hawser/transport/poller.h"
 #include "transport/ucx/core/ucx_core.h"
 #include "transport/ucx/core/ucx_listener.h"
 

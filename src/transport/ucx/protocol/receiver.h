@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "hawser/bytes.h"
+#include "hawser/transport/connection.h"
 #include "transport/common/payload_buffer.h"
-#include "transport/connection.h"
 #include "transport/ucx/protocol/link.h"
 #include "transport/ucx/protocol/ucx_header.h"
 

@@ -15,14 +15,14 @@
 #include "base/external_block.h"
 #include "hawser/loop.h"
 #include "hawser/task.h"
-#include "transport/common/remote_memory.h"
+#include "hawser/transport/remote_memory.h"
+#include "hawser/transport/stream.h"
 #include "transport/rdma/connection/parameters.h"
 #include "transport/rdma/connection/rdma_worker.h"
 #include "transport/rdma/protocol/records.h"
 #include "transport/rdma/rdma_transport.h"
 #include "transport/sim/rdma/fabric_poller.h"
 #include "transport/sim/rdma/sim_device.h"
-#include "transport/stream.h"
 
 // Servers of the RDMA transport on a simulated device, well-behaved clients of them, and an attacker with a bare queue
 // pair.

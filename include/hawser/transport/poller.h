@@ -11,15 +11,15 @@ class Loop;
 
 namespace hawser::exec {
 
-// What a descriptor is ready for.
+// The state of a descriptor.
 struct Readiness {
   bool readable = false;
   bool writable = false;
-  bool hangup = false;  // The peer closed, or an error is pending: reading tells.
-  bool broken = false;  // An error is pending, such as the peer's reset: what is sent is lost.
+  bool hangup = false;  // The peer closed, or an error is pending: reading shows which.
+  bool broken = false;  // An error is pending, such as the peer's reset: sent bytes are lost.
 };
 
-// Is told when a descriptor becomes ready. Edge-triggered: read or write until the kernel has no more.
+// Is notified when a descriptor becomes ready. Edge-triggered: read or write until the kernel returns EAGAIN.
 class Watcher {
  public:
   virtual void on_ready(Readiness readiness) = 0;
@@ -30,7 +30,7 @@ class Watcher {
 
 class IoUring;
 
-// Where a loop learns of the outside and of time. Loop's thread only, but for wake().
+// Waits for descriptors and time on behalf of a loop. Loop's thread only, except for wake().
 class Poller {
  public:
   virtual ~Poller() = default;
@@ -38,12 +38,12 @@ class Poller {
   virtual std::string_view name() const noexcept = 0;
   virtual Time now() const noexcept = 0;
 
-  // Delivers what is ready. Waits at most `timeout`: zero only looks, `forever` waits for an event or wake(). Sets
-  // `now` when the waiting is over and before anything is delivered, since what is told then computes deadlines from
-  // it. Gives the number of events delivered; a wake() alone counts as none.
+  // Delivers the events of ready descriptors. Waits at most `timeout`: zero does not wait, `forever` waits for an event
+  // or wake(). Sets `now` after waiting and before it delivers events, since watchers compute deadlines from it.
+  // Returns the number of delivered events; a wake() alone counts as none.
   virtual std::size_t wait(Duration timeout, Time& now) = 0;
 
-  // Ends the wait() at hand, or the next one. Any thread.
+  // Ends the present wait(), or the next one. Any thread.
   virtual void wake() noexcept = 0;
 
   // Watches `fd` for reading and writing until unwatch(), after which `watcher` is not called any more. Throws
@@ -54,16 +54,16 @@ class Poller {
   // Whether time passes by itself, so that spinning makes sense. Under simulation only waiting moves the clock.
   virtual bool real_time() const noexcept { return true; }
 
-  // The ring, if this poller has one: completions for those who can use them.
+  // The ring, if this poller has one, for users of completions.
   virtual IoUring* io_uring() noexcept { return nullptr; }
 };
 
 // Something that is polled while the loop spins: a completion queue, a shared-memory ring, a busy socket.
 class Source {
  public:
-  // Does what there is to do; true if there was something.
+  // Executes the work that is available. True if there was any.
   virtual bool poll() = 0;
-  // Before the loop sleeps: makes sure that new work wakes the poller. False if work has come meanwhile.
+  // Called before the loop sleeps: makes sure that new work wakes the poller. False if work has arrived meanwhile.
   virtual bool arm() { return true; }
 
  protected:
@@ -71,7 +71,7 @@ class Source {
 
  private:
   friend class hawser::Loop;
-  // The loop's list: to be added takes no memory.
+  // The loop's list: adding a source allocates nothing.
   Source* next_ = nullptr;
   Source* previous_ = nullptr;
 };
@@ -83,12 +83,12 @@ class TickEnd {
 
  protected:
   ~TickEnd() = default;
-  // Asked for already: another Loop::at_tick_end() changes nothing.
+  // Queued already: another Loop::at_tick_end() changes nothing.
   bool queued() const noexcept { return queued_; }
 
  private:
   friend class hawser::Loop;
-  // The loop's list: to ask for the end of a tick takes no memory.
+  // The loop's list: queueing allocates nothing.
   TickEnd* next_ = nullptr;
   TickEnd* previous_ = nullptr;
   bool queued_ = false;

@@ -15,11 +15,12 @@ class RemoteOperation {
   Kind kind = Kind::read;
   std::byte* memory = nullptr;  // Here: registered by the application.
   std::size_t bytes = 0;
-  std::uint64_t domain = 0;  // There: as the peer's exposure tells.
+  std::uint64_t domain = 0;  // There, as in the peer's ExposedPlace.
   std::uint64_t address = 0;
   std::uint32_t key = 0;
 
-  // All of it lies before whatever is committed from now on: the peer sees the one before the other. Before on_done().
+  // The operation precedes all messages that are committed from now on: the peer sees its effect first. Before
+  // on_done().
   virtual void on_posted() = 0;
   // The last call. Must not destroy the connection.
   virtual void on_done(const std::optional<Error>& error) = 0;
@@ -31,11 +32,12 @@ class RemoteOperation {
 // One-sided access through a connection to memory that its peer has exposed. Belongs to the connection, on its loop.
 class RemoteMemory {
  public:
-  // Of the peer's device; 0 if it exposes nothing.
+  // The domain of the peer's device; 0 if the peer exposes nothing.
   virtual std::uint64_t domain() const noexcept = 0;
-  // The error says why the operation has not begun; it is not told anything then. It may be told from within.
+  // The error says why the operation has not begun: then it gets no callback. Callbacks may come from within this call.
   virtual Result<void> start(RemoteOperation& operation) = 0;
-  // It is not told any more. What a device is doing goes on, with the local memory held; no more is begun.
+  // The operation gets no more callbacks. Work that a device has begun continues, with the local memory held. No more
+  // is begun.
   virtual void abandon(RemoteOperation& operation) noexcept = 0;
 
  protected:
