@@ -226,7 +226,7 @@ def check_layer_include(path, header):
     target = layer_of(f"src/{header}")
     if target is None or allowed_layers(target) is None:
         return (f'"{header}" names no layer',
-                'write the path from src/ or include/, such as "exec/poller.h", or add the folder to LAYERS')
+                'write the path from src/ or include/, such as "exec/mailbox.h", or add the folder to LAYERS')
     down = allowed_layers(layer)
     if down is None:
         return f"src/{layer} is no known layer", "add it to LAYERS in tools/tidy.py and to docs/architecture.md"
