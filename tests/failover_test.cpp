@@ -185,7 +185,7 @@ TEST_F(FailoverTest, WhatIsRequiredIsHadOrAnErrorThatSaysWhy) {
   build();
   run(simulated(), {.required = "simpath"}, [&](Server& server, Client& client) -> Task<void> {
     AWAIT(connected, client.connect(server.address()));
-    EXPECT_ERROR(connected, unavailable, "demand simpath, which can't be had: this build or machine does not have it");
+    EXPECT_ERROR(connected, unavailable, "require simpath, which can't be had: this build or machine does not have it");
   });
 }
 
