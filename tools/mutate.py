@@ -236,7 +236,7 @@ class Tree:
         """{test program: the folders of its sources}."""
         found = {}
         for entry in json.loads((self.build_folder / "compile_commands.json").read_text()):
-            if target := re.search(r"CMakeFiles/(\w+_test)\.dir/", entry.get("output") or entry["command"]):
+            if target := re.search(r" -o \S*CMakeFiles/(\w+_test)\.dir/", entry["command"]):
                 found.setdefault(target.group(1), set()).update(folders_of(entry, self.folder))
         return found
 

@@ -3,6 +3,7 @@
 
 import contextlib
 import io
+import json
 import pathlib
 import subprocess
 import sys
@@ -81,6 +82,16 @@ class Programs(unittest.TestCase):
         self.assertEqual(mutate.program_for("src/transport/tcp/a.cpp", self.programs), "tcp_test")
         self.assertEqual(mutate.program_for("src/transport/rdma/connection/a.cpp", self.programs), "transport_test")
         self.assertIsNone(mutate.program_for("src/rpc/session/a.cpp", self.programs))
+
+    def test_precompiled_header_is_no_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tree = mutate.Tree(types.SimpleNamespace(preset="dev", jobs=1))
+            tree.folder = tree.build_folder = pathlib.Path(folder)
+            command = ("c++ -include-pch tests/CMakeFiles/hawser_pch_test.dir/a.pch -o tests/CMakeFiles/{}.dir/a.o "
+                       "-c src/a/a.cpp")
+            entries = [{"file": f"{folder}/src/a/a.cpp", "command": command.format(target)} for target in ("a_test", "hawser_a")]
+            (tree.build_folder / "compile_commands.json").write_text(json.dumps(entries))
+            self.assertEqual(tree.programs(), {"a_test": {"src/a"}})
 
     def test_batch_of_sources(self):
         with tempfile.TemporaryDirectory() as folder:
