@@ -14,7 +14,7 @@
 
 namespace hawser::transport {
 
-// Takes the streams that a listener accepts, on the listener's loop.
+// Receives the streams that a listener accepts, on the listener's loop.
 class AcceptSink {
  public:
   virtual void accepted(std::unique_ptr<Stream> stream) = 0;
@@ -23,26 +23,28 @@ class AcceptSink {
   ~AcceptSink() = default;
 };
 
-// Accepts until it is destroyed. Belongs to the loop that it was made on.
+// Accepts streams until it is destroyed. Belongs to the loop on which it was made.
 class Listener {
  public:
   virtual ~Listener() = default;
-  // With the port that was really taken.
+  // The address with the port that the listener uses.
   virtual std::string address() const = 0;
 };
 
-// All that rpc knows of the outside: where streams come from. Shared between loops, so thread-safe.
+// Source of streams and transports: the only view that rpc has of the outside. Loops share it, so it is thread-safe.
 class Network {
  public:
   virtual ~Network() = default;
 
   virtual Result<std::unique_ptr<Listener>> listen(Loop& loop, std::string_view address, AcceptSink& sink) = 0;
-  // A connected stream that has not been started. Gives up after `timeout`. Dropping the task withdraws the attempt.
+  // Returns a connected stream that has not been started. Fails after `timeout`. Destroying the task cancels the
+  // attempt.
   virtual Task<Result<std::unique_ptr<Stream>>> connect(Loop& loop, std::string address, Duration timeout) = 0;
 
-  // The transports that the options enable, by rank. TransportOptions::order and demand make no difference here.
+  // Returns the transports that the options enable, sorted by rank. TransportOptions::order and required do not affect
+  // the result.
   virtual std::vector<std::shared_ptr<Transport>> transports(const TransportOptions&) { return {}; }
-  // Names that TransportOptions::order and demand may use though no such transport is enabled.
+  // Names that TransportOptions::order and required may contain although no such transport is enabled.
   virtual std::vector<std::string_view> transport_names() const { return {}; }
 };
 

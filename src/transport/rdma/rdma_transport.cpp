@@ -28,9 +28,10 @@ class RdmaTransport final : public Transport, public std::enable_shared_from_thi
   Result<std::unique_ptr<MemoryRegistration>> register_memory(MutableBytes memory, Block& block, bool kept) override;
   std::vector<TransportMemory> memory() override;
 
-  // The end on the device that has that address; `first` if there is none, or it can't be had.
+  // Returns the worker on the device that has `address`. Returns `first` if no device has it or the device cannot be
+  // used.
   std::shared_ptr<RdmaWorker> worker_toward(Loop& loop, const Gid& address, const std::shared_ptr<RdmaWorker>& first);
-  // All devices that connections may use.
+  // Returns all devices that connections may use.
   std::vector<std::shared_ptr<RdmaDevice>> every_device();
   void forget(const std::byte* memory) noexcept { user_->remove(memory); }
 
@@ -40,17 +41,18 @@ class RdmaTransport final : public Transport, public std::enable_shared_from_thi
   void drop_dead();
   void open_others(const RdmaDevice& first);
 
-  // Listing devices and opening one takes milliseconds, on the loop: clients that come by an address without a device
-  // must not have it done each time.
+  // Listing devices and opening one takes milliseconds, on the loop. Clients that connect through an address without a
+  // device must not cause this each time.
   static constexpr Duration poll_pause = std::chrono::seconds(1);
 
   const RdmaOptions options_;
   const std::shared_ptr<Verbs> verbs_;
   const std::shared_ptr<UserMemory> user_ = std::make_shared<UserMemory>(options_.relaxed_ordering);
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // Guards the members below.
   std::weak_ptr<RdmaDevice> first_;
-  std::vector<std::shared_ptr<RdmaDevice>> others_;  // Opened when a way led elsewhere.
-  std::optional<Time> poll_again_;                   // Not before, for a way that leads elsewhere.
+  // Devices that routing selected for some peer, apart from the first one; opened on first use.
+  std::vector<std::shared_ptr<RdmaDevice>> others_;
+  std::optional<Time> poll_again_;  // Earliest time of the next search for a device with an unknown address.
   std::map<std::pair<Loop*, RdmaDevice*>, std::weak_ptr<RdmaWorker>> workers_;
   std::map<Loop*, std::weak_ptr<TransportWorker>> routed_;
 };
@@ -61,8 +63,8 @@ bool has_address(RdmaDevice& device, const Gid& address) {
          std::any_of(addresses->begin(), addresses->end(), [&](const GidEntry& entry) { return entry.gid == address; });
 }
 
-// One loop's end of a transport: which device, of those that may be used, and which of its addresses, the address of
-// the stream at this side tells.
+// A transport's worker on one loop. The local address of the stream selects the device, among those that may be used,
+// and the device's address.
 class RoutedWorker final : public TransportWorker {
  public:
   RoutedWorker(std::shared_ptr<RdmaTransport> transport, Loop& loop, std::shared_ptr<RdmaWorker> first)
@@ -86,7 +88,7 @@ class RoutedWorker final : public TransportWorker {
   bool use_shorter_packets(Bytes server) override { return first().use_shorter_packets(server); }
   TransportWorker& select_device(std::string_view local) override {
     const std::optional<Gid> address = gid_of(local);
-    // Devices that have gone are let go of; without the first, this end is not usable any more.
+    // Workers of removed devices are released. Without its first device, this worker is not usable any more.
     used_.erase(std::remove_if(used_.begin() + 1, used_.end(), [](const auto& one) { return !one->usable(); }),
                 used_.end());
     std::shared_ptr<RdmaWorker> worker =
@@ -137,7 +139,7 @@ Result<std::shared_ptr<RdmaDevice>> RdmaTransport::first_device() {
   return opened;
 }
 
-// What replaces one is looked for at once.
+// Drops removed devices. Their replacements are searched for at once.
 void RdmaTransport::drop_dead() {
   if (std::erase_if(others_, [](const auto& one) { return one->dead(); }) != 0) poll_again_.reset();
 }
@@ -150,7 +152,7 @@ void RdmaTransport::open_others(const RdmaDevice& first) {
   for (const std::string& name : *names) {
     const auto is_it = [&](const auto& one) { return one->device->name() == name; };
     if (name == first.device->name() || std::any_of(others_.begin(), others_.end(), is_it)) continue;
-    // One that can't be had now may be had for a later connection.
+    // A device that cannot be opened now may be usable for a later connection.
     auto opened = RdmaDevice::open_one(options_, *verbs_, name, user_);
     if (!opened) continue;
     (*opened)->register_soon(user_);
@@ -188,7 +190,7 @@ std::vector<std::shared_ptr<RdmaDevice>> RdmaTransport::every_device() {
   return all;
 }
 
-// ---- The application's memory
+// ---- Memory of the application
 
 class Exposure final : public MemoryExposure {
  public:
@@ -209,7 +211,7 @@ class Exposure final : public MemoryExposure {
     device->access.add_region(access);
     parts_.push_back({std::move(device), std::move(*region), reinterpret_cast<std::uintptr_t>(memory.data()), access});
   }
-  // Why no device has it; nothing if one does, or there is none.
+  // Why no device accepted the memory. Nothing if one did, or if there is no device.
   std::optional<Error> refusal() const { return parts_.empty() ? refusal_ : std::nullopt; }
   std::vector<ExposedPlace> places() const override {
     std::vector<ExposedPlace> all;
@@ -232,10 +234,10 @@ class Exposure final : public MemoryExposure {
   };
   std::vector<Part> parts_;
   std::vector<std::string> left_out_;
-  std::optional<Error> refusal_;  // The last one.
+  std::optional<Error> refusal_;  // The most recent one.
 };
 
-// Keeps the device open too.
+// Keeps the device open, too.
 class UserRegistration final : public MemoryRegistration {
  public:
   UserRegistration(std::shared_ptr<RdmaTransport> transport, const std::byte* memory,
@@ -243,7 +245,7 @@ class UserRegistration final : public MemoryRegistration {
       : transport_(std::move(transport)), memory_(memory), device_(std::move(device)) {}
   ~UserRegistration() override { transport_->forget(memory_); }
 
-  // On each device with a key of its own, which is gone when the exposure is.
+  // Exposes the range on each device, with a key of its own, which becomes invalid when the exposure is destroyed.
   Result<std::unique_ptr<MemoryExposure>> expose(MutableBytes stretch, bool readable, bool writable) override {
     auto exposure = std::make_unique<Exposure>();
     for (auto& device : transport_->every_device()) {
@@ -268,7 +270,7 @@ Result<std::unique_ptr<MemoryRegistration>> RdmaTransport::register_memory(Mutab
     devices.push_back(std::move(*first));
     devices.insert(devices.end(), others_.begin(), others_.end());
   }
-  // Loops that make connections do not wait for what follows.
+  // Loops that make connections do not wait for the registrations below.
   if (auto added = user_->add(memory, block); !added) return std::unexpected(std::move(added.error()));
   if (auto done = user_->register_with(memory.data(), devices.front()->device); !done) {
     user_->remove(memory.data());

@@ -13,14 +13,14 @@ namespace rdma {
 class Verbs;
 }
 
-// RDMA verbs beside the stream, as `options` want it: docs/transports/rdma.md. Opens nothing before attach().
+// Returns a transport over RDMA verbs with these options: docs/transports/rdma.md. It opens no device before attach().
 std::shared_ptr<Transport> make_rdma_transport(const RdmaOptions& options);
-// Over other devices than this machine's, such as simulated ones.
+// Uses the devices of `verbs` instead of this machine's, for example simulated ones.
 std::shared_ptr<Transport> make_rdma_transport(const RdmaOptions& options, std::shared_ptr<rdma::Verbs> verbs);
 
-// Names the option that is out of its bounds, and the bounds.
+// The error names the option that is out of bounds, and the bounds.
 Result<void> check_rdma_options(const RdmaOptions& options);
-// Registered memory that a connection has to itself, at most and when idle.
+// Upper limit of the registered memory that one connection occupies while it is idle.
 std::size_t rdma_connection_bytes_max(const RdmaOptions& options) noexcept;
 std::size_t rdma_idle_connection_bytes(const RdmaOptions& options) noexcept;
 

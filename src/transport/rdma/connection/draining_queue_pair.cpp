@@ -6,7 +6,7 @@
 namespace hawser::transport::rdma {
 
 DrainingQueuePair::~DrainingQueuePair() {
-  if (number_ == 0) return;  // Never started.
+  if (number_ == 0) return;  // It was never started.
   destroy_pair();
   if (parts_.liveness != nullptr) parts_.liveness->close();
   worker_.device().release_queue_pair();
@@ -24,7 +24,7 @@ void DrainingQueuePair::on_completion(const Completion& completion) {
     if (chunk == nullptr) return;
     parts_.ring->finish(*chunk);
     if (parts_.shared_receives == 0) return;
-    // A peer that keeps to its credits can't send more while nothing is granted.
+    // A peer that obeys its credits cannot send more, because nothing is granted.
     if (++received_ > parts_.shared_receives) parts_.broken = true;
     return worker_.repost_soon();
   }
@@ -54,14 +54,14 @@ bool DrainingQueuePair::advance(Time now, bool drain) noexcept {
     const bool sent = parts_.broken || parts_.channel == nullptr || parts_.channel->work_queue().slots.idle();
     if (!sent && now < give_up_) return false;
     if (parts_.liveness != nullptr) parts_.liveness->close();
-    // One that was never connected has used up nothing.
+    // A queue pair that was never connected has used up no receives.
     drained_ = !shared || !parts_.connecting;
     if (drained_ || !drain) return true;
     parts_.pair->fail();
     state_ = State::draining;
     give_up_ = now + drain_max;
   }
-  // The completions that came before the event have been taken when the marker's is.
+  // When the marker's completion has been processed, so have all completions that came before the event.
   if (parts_.last_receive_reached && !std::exchange(marked_, true) && !post_marker()) drained_ = true;
   return drained_ || !drain || now >= give_up_ || !worker_.usable();
 }
@@ -71,7 +71,7 @@ bool DrainingQueuePair::post_marker() noexcept {
     const SendRequest marker{.id = marker_id, .segments = {}, .signalled = true};
     return parts_.pair->post_send(std::span(&marker, 1)).has_value();
   } catch (...) {
-    return false;  // No memory for the error's text.
+    return false;  // There is no memory for the text of the error.
   }
 }
 

@@ -14,36 +14,34 @@
 
 namespace hawser::transport::rdma {
 
-// A queue pair whose connection has ended, with all that its device may still touch, until it can be destroyed:
+// A queue pair whose connection has ended, until it can be destroyed. It holds all that its device may still access. It
+// has two states. Sending: requests that had been posted still reach the peer, for at most sending_max. Then the stream
+// is closed, so that the peer does not learn of the end earlier, and the queue pair is set to the error state.
+// Draining: used only with a shared receive queue, whose chunks must be returned. It lasts until the device has
+// reported that the queue pair uses up no more chunks and every completion before a marker has been processed, for at
+// most drain_max.
 //
-//   sending   What had been posted still reaches the peer, for at most sending_max. Then the stream is closed, so that
-//   the peer
-//             does not learn of the end before, and the queue pair fails.
-//   draining  Only with a shared receive queue, whose chunks must come back: until the device has said that the queue
-//   pair
-//             uses up no more of them, and every completion before a marker has been taken; at most drain_max.
-//
-// Made before its connection is connected, so that ending one allocates nothing.
+// It is made before its connection is connected, so that ending a connection allocates nothing.
 class DrainingQueuePair final : public CompletionTarget {
  public:
   static constexpr Duration sending_max = std::chrono::milliseconds(200);
   static constexpr Duration drain_max = std::chrono::seconds(1);
-  // A loop that stood still for longer, in a handler that blocks, has not seen what the device said: that does not
-  // count.
+  // If a loop was blocked for longer than this, such as by a handler, it has not seen the device's reports. That time
+  // does not count towards drain_max.
   static constexpr Duration look_max = std::chrono::milliseconds(200);
 
-  // What a connection leaves behind.
+  // Resources that an ended connection leaves.
   struct Parts {
     std::unique_ptr<QueuePair> pair;
-    std::unique_ptr<Channel> channel;  // Null if it was never connected, or only in part.
+    std::unique_ptr<Channel> channel;  // Null if the connection was not connected, or not completely.
     std::shared_ptr<ReceiveRing> ring;
     std::unique_ptr<Liveness> liveness;
-    std::size_t entries = 0;          // Of the completion queue.
-    std::size_t shared_receives = 0;  // That it was promised of the shared queue; 0 without one.
-    std::size_t unposted = 0;         // Chunks of the shared queue that it used up and that are not posted again.
-    bool connecting = false;  // QueuePair::connect() was called: the peer may have used up receives, even if it failed.
-    bool broken = false;      // There is nothing to wait for before the queue pair fails.
-    bool last_receive_reached = false;  // The device has said so already.
+    std::size_t entries = 0;          // Entries reserved in the completion queue.
+    std::size_t shared_receives = 0;  // Receives that the shared queue reserved for it; 0 without a shared queue.
+    std::size_t unposted = 0;  // Chunks of the shared queue that it has used up and that have not been posted again.
+    bool connecting = false;  // QueuePair::connect() was called. The peer may have used up receives, even if it failed.
+    bool broken = false;      // The queue pair is set to the error state without waiting.
+    bool last_receive_reached = false;  // The device has reported this already.
     // True while the helper thread connects the queue pair. Null if it does not.
     std::shared_ptr<const bool> busy = nullptr;
   };
@@ -58,15 +56,15 @@ class DrainingQueuePair final : public CompletionTarget {
   void on_event(const DeviceEvent& event) override;
   void on_posted(const ReceiveChunk&) override { --parts_.unposted; }
 
-  // Goes on as far as it can; true once destroy_pair() is due. Without `drain` the shared receive queue is about to go
-  // too.
+  // Takes the next steps that are possible. True when destroy_pair() is due. Without `drain`, the shared receive queue
+  // is about to be destroyed, too.
   bool advance(Time now, bool drain) noexcept;
-  // The device lets go.
+  // Destroys the queue pair, so that the device does not access its memory any more.
   void destroy_pair() noexcept;
 
   std::uint32_t number() const noexcept { return number_; }
   const Parts& parts() const noexcept { return parts_; }
-  // Whether all chunks that the queue pair had used up have come back.
+  // True if all chunks that the queue pair had used up have been returned.
   bool drained() const noexcept { return drained_; }
 
  private:

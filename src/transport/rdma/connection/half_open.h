@@ -12,14 +12,14 @@
 
 namespace hawser::transport::rdma {
 
-// The handshakes of clients that hold a queue pair and its memory, on one loop: bounded apart from the handshakes of
-// streams, which cost next to nothing.
+// Handshakes on one loop whose clients hold a queue pair and its memory. They have a bound of their own, because
+// handshakes of streams cost much less.
 class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
  public:
-  // A younger handshake is not ended for a newer one.
+  // A handshake that is younger than this is not ended in favour of a newer one.
   static constexpr Duration patience = std::chrono::seconds(1);
 
-  // One of them; leaves when it is destroyed.
+  // One handshake. It leaves when it is destroyed.
   class Place {
    public:
     Place() noexcept = default;
@@ -31,7 +31,7 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
 
    protected:
     ~Place() { leave(); }
-    // The handshake has to end: its place is another's now. It has left already.
+    // The handshake must end because another one got its place. It has left already.
     virtual void give_way() noexcept = 0;
 
    private:
@@ -43,7 +43,7 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
 
   explicit HalfOpen(std::size_t most) noexcept : most_(most) {}
 
-  // The error says the bound.
+  // The error names the bound.
   Result<void> enter(Place& place, Time now) {
     if (entries_.size() >= most_) {
       Place& oldest = *entries_.front();
@@ -66,7 +66,7 @@ class HalfOpen : public std::enable_shared_from_this<HalfOpen> {
 
  private:
   const std::size_t most_;
-  std::list<Place*> entries_;  // Oldest first.
+  std::list<Place*> entries_;  // The oldest is first.
 };
 
 }  // namespace hawser::transport::rdma

@@ -20,7 +20,7 @@ std::unexpected<Error> wrong(const char* what) {
 
 }  // namespace
 
-// u32 magic, u8 version, u8 Ethernet, u8 GID type, u8 zero, u16 lid, six zeros, the GID.
+// Layout: u32 magic, u8 version, u8 Ethernet, u8 GID type, u8 zero, u16 LID, six zero bytes, the GID.
 std::vector<std::byte> Offer::encode() const {
   std::vector<std::byte> out(bytes);
   store_le(out.data(), offer_magic);
@@ -48,8 +48,8 @@ Result<Offer> Offer::decode(Bytes in) {
   return offer;
 }
 
-// u32 magic, u8 version, u8 Ethernet, u16 lid, u32 each: queue pair, sequence, MTU, chunk, receives, reads; u64 domain;
-// the GID.
+// Layout: u32 magic, u8 version, u8 Ethernet, u16 LID, u32 each: queue pair, sequence, MTU, chunk, receives, reads; u64
+// domain; the GID.
 std::vector<std::byte> Parameters::encode() const {
   std::vector<std::byte> out(bytes);
   store_le(out.data(), parameters_magic);

@@ -7,11 +7,11 @@
 #include "hawser/error.h"
 #include "transport/rdma/device/verbs.h"
 
-// What the peers tell each other before there is a connection: docs/transports/rdma.md, "Handshake". No I/O; nothing
+// Data that the peers exchange before they are connected: docs/transports/rdma.md, "Handshake". No I/O; nothing
 // received is trusted.
 namespace hawser::transport::rdma {
 
-// Of a client: whether a server can reach it at all.
+// A client's offer: its address, by which a server judges whether it can reach the client.
 struct Offer {
   static constexpr std::size_t bytes = 32;
   bool ethernet = true;
@@ -23,7 +23,7 @@ struct Offer {
   static Result<Offer> decode(Bytes bytes);
 };
 
-// Of one half.
+// Parameters of one pending connection.
 struct Parameters {
   static constexpr std::size_t bytes = 56;
   bool ethernet = true;
@@ -31,10 +31,10 @@ struct Parameters {
   std::uint32_t queue_pair = 0;
   std::uint32_t sequence = 0;  // First packet sequence number of its sends.
   std::uint32_t mtu_bytes = 1024;
-  std::uint32_t chunk_bytes = 0;  // The longest packet that it receives.
-  std::uint32_t receives = 0;     // Posted.
-  std::uint32_t reads = 1;        // That it answers at once.
-  std::uint64_t domain = 0;       // Of memory that it exposes; 0 for none.
+  std::uint32_t chunk_bytes = 0;  // Longest packet that it receives.
+  std::uint32_t receives = 0;     // Receives that it has posted.
+  std::uint32_t reads = 1;        // RDMA reads that it answers at the same time.
+  std::uint64_t domain = 0;       // Domain of the memory that it exposes; 0: it exposes none.
   Gid gid;
 
   std::vector<std::byte> encode() const;

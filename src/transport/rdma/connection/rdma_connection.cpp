@@ -23,7 +23,7 @@ Result<void> too_much_side_work() {
 
 Error no_memory() { return {ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0, "no memory"}; }
 
-// Work requests that a connection needs at least: with a shared receive queue there are many, and each is little used.
+// Minimum of work requests per connection. With a shared receive queue there are many connections, and most are idle.
 constexpr unsigned shared_depth = 24;
 
 unsigned send_queue_of(const RdmaOptions& options) noexcept {
@@ -32,7 +32,7 @@ unsigned send_queue_of(const RdmaOptions& options) noexcept {
 
 }  // namespace
 
-// ---- Making one
+// ---- Construction
 
 Result<std::unique_ptr<RdmaConnection>> RdmaConnection::begin(std::shared_ptr<RdmaWorker> worker,
                                                               const MessageLimits& limits) {
@@ -51,7 +51,7 @@ RdmaConnection::RdmaConnection(std::shared_ptr<RdmaWorker> worker, const Message
       receives_(options_.shared_receive_queue ? options_.shared_receives_per_connection : options_.recv_queue_depth),
       mtu_bytes_(worker_->mtu_bytes()),
       self_(std::make_shared<RdmaConnection*>(this)) {
-  // Whoever guesses it can write packets into the connection.
+  // Random, because a party that guesses it can write packets into the connection.
   sequence_ = static_cast<std::uint32_t>(kernel_random()) & 0xffffffU;
 }
 
@@ -90,13 +90,13 @@ void RdmaConnection::make_soon(PendingConnection::Ready ready) {
     Result<std::unique_ptr<QueuePair>> made = nullptr;
   };
   const auto job = std::make_shared<Job>(Job{.there = there_, .ready = ready});
-  // Memory is registered there too, so that there is some when it is taken.
+  // The helper thread also registers memory, so that the loop does not have to.
   std::vector<std::size_t> stretches = {chunk_bytes_, Sender::control_bytes, Receiver::staging_floor_bytes};
   stretches.insert(stretches.end(), receives_, chunk_bytes_);
   const unsigned sends = send_queue_of(options_);
   const bool begun = worker_->side_work().run([worker = worker_.get(), sends, receives = receives_, job,
                                                gone = cancelled_, wanted = std::move(stretches)]() -> SideWork::After {
-    // Not for nothing: others wait.
+    // A cancelled connection skips the work, because other work waits for the thread.
     if (gone->load(std::memory_order_relaxed)) return [job] {};
     try {
       static_cast<void>(worker->device().pool->make_room(wanted, MemoryPool::Use::connection));
@@ -151,7 +151,7 @@ std::uint32_t RdmaConnection::reads_with(const Parameters& peer) const noexcept 
   return std::min(parameters().reads, peer.reads);
 }
 
-// Afterwards the queue pair is connecting.
+// Afterwards the queue pair counts as connecting.
 Result<QueuePairRoute> RdmaConnection::route_to(const Parameters& peer) {
   const Parameters ours = parameters();
   if (ended_ || connecting_) {
@@ -174,9 +174,9 @@ Result<QueuePairRoute> RdmaConnection::route_to(const Parameters& peer) {
   route.mtu_bytes = std::min(ours.mtu_bytes, peer.mtu_bytes);
   route.max_rd_atomic = reads;
   route.max_dest_rd_atomic = ours.reads;
-  // Without reads there are neither rendezvous nor one-sided operations.
+  // Without reads there are no rendezvous and no one-sided operations.
   if (reads != 0) route.access = RemoteAccess::always;
-  // Even if it fails: a queue pair may be ready to receive, and not to send.
+  // It is set even if connecting fails, because the queue pair may be ready to receive but not to send.
   connecting_ = true;
   return route;
 }
@@ -188,7 +188,7 @@ Result<void> RdmaConnection::connect(const Parameters& peer) {
   return connected(peer);
 }
 
-// Any thread that side_work() has. DrainingQueuePair::destroy_pair() takes the access back.
+// Runs on any thread that side_work() uses. DrainingQueuePair::destroy_pair() withdraws the access.
 Result<void> RdmaConnection::connect_pair(RdmaWorker& worker, QueuePair& pair, const QueuePairRoute& route) {
   try {
     auto done = pair.connect(route);
@@ -209,7 +209,7 @@ void RdmaConnection::connect_soon(const Parameters& peer, PendingConnection::Rea
     Result<void> outcome = {};
   };
   const auto job = std::make_shared<Job>(Job{.there = there_, .ready = ready});
-  // The queue pair is not destroyed as long as it is busy.
+  // The queue pair is not destroyed while it is busy.
   busy_ = job->busy;
   const bool begun = worker_->side_work().run(
       [worker = worker_.get(), pair = pair_.get(), way = *route, peer, job, gone = cancelled_]() -> SideWork::After {
@@ -230,7 +230,7 @@ void RdmaConnection::connect_soon(const Parameters& peer, PendingConnection::Rea
   ready(too_much_side_work());
 }
 
-// The queue pair is.
+// Completes the connection after its queue pair was connected.
 Result<void> RdmaConnection::connected(const Parameters& peer) {
   if (ended_) return hawser::fail(ErrorCode::unavailable, "the RDMA half has failed", ErrorScope::connection);
   const std::uint32_t reads = reads_with(peer);
@@ -239,7 +239,7 @@ Result<void> RdmaConnection::connected(const Parameters& peer) {
   channel.sender = {.packet_bytes_max = std::min<std::size_t>(chunk_bytes_, peer.chunk_bytes),
                     .chunk_bytes = chunk_bytes_,
                     .send_window = options_.send_window,
-                    // Without reads the peer can't fetch anything.
+                    // Without reads the peer cannot read payloads from this side's memory.
                     .eager_bytes_max = reads == 0 ? SIZE_MAX : options_.eager_bytes_max,
                     .copied_bytes_max = options_.copied_bytes_max,
                     .rendezvous_max = options_.rendezvous_max};
@@ -301,8 +301,8 @@ Result<Parameters> RdmaPendingConnection::check_client(Bytes client) const {
   if (connection_ == nullptr) return std::unexpected(gave_way());
   auto theirs = Parameters::decode(client);
   if (!theirs) return theirs;
-  // What was judged when it was offered is where the queue pair is led to. A route to a client's address may take the
-  // kernel a second to find.
+  // The queue pair must lead to the address that was judged in the offer. The kernel may need a second to find a route
+  // to an address.
   if (offer_ && (theirs->gid != offer_->gid || theirs->lid != offer_->lid || theirs->ethernet != offer_->ethernet)) {
     return hawser::fail(ErrorCode::protocol_error,
                         "the client's RDMA parameters have the address " + to_string(theirs->gid) +
@@ -354,13 +354,13 @@ Capabilities RdmaConnection::capabilities() const noexcept {
 
 RemoteMemory* RdmaConnection::remote_memory() noexcept {
   if (ended_ || channel_ == nullptr) return nullptr;
-  loop_.at_tick_end(*this);  // To send what is asked for.
+  loop_.at_tick_end(*this);  // Posts the requested operations.
   return &channel_->one_sided();
 }
 
 void RdmaConnection::start(MessageSink& sink) {
   sink_ = &sink;
-  if (ended_) return loop_.at_tick_end(*this);  // To tell why.
+  if (ended_) return loop_.at_tick_end(*this);  // The tick's end reports the reason.
   channel_->receiver().start(sink);
   resume();
 }
@@ -404,7 +404,7 @@ void RdmaConnection::flush() {
       if (const auto posted = repost(); !posted) return fail(broken(posted.error().text), true);
     }
   }
-  // Else when the queue as a whole has fallen to its watermark.
+  // Otherwise chunks are posted again when the shared queue has fallen to its low watermark.
   if (own_ring_ == nullptr && worker_->shared_ring()->waiting() != 0 && channel_->peer_is_short())
     worker_->repost_soon();
   const std::optional<Error> failed = channel_->flush();
@@ -441,7 +441,7 @@ void RdmaConnection::on_completion(const Completion& completion) {
     if (receive && ring != nullptr && own_ring_ == nullptr) {
       if (ReceiveChunk* const chunk = ring->completed(completion.id)) ring->finish(*chunk);
     }
-    // Invalid: the peer's queue pair allows no such access at all, since nothing is exposed there any more.
+    // remote_invalid: the peer's queue pair allows no such access at all, because nothing is exposed there any more.
     const bool refused = completion.status == Status::remote_access || completion.status == Status::remote_invalid;
     if (!receive && channel_ != nullptr && refused) {
       channel_->one_sided().refused(completion.id);
@@ -451,7 +451,7 @@ void RdmaConnection::on_completion(const Completion& completion) {
   if (receive) {
     ReceiveChunk* const chunk = ring->completed(completion.id);
     if (chunk == nullptr) return;
-    // Of a write with immediate nothing lies in the chunk, and the peer chooses the byte count.
+    // A write with immediate puts nothing into the chunk, and the peer chooses the byte count.
     if (channel_ == nullptr || completion.opcode != Opcode::send_with_immediate ||
         completion.bytes > ring->chunk_bytes()) {
       ring->finish(*chunk);
@@ -472,7 +472,7 @@ void RdmaConnection::on_completion(const Completion& completion) {
 
 void RdmaConnection::on_event(const DeviceEvent& event) {
   if (event.kind == DeviceEventKind::last_receive_reached) {
-    // The queue pair has failed by itself. A completion may say why.
+    // The queue pair failed by itself. A completion may give the reason.
     last_receive_reached_ = true;
     worker_->poll_all();
     if (ended_) return;
@@ -511,7 +511,7 @@ void RdmaConnection::resume() {
   end_if_gone();
 }
 
-// ---- The end
+// ---- End
 
 void RdmaConnection::close() {
   if (ended_ || closing_) return;
@@ -520,7 +520,7 @@ void RdmaConnection::close() {
   flush();
 }
 
-// What the peer's device had sent before may still lie in the completion queue.
+// Messages that the peer's device sent before the end may still be in the completion queue.
 void RdmaConnection::on_peer_gone(const Error& reason) {
   if (ended_) return;
   gone_ = reason;
@@ -569,7 +569,7 @@ void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
     try {
       channel->sender().mark_end();
     } catch (...) {
-      broken_off = true;  // No memory: nothing would tell when all has been sent.
+      broken_off = true;  // There is no memory: nothing would report that all has been sent.
     }
   }
   std::shared_ptr<ReceiveRing> ring = own_ring_ != nullptr ? std::move(own_ring_) : worker_->shared_ring();
@@ -586,7 +586,7 @@ void RdmaConnection::end_now(const Error& reason, bool broken_pair) noexcept {
                             .busy = std::move(busy_)},
                            loop_.poller().now());
   worker_->drain(std::move(draining_));
-  // The owners are told last: they may do anything but destroy this.
+  // The owners are notified last: they may do anything except destroy this.
   if (channel != nullptr) channel->end(reason);
 }
 

@@ -21,26 +21,26 @@
 
 namespace hawser::transport::rdma {
 
-// A queue pair as a transport::Connection. Also before it has been opened, while the peers agree.
+// A transport::Connection over one queue pair. It exists already before open(), while the peers negotiate.
 class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner, ReceiveRingOwner, exec::TickEnd {
  public:
   static constexpr std::size_t receive_buffer_bytes_min = 32 * 1024;
 
-  // Without a queue pair yet: make() or make_soon() is next.
+  // Returns a connection without a queue pair. make() or make_soon() is called next.
   static Result<std::unique_ptr<RdmaConnection>> begin(std::shared_ptr<RdmaWorker> worker, const MessageLimits& limits);
   RdmaConnection(std::shared_ptr<RdmaWorker> worker, const MessageLimits& limits);
   ~RdmaConnection();
 
   Parameters parameters() const noexcept;
-  // Before connect(): packets are no longer than that, nor are the peer's, which learns it by parameters().
+  // Limits the packets of both sides: the peer learns the limit from parameters(). Called before connect().
   void limit_mtu(unsigned bytes) noexcept { mtu_bytes_ = std::min(mtu_bytes_, bytes); }
-  // Blocks for as long as the kernel takes.
+  // Makes the queue pair. Blocks as long as the kernel does.
   Result<void> make();
   Result<void> connect(const Parameters& peer);
-  // The same on the helper thread. `ready` is called by the loop, unless the connection has gone.
+  // Makes the queue pair on the helper thread. The loop calls `ready` unless the connection has been destroyed.
   void make_soon(PendingConnection::Ready ready);
   void connect_soon(const Parameters& peer, PendingConnection::Ready ready);
-  // From here on `stream` tells of the peer's end. Paused until start().
+  // From now on the end of `stream` shows that the peer has ended. The connection is paused until start().
   void open(std::unique_ptr<Stream> stream);
 
   std::string_view transport() const noexcept override { return "rdma"; }
@@ -91,38 +91,38 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   Loop& loop_;
   const RdmaOptions& options_;
   const MessageLimits limits_;
-  const GidEntry address_;  // Ours.
+  const GidEntry address_;  // The address of this side.
   const std::size_t chunk_bytes_;
   const std::uint32_t receives_;
-  std::size_t entries_ = 0;  // Of the completion queue.
-  bool counted_ = false;     // Among queue_pairs_max.
-  bool shared_ = false;      // It has a part in the shared receives.
+  std::size_t entries_ = 0;  // Entries reserved in the completion queue.
+  bool counted_ = false;     // It is counted towards queue_pairs_max.
+  bool shared_ = false;      // It has reserved a part of the shared receives.
   bool connecting_ = false;  // The queue pair may have used up receives.
   bool last_receive_reached_ = false;
-  std::size_t unposted_ = 0;  // Chunks of the shared queue that it has used up and that are not posted again.
+  std::size_t unposted_ = 0;  // Chunks of the shared queue that it has used up and that have not been posted again.
   std::uint32_t sequence_ = 0;
   unsigned mtu_bytes_;
 
   // Read by the helper thread.
   const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<bool> busy_;  // True while the helper thread connects the queue pair.
-  // Made beforehand, so that the end allocates nothing: the queue pair goes there.
+  // Allocated in advance for the queue pair, so that the end of the connection allocates nothing.
   RdmaWorker::Draining draining_;
   // Null once the connection has ended.
   std::unique_ptr<QueuePair> pair_;
   std::shared_ptr<ReceiveRing> own_ring_;
   std::unique_ptr<Channel> channel_;
-  std::optional<Channel::Memory> memory_;  // Until there is a channel.
+  std::optional<Channel::Memory> memory_;  // Set until the channel exists.
   std::unique_ptr<Liveness> liveness_;
   std::string peer_;
 
   MessageSink* sink_ = nullptr;
-  std::optional<Error> unannounced_;       // It ended before start().
-  std::optional<Error> gone_;              // The peer is gone; what has come is still delivered.
+  std::optional<Error> unannounced_;       // Reason of an end before start().
+  std::optional<Error> gone_;              // The peer is gone. Messages that have arrived are still delivered.
   std::shared_ptr<RdmaConnection*> self_;  // Null once the connection has ended.
-  // Null once this is gone, for what the helper thread does.
+  // Points to null once this is destroyed. Work of the helper thread uses it.
   const std::shared_ptr<RdmaConnection*> there_ = std::make_shared<RdmaConnection*>(this);
-  std::uint64_t committed_ = 0;  // At the end.
+  std::uint64_t committed_ = 0;  // Value at the end of the connection.
   std::uint64_t sent_ = 0;
   std::uint64_t arrived_ = 0;
   BacklogWatermark watermark_;
@@ -131,17 +131,16 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   bool ended_ = false;
 };
 
-// A connection that is being made. The server's pending connection leaves its place among the half-open ones when it is
-// connected.
+// A connection that is being made. The server's pending connection leaves the half-open ones when it is connected.
 class RdmaPendingConnection final : public PendingConnection, public HalfOpen::Place {
  public:
-  // The client's, to be connected with that server.
+  // Client: is to be connected to the server with these parameters.
   RdmaPendingConnection(Loop& loop, std::unique_ptr<RdmaConnection> connection, const Parameters& server) noexcept
       : loop_(loop), connection_(std::move(connection)), server_(server) {}
-  // The server's, for a client that made `offer`; without a connection yet.
+  // Server: for a client that made `offer`; it has no connection yet.
   RdmaPendingConnection(Loop& loop, const Offer& offer) noexcept : loop_(loop), offer_(offer) {}
   void hold(std::unique_ptr<RdmaConnection> connection) noexcept { connection_ = std::move(connection); }
-  // As when_ready(), at once; blocks.
+  // Like when_ready(), but blocks until the work is done.
   Result<void> make();
 
   std::vector<std::byte> parameters() const override {
@@ -155,12 +154,12 @@ class RdmaPendingConnection final : public PendingConnection, public HalfOpen::P
  private:
   void give_way() noexcept override;
   Result<Parameters> check_client(Bytes client) const;
-  // Calls who waits, who may destroy this.
+  // Calls the waiting callback, which may destroy this.
   void finish(const Result<void>& outcome);
   static Error gave_way();
 
   Loop& loop_;
-  std::unique_ptr<RdmaConnection> connection_;  // Null once it gave way.
+  std::unique_ptr<RdmaConnection> connection_;  // Null once it gave way to a newer handshake.
   const std::optional<Parameters> server_;
   const std::optional<Offer> offer_;
   Ready ready_;

@@ -13,11 +13,11 @@
 namespace hawser::transport::rdma {
 namespace {
 
-// How often the memory pool is looked through, and how often queue pairs that drain.
+// Periods of checking the memory pool, and of checking draining queue pairs.
 constexpr Duration reclaim_period = std::chrono::seconds(2);
 constexpr Duration drain_period = std::chrono::milliseconds(20);
 
-// Of a device's registered memory, what handshakes that have not ended may hold on one loop.
+// Handshakes in progress on one loop may hold this fraction of a device's registered memory.
 constexpr std::size_t half_open_memory_divisor = 4;
 
 std::size_t half_open_max(const RdmaOptions& options) noexcept {
@@ -27,7 +27,7 @@ std::size_t half_open_max(const RdmaOptions& options) noexcept {
 
 }  // namespace
 
-// ---- The end
+// ---- Lifetime
 
 Result<std::shared_ptr<RdmaWorker>> RdmaWorker::make(Loop& loop, std::shared_ptr<RdmaDevice> device) {
   const std::size_t entries = std::min(device->options.cq_entries, device->device->limits().completion_queue_entries);
@@ -61,8 +61,8 @@ RdmaWorker::RdmaWorker(Loop& loop, std::shared_ptr<RdmaDevice> device, std::uniq
 }
 
 RdmaWorker::~RdmaWorker() {
-  // What has been posted is on its way: connections that end with the last of their users still send it. Their shared
-  // receives go with the queue.
+  // Connections that ended together with their last user still send their posted requests. Their shared receives are
+  // released with the queue.
   const Time give_up = loop_.poller().now() + DrainingQueuePair::sending_max;
   while (!draining_.empty() && loop_.poller().real_time() && loop_.poller().now() < give_up) reap(false);
   side_work_.close();
@@ -81,8 +81,8 @@ RdmaWorker::~RdmaWorker() {
   queue_.reset();
 }
 
-// A port's addresses come and go with those of its network, better ones may have come since the device was opened, and
-// its MTU and LID change without an event that every device would raise.
+// Reads the port's state again. The port's addresses change with those of its network, and better ones may have been
+// added since the device was opened. Its MTU and LID change without an event that every device raises.
 void RdmaWorker::refresh() {
   if (const auto status = device_->device->port(device_->port.number)) port_ = *status;
   const auto addresses = device_->device->gids(device_->port.number);
@@ -181,7 +181,7 @@ bool RdmaWorker::use_shorter_packets(Bytes server) {
   return mtus_.shorten(theirs->gid, std::min<unsigned>(mtu_bytes(), theirs->mtu_bytes), loop_.now());
 }
 
-// ---- What connections need
+// ---- Resources of connections
 
 Result<void> RdmaWorker::acquire_entries(std::size_t entries) {
   if (entries_used_ + entries > entries_) {
@@ -212,15 +212,15 @@ void RdmaWorker::remove(std::uint32_t queue_pair) noexcept {
 
 void RdmaWorker::drain(Draining one) noexcept {
   DrainingQueuePair& pair = *one.front();
-  // Its connection has been there, unless that was never completed.
+  // The number is in the table, unless the connection was never completed.
   if (const auto found = targets_.find(pair.number()); found != targets_.end()) found->second = &pair;
   last_ = nullptr;
   draining_.splice(draining_.end(), one);
-  // Not now: this may be within a completion of it.
+  // Not immediately, because this may be called within a completion of the queue pair.
   try {
     repost_soon();
   } catch (...) {
-    // No memory to be called at the end of this tick: the timer comes.
+    // There is no memory to schedule the end of this tick. The timer follows.
   }
 }
 
@@ -243,7 +243,7 @@ void RdmaWorker::reap(bool drain) {
   }
 }
 
-// Destroying takes the kernel and the device long.
+// The helper thread destroys it, because the kernel and the device take long.
 RdmaWorker::Draining::iterator RdmaWorker::destroy_soon(Draining::iterator at) {
   const auto next = std::next(at);
   destroying_.splice(destroying_.end(), draining_, at);
@@ -254,28 +254,28 @@ RdmaWorker::Draining::iterator RdmaWorker::destroy_soon(Draining::iterator at) {
       return [this, at] { destroy(destroying_, at); };
     });
   } catch (const std::bad_alloc&) {
-    // Then here and now.
+    // It is destroyed here.
   }
   if (!begun) destroy(destroying_, at);
   return next;
 }
 
-// What remains of queue pairs of connections goes here, and nowhere else.
+// This is the only place that releases the remains of a connection's queue pair.
 void RdmaWorker::destroy(Draining& from, Draining::iterator at) {
   Draining gone;
   gone.splice(gone.end(), from, at);
   DrainingQueuePair& pair = *gone.front();
   pair.destroy_pair();
-  // Its number may be given to another queue pair: nothing of it may be left. No other one has been connected with it,
-  // since that comes later on the same thread.
+  // Another queue pair may get its number, so none of its completions may be left. No queue pair with this number has
+  // been connected yet, because that happens later on the same thread.
   poll_all();
   remove(pair.number());
   const DrainingQueuePair::Parts& parts = pair.parts();
   entries_used_ -= parts.entries;
   if (parts.shared_receives != 0) {
     if (parts.unposted != 0) shared_ring_->disown(pair.number());
-    // A device that says when it is done, and did not: chunks may be lost with this queue pair, and what it was
-    // promised is all that makes up for them.
+    // The device reports the end of draining, and did not do so in time. Chunks may be lost with this queue pair. Its
+    // reserved share stays reserved to make up for them.
     if (pair.drained() || !raises_last_receive_) {
       shared_promised_ -= parts.shared_receives;
     } else {
@@ -300,7 +300,7 @@ Result<void> RdmaWorker::make_shared_queue() {
 
 Result<void> RdmaWorker::grow_shared(std::size_t receives) {
   repost_shared();
-  // What the application keeps of connections that have ended can't be posted for others.
+  // Chunks of ended connections that the application keeps cannot be posted for others.
   const std::size_t promised = shared_promised_ + receives;
   const std::size_t wanted = promised + shared_ring_->disowned();
   if (wanted > shared_max_) {
@@ -351,7 +351,7 @@ std::size_t RdmaWorker::poll_once(std::span<Completion> space) {
 
 bool RdmaWorker::refill_is_due() const noexcept {
   const std::size_t waiting = shared_ring_->waiting();
-  // What others keep can't be posted, and does not count.
+  // Chunks that others hold cannot be posted, so they do not count.
   const std::size_t there = shared_ring_->size() - shared_ring_->held();
   return waiting != 0 &&
          static_cast<double>(waiting) >= device_->options.shared_low_watermark * static_cast<double>(there);
@@ -373,7 +373,7 @@ void RdmaWorker::hand_out(const Completion& completion) {
   last_->on_completion(completion);
 }
 
-// A completion of nobody: a chunk of the shared queue must not be lost with it.
+// The completion belongs to no connection. Its chunk of the shared queue must not be lost.
 void RdmaWorker::reclaim_receive(const Completion& completion) {
   if (shared_ring_ == nullptr || (completion.id & ReceiveRing::id_bit) == 0) return;
   if (ReceiveChunk* const chunk = shared_ring_->completed(completion.id)) shared_ring_->finish(*chunk);
@@ -388,7 +388,7 @@ bool RdmaWorker::arm() {
   return poll_once(polled_) == 0;
 }
 
-// Completions are taken by poll(), in the tick that this begins.
+// poll() processes the completions, in the tick that this starts.
 void RdmaWorker::on_ready(exec::Readiness) {}
 
 void RdmaWorker::on_tick_end() {
@@ -404,7 +404,7 @@ void RdmaWorker::on_timer(Timer& timer) noexcept {
   self.Timer::start(self.loop_, self.loop_.after(self.draining_.empty() ? reclaim_period : drain_period));
 }
 
-// Deregistering takes long.
+// The helper thread deregisters memory, because that takes long.
 void RdmaWorker::reclaim() {
   if (!device_->pool->reclaim_is_due(loop_.now())) return;
   const bool begun = side_work_.run([pool = device_->pool, now = loop_.now()]() -> SideWork::After {
@@ -414,7 +414,7 @@ void RdmaWorker::reclaim() {
   if (!begun) device_->pool->reclaim(loop_.now());
 }
 
-// ---- Events of the device
+// ---- Device events
 
 void RdmaWorker::EventWatcher::on_ready(exec::Readiness) {
   while (const auto event = worker.device_->device->next_event()) worker.device_->notify(*event);
@@ -463,7 +463,7 @@ void RdmaWorker::on_device_event(const DeviceEvent& event) {
 
 // Ends every connection.
 void RdmaWorker::break_down(const DeviceEvent& event) {
-  const auto self = weak_from_this().lock();  // The last connection may end with this.
+  const auto self = weak_from_this().lock();  // The last connection may release the last reference to this worker.
   loop_.log(LogLevel::warning, "rdma", device_->device->name() + ": " + std::string(to_string(event.kind)));
   std::vector<std::uint32_t> numbers;
   for (const auto& [number, target] : targets_) numbers.push_back(number);
@@ -475,7 +475,7 @@ void RdmaWorker::break_down(const DeviceEvent& event) {
 void RdmaWorker::Grace::over(Timer& timer) noexcept {
   RdmaWorker& worker = static_cast<Grace&>(timer).worker;
   worker.refresh();
-  // The event of its return may still be on its way.
+  // The event that reports the port's return may not have been read yet.
   if (worker.port_.active) return;
   worker.break_down({.kind = DeviceEventKind::port_down, .port = worker.port_.number});
 }

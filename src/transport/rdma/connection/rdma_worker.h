@@ -32,13 +32,13 @@ namespace hawser::transport::rdma {
 class DrainingQueuePair;
 class RdmaWorker;
 
-// What all loops have in common: the device, its memory, and who is to be told of its events. Thread-safe.
+// State that all loops share: the device, its memory, and the workers that receive its events. Thread-safe.
 class RdmaDevice {
  public:
-  // Opens the device that the options name, or the first that will do.
+  // Opens the device that the options name, or the first usable one.
   static Result<std::shared_ptr<RdmaDevice>> open(const RdmaOptions& options, Verbs& verbs,
                                                   std::shared_ptr<UserMemory> user);
-  // That one.
+  // Opens the device `name`.
   static Result<std::shared_ptr<RdmaDevice>> open_one(const RdmaOptions& options, Verbs& verbs, const std::string& name,
                                                       std::shared_ptr<UserMemory> user);
 
@@ -47,29 +47,29 @@ class RdmaDevice {
 
   const RdmaOptions options;
   const std::shared_ptr<Device> device;
-  // One thread for what the kernel may block; null if this device does not.
+  // One thread for operations during which the kernel may block. Null if the device never blocks.
   const std::shared_ptr<exec::OffloadPool> helper;
   const std::shared_ptr<MemoryPool> pool;
-  const PortStatus port;  // As it was when the device was opened.
+  const PortStatus port;  // State when the device was opened.
   const GidEntry gid;
-  // What peers know its memory by: another whenever a device is opened, and never 0.
+  // Identifies the device's memory for peers. Every opening of a device gets another number, which is never 0.
   const std::uint64_t domain;
-  // What the peers of its connections may do.
+  // Access that peers of its connections have.
   RemoteAccess access;
 
-  // One queue pair of queue_pairs_max; false when there is none left.
+  // Reserves one queue pair of queue_pairs_max. False if none is left.
   bool acquire_queue_pair() noexcept;
   std::size_t queue_pairs() const noexcept { return queue_pairs_.load(std::memory_order_relaxed); }
   void release_queue_pair() noexcept { queue_pairs_.fetch_sub(1, std::memory_order_relaxed); }
 
-  // Has the device know all of the application's memory, before what its helper does from now on.
+  // Starts registering all memory of the application with the device, before later work of its helper.
   void register_soon(const std::shared_ptr<UserMemory>& user);
 
   void add(RdmaWorker& worker);
   void remove(RdmaWorker& worker) noexcept;
-  // Has every end's loop handle the event.
+  // Passes the event to the loop of every worker.
   void notify(const DeviceEvent& event);
-  // It is gone: to be opened anew.
+  // True when the device is gone and must be opened again.
   bool dead() const noexcept { return dead_.load(std::memory_order_relaxed); }
 
  private:
@@ -79,19 +79,19 @@ class RdmaDevice {
   std::vector<RdmaWorker*> workers_;
 };
 
-// Takes a queue pair's completions. May be removed from the end within.
+// Receives the completions of a queue pair. It may be removed from the worker within a call.
 class CompletionTarget {
  public:
   virtual void on_completion(const Completion& completion) = 0;
   virtual void on_event(const DeviceEvent& event) = 0;
-  // A receive that it had used was posted again, to the shared queue.
+  // A receive that the queue pair had used up was posted again to the shared queue.
   virtual void on_posted(const ReceiveChunk& chunk) = 0;
 
  protected:
   ~CompletionTarget() = default;
 };
 
-// One loop's completion queue, and the connections whose queue pairs report there.
+// The completion queue of one loop, and the connections whose queue pairs report there.
 class RdmaWorker final : public TransportWorker,
                          public std::enable_shared_from_this<RdmaWorker>,
                          exec::Source,
@@ -114,42 +114,42 @@ class RdmaWorker final : public TransportWorker,
   std::size_t probe_bytes() const noexcept override { return transport_probe_bytes_max; }
   bool use_shorter_packets(Bytes server) override;
 
-  // Of connections that are made from now on, if the device has it.
+  // Connections that are made from now on use `address` if the device has it.
   void prefer(const Gid& address) noexcept { preferred_ = address; }
 
-  // ---- For connections
+  // ---- Functions for connections
   Loop& loop() noexcept { return loop_; }
   RdmaDevice& device() noexcept { return *device_; }
-  // That of this end's connections being made.
+  // Address of connections that are made now.
   const GidEntry& address() const noexcept { return address_; }
-  // The longest packets that connections from here use, unless there is less toward their peer.
+  // Longest packets of connections from here, unless the limit toward their peer is smaller.
   unsigned mtu_bytes() const noexcept;
-  // As it was when the last handshake came by.
+  // State of the port at the last handshake.
   const PortStatus& port() const noexcept { return port_; }
-  // What one connection posts at most, within the completion queue that is left. Undone by release_entries().
+  // Reserves entries of the completion queue: as many as one connection posts at most. release_entries() releases them.
   Result<void> acquire_entries(std::size_t entries);
   void release_entries(std::size_t entries) noexcept { entries_used_ -= entries; }
-  // What the kernel may block.
+  // Runs operations during which the kernel may block.
   SideWork& side_work() noexcept { return side_work_; }
-  // Made for a connection that is not there any more.
+  // Destroys a queue pair whose connection does not exist any more.
   void discard(std::unique_ptr<QueuePair> pair);
-  // A queue pair with this end's queues. Any thread that side_work() has.
+  // Makes a queue pair with this worker's queues. Runs on any thread that side_work() uses.
   Result<std::unique_ptr<QueuePair>> make_pair(unsigned send_requests, unsigned receive_requests);
   void add(std::uint32_t queue_pair, CompletionTarget& target) { targets_[queue_pair] = &target; }
   void remove(std::uint32_t queue_pair) noexcept;
-  // Hands out all completions that are there.
+  // Processes all completions in the queue.
   void poll_all();
-  // One element: the queue pair of a connection that has ended, from within any of its callbacks.
+  // Accepts one element: the queue pair of a connection that has ended. May be called within any of its callbacks.
   using Draining = std::list<std::unique_ptr<DrainingQueuePair>>;
   void drain(Draining one) noexcept;
   // Null without a shared receive queue.
   const std::shared_ptr<ReceiveRing>& shared_ring() const noexcept { return shared_ring_; }
-  // Room for one more connection's credits, which are posted at once. Given back when its queue pair has been drained.
+  // Reserves and posts the receives of one more connection. They are released when its queue pair has been drained.
   Result<void> grow_shared(std::size_t receives);
-  // Posts what is free at the end of the tick, and tells whose credits it was.
+  // Posts free chunks at the end of the tick, and notifies the connections that had used them up.
   void repost_soon() { loop_.at_tick_end(*this); }
 
-  // Any thread.
+  // May be called by any thread.
   void post_event(const DeviceEvent& event);
   std::size_t connections() const noexcept { return targets_.size(); }
 
@@ -177,7 +177,7 @@ class RdmaWorker final : public TransportWorker,
   void break_down(const DeviceEvent& event);
   static void on_timer(Timer& timer) noexcept;
 
-  // Device events come by another descriptor.
+  // Device events arrive on a separate descriptor.
   struct EventWatcher final : exec::Watcher {
     explicit EventWatcher(RdmaWorker& owner) : worker(owner) {}
     void on_ready(exec::Readiness) override;
@@ -196,7 +196,7 @@ class RdmaWorker final : public TransportWorker,
   PortStatus port_;
   GidEntry address_;
   Gid preferred_;
-  bool broken_ = false;  // One of its queues: it can make no more connections.
+  bool broken_ = false;  // One of its queues failed: it can make no more connections.
   std::unique_ptr<CompletionQueue> queue_;
   const std::size_t entries_;
   std::size_t entries_used_ = 0;
@@ -209,17 +209,17 @@ class RdmaWorker final : public TransportWorker,
   CompletionTarget* last_ = nullptr;
   std::vector<Completion> polled_;
   Draining draining_;
-  // Their queue pairs are being destroyed.
+  // The helper thread destroys their queue pairs.
   Draining destroying_;
   std::list<std::unique_ptr<QueuePair>> discarded_;
-  // Null once this is gone, for what other threads have posted.
+  // Points to null once this is destroyed. Calls that other threads have posted use it.
   const std::shared_ptr<RdmaWorker*> self_ = std::make_shared<RdmaWorker*>(this);
 
   std::unique_ptr<SharedReceiveQueue> shared_queue_;
   std::shared_ptr<ReceiveRing> shared_ring_;
-  std::size_t shared_promised_ = 0;  // To connections.
+  std::size_t shared_promised_ = 0;  // Receives reserved for connections.
   std::size_t shared_max_ = 0;
-  bool raises_last_receive_ = false;  // The device has, of a queue pair of this end.
+  bool raises_last_receive_ = false;  // The device has raised this event for a queue pair of this worker.
   SideWork side_work_;
 };
 

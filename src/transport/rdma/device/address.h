@@ -10,16 +10,16 @@
 
 namespace hawser::transport::rdma {
 
-// Of one port's addresses, the one that a connection uses. The error names what the port has instead.
-// If it is among those that will do, `preferred`, such as the address that the stream has here.
+// Chooses one of a port's addresses for a connection. It is `preferred` if that is among the suitable ones, for example
+// the local address of the stream. The error names the addresses that the port has instead.
 Result<GidEntry> choose_address(const RdmaOptions& options, std::span<const GidEntry> addresses,
                                 const Gid& preferred = {});
 
-// The host of "host:port", or of "[host]:port", as a GID; nothing if that is no address, or leads nowhere but to this
-// host.
+// Returns the host of "host:port" or "[host]:port" as a GID. Nothing if it is not an address, or only leads to this
+// host itself.
 std::optional<Gid> gid_of(std::string_view local);
 
-// What the options say of the way there; the rest is the peers'.
+// Returns a route with the values that the options determine. The others depend on the peers.
 QueuePairRoute route_with(const RdmaOptions& options) noexcept;
 
 }  // namespace hawser::transport::rdma

@@ -65,7 +65,7 @@ Status status_of(ibv_wc_status status) noexcept {
   }
 }
 
-// Empty for events that nobody waits for.
+// Empty for events that nothing handles.
 std::optional<DeviceEventKind> kind_of(ibv_event_type type) noexcept {
   switch (type) {
     case IBV_EVENT_QP_FATAL:
@@ -120,7 +120,7 @@ class VerbsRegion final : public MemoryRegion {
 class VerbsCompletions final : public CompletionQueue {
  public:
   VerbsCompletions(Channel channel, ibv_cq* queue) : channel_(std::move(channel)), queue_(queue) {
-    queue_->cq_context = static_cast<CompletionQueue*>(this);  // Comes back in events.
+    queue_->cq_context = static_cast<CompletionQueue*>(this);  // Events carry it.
   }
   ~VerbsCompletions() override {
     take_events();
@@ -163,7 +163,8 @@ class VerbsCompletions final : public CompletionQueue {
   }
 
  private:
-  // Acknowledging takes a lock, so many are acknowledged at once; all must be before the queue is destroyed.
+  // Acknowledging takes a lock, so it is done for many events at once. All must be acknowledged before the queue is
+  // destroyed.
   static constexpr unsigned unacknowledged_max = 256;
 
   static Opcode opcode_of(ibv_wc_opcode opcode, bool immediate) noexcept {
@@ -209,7 +210,7 @@ Result<void> post_receives(std::span<const ReceiveRequest> requests, auto&& post
 class VerbsSharedReceives final : public SharedReceiveQueue {
  public:
   explicit VerbsSharedReceives(ibv_srq* queue) noexcept : queue_(queue) {
-    queue_->srq_context = static_cast<SharedReceiveQueue*>(this);  // Comes back in events.
+    queue_->srq_context = static_cast<SharedReceiveQueue*>(this);  // Events carry it.
   }
   ~VerbsSharedReceives() override { ibv_destroy_srq(queue_); }
   ibv_srq* queue() const noexcept { return queue_; }
@@ -445,7 +446,7 @@ class VerbsDevice final : public Device {
                            (access.relaxed_ordering ? unsigned{IBV_ACCESS_RELAXED_ORDERING} : 0U);
     ibv_mr* region = ibv_reg_mr(domain_.get(), memory.data(), memory.size(), static_cast<int>(flags));
     if (region == nullptr && access.relaxed_ordering && (errno == EOPNOTSUPP || errno == EINVAL)) {
-      // Optional, but some drivers refuse what they do not know.
+      // Relaxed ordering is optional, but some drivers refuse flags that they do not know.
       region = ibv_reg_mr(domain_.get(), memory.data(), memory.size(),
                           static_cast<int>(flags & ~unsigned{IBV_ACCESS_RELAXED_ORDERING}));
     }
@@ -489,7 +490,7 @@ class VerbsDevice final : public Device {
     unsigned inlined = std::min(options.inline_bytes, inline_max_.load(std::memory_order_relaxed));
     ibv_qp* pair = nullptr;
     ibv_qp_cap granted{};
-    // A device tells how much it sends inline only by refusing what is more.
+    // A device reports its limit for inline data only by refusing more.
     while (true) {
       wanted.cap = {.max_send_wr = options.send_requests,
                     .max_recv_wr = options.shared_receives != nullptr ? 0 : options.receive_requests,
@@ -525,7 +526,7 @@ class VerbsDevice final : public Device {
   }
 
  private:
-  // Gb/s of one lane, by the code of the InfiniBand specification.
+  // Returns Gb/s of one lane by the code of the InfiniBand specification.
   static double lane_speed(unsigned code) noexcept {
     switch (code) {
       case 1: return 2.5;
@@ -559,7 +560,7 @@ class VerbsDevice final : public Device {
   std::atomic<unsigned> inline_max_{UINT32_MAX};
 };
 
-// The kernel's list of devices, for as long as one of them is opened or named.
+// The kernel's list of devices. It is kept while one of them is being opened or named.
 class DeviceList {
  public:
   DeviceList() : list_(ibv_get_device_list(&count_)), error_(errno) {}
@@ -619,7 +620,7 @@ class SystemVerbs final : public Verbs {
   }
 
   Result<void> make_fork_safe() override {
-    // Nothing to do, and no error, where the kernel copies pinned pages when a process forks.
+    // It does nothing, and succeeds, if the kernel copies pinned pages when a process forks.
     const int error = ibv_fork_init();
     if (error == 0) return {};
     return fail(ErrorCode::unavailable,

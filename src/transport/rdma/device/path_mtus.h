@@ -11,21 +11,22 @@
 
 namespace hawser::transport::rdma {
 
-// How long packets may be on the way to a peer where longer ones were lost. Bounded: the entry that ends first makes
-// room.
+// Remembers the packet length towards peers to which longer packets were lost. Bounded: the entry that expires first
+// makes room for a new one.
 class PathMtus {
  public:
   static constexpr std::size_t entries_max = 256;
-  // After so long the way may have changed for the better (RFC 1191, section 6.3).
+  // After this time the path may have improved (RFC 1191, section 6.3).
   static constexpr Duration lifetime = std::chrono::minutes(10);
 
-  // Packets of `current` bytes are lost. False if there are none shorter.
+  // Packets of `current` bytes were lost. False if there is no shorter length.
   bool shorten(const Gid& peer, unsigned current, Time now) {
     current = std::min(current, limit(peer, now));
     if (current <= 256) return false;
     std::erase_if(entries_, [&](const Entry& entry) { return entry.peer == peer || entry.until <= now; });
     if (entries_.size() == entries_max) entries_.erase(entries_.begin());
-    // What fits a frame of 1500 bytes first: that is what most ways have that do not have what the ports do.
+    // 1024 first, because it fits into an Ethernet frame of 1500 bytes. Most paths with a smaller MTU than their ports
+    // have that one.
     entries_.push_back({peer, current > 1024 ? 1024 : current / 2, now + lifetime});
     return true;
   }
@@ -42,7 +43,7 @@ class PathMtus {
     unsigned bytes;
     Time until;
   };
-  std::vector<Entry> entries_;  // In the order of their ends.
+  std::vector<Entry> entries_;  // Sorted by expiry.
 };
 
 }  // namespace hawser::transport::rdma

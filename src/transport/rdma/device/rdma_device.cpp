@@ -9,7 +9,7 @@
 namespace hawser::transport::rdma {
 namespace {
 
-// The port to use, or nothing if none is active.
+// Returns the port to use, or nothing if none is active.
 Result<std::optional<PortStatus>> choose_port(const RdmaOptions& options, Device& device) {
   if (options.port > device.ports()) {
     return fail(ErrorCode::invalid_argument,
@@ -26,7 +26,7 @@ Result<std::optional<PortStatus>> choose_port(const RdmaOptions& options, Device
   return std::nullopt;
 }
 
-// Work that waits for the helper thread: a few for each handshake and each connection that ends.
+// Limit of the work that waits for the helper thread. Each handshake and each ending connection needs a few entries.
 constexpr std::size_t side_work_max = 4096;
 
 struct Registering final : detail::Posted {
@@ -35,7 +35,7 @@ struct Registering final : detail::Posted {
   const std::function<void()> todo;
 };
 
-// Has the helper register what the application's transfers use.
+// Returns a function by which the helper registers memory that the application's transfers use.
 UserMemory::Later later_by(const std::shared_ptr<exec::OffloadPool>& helper) {
   if (helper == nullptr) return {};
   return [weak = std::weak_ptr(helper)](std::function<void()> work) {

@@ -13,10 +13,10 @@ struct SideWork::State {
 
   std::mutex mutex;
   std::condition_variable changed;
-  Loop* loop;  // Null once closed. Only then may the loop be gone.
+  Loop* loop;  // Null once closed. Only then may the loop have been destroyed.
   bool running = false;
-  // What the loop has not called yet. It may hold what the work has made: closing drops it, and not the loop's mailbox,
-  // which may live longer than what that was made with.
+  // Results that the loop has not run yet. They may own objects that the work has made. close() drops them here,
+  // because the loop's mailbox may outlive the objects that these depend on.
   std::deque<After> done;
 
   std::optional<After> take() {
@@ -46,7 +46,7 @@ struct SideWork::Job final : detail::Posted {
         if (std::optional<After> finished = shared->take()) (*finished)();
       });
     } else {
-      // Whoever closes waits for what this holds too.
+      // close() also waits until this result has been destroyed.
       lock.unlock();
       after = nullptr;
       lock.lock();
@@ -70,7 +70,7 @@ bool SideWork::run(Work work) {
 }
 
 void SideWork::close() noexcept {
-  std::deque<After> dropped;  // Without the lock.
+  std::deque<After> dropped;  // Destroyed without holding the lock.
   std::unique_lock lock(state_->mutex);
   state_->loop = nullptr;
   state_->changed.wait(lock, [this] { return !state_->running; });

@@ -8,25 +8,27 @@
 
 namespace hawser::transport::rdma {
 
-// What one loop has done on its device's helper thread, since the kernel may block it: making, connecting and
-// destroying queue pairs. In order, one after the other; loops take turns.
+// Runs operations of one loop on the device's helper thread, because the kernel may block in them: making, connecting
+// and destroying queue pairs. They run in order, one at a time. Loops take turns.
 class SideWork {
  public:
-  // Called on the loop.
+  // Runs on the loop.
   using After = std::move_only_function<void()>;
-  // Called on the helper thread.
+  // Runs on the helper thread.
   using Work = std::move_only_function<After()>;
 
-  // `helper` may block; null for devices that belong to the loop's thread: their work is done there, by a later tick.
+  // `helper` may block. It is null for devices that belong to the loop's thread: their work runs there, in a later
+  // tick.
   SideWork(Loop& loop, std::shared_ptr<exec::OffloadPool> helper);
   SideWork(const SideWork&) = delete;
   SideWork& operator=(const SideWork&) = delete;
   ~SideWork() { close(); }
 
-  // Does `work`, and then what it returns. Work may use what outlives close(). False, and nothing is done, if too much
-  // waits.
+  // Runs `work` on the helper thread and then its result on the loop. `work` may only use objects that outlive close().
+  // False if too much work waits; then nothing runs.
   [[nodiscard]] bool run(Work work);
-  // What has not begun is dropped, and what has begun is waited for. Nothing is called afterwards. Loop's thread.
+  // Drops work that has not begun, and waits for work that has begun. Nothing runs afterwards. Called on the loop's
+  // thread.
   void close() noexcept;
 
  private:

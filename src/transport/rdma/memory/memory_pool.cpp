@@ -24,11 +24,11 @@ unsigned order_of(std::size_t bytes) noexcept {
 
 }  // namespace
 
-// A payload's block: counts the references to its memory.
+// The block of a payload. It counts the references to the payload's memory.
 class MemoryPool::LoanedBlock final : public ExternalBlock {
  public:
   LoanedBlock() noexcept : ExternalBlock(&LoanedBlock::returned) {}
-  // With one reference.
+  // The block starts with one reference.
   void loan(std::shared_ptr<MemoryPool> pool, const RegisteredMemory& memory) noexcept {
     ExternalBlock::loan();
     pool_ = std::move(pool);
@@ -36,7 +36,7 @@ class MemoryPool::LoanedBlock final : public ExternalBlock {
   }
   const RegisteredMemory& memory() const noexcept { return memory_; }
 
-  // Adds a reference unless the last one is being dropped on another thread right now.
+  // Adds a reference unless another thread is dropping the last one at this moment.
   using ExternalBlock::retain;
 
  private:
@@ -50,7 +50,8 @@ class MemoryPool::LoanedBlock final : public ExternalBlock {
   RegisteredMemory memory_;
 };
 
-// Memory halved down to pages of bytes_min. A free stretch of 2^order pages is known by its first page.
+// Memory that is halved repeatedly, down to pages of bytes_min. The first page identifies a free range of 2^order
+// pages.
 struct MemoryPool::Arena {
   static constexpr unsigned orders = 24;
 
@@ -93,7 +94,7 @@ struct MemoryPool::Arena {
     }
     return page;
   }
-  // Free in stretches of `least` and more; counts up to `enough`.
+  // Returns the size of the free ranges of order `least` and above. Counting stops at `enough`.
   std::size_t free_bytes(unsigned least, std::size_t enough) const noexcept {
     std::size_t bytes_free = 0;
     for (unsigned at = order + 1; at-- > least;) {
@@ -120,9 +121,9 @@ struct MemoryPool::Arena {
   const std::size_t pages;
   const unsigned order;
   std::unique_ptr<MemoryRegion> region;
-  std::vector<std::int8_t> free_order;  // Of the first page of a free stretch.
+  std::vector<std::int8_t> free_order;  // Indexed by the first page of a free range.
   std::vector<std::uint32_t> next, previous;
-  std::vector<LoanedBlock*> loaned;  // By the first page of a payload's stretch.
+  std::vector<LoanedBlock*> loaned;  // Indexed by the first page of a payload's range.
   std::array<std::uint32_t, orders> first{};
   std::size_t used = 0;
   bool idle_seen = false;
@@ -143,7 +144,7 @@ void MemoryPool::unmap(std::byte* memory, std::size_t bytes) noexcept { ::munmap
 
 // Counts the bytes as registered.
 Result<std::size_t> MemoryPool::reserve_arena(std::size_t bytes) {
-  // A small bound has room for several arenas too.
+  // A pool with a small bound also has room for several arenas.
   const std::size_t usual = std::min(std::bit_ceil(options_.arena_bytes), std::bit_floor(options_.bytes_max / 4));
   bytes = std::max(usual, bytes);
   if (counters_.registered_bytes + bytes > options_.bytes_max) {
@@ -158,7 +159,7 @@ Result<std::size_t> MemoryPool::reserve_arena(std::size_t bytes) {
 }
 
 Result<std::unique_ptr<MemoryPool::Arena>> MemoryPool::make_arena(std::size_t bytes, Use use) {
-  // More than is needed, so that the part at a multiple of a huge page can be kept.
+  // Maps more than is needed, so that a range that starts at a multiple of a huge page can be kept.
   const std::size_t mapped = bytes + huge_page_bytes;
   void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
@@ -188,7 +189,8 @@ Result<std::unique_ptr<MemoryPool::Arena>> MemoryPool::make_arena(std::size_t by
   }
 }
 
-// Registers without the lock: who finds memory in another arena does not wait. `lock` is held when it returns.
+// Registers without holding the lock, so that threads that find memory in another arena do not wait. `lock` is held
+// when this returns.
 Result<MemoryPool::Arena*> MemoryPool::add_arena(std::unique_lock<std::mutex>& lock, std::size_t bytes, Use use) {
   const auto reserved = reserve_arena(bytes);
   if (!reserved) return std::unexpected(reserved.error());
@@ -234,7 +236,7 @@ Result<RegisteredMemory> MemoryPool::acquire(std::size_t bytes, Use use) {
   if (const RegisteredMemory memory = acquire_there(order, use); memory.data != nullptr) return memory;
   const auto arena = add_arena(lock, bytes_min << order, use);
   if (arena) return carve(**arena, order);
-  // Another thread may have added one, or given memory back, meanwhile.
+  // Meanwhile another thread may have added an arena or released memory.
   if (const RegisteredMemory memory = acquire_there(order, use); memory.data != nullptr) return memory;
   return std::unexpected(arena.error());
 }
@@ -244,7 +246,7 @@ Result<void> MemoryPool::make_room(std::span<const std::size_t> stretches, Use u
   for (;;) {
     std::size_t wanted = 0;
     for (const std::size_t bytes : stretches) wanted += bytes_min << order_of(bytes);
-    // Of arenas, halving leaves no stretch unused that is as long as the longest.
+    // Halving uses free ranges that are at least as long as the longest range completely.
     const unsigned longest = order_of(*std::max_element(stretches.begin(), stretches.end()));
     std::size_t there = 0;
     for (const auto& arena : arenas_) {
@@ -332,14 +334,14 @@ MemoryPool::PayloadBlock MemoryPool::retain_own(const std::byte* data, std::size
     if (loaned == nullptr) continue;
     const RegisteredMemory& memory = loaned->memory();
     if (data < memory.data || data + bytes > memory.data + memory.bytes) continue;
-    // Whoever sends from a block holds it, so that its count can't be on its way to nothing.
+    // The sender holds a reference to the block, so the count cannot be dropping to 0.
     loaned->retain();
     return {loaned, memory, false};
   }
   return {};
 }
 
-// Whether nothing of it has been used for idle_timeout.
+// True if nothing of the arena has been used for idle_timeout.
 bool MemoryPool::is_idle(Arena& arena, Time now) const noexcept {
   if (arena.used != 0) return false;
   if (!arena.idle_seen) {
@@ -357,7 +359,7 @@ bool MemoryPool::reclaim_is_due(Time now) {
 }
 
 void MemoryPool::reclaim(Time now) {
-  std::vector<std::unique_ptr<Arena>> gone;  // Deregistered without the lock.
+  std::vector<std::unique_ptr<Arena>> gone;  // Deregistered without holding the lock.
   {
     const std::lock_guard lock(mutex_);
     for (auto& arena : arenas_) {

@@ -19,7 +19,7 @@
 
 namespace hawser::transport::rdma {
 
-// A stretch of registered memory. Its keys are those of its region.
+// A range of registered memory. Its keys are those of its region.
 struct RegisteredMemory {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -28,68 +28,70 @@ struct RegisteredMemory {
 };
 
 struct MemoryPoolOptions {
-  std::size_t bytes_max = std::size_t{4} << 30;     // Registered in all.
-  std::size_t arena_bytes = std::size_t{16} << 20;  // At least; a power of two.
+  std::size_t bytes_max = std::size_t{4} << 30;     // Limit of all registered bytes.
+  std::size_t arena_bytes = std::size_t{16} << 20;  // Minimum size of an arena; a power of two.
   bool huge_pages = true;
-  bool relaxed_ordering = false;  // As Access has it.
-  UserMemory::Later later = {};   // Has a thread that may block register the application's memory.
+  bool relaxed_ordering = false;  // As in Access.
+  UserMemory::Later later = {};   // Runs the registration of the application's memory on a thread that may block.
   Duration idle_timeout = std::chrono::seconds(10);
 };
 
 struct MemoryPoolCounters {
   std::size_t registered_bytes = 0;
   std::size_t used_bytes = 0;
-  std::size_t used_bytes_max = 0;  // High water.
-  std::uint64_t refused = 0;       // Asked for at the watermark.
-  // Payloads that went without a copy from the application's registered memory, and into it.
+  std::size_t used_bytes_max = 0;  // High watermark of the used bytes.
+  std::uint64_t refused = 0;       // Requests that the limit refused.
+  // Payloads that were sent from, and received into, the application's registered memory without a copy.
   std::uint64_t user_sends = 0;
   std::uint64_t user_receives = 0;
 };
 
-// Memory registered with one device: arenas, registered once and carved by halving into stretches of 4 KiB and more, at
-// multiples of their size. Thread-safe. Kept by whoever holds memory of it.
+// Memory that is registered with one device. It consists of arenas, each registered once and divided by halving into
+// ranges of 4 KiB and more, at multiples of their size. Thread-safe. Whoever holds memory of the pool keeps the pool
+// alive.
 class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
  public:
   static constexpr std::size_t bytes_min = 4096;
-  // Of bytes_max, what payloads may use up: the rest is kept for the chunks that connections need to go on.
+  // Payloads may use this share of bytes_max. The rest is kept for the chunks that connections need to make progress.
   static constexpr double payload_share = 0.75;
 
   static constexpr std::size_t spare_loaned_max = 64;
 
-  // What peers may read lies in arenas of its own, apart from the chunks that connections receive into and send from.
+  // Memory that peers may read lies in arenas of its own, apart from the chunks that connections receive into and send
+  // from.
   enum class Use : std::uint8_t { connection, payload };
 
-  // `user` is the memory that the application has registered, if any.
+  // `user` is the memory that the application has registered; null if there is none.
   MemoryPool(std::shared_ptr<Device> device, MemoryPoolOptions options, std::shared_ptr<UserMemory> user = nullptr);
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
   ~MemoryPool();
 
-  // At least so many bytes. What is free is taken; else an arena is registered, which takes long, and without a lock.
-  // The error says which bound was hit, or why the device refused.
+  // Returns at least `bytes` bytes. If no free memory is found, an arena is registered. This takes long and does not
+  // hold the lock. The error names the bound that was reached, or the device's reason for refusing.
   Result<RegisteredMemory> acquire(std::size_t bytes, Use use);
   void release(const RegisteredMemory& memory) noexcept;
-  // Registers what those stretches need beside what is free, which takes long: for a thread that may block, so that
-  // acquire() need not. Others may take it before.
+  // Registers the memory that these ranges need in addition to the free memory. This takes long, so it runs on a thread
+  // that may block, and acquire() does not have to register. Other threads may acquire the memory before.
   Result<void> make_room(std::span<const std::size_t> stretches, Use use);
 
-  // A payload's buffer: goes back to the pool by itself. Null when there is no room.
+  // Buffer for a payload. It returns to the pool when its last reference is dropped. Null when there is no room.
   struct PayloadBlock {
-    Block* block = nullptr;  // One reference, the caller's.
+    Block* block = nullptr;  // The caller owns one reference.
     RegisteredMemory memory;
-    bool user = false;  // It is the application's.
+    bool user = false;  // True for memory of the application.
   };
   PayloadBlock acquire_block(std::size_t bytes);
-  // The block whose memory [data, data + bytes) lies in, the pool's or the application's, with one reference more, or
-  // nothing.
+  // Returns the block that holds [data, data + bytes), of the pool or of the application, with an additional reference.
+  // Nothing if no block holds it.
   PayloadBlock retain(const std::byte* data, std::size_t bytes) noexcept;
-  // The same of the application's memory only.
+  // The same, but only for memory of the application.
   PayloadBlock find_user(std::byte* data, std::size_t bytes) noexcept;
-  // As a payload is to be received into.
+  // The same as find_user(), for memory into which a payload will be received.
   PayloadBlock retain_user(std::byte* data, std::size_t bytes) noexcept;
 
-  // Counts payloads that are read before it is their turn: at most ahead_share of bytes_max in all. False: no more for
-  // now.
+  // Counts bytes of payloads that are read before their turn: at most ahead_share of bytes_max in total. False: no more
+  // bytes may be read ahead now.
   static constexpr double ahead_share = 0.125;
   bool begin_ahead(std::size_t bytes) noexcept {
     const std::size_t before = ahead_bytes_.fetch_add(bytes, std::memory_order_relaxed);
@@ -102,9 +104,9 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
 
   void count_user_send() noexcept { user_sends_.fetch_add(1, std::memory_order_relaxed); }
 
-  // Gives back arenas that nobody has used for idle_timeout.
+  // Releases arenas that have not been used for idle_timeout.
   void reclaim(Time now);
-  // Whether reclaim() would return memory now. Allocates nothing, so that a loop may ask often.
+  // True if reclaim() would release memory now. It allocates nothing, so a loop may call it often.
   bool reclaim_is_due(Time now);
   MemoryPoolCounters counters() const;
   Device& device() const noexcept { return *device_; }
@@ -132,10 +134,10 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   std::atomic<std::uint64_t> user_receives_{0};
   std::atomic<std::size_t> ahead_bytes_{0};
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Arena>> arenas_;  // By address.
+  std::vector<std::unique_ptr<Arena>> arenas_;  // Sorted by address.
   MemoryPoolCounters counters_;
-  std::vector<std::unique_ptr<LoanedBlock>> spare_loaned_;  // For further payloads, so that the steady state allocates
-                                                            // nothing.
+  // Kept for later payloads, so that the steady state allocates nothing.
+  std::vector<std::unique_ptr<LoanedBlock>> spare_loaned_;
 };
 
 }  // namespace hawser::transport::rdma

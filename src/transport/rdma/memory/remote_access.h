@@ -8,20 +8,20 @@
 
 namespace hawser::transport::rdma {
 
-// What the peers of a device's connections may do by their queue pairs. They may read, as rendezvous need it; they may
-// write only while the application exposes a region for writing on this device. Thread-safe.
+// Access that peers have through the queue pairs of a device's connections. Peers may read, because rendezvous needs
+// it. They may write only while the application exposes a region for writing on this device. Thread-safe.
 class RemoteAccess {
  public:
-  // Of every connection with one-sided operations.
+  // Access that each connection with one-sided operations always grants.
   static constexpr Access always{.remote_read = true, .remote_write = false};
 
-  // A connected queue pair, made with `always`, until remove(), which must come before it is destroyed.
+  // Adds a connected queue pair that was made with `always`. remove() must be called before it is destroyed.
   void add(QueuePair& pair);
   void remove(QueuePair& pair) noexcept;
 
-  // A region is exposed: when this returns, all queue pairs allow what it allows.
+  // Called when a region is exposed. When this returns, all queue pairs allow the region's access.
   void add_region(Access access) noexcept;
-  // It is not any more, after its key was revoked.
+  // Called when a region is not exposed any more, after its key was revoked.
   void remove_region(Access access) noexcept;
 
  private:
@@ -29,7 +29,7 @@ class RemoteAccess {
 
   std::mutex mutex_;
   std::unordered_set<QueuePair*> pairs_;
-  std::size_t writable_ = 0;  // Regions.
+  std::size_t writable_ = 0;  // Number of regions that are exposed for writing.
 };
 
 }  // namespace hawser::transport::rdma

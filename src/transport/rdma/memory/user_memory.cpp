@@ -46,7 +46,7 @@ Result<void> UserMemory::register_with(const std::byte* memory, const std::share
       region = std::unexpected(Error{ErrorCode::overloaded, ErrorScope::transport, Initiator::local, 0, "no memory"});
     }
     lock.lock();
-    // The entry is still there: remove() waits. Its places may have moved.
+    // The entry still exists because remove() waits. Its places may have moved in memory.
     Registered& own = place_of(*found.entry, device);
     own.busy = false;
     --found.entry->busy;
@@ -70,7 +70,7 @@ void UserMemory::register_all(const std::shared_ptr<Device>& device) {
 }
 
 void UserMemory::remove(const std::byte* memory) noexcept {
-  std::vector<Registered> gone;  // Deregistered without the lock.
+  std::vector<Registered> gone;  // Deregistered without holding the lock.
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return entries_.find(memory, 0).entry->busy == 0; });

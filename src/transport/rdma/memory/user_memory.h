@@ -18,16 +18,17 @@
 
 namespace hawser::transport::rdma {
 
-// The application's memory that devices know (RegisteredBuffer), by address. Registering it takes as long as the kernel
-// needs to pin it, a second for some GiB: no lock is held meanwhile. Thread-safe.
+// Memory that the application registered with devices (RegisteredBuffer), sorted by address. Registering takes as long
+// as the kernel needs to pin the memory, about a second for some GiB, and does not hold the lock. Thread-safe.
 class UserMemory : public std::enable_shared_from_this<UserMemory> {
  public:
-  // What a device refused is not asked for again before.
+  // Pause after which a device that refused memory is asked again.
   static constexpr Duration refusal_pause = std::chrono::seconds(1);
 
-  // What a connection needs to use a stretch.
+  // The block and keys that a connection needs to use a range.
   struct Found {
-    Block* block = nullptr;  // One reference, the caller's. Null: not known to the device, or not yet.
+    // The caller owns one reference. Null: the device has not registered the memory, or not yet.
+    Block* block = nullptr;
     std::uint32_t local_key = 0;
     std::uint32_t remote_key = 0;
   };
@@ -36,17 +37,18 @@ class UserMemory : public std::enable_shared_from_this<UserMemory> {
 
   explicit UserMemory(bool relaxed_ordering = false) noexcept : relaxed_ordering_(relaxed_ordering) {}
 
-  // `memory` must not overlap other memory here; `block` counts its users, and lasts until remove().
+  // Adds `memory`, which must not overlap other memory here. `block` counts its users and lives until remove().
   Result<void> add(MutableBytes memory, Block& block);
-  // Has `device` know the memory that begins there. The error is the device's.
+  // Registers the memory that begins at `memory` with `device`. The error is that of the device.
   Result<void> register_with(const std::byte* memory, const std::shared_ptr<Device>& device);
-  // Has `device` know all memory that is here; what it refuses is asked for again when it is used.
+  // Registers all memory with `device`. Memory that the device refuses is registered again when it is used.
   void register_all(const std::shared_ptr<Device>& device);
-  // No device touches it any more: a transfer that does breaks its connection. Waits for a registration at hand.
+  // Deregisters the memory from all devices, so that none accesses it any more. A transfer that still tries to breaks
+  // its connection. Waits for a registration in progress.
   void remove(const std::byte* memory) noexcept;
 
-  // For memory whose owner keeps it meanwhile. What the device does not know is registered by `later`, for the
-  // transfers that come then; without `later` at once.
+  // Returns the memory's block and keys; the caller keeps the memory alive meanwhile. If the device has not registered
+  // the memory, `later` registers it for later transfers. Without `later` it is registered at once.
   Found retain(const std::shared_ptr<Device>& device, const std::byte* data, std::size_t bytes,
                const Later& later = {});
 
@@ -56,14 +58,14 @@ class UserMemory : public std::enable_shared_from_this<UserMemory> {
   using Clock = std::chrono::steady_clock;
   struct Registered {
     std::shared_ptr<Device> device;
-    std::unique_ptr<MemoryRegion> region;  // Null: refused, or not yet.
-    bool busy = false;                     // Somebody registers it.
-    Clock::time_point again{};             // Without a region: when a transfer asks for it again.
+    std::unique_ptr<MemoryRegion> region;  // Null: refused, or not registered yet.
+    bool busy = false;                     // A thread is registering it.
+    Clock::time_point again{};  // If `region` is null, the earliest time at which a transfer requests it again.
   };
   struct Entry {
     Block* block = nullptr;
     std::vector<Registered> registered;
-    std::size_t busy = 0;  // Of these.
+    std::size_t busy = 0;  // Number of entries that are busy.
   };
 
   static Registered& place_of(Entry& entry, const std::shared_ptr<Device>& device);
@@ -71,7 +73,7 @@ class UserMemory : public std::enable_shared_from_this<UserMemory> {
 
   const bool relaxed_ordering_;
   std::mutex mutex_;
-  std::condition_variable changed_;  // A registration has ended.
+  std::condition_variable changed_;  // Notified when a registration has ended.
   AddressRangeMap<Entry> entries_;
   std::atomic<std::size_t> bytes_{0};
 };

@@ -17,16 +17,17 @@ struct ChannelOptions {
   SenderOptions sender;
   ReceiverOptions receiver;
   OneSidedOptions one_sided;
-  std::size_t send_slots = 64;  // Of those that the queue pair has.
+  std::size_t send_slots = 64;  // Limit for the send slots of the queue pair.
   unsigned signal_every = 16;
   std::uint32_t peer_receives = 8;
   std::uint32_t own_receives = 8;
 };
 
-// The messages of one connected queue pair: what a connection is without its loop. Driven by completions and flush().
+// Sends and receives the messages of one connected queue pair: the parts of a connection that need no loop. Completions
+// and flush() drive it.
 class Channel {
  public:
-  // The registered memory that one has besides its ring.
+  // The registered memory of a channel, apart from its ring.
   struct Memory {
     RegisteredMemory chunk;    // options.sender.chunk_bytes
     RegisteredMemory control;  // Sender::control_bytes
@@ -35,7 +36,8 @@ class Channel {
     void release(MemoryPool& pool) const noexcept;
   };
 
-  // Takes over `memory`, which goes back to the pool with the channel, and the ring's packets of this queue pair.
+  // Takes over `memory`, which returns to the pool when the channel is destroyed, and the packets of this queue pair in
+  // `ring`.
   Channel(ReceiverOwner& owner, QueuePair& pair, std::shared_ptr<MemoryPool> pool, ReceiveRing& ring,
           const Memory& memory, const ChannelOptions& options)
       : work_queue_(pair, Credits(options.peer_receives, options.own_receives),
@@ -49,11 +51,12 @@ class Channel {
   OneSided& one_sided() noexcept { return one_sided_; }
   const WorkQueue& work_queue() const noexcept { return work_queue_; }
 
-  // A receive of ours was posted anew.
+  // A receive of this side was posted again.
   void on_posted(const ReceiveChunk& chunk) noexcept { work_queue_.credits.posted(chunk.weighty); }
-  // The peer is short of credits, so that what is free is to be posted now.
+  // True if the peer has few credits left, so that free chunks should be posted now.
   bool peer_is_short() const noexcept { return work_queue_.credits.peer_is_short(); }
-  // A send or read; false if there is none of that id. True in `more`: flush() has something to do.
+  // Handles the completion of a send or read. False if no request has this id. Sets `more` if flush() has something to
+  // do.
   [[nodiscard]] bool on_completed(std::uint64_t id, bool& more) {
     if (!work_queue_.slots.complete(id)) return false;
     receiver_.on_completed();
@@ -61,7 +64,7 @@ class Channel {
     more = sender_.on_completed() || !one_sided_.idle();
     return true;
   }
-  // Everything that may go out goes out. The error is the queue pair's.
+  // Sends everything that may be sent. The error is that of the queue pair.
   std::optional<Error> flush() {
     receiver_.read_on();
     one_sided_.post();
@@ -69,8 +72,8 @@ class Channel {
     work_queue_.submit();
     return work_queue_.failed();
   }
-  // What is not posted is dropped, and the owners of payloads are told. What the device may still touch is held until
-  // this is destroyed, which the queue pair must be before.
+  // Drops requests that are not posted and notifies the owners of payloads. Memory that the device may still access is
+  // held until this is destroyed. The queue pair must be destroyed before.
   void end(const Error& reason) {
     receiver_.end();
     sender_.clear();

@@ -97,7 +97,7 @@ void OneSided::post() {
     if (ended_) break;
   }
   posting_ = false;
-  // Those of no bytes, and those abandoned, wait for nothing.
+  // Operations without bytes and abandoned operations have nothing to wait for.
   if (!ended_) on_completed();
 }
 
@@ -116,7 +116,7 @@ bool OneSided::refused(std::uint64_t id) noexcept {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
     if (entry.posted == 0 || id < entry.first_id || id > entry.last_id) continue;
-    // Messages may lie between the parts of an operation.
+    // Message requests may lie between the parts of an operation.
     for (std::size_t part = 0; part < parts_.size(); ++part) {
       if (parts_[part] == id) refused_ = id;
     }

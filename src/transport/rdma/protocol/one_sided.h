@@ -17,11 +17,11 @@ struct OneSidedOptions {
   std::uint64_t peer_domain = 0;  // 0: the peer exposes nothing.
   std::size_t operations_max = 256;
   std::size_t part_bytes_max = std::size_t{1} << 20;
-  std::size_t parts_max = 16;  // Outstanding.
+  std::size_t parts_max = 16;  // Limit of outstanding parts.
 };
 
-// The application's reads and writes of the peer's memory, beside the messages: in the order in which they were asked
-// for, cut into parts. No loop, no clock.
+// The application's reads and writes of the peer's memory, next to the messages. They are executed in the order of the
+// calls and divided into parts. No loop, no clock.
 class OneSided final : public RemoteMemory {
  public:
   OneSided(WorkQueue& work_queue, std::shared_ptr<MemoryPool> pool, const OneSidedOptions& options)
@@ -34,13 +34,13 @@ class OneSided final : public RemoteMemory {
   Result<void> start(RemoteOperation& operation) override;
   void abandon(RemoteOperation& operation) noexcept override;
 
-  // Posts what there is room for.
+  // Posts as many parts as there is room for.
   void post();
-  // Something has completed.
+  // Called after completions, possibly of parts.
   void on_completed();
-  // The peer's device refused that request; false if it is none of these.
+  // The peer's device refused the request with this id. False if the request is none of these.
   bool refused(std::uint64_t id) noexcept;
-  // All that is left is told. Memory that the device may still touch is held until this is destroyed.
+  // Notifies all remaining operations. Memory that the device may still access is held until this is destroyed.
   void end(const Error& reason);
   bool idle() const noexcept { return entries_.empty(); }
 
@@ -48,21 +48,21 @@ class OneSided final : public RemoteMemory {
   struct Entry {
     RemoteOperation* operation = nullptr;  // Null: abandoned.
     RemoteOperation::Kind kind = RemoteOperation::Kind::read;
-    Segment memory;  // Without its length.
+    Segment memory;  // The length is not used.
     std::size_t bytes = 0;
     std::uint64_t address = 0;
     std::uint32_t key = 0;
     Block* block = nullptr;  // Holds the memory.
     std::size_t posted = 0;
     std::uint64_t first_id = 0;
-    std::uint64_t last_id = 0;  // Of its parts.
+    std::uint64_t last_id = 0;  // Id of the last part.
   };
 
   WorkQueue& work_queue_;
   const std::shared_ptr<MemoryPool> pool_;
   const OneSidedOptions options_;
   Queue<Entry> entries_;
-  std::size_t next_ = 0;  // Of entries_: those before are posted.
+  std::size_t next_ = 0;  // Index in entries_: entries before it are posted.
   Queue<std::uint64_t> parts_;
   std::uint64_t refused_ = 0;
   bool posting_ = false;

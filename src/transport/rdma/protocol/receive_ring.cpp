@@ -77,11 +77,12 @@ void ReceiveRing::finish(ReceiveChunk& chunk) noexcept {
   chunk.release();
 }
 
-// A chunk's last reference is gone.
+// The last reference to the chunk was dropped.
 void ReceiveRing::returned(ExternalBlock& block) noexcept {
   ReceiveChunk& chunk = static_cast<ReceiveChunk&>(block);
   ReceiveRing& ring = chunk.ring_;
-  std::shared_ptr<ReceiveRing> last;  // Before the lock, so that the ring goes after it.
+  // Declared before the lock, so that the ring is destroyed after the lock is released.
+  std::shared_ptr<ReceiveRing> last;
   const std::lock_guard lock(ring.mutex_);
   if (ring.closed_) {
     if (--ring.missing_ == 0) last = std::move(ring.kept_alive_);
@@ -106,7 +107,7 @@ void ReceiveRing::collect() noexcept {
 void ReceiveRing::close() noexcept {
   const std::lock_guard lock(mutex_);
   if (std::exchange(closed_, true)) return;
-  // What has come back and was not collected is not missing.
+  // Chunks that were returned and not collected yet are not missing.
   missing_ = held_ - returned_.size();
   if (missing_ != 0) kept_alive_ = shared_from_this();
 }

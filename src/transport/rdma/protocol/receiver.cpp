@@ -57,7 +57,7 @@ void Receiver::on_packet(ReceiveChunk& chunk, std::uint32_t bytes, std::uint32_t
   }
   const std::size_t records = bytes - tail;
   const std::byte* const data = chunk.bytes();
-  // Before the messages, and also while paused: the peer's memory is free as soon as it can be.
+  // Processed before the messages, and also while paused, so that the peer's memory is released as early as possible.
   bool known = true;
   for (std::size_t i = 0; i < decoded.done && known; ++i) {
     known = sender_.transfer_done(load_le<std::uint32_t>(data + records + i * 4));
@@ -68,7 +68,7 @@ void Receiver::on_packet(ReceiveChunk& chunk, std::uint32_t bytes, std::uint32_t
   } else {
     arrivals_.push({&chunk, 0, records});
   }
-  // Grants may still follow the last message: the peer may not be done.
+  // Grants may still follow the last message, because the peer may not have sent all of its own yet.
   if (!known || (fin_ && (records != 0 || decoded.fin))) {
     protocol_violation(known ? "messages after the last one" : "a transfer was done that is not open");
     return;
@@ -103,7 +103,7 @@ void Receiver::deliver() {
   }
 }
 
-// One record; false if it has to wait, or the connection has ended.
+// Processes one record. False if it has to wait, or the connection has ended.
 bool Receiver::take_one(ReceivedPacket& arrival) {
   const auto parsed = parse_record(Bytes(arrival.chunk->bytes() + arrival.begin, arrival.end - arrival.begin));
   if (!parsed) return protocol_violation(parsed.error());
@@ -117,7 +117,7 @@ bool Receiver::take_one(ReceivedPacket& arrival) {
   switch (header.kind) {
     case RecordKind::message: {
       arrival.begin += record.size;
-      // The peer must not run dry because messages are kept.
+      // The peer must not run out of credits because messages are kept.
       Block* const block = ring_.held() < options_.held_chunks_max ? arrival.chunk : nullptr;
       sink_->on_message({.head = record.head, .payload = record.carried, .head_block = block, .payload_block = block});
       return !ended_;
@@ -151,12 +151,12 @@ void Receiver::revoke_receive_buffer(const std::byte* memory) noexcept {
   }
 }
 
-// What is being read into the caller's registered memory can't be called back; no more is asked for.
+// A read into the caller's registered memory that was posted cannot be cancelled. No more reads are posted.
 void Receiver::cut_short(IncomingTransfer& transfer) noexcept {
   if (transfer.complete()) return;
   transfer.done += transfer.size - transfer.asked;
   transfer.asked = transfer.size;
-  if (!transfer.complete()) return;  // The last read tells.
+  if (!transfer.complete()) return;  // The completion of the last read reports it.
   sender_.add_done(transfer.id);
   due_ = true;
 }
@@ -184,7 +184,7 @@ bool Receiver::take_rendezvous(ReceivedPacket& arrival, const Record& record) {
   return true;
 }
 
-// It has begun before its turn, which is now. False: the connection has ended.
+// Asks the sink about a transfer that was begun before its turn, which has now come. False: the connection has ended.
 bool Receiver::select_receive_buffer_late(IncomingTransfer& transfer, Bytes head) {
   transfer.selected = true;
   const ReceiveBuffer selected = sink_->select_receive_buffer(head, transfer.size);
@@ -209,8 +209,8 @@ void Receiver::end_front_transfer() noexcept {
   spare_transfers_.splice(spare_transfers_.end(), transfers_, transfers_.begin());
 }
 
-// `ahead`: before it is its turn, so that the sink is not asked; false then means not now. Else false means that the
-// connection has ended.
+// `ahead`: begins before the transfer's turn, so the sink is not asked; false then means "not now". Otherwise false
+// means that the connection has ended.
 bool Receiver::begin_transfer(const Record& record, bool ahead) {
   const std::size_t size = record.header.payload_bytes;
   if (options_.reads_max == 0)
@@ -241,15 +241,15 @@ bool Receiver::begin_transfer(const Record& record, bool ahead) {
     at += piece.size;
   }
   if (transfer.payload.discarded()) {
-    transfer.asked = transfer.done = size;  // The peer is told that we are done.
+    transfer.asked = transfer.done = size;  // The peer is notified that this side is done.
     sender_.add_done(transfer.id);
   }
   transfers_.splice(transfers_.end(), spare_transfers_, std::prev(spare_transfers_.end()));
   return true;
 }
 
-// Finds the memory that the payload is read into: registered memory if there is any. What the account refuses is
-// discarded, or, if it would be `ahead`, not begun: false.
+// Selects the memory into which the payload is read, registered memory if possible. A payload that the account refuses
+// is discarded. With `ahead` it is not begun instead, and the result is false.
 bool Receiver::begin_payload(IncomingTransfer& transfer, bool ahead) {
   PayloadBuffer& payload = transfer.payload;
   const std::size_t size = payload.size();
@@ -268,7 +268,7 @@ bool Receiver::begin_payload(IncomingTransfer& transfer, bool ahead) {
       transfer.direct = mine.memory;
       payload.adopt(Buffer::share(mine.block, mine.memory.data, size));
     } else if (!ahead) {
-      // Ahead, only registered memory is worth it.
+      // Only registered memory is worth reading ahead.
       static_cast<void>(payload.allocate());
     }
   }
@@ -282,7 +282,7 @@ bool Receiver::begin_payload(IncomingTransfer& transfer, bool ahead) {
   return true;
 }
 
-// Begins transfers behind the one that is waited for.
+// Begins transfers behind the one that delivery waits for.
 void Receiver::look_ahead() {
   const Position front{first_packet_, arrivals_.empty() ? 0 : arrivals_.front().begin};
   looked_ = std::max(looked_, front);
@@ -293,7 +293,8 @@ void Receiver::look_ahead() {
       continue;
     }
     const auto record = parse_record(Bytes(arrival.chunk->bytes() + looked_.offset, arrival.end - looked_.offset));
-    if (!record || record->header.payload_bytes > options_.message_bytes_max) return;  // Its turn tells.
+    // The error is reported when it is the record's turn.
+    if (!record || record->header.payload_bytes > options_.message_bytes_max) return;
     if (record->header.kind == RecordKind::rendezvous && !begin_transfer(*record, true)) return;
     looked_.offset += record->size;
   }
@@ -362,7 +363,7 @@ void Receiver::on_completed() {
   }
 }
 
-// The index + 1 of staging memory that is free; 0 if all is in use.
+// Returns the index + 1 of free staging memory; 0 if all is in use.
 std::size_t Receiver::acquire_staging() {
   for (std::size_t i = staging_.size(); i-- > 1;) {
     if (!std::exchange(staging_[i].busy, true)) return i + 1;
@@ -373,7 +374,7 @@ std::size_t Receiver::acquire_staging() {
       return staging_.size();
     }
   }
-  // Without any other, by small steps.
+  // Without other staging memory, the floor is used in small steps.
   if (staging_.size() > 1 || std::exchange(staging_.front().busy, true)) return 0;
   return 1;
 }
@@ -392,11 +393,11 @@ void Receiver::drop_staging() noexcept {
   staging_.front().busy = false;
 }
 
-// ---- The end
+// ---- End
 
 void Receiver::end() noexcept {
   ended_ = true;
-  // The account may go before this.
+  // The account may be destroyed before this.
   for (IncomingTransfer& transfer : transfers_) transfer.payload.release_charge();
   assembly_.release_charge();
   account_ = nullptr;

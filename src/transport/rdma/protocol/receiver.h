@@ -23,16 +23,17 @@ struct ReceiverOptions {
   std::size_t message_bytes_max = std::size_t{64} << 20;
   std::size_t receive_buffer_bytes_min = 32 * 1024;
   std::size_t read_bytes_max = std::size_t{1} << 20;
-  std::size_t reads_max = 16;  // 0: the peer answers none, so that it must not offer payloads to be read.
-  std::size_t ahead_bytes_max = std::size_t{8} << 20;  // Of payloads that are read before it is their turn.
-  std::size_t staging_bytes = 256 * 1024;  // One stretch of memory that is read into before it is copied on.
-  std::size_t held_chunks_max = 4;         // That the sink keeps; what comes beyond must be copied to last.
+  std::size_t reads_max = 16;  // 0: the peer answers no reads, so it must not offer payloads to be read.
+  std::size_t ahead_bytes_max = std::size_t{8} << 20;  // Limit of payload bytes that are read before their turn.
+  // Size of one range of memory into which data is read before it is copied to its destination.
+  std::size_t staging_bytes = 256 * 1024;
+  std::size_t held_chunks_max = 4;  // Limit of chunks that the sink keeps. Later messages must be copied to last.
 };
 
-// Told from within Receiver's calls; must not destroy it.
+// Called from within Receiver's functions. It must not destroy the receiver.
 class ReceiverOwner {
  public:
-  // The peer broke the protocol.
+  // The peer violated the protocol.
   virtual void on_protocol_violation(std::string_view how) = 0;
   // The peer's last message has been delivered.
   virtual void on_fin() = 0;
@@ -41,25 +42,25 @@ class ReceiverOwner {
   ~ReceiverOwner() = default;
 };
 
-// Packets into messages, in order. A payload that the peer has us read is fetched straight into its place; while one is
-// on its way, those behind it are fetched too. No loop, no clock.
+// Turns packets into messages, in order. A payload that the peer offers to be read is read directly into its
+// destination. Meanwhile, later payloads are read too. No loop, no clock.
 class Receiver {
  public:
   static constexpr std::size_t staging_floor_bytes = 4096;
   static constexpr std::size_t transfers_ahead_max = 8;
 
-  // `floor` is staging memory of staging_floor_bytes that is there even at the watermark; the pool gets it back.
+  // `floor` is staging memory of staging_floor_bytes that is available even at the watermark. It returns to the pool.
   Receiver(ReceiverOwner& owner, WorkQueue& work_queue, Sender& sender, std::shared_ptr<MemoryPool> pool,
            ReceiveRing& ring, const RegisteredMemory& floor, const ReceiverOptions& options);
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
   ~Receiver();
 
-  // A packet lies in `chunk`, which goes back to the ring when it has been read.
+  // A packet lies in `chunk`, which returns to the ring when the packet has been read.
   void on_packet(ReceiveChunk& chunk, std::uint32_t bytes, std::uint32_t immediate);
-  // Something has completed: reads may have.
+  // Called after completions, possibly of reads.
   void on_completed();
-  // Asks for what is to be read, as far as there are slots. At the end of a tick.
+  // Posts the reads that are due, as far as there are slots. Called at the end of a tick.
   void read_on();
 
   void start(MessageSink& sink);
@@ -71,10 +72,10 @@ class Receiver {
   std::size_t ahead_bytes() const noexcept { return ahead_bytes_; }
   bool received_fin() const noexcept { return fin_; }
 
-  // Something has come that the pause keeps from being delivered.
+  // True if the pause keeps received data from being delivered.
   bool held_back() const noexcept { return paused_ && !arrivals_.empty(); }
 
-  // Drops everything, apart from memory that is read into. May be called from within a callback.
+  // Drops everything except memory that is being read into. May be called from within a callback.
   void end() noexcept;
 
  private:
@@ -83,20 +84,21 @@ class Receiver {
     std::size_t begin = 0;
     std::size_t end = 0;
   };
-  // A payload that we read.
+  // A payload that this side reads.
   struct IncomingTransfer {
     std::uint32_t id = 0;
     std::vector<RemoteBuffer> pieces;
-    std::size_t piece = 0;  // The next to be asked for, from `offset` on.
+    std::size_t piece = 0;  // Next piece to be read, from `offset` on.
     std::size_t offset = 0;
     std::size_t size = 0;
     std::size_t asked = 0;
     std::size_t done = 0;
     PayloadBuffer payload;
-    RegisteredMemory direct;  // Where it is read to, if that is registered.
-    Block* block = nullptr;   // Holds `direct`, also when the payload is discarded: the device may write there.
-    bool selected = false;    // The sink has been asked where it goes.
-    std::size_t ahead = 0;    // Bytes that are counted as read ahead.
+    RegisteredMemory direct;  // Destination of the read if it is registered.
+    // Holds `direct`, even when the payload is discarded, because the device may still write there.
+    Block* block = nullptr;
+    bool selected = false;  // The sink has selected the destination.
+    std::size_t ahead = 0;  // Bytes that are counted as read ahead.
     bool complete() const noexcept { return done == size; }
   };
   struct Read {
@@ -110,7 +112,7 @@ class Receiver {
     RegisteredMemory memory;
     bool busy = false;
   };
-  // A place in what has come: the number of the packet, and the offset in it.
+  // A position in the received data: the number of the packet, and the offset in it.
   struct Position {
     std::uint64_t packet = 0;
     std::size_t offset = 0;
@@ -141,20 +143,20 @@ class Receiver {
   ReceiveRing& ring_;
   const ReceiverOptions options_;
   MessageSink* sink_ = nullptr;
-  hawser::detail::ReceiveAccount* account_ = nullptr;  // The sink's; null without one, and at the end.
+  hawser::detail::ReceiveAccount* account_ = nullptr;  // The sink's account. Null if it has none, and after the end.
 
   Queue<ReceivedPacket> arrivals_;
-  std::uint64_t first_packet_ = 0;               // The number of arrivals_'s front.
-  Position looked_;                              // Rendezvous before here have begun.
-  MessageAssembly assembly_;                     // Of the message that comes in fragments.
-  std::list<IncomingTransfer> transfers_;        // In the order of their records.
-  std::list<IncomingTransfer> spare_transfers_;  // Kept for their room, so that the steady state allocates nothing.
+  std::uint64_t first_packet_ = 0;               // Number of the front of arrivals_.
+  Position looked_;                              // Rendezvous records before this position have begun.
+  MessageAssembly assembly_;                     // The message that is arriving in fragments.
+  std::list<IncomingTransfer> transfers_;        // Sorted by the order of their records.
+  std::list<IncomingTransfer> spare_transfers_;  // Kept for their capacity, so that the steady state allocates nothing.
   Queue<Read> reads_;
   std::vector<Staging> staging_;  // The first is the floor.
   std::uint64_t arrived_ = 0;
   std::size_t ahead_bytes_ = 0;
   bool paused_ = true;
-  bool due_ = false;  // A transfer is whole that nothing will tell of.
+  bool due_ = false;  // A transfer is complete, and no completion will report it.
   bool taking_ = false;
   bool ended_ = false;
   bool fin_ = false;

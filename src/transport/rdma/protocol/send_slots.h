@@ -5,11 +5,11 @@
 
 namespace hawser::transport::rdma {
 
-// Counts the work requests of a send queue. Their ids grow by one, and are completed in order, so that waiting for one
-// is a comparison. Only some ask for a completion, which speaks for all before. Without I/O.
+// Counts the work requests of a send queue. Their ids increase by one and complete in order, so checking for completion
+// is one comparison. Only some requests ask for a completion, which also covers all before. No I/O.
 class SendSlots {
  public:
-  // Slots that data leaves to control, and to reads.
+  // Slots that are kept from data, for control and for reads.
   static constexpr std::size_t reserved = 4;
 
   SendSlots(std::size_t slots, unsigned signal_every) noexcept : slots_(slots), signal_every_(signal_every) {}
@@ -18,14 +18,15 @@ class SendSlots {
   bool may_post_data() const noexcept { return free() > reserved; }
   bool may_post_control() const noexcept { return free() > 0; }
 
-  // The next request's id, from 1. `must_signal`, or by count: ask Posted::signalled.
+  // Returns the id of the next request; ids start at 1. It asks for a completion (Posted::signalled) if `must_signal`
+  // or if the count requires it.
   struct Posted {
     std::uint64_t id;
     bool signalled;
   };
   Posted post(bool must_signal) noexcept {
     ++unsignalled_;
-    // The last free slots are signalled too: without, the queue could fill up with nothing to tell that it is done.
+    // The last free slots are signalled too. Otherwise the queue could fill up without a completion that frees it.
     const bool signalled = must_signal || unsignalled_ >= signal_every_ || free() <= reserved + 1;
     if (signalled) {
       unsignalled_ = 0;
@@ -33,14 +34,14 @@ class SendSlots {
     }
     return {next_++, signalled};
   }
-  // False if such a request is not outstanding.
+  // False if no such request is outstanding.
   [[nodiscard]] bool complete(std::uint64_t id) noexcept {
     if (id <= completed_ || id >= next_) return false;
     completed_ = id;
     return true;
   }
   bool is_done(std::uint64_t id) const noexcept { return id <= completed_; }
-  // Whether a completion will come by itself that speaks for all requests so far.
+  // True if a completion that covers all requests so far will arrive without further action.
   bool last_is_signalled() const noexcept { return signalled_ + 1 == next_; }
   bool idle() const noexcept { return completed_ + 1 == next_; }
   std::uint64_t last() const noexcept { return next_ - 1; }

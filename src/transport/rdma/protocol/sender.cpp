@@ -9,7 +9,7 @@
 namespace hawser::transport::rdma {
 namespace {
 
-// What others sent before must not leak through padding.
+// Clears padding, so that it does not leak data that was sent before.
 void zero_padding(std::byte* begin, std::size_t bytes) noexcept {
   std::memset(begin + bytes, 0, align_up(bytes) - bytes);
 }
@@ -42,7 +42,7 @@ std::size_t Sender::room() noexcept {
   return current().filled < end ? end - current().filled : 0;
 }
 
-// Room for so many bytes side by side, if need be in another packet or chunk.
+// Makes room for `bytes` contiguous bytes, if necessary in another packet or chunk.
 bool Sender::make_room(std::size_t bytes) {
   if (room() >= bytes) return true;
   if (open_bytes() != 0) {
@@ -58,7 +58,7 @@ bool Sender::next_chunk() {
   if (chunks_.size() >= options_.send_window) return false;
   if (spare_ == nullptr) {
     const auto memory = pool_->acquire(options_.chunk_bytes, MemoryPool::Use::connection);
-    if (!memory) return false;  // At the watermark we go on with the chunks that we have.
+    if (!memory) return false;  // At the watermark, sending continues with the existing chunks.
     spare_ = std::make_unique<Chunk>(Chunk{.memory = *memory});
   }
   close_packet();
@@ -66,9 +66,9 @@ bool Sender::next_chunk() {
   return true;
 }
 
-// Chunks whose packets have all left are free again.
+// Releases chunks whose packets have all been sent.
 void Sender::recycle() {
-  work_queue_.submit();  // What goes inline is read until then.
+  work_queue_.submit();  // The device reads inline data until then.
   const auto is_free = [this](const Chunk& chunk) {
     return chunk.waiting == 0 && chunk.open == chunk.filled && work_queue_.slots.is_done(chunk.last_id);
   };
@@ -109,7 +109,7 @@ void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload
   const Bytes head_view(in_place ? end() + RecordHeader::bytes : head.data(), head_bytes);
 
   if (payload_bytes > options_.eager_bytes_max && !transfers_.full()) {
-    // The transfer tells the owner, unless there is a copy.
+    // The transfer notifies the owner, unless there is a copy.
     Buffer record = owner == nullptr ? Buffer() : make_rendezvous(head_view, payload, payload_bytes, owner);
     const bool copied = record.empty() && payload_bytes <= options_.copied_bytes_max &&
                         transfers_.copied_bytes() + payload_bytes <= copies_bytes_max &&
@@ -119,7 +119,7 @@ void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload
       waiting_.push({.head = std::move(record), .payload_bytes = payload_bytes, .rendezvous = true});
       pump();
       if (copied) {
-        // As much as was copied has been produced: the peer reads while we go on.
+        // Copying produced that many bytes, so the peer reads while this side continues.
         post_packets(1);
         work_queue_.submit();
         if (owner != nullptr) owner->on_send_complete();
@@ -162,7 +162,8 @@ void Sender::pack_whole(std::size_t head_bytes, std::span<const ConstBuffer> pay
   packed_ += carried;
 }
 
-// The same for a copy of the payload in memory that the peer may read; nothing without room for it.
+// Like make_rendezvous(), for a copy of the payload in memory that the peer may read. Empty if there is no room for the
+// copy.
 Buffer Sender::make_copied_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes) {
   const MemoryPool::PayloadBlock copy = pool_->acquire_block(payload_bytes);
   if (copy.block == nullptr) return {};
@@ -173,7 +174,8 @@ Buffer Sender::make_copied_rendezvous(Bytes head, std::span<const ConstBuffer> p
   return record;
 }
 
-// A record that tells where the payload lies, or nothing if not all of it lies in memory that the peer may read.
+// Returns a record with the addresses of the payload. Empty if a part of the payload is not in memory that the peer may
+// read.
 Buffer Sender::make_rendezvous(Bytes head, std::span<const ConstBuffer> payload, std::size_t payload_bytes,
                                SendCompletion* owner, std::size_t copied_bytes) {
   if (payload.size() > table_pieces_max) return {};
@@ -243,7 +245,7 @@ void Sender::release_pieces(std::vector<ConstBuffer> pieces) {
   spare_pieces_.push_back(std::move(pieces));
 }
 
-// Packs what waits, as far as there is room, and lets it go packet by packet: copy and wire overlap.
+// Packs waiting messages as far as there is room, and sends packet by packet, so that copying and sending overlap.
 void Sender::pump() {
   if (std::exchange(pumping_, true)) return;
   while (!waiting_.empty() && pack_some(waiting_.front())) {
@@ -251,7 +253,7 @@ void Sender::pump() {
     const WaitingMessage& front = waiting_.front();
     const std::size_t total = front.rendezvous ? front.head.size() : front.head.size() + front.payload_bytes;
     if (front.done != total) continue;
-    // An owner that is told may commit more.
+    // An owner that is notified may commit more.
     WaitingMessage done = waiting_.pop();
     release_pieces(std::move(done.pieces));
     if (done.owner != nullptr) done.owner->on_send_complete();
@@ -259,7 +261,7 @@ void Sender::pump() {
   pumping_ = false;
 }
 
-// One record of the message at hand; false without room.
+// Packs one record of `message`. False if there is no room.
 bool Sender::pack_some(WaitingMessage& message) {
   const std::size_t head_bytes = message.head.size();
   if (message.rendezvous) {
@@ -282,7 +284,7 @@ bool Sender::pack_some(WaitingMessage& message) {
   }
   if (!make_room(RecordHeader::bytes + fragment_bytes_min)) return false;
   const bool first = message.done == 0;
-  // The first part is never all of it: that would be a whole message, which takes more padding.
+  // The first part never contains all bytes. That would be a whole message, which needs more padding.
   const std::size_t left = first ? total - 1 : total - message.done;
   const std::size_t carried = std::min(room() - RecordHeader::bytes, left);
   write_header(end(),
@@ -336,8 +338,8 @@ void Sender::close_packet() noexcept {
   ++chunk.waiting;
 }
 
-// Besides credits and slots: no more than send_window packets on the wire, so that what comes meanwhile gathers in the
-// next.
+// Apart from credits and slots, at most send_window packets are on the wire, so that messages that are committed
+// meanwhile are collected in the next packet.
 bool Sender::may_post_packet() {
   while (!on_wire_.empty() && work_queue_.slots.is_done(on_wire_.front())) on_wire_.pop();
   return on_wire_.size() < options_.send_window && work_queue_.credits.may_send_data() &&
@@ -358,7 +360,7 @@ void Sender::post(const Packet& packet) {
   std::size_t bytes = packet.end - packet.begin;
   Immediate immediate;
   if (!done_.empty() && packet.end == chunk.filled) {
-    // The room at the packet's end is kept for this.
+    // The room at the packet's end is reserved for the ids.
     const std::size_t count = std::min(done_.size(), done_per_packet);
     std::byte* const at = chunk.memory.data + packet.end;
     std::memcpy(at, done_.data(), count * 4);
@@ -369,7 +371,7 @@ void Sender::post(const Packet& packet) {
   }
   const bool inlined = bytes <= work_queue_.inline_bytes();
   if (!inlined) unsignalled_ += bytes;
-  // A quarter of the window at a time becomes free again, the end of a chunk always, and a window that is full.
+  // A quarter of the window at a time is released, and always the end of a chunk and a full window.
   const bool must_signal = (!inlined && (unsignalled_ >= options_.chunk_bytes / 4 ||
                                          options_.chunk_bytes - packet.end < options_.chunk_bytes / 4)) ||
                            on_wire_.size() + 1 >= options_.send_window;
@@ -387,7 +389,7 @@ void Sender::post_early() {
   work_queue_.submit();
 }
 
-// Grants, and transfers that are done, if no data has carried them.
+// Sends grants and ids of completed transfers if no data packet has carried them.
 void Sender::post_control() {
   while (work_queue_.credits.may_send_control() && work_queue_.slots.may_post_control()) {
     const bool fin = closing_ && fin_id_ == 0 && waiting_.empty() && packets_.empty() && open_bytes() == 0 &&

@@ -18,71 +18,73 @@
 namespace hawser::transport::rdma {
 
 struct SenderOptions {
-  std::size_t packet_bytes_max = 256 * 1024;  // What the peer's chunks hold, and ours.
+  std::size_t packet_bytes_max = 256 * 1024;  // Size of the peer's chunks and of this side's.
   std::size_t chunk_bytes = 256 * 1024;
   unsigned send_window = 2;
   std::size_t eager_bytes_max = 64 * 1024;
-  std::size_t copied_bytes_max =
-      4 * 1024 * 1024;  // What no packet holds, up to here: copied once, and read from there.
+  // Payloads that fit into no packet, up to this size, are copied once, and the peer reads the copy.
+  std::size_t copied_bytes_max = 4 * 1024 * 1024;
   std::size_t rendezvous_max = 64;
 };
 
-// Messages into packets. Those of a tick are written side by side into a registered chunk and leave as one packet;
-// while no packet may leave they go on to gather there, and beyond the window in ordinary memory. No loop, no clock:
-// flush() is called at the end of a tick, on_completed() when the queue pair has done something.
+// Turns messages into packets. Messages of a tick are written one after the other into a registered chunk and are sent
+// as one packet. While no packet may be sent, messages collect in the chunk, and beyond the window in ordinary memory.
+// No loop, no clock: flush() is called at the end of a tick, and on_completed() after completions of the queue pair.
 class Sender {
  public:
-  // A tick sends early once it has produced this much, so that the peer works while we go on.
+  // A tick sends early once it has produced this many bytes, so that the peer works in parallel.
   static constexpr std::size_t early_flush_bytes = 32 * 1024;
-  // Pieces up to here travel within a rendezvous instead of being read.
+  // Pieces up to this size are carried within a rendezvous record instead of being read.
   static constexpr std::size_t literal_bytes_max = 256;
-  // Of copies that wait for the peer to read them: they count as sent. What comes beyond goes through the chunks.
+  // Limit of copies that wait for the peer to read them. They count as sent. Payloads beyond the limit are sent through
+  // the chunks.
   static constexpr std::size_t copies_bytes_max = std::size_t{8} << 20;
 
-  // `first` is a chunk, and `control` has control_bytes; the pool gets both back.
+  // `first` is a chunk, and `control` has control_bytes. Both return to the pool.
   Sender(WorkQueue& work_queue, std::shared_ptr<MemoryPool> pool, const RegisteredMemory& first,
          const RegisteredMemory& control, const SenderOptions& options);
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
   ~Sender();
 
-  // As those of transport::Connection.
+  // Like the functions of transport::Connection.
   std::byte* reserve(std::size_t head_bytes);
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner);
   void copy_and_release(SendCompletion& owner);
   std::uint64_t committed() const noexcept { return committed_; }
   std::uint64_t sent() const noexcept { return sent_; }
 
-  // Sends what may be sent. `control`: also a grant if one is due.
+  // Sends everything that may be sent.
   void flush();
-  // Something has completed: chunks may be free again. True if that lets more be sent.
+  // Called after completions, which may have released chunks. True if more can be sent now.
   bool on_completed();
 
-  // The peer has read a payload; false if there is no such transfer.
+  // The peer has read a payload. False if there is no such transfer.
   [[nodiscard]] bool transfer_done(std::uint32_t transfer);
-  // A payload of the peer's has been read: tell it.
+  // A payload of the peer has been read. A later packet notifies the peer.
   void add_done(std::uint32_t transfer) { done_.push_back(transfer); }
 
-  // Says bye once all is sent and read.
+  // Sends fin when everything has been sent and read.
   void close() noexcept { closing_ = true; }
   bool fin_completed() const noexcept { return fin_id_ != 0 && work_queue_.slots.is_done(fin_id_); }
   bool fin_posted() const noexcept { return fin_id_ != 0; }
 
-  // Makes sure, as far as credits allow, that a completion tells when all that was posted has reached the peer.
+  // Ensures, as far as credits allow, that a completion shows when everything that was posted has reached the peer.
   void mark_end();
-  // Drops what is not posted and tells all owners. What the peer may still read is held until this is destroyed.
+  // Drops messages that are not posted and notifies all owners. Memory that the peer may still read is held until this
+  // is destroyed.
   void clear() noexcept;
 
   static constexpr std::size_t control_bytes = 4096;
 
  private:
-  // A stretch of the window. Packets lie in it one behind the other; the last one may still be open.
+  // A part of the window. Packets lie in it one after the other. The last one may still be open.
   struct Chunk {
     RegisteredMemory memory;
     std::size_t filled = 0;
-    std::size_t open = 0;       // Where the open packet begins.
+    std::size_t open = 0;       // Offset of the open packet.
     unsigned waiting = 0;       // Packets that are closed and not posted.
-    std::uint64_t last_id = 0;  // The last one posted that the device still reads from memory.
+    std::uint64_t last_id = 0;  // Id of the last posted packet that the device still reads from this memory.
   };
   struct Packet {
     Chunk* chunk = nullptr;
@@ -90,9 +92,9 @@ class Sender {
     std::size_t end = 0;
     std::uint64_t position = 0;  // See sent().
   };
-  // A message, or the rest of one, that had no room.
+  // A message, or the rest of one, for which there was no room.
   struct WaitingMessage {
-    Buffer head;  // Or, of a rendezvous, the whole record.
+    Buffer head;  // For a rendezvous, the whole record.
     std::vector<ConstBuffer> pieces;
     Buffer copy;  // Holds the pieces if they had to be copied.
     std::size_t payload_bytes = 0;
@@ -103,7 +105,7 @@ class Sender {
 
   static constexpr std::size_t done_per_packet = 16;
   static constexpr std::size_t tail_bytes = done_per_packet * 4;  // Kept free at a packet's end.
-  static constexpr std::size_t fragment_bytes_min = 256;          // With less room none is begun.
+  static constexpr std::size_t fragment_bytes_min = 256;          // A fragment is not begun with less room.
   static constexpr std::size_t spare_pieces_max = 64;
   static constexpr std::size_t control_slots = control_bytes / tail_bytes;
 
@@ -113,8 +115,8 @@ class Sender {
   std::size_t room() noexcept;
   bool make_room(std::size_t bytes);
   bool next_chunk();
-  // A record that is whole is contiguous. It fits behind a chunk's last packet that asks for no completion, which ends
-  // at three quarters and may have a tail behind it, and into the peer's chunk.
+  // A whole record is contiguous. It fits behind a chunk's last packet without a completion, which ends at three
+  // quarters and may be followed by a tail, and it fits into the peer's chunk.
   std::size_t rendezvous_record_max() const noexcept {
     return std::min(options_.chunk_bytes / 4 - 2 * tail_bytes, options_.packet_bytes_max - tail_bytes);
   }
@@ -129,7 +131,7 @@ class Sender {
   bool pack_some(WaitingMessage& message);
   void close_packet() noexcept;
   bool may_post_packet();
-  // The open packet too, if it has so many bytes.
+  // Posts the open packet too if it has at least this many bytes.
   void post_packets(std::size_t open_bytes_min);
   void post(const Packet& packet);
   void post_early();
@@ -146,13 +148,13 @@ class Sender {
   Queue<std::unique_ptr<Chunk>> chunks_;  // The last one is being filled.
   std::unique_ptr<Chunk> spare_;
   Queue<Packet> packets_;          // Closed, not posted.
-  Queue<std::uint64_t> on_wire_;   // The ids of those that are posted and not done.
-  Queue<WaitingMessage> waiting_;  // Behind the packets.
-  Buffer reserved_;                // What reserve() gave outside of the chunk.
+  Queue<std::uint64_t> on_wire_;   // Ids of packets that are posted and not completed.
+  Queue<WaitingMessage> waiting_;  // They are sent after the packets.
+  Buffer reserved_;                // The memory that reserve() returned outside of the chunk.
   std::size_t unsignalled_ = 0;    // Bytes posted since the last packet that asked for a completion.
   std::vector<std::uint32_t> done_;
   Transfers transfers_;
-  // Kept for their room, so that the steady state allocates nothing.
+  // Kept for their capacity, so that the steady state allocates nothing.
   std::vector<Block*> blocks_;
   std::vector<RemoteBuffer> remote_pieces_;
   std::vector<std::vector<ConstBuffer>> spare_pieces_;

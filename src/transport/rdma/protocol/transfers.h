@@ -10,8 +10,8 @@
 
 namespace hawser::transport::rdma {
 
-// Payloads that the peer reads from our memory: each holds its blocks, and its owner is told when the peer is done.
-// Without I/O.
+// Payloads that the peer reads from this side's memory. Each holds its blocks, and its owner is notified when the peer
+// is done. No I/O.
 class Transfers {
  public:
   explicit Transfers(std::size_t max) noexcept : max_(max) {}
@@ -26,10 +26,10 @@ class Transfers {
   bool full() const noexcept { return open_ == max_; }
   std::size_t open() const noexcept { return open_; }
 
-  // Of payloads that were copied, for as long as their transfers are open.
+  // Bytes of copied payloads whose transfers are open.
   std::size_t copied_bytes() const noexcept { return copied_bytes_; }
 
-  // Takes over a reference of each block. Gives the id.
+  // Takes over a reference to each block. Returns the id.
   std::uint32_t begin(std::span<Block* const> blocks, SendCompletion* owner, std::size_t copied_bytes) {
     if (free_.empty()) {
       free_.push_back(static_cast<std::uint32_t>(slots_.size()));
@@ -46,20 +46,20 @@ class Transfers {
     ++open_;
     return transfer.generation << slot_bits | slot;
   }
-  // False if no such transfer is open. May call the owner, who may begin another.
+  // False if no such transfer is open. May call the owner, which may begin another transfer.
   [[nodiscard]] bool end(std::uint32_t id) {
     const std::uint32_t slot = id & ((1U << slot_bits) - 1);
     if (slot >= slots_.size() || !slots_[slot].open || slots_[slot].generation != id >> slot_bits) return false;
     finish(slot);
     return true;
   }
-  // `owner` is not told any more; the blocks stay held until the peer is done.
+  // `owner` is not notified any more. The blocks are held until the peer is done.
   void forget(const SendCompletion& owner) noexcept {
     for (Transfer& transfer : slots_) {
       if (transfer.owner == &owner) transfer.owner = nullptr;
     }
   }
-  // Tells all owners. The blocks stay held: the peer may be reading.
+  // Notifies all owners. The blocks are still held, because the peer may be reading.
   void release_owners() noexcept {
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
       if (SendCompletion* const owner = std::exchange(slots_[slot].owner, nullptr)) owner->on_send_complete();
@@ -69,10 +69,10 @@ class Transfers {
  private:
   static constexpr unsigned slot_bits = 10;
   struct Transfer {
-    std::vector<Block*> blocks;  // Keeps its room.
+    std::vector<Block*> blocks;  // Keeps its capacity.
     SendCompletion* owner = nullptr;
     std::size_t copied_bytes = 0;
-    std::uint32_t generation = 0;  // Of 22 bits.
+    std::uint32_t generation = 0;  // 22 bits are used.
     bool open = false;
   };
 

@@ -11,8 +11,8 @@
 
 namespace hawser::transport::rdma {
 
-// What a connection's sender and receiver share: the queue pair, its slots, the credits, and the work that waits for
-// one doorbell.
+// State that a connection's sender and receiver share: the queue pair, its slots, the credits, and the requests that
+// wait for the next doorbell.
 class WorkQueue {
  public:
   WorkQueue(QueuePair& pair, Credits counted, SendSlots counted_slots) noexcept
@@ -23,8 +23,8 @@ class WorkQueue {
 
   std::size_t inline_bytes() const noexcept { return pair_.inline_bytes(); }
 
-  // A packet; its memory stays as it is until submit(), and, unless it goes inline, until the id is done. Takes a
-  // credit and a slot, which the caller has seen to be there.
+  // Adds a packet. Its memory stays unchanged until submit() and, unless the packet goes inline, until the id has
+  // completed. Uses a credit and a slot; the caller has checked that both are available.
   std::uint64_t send(Segment segment, Immediate immediate, bool must_signal) {
     if (count_ == batch_max) submit();
     immediate.granted = credits.sending(Immediate::grant_max);
@@ -40,19 +40,19 @@ class WorkQueue {
     last_send_ = count_++;
     return posted.id;
   }
-  // Takes a slot.
+  // Adds an RDMA read. Uses a slot.
   std::uint64_t read(Segment into, std::uint64_t address, std::uint32_t key) {
     return access(Opcode::read, into, address, key, false);
   }
-  // As read(), the other way: the peer has it before packets that are sent later.
+  // Like read(), in the other direction. The peer has the data before it receives packets that are sent later.
   std::uint64_t write(Segment from, std::uint64_t address, std::uint32_t key) {
     return access(Opcode::write, from, address, key, from.bytes <= pair_.inline_bytes());
   }
 
-  // Rings the doorbell for what waits. A failure is kept.
+  // Posts the waiting requests with one doorbell. An error is kept.
   void submit() {
     if (count_ == 0) return;
-    // One wake-up a batch is enough for a peer that sleeps.
+    // One wake-up per batch is enough for a peer that sleeps.
     if (last_send_ != none) batch_[last_send_].solicited = true;
     last_send_ = none;
     const auto done = pair_.post_send(std::span(batch_.data(), std::exchange(count_, 0)));

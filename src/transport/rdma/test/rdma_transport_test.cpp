@@ -12,7 +12,8 @@
 namespace hawser::transport {
 namespace {
 
-// Why there is no RDMA device here; empty if there is one. That it can't be used is a failure, not an absence.
+// Returns why this machine has no RDMA device; empty if it has one. A device that exists and cannot be used is a
+// failure, not an absence.
 std::string absent() {
   const auto names = rdma::system_verbs()->devices();
   if (!names) return "no RDMA: " + names.error().text;
@@ -21,7 +22,7 @@ std::string absent() {
 
 RdmaOptions strict() {
   RdmaOptions options;
-  options.rnr_retries = 0;  // A receiver that is not ready ends the connection, and so the test.
+  options.rnr_retries = 0;  // A receiver that is not ready ends the connection, and so fails the test.
   options.memory_bytes_max = std::size_t{512} << 20;
   return options;
 }
@@ -42,14 +43,14 @@ std::vector<TransportCase> cases() {
   const std::vector<TransportCase> more = transport_cases(
       "rdma_shared", [] { return make_rdma_transport(shared()); },
       {small.shared_chunk_bytes - 64, small.shared_chunk_bytes}, why);
-  // The loops differ in how they wait, which the queue pairs do not see: Soft-RoCE on emulated processors takes minutes
-  // for each configuration, so each way of waiting and each kind of receive queue is tried once.
+  // The loops differ in how they wait, which makes no difference to the queue pairs. Soft-RoCE on emulated processors
+  // takes minutes for each configuration, so each way of waiting and each kind of receive queue is tested once.
   std::erase_if(all, [](const TransportCase& one) { return one.name == "rdma_one_loop"; });
   std::copy_if(more.begin(), more.end(), std::back_inserter(all),
                [](const TransportCase& one) { return one.name == "rdma_shared_two_loops"; });
   for (TransportCase& one : all) {
     one.slow = true;
-    // All that is posted on one side, the other's send window, and its copies.
+    // Everything that one side has posted, the other side's send window, and its copies.
     one.held_back_bytes_max = (std::size_t{4} << 20) + rdma::Sender::copies_bytes_max;
   }
   return all;

@@ -27,7 +27,7 @@ Gid ipv6() {
   return gid;
 }
 
-// As a RoCE card lists them.
+// The addresses of a RoCE card, in the order in which it lists them.
 std::vector<GidEntry> card() {
   return {{0, ipv6(), GidType::roce_v1},
           {1, ipv6(), GidType::roce_v2},

@@ -14,8 +14,8 @@
 #include "base/random.h"
 #include "transport/rdma/device/verbs.h"
 
-// Two queue pairs joined in memory, one step at a time: what the tests of the parts drive. It looks at memory when a
-// device would, so that what is reused too early is seen.
+// Two queue pairs that are joined in memory and that a test advances step by step. They read memory at the time when a
+// device would read it, so that memory that is reused too early is detected.
 namespace hawser::transport::rdma {
 
 class FakeDevice final : public Device {
@@ -52,7 +52,7 @@ class FakeDevice final : public Device {
   };
   std::map<std::uint32_t, Registered> regions;
   bool refuse_memory = false;
-  std::function<void()> registering;  // Called by whoever registers memory.
+  std::function<void()> registering;  // Called by the thread that registers memory.
 
   void check_local(const Segment& segment) const {
     const auto found = regions.find(segment.local_key);
@@ -119,7 +119,7 @@ class FakePair final : public QueuePair {
   void allow(Access) noexcept override {}
   void fail() noexcept override {}
 
-  // The next request reaches the peer. False if there is none.
+  // Delivers the next request to the peer. False if there is none.
   bool transmit() {
     if (sends.empty()) return false;
     Work work = std::move(sends.front());
@@ -166,13 +166,13 @@ class FakePair final : public QueuePair {
     unacknowledged.push_back(std::move(work));
     return true;
   }
-  // The peer's answer to the oldest one comes back.
+  // Delivers the peer's acknowledgement of the oldest request.
   bool acknowledge() {
     if (unacknowledged.empty()) return false;
     const Work work = std::move(unacknowledged.front());
     unacknowledged.pop_front();
     if (work.request.opcode != Opcode::read && !work.request.inlined && !work.data.empty()) {
-      // A device may have to send it again until now.
+      // Until now a device may have to send the data again.
       EXPECT_EQ(std::memcmp(work.data.data(), work.segment.data, work.data.size()), 0) << "reused before it was done";
     }
     ++unsignalled_;
@@ -182,7 +182,7 @@ class FakePair final : public QueuePair {
     }
     return true;
   }
-  // What the completion queue holds, of either direction.
+  // Returns a completion of the completion queue, of either direction.
   std::optional<Completion> poll_sent() {
     if (sent.empty()) return std::nullopt;
     const Completion completion = sent.front();
@@ -214,7 +214,7 @@ class FakePair final : public QueuePair {
   FakeDevice& device_;
   const std::size_t inline_bytes_;
   const std::size_t send_requests_;
-  std::size_t unsignalled_ = 0;  // Acknowledged, with no completion yet that speaks for them.
+  std::size_t unsignalled_ = 0;  // Acknowledged requests that no completion covers yet.
 };
 
 }  // namespace hawser::transport::rdma

@@ -20,7 +20,7 @@
 #include "transport/rdma/device/test/slow_device_testing.h"
 #include "transport/rdma/rdma_transport.h"
 
-// What the kernel may block for a second is not done by the loop's thread.
+// Operations in which the kernel may block for a second do not run on the loop's thread.
 namespace hawser::transport::rdma {
 namespace {
 
@@ -66,7 +66,7 @@ TEST(SideWork, WhatWaitsIsBounded) {
     return [&] { ++done; };
   };
   while (side.run(work)) ++taken;
-  // Half of the places, and what runs.
+  // Half of the queue's places, and the work that runs.
   EXPECT_LE(taken, 3);
   EXPECT_GE(taken, 2);
   go = true;
@@ -96,7 +96,7 @@ TEST(SideWork, ClosingWaitsForWhatHasBegunAndDropsTheRest) {
   side.close();
   EXPECT_TRUE(ended);
   loop.run_posted();
-  // Another user of the same thread goes on.
+  // Another user of the same thread continues.
   SideWork other(loop, helper);
   bool after = false;
   ASSERT_TRUE(other.run([&]() -> SideWork::After { return [&] { after = true; }; }));
@@ -104,7 +104,8 @@ TEST(SideWork, ClosingWaitsForWhatHasBegunAndDropsTheRest) {
   EXPECT_EQ(held.use_count(), 1);
 }
 
-// What the work has made may belong to what goes right after the close: the loop's mailbox must not keep it.
+// Objects that the work has made may depend on others that are destroyed right after close(). The loop's mailbox must
+// not keep them.
 TEST(SideWork, ClosingDropsWhatTheLoopHasNotCalledYet) {
   Loop loop({.log = no_log()});
   const auto helper = std::make_shared<exec::OffloadPool>(1U, std::size_t{4}, nullptr);
@@ -112,7 +113,7 @@ TEST(SideWork, ClosingDropsWhatTheLoopHasNotCalledYet) {
   const auto held = std::make_shared<int>();
   ASSERT_TRUE(
       side.run([held]() -> SideWork::After { return [held] { ADD_FAILURE() << "called after it was closed"; }; }));
-  // The same thread does this later.
+  // The same thread runs this later.
   std::atomic<bool> done = false;
   SideWork other(loop, helper);
   ASSERT_TRUE(other.run([&]() -> SideWork::After {
@@ -126,7 +127,7 @@ TEST(SideWork, ClosingDropsWhatTheLoopHasNotCalledYet) {
   loop.run_posted();
 }
 
-// Both sides of handshakes on one loop, over devices that tell who calls them.
+// Both sides of handshakes on one loop, over devices that report which thread calls them.
 class SlowHandshake : public testing::Test {
  protected:
   static constexpr MessageLimits limits{1 << 20, 1 << 20};
@@ -186,12 +187,12 @@ class SlowHandshake : public testing::Test {
 
   Loop loop{{.log = no_log()}};
   const std::thread::id loop_thread = std::this_thread::get_id();
-  std::mutex mutex;  // Guards what follows.
+  std::mutex mutex;  // Guards the members below.
   std::condition_variable changed;
   std::vector<std::string> calls;
   std::vector<std::string> by_loop;
   std::string block_on;
-  std::string thrown_on;  // Once.
+  std::string thrown_on;  // Thrown once.
   bool blocked = false;
 
   std::shared_ptr<Transport> client_transport;
@@ -227,7 +228,8 @@ TEST_F(SlowHandshake, NothingThatBlocksIsDoneByTheLoop) {
   EXPECT_TRUE(by_loop.empty()) << by_loop.front();
 }
 
-// While memory is exposed for writing, each queue pair is told so by a system call, after those of all others.
+// While memory is exposed for writing, a system call sets the access of each queue pair. It runs after the calls of all
+// others.
 TEST_F(SlowHandshake, WhatThePeerMayDoIsNotToldByTheLoop) {
   struct Exposed final : ExternalBlock {
     Exposed() : ExternalBlock([](ExternalBlock&) noexcept {}), memory(4096) {}
@@ -253,7 +255,7 @@ TEST_F(SlowHandshake, WhatThePeerMayDoIsNotToldByTheLoop) {
   EXPECT_TRUE(by_loop.empty()) << by_loop.front();
 }
 
-// Without memory at one of its steps a handshake fails, and nothing else does.
+// If memory runs out in one of its steps, only that handshake fails.
 TEST_F(SlowHandshake, MemoryThatRunsOutOnTheHelperFailsOneHandshake) {
   for (const std::string what : {"register", "create", "connect"}) {
     auto selected = server->begin_select(client->offer(), limits);
@@ -274,7 +276,7 @@ TEST_F(SlowHandshake, MemoryThatRunsOutOnTheHelperFailsOneHandshake) {
       run_until(loop, [&] { return outcome.has_value(); });
     }
     throw_on("");
-    // Memory is asked for again when it is taken.
+    // If registering in advance fails, the memory is requested again when it is acquired.
     if (what != "register") {
       ASSERT_FALSE(*outcome) << what;
       EXPECT_EQ(outcome->error().code, ErrorCode::overloaded);
@@ -285,7 +287,7 @@ TEST_F(SlowHandshake, MemoryThatRunsOutOnTheHelperFailsOneHandshake) {
   }
 }
 
-// The kernel looks for a peer that does not answer: the client gives up meanwhile.
+// The kernel looks for a peer that does not answer, and the client gives up meanwhile.
 TEST_F(SlowHandshake, APendingConnectionThatGoesWhileItsQueuePairIsConnectedIsDestroyedAfterwards) {
   auto selected = server->begin_select(client->offer(), limits);
   ASSERT_TRUE(selected);
@@ -322,7 +324,7 @@ TEST_F(SlowHandshake, APendingConnectionThatGoesWhileItsQueuePairIsMadeLeavesNot
   EXPECT_TRUE(by_loop.empty()) << by_loop.front();
 }
 
-// The last user of an end goes while its thread is at work: the queues must outlive that.
+// The last user of a worker leaves while the worker's thread is busy. The queues must outlive that work.
 TEST_F(SlowHandshake, AnEndWaitsForWhatIsAtHand) {
   block("create");
   auto selected = server->begin_select(client->offer(), limits);
@@ -340,7 +342,8 @@ TEST_F(SlowHandshake, AnEndWaitsForWhatIsAtHand) {
   EXPECT_EQ(count("destroy"), 1U);
 }
 
-// A client may come by an address that no device has: looking for one again and again would keep the loop.
+// A client may connect through an address that no device has. Repeated searches for such a device would occupy the
+// loop.
 TEST(OtherDevices, AreNotLookedForByEachHandshake) {
   struct Some final : Verbs {
     Result<std::vector<std::string>> devices() override {
@@ -366,9 +369,9 @@ TEST(OtherDevices, AreNotLookedForByEachHandshake) {
   TransportWorker* const first = &worker->select_device("10.0.0.1:1");
   const int before = verbs->opens;
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(&worker->select_device("10.0.0.2:1"), first);
-  // The loop's time stands still meanwhile.
+  // The loop's time does not advance meanwhile.
   EXPECT_EQ(verbs->opens - before, 2);
-  // Later it may be there.
+  // Later the device may exist.
   verbs->up = true;
   loop.run([](Loop& on) -> Task<void> {
     auto pause = on.sleep(1100ms);

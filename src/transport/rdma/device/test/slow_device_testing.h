@@ -12,11 +12,11 @@
 
 #include "transport/rdma/device/verbs.h"
 
-// A device of which only what may block is of interest: it carries nothing.
+// A device that carries no data. Only its blocking operations matter.
 namespace hawser::transport::rdma {
 
-// Called with "register", "deregister", "create", "connect", "allow" and "destroy" by the thread that does it; may
-// block.
+// Called with "register", "deregister", "create", "connect", "allow" and "destroy" by the thread that executes the
+// operation. It may block.
 using SlowHook = std::function<void(std::string_view what)>;
 
 class SlowDevice final : public Device {

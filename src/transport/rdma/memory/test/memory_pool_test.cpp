@@ -64,7 +64,7 @@ TEST_F(PoolTest, StretchesDoNotOverlapAndComeTogetherAgain) {
   for (const RegisteredMemory& memory : taken) pool->release(memory);
   EXPECT_EQ(pool->counters().used_bytes, 0U);
   EXPECT_GT(pool->counters().used_bytes_max, 100'000U);
-  // All of an arena in one piece, without another arena.
+  // The whole arena in one piece, without a second arena.
   const std::size_t registered = pool->counters().registered_bytes;
   const auto whole = pool->acquire(64 * 1024, Use::connection);
   ASSERT_TRUE(whole);
@@ -110,7 +110,7 @@ TEST_F(PoolTest, OnlyPayloadsCanBeReadByPeers) {
   pool->release(*payload);
 }
 
-// Registering takes long: whoever finds memory, or only gives it back, does not wait for it.
+// Registering takes long. Threads that find free memory, or only release memory, do not wait for it.
 TEST_F(PoolTest, NobodyWaitsForARegistrationThatHeDoesNotNeed) {
   const auto pool = make(std::size_t{1} << 20);
   const auto chunk = pool->acquire(4096, Use::connection);

@@ -66,7 +66,8 @@ TEST_F(UserMemoryTest, IsRegisteredOnceWithEachDevice) {
   EXPECT_TRUE(other->regions.empty());
 }
 
-// Transfers ask a device that refused again after a pause, by a thread that may block; whoever registers asks at once.
+// After a pause, a transfer registers the memory again with a device that refused, on a thread that may block.
+// register_with() does not wait for the pause.
 TEST_F(UserMemoryTest, ARefusalIsNotForEver) {
   const auto shared = std::make_shared<UserMemory>();
   ASSERT_TRUE(shared->add(memory, block));
@@ -88,10 +89,10 @@ TEST_F(UserMemoryTest, ARefusalIsNotForEver) {
   EXPECT_NE(shared->retain(device, memory.data(), 1, later).block, nullptr);
   block.release();
   shared->remove(memory.data());
-  asked.front()();  // Of memory that has gone meanwhile.
+  asked.front()();  // The memory has been removed meanwhile.
 }
 
-// Whoever removes the memory must not wait for a registration that ended so.
+// A registration that failed for lack of memory must not block the removal of the memory.
 TEST_F(UserMemoryTest, ARegistrationWithoutMemoryIsARefusal) {
   ASSERT_TRUE(table.add(memory, block));
   device->registering = [] { throw std::bad_alloc(); };
@@ -104,7 +105,7 @@ TEST_F(UserMemoryTest, ARegistrationWithoutMemoryIsARefusal) {
   EXPECT_TRUE(device->regions.empty());
 }
 
-// Registering takes long: whoever uses other memory, or the same over another device, does not wait for it.
+// Registering takes long. Users of other memory, or of the same memory over another device, do not wait for it.
 TEST_F(UserMemoryTest, NobodyWaitsForARegistrationThatHeDoesNotNeed) {
   ASSERT_TRUE(table.add(memory, block));
   ASSERT_TRUE(table.register_with(memory.data(), other));
@@ -125,7 +126,7 @@ TEST_F(UserMemoryTest, NobodyWaitsForARegistrationThatHeDoesNotNeed) {
   table.remove(memory.data());
 }
 
-// The memory may be unmapped once it is removed, so a registration at hand must have ended.
+// The memory may be unmapped once it is removed, so a registration in progress must have ended.
 TEST_F(UserMemoryTest, RemovingWaitsForARegistrationAtHand) {
   ASSERT_TRUE(table.add(memory, block));
   std::atomic<bool> begun = false;
@@ -133,7 +134,7 @@ TEST_F(UserMemoryTest, RemovingWaitsForARegistrationAtHand) {
   std::atomic<bool> ended = false;
   device->registering = [&] {
     begun = true;
-    // Long enough that a removal that does not wait is seen.
+    // Long enough to detect a removal that does not wait.
     for (int i = 0; i < 50 && !removed; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_FALSE(removed);
     ended = true;

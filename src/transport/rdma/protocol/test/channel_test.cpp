@@ -30,7 +30,7 @@ bool matches(Bytes bytes, std::uint64_t seed) noexcept {
   return true;
 }
 
-// What the two sides of a run have in common: sizes small enough that every bound is met often.
+// Parameters that both sides of a run share. The sizes are small, so that every bound is reached often.
 struct Shape {
   std::size_t chunk_bytes = 4096;
   std::size_t peer_chunk_bytes = 4096;
@@ -45,7 +45,7 @@ struct Shape {
   std::size_t ahead_bytes_max = std::size_t{1} << 20;
 };
 
-// One side: commits messages, and checks that those of the other side come whole, in order, once.
+// One side. It commits messages and checks that the messages of the other side arrive complete, in order, and once.
 class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingOwner {
  public:
   Side(FakeDevice& device, std::shared_ptr<MemoryPool> pool, std::shared_ptr<UserMemory> user, const Shape& setup,
@@ -99,7 +99,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
     ring.reset();
   }
 
-  // ---- Doing things at random
+  // ---- Random actions
   void commit_one() {
     if (closing) return;
     const std::uint64_t number = committed++;
@@ -115,7 +115,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
       return;
     }
     if (random.chance(0.1)) {
-      // Without an owner: copied.
+      // Without an owner, the payload is copied.
       std::vector<std::byte> copy(payload);
       fill(copy.data(), payload, ~number);
       const ConstBuffer piece{copy.data(), payload};
@@ -126,7 +126,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
     auto* const owner = new Owner(*this, payload, static_cast<MemoryKind>(random.below(3)));
     owners_.push_back(owner);
     fill(owner->data(), payload, ~number);
-    // In pieces, one of which may be short.
+    // Divides the payload into pieces, one of which may be short.
     std::vector<ConstBuffer> pieces;
     std::size_t at = 0;
     while (at < payload && pieces.size() < 3) {
@@ -262,7 +262,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
       scribble_and_drop();
     }
     void scribble_and_drop() {
-      // What is read by the peer is kept by the transport itself until then, and must not change.
+      // The transport itself keeps memory that the peer reads until the read has ended. It must not change before.
       if (registered_.block == nullptr || registered_.block->unique()) fill(data(), bytes_, 1);
       if (registered_.block != nullptr) registered_.block->release();
       delete this;
@@ -286,7 +286,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
   bool ended_ = false;
   std::vector<Owner*> owners_;
   std::deque<Buffer> kept_;
-  std::byte* given_ = nullptr;  // In one of these.
+  std::byte* given_ = nullptr;  // Points into one of these.
   std::unique_ptr<std::byte[]> given_plain_;
   UserBlock* given_user_ = nullptr;
   bool discarding_ = false;
@@ -347,7 +347,7 @@ struct Joined {
         break;
     }
   }
-  // Until nothing moves any more, although the sinks keep what they hold.
+  // Runs until nothing changes any more, although the sinks keep their messages.
   void settle() {
     for (auto& side : sides) {
       while (side->channel->receiver().paused()) side->toggle_pause();
@@ -379,14 +379,14 @@ Shape random_setup(std::uint64_t seed) {
   setup.send_requests = 16 + random.below(32);
   setup.signal_every = static_cast<unsigned>(1 + random.below(8));
   setup.chunk_bytes = setup.peer_chunk_bytes = random.chance(0.5) ? 4096 : 16 * 1024;
-  // The peer's chunks may be much smaller than ours.
+  // The peer's chunks may be much smaller than this side's.
   if (random.chance(0.2)) setup.chunk_bytes = 64 * 1024;
   if (random.chance(0.3)) setup.copied_bytes_max = 0;
   if (random.chance(0.3)) setup.ahead_bytes_max = random.below(30'000);
   return setup;
 }
 
-// HAWSER_RDMA_SEEDS runs more than the everyday ones.
+// HAWSER_RDMA_SEEDS sets the number of runs.
 std::uint64_t seeds(std::uint64_t usual) {
   const char* const wanted = std::getenv("HAWSER_RDMA_SEEDS");
   return wanted == nullptr ? usual : std::strtoull(wanted, nullptr, 10);
@@ -463,7 +463,7 @@ TEST(RdmaChannel, AtTheWatermarkItGoesOnBySmallSteps) {
   Shape setup;
   setup.receives = 8;
   setup.send_window = 8;
-  // Few arenas, which what both sides need at least fits in and not much more.
+  // There are few arenas: a little more than the minimum that both sides need.
   Joined run(7, setup, 512 * 1024);
   std::vector<RegisteredMemory> taken;
   while (auto memory = run.pool->acquire(4096, MemoryPool::Use::connection)) taken.push_back(*memory);
@@ -496,14 +496,14 @@ TEST(RdmaChannel, WhatATickCommitsLeavesInOnePacketBehindOneDoorbell) {
   EXPECT_EQ(run.sides[1]->delivered, 64U);
 }
 
-// One copy instead of two: the owner has its memory back at once, and what leaves is a record.
+// The payload is copied once instead of twice. The owner gets its memory back at once, and only a record is sent.
 TEST(RdmaChannel, WhatNoPacketHoldsIsCopiedOnceAndRead) {
   for (const std::size_t copied_bytes_max : {std::size_t{0}, std::size_t{9'999}, std::size_t{10'000}}) {
     Shape setup;
     setup.copied_bytes_max = copied_bytes_max;
     Joined run(1, setup);
     Side& side = *run.sides[0];
-    // 3,500 bytes fit a packet.
+    // A payload of 3,500 bytes fits into a packet.
     for (const std::size_t payload : {std::size_t{3'500}, std::size_t{10'000}}) {
       const std::uint64_t number = side.committed++;
       std::vector<std::byte> memory(payload);
@@ -534,7 +534,7 @@ TEST(RdmaChannel, WhatNoPacketHoldsIsCopiedOnceAndRead) {
   }
 }
 
-// Their memory grows as they come.
+// The memory of a message in fragments grows while it arrives.
 TEST(RdmaChannel, LongHeadsInFragmentsArriveWhole) {
   Shape setup;
   setup.message_bytes_max = std::size_t{1} << 20;

@@ -18,7 +18,7 @@
 
 namespace hawser::transport::rdma {
 
-// Memory of the application's, known to the device until nobody uses it any more.
+// Memory of the application that stays registered with the device until nobody uses it any more.
 struct UserBlock final : ExternalBlock {
   UserBlock(std::shared_ptr<UserMemory> table, std::size_t bytes)
       : ExternalBlock(&UserBlock::returned), table_(std::move(table)), memory(bytes) {
@@ -31,8 +31,7 @@ struct UserBlock final : ExternalBlock {
   std::vector<std::byte> memory;
 };
 
-// Writes the peer's memory and reads it back, at random, and checks what it finds there: operations take effect in
-// order.
+// Writes the peer's memory and reads it back, at random, and checks the bytes: operations take effect in order.
 class OneSidedUser {
  public:
   static constexpr std::uint64_t domain = 77;
@@ -66,7 +65,7 @@ class OneSidedUser {
     if (remote.start(begun)) {
       if (writes) last_[slot] = seed;
     } else {
-      open_.pop_back();  // Too many.
+      open_.pop_back();  // Too many operations.
       ++refused;
     }
   }
@@ -76,7 +75,7 @@ class OneSidedUser {
     const Access& access = **at;
     remote.abandon(**at);
     if (access.kind == RemoteOperation::Kind::write) {
-      // Part of it may have been written.
+      // A part of it may have been written.
       for (const auto& other : open_) {
         if (other->slot == access.slot && other->kind == RemoteOperation::Kind::read) other->seed.reset();
       }
@@ -86,7 +85,7 @@ class OneSidedUser {
     }
     open_.erase(at);
   }
-  // Those of a connection that has ended have been told.
+  // Operations of a connection that has ended must have been notified.
   std::size_t end_missing() const noexcept { return open_.size(); }
 
   std::uint64_t done = 0;
@@ -118,7 +117,7 @@ class OneSidedUser {
     OneSidedUser& user;
     const std::size_t slot;
     UserBlock* const local;
-    std::optional<unsigned char> seed;  // Unknown after a write that was given up.
+    std::optional<unsigned char> seed;  // Unknown after a write that was abandoned.
     bool posted = false;
   };
 

@@ -25,7 +25,7 @@ struct RingTest : testing::Test, ReceiveRingOwner {
         },
         [this](const ReceiveChunk&, std::uint32_t user) { notified.push_back(user); });
   }
-  // A packet of that queue pair, read, and kept beyond.
+  // Receives a packet of this queue pair, reads it, and keeps the chunk.
   Buffer receive_and_keep(std::uint32_t queue_pair) {
     ReceiveChunk* const chunk = ring->completed(posted.front());
     posted.erase(posted.begin());
@@ -44,8 +44,8 @@ struct RingTest : testing::Test, ReceiveRingOwner {
   int returned = 0;
 };
 
-// Between the last collect() and close() another thread drops what it held: nothing would bring the ring's end any
-// more.
+// Between the last collect() and close(), another thread drops the chunk that it held. No later event would destroy the
+// ring.
 TEST_F(RingTest, AChunkThatCameBackBeforeTheEndDoesNotKeepTheRing) {
   Buffer early = receive_and_keep(1);
   Buffer late = receive_and_keep(1);
@@ -69,8 +69,8 @@ TEST_F(RingTest, WhatNobodyHoldsEndsWithTheRing) {
   EXPECT_EQ(pool->counters().used_bytes, 0U);
 }
 
-// The number of a queue pair that is gone may be another's when its chunk is posted again: that one must not get a
-// credit for it.
+// Another queue pair may get the number of one that is gone before its chunk is posted again. The other one must not
+// get a credit for it.
 TEST_F(RingTest, ChunksOfAQueuePairThatIsGoneAreNobodys) {
   Buffer kept = receive_and_keep(7);
   Buffer other = receive_and_keep(8);

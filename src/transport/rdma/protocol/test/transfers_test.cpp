@@ -10,7 +10,7 @@ struct Owner final : SendCompletion {
   int released = 0;
 };
 
-// The peer says "done" of a transfer twice, and its slot is another's by then.
+// The peer reports a transfer as done twice, and its slot belongs to another transfer by then.
 TEST(RdmaTransfers, DoneTwiceAfterReuseEndsNothing) {
   Transfers transfers(4);
   Owner first;
