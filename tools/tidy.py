@@ -87,8 +87,6 @@ PROSE_PENDING = (
     "src/transport/conformance",
     "src/transport/rdma/connection",
     "src/transport/shm",
-    "src/transport/shm/memory",
-    "src/transport/shm/test",
     "src/transport/sim",
     "src/transport/sim/rdma",
     "src/transport/sim/rdma/test",

@@ -11,7 +11,7 @@
 namespace hawser::transport::shm {
 namespace {
 
-// Changed whenever the layout or the protocol is.
+// Changed whenever the layout or the protocol changes.
 constexpr std::uint32_t version = 2;
 
 class FieldWriter {
@@ -33,7 +33,7 @@ class FieldWriter {
   std::vector<std::byte> bytes_;
 };
 
-// Reads what a Writer wrote; what is missing shows in done().
+// Reads the fields that a Writer wrote. done() shows whether any was missing.
 class FieldReader {
  public:
   explicit FieldReader(Bytes bytes) noexcept : rest_(bytes) {

@@ -10,17 +10,18 @@
 #include "hawser/shm_options.h"
 #include "transport/shm/meeting.h"
 
-// What the two sides tell each other (docs/transports/shared-memory.md, "Handshake"). All numbers are little-endian.
+// Data that the two sides exchange (docs/transports/shared-memory.md, "Handshake"). All numbers are little-endian.
 namespace hawser::transport::shm {
 
-// Which processes can meet by an abstract Unix socket: those of one boot of one kernel and one network namespace.
+// Identifies the processes that can meet at an abstract Unix socket: those of one boot of one kernel and one network
+// namespace.
 struct HostIdentity {
   std::array<std::byte, 16> boot{};
   std::uint64_t network_device = 0;  // Device and inode of the network namespace.
   std::uint64_t network_inode = 0;
   bool operator==(const HostIdentity&) const = default;
 
-  // Ours.
+  // Identity of this process.
   static Result<HostIdentity> here();
 };
 
@@ -32,18 +33,18 @@ struct Offer {
   std::uint64_t eager_bytes = 0;
 };
 
-// The parameters of a server's half. They go over the stream only; the socket's name can be seen by every process of
-// the network namespace, the secret can't.
+// Parameters of the server's pending connection. They are sent only over the stream. Every process of the network
+// namespace can see the name of the socket, but not the secret.
 struct Selection {
-  Token socket{};  // Names the server's socket: see MeetingSocket.
-  Token secret{};  // Sent on the socket by the client: proves that the process there is the stream's peer.
+  Token socket{};  // Name of the server's socket: see MeetingSocket.
+  Token secret{};  // The client sends it on the socket: this proves that the process there is the stream's peer.
   std::uint64_t ring_bytes = 0;
   std::uint64_t slab_bytes = 0;
   std::uint64_t eager_bytes = 0;
 };
 
-// The parameters of a client's half: it has connected to the socket. There is nothing else to say: who the client is,
-// and which memory is shared, comes from the socket.
+// Parameters of the client's pending connection, which has connected to the socket. They are empty, because the socket
+// shows which process the client is, and carries the shared memory.
 struct Answer {};
 
 std::vector<std::byte> encode(const Offer& offer);

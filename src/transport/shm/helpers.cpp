@@ -18,7 +18,7 @@
 namespace hawser::transport::shm {
 namespace {
 
-// A thread that nobody joins and no signal reaches. False if the system has no more threads.
+// Starts a thread that nobody joins and that no signal reaches. False if the system has no more threads.
 template <class F>
 bool run_apart(F work) {
   sigset_t all;
@@ -43,9 +43,9 @@ struct Helpers::State {
     std::function<void()> work;
   };
 
-  std::mutex mutex;  // Guards the rest.
+  std::mutex mutex;  // Guards the members below.
   std::condition_variable changed;
-  std::deque<Job> jobs;       // Each has a thread that is idle.
+  std::deque<Job> jobs;       // An idle thread exists for each job.
   std::vector<pid_t> served;  // The peers of all jobs that wait or run.
   std::size_t threads = 0;
   std::size_t idle = 0;
@@ -57,7 +57,7 @@ struct Helpers::State {
 Helpers::Helpers() : state_(std::make_shared<State>()) {}
 
 Helpers::~Helpers() {
-  // In a child the threads are not there, and the lock may be held for ever. What it holds stays.
+  // In a child the threads do not exist, and the lock may be held forever. The objects are not destroyed there.
   if (!mark_.is_ours()) {
     static_cast<void>(new std::shared_ptr<State>(std::move(state_)));
     return;
@@ -86,7 +86,7 @@ bool Helpers::start(pid_t peer, std::function<void()> work) {
   return true;
 }
 
-// Counted as idle by whoever started it.
+// The thread that started it has counted it as idle.
 void Helpers::serve(const std::shared_ptr<State>& state) {
   std::unique_lock lock(state->mutex);
   for (;;) {
@@ -116,9 +116,9 @@ void Helpers::dispose(Descriptor descriptor) {
 }
 
 void Helpers::dispose_socket(Descriptor socket) {
-  // A child shares the socket with its parent, which goes on using it.
+  // A child shares the socket with its parent, which continues to use it.
   if (!socket.valid() || !mark_.is_ours()) return;
-  // Nothing comes from now on. What is there are bytes, unless the peer is hostile.
+  // Nothing arrives from now on. The socket contains only bytes, unless the peer is hostile.
   shutdown(socket.get(), SHUT_RD);
   std::array<char, 1024> bytes;
   for (int i = 0; i < 16; ++i) {

@@ -25,7 +25,7 @@ struct Address {
   socklen_t size = 0;
 };
 
-// A fixed prefix: a name that a peer gives can lead to a socket of this transport only.
+// The fixed prefix ensures that a name from a peer can only lead to a socket of this transport.
 Address address_of(const Token& name) {
   static constexpr std::string_view prefix = "hawser-shm-";
   static constexpr std::string_view digits = "0123456789abcdef";
@@ -48,10 +48,11 @@ std::unexpected<Error> unavailable(std::string_view what) {
   return std::unexpected(system_error(ErrorCode::unavailable, what, errno));
 }
 
-// The only descriptor that comes with exactly `secret`. Every other descriptor goes to `helpers` to be closed.
+// Returns the only descriptor that comes with exactly `secret`. Every other descriptor goes to `helpers` to be closed.
 std::optional<Descriptor> receive(int socket, const Token& secret, Helpers& helpers) {
   std::array<std::byte, std::tuple_size_v<Token> + 1> bytes{};
-  // Room for one descriptor; alignment may make it room for two. The kernel drops what has no room.
+  // There is room for one descriptor; alignment may make it room for two. The kernel drops descriptors for which there
+  // is no room.
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   iovec space{bytes.data(), secret.size()};
   msghdr message{};
@@ -59,7 +60,8 @@ std::optional<Descriptor> receive(int socket, const Token& secret, Helpers& help
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  // The message stays in the socket: descriptors that the kernel drops for want of room would be closed here otherwise.
+  // MSG_PEEK leaves the message in the socket. Otherwise the kernel would close descriptors here for which there is no
+  // room.
   const ssize_t size = recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_PEEK);
   if (size != static_cast<ssize_t>(secret.size()) || std::memcmp(bytes.data(), secret.data(), secret.size()) != 0 ||
       recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_PEEK) != size) {
@@ -125,7 +127,7 @@ Result<MeetingSocket> MeetingSocket::listen() {
 }
 
 Result<MetPeer> MeetingSocket::accept(const Token& secret, Helpers& helpers) const {
-  // Whoever shares the network namespace can see the name and connect, hence the secret.
+  // Every process of the network namespace can see the name and connect, so the secret is checked.
   for (int i = 0; i <= backlog && helpers.may_receive(); ++i) {
     Descriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) {

@@ -14,7 +14,7 @@ namespace hawser::transport::shm {
 namespace {
 
 Descriptor process_of(pid_t pid, const Doorbell& bell) noexcept {
-  // SO_PEERPIDFD, Linux 6.5: the process that connected, whoever has its number now.
+  // SO_PEERPIDFD, Linux 6.5: returns the process that connected, even if its number was given to another process.
   constexpr int peer_pidfd = 77;
   int fd = -1;
   socklen_t size = sizeof fd;
@@ -33,8 +33,8 @@ bool PeerProcess::lives() const noexcept {
 
 bool PeerProcess::may_be_read() const noexcept {
   if (pid_ <= 0 || !lives()) return false;
-  // No process has memory at the highest addresses, which are the kernel's, whereas root may map the lowest ones to
-  // what does not answer. The kernel checks the right first, then the address.
+  // No process has memory at the highest addresses, which belong to the kernel. The lowest addresses are not suitable,
+  // because root may map them to memory that does not answer. The kernel checks the permission first, then the address.
   char byte = 0;
   const iovec local{&byte, 1};
   const iovec remote{reinterpret_cast<void*>(~std::uintptr_t{4095}), 1};
@@ -57,7 +57,7 @@ Result<void> PeerProcess::read(const RemoteBuffer& from, std::byte* to) const {
     }
     at += static_cast<std::size_t>(size);
   }
-  // Were it dead, what was read may be another process's.
+  // If the peer died, the bytes may be those of another process.
   if (!lives()) return fail(ErrorCode::unavailable, "the peer has died", ErrorScope::connection, Initiator::peer);
   return {};
 }

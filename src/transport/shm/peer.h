@@ -14,26 +14,26 @@
 
 namespace hawser::transport::shm {
 
-// A piece of the peer's memory, by the peer's address.
+// A range of the peer's memory, at the peer's address.
 struct RemoteBuffer {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
 };
 
-// The process at the other end, as its kernel object: its number may be given to another process when it has died. Any
-// thread.
+// The process at the other end, as a kernel object, because its number may be given to another process after its death.
+// Any thread.
 class PeerProcess {
  public:
-  // Of whom the kernel has said that it holds the other end of `bell`.
+  // The kernel has reported that the process holds the other end of `bell`.
   PeerProcess(const PeerIdentity& identity, const Doorbell& bell) noexcept;
 
   pid_t pid() const noexcept { return pid_; }
   bool lives() const noexcept;
-  // Whether this process may read the other's memory now. Discloses nothing and reads nothing.
+  // True if this process may read the other's memory now. The check discloses and reads nothing.
   bool may_be_read() const noexcept;
-  // Reads `from` into `to`, which has the same size. May wait for ever if the memory is backed by a file system that
-  // does not answer: not on a loop. An error of scope `call` says that the peer does not have such memory, one of scope
-  // `transport` that it may not be read (any more).
+  // Reads `from` into `to`, which has the same size. May wait forever if the memory is backed by a file system that
+  // does not answer, so it must not run on a loop. An error of scope `call` means that the peer does not have this
+  // memory. An error of scope `transport` means that the peer's memory may not be read, or not any more.
   Result<void> read(const RemoteBuffer& from, std::byte* to) const;
 
  private:
@@ -41,12 +41,12 @@ class PeerProcess {
   Descriptor descriptor_;
 };
 
-// How a side falls asleep.
+// Puts a side to sleep.
 class Sleeper {
  public:
   explicit Sleeper(SideState& own) noexcept : own_(own) {}
 
-  // From now on the peer rings for what `wants` names; false, and it does not, if there is work already.
+  // From now on the peer rings for the events in `wants`. False, and the peer does not ring, if there is work already.
   template <class F>
   bool arm(std::uint32_t wants, F has_work) noexcept {
     own_.asleep.store(wants, std::memory_order_relaxed);
@@ -62,15 +62,15 @@ class Sleeper {
   SideState& own_;
 };
 
-// What wakes a peer that sleeps.
+// Wakes a peer that sleeps.
 class PeerWaker {
  public:
   PeerWaker(SideState& side, const Doorbell& bell) noexcept : side_(side), bell_(bell) {}
 
-  // After something was published that a peer may sleep for.
+  // Called after publishing something for which a peer may sleep.
   void wake(std::uint32_t wants) const noexcept {
-    // Between what was published and the look at the flag; the sleeper has the same between flag and last look. One of
-    // the two sees what the other did.
+    // Orders the published data before the read of the flag. The sleeper has a fence between setting the flag and its
+    // last check. One of the two sees the other's write.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if ((side_.asleep.load(std::memory_order_relaxed) & wants) == 0) [[likely]]
       return;

@@ -5,8 +5,8 @@
 
 namespace hawser::transport::shm {
 
-// Tells the process that made it from children that fork() made later: those must not touch what their parent shares
-// with a peer. One page, which the kernel empties in a child.
+// Distinguishes the process that made it from children that fork() made later. Children must not access what their
+// parent shares with a peer. It is one page, which the kernel clears in a child.
 class ProcessMark {
  public:
   // Throws std::bad_alloc.

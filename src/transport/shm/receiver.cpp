@@ -45,7 +45,7 @@ Result<bool> Receiver::take(Gate& gate) {
     worked = true;
   }
   Result<void> result;
-  // What is there now, so that others get their turn.
+  // Processes the messages that are there now, so that other work gets its turn.
   if (gate.open() && reading_) [[unlikely]] {
     worked = reading_ready();
     if (worked) result = go_on_reading(gate);
@@ -70,7 +70,7 @@ Result<bool> Receiver::take(Gate& gate) {
 void Receiver::advance(std::size_t bytes) noexcept {
   ring_.advance(bytes);
   arrived_ += bytes;
-  // So that a peer that sends much goes on meanwhile.
+  // Returns the room in between, so that a peer that sends much can continue.
   if (ring_.unpublished() < ring_.bytes() / 4) return;
   ring_.publish();
   advanced_ = true;
@@ -120,7 +120,8 @@ void Receiver::take_whole(const Record& record, const std::byte* head, Gate& gat
   advance(sizeof record + head_room + aligned(record.payload_bytes));
 }
 
-// Where the payload goes; nothing if the connection has ended, or is paused, until which that is kept in mind.
+// Returns the destination of the payload. Nothing if the connection has ended or is paused; a pause keeps the
+// destination for later.
 std::optional<ReceiveBuffer> Receiver::select_receive_buffer(const Record& record, Bytes head, Gate& gate) {
   const std::size_t payload_bytes = record.payload_bytes;
   if (selected_) return std::exchange(selected_, std::nullopt);
@@ -169,7 +170,7 @@ Result<void> Receiver::take_from_slab(const Record& record, Bytes head, Gate& ga
   return {};
 }
 
-// ---- By parts ----
+// ---- Messages in parts ----
 
 Result<void> Receiver::begin_long(const Record& record) {
   if (assembly_.active() || (record.head_bytes == 0 && record.payload_bytes == 0))

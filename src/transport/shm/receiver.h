@@ -20,11 +20,11 @@
 
 namespace hawser::transport::shm {
 
-// The peer has broken the protocol.
+// The peer violated the protocol.
 std::unexpected<Error> protocol_violation(std::string_view what);
 std::unexpected<Error> closed_by_peer();
 
-// What callbacks may change while messages are taken.
+// State that callbacks may change while messages are delivered.
 struct Gate {
   MessageSink* sink = nullptr;
   bool paused = false;
@@ -33,62 +33,62 @@ struct Gate {
   bool open() const noexcept { return sink != nullptr && !paused && !ended; }
 };
 
-// A payload that the peer has offered to be read from its memory, and its message, which waits for it.
+// A payload that the peer has offered to be read from its memory, and its message, which waits for the payload.
 struct Reading {
   enum class Stage : std::uint8_t {
-    offered,  // Nothing was done.
+    offered,  // Nothing was done yet.
     direct,   // A helper thread reads it.
-    refused,  // It is not to be read, which the peer does not know yet.
+    refused,  // It will not be read. The peer does not know this yet.
     parts,    // The peer copies it, part by part.
   };
 
-  Record record;  // As it was checked.
+  Record record;  // Copy of the record that was checked.
   Stage stage = Stage::offered;
   PayloadBuffer payload;
   std::shared_ptr<DirectRead> job;
-  std::uint32_t state = read_offered;  // Of the slot, when `job` began.
+  std::uint32_t state = read_offered;  // State of the slot when `job` began.
   int attempts = 0;
-  std::size_t progress = 0;  // Of `job`, when it was looked at last.
-  std::size_t copied = 0;    // By parts.
+  std::size_t progress = 0;  // Progress of `job` at the last check.
+  std::size_t copied = 0;    // Bytes copied in parts.
 };
 
-// What reads the peer's memory, if that is allowed. While a read is under way the connection is asked nothing but to
-// wait.
+// The resources for reading the peer's memory, if that is allowed. While a read is in progress, the connection must
+// only wait.
 struct ReadingMeans {
-  std::shared_ptr<const PeerProcess> peer;  // Null: every payload is wanted in parts.
+  std::shared_ptr<const PeerProcess> peer;  // Null: every payload is requested in parts.
   std::shared_ptr<Helpers> helpers;
-  std::function<void()> go_on;  // take() is to be called, as soon as possible.
+  std::function<void()> go_on;  // Requests a call of take() as soon as possible.
 };
 
-// What one side receives: takes messages out of the peer's ring, and payloads from where they are. Whatever the peer
-// wrote is copied before it is checked; a protocol violation is an error.
+// Receives the messages of one side. It takes messages from the peer's ring, and payloads from their places. Everything
+// that the peer wrote is copied before it is checked. A protocol violation is an error.
 class Receiver {
  public:
   struct Limits {
-    std::size_t message_bytes_max = 0;  // Head and payload.
+    std::size_t message_bytes_max = 0;  // Limit of head and payload together.
     std::size_t receive_buffer_bytes_min = 0;
   };
-  // From the ring and slab that `side` writes.
+  // Reads from the ring and the slab that `side` writes.
   Receiver(Loop& loop, std::shared_ptr<SharedMemory> memory, std::size_t side, const Limits& limits,
            const PeerWaker& waker, ReadingMeans means);
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
   ~Receiver();
 
-  // Before the gate opens: `sink` names who pays for memory.
+  // Called before the gate opens. `sink` names the account that pays for memory.
   void start(MessageSink& sink) noexcept { account_ = sink.receive_account(); }
-  // Delivers what is there, as long as the gate is open; true if there was something. An error says why nothing more
-  // comes: the peer's end, or its fault.
+  // Delivers the messages that are there, as long as the gate is open. True if there was one. An error says why no more
+  // messages follow: the peer ended the connection or violated the protocol.
   Result<bool> take(Gate& gate);
-  // Something is there.
+  // True if there is something to receive.
   bool ready() noexcept {
     if (reading_) [[unlikely]]
       return reading_ready();
     return ring_.available() != 0 || ring_.broken() || held_;
   }
-  // The peer's memory is being read: there will be something soon, or an error.
+  // The peer's memory is being read: a message or an error will follow.
   bool busy() const noexcept { return reading_ && reading_->stage == Reading::Stage::direct; }
-  // The connection has ended: memory that select_receive_buffer() gave is not touched any more.
+  // The connection has ended. Memory that select_receive_buffer() returned is not accessed any more.
   void stop() noexcept;
   void revoke_receive_buffer(const std::byte* memory) noexcept;
   std::uint64_t arrived() const noexcept { return arrived_; }
@@ -112,7 +112,7 @@ class Receiver {
   std::optional<ReceiveBuffer> select_receive_buffer(const Record& record, Bytes head, Gate& gate);
   void advance(std::size_t bytes) noexcept;
 
-  // A read of the peer's memory that gets no further for this long is given up.
+  // A read of the peer's memory that makes no progress for this time is abandoned.
   static constexpr Duration read_stall_max = std::chrono::milliseconds(500);
 
   struct StallTimer final : Timer {
@@ -137,13 +137,14 @@ class Receiver {
 
   std::optional<Reading> reading_;
   StallTimer stall_{*this};
-  MessageAssembly assembly_;  // Of the message that comes by parts.
-  bool held_ = false;         // It is whole, and waits for the gate to open.
-  // What select_receive_buffer() said of the message at hand, when it closed the gate.
+  MessageAssembly assembly_;  // The message that arrives in parts.
+  bool held_ = false;         // It is complete, and waits for the gate to open.
+  // The destination that select_receive_buffer() returned for the current message when it closed the gate.
   std::optional<ReceiveBuffer> selected_;
-  Record selected_record_;  // The record that it was said of: the peer may change the ring's.
+  // The record for which the destination was returned. It is a copy, because the peer may change the ring.
+  Record selected_record_;
   bool taking_ = false;
-  bool advanced_ = false;  // The peer is to be woken for the room that it has got.
+  bool advanced_ = false;  // The peer has got room and must be notified.
   std::uint64_t arrived_ = 0;
 };
 

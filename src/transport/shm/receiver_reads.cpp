@@ -17,7 +17,7 @@ Result<void> Receiver::begin_reading(const Record& record, Bytes head, Gate& gat
   reading.record = record;
   reading.payload = PayloadBuffer(bytes, account_);
   reading.payload.select(*receive_buffer);
-  // The peer's memory is read into all of it at once.
+  // The peer's memory is read into the whole payload at once.
   if (!reading.payload.given() && !reading.payload.discarded() && !reading.payload.allocate()) {
     reading.payload.discard();
   }
@@ -51,7 +51,7 @@ bool Receiver::reading_ready() const noexcept {
   }
 }
 
-// True once the payload is here, or needed no more.
+// True when the payload is here, or is not needed any more.
 Result<bool> Receiver::read_step() {
   ReadSlot& slot = slots_[reading_->record.where];
   switch (reading_->stage) {
@@ -69,7 +69,7 @@ Result<bool> Receiver::begin_read(ReadSlot& slot) {
     return true;
   }
   const std::uint32_t state = slot.state.load(std::memory_order_acquire);
-  // The peer withdraws it at its end only.
+  // The peer withdraws it only at its end.
   if (state == read_withdrawn) return closed_by_peer();
   const Result<DirectRead::Source> source = source_of(slot, state);
   if (!source) return std::unexpected(source.error());
@@ -126,7 +126,7 @@ Result<bool> Receiver::end_direct_read(ReadSlot& slot) {
   std::uint32_t state = reading_->state;
   if (!slot.state.compare_exchange_strong(state, read_done, std::memory_order_acq_rel)) {
     if (state == read_withdrawn) return closed_by_peer();
-    // It may move once meanwhile.
+    // The payload may be moved once during the read.
     if (state != read_moved || ++reading_->attempts == 2)
       return protocol_violation("a payload to be read does not hold still");
     return begin_read(slot);
@@ -137,11 +137,11 @@ Result<bool> Receiver::end_direct_read(ReadSlot& slot) {
   return std::unexpected(read.error());
 }
 
-// The peer is to copy the payload.
+// Requests that the peer copies the payload.
 Result<bool> Receiver::want_parts(ReadSlot& slot) {
   if (means_.peer == nullptr) own_side_.reads.store(0, std::memory_order_relaxed);
   if (reading_->stage == Reading::Stage::refused && !reading_->payload.own().empty()) {
-    // A thread that does not return may yet write to the other one, which it keeps.
+    // A thread that does not return may still write to the old buffer, which it keeps.
     reading_->payload.replace();
   }
   reading_->stage = Reading::Stage::parts;
@@ -174,7 +174,7 @@ Result<bool> Receiver::take_read_part(ReadSlot& slot) {
   return last;
 }
 
-// Memory that does not answer is not read again: from now on this peer copies what it sends.
+// Memory that does not answer is not read again. From now on this peer copies its payloads.
 void Receiver::look_for_stall() noexcept {
   if (!busy() || !mark_.is_ours()) return;
   if (reading_->job->ended()) return means_.go_on();
@@ -191,7 +191,7 @@ void Receiver::look_for_stall() noexcept {
 
 void Receiver::stop() noexcept {
   stall_.stop();
-  // In a child the thread is not there, and may have left its lock held.
+  // In a child the thread does not exist, and its lock may be held.
   if (!reading_ || reading_->job == nullptr || !mark_.is_ours()) return;
   std::exchange(reading_->job, nullptr)->abandon();
   reading_->stage = Reading::Stage::refused;

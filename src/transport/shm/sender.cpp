@@ -9,7 +9,7 @@
 namespace hawser::transport::shm {
 namespace {
 
-// Bytes [from, from + size) of the pieces.
+// Copies the bytes [from, from + size) of the pieces.
 void gather_part(std::byte* to, std::span<const ConstBuffer> pieces, std::size_t from, std::size_t size) noexcept {
   for (const ConstBuffer& piece : pieces) {
     if (size == 0) return;
@@ -96,7 +96,7 @@ void Sender::enqueue(std::size_t head_bytes, std::span<const ConstBuffer> payloa
   queue_.push_back(std::move(message));
 }
 
-// Writes a message in one piece. A null `head` lies where it is to be already.
+// Writes a message in one piece. If `head` is null, the head is in its place already.
 Sender::Written Sender::write(const std::byte* head, std::size_t head_bytes, std::span<const ConstBuffer> payload,
                               std::size_t payload_bytes, SendCompletion* owner) {
   const bool eager = payload_bytes <= eager_bytes_;
@@ -151,7 +151,7 @@ bool Sender::offer_read(std::span<const ConstBuffer> payload, std::size_t payloa
   return true;
 }
 
-// As much as there is room for; true once it is all.
+// Writes as many parts as there is room for. True when all are written.
 bool Sender::write_parts(Queued& message) {
   if (!message.begun) {
     if (!ring_.has_room(sizeof(Record))) return false;
@@ -162,7 +162,7 @@ bool Sender::write_parts(Queued& message) {
     message.begun = true;
   }
   const std::size_t total = message.head.size() + message.payload_bytes;
-  // Large parts, so that there are few; but rather a small one now than none.
+  // Uses large parts, so that there are few. A small part now is still better than none.
   for (std::size_t part_max = ring_.bytes() / 4; message.done != total;) {
     const std::size_t part = std::min(total - message.done, part_max);
     if (!ring_.has_room(sizeof(Record) + aligned(part))) {
@@ -199,7 +199,7 @@ bool Sender::advance() {
   return worked;
 }
 
-// An owner that is told may commit more: that is written here too, in order.
+// An owner that is notified may commit more messages. These are written here too, in order.
 bool Sender::write_queue() {
   bool worked = false;
   while (!queue_.empty()) {
@@ -224,7 +224,7 @@ bool Sender::write_queue() {
   return worked;
 }
 
-// Takes back what the peer has read.
+// Releases the payloads that the peer has read.
 bool Sender::take_reads() {
   bool worked = false;
   for (std::size_t i = 0; i < reads_.size();) {
@@ -248,8 +248,8 @@ bool Sender::take_reads() {
   return worked;
 }
 
-// Copies the next part of a payload that the peer does not read. One such payload at a time: the peer takes messages in
-// order.
+// Copies the next part of a payload that the peer does not read. Only one such payload is copied at a time, because the
+// peer processes messages in order.
 void Sender::fill_part(Read& read) {
   const std::size_t part = std::min(part_bytes, read.bytes - read.done);
   if (part == 0) {
@@ -308,8 +308,8 @@ void Sender::copy_and_release(SendCompletion& owner) {
     if (!mark_.is_ours()) continue;
     ReadSlot& slot = slots_[read.slot];
     slot.moved.store(reinterpret_cast<std::uintptr_t>(read.copy.data()), std::memory_order_relaxed);
-    // Should the peer be reading just now, it sees that this has changed, and reads again. Should it be done or want
-    // parts, so be it.
+    // A peer that is reading now detects the change and reads again. If the peer is done or requests parts, the slot
+    // does not change.
     std::uint32_t offered = read_offered;
     slot.state.compare_exchange_strong(offered, read_moved, std::memory_order_acq_rel);
   }

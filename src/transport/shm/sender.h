@@ -15,8 +15,9 @@
 
 namespace hawser::transport::shm {
 
-// What one side sends: puts messages into its ring, their payloads there too, or into the slab, or offers them to be
-// read. What finds no room waits here, in order. Owners may do anything to it, even clear() it, when they are told.
+// Sends the messages of one side. It writes messages into its ring. Their payloads go into the ring or the slab, or are
+// offered to be read. Messages for which there is no room wait here, in order. An owner that is notified may call any
+// function here, even clear().
 class Sender {
  public:
   Sender(const SharedMemory& memory, std::size_t side, const ShmOptions& options, PeerWaker& waker) noexcept;
@@ -28,25 +29,26 @@ class Sender {
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner);
   void copy_and_release(SendCompletion& owner);
 
-  // Goes on with what waits, as far as the peer has made room; true if it did anything.
+  // Sends waiting messages as far as the peer has made room. True if it did anything.
   bool advance();
-  // Shows the peer what was written.
+  // Makes the written messages visible to the peer.
   void publish();
-  // The same at the end of a tick.
+  // Like publish(), at the end of a tick.
   void publish_rest() {
     early_bytes_ = std::min(early_bytes_first, early_publish_bytes_);
     publish();
   }
-  // Nothing is committed any more: writes the end behind all messages, now or, once the peer makes room, in advance().
+  // Called when no message will be committed any more. Writes the end record behind all messages: now or, once the peer
+  // has made room, in advance().
   void finish();
-  // The connection has ended: drops all and tells the owners.
+  // The connection has ended: drops all messages and notifies the owners.
   void clear() noexcept;
 
-  // Something waits for the peer to make room or to read.
+  // True if something waits for the peer to make room or to read.
   bool waits() const noexcept { return !queue_.empty() || !reads_.empty() || (finishing_ && !finished_); }
-  // What waits may go on.
+  // True if advance() could do something.
   bool can_advance() const noexcept;
-  // The peer has written what can't be true.
+  // The peer has written invalid values.
   bool broken() const noexcept { return ring_.broken() || broken_; }
 
   std::uint64_t committed() const noexcept { return committed_; }
@@ -56,33 +58,33 @@ class Sender {
   }
 
  private:
-  // A tick shows its first messages soon, so that the peer works while we go on, and then ever more at a time.
+  // A tick publishes its first messages early, so that the peer works in parallel, and then larger and larger batches.
   static constexpr std::size_t early_bytes_first = 1024;
 
   struct Queued {
     Buffer head;
-    Buffer copy;  // Of a payload that nobody owns.
+    Buffer copy;  // Holds a payload that has no owner.
     std::vector<ConstBuffer> pieces;
     SendCompletion* owner = nullptr;
     std::size_t payload_bytes = 0;
-    bool begun = false;    // By parts.
-    std::size_t done = 0;  // Of head and payload.
+    bool begun = false;    // A part has been written.
+    std::size_t done = 0;  // Bytes of head and payload that are written.
   };
-  // A payload that the peer is to read from its owner's memory.
+  // A payload that the peer reads from its owner's memory.
   struct Read {
     std::size_t slot = 0;
     SendCompletion* owner = nullptr;
-    Buffer copy;  // Where it has moved to.
+    Buffer copy;  // Holds the payload after it was moved.
     std::size_t bytes = 0;
     std::size_t count = 0;
     std::array<ConstBuffer, read_pieces_max> pieces;
-    std::size_t done = 0;  // Bytes copied for a peer that wants it in parts.
+    std::size_t done = 0;  // Bytes copied for a peer that requests the payload in parts.
   };
   enum class Written : std::uint8_t {
-    all,       // The owner is to be told.
-    loaned,    // All, and the owner's memory is in use.
-    no_room,   // Nothing.
-    by_parts,  // Nothing, and it has to go by parts.
+    all,       // Everything is written; the owner is notified.
+    loaned,    // Everything is written, and the owner's memory is on loan.
+    no_room,   // Nothing is written.
+    by_parts,  // Nothing is written. The message must be written in parts.
   };
 
   void publish_early() {
@@ -104,7 +106,7 @@ class Sender {
   const std::size_t eager_bytes_;
   const std::size_t direct_read_bytes_min_;
   const std::size_t early_publish_bytes_;
-  const std::size_t head_bytes_max_;  // In one piece.
+  const std::size_t head_bytes_max_;  // Limit of a head that is written in one piece.
   PeerWaker& waker_;
   RingWriter ring_;
   SlabWriter slab_;
@@ -118,14 +120,15 @@ class Sender {
   Buffer reserved_;  // The head between reserve() and commit(), unless it lies in the ring.
   bool writing_queue_ = false;
   bool finishing_ = false;
-  bool finished_ = false;  // The end is written.
+  bool finished_ = false;  // The end record is written.
   bool broken_ = false;
   bool ended_ = false;
-  // In bytes of heads, payloads and records: committed, of these in the ring, of these shown to the peer.
+  // In bytes of heads, payloads and records: committed, the part of these in the ring, and the part of these that is
+  // published.
   std::uint64_t committed_ = 0;
   std::uint64_t written_ = 0;
   std::uint64_t sent_ = 0;
-  std::size_t dropped_bytes_ = 0;  // By clear().
+  std::size_t dropped_bytes_ = 0;  // Bytes that clear() dropped.
   std::size_t reading_bytes_ = 0;
   std::size_t early_bytes_ = early_bytes_first;
 };

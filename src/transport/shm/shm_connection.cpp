@@ -47,7 +47,7 @@ void ShmConnection::start(MessageSink& sink) {
 
 void ShmConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   sender_.commit(head_bytes, payload, owner);
-  if (gate_.ended) [[unlikely]]  // By the owner.
+  if (gate_.ended) [[unlikely]]  // The owner ended the connection.
     return;
   watermark_.on_commit(sender_.backlog());
   if (sender_.waits() && gate_.sink != nullptr) [[unlikely]]
@@ -69,7 +69,7 @@ void ShmConnection::drained() {
 void ShmConnection::close() {
   if (gate_.ended || std::exchange(closing_, true)) return;
   flush();
-  // The end waits for room like any message.
+  // The end record waits for room like any message.
   if (gate_.sink != nullptr) set_hot(true);
 }
 
@@ -78,7 +78,7 @@ void ShmConnection::resume() {
   if (gate_.sink != nullptr) set_hot(true);
 }
 
-// ---- Looking for work ----
+// ---- Polling ----
 
 bool ShmConnection::poll() {
   if (!mark_.is_ours()) return false;
@@ -87,8 +87,8 @@ bool ShmConnection::poll() {
     idle_polls_ = 0;
     return true;
   }
-  // The thread that reads the peer's memory may share this processor: a loop that spins without yielding halves its
-  // rate.
+  // The thread that reads the peer's memory may share this processor. A loop that spins without yielding would halve
+  // its speed.
   if (receiver_.busy()) std::this_thread::yield();
   const unsigned idle_max = loop_.options().wait == Wait::event ? idle_polls_event_max : idle_polls_max;
   if (!gate_.ended && ++idle_polls_ > idle_max && arm()) set_hot(false);
@@ -113,8 +113,8 @@ bool ShmConnection::poll_once() {
           "the peer broke the rules of shared memory: it has read what was not sent"});
     return true;
   }
-  // The peer's last messages come before its end. A paused connection keeps them, unless it could be waiting for ever
-  // for its own to leave.
+  // The peer's last messages are delivered before its end. A paused connection keeps them, unless it could wait forever
+  // for its own messages to be sent.
   if (peer_gone_ && !receiver_.busy() && (!receiver_.ready() || (gate_.paused && sender_.waits()))) {
     fail(*peer_gone_);
     return true;
@@ -137,7 +137,7 @@ bool ShmConnection::arm() {
 void ShmConnection::on_ready(exec::Readiness readiness) {
   if (!(readiness.readable || readiness.hangup) || gate_.ended || !mark_.is_ours()) return;
   if (!link_.bell.silence()) {
-    // It would be ready for ever.
+    // It would always be ready.
     unwatch_bell();
     if (!peer_gone_) {
       peer_gone_ =
@@ -163,7 +163,7 @@ void ShmConnection::set_hot(bool hot) {
   }
 }
 
-// ---- The end ----
+// ---- End ----
 
 void ShmConnection::fail(const Error& reason) {
   const Error copy = reason;
@@ -175,7 +175,7 @@ void ShmConnection::abort() noexcept {
   if (std::exchange(gate_.ended, true)) return;
   set_hot(false);
   receiver_.stop();
-  // A child shares the poller's registrations and the stream with its parent, which goes on using both.
+  // A child shares the poller's registrations and the stream with its parent, which continues to use both.
   if (mark_.is_ours()) {
     unwatch_bell();
     liveness_.close();

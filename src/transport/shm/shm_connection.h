@@ -17,19 +17,20 @@
 
 namespace hawser::transport::shm {
 
-// What the two halves of a connection have agreed on, and what each holds.
+// The values on which both pending connections have agreed, and the resources of this side.
 struct Link {
-  std::size_t side = server_side;  // Ours.
+  std::size_t side = server_side;  // This side.
   std::shared_ptr<SharedMemory> memory;
   Doorbell bell;
-  std::shared_ptr<const PeerProcess> peer;  // Null unless its memory may be read.
+  std::shared_ptr<const PeerProcess> peer;  // Null unless this process may read the peer's memory.
   std::shared_ptr<Helpers> helpers;
-  ShmOptions options;  // Both sides' in one.
+  ShmOptions options;  // The combined options of both sides.
   MessageLimits limits;
-  std::shared_ptr<void> worker;  // The path's end on this loop, and our place among its connections.
+  std::shared_ptr<void> worker;  // The worker of this loop, and the connection's place in it.
 };
 
-// Messages through shared memory. Looks for them as long as the loop spins and they come often; else the peer rings.
+// Carries messages through shared memory. It polls for them while the loop spins and messages come often. Otherwise the
+// peer rings the doorbell.
 class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec::TickEnd {
  public:
   ShmConnection(Loop& loop, Link link, std::unique_ptr<Stream> stream);
@@ -61,9 +62,9 @@ class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec
   void abort() noexcept override;
 
  private:
-  // Fruitless looks after which a connection waits for the peer to ring.
+  // Number of polls without a result after which a connection waits for the peer to ring.
   static constexpr unsigned idle_polls_max = 4096;
-  static constexpr unsigned idle_polls_event_max = 16;  // With Wait::event.
+  static constexpr unsigned idle_polls_event_max = 16;  // The same with Wait::event.
 
   bool poll() override;
   bool arm() override;
@@ -79,20 +80,21 @@ class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec
 
   Loop& loop_;
   Link link_;
-  const ProcessMark& mark_;  // In a child of the process, everything here does nothing.
+  const ProcessMark& mark_;  // In a child of the process, no function here does anything.
   Sleeper sleeper_;
   PeerWaker waker_;
   Gate gate_;
   Sender sender_;
   Receiver receiver_;
-  std::optional<Error> peer_gone_;  // The stream has ended; what the peer sent before may still lie in the ring.
+  // The stream has ended. Messages that the peer sent before may still be in the ring.
+  std::optional<Error> peer_gone_;
   BacklogWatermark watermark_;
   bool closing_ = false;
   bool bell_watched_ = false;
-  bool hot_ = false;    // Among the loop's sources.
-  bool armed_ = false;  // The peer rings when there is something.
+  bool hot_ = false;    // It is one of the loop's sources.
+  bool armed_ = false;  // The peer rings when there is something to do.
   unsigned idle_polls_ = 0;
-  Liveness liveness_;  // Last: it calls from its beginning on.
+  Liveness liveness_;  // The last member, because it calls the others from its construction on.
 };
 
 }  // namespace hawser::transport::shm

@@ -43,7 +43,7 @@ Result<void> check(const ShmOptions& options) {
 
 class ShmWorker;
 
-// A place among the end's pending connections, later among its connections. Keeps the end.
+// A place among the worker's pending connections, and later among its connections. Keeps the worker alive.
 class Ticket {
  public:
   explicit Ticket(std::shared_ptr<ShmWorker> worker) noexcept;
@@ -51,7 +51,7 @@ class Ticket {
   Ticket& operator=(const Ticket&) = delete;
   ~Ticket();
 
-  // The peer has connected: from now on this counts as a connection. Fails if all places are taken.
+  // The peer has connected: from now on this place counts as a connection. Fails if all places are taken.
   Result<void> connect();
 
  private:
@@ -87,7 +87,7 @@ class ShmWorker final : public TransportWorker, public std::enable_shared_from_t
   const std::shared_ptr<Helpers> helpers_;
   const OwnProcess own_process_;
   const bool strict_ = SharedMemory::counted_strictly();
-  // Each at most connections_max. Those who only offer take no place from those who connect.
+  // Each is limited by connections_max. Clients that only offer do not take places from clients that connect.
   std::size_t pending_ = 0;
   std::size_t connections_ = 0;
 };
@@ -102,7 +102,7 @@ Result<void> Ticket::connect() {
   return {};
 }
 
-// What both pending connections have.
+// The common part of both pending connections.
 class ShmPendingConnection : public PendingConnection {
  public:
   std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
@@ -137,17 +137,17 @@ class ShmPendingConnection : public PendingConnection {
   ShmWorker& worker() const noexcept { return *worker_; }
   Result<void> take_place() { return ticket_->connect(); }
 
-  // `peer` has proved to be at the other end of `bell`: the kernel says so.
+  // The kernel reports `peer` as the process at the other end of `bell`.
   void connected(Doorbell bell, const PeerIdentity& peer, std::shared_ptr<SharedMemory> memory) {
-    // Our own memory may always be read, by ourselves: whoever could make us take ourselves for the peer would have it
-    // read.
+    // A process could always read its own memory. Somebody who makes this process regard itself as the peer would have
+    // it read its own memory.
     const bool readable = options_.direct_read_bytes_min != SIZE_MAX &&
                           (peer.pid != getpid() || worker_->own_process() == OwnProcess::read);
     if (readable) {
       auto process = std::make_shared<const PeerProcess>(peer, bell);
       if (process->may_be_read()) peer_ = std::move(process);
     }
-    // Offers to be read tell addresses. Of a process that may not be traced nobody else is to know them.
+    // An offer to be read contains addresses. Nobody else may learn the addresses of a process that must not be traced.
     if (prctl(PR_GET_DUMPABLE) != 1) options_.direct_read_bytes_min = SIZE_MAX;
     memory->control().sides[side_].reads.store(peer_ != nullptr ? 1 : 0, std::memory_order_relaxed);
     memory_ = std::move(memory);
@@ -328,7 +328,7 @@ class ShmTransport final : public Transport {
  private:
   const ShmOptions options_;
   const OwnProcess own_process_;
-  std::mutex mutex_;  // Guards the rest.
+  std::mutex mutex_;  // Guards the members below.
   std::shared_ptr<Helpers> helpers_ = std::make_shared<Helpers>();
   std::unordered_map<Loop*, std::weak_ptr<ShmWorker>> workers_;
 };

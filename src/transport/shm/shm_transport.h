@@ -8,13 +8,14 @@
 
 namespace hawser::transport {
 
-// What a connection of a process with itself does with payloads that a peer could read from the sender's memory.
+// How a connection of a process with itself treats payloads that a peer could read from the sender's memory.
 enum class OwnProcess : std::uint8_t {
-  copy,  // Copies them, so that nobody who makes a process take itself for the peer has its memory read.
-  read,  // For tests of reading that need one process only.
+  copy,  // Copies them, so that nobody can make a process read its own memory by pretending to be the process itself.
+  read,  // Reads them; for tests of reading that run in one process.
 };
 
-// Connections through memory that two processes of one host share, "shm". Options out of bounds are told by attach().
+// Returns a transport over memory that two processes of one host share, "shm". attach() reports options that are out of
+// bounds.
 std::shared_ptr<Transport> make_shm_transport(const ShmOptions& options, OwnProcess own = OwnProcess::copy);
 
 }  // namespace hawser::transport

@@ -45,7 +45,7 @@ void DirectRead::run() noexcept {
       if (const std::function<void()> done = std::exchange(self->done_, nullptr)) done();
     });
   } catch (const std::bad_alloc&) {
-    // Whoever waits looks at ended() now and then.
+    // The waiting side polls ended().
   }
 }
 

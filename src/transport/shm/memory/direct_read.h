@@ -19,8 +19,8 @@ class Loop;
 
 namespace hawser::transport::shm {
 
-// One payload on its way from the peer's memory, read by a helper thread. Belongs to a loop and to that thread; the
-// thread uses nothing but what this keeps, however long it takes.
+// One payload that a helper thread reads from the peer's memory. It belongs to a loop and to that thread. The thread
+// uses only what this object keeps alive, however long it takes.
 class DirectRead : public std::enable_shared_from_this<DirectRead> {
  public:
   struct Source {
@@ -28,26 +28,26 @@ class DirectRead : public std::enable_shared_from_this<DirectRead> {
     std::size_t count = 0;
   };
 
-  // Into `own`, which nobody else writes meanwhile, or, if that is empty, into memory that is given: the thread reads
-  // into memory of its own first, so that the memory may be taken back at any time.
+  // Reads into `own`, to which nobody else writes meanwhile. If `own` is empty, reads into `given`: the thread reads
+  // into memory of its own first, so that `given` may be revoked at any time.
   DirectRead(Loop& loop, std::shared_ptr<const PeerProcess> peer, const Source& source, Buffer own, std::byte* given);
 
-  // Calls `done` on the loop when the read has ended, unless it is abandoned first. False if there is no thread: then
+  // Calls `done` on the loop when the read has ended, unless it is abandoned before. False if no thread is free; then
   // nothing happens.
   bool start(Helpers& helpers, std::function<void()> done);
   bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
-  // Once it has ended.
+  // Valid when the read has ended.
   const Result<void>& result() const noexcept { return result_; }
-  // Grows as long as the read gets ahead.
+  // Increases while the read makes progress.
   std::size_t progress() const noexcept { return progress_.load(std::memory_order_relaxed); }
-  // From now on the given memory is not touched.
+  // From now on the given memory is not accessed.
   void withdraw() noexcept;
-  // withdraw(); and `done` is not called any more. The loop may end afterwards, and not before, even if the read has
-  // ended.
+  // Like withdraw(), and `done` is not called any more. The loop must not end before this is called, even if the read
+  // has ended.
   void abandon() noexcept;
 
  private:
-  static constexpr std::size_t step_bytes = 256 * 1024;  // Read at once; fits in a cache.
+  static constexpr std::size_t step_bytes = 256 * 1024;  // Size of one read; fits into a cache.
 
   void run() noexcept;
   Result<void> read_all();
@@ -60,10 +60,10 @@ class DirectRead : public std::enable_shared_from_this<DirectRead> {
   std::atomic<bool> abandoned_{false};
   Result<void> result_;
 
-  std::mutex mutex_;  // Guards what follows; held while bytes are copied to the given memory.
+  std::mutex mutex_;  // Guards the members below. It is held while bytes are copied to the given memory.
   std::byte* given_;
   Loop* loop_;
-  std::function<void()> done_;  // Loop's thread only.
+  std::function<void()> done_;  // Used by the loop's thread only.
 };
 
 }  // namespace hawser::transport::shm

@@ -10,7 +10,7 @@
 namespace hawser::transport::shm {
 
 Doorbell::Doorbell(Descriptor socket) noexcept : socket_(std::move(socket)) {
-  // Some may have come before.
+  // Some may have arrived before.
   char byte = 0;
   only_bytes_ = refuse_descriptors(fd()) && recv(fd(), &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN;
 }
@@ -21,8 +21,8 @@ void Doorbell::ring() const noexcept {
 }
 
 bool Doorbell::silence() const noexcept {
-  // A peer rings once for each time that we have armed. One that rings without end is read once for each event: a ring
-  // that is left there wakes nobody, the next one does.
+  // An honest peer rings once each time that this side arms. A peer that rings without end is read once per event: the
+  // remaining rings wake nobody, and the next one does.
   std::array<char, 1024> bytes;
   std::size_t bytes_max = bytes.size();
   if (!only_bytes_) {

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// What lies where in the memory that the two processes share (docs/transports/shared-memory.md). Nothing here is
-// trusted by the side that reads it: each value is copied once, then checked.
+// Layout of the memory that the two processes share (docs/transports/shared-memory.md). The side that reads it trusts
+// nothing: each value is copied once, then checked.
 namespace hawser::transport::shm {
 
 inline constexpr std::size_t line_bytes = 64;
@@ -16,34 +16,36 @@ inline constexpr std::size_t ring_bytes_min = 64 * 1024;
 inline constexpr std::size_t ring_bytes_max = std::size_t{64} << 20;
 inline constexpr std::size_t slab_bytes_max = std::size_t{1} << 30;
 
-// A slab is given out in chunks; the first one names a region.
+// A slab is allocated in chunks. The first chunk identifies a region.
 inline constexpr std::size_t chunks_max = 256;
 inline constexpr std::size_t chunk_bytes_min = 16 * 1024;
 
-inline constexpr std::size_t reads_max = 64;       // Payloads at once that wait to be read from the sender's memory.
-inline constexpr std::size_t read_pieces_max = 3;  // Of one such payload.
-// A payload that was offered to be read and that the receiver does not read passes through memory of this size, part by
-// part.
+// Limit of payloads that wait to be read from the sender's memory at the same time.
+inline constexpr std::size_t reads_max = 64;
+inline constexpr std::size_t read_pieces_max = 3;  // Limit of the pieces of one such payload.
+// A payload that was offered to be read and that the receiver does not read is copied through memory of this size, part
+// by part.
 inline constexpr std::size_t part_bytes = 64 * 1024;
 
-// The two sides, and the directions by their senders.
+// The two sides. A direction has the index of its sender.
 inline constexpr std::size_t server_side = 0;
 inline constexpr std::size_t client_side = 1;
 
-// A ring's ends, in bytes since the start.
+// The ends of a ring, in bytes since the start.
 struct RingEnds {
-  alignas(line_bytes) std::atomic<std::uint64_t> tail;  // Written by the sender: up to here there are messages.
-  alignas(line_bytes) std::atomic<std::uint64_t> head;  // Written by the receiver: up to here there is room again.
+  alignas(line_bytes) std::atomic<std::uint64_t> tail;  // Written by the sender: end of the messages.
+  // Written by the receiver: end of the bytes that it has released.
+  alignas(line_bytes) std::atomic<std::uint64_t> head;
 };
 
-// What a side tells the other.
+// State that one side shows the other.
 struct SideState {
-  // Bits of wants_*: the side sleeps, and is to be woken for that. Cleared by whoever wakes it.
+  // Bits of wants_*: the side sleeps and must be woken for these events. The side that wakes it clears them.
   alignas(line_bytes) std::atomic<std::uint32_t> asleep;
-  alignas(line_bytes) std::atomic<std::uint32_t> reads;  // 1: it can read the other's memory.
+  alignas(line_bytes) std::atomic<std::uint32_t> reads;  // 1: this side can read the other's memory.
 };
 inline constexpr std::uint32_t wants_messages = 1;
-inline constexpr std::uint32_t wants_room = 2;  // Or to know that a payload has been read.
+inline constexpr std::uint32_t wants_room = 2;  // Also for the report that a payload has been read.
 
 // A payload in the sender's own memory.
 struct ReadSlot {
@@ -51,16 +53,16 @@ struct ReadSlot {
     std::atomic<std::uint64_t> address;
     std::atomic<std::uint64_t> bytes;
   };
-  std::atomic<std::uint32_t> state;  // Below.
-  std::atomic<std::uint32_t> count;  // Of pieces.
+  std::atomic<std::uint32_t> state;  // One of read_*.
+  std::atomic<std::uint32_t> count;  // Number of pieces.
   std::array<Part, read_pieces_max> pieces;
-  std::atomic<std::uint64_t> moved;  // The address of all of it, once state is read_moved.
+  std::atomic<std::uint64_t> moved;  // Address of the whole payload when the state is read_moved.
 };
 static_assert(sizeof(ReadSlot) == line_bytes);
-// The sender offers; may move what it offers to other memory, once; and may withdraw it when the connection ends. The
-// receiver says when it is done, unless that has changed meanwhile: then what it has read may be anything. A receiver
-// that does not read the sender's memory wants the payload in parts instead: it says `wanted`, the sender copies the
-// next part and says `filled`, until the receiver has all parts and says `done`.
+// States of a read slot. The sender offers a payload. It may move the payload to other memory, once, and may withdraw
+// it when the connection ends. The receiver sets `done` after reading, unless the state has changed meanwhile: then the
+// bytes that it has read are not valid. A receiver that does not read the sender's memory requests parts instead: it
+// sets `wanted`, the sender copies the next part and sets `filled`, until the receiver has all parts and sets `done`.
 inline constexpr std::uint32_t read_offered = 0;
 inline constexpr std::uint32_t read_moved = 1;
 inline constexpr std::uint32_t read_withdrawn = 2;
@@ -71,13 +73,13 @@ inline constexpr std::uint32_t read_filled = 5;
 struct Control {
   std::array<RingEnds, 2> rings;
   std::array<SideState, 2> sides;
-  // By sender and region: 0 once it is filled, 1 when the receiver has let go of it.
+  // Indexed by sender and region: 0 when the sender has filled the region, 1 when the receiver has returned it.
   std::array<std::array<std::atomic<std::uint32_t>, chunks_max>, 2> returned;
   std::array<std::array<ReadSlot, reads_max>, 2> reads;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
-// Both sides' sizes, as agreed.
+// The agreed sizes of both sides.
 struct Sizes {
   std::size_t ring = 0;
   std::size_t slab = 0;
@@ -93,7 +95,7 @@ struct Sizes {
     return slab / chunks_max > chunk_bytes_min ? slab / chunks_max : chunk_bytes_min;
   }
   std::size_t chunks() const noexcept { return slab / chunk(); }
-  // Within the bounds of ShmOptions.
+  // True if the sizes are within the bounds of ShmOptions.
   bool valid() const noexcept {
     const auto power_of_two = [](std::size_t n) { return (n & (n - 1)) == 0; };
     return ring >= ring_bytes_min && ring <= ring_bytes_max && power_of_two(ring) && slab <= slab_bytes_max &&
@@ -106,15 +108,15 @@ struct Sizes {
 inline constexpr std::size_t record_alignment = 16;
 
 enum class RecordKind : std::uint32_t {
-  whole = 1,       // Head, then payload from the next multiple of 16.
-  slab = 2,        // Head; the payload is in the slab, in the region that `where` names.
-  read = 3,        // Head; the payload is to be read from the sender's memory, see the read slot `where`.
-  long_begin = 4,  // Nothing yet: head and payload follow by parts.
-  long_part = 5,   // The next `head_bytes` bytes of them.
-  end = 6,         // Nothing follows.
+  whole = 1,       // Head, then the payload at the next multiple of 16.
+  slab = 2,        // Head. The payload is in the region `where` of the slab.
+  read = 3,        // Head. The payload is to be read from the sender's memory: see the read slot `where`.
+  long_begin = 4,  // Empty: head and payload follow in parts.
+  long_part = 5,   // The next `head_bytes` bytes of head and payload.
+  end = 6,         // The last record.
 };
 
-// Every message in a ring begins with one, at a multiple of 16.
+// Every message in a ring begins with a record, at a multiple of 16.
 struct Record {
   RecordKind kind;
   std::uint32_t head_bytes;

@@ -45,10 +45,11 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::create(const Sizes& sizes, b
 }
 
 Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(Descriptor& file, const Sizes& sizes, bool strict) {
-  // First, since nothing else is sure to return at once on a file of any kind.
+  // This check comes first, because no other call is sure to return at once on a file of any kind.
   const int sealed = fcntl(file.get(), F_GET_SEALS);
   if (sealed < 0) return refuse("what the peer has passed is not shared memory");
-  // Touching a page that the peer has cut off would kill us, and one of huge pages that are used up: neither can be.
+  // The process would be killed by touching a page that the peer has cut off, or a huge page when no more are
+  // available. Seals and file system exclude both.
   struct statfs system{};
   struct stat status{};
   if ((sealed & seals) != seals || fstatfs(file.get(), &system) != 0 || system.f_type != TMPFS_MAGIC) {
@@ -67,7 +68,7 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::adopt(Descriptor& file, cons
 }
 
 bool SharedMemory::supply(std::size_t at, std::size_t bytes) const noexcept {
-  constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, Linux 5.14; earlier kernels can't be asked.
+  constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, Linux 5.14. Earlier kernels do not have it.
   while (madvise(base_ + at, bytes, populate_write) != 0) {
     if (errno == EINVAL) return true;
     if (errno != EINTR && errno != EAGAIN) return false;

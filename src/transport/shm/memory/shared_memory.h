@@ -11,37 +11,37 @@
 
 namespace hawser::transport::shm {
 
-// The memory that two processes share: an object without a name, so that nothing is left when both have died, and
-// sealed, so that neither can cut it while the other uses it. Any thread.
+// The memory that two processes share. It is an object without a name, so that nothing remains when both have died. It
+// is sealed, so that neither process can shrink it while the other uses it. Any thread.
 class SharedMemory {
  public:
-  // Whether the system counts memory strictly (vm.overcommit_memory is 2). Then touching a page that the system can't
-  // supply ends the process with SIGBUS, so that pages are asked for before they are touched.
+  // True if the system accounts memory strictly (vm.overcommit_memory is 2). Then touching a page that the system
+  // cannot supply ends the process with SIGBUS, so pages are requested before they are touched.
   static bool counted_strictly();
 
-  // Memory of our own. With `strict` everything but the slabs is supplied at once, or it is an error.
+  // Creates memory. With `strict`, everything except the slabs is supplied at once; otherwise it is an error.
   static Result<std::shared_ptr<SharedMemory>> create(const Sizes& sizes, bool strict);
-  // What the peer has passed, if it is as create() makes it. Otherwise it is left to the caller in `file`: closing it
-  // may block, and releasing the pages of a large object takes long.
+  // Maps the object that the peer has passed, if it is as create() makes it. Otherwise it remains in `file`, for the
+  // caller to close: closing may block, and releasing the pages of a large object takes long.
   static Result<std::shared_ptr<SharedMemory>> adopt(Descriptor& file, const Sizes& sizes, bool strict);
 
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
   ~SharedMemory();
 
-  // Makes sure that [at, at + bytes) of a side's slab can be touched: false if the system has no memory for it.
+  // Ensures that [at, at + bytes) of a side's slab can be touched. False if the system has no memory for it.
   bool supply_slab(std::size_t side, std::size_t at, std::size_t bytes) const noexcept {
     return !strict_ || supply(sizes_.slab_at(side) + at, bytes);
   }
-  // In children of the process that has made this, nothing in the memory may be written.
+  // In children of the process that made this, nothing may be written to the memory.
   const ProcessMark& mark() const noexcept { return mark_; }
   int fd() const noexcept { return file_.get(); }
-  // The mapping stays.
+  // The mapping remains.
   void close_file() noexcept { file_ = Descriptor(); }
 
   const Sizes& sizes() const noexcept { return sizes_; }
   Control& control() const noexcept { return *reinterpret_cast<Control*>(base_); }
-  // Mapped twice in a row, so that whatever lies in it is in one piece.
+  // The ring is mapped twice in a row, so that every range in it is contiguous.
   std::byte* ring(std::size_t side) const noexcept { return rings_[side]; }
   std::byte* part(std::size_t side) const noexcept { return base_ + sizes_.part_at(side); }
   std::byte* slab(std::size_t side) const noexcept { return base_ + sizes_.slab_at(side); }

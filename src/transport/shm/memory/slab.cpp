@@ -34,7 +34,7 @@ std::size_t SlabWriter::acquire(std::size_t bytes) noexcept {
 void SlabWriter::reclaim() noexcept {
   for (std::size_t i = 0; i < loaned_count_;) {
     const std::size_t region = loaned_[i];
-    // With the acquire, what the receiver has read comes before what we write.
+    // The acquire orders the receiver's reads before this side's writes.
     if (returned_[region].load(std::memory_order_acquire) == 0) {
       ++i;
       continue;
@@ -65,7 +65,7 @@ const std::byte* SlabReader::find(std::size_t region, std::size_t bytes) const n
       bytes > slab_bytes_ - region * chunk_bytes_) {
     return nullptr;
   }
-  // A region that is still read can't have been given out again.
+  // The sender cannot have allocated a region again that is still being read.
   if (regions_[region] != nullptr && regions_[region]->loaned.load(std::memory_order_acquire)) return nullptr;
   return slab_ + region * chunk_bytes_;
 }
@@ -83,11 +83,11 @@ Block* SlabReader::loan(std::size_t number) {
 }
 
 void SlabReader::release(std::size_t region) noexcept {
-  // A child's copy of a payload is no reason for the sender to use the region again.
+  // If a child drops its copy of a payload, the sender must not use the region again.
   if (memory_->mark().is_ours()) returned_[region].store(1, std::memory_order_release);
 }
 
-// From the moment that the region is given back, the sender may use it, and we may lend it again.
+// As soon as the region is returned, the sender may use it, and it may be on loan again.
 void SlabReader::Region::returned(ExternalBlock& block) noexcept {
   Region& self = static_cast<Region&>(block);
   SlabReader& owner = self.reader;

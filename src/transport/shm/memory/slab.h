@@ -12,15 +12,15 @@
 
 namespace hawser::transport::shm {
 
-// The sender's side of a slab: gives out regions of it, and takes back those that the receiver has let go of.
+// The sender's side of a slab. It allocates regions, and takes back regions that the receiver has returned.
 class SlabWriter {
  public:
   static constexpr std::size_t none = SIZE_MAX;
 
   SlabWriter(const SharedMemory& memory, std::size_t side) noexcept;
 
-  // A region for `bytes` bytes, not 0, named by its first chunk; `none` if there is none. The lowest one, so that a
-  // slab of which little is in use stays in the cache.
+  // Allocates a region for `bytes` bytes, not 0. The result is the region's first chunk, or `none` if there is no room.
+  // It is the lowest free region, so that a slab that is used little stays in the cache.
   std::size_t acquire(std::size_t bytes) noexcept;
   std::byte* at(std::size_t region) const noexcept { return slab_ + region * chunk_bytes_; }
 
@@ -34,29 +34,30 @@ class SlabWriter {
   const std::size_t chunks_;
   std::array<std::atomic<std::uint32_t>, chunks_max>& returned_;
   std::bitset<chunks_max> used_;
-  std::array<std::uint16_t, chunks_max> length_{};  // Of the region that begins there, in chunks.
-  std::array<std::uint16_t, chunks_max> loaned_{};  // The regions that the receiver has.
+  std::array<std::uint16_t, chunks_max> length_{};  // Length of the region that begins there, in chunks.
+  std::array<std::uint16_t, chunks_max> loaned_{};  // Regions that the receiver has.
   std::size_t loaned_count_ = 0;
 };
 
-// The receiver's side: counts who still reads in a region, and returns it to the sender when nobody does. Lives for as
-// long as any region is lent; that may be longer than the connection, and end on any thread.
+// The receiver's side of a slab. It counts the users of a region, and returns the region to the sender when there are
+// none. It lives as long as any region is on loan. That may be longer than the connection, and its life may end on any
+// thread.
 class SlabReader {
  public:
-  // Of the slab that `side` writes.
+  // For the slab that `side` writes.
   static SlabReader* create(std::shared_ptr<SharedMemory> memory, std::size_t side);
   // The connection does not need it any more.
   void drop() noexcept { release(); }
 
-  // Where the payload of `bytes` bytes in `region` lies; null if the peer can't have put one there.
+  // Returns the payload of `bytes` bytes in `region`. Null if the peer cannot have put one there.
   const std::byte* find(std::size_t region, std::size_t bytes) const noexcept;
-  // Whether what find() gave can be touched: false if the system has no memory for it.
+  // True if the memory that find() returned can be touched. False if the system has no memory for it.
   bool supply(std::size_t region, std::size_t bytes) const noexcept {
     return memory_->supply_slab(side_, region * chunk_bytes_, bytes);
   }
-  // Counts the references to a region that find() gave: it has one, which is the caller's.
+  // Begins counting the references to a region that find() returned. The caller owns the first one.
   Block* loan(std::size_t region);
-  // Returns such a region at once instead.
+  // Returns such a region to the sender at once, without a loan.
   void release(std::size_t region) noexcept;
 
  private:
@@ -80,7 +81,7 @@ class SlabReader {
   const std::size_t slab_bytes_;
   const std::size_t chunk_bytes_;
   std::array<std::atomic<std::uint32_t>, chunks_max>& returned_;
-  std::atomic<std::size_t> references_{1};  // The connection's, and one for each region that is lent.
+  std::atomic<std::size_t> references_{1};  // One for the connection, and one for each region that is on loan.
   std::array<std::unique_ptr<Region>, chunks_max> regions_;
 };
 

@@ -1,5 +1,4 @@
-// A peer that is not what it says, or whose memory does not answer; and what becomes of both sides when a process
-// forks.
+// Tests of a peer that is not what it claims, or whose memory does not answer, and of both sides when a process forks.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/userfaultfd.h>
@@ -26,7 +25,7 @@ namespace {
 
 constexpr uid_t nobody = 65534;
 
-// Runs `what` in a child, which gives its exit status; 99 if a signal ended it.
+// Runs `what` in a child and returns the child's exit status; 99 if a signal ended it.
 template <class F>
 int in_child(F what) {
   const pid_t child = fork();
@@ -53,7 +52,7 @@ bool until(HostileClient& client, F condition) {
   return condition();
 }
 
-// Copies what the server wants in parts, as an honest sender does.
+// Copies the parts that the server requests, like an honest sender.
 bool fill_parts(HostileClient& client, const std::string& payload) {
   for (std::size_t at = 0; at < payload.size(); at += part_bytes) {
     if (!until(client, [&] { return read_state(client).load() == read_wanted; })) return false;
@@ -63,7 +62,7 @@ bool fill_parts(HostileClient& client, const std::string& payload) {
   return until(client, [&] { return read_state(client).load() == read_done; });
 }
 
-// Memory whose first touch waits until resolve(): what a file system that does not answer does to a reader.
+// Memory whose first access blocks until resolve(), like memory of a file system that does not answer.
 class HangingMemory {
  public:
   explicit HangingMemory(std::size_t size)
@@ -82,7 +81,7 @@ class HangingMemory {
     resolve();
     munmap(data, bytes);
   }
-  // Whether a reader hangs now.
+  // True if a reader is blocked now.
   bool is_touched() {
     if (touched_) return true;
     uffd_msg message{};
@@ -100,9 +99,9 @@ class HangingMemory {
   bool touched_ = false;
 };
 
-// ---- Who the peer is ----
+// ---- Identity of the peer ----
 
-// A client that names the server's own memory gets nothing of it: a process does not read itself.
+// A client that names the server's own memory gets none of its bytes: a process does not read itself.
 TEST(ShmForged, TheServerDoesNotReadItself) {
   HostileClient client({}, std::size_t{1} << 20, OwnProcess::copy);
   ASSERT_TRUE(client.answer().has_value());
@@ -150,9 +149,10 @@ int ptrace_scope() {
   return scope;
 }
 
-// The kernel decides whether a peer is read. A peer that may not be read is no error.
+// The kernel decides whether a peer is read. A peer that may not be read is not an error.
 void expect_kernels_answer_for_dumpable() {
-  const bool allowed = ptrace_scope() < 2;  // From 2 on, Yama refuses every process without CAP_SYS_PTRACE.
+  // With scope 2 and above, Yama refuses every process without CAP_SYS_PTRACE.
+  const bool allowed = ptrace_scope() < 2;
   for (const bool dumpable : {true, false}) {
     const int status = in_child([dumpable, allowed] {
       if (setuid(nobody) != 0) return 2;
@@ -186,7 +186,7 @@ void expect_kernels_answer_for_dumpable() {
   }
 }
 
-// The processes are no ancestors of each other.
+// Neither process is an ancestor of the other.
 void expect_kernels_answer_for_strangers() {
   const int scope = ptrace_scope();
   const int status = in_child([scope] {
@@ -195,7 +195,7 @@ void expect_kernels_answer_for_strangers() {
     const auto socket = MeetingSocket::listen();
     std::array<int, 2> met{};
     if (!socket || pipe2(met.data(), O_CLOEXEC) != 0) return 3;
-    // The child of a child that ends is nobody's descendant.
+    // When its parent ends, the grandchild is no longer a descendant of this process.
     const pid_t between = fork();
     if (between == 0) {
       if (fork() != 0) _exit(0);
@@ -225,7 +225,7 @@ TEST(ShmForged, TheKernelDecidesWhetherAPeerIsRead) {
   expect_kernels_answer_for_strangers();
 }
 
-// Runs in the guest only: the setting is the whole machine's, and 3 stays until it is restarted.
+// Runs in the guest only: the setting is that of the whole machine, and 3 remains until the machine is restarted.
 TEST(ShmForged, EachYamaScopeDecidesWhetherAPeerIsRead) {
   if (std::getenv("HAWSER_RDMA_GUEST") == nullptr) GTEST_SKIP() << "sets kernel.yama.ptrace_scope of the machine";
   for (int scope = 0; scope <= 3; ++scope) {
@@ -236,7 +236,7 @@ TEST(ShmForged, EachYamaScopeDecidesWhetherAPeerIsRead) {
   }
 }
 
-// Containers: what must be shared is the network namespace, and nothing else.
+// Containers must share the network namespace, and nothing else.
 TEST(ShmForged, OnlyTheNetworkNamespaceMustBeShared) {
   const struct {
     const char* what;
@@ -251,7 +251,7 @@ TEST(ShmForged, OnlyTheNetworkNamespaceMustBeShared) {
     const Result<HostIdentity> here = HostIdentity::here();
     const int status = in_child([&] {
       if (one.flags != 0 && unshare(one.flags) != 0) return 77;
-      // A namespace of process numbers is that of children.
+      // A new PID namespace takes effect for children only.
       return in_child([&] {
         const Result<HostIdentity> there = HostIdentity::here();
         if (!there || (*there == *here) != one.meets) return 2;
@@ -282,13 +282,13 @@ TEST(ShmForged, MemoryThatHangsIsCopiedInstead) {
   ASSERT_TRUE(until(client, [&] { return client.sink.count.load() == 1; }));
   EXPECT_TRUE(received == sent);
   EXPECT_EQ(client.control().sides[server_side].reads.load(), 0U) << "this peer's memory is read no more";
-  // What the helper reads at last goes nowhere.
+  // The bytes that the helper reads at last are dropped.
   memory.resolve();
   client.turns();
   EXPECT_TRUE(client.sink.closed.empty());
 }
 
-// The destination may go while a helper thread reads: with the connection, or because the call was cancelled.
+// The destination may be revoked while a helper thread reads: with the connection, or because the call was cancelled.
 TEST(ShmForged, TheDestinationMayGoWhileItIsRead) {
   for (const bool cancelled : {true, false}) {
     for (const bool given : {true, false}) {
@@ -321,7 +321,7 @@ TEST(ShmForged, TheDestinationMayGoWhileItIsRead) {
   }
 }
 
-// Helpers that hang are few, and what finds none free is copied at once.
+// The number of blocked helpers is limited. A payload that finds no free helper is copied at once.
 TEST(ShmForged, HelpersThatHangAreBounded) {
   Helpers helpers;
   std::atomic<int> running{0};
@@ -351,7 +351,7 @@ TEST(ShmForged, HelpersThatHangAreBounded) {
   while (running.load() != 0) usleep(100);
 }
 
-// ---- What a peer changes while it is waited for ----
+// ---- Changes by a peer during a wait ----
 
 TEST(ShmForged, ARecordThatGrowsWhileItsPlaceWaitsIsAProtocolViolation) {
   HostileClient client;
@@ -383,7 +383,7 @@ TEST(ShmForged, ADoorbellThatIsClosedEndsTheConnection) {
   EXPECT_EQ(client.sink.closed[0].code, ErrorCode::unavailable);
 }
 
-// ---- The end ----
+// ---- End ----
 
 TEST(ShmWorker, CloseWithAFullRingEndsThePeer) {
   TransportPair pair({.name = "full", .make = [] { return make_shm_transport({.ring_bytes = 64 * 1024}); }});
@@ -405,7 +405,8 @@ TEST(ShmWorker, CloseWithAFullRingEndsThePeer) {
 
 // ---- fork() ----
 
-// A child of a process has copies of its connections. Whatever it does with them, its parent's go on.
+// A child of a process has copies of its connections. The parent's connections continue, whatever the child does with
+// the copies.
 TEST(ShmFork, AChildsCopiesTouchNothing) {
   TransportPair pair({.name = "fork", .make = [] { return make_shm_transport({}, OwnProcess::read); }});
   ASSERT_TRUE(pair.establish());
@@ -413,7 +414,7 @@ TEST(ShmFork, AChildsCopiesTouchNothing) {
   const std::string kept = test_bytes(100'000, 1);
   pair.client.on([&] { ASSERT_TRUE(pair.client.send("kept", kept)); });
   ASSERT_TRUE(pair.server.until_received(1));
-  // Offered to be read, and still so in the child.
+  // It is offered to be read, and still offered in the child.
   const std::string large = test_bytes(2'000'000, 2);
   TransportCompletion owner;
   pair.server.on([&] { pair.server.connection->pause(); });
@@ -434,7 +435,7 @@ TEST(ShmFork, AChildsCopiesTouchNothing) {
   EXPECT_EQ(status, 0);
   pair.server.on([&] { pair.server.connection->resume(); });
   ASSERT_TRUE(pair.server.until_received(2));
-  // Had the child returned the region, this would lie in it.
+  // If the child had returned the region, this payload would be written to it.
   const std::string other = test_bytes(100'000, 3);
   pair.client.on([&] { ASSERT_TRUE(pair.client.send("other", other)); });
   ASSERT_TRUE(pair.server.until_received(3));
@@ -450,7 +451,7 @@ TEST(ShmFork, AChildsCopiesTouchNothing) {
   EXPECT_TRUE(pair.client.until([&] { return owner.notified.load() == 1; }));
 }
 
-// ---- Memory that is counted strictly ----
+// ---- Strict memory accounting ----
 
 TEST(ShmStrict, RingsAreSuppliedBeforeTheyAreTouched) {
   const Sizes sizes{ring_bytes_min, std::size_t{1} << 20};

@@ -1,4 +1,4 @@
-// A peer that may write anything into the shared memory, at any time: the connection ends, and nothing else happens.
+// A peer may write anything into the shared memory at any time. The connection ends, and nothing else happens.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -127,7 +127,7 @@ TEST(ShmHostile, AReaderThatReadWhatWasNotSent) {
   ASSERT_TRUE(client.answer().has_value());
   client.open();
   client.control().rings[server_side].head.store(1 << 20);
-  // Until the ring is full its head is not looked at.
+  // The head is not read until the ring is full.
   client.loop.on([&] {
     for (int i = 0; i < 100; ++i) {
       if (std::byte* const to = client.connection->reserve(10'000); to != nullptr) {
@@ -139,7 +139,7 @@ TEST(ShmHostile, AReaderThatReadWhatWasNotSent) {
   expect_protocol_violation(client, "a head beyond the tail");
 }
 
-// Whatever lies in the memory, and changes while it is read.
+// The memory contains random bytes, which change while they are read.
 TEST(ShmHostile, RandomContents) {
   std::size_t delivered = 0;
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
@@ -167,7 +167,7 @@ TEST(ShmHostile, RandomContents) {
     for (int step = 0; step < 20 && client.sink.closed.empty(); ++step) {
       for (std::uint64_t n = random.below(30); n != 0; --n) {
         if (seed % 4 == 0) {
-          // Anything anywhere.
+          // Writes any value to any place.
           const std::uint64_t word = random.next() >> random.below(64);
           std::memcpy(client.ring() + random.below(64 * 1024 - 8), &word, sizeof word);
           if (random.chance(0.05)) {
@@ -177,7 +177,7 @@ TEST(ShmHostile, RandomContents) {
           tail += random.below(200) * 16;
           continue;
         }
-        // Records that are true, or nearly so.
+        // Writes records that are valid, or nearly so.
         Record record{static_cast<RecordKind>(1 + random.below(random.chance(0.02) ? 8 : 5)),
                       static_cast<std::uint32_t>(random.below(300)), static_cast<std::uint32_t>(random.below(3000)),
                       static_cast<std::uint32_t>(random.below(40))};
@@ -207,7 +207,7 @@ TEST(ShmHostile, RandomContents) {
   EXPECT_GT(delivered, 100U) << "most of it must be true for the rest to be tried";
 }
 
-// ---- Before there is a connection ----
+// ---- Before the connection ----
 
 TEST(ShmHostile, OnlyWhoComesWithTheSecretIsConnectedTo) {
   HostileClient client;
@@ -250,7 +250,7 @@ TEST(ShmHostile, OnlyMemoryIsTaken) {
   const std::size_t before = descriptors();
   EXPECT_NE(refusal(reading.get()).find("not shared memory"), std::string::npos);
   EXPECT_NE(refusal(writing.get()).find("not shared memory"), std::string::npos);
-  // A helper thread closes what was passed.
+  // A helper thread closes the passed descriptors.
   for (int i = 0; i < 10'000 && descriptors() > before; ++i) usleep(1000);
   EXPECT_LE(descriptors(), before);
 }

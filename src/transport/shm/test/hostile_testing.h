@@ -14,7 +14,7 @@
 
 namespace hawser::transport::shm {
 
-// A server's half of a connection, whose client holds the shared memory and writes there what it likes.
+// The server's side of a connection whose client holds the shared memory and writes anything to it.
 class HostileClient {
  public:
   explicit HostileClient(const ShmOptions& options = {}, std::size_t message_bytes_max = std::size_t{1} << 20,
@@ -36,7 +36,7 @@ class HostileClient {
     });
   }
 
-  // Says that it has come to the server's socket.
+  // Notifies the server that the client has connected to its socket, without connecting.
   Result<void> answer_only() {
     return loop.on([&] { return pending_->connect(encode(Answer{})); });
   }
@@ -55,7 +55,7 @@ class HostileClient {
       sink.record = false;
     });
   }
-  // Lets the server look at what was written.
+  // Lets the server process what was written.
   void turns(int count = 3) {
     for (int i = 0; i < count; ++i) loop.on([] {});
     loop.rest(std::chrono::microseconds(1));
@@ -63,7 +63,7 @@ class HostileClient {
 
   Control& control() { return memory->control(); }
   std::byte* ring() { return memory->ring(client_side); }
-  // Makes the ring's first `bytes` bytes known to the server.
+  // Publishes the ring's first bytes, up to `tail`, to the server.
   void publish(std::uint64_t tail) { control().rings[client_side].tail.store(tail); }
   void put(std::size_t at, const Record& record) { std::memcpy(ring() + at, &record, sizeof record); }
 

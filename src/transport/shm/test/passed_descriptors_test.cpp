@@ -1,4 +1,5 @@
-// Descriptors that a peer passes and that take long to close. A loop that closed one would stop for that long.
+// Tests of descriptors that a peer passes and that take long to close. A loop that closed one would be blocked for that
+// time.
 #include "base/passed_descriptors.h"
 
 #include <fcntl.h>
@@ -21,21 +22,21 @@
 #include "transport/shm/helpers.h"
 #include "transport/shm/test/hostile_testing.h"
 
-#ifndef __has_feature  // Clang's.
+#ifndef __has_feature  // A feature of Clang.
 #define __has_feature(feature) 0
 #endif
 
 namespace hawser::transport::shm {
 namespace {
 
-// Counts a loop as stopped that was held up by a socket's whole linger time.
+// Regards a loop as blocked if it is held up for the socket's whole linger time.
 class ShmPassed : public testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(lingering.works); }
   void TearDown() override {
     EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(LingeringSocket::seconds));
   }
-  // Passes the socket behind `others` harmless descriptors, and closes ours: whoever closes the last one waits.
+  // Passes the socket behind `others` harmless descriptors, and closes this side's. Closing the last reference waits.
   bool pass(int to, std::span<const std::byte> bytes, std::size_t others = 0) {
     const Descriptor harmless(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     std::vector<int> all(others, harmless.get());
@@ -44,7 +45,7 @@ class ShmPassed : public testing::Test {
     if (passed) lingering.socket = Descriptor();
     return passed;
   }
-  // Connects to the server's socket as whoever sees its name can.
+  // Connects to the server's socket, like any process that sees its name.
   static Descriptor connect_to(const Token& name) {
     std::string text("\0hawser-shm-", 12);
     for (const std::byte byte : name) {
@@ -83,7 +84,7 @@ TEST_F(ShmPassed, WithAConnectionThatIsNotOpened) {
   ASSERT_TRUE(client.answer_only().has_value());
 }
 
-// The kernel closes those that the receiver has no room for.
+// The kernel closes descriptors for which the receiver has no room.
 TEST_F(ShmPassed, MoreThanOneWithTheSecret) {
   HostileClient client;
   const Descriptor socket = connect_to(client.selection.socket);
@@ -132,7 +133,7 @@ TEST(ShmReadable, TheQuestionTouchesNoMemoryOfThePeer) {
   Descriptor there(met[1]);
   const pid_t peer = fork();
   if (peer == 0) {
-    alarm(60);  // Ends a read that hangs.
+    alarm(60);  // Ends a read that is blocked.
     char answer = '0';
     void* const lowest =
         mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -151,7 +152,7 @@ TEST(ShmReadable, TheQuestionTouchesNoMemoryOfThePeer) {
     if (!bell || write(met[1], &answer, 1) != 1) _exit(2);
     for (;;) pause();
   }
-  there = Descriptor();  // So that the end of the peer ends the reading.
+  there = Descriptor();  // The end of the peer ends the reading.
   char answer = 0;
   ASSERT_EQ(read(met[0], &answer, 1), 1);
   bool readable = false;

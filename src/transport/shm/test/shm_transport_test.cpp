@@ -21,7 +21,7 @@ std::vector<TransportCase> shm_cases() {
   };
   add("shm", {});
   add("shm_copies", {.direct_read_bytes_min = SIZE_MAX});
-  // So that everything is used up now and then.
+  // Small sizes, so that every resource is sometimes used up.
   add("shm_small",
       {.ring_bytes = 64 * 1024, .slab_bytes = 512 * 1024, .eager_bytes = 1000, .direct_read_bytes_min = 300'000});
   add("shm_no_slab", {.ring_bytes = 64 * 1024, .slab_bytes = 0, .eager_bytes = 0, .direct_read_bytes_min = SIZE_MAX});
@@ -29,8 +29,8 @@ std::vector<TransportCase> shm_cases() {
   return cases;
 }
 
-// Of each four that transport_cases() gave: under a sanitizer, which slows everything down, one loop, and two loops
-// that alternately spin and sleep; otherwise all.
+// Selects from each four that transport_cases() returned. Under a sanitizer, which slows everything down: one loop, and
+// two loops that alternately spin and sleep. Otherwise all.
 std::vector<TransportCase> affordable(std::vector<TransportCase> cases) {
 #ifdef HAWSER_SANITIZED
   std::vector<TransportCase> kept;
@@ -105,7 +105,7 @@ TEST_F(ShmEnds, TheSmallerSizesCount) {
   EXPECT_EQ(selection.slab_bytes, 0U);
   EXPECT_EQ(selection.eager_bytes, 100U);
   EXPECT_TRUE(client->accept((*pending)->parameters(), limits).has_value());
-  // A server that does not keep to what was offered.
+  // The server does not obey the offer.
   const auto larger = server->select(server->offer(), limits);
   const auto accepted = client->accept((*larger)->parameters(), limits);
   ASSERT_FALSE(accepted.has_value());
@@ -124,7 +124,7 @@ TEST_F(ShmEnds, ConnectionsAreBounded) {
   EXPECT_TRUE(few->select(few->offer(), limits).has_value());
 }
 
-// A client that offers and does not connect takes no place from those who do.
+// A client that offers and does not connect takes no place from clients that connect.
 TEST_F(ShmEnds, OffersDoNotTakeThePlacesOfConnections) {
   const auto client = attach({});
   const auto few = attach({.connections_max = 2});

@@ -1,4 +1,4 @@
-// Two loops in two threads: nothing but each other wakes them.
+// Tests of two loops in two threads. Only the other loop wakes a loop.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -19,7 +19,7 @@
 namespace hawser::transport::shm {
 namespace {
 
-// Waits without waking anybody; false after a minute without progress, which is a hang.
+// Waits without waking anybody. False after a minute without progress, which means that a side hangs.
 bool until_still(const std::atomic<std::size_t>& count, std::size_t wanted) {
   std::size_t last = 0;
   for (int idle = 0; idle < 6000; ++idle) {
@@ -36,7 +36,7 @@ TransportCase waking_case(Wait wait, const ShmOptions& options) {
   TransportCase one{
       .name = "wake", .make = [options] { return make_shm_transport(options, OwnProcess::read); }, .two_loops = true};
   one.loop.wait = wait;
-  one.loop.spin_max = std::chrono::microseconds(3);  // So that a spinning loop sleeps often, too.
+  one.loop.spin_max = std::chrono::microseconds(3);  // A spinning loop sleeps often, too.
   return one;
 }
 
@@ -63,14 +63,15 @@ TEST_P(ShmWake, NoPingIsLost) {
   EXPECT_TRUE(until_still(pair.server.sink.count, rounds));
 }
 
-// A sender that waits for room, and one that waits for its memory, while the receiver pauses now and then.
+// One sender waits for room, and one waits for its memory, while the receiver pauses now and then.
 TEST_P(ShmWake, NoRoomIsMissed) {
   constexpr std::size_t count = 20'000;
   TransportPair pair(waking_case(
       GetParam(),
       {.ring_bytes = 64 * 1024, .slab_bytes = 64 * 1024, .eager_bytes = 4096, .direct_read_bytes_min = 40'000}));
   ASSERT_TRUE(pair.establish());
-  // The client sends the next message when the memory of the one before is its own again, and stops at no room.
+  // The client sends the next message when the memory of the previous one has been returned, and does not stop when
+  // there is no room.
   struct Chain final : SendCompletion {
     void on_send_complete() noexcept override {
       if (left == 0) return;
@@ -93,17 +94,16 @@ TEST_P(ShmWake, NoRoomIsMissed) {
   pair.server.publish();
   pair.client.on([&] { chain.on_send_complete(); });
   EXPECT_TRUE(until_still(pair.server.sink.count, count));
-  // Neither uses the memory any more, which the sanitizer is to know before it is freed.
+  // Neither side uses the memory any more. This lets the sanitizer know before the memory is freed.
   pair.server.publish();
   pair.client.publish();
 }
 
-// What the fences in Sleeper::arm() and PeerWaker::wake() are for: a side that falls asleep while the other publishes
-// sees what was published, or is woken. Without either fence, processors that buffer stores lose some of these.
+// Tests the fences in Sleeper::arm() and PeerWaker::wake(). A side that falls asleep while the other publishes sees the
+// published data or is woken. Without either fence, some wake-ups are lost on processors that buffer stores.
 TEST(ShmSleeper, NoWakeUpIsLost) {
   constexpr std::uint64_t rounds = 100'000;
-  const auto end =
-      std::chrono::steady_clock::now() + std::chrono::seconds(1);  // On a busy machine fewer rounds have to do.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);  // A busy machine runs fewer rounds.
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
   const Doorbell bell{Descriptor(ends[0])};
@@ -116,17 +116,17 @@ TEST(ShmSleeper, NoWakeUpIsLost) {
   };
   Gate sleeping;
   Gate publishing;
-  bool over = false;  // Written by the sleeper before the two meet.
-  // Both leave at the same time, nearly.
+  bool over = false;  // The sleeper writes it before the two meet.
+  // Both continue at nearly the same time.
   const auto meet_at = [](Gate& mine, const Gate& theirs, std::uint64_t round) {
     mine.round.store(round, std::memory_order_release);
     for (int spins = 0; theirs.round.load(std::memory_order_acquire) < round;) {
       if (++spins % 1000 == 0) std::this_thread::yield();
     }
   };
-  // On two processors, where there are two. Before each round the publisher's cache has the flag, and the sleeper's the
-  // tail: then each side's store takes long and its load does not, and the load overtakes a store that is not waited
-  // for.
+  // Uses two processors if there are two. Before each round, the publisher's cache holds the flag, and the sleeper's
+  // cache holds the tail. Then each side's store is slow and its load is fast, so the load overtakes a store that is
+  // not waited for.
   std::thread publisher([&] {
     pin_thread(1);
     const PeerWaker waker(side, bell);
@@ -151,7 +151,7 @@ TEST(ShmSleeper, NoWakeUpIsLost) {
       for (std::uint64_t n = round / 8 % 8; n != 0; --n) asm volatile("");
       const bool asleep = sleeper.arm(wants_messages, [&] { return tail.load(std::memory_order_relaxed) == round; });
       meet_at(sleeping, publishing, 3 * round + 1);
-      // Whoever wakes a side clears its word.
+      // The side that wakes another clears its word.
       if (asleep && side.asleep.load() != 0) ++lost;
       heard.silence();
       over = round == rounds || (round % 256 == 0 && std::chrono::steady_clock::now() > end);
@@ -164,7 +164,7 @@ TEST(ShmSleeper, NoWakeUpIsLost) {
   EXPECT_EQ(lost, 0U);
 }
 
-// The ring alone: what is read is what was written, in order, whatever the pace.
+// Tests the ring alone: the bytes that are read are those that were written, in order, at any speed.
 TEST(ShmRing, TwoThreads) {
   const Sizes sizes{ring_bytes_min, 0};
   const auto memory = *SharedMemory::create(sizes, false);
