@@ -13,13 +13,15 @@
 
 namespace hawser {
 
+namespace detail {
+struct ContextAccess;
+}
+
 // What a handler can know of its call beside the arguments, and what it can send beside the result. A handler asks for
 // it by a first parameter `Context&`; it lives until the handler has returned. Used by the thread that the handler runs
 // on.
 class Context {
  public:
-  // For the library.
-  Context(const detail::IncomingRequest& request, detail::ActiveCall* call) noexcept : request_(request), call_(call) {}
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
@@ -47,12 +49,10 @@ class Context {
     reply_metadata_.emplace_back(std::move(key), std::move(value));
   }
 
-  // For the library.
-  detail::ReplySink& reply_sink() const noexcept { return request_.sink; }
-  Buffer& reply_attachment() noexcept { return attachment_; }
-  Metadata& reply_metadata() noexcept { return reply_metadata_; }
-
  private:
+  friend struct detail::ContextAccess;
+  Context(const detail::IncomingRequest& request, detail::ActiveCall* call) noexcept : request_(request), call_(call) {}
+
   const detail::IncomingRequest& request_;
   detail::ActiveCall* call_;
   Buffer attachment_;

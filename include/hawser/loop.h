@@ -81,6 +81,7 @@ class LoopUser {
 };
 
 class SleepAwaiter;
+struct LoopAccess;
 
 }  // namespace detail
 
@@ -142,20 +143,8 @@ class Loop {
   template <class F>
   Task<Result<std::invoke_result_t<detail::Taken<F>&>>> offload(F&& work);
 
-  // For the library: offload() on behalf of `client`, such as a connection. Clients take turns, and each is bounded
-  // (see LoopOptions::offload_queue_max). Stops of `token` are requested on this thread only; one that comes before
-  // `work` has begun withdraws it: `cancelled`.
-  template <class F>
-  Task<Result<std::invoke_result_t<F&>>> offload_for(const void* client, std::stop_token token, F work);
-
   // For destructors that must wait for work of other threads: runs what has been posted, and nothing else.
   void run_posted() { take_posted(); }
-
-  // For the library. Loop's thread only.
-  // The coroutine that the loop has resumed and that has not returned to it; null if there is none.
-  const void* resumed_frame() const noexcept;
-  void add_user(detail::LoopUser& user);
-  void remove_user(detail::LoopUser& user) noexcept;
 
   // ---- For transports ----
   exec::Poller& poller() noexcept { return *poller_; }
@@ -171,7 +160,19 @@ class Loop {
 
  private:
   friend class Timer;
+  friend struct detail::LoopAccess;
   struct State;
+
+  // offload() on behalf of `client`, such as a connection. Clients take turns, and each is bounded
+  // (see LoopOptions::offload_queue_max). Stops of `token` are requested on this thread only; one that comes before
+  // `work` has begun withdraws it: `cancelled`.
+  template <class F>
+  Task<Result<std::invoke_result_t<F&>>> offload_for(const void* client, std::stop_token token, F work);
+  // Loop's thread only.
+  // The coroutine that the loop has resumed and that has not returned to it; null if there is none.
+  const void* resumed_frame() const noexcept;
+  void add_user(detail::LoopUser& user);
+  void remove_user(detail::LoopUser& user) noexcept;
 
   class Running;
   void check_thread() const noexcept;

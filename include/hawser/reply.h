@@ -47,7 +47,10 @@ class Reply {
   Bytes attachment() const noexcept { return attachment_; }
   MetadataView metadata() const noexcept { return metadata_; }
 
-  // For the library.
+ private:
+  template <auto F>
+  friend struct detail::ReplyOutcome;
+
   Result<void> read(const detail::Received& received, MutableBytes memory) {
     detail::Received kept;
     if (!detail::keep_reply(received, memory, storage_, kept)) {
@@ -75,7 +78,6 @@ class Reply {
     return {};
   }
 
- private:
   // A short result lies in the message; whoever named memory for it expects it there.
   Result<void> land(MutableBytes memory) {
     using Element = std::remove_const_t<typename T::value_type>;

@@ -9,8 +9,9 @@
 #include <variant>
 
 #include "hawser/codec.h"
-#include "hawser/context.h"
 #include "hawser/detail/argument_memory.h"
+#include "hawser/detail/context_access.h"
+#include "hawser/detail/loop_access.h"
 #include "hawser/detail/method_facts.h"
 #include "hawser/detail/reply_sink.h"
 #include "hawser/detail/send_reply.h"
@@ -102,7 +103,7 @@ class FunctionHandler final : public Handler {
     Args args{};
     if (!read(request, args, memory)) return;
     if constexpr (Traits::has_context) {
-      Context context(request, nullptr);
+      Context context = ContextAccess::make(request, nullptr);
       run_in_place(request, args, memory, std::tuple<Context&>(context), &context);
     } else {
       run_in_place(request, args, memory, std::tuple<>(), nullptr);
@@ -131,7 +132,7 @@ class FunctionHandler final : public Handler {
     }
     ReplyExtras extras;
     if (context != nullptr) {
-      extras = {context->reply_attachment().bytes(), &context->reply_metadata()};
+      extras = {ContextAccess::attachment(*context).bytes(), &ContextAccess::metadata(*context)};
     }
     with_value(returned, [&](const auto&... value) {
       const codec::EncodedSize size = codec::encoded_size(value...);
@@ -142,8 +143,8 @@ class FunctionHandler final : public Handler {
         return send_reply(request.sink, request.call, size, extras, nullptr, value...);
       } else {
         hold<std::remove_cvref_t<R>>(request, args, memory, std::forward<R>(returned),
-                                     context == nullptr ? Buffer() : std::move(context->reply_attachment()),
-                                     context == nullptr ? Metadata() : std::move(context->reply_metadata()));
+                                     context == nullptr ? Buffer() : std::move(ContextAccess::attachment(*context)),
+                                     context == nullptr ? Metadata() : std::move(ContextAccess::metadata(*context)));
       }
     });
   }
@@ -184,7 +185,7 @@ class FunctionHandler final : public Handler {
       Memory memory(call.request());
       Args args{};
       if (!read(call.request(), args, memory)) co_return;
-      Context context(call.request(), &call);
+      Context context = ContextAccess::make(call.request(), &call);
       std::optional<Error> error;
       std::optional<NotVoid<TaskValue<Return>>> returned;
       try {
@@ -238,7 +239,7 @@ class FunctionHandler final : public Handler {
   static void answer(ActiveCall& call, Context& context, const R& returned) {
     with_value(returned, [&](const auto&... value) {
       const codec::EncodedSize size = codec::encoded_size(value...);
-      const ReplyExtras extras{context.reply_attachment().bytes(), &context.reply_metadata()};
+      const ReplyExtras extras{ContextAccess::attachment(context).bytes(), &ContextAccess::metadata(context)};
       const bool loans = size.pieces != 0 || !extras.attachment.empty();
       send_reply(call.sink(), call.id(), size, extras, loans ? &call.loan() : nullptr, value...);
     });
@@ -259,7 +260,7 @@ class FunctionHandler final : public Handler {
       Memory memory(call.request());
       Args args{};
       if (!read(call.request(), args, memory)) co_return;
-      Context context(call.request(), &call);
+      Context context = ContextAccess::make(call.request(), &call);
       std::optional<Error> error;
       std::optional<std::remove_cvref_t<Kept>> returned;
       std::optional<ActiveCall::Pin> pinned(std::in_place, call);
@@ -272,7 +273,7 @@ class FunctionHandler final : public Handler {
             return invoke(object, args, context);
           }
         };
-        auto task = call.sink().loop().offload_for(&call.sink(), call.token(), std::move(work));
+        auto task = LoopAccess::offload_for(call.sink().loop(), &call.sink(), call.token(), std::move(work));
         Result<std::remove_cvref_t<Kept>> outcome = co_await std::move(task);
         if (outcome) {
           returned.emplace(std::move(*outcome));

@@ -14,6 +14,9 @@ namespace hawser {
 
 namespace detail {
 
+template <auto F>
+struct ReplyOutcome;
+
 // A reply as the session hands it over; views into the received message.
 struct Received {
   Bytes body;

@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "hawser/detail/loop_access.h"
 #include "rpc/client/client_state.h"
 
 namespace hawser {
@@ -61,7 +62,7 @@ Task<Result<Duration>> Client::ping() {
 Client::State::~State() {
   scope.clear();
   close("the client was destroyed");
-  if (uses_loop) loop->remove_user(*this);
+  if (uses_loop) detail::LoopAccess::remove_user(*loop, *this);
 }
 
 Result<void> Client::State::acquire_loop() {
@@ -77,7 +78,7 @@ Result<void> Client::State::acquire_loop() {
         "this client belongs to another loop than the one that runs here: use it on its own loop, or use another "
         "Client here");
   }
-  if (!std::exchange(uses_loop, true)) loop->add_user(*this);
+  if (!std::exchange(uses_loop, true)) detail::LoopAccess::add_user(*loop, *this);
   return {};
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "exec/condition.h"
+#include "hawser/detail/loop_access.h"
 #include "hawser/scope.h"
 #include "transport/network.h"
 
@@ -32,7 +33,7 @@ struct ClientPool::State final : detail::LoopUser {
         reaper(*this) {}
 
   ~State() {
-    if (uses_loop) loop.remove_user(*this);
+    if (uses_loop) detail::LoopAccess::remove_user(loop, *this);
   }
   // Nothing is opened any more, and whoever waits learns why.
   void end(const char* why);
@@ -167,7 +168,7 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State>
   const std::uint64_t failed_before = state.attempts_failed;
   for (;;) {
     if (state.ended != nullptr) co_return fail(ErrorCode::unavailable, state.ended, ErrorScope::connection);
-    if (!std::exchange(state.uses_loop, true)) state.loop.add_user(state);
+    if (!std::exchange(state.uses_loop, true)) detail::LoopAccess::add_user(state.loop, state);
     state.drop_dead();
     std::shared_ptr<Client> client = state.least_loaded();
     const bool wants_more = !client || client->calls_in_flight() >= state.options.calls_per_connection;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "exec/condition.h"
+#include "hawser/detail/loop_access.h"
 #include "hawser/scope.h"
 #include "rpc/negotiation/attached_transports.h"
 #include "rpc/negotiation/handshake.h"
@@ -58,7 +59,7 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   Loop& loop() noexcept { return loop_; }
   // Whether this is called by a handler: by one that has not returned or suspended, or by a coroutine that the loop has
   // resumed. Not seen: a handler that is resumed by the end of another coroutine that it awaits.
-  bool serving() const noexcept { return session_shared_.serving || handles(loop_.resumed_frame()); }
+  bool serving() const noexcept { return session_shared_.serving || handles(detail::LoopAccess::resumed_frame(loop_)); }
   // Whether that coroutine is the handler of an active call.
   bool handles(const void* frame) const noexcept;
   const LoopCounters& counters() const noexcept { return session_shared_.counters; }

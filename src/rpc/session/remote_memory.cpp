@@ -7,6 +7,7 @@
 
 #include "exec/condition.h"
 #include "hawser/context.h"
+#include "hawser/detail/context_access.h"
 #include "hawser/rdma.h"
 #include "rpc/client/client_state.h"
 
@@ -65,7 +66,8 @@ class detail::RemoteAccess final : public transport::RemoteOperation, Timer {
   bool posted_ = false;
 };
 
-RemoteMemory::RemoteMemory(const Context& context) noexcept : reply_sink_(&context.reply_sink()) {}
+RemoteMemory::RemoteMemory(const Context& context) noexcept
+    : reply_sink_(&detail::ContextAccess::reply_sink(context)) {}
 
 Result<RemoteMemory::Access> RemoteMemory::begin(bool writes, const RemoteRegion& region, std::uint64_t offset,
                                                  MutableBytes memory, const RemoteOptions& options) {

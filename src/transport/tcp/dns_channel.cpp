@@ -7,6 +7,7 @@
 #include <exception>
 #include <utility>
 
+#include "hawser/detail/loop_access.h"
 #include "transport/tcp/address_list.h"
 
 namespace hawser::transport {
@@ -51,7 +52,7 @@ Result<void> DnsChannel::open(const ResolverOptions& options) {
       return failed("name servers '" + options.servers + "': ", set);
     }
   }
-  loop_.add_user(*this);
+  detail::LoopAccess::add_user(loop_, *this);
   user_ = true;
   return {};
 }
@@ -59,7 +60,7 @@ Result<void> DnsChannel::open(const ResolverOptions& options) {
 DnsChannel::~DnsChannel() {
   closing_ = true;
   if (channel_ != nullptr) ares_destroy(std::exchange(channel_, nullptr));
-  if (user_) loop_.remove_user(*this);
+  if (user_) detail::LoopAccess::remove_user(loop_, *this);
 }
 
 void DnsChannel::on_loop_end() noexcept {

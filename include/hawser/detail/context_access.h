@@ -1,0 +1,20 @@
+#pragma once
+
+#include "hawser/bytes.h"
+#include "hawser/context.h"
+#include "hawser/detail/reply_sink.h"
+#include "hawser/metadata.h"
+
+namespace hawser::detail {
+
+// The parts of a Context that only the library uses.
+struct ContextAccess {
+  // `call` is null for a plain function, which runs to its end at once.
+  static Context make(const IncomingRequest& request, ActiveCall* call) noexcept { return Context(request, call); }
+  static ReplySink& reply_sink(const Context& context) noexcept { return context.request_.sink; }
+  // What the handler sends beside its result.
+  static Buffer& attachment(Context& context) noexcept { return context.attachment_; }
+  static Metadata& metadata(Context& context) noexcept { return context.reply_metadata_; }
+};
+
+}  // namespace hawser::detail
