@@ -9,6 +9,10 @@
 #include "hawser/error.h"
 #include "hawser/time.h"
 
+namespace hawser::transport {
+class SimFabric;
+}
+
 namespace hawser::lab {
 
 // Work that the lab's roles do beside the verbs. It takes its time by itself on a real processor; a simulated one is
@@ -48,8 +52,7 @@ class Executor {
 // for `patience` no role has had anything to do.
 std::unique_ptr<Executor> make_executor(unsigned threads_max, Duration patience = std::chrono::seconds(20));
 
-class SimFabric;
 // Virtual time: each thread is a simulated processor, and they act in the order of their clocks.
-std::unique_ptr<Executor> make_sim_executor(std::shared_ptr<SimFabric> fabric);
+std::unique_ptr<Executor> make_sim_executor(std::shared_ptr<transport::SimFabric> fabric);
 
 }  // namespace hawser::lab

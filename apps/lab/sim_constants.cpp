@@ -9,7 +9,7 @@
 namespace hawser::lab {
 namespace {
 
-using P = SimParameters;
+using P = transport::SimParameters;
 using enum Origin;
 
 constexpr std::string_view half_trip = "a little more than 2 us half round trip";
@@ -75,20 +75,20 @@ std::string_view to_string(Origin origin) noexcept {
   return "";
 }
 
-double SimConstant::value(const SimParameters& parameters) const noexcept {
+double SimConstant::value(const transport::SimParameters& parameters) const noexcept {
   return std::visit([&](auto member) { return static_cast<double>(parameters.*member); }, field);
 }
 
 std::span<const SimConstant> sim_constants() noexcept { return constants; }
 
-SimParameters varied(const SimParameters& nominal, std::uint64_t seed) {
-  SimParameters result = nominal;
+transport::SimParameters varied(const transport::SimParameters& nominal, std::uint64_t seed) {
+  transport::SimParameters result = nominal;
   Random random(seed);
   for (const SimConstant& constant : constants) {
     // Drawn for all, so that a constant that is no longer varied leaves the draws of the others as they are.
     const double scale = std::pow(constant.factor(), part(random));
     std::visit(
-        [&]<class T>(T SimParameters::* member) {
+        [&]<class T>(T transport::SimParameters::* member) {
           const double value = static_cast<double>(nominal.*member) * scale;
           if constexpr (std::is_same_v<T, double>) {
             result.*member = value;
@@ -101,7 +101,7 @@ SimParameters varied(const SimParameters& nominal, std::uint64_t seed) {
   return result;
 }
 
-double half_trip_ns(const SimParameters& p) noexcept {
+double half_trip_ns(const transport::SimParameters& p) noexcept {
   const double processors =
       p.doorbell_ns + p.send_request_ns + p.poll_ns + p.receive_completion_ns + p.inline_receive_ns;
   const double devices = p.doorbell_latency_ns + p.gap_ns + p.fetch_ns + p.inline_receive_gap_ns + p.completion_ns;

@@ -27,7 +27,8 @@ constexpr double uncertainty_factor(Origin origin) noexcept {
 }
 
 struct SimConstant {
-  using Field = std::variant<double SimParameters::*, unsigned SimParameters::*, std::size_t SimParameters::*>;
+  using Field = std::variant<double transport::SimParameters::*, unsigned transport::SimParameters::*,
+                             std::size_t transport::SimParameters::*>;
   std::string_view name;
   std::string_view unit;
   Field field;
@@ -35,7 +36,7 @@ struct SimConstant {
   std::string_view figure;  // On which it rests.
   bool varied = true;       // Sizes and limits that are settings are not varied.
 
-  double value(const SimParameters& parameters) const noexcept;
+  double value(const transport::SimParameters& parameters) const noexcept;
   double factor() const noexcept { return varied ? uncertainty_factor(origin) : 1; }
 };
 // All of SimParameters but its switches and corrupt_message, in the order of the struct.
@@ -43,9 +44,9 @@ std::span<const SimConstant> sim_constants() noexcept;
 
 // `nominal` with each constant multiplied by its own random part of its uncertainty, evenly over its logarithm. The
 // same seed gives the same parameters on every machine with the same libm.
-SimParameters varied(const SimParameters& nominal, std::uint64_t seed);
+transport::SimParameters varied(const transport::SimParameters& nominal, std::uint64_t seed);
 
 // Half of the round trip of a small message that is not inline, as the sum of the constants.
-double half_trip_ns(const SimParameters& parameters) noexcept;
+double half_trip_ns(const transport::SimParameters& parameters) noexcept;
 
 }  // namespace hawser::lab

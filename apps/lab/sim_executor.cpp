@@ -9,7 +9,7 @@ namespace {
 
 class VirtualProcessor final : public Processor {
  public:
-  VirtualProcessor(const SimParameters& costs, double start_ns, std::vector<Role*> of)
+  VirtualProcessor(const transport::SimParameters& costs, double start_ns, std::vector<Role*> of)
       : roles(std::move(of)), costs_(costs) {
     state.now_ns = start_ns;
   }
@@ -18,7 +18,7 @@ class VirtualProcessor final : public Processor {
     state.now_ns += cost_ns(cpu_task) * static_cast<double>(times);
   }
 
-  SimProcessor state;
+  transport::SimProcessor state;
   std::vector<Role*> roles;
   bool looked_in_vain = false;
 
@@ -32,12 +32,12 @@ class VirtualProcessor final : public Processor {
     }
     return 0;
   }
-  const SimParameters& costs_;
+  const transport::SimParameters& costs_;
 };
 
 class SimExecutor final : public Executor {
  public:
-  explicit SimExecutor(std::shared_ptr<SimFabric> fabric) : fabric_(std::move(fabric)) {}
+  explicit SimExecutor(std::shared_ptr<transport::SimFabric> fabric) : fabric_(std::move(fabric)) {}
   ~SimExecutor() override { fabric_->set_processor(nullptr); }
   bool simulated() const noexcept override { return true; }
 
@@ -75,7 +75,7 @@ class SimExecutor final : public Executor {
       }
       processor.looked_in_vain = true;
       const double wake_ns = next_change_ns(processors);
-      if (wake_ns == never_ns) {
+      if (wake_ns == transport::never_ns) {
         result = fail(ErrorCode::internal, "the simulated system stands still", ErrorScope::connection);
       } else {
         processor.state.now_ns = std::max(processor.state.now_ns, wake_ns);
@@ -97,13 +97,13 @@ class SimExecutor final : public Executor {
     return ns;
   }
 
-  const std::shared_ptr<SimFabric> fabric_;
+  const std::shared_ptr<transport::SimFabric> fabric_;
   std::vector<std::unique_ptr<VirtualProcessor>> retired_;
 };
 
 }  // namespace
 
-std::unique_ptr<Executor> make_sim_executor(std::shared_ptr<SimFabric> fabric) {
+std::unique_ptr<Executor> make_sim_executor(std::shared_ptr<transport::SimFabric> fabric) {
   return std::make_unique<SimExecutor>(std::move(fabric));
 }
 

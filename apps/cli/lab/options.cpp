@@ -15,10 +15,10 @@ using namespace hawser::lab;
 Result<Ground> Ground::open(const CommonOptions& options) {
   Ground ground;
   if (options.simulated) {
-    SimParameters parameters;
+    transport::SimParameters parameters;
     parameters.gbit_per_s = options.simulated_gbit_per_s;
     parameters.jitter = 0.05;
-    auto fabric = SimFabric::create(parameters, options.seed);
+    auto fabric = transport::SimFabric::create(parameters, options.seed);
     ground.executor = make_sim_executor(fabric);
     ground.verbs = std::move(fabric);
   } else {

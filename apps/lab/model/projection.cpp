@@ -44,7 +44,7 @@ class QuietStream final : public transport::Stream {
 // One side of all calls: the client sends a request for each reply, the server a reply for each request.
 class Caller final : public transport::MessageSink, public SendCompletion {
  public:
-  Caller(Loop& loop, SimDevice& device, const CallPlan& plan, bool client)
+  Caller(Loop& loop, transport::SimDevice& device, const CallPlan& plan, bool client)
       : loop_(loop),
         device_(device),
         plan_(plan),
@@ -106,7 +106,7 @@ class Caller final : public transport::MessageSink, public SendCompletion {
   }
 
   Loop& loop_;
-  SimDevice& device_;
+  transport::SimDevice& device_;
   const CallPlan& plan_;
   const bool client_;
   const std::size_t bytes_;
@@ -127,7 +127,7 @@ struct Side {
   std::unique_ptr<transport::PendingConnection> pending;
 };
 
-Result<Side> make_side(Loop& loop, const std::shared_ptr<SimFabric>& fabric, const CallPlan& plan,
+Result<Side> make_side(Loop& loop, const std::shared_ptr<transport::SimFabric>& fabric, const CallPlan& plan,
                        const std::string& name) {
   Side side;
   auto device = fabric->open(name);
@@ -179,8 +179,8 @@ Result<void> connect(Side& client, Side& server, const transport::MessageLimits&
 }  // namespace
 
 Result<CallResult> project_calls(const CallPlan& plan) {
-  const auto fabric = SimFabric::create(plan.device, plan.seed);
-  auto poller = std::make_unique<FabricPoller>(fabric);
+  const auto fabric = transport::SimFabric::create(plan.device, plan.seed);
+  auto poller = std::make_unique<transport::FabricPoller>(fabric);
   Loop loop(std::move(poller), {.log = no_log()});
   auto client = make_side(loop, fabric, plan, "sim0");
   if (!client) return std::unexpected(std::move(client.error()));
@@ -190,8 +190,8 @@ Result<CallResult> project_calls(const CallPlan& plan) {
   if (auto connected = connect(*client, *server, {limit, limit}); !connected) {
     return std::unexpected(std::move(connected.error()));
   }
-  Caller calls(loop, static_cast<SimDevice&>(*client->device), plan, true);
-  Caller answers(loop, static_cast<SimDevice&>(*server->device), plan, false);
+  Caller calls(loop, static_cast<transport::SimDevice&>(*client->device), plan, true);
+  Caller answers(loop, static_cast<transport::SimDevice&>(*server->device), plan, false);
   answers.start(server->pending->open(std::make_unique<QuietStream>()));
   calls.start(client->pending->open(std::make_unique<QuietStream>()));
   loop.post([&] {

@@ -12,7 +12,7 @@ namespace hawser::lab {
 // Calls over the transport's own RDMA connections, on a simulated device. A projection, not a measurement: the device's
 // constants are fitted or assumed (sim_constants.h), and so is what a call costs a processor.
 struct CallPlan {
-  SimParameters device;
+  transport::SimParameters device;
   RdmaOptions options;  // Without a device's name.
   std::size_t request_bytes = 128;
   std::size_t reply_bytes = 16;

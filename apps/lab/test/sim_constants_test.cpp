@@ -83,9 +83,9 @@ TEST(SimConstants, TheHeaderSaysTheSameAndHasNoOthers) {
 
 TEST(SimConstants, AreVariedWithinTheirUncertaintyAndTheSameBySeed) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    const SimParameters one = varied({}, seed);
-    const SimParameters same = varied({}, seed);
-    const SimParameters other = varied({}, seed + 1);
+    const transport::SimParameters one = varied({}, seed);
+    const transport::SimParameters same = varied({}, seed);
+    const transport::SimParameters other = varied({}, seed + 1);
     EXPECT_EQ(one.link_ns, same.link_ns);
     EXPECT_NE(one.link_ns, other.link_ns);
     for (const SimConstant& constant : sim_constants()) {
@@ -98,8 +98,8 @@ TEST(SimConstants, AreVariedWithinTheirUncertaintyAndTheSameBySeed) {
 
 TEST(SimConstants, HalfTripIsTheirSum) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
-    const SimParameters parameters = seed == 0 ? SimParameters{} : varied({}, seed);
-    const auto fabric = SimFabric::create(parameters, 1);
+    const transport::SimParameters parameters = seed == 0 ? transport::SimParameters{} : varied({}, seed);
+    const auto fabric = transport::SimFabric::create(parameters, 1);
     const auto executor = make_sim_executor(fabric);
     const Result<Testbed> testbed = Testbed::open(*fabric, *executor, {});
     const Result<std::vector<double>> trips = run_ping_pong(*testbed, {.size_bytes = 16, .count = 50});

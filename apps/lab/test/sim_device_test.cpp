@@ -64,7 +64,7 @@ class SimulatedPair : public ::testing::Test {
   }
 
   static constexpr double ms = 1e6;
-  std::shared_ptr<SimFabric> fabric_ = SimFabric::create({}, 1);
+  std::shared_ptr<transport::SimFabric> fabric_ = transport::SimFabric::create({}, 1);
   std::unique_ptr<Executor> executor_ = make_sim_executor(fabric_);
   Result<Testbed> testbed_ = Testbed::open(*fabric_, *executor_, {});
   End a_;
@@ -229,9 +229,9 @@ TEST_F(SimulatedPair, SaysWhenSharedReceivesRunLow) {
 class Corrupted : public ::testing::TestWithParam<bool> {};
 
 TEST_P(Corrupted, MessageFailsTheRun) {
-  SimParameters parameters;
+  transport::SimParameters parameters;
   parameters.corrupt_message = 150;
-  const auto fabric = SimFabric::create(parameters, 1);
+  const auto fabric = transport::SimFabric::create(parameters, 1);
   const auto executor = make_sim_executor(fabric);
   const Result<Testbed> testbed = Testbed::open(*fabric, *executor, {});
   const auto result = run_stream(*testbed, {.size_bytes = 4096, .count = 160, .window = 16, .verify_each = GetParam()});
@@ -241,9 +241,9 @@ TEST_P(Corrupted, MessageFailsTheRun) {
 }
 
 TEST(Corruption, OfAPingPongFailsTheRun) {
-  SimParameters parameters;
+  transport::SimParameters parameters;
   parameters.corrupt_message = 7;
-  const auto fabric = SimFabric::create(parameters, 1);
+  const auto fabric = transport::SimFabric::create(parameters, 1);
   const auto executor = make_sim_executor(fabric);
   const Result<Testbed> testbed = Testbed::open(*fabric, *executor, {});
   EXPECT_FALSE(run_ping_pong(*testbed, {.count = 20}));

@@ -33,8 +33,8 @@ struct Outcome {
 };
 
 // The prediction with the constants as they are, and its range over draws from their uncertainty.
-Outcome outcome_of(const SimParameters& nominal, unsigned draws,
-                   const std::function<double(const SimParameters&)>& predict) {
+Outcome outcome_of(const transport::SimParameters& nominal, unsigned draws,
+                   const std::function<double(const transport::SimParameters&)>& predict) {
   Outcome outcome{.nominal = predict(nominal)};
   outcome.range.include(outcome.nominal);
   for (unsigned draw = 1; draw <= draws; ++draw) outcome.range.include(predict(varied(nominal, draw)));
@@ -63,10 +63,10 @@ T must(Result<T> result) {
 // Half of a median round trip of 2.3 us: a 32 B request and reply over UDP on ConnectX-5 at 40 Gb/s, two machines on
 // one switch.
 TEST(Predictions, RoundTripOfErpcIsMissed) {
-  SimParameters parameters;
+  transport::SimParameters parameters;
   parameters.gbit_per_s = 40;
-  const Outcome outcome = outcome_of(parameters, 16, [](const SimParameters& drawn) {
-    const auto fabric = SimFabric::create(drawn, 1);
+  const Outcome outcome = outcome_of(parameters, 16, [](const transport::SimParameters& drawn) {
+    const auto fabric = transport::SimFabric::create(drawn, 1);
     const auto executor = make_sim_executor(fabric);
     const Testbed testbed = must(Testbed::open(*fabric, *executor, {}));
     const std::vector<double> trips = must(run_ping_pong(testbed, {.size_bytes = 32 + 16, .count = 50}));
@@ -168,10 +168,10 @@ class Symmetric final : public Role {
 
 // 10 M requests/s of a core: 5 M that it issues and 5 M that it answers, 32 B, over UDP on ConnectX-4 Lx at 25 Gb/s.
 TEST(Predictions, RequestsOfAnErpcCore) {
-  SimParameters parameters;
+  transport::SimParameters parameters;
   parameters.gbit_per_s = 25;
-  const Outcome outcome = outcome_of(parameters, 16, [](const SimParameters& drawn) {
-    const auto fabric = SimFabric::create(drawn, 1);
+  const Outcome outcome = outcome_of(parameters, 16, [](const transport::SimParameters& drawn) {
+    const auto fabric = transport::SimFabric::create(drawn, 1);
     const auto executor = make_sim_executor(fabric);
     const Testbed testbed = must(Testbed::open(*fabric, *executor, {}));
     constexpr std::uint64_t count = 3000;
@@ -288,14 +288,14 @@ class HerdThread final : public Role {
 // Gb/s. The model shows written bytes when they arrive, before the device has taken them in, so that a server which
 // polls memory would not be bound by its device: here requests are sends.
 TEST(Predictions, OperationsOfHerd) {
-  SimParameters parameters;
+  transport::SimParameters parameters;
   parameters.gbit_per_s = 56;
-  const Outcome outcome = outcome_of(parameters, 16, [](const SimParameters& drawn) {
+  const Outcome outcome = outcome_of(parameters, 16, [](const transport::SimParameters& drawn) {
     constexpr unsigned threads_of_server = 6;
     constexpr unsigned machines = 17;
     constexpr unsigned clients = 51;
     constexpr std::uint64_t requests = 25;  // Of each client.
-    const auto fabric = SimFabric::create(drawn, 1, machines + 1);
+    const auto fabric = transport::SimFabric::create(drawn, 1, machines + 1);
     const auto executor = make_sim_executor(fabric);
     std::vector<Testbed> testbeds;
     for (unsigned i = 1; i <= machines; ++i) {

@@ -32,7 +32,7 @@ class Statements : public ::testing::Test {
     return std::accumulate(trips->begin(), trips->end(), 0.0) / static_cast<double>(trips->size()) / 1e3;
   }
 
-  std::shared_ptr<SimFabric> fabric_ = SimFabric::create({}, 1);
+  std::shared_ptr<transport::SimFabric> fabric_ = transport::SimFabric::create({}, 1);
   std::unique_ptr<Executor> executor_ = make_sim_executor(fabric_);
   Result<Testbed> testbed_ = Testbed::open(*fabric_, *executor_, {});
   std::uint64_t not_ready_ = 0;
@@ -178,9 +178,9 @@ TEST_F(Statements, TakingManyCompletionsAtATimeHelpsAReceiver) {
 
 TEST_F(Statements, EqualSeedsGiveEqualRuns) {
   const auto run = [](std::uint64_t seed) {
-    SimParameters parameters;
+    transport::SimParameters parameters;
     parameters.jitter = 0.2;
-    const auto fabric = SimFabric::create(parameters, seed);
+    const auto fabric = transport::SimFabric::create(parameters, seed);
     const auto executor = make_sim_executor(fabric);
     const Result<Testbed> testbed = Testbed::open(*fabric, *executor, {});
     return run_stream(*testbed, {.count = 2000, .window = 16, .connections = 3, .one_receiver = true})->elapsed_ns;

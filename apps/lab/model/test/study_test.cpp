@@ -27,7 +27,7 @@ TEST(Study, OnlyLinesThatWereAskedFor) {
 
 // Every point of every experiment at a small count, verified; then the model, fitted to them.
 TEST(Study, RunsAndTheModelFits) {
-  const auto fabric = SimFabric::create({}, 1);
+  const auto fabric = transport::SimFabric::create({}, 1);
   const auto executor = make_sim_executor(fabric);
   const Result<Testbed> testbed = Testbed::open(*fabric, *executor, {});
   ASSERT_TRUE(testbed);

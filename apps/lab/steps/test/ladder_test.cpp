@@ -12,8 +12,8 @@ namespace {
 
 class Ladder : public ::testing::Test {
  protected:
-  void use(const SimParameters& parameters) {
-    fabric_ = SimFabric::create(parameters, 1);
+  void use(const transport::SimParameters& parameters) {
+    fabric_ = transport::SimFabric::create(parameters, 1);
     executor_ = make_sim_executor(fabric_);
     testbed_ = Testbed::open(*fabric_, *executor_, {});
   }
@@ -29,7 +29,7 @@ class Ladder : public ::testing::Test {
     return static_cast<double>(run->messages * variant.size_bytes) * 8 / run->elapsed_ns;
   }
 
-  std::shared_ptr<SimFabric> fabric_;
+  std::shared_ptr<transport::SimFabric> fabric_;
   std::unique_ptr<Executor> executor_;
   Result<Testbed> testbed_ = fail(ErrorCode::internal, "not opened");
 };
@@ -61,7 +61,7 @@ TEST_F(Ladder, ReusedRequestsWinWithSmallMessages) {
 }
 
 TEST_F(Ladder, AFailedVerificationFailsEveryStep) {
-  SimParameters parameters;
+  transport::SimParameters parameters;
   parameters.corrupt_message = 64;
   for (std::size_t step = 1; step <= 11; ++step) {  // Reads do not go through what is corrupted.
     const auto variants = ladder()[step - 1].variants({.size_bytes = 4096, .count = 64, .depth = 8});

@@ -6,7 +6,7 @@
 
 #include "transport/sim/rdma/sim_device.h"
 
-namespace hawser::lab {
+namespace hawser::transport {
 
 std::size_t FabricPoller::wait(Duration timeout, Time& now) {
   const auto at_ns = [&](Time time) { return static_cast<double>((time - start_).count()); };
@@ -34,4 +34,4 @@ void FabricPoller::watch(int, exec::Watcher&) {
   throw std::logic_error("a simulated loop has no descriptors to watch");
 }
 
-}  // namespace hawser::lab
+}  // namespace hawser::transport

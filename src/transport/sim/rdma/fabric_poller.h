@@ -7,7 +7,7 @@
 #include "hawser/transport/poller.h"
 #include "transport/sim/rdma/sim_fabric.h"
 
-namespace hawser::lab {
+namespace hawser::transport {
 
 // A loop's poller in the virtual time of a fabric: waiting moves the clock to what happens next, be it a timer or an
 // event of the fabric, and watchers of completion queues are told as devices would tell them. What a side asks of its
@@ -35,4 +35,4 @@ class FabricPoller final : public exec::Poller {
   std::size_t stalls_ = 0;
 };
 
-}  // namespace hawser::lab
+}  // namespace hawser::transport

@@ -5,9 +5,7 @@
 
 #include "transport/sim/rdma/sim_queue_pair.h"
 
-namespace hawser::lab {
-
-namespace rdma = transport::rdma;
+namespace hawser::transport {
 
 namespace {
 
@@ -270,4 +268,4 @@ double SimDevice::take_in(double ns, std::size_t bytes, bool shared) {
   return receive_free_ns_;
 }
 
-}  // namespace hawser::lab
+}  // namespace hawser::transport

@@ -9,30 +9,30 @@
 #include "transport/rdma/device/verbs.h"
 #include "transport/sim/rdma/sim_fabric.h"
 
-namespace hawser::lab {
+namespace hawser::transport {
 
 class SimDevice;
 
 // Receives that have been posted, of a queue pair or shared.
 struct SimReceives {
-  std::deque<transport::rdma::ReceiveRequest> posted;
+  std::deque<rdma::ReceiveRequest> posted;
   std::size_t capacity = 0;
 };
 
-class SimCompletionQueue final : public transport::rdma::CompletionQueue {
+class SimCompletionQueue final : public rdma::CompletionQueue {
  public:
   SimCompletionQueue(SimDevice& device, std::size_t capacity);
   SimCompletionQueue(const SimCompletionQueue&) = delete;
   SimCompletionQueue& operator=(const SimCompletionQueue&) = delete;
   ~SimCompletionQueue() override;
 
-  std::size_t poll(std::span<transport::rdma::Completion> out) override;
+  std::size_t poll(std::span<rdma::Completion> out) override;
   void watch(Loop& loop, exec::Watcher& watcher) override;
   void unwatch(Loop& loop, exec::Watcher& watcher) noexcept override;
   Result<void> arm(bool solicited_only) override;
 
   // The host sees it at `ns`, and not before what was added earlier.
-  void add(const transport::rdma::Completion& completion, double ns, bool solicited);
+  void add(const rdma::Completion& completion, double ns, bool solicited);
   // When the host sees all that was added.
   double last_ns() const noexcept;
   // Takes out what is of that queue pair.
@@ -46,7 +46,7 @@ class SimCompletionQueue final : public transport::rdma::CompletionQueue {
   struct Entry {
     double ns = 0;
     bool solicited = false;
-    transport::rdma::Completion completion;
+    rdma::Completion completion;
   };
   SimDevice& device_;
   const std::size_t capacity_;
@@ -59,11 +59,11 @@ class SimCompletionQueue final : public transport::rdma::CompletionQueue {
   std::uint32_t last_queue_pair_ = 0;
 };
 
-class SimSharedReceiveQueue final : public transport::rdma::SharedReceiveQueue {
+class SimSharedReceiveQueue final : public rdma::SharedReceiveQueue {
  public:
   SimSharedReceiveQueue(SimDevice& device, std::size_t capacity) : device_(device) { receives_.capacity = capacity; }
 
-  Result<void> post_receive(std::span<const transport::rdma::ReceiveRequest> requests) override;
+  Result<void> post_receive(std::span<const rdma::ReceiveRequest> requests) override;
   Result<void> set_limit(unsigned receives) override;
 
   SimReceives& receives() noexcept { return receives_; }
@@ -78,33 +78,31 @@ class SimSharedReceiveQueue final : public transport::rdma::SharedReceiveQueue {
   const SimProcessor* last_poster_ = nullptr;
 };
 
-class SimDevice final : public transport::rdma::Device {
+class SimDevice final : public rdma::Device {
  public:
   SimDevice(std::shared_ptr<SimFabric> fabric, std::string name, unsigned index);
   ~SimDevice() override;
 
   const std::string& name() const noexcept override { return name_; }
-  const transport::rdma::DeviceLimits& limits() const noexcept override { return limits_; }
+  const rdma::DeviceLimits& limits() const noexcept override { return limits_; }
   bool blocks() const noexcept override { return false; }
   unsigned ports() const noexcept override { return 1; }
-  Result<transport::rdma::PortStatus> port(unsigned number) override;
-  Result<std::vector<transport::rdma::GidEntry>> gids(unsigned port) override;
+  Result<rdma::PortStatus> port(unsigned number) override;
+  Result<std::vector<rdma::GidEntry>> gids(unsigned port) override;
   // "rcvd_rnr_err": this device was told to try again later; "send_rnr_err": it told another so.
-  std::vector<transport::rdma::Counter> counters(unsigned port) override;
-  Result<std::unique_ptr<transport::rdma::MemoryRegion>> register_memory(MutableBytes memory,
-                                                                         transport::rdma::Access access) override;
-  Result<std::unique_ptr<transport::rdma::CompletionQueue>> create_completion_queue(std::size_t entries) override;
-  Result<std::unique_ptr<transport::rdma::SharedReceiveQueue>> create_shared_receive_queue(
-      std::size_t requests) override;
-  Result<std::unique_ptr<transport::rdma::QueuePair>> create_queue_pair(
-      const transport::rdma::QueuePairOptions& options, unsigned port) override;
+  std::vector<rdma::Counter> counters(unsigned port) override;
+  Result<std::unique_ptr<rdma::MemoryRegion>> register_memory(MutableBytes memory, rdma::Access access) override;
+  Result<std::unique_ptr<rdma::CompletionQueue>> create_completion_queue(std::size_t entries) override;
+  Result<std::unique_ptr<rdma::SharedReceiveQueue>> create_shared_receive_queue(std::size_t requests) override;
+  Result<std::unique_ptr<rdma::QueuePair>> create_queue_pair(const rdma::QueuePairOptions& options,
+                                                             unsigned port) override;
   void watch_events(Loop& loop, exec::Watcher& watcher) override;
   void unwatch_events(Loop& loop, exec::Watcher& watcher) noexcept override;
-  std::optional<transport::rdma::DeviceEvent> next_event() override;
+  std::optional<rdma::DeviceEvent> next_event() override;
 
   // ---- What tests make of it
-  void set_port(const transport::rdma::PortStatus& status) { port_ = status; }
-  void add_address(const transport::rdma::GidEntry& entry) { addresses_.push_back(entry); }
+  void set_port(const rdma::PortStatus& status) { port_ = status; }
+  void add_address(const rdma::GidEntry& entry) { addresses_.push_back(entry); }
   void refuse_memory(bool refuses) noexcept { refuses_memory_ = refuses; }
   // On the way from here longer packets are lost, whatever the ports say.
   void lose_packets_beyond(std::size_t bytes) noexcept { packet_bytes_max_ = bytes; }
@@ -114,7 +112,7 @@ class SimDevice final : public transport::rdma::Device {
   struct Region {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
-    transport::rdma::Access access;
+    rdma::Access access;
   };
   SimFabric& fabric() noexcept { return *fabric_; }
   const SimParameters& parameters() const noexcept { return fabric_->parameters(); }
@@ -129,7 +127,7 @@ class SimDevice final : public transport::rdma::Device {
   void forget_region(std::uint32_t key) noexcept { regions_.erase(key); }
   void add(SimCompletionQueue& queue) { completion_queues_.push_back(&queue); }
   void remove(SimCompletionQueue& queue) noexcept { std::erase(completion_queues_, &queue); }
-  void raise(transport::rdma::DeviceEvent event);
+  void raise(rdma::DeviceEvent event);
 
   // When a message of so many bytes, handed over at `ns`, has left by the given processing unit.
   double transmit(unsigned unit, double ns, std::size_t bytes, bool from_memory);
@@ -148,15 +146,15 @@ class SimDevice final : public transport::rdma::Device {
   const std::shared_ptr<SimFabric> fabric_;
   const std::string name_;
   const unsigned index_;
-  transport::rdma::DeviceLimits limits_;
+  rdma::DeviceLimits limits_;
   SimProcessor own_processor_;
-  transport::rdma::PortStatus port_;
-  std::vector<transport::rdma::GidEntry> addresses_;
+  rdma::PortStatus port_;
+  std::vector<rdma::GidEntry> addresses_;
   bool refuses_memory_ = false;
   std::size_t packet_bytes_max_ = SIZE_MAX;
   std::vector<SimCompletionQueue*> completion_queues_;
   std::map<std::uint32_t, Region> regions_;
-  std::deque<transport::rdma::DeviceEvent> events_;
+  std::deque<rdma::DeviceEvent> events_;
   std::vector<exec::Watcher*> event_watchers_;
   std::vector<double> unit_free_ns_;
   unsigned next_unit_ = 0;
@@ -164,4 +162,4 @@ class SimDevice final : public transport::rdma::Device {
   double receive_free_ns_ = 0;
 };
 
-}  // namespace hawser::lab
+}  // namespace hawser::transport

@@ -5,9 +5,7 @@
 #include "transport/sim/rdma/sim_device.h"
 #include "transport/sim/rdma/sim_queue_pair.h"
 
-namespace hawser::lab {
-
-namespace rdma = transport::rdma;
+namespace hawser::transport {
 
 std::shared_ptr<SimFabric> SimFabric::create(const SimParameters& parameters, std::uint64_t seed, unsigned devices) {
   std::shared_ptr<SimFabric> fabric(new SimFabric(parameters, seed));
@@ -84,4 +82,4 @@ double SimFabric::link_ns() {
   return parameters_.link_ns * (1 + parameters_.jitter * (2 * part - 1));
 }
 
-}  // namespace hawser::lab
+}  // namespace hawser::transport

@@ -13,7 +13,7 @@
 #include "transport/rdma/device/verbs.h"
 #include "transport/sim/rdma/sim_parameters.h"
 
-namespace hawser::lab {
+namespace hawser::transport {
 
 class SimCompletionQueue;
 class SimDevice;
@@ -30,7 +30,7 @@ struct SimProcessor {
 // Two or more simulated devices on one switch, in virtual time: a discrete-event model. Everything is done on one
 // thread, and the same seed gives the same run. Whoever drives it lets processors act in the order of their clocks, and
 // calls advance() to the clock of the one that acts: see SimExecutor, FabricPoller.
-class SimFabric final : public transport::rdma::Verbs, public std::enable_shared_from_this<SimFabric> {
+class SimFabric final : public rdma::Verbs, public std::enable_shared_from_this<SimFabric> {
  public:
   struct Event {
     enum class Kind : std::uint8_t { arrive, acknowledge, refuse, resume, read_done, give_up, last_receive };
@@ -49,7 +49,7 @@ class SimFabric final : public transport::rdma::Verbs, public std::enable_shared
 
   // "sim0", "sim1" and so on. Opened again while open, a device is the same one.
   Result<std::vector<std::string>> devices() override;
-  Result<std::shared_ptr<transport::rdma::Device>> open(const std::string& name) override;
+  Result<std::shared_ptr<rdma::Device>> open(const std::string& name) override;
 
   const SimParameters& parameters() const noexcept { return parameters_; }
   double now_ns() const noexcept { return now_ns_; }
@@ -106,4 +106,4 @@ class SimFabric final : public transport::rdma::Verbs, public std::enable_shared
   std::vector<SimCompletionQueue*> queues_;
 };
 
-}  // namespace hawser::lab
+}  // namespace hawser::transport

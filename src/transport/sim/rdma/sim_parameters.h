@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace hawser::lab {
+namespace hawser::transport {
 
 // The costs of a simulated device, of its link and of the processors that drive it. All are at least 0.
 //
@@ -72,4 +72,4 @@ struct SimParameters {
   double byte_ns() const noexcept { return 8 / gbit_per_s; }
 };
 
-}  // namespace hawser::lab
+}  // namespace hawser::transport

@@ -4,9 +4,8 @@
 #include <cstring>
 #include <utility>
 
-namespace hawser::lab {
+namespace hawser::transport {
 
-namespace rdma = transport::rdma;
 using Kind = SimFabric::Event::Kind;
 
 namespace {
@@ -364,4 +363,4 @@ void SimQueuePair::break_down(Status status, double ns) {
   }
 }
 
-}  // namespace hawser::lab
+}  // namespace hawser::transport

@@ -7,15 +7,15 @@
 
 #include "transport/sim/rdma/sim_device.h"
 
-namespace hawser::lab {
+namespace hawser::transport {
 
 inline constexpr std::size_t sim_segments_max = 8;
 
 // One end of a reliable connection. Messages keep their order; one for which the receiver has no receive is refused,
 // and sent again with all that followed after the time that the receiver asks for.
-class SimQueuePair final : public transport::rdma::QueuePair {
+class SimQueuePair final : public rdma::QueuePair {
  public:
-  SimQueuePair(SimDevice& device, const transport::rdma::QueuePairOptions& options);
+  SimQueuePair(SimDevice& device, const rdma::QueuePairOptions& options);
   SimQueuePair(const SimQueuePair&) = delete;
   SimQueuePair& operator=(const SimQueuePair&) = delete;
   ~SimQueuePair() override;
@@ -23,24 +23,24 @@ class SimQueuePair final : public transport::rdma::QueuePair {
   std::uint32_t number() const noexcept override { return number_; }
   std::size_t inline_bytes() const noexcept override { return inline_bytes_; }
   std::size_t send_requests() const noexcept override { return options_.send_requests; }
-  Result<void> connect(const transport::rdma::QueuePairRoute& route) override;
-  Result<void> post_send(std::span<const transport::rdma::SendRequest> requests) override;
-  Result<void> post_receive(std::span<const transport::rdma::ReceiveRequest> requests) override;
-  void allow(transport::rdma::Access access) noexcept override { route_.access = access; }
+  Result<void> connect(const rdma::QueuePairRoute& route) override;
+  Result<void> post_send(std::span<const rdma::SendRequest> requests) override;
+  Result<void> post_receive(std::span<const rdma::ReceiveRequest> requests) override;
+  void allow(rdma::Access access) noexcept override { route_.access = access; }
   void fail() noexcept override;
 
   // Of this queue pair's own messages.
   void on_event(const SimFabric::Event& event);
 
  private:
-  using Status = transport::rdma::Status;
+  using Status = rdma::Status;
   struct Work {
     std::uint64_t id = 0;
-    std::array<transport::rdma::Segment, sim_segments_max> segments{};
+    std::array<rdma::Segment, sim_segments_max> segments{};
     unsigned segment_count = 0;
     std::vector<std::byte> inlined;  // A copy of inline data.
     std::uint32_t bytes = 0;
-    transport::rdma::Opcode opcode = transport::rdma::Opcode::send;
+    rdma::Opcode opcode = rdma::Opcode::send;
     bool is_inline = false;
     bool signalled = false;
     bool solicited = false;
@@ -52,7 +52,7 @@ class SimQueuePair final : public transport::rdma::QueuePair {
     double posted_ns = 0;
   };
 
-  Result<void> accept(const transport::rdma::SendRequest& request);
+  Result<void> accept(const rdma::SendRequest& request);
   void transmit(std::uint64_t sequence, double ns);
   void arrive(const SimFabric::Event& event);
   Status deliver(const Work& work, SimQueuePair& peer, double ns);
@@ -71,7 +71,7 @@ class SimQueuePair final : public transport::rdma::QueuePair {
   }
 
   SimDevice& device_;
-  const transport::rdma::QueuePairOptions options_;
+  const rdma::QueuePairOptions options_;
   SimCompletionQueue& completions_;
   SimSharedReceiveQueue* const shared_;
   SimReceives own_receives_;
@@ -79,7 +79,7 @@ class SimQueuePair final : public transport::rdma::QueuePair {
   const std::size_t inline_bytes_;
   const unsigned unit_;
   std::uint32_t number_ = 0;
-  transport::rdma::QueuePairRoute route_;
+  rdma::QueuePairRoute route_;
   bool connected_ = false;
   bool broken_ = false;
   bool refused_ = false;  // Ready to receive only.
@@ -96,4 +96,4 @@ class SimQueuePair final : public transport::rdma::QueuePair {
   double last_arrival_ns_ = 0;
 };
 
-}  // namespace hawser::lab
+}  // namespace hawser::transport

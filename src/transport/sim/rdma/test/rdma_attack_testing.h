@@ -26,9 +26,8 @@
 
 // Servers of the RDMA transport on a simulated device, well-behaved clients of them, and an attacker with a bare queue
 // pair.
-namespace hawser::lab {
+namespace hawser::transport {
 
-namespace rdma = transport::rdma;
 using std::chrono::milliseconds;
 
 // A stream that neither says anything nor ends.
@@ -158,4 +157,4 @@ class RdmaAttack : public ::testing::Test {
   std::shared_ptr<transport::TransportWorker> server_worker_;
 };
 
-}  // namespace hawser::lab
+}  // namespace hawser::transport

@@ -14,7 +14,7 @@
 #include "transport/rdma/protocol/records.h"
 #include "transport/sim/rdma/test/rdma_attack_testing.h"
 
-namespace hawser::lab {
+namespace hawser::transport {
 
 // A client without the library: a queue pair, and whatever it likes to send. It posts its receives again, but grants
 // them only as told.
@@ -173,4 +173,4 @@ struct ExposedMemory final : ExternalBlock {
   std::vector<std::byte> memory;
 };
 
-}  // namespace hawser::lab
+}  // namespace hawser::transport

@@ -6,7 +6,7 @@
 
 // Connections of a shared receive queue end in every way, and their receives come back: those that go on are never
 // found not ready. On devices that behave as mlx5 does, and as Soft-RoCE.
-namespace hawser::lab {
+namespace hawser::transport {
 namespace {
 
 struct DrainCase {
@@ -242,4 +242,4 @@ TEST_P(RdmaDrain, APeerThatIgnoresItsCredits) {
 }
 
 }  // namespace
-}  // namespace hawser::lab
+}  // namespace hawser::transport

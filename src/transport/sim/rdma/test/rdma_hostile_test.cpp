@@ -8,7 +8,7 @@
 #include "transport/sim/rdma/test/rdma_attacker_testing.h"
 
 // A client with bare verbs attacks a server of the RDMA transport; a well-behaved client of the same server goes on.
-namespace hawser::lab {
+namespace hawser::transport {
 namespace {
 
 using rdma::Immediate;
@@ -431,4 +431,4 @@ TEST_F(RdmaAttack, SequenceNumbersTellNothingOfTheNext) {
 }
 
 }  // namespace
-}  // namespace hawser::lab
+}  // namespace hawser::transport

@@ -18,11 +18,11 @@
 #include "transport/sim/rdma/fabric_poller.h"
 #include "transport/sim/rdma/sim_device.h"
 
-namespace hawser::lab {
+namespace hawser::transport {
 
 // The last bytes of ::ffff:10.0.x.y.
-inline transport::rdma::Gid address_of(unsigned x, unsigned y) {
-  transport::rdma::Gid gid;
+inline rdma::Gid address_of(unsigned x, unsigned y) {
+  rdma::Gid gid;
   gid.bytes[10] = gid.bytes[11] = std::byte{0xff};
   gid.bytes[12] = std::byte{10};
   gid.bytes[14] = static_cast<std::byte>(x);
@@ -112,4 +112,4 @@ class SimRdmaTransport : public testing::Test {
   Loop loop{std::make_unique<FabricPoller>(fabric), {.log = no_log()}};
 };
 
-}  // namespace hawser::lab
+}  // namespace hawser::transport

@@ -14,10 +14,9 @@
 #include "transport/sim/rdma/test/rdma_transport_testing.h"
 
 // The RDMA transport's handshakes, bounds and events, on simulated devices.
-namespace hawser::lab {
+namespace hawser::transport {
 namespace {
 
-namespace rdma = transport::rdma;
 using namespace std::chrono_literals;
 using rdma::DeviceEventKind;
 using testing::HasSubstr;
@@ -391,4 +390,4 @@ TEST_F(SimRdmaTransport, AnExposureSaysThatItsDeviceWasReset) {
 }
 
 }  // namespace
-}  // namespace hawser::lab
+}  // namespace hawser::transport
