@@ -32,8 +32,7 @@ struct SimParameters {
   // S  Receives in the queues that one processor posts to, beyond which its caches miss.
   double cached_receives = 512;
   double cache_miss_ns = 60;  // S
-  // F  A queue between processors, at each of its ends, or the lock of a shared receive queue that another one held
-  // last.
+  // F  A queue between processors, at each of its ends, or the lock of a shared receive queue after another holder.
   double handover_ns = 500;
   double registration_ns = 20'000;    // A  Of memory.
   double registration_page_ns = 100;  // A  For each page of it.
