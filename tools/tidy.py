@@ -90,8 +90,6 @@ PROSE_PENDING = (
     "src/transport/sim",
     "src/transport/sim/rdma",
     "src/transport/sim/rdma/test",
-    "src/transport/tcp",
-    "src/transport/tcp/test",
     "src/transport/ucx",
     "src/transport/ucx/connection",
     "src/transport/ucx/core",

@@ -9,7 +9,7 @@ void AddressList::add(const SocketAddress& address) {
   Family& own = v6 ? v6_ : others_;
   Family& other = v6 ? others_ : v6_;
   if (own.added + other.added >= addresses_max) {
-    // Whichever family came first must not leave the other one out.
+    // The family that arrived first must not leave the other one out.
     if (own.added >= addresses_max / 2) return;
     if (!other.left.empty()) {
       other.left.pop_back();

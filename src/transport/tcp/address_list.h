@@ -9,27 +9,27 @@
 
 namespace hawser::transport {
 
-// The addresses of a host in the order in which they are tried: the two families take turns, IPv6 first (RFC 8305,
-// section 4). May grow while it is used. Loop's thread only.
+// The addresses of a host in the order in which they are tried: the two families alternate, IPv6 first (RFC 8305,
+// section 4). The list may grow while it is used. Loop's thread only.
 class AddressList {
  public:
-  // Of one host; what is beyond is not tried, of which each family may have half at least. Whoever answers for a name
-  // cannot make a client connect without an end.
+  // Limit for one host. Further addresses are not tried, and each family may have at least half. The limit prevents a
+  // name server from making a client connect without end.
   static constexpr std::size_t addresses_max = 32;
 
   explicit AddressList(Loop& loop) noexcept : changed(loop) {}
 
   void add(const SocketAddress& address);
-  // No more will come. The error says why there may be none.
+  // No more addresses will be added. The error says why there may be none.
   void complete(std::optional<Error> error = {});
 
-  // The next one to try; none if all that are known have been tried.
+  // Returns the next address to try; nothing if all known addresses have been tried.
   std::optional<SocketAddress> next();
   bool empty() const noexcept { return v6_.left.empty() && others_.left.empty(); }
   bool completed() const noexcept { return completed_; }
   const std::optional<Error>& error() const noexcept { return error_; }
 
-  exec::Condition changed;  // There are more, or the list is complete.
+  exec::Condition changed;  // Notified when addresses were added or the list is complete.
 
  private:
   struct Family {

@@ -12,7 +12,7 @@ namespace {
 
 struct Race {
   std::optional<Descriptor> winner;
-  std::optional<Error> failure;  // Of the last attempt that failed.
+  std::optional<Error> failure;  // Error of the attempt that failed last.
   std::size_t running = 0;
   Time next_start{};
 };
@@ -28,7 +28,7 @@ Task<void> run(Race& race, AddressList& addresses, Task<Result<Descriptor>> atte
   try {
     outcome = co_await std::move(attempt);
   } catch (const std::exception& error) {
-    // No memory, or the poller takes no more descriptors: the loop goes on.
+    // There is no memory, or the poller accepts no more descriptors. The loop continues.
     outcome = fail(ErrorCode::unavailable, std::string("cannot connect: ") + error.what(), ErrorScope::connection);
   }
   --race.running;

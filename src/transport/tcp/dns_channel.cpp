@@ -13,10 +13,10 @@
 namespace hawser::transport {
 namespace {
 
-// While questions are open c-ares looks at its own time-outs so often, and at its sockets besides, whose edges it may
-// have left unread.
+// Period in which c-ares checks its timeouts while questions are open. It also checks its sockets then, because it may
+// not have read them until they were empty.
 constexpr Duration tick = std::chrono::milliseconds(20);
-// The first wait for an answer, which doubles with each of the tries; connect_timeout usually ends it earlier.
+// Time until the first retry, which doubles with each retry; connect_timeout usually ends the question earlier.
 constexpr int first_timeout_ms = 1000;
 constexpr int tries = 4;
 
@@ -66,10 +66,10 @@ DnsChannel::~DnsChannel() {
 void DnsChannel::on_loop_end() noexcept {
   user_ = false;
   Timer::stop();
-  retire();  // May destroy this.
+  retire();  // This may destroy the channel.
 }
 
-// ---- Asking ----
+// ---- Questions ----
 
 void DnsChannel::ask(Asker& asker, const HostPort& where) {
   for (const int family : {AF_INET6, AF_INET}) {
@@ -94,7 +94,7 @@ void DnsChannel::begin_waiting() {
     hints.ai_family = question.family;
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = ARES_AI_NUMERICSERV;
-    // May be answered, and end, within.
+    // The question may be answered, and end, within this call.
     ares_getaddrinfo(channel_, where.host.c_str(), where.port.c_str(), &hints, &DnsChannel::on_answer, &question);
   }
 }
@@ -106,11 +106,11 @@ void DnsChannel::withdraw(Asker& asker) noexcept {
     one->asker = nullptr;
     ++withdrawn_;
   }
-  // Nobody waits for an answer: its sockets are closed.
+  // Nobody waits for an answer, so the sockets are closed.
   if (withdrawn_ != 0 && withdrawn_ == open_) ares_cancel(channel_);
 }
 
-// From within c-ares: no exception may pass it, and the channel must not be destroyed.
+// Called by c-ares: no exception may leave it, and the channel must not be destroyed within it.
 void DnsChannel::on_answer(void* at, int status, int, ares_addrinfo* result) noexcept {
   const std::unique_ptr<ares_addrinfo, decltype(&ares_freeaddrinfo)> held(result, &ares_freeaddrinfo);
   DnsChannel& self = *static_cast<Question*>(at)->channel;
@@ -148,7 +148,7 @@ void DnsChannel::process(int readable, int writable) noexcept {
   try {
     begin_waiting();
   } catch (const std::exception&) {
-    // No memory: the next tick tries again, and each asker has its own deadline.
+    // There is no memory. The next tick tries again, and each asker has its own deadline.
   }
 }
 
@@ -160,7 +160,7 @@ void DnsChannel::on_tick() noexcept {
     if (watches_[i]->open) process(watches_[i]->fd, ARES_SOCKET_BAD);
   }
   std::erase_if(watches_, [](const auto& watch) { return !watch->open; });
-  // Askers answer nothing here, so that the list stays as it is.
+  // Askers complete no question here, so the list does not change.
   for (const auto& question : questions_) {
     if (question->asker != nullptr) question->asker->on_tick();
   }
@@ -170,7 +170,7 @@ void DnsChannel::on_tick() noexcept {
     idle_since_ = loop_.now();
     Timer::start(loop_, loop_.after(idle_max));
   } else {
-    retire();  // May destroy this.
+    retire();  // This may destroy the channel.
   }
 }
 
@@ -187,7 +187,7 @@ void DnsChannel::on_socket(void* at, int fd, int readable, int writable) noexcep
                                   [&](const auto& watch) { return watch->open && watch->fd == fd; });
   if (readable == 0 && writable == 0) {
     if (found == self.watches_.end()) return;
-    // Its own call may be going on: destroyed at the next tick.
+    // A call of the watch may be in progress, so the next tick destroys it.
     (*found)->open = false;
     if ((*found)->watched) self.loop_.poller().unwatch(fd, **found);
     return;
@@ -198,11 +198,12 @@ void DnsChannel::on_socket(void* at, int fd, int readable, int writable) noexcep
     self.loop_.poller().watch(fd, *self.watches_.back());
     self.watches_.back()->watched = true;
   } catch (const std::exception&) {
-    // The poller takes no more: its ticks are enough. Without memory for the watch, the question times out.
+    // If the poller accepts no more descriptors, the ticks suffice. If there is no memory for the watch, the question
+    // times out.
   }
 }
 
-// ---- One for each loop ----
+// ---- One channel for each loop ----
 
 Result<std::shared_ptr<DnsChannel>> NameService::channel(Loop& loop) {
   struct stat configured{};

@@ -20,27 +20,27 @@ struct ares_channeldata;
 namespace hawser::transport {
 
 struct ResolverOptions {
-  // Name servers as "address:port,...". Empty: those of /etc/resolv.conf.
+  // Name servers as "address:port,...". Empty: the servers in /etc/resolv.conf.
   std::string servers = {};
   std::string hosts_file = "/etc/hosts";
 };
 
-// Asks name servers on behalf of all resolvers of a loop, without blocking it. Loop's thread only.
+// Asks name servers on behalf of all resolvers of a loop, without blocking the loop. Loop's thread only.
 class DnsChannel final : Timer, detail::LoopUser, public std::enable_shared_from_this<DnsChannel> {
  public:
-  // Questions that wait for an answer at once. Further ones wait for these.
+  // Limit of questions that wait for an answer at the same time. Further questions wait for these.
   static constexpr std::size_t open_max = 512;
-  // A channel with more questions that nobody waits for is given up.
+  // A channel with more questions that nobody waits for is not used for new resolvers.
   static constexpr std::size_t withdrawn_max = open_max / 4;
-  // How long a channel without a question is kept for the next one.
+  // Time for which a channel without a question is kept for the next one.
   static constexpr Duration idle_max = std::chrono::seconds(10);
 
-  // Whoever asks.
+  // Receives the answers to a question.
   class Asker {
    public:
-    // The addresses of `family`; the status is one of c-ares'. Perhaps from within ask().
+    // Delivers the addresses of `family`. `status` is a status of c-ares. May be called from within ask().
     virtual void on_answer(int family, int status, std::vector<SocketAddress> found) noexcept = 0;
-    // Some time has passed.
+    // Called periodically while a question is open.
     virtual void on_tick() noexcept = 0;
 
    protected:
@@ -52,29 +52,29 @@ class DnsChannel final : Timer, detail::LoopUser, public std::enable_shared_from
   DnsChannel& operator=(const DnsChannel&) = delete;
   ~DnsChannel();
 
-  // Once, before all else.
+  // Called once, before all other functions.
   Result<void> open(const ResolverOptions& options);
-  // Asks for both families. `asker` hears of it until withdraw().
+  // Asks for both families. `asker` is called until withdraw().
   void ask(Asker& asker, const HostPort& where);
   void withdraw(Asker& asker) noexcept;
 
-  // False if the next asker takes another one.
+  // False if the next asker should use another channel.
   bool usable() const noexcept { return withdrawn_ < withdrawn_max; }
-  // No new asker comes: it ends with the last one.
+  // No new asker will come: the channel ends with its last one.
   void retire() noexcept { kept_.reset(); }
   std::size_t open_questions() const noexcept { return open_; }
 
  private:
-  // A socket of c-ares'.
+  // A socket of c-ares.
   struct Watch final : exec::Watcher {
     Watch(DnsChannel& of, int socket) noexcept : owner(of), fd(socket) {}
     void on_ready(exec::Readiness readiness) override;
     DnsChannel& owner;
     const int fd;
     bool open = true;
-    bool watched = false;  // By the poller; otherwise looked at by every tick only.
+    bool watched = false;  // The poller watches it. Otherwise only the ticks check it.
   };
-  // Lives until c-ares has answered.
+  // Exists until c-ares has answered.
   struct Question {
     DnsChannel* channel = nullptr;
     Asker* asker = nullptr;  // Null once withdrawn.
@@ -92,35 +92,35 @@ class DnsChannel final : Timer, detail::LoopUser, public std::enable_shared_from
 
   Loop& loop_;
   ares_channeldata* channel_ = nullptr;
-  std::vector<std::unique_ptr<Question>> questions_;  // Asked.
-  std::deque<std::unique_ptr<Question>> waiting_;     // Not asked yet.
+  std::vector<std::unique_ptr<Question>> questions_;  // Questions that were asked.
+  std::deque<std::unique_ptr<Question>> waiting_;     // Questions that were not asked yet.
   std::vector<std::unique_ptr<Watch>> watches_;
-  std::size_t open_ = 0;       // Of questions_,
-  std::size_t withdrawn_ = 0;  // of which nobody waits for so many.
+  std::size_t open_ = 0;       // Number of questions_ that c-ares has not answered.
+  std::size_t withdrawn_ = 0;  // Number of these for which nobody waits.
   Time idle_since_{};
-  std::shared_ptr<DnsChannel> kept_;  // Itself, until it has been idle for long.
-  bool user_ = false;                 // Of loop_.
+  std::shared_ptr<DnsChannel> kept_;  // The channel itself, until it has been idle for idle_max.
+  bool user_ = false;                 // It is registered as a user of loop_.
   bool closing_ = false;
 };
 
-// What the resolvers of all loops share. Any thread.
+// The part of resolving that all loops share. Any thread.
 class NameService {
  public:
   explicit NameService(ResolverOptions options) : options_(std::move(options)), hosts_(options_.hosts_file) {}
 
   HostsFile& hosts() noexcept { return hosts_; }
-  // The channel of `loop`, which runs on this thread. A new one once /etc/resolv.conf has changed.
+  // Returns the channel of `loop`, which runs on this thread. Makes a new one after /etc/resolv.conf has changed.
   Result<std::shared_ptr<DnsChannel>> channel(Loop& loop);
 
  private:
   struct Known {
     std::weak_ptr<DnsChannel> channel;
-    struct stat configured{};  // /etc/resolv.conf, when the channel was opened.
+    struct stat configured{};  // State of /etc/resolv.conf when the channel was opened.
   };
 
   const ResolverOptions options_;
   HostsFile hosts_;
-  std::mutex mutex_;  // Guards the rest.
+  std::mutex mutex_;  // Guards the members below.
   std::unordered_map<Loop*, Known> known_;
 };
 

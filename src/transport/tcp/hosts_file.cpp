@@ -22,7 +22,7 @@ std::string_view next_word(std::string_view& line) {
   return word;
 }
 
-// Without the dot that ends a full name.
+// Returns `host` in lower case, without the dot that ends a full name.
 std::string lower(std::string_view host) {
   if (host.ends_with('.')) host.remove_suffix(1);
   std::string name(host);
@@ -60,7 +60,7 @@ void HostsFile::read_if_changed() {
   if (stat(path_.c_str(), &now) != 0) now = {};
   if (same_file(now, seen_)) return;
   by_name_.clear();
-  // Before it is read: a change in between is seen the next time.
+  // Set before the file is read, so that a later change is detected the next time.
   seen_ = now;
   if (now.st_ino != 0) read();
 }

@@ -12,19 +12,19 @@
 
 namespace hawser::transport {
 
-// The names of /etc/hosts. The file is read again only when it has changed: a long one takes tens of milliseconds. Any
-// thread.
+// The names of /etc/hosts. The file is read again only when it has changed, because reading a long one takes tens of
+// milliseconds. Any thread.
 class HostsFile {
  public:
   explicit HostsFile(std::string path) : path_(std::move(path)) {}
 
-  // The addresses of `host`, at most AddressList::addresses_max, in the order of the file.
+  // Returns the addresses of `host`, at most AddressList::addresses_max, in the order of the file.
   std::vector<SocketAddress> find(std::string_view host, std::uint16_t port);
-  // How often the file was read.
+  // Returns how often the file was read.
   std::size_t reads() const;
 
  private:
-  // 16 bytes, or 4 of IPv4.
+  // 16 bytes for IPv6, 4 bytes for IPv4.
   struct Entry {
     int family = 0;
     unsigned char bytes[16] = {};
@@ -34,10 +34,10 @@ class HostsFile {
   void read();
 
   const std::string path_;
-  mutable std::mutex mutex_;  // Guards the rest.
+  mutable std::mutex mutex_;  // Guards the members below.
   struct stat seen_{};
   std::size_t reads_ = 0;
-  std::unordered_map<std::string, std::vector<Entry>> by_name_;  // In lower case.
+  std::unordered_map<std::string, std::vector<Entry>> by_name_;  // Names are in lower case.
 };
 
 }  // namespace hawser::transport

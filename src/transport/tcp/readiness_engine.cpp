@@ -21,7 +21,8 @@ std::size_t ReadinessEngine::send(std::span<const ConstBuffer> pieces) {
   const Sent sent = send_now(fd_, pieces);
   blocked_ = !sent.all;
   if (sent.error != 0) {
-    // Told at the loop's next turn: after what can still be received, and not from within this call.
+    // The error is reported in the loop's next turn: after the data that can still be received, and not from within
+    // this call.
     send_error_ = sent.error;
     readable_ = true;
     set_hot(true);
@@ -31,7 +32,7 @@ std::size_t ReadinessEngine::send(std::span<const ConstBuffer> pieces) {
 
 void ReadinessEngine::resume() {
   if (!std::exchange(paused_, false) || ended_) return;
-  // What arrived meanwhile raised no new edge: look, at the loop's next turn.
+  // Data that arrived meanwhile raised no new edge, so the next turn of the loop reads the socket.
   readable_ = true;
   set_hot(true);
 }
@@ -46,7 +47,7 @@ void ReadinessEngine::on_ready(exec::Readiness readiness) {
   const bool got = receive();
   if (paused_) return notify_if_broken();
   if (ended_) return;
-  // More than a turn's worth waits, or more is likely soon: be polled.
+  // More data waits than one turn may receive, or more is likely soon, so the socket is polled.
   if (readable_ || (got && loop_.options().wait != Wait::event && loop_.sources() < hot_max)) set_hot(true);
   if (!hot_) sink_->received(0);
 }
@@ -74,8 +75,7 @@ bool ReadinessEngine::receive() {
     const MutableBytes space = sink_->receive_space();
     const ssize_t size = recv(fd_, space.data(), space.size(), MSG_DONTWAIT);
     if (size > 0) {
-      // A short receive has emptied the socket; what comes later raises a new edge, but an end that came before does
-      // not.
+      // A short receive has emptied the socket. Later data raises a new edge, but an end that came before does not.
       readable_ = static_cast<std::size_t>(size) == space.size() || closing_ || send_error_ != 0;
       got = true;
       sink_->received(static_cast<std::size_t>(size));
@@ -93,7 +93,7 @@ bool ReadinessEngine::receive() {
   return got;
 }
 
-// A paused stream is not read, which would tell.
+// A paused stream is not read, so receiving does not report the break.
 void ReadinessEngine::notify_if_broken() {
   if (!paused_ || ended_ || (!broken_ && send_error_ == 0) || std::exchange(notified_broken_, true)) return;
   sink_->broken(end_reason(0, send_error_));

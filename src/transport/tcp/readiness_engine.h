@@ -6,8 +6,8 @@
 
 namespace hawser::transport {
 
-// Moves bytes when the poller says that the socket is ready. While its loop spins, a socket with traffic is read
-// directly, which is shorter than asking the poller first.
+// Sends and receives when the poller reports that the socket is ready. While its loop spins, a socket with traffic is
+// read directly, which is faster than asking the poller first.
 class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
  public:
   ReadinessEngine(Loop& loop, int fd, StreamSink& sink);
@@ -22,11 +22,12 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
   void resume() override;
 
  private:
-  // Sockets that a loop reads directly: where there are more, asking the poller costs less than reading in vain.
+  // Limit of the sockets that a loop reads directly. With more sockets, asking the poller costs less than reading in
+  // vain.
   static constexpr std::size_t hot_max = 32;
-  // Fruitless reads after which a socket is left to the poller.
+  // Number of reads without data after which the poller watches the socket again.
   static constexpr unsigned idle_polls_max = 4096;
-  // Receives in one turn before others have theirs.
+  // Limit of receives in one turn, so that others get theirs.
   static constexpr unsigned receives_per_turn = 8;
 
   void on_ready(exec::Readiness readiness) override;
@@ -40,15 +41,17 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
   Loop& loop_;
   const int fd_;
   StreamSink* sink_;
-  bool readable_ = false;  // The kernel may have more: a receive did not come back short.
-  bool closing_ = false;   // The poller told of the peer's end or an error, and will not again: read up to it.
-  bool broken_ = false;    // An error is pending.
+  bool readable_ = false;  // The kernel may have more data: a receive was not short.
+  // The poller reported the peer's end or an error, and will not report it again: the socket is read up to it.
+  bool closing_ = false;
+  bool broken_ = false;  // An error is pending.
   bool notified_broken_ = false;
   bool paused_ = false;
   bool ended_ = false;
-  bool blocked_ = false;  // A send came back short.
-  bool hot_ = false;      // Among the loop's sources.
-  int send_error_ = 0;    // Why sending fails for good; told once all is received.
+  bool blocked_ = false;  // A send was short.
+  bool hot_ = false;      // It is one of the loop's sources.
+  // Error after which sending is not possible any more. It is reported when all data has been received.
+  int send_error_ = 0;
   unsigned idle_polls_ = 0;
 };
 

@@ -27,7 +27,7 @@ Resolver::Resolver(Loop& loop, const HostPort& where, AddressList& list, NameSer
 }
 
 void Resolver::begin(const HostPort& where, NameService& names) {
-  // No server knows it, and none has to be asked (RFC 6761, section 6.4).
+  // No server knows the name, and none needs to be asked (RFC 6761, section 6.4).
   if (is_or_ends_with(host_, "invalid")) return fail_with("no name ends in .invalid");
   from_hosts_file(where, names.hosts());
   if (list_.completed()) return;
@@ -54,7 +54,7 @@ void Resolver::fail_with(const std::string& why) {
 void Resolver::from_hosts_file(const HostPort& where, HostsFile& hosts) {
   const auto port = static_cast<std::uint16_t>(std::stoi(where.port));
   for (const SocketAddress& one : hosts.find(host_, port)) list_.add(one);
-  // The name of every machine for itself (RFC 6761, section 6.3).
+  // Every machine uses this name for itself (RFC 6761, section 6.3).
   if (list_.empty() && is_or_ends_with(host_, "localhost")) {
     const in_addr v4{htonl(INADDR_LOOPBACK)};
     list_.add(address_of(AF_INET6, &in6addr_loopback, port));
@@ -83,7 +83,7 @@ void Resolver::release(Answer& answer) {
   for (const SocketAddress& one : std::exchange(answer.found, {})) list_.add(one);
 }
 
-// Hands on what may be tried by now.
+// Adds the addresses to the list that may be tried by now.
 void Resolver::settle() {
   auto& [v6, v4] = answers_;
   if (v6.done) release(v6);
@@ -92,7 +92,7 @@ void Resolver::settle() {
     if (v6.done || loop_.now() - v4_came_ >= resolution_delay) release(v4);
   }
   if (!v6.done || !v4.done || list_.completed()) return;
-  // Of the two the less usual one, that is, not "there is no such record".
+  // Reports the error that is not "there is no such record", if one of the two is not.
   fail_with(ares_strerror(v4.status == ARES_SUCCESS || v4.status == ARES_ENODATA ? v6.status : v4.status));
 }
 

@@ -11,9 +11,9 @@
 
 namespace hawser::transport {
 
-// Resolves one host's name on a loop, without blocking it: by /etc/hosts, else by asking DNS for both families at once.
-// IPv4 addresses that come first wait resolution_delay for IPv6 ones (RFC 8305, section 3). Destroying it withdraws the
-// questions. Loop's thread only.
+// Resolves one host name on a loop without blocking it: from /etc/hosts, or by asking DNS for both families at the same
+// time. IPv4 addresses that arrive first wait resolution_delay for IPv6 addresses (RFC 8305, section 3). Destroying the
+// resolver withdraws the questions. Loop's thread only.
 class Resolver final : DnsChannel::Asker {
  public:
   static constexpr Duration resolution_delay = std::chrono::milliseconds(50);
@@ -42,7 +42,7 @@ class Resolver final : DnsChannel::Asker {
   Loop& loop_;
   AddressList& list_;
   const std::string host_;
-  std::shared_ptr<DnsChannel> channel_;  // Where questions may be open.
+  std::shared_ptr<DnsChannel> channel_;  // The channel with the open questions, if any.
   std::array<Answer, 2> answers_;        // For IPv6, then IPv4.
   Time v4_came_{};
 };

@@ -32,7 +32,8 @@ Result<HostPort> parse_host_port(std::string_view address) {
         "'" + std::string(address) + "' has several colons: write an IPv6 address in brackets, such as [::1]:9000",
         ErrorScope::connection);
   }
-  // Resolving takes what is before the zero, which is another host than whoever checked the whole name saw.
+  // The resolver would use only the part before the zero. That is a different host than the whole name, which may have
+  // been checked elsewhere.
   if (host.find('\0') != std::string_view::npos) {
     return fail(ErrorCode::invalid_argument,
                 "the host in '" + std::string(address) + "' contains a zero byte: remove it", ErrorScope::connection);
@@ -90,7 +91,7 @@ Result<std::optional<SocketAddress>> parse_unix(std::string_view address) {
   storage.sun_family = AF_UNIX;
   std::memcpy(storage.sun_path, name.data(), name.size());
   if (abstract) storage.sun_path[0] = '\0';
-  // An abstract name is all the bytes there are; a path ends with a zero.
+  // An abstract name consists of all its bytes; a path ends with a zero.
   result.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size() + (abstract ? 0 : 1));
   return result;
 }

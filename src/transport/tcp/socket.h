@@ -19,41 +19,42 @@ struct SocketAddress {
   int family() const noexcept { return storage.ss_family; }
 };
 
-// "host:port", "[v6]:port"; an empty host or "*" is every address.
+// Parsed from "host:port" or "[v6]:port". An empty host or "*" means every address.
 struct HostPort {
   std::string host;
   std::string port;
 };
 Result<HostPort> parse_host_port(std::string_view address);
 
-// Resolves without asking a server if `host` is numeric; `may_block` allows to ask. An error says what is wrong with
-// the address; `unavailable` if a name needs asking and it may not.
+// Resolves without asking a server if `host` is numeric. `may_block` allows asking. The error says what is wrong with
+// the address. It is `unavailable` if a name requires asking and `may_block` is false.
 Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive, bool may_block);
 
-// "unix:/path" or, in the abstract namespace, "unix:@name"; nothing if `address` is of another kind.
+// Parses "unix:/path" or, in the abstract namespace, "unix:@name". Nothing if `address` is of another kind.
 Result<std::optional<SocketAddress>> parse_unix(std::string_view address);
 
-// Of AF_INET or AF_INET6, from the 4 or 16 bytes of the address.
+// Makes an address of AF_INET or AF_INET6 from its 4 or 16 bytes.
 SocketAddress address_of(int family, const void* bytes, std::uint16_t port) noexcept;
 
-// As above; a Unix socket's without a name is "unix:".
+// Returns the forms above. The address of a Unix socket without a name is "unix:".
 std::string to_string(const SocketAddress& address);
-// Of a Unix socket's peer that has no name, the process: "unix:pid 123".
+// Returns the peer's address. For a Unix socket's peer without a name, this is its process: "unix:pid 123".
 std::string peer_of(int fd);
 std::string local_of(int fd);
 bool is_unix(int fd) noexcept;
 
-// Non-blocking, no Nagle. Failures are ignored: the socket works without.
+// Makes the socket non-blocking and disables Nagle's algorithm. Failures are ignored, because the socket works without
+// these settings.
 void prepare_stream_socket(int fd) noexcept;
 
-// What the kernel keeps of a connection within one machine on its way out, in bytes; it doubles this for its own needs.
-// There is no path to fill, so more only pushes out of the processor's cache what the peer is about to read. Across
-// machines the kernel finds the size by itself.
+// Send buffer for connections within one machine, in bytes; the kernel doubles it for its own needs. Such a connection
+// has no path to fill, so a larger buffer only evicts data from the processor's cache that the peer is about to read.
+// Across machines the kernel adjusts the size itself.
 inline constexpr int local_send_buffer_bytes = 256 * 1024;
-// Applies that to a connected socket whose ends have the same address.
+// Applies this size to a connected socket whose two ends have the same address.
 void bound_local_send_buffer(int fd) noexcept;
 
-// An Error whose text is `what` and the system's message for `system_error`.
+// Returns an Error with the text `what` and the system's message for `system_error`.
 Error socket_error(ErrorCode code, std::string_view what, int system_error);
 
 }  // namespace hawser::transport

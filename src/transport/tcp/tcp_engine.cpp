@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t iovecs_max = 64;
 
-// Errors of the connection, which receiving tells too, after what the peer sent before.
+// Errors of the connection. Receiving reports them too, after the data that the peer sent before.
 bool is_of_connection(int error) noexcept {
   return error == EPIPE || error == ECONNRESET || error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
          error == ENETDOWN || error == ECONNABORTED || error == ENOTCONN;
@@ -54,7 +54,7 @@ Error end_reason(int received, int sent) noexcept {
     if (received < 0) return socket_error(ErrorCode::unavailable, "receiving failed", -received);
     return {ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the peer closed the connection"};
   } catch (const std::bad_alloc&) {
-    // So short that it takes no memory.
+    // The text is so short that it needs no memory.
     return {ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "it ended"};
   }
 }

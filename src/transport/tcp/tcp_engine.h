@@ -11,7 +11,8 @@
 
 namespace hawser::transport {
 
-// How a connected socket's bytes are moved on one kind of loop: what Stream says, for a socket that somebody else owns.
+// Sends and receives the bytes of a connected socket on one kind of loop. The functions are those of Stream. Another
+// object owns the socket.
 class TcpEngine {
  public:
   virtual ~TcpEngine() = default;
@@ -21,18 +22,19 @@ class TcpEngine {
   virtual void resume() = 0;
 };
 
-// Tries once to send, without waiting.
+// The result of one attempt to send, which does not wait.
 struct Sent {
   std::size_t bytes = 0;
   bool all = false;
-  // What failed, 0 if nothing did: the socket is full, or broken so that receiving tells (see `broken`).
+  // The errno of the failure; 0 if there was none, or if the socket is full. `broken`: it is an error of the
+  // connection, which receiving reports too.
   int error = 0;
   bool broken = false;
 };
 Sent send_now(int fd, std::span<const ConstBuffer> pieces) noexcept;
 
-// Why a stream ended: `received` is what receiving gave, 0 for the peer's end, or a negative errno; `sent` is the errno
-// of a send that had failed before, which is the truer reason.
+// Returns the reason for the end of a stream. `received` is the result of receiving: 0 for the peer's end, or a
+// negative errno. `sent` is the errno of a send that failed before; if it is set, it is the more precise reason.
 Error end_reason(int received, int sent) noexcept;
 
 }  // namespace hawser::transport

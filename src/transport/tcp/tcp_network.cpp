@@ -18,7 +18,8 @@
 namespace hawser::transport {
 namespace {
 
-constexpr int backlog = 4096;  // Connections that the kernel keeps for us; it caps this at net.core.somaxconn.
+// Limit of connections that wait in the kernel. The kernel caps it at net.core.somaxconn.
+constexpr int backlog = 4096;
 
 class TcpListener final : public Listener, exec::Watcher {
  public:
@@ -33,7 +34,7 @@ class TcpListener final : public Listener, exec::Watcher {
  private:
   static constexpr Duration retry_interval = std::chrono::milliseconds(100);
   static constexpr Duration log_interval = std::chrono::seconds(1);
-  // Failed attempts in one turn before others have theirs.
+  // Limit of failed attempts in one turn, so that others get theirs.
   static constexpr unsigned failures_per_turn = 64;
   static constexpr unsigned accepts_per_turn = 64;
 
@@ -46,12 +47,13 @@ class TcpListener final : public Listener, exec::Watcher {
 
   void on_ready(exec::Readiness) override { accept_all(); }
 
-  // Nothing ends accepting but the end of the listener: what fails is tried again, at once if it was the connection's.
+  // Only the end of the listener ends accepting. A failed accept is tried again, at once if the failure concerned one
+  // connection.
   void accept_all() {
     unsigned accepted = 0;
     for (unsigned failures = 0; failures < failures_per_turn;) {
-      // Those that have come are heard before more do: else a storm of clients would fill the server with connections
-      // whose hellos nobody has read.
+      // The accepted connections are served before more are accepted. Otherwise many clients at once would fill the
+      // server with connections whose HELLOs nobody has read.
       if (accepted == accepts_per_turn) return retry_.start(loop_, loop_.now());
       const int fd = accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (fd >= 0) {
@@ -88,7 +90,7 @@ class TcpListener final : public Listener, exec::Watcher {
     }
   }
 
-  // Errors of the connection that was to be accepted: the next one may be well (accept(2), "Error handling").
+  // Errors of the connection that was to be accepted. The next connection may work (accept(2), "Error handling").
   static bool is_of_one_connection(int error) noexcept {
     switch (error) {
       case EINTR:
@@ -112,7 +114,7 @@ class TcpListener final : public Listener, exec::Watcher {
   SocketFile file_;
   AcceptSink& sink_;
   Retry retry_;
-  Time next_line_{};  // No failure is logged before.
+  Time next_line_{};  // Earliest time of the next log line about a failure.
 };
 
 Result<Descriptor> listening_socket(const SocketAddress& address, std::string_view text) {
@@ -126,7 +128,7 @@ Result<Descriptor> listening_socket(const SocketAddress& address, std::string_vi
   return socket;
 }
 
-// Resumes when a socket under connection becomes writable or the time is up.
+// Resumes when a connecting socket becomes writable or the time is up.
 class Connecting final : exec::Watcher, Timer {
  public:
   Connecting(Loop& loop, int fd, Time deadline)
@@ -143,7 +145,7 @@ class Connecting final : exec::Watcher, Timer {
     waiting_ = waiting;
     start(loop_, deadline_);
   }
-  // 0, or what the system says is wrong.
+  // Returns 0, or the system's error.
   int await_resume() noexcept {
     resumed_ = true;
     if (!ready_) return ETIMEDOUT;
@@ -155,7 +157,8 @@ class Connecting final : exec::Watcher, Timer {
 
  private:
   void on_ready(exec::Readiness readiness) override {
-    // A fresh socket reports a hang-up before connect() has begun to matter; an outcome is writable or an error.
+    // A new socket may report a hang-up before connect() has an effect. The outcome is reported as writable or as an
+    // error.
     if (!readiness.writable && !readiness.hangup) return;
     ready_ = true;
     finish();
@@ -190,7 +193,7 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(Loop& loop, std::string_vie
   if (!where) return std::unexpected(std::move(where.error()));
   Result<std::vector<SocketAddress>> addresses = resolve(*where, true, true);
   if (!addresses) return std::unexpected(std::move(addresses.error()));
-  // The first that can be had: an unspecified host resolves to IPv4 before IPv6 or the other way about.
+  // Uses the first address that works: an unspecified host resolves to IPv4 before IPv6, or the other way round.
   Result<Descriptor> socket = fail(ErrorCode::unavailable, "no address for " + std::string(address));
   for (const SocketAddress& one : *addresses) {
     socket = listening_socket(one, address);
@@ -212,7 +215,7 @@ Task<Result<Descriptor>> connect_socket(Loop& loop, SocketAddress to, Time deadl
     prepare_stream_socket(socket.get());
   }
   int error = ::connect(socket.get(), to.get(), to.size) == 0 ? 0 : errno;
-  // A Unix socket whose queue is full tells of no room later: ask again.
+  // A Unix socket does not notify when a full queue has room again, so connecting is tried again.
   while (error == EAGAIN && loop.now() < deadline) {
     auto pause = loop.sleep(std::min<Duration>(std::chrono::milliseconds(1), deadline - loop.now()));
     co_await pause;
@@ -240,7 +243,7 @@ Task<Result<std::unique_ptr<Stream>>> TcpNetwork::connect(Loop& loop, std::strin
   } else {
     Result<HostPort> where = parse_host_port(address);
     if (!where) co_return std::unexpected(std::move(where.error()));
-    // What is no name needs no resolver.
+    // A numeric address needs no resolver.
     if (const Result<std::vector<SocketAddress>> numeric = resolve(*where, false, false); numeric) {
       for (const SocketAddress& one : *numeric) addresses.add(one);
       addresses.complete();

@@ -10,7 +10,7 @@
 
 namespace hawser::transport {
 
-// A connected socket. What moves its bytes depends on the loop that it is started on.
+// A connected socket. The loop on which it is started determines how its bytes are sent and received.
 class TcpStream final : public Stream {
  public:
   explicit TcpStream(Descriptor socket);
@@ -28,8 +28,8 @@ class TcpStream final : public Stream {
  private:
   Descriptor socket_;
   std::string_view transport_;         // "tcp" or "unix".
-  std::string peer_;                   // Kept, since a broken socket does not know it any more.
-  std::unique_ptr<TcpEngine> engine_;  // From start() on; gone before the socket.
+  std::string peer_;                   // Kept because a broken socket does not know it any more.
+  std::unique_ptr<TcpEngine> engine_;  // Exists from start() on. Destroyed before the socket.
 };
 
 }  // namespace hawser::transport

@@ -19,11 +19,12 @@
 namespace hawser::transport {
 namespace {
 
-// Servers that start at one path take turns: between looking at the file there and replacing it, and between binding
-// and listening, another must not look. The lock is on the folder, so that no file is left behind, and ends with this.
+// Serializes servers that start at one path. Between the check of the file and its replacement, and between binding and
+// listening, no other server may check the file. The lock is on the folder, so that no lock file remains. It ends with
+// this object.
 class FolderLock {
  public:
-  // Others hold it for some microseconds. Who holds it for longer than this is no server of ours.
+  // A server holds the lock for some microseconds. A process that holds it for longer than this is not a Hawser server.
   static constexpr auto wait_max = std::chrono::milliseconds(300);
 
   explicit FolderLock(const char* path) {
@@ -42,9 +43,9 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
   ~FolderLock() {
-    if (held_) flock(folder_.get(), LOCK_UN);  // A child of a fork may still have the descriptor.
+    if (held_) flock(folder_.get(), LOCK_UN);  // A child after fork() may still have the descriptor.
   }
-  // Somebody else has it. False, too, if the folder can't be read, where there is no lock.
+  // Another process holds the lock. False also if the folder cannot be read; then there is no lock.
   bool busy() const noexcept { return busy_; }
 
  private:
@@ -53,7 +54,7 @@ class FolderLock {
   bool busy_ = false;
 };
 
-// Whether nobody listens on the socket file any more.
+// True if no process listens on the socket file any more.
 bool is_left_behind(const SocketAddress& address) noexcept {
   const Descriptor asking(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   return asking.valid() && connect(asking.get(), address.get(), address.size) != 0 && errno == ECONNREFUSED;
@@ -123,7 +124,7 @@ Result<UnixListening> listen_unix(const SocketAddress& address, int backlog) {
   if (error != 0) {
     return std::unexpected(socket_error(ErrorCode::unavailable, "cannot listen on " + to_string(address), error));
   }
-  // Without the lock another server may have taken this one for left behind, as long as it did not listen.
+  // Without the lock, another server may have regarded this socket as left behind, because it did not listen yet.
   if (has_file && !listening.file.in_place()) {
     return fail(ErrorCode::unavailable,
                 "cannot listen on " + to_string(address) + ": another server has replaced the file",

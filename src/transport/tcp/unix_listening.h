@@ -8,18 +8,18 @@
 
 namespace hawser::transport {
 
-// The file of a listening Unix socket, which is removed with this, unless another one has taken its place. A copy in a
-// child process removes nothing. Empty for sockets without a file.
+// The file of a listening Unix socket. Destroying this removes the file, unless another file has replaced it. A copy in
+// a child process removes nothing. Empty for sockets without a file.
 class SocketFile {
  public:
   SocketFile() noexcept = default;
-  // Of `path`, which a socket has just been bound to.
+  // `path` is the file to which a socket has just been bound.
   explicit SocketFile(std::string path) noexcept;
   SocketFile(SocketFile&& other) noexcept;
   SocketFile& operator=(SocketFile&& other) noexcept;
   ~SocketFile();
 
-  // The socket's file is still at its path, and this process bound it.
+  // True if the socket's file is still at its path and this process bound it.
   bool in_place() const noexcept;
 
  private:
@@ -35,8 +35,8 @@ struct UnixListening {
   Descriptor socket;
   SocketFile file;
 };
-// Listens on `address`. A file that a server left behind there is replaced; one that somebody listens on, or that is no
-// socket, is an error.
+// Listens on `address`. Replaces a file that a server left behind there. It is an error if a process listens on the
+// file, or if the file is not a socket.
 Result<UnixListening> listen_unix(const SocketAddress& address, int backlog);
 
 }  // namespace hawser::transport

@@ -12,7 +12,7 @@ namespace hawser::transport {
 
 UringEngine::UringEngine(Loop& loop, exec::IoUring& ring, int fd, StreamSink& sink)
     : loop_(loop), ring_(ring), fd_(fd), sink_(&sink) {
-  // Errors are always told, whatever is polled for.
+  // The kernel always reports errors, whatever events are requested.
   error_.token = ring_.poll_always(fd_, 0, error_);
   try {
     receive_more();
@@ -35,8 +35,8 @@ std::size_t UringEngine::send(std::span<const ConstBuffer> pieces) {
   if (sent.error != 0) {
     send_error_ = sent.error;
     send_broken_ = sent.broken;
-    // Handler at the loop's next turn, not from within this call. A broken connection is told by receiving, after what
-    // can still be received.
+    // The error is handled in the loop's next turn, not from within this call. Receiving reports a broken connection,
+    // after the data that can still be received.
     if (!send_broken_ || paused_) poll_later(true);
   } else if (!sent.all && !writable_.running()) {
     writable_.token = ring_.poll(fd_, POLLOUT, writable_);
@@ -56,7 +56,7 @@ void UringEngine::on_error(const exec::IoUring::Completion& completion) {
   notify_if_broken();
 }
 
-// A paused stream is not received from, which would tell.
+// A paused stream is not received from, so receiving does not report the break.
 void UringEngine::notify_if_broken() {
   if (!paused_ || ended_ || (!broken_ && send_error_ == 0) || std::exchange(notified_broken_, true)) return;
   sink_->broken(end_reason(0, send_error_));
@@ -89,7 +89,7 @@ void UringEngine::receive(Bytes data) {
   }
 }
 
-// Hands on as much as the sink takes without being paused.
+// Delivers as many bytes as the sink accepts before it pauses. Returns their number.
 std::size_t UringEngine::feed(Bytes data) {
   std::size_t fed = 0;
   while (fed < data.size() && !paused_ && !ended_) {
@@ -108,7 +108,7 @@ std::size_t UringEngine::feed(Bytes data) {
 
 void UringEngine::feed_held() {
   while (!held_.empty() && !paused_ && !ended_) {
-    // Out of the queue meanwhile: the sink may pause and resume.
+    // Removed from the queue meanwhile, because the sink may pause and resume.
     const Buffer front = std::move(held_.front());
     held_.pop_front();
     if (const std::size_t fed = feed(front.bytes()); fed < front.size() && !ended_) {
@@ -121,8 +121,8 @@ void UringEngine::feed_held() {
   }
 }
 
-// Starts what brings the next bytes, unless it runs already. The ring's last completion comes before the first receive
-// by hand, which keeps the order.
+// Starts the operation that receives the next bytes, unless it is running already. The ring's last completion comes
+// before the first direct receive, which keeps the order.
 void UringEngine::receive_more() {
   if (paused_ || ended_ || held_end_ || receiving_.running()) return;
   if (!held_.empty()) return poll_later(true);
@@ -194,7 +194,7 @@ bool UringEngine::poll() {
   return true;
 }
 
-// ---- The end ----
+// ---- End ----
 
 void UringEngine::end(const Error& reason) {
   if (ended_) return;

@@ -10,11 +10,12 @@
 
 namespace hawser::transport {
 
-// Moves bytes by a ring. The kernel receives into the ring's buffers as bytes arrive, from where they are copied to the
-// sink; a payload that is placed and large is received by hand, straight into its place.
+// Receives bytes through a ring. The kernel receives into the ring's buffers as bytes arrive, and they are copied from
+// there to the sink. A large payload with a selected receive buffer is received directly into that buffer, with a
+// system call.
 //
-// Sends are made at once, not by the ring: what a send borrows may be withdrawn at any time
-// (Connection::copy_and_release()), and the kernel would have to let go of it first.
+// Sends are done at once, not by the ring. A loan may be withdrawn at any time (Connection::copy_and_release()), and
+// the ring's operation would have to be cancelled first.
 class UringEngine final : public TcpEngine, exec::Source {
  public:
   UringEngine(Loop& loop, exec::IoUring& ring, int fd, StreamSink& sink);
@@ -29,12 +30,12 @@ class UringEngine final : public TcpEngine, exec::Source {
   void resume() override;
 
  private:
-  // Room from here on is a payload's: more than a FramedConnection's block ever has for small messages, of which a copy
-  // costs less than changing over.
+  // Space of this size or more belongs to a payload. It is more than a FramedConnection's block ever has for small
+  // messages, and copying those costs less than switching to direct receives.
   static constexpr std::size_t direct_bytes_min = 256 * 1024 + 1;
-  // Receives by hand that found no large payload any more, after which the ring receives again.
+  // Number of direct receives without a large payload after which the ring receives again.
   static constexpr unsigned small_rounds_max = 16;
-  // Receives by hand in one turn before others have theirs.
+  // Limit of direct receives in one turn, so that others get theirs.
   static constexpr unsigned receives_per_turn = 8;
 
   struct Operation final : exec::IoUring::Handler {
@@ -73,19 +74,19 @@ class UringEngine final : public TcpEngine, exec::Source {
   Operation receiving_{*this, &UringEngine::on_received};
   Operation readable_{*this, &UringEngine::on_readable};
   Operation writable_{*this, &UringEngine::on_writable};
-  Operation error_{*this, &UringEngine::on_error};  // Seen by this alone while paused.
-  // What arrived while paused, in order; at most what the ring's buffers held then. Copies, since those buffers serve
-  // other connections too.
+  Operation error_{*this, &UringEngine::on_error};  // While paused, only this operation sees an error.
+  // Data that arrived while paused, in order; at most as much as the ring's buffers held at that time. The data is
+  // copied, because those buffers serve other connections too.
   std::deque<Buffer> held_;
-  std::optional<Error> held_end_;  // Comes after that.
+  std::optional<Error> held_end_;  // The end, which is delivered after held_.
   bool broken_ = false;            // An error is pending.
   bool notified_broken_ = false;
   bool paused_ = false;
   bool ended_ = false;
-  bool by_hand_ = false;      // Receiving without the ring.
-  bool later_ = false;        // Among the loop's sources, to go on at its next turn.
-  int send_error_ = 0;        // Why sending fails for good.
-  bool send_broken_ = false;  // And receiving tells so as well, unless paused.
+  bool by_hand_ = false;      // Receives directly, without the ring.
+  bool later_ = false;        // It is one of the loop's sources, to continue in the loop's next turn.
+  int send_error_ = 0;        // Error after which sending is not possible any more.
+  bool send_broken_ = false;  // Receiving reports that error as well, unless paused.
   unsigned small_rounds_ = 0;
 };
 

@@ -16,7 +16,7 @@ namespace hawser::transport {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// What becomes of an attempt at an address, over virtual time.
+// The outcome of an attempt at one address, in virtual time.
 struct Fate {
   Duration after = forever;
   bool answers = false;
@@ -31,7 +31,7 @@ class ConnectRaceTest : public ::testing::Test {
   }
   static SocketAddress address(const std::string& host) { return resolve({host, "80"}, false, false).value().front(); }
 
-  // Which fails or succeeds as `fates` says, and is recorded.
+  // Returns an attempt that fails or succeeds according to `fates`, and is recorded.
   ConnectAttempt attempt() {
     return [this](SocketAddress to) { return pretend(to); };
   }
@@ -129,7 +129,7 @@ TEST_F(ConnectRaceTest, GivesUpAtItsDeadline) {
   EXPECT_EQ(going_on, 0);
 }
 
-// A resolver that does not answer is part of connecting.
+// The time of a resolver that does not answer counts towards connecting.
 TEST_F(ConnectRaceTest, TheDeadlineHoldsWhileNoAddressIsKnown) {
   const Result<Descriptor> none = race(loop.after(seconds(3)));
   ASSERT_FALSE(none);
@@ -167,7 +167,8 @@ TEST_F(ConnectRaceTest, AnAnswerWithManyAddressesIsBounded) {
   EXPECT_EQ(count, AddressList::addresses_max);
 }
 
-// Whichever family comes first: a name with many IPv6 addresses is reached from where there is no IPv6.
+// The order of the families does not matter: a name with many IPv6 addresses is also reached from a machine without
+// IPv6.
 TEST_F(ConnectRaceTest, ManyAddressesOfOneFamilyLeaveRoomForTheOther) {
   for (const bool v6_first : {true, false}) {
     AddressList both(loop);
@@ -185,7 +186,7 @@ TEST_F(ConnectRaceTest, ManyAddressesOfOneFamilyLeaveRoomForTheOther) {
     EXPECT_EQ(count, AddressList::addresses_max);
     EXPECT_EQ(v6, AddressList::addresses_max / 2);
   }
-  // Those that have been tried already leave no room to be given back.
+  // Addresses that have been tried already free no room for others.
   AddressList late(loop);
   for (int i = 0; i < 100; ++i) late.add(address("2001:db8::" + std::to_string(i)));
   while (late.next()) {

@@ -29,7 +29,8 @@ constexpr int type_aaaa = 28;
 // A name server on the test's own loop.
 class NameServer final : exec::Watcher {
  public:
-  // What it says to questions of one type; absent: nothing. Addresses in text; none of them: there is no such name.
+  // The addresses, as text, that the server answers to questions of one type. No entry: no answer. An empty list: there
+  // is no such name.
   using Answers = std::map<int, std::vector<std::string>>;
 
   explicit NameServer(Loop& loop) : loop_(loop) {
@@ -66,7 +67,7 @@ class NameServer final : exec::Watcher {
       const auto found = answers.find(type);
       if (found == answers.end()) continue;
       std::vector<unsigned char> reply(packet.begin(), packet.begin() + static_cast<std::ptrdiff_t>(end));
-      reply[2] = 0x81;  // An answer, to a recursive question.
+      reply[2] = 0x81;  // An answer to a recursive question.
       reply[3] = static_cast<unsigned char>(0x80 | (found->second.empty() ? 3 : 0));
       reply[6] = 0;
       reply[7] = static_cast<unsigned char>(found->second.size());
@@ -123,7 +124,7 @@ TEST_P(ResolverTest, AsksForBothFamilies) {
   EXPECT_EQ(found[0], "[2001:db8::1]:80");
 }
 
-// A server that does not answer for IPv6 does not hold up IPv4.
+// A server that does not answer for IPv6 does not delay IPv4.
 TEST_P(ResolverTest, OneFamilyDoesNotWaitForTheOther) {
   server->answers = {{type_a, {"192.0.2.1"}}};
   const Resolver resolver(loop, {"service.test", "80"}, list, *names);
@@ -178,7 +179,7 @@ TEST_P(ResolverTest, ConnectingIncludesResolvingInItsTime) {
   EXPECT_TRUE(until([&] { return server->questions > 0; }));
 }
 
-// All names of a loop are asked for over one channel, which is kept for the next name.
+// One channel asks for all names of a loop. It is kept for the next name.
 TEST_P(ResolverTest, ALoopHasOneChannel) {
   server->answers = {{type_a, {"192.0.2.1"}}, {type_aaaa, {}}};
   const std::shared_ptr<DnsChannel> channel = *names->channel(loop);
@@ -199,7 +200,7 @@ TEST_P(ResolverTest, ALoopHasOneChannel) {
   EXPECT_EQ(*names->channel(loop), channel);
 }
 
-// More names than may be asked for at once: the others wait, and those that are withdrawn make room.
+// More names than may be asked for at the same time: the others wait, and names that are withdrawn make room.
 TEST_P(ResolverTest, QuestionsAreBounded) {
   const std::shared_ptr<DnsChannel> channel = *names->channel(loop);
   constexpr std::size_t count = DnsChannel::open_max / 2 + 50;
@@ -211,7 +212,7 @@ TEST_P(ResolverTest, QuestionsAreBounded) {
   }
   EXPECT_EQ(channel->open_questions(), DnsChannel::open_max);
   EXPECT_EQ(*names->channel(loop), channel);
-  // Nobody waits for many of its questions any more: the next name does not wait for those.
+  // Nobody waits for many of the channel's questions any more. The next name does not wait for them.
   for (std::size_t i = 0; i < DnsChannel::withdrawn_max; ++i) resolvers[i].reset();
   const std::shared_ptr<DnsChannel> other = *names->channel(loop);
   EXPECT_NE(other, channel);
@@ -224,7 +225,7 @@ TEST_P(ResolverTest, QuestionsAreBounded) {
   for (AddressList& one : lists) EXPECT_FALSE(one.completed() && one.empty() && !one.error());
 }
 
-// What the loop keeps of the channel goes with the loop.
+// The loop destroys its references to the channel when it ends.
 TEST(DnsChannel, EndsWithItsLoop) {
   NameService names({.servers = "127.0.0.1:9"});
   std::weak_ptr<DnsChannel> channel;
@@ -268,7 +269,7 @@ TEST(HostsFile, IsReadAgainWhenItHasChanged) {
   EXPECT_TRUE(HostsFile("/no/such/file").find("one", 80).empty());
 }
 
-// The name has two addresses, and nobody answers at the first.
+// The name has two addresses, and nothing answers at the first.
 TEST_P(ResolverTest, ADeadAddressDoesNotFailTheConnect) {
   struct Accepting final : AcceptSink {
     void accepted(std::unique_ptr<Stream> stream) override { streams.push_back(std::move(stream)); }

@@ -21,7 +21,7 @@
 
 namespace {
 
-// What the next calls of accept4() fail with.
+// The errors with which the next calls of accept4() fail.
 std::vector<int> accept_errors;
 
 }  // namespace
@@ -113,7 +113,7 @@ TEST(TcpSocketTest, OnlyAConnectionWithinTheMachineHasItsSendBufferBounded) {
   const Connected within("127.0.0.1");
   bound_local_send_buffer(within.client.get());
   EXPECT_LE(send_buffer_of(within.client.get()), 2 * local_send_buffer_bytes);
-  // Other addresses at its ends, as across machines: as large as the kernel makes it.
+  // The two ends have different addresses, as across machines, so the kernel determines the size.
   const Connected across("127.0.0.2");
   const int before = send_buffer_of(across.client.get());
   EXPECT_GT(before, 2 * local_send_buffer_bytes);
@@ -159,7 +159,7 @@ TEST_P(TcpNetworkTest, NobodyListens) {
   EXPECT_NE(refused.error().text.find(address), std::string::npos) << refused.error().text;
 }
 
-// The kernel must let go of the port when the listener is destroyed, not when the loop runs next.
+// The kernel must release the port when the listener is destroyed, not when the loop runs next.
 TEST_P(TcpNetworkTest, APortIsFreeOnceItsListenerIsGone) {
   auto listener = listen();
   turns(2);
@@ -185,7 +185,7 @@ TEST_P(TcpNetworkTest, WrongAddressesSayWhatIsWrong) {
   }
 }
 
-// A listener whose queue is full drops what comes: an attempt that is not answered.
+// A listener whose queue is full drops new connections, so an attempt is not answered.
 class Unanswering {
  public:
   Unanswering() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -234,7 +234,8 @@ TEST_P(TcpNetworkTest, DroppingTheTaskWithdrawsTheAttempt) {
   }(loop, network, peer.address()));
 }
 
-// Out of descriptors, a listener says so and tries again: connections that wait in the kernel raise no new edge.
+// A listener that runs out of descriptors logs it and tries again, because connections that wait in the kernel raise no
+// new edge.
 TEST_P(TcpNetworkTest, AcceptsAgainWhenDescriptorsAreFree) {
   std::vector<std::string> lines;
   LoopOptions options = exec::options_of(GetParam());
@@ -251,7 +252,7 @@ TEST_P(TcpNetworkTest, AcceptsAgainWhenDescriptorsAreFree) {
   const auto run = [&](Duration duration) {
     logging.run([](Loop& self, Duration time) -> Task<void> { co_await self.sleep(time); }(logging, duration));
   };
-  // The vptr sanitizer needs descriptors when it meets a type for the first time: all of them are met before.
+  // The vptr sanitizer needs descriptors when it sees a type for the first time, so all types are used before.
   logging.log(LogLevel::debug, "test", socket_error(ErrorCode::limit_exceeded, "first line", EMFILE).text);
   {
     const Descriptor first(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -263,7 +264,7 @@ TEST_P(TcpNetworkTest, AcceptsAgainWhenDescriptorsAreFree) {
   lines.clear();
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
-  // Every free number below the lowered limit is taken.
+  // Uses up every free number below the lowered limit.
   std::vector<Descriptor> all;
   const rlimit low{.rlim_cur = 256, .rlim_max = before.rlim_max};
   setrlimit(RLIMIT_NOFILE, &low);
@@ -284,14 +285,14 @@ TEST_P(TcpNetworkTest, AcceptsAgainWhenDescriptorsAreFree) {
   accepting.streams.clear();
 }
 
-// Whatever accepting fails with, it goes on.
+// Accepting continues after any error.
 TEST_P(TcpNetworkTest, AnErrorOfOneAcceptDoesNotEndAccepting) {
   const auto listener = listen();
   accept_errors = {EPERM, ENETDOWN, EINTR, EHOSTUNREACH, EIO, EBADMSG};
   EXPECT_TRUE(connect(listener->address()));
   EXPECT_TRUE(until([&] { return accepting.streams.size() == 1; }));
   EXPECT_TRUE(accept_errors.empty());
-  // Without an end: the loop has its turns all the same.
+  // The errors do not end, and the loop still has its turns.
   accept_errors.assign(1000, ECONNABORTED);
   EXPECT_TRUE(connect(listener->address()));
   turns(3);
@@ -302,7 +303,7 @@ TEST_P(TcpNetworkTest, AnErrorOfOneAcceptDoesNotEndAccepting) {
 
 // ---- Framed connections over real sockets ----
 
-// Sends everything back, head and payload.
+// Sends every message back, head and payload.
 struct EchoSink final : MessageSink {
   void on_message(const Message& message) override {
     std::byte* const to = connection->reserve(message.head.size());
@@ -331,7 +332,7 @@ TEST_P(TcpNetworkTest, MessagesOfEverySizeComeBack) {
   EchoSink echo;
   RecordingSink sink;
   sink.receive_buffer = ReceiveBuffer::Kind::given;
-  // Handshakes start streams with sinks of their own.
+  // Handshakes start streams with their own sinks.
   TestSink none;
   (*stream)->start(loop, none);
   accepting.streams[0]->start(loop, none);
@@ -373,8 +374,8 @@ TEST_P(TcpNetworkTest, MessagesOfEverySizeComeBack) {
   EXPECT_TRUE(until([&] { return sink.closed.size() == 1; }));
 }
 
-// A client that was killed with replies unread: the connection ends although it is not read, and whether or not there
-// is something left to send.
+// A client was killed with replies unread. The connection ends although it is not read, whether or not there is
+// something left to send.
 TEST_P(TcpNetworkTest, APausedConnectionEndsWhenItsPeerHasGone) {
   const auto listener = listen();
   for (const std::size_t bytes : {1UL, 30'000'000UL}) {
@@ -399,13 +400,13 @@ TEST_P(TcpNetworkTest, APausedConnectionEndsWhenItsPeerHasGone) {
     server.commit(1, std::array{ConstBuffer{as_bytes(payload).data(), payload.size()}}, &owner);
     turns(5);
     EXPECT_EQ(server.backlog() > 0, bytes > 1);
-    stream->reset();  // With unread bytes, so that the server is sent a reset.
+    stream->reset();  // The stream has unread bytes, so the server receives a reset.
     EXPECT_TRUE(until([&] { return sink.closed.size() == 1; })) << bytes;
     EXPECT_EQ(owner.notified, 1);
   }
 }
 
-// It is told of nothing any more, not even by what its stream had to say in the same turn.
+// An aborted connection is not called any more, not even for events of its stream in the same turn.
 TEST_P(TcpNetworkTest, AnAbortedConnectionMayBeDestroyedAtOnce) {
   const auto listener = listen();
   Result<std::unique_ptr<Stream>> stream = connect(listener->address());
@@ -443,7 +444,7 @@ TEST_P(TcpNetworkTest, AnAbortedConnectionMayBeDestroyedAtOnce) {
   };
   trigger.start(loop, trigger_sink);
   turns(2);
-  // The trigger is ready first, and at the same turn the client may send on, since its peer reads.
+  // The trigger is ready first. In the same turn the client may send more, because its peer reads.
   ASSERT_EQ(::send(trigger_peer.get(), "x", 1, 0), 1);
   accepting.streams[0]->resume();
   EXPECT_TRUE(until([&] { return client == nullptr; }));

@@ -154,7 +154,7 @@ TEST_P(StreamTest, APausedPeerIsHeldBack) {
   EXPECT_TRUE(until([&] { return sink.text.size() == written; }));
 }
 
-// The peer's process dies: whoever is not read learns of it nevertheless, once, and may read what came before.
+// The peer's process dies. A paused stream reports this once, and what came before can still be read.
 TEST_P(StreamTest, APausedStreamIsToldThatItBroke) {
   for (const bool blocked : {false, true}) {
     connect_ends();
@@ -171,7 +171,7 @@ TEST_P(StreamTest, APausedStreamIsToldThatItBroke) {
     sink.on_sendable = [&] { stream->send(std::array{piece_of(text)}); };
     turns(3);
     EXPECT_TRUE(sink.breaks.empty());
-    peer = {};  // Which has read nothing.
+    peer = {};  // The peer has read nothing.
     EXPECT_TRUE(until([&] { return !sink.breaks.empty(); })) << blocked;
     turns(5);
     EXPECT_EQ(sink.breaks.size(), 1U);
@@ -186,7 +186,7 @@ TEST_P(StreamTest, APausedStreamIsToldThatItBroke) {
   }
 }
 
-// A sink that takes over from one that did not care, and that never gets to read.
+// A sink replaces another one that ignored the break, and never reads.
 TEST_P(StreamTest, TheNextSinkIsToldThatThePausedStreamBroke) {
   start();
   turns(2);
@@ -237,7 +237,7 @@ TEST_P(StreamTest, TheEndIsSeenAmongLargeSpaces) {
   EXPECT_EQ(sink.text.size(), 20 * text.size());
 }
 
-// ---- Sinks and lives ----
+// ---- Sinks and lifetimes ----
 
 TEST_P(StreamTest, ASinkMayHandOverWithinACall) {
   TestSink second;
@@ -249,7 +249,7 @@ TEST_P(StreamTest, ASinkMayHandOverWithinACall) {
   EXPECT_EQ(sink.text, "head");
 }
 
-// The kernel must not keep the socket open for an operation that is under way.
+// The kernel must not keep the socket open for an operation in progress.
 TEST_P(StreamTest, DestroyingItClosesItAtOnce) {
   for (int round = 0; round < 3; ++round) {
     start();
@@ -273,14 +273,14 @@ TEST_P(StreamTest, OneMayBeDestroyedFromAnothersCall) {
   sink.on_received = [&] { stream.reset(); };
   victims.on_received = [&] { first.reset(); };
   turns(2);
-  // Both are ready at once; whichever is told first ends the other.
+  // Both are ready at once. The first that is notified ends the other.
   ASSERT_EQ(::send(first_peer.get(), "x", 1, 0), 1);
   write_all("y");
   turns(5);
   EXPECT_EQ(sink.text.size() + victims.text.size(), 1U);
 }
 
-// What a ring has received for a stream that is gone must not reach the one that came after it.
+// Bytes that a ring has received for a destroyed stream must not reach the stream that replaced it.
 TEST_P(StreamTest, BytesOfTheGoneReachNobody) {
   constexpr std::size_t count = 20;
   std::vector<std::unique_ptr<TestSink>> sinks;
@@ -292,7 +292,7 @@ TEST_P(StreamTest, BytesOfTheGoneReachNobody) {
     connect_ends();
     sinks.push_back(std::make_unique<TestSink>());
     stream->start(loop, *sinks.back());
-    // The first that is told ends all others, and as many take their places.
+    // The first that is notified ends all others, and the same number of streams replaces them.
     sinks.back()->on_received = [&, i] {
       for (std::size_t other = 0; other < count; ++other) {
         if (other != i) streams[other].reset();
@@ -318,7 +318,7 @@ TEST_P(StreamTest, BytesOfTheGoneReachNobody) {
 }
 
 TEST_P(StreamTest, ManyAtOnceAreAllServed) {
-  // More than a ring has buffers.
+  // More than the number of a ring's buffers.
   constexpr std::size_t count = 300;
   std::vector<std::unique_ptr<TestSink>> sinks;
   std::vector<std::unique_ptr<TcpStream>> streams;
@@ -444,7 +444,7 @@ TEST_P(StreamTest, AResetIsAnEnd) {
 
 // ---- One batch of completions ----
 
-// Bytes that were held back while paused come before the end that the same batch brings.
+// Bytes that were held back while paused are delivered before the end that the same batch contains.
 TEST_P(StreamTest, TheEndComesAfterBytesThatWereHeldBack) {
   start();
   std::array<std::unique_ptr<TcpStream>, 3> others;
@@ -464,7 +464,7 @@ TEST_P(StreamTest, TheEndComesAfterBytesThatWereHeldBack) {
     pause();
   };
   sinks[2].on_received = [&] { resume(); };
-  // Dropping a stream makes a ring complete what has come, so that three steps are delivered by the next look.
+  // Destroying a stream makes a ring complete operations with data, so that three steps are delivered by the next poll.
   const std::string text = test_bytes(100);
   write_all(text);
   others[0].reset();
@@ -475,7 +475,7 @@ TEST_P(StreamTest, TheEndComesAfterBytesThatWereHeldBack) {
   EXPECT_TRUE(sink.text == text) << sink.text.size() << " of " << text.size() << " bytes came before the end";
 }
 
-// A ring's buffers come back although nobody is told any more of what they hold.
+// A ring's buffers are returned although nobody is notified any more of the data in them.
 TEST_P(StreamTest, StreamsThatAreDroppedWithUnreadDataLeaveNothingBehind) {
   for (unsigned i = 0; i < exec::IoUring::buffers + 10; ++i) {
     connect_ends();
@@ -488,7 +488,7 @@ TEST_P(StreamTest, StreamsThatAreDroppedWithUnreadDataLeaveNothingBehind) {
     other->start(loop, none);
     turns(1);
     write_all("unread");
-    // Dropping a stream makes a ring complete what has come, which the next look would deliver.
+    // Destroying a stream makes a ring complete operations with data, which the next poll would deliver.
     other.reset();
     stream.reset();
   }
@@ -499,7 +499,7 @@ TEST_P(StreamTest, StreamsThatAreDroppedWithUnreadDataLeaveNothingBehind) {
   stream.reset();
 }
 
-// A ring is bound to its thread: what was asked of the old one is asked of the new one.
+// A ring is bound to its thread: operations of the old ring are requested again from the new one.
 TEST_P(StreamTest, APausedStreamStaysPausedOnAnotherThread) {
   start();
   turns(2);

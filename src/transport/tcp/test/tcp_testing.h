@@ -14,7 +14,7 @@
 
 namespace hawser::transport {
 
-// Takes what a stream receives into spaces of the size that the test says.
+// Receives a stream's bytes into spaces of the size that the test selects.
 struct TestSink final : StreamSink {
   MutableBytes receive_space() override {
     space.resize(space_bytes);
@@ -23,7 +23,7 @@ struct TestSink final : StreamSink {
   void received(std::size_t bytes) override {
     EXPECT_FALSE(paused) << "received while paused";
     EXPECT_TRUE(ends.empty()) << "received after the end";
-    if (bytes == 0) return;  // Nothing comes for the time being.
+    if (bytes == 0) return;  // Nothing more is available for now.
     text.append(reinterpret_cast<const char*>(space.data()), bytes);
     if (on_received) on_received();
   }
@@ -45,7 +45,7 @@ struct TestSink final : StreamSink {
   std::vector<std::byte> space;
   std::string text;
   int sendables = 0;
-  bool paused = false;  // Kept by the test.
+  bool paused = false;  // Set by the test.
   std::vector<Error> ends;
   std::vector<Error> breaks;
   std::function<void()> on_received;
@@ -54,7 +54,7 @@ struct TestSink final : StreamSink {
 
 class TcpLoopTest : public exec::LoopTest {
  protected:
-  // Runs the loop until `done`, or for some seconds.
+  // Runs the loop until `done` returns true, or for some seconds.
   template <class F>
   bool until(F done) {
     return loop.run([](Loop& self, F& condition) -> Task<bool> {
@@ -70,7 +70,7 @@ class TcpLoopTest : public exec::LoopTest {
   }
 };
 
-// A stream on the loop, and the other end of its socket in the hands of the test.
+// A stream on the loop. The test holds the other end of its socket.
 class StreamTest : public TcpLoopTest {
  protected:
   void SetUp() override {
@@ -94,7 +94,7 @@ class StreamTest : public TcpLoopTest {
     sink.paused = false;
     stream->resume();
   }
-  // As much as the socket takes; gives how much.
+  // Writes as much as the socket accepts; returns the number of bytes.
   std::size_t write_some(std::string_view text) {
     const ssize_t size = ::send(peer.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return size < 0 ? 0 : static_cast<std::size_t>(size);
@@ -117,7 +117,7 @@ class StreamTest : public TcpLoopTest {
   Descriptor peer;
 };
 
-// `size` bytes, none like its neighbours.
+// Returns `size` bytes in which neighbours differ.
 inline std::string test_bytes(std::size_t size, unsigned seed = 1) {
   std::string text(size, '\0');
   for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>((i * 131 + i / 256 * 17 + seed) & 0xff);

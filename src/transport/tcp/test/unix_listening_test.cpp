@@ -39,7 +39,7 @@ class UnixTest : public TcpLoopTest {
   Result<std::unique_ptr<Stream>> connect(std::string address) {
     return loop.run(network.connect(loop, std::move(address), std::chrono::seconds(10)));
   }
-  // Connects there and passes some bytes to and fro.
+  // Connects to the address and exchanges some bytes.
   void talk(const std::string& address) {
     const std::size_t before = accepting.streams.size();
     Result<std::unique_ptr<Stream>> client = connect(address);
@@ -71,7 +71,7 @@ class UnixTest : public TcpLoopTest {
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, UnixTest, exec::every_loop(), exec::name_of);
 
-// Nobody receives descriptors: they would be closed on the loop, which may take long.
+// Descriptors must not be received: they would be closed on the loop, which may take long.
 TEST_P(UnixTest, DescriptorsAreRefused) {
   const Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!refuse_descriptors(probe.get())) GTEST_SKIP() << "this kernel has no SO_PASSRIGHTS";
@@ -113,7 +113,7 @@ TEST_P(UnixTest, AnAbstractName) {
 
 TEST_P(UnixTest, AFileThatWasLeftBehindIsReplaced) {
   {
-    // As a server leaves it that is killed.
+    // Leaves the file behind, as a killed server does.
     const Descriptor killed(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const SocketAddress address = **parse_unix("unix:" + path);
     ASSERT_EQ(bind(killed.get(), address.get(), address.size), 0);
@@ -130,7 +130,7 @@ TEST_P(UnixTest, WhatIsInUseIsNotReplaced) {
   const auto second = listen("unix:" + path);
   ASSERT_FALSE(second.has_value());
   EXPECT_NE(second.error().text.find("in use"), std::string::npos) << second.error().text;
-  // It was asked whether it is alive.
+  // The server was checked for being alive.
   EXPECT_TRUE(until([&] { return accepting.streams.size() == 1; }));
   talk("unix:" + path);
   std::ofstream(folder + "/file") << "precious";
@@ -151,7 +151,7 @@ TEST_P(UnixTest, AFileOfAnotherIsNotRemoved) {
   talk("unix:" + path);
 }
 
-// The parent goes on listening there.
+// The parent continues to listen there.
 TEST(UnixListeningTest, AChildProcessRemovesNoFile) {
   const TemporaryFolder folder;
   const std::string path = (folder.path() / "socket").string();
@@ -185,7 +185,7 @@ TEST_P(UnixTest, WrongNamesAreErrors) {
   EXPECT_FALSE(listen("unix:/no/such/folder/socket").has_value());
 }
 
-// The kernel tells nobody when there is room in a listener's queue again.
+// The kernel does not notify when a listener's queue has room again.
 TEST_P(UnixTest, AFullQueueIsWaitedFor) {
   const Descriptor busy(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const SocketAddress address = **parse_unix("unix:" + path);
@@ -214,7 +214,8 @@ TEST_P(UnixTest, AFullQueueIsWaitedFor) {
   EXPECT_TRUE(connected);
 }
 
-// Servers that start at one path that another left behind: one has it, and is reached there; the others are refused.
+// Servers start at one path that another one left behind. One of them gets the path and is reached there; the others
+// are refused.
 TEST(UnixListeningTest, OfServersThatStartTogetherOneListens) {
   const TemporaryFolder temporary;
   const std::string path = (temporary.path() / "socket").string();
