@@ -210,9 +210,9 @@ TEST_P(Conformance, OneSidedOperationsWorkOrSayWhyNot) {
       EXPECT_EQ(as_text(ours->memory().subspan(2000, 500)).find_first_not_of('w'), std::string_view::npos);
       EXPECT_EQ(ours->memory()[2500], std::byte{0});
     } else {
-      EXPECT_ERROR(written, unavailable, "over RDMA only");
-      EXPECT_ERROR(read, unavailable, "over RDMA only");
-      EXPECT_ERROR(notified, unavailable, "over RDMA only");
+      EXPECT_ERROR(written, unavailable, "has no one-sided operations");
+      EXPECT_ERROR(read, unavailable, "has no one-sided operations");
+      EXPECT_ERROR(notified, unavailable, "has no one-sided operations");
     }
     // Revoked twice, moved, and without a connection.
     ExposedRegion moved = std::move(*region);

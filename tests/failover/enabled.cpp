@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hawser/rdma.h"
 #include "hawser/runtime.h"
 #include "hawser/transport/factory.h"
 #include "tests/testing.h"
@@ -107,6 +108,14 @@ TEST(Enabled, RanksOrderAndEqualOptionsShare) {
   const auto again = network->transports({.enabled = {rdma(), shm({.ring_bytes = 64 * 1024})}});
   EXPECT_EQ(again[1], all[2]) << "equal options share one transport";
   EXPECT_NE(again[0], all[1]) << "other options make another transport";
+}
+
+TEST(Enabled, ABufferThatNobodyRegistersNamesThem) {
+  const Client client({.transports = {.enabled = {shm(), nowhere("a")}}});
+  const Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, 1);
+  ASSERT_TRUE(buffer) << error_of(buffer);
+  EXPECT_FALSE(buffer->registered());
+  EXPECT_EQ(buffer->why_not(), "no enabled transport registers memory: enabled are shm, a");
 }
 
 TEST(Enabled, AFactoryThatMakesAnotherNameIsAnError) {

@@ -155,7 +155,10 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
   };
 
   Result<void> register_with(const Transports& transports) {
-    why_not_ = "neither RDMA nor UCX is enabled here";
+    why_not_ = "no enabled transport registers memory";
+    for (std::size_t i = 0; i < transports.size(); ++i) {
+      why_not_ += (i == 0 ? ": enabled are " : ", ") + std::string(transports[i]->name());
+    }
     for (const auto& transport : transports) {
       auto registration = transport->register_memory(memory_, *this, own_ != nullptr);
       if (!registration) {

@@ -88,8 +88,8 @@ Result<RemoteMemory::Access> RemoteMemory::begin(bool writes, const RemoteRegion
   transport::RemoteMemory* const remote = channel != nullptr ? channel->remote_memory() : reply_sink_->remote_memory();
   if (remote == nullptr) {
     return fail(ErrorCode::unavailable,
-                "the peer's memory can be reached over RDMA only, and the connection runs over another transport (see "
-                "Client::fallback_reasons()), is moving, or has ended: use a call instead");
+                "the peer's memory cannot be reached: the transport of the connection has no one-sided operations (see "
+                "Client::fallback_reasons()), or the connection is moving or has ended: use a call instead");
   }
   const auto access =
       std::make_shared<detail::RemoteAccess>(channel != nullptr ? channel->loop() : reply_sink_->loop());
