@@ -31,7 +31,7 @@ void SimState::record(Time when, std::uint64_t connection, SimEvent event, std::
   ++events;
 }
 
-// Connections wait here until they have arrived.
+// A listener that holds connections until they have arrived.
 class SimListener final : public Listener, Timer {
  public:
   SimListener(Loop& loop, std::shared_ptr<SimState> state, std::string address, AcceptSink& sink)

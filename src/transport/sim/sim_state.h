@@ -18,7 +18,7 @@ class SimLink;
 class SimListener;
 class SimStream;
 
-// What happens, for the trace.
+// Kinds of events in the trace.
 enum class SimEvent : std::uint8_t {
   connect,
   refuse,
@@ -33,7 +33,7 @@ enum class SimEvent : std::uint8_t {
   destroy
 };
 
-// What the parts of one simulated network share; lives as long as any of them.
+// State that the parts of one simulated network share. It lives as long as any of them.
 struct SimState {
   SimState(std::uint64_t seed, const SimOptions& with) : options(with), random(seed) {}
 
@@ -52,9 +52,9 @@ struct SimState {
   std::size_t streams = 0;
   std::uint16_t next_port = 20'000;
   std::map<std::string, SimListener*, std::less<>> listeners;
-  std::vector<SimLink*> links;  // Those with an end left.
+  std::vector<SimLink*> links;  // Links that have at least one end.
 
-  // A client's end of a transport that the server has selected, by the link's id.
+  // The client's end of a transport that the server has selected, found by the link's id.
   struct UnclaimedConnection {
     std::shared_ptr<SimLink> link;
     std::unique_ptr<SimStream> stream;
@@ -63,7 +63,7 @@ struct SimState {
     UnclaimedConnection(UnclaimedConnection&&) noexcept;
   };
   std::map<std::uint64_t, UnclaimedConnection> unclaimed_connections;
-  std::size_t transport_packet_bytes = 4096;  // Of connections from now on.
+  std::size_t transport_packet_bytes = 4096;  // Packet size of connections that are made from now on.
 };
 
 }  // namespace hawser::transport

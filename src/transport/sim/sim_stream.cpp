@@ -8,9 +8,9 @@
 namespace hawser::transport {
 namespace {
 
-// Receives in one turn before others have theirs.
+// Limit of receives in one turn, so that others get theirs.
 constexpr unsigned receives_per_turn = 8;
-// What arrives at once where bytes take time.
+// Number of bytes that arrive together if the bandwidth is limited.
 constexpr std::size_t packet_bytes = 4096;
 
 }  // namespace
@@ -103,7 +103,7 @@ void SimLink::trip() {
 void SimLink::reset() {
   state->record(loop.now(), id, SimEvent::reset, 0);
   was_reset = true;
-  // What arrives before an end learns of the reset is still delivered; the rest is lost.
+  // Bytes that arrive before an end learns of the reset are still delivered. The rest is lost.
   for (SimStream* end : ends) {
     if (end != nullptr) end->break_at(loop.now() + 2 * state->delay());
   }
@@ -132,7 +132,7 @@ SimStream::~SimStream() {
   SimStream* const left = other();
   if (left == nullptr || broken_at_) return;
   if (incoming().held != 0 && !incoming().silent && !outgoing().silent) {
-    // Bytes that reach nobody are answered by a reset, as TCP does.
+    // Like TCP, bytes that reach no receiver are answered by a reset.
     left->break_at(now() + state().delay());
     return;
   }
@@ -152,7 +152,7 @@ std::size_t SimStream::send(std::span<const ConstBuffer> pieces) {
   for (const ConstBuffer& piece : pieces) offered += piece.size;
   SimState& shared = state();
   SimPipe& pipe = outgoing();
-  // An end that knows of the break takes nothing; one that does not sends into the void.
+  // An end that knows of the break accepts no bytes. An end that does not know accepts bytes, which are lost.
   const bool lost = broken_at_ || (other() == nullptr && !pipe.silent);
   const std::size_t room = broken() || ended_ ? 0 : lost ? offered : std::min(offered, pipe.room());
   std::size_t taken = room;
@@ -174,7 +174,7 @@ std::size_t SimStream::send(std::span<const ConstBuffer> pieces) {
     link_->check_fault(side_);
   }
   blocked_ = taken < offered;
-  // What was short by chance goes on soon; a full pipe waits for its reader.
+  // A send that was short by chance may continue soon. A full pipe waits for its reader.
   if (blocked_ && taken < room) sending_.start(link_->loop, now() + shared.delay());
   return taken;
 }
@@ -192,7 +192,7 @@ void SimStream::finish() noexcept {
   if (other() != nullptr) other()->wake_reader();
 }
 
-// When the next byte, or the end, has arrived, the reader looks; one that is late already looks soon.
+// The reader is called when the next byte, or the end, has arrived, or soon if it has arrived already.
 void SimStream::wake_reader() {
   if (sink_ == nullptr || paused_ || ended_ || reading_.running()) return;
   const SimPipe& pipe = incoming();
@@ -255,7 +255,7 @@ void SimStream::break_at(Time when) {
 }
 
 void SimStream::notify_broken() {
-  // A receiver that is paused does not notice, as with TCP.
+  // As with TCP, a paused receiver does not notice.
   if (paused_ || ended_ || sink_ == nullptr) return;
   end("the connection was reset");
 }

@@ -17,7 +17,7 @@ namespace hawser::transport {
 
 class SimStream;
 
-// One direction of a connection: bytes on their way, in order.
+// One direction of a connection: bytes in transit, in order.
 struct SimPipe {
   struct Chunk {
     std::vector<std::byte> bytes;
@@ -27,42 +27,42 @@ struct SimPipe {
   std::deque<Chunk> chunks;
   std::size_t capacity = 0;
   std::size_t held = 0;                   // Bytes in chunks.
-  std::uint64_t sent = 0;                 // Since the start; may pass `cut`.
-  std::uint64_t cut = ~std::uint64_t{0};  // Bytes from this position on get lost.
+  std::uint64_t sent = 0;                 // Since the start; may exceed `cut`.
+  std::uint64_t cut = ~std::uint64_t{0};  // Bytes from this position on are lost.
   Time last_arrival;
   bool silent = false;    // Nothing arrives any more.
-  bool finished = false;  // The end comes after the last chunk,
-  Time end_arrival;       // not before this.
+  bool finished = false;  // The end follows the last chunk,
+  Time end_arrival;       // and does not arrive before this time.
 
   std::size_t room() const noexcept { return capacity - held; }
-  // Bytes that have arrived by `now`, of the first chunk.
+  // Returns the number of bytes of the first chunk that have arrived by `now`.
   std::size_t arrived(Time now) const noexcept;
   void read(MutableBytes into) noexcept;
-  // `arrival` is that of the first byte.
+  // `arrival` is the arrival time of the first byte.
   void push(Bytes bytes, Time arrival, std::uint64_t bytes_per_second);
 };
 
-// A connection: two pipes, and what is to become of it. Owned by its ends.
+// A connection: two pipes, and its fault. Its ends own it.
 class SimLink {
  public:
-  enum class Kind : std::uint8_t { stream, transport };  // Met over SimNetwork::connect(), or made by a SimTransport.
+  enum class Kind : std::uint8_t { stream, transport };  // From SimNetwork::connect(), or from a SimTransport.
   SimLink(Loop& loop, std::shared_ptr<SimState> state, std::string client, std::string server,
           Kind kind = Kind::stream);
   SimLink(const SimLink&) = delete;
   SimLink& operator=(const SimLink&) = delete;
   ~SimLink();
 
-  // Breaks the connection; each end learns of it after a delay.
+  // Breaks the connection. Each end learns of it after a delay.
   void reset();
   void vanish();
-  // `side` has sent; the fault may be due.
+  // `side` has sent bytes. The fault may be due.
   void check_fault(unsigned side);
 
   Loop& loop;
   const std::shared_ptr<SimState> state;
   const std::uint64_t id;
-  const std::array<std::string, 2> addresses;  // Of client and server, as all pairs here.
-  std::array<SimPipe, 2> pipes;                // What each side sends.
+  const std::array<std::string, 2> addresses;  // The client's and the server's. All pairs here have this order.
+  std::array<SimPipe, 2> pipes;                // The bytes that each side sends.
   std::array<SimStream*, 2> ends{};            // Null once destroyed.
   const Kind kind;
   bool was_reset = false;
@@ -83,7 +83,8 @@ class SimLink {
   FaultTimer timer_;
 };
 
-// One end. May be destroyed at any time between events: what it has sent still arrives, then its end.
+// One end of a connection. It may be destroyed at any time between events. Bytes that it has sent still arrive,
+// followed by its end.
 class SimStream final : public Stream {
  public:
   SimStream(std::shared_ptr<SimLink> link, unsigned side);
@@ -99,10 +100,10 @@ class SimStream final : public Stream {
   std::string peer() const override { return link_->addresses[1 - side_]; }
   std::string local() const override { return link_->addresses[side_]; }
 
-  // For the other end and the link.
+  // ---- For the other end and the link
   void wake_reader();
   void room_freed();
-  // The connection is broken; the sink is told at `when`.
+  // The connection is broken. The sink is notified at `when`.
   void break_at(Time when);
 
  private:
@@ -134,7 +135,7 @@ class SimStream final : public Stream {
   StreamSink* sink_ = nullptr;  // Null until start().
   bool paused_ = false;
   bool ended_ = false;
-  bool blocked_ = false;  // A send came back short: sendable() is owed.
+  bool blocked_ = false;  // A send was short, and sendable() must follow.
   std::optional<Time> broken_at_;
   Event reading_{*this, &SimStream::receive};
   Event sending_{*this, &SimStream::notify_sendable};

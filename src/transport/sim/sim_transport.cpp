@@ -13,7 +13,7 @@
 namespace hawser::transport {
 namespace {
 
-// Messages over the transport's own stream, beside the one that shows whether the peer lives.
+// Carries messages over the transport's own stream, beside the stream that shows the peer's liveness.
 class SimTransportConnection final : public Connection, MessageSink {
  public:
   SimTransportConnection(Loop& loop, std::shared_ptr<SimLink> link, std::unique_ptr<Stream> carrier,
@@ -134,7 +134,7 @@ class SimPendingConnection final : public PendingConnection, StreamSink, Timer {
     SimPendingConnection& self = static_cast<SimPendingConnection&>(timer);
     const Ready ready = std::exchange(self.ready_, nullptr);
     const Result<void> outcome = self.outcome_;
-    ready(outcome);  // May destroy this.
+    ready(outcome);  // This may destroy the pending connection.
   }
 
   Loop& loop_;

@@ -8,8 +8,8 @@ namespace hawser::transport {
 
 struct SimState;
 
-// A transport beside the simulated network's streams, "simpath": connections of its own with faults of their own
-// (SimOptions::path_*), so that choice and failover are simulated too.
+// Returns a transport beside the simulated network's streams, "simpath". It makes connections of its own with faults of
+// their own (SimOptions::transport_*), so that selection and failover are simulated too.
 std::shared_ptr<Transport> make_sim_transport(std::shared_ptr<SimState> state);
 
 }  // namespace hawser::transport

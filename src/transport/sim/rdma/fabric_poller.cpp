@@ -15,7 +15,7 @@ std::size_t FabricPoller::wait(Duration timeout, Time& now) {
   for (;;) {
     const double next_ns = std::min(fabric_->next_change_ns(), fabric_->next_notice_ns());
     const bool due = next_ns <= until_ns && next_ns != never_ns;
-    // Whole nanoseconds, rounded up, so that what is due has happened.
+    // Whole nanoseconds, rounded up, so that due events have happened.
     const double target_ns = due ? std::max(std::ceil(next_ns), at_ns(now_)) : until_ns;
     if (target_ns == never_ns) break;
     now_ = start_ + Duration(static_cast<Duration::rep>(target_ns));

@@ -9,20 +9,20 @@
 
 namespace hawser::transport {
 
-// A loop's poller in the virtual time of a fabric: waiting moves the clock to what happens next, be it a timer or an
-// event of the fabric, and watchers of completion queues are told as devices would tell them. What a side asks of its
-// device keeps that device's processor busy, which sees no completion before it is done.
+// A loop's poller in the virtual time of a fabric. Waiting advances the clock to the next timer or the next event of
+// the fabric. Watchers of completion queues are notified as devices would notify them. Operations that a side requests
+// keep its device's processor busy, which sees no completion before they are done.
 class FabricPoller final : public exec::Poller {
  public:
   explicit FabricPoller(std::shared_ptr<SimFabric> fabric) : fabric_(std::move(fabric)) {}
 
   std::string_view name() const noexcept override { return "simulated"; }
   Time now() const noexcept override { return now_; }
-  // A wait that nothing will ever end returns at once; so many of them in a row throw std::logic_error.
+  // A wait that no event will ever end returns at once. Too many of them in a row throw std::logic_error.
   std::size_t wait(Duration timeout, Time& now) override;
   void wake() noexcept override {}
   bool real_time() const noexcept override { return false; }
-  // There are no descriptors in a simulation.
+  // A simulation has no descriptors.
   void watch(int fd, exec::Watcher& watcher) override;
   void unwatch(int, exec::Watcher&) noexcept override {}
 

@@ -43,7 +43,7 @@ std::size_t SimCompletionQueue::poll(std::span<rdma::Completion> out) {
   const SimParameters& costs = device_.parameters();
   const double now_ns = device_.fabric().now_ns();
   if (device_.busy_until_ns() > now_ns) return 0;
-  // A loop that looks in vain sleeps until it is told, in no time.
+  // A loop that polls without a result sleeps until it is notified, so the poll costs nothing.
   const bool anything = !entries_.empty() && entries_.front().ns <= now_ns;
   if (anything || device_.fabric().processor() != nullptr) device_.charge(costs.poll_ns);
   std::size_t count = 0;
@@ -85,7 +85,7 @@ Result<void> SimCompletionQueue::arm(bool solicited_only) {
   armed_ = true;
   armed_solicited_only_ = solicited_only;
   notice_ns_ = never_ns;
-  // What the device has added and the host can't see yet is still to come.
+  // Completions that the device has added and that the host cannot see yet still cause a notification.
   const double now_ns = device_.fabric().now_ns();
   for (const Entry& entry : entries_) {
     if (std::max(entry.ns, device_.busy_until_ns()) <= now_ns) continue;
@@ -145,7 +145,7 @@ void SimSharedReceiveQueue::taken() {
       {.kind = rdma::DeviceEventKind::shared_receive_queue_low, .queue = static_cast<rdma::SharedReceiveQueue*>(this)});
 }
 
-// ---- The device
+// ---- Device
 
 SimDevice::SimDevice(std::shared_ptr<SimFabric> fabric, std::string name, unsigned index)
     : fabric_(std::move(fabric)), name_(std::move(name)), index_(index) {

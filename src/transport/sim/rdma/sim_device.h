@@ -13,7 +13,7 @@ namespace hawser::transport {
 
 class SimDevice;
 
-// Receives that have been posted, of a queue pair or shared.
+// Posted receives of one queue pair, or shared ones.
 struct SimReceives {
   std::deque<rdma::ReceiveRequest> posted;
   std::size_t capacity = 0;
@@ -31,15 +31,15 @@ class SimCompletionQueue final : public rdma::CompletionQueue {
   void unwatch(Loop& loop, exec::Watcher& watcher) noexcept override;
   Result<void> arm(bool solicited_only) override;
 
-  // The host sees it at `ns`, and not before what was added earlier.
+  // The host sees the completion at `ns`, and not before completions that were added earlier.
   void add(const rdma::Completion& completion, double ns, bool solicited);
-  // When the host sees all that was added.
+  // Returns the time at which the host has seen all completions that were added.
   double last_ns() const noexcept;
-  // Takes out what is of that queue pair.
+  // Removes the completions of this queue pair.
   void drop(std::uint32_t queue_pair);
-  // When an armed queue tells its watcher; never_ns if there is nothing to tell.
+  // Returns the time at which an armed queue notifies its watcher; never_ns if there is no reason to.
   double notice_ns() const noexcept;
-  // Tells the watcher, if that is due.
+  // Notifies the watcher if that is due.
   bool deliver(double now_ns);
 
  private:
@@ -55,7 +55,7 @@ class SimCompletionQueue final : public rdma::CompletionQueue {
   bool armed_ = false;
   bool armed_solicited_only_ = false;
   double notice_ns_ = never_ns;
-  bool overrun_ = false;  // Nothing comes any more.
+  bool overrun_ = false;  // No further completions arrive.
   std::uint32_t last_queue_pair_ = 0;
 };
 
@@ -67,9 +67,9 @@ class SimSharedReceiveQueue final : public rdma::SharedReceiveQueue {
   Result<void> set_limit(unsigned receives) override;
 
   SimReceives& receives() noexcept { return receives_; }
-  // One was taken: tells of the limit.
+  // A receive was used up: raises the event of the limit if necessary.
   void taken();
-  unsigned queue_pairs = 0;  // That share it.
+  unsigned queue_pairs = 0;  // Queue pairs that share this queue.
 
  private:
   SimDevice& device_;
@@ -89,7 +89,8 @@ class SimDevice final : public rdma::Device {
   unsigned ports() const noexcept override { return 1; }
   Result<rdma::PortStatus> port(unsigned number) override;
   Result<std::vector<rdma::GidEntry>> gids(unsigned port) override;
-  // "rcvd_rnr_err": this device was told to try again later; "send_rnr_err": it told another so.
+  // "rcvd_rnr_err" counts requests to this device to try again later. "send_rnr_err" counts such requests by this
+  // device.
   std::vector<rdma::Counter> counters(unsigned port) override;
   Result<std::unique_ptr<rdma::MemoryRegion>> register_memory(MutableBytes memory, rdma::Access access) override;
   Result<std::unique_ptr<rdma::CompletionQueue>> create_completion_queue(std::size_t entries) override;
@@ -100,15 +101,15 @@ class SimDevice final : public rdma::Device {
   void unwatch_events(Loop& loop, exec::Watcher& watcher) noexcept override;
   std::optional<rdma::DeviceEvent> next_event() override;
 
-  // ---- What tests make of it
+  // ---- For tests
   void set_port(const rdma::PortStatus& status) { port_ = status; }
   void add_address(const rdma::GidEntry& entry) { addresses_.push_back(entry); }
   void refuse_memory(bool refuses) noexcept { refuses_memory_ = refuses; }
-  // On the way from here longer packets are lost, whatever the ports say.
+  // Longer packets from this device are lost, whatever the ports' MTU is.
   void lose_packets_beyond(std::size_t bytes) noexcept { packet_bytes_max_ = bytes; }
   const std::vector<SimCompletionQueue*>& completion_queues() const noexcept { return completion_queues_; }
 
-  // ---- For its parts
+  // ---- For the device's parts
   struct Region {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
@@ -116,11 +117,11 @@ class SimDevice final : public rdma::Device {
   };
   SimFabric& fabric() noexcept { return *fabric_; }
   const SimParameters& parameters() const noexcept { return fabric_->parameters(); }
-  // Makes who acts pay, and gives it.
+  // Charges the acting processor, and returns it.
   SimProcessor& charge(double ns) noexcept { return fabric_->charge(own_processor_, ns); }
-  // Without an executor: this device's own processor has work until then, and sees no completion before.
+  // Without an executor, this device's own processor is busy until this time, and sees no completion before.
   double busy_until_ns() const noexcept { return fabric_->processor() == nullptr ? own_processor_.now_ns : 0; }
-  // The memory that a key and an address mean; null unless all of it is within the region.
+  // Returns the memory for a key and an address; null unless all of it is within the region.
   std::byte* resolve(std::uint32_t key, std::uint64_t address, std::size_t bytes) const noexcept;
   const Region* region(std::uint32_t key) const noexcept;
   std::size_t packet_bytes_max() const noexcept { return packet_bytes_max_; }
@@ -129,18 +130,18 @@ class SimDevice final : public rdma::Device {
   void remove(SimCompletionQueue& queue) noexcept { std::erase(completion_queues_, &queue); }
   void raise(rdma::DeviceEvent event);
 
-  // When a message of so many bytes, handed over at `ns`, has left by the given processing unit.
+  // Returns the time at which a message that is handed over at `ns` has been sent by the processing unit `unit`.
   double transmit(unsigned unit, double ns, std::size_t bytes, bool from_memory);
-  // When one that arrives at `ns` has been taken in.
+  // Returns the time at which a message that arrives at `ns` has been received.
   double take_in(double ns, std::size_t bytes, bool shared);
-  // From the device's memory to the host's, or back.
+  // Returns the time of a copy from the device's memory to the host's, or back.
   double memory_ns(std::size_t bytes) const noexcept;
   unsigned next_unit() noexcept { return next_unit_++ % static_cast<unsigned>(unit_free_ns_.size()); }
 
-  // So many connect()s fail when the queue pair is ready to receive, and not to send.
+  // This number of connect() calls fails when the queue pair is ready to receive but not to send.
   unsigned connects_refused = 0;
-  std::uint64_t rnr_received = 0;  // Receiver not ready: by the peer,
-  std::uint64_t rnr_sent = 0;      // and to the peer.
+  std::uint64_t rnr_received = 0;  // "Receiver not ready" replies from the peer,
+  std::uint64_t rnr_sent = 0;      // and replies to the peer.
 
  private:
   const std::shared_ptr<SimFabric> fabric_;

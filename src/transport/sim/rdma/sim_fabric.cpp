@@ -42,7 +42,7 @@ void SimFabric::advance(double ns) {
     const Event event = events_.top();
     events_.pop();
     now_ns_ = std::max(now_ns_, event.ns);
-    // Whose queue pair is gone needs nothing any more.
+    // Events of destroyed queue pairs are dropped.
     if (SimQueuePair* const queue_pair = find(event.queue_pair)) queue_pair->on_event(event);
   }
   now_ns_ = std::max(now_ns_, ns);

@@ -21,24 +21,24 @@ class SimQueuePair;
 
 inline constexpr double never_ns = std::numeric_limits<double>::infinity();
 
-// A processor in virtual time: what it does moves its own clock. It sees of the fabric what has happened before.
+// A processor in virtual time: its work advances its own clock. It sees the fabric's events up to that clock.
 struct SimProcessor {
   double now_ns = 0;
-  std::size_t receives_kept = 0;  // Of all queues of queue pairs that it posts to: what its caches must hold.
+  std::size_t receives_kept = 0;  // Receives in all queues that it posts to: its caches must hold them.
 };
 
-// Two or more simulated devices on one switch, in virtual time: a discrete-event model. Everything is done on one
-// thread, and the same seed gives the same run. Whoever drives it lets processors act in the order of their clocks, and
-// calls advance() to the clock of the one that acts: see SimExecutor, FabricPoller.
+// Two or more simulated devices on one switch, in virtual time: a discrete-event model. It uses one thread, and the
+// same seed gives the same run. The driver lets processors act in the order of their clocks, and calls advance() to the
+// clock of the acting one: see SimExecutor, FabricPoller.
 class SimFabric final : public rdma::Verbs, public std::enable_shared_from_this<SimFabric> {
  public:
   struct Event {
     enum class Kind : std::uint8_t { arrive, acknowledge, refuse, resume, read_done, give_up, last_receive };
     double ns = 0;
-    std::uint64_t order = 0;  // Among those of one time.
+    std::uint64_t order = 0;  // Order among events of the same time.
     Kind kind = Kind::arrive;
-    std::uint32_t queue_pair = 0;  // The sender's.
-    std::uint32_t epoch = 0;       // Of the sender, when it was sent: a refusal begins a new one.
+    std::uint32_t queue_pair = 0;  // Queue pair of the sender.
+    std::uint32_t epoch = 0;       // The sender's epoch when the message was sent. A refusal begins a new epoch.
     std::uint64_t sequence = 0;
 
     bool operator>(const Event& other) const noexcept { return ns != other.ns ? ns > other.ns : order > other.order; }
@@ -47,44 +47,46 @@ class SimFabric final : public rdma::Verbs, public std::enable_shared_from_this<
   static std::shared_ptr<SimFabric> create(const SimParameters& parameters, std::uint64_t seed, unsigned devices = 2);
   ~SimFabric() override;
 
-  // "sim0", "sim1" and so on. Opened again while open, a device is the same one.
+  // The names are "sim0", "sim1" and so on. Opening a device that is open returns the same object.
   Result<std::vector<std::string>> devices() override;
   Result<std::shared_ptr<rdma::Device>> open(const std::string& name) override;
 
   const SimParameters& parameters() const noexcept { return parameters_; }
   double now_ns() const noexcept { return now_ns_; }
-  // When something happens next, or the host can see a completion that it can't see now; never_ns if nothing will.
+  // Returns the time of the next event, or of the next completion that the host cannot see yet; never_ns if there is
+  // none.
   double next_change_ns() noexcept;
-  // Does what happens up to `ns`, that included.
+  // Executes all events up to and including `ns`.
   void advance(double ns);
 
-  // The processor at hand, or `own` while there is none, is busy for `ns`.
+  // The acting processor, or `own` if there is none, is busy for `ns`.
   SimProcessor& charge(SimProcessor& own, double ns) noexcept {
     SimProcessor& processor = processor_ != nullptr ? *processor_ : own;
     processor.now_ns = (processor.now_ns < now_ns_ ? now_ns_ : processor.now_ns) + ns;
     return processor;
   }
-  // Who acts: pays for what it asks of the devices. Devices pay by one of their own while this is null.
+  // Sets the acting processor, which pays for its requests to the devices. While it is null, devices charge a processor
+  // of their own.
   void set_processor(SimProcessor* processor) noexcept { processor_ = processor; }
   SimProcessor* processor() const noexcept { return processor_; }
 
-  // ---- For the devices
+  // ---- For devices
   void schedule(Event event);
   std::uint32_t add(SimQueuePair& queue_pair);
   void remove(std::uint32_t number) noexcept { queue_pairs_.erase(number); }
   SimQueuePair* find(std::uint32_t number) const noexcept;
   std::uint32_t next_key() noexcept { return ++last_key_; }
-  // Completion queues with watchers: when the next of them is to be told, and telling all that are due; gives their
-  // number.
+  // For completion queues with watchers: the time of the next notification, and a function that sends all that are due
+  // and returns their number.
   double next_notice_ns() const noexcept;
   std::size_t deliver_notices();
   void add(SimCompletionQueue& queue) { queues_.push_back(&queue); }
   void remove(SimCompletionQueue& queue) noexcept { std::erase(queues_, &queue); }
   // The host will see a completion at `ns`.
   void will_show(double ns) { shows_.push(ns); }
-  // Whether the message that is being delivered is the one to arrive wrong.
+  // True if the message that is being delivered is the one to be corrupted.
   bool corrupts() noexcept { return ++delivered_ == parameters_.corrupt_message; }
-  // What the link takes this time.
+  // Returns the latency of the link for one message.
   double link_ns();
 
  private:
@@ -102,7 +104,7 @@ class SimFabric final : public rdma::Verbs, public std::enable_shared_from_this<
   std::uint32_t last_key_ = 0;
   std::unordered_map<std::uint32_t, SimQueuePair*> queue_pairs_;
   std::vector<std::string> names_;
-  std::vector<std::weak_ptr<SimDevice>> open_;  // By name.
+  std::vector<std::weak_ptr<SimDevice>> open_;  // Sorted by name.
   std::vector<SimCompletionQueue*> queues_;
 };
 

@@ -10,8 +10,8 @@ using Kind = SimFabric::Event::Kind;
 
 namespace {
 
-// What the verbs' codes 0 to 31 of the minimal time after "receiver not ready" mean, in units of 10 us
-// (InfiniBand Architecture Specification, volume 1, table 45).
+// Minimal time after "receiver not ready" for the verbs' codes 0 to 31, in units of 10 us (InfiniBand Architecture
+// Specification, volume 1, table 45).
 constexpr std::array<unsigned, 32> rnr_timers_10us = {
     65536, 1,   2,   3,   4,    6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
     256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
@@ -138,13 +138,13 @@ Result<void> SimQueuePair::post_receive(std::span<const rdma::ReceiveRequest> re
 
 void SimQueuePair::fail() noexcept { break_down(Status::flushed, device_.fabric().now_ns()); }
 
-// ---- As a sender
+// ---- Sender
 
 void SimQueuePair::transmit(std::uint64_t sequence, double ns) {
   const Work& work = at(sequence);
   const bool read = work.opcode == rdma::Opcode::read;
   if (read) {
-    // Takes the place of the read that was back first.
+    // Replaces the read that returned first.
     double& free_ns = *std::min_element(read_free_ns_.begin(), read_free_ns_.end());
     ns = std::max(ns, free_ns);
     const SimParameters& costs = device_.parameters();
@@ -180,7 +180,7 @@ bool SimQueuePair::takes_receive(const Work& work) const noexcept {
          work.opcode == rdma::Opcode::write_with_immediate;
 }
 
-// A message of ours is at the peer's device.
+// A message of this side has arrived at the peer's device.
 void SimQueuePair::arrive(const SimFabric::Event& event) {
   if (event.epoch != epoch_ || !has(event.sequence)) return;
   SimFabric& fabric = device_.fabric();
@@ -195,7 +195,7 @@ void SimQueuePair::arrive(const SimFabric::Event& event) {
                      .sequence = static_cast<std::uint64_t>(Status::retry_exceeded)});
     return;
   }
-  if (event.sequence != peer->expected_) return;  // What followed one that was refused.
+  if (event.sequence != peer->expected_) return;  // The message followed one that was refused.
   const Work& work = at(event.sequence);
   const bool shared = peer->shared_ != nullptr && peer->shared_->queue_pairs > 1;
   SimReceives& receives = peer->shared_ != nullptr ? peer->shared_->receives() : peer->own_receives_;
@@ -241,7 +241,7 @@ void SimQueuePair::copy_from(const Work& work, std::byte* to) {
   if (device_.fabric().corrupts() && work.bytes > 0) start[work.bytes / 2] ^= std::byte{1};
 }
 
-// What the sender is told if it does not succeed.
+// Returns the error that the sender gets if the delivery fails.
 SimQueuePair::Status SimQueuePair::deliver(const Work& work, SimQueuePair& peer, double ns) {
   const SimParameters& costs = device_.parameters();
   rdma::Completion completion{.queue_pair = peer.number_, .received = true, .opcode = work.opcode, .bytes = work.bytes};
@@ -347,7 +347,7 @@ void SimQueuePair::flush_receives(double ns) {
   own_receives_.posted.clear();
 }
 
-// The oldest message completes with `status`, all others and the receives as flushed.
+// The oldest message completes with `status`, all others and the receives with Status::flushed.
 void SimQueuePair::break_down(Status status, double ns) {
   const bool breaks = !std::exchange(broken_, true);
   for (const Work& work : work_) {

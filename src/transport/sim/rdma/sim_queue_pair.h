@@ -11,8 +11,8 @@ namespace hawser::transport {
 
 inline constexpr std::size_t sim_segments_max = 8;
 
-// One end of a reliable connection. Messages keep their order; one for which the receiver has no receive is refused,
-// and sent again with all that followed after the time that the receiver asks for.
+// One end of a reliable connection. Messages stay in order. A message for which the receiver has posted no receive is
+// refused. It is sent again, with all that followed it, after the time that the receiver requests.
 class SimQueuePair final : public rdma::QueuePair {
  public:
   SimQueuePair(SimDevice& device, const rdma::QueuePairOptions& options);
@@ -29,7 +29,7 @@ class SimQueuePair final : public rdma::QueuePair {
   void allow(rdma::Access access) noexcept override { route_.access = access; }
   void fail() noexcept override;
 
-  // Of this queue pair's own messages.
+  // Handles an event of a message that this queue pair has sent.
   void on_event(const SimFabric::Event& event);
 
  private:
@@ -82,17 +82,17 @@ class SimQueuePair final : public rdma::QueuePair {
   rdma::QueuePairRoute route_;
   bool connected_ = false;
   bool broken_ = false;
-  bool refused_ = false;  // Ready to receive only.
+  bool refused_ = false;  // It is ready to receive only.
 
-  std::deque<Work> work_;  // Not completed yet; the first is first_sequence_.
+  std::deque<Work> work_;  // Work that has not completed; the first has the number first_sequence_.
   std::uint64_t first_sequence_ = 0;
-  std::size_t unsignalled_done_ = 0;  // Completed, but their slots are free only with the next signalled one.
-  std::uint64_t expected_ = 0;        // As a receiver: the next of the peer's messages.
+  std::size_t unsignalled_done_ = 0;  // Completed, but their slots become free only with the next signalled request.
+  std::uint64_t expected_ = 0;        // As a receiver: number of the peer's next message.
   std::uint32_t epoch_ = 0;
-  bool waiting_ = false;  // For a receiver that was not ready.
+  bool waiting_ = false;  // Waits for a receiver that was not ready.
   std::uint64_t refused_sequence_ = 0;
-  unsigned refusals_ = 0;             // Of that message.
-  std::vector<double> read_free_ns_;  // When each of the reads that may be outstanding is back.
+  unsigned refusals_ = 0;             // Refusals of that message.
+  std::vector<double> read_free_ns_;  // For each possible outstanding read, the time at which it has returned.
   double last_arrival_ns_ = 0;
 };
 

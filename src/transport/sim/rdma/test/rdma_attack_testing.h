@@ -30,7 +30,7 @@ namespace hawser::transport {
 
 using std::chrono::milliseconds;
 
-// A stream that neither says anything nor ends.
+// A stream that carries no bytes and does not end.
 struct QuietStream final : transport::Stream {
   void start(Loop&, transport::StreamSink&) override {}
   void set_sink(transport::StreamSink&) noexcept override {}
@@ -47,7 +47,7 @@ struct QuietStream final : transport::Stream {
   std::string local() const override { return "local"; }
 };
 
-// Keeps what one connection delivers.
+// Records the messages of one connection.
 struct CountingSink final : transport::MessageSink {
   void on_message(const transport::Message& message) override {
     ++messages;
@@ -66,19 +66,19 @@ struct CountingSink final : transport::MessageSink {
     closed = true;
     reason = error;
   }
-  detail::ReceiveAccount* account = nullptr;  // Before the connection starts.
+  detail::ReceiveAccount* account = nullptr;  // Set before the connection starts.
   std::size_t messages = 0;
-  bool cut = false;  // The last one.
+  bool cut = false;  // The last message was cut.
   std::string last;
   std::size_t selected_bytes = 0;
   bool closed = false;
   Error reason;
   bool keep = false;
   std::vector<Buffer> kept;
-  transport::Connection* abort = nullptr;  // On the first message.
+  transport::Connection* abort = nullptr;  // Aborted on the first message.
 };
 
-// One connection of a well-behaved client, both ends on the loop of the test.
+// One connection of a well-behaved client. Both ends are on the loop of the test.
 struct HonestPair {
   CountingSink at_server;
   CountingSink at_client;
@@ -108,7 +108,7 @@ class RdmaAttack : public ::testing::Test {
     return options;
   }
 
-  // The server's connection pays by `account`, if there is one.
+  // If there is an `account`, it pays for the server's connection.
   std::unique_ptr<HonestPair> honest(detail::ReceiveAccount* account = nullptr) {
     auto pair = std::make_unique<HonestPair>();
     pair->at_server.account = account;
@@ -128,11 +128,11 @@ class RdmaAttack : public ::testing::Test {
     connection.commit(text.size(), {}, nullptr);
     connection.flush();
   }
-  // So much virtual time.
+  // Lets this virtual time pass.
   void pass(Duration time) {
     loop_->run([](Loop& loop, Duration wait) -> Task<void> { co_await loop.sleep(wait); }(*loop_, time));
   }
-  // `count` messages reach the server, each soon.
+  // Checks that `count` messages reach the server, each within a short time.
   void expect_served(HonestPair& pair, std::size_t count = 10) {
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t before = pair.at_server.messages;

@@ -16,13 +16,13 @@
 
 namespace hawser::transport {
 
-// A client without the library: a queue pair, and whatever it likes to send. It posts its receives again, but grants
-// them only as told.
+// A client without the library: a queue pair that sends anything. It posts its receives again, but grants them only
+// when the test does.
 class Attacker {
  public:
   static constexpr std::size_t receives = 16;
 
-  // Of `server`, from the device of `client`.
+  // A client of `server`, on the device of `client`.
   Attacker(rdma::Device& device, transport::TransportWorker& client, transport::TransportWorker& server,
            std::uint32_t reads = 16, std::size_t memory_bytes = 64 * 1024)
       : Attacker(device, memory_bytes) {
@@ -35,13 +35,13 @@ class Attacker {
     ours.receives = 8;
     ours.reads = reads;
   }
-  // A server, on the device of the well-behaved `server`, whose parameters it copies.
+  // A server on the device of the well-behaved `server`, whose parameters it copies.
   Attacker(rdma::Device& device, transport::TransportWorker& server) : Attacker(device, std::size_t{64} * 1024) {
     const auto other = *server.select(server.offer(), limits);
     ours = *rdma::Parameters::decode(other->parameters());
     ours.queue_pair = pair_->number();
   }
-  // Its client connects; `connection` is the client's.
+  // The client of this server connects. `connection` is the client's.
   bool accepted_by(transport::TransportWorker& client) {
     auto pending = client.accept(ours.encode(), limits);
     if (!pending) return false;
@@ -50,7 +50,7 @@ class Attacker {
     connection->start(sink);
     return true;
   }
-  // Both sides are connected; the server's connection delivers to `sink`.
+  // Connects both sides. The server's connection delivers to `sink`.
   void connect() {
     ASSERT_TRUE(try_connect());
     ready();
@@ -58,7 +58,7 @@ class Attacker {
     connection->start(sink);
   }
   bool try_connect() { return pending_->connect(ours.encode()).has_value(); }
-  // Its own side only.
+  // Connects only the attacker's side.
   void ready() {
     ASSERT_TRUE(pair_->connect({.peer_gid = theirs.gid,
                                 .peer_queue_pair = theirs.queue_pair,
@@ -69,7 +69,7 @@ class Attacker {
                                 .access = {.remote_read = true, .remote_write = true}}));
   }
 
-  // Space for what is sent.
+  // Memory for data to be sent.
   std::byte* data() noexcept { return memory_.data(); }
   std::uint32_t key() const noexcept { return region_->remote_key(); }
 
@@ -89,13 +89,13 @@ class Attacker {
                                     .remote_key = key};
     return pair_->post_send({&request, 1}).has_value();
   }
-  // A packet with one whole message of so many bytes.
+  // Posts a packet with one whole message of `bytes` bytes.
   bool post_message(std::size_t bytes, rdma::Immediate immediate = {}) {
     std::memset(memory_.data(), 'x', rdma::RecordHeader::bytes + rdma::align_up(bytes));
     rdma::write_header(memory_.data(), {rdma::RecordKind::message, static_cast<std::uint32_t>(bytes), 0, 0});
     return post(rdma::RecordHeader::bytes + rdma::align_up(bytes), immediate);
   }
-  // A packet with one rendezvous for each of the pieces.
+  // Posts a packet with one rendezvous for each of the pieces.
   void post_rendezvous(std::span<const rdma::RemoteBuffer> pieces, rdma::Immediate immediate = {}) {
     constexpr std::size_t record = rdma::RecordHeader::bytes + rdma::table_head_bytes + rdma::RemoteBuffer::bytes;
     std::byte* at = memory_.data() + packet_at;
@@ -109,7 +109,7 @@ class Attacker {
     }
     EXPECT_TRUE(post_from(packet_at, pieces.size() * record, immediate, rdma::Opcode::send_with_immediate, 0, 0));
   }
-  // Takes completions, and counts them: how many packets came, and how the last send ended.
+  // Polls completions and counts them: how many packets arrived, and how the last send ended.
   void poll(bool repost = true) {
     std::array<rdma::Completion, 32> found;
     while (const std::size_t count = queue_->poll(found)) {
@@ -124,7 +124,7 @@ class Attacker {
       }
     }
   }
-  // As a process that is killed.
+  // Ends like a process that is killed.
   void die() {
     pair_.reset();
     region_.reset();
@@ -133,15 +133,15 @@ class Attacker {
   rdma::Parameters theirs;
   rdma::Parameters ours;
   CountingSink sink;
-  std::unique_ptr<transport::Connection> connection;  // The attacked side's.
+  std::unique_ptr<transport::Connection> connection;  // Connection of the attacked side.
   std::size_t received = 0;
-  std::size_t succeeded = 0;  // Of what was sent.
+  std::size_t succeeded = 0;  // Number of requests that succeeded.
   rdma::Status status = rdma::Status::success;
 
  private:
   static constexpr transport::MessageLimits limits{std::size_t{64} << 20, std::size_t{64} << 20};
   static constexpr std::size_t receive_bytes = 4096;
-  static constexpr std::size_t packet_at = 40 * 1024;  // Behind what peers are offered to read.
+  static constexpr std::size_t packet_at = 40 * 1024;  // After the memory that peers are offered to read.
 
   Attacker(rdma::Device& device, std::size_t memory_bytes)
       : memory_(memory_bytes + receives * receive_bytes),

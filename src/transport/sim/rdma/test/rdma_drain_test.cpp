@@ -4,8 +4,8 @@
 #include "transport/rdma/connection/draining_queue_pair.h"
 #include "transport/sim/rdma/test/rdma_attacker_testing.h"
 
-// Connections of a shared receive queue end in every way, and their receives come back: those that go on are never
-// found not ready. On devices that behave as mlx5 does, and as Soft-RoCE.
+// Connections of a shared receive queue end in every way, and their receives are returned: other connections always
+// find a receive. Runs on devices that behave like mlx5, and like Soft-RoCE.
 namespace hawser::transport {
 namespace {
 
@@ -31,7 +31,7 @@ class RdmaDrain : public RdmaAttack, public ::testing::WithParamInterface<DrainC
     build(options, parameters);
     innocent_ = honest();
   }
-  // Uses all its credits at once, again and again.
+  // Uses all credits of the client at once, repeatedly.
   void expect_undisturbed() {
     for (int i = 0; i < 20; ++i) {
       const std::size_t before = innocent_->at_server.messages;
@@ -75,12 +75,12 @@ TEST_P(RdmaDrain, ConnectionsThatTheServerAborts) {
   EXPECT_LE(server_worker().shared_ring()->size(), 32U);
 }
 
-// What has arrived and was not polled goes with the queue pair, unless that is drained first.
+// Messages that have arrived and were not polled are lost with the queue pair unless it is drained first.
 TEST_P(RdmaDrain, ConnectionsThatEndWithPacketsUnderWay) {
   for (int round = 0; round < 30; ++round) {
     Attacker attacker(*client_device_, *client_worker_, *server_worker_);
     attacker.connect();
-    pass(milliseconds(1));  // Setting up keeps the simulated processors busy.
+    pass(milliseconds(1));  // The setup keeps the simulated processors busy.
     for (unsigned i = 0; i < attacker.theirs.receives; ++i) ASSERT_TRUE(attacker.post_message(100));
     pass(std::chrono::nanoseconds(200 * round));
     attacker.connection->abort();
@@ -105,8 +105,8 @@ TEST_P(RdmaDrain, AQueuePairThatIsReadyToReceiveOnly) {
   expect_undisturbed();
 }
 
-// What the device says while a handler blocks the loop is seen afterwards. A queue pair that was given up before would
-// keep its part of the queue for ever.
+// Events that the device reports while a handler blocks the loop are processed afterwards. A queue pair that was
+// abandoned before would keep its part of the queue forever.
 TEST_P(RdmaDrain, ALoopThatStoodStillGivesNothingUp) {
   rdma::RdmaWorker& end = server_worker();
   ASSERT_TRUE(end.device().acquire_queue_pair());
@@ -129,7 +129,7 @@ TEST_P(RdmaDrain, ALoopThatStoodStillGivesNothingUp) {
   EXPECT_FALSE(one.drained());
 }
 
-// A connection is gone, and what the application keeps of it is no part of the queue any more.
+// Chunks of an ended connection that the application keeps are no longer a part of the queue.
 TEST_P(RdmaDrain, MessagesThatOutliveTheirConnections) {
   make(8);
   std::vector<Buffer> kept;
@@ -145,7 +145,7 @@ TEST_P(RdmaDrain, MessagesThatOutliveTheirConnections) {
     pass(std::chrono::seconds(3));
   }
   EXPECT_GT(server_worker().shared_ring()->held(), 0U);
-  // Connections that are paused use up all that they have credits for: what is left is the innocent one's.
+  // Paused connections use up all receives for which they have credits. Only those of the well-behaved client remain.
   std::vector<std::unique_ptr<Attacker>> paused;
   for (int i = 0; i < 8; ++i) {
     paused.push_back(std::make_unique<Attacker>(*client_device_, *client_worker_, *server_worker_));
@@ -160,7 +160,7 @@ TEST_P(RdmaDrain, MessagesThatOutliveTheirConnections) {
   for (auto& one : paused) one->connection.reset();
 }
 
-// Connections come, send, pause and end at either side, at random times.
+// Connections are made, send, pause and end on either side, at random times.
 TEST_P(RdmaDrain, AnySchedule) {
   for (std::uint64_t seed = 1; seed <= 15; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -206,10 +206,10 @@ TEST_P(RdmaDrain, AnySchedule) {
   }
 }
 
-// Nobody counts its credits any more; what it may use up is counted all the same.
+// The credits are not checked any more, but the receives that it may use up are still counted.
 TEST_P(RdmaDrain, AFloodWhileTheConnectionEnds) {
   auto attacker = std::make_unique<Attacker>(*client_device_, *client_worker_, *server_worker_);
-  attacker->ours.receives = 64;  // More than there are: what the server sends last waits for a receive.
+  attacker->ours.receives = 64;  // More than the server has, so the last message of the server waits for a receive.
   attacker->connect();
   for (int i = 0; i < 20; ++i) {
     send(*attacker->connection, "to nobody");
@@ -227,7 +227,8 @@ TEST_P(RdmaDrain, AFloodWhileTheConnectionEnds) {
   attacker.reset();
 }
 
-// A flood ends the connection that sends it; the others lose at most what it had taken until then, and get it back.
+// A flood ends the connection that sends it. The others lose at most the receives that it had used up by then, and get
+// them back.
 TEST_P(RdmaDrain, APeerThatIgnoresItsCredits) {
   for (int round = 0; round < 10; ++round) {
     Attacker attacker(*client_device_, *client_worker_, *server_worker_);
@@ -238,7 +239,7 @@ TEST_P(RdmaDrain, APeerThatIgnoresItsCredits) {
     attacker.connection.reset();
     expect_served(*innocent_, 2);
   }
-  server_device().rnr_sent = 0;  // Its own packets were.
+  server_device().rnr_sent = 0;  // Replies to the attacker's own packets are not counted.
 }
 
 }  // namespace

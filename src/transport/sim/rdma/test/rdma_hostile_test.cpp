@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "transport/sim/rdma/test/rdma_attacker_testing.h"
 
-// A client with bare verbs attacks a server of the RDMA transport; a well-behaved client of the same server goes on.
+// A client with bare verbs attacks a server of the RDMA transport. A well-behaved client of the same server continues.
 namespace hawser::transport {
 namespace {
 
@@ -15,7 +15,7 @@ using rdma::Immediate;
 using rdma::Opcode;
 using rdma::Status;
 
-// Over a shared receive queue, and over queues of each connection's own.
+// Runs over a shared receive queue, and over separate queues of the connections.
 class RdmaHostile : public RdmaAttack, public ::testing::WithParamInterface<bool> {
  protected:
   void SetUp() override {
@@ -43,7 +43,7 @@ class RdmaHostile : public RdmaAttack, public ::testing::WithParamInterface<bool
     attacker_->connect();
     return *attacker_;
   }
-  // The server has closed the connection because of what the peer did.
+  // Checks that the server has closed the connection because of the peer's violation.
   void expect_protocol_violation(std::string_view how) {
     pass(milliseconds(5));
     EXPECT_TRUE(attacker_->sink.closed);
@@ -58,7 +58,7 @@ class RdmaHostile : public RdmaAttack, public ::testing::WithParamInterface<bool
 INSTANTIATE_TEST_SUITE_P(Queues, RdmaHostile, ::testing::Bool(),
                          [](const auto& one) { return one.param ? "Shared" : "Own"; });
 
-// A peer with a writable region reads what lies in the chunks, or beyond them, if its byte count is believed.
+// If its byte count were trusted, a peer with a writable region could read data in the chunks, or beyond them.
 TEST_P(RdmaHostile, AWriteWithImmediateIsNoMessage) {
   ExposedMemory memory(1 << 20);
   const auto registered = server_transport_->register_memory(memory.memory, memory, false);
@@ -66,7 +66,7 @@ TEST_P(RdmaHostile, AWriteWithImmediateIsNoMessage) {
   const auto exposed = (*registered)->expose(memory.memory, false, true);
   ASSERT_TRUE(exposed);
   const transport::ExposedPlace place = (*exposed)->places().front();
-  expect_served(*background_client_, 20);  // Chunks have held what others sent.
+  expect_served(*background_client_, 20);  // Chunks have held messages of others.
   for (const std::size_t bytes : {std::size_t{72}, std::size_t{60'000}}) {
     attack();
     rdma::write_header(attacker_->data(), {rdma::RecordKind::message, 40, 0, 40});
@@ -78,7 +78,7 @@ TEST_P(RdmaHostile, AWriteWithImmediateIsNoMessage) {
 }
 
 TEST_P(RdmaHostile, WritesNeedAnExposedRegion) {
-  // The device would let anybody write here, by its key alone.
+  // The device alone would let anybody with the key write here.
   std::vector<std::byte> bytes(4096);
   const auto region = *server_device_->register_memory(bytes, {.remote_read = true, .remote_write = true});
   const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(bytes.data()));
@@ -106,7 +106,7 @@ TEST_P(RdmaHostile, WritesNeedAnExposedRegion) {
   EXPECT_EQ(write(), Status::remote_invalid) << "after the last region was revoked";
 }
 
-// Queue pairs that are connected already follow too.
+// Queue pairs that are connected already get the access, too.
 TEST_P(RdmaHostile, AnExposedRegionOpensConnectionsThatExist) {
   Attacker& attacker = attack();
   ExposedMemory memory(4096);
@@ -124,7 +124,7 @@ TEST_P(RdmaHostile, AnExposedRegionOpensConnectionsThatExist) {
   EXPECT_EQ(attacker.status, Status::remote_invalid);
 }
 
-// Whose operation it was is told why it failed, also when the queue pair allows no writes at all any more.
+// The caller of the operation gets the reason for the failure, even if the queue pair allows no writes at all any more.
 TEST_P(RdmaHostile, AWriteToARevokedRegionIsRefusedByName) {
   struct Write final : transport::RemoteOperation {
     void on_posted() override {}
@@ -162,7 +162,7 @@ TEST_P(RdmaHostile, AWriteToARevokedRegionIsRefusedByName) {
   pair.reset();
 }
 
-// Of no bytes: a device may check neither key nor access.
+// The write has no bytes, so a device may check neither key nor access.
 TEST_P(RdmaHostile, AnUnsolicitedWriteWithImmediate) {
   Attacker& attacker = attack();
   ASSERT_TRUE(attacker.post(0, {.granted = 1, .done = 3, .fin = true}, Opcode::write_with_immediate));
@@ -201,7 +201,7 @@ TEST_P(RdmaHostile, MessagesAfterTheLast) {
   expect_protocol_violation("messages after the last one");
 }
 
-// A packet beyond the credits finds a receive of somebody else's, if there is a shared queue.
+// With a shared queue, a packet beyond the credits uses up a receive of another connection.
 TEST_P(RdmaHostile, MorePacketsThanCredits) {
   Attacker& attacker = attack();
   attacker.connection->pause();
@@ -212,7 +212,7 @@ TEST_P(RdmaHostile, MorePacketsThanCredits) {
     EXPECT_TRUE(attacker.sink.closed);
     EXPECT_EQ(attacker.sink.reason.code, ErrorCode::protocol_error);
   }
-  server_device().rnr_sent = before;  // Those were its own.
+  server_device().rnr_sent = before;  // Replies to the attacker's own packets are not counted.
   attacker.connection.reset();
 }
 
@@ -225,7 +225,7 @@ TEST_P(RdmaHostile, APacketLongerThanAChunkReachesNobody) {
   EXPECT_TRUE(attacker_->sink.closed);
 }
 
-// Bytes and immediates at random: whatever they are, the connection ends in a protocol error or goes on.
+// Sends random bytes and immediates. The connection ends with a protocol error or continues.
 TEST_P(RdmaHostile, ForgedPacketsOfAllKinds) {
   Random random(7);
   for (int round = 0; round < 150; ++round) {
@@ -255,7 +255,7 @@ TEST_P(RdmaHostile, ForgedPacketsOfAllKinds) {
   }
 }
 
-// What such a peer offers can never be read, and would stay.
+// Payloads that such a peer offers could never be read, and would stay.
 TEST_P(RdmaHostile, PayloadsToBeReadAtAPeerWithoutReads) {
   Attacker& attacker = attack(0);
   std::vector<rdma::RemoteBuffer> pieces(8, {0x1000, 1, 60U << 20});
@@ -264,7 +264,7 @@ TEST_P(RdmaHostile, PayloadsToBeReadAtAPeerWithoutReads) {
   EXPECT_LT(server_transport_->memory().front().used_bytes_max, idle_bytes_ + (std::size_t{4} << 20));
 }
 
-// Eight payloads in one packet: the first is counted by who takes it, those behind it up to read_ahead_bytes_max.
+// Eight payloads in one packet. The sink pays for the first, and read_ahead_bytes_max limits those behind it.
 TEST_P(RdmaHostile, WhatIsReadAheadIsBounded) {
   constexpr std::size_t mib = std::size_t{1} << 20;
   const std::size_t ahead_max = RdmaOptions().read_ahead_bytes_max;
@@ -282,7 +282,7 @@ TEST_P(RdmaHostile, WhatIsReadAheadIsBounded) {
   }
 }
 
-// A head that is announced costs nothing before it comes.
+// The announcement of a head costs no memory before the head arrives.
 TEST_P(RdmaHostile, AnnouncedHeadsTakeNoMemory) {
   Attacker& attacker = attack();
   rdma::write_header(attacker.data(), {rdma::RecordKind::begin, 63U << 20, 0, 8});
@@ -297,7 +297,7 @@ TEST_P(RdmaHostile, AnnouncedHeadsTakeNoMemory) {
   EXPECT_LT(allocated(), before + (std::size_t{1} << 20));
 }
 
-// Long heads are paid for as they come; what is refused is cut, and the connection goes on.
+// Long heads are paid for as they arrive. A head that the account refuses is cut, and the connection continues.
 TEST_P(RdmaHostile, LongHeadsArePaidFor) {
   detail::ReceiveBudget budget(std::size_t{4} << 20, std::size_t{1} << 20);
   detail::ReceiveAccount account(&budget);
@@ -316,7 +316,7 @@ TEST_P(RdmaHostile, LongHeadsArePaidFor) {
     EXPECT_EQ(account.used(), 0U) << bytes;
   }
   EXPECT_EQ(pair->at_server.messages, 4U);
-  // One that never comes whole is paid back when its connection ends.
+  // A head that never arrives completely is refunded when its connection ends.
   send(*pair->client, std::string(900'000, 'h'));
   pass(std::chrono::microseconds(60));
   pair.reset();
@@ -342,12 +342,12 @@ TEST_P(RdmaHostile, WhatIsReadAheadIsPaidFor) {
   attacker_->sink.account = nullptr;
 }
 
-// The client is attacked by the server that it connects to: with forged parameters, and with what no packet is.
+// The server attacks the client that connects to it: with forged parameters, and with invalid packets.
 TEST_P(RdmaHostile, AServerThatAttacksItsClients) {
   const std::size_t before = client_transport_->memory().front().connections;
   for (int kind = 0; kind < 5; ++kind) {
     Attacker server(*server_device_, *server_worker_);
-    if (kind == 0) server.ours.queue_pair = 0xfffffe;  // Nobody's.
+    if (kind == 0) server.ours.queue_pair = 0xfffffe;  // No queue pair has this number.
     ASSERT_TRUE(server.accepted_by(*client_worker_));
     server.ready();
     pass(milliseconds(1));
@@ -369,13 +369,14 @@ TEST_P(RdmaHostile, AServerThatAttacksItsClients) {
   }
 }
 
-// The attacker's process ends at each step of the handshake, and with packets, reads and a payload of ours under way.
+// The attacker's process ends at each step of the handshake, and while packets, reads and a payload of the server are
+// in progress.
 TEST_P(RdmaHostile, DeathAtEachStep) {
   for (int step = 0; step < 7; ++step) {
     auto one = std::make_unique<Attacker>(*client_device_, *client_worker_, *server_worker_);
     if (step >= 1 && step != 6) one->connect();
     if (step == 6) {
-      // Connected, and the server's stream ends before it is opened.
+      // The attacker is connected, and the server's stream ends before it is opened.
       EXPECT_TRUE(one->try_connect());
       one->ready();
       for (unsigned i = 0; i < one->theirs.receives; ++i) EXPECT_TRUE(one->post_message(8));
@@ -406,8 +407,8 @@ TEST_P(RdmaHostile, DeathAtEachStep) {
   }
 }
 
-// A client that sees its own first sequence numbers must not know those of others: with a generator such as
-// minstd_rand, seven unknown bits are all that is between.
+// A client that sees its own first sequence numbers must not be able to predict those of others. With a generator such
+// as minstd_rand, only seven bits would be unknown.
 TEST_F(RdmaAttack, SequenceNumbersTellNothingOfTheNext) {
   build({});
   std::array<std::uint64_t, 4> seen{};

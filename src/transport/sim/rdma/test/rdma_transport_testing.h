@@ -20,7 +20,7 @@
 
 namespace hawser::transport {
 
-// The last bytes of ::ffff:10.0.x.y.
+// `x` and `y` are the last bytes of ::ffff:10.0.x.y.
 inline rdma::Gid address_of(unsigned x, unsigned y) {
   rdma::Gid gid;
   gid.bytes[10] = gid.bytes[11] = std::byte{0xff};
@@ -30,7 +30,7 @@ inline rdma::Gid address_of(unsigned x, unsigned y) {
   return gid;
 }
 
-// Takes messages of a connection, and its end.
+// Records the messages of a connection, and its end.
 struct RecordingSink final : transport::MessageSink {
   void on_message(const transport::Message& message) override {
     messages.emplace_back(as_text(message.head));
@@ -45,8 +45,8 @@ struct RecordingSink final : transport::MessageSink {
   std::optional<Error> closed;
 };
 
-// An RDMA transport's two sides on simulated devices, "sim0" the client's and "sim1" the server's, on one loop in
-// virtual time.
+// The two sides of an RDMA transport on simulated devices, on one loop in virtual time. "sim0" is the client's device
+// and "sim1" the server's.
 class SimRdmaTransport : public testing::Test {
  protected:
   static constexpr transport::MessageLimits limits{1 << 20, 1 << 20};
@@ -55,7 +55,7 @@ class SimRdmaTransport : public testing::Test {
     std::shared_ptr<transport::Transport> transport;
     std::shared_ptr<transport::TransportWorker> worker;
   };
-  // Two connections that lead to each other.
+  // Two connections to each other.
   struct Pair {
     RecordingSink client_sink;
     RecordingSink server_sink;
@@ -75,7 +75,7 @@ class SimRdmaTransport : public testing::Test {
   std::shared_ptr<SimDevice> device(const std::string& name) {
     return std::static_pointer_cast<SimDevice>(*fabric->open(name));
   }
-  // The whole handshake.
+  // Executes the whole handshake.
   std::unique_ptr<Pair> connect(Side& client, Side& server) {
     auto selected = server.worker->select(client.worker->offer(), limits);
     if (!selected) return failed(selected.error());

@@ -13,7 +13,7 @@
 #include "transport/rdma/device/path_mtus.h"
 #include "transport/sim/rdma/test/rdma_transport_testing.h"
 
-// The RDMA transport's handshakes, bounds and events, on simulated devices.
+// Tests the RDMA transport's handshakes, bounds and events on simulated devices.
 namespace hawser::transport {
 namespace {
 
@@ -28,7 +28,8 @@ std::vector<std::byte> with_address(const rdma::Gid& address, Bytes parameters) 
   return changed->encode();
 }
 
-// A named device has several addresses, one for each network of its port: a wrong one leads to another network.
+// A device that is selected by name has several addresses, one for each network of its port. A wrong address leads to
+// another network.
 TEST_F(SimRdmaTransport, TheAddressOfTheStreamIsTakenOnANamedDeviceToo) {
   const auto held = device("sim0");
   held->add_address({.index = 1, .gid = address_of(7, 1), .type = rdma::GidType::roce_v2});
@@ -55,7 +56,7 @@ TEST_F(SimRdmaTransport, AClientMustConnectFromTheAddressThatItOffered) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::protocol_error);
   EXPECT_THAT(refused.error().text, HasSubstr("10.0.0.99"));
-  // The pending connection is as it was.
+  // The pending connection has not changed.
   EXPECT_TRUE((*selected)->connect((*accepted)->parameters()));
 }
 
@@ -73,7 +74,7 @@ TEST_F(SimRdmaTransport, HandshakesThatDoNotEndAreBoundedAndOldOnesGiveWay) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::overloaded);
   EXPECT_THAT(refused.error().text, HasSubstr("half_open_max"));
-  // One that ends has room for another one.
+  // A pending connection that ends makes room for another one.
   pendings.pop_back();
   auto fourth = select();
   ASSERT_TRUE(fourth);
@@ -90,13 +91,14 @@ TEST_F(SimRdmaTransport, HandshakesThatDoNotEndAreBoundedAndOldOnesGiveWay) {
   ASSERT_FALSE(gone);
   EXPECT_THAT(gone.error().text, HasSubstr("gave way"));
   EXPECT_TRUE(pendings[1]->connect((*late)->parameters()));
-  // One that is opened is not half-open any more.
+  // A connection that is opened is not half-open any more.
   auto [a, b] = transport::LoopStream::make_pair();
   const auto opened = pendings[1]->open(std::move(a));
   EXPECT_TRUE(select());
 }
 
-// Without blocking, step by step: either half may go, or give way, at each of them, and leaves nothing.
+// The handshake runs step by step, without blocking. At each step, either pending connection may be destroyed or give
+// way. It leaves no resources.
 TEST_F(SimRdmaTransport, PendingConnectionsGoAtEachStepOfTheirMaking) {
   Side client = side("sim0");
   Side server = side("sim1", {.half_open_max = 1});
@@ -167,7 +169,7 @@ TEST_F(SimRdmaTransport, PendingConnectionsGoAtEachStepOfTheirMaking) {
       (*selected)->begin_connect((*accepted)->parameters(), note);
       run_for(1ms);
       ASSERT_TRUE(outcome && *outcome);
-      // Connected, it is not half-open any more.
+      // A connected pending connection is not half-open any more.
       EXPECT_TRUE(server.worker->begin_select(client.worker->offer(), limits));
     }
     selected->reset();
@@ -176,7 +178,7 @@ TEST_F(SimRdmaTransport, PendingConnectionsGoAtEachStepOfTheirMaking) {
   }
 }
 
-// 2.3 MiB each with the default options: what they may hold depends on the memory that there is.
+// Each handshake needs 2.3 MiB with the default options, so the limit of their memory depends on the available memory.
 TEST_F(SimRdmaTransport, HalfOpenHandshakesHoldAQuarterOfTheMemoryAtMost) {
   Side client = side("sim0");
   Side server = side("sim1", {.chunk_bytes = 64 << 10, .memory_bytes_max = 8 << 20, .arena_bytes = 1 << 20});
@@ -212,7 +214,7 @@ TEST_F(SimRdmaTransport, PortIsAskedForEachConnection) {
   EXPECT_THAT(refused.error().text, HasSubstr("is down"));
 }
 
-// A link that flaps ends nothing: the devices repeat what was lost.
+// A link that fails for a moment ends no connection: the devices send lost packets again.
 TEST_F(SimRdmaTransport, APortThatIsDownForAMomentEndsNothing) {
   Side client = side("sim0");
   Side server = side("sim1", {.port_down_grace = 500ms});
@@ -231,7 +233,7 @@ TEST_F(SimRdmaTransport, APortThatIsDownForAMomentEndsNothing) {
     set_active(true);
     run_for(400ms);
   }
-  // Its return is seen without an event too.
+  // The worker notices without an event that the port is up again.
   set_active(false);
   run_for(100ms);
   status.active = true;
@@ -241,7 +243,7 @@ TEST_F(SimRdmaTransport, APortThatIsDownForAMomentEndsNothing) {
   send(*pair->client, "still there");
   run_for(100ms);
   EXPECT_THAT(pair->server_sink.messages, testing::ElementsAre("still there"));
-  // Another port's fate is not its own.
+  // The state of another port does not matter.
   held->raise({.kind = DeviceEventKind::port_down, .port = 2});
   run_for(1s);
   EXPECT_FALSE(pair->server_sink.closed);
@@ -252,14 +254,14 @@ TEST_F(SimRdmaTransport, APortThatIsDownForAMomentEndsNothing) {
   ASSERT_TRUE(pair->server_sink.closed);
   EXPECT_THAT(pair->server_sink.closed->text, HasSubstr("port is down"));
   EXPECT_EQ(pair->server_sink.closed->scope, ErrorScope::transport);
-  // The end stays: what is made once the port is up again works.
+  // The worker remains: connections that are made after the port is up again work.
   EXPECT_TRUE(server.worker->usable());
   set_active(true);
   run_for(1ms);
   EXPECT_NE(connect(client, server), nullptr);
 }
 
-// Without its completion queue an end carries nothing any more: it is replaced, and no other end is.
+// A worker without its completion queue carries nothing any more. It is replaced, and no other worker is.
 TEST_F(SimRdmaTransport, AnEndWhoseCompletionQueueOverranIsReplaced) {
   Side client = side("sim0");
   Side server = side("sim1");
@@ -272,7 +274,7 @@ TEST_F(SimRdmaTransport, AnEndWhoseCompletionQueueOverranIsReplaced) {
   EXPECT_FALSE(pair->server_sink.closed);
   EXPECT_TRUE(server.worker->usable());
   const std::weak_ptr<transport::TransportWorker> before = server.worker;
-  // More entries than it has: those of a queue pair that nobody reaps.
+  // Adds more entries than the queue has: those of a queue pair that nobody polls.
   const auto queue = held->completion_queues().front();
   for (std::size_t i = 0; i <= RdmaOptions{}.cq_entries; ++i) {
     queue->add({.id = 1, .queue_pair = 0xffffff}, fabric->now_ns(), false);
@@ -294,7 +296,7 @@ TEST_F(SimRdmaTransport, AnEndWhoseCompletionQueueOverranIsReplaced) {
   EXPECT_THAT(again->server_sink.messages, testing::ElementsAre("anew"));
 }
 
-// The client lowers what both sides use toward a server that its long packets do not reach, for a time.
+// For a limited time, the client reduces the packets of both sides toward a server that its long packets do not reach.
 TEST_F(SimRdmaTransport, ShorterPacketsAreUsedTowardAPeerThatLongOnesDoNotReach) {
   Side client = side("sim0");
   Side server = side("sim1");
@@ -320,7 +322,7 @@ TEST_F(SimRdmaTransport, ShorterPacketsAreUsedTowardAPeerThatLongOnesDoNotReach)
   EXPECT_FALSE(client.worker->use_shorter_packets(Bytes{}));
 }
 
-// Ports agree on 4096 bytes, and a switch on the way does not pass them.
+// The ports agree on 4096 bytes, and a switch between them does not pass such packets.
 TEST_F(SimRdmaTransport, ShorterPacketsPassWhereLongOnesAreLost) {
   Side client = side("sim0");
   Side server = side("sim1");
