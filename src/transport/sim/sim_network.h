@@ -43,8 +43,8 @@ struct SimOptions {
   double transport_declined = 0;  // A pending connection cannot be made.
   double transport_reset = 0;     // Like `reset` and `vanish`.
   double transport_vanish = 0;
-  // Path MTU. A transport with longer packets falls silent with the first message that fills a longer packet. Packets
-  // have 4096 bytes, or 1024 or 256 once the client requested shorter ones.
+  // Path MTU. A transport whose packets are longer falls silent with the first message that is longer than this.
+  // Packets have 4096 bytes, or 1024 or 256 once the client requested shorter ones.
   std::size_t path_mtu_max = SIZE_MAX;
   // Limit of the time until a pending connection is made, and until it is connected.
   Duration transport_ready_max = Duration::zero();

@@ -92,7 +92,7 @@ void Resolver::settle() {
     if (v6.done || loop_.now() - v4_came_ >= resolution_delay) release(v4);
   }
   if (!v6.done || !v4.done || list_.completed()) return;
-  // Reports the error that is not "there is no such record", if one of the two is not.
+  // Reports the error of the family that failed for another reason than "there is no such record".
   fail_with(ares_strerror(v4.status == ARES_SUCCESS || v4.status == ARES_ENODATA ? v6.status : v4.status));
 }
 

@@ -134,7 +134,7 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
 // A connection that is being made. The server's pending connection leaves the half-open ones when it is connected.
 class RdmaPendingConnection final : public PendingConnection, public HalfOpen::Place {
  public:
-  // Client: is to be connected to the server with these parameters.
+  // Client: will be connected to the server with these parameters.
   RdmaPendingConnection(Loop& loop, std::unique_ptr<RdmaConnection> connection, const Parameters& server) noexcept
       : loop_(loop), connection_(std::move(connection)), server_(server) {}
   // Server: for a client that made `offer`; it has no connection yet.

@@ -7,7 +7,7 @@
 
 namespace hawser::transport::rdma {
 
-// First in, first out; keeps its memory, so that the steady state allocates nothing.
+// A first-in, first-out queue. It keeps its memory, so that the steady state allocates nothing.
 template <class T>
 class Queue {
  public:
@@ -38,7 +38,7 @@ class Queue {
     first_ = 0;
   }
 
-  std::vector<T> items_;  // A power of two of them.
+  std::vector<T> items_;  // The size is 0 or a power of two.
   std::size_t first_ = 0;
   std::size_t count_ = 0;
 };

@@ -19,7 +19,7 @@ class SharedMemory {
   // cannot supply ends the process with SIGBUS, so pages are requested before they are touched.
   static bool counted_strictly();
 
-  // Creates memory. With `strict`, everything except the slabs is supplied at once; otherwise it is an error.
+  // Creates memory. With `strict`, the system supplies everything except the slabs at once, or it is an error.
   static Result<std::shared_ptr<SharedMemory>> create(const Sizes& sizes, bool strict);
   // Maps the object that the peer has passed, if it is as create() makes it. Otherwise it remains in `file`, for the
   // caller to close: closing may block, and releasing the pages of a large object takes long.

@@ -138,7 +138,7 @@ class SimDevice final : public rdma::Device {
   double memory_ns(std::size_t bytes) const noexcept;
   unsigned next_unit() noexcept { return next_unit_++ % static_cast<unsigned>(unit_free_ns_.size()); }
 
-  // This number of connect() calls fails when the queue pair is ready to receive but not to send.
+  // This number of connect() calls fail, and leave the queue pair ready to receive but not to send.
   unsigned connects_refused = 0;
   std::uint64_t rnr_received = 0;  // "Receiver not ready" replies from the peer,
   std::uint64_t rnr_sent = 0;      // and replies to the peer.

@@ -55,7 +55,7 @@ TEST(ShmSlab, ALargeSlabHasLargerChunks) {
   slab.reader->drop();
 }
 
-// Regions never overlap, come back from any thread, and outlive the connection that they came by.
+// Regions never overlap, any thread may return them, and they outlive their connection.
 TEST(ShmSlab, RandomUse) {
   Random random(1);
   auto slab = std::make_unique<Slab>(4 << 20);
