@@ -121,7 +121,7 @@ TEST_F(Faults, AnnouncedLengthsTakeNoMemory) {
     }
     // As much as may be announced, as a head and as a payload, and then nothing.
     Octets head(wire::header_bytes);
-    wire::write_header(head.data(), request_of<testing_tools::echo>(call_id(0)));
+    write_raw_header(head.data(), request_of<testing_tools::echo>(call_id(0)));
     for (int i = 0; i < 4; ++i) {
       attackers.push_back(RawSocket::greeted(server->address()));
       attackers.back().send(i % 2 == 0 ? prefix(28, allowed - 36) + head : prefix(allowed - 8, 0) + head);

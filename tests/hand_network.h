@@ -31,7 +31,7 @@ struct HandNetwork final : transport::Network {
 };
 
 template <auto F>
-wire::Header request_of(std::uint32_t call) {
+RawHeader request_of(std::uint32_t call) {
   using Facts = detail::MethodFacts<F>;
   return {.kind = wire::FrameKind::request, .call = call, .method = Facts::id, .signature = Facts::signature};
 }
@@ -58,7 +58,7 @@ struct Peer {
       const Bytes bytes = as_bytes(rest);
       const auto head = load_le<std::uint32_t>(bytes.data());
       const auto payload = load_le<std::uint32_t>(bytes.data() + 4);
-      const wire::Header header = wire::read_header(bytes.subspan(8));
+      const RawHeader header = read_raw_header(bytes.subspan(8));
       if (header.kind == kind) {
         found = RawFrame{header, std::string(rest.substr(36, head - 28)), std::string(rest.substr(8 + head, payload))};
       }

@@ -169,7 +169,7 @@ TEST_F(HostileClient, UnknownKindsAndFlags) {
     expect_protocol_violation(message({.kind = static_cast<FrameKind>(kind), .call = call_id(0)}), "an unknown kind");
   }
   for (const int flags : {4, 8, 128, 255}) {
-    wire::Header header = request_of<testing_tools::echo>(call_id(0));
+    RawHeader header = request_of<testing_tools::echo>(call_id(0));
     header.flags = static_cast<std::uint8_t>(flags);
     expect_protocol_violation(message(header, text_body("x")), "an unknown flag");
   }
@@ -185,7 +185,7 @@ TEST_F(HostileClient, UnknownKindsAndFlags) {
 }
 
 TEST_F(HostileClient, MetadataAndAttachmentsThatLie) {
-  wire::Header header = request_of<testing_tools::echo>(call_id(0));
+  RawHeader header = request_of<testing_tools::echo>(call_id(0));
   header.metadata_bytes = 100;
   expect_protocol_violation(message(header, text_body("x")), "metadata passes the frame");
   header.metadata_bytes = 5;
@@ -212,11 +212,10 @@ TEST_F(HostileClient, DamagedFrames) {
   hello.checksum = true;
   for (const bool damaged : {false, true}) {
     RawSocket attacker = RawSocket::greeted(server->address(), hello);
-    wire::Header header = request_of<testing_tools::echo>(call_id(0));
+    RawHeader header = request_of<testing_tools::echo>(call_id(0));
     header.flags = wire::flag_checksum;
     Octets frame = message(header, text_body("hello"));
-    const std::uint32_t checksum = wire::frame_checksum(Bytes(frame).subspan(8), {});
-    store_le(frame.data() + 8 + 24, checksum);
+    wire::write_checksum(MutableBytes(frame).subspan(8), {});
     if (damaged) frame.back() ^= std::byte{1};
     attacker.send(frame);
     if (damaged) {
@@ -231,15 +230,15 @@ TEST_F(HostileClient, DamagedFrames) {
 
 TEST_F(HostileClient, CallsThatAreWrong) {
   const std::uint32_t id = call_id(0);
-  wire::Header unknown = request_of<testing_tools::echo>(id);
+  RawHeader unknown = request_of<testing_tools::echo>(id);
   unknown.method ^= 1;
   expect_refused(message(unknown, text_body("x")), id, ErrorCode::unknown_method, "no handler of that name");
   expect_refused(message(unknown, text_body("x"), std::string(100'000, 'x')), id, ErrorCode::unknown_method,
                  "no handler");
-  wire::Header other = request_of<testing_tools::echo>(id);
+  RawHeader other = request_of<testing_tools::echo>(id);
   other.signature ^= 1;
   expect_refused(message(other, text_body("x")), id, ErrorCode::signature_mismatch, "other types");
-  const wire::Header good = request_of<testing_tools::echo>(id);
+  const RawHeader good = request_of<testing_tools::echo>(id);
   expect_refused(message(good), id, ErrorCode::protocol_error, "can't decode");
   expect_refused(message(good, "\x05\x00\x00"), id, ErrorCode::protocol_error, "can't decode");
   expect_refused(message(good, std::string("\xff\xff\xff\x7f", 4)), id, ErrorCode::protocol_error, "can't decode");
@@ -255,7 +254,7 @@ TEST_F(HostileClient, CallIdsThatAreInUseOrTooHigh) {
   expect_protocol_violation(held + held, "one id twice");
   expect_protocol_violation(held + message(request_of<hold>(call_id(3, 2))), "one slot twice");
   // A refusal of the second would count as the answer of the first, which then nobody would ever cancel.
-  wire::Header unknown = request_of<hold>(call_id(3));
+  RawHeader unknown = request_of<hold>(call_id(3));
   unknown.method ^= 1;
   expect_protocol_violation(held + message(unknown), "one id twice, for a method that does not exist");
   Octets all;

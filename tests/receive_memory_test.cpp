@@ -43,7 +43,7 @@ Task<int> pours(Writer<std::string> out) {
 }
 
 // A request whose argument, a text, is the whole payload.
-std::string payload_request(const wire::Header& header, std::size_t bytes) {
+std::string payload_request(const RawHeader& header, std::size_t bytes) {
   std::string body(4, '\0');
   store_le(reinterpret_cast<std::byte*>(body.data()), static_cast<std::uint32_t>(bytes) | codec::out_of_band_flag);
   return text(message(header, body, std::string(bytes, 'x')));

@@ -4,12 +4,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "wire/call_id.h"
+
 namespace hawser::wire {
 
-// The client's calls in flight on one connection, by call id. An id is a slot index (low 16 bits) and the slot's
-// generation (high 16 bits, never 0), so that a stray answer does not reach a later call of the same slot. A call
-// whose answer is not wanted any more keeps its slot until the server has answered, as it must: so the bound holds
-// for what the server really has to do.
+// The client's calls in flight on one connection, by call id. Each use of a slot has its own generation, so that a late
+// answer does not reach a later call of the same slot. A call whose answer is not needed any more keeps its slot until
+// the server has answered, so that the bound holds for the calls that the server executes.
 template <class T>
 class CallTable {
  public:
@@ -23,7 +24,7 @@ class CallTable {
   std::size_t size() const noexcept { return size_; }
 
   // A new call's id; the table is not full().
-  std::uint32_t open(T& call) {
+  CallId open(T& call) {
     if (free_ == none) {
       slots_.push_back({nullptr, none, 1, false});
       free_ = static_cast<std::uint32_t>(slots_.size() - 1);
@@ -34,7 +35,7 @@ class CallTable {
     free_ = slot.next_free;
     slot.call = &call;
     slot.used = true;
-    return (std::uint32_t{slot.generation} << 16) | index;
+    return {static_cast<std::uint16_t>(index), slot.generation};
   }
 
   enum class State : std::uint8_t { open, abandoned, unknown };
@@ -42,25 +43,24 @@ class CallTable {
     State state;
     T* call;  // Non-null if open.
   };
-  Found find(std::uint32_t id) const noexcept {
-    const std::uint32_t index = id & 0xffffU;
-    if (index >= slots_.size()) return {State::unknown, nullptr};
-    const Slot& slot = slots_[index];
-    if (!slot.used || slot.generation != (id >> 16)) return {State::unknown, nullptr};
+  Found find(CallId id) const noexcept {
+    if (id.slot() >= slots_.size()) return {State::unknown, nullptr};
+    const Slot& slot = slots_[id.slot()];
+    if (!slot.used || slot.generation != id.generation()) return {State::unknown, nullptr};
     return {slot.call != nullptr ? State::open : State::abandoned, slot.call};
   }
 
   // The answer will be ignored; `id` is open.
-  void abandon(std::uint32_t id) noexcept { slots_[id & 0xffffU].call = nullptr; }
+  void abandon(CallId id) noexcept { slots_[id.slot()].call = nullptr; }
   // The server has answered; `id` is open or abandoned.
-  void close(std::uint32_t id) noexcept {
-    Slot& slot = slots_[id & 0xffffU];
+  void close(CallId id) noexcept {
+    Slot& slot = slots_[id.slot()];
     slot.call = nullptr;
     slot.used = false;
     slot.generation = static_cast<std::uint16_t>(slot.generation + 1);
     if (slot.generation == 0) slot.generation = 1;
     slot.next_free = free_;
-    free_ = id & 0xffffU;
+    free_ = id.slot();
     --size_;
   }
 

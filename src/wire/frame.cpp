@@ -1,6 +1,5 @@
 #include "wire/frame.h"
 
-#include <algorithm>
 #include <array>
 #include <string>
 
@@ -9,76 +8,86 @@
 namespace hawser::wire {
 namespace {
 
-constexpr std::size_t checksum_at = 24;
+constexpr std::array<std::string_view, kind_max + 1> names = {"unknown", "REQUEST",     "RESPONSE",   "ERROR",
+                                                              "CANCEL",  "STREAM_DATA", "STREAM_END", "STREAM_CREDIT",
+                                                              "PING",    "PONG",        "GOAWAY"};
+
+bool known(std::uint8_t kind) noexcept { return kind >= kind_min && kind <= kind_max; }
 
 std::unexpected<Error> protocol_error(std::string text) {
   return fail(ErrorCode::protocol_error, std::move(text), ErrorScope::connection, Initiator::peer);
 }
 
+std::string name_of(std::uint8_t kind) { return std::string(to_string(static_cast<FrameKind>(kind))); }
+
+std::unexpected<Error> short_head(Bytes head) {
+  return protocol_error("a frame of " + std::to_string(head.size()) + " bytes is shorter than its header (" +
+                        std::to_string(header_bytes) + ")");
+}
+
+// CRC32C (Castagnoli) over the head with its checksum field taken as zero, then the payload.
+std::uint32_t frame_checksum(Bytes head, std::span<const ConstBuffer> payload) noexcept {
+  constexpr std::array<std::byte, 4> zero{};
+  std::uint32_t crc = crc32c(0, head.first(at::checksum));
+  crc = crc32c(crc, zero);
+  crc = crc32c(crc, head.subspan(at::checksum + zero.size()));
+  for (const ConstBuffer& piece : payload) crc = crc32c(crc, {piece.data, piece.size});
+  return crc;
+}
+
 }  // namespace
 
-Header read_header(Bytes head) noexcept {
-  const std::byte* const from = head.data();
-  return {.kind = static_cast<FrameKind>(load_le<std::uint8_t>(from)),
-          .flags = load_le<std::uint8_t>(from + 1),
-          .metadata_bytes = load_le<std::uint16_t>(from + 2),
-          .call = load_le<std::uint32_t>(from + 4),
-          .method = load_le<std::uint32_t>(from + 8),
-          .signature = load_le<std::uint32_t>(from + 12),
-          .deadline = load_le<std::uint32_t>(from + 16),
-          .attachment_bytes = load_le<std::uint32_t>(from + 20),
-          .checksum = load_le<std::uint32_t>(from + 24)};
+std::string_view to_string(FrameKind kind) noexcept {
+  const auto number = static_cast<std::uint8_t>(kind);
+  return names[known(number) ? number : 0];
 }
 
 // Filled in place: this is on the path of every message.
 Result<Frame> decode_frame(Bytes head, Bytes payload, std::size_t payload_bytes) {
   Result<Frame> result(std::in_place);
   if (head.size() < header_bytes) [[unlikely]] {
-    result = protocol_error("a frame of " + std::to_string(head.size()) + " bytes is shorter than its header (" +
-                            std::to_string(header_bytes) + ")");
+    result = short_head(head);
     return result;
   }
   Frame& frame = *result;
-  frame.header = read_header(head);
-  const Header& header = frame.header;
-  const auto kind = static_cast<std::uint8_t>(header.kind);
-  const std::size_t body_at = header_bytes + header.metadata_bytes;
+  frame.header = head.data();
+  const auto kind = load_le<std::uint8_t>(frame.header + at::kind);
+  const auto flags = load_le<std::uint8_t>(frame.header + at::flags);
+  const std::size_t metadata_bytes = load_le<std::uint16_t>(frame.header + at::metadata_bytes);
+  const std::size_t attachment_bytes = load_le<std::uint32_t>(frame.header + at::attachment_bytes);
+  const std::size_t body_at = header_bytes + metadata_bytes;
+  frame.kind = static_cast<FrameKind>(kind);
   const bool carries_payload =
-      header.kind == FrameKind::request || header.kind == FrameKind::response || header.kind == FrameKind::stream_data;
-  if (kind < kind_min || kind > kind_max) [[unlikely]] {
+      frame.kind == FrameKind::request || frame.kind == FrameKind::response || frame.kind == FrameKind::stream_data;
+  if (!known(kind)) [[unlikely]] {
     result = protocol_error("unknown frame kind " + std::to_string(kind));
-  } else if ((header.flags & ~flags_known) != 0) [[unlikely]] {
-    result = protocol_error("unknown frame flags " + std::to_string(header.flags & ~flags_known));
+  } else if ((flags & ~flags_known) != 0) [[unlikely]] {
+    result = protocol_error("unknown frame flags " + std::to_string(flags & ~flags_known) + " in " + name_of(kind));
   } else if (body_at > head.size()) [[unlikely]] {
-    result =
-        protocol_error("metadata of " + std::to_string(header.metadata_bytes) + " bytes passes the end of the frame");
-  } else if (header.attachment_bytes > payload_bytes) [[unlikely]] {
-    result = protocol_error("an attachment of " + std::to_string(header.attachment_bytes) +
-                            " bytes is larger than the payload (" + std::to_string(payload_bytes) + ")");
+    result = protocol_error("metadata of " + std::to_string(metadata_bytes) + " bytes passes the end of the " +
+                            name_of(kind) + " frame (" + std::to_string(head.size()) + " bytes)");
+  } else if (attachment_bytes > payload_bytes) [[unlikely]] {
+    result = protocol_error("an attachment of " + std::to_string(attachment_bytes) +
+                            " bytes is larger than the payload (" + std::to_string(payload_bytes) + " bytes)");
   } else if (payload_bytes != 0 && !carries_payload) [[unlikely]] {
-    result = protocol_error("a frame of kind " + std::to_string(kind) + " has no payload");
+    result = protocol_error(name_of(kind) + " frame with a payload of " + std::to_string(payload_bytes) +
+                            " bytes: this kind has no payload");
   } else {
-    frame.metadata = head.subspan(header_bytes, header.metadata_bytes);
+    frame.metadata = head.subspan(header_bytes, metadata_bytes);
     frame.body = head.subspan(body_at);
     if (!payload.empty()) {
-      frame.payload = payload.first(payload.size() - header.attachment_bytes);
-      frame.attachment = payload.last(header.attachment_bytes);
+      frame.payload = payload.first(payload.size() - attachment_bytes);
+      frame.attachment = payload.last(attachment_bytes);
     }
   }
   return result;
 }
 
-std::uint32_t encode_deadline(std::int64_t microseconds) noexcept {
-  constexpr std::int64_t top = std::int64_t{1} << 31;
-  if (microseconds < 1) return 1;
-  if (microseconds < top) return static_cast<std::uint32_t>(microseconds);
-  // Rounded up, so that the peer does not give up before we do.
-  return static_cast<std::uint32_t>(std::min((microseconds - 1) / 1000 + 1, top - 1) | top);
-}
-
-std::int64_t decode_deadline(std::uint32_t encoded) noexcept {
-  constexpr std::uint32_t top = 1U << 31;
-  return (encoded & top) != 0 ? std::int64_t{encoded & ~top} * 1000 : std::int64_t{encoded};
+Result<Frame> decode_cut_frame(Bytes head) {
+  if (head.size() < header_bytes) return short_head(head);
+  const auto kind = load_le<std::uint8_t>(head.data() + at::kind);
+  if (!known(kind)) return protocol_error("unknown frame kind " + std::to_string(kind));
+  return Frame{.header = head.data(), .kind = static_cast<FrameKind>(kind)};
 }
 
 ErrorCode decode_error_code(std::uint32_t number) noexcept {
@@ -91,20 +100,15 @@ ErrorScope decode_error_scope(std::uint32_t number) noexcept {
   return number > last ? ErrorScope::call : static_cast<ErrorScope>(number);
 }
 
-std::uint32_t frame_checksum(Bytes head, std::span<const ConstBuffer> payload) noexcept {
-  constexpr std::array<std::byte, 4> zero{};
-  std::uint32_t crc = crc32c(0, head.first(checksum_at));
-  crc = crc32c(crc, zero);
-  crc = crc32c(crc, head.subspan(checksum_at + zero.size()));
-  for (const ConstBuffer& piece : payload) crc = crc32c(crc, {piece.data, piece.size});
-  return crc;
+void write_checksum(MutableBytes head, std::span<const ConstBuffer> payload) noexcept {
+  store_le(head.data() + at::checksum, frame_checksum(head, payload));
 }
 
 bool checksum_matches(Bytes head, Bytes payload) noexcept {
-  const Header header = read_header(head);
-  if ((header.flags & flag_checksum) == 0) return true;
+  if ((load_le<std::uint8_t>(head.data() + at::flags) & flag_checksum) == 0) return true;
   const ConstBuffer piece{payload.data(), payload.size()};
-  return frame_checksum(head, std::span(&piece, payload.empty() ? 0U : 1U)) == header.checksum;
+  return frame_checksum(head, std::span(&piece, payload.empty() ? 0U : 1U)) ==
+         load_le<std::uint32_t>(head.data() + at::checksum);
 }
 
 }  // namespace hawser::wire

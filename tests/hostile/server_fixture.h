@@ -43,7 +43,7 @@ inline Task<int> pour(Writer<std::string> out) {
 }
 
 template <auto F>
-wire::Header request_of(std::uint32_t call) {
+RawHeader request_of(std::uint32_t call) {
   using Facts = detail::MethodFacts<F>;
   return {.kind = FrameKind::request, .call = call, .method = Facts::id, .signature = Facts::signature};
 }

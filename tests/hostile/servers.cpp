@@ -107,12 +107,12 @@ TEST_F(HostileServer, AnswersThatBreakTheProtocol) {
   answered_by([&](std::uint32_t) { return message({.kind = FrameKind::error, .call = 0}, "x"); }, unknown,
               "which is not in flight", "an error for no call");
   answered_by([&](std::uint32_t call) { return message({.kind = FrameKind::request, .call = call}); }, unknown,
-              "not for a client", "a request");
+              "REQUEST frame from the server: only a client sends this kind", "a request");
   answered_by([&](std::uint32_t call) { return message({.kind = FrameKind::cancel, .call = call}); }, unknown,
-              "not for a client", "a cancellation");
+              "CANCEL frame from the server: only a client sends this kind", "a cancellation");
   answered_by(
       [&](std::uint32_t call) { return message({.kind = FrameKind::stream_data, .call = call}, text_body("x")); },
-      unknown, "a call without streams", "a stream item");
+      unknown, "STREAM_DATA frame for a call without streams", "a stream item");
   answered_by([&](std::uint32_t) { return prefix(0xffff'ffff, 0); }, unknown, "message_bytes_max", "4 GiB");
   answered_by([&](std::uint32_t) { return prefix(28, (64U << 20) - 35); }, unknown,
               "exceeds message_bytes_max (67108864)", "one byte more than allowed");

@@ -12,7 +12,7 @@
 namespace hawser::rpc {
 
 using detail::CallOperation;
-using wire::FrameKind;
+using wire::CallId;
 using Calls = wire::CallTable<CallOperation>;
 
 ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Connection> connection,
@@ -84,7 +84,7 @@ bool ClientSession::may_send(CallOperation& operation) {
 }
 
 void ClientSession::send(CallOperation& operation, Time deadline) {
-  std::optional<std::uint32_t> id;
+  std::optional<CallId> id;
   try {
     id = calls_.open(operation);
     send_as(*id, operation, deadline);
@@ -95,30 +95,30 @@ void ClientSession::send(CallOperation& operation, Time deadline) {
   }
 }
 
-void ClientSession::send_as(std::uint32_t id, CallOperation& operation, Time deadline) {
+void ClientSession::send_as(CallId id, CallOperation& operation, Time deadline) {
   const CallOperation::Request& request = operation.request();
   const CallOptions* const options = request.options;
   const Bytes attachment = options != nullptr ? options->attachment : Bytes();
   std::byte* const body = begin_frame(
-      {.kind = FrameKind::request,
-       .flags = static_cast<std::uint8_t>(options != nullptr && options->idempotent ? wire::flag_idempotent : 0),
-       .call = id,
-       .method = request.method,
-       .signature = request.signature,
-       .deadline = deadline == Time::max()
-                       ? 0
-                       : wire::encode_deadline(std::max<Duration>(deadline - loop().now(), {}).count() / 1000),
-       .attachment_bytes = static_cast<std::uint32_t>(attachment.size())},
+      wire::RequestFrame{
+          .call = id,
+          .method = request.method,
+          .signature = request.signature,
+          .deadline = deadline == Time::max()
+                          ? 0
+                          : wire::encode_deadline(std::max<Duration>(deadline - loop().now(), {}).count() / 1000),
+          .attachment_bytes = static_cast<std::uint32_t>(attachment.size()),
+          .idempotent = options != nullptr && options->idempotent},
       request.size.body, request.size.payload + attachment.size(), options != nullptr ? &options->metadata : nullptr);
   if (body == nullptr) [[unlikely]] {
     calls_.close(id);
     return operation.complete(loop(), begin_error());
   }
   last_used_ = loop().now();
-  operation.begin(*this, id, deadline);
+  operation.begin(*this, id.number(), deadline);
   if (request.streams) {
-    operation.set_stream(
-        std::make_shared<detail::StreamCore>(*this, id, settings().peer_window_bytes, settings().own_window_bytes));
+    operation.set_stream(std::make_shared<detail::StreamCore>(*this, id.number(), settings().peer_window_bytes,
+                                                              settings().own_window_bytes));
   }
   if (request.size.pieces == 0 && attachment.empty()) [[likely]] {
     operation.encode(body, nullptr);
@@ -135,12 +135,13 @@ void ClientSession::send_as(std::uint32_t id, CallOperation& operation, Time dea
 
 void ClientSession::abandon(CallOperation& operation) noexcept {
   if (operation.receive_buffer != nullptr) connection().revoke_receive_buffer(operation.receive_buffer);
-  calls_.abandon(operation.id());
-  if (!closed()) send_bare({.kind = FrameKind::cancel, .call = operation.id()});
+  const CallId id = CallId::from_number(operation.id());
+  calls_.abandon(id);
+  if (!closed()) send_bare(wire::CancelFrame{.call = id});
 }
 
 void ClientSession::cancel(std::uint32_t call, const Error& error) {
-  const Calls::Found found = calls_.find(call);
+  const Calls::Found found = calls_.find(CallId::from_number(call));
   if (found.state != Calls::State::open) return;
   abandon(*found.call);
   if (detail::StreamCore* stream = found.call->stream()) stream->on_closed(error);
@@ -150,33 +151,39 @@ void ClientSession::cancel(std::uint32_t call, const Error& error) {
 // ---- Replies ----
 
 void ClientSession::on_frame(const wire::Frame& frame, const transport::Message& message) {
-  switch (frame.header.kind) {
-    case FrameKind::response: return on_response(frame, message);
-    case FrameKind::error: return on_error(frame);
-    case FrameKind::goaway:
-      // Told that we have understood, the server knows that no request is on its way any more.
-      if (!std::exchange(going_away_, true)) send_bare({.kind = FrameKind::goaway});
-      return;
-    case FrameKind::stream_data:
-    case FrameKind::stream_end:
-    case FrameKind::stream_credit: {
-      const Calls::Found found = calls_.find(frame.header.call);
-      if (found.state == Calls::State::open && found.call->stream() == nullptr) {
-        return protocol_error("a stream frame for a call without streams");
-      }
-      return on_stream_frame(frame, message, found.call == nullptr ? nullptr : found.call->stream());
-    }
-    default:
-      return protocol_error("a frame of kind " + std::to_string(static_cast<int>(frame.header.kind)) +
-                            " is not for a client");
+  wire::visit(frame, wire::Visitor{
+                         [&](const wire::ResponseFrame& response) { on_response(response, frame, message); },
+                         [&](const wire::ErrorFrame& error) { on_error(error, as_text(frame.body)); },
+                         [&](const wire::GoawayFrame&) { on_goaway(); },
+                         [&](const wire::StreamDataFrame& part) { on_stream(part, frame, message); },
+                         [&](const wire::StreamEndFrame& part) { on_stream(part, frame, message); },
+                         [&](const wire::CreditFrame& part) { on_stream(part, frame, message); },
+                         [&](const auto& other) {
+                           protocol_error(std::string(to_string(other.kind)) +
+                                          " frame from the server: only a client sends this kind");
+                         },
+                     });
+}
+
+// The answer notifies the server that no request is on its way any more.
+void ClientSession::on_goaway() {
+  if (!std::exchange(going_away_, true)) send_bare(wire::GoawayFrame{});
+}
+
+template <class StreamFrame>
+void ClientSession::on_stream(const StreamFrame& part, const wire::Frame& frame, const transport::Message& message) {
+  const Calls::Found found = calls_.find(part.call);
+  if (found.state == Calls::State::open && found.call->stream() == nullptr) {
+    return protocol_error(std::string(to_string(part.kind)) + " frame for a call without streams");
   }
+  on_stream_frame(part, frame, message, found.call == nullptr ? nullptr : found.call->stream());
 }
 
 // The call of that id, whose slot is free from now on. Null if nobody waits for it.
-CallOperation* ClientSession::close_call(std::uint32_t call) {
+CallOperation* ClientSession::close_call(CallId call) {
   const Calls::Found found = calls_.find(call);
   if (found.state == Calls::State::unknown) [[unlikely]] {
-    protocol_error("an answer to call " + std::to_string(call) + ", which is not in flight");
+    protocol_error("an answer to call " + std::to_string(call.number()) + ", which is not in flight");
     return nullptr;
   }
   calls_.close(call);
@@ -186,8 +193,9 @@ CallOperation* ClientSession::close_call(std::uint32_t call) {
   return found.call;
 }
 
-void ClientSession::on_response(const wire::Frame& frame, const transport::Message& message) {
-  CallOperation* const operation = close_call(frame.header.call);
+void ClientSession::on_response(const wire::ResponseFrame& response, const wire::Frame& frame,
+                                const transport::Message& message) {
+  CallOperation* const operation = close_call(response.call);
   if (operation == nullptr) return;
   operation->receive_buffer = nullptr;
   if (detail::StreamCore* stream = operation->stream()) stream->on_closed(std::nullopt);
@@ -206,12 +214,10 @@ void ClientSession::on_response(const wire::Frame& frame, const transport::Messa
   operation->complete(loop());
 }
 
-void ClientSession::on_error(const wire::Frame& frame) {
-  CallOperation* const operation = close_call(frame.header.call);
+void ClientSession::on_error(const wire::ErrorFrame& reply, std::string_view text) {
+  CallOperation* const operation = close_call(reply.call);
   if (operation == nullptr) return;
-  Error error{wire::decode_error_code(frame.header.method & 0xffffU),
-              wire::decode_error_scope(frame.header.method >> 16 & 0xffU), Initiator::peer,
-              static_cast<std::int32_t>(frame.header.signature), std::string(as_text(frame.body))};
+  Error error{reply.code, reply.scope, Initiator::peer, reply.application_code, std::string(text)};
   if (error.code == ErrorCode::unknown_method || error.code == ErrorCode::signature_mismatch) {
     error.text = "'" + std::string(operation->request().name) + "': " + error.text;
   }
@@ -226,9 +232,9 @@ transport::ReceiveBuffer ClientSession::select_receive_buffer(Bytes head, std::s
     protocol_error(frame.error().text);
     return {Where::discard, {}};
   }
-  const Calls::Found found = calls_.find(frame->header.call);
+  const Calls::Found found = calls_.find(frame->call());
   if (found.state != Calls::State::open) return {Where::discard, {}};
-  if (frame->header.kind != FrameKind::response) return {};
+  if (frame->kind != wire::FrameKind::response) return {};
   const MutableBytes memory = found.call->memory();
   if (memory.empty()) return {};
   if (memory.size() < payload_bytes) return {Where::discard, {}};
@@ -256,7 +262,7 @@ void ClientSession::on_end(const Error& reason, std::uint64_t sent) {
   std::vector<CallOperation*> open;
   calls_.each_open([&](CallOperation& operation) { open.push_back(&operation); });
   for (CallOperation* operation : open) {
-    calls_.close(operation->id());
+    calls_.close(CallId::from_number(operation->id()));
     // A request that has not left whole can't have been executed.
     const bool unsent = sent < operation->sent_mark;
     if (owner_.take_over(*this, *operation, unsent, reason)) continue;
@@ -272,7 +278,7 @@ Task<Result<Duration>> ClientSession::ping(std::size_t body_bytes) {
   const Time begin = loop().now();
   const std::uint64_t& pongs = filled_bytes(body_bytes) == 0 ? pongs_ : long_pongs_;
   const std::uint64_t before = pongs;
-  send_filled(FrameKind::ping, body_bytes);
+  send_filled(wire::PingFrame{}, body_bytes);
   while (pongs == before && !closed()) {
     auto answered = ponged_.wait();
     co_await answered;

@@ -72,11 +72,14 @@ class ClientSession final : public Session,
 
   bool may_send(detail::CallOperation& operation);
   void send(detail::CallOperation& operation, Time deadline);
-  void send_as(std::uint32_t id, detail::CallOperation& operation, Time deadline);
+  void send_as(wire::CallId id, detail::CallOperation& operation, Time deadline);
   void refuse(detail::CallOperation& operation, ErrorCode code, std::string text);
-  void on_response(const wire::Frame& frame, const transport::Message& message);
-  void on_error(const wire::Frame& frame);
-  detail::CallOperation* close_call(std::uint32_t call);
+  void on_response(const wire::ResponseFrame& response, const wire::Frame& frame, const transport::Message& message);
+  void on_error(const wire::ErrorFrame& reply, std::string_view text);
+  void on_goaway();
+  template <class StreamFrame>
+  void on_stream(const StreamFrame& part, const wire::Frame& frame, const transport::Message& message);
+  detail::CallOperation* close_call(wire::CallId call);
 
   Owner& owner_;
   const Duration call_timeout_;

@@ -5,12 +5,11 @@
 #include <utility>
 
 #include "hawser/detail/handler.h"
-#include "wire/call_table.h"
 
 namespace hawser::rpc {
 
 using detail::ActiveCall;
-using wire::FrameKind;
+using wire::CallId;
 
 ServerSession::ServerSession(Loop& loop, std::unique_ptr<transport::Connection> connection,
                              const SessionSettings& settings, ServerLoopShared& shared, Owner& owner)
@@ -34,59 +33,68 @@ void ServerSession::on_frame(const wire::Frame& frame, const transport::Message&
                                      : std::min(account().arriving(), message.payload.size());
     account().set_arriving(account().arriving() - selected);
   }
-  switch (frame.header.kind) {
-    case FrameKind::request: return on_request(frame, message);
-    case FrameKind::cancel:
-      if (ActiveCall* call = find(frame.header.call)) {
-        call->request_stop(ErrorCode::cancelled, Initiator::peer, "the caller cancelled the call");
-      }
-      return;
-    case FrameKind::goaway: peer_understood_ = true; return check_idle();
-    case FrameKind::stream_data:
-    case FrameKind::stream_end:
-    case FrameKind::stream_credit: {
-      ActiveCall* const call = find(frame.header.call);
-      return on_stream_frame(frame, message, call == nullptr ? nullptr : call->stream_if_open());
-    }
-    default:
-      return protocol_error("a frame of kind " + std::to_string(static_cast<int>(frame.header.kind)) +
-                            " is not for a server");
-  }
+  wire::visit(frame, wire::Visitor{
+                         [&](const wire::RequestFrame& request) { on_request(request, frame, message); },
+                         [&](const wire::CancelFrame& cancel) {
+                           if (ActiveCall* const call = find(cancel.call)) {
+                             call->request_stop(ErrorCode::cancelled, Initiator::peer, "the caller cancelled the call");
+                           }
+                         },
+                         [&](const wire::GoawayFrame&) {
+                           peer_understood_ = true;
+                           check_idle();
+                         },
+                         [&](const wire::StreamDataFrame& part) { on_stream(part, frame, message); },
+                         [&](const wire::StreamEndFrame& part) { on_stream(part, frame, message); },
+                         [&](const wire::CreditFrame& part) { on_stream(part, frame, message); },
+                         [&](const auto& other) {
+                           protocol_error(std::string(to_string(other.kind)) +
+                                          " frame from the client: only a server sends this kind");
+                         },
+                     });
 }
 
-void ServerSession::on_request(const wire::Frame& frame, const transport::Message& message) {
-  const wire::Header& header = frame.header;
+template <class StreamFrame>
+void ServerSession::on_stream(const StreamFrame& part, const wire::Frame& frame, const transport::Message& message) {
+  ActiveCall* const call = find(part.call);
+  on_stream_frame(part, frame, message, call == nullptr ? nullptr : call->stream_if_open());
+}
+
+void ServerSession::on_request(const wire::RequestFrame& header, const wire::Frame& frame,
+                               const transport::Message& message) {
   shared_.counters.calls.add(1);
-  const std::size_t slot = header.call & 0xffffU;
+  const std::uint32_t number = header.call.number();
+  const std::size_t slot = header.call.slot();
   // Before any refusal, which would answer the call that has the slot.
   if (slot < by_slot_.size() && by_slot_[slot] != nullptr) [[unlikely]] {
-    return protocol_error("call id " + std::to_string(header.call) + " is in use by a call in flight");
+    return protocol_error("REQUEST with the call id of a call in flight: slot " + std::to_string(slot) +
+                          ", generation " + std::to_string(header.call.generation()));
   }
   const Dispatcher::Method* const method = shared_.dispatcher.find(header.method);
   if (method == nullptr) [[unlikely]] {
-    return refuse(header.call, ErrorCode::unknown_method,
+    return refuse(number, ErrorCode::unknown_method,
                   "the server has no handler of that name: register it, or compare the names on both sides");
   }
   if (method->signature != header.signature) [[unlikely]] {
-    return refuse(header.call, ErrorCode::signature_mismatch,
+    return refuse(number, ErrorCode::signature_mismatch,
                   "the server's handler of that name takes or gives other types: build both sides from the same "
                   "declaration");
   }
   if (going_away_) [[unlikely]]
-    return refuse(header.call, ErrorCode::unavailable, "the server is stopping");
+    return refuse(number, ErrorCode::unavailable, "the server is stopping");
   if (message.discarded) [[unlikely]] {
-    return refuse_unkept(header.call);
+    return refuse_unkept(number);
   }
   if (slot >= settings().calls_max || unanswered_ >= settings().calls_max) [[unlikely]] {
-    return refuse(header.call, ErrorCode::overloaded,
+    return refuse(number, ErrorCode::overloaded,
                   std::to_string(settings().calls_max) + " calls (calls_per_connection_max) are in flight already");
   }
   if (shared_.calls_in_flight.load(std::memory_order_relaxed) >= shared_.options.calls_max) [[unlikely]] {
-    return refuse(header.call, ErrorCode::overloaded,
+    return refuse(number, ErrorCode::overloaded,
                   std::to_string(shared_.options.calls_max) + " calls (calls_max) are in flight on the server already");
   }
   detail::IncomingRequest request{.sink = *this,
-                                  .call = header.call,
+                                  .call = number,
                                   .body = frame.body,
                                   .payload = frame.payload,
                                   .attachment = frame.attachment,
@@ -103,7 +111,7 @@ void ServerSession::on_request(const wire::Frame& frame, const transport::Messag
     method->handler->serve(request);
   } catch (...) {
     // No memory for the call's frame; the call has not been entered.
-    detail::reply_thrown(*this, header.call, "beginning the call");
+    detail::reply_thrown(*this, number, "beginning the call");
   }
   shared_.serving = false;
 }
@@ -122,7 +130,7 @@ void ServerSession::refuse_unkept(std::uint32_t call) {
 
 void ServerSession::on_unkept_item(std::uint32_t call, const Error& why) {
   shared_.counters.memory_refusals.add(1);
-  if (ActiveCall* const active = find(call)) active->request_stop(why);
+  if (ActiveCall* const active = find(CallId::from_number(call))) active->request_stop(why);
 }
 
 void ServerSession::end_if_slow(std::uint64_t bytes) {
@@ -164,15 +172,14 @@ transport::ReceiveBuffer ServerSession::select_receive_buffer(Bytes head, std::s
   return {};
 }
 
-ActiveCall* ServerSession::find(std::uint32_t call) const noexcept {
-  const std::size_t slot = call & 0xffffU;
-  if (slot >= by_slot_.size()) return nullptr;
-  ActiveCall* const found = by_slot_[slot];
-  return found != nullptr && found->id() == call ? found : nullptr;
+ActiveCall* ServerSession::find(CallId call) const noexcept {
+  if (call.slot() >= by_slot_.size()) return nullptr;
+  ActiveCall* const found = by_slot_[call.slot()];
+  return found != nullptr && found->id() == call.number() ? found : nullptr;
 }
 
 void ServerSession::enter(ActiveCall& call) {
-  const std::size_t slot = call.id() & 0xffffU;
+  const std::size_t slot = CallId::from_number(call.id()).slot();
   if (slot >= by_slot_.size()) by_slot_.resize(slot + 1);
   by_slot_[slot] = &call;
   ++unanswered_;
@@ -185,7 +192,8 @@ void ServerSession::enter(ActiveCall& call) {
 }
 
 void ServerSession::leave(ActiveCall& call) noexcept {
-  if (find(call.id()) == &call) answered(call.id());
+  const CallId id = CallId::from_number(call.id());
+  if (find(id) == &call) answered(id);
   *call.previous = call.next;
   if (call.next != nullptr) call.next->previous = call.previous;
   --active_;
@@ -200,10 +208,9 @@ std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t cal
 // ---- Replies ----
 
 // The client may use the call's slot anew from now on, though the call itself may have to wait for its reply to leave.
-void ServerSession::answered(std::uint32_t call) noexcept {
-  const std::size_t slot = call & 0xffffU;
-  if (slot >= by_slot_.size() || by_slot_[slot] == nullptr || by_slot_[slot]->id() != call) return;
-  by_slot_[slot] = nullptr;
+void ServerSession::answered(CallId call) noexcept {
+  if (find(call) == nullptr) return;
+  by_slot_[call.slot()] = nullptr;
   --unanswered_;
 }
 
@@ -214,13 +221,13 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
                        "the result can't be encoded: a sequence of 2^31 elements or more, or nesting deeper than 256"});
     return nullptr;
   }
-  std::byte* const body = begin_frame({.kind = FrameKind::response,
-                                       .call = call,
-                                       .attachment_bytes = static_cast<std::uint32_t>(extras.attachment.size())},
-                                      size.body, size.payload + extras.attachment.size(), extras.metadata);
+  const CallId id = CallId::from_number(call);
+  std::byte* const body = begin_frame(
+      wire::ResponseFrame{.call = id, .attachment_bytes = static_cast<std::uint32_t>(extras.attachment.size())},
+      size.body, size.payload + extras.attachment.size(), extras.metadata);
   if (body == nullptr && !closed()) [[unlikely]]
     reply_error(call, begin_error());
-  answered(call);
+  answered(id);
   return body;
 }
 
@@ -242,16 +249,15 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   // A caller that takes short messages only is told without the text rather than not at all.
   const std::size_t room = settings().send_bytes_max - wire::header_bytes;
   const Bytes text = as_bytes(std::string_view(error.text).substr(0, std::min(text_bytes_max, room)));
-  std::byte* const body =
-      begin_frame({.kind = FrameKind::error,
-                   .call = call,
-                   .method = static_cast<std::uint32_t>(error.code) | static_cast<std::uint32_t>(error.scope) << 16,
-                   .signature = static_cast<std::uint32_t>(error.application_code)},
-                  text.size(), 0);
+  const CallId id = CallId::from_number(call);
+  std::byte* const body = begin_frame(
+      wire::ErrorFrame{
+          .call = id, .code = error.code, .scope = error.scope, .application_code = error.application_code},
+      text.size(), 0);
   if (body == nullptr) return;  // Nobody to tell.
   if (!text.empty()) std::memcpy(body, text.data(), text.size());
   end_frame();
-  answered(call);
+  answered(id);
   after_reply();
 }
 
@@ -267,7 +273,7 @@ void ServerSession::after_reply() {
 
 void ServerSession::go_away() {
   if (closed() || std::exchange(going_away_, true)) return;
-  send_bare({.kind = FrameKind::goaway});
+  send_bare(wire::GoawayFrame{});
   check_idle();
 }
 
@@ -284,7 +290,7 @@ void ServerSession::cancel_calls(const Error& why) {
   std::vector<std::uint32_t> ids;
   for (const ActiveCall* call = first_; call != nullptr; call = call->next) ids.push_back(call->id());
   for (const std::uint32_t id : ids) {
-    if (ActiveCall* call = find(id)) call->request_stop(why);
+    if (ActiveCall* call = find(CallId::from_number(id))) call->request_stop(why);
   }
 }
 

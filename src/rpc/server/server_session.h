@@ -111,17 +111,19 @@ class ServerSession final : public Session, public detail::ReplySink {
   void on_end(const Error& reason, std::uint64_t sent) override;
   void on_unkept_item(std::uint32_t call, const Error& why) override;
 
-  void on_request(const wire::Frame& frame, const transport::Message& message);
+  void on_request(const wire::RequestFrame& header, const wire::Frame& frame, const transport::Message& message);
+  template <class StreamFrame>
+  void on_stream(const StreamFrame& part, const wire::Frame& frame, const transport::Message& message);
   void refuse(std::uint32_t call, ErrorCode code, std::string text);
-  detail::ActiveCall* find(std::uint32_t call) const noexcept;
-  void answered(std::uint32_t call) noexcept;
+  detail::ActiveCall* find(wire::CallId call) const noexcept;
+  void answered(wire::CallId call) noexcept;
   void after_reply();
   void check_idle();
 
   ServerLoopShared& shared_;
   Owner& owner_;
   const std::string peer_;
-  std::vector<detail::ActiveCall*> by_slot_;  // Calls not answered yet, by the low 16 bits of the call id.
+  std::vector<detail::ActiveCall*> by_slot_;  // Calls not answered yet, by the slot of the call id.
   std::size_t unanswered_ = 0;
   detail::ActiveCall* first_ = nullptr;
   std::size_t active_ = 0;

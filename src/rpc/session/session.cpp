@@ -10,8 +10,6 @@
 
 namespace hawser::rpc {
 
-using wire::FrameKind;
-
 Session::Session(Loop& loop, std::unique_ptr<transport::Connection> connection, const SessionSettings& settings)
     : loop_(loop),
       settings_(settings),
@@ -36,8 +34,7 @@ void Session::start_session() {
 
 // ---- Sending ----
 
-std::byte* Session::begin_frame(wire::Header header, std::size_t body_bytes, std::size_t payload_bytes,
-                                const Metadata* metadata) {
+std::byte* Session::begin_head(std::size_t body_bytes, std::size_t payload_bytes, const Metadata* metadata) {
   std::size_t metadata_bytes = 0;
   if (metadata != nullptr && !metadata->empty()) [[unlikely]] {
     bool fits = metadata->size() <= wire::metadata_entries_max;
@@ -50,7 +47,6 @@ std::byte* Session::begin_frame(wire::Header header, std::size_t body_bytes, std
       return nullptr;
     }
   }
-  header.metadata_bytes = static_cast<std::uint16_t>(metadata_bytes);
   const std::size_t head_bytes = wire::header_bytes + metadata_bytes + body_bytes;
   if (head_bytes + payload_bytes > settings_.send_bytes_max) [[unlikely]] {
     begin_error_ = BeginError::too_long;
@@ -62,8 +58,6 @@ std::byte* Session::begin_frame(wire::Header header, std::size_t body_bytes, std
     begin_error_ = BeginError::ended;
     return nullptr;
   }
-  if (settings_.checksum) header.flags |= wire::flag_checksum;
-  wire::write_header(head, header);
   head_ = head;
   head_bytes_ = head_bytes;
   std::byte* at = head + wire::header_bytes;
@@ -74,10 +68,8 @@ std::byte* Session::begin_frame(wire::Header header, std::size_t body_bytes, std
 }
 
 void Session::end_frame(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
-  if (settings_.checksum) [[unlikely]] {
-    constexpr std::size_t checksum_at = 24;
-    store_le(head_ + checksum_at, wire::frame_checksum({head_, head_bytes_}, pieces));
-  }
+  if (settings_.checksum) [[unlikely]]
+    wire::write_checksum({head_, head_bytes_}, pieces);
   try {
     connection_->commit(head_bytes_, pieces, owner);
   } catch (const std::bad_alloc&) {
@@ -102,31 +94,19 @@ Error Session::begin_error() const {
   return {ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0, "the connection has ended"};
 }
 
-void Session::send_bare(wire::Header header) {
-  if (begin_frame(header, 0, 0) != nullptr) end_frame();
-}
-
 std::size_t Session::filled_bytes(std::size_t body_bytes) const noexcept {
   const std::size_t room = settings_.send_bytes_max - std::min(settings_.send_bytes_max, wire::header_bytes);
   return std::min({body_bytes, transport::transport_probe_bytes_max, room});
 }
 
-void Session::send_filled(wire::FrameKind kind, std::size_t body_bytes) {
-  const std::size_t bytes = filled_bytes(body_bytes);
-  std::byte* const body = begin_frame({.kind = kind}, bytes, 0);
-  if (body == nullptr) return;
-  std::memset(body, 0, bytes);
-  end_frame();
-}
-
 std::byte* Session::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
-  return begin_frame({.kind = FrameKind::stream_data, .call = call}, size.body, size.payload);
+  return begin_frame(wire::StreamDataFrame{.call = wire::CallId::from_number(call)}, size.body, size.payload);
 }
 
-void Session::send_end(std::uint32_t call) { send_bare({.kind = FrameKind::stream_end, .call = call}); }
+void Session::send_end(std::uint32_t call) { send_bare(wire::StreamEndFrame{.call = wire::CallId::from_number(call)}); }
 
 void Session::send_credit(std::uint32_t call, std::uint32_t bytes) {
-  send_bare({.kind = FrameKind::stream_credit, .call = call, .signature = bytes});
+  send_bare(wire::CreditFrame{.call = wire::CallId::from_number(call), .bytes = bytes});
 }
 
 // ---- Receiving ----
@@ -160,32 +140,41 @@ void Session::end_rest() noexcept {
 
 inline void Session::deliver(const transport::Message& message) {
   last_received_ = loop_.now();
-  if (message.cut) [[unlikely]] {
-    if (message.head.size() < wire::header_bytes) return protocol_error("a frame shorter than its header");
-    return on_frame({.header = wire::read_header(message.head)}, message);
-  }
+  if (message.cut) [[unlikely]]
+    return on_cut_message(message);
   Result<wire::Frame> frame =
       wire::decode_frame(message.head, message.payload, message.discarded ? SIZE_MAX : message.payload.size());
   if (!frame) [[unlikely]]
     return protocol_error(frame.error().text);
   if (settings_.checksum && !message.discarded && !wire::checksum_matches(message.head, message.payload)) {
-    return protocol_error("a frame's checksum does not match: it was damaged on the way");
+    return protocol_error("the checksum of a " + std::string(to_string(frame->kind)) +
+                          " frame does not match: the frame was damaged on its way");
   }
-  if (frame->header.metadata_bytes != 0 && !wire::check_metadata(frame->metadata)) {
-    return protocol_error("malformed metadata");
+  if (!frame->metadata.empty() && !wire::check_metadata(frame->metadata)) {
+    return protocol_error("malformed metadata in a " + std::string(to_string(frame->kind)) + " frame");
   }
-  switch (frame->header.kind) {
-    case FrameKind::ping: return answer_ping(frame->body.size());
-    case FrameKind::pong: return on_pong(frame->body.size());
+  switch (frame->kind) {
+    case wire::FrameKind::ping: return answer_ping(frame->body.size());
+    case wire::FrameKind::pong: return on_pong(frame->body.size());
     default: return on_frame(*frame, message);
   }
+}
+
+void Session::on_cut_message(const transport::Message& message) {
+  const Result<wire::Frame> frame = wire::decode_cut_frame(message.head);
+  if (!frame) return protocol_error(frame.error().text);
+  if (frame->kind == wire::FrameKind::ping || frame->kind == wire::FrameKind::pong) {
+    return protocol_error(std::string(to_string(frame->kind)) +
+                          " frame whose body does not fit into the memory for received data (receive_bytes_max)");
+  }
+  on_frame(*frame, message);
 }
 
 // A pong that waits to leave answers this ping too, unless only this one has a body: pings from a peer that does not
 // read must not pile up answers.
 void Session::answer_ping(std::size_t body_bytes) {
   if (connection_->sent() < (body_bytes == 0 ? pong_mark_ : long_pong_mark_)) return;
-  send_filled(FrameKind::pong, body_bytes);
+  send_filled(wire::PongFrame{}, body_bytes);
   pong_mark_ = connection_->committed();
   if (body_bytes != 0) long_pong_mark_ = pong_mark_;
 }
@@ -222,43 +211,44 @@ Session::Behind Session::falls_behind(std::uint64_t bytes) noexcept {
   return waits ? Behind::taking : Behind::no;
 }
 
-void Session::on_stream_frame(const wire::Frame& frame, const transport::Message& message, detail::StreamCore* core) {
-  if (core == nullptr) return;  // Of a call that has ended meanwhile.
-  Result<void> status;
-  switch (frame.header.kind) {
-    case FrameKind::stream_data: {
-      // Small items are copied: the receive block that they lie in is much larger.
-      constexpr std::size_t small_bytes_max = 4096;
-      detail::StreamCore::Item item;
-      bool kept = !message.discarded;
-      const auto keep = [&](Bytes bytes, Block* block, detail::ReceiveCharge& charge) {
-        const bool copies = block == nullptr || bytes.size() <= small_bytes_max;
-        Buffer buffer = copies ? Buffer::copy_of(bytes) : Buffer::share(block, bytes.data(), bytes.size());
-        if (account_.bounded()) {
-          kept = kept && (copies ? charge.add(account_, buffer.block()->size() + detail::StreamCore::kept_item_bytes)
-                                 : charge.keep(account_, buffer));
-        }
-        return buffer;
-      };
-      if (kept) item.body = keep(frame.body, message.head_block, item.body_charge);
-      if (kept && !frame.payload.empty()) {
-        item.payload = keep(frame.payload, message.payload_block, item.payload_charge);
-      }
-      if (!kept) {
-        return on_unkept_item(frame.header.call,
-                              {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
-                               "a stream item of the peer was refused: what is received and kept would pass "
-                               "receive_bytes_max of the loop, receive_share_bytes_max of the connection or "
-                               "receive_peer_bytes_max of its peer"});
-      }
-      status = core->on_item(std::move(item));
-      break;
+void Session::on_stream_frame(const wire::StreamDataFrame& data, const wire::Frame& frame,
+                              const transport::Message& message, detail::StreamCore* core) {
+  if (core == nullptr) return;
+  // Small items are copied: the receive block that they lie in is much larger.
+  constexpr std::size_t small_bytes_max = 4096;
+  detail::StreamCore::Item item;
+  bool kept = !message.discarded;
+  const auto keep = [&](Bytes bytes, Block* block, detail::ReceiveCharge& charge) {
+    const bool copies = block == nullptr || bytes.size() <= small_bytes_max;
+    Buffer buffer = copies ? Buffer::copy_of(bytes) : Buffer::share(block, bytes.data(), bytes.size());
+    if (account_.bounded()) {
+      kept = kept && (copies ? charge.add(account_, buffer.block()->size() + detail::StreamCore::kept_item_bytes)
+                             : charge.keep(account_, buffer));
     }
-    case FrameKind::stream_end: status = core->on_end(); break;
-    case FrameKind::stream_credit: status = core->on_credit(frame.header.signature); break;
-    default: break;
+    return buffer;
+  };
+  if (kept) item.body = keep(frame.body, message.head_block, item.body_charge);
+  if (kept && !frame.payload.empty()) item.payload = keep(frame.payload, message.payload_block, item.payload_charge);
+  if (!kept) {
+    return on_unkept_item(data.call.number(),
+                          {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
+                           "a stream item of the peer was refused: what is received and kept would pass "
+                           "receive_bytes_max of the loop, receive_share_bytes_max of the connection or "
+                           "receive_peer_bytes_max of its peer"});
   }
-  if (!status) protocol_error(status.error().text);
+  if (const Result<void> status = core->on_item(std::move(item)); !status) protocol_error(status.error().text);
+}
+
+void Session::on_stream_frame(const wire::StreamEndFrame&, const wire::Frame&, const transport::Message&,
+                              detail::StreamCore* core) {
+  if (core == nullptr) return;
+  if (const Result<void> status = core->on_end(); !status) protocol_error(status.error().text);
+}
+
+void Session::on_stream_frame(const wire::CreditFrame& credit, const wire::Frame&, const transport::Message&,
+                              detail::StreamCore* core) {
+  if (core == nullptr) return;
+  if (const Result<void> status = core->on_credit(credit.bytes); !status) protocol_error(status.error().text);
 }
 
 // ---- The end ----
@@ -305,7 +295,7 @@ void Session::check_life() {
                         stuck >= 2 * interval ? "the peer has not taken a byte for two ping intervals"
                                               : "the peer has given no sign of life for two ping intervals"});
   }
-  if (silent >= interval) send_bare({.kind = FrameKind::ping});
+  if (silent >= interval) send_bare(wire::PingFrame{});
   const Duration next = silent >= interval ? 2 * interval - silent : interval - silent;
   check_life_at(now + std::max(next, interval / 8));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -57,21 +58,40 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   // Delivers messages from now on.
   void start_session();
 
-  // Room for the body of a frame whose header is `header`; its metadata_bytes is set here. Null if it can't be sent,
-  // for the reason that begin_error() gives.
-  std::byte* begin_frame(wire::Header header, std::size_t body_bytes, std::size_t payload_bytes,
-                         const Metadata* metadata = nullptr);
+  // Room for the body of `frame` (wire/frame.h). Null if it can't be sent, for the reason that begin_error() gives.
+  template <class Frame>
+  std::byte* begin_frame(const Frame& frame, std::size_t body_bytes, std::size_t payload_bytes,
+                         const Metadata* metadata = nullptr) {
+    std::byte* const body = begin_head(body_bytes, payload_bytes, metadata);
+    if (body == nullptr) [[unlikely]]
+      return nullptr;
+    wire::encode(head_, frame,
+                 {.metadata_bytes = static_cast<std::uint16_t>(body - head_ - wire::header_bytes),
+                  .checksum = settings_.checksum});
+    return body;
+  }
   // If there is no memory to send it, the session ends: part of the frame may be queued. `owner` is told then too.
   void end_frame(std::span<const ConstBuffer> pieces = {}, SendCompletion* owner = nullptr);
   Error begin_error() const;
-  void send_bare(wire::Header header);
-  // What a ping or pong with a body has: transport_probe_bytes_max at most, and as much as the peer takes.
+  // A frame without metadata, body and payload.
+  template <class Frame>
+  void send_bare(const Frame& frame) {
+    if (begin_frame(frame, 0, 0) != nullptr) end_frame();
+  }
+  // The length of the body of a PING or PONG: transport_probe_bytes_max at most, and as much as the peer receives.
   std::size_t filled_bytes(std::size_t body_bytes) const noexcept;
-  // A ping or pong with a body of zeros.
-  void send_filled(wire::FrameKind kind, std::size_t body_bytes);
+  // A PING or PONG with a body of zeros.
+  template <class Frame>
+  void send_filled(const Frame& frame, std::size_t body_bytes) {
+    const std::size_t bytes = filled_bytes(body_bytes);
+    std::byte* const body = begin_frame(frame, bytes, 0);
+    if (body == nullptr) return;
+    std::memset(body, 0, bytes);
+    end_frame();
+  }
 
-  // Every frame but ping and pong. Of a message that is cut, only the header is here: see transport::Message::cut. One
-  // that the peer must not send is answered by protocol_error().
+  // Every frame but PING and PONG. A message that is cut has its header only: see transport::Message::cut. A frame that
+  // the peer must not send ends the session by protocol_error().
   virtual void on_frame(const wire::Frame& frame, const transport::Message& message) = 0;
   // The connection has ended, having sent up to `sent`; called once.
   virtual void on_end(const Error& reason, std::uint64_t sent) = 0;
@@ -79,8 +99,13 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void protocol_error(std::string text);
   // Ends the session at once, as if the connection had broken.
   void end_session(const Error& reason);
-  // Frames of streams, which both ends handle alike. `core` is null if the call is not known any more.
-  void on_stream_frame(const wire::Frame& frame, const transport::Message& message, detail::StreamCore* core);
+  // Frames of streams, which both ends handle alike. `core` is null if the call has ended.
+  void on_stream_frame(const wire::StreamDataFrame& item, const wire::Frame& frame, const transport::Message& message,
+                       detail::StreamCore* core);
+  void on_stream_frame(const wire::StreamEndFrame& end, const wire::Frame& frame, const transport::Message& message,
+                       detail::StreamCore* core);
+  void on_stream_frame(const wire::CreditFrame& credit, const wire::Frame& frame, const transport::Message& message,
+                       detail::StreamCore* core);
 
   // With that many bytes behind its header.
   virtual void on_pong(std::size_t body_bytes) { static_cast<void>(body_bytes); }
@@ -128,6 +153,9 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void deliver(const transport::Message& message);
   void deliver_timed(const transport::Message& message);
   void end_rest() noexcept;
+  // Reserves the head of a frame and writes its metadata; the header is written at head_. Gives the place of the body.
+  std::byte* begin_head(std::size_t body_bytes, std::size_t payload_bytes, const Metadata* metadata);
+  void on_cut_message(const transport::Message& message);
   void answer_ping(std::size_t body_bytes);
   void check_life();
   void check_life_at(Time when);

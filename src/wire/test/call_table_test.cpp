@@ -19,17 +19,17 @@ TEST(CallTable, AnswersReachOnlyTheirCall) {
   Table table(2);
   Call first;
   Call second;
-  const std::uint32_t one = table.open(first);
-  EXPECT_EQ(one, 0x10000U);
+  const CallId one = table.open(first);
+  EXPECT_EQ(one, CallId(0, 1));
   EXPECT_EQ(table.find(one).call, &first);
   table.close(one);
   EXPECT_EQ(table.find(one).state, Table::State::unknown);
-  const std::uint32_t two = table.open(second);
-  EXPECT_EQ(two, 0x20000U);
+  const CallId two = table.open(second);
+  EXPECT_EQ(two, CallId(0, 2));
   EXPECT_EQ(table.find(one).state, Table::State::unknown);
   EXPECT_EQ(table.find(two).call, &second);
-  for (const std::uint32_t wrong : {0U, 1U, 0x10001U, 0xffff'ffffU, two + 0x10000}) {
-    EXPECT_EQ(table.find(wrong).state, Table::State::unknown) << wrong;
+  for (const std::uint32_t wrong : {0U, 1U, 0x10001U, 0xffff'ffffU, two.number() + 0x10000}) {
+    EXPECT_EQ(table.find(CallId::from_number(wrong)).state, Table::State::unknown) << wrong;
   }
 }
 
@@ -37,19 +37,18 @@ TEST(CallTable, AnswersReachOnlyTheirCall) {
 TEST(CallTable, GenerationsWrapAroundZero) {
   Table table(1);
   Call call;
-  std::uint32_t last = 0;
   for (std::uint32_t i = 0; i < 65'535; ++i) {
-    last = table.open(call);
-    ASSERT_EQ(last >> 16, i + 1);
+    const CallId last = table.open(call);
+    ASSERT_EQ(last.generation(), i + 1);
     table.close(last);
   }
-  EXPECT_EQ(table.open(call), 0x10000U);
+  EXPECT_EQ(table.open(call), CallId(0, 1));
 }
 
 TEST(CallTable, AbandonedCallsKeepTheirSlot) {
   Table table(1);
   Call call;
-  const std::uint32_t id = table.open(call);
+  const CallId id = table.open(call);
   EXPECT_TRUE(table.full());
   table.abandon(id);
   EXPECT_TRUE(table.full());
@@ -65,7 +64,7 @@ TEST(CallTable, HoldsNoMoreThanIdsCanTell) {
   EXPECT_EQ(table.calls_max(), 65'536U);
   Call call;
   std::set<std::uint32_t> ids;
-  while (!table.full()) ids.insert(table.open(call));
+  while (!table.full()) ids.insert(table.open(call).number());
   EXPECT_EQ(ids.size(), 65'536U);
 }
 
@@ -76,7 +75,7 @@ TEST(CallTable, BehavesAsItsModel) {
     const std::size_t most = 1 + random.below(40);
     Table table(most);
     std::map<std::uint32_t, Call*> model;  // Null for an abandoned one.
-    std::vector<std::uint32_t> gone;
+    std::vector<std::uint32_t> gone;       // By the number of the id, as the model.
     std::vector<std::unique_ptr<Call>> calls;
     for (int step = 0; step < 5'000; ++step) {
       const std::uint64_t action = random.below(10);
@@ -84,30 +83,31 @@ TEST(CallTable, BehavesAsItsModel) {
         ASSERT_EQ(table.full(), model.size() == most);
         if (table.full()) continue;
         calls.push_back(std::make_unique<Call>());
-        const std::uint32_t id = table.open(*calls.back());
-        ASSERT_LT(id & 0xffffU, most);
-        ASSERT_NE(id >> 16, 0U);
-        ASSERT_TRUE(model.emplace(id, calls.back().get()).second);
+        const CallId id = table.open(*calls.back());
+        ASSERT_LT(id.slot(), most);
+        ASSERT_NE(id.generation(), 0U);
+        ASSERT_TRUE(model.emplace(id.number(), calls.back().get()).second);
       } else if (!model.empty()) {
         const auto at = std::next(model.begin(), static_cast<std::ptrdiff_t>(random.below(model.size())));
         if (action < 7 && at->second != nullptr) {
-          table.abandon(at->first);
+          table.abandon(CallId::from_number(at->first));
           at->second = nullptr;
         } else {
-          table.close(at->first);
+          table.close(CallId::from_number(at->first));
           gone.push_back(at->first);
           model.erase(at);
         }
       }
       ASSERT_EQ(table.size(), model.size());
       for (const auto& [id, call] : model) {
-        ASSERT_EQ(table.find(id).state, call != nullptr ? Table::State::open : Table::State::abandoned);
-        ASSERT_EQ(table.find(id).call, call);
+        const Table::Found found = table.find(CallId::from_number(id));
+        ASSERT_EQ(found.state, call != nullptr ? Table::State::open : Table::State::abandoned);
+        ASSERT_EQ(found.call, call);
       }
       if (!gone.empty()) {
         const std::uint32_t old = gone[random.below(gone.size())];
         if (!model.contains(old)) {
-          ASSERT_EQ(table.find(old).state, Table::State::unknown);
+          ASSERT_EQ(table.find(CallId::from_number(old)).state, Table::State::unknown);
         }
       }
       std::multiset<Call*> open;

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "wire/frame.h"
@@ -95,18 +96,58 @@ Result<Frame> receive(Bytes head, Bytes payload) {
   return frame;
 }
 
-void expect_fields(const Vector& vector, const Frame& frame) {
-  const Header& header = frame.header;
-  EXPECT_EQ(header.kind, kind_of(vector));
-  EXPECT_EQ(header.call, vector.number("call"));
-  EXPECT_EQ(header.method, vector.number("method"));
-  EXPECT_EQ(header.signature, vector.number("signature"));
-  EXPECT_EQ(decode_deadline(header.deadline), vector.large_number("deadline_us"));
-  EXPECT_EQ((header.flags & flag_checksum) != 0, vector.has("checksum"));
-  if (vector.has("checksum")) {
-    EXPECT_EQ(header.checksum, vector.number("checksum"));
+// Calls `use` with the frame that the vector describes. The vector's `method` and `signature` are the words of the
+// header that hold the code and scope of an ERROR and the bytes of a STREAM_CREDIT.
+template <class Use>
+void with_frame_of(const Vector& vector, Use use) {
+  const CallId call = CallId::from_number(vector.number("call"));
+  const std::uint32_t method = vector.number("method");
+  const std::uint32_t signature = vector.number("signature");
+  const std::int64_t deadline = vector.large_number("deadline_us");
+  const auto attachment = static_cast<std::uint32_t>(vector.octets("attachment").size());
+  switch (kind_of(vector)) {
+    case FrameKind::request:
+      return use(RequestFrame{.call = call,
+                              .method = method,
+                              .signature = signature,
+                              .deadline = deadline == 0 ? 0 : encode_deadline(deadline),
+                              .attachment_bytes = attachment,
+                              .idempotent = vector.has("idempotent")});
+    case FrameKind::response: return use(ResponseFrame{.call = call, .attachment_bytes = attachment});
+    case FrameKind::error:
+      return use(ErrorFrame{.call = call,
+                            .code = static_cast<ErrorCode>(method & 0xffffU),
+                            .scope = static_cast<ErrorScope>(method >> 16),
+                            .application_code = static_cast<std::int32_t>(signature)});
+    case FrameKind::cancel: return use(CancelFrame{.call = call});
+    case FrameKind::stream_data: return use(StreamDataFrame{.call = call});
+    case FrameKind::stream_end: return use(StreamEndFrame{.call = call});
+    case FrameKind::stream_credit: return use(CreditFrame{.call = call, .bytes = signature});
+    case FrameKind::ping: return use(PingFrame{});
+    case FrameKind::pong: return use(PongFrame{});
+    case FrameKind::goaway: return use(GoawayFrame{});
   }
-  EXPECT_EQ((header.flags & flag_idempotent) != 0, vector.has("idempotent"));
+}
+
+void expect_fields(const Vector& vector, const Frame& frame) {
+  EXPECT_EQ(frame.kind, kind_of(vector));
+  EXPECT_EQ(frame.call().number(), vector.number("call"));
+  EXPECT_EQ((load_le<std::uint8_t>(frame.header + at::flags) & flag_checksum) != 0, vector.has("checksum"));
+  if (vector.has("checksum")) {
+    EXPECT_EQ(load_le<std::uint32_t>(frame.header + at::checksum), vector.number("checksum"));
+  }
+  with_frame_of(vector, [&](const auto& expected) {
+    visit(frame, [&](const auto& decoded) {
+      if constexpr (std::is_same_v<decltype(decoded), decltype(expected)>) {
+        EXPECT_EQ(decoded, expected);
+        if constexpr (requires { decoded.deadline; }) {
+          EXPECT_EQ(decode_deadline(decoded.deadline), vector.large_number("deadline_us"));
+        }
+      } else {
+        ADD_FAILURE() << "decoded as " << to_string(decoded.kind);
+      }
+    });
+  });
   EXPECT_EQ(as_text(frame.body), vector.octets("body"));
   EXPECT_EQ(as_text(frame.payload), vector.octets("arguments"));
   EXPECT_EQ(as_text(frame.attachment), vector.octets("attachment"));
@@ -125,20 +166,12 @@ std::string encode(const Vector& vector) {
   const std::string payload = vector.octets("arguments") + vector.octets("attachment");
   std::size_t metadata_bytes = 0;
   for (const std::string& entry : vector.metadata) metadata_bytes += 3 + entry.size() - 1;
-  Header header{.kind = kind_of(vector),
-                .metadata_bytes = static_cast<std::uint16_t>(metadata_bytes),
-                .call = vector.number("call"),
-                .method = vector.number("method"),
-                .signature = vector.number("signature"),
-                .attachment_bytes = static_cast<std::uint32_t>(vector.octets("attachment").size())};
-  if (vector.has("checksum")) header.flags |= flag_checksum;
-  if (vector.has("idempotent")) header.flags |= flag_idempotent;
-  if (const std::int64_t deadline = vector.large_number("deadline_us"); deadline != 0) {
-    header.deadline = encode_deadline(deadline);
-  }
   std::string head(header_bytes + metadata_bytes, '\0');
   auto* const data = reinterpret_cast<std::byte*>(head.data());
-  write_header(data, header);
+  with_frame_of(vector, [&](const auto& frame) {
+    encode(data, frame,
+           {.metadata_bytes = static_cast<std::uint16_t>(metadata_bytes), .checksum = vector.has("checksum")});
+  });
   std::byte* at = data + header_bytes;
   for (const std::string& entry : vector.metadata) {
     const std::size_t equals = entry.find('=');
@@ -149,7 +182,7 @@ std::string encode(const Vector& vector) {
   if (vector.has("checksum")) {
     const Bytes bytes = as_bytes(payload);
     const ConstBuffer piece{bytes.data(), bytes.size()};
-    store_le(reinterpret_cast<std::byte*>(head.data()) + 24, frame_checksum(as_bytes(head), std::span(&piece, 1)));
+    write_checksum({reinterpret_cast<std::byte*>(head.data()), head.size()}, std::span(&piece, 1));
   }
   return head;
 }

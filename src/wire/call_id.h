@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+namespace hawser::wire {
+
+// Identifies a call on its connection: the slot in the client's call table, and the generation of that slot, which is
+// never 0 in the id of a call. docs/wire-format.md, "Ids".
+class CallId {
+ public:
+  // 0 on the wire: belongs to no call.
+  constexpr CallId() noexcept = default;
+  constexpr CallId(std::uint16_t slot, std::uint16_t generation) noexcept
+      : number_(std::uint32_t{generation} << slot_bits | slot) {}
+  // From the number on the wire; any number is an id.
+  static constexpr CallId from_number(std::uint32_t number) noexcept {
+    CallId id;
+    id.number_ = number;
+    return id;
+  }
+
+  constexpr std::uint32_t number() const noexcept { return number_; }
+  constexpr std::uint16_t slot() const noexcept { return static_cast<std::uint16_t>(number_); }
+  constexpr std::uint16_t generation() const noexcept { return static_cast<std::uint16_t>(number_ >> slot_bits); }
+
+  friend constexpr bool operator==(CallId, CallId) noexcept = default;
+
+ private:
+  static constexpr int slot_bits = 16;
+  std::uint32_t number_ = 0;
+};
+
+}  // namespace hawser::wire
