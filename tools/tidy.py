@@ -114,15 +114,17 @@ LAYERS = {
     "exec": ("base",),
     "wire": ("base",),
     "codec": ("base",),
-    "transport": ("exec", "base"),
-    "transport/*": ("transport", "exec", "base"),
+    "transport": ("wire", "exec", "base"),
+    "transport/*": ("transport", "wire", "exec", "base"),
     "rpc": ("wire", "codec", "exec", "transport", "base"),
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "base"),
-    "transport/sim/rdma": ("transport/rdma", "transport", "exec", "base"),
+    "transport/sim/rdma": ("transport/rdma", "transport", "wire", "exec", "base"),
     "runtime": ("protocol", "rpc", "wire", "codec", "exec", "transport", "transport/*", "base"),
 }
 # Folders of src/transport that are no backend.
 PARTS_OF_TRANSPORT = ("common", "conformance", "test")
+# A transport carries messages and does not look into them: of wire it sees the lengths of messages and their limit only.
+WIRE_FOR_TRANSPORTS = ("wire/message.h",)
 # Beyond that, a test beside its layer may run over the simulated network.
 TEST_LAYERS = ("transport/sim", "transport", "exec", "base")
 
@@ -217,6 +219,9 @@ def check_layer_include(path, header):
     down = allowed_layers(layer)
     if down is None:
         return f"src/{layer} is no known layer", "add it to LAYERS in tools/tidy.py and to docs/architecture.md"
+    if target == "wire" and layer.startswith("transport") and header not in WIRE_FOR_TRANSPORTS:
+        return (f'a transport includes "{header}"',
+                f"a transport does not look into messages: use {', '.join(WIRE_FOR_TRANSPORTS)}, or do it in src/rpc")
     if target == layer or matches(target, down):
         return None
     if path.endswith(("_test.cpp", "_testing.h")) and target in TEST_LAYERS:

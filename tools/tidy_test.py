@@ -92,6 +92,16 @@ class Layers(TidyTest):
         self.assert_quiet("src/rpc/client/client.cpp", '#include <hawser/client.h>\n#include "hawser/client.h"\n'
                                                 '#include "wire/frame.h"\n#include "transport/connection.h"\n')
 
+    def test_transport_sees_the_lengths_of_messages(self):
+        self.write("src/transport/common/x.cpp", '#include "wire/message.h"\n')
+        self.assert_quiet("src/transport/tcp/x.cpp", '#include "wire/message.h"\n')
+
+    def test_transport_does_not_see_frames(self):
+        self.assert_fires("src/transport/common/x.cpp", '#include "wire/frame.h"\n', 1, "does not look into messages")
+
+    def test_backend_does_not_see_frames(self):
+        self.assert_fires("src/transport/tcp/x.cpp", '#include "wire/frame.h"\n', 1, "does not look into messages")
+
     def test_test_may_use_the_simulated_network(self):
         self.assert_quiet("src/rpc/client/test/client_test.cpp", '#include <gtest/gtest.h>\n#include "transport/sim/net.h"\n'
                                                      "TEST(A, B) {}\n")

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace hawser::wire {
 
@@ -29,5 +30,10 @@ class CallId {
   static constexpr int slot_bits = 16;
   std::uint32_t number_ = 0;
 };
+
+// For error texts.
+inline std::string to_string(CallId id) {
+  return "slot " + std::to_string(id.slot()) + ", generation " + std::to_string(id.generation());
+}
 
 }  // namespace hawser::wire

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/little_endian.h"
-#include "wire/frame.h"
 
 namespace hawser::wire {
 namespace {
@@ -28,8 +27,9 @@ enum Tag : std::uint16_t {
 constexpr std::uint32_t feature_checksum = 1;
 constexpr std::size_t field_head_bytes = 4;  // u16 tag, u16 length.
 
-std::unexpected<Error> hello_error(std::string text) {
-  return fail(ErrorCode::protocol_error, "in the hello: " + std::move(text), ErrorScope::connection, Initiator::peer);
+std::unexpected<Error> hello_error(std::string text, const char* of = "") {
+  return fail(ErrorCode::protocol_error, std::string("invalid ") + of + "HELLO: " + std::move(text),
+              ErrorScope::connection, Initiator::peer);
 }
 
 template <std::integral T>
@@ -159,34 +159,62 @@ std::vector<std::byte> encode_hello(const Hello& hello) {
 bool is_hello(Bytes first) noexcept { return std::memcmp(first.data(), magic.data(), magic.size()) == 0; }
 
 Result<std::size_t> hello_body_bytes(Bytes prefix) {
-  if (!is_hello(prefix)) return hello_error("the peer speaks another protocol; is this a Hawser port?");
+  if (!is_hello(prefix))
+    return hello_error("it does not begin with HWSR: the peer speaks another protocol; is this a Hawser port?");
   const std::size_t bytes = load_le<std::uint16_t>(prefix.data() + 6);
   if (bytes > hello_body_bytes_max) {
-    return hello_error("a body of " + std::to_string(bytes) + " bytes exceeds " + std::to_string(hello_body_bytes_max));
+    return hello_error("a body of " + std::to_string(bytes) + " bytes exceeds " + std::to_string(hello_body_bytes_max) +
+                       " bytes");
   }
   return bytes;
 }
 
 Result<Hello> decode_hello(Bytes whole) {
-  if (whole.size() < hello_prefix_bytes) return hello_error("it is cut short");
+  if (whole.size() < hello_prefix_bytes)
+    return hello_error(std::to_string(whole.size()) + " bytes are shorter than its prefix (" +
+                       std::to_string(hello_prefix_bytes) + " bytes)");
   Result<std::size_t> body = hello_body_bytes(whole);
   if (!body) return std::unexpected(std::move(body.error()));
-  if (whole.size() != hello_prefix_bytes + *body) return hello_error("its length is not what it says");
+  if (whole.size() != hello_prefix_bytes + *body) {
+    return hello_error("a body of " + std::to_string(whole.size() - hello_prefix_bytes) + " bytes, announced as " +
+                       std::to_string(*body));
+  }
   Hello hello;
   hello.version_min = load_le<std::uint8_t>(whole.data() + 4);
   hello.version_max = load_le<std::uint8_t>(whole.data() + 5);
-  if (hello.version_min == 0 || hello.version_min > hello.version_max) return hello_error("no such version range");
+  if (hello.version_min == 0 || hello.version_min > hello.version_max) {
+    return hello_error("versions " + std::to_string(hello.version_min) + " to " + std::to_string(hello.version_max) +
+                       " are no range");
+  }
   for (Bytes rest = whole.subspan(hello_prefix_bytes); !rest.empty();) {
-    if (rest.size() < field_head_bytes) return hello_error("a field is cut short");
+    if (rest.size() < field_head_bytes) return hello_error("the head of its last field is cut short");
     const auto tag = load_le<std::uint16_t>(rest.data());
     const std::size_t length = load_le<std::uint16_t>(rest.data() + 2);
-    if (rest.size() - field_head_bytes < length) return hello_error("field " + std::to_string(tag) + " is cut short");
+    if (rest.size() - field_head_bytes < length) {
+      return hello_error("field " + std::to_string(tag) + " of " + std::to_string(length) +
+                         " bytes passes the end of the body");
+    }
     if (!read_field(hello, tag, rest.subspan(field_head_bytes, length))) {
       return hello_error("field " + std::to_string(tag) + " is malformed");
     }
     rest = rest.subspan(field_head_bytes + length);
   }
   return hello;
+}
+
+Result<void> check_server_hello(const Hello& hello) {
+  if (hello.version_min != version || hello.version_max != version) {
+    return hello_error("versions " + std::to_string(hello.version_min) + " to " + std::to_string(hello.version_max) +
+                           " instead of the one version that the client supports (" + std::to_string(version) + ")",
+                       "server ");
+  }
+  if (hello.calls_max == 0) return hello_error("calls_max is 0", "server ");
+  if (hello.message_bytes_max < message_bytes_least) {
+    return hello_error("message_bytes_max is " + std::to_string(hello.message_bytes_max) +
+                           ", and the shortest message has " + std::to_string(message_bytes_least) + " bytes",
+                       "server ");
+  }
+  return {};
 }
 
 }  // namespace hawser::wire

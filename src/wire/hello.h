@@ -7,6 +7,8 @@
 
 #include "hawser/bytes.h"
 #include "hawser/error.h"
+#include "wire/frame.h"
+#include "wire/message.h"
 
 namespace hawser::wire {
 
@@ -41,6 +43,9 @@ struct Hello {
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
+// The shortest message, which either side's message_bytes_max must allow: a frame without metadata and body.
+inline constexpr std::size_t message_bytes_least = MessagePrefix::bytes + header_bytes;
+
 inline constexpr std::size_t hello_prefix_bytes = 8;
 inline constexpr std::size_t hello_body_bytes_max = 4096;
 inline constexpr std::size_t refusal_text_bytes_max = 1024;
@@ -59,5 +64,7 @@ bool is_hello(Bytes first) noexcept;
 Result<std::size_t> hello_body_bytes(Bytes prefix);
 // `whole` is prefix and body. Unknown fields are ignored; a body that contradicts itself is an error.
 Result<Hello> decode_hello(Bytes whole);
+// An error if a server without a refusal must not send `hello` as its first one.
+Result<void> check_server_hello(const Hello& hello);
 
 }  // namespace hawser::wire

@@ -61,13 +61,13 @@ TEST_F(HostileServer, HellosThatAreNone) {
   wire::Hello hello{.message_bytes_max = 1U << 20, .calls_max = 16, .stream_window_bytes = 1000};
   wire::Hello wrong = hello;
   wrong.calls_max = 0;
-  refuse(wire::encode_hello(wrong), ErrorCode::protocol_error, "makes no sense");
+  refuse(wire::encode_hello(wrong), ErrorCode::protocol_error, "invalid server HELLO: calls_max is 0");
   wrong = hello;
   wrong.message_bytes_max = 35;
-  refuse(wire::encode_hello(wrong), ErrorCode::protocol_error, "makes no sense");
+  refuse(wire::encode_hello(wrong), ErrorCode::protocol_error, "invalid server HELLO: message_bytes_max is 35");
   wrong = hello;
   wrong.version_max = 2;
-  refuse(wire::encode_hello(wrong), ErrorCode::protocol_error, "makes no sense");
+  refuse(wire::encode_hello(wrong), ErrorCode::protocol_error, "invalid server HELLO: versions 1 to 2");
   Octets long_hello = wire::encode_hello(hello);
   store_le(long_hello.data() + 6, std::uint16_t{5000});
   refuse(long_hello, ErrorCode::protocol_error, "a body of 5000 bytes exceeds 4096");
@@ -115,7 +115,7 @@ TEST_F(HostileServer, AnswersThatBreakTheProtocol) {
       unknown, "STREAM_DATA frame for a call without streams", "a stream item");
   answered_by([&](std::uint32_t) { return prefix(0xffff'ffff, 0); }, unknown, "message_bytes_max", "4 GiB");
   answered_by([&](std::uint32_t) { return prefix(28, (64U << 20) - 35); }, unknown,
-              "exceeds message_bytes_max (67108864)", "one byte more than allowed");
+              "message of 67108865 bytes exceeds message_bytes_max (64 MiB)", "one byte more than allowed");
   answered_by([&](std::uint32_t) { return prefix(3, 0) + Octets(3); }, unknown, "shorter than its header", "3 bytes");
   answered_by([&](std::uint32_t) { return octets("garbage, and not a little of it"); }, unknown, "", "garbage");
   answered_by([&](std::uint32_t call) { return message({.kind = FrameKind::response, .flags = 64, .call = call}); },
@@ -282,7 +282,8 @@ TEST_F(HostileServer, StreamsThatBreakTheirRules) {
           AWAIT(call, client.open<pour>());
           REQUIRE_OK(call);
           AWAIT(result, call->finish());
-          EXPECT_ERROR(result, outcome_unknown, credit ? "more stream credit" : "without credit");
+          EXPECT_ERROR(result, outcome_unknown,
+                       credit ? "STREAM_CREDIT of 4294967295 bytes raises the credit" : "STREAM_DATA without credit");
         });
   }
 }

@@ -180,10 +180,10 @@ void ClientSession::on_stream(const StreamFrame& part, const wire::Frame& frame,
 }
 
 // The call of that id, whose slot is free from now on. Null if nobody waits for it.
-CallOperation* ClientSession::close_call(CallId call) {
+CallOperation* ClientSession::close_call(CallId call, wire::FrameKind answer) {
   const Calls::Found found = calls_.find(call);
   if (found.state == Calls::State::unknown) [[unlikely]] {
-    protocol_error("an answer to call " + std::to_string(call.number()) + ", which is not in flight");
+    protocol_error(std::string(to_string(answer)) + " for a call (" + to_string(call) + ") which is not in flight");
     return nullptr;
   }
   calls_.close(call);
@@ -195,7 +195,7 @@ CallOperation* ClientSession::close_call(CallId call) {
 
 void ClientSession::on_response(const wire::ResponseFrame& response, const wire::Frame& frame,
                                 const transport::Message& message) {
-  CallOperation* const operation = close_call(response.call);
+  CallOperation* const operation = close_call(response.call, response.kind);
   if (operation == nullptr) return;
   operation->receive_buffer = nullptr;
   if (detail::StreamCore* stream = operation->stream()) stream->on_closed(std::nullopt);
@@ -215,7 +215,7 @@ void ClientSession::on_response(const wire::ResponseFrame& response, const wire:
 }
 
 void ClientSession::on_error(const wire::ErrorFrame& reply, std::string_view text) {
-  CallOperation* const operation = close_call(reply.call);
+  CallOperation* const operation = close_call(reply.call, reply.kind);
   if (operation == nullptr) return;
   Error error{reply.code, reply.scope, Initiator::peer, reply.application_code, std::string(text)};
   if (error.code == ErrorCode::unknown_method || error.code == ErrorCode::signature_mismatch) {

@@ -79,7 +79,7 @@ class ClientSession final : public Session,
   void on_goaway();
   template <class StreamFrame>
   void on_stream(const StreamFrame& part, const wire::Frame& frame, const transport::Message& message);
-  detail::CallOperation* close_call(wire::CallId call);
+  detail::CallOperation* close_call(wire::CallId call, wire::FrameKind answer);
 
   Owner& owner_;
   const Duration call_timeout_;

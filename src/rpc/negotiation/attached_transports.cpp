@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "hawser/loop.h"
-#include "transport/common/framed_connection.h"
+#include "wire/message.h"
 
 namespace hawser::rpc {
 
@@ -12,7 +12,7 @@ static_assert(transport::transport_offer_bytes_max == wire::transport_offer_byte
 static_assert(transport::transport_parameters_bytes_max == wire::transport_parameters_bytes_max);
 
 transport::MessageLimits message_limits(std::size_t theirs, std::size_t ours) noexcept {
-  constexpr std::size_t prefix = transport::FramedConnection::prefix_bytes;
+  constexpr std::size_t prefix = wire::MessagePrefix::bytes;
   return {.send_bytes_max = std::min(theirs, ours) - prefix, .receive_bytes_max = ours - prefix};
 }
 

@@ -9,6 +9,7 @@
 #include "rpc/negotiation/handshake.h"
 #include "transport/common/framed_connection.h"
 #include "wire/frame.h"
+#include "wire/message.h"
 
 namespace hawser::rpc {
 namespace {
@@ -135,10 +136,9 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
     Result<wire::Hello> hello = co_await std::move(coming);
     if (!hello) co_return std::unexpected(std::move(hello.error()));
     if (hello->refusal) co_return std::unexpected(std::move(*hello->refusal));
-    if (first && (hello->version_max != wire::version || hello->calls_max == 0 ||
-                  hello->message_bytes_max < transport::FramedConnection::prefix_bytes + wire::header_bytes)) {
-      co_return fail(ErrorCode::protocol_error, "the server's hello makes no sense", ErrorScope::connection,
-                     Initiator::peer);
+    if (first) {
+      Result<void> valid = wire::check_server_hello(*hello);
+      if (!valid) co_return std::unexpected(std::move(valid.error()));
     }
     for (const wire::NamedBytes& one : hello->declined) {
       if (transports.find(one.name) != nullptr)
@@ -147,7 +147,7 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
     const std::optional<wire::NamedBytes> selection = std::move(hello->selection);
     const bool both_ready = hello->ready;
     if (both_ready && pending == nullptr) {
-      co_return fail(ErrorCode::protocol_error, "the server goes ahead with a transport that was not agreed on",
+      co_return fail(ErrorCode::protocol_error, "invalid server HELLO: go for a transport that was not agreed on",
                      ErrorScope::connection, Initiator::peer);
     }
     if (first) dialed.hello = std::move(*hello);
@@ -161,7 +161,8 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
     if (!selection) {
       dialed.transport.clear();
       dialed.connection = std::make_unique<transport::FramedConnection>(
-          loop, server.release_stream(), transport::FramedOptions{.message_bytes_max = options.message_bytes_max});
+          loop, server.release_stream(),
+          transport::FramedOptions{.message_limit = wire::MessageLimit(options.message_bytes_max)});
       co_return dialed;
     }
     dialed.transport = selection->name;
@@ -169,7 +170,8 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
     const auto offered = left.extract(selection->name);
     if (offered.empty()) {
       co_return fail(ErrorCode::protocol_error,
-                     "the server proposes a transport that was not offered, or proposes it again",
+                     "invalid server HELLO: it proposes the transport '" + selection->name +
+                         "', which was not offered, or proposes it again",
                      ErrorScope::connection, Initiator::peer);
     }
     Result<std::unique_ptr<transport::PendingConnection>> made = offered.mapped()->select_device(local).begin_accept(

@@ -53,10 +53,9 @@ Result<void> check_memory(const ServerOptions& options) {
     return fail(ErrorCode::invalid_argument, "ServerOptions::" + std::string(name) + " (" + std::to_string(is) +
                                                  ") is less than " + std::string(least) + ": raise it");
   };
-  constexpr std::size_t frame_bytes = transport::FramedConnection::prefix_bytes + wire::header_bytes;
-  if (options.message_bytes_max < frame_bytes) {
+  if (options.message_bytes_max < wire::message_bytes_least) {
     return out_of_range("message_bytes_max", options.message_bytes_max,
-                        std::to_string(frame_bytes) + " bytes, which a frame without a body takes");
+                        std::to_string(wire::message_bytes_least) + " bytes, which a frame without a body takes");
   }
   if (options.calls_per_connection_max == 0) {
     return out_of_range("calls_per_connection_max", 0, "1, without which no client may call");
@@ -207,11 +206,10 @@ std::optional<Error> ServerLoop::refusal(const wire::Hello& theirs) const {
                  "the server speaks version 1 of the protocol, the client " + std::to_string(theirs.version_min) +
                      " to " + std::to_string(theirs.version_max)};
   }
-  constexpr std::size_t least = transport::FramedConnection::prefix_bytes + wire::header_bytes;
-  if (theirs.message_bytes_max < least) {
+  if (theirs.message_bytes_max < wire::message_bytes_least) {
     return Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-                 "the client's message_bytes_max (" + std::to_string(theirs.message_bytes_max) +
-                     ") has no room for a frame: allow " + std::to_string(least) + " bytes or more"};
+                 "invalid client HELLO: message_bytes_max is " + std::to_string(theirs.message_bytes_max) +
+                     ", and the shortest message has " + std::to_string(wire::message_bytes_least) + " bytes"};
   }
   if (shared_.connections.load(std::memory_order_relaxed) >= shared_.options.connections_max) {
     return Error{
@@ -297,7 +295,7 @@ void ServerLoop::on_selected(ConnectionAttempts::iterator attempt, bool selected
   }
   auto connection = std::make_unique<transport::FramedConnection>(
       loop_, attempt->handshake->release_stream(),
-      transport::FramedOptions{.message_bytes_max = shared_.options.message_bytes_max});
+      transport::FramedOptions{.message_limit = wire::MessageLimit(shared_.options.message_bytes_max)});
   connection->send_preface(wire::encode_hello(attempt->ours));
   open_session(attempt, std::move(connection));
 }

@@ -67,8 +67,7 @@ void ServerSession::on_request(const wire::RequestFrame& header, const wire::Fra
   const std::size_t slot = header.call.slot();
   // Before any refusal, which would answer the call that has the slot.
   if (slot < by_slot_.size() && by_slot_[slot] != nullptr) [[unlikely]] {
-    return protocol_error("REQUEST with the call id of a call in flight: slot " + std::to_string(slot) +
-                          ", generation " + std::to_string(header.call.generation()));
+    return protocol_error("REQUEST for a slot whose call is in flight (" + to_string(header.call) + ")");
   }
   const Dispatcher::Method* const method = shared_.dispatcher.find(header.method);
   if (method == nullptr) [[unlikely]] {

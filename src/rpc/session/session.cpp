@@ -6,6 +6,7 @@
 
 #include "hawser/transport/poller.h"
 #include "hawser/transport/transport.h"
+#include "wire/message.h"
 #include "wire/metadata.h"
 
 namespace hawser::rpc {
@@ -82,9 +83,8 @@ Error Session::begin_error() const {
   switch (begin_error_) {
     case BeginError::too_long:
       return {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
-              "a message of " + std::to_string(too_long_bytes_) + " bytes exceeds message_bytes_max (" +
-                  std::to_string(settings_.send_bytes_max) +
-                  ") of one of the two sides: raise it on both, or send less"};
+              wire::too_long_text(too_long_bytes_ + wire::MessagePrefix::bytes,
+                                  settings_.send_bytes_max + wire::MessagePrefix::bytes)};
     case BeginError::metadata:
       return {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
               "metadata exceeds 64 entries, 255 bytes of a key, or 65535 bytes in all"};

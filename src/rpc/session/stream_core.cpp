@@ -1,12 +1,13 @@
 #include <algorithm>
+#include <string>
 
 #include "hawser/stream.h"
 
 namespace hawser::detail {
 namespace {
 
-std::unexpected<Error> protocol_violation(const char* text) {
-  return fail(ErrorCode::protocol_error, text, ErrorScope::connection, Initiator::peer);
+std::unexpected<Error> protocol_error(std::string text) {
+  return fail(ErrorCode::protocol_error, std::move(text), ErrorScope::connection, Initiator::peer);
 }
 
 }  // namespace
@@ -36,8 +37,10 @@ std::uint32_t StreamCore::cost(std::size_t bytes) noexcept {
 
 Result<void> StreamCore::on_item(Item item) {
   if (closed_) return {};
-  if (remote_ended_) return protocol_violation("a stream item after the stream's end");
-  if (window_left_ <= 0) return protocol_violation("a stream item without credit");
+  if (remote_ended_) return protocol_error("STREAM_DATA after STREAM_END");
+  if (window_left_ <= 0) {
+    return protocol_error("STREAM_DATA without credit: the window of " + std::to_string(window_) + " bytes is used up");
+  }
   window_left_ -= cost(item.body.size() + item.payload.size());
   items_.push_back(std::move(item));
   wake(reader_);
@@ -46,7 +49,7 @@ Result<void> StreamCore::on_item(Item item) {
 
 Result<void> StreamCore::on_end() {
   if (closed_) return {};
-  if (std::exchange(remote_ended_, true)) return protocol_violation("a stream ended twice");
+  if (std::exchange(remote_ended_, true)) return protocol_error("STREAM_END after STREAM_END");
   wake(reader_);
   return {};
 }
@@ -54,7 +57,10 @@ Result<void> StreamCore::on_end() {
 Result<void> StreamCore::on_credit(std::uint32_t bytes) {
   if (closed_) return {};
   credit_ += bytes;
-  if (credit_ > std::int64_t{UINT32_MAX}) return protocol_violation("more stream credit than any window");
+  if (credit_ > std::int64_t{UINT32_MAX}) {
+    return protocol_error("STREAM_CREDIT of " + std::to_string(bytes) + " bytes raises the credit to " +
+                          std::to_string(credit_) + " bytes: the limit is 4294967295");
+  }
   if (credit_ > 0 && !linked()) wake(writer_);
   return {};
 }

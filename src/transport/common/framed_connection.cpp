@@ -5,7 +5,6 @@
 #include <cstring>
 #include <new>
 
-#include "base/little_endian.h"
 #include "hawser/transport/framed.h"
 #include "transport/common/gather.h"
 
@@ -14,6 +13,8 @@ namespace {
 
 // Segments handed to one send. The kernel takes up to 1,024; more than this gains nothing measurable.
 constexpr std::size_t pieces_max = 64;
+
+constexpr std::size_t prefix_bytes = wire::MessagePrefix::bytes;
 
 // Where discarded bytes are received; nobody reads it, so threads may share it.
 MutableBytes discard_buffer() noexcept {
@@ -50,8 +51,9 @@ FramedConnection::~FramedConnection() {
 }
 
 Capabilities FramedConnection::capabilities() const noexcept {
-  return {.head_bytes_max = options_.message_bytes_max - prefix_bytes,
-          .message_bytes_max = options_.message_bytes_max - prefix_bytes,
+  const std::size_t bytes_max = options_.message_limit.bytes_max() - prefix_bytes;
+  return {.head_bytes_max = bytes_max,
+          .message_bytes_max = bytes_max,
           .receive_buffer_bytes_min = receive_buffer_bytes_min,
           .gathers = true,
           .charges = true,
@@ -82,10 +84,9 @@ std::byte* FramedConnection::reserve(std::size_t head_bytes) {
 
 void FramedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   const std::size_t payload_bytes = total_bytes(payload);
-  assert(prefix_bytes + head_bytes + payload_bytes <= options_.message_bytes_max);
+  assert(prefix_bytes + head_bytes + payload_bytes <= options_.message_limit.bytes_max());
   std::byte* const prefix = sending_.reserve(prefix_bytes + head_bytes);
-  store_le(prefix, static_cast<std::uint32_t>(head_bytes));
-  store_le(prefix + 4, static_cast<std::uint32_t>(payload_bytes));
+  wire::encode(prefix, {static_cast<std::uint32_t>(head_bytes), static_cast<std::uint32_t>(payload_bytes)});
   sending_.commit(prefix_bytes + head_bytes);
   committed_ += prefix_bytes + head_bytes + payload_bytes;
   if (!payload.empty()) {
@@ -256,12 +257,13 @@ void FramedConnection::settle_block() {
 
 // The message at hand, whose head has not come whole, is discarded but for its beginning.
 void FramedConnection::begin_cut() {
-  const std::byte* const prefix = block_->data() + begin_;
+  const std::byte* const start = block_->data() + begin_;
+  const wire::MessagePrefix prefix = wire::MessagePrefix::decode(start);
   const std::size_t held = end_ - begin_ - prefix_bytes;
-  const std::size_t head_bytes = load_le<std::uint32_t>(prefix);
+  const std::size_t kept = std::min({std::size_t{prefix.head_bytes}, held, cut_head_bytes});
   incoming_ = {};
-  incoming_.head = Buffer::copy_of(Bytes(prefix + prefix_bytes, std::min({head_bytes, held, cut_head_bytes})));
-  incoming_.size = head_bytes + load_le<std::uint32_t>(prefix + 4);
+  incoming_.head = Buffer::copy_of(Bytes(start + prefix_bytes, kept));
+  incoming_.size = prefix.message_bytes() - prefix_bytes;
   incoming_.payload.discard();
   incoming_.done = held;
   incoming_.cut = true;
@@ -287,18 +289,18 @@ void FramedConnection::take_messages() {
 bool FramedConnection::take_one() {
   const std::size_t held = end_ - begin_;
   wanted_ = 0;
+  // There is no block before the first byte.
   if (held < prefix_bytes) return false;
-  const std::byte* const prefix = block_->data() + begin_;
-  const std::size_t head_bytes = load_le<std::uint32_t>(prefix);
-  const std::size_t payload_bytes = load_le<std::uint32_t>(prefix + 4);
-  const std::size_t total = prefix_bytes + head_bytes + payload_bytes;
-  if (total > options_.message_bytes_max) {
-    fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-          "a message of " + std::to_string(total) + " bytes exceeds message_bytes_max (" +
-              std::to_string(options_.message_bytes_max) + "): send less, or raise the limit on both sides"});
+  const std::byte* const start = block_->data() + begin_;
+  const wire::ParsedPrefix parsed = wire::parse_prefix({start, held}, options_.message_limit);
+  if (parsed.state == wire::ParsedPrefix::State::too_long) [[unlikely]] {
+    fail(options_.message_limit.exceeded_by(parsed.prefix));
     return false;
   }
-  const Bytes head(prefix + prefix_bytes, head_bytes);
+  const std::size_t head_bytes = parsed.prefix.head_bytes;
+  const std::size_t payload_bytes = parsed.prefix.payload_bytes;
+  const std::size_t total = parsed.prefix.message_bytes();
+  const Bytes head(start + prefix_bytes, head_bytes);
   if (held >= total) {
     payload_last_ = false;
     begin_ += total;
@@ -402,7 +404,7 @@ std::unique_ptr<Connection> make_framed_connection(Loop& loop, std::unique_ptr<S
                                                    const MessageLimits& limits) {
   stream->start(loop, null_sink());
   stream->pause();
-  const FramedOptions options{.message_bytes_max = limits.receive_bytes_max + FramedConnection::prefix_bytes};
+  const FramedOptions options{.message_limit = wire::MessageLimit::without_prefix(limits.receive_bytes_max)};
   return std::make_unique<FramedConnection>(loop, std::move(stream), options);
 }
 

@@ -12,21 +12,20 @@
 #include "transport/common/backlog_watermark.h"
 #include "transport/common/payload_buffer.h"
 #include "transport/common/send_queue.h"
+#include "wire/message.h"
 
 namespace hawser::transport {
 
 struct FramedOptions {
-  std::size_t message_bytes_max = std::size_t{64}
-                                  << 20;  // Prefix, head and payload; what is longer ends the connection.
+  // Of a received message with its prefix; a longer one ends the connection.
+  wire::MessageLimit message_limit{std::size_t{64} << 20};
   // A tick sends early once it has produced this much, so that the peer works while we go on.
   std::size_t early_flush_bytes = 32 * 1024;
 };
 
-// Messages over a stream of bytes. Each is preceded by two little-endian u32: the bytes of its head and of its payload
-// (docs/wire-format.md, "Messages on a byte stream").
+// Messages over a byte stream, each behind its prefix (wire/message.h).
 class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
  public:
-  static constexpr std::size_t prefix_bytes = 8;
   // Small messages are received side by side into blocks of this size and read there.
   static constexpr std::size_t receive_block_bytes = 256 * 1024;
   // Payloads from here on get a place of their own.

@@ -18,7 +18,7 @@ class StreamPendingConnection final : public PendingConnection {
   }
   std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
     return std::make_unique<FramedConnection>(loop_, std::move(stream),
-                                              FramedOptions{.message_bytes_max = message_bytes_max_});
+                                              FramedOptions{.message_limit = wire::MessageLimit(message_bytes_max_)});
   }
 
  private:

@@ -86,18 +86,14 @@ Result<void> Receiver::take_one(Gate& gate) {
   if (record.kind == RecordKind::whole) [[likely]] {
     if (head_room + aligned(record.payload_bytes) > left || assembly_.active())
       return protocol_violation("a message passes the ring's end");
-    if (std::size_t{record.head_bytes} + record.payload_bytes <= limits_.message_bytes_max) [[likely]] {
+    if (limits_.message.allows({record.head_bytes, record.payload_bytes})) [[likely]] {
       take_whole(record, data, gate);
       return {};
     }
   }
-  if (record.kind != RecordKind::long_part &&
-      std::size_t{record.head_bytes} + record.payload_bytes > limits_.message_bytes_max) {
-    return fail(ErrorCode::protocol_error,
-                "a message of " + std::to_string(std::size_t{record.head_bytes} + record.payload_bytes) +
-                    " bytes exceeds message_bytes_max (" + std::to_string(limits_.message_bytes_max) +
-                    "): send less, or raise the limit on both sides",
-                ErrorScope::connection, Initiator::peer);
+  const wire::MessagePrefix lengths{record.head_bytes, record.payload_bytes};
+  if (record.kind != RecordKind::long_part && !limits_.message.allows(lengths)) {
+    return std::unexpected(limits_.message.exceeded_by(lengths));
   }
   if (record.kind == RecordKind::long_begin) return begin_long(record);
   if (head_room > left) return protocol_violation("a message passes the ring's end");

@@ -17,6 +17,7 @@
 #include "transport/shm/memory/ring.h"
 #include "transport/shm/memory/slab.h"
 #include "transport/shm/peer.h"
+#include "wire/message.h"
 
 namespace hawser::transport::shm {
 
@@ -65,7 +66,7 @@ struct ReadingMeans {
 class Receiver {
  public:
   struct Limits {
-    std::size_t message_bytes_max = 0;  // Limit of head and payload together.
+    wire::MessageLimit message{0};
     std::size_t receive_buffer_bytes_min = 0;
   };
   // Reads from the ring and the slab that `side` writes.

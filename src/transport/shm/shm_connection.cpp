@@ -13,7 +13,7 @@ ShmConnection::ShmConnection(Loop& loop, Link link, std::unique_ptr<Stream> stre
       waker_(link_.memory->control().sides[1 - link_.side], link_.bell),
       sender_(*link_.memory, link_.side, link_.options, waker_),
       receiver_(loop, link_.memory, 1 - link_.side,
-                {.message_bytes_max = link_.limits.receive_bytes_max,
+                {.message = wire::MessageLimit::without_prefix(link_.limits.receive_bytes_max),
                  .receive_buffer_bytes_min = link_.options.eager_bytes + 1},
                 waker_, {.peer = link_.peer, .helpers = link_.helpers, .go_on = [this] { set_hot(true); }}),
       liveness_(std::move(stream), [this](const Error& reason) {

@@ -20,7 +20,7 @@ class SimTransportConnection final : public Connection, MessageSink {
                          std::unique_ptr<Stream> stream, const MessageLimits& limits)
       : link_(std::move(link)),
         framed_(loop, std::move(carrier),
-                {.message_bytes_max = limits.receive_bytes_max + FramedConnection::prefix_bytes}),
+                {.message_limit = wire::MessageLimit::without_prefix(limits.receive_bytes_max)}),
         liveness_(std::move(stream), [this](const Error& reason) { end(reason, reason.scope); }) {}
 
   std::string_view transport() const noexcept override { return "simpath"; }

@@ -367,7 +367,7 @@ TEST_F(FramedConnectionTest, AnEndWithinAPayloadIsAnEnd) {
 }
 
 struct SmallFramedTest : FramedConnectionTest {
-  SmallFramedTest() : FramedConnectionTest({.message_bytes_max = 1000}) {}
+  SmallFramedTest() : FramedConnectionTest({.message_limit = wire::MessageLimit(1000)}) {}
 };
 
 TEST_F(SmallFramedTest, TheLongestMessagePasses) {

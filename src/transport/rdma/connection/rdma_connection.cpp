@@ -243,7 +243,7 @@ Result<void> RdmaConnection::connected(const Parameters& peer) {
                     .eager_bytes_max = reads == 0 ? SIZE_MAX : options_.eager_bytes_max,
                     .copied_bytes_max = options_.copied_bytes_max,
                     .rendezvous_max = options_.rendezvous_max};
-  channel.receiver = {.message_bytes_max = limits_.receive_bytes_max,
+  channel.receiver = {.message_limit = wire::MessageLimit::without_prefix(limits_.receive_bytes_max),
                       .receive_buffer_bytes_min = receive_buffer_bytes_min,
                       .read_bytes_max = options_.read_bytes_max,
                       .reads_max = reads,

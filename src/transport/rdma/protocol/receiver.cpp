@@ -109,10 +109,12 @@ bool Receiver::take_one(ReceivedPacket& arrival) {
   if (!parsed) return protocol_violation(parsed.error());
   const Record& record = *parsed;
   const RecordHeader& header = record.header;
-  const std::size_t total = std::size_t{header.head_bytes} + header.payload_bytes;
-  if (total > options_.message_bytes_max) return protocol_violation("a message exceeds message_bytes_max");
+  const wire::MessagePrefix lengths{header.head_bytes, header.payload_bytes};
+  if (!options_.message_limit.allows(lengths))
+    return protocol_violation(options_.message_limit.exceeded_by(lengths).text);
   if (assembly_.active() != (header.kind == RecordKind::fragment)) {
-    return protocol_violation(assembly_.active() ? "a message within another" : "a fragment of nothing");
+    return protocol_violation(assembly_.active() ? "a record that is no FRAGMENT before the end of a fragmented message"
+                                                 : "FRAGMENT without preceding BEGIN");
   }
   switch (header.kind) {
     case RecordKind::message: {
@@ -293,8 +295,8 @@ void Receiver::look_ahead() {
       continue;
     }
     const auto record = parse_record(Bytes(arrival.chunk->bytes() + looked_.offset, arrival.end - looked_.offset));
-    // The error is reported when it is the record's turn.
-    if (!record || record->header.payload_bytes > options_.message_bytes_max) return;
+    // Otherwise take_one() ends the connection when it is the record's turn.
+    if (!record || !options_.message_limit.allows({record->header.head_bytes, record->header.payload_bytes})) return;
     if (record->header.kind == RecordKind::rendezvous && !begin_transfer(*record, true)) return;
     looked_.offset += record->size;
   }

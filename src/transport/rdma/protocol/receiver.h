@@ -16,11 +16,12 @@
 #include "transport/rdma/protocol/receive_ring.h"
 #include "transport/rdma/protocol/sender.h"
 #include "transport/rdma/protocol/work_queue.h"
+#include "wire/message.h"
 
 namespace hawser::transport::rdma {
 
 struct ReceiverOptions {
-  std::size_t message_bytes_max = std::size_t{64} << 20;
+  wire::MessageLimit message_limit{std::size_t{64} << 20};
   std::size_t receive_buffer_bytes_min = 32 * 1024;
   std::size_t read_bytes_max = std::size_t{1} << 20;
   std::size_t reads_max = 16;  // 0: the peer answers no reads, so it must not offer payloads to be read.

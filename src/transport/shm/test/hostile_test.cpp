@@ -22,6 +22,27 @@ void expect_protocol_violation(HostileClient& client, std::string_view what) {
   EXPECT_EQ(client.sink.count.load(), 0U) << what;
 }
 
+// The limit is exact for messages of every kind, and its error is that of all transports.
+TEST(ShmHostile, MessagesAboveTheLimit) {
+  constexpr std::size_t bytes_max = 1000;  // Head and payload.
+  const auto closed_by = [&](RecordKind kind, std::uint32_t payload_bytes) {
+    HostileClient client({}, bytes_max);
+    EXPECT_TRUE(client.answer().has_value());
+    client.open();
+    client.put(0, {kind, 16, payload_bytes, 0});
+    client.publish(2 * 16 + 992);
+    for (int i = 0; i < 1000 && client.sink.closed.empty() && client.sink.count.load() == 0; ++i) client.turns();
+    return client.sink.closed.empty() ? std::string() : client.sink.closed[0].text;
+  };
+  for (const RecordKind kind : {RecordKind::whole, RecordKind::slab, RecordKind::read, RecordKind::long_begin}) {
+    EXPECT_EQ(closed_by(kind, 985),
+              "message of 1009 bytes exceeds message_bytes_max (1008 bytes): send less, or raise message_bytes_max on "
+              "both sides")
+        << static_cast<int>(kind);
+  }
+  EXPECT_EQ(closed_by(RecordKind::whole, 984), "");
+}
+
 TEST(ShmHostile, EveryProtocolViolationEndsTheConnection) {
   constexpr std::uint32_t huge = 0xffff'fff0;
   const struct {

@@ -23,7 +23,7 @@ UcxConnection::UcxConnection(std::shared_ptr<UcxWorker> worker, const MessageLim
       limits_(limits),
       link_{.worker = *worker_, .target = *this},
       sender_(link_),
-      receiver_(*this, link_, limits.receive_bytes_max),
+      receiver_(*this, link_, wire::MessageLimit::without_prefix(limits.receive_bytes_max)),
       self_(std::make_shared<UcxConnection*>(this)) {}
 
 UcxConnection::~UcxConnection() { abort(); }

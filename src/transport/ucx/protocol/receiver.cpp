@@ -76,7 +76,8 @@ bool Receiver::receive_packet(ActiveMessage& message) {
   if (!room && message.header.kind != UcxHeader::Kind::fin) {
     return violation("it sends more than UcxOptions::window_bytes");
   }
-  if (message.size > std::max(packed_bytes_max, UcxEntry::padded(UcxEntry::prefix_bytes + message_bytes_max_))) {
+  static_assert(UcxEntry::prefix_bytes == wire::MessagePrefix::bytes);
+  if (message.size > std::max(packed_bytes_max, UcxEntry::padded(message_limit_.bytes_max()))) {
     return violation("a packed message of " + std::to_string(message.size) + " bytes");
   }
   const std::uint32_t distance = message.header.index - expected_;
@@ -129,11 +130,10 @@ std::optional<UcxEntry> Receiver::next_entry() {
     violation("a packed message whose lengths do not fit");
     return std::nullopt;
   }
-  const std::size_t total = entry->head.size() + entry->payload_bytes;
-  if (total > message_bytes_max_) {
-    owner_.on_end({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-                   "a message of " + std::to_string(total) + " bytes exceeds message_bytes_max (" +
-                       std::to_string(message_bytes_max_) + "): send less, or raise the limit on both sides"});
+  const wire::MessagePrefix lengths{static_cast<std::uint32_t>(entry->head.size()),
+                                    static_cast<std::uint32_t>(entry->payload_bytes)};
+  if (!message_limit_.allows(lengths)) {
+    owner_.on_end(message_limit_.exceeded_by(lengths));
     return std::nullopt;
   }
   return entry;

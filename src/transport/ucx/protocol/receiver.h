@@ -13,6 +13,7 @@
 #include "transport/common/payload_buffer.h"
 #include "transport/ucx/protocol/link.h"
 #include "transport/ucx/protocol/ucx_header.h"
+#include "wire/message.h"
 
 namespace hawser::transport::ucx {
 
@@ -39,8 +40,8 @@ class Receiver {
   // Active messages that may overtake each other: with several rails they do.
   static constexpr std::size_t overtaking_max = 4096;
 
-  Receiver(ReceiverOwner& owner, Link& link, std::size_t message_bytes_max) noexcept
-      : owner_(owner), link_(link), message_bytes_max_(message_bytes_max) {}
+  Receiver(ReceiverOwner& owner, Link& link, wire::MessageLimit message_limit) noexcept
+      : owner_(owner), link_(link), message_limit_(message_limit) {}
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
 
@@ -109,7 +110,7 @@ class Receiver {
 
   ReceiverOwner& owner_;
   Link& link_;
-  const std::size_t message_bytes_max_;
+  const wire::MessageLimit message_limit_;
   MessageSink* sink_ = nullptr;
   hawser::detail::ReceiveAccount* account_ = nullptr;
 

@@ -67,7 +67,7 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
                       .eager_bytes_max = setup.eager_bytes_max,
                       .copied_bytes_max = setup.copied_bytes_max,
                       .rendezvous_max = 4};
-    options.receiver = {.message_bytes_max = setup.message_bytes_max,
+    options.receiver = {.message_limit = wire::MessageLimit::without_prefix(setup.message_bytes_max),
                         .receive_buffer_bytes_min = 1000,
                         .read_bytes_max = 4096,
                         .reads_max = 3,

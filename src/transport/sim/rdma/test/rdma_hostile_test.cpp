@@ -175,6 +175,27 @@ TEST_P(RdmaHostile, ASendWithoutImmediateEndsTheConnection) {
   expect_protocol_violation("something else than a send with immediate");
 }
 
+// Refused by their announced lengths, before memory is taken for them.
+TEST_P(RdmaHostile, MessagesAboveTheLimit) {
+  constexpr std::uint32_t head = 28;
+  constexpr std::uint32_t payload = (64U << 20) - head + 1;
+  for (const auto kind : {rdma::RecordKind::begin, rdma::RecordKind::rendezvous}) {
+    Attacker& attacker = attack();
+    rdma::write_header(attacker.data(), {kind, head, payload, 16});
+    ASSERT_TRUE(attacker.post(96, {}));
+    expect_protocol_violation("message of 67108873 bytes exceeds message_bytes_max (67108872 bytes)");
+    EXPECT_EQ(attacker.sink.messages, 0U);
+    attacker.connection.reset();
+  }
+}
+
+TEST_P(RdmaHostile, FragmentsWithoutABeginning) {
+  Attacker& attacker = attack();
+  rdma::write_header(attacker.data(), {rdma::RecordKind::fragment, 0, 0, 16});
+  ASSERT_TRUE(attacker.post(32, {}));
+  expect_protocol_violation("FRAGMENT without preceding BEGIN");
+}
+
 TEST_P(RdmaHostile, MoreIdsThanThePacketHolds) {
   Attacker& attacker = attack();
   ASSERT_TRUE(attacker.post(16, {.done = 5}));
