@@ -1,15 +1,14 @@
 #include "wire/hello.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 
-#include "base/little_endian.h"
+#include "base/byte_fields.h"
 
 namespace hawser::wire {
 namespace {
 
-constexpr std::array<char, 4> magic = {'H', 'W', 'S', 'R'};
+constexpr std::string_view magic = "HWSR";
 
 enum Tag : std::uint16_t {
   tag_features = 1,
@@ -25,63 +24,58 @@ enum Tag : std::uint16_t {
   tag_ready = 11,
 };
 constexpr std::uint32_t feature_checksum = 1;
-constexpr std::size_t field_head_bytes = 4;  // u16 tag, u16 length.
 
 std::unexpected<Error> hello_error(std::string text, const char* of = "") {
   return fail(ErrorCode::protocol_error, std::string("invalid ") + of + "HELLO: " + std::move(text),
               ErrorScope::connection, Initiator::peer);
 }
 
-template <std::integral T>
-void put(std::vector<std::byte>& out, T value) {
-  const std::size_t at = out.size();
-  out.resize(at + sizeof value);
-  store_le(out.data() + at, value);
+void put_number(ByteWriter& out, Tag tag, std::uint32_t value) {
+  out.number(static_cast<std::uint16_t>(tag)).number(static_cast<std::uint16_t>(sizeof value)).number(value);
 }
 
-void put_number(std::vector<std::byte>& out, Tag tag, std::uint32_t value) {
-  put(out, static_cast<std::uint16_t>(tag));
-  put(out, static_cast<std::uint16_t>(sizeof value));
-  put(out, value);
+void put_bytes(ByteWriter& out, Tag tag, Bytes bytes) {
+  out.number(static_cast<std::uint16_t>(tag)).number(static_cast<std::uint16_t>(bytes.size())).bytes(bytes);
 }
 
-bool read_number(Bytes value, std::uint32_t& out) noexcept {
-  if (value.size() != sizeof out) return false;
-  out = load_le<std::uint32_t>(value.data());
-  return true;
-}
-
-bool read_refusal(Bytes value, std::optional<Error>& out) {
-  if (value.size() < 2) return false;
-  const std::string_view text = as_text(value.subspan(2));
-  out = Error{decode_error_code(load_le<std::uint16_t>(value.data())), ErrorScope::connection, Initiator::peer, 0,
-              std::string(text)};
-  return true;
-}
-
-void put_bytes(std::vector<std::byte>& out, Tag tag, Bytes bytes) {
-  put(out, static_cast<std::uint16_t>(tag));
-  put(out, static_cast<std::uint16_t>(bytes.size()));
-  out.insert(out.end(), bytes.begin(), bytes.end());
+// u16 code, the text.
+void put_refusal(ByteWriter& out, const Error& refusal) {
+  const std::string_view text = std::string_view(refusal.text).substr(0, refusal_text_bytes_max);
+  ByteWriter value;
+  value.number(static_cast<std::uint16_t>(refusal.code)).bytes(as_bytes(text));
+  put_bytes(out, tag_refusal, value.written());
 }
 
 // u8 length of the name, the name, the bytes.
-void put_named(std::vector<std::byte>& out, Tag tag, const NamedBytes& named, std::size_t bytes_max) {
+void put_named(ByteWriter& out, Tag tag, const NamedBytes& named, std::size_t bytes_max) {
   const Bytes name = as_bytes(std::string_view(named.name).substr(0, transport_name_bytes_max));
-  std::vector<std::byte> value{static_cast<std::byte>(name.size())};
-  value.insert(value.end(), name.begin(), name.end());
-  const Bytes bytes = Bytes(named.bytes).first(std::min(named.bytes.size(), bytes_max));
-  value.insert(value.end(), bytes.begin(), bytes.end());
-  put_bytes(out, tag, value);
+  ByteWriter value;
+  value.number(static_cast<std::uint8_t>(name.size()))
+      .bytes(name)
+      .bytes(Bytes(named.bytes).first(std::min(named.bytes.size(), bytes_max)));
+  put_bytes(out, tag, value.written());
+}
+
+bool read_number(Bytes value, std::uint32_t& out) noexcept {
+  ByteReader reader(value);
+  out = reader.number<std::uint32_t>();
+  return reader.finished();
+}
+
+bool read_refusal(Bytes value, std::optional<Error>& out) {
+  ByteReader reader(value);
+  const ErrorCode code = decode_error_code(reader.number<std::uint16_t>());
+  out = Error{code, ErrorScope::connection, Initiator::peer, 0, std::string(as_text(reader.rest()))};
+  return reader.complete();
 }
 
 bool read_named(Bytes value, std::size_t bytes_max, NamedBytes& out) {
-  if (value.empty()) return false;
-  const auto length = std::to_integer<std::size_t>(value[0]);
-  if (length == 0 || length > transport_name_bytes_max || value.size() < 1 + length) return false;
-  const Bytes bytes = value.subspan(1 + length);
-  if (bytes.size() > bytes_max) return false;
-  out = {std::string(as_text(value.subspan(1, length))), {bytes.begin(), bytes.end()}};
+  ByteReader reader(value);
+  const auto length = reader.number<std::uint8_t>();
+  const std::string_view name = as_text(reader.bytes(length));
+  const Bytes bytes = reader.rest();
+  if (!reader.complete() || length == 0 || length > transport_name_bytes_max || bytes.size() > bytes_max) return false;
+  out = {std::string(name), {bytes.begin(), bytes.end()}};
   return true;
 }
 
@@ -123,23 +117,16 @@ bool read_field(Hello& hello, std::uint16_t tag, Bytes value) {
 }  // namespace
 
 std::vector<std::byte> encode_hello(const Hello& hello) {
-  std::vector<std::byte> out;
-  for (const char c : magic) out.push_back(static_cast<std::byte>(c));
-  put(out, hello.version_min);
-  put(out, hello.version_max);
-  put(out, std::uint16_t{0});  // The body's length, below.
+  ByteWriter out;
+  out.bytes(as_bytes(magic))
+      .number(hello.version_min)
+      .number(hello.version_max)
+      .number(std::uint16_t{0});  // The length of the body, below.
   put_number(out, tag_features, hello.checksum ? feature_checksum : 0);
   put_number(out, tag_message_bytes_max, hello.message_bytes_max);
   put_number(out, tag_calls_max, hello.calls_max);
   put_number(out, tag_stream_window_bytes, hello.stream_window_bytes);
-  if (hello.refusal) {
-    const std::string_view text = std::string_view(hello.refusal->text).substr(0, refusal_text_bytes_max);
-    put(out, static_cast<std::uint16_t>(tag_refusal));
-    put(out, static_cast<std::uint16_t>(2 + text.size()));
-    put(out, static_cast<std::uint16_t>(hello.refusal->code));
-    const Bytes bytes = as_bytes(text);
-    out.insert(out.end(), bytes.begin(), bytes.end());
-  }
+  if (hello.refusal) put_refusal(out, *hello.refusal);
   for (const NamedBytes& offer : std::span(hello.offers).first(std::min(hello.offers.size(), transports_max))) {
     put_named(out, tag_offer, offer, transport_offer_bytes_max);
   }
@@ -152,8 +139,7 @@ std::vector<std::byte> encode_hello(const Hello& hello) {
     put_bytes(out, tag_unanswered, as_bytes(std::string_view(*hello.unanswered).substr(0, transport_reason_bytes_max)));
   }
   if (hello.ready) put_bytes(out, tag_ready, {});
-  store_le(out.data() + 6, static_cast<std::uint16_t>(out.size() - hello_prefix_bytes));
-  return out;
+  return out.replace(6, static_cast<std::uint16_t>(out.size() - hello_prefix_bytes)).take();
 }
 
 bool is_hello(Bytes first) noexcept { return std::memcmp(first.data(), magic.data(), magic.size()) == 0; }
@@ -186,18 +172,16 @@ Result<Hello> decode_hello(Bytes whole) {
     return hello_error("versions " + std::to_string(hello.version_min) + " to " + std::to_string(hello.version_max) +
                        " are no range");
   }
-  for (Bytes rest = whole.subspan(hello_prefix_bytes); !rest.empty();) {
-    if (rest.size() < field_head_bytes) return hello_error("the head of its last field is cut short");
-    const auto tag = load_le<std::uint16_t>(rest.data());
-    const std::size_t length = load_le<std::uint16_t>(rest.data() + 2);
-    if (rest.size() - field_head_bytes < length) {
+  for (ByteReader reader(whole.subspan(hello_prefix_bytes)); !reader.at_end();) {
+    const auto tag = reader.number<std::uint16_t>();
+    const auto length = reader.number<std::uint16_t>();
+    if (!reader.complete()) return hello_error("the head of its last field is cut short");
+    const Bytes value = reader.bytes(length);
+    if (!reader.complete()) {
       return hello_error("field " + std::to_string(tag) + " of " + std::to_string(length) +
                          " bytes passes the end of the body");
     }
-    if (!read_field(hello, tag, rest.subspan(field_head_bytes, length))) {
-      return hello_error("field " + std::to_string(tag) + " is malformed");
-    }
-    rest = rest.subspan(field_head_bytes + length);
+    if (!read_field(hello, tag, value)) return hello_error("field " + std::to_string(tag) + " is malformed");
   }
   return hello;
 }

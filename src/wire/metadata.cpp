@@ -25,30 +25,27 @@ Metadata MetadataView::copy() const {
 namespace hawser::wire {
 namespace {
 
-// False if `rest` does not begin with a whole entry.
-bool take_entry(Bytes& rest, std::string_view& key, std::string_view& value) noexcept {
-  constexpr std::size_t lengths = 3;
-  if (rest.size() < lengths) return false;
-  const std::size_t key_bytes = load_le<std::uint8_t>(rest.data());
-  const std::size_t value_bytes = load_le<std::uint16_t>(rest.data() + 1);
-  if (rest.size() < lengths + key_bytes + value_bytes) return false;
-  key = as_text(rest.subspan(lengths, key_bytes));
-  value = as_text(rest.subspan(lengths + key_bytes, value_bytes));
-  rest = rest.subspan(lengths + key_bytes + value_bytes);
-  return true;
+// False if a whole entry does not follow.
+bool read_entry(ByteReader& reader, std::string_view& key, std::string_view& value) noexcept {
+  const auto key_bytes = reader.number<std::uint8_t>();
+  const auto value_bytes = reader.number<std::uint16_t>();
+  key = as_text(reader.bytes(key_bytes));
+  value = as_text(reader.bytes(value_bytes));
+  return reader.complete();
 }
 
 }  // namespace
 
 bool MetadataReader::next(std::string_view& key, std::string_view& value) noexcept {
-  return take_entry(rest_, key, value);
+  return !reader_.at_end() && read_entry(reader_, key, value);
 }
 
 bool check_metadata(Bytes bytes) noexcept {
+  ByteReader reader(bytes);
   std::string_view key;
   std::string_view value;
-  for (std::size_t entries = 0; !bytes.empty(); ++entries) {
-    if (entries == metadata_entries_max || !take_entry(bytes, key, value)) return false;
+  for (std::size_t entries = 0; !reader.at_end(); ++entries) {
+    if (entries == metadata_entries_max || !read_entry(reader, key, value)) return false;
   }
   return true;
 }

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "base/byte_fields.h"
 #include "hawser/bytes.h"
 #include "hawser/error.h"
 
@@ -15,12 +16,12 @@ inline constexpr std::size_t metadata_key_bytes_max = 255;
 // Walks entries that check_metadata() accepted.
 class MetadataReader {
  public:
-  explicit MetadataReader(Bytes bytes) noexcept : rest_(bytes) {}
+  explicit MetadataReader(Bytes bytes) noexcept : reader_(bytes) {}
   // False at the end.
   bool next(std::string_view& key, std::string_view& value) noexcept;
 
  private:
-  Bytes rest_;
+  ByteReader reader_;
 };
 
 // True if `bytes` are well-formed metadata within the bounds.

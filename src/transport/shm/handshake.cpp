@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/little_endian.h"
+#include "base/byte_fields.h"
 
 namespace hawser::transport::shm {
 namespace {
@@ -14,68 +14,20 @@ namespace {
 // Changed whenever the layout or the protocol changes.
 constexpr std::uint32_t version = 2;
 
-class FieldWriter {
- public:
-  FieldWriter() { number(version); }
-  template <class T>
-  FieldWriter& number(T value) {
-    bytes_.resize(bytes_.size() + sizeof value);
-    store_le(bytes_.data() + bytes_.size() - sizeof value, value);
-    return *this;
-  }
-  FieldWriter& bytes(Bytes value) {
-    bytes_.insert(bytes_.end(), value.begin(), value.end());
-    return *this;
-  }
-  std::vector<std::byte> take() { return std::move(bytes_); }
+ByteWriter versioned() {
+  ByteWriter writer;
+  writer.number(version);
+  return writer;
+}
 
- private:
-  std::vector<std::byte> bytes_;
-};
-
-// Reads the fields that a Writer wrote. done() shows whether any was missing.
-class FieldReader {
- public:
-  explicit FieldReader(Bytes bytes) noexcept : rest_(bytes) {
-    std::uint32_t theirs = 0;
-    number(theirs);
-    same_version_ = theirs == version;
-  }
-  template <class T>
-  FieldReader& number(T& value) {
-    if (const std::byte* from = take(sizeof value)) value = load_le<T>(from);
-    return *this;
-  }
-  FieldReader& bytes(MutableBytes value) {
-    if (const std::byte* from = take(value.size())) std::memcpy(value.data(), from, value.size());
-    return *this;
-  }
-  Result<void> done(const char* what) const {
-    if (same_version_ && whole_ && rest_.empty()) return {};
-    return fail(ErrorCode::protocol_error,
-                same_version_ ? std::string("malformed ") + what + " for shared memory"
-                              : "the peer's shared memory is of another version: build both sides from one release",
-                ErrorScope::connection, Initiator::peer);
-  }
-
- private:
-  const std::byte* take(std::size_t size) noexcept {
-    whole_ = whole_ && size <= rest_.size();
-    if (!whole_) return nullptr;
-    const std::byte* from = rest_.data();
-    rest_ = rest_.subspan(size);
-    return from;
-  }
-
-  Bytes rest_;
-  bool whole_ = true;
-  bool same_version_ = false;
-};
-
+// `reader` has read all fields of `value`, the first of which was the version.
 template <class T>
-Result<T> checked(T value, const Result<void>& done) {
-  if (!done) return std::unexpected(done.error());
-  return value;
+Result<T> checked(T value, const ByteReader& reader, std::uint32_t theirs, const char* what) {
+  if (theirs == version && reader.finished()) return value;
+  return fail(ErrorCode::protocol_error,
+              theirs == version ? std::string("malformed ") + what + " for shared memory"
+                                : "the peer's shared memory is of another version: build both sides from one release",
+              ErrorScope::connection, Initiator::peer);
 }
 
 }  // namespace
@@ -103,7 +55,7 @@ Result<HostIdentity> HostIdentity::here() {
 }
 
 std::vector<std::byte> encode(const Offer& offer) {
-  return FieldWriter()
+  return versioned()
       .bytes(offer.host.boot)
       .number(offer.host.network_device)
       .number(offer.host.network_inode)
@@ -114,19 +66,20 @@ std::vector<std::byte> encode(const Offer& offer) {
 }
 
 Result<Offer> decode_offer(Bytes bytes) {
+  ByteReader reader(bytes);
+  const auto theirs = reader.number<std::uint32_t>();
   Offer offer;
-  FieldReader reader(bytes);
-  reader.bytes(offer.host.boot)
-      .number(offer.host.network_device)
-      .number(offer.host.network_inode)
-      .number(offer.ring_bytes)
-      .number(offer.slab_bytes)
-      .number(offer.eager_bytes);
-  return checked(offer, reader.done("offer"));
+  reader.copy_to(offer.host.boot);
+  offer.host.network_device = reader.number<std::uint64_t>();
+  offer.host.network_inode = reader.number<std::uint64_t>();
+  offer.ring_bytes = reader.number<std::uint64_t>();
+  offer.slab_bytes = reader.number<std::uint64_t>();
+  offer.eager_bytes = reader.number<std::uint64_t>();
+  return checked(offer, reader, theirs, "offer");
 }
 
 std::vector<std::byte> encode(const Selection& selection) {
-  return FieldWriter()
+  return versioned()
       .bytes(selection.socket)
       .bytes(selection.secret)
       .number(selection.ring_bytes)
@@ -136,18 +89,23 @@ std::vector<std::byte> encode(const Selection& selection) {
 }
 
 Result<Selection> decode_selection(Bytes bytes) {
+  ByteReader reader(bytes);
+  const auto theirs = reader.number<std::uint32_t>();
   Selection selection;
-  FieldReader reader(bytes);
-  reader.bytes(selection.socket)
-      .bytes(selection.secret)
-      .number(selection.ring_bytes)
-      .number(selection.slab_bytes)
-      .number(selection.eager_bytes);
-  return checked(selection, reader.done("proposal"));
+  reader.copy_to(selection.socket);
+  reader.copy_to(selection.secret);
+  selection.ring_bytes = reader.number<std::uint64_t>();
+  selection.slab_bytes = reader.number<std::uint64_t>();
+  selection.eager_bytes = reader.number<std::uint64_t>();
+  return checked(selection, reader, theirs, "proposal");
 }
 
-std::vector<std::byte> encode(const Answer&) { return FieldWriter().take(); }
+std::vector<std::byte> encode(const Answer&) { return versioned().take(); }
 
-Result<Answer> decode_answer(Bytes bytes) { return checked(Answer{}, FieldReader(bytes).done("answer")); }
+Result<Answer> decode_answer(Bytes bytes) {
+  ByteReader reader(bytes);
+  const auto theirs = reader.number<std::uint32_t>();
+  return checked(Answer{}, reader, theirs, "answer");
+}
 
 }  // namespace hawser::transport::shm

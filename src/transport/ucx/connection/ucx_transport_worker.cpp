@@ -7,14 +7,13 @@
 #include <string_view>
 #include <utility>
 
+#include "base/byte_fields.h"
 #include "base/crc32c.h"
-#include "base/little_endian.h"
 
 namespace hawser::transport {
 namespace {
 
 constexpr std::uint16_t version = 1;
-constexpr std::size_t offer_bytes = 8;
 
 std::string_view name_of(UcxWireUp wire_up) { return wire_up == UcxWireUp::listener ? "listener" : "worker_address"; }
 std::string_view name_of(UcxErrorMode mode) { return mode == UcxErrorMode::peer ? "peer" : "none"; }
@@ -24,10 +23,21 @@ std::unexpected<Error> malformed(std::string_view what) {
               ErrorScope::connection, Initiator::peer);
 }
 
-// A checksum goes ahead: UCX reads an address without doubts, so that a spoilt one must not reach it.
-void seal(std::vector<std::byte>& bytes) { store_le(bytes.data(), crc32c(0, Bytes(bytes).subspan(4))); }
-bool sealed(Bytes bytes) {
-  return bytes.size() >= 4 && load_le<std::uint32_t>(bytes.data()) == crc32c(0, bytes.subspan(4));
+// A checksum goes ahead: UCX does not check the addresses that it reads, so a damaged one must not reach it.
+ByteWriter sealable() {
+  ByteWriter writer;
+  writer.number(std::uint32_t{0});
+  return writer;
+}
+std::vector<std::byte> seal(ByteWriter& writer) {
+  return writer.replace(0, crc32c(0, writer.written().subspan(4))).take();
+}
+// What follows a right checksum; nothing if it is wrong.
+Bytes unseal(Bytes bytes) noexcept {
+  ByteReader reader(bytes);
+  const auto checksum = reader.number<std::uint32_t>();
+  const Bytes rest = reader.rest();
+  return reader.complete() && checksum == crc32c(0, rest) ? rest : Bytes();
 }
 
 Result<void> same(const UcxOptions& ours, UcxWireUp wire_up, UcxErrorMode error_mode) {
@@ -116,37 +126,39 @@ class UcxPendingConnection final : public PendingConnection {
 // by rendezvous, u32 0, u32 bytes of the address, the address ----
 
 std::vector<std::byte> UcxParameters::store() const {
-  std::vector<std::byte> bytes(bytes_least + address.size());
-  std::byte* const to = bytes.data();
-  store_le(to + 4, version);
-  store_le(to + 6, static_cast<std::uint8_t>(wire_up));
-  store_le(to + 7, static_cast<std::uint8_t>(error_mode));
-  store_le(to + 8, peer.token);
-  store_le(to + 16, static_cast<std::uint32_t>(peer.window_bytes));
-  store_le(to + 20, static_cast<std::uint32_t>(peer.rendezvous_bytes_min));
-  store_le(to + 28, static_cast<std::uint32_t>(address.size()));
-  std::copy(address.begin(), address.end(), to + bytes_least);
-  seal(bytes);
-  return bytes;
+  ByteWriter writer = sealable();
+  writer.number(version)
+      .number(static_cast<std::uint8_t>(wire_up))
+      .number(static_cast<std::uint8_t>(error_mode))
+      .number(peer.token)
+      .number(static_cast<std::uint32_t>(peer.window_bytes))
+      .number(static_cast<std::uint32_t>(peer.rendezvous_bytes_min))
+      .zeros(4)
+      .number(static_cast<std::uint32_t>(address.size()))
+      .bytes(address);
+  return seal(writer);
 }
 
 Result<UcxParameters> UcxParameters::load(Bytes bytes) {
-  if (bytes.size() < bytes_least || !sealed(bytes)) return malformed("half");
-  const std::byte* const from = bytes.data();
-  if (load_le<std::uint16_t>(from + 4) != version) return malformed("half, or of another version,");
-  const auto wire_up = load_le<std::uint8_t>(from + 6);
-  const auto error_mode = load_le<std::uint8_t>(from + 7);
-  const ucx::Peer peer{.token = load_le<std::uint64_t>(from + 8),
-                       .window_bytes = load_le<std::uint32_t>(from + 16),
-                       .rendezvous_bytes_min = load_le<std::uint32_t>(from + 20)};
+  ByteReader reader(unseal(bytes));
+  const auto theirs = reader.number<std::uint16_t>();
+  const auto wire_up = reader.number<std::uint8_t>();
+  const auto error_mode = reader.number<std::uint8_t>();
+  ucx::Peer peer;
+  peer.token = reader.number<std::uint64_t>();
+  peer.window_bytes = reader.number<std::uint32_t>();
+  peer.rendezvous_bytes_min = reader.number<std::uint32_t>();
+  reader.bytes(4);  // Reserved.
+  const auto address_bytes = reader.number<std::uint32_t>();
+  const Bytes address = reader.bytes(address_bytes);
+  if (!reader.finished()) return malformed("half");
+  if (theirs != version) return malformed("half, or of another version,");
   if (wire_up > 1 || error_mode > 1 || peer.window_bytes < UcxOptions::window_bytes_min ||
       peer.window_bytes > UcxOptions::window_bytes_max ||
       peer.rendezvous_bytes_min < UcxOptions::rendezvous_bytes_least ||
-      peer.rendezvous_bytes_min > UcxOptions::rendezvous_bytes_most ||
-      load_le<std::uint32_t>(from + 28) != bytes.size() - bytes_least) {
+      peer.rendezvous_bytes_min > UcxOptions::rendezvous_bytes_most) {
     return malformed("half");
   }
-  const Bytes address = bytes.subspan(bytes_least);
   return UcxParameters{.peer = peer,
                        .wire_up = static_cast<UcxWireUp>(wire_up),
                        .error_mode = static_cast<UcxErrorMode>(error_mode),
@@ -204,21 +216,19 @@ void UcxTransportWorker::drop_retired() {
 }
 
 std::vector<std::byte> UcxTransportWorker::offer() {
-  std::vector<std::byte> bytes(offer_bytes);
-  store_le(bytes.data() + 4, version);
-  store_le(bytes.data() + 6, static_cast<std::uint8_t>(context_->options().wire_up));
-  store_le(bytes.data() + 7, static_cast<std::uint8_t>(context_->options().error_mode));
-  seal(bytes);
-  return bytes;
+  ByteWriter writer = sealable();
+  writer.number(version)
+      .number(static_cast<std::uint8_t>(context_->options().wire_up))
+      .number(static_cast<std::uint8_t>(context_->options().error_mode));
+  return seal(writer);
 }
 
 Result<std::unique_ptr<PendingConnection>> UcxTransportWorker::select(Bytes offer, const MessageLimits& limits) {
-  if (offer.size() != offer_bytes || !sealed(offer) || load_le<std::uint16_t>(offer.data() + 4) != version) {
-    return malformed("offer");
-  }
-  const auto wire_up = load_le<std::uint8_t>(offer.data() + 6);
-  const auto error_mode = load_le<std::uint8_t>(offer.data() + 7);
-  if (wire_up > 1 || error_mode > 1) return malformed("offer");
+  ByteReader reader(unseal(offer));
+  const auto theirs = reader.number<std::uint16_t>();
+  const auto wire_up = reader.number<std::uint8_t>();
+  const auto error_mode = reader.number<std::uint8_t>();
+  if (!reader.finished() || theirs != version || wire_up > 1 || error_mode > 1) return malformed("offer");
   if (Result<void> alike =
           same(context_->options(), static_cast<UcxWireUp>(wire_up), static_cast<UcxErrorMode>(error_mode));
       !alike) {
