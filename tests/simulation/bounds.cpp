@@ -100,8 +100,12 @@ Task<void> send_all(std::deque<Client>& clients, const std::string& text, Tally&
 }
 
 TEST_F(Bounds, OfLargeRequestsBeingReceived) {
+  // All clients are on one simulated host, whose share is the whole budget here.
   Server server(loop_, network_,
-                {.listen = "server:1", .message_bytes_max = mib + 64 * kib, .receive_bytes_max = 4 * mib});
+                {.listen = "server:1",
+                 .message_bytes_max = mib + 64 * kib,
+                 .receive_bytes_max = 4 * mib,
+                 .receive_peer_bytes_max = 4 * mib});
   server.register_handler<length>();
   ASSERT_TRUE(server.start());
   std::deque<Client> clients;
