@@ -21,15 +21,15 @@ namespace {
 
 thread_local bool pool_gone = false;
 
-// Blocks from here on lie in huge pages where the kernel gives them to those who ask: the copies to and from sockets
-// then look up a five hundredth of the addresses.
+// Blocks of this size and above lie in huge pages where the kernel provides them (MADV_HUGEPAGE). Copies to and from
+// sockets then need a five-hundredth of the address translations.
 constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 
 std::align_val_t alignment_of(std::size_t bytes) noexcept {
   return std::align_val_t(bytes < huge_page_bytes ? alignof(Block) : huge_page_bytes);
 }
 
-// While a block is in the pool, the address sanitizer reports whoever still uses its bytes.
+// While a block is in the pool, the address sanitizer reports every access to its bytes.
 void forbid([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes) noexcept {
 #ifdef __SANITIZE_ADDRESS__
   __asan_poison_memory_region(data, bytes);
@@ -66,7 +66,7 @@ std::size_t BlockPool::class_of(std::size_t bytes) noexcept {
 
 Block* BlockPool::allocate(std::size_t bytes) {
   void* memory = ::operator new(sizeof(Block) + bytes, alignment_of(bytes));
-  // A wish: without huge pages it works as well.
+  // The result is ignored: the block works without huge pages as well.
   if (bytes >= huge_page_bytes) static_cast<void>(madvise(memory, bytes, MADV_HUGEPAGE));
   return ::new (memory) Block(bytes);
 }

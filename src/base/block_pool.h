@@ -7,16 +7,16 @@
 
 namespace hawser {
 
-// The calling thread's cache of freed blocks, by size class (powers of two). Blocks go back to the pool of the
-// thread that drops the last reference. Bounded: what passes the bound goes to the allocator.
+// The calling thread's cache of freed blocks, by size class (powers of two). A block returns to the pool of the thread
+// that drops its last reference. The cache is bounded: a block that exceeds the bound is returned to the allocator.
 class BlockPool {
  public:
   static constexpr std::size_t class_bytes_min = 256;
   static constexpr std::size_t class_count = 16;  // 256 B to 8 MiB.
   static constexpr std::size_t class_bytes_max = class_bytes_min << (class_count - 1);
-  static constexpr std::size_t cached_bytes_max = std::size_t{32} << 20;  // A thread.
+  static constexpr std::size_t cached_bytes_max = std::size_t{32} << 20;  // Per thread.
 
-  // The calling thread's pool, or null while the thread ends and the pool is gone already.
+  // Returns the calling thread's pool, or null when the thread is ending and its pool is destroyed already.
   static BlockPool* local() noexcept;
 
   BlockPool() noexcept;

@@ -30,7 +30,7 @@ class ByteWriter {
     bytes_.resize(bytes_.size() + count);
     return *this;
   }
-  // To fill a field whose value follows from later ones.
+  // Overwrites a field whose value is known only after later fields were appended.
   template <std::integral T>
   ByteWriter& replace(std::size_t offset, T value) noexcept {
     store_le(bytes_.data() + offset, value);
@@ -45,8 +45,8 @@ class ByteWriter {
   std::vector<std::byte> bytes_;
 };
 
-// Reads received fields in order and never beyond the end: what is missing is read as 0, or as no bytes, and complete()
-// is false from then on. So a decoder reads all fields and checks once.
+// Reads received fields in order and never beyond the end: a missing field is read as 0 or as no bytes, and complete()
+// is false from then on. A decoder therefore reads all fields and checks once.
 class ByteReader {
  public:
   explicit ByteReader(Bytes bytes) noexcept : rest_(bytes) {}
@@ -56,7 +56,7 @@ class ByteReader {
     const Bytes field = bytes(sizeof(T));
     return field.empty() ? T{0} : load_le<T>(field.data());
   }
-  // Views into what is read.
+  // Returns a view into the bytes that are read.
   Bytes bytes(std::size_t count) noexcept {
     if (count > rest_.size()) {
       missing_ = true;
@@ -68,7 +68,7 @@ class ByteReader {
     return field;
   }
   Bytes rest() noexcept { return std::exchange(rest_, {}); }
-  // Fills `to`, with zeros if bytes are missing.
+  // Fills `to`; all of it is zero if bytes are missing.
   void copy_to(MutableBytes to) noexcept {
     const Bytes field = bytes(to.size());
     if (field.empty()) {
@@ -77,16 +77,16 @@ class ByteReader {
       std::memcpy(to.data(), field.data(), field.size());
     }
   }
-  // True if the next bytes are there and all 0, as reserved ones must be.
+  // Returns true if the next bytes exist and are all 0. Reserved bytes must be 0.
   bool zeros(std::size_t count) noexcept {
     const Bytes field = bytes(count);
     return !missing_ && std::all_of(field.begin(), field.end(), [](std::byte one) { return one == std::byte{0}; });
   }
 
   bool at_end() const noexcept { return rest_.empty(); }
-  // No field was missing so far.
+  // Returns true if no field was missing so far.
   bool complete() const noexcept { return !missing_; }
-  // Nor is anything left over.
+  // Returns true if no field was missing and no bytes are left.
   bool finished() const noexcept { return !missing_ && rest_.empty(); }
 
  private:

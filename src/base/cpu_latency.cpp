@@ -10,7 +10,7 @@
 namespace hawser {
 namespace {
 
-constexpr std::chrono::microseconds longest = std::chrono::seconds(2000);  // What the kernel takes: a positive s32.
+constexpr std::chrono::microseconds longest = std::chrono::seconds(2000);  // The kernel's limit is a positive s32.
 
 }  // namespace
 

@@ -21,13 +21,13 @@ constexpr bool pooled = true;
 
 constexpr std::size_t class_bytes = 64;
 constexpr std::size_t class_count = 64;       // Frames of up to 4 KiB are pooled.
-constexpr unsigned cached_frames_max = 4096;  // A class and thread.
+constexpr unsigned cached_frames_max = 4096;  // Per class and thread.
 
 struct FreeFrame {
   FreeFrame* next;
 };
 
-// The calling thread's free frames. A frame goes back to the pool of the thread that ends it.
+// The calling thread's free frames. A frame returns to the pool of the thread that frees it.
 struct FramePool {
   struct Class {
     FreeFrame* head = nullptr;

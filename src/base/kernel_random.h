@@ -6,9 +6,9 @@
 
 namespace hawser {
 
-// Random bytes of the kernel's generator, which nobody can guess from those before: for everything that a peer must not
-// guess, such as tokens, ids, names and first packet sequence numbers. Any thread. Throws std::system_error if the
-// kernel has no generator.
+// Fills `to` with random bytes of the kernel's generator, which cannot be guessed from earlier ones: for everything
+// that a peer must not guess, such as tokens, ids, names and first packet sequence numbers. Any thread. Throws
+// std::system_error if the kernel has no generator.
 void fill_random(MutableBytes to);
 std::uint64_t kernel_random();
 

@@ -4,8 +4,8 @@
 
 namespace hawser {
 
-// Ends the process after saying on standard error what the program did wrong: for misuse that nothing could be done
-// about, and that would be a hang or a crash elsewhere otherwise.
+// Writes `text` to standard error and ends the process. For misuse of the library that cannot be handled and would
+// otherwise end in a hang or a crash elsewhere.
 [[noreturn]] void misuse(std::string_view text) noexcept;
 
 }  // namespace hawser

@@ -8,17 +8,17 @@
 
 namespace hawser {
 
-// From now on the kernel refuses descriptors that are sent to this Unix socket, or to what it accepts: a descriptor
-// that nobody wants is closed by whoever receives the bytes beside it, and closing may block (a TCP socket with
-// SO_LINGER, a file of a file system that does not answer). False before Linux 6.16.
+// Makes the kernel refuse descriptors that are sent to this Unix socket, or to the sockets that it accepts. Without
+// this, an unwanted descriptor is closed by the thread that receives the bytes beside it, and closing may block (a TCP
+// socket with SO_LINGER, a file of a file system that does not answer). Returns false before Linux 6.16.
 inline bool refuse_descriptors(int socket) noexcept {
   constexpr int pass_rights = 83;  // SO_PASSRIGHTS.
   const int off = 0;
   return setsockopt(socket, SOL_SOCKET, pass_rights, &off, sizeof off) == 0;
 }
 
-// Sends `bytes` on the Unix socket `to`, with copies of the descriptors, without blocking. False, with errno, if not
-// all of it was sent, or if the receiver refuses descriptors.
+// Sends `bytes` on the Unix socket `to`, with copies of the descriptors, without blocking. Returns false, with errno,
+// if not all bytes were sent or if the receiver refuses descriptors.
 bool pass_descriptors(int to, Bytes bytes, std::span<const int> descriptors);
 
 }  // namespace hawser

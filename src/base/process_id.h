@@ -4,7 +4,7 @@
 
 namespace hawser {
 
-// The number of this process. Differs in a child by fork().
+// Returns the id of this process. A child by fork() has another one.
 inline int process_id() noexcept { return getpid(); }
 
 }  // namespace hawser

@@ -16,7 +16,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
     return z ^ (z >> 31);
   }
-  // Evenly in [0, bound); bound is not 0.
+  // Returns a uniformly distributed number in [0, bound); bound is not 0.
   std::uint64_t below(std::uint64_t bound) noexcept {
     return static_cast<std::uint64_t>((static_cast<Wide>(next()) * bound) >> 64);
   }

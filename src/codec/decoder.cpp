@@ -37,7 +37,7 @@ bool Decoder::take_empty_elements(std::size_t count, const char* what) noexcept 
   return true;
 }
 
-// Asks for steps, so that few virtual calls are made.
+// Requests memory from the account in steps, so that few virtual calls are made.
 bool Decoder::charge_more(std::size_t bytes, const char* what) noexcept {
   const std::size_t lacking = bytes - memory_bytes_left_;
   if (lacking > memory_bytes_unpaid_) {
@@ -85,7 +85,7 @@ bool Decoder::align_by_copy(const std::byte*& data, std::size_t bytes, const cha
   if (arena_ == nullptr) {
     return fail(ErrorCode::internal, what, "misaligned, and the decoder was given no arena to copy it to", bytes);
   }
-  // With the header and the rounding of the arena's allocation.
+  // The charge includes the chunk's header and the rounding of the arena's allocation.
   if (!charge(bytes + 2 * DecodeArena::alignment, what)) return false;
   data = arena_->copy({data, bytes});
   return true;

@@ -6,7 +6,7 @@
 
 namespace hawser::setup {
 
-// "RdmaOptions::device", of a pointer to a member.
+// Returns the name of a pointer to a member, such as "RdmaOptions::device".
 template <auto member>
 constexpr std::string_view member_name() noexcept {
   std::string_view text = __PRETTY_FUNCTION__;  // "... [member = &hawser::RdmaOptions::device]".
@@ -15,7 +15,8 @@ constexpr std::string_view member_name() noexcept {
   return text.substr(text.rfind(before) + before.size());
 }
 
-// The name of the first of `members`, which are all there are, that differs; empty if none does.
+// Returns the name of the first of `members` that differs, or an empty string if none does. `members` must list all
+// fields of Options.
 template <auto... members, class Options>
 constexpr std::string_view first_difference(const Options& a, const Options& b) noexcept {
   static_assert(sizeof...(members) == codec::field_count<Options>, "hawser: an option is missing in this list");

@@ -13,11 +13,12 @@
 namespace hawser {
 namespace {
 
-// Of a process. Never destroyed: clients and servers in static variables may outlive every static variable of ours.
+// The default runtime of one process. It is never destroyed: clients and servers in static variables may outlive every
+// static variable of the library.
 struct ProcessRuntime {
   int process;
   std::shared_ptr<Runtime> runtime;
-  ProcessRuntime* parents;  // In a child by fork(); never used again.
+  ProcessRuntime* parents;  // The parent's, in a child by fork(); never used again.
 };
 
 LoopOptions without_runtime(LoopOptions options) {
@@ -25,7 +26,7 @@ LoopOptions without_runtime(LoopOptions options) {
   return options;
 }
 
-// The rule of Runtime: that of the options, else that of the loop, else that of the process.
+// Returns the runtime that applies: that of the options, else that of the loop, else that of the process.
 std::shared_ptr<transport::Network> network_of(const std::shared_ptr<Runtime>& chosen, const LoopOptions* loop) {
   if (chosen != nullptr) return chosen->network();
   if (loop != nullptr && loop->runtime != nullptr) return loop->runtime->network();
@@ -48,7 +49,7 @@ std::shared_ptr<Runtime> Runtime::make(RuntimeOptions options) {
   return std::shared_ptr<Runtime>(new Runtime(std::move(options)));
 }
 
-// Without a lock, which another thread could hold during fork().
+// No lock is taken: another thread could hold it during fork().
 std::shared_ptr<Runtime> Runtime::process_default() {
   static constinit std::atomic<ProcessRuntime*> current{nullptr};
   const int process = process_id();
@@ -73,7 +74,7 @@ LoopOptions Runtime::loop_options() {
   return options;
 }
 
-// The constructors that users call: what they are made of is decided here.
+// The constructors of the public API choose here what they are built from.
 
 Server::Server(ServerOptions options) : Server(network_of(options.runtime, &options.loop), std::move(options)) {}
 Server::Server(Loop& loop, ServerOptions options)

@@ -10,8 +10,8 @@
 
 namespace hawser::setup {
 
-// A transport may keep what it cannot release yet, such as workers that UCX still uses. It stays reachable in the
-// process's runtime, and goes with its last user.
+// A transport may keep objects that it cannot release yet, such as workers that UCX still uses. They stay reachable in
+// the process's runtime, and the last user releases them.
 RuntimeNetwork::~RuntimeNetwork() {
   for (auto& [name, kept] : kept_) {
     if (kept.use_count() <= 1) continue;
@@ -59,7 +59,7 @@ std::shared_ptr<transport::Transport> RuntimeNetwork::get(const TransportSpec& w
   for (const InUse& one : paths_) {
     if (one.spec.name() != traits.name) continue;
     std::string difference = wanted.factory().difference(one.spec.factory());
-    // Its last user may release it at this moment, on another thread.
+    // The last user may release the transport at this moment, on another thread.
     std::shared_ptr<transport::Transport> found = one.path.lock();
     if (found == nullptr) continue;
     if (difference.empty()) return found;

@@ -17,8 +17,8 @@
 
 namespace hawser::setup {
 
-// What a Runtime owns, for as long as somebody uses it: byte streams of this machine, and the transports in use.
-// Thread-safe.
+// Owns the objects of a Runtime as long as the Runtime or a user of it exists: byte streams of this machine, and the
+// transports in use. Thread-safe.
 class RuntimeNetwork final : public transport::Network {
  public:
   explicit RuntimeNetwork(LogSink log) : log_(std::move(log)) {}
@@ -42,7 +42,7 @@ class RuntimeNetwork final : public transport::Network {
     TransportSpec spec;
     std::weak_ptr<transport::Transport> path;
   };
-  // Log lines about options that differ, each once.
+  // Limit of the log lines about options that differ; each line is logged once.
   static constexpr std::size_t lines_max = 256;
 
   std::shared_ptr<transport::Transport> get(const TransportSpec& wanted, std::vector<std::string>& lines);
@@ -51,10 +51,10 @@ class RuntimeNetwork final : public transport::Network {
   const LogSink log_;
   transport::TcpNetwork streams_;
   std::atomic<std::uint64_t> not_shared_{0};
-  mutable std::mutex mutex_;  // Guards what follows.
+  mutable std::mutex mutex_;  // Guards the following members.
   std::vector<InUse> paths_;
-  std::map<std::string, std::shared_ptr<void>, std::less<>> kept_;  // By transport: Factory::make().
-  std::vector<std::shared_ptr<void>> adopted_;                      // Of runtimes that have gone.
+  std::map<std::string, std::shared_ptr<void>, std::less<>> kept_;  // By transport name: see Factory::make().
+  std::vector<std::shared_ptr<void>> adopted_;  // Kept objects of runtimes that have been destroyed.
   std::set<std::string> logged_;
 };
 

@@ -8,7 +8,7 @@
 #include "transport/shm/shm_transport.h"
 #include "transport/ucx/ucx_transport.h"
 
-// The transports that come with this library: a folder below src/transport, a factory there, and a line here for each.
+// Lists the transports of this library. Each one is a folder below src/transport with a factory, and one line here.
 namespace hawser {
 namespace {
 

@@ -5,7 +5,7 @@
 
 namespace hawser::setup {
 
-// Of the transports that come with this library, by rank.
+// Returns the names of the transports of this library, by rank.
 std::vector<std::string_view> built_in_names();
 
 }  // namespace hawser::setup

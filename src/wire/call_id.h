@@ -9,11 +9,11 @@ namespace hawser::wire {
 // never 0 in the id of a call. docs/wire-format.md, "Ids".
 class CallId {
  public:
-  // 0 on the wire: belongs to no call.
+  // The number 0 on the wire: a frame that belongs to no call.
   constexpr CallId() noexcept = default;
   constexpr CallId(std::uint16_t slot, std::uint16_t generation) noexcept
       : number_(std::uint32_t{generation} << slot_bits | slot) {}
-  // From the number on the wire; any number is an id.
+  // Makes an id from the number on the wire. Any number is an id.
   static constexpr CallId from_number(std::uint32_t number) noexcept {
     CallId id;
     id.number_ = number;
@@ -31,7 +31,7 @@ class CallId {
   std::uint32_t number_ = 0;
 };
 
-// For error texts.
+// Returns the id as error texts name it.
 inline std::string to_string(CallId id) {
   return "slot " + std::to_string(id.slot()) + ", generation " + std::to_string(id.generation());
 }

@@ -20,10 +20,10 @@ class CallTable {
 
   bool full() const noexcept { return free_ == none && slots_.size() >= calls_max_; }
   std::size_t calls_max() const noexcept { return calls_max_; }
-  // Calls open or abandoned.
+  // Number of the calls that are open or abandoned.
   std::size_t size() const noexcept { return size_; }
 
-  // A new call's id; the table is not full().
+  // Returns the id of a new call. The table must not be full().
   CallId open(T& call) {
     if (free_ == none) {
       slots_.push_back({nullptr, none, 1, false});
@@ -41,7 +41,7 @@ class CallTable {
   enum class State : std::uint8_t { open, abandoned, unknown };
   struct Found {
     State state;
-    T* call;  // Non-null if open.
+    T* call;  // Non-null exactly while the call is open.
   };
   Found find(CallId id) const noexcept {
     if (id.slot() >= slots_.size()) return {State::unknown, nullptr};
@@ -50,9 +50,9 @@ class CallTable {
     return {slot.call != nullptr ? State::open : State::abandoned, slot.call};
   }
 
-  // The answer will be ignored; `id` is open.
+  // Ignores the call's answer from now on. `id` must be open.
   void abandon(CallId id) noexcept { slots_[id.slot()].call = nullptr; }
-  // The server has answered; `id` is open or abandoned.
+  // Frees the slot of a call that the server has answered. `id` must be open or abandoned.
   void close(CallId id) noexcept {
     Slot& slot = slots_[id.slot()];
     slot.call = nullptr;
@@ -64,7 +64,7 @@ class CallTable {
     --size_;
   }
 
-  // Every open call once; `visit` may not change the table.
+  // Calls `visit` for each open call once. `visit` must not change the table.
   template <class Visit>
   void each_open(Visit visit) const {
     for (const Slot& slot : slots_) {

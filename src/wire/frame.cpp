@@ -25,7 +25,7 @@ std::unexpected<Error> short_head(Bytes head) {
                         std::to_string(header_bytes) + ")");
 }
 
-// CRC32C (Castagnoli) over the head with its checksum field taken as zero, then the payload.
+// Returns the CRC32C (Castagnoli) over the head, with its checksum field taken as zero, then the payload.
 std::uint32_t frame_checksum(Bytes head, std::span<const ConstBuffer> payload) noexcept {
   constexpr std::array<std::byte, 4> zero{};
   std::uint32_t crc = crc32c(0, head.first(at::checksum));
@@ -42,7 +42,7 @@ std::string_view to_string(FrameKind kind) noexcept {
   return names[known(number) ? number : 0];
 }
 
-// Filled in place: this is on the path of every message.
+// The result is filled in place: this function is on the path of every message.
 Result<Frame> decode_frame(Bytes head, Bytes payload, std::size_t payload_bytes) {
   Result<Frame> result(std::in_place);
   if (head.size() < header_bytes) [[unlikely]] {

@@ -33,7 +33,7 @@ enum class FrameKind : std::uint8_t {
 inline constexpr std::uint8_t kind_min = 1;
 inline constexpr std::uint8_t kind_max = 10;
 
-// Such as "STREAM_DATA"; "unknown" for a number that is no kind.
+// Returns a name such as "STREAM_DATA", or "unknown" for a number that is no kind.
 std::string_view to_string(FrameKind kind) noexcept;
 
 inline constexpr std::uint8_t flag_checksum = 1;    // The checksum (CRC32C) covers head and payload.
@@ -62,31 +62,32 @@ constexpr std::uint32_t encode_deadline(std::int64_t microseconds) noexcept {
   if (microseconds < top) return static_cast<std::uint32_t>(microseconds);
   return static_cast<std::uint32_t>(std::min((microseconds - 1) / 1000 + 1, top - 1) | top);
 }
-// In microseconds; 0 for none.
+// Returns microseconds; 0 means no deadline.
 constexpr std::int64_t decode_deadline(std::uint32_t encoded) noexcept {
   constexpr std::uint32_t top = 1U << 31;
   return (encoded & top) != 0 ? std::int64_t{encoded & ~top} * 1000 : std::int64_t{encoded};
 }
 
-// Received codes and scopes. An unknown code, or `ok` in an error, becomes `internal`; an unknown scope becomes `call`.
+// Converts received codes and scopes. An unknown code, or `ok` in an error, becomes `internal`; an unknown scope
+// becomes `call`.
 ErrorCode decode_error_code(std::uint32_t number) noexcept;
 ErrorScope decode_error_scope(std::uint32_t number) noexcept;
 
 // ---- Frames: what is in the header of each kind ----
 
-// Client: begins a call. Body and payload: the arguments.
+// Client: begins a call. Body and payload contain the arguments.
 struct RequestFrame {
   static constexpr FrameKind kind = FrameKind::request;
   CallId call = {};
   std::uint32_t method = 0;
   std::uint32_t signature = 0;
-  std::uint32_t deadline = 0;          // See encode_deadline(); 0 for none.
+  std::uint32_t deadline = 0;          // See encode_deadline(); 0 means none.
   std::uint32_t attachment_bytes = 0;  // The last bytes of the payload.
   bool idempotent = false;             // The call may be executed more than once.
   friend bool operator==(const RequestFrame&, const RequestFrame&) = default;
 };
 
-// Server: ends a call with a result, which is the body and the payload.
+// Server: ends a call with a result, in body and payload.
 struct ResponseFrame {
   static constexpr FrameKind kind = FrameKind::response;
   CallId call = {};
@@ -94,7 +95,7 @@ struct ResponseFrame {
   friend bool operator==(const ResponseFrame&, const ResponseFrame&) = default;
 };
 
-// Server: ends a call with an error, whose text is the body.
+// Server: ends a call with an error. The body is the error's text.
 struct ErrorFrame {
   static constexpr FrameKind kind = FrameKind::error;
   CallId call = {};
@@ -104,14 +105,14 @@ struct ErrorFrame {
   friend bool operator==(const ErrorFrame&, const ErrorFrame&) = default;
 };
 
-// Client: does not need the answer any more. The server still answers once.
+// Client: does not need the answer any more. The server still answers exactly once.
 struct CancelFrame {
   static constexpr FrameKind kind = FrameKind::cancel;
   CallId call = {};
   friend bool operator==(const CancelFrame&, const CancelFrame&) = default;
 };
 
-// Either side: one item of a call's stream, in body and payload.
+// Either side: sends one item of a call's stream, in body and payload.
 struct StreamDataFrame {
   static constexpr FrameKind kind = FrameKind::stream_data;
   CallId call = {};
@@ -125,7 +126,7 @@ struct StreamEndFrame {
   friend bool operator==(const StreamEndFrame&, const StreamEndFrame&) = default;
 };
 
-// Either side: has room for so many more bytes of the call's stream.
+// Either side: grants the peer more bytes on the call's stream.
 struct CreditFrame {
   static constexpr FrameKind kind = FrameKind::stream_credit;
   CallId call = {};
@@ -133,7 +134,7 @@ struct CreditFrame {
   friend bool operator==(const CreditFrame&, const CreditFrame&) = default;
 };
 
-// Either side: asks for a PONG. A body of PING or PONG has no meaning but its length.
+// Either side: asks for a PONG. Only the length of a body of PING or PONG has a meaning.
 struct PingFrame {
   static constexpr FrameKind kind = FrameKind::ping;
   friend bool operator==(const PingFrame&, const PingFrame&) = default;
@@ -144,7 +145,7 @@ struct PongFrame {
   friend bool operator==(const PongFrame&, const PongFrame&) = default;
 };
 
-// Server: accepts no new calls on this connection. Client: confirms this; no request follows.
+// Server: accepts no new calls on this connection. Client: confirms that it sends no further request.
 struct GoawayFrame {
   static constexpr FrameKind kind = FrameKind::goaway;
   friend bool operator==(const GoawayFrame&, const GoawayFrame&) = default;
@@ -152,10 +153,10 @@ struct GoawayFrame {
 
 // ---- Encoding ----
 
-// Fields of the header that do not depend on the kind.
+// The fields of the header that do not depend on the kind.
 struct Envelope {
   std::uint16_t metadata_bytes = 0;
-  bool checksum = false;  // The sender calls write_checksum() when the whole message is there.
+  bool checksum = false;  // The sender calls write_checksum() when the whole message is complete.
 };
 
 namespace detail {
@@ -181,7 +182,7 @@ inline void store_header(std::byte* to, FrameKind kind, const Envelope& envelope
 
 }  // namespace detail
 
-// Write a header of header_bytes.
+// Writes a header of header_bytes.
 inline void encode(std::byte* to, const RequestFrame& frame, const Envelope& envelope = {}) noexcept {
   detail::store_header(to, frame.kind, envelope, frame.call,
                        {frame.method, frame.signature, frame.deadline, frame.attachment_bytes},
@@ -190,7 +191,7 @@ inline void encode(std::byte* to, const RequestFrame& frame, const Envelope& env
 inline void encode(std::byte* to, const ResponseFrame& frame, const Envelope& envelope = {}) noexcept {
   detail::store_header(to, frame.kind, envelope, frame.call, {.attachment_bytes = frame.attachment_bytes});
 }
-// The code in bits 0 to 15 of its word, the scope in bits 16 to 23.
+// The code is in bits 0 to 15 of its word, the scope in bits 16 to 23.
 inline void encode(std::byte* to, const ErrorFrame& frame, const Envelope& envelope = {}) noexcept {
   detail::store_header(
       to, frame.kind, envelope, frame.call,
@@ -214,31 +215,31 @@ void encode(std::byte* to, const Frame& frame, const Envelope& envelope = {}) no
   detail::store_header(to, frame.kind, envelope);
 }
 
-// Fills the checksum of a frame that was encoded with Envelope::checksum.
+// Fills the checksum field of a frame that was encoded with Envelope::checksum.
 void write_checksum(MutableBytes head, std::span<const ConstBuffer> payload) noexcept;
 
 // ---- Decoding ----
 
-// A received frame whose form has been checked; views into the message. visit() gives its fields.
+// A received frame whose form has been checked, as views into the message. visit() reads its fields.
 struct Frame {
   const std::byte* header = nullptr;
-  FrameKind kind = FrameKind::request;  // Known.
+  FrameKind kind = FrameKind::request;  // Always a known kind.
   Bytes metadata = {};
   Bytes body = {};
-  Bytes payload = {};  // Without the attachment.
+  Bytes payload = {};  // The attachment is not part of it.
   Bytes attachment = {};
 
-  // Belongs to no call in PING, PONG and GOAWAY.
+  // The id has no meaning in PING, PONG and GOAWAY.
   CallId call() const noexcept { return CallId::from_number(load_le<std::uint32_t>(header + at::call)); }
 };
 
 // Finds the parts of a message. `payload_bytes` is the announced size: before the payload has been received, `payload`
 // is empty. Checks everything that needs no state; an error ends the connection.
 Result<Frame> decode_frame(Bytes head, Bytes payload, std::size_t payload_bytes);
-// The same for a head of which only the beginning was kept: only `header`, `kind` and `call()` are valid.
+// Decodes a head of which only the beginning was kept: only `header`, `kind` and `call()` are valid.
 Result<Frame> decode_cut_frame(Bytes head);
 
-// True if the frame carries no checksum or the right one. `head` is that of a decoded frame.
+// Returns true if the frame carries no checksum or the right one. `head` is the head of a decoded frame.
 bool checksum_matches(Bytes head, Bytes payload) noexcept;
 
 namespace detail {
@@ -249,7 +250,7 @@ inline std::uint32_t word(const Frame& frame, std::size_t offset) noexcept {
 
 }  // namespace detail
 
-// Calls `visitor` with the frame of `frame.kind`, such as a RequestFrame, and returns what it returns.
+// Calls `visitor` with the frame of `frame.kind`, such as a RequestFrame, and returns the visitor's result.
 template <class Visitor>
 decltype(auto) visit(const Frame& frame, Visitor&& visitor) {
   using detail::word;
@@ -280,7 +281,7 @@ decltype(auto) visit(const Frame& frame, Visitor&& visitor) {
   return visitor(GoawayFrame{});
 }
 
-// A visitor made of one function for each kind, or for several.
+// A visitor that is made of functions, each for one or more kinds.
 template <class... Functions>
 struct Visitor : Functions... {
   using Functions::operator()...;

@@ -38,7 +38,7 @@ void put_bytes(ByteWriter& out, Tag tag, Bytes bytes) {
   out.number(static_cast<std::uint16_t>(tag)).number(static_cast<std::uint16_t>(bytes.size())).bytes(bytes);
 }
 
-// u16 code, the text.
+// Writes the code as u16, then the text.
 void put_refusal(ByteWriter& out, const Error& refusal) {
   const std::string_view text = std::string_view(refusal.text).substr(0, refusal_text_bytes_max);
   ByteWriter value;
@@ -46,7 +46,7 @@ void put_refusal(ByteWriter& out, const Error& refusal) {
   put_bytes(out, tag_refusal, value.written());
 }
 
-// u8 length of the name, the name, the bytes.
+// Writes the length of the name as u8, the name, then the bytes.
 void put_named(ByteWriter& out, Tag tag, const NamedBytes& named, std::size_t bytes_max) {
   const Bytes name = as_bytes(std::string_view(named.name).substr(0, transport_name_bytes_max));
   ByteWriter value;
@@ -110,7 +110,7 @@ bool read_field(Hello& hello, std::uint16_t tag, Bytes value) {
       hello.unanswered.emplace(as_text(value));
       return true;
     case tag_ready: hello.ready = true; return value.empty();
-    default: return true;  // Of a later version: not for us.
+    default: return true;  // Fields of later versions are ignored.
   }
 }
 
@@ -121,7 +121,7 @@ std::vector<std::byte> encode_hello(const Hello& hello) {
   out.bytes(as_bytes(magic))
       .number(hello.version_min)
       .number(hello.version_max)
-      .number(std::uint16_t{0});  // The length of the body, below.
+      .number(std::uint16_t{0});  // The length of the body; filled below.
   put_number(out, tag_features, hello.checksum ? feature_checksum : 0);
   put_number(out, tag_message_bytes_max, hello.message_bytes_max);
   put_number(out, tag_calls_max, hello.calls_max);

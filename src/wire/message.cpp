@@ -5,7 +5,7 @@
 namespace hawser::wire {
 namespace {
 
-// Exact: in MiB or KiB only if it is a multiple.
+// The text is exact: it uses MiB or KiB only for multiples.
 std::string bytes_text(std::size_t bytes) {
   constexpr std::size_t kib = 1024;
   constexpr std::size_t mib = kib * kib;

@@ -17,11 +17,11 @@ struct MessagePrefix {
   std::uint32_t head_bytes = 0;
   std::uint32_t payload_bytes = 0;
 
-  // `from` has at least that many bytes.
+  // `from` must have at least MessagePrefix::bytes.
   static MessagePrefix decode(const std::byte* from) noexcept {
     return {load_le<std::uint32_t>(from), load_le<std::uint32_t>(from + 4)};
   }
-  // Of the whole message. Does not overflow, whatever the peer announces.
+  // Returns the length of the whole message. The sum does not overflow, whatever the peer announces.
   constexpr std::size_t message_bytes() const noexcept { return bytes + head_bytes + payload_bytes; }
   friend bool operator==(const MessagePrefix&, const MessagePrefix&) = default;
 };
@@ -36,26 +36,26 @@ inline void encode(std::byte* to, const MessagePrefix& prefix) noexcept {
 // from its announced lengths, before it takes memory for it.
 class MessageLimit {
  public:
-  // `bytes_max`: prefix, head and payload. Transports without a prefix count it too, so that the same messages fit over
-  // each.
+  // `bytes_max` counts prefix, head and payload. Transports without a prefix count it too, so that every transport
+  // carries the same messages.
   explicit constexpr MessageLimit(std::size_t bytes_max) noexcept : bytes_max_(bytes_max) {}
-  // `bytes_max`: head and payload.
+  // `bytes_max` counts head and payload.
   static constexpr MessageLimit without_prefix(std::size_t bytes_max) noexcept {
     return MessageLimit(MessagePrefix::bytes + bytes_max);
   }
 
   constexpr std::size_t bytes_max() const noexcept { return bytes_max_; }
   constexpr bool allows(const MessagePrefix& message) const noexcept { return message.message_bytes() <= bytes_max_; }
-  // Why a message that is not allowed ends the connection.
+  // Returns the error that ends the connection because of a message that is not allowed.
   Error exceeded_by(const MessagePrefix& message) const;
 
  private:
   std::size_t bytes_max_;
 };
-// The same text for a message that is not sent; its length may be beyond what a prefix can hold.
+// Returns the same text for a message that is not sent. Its length may exceed the range of a prefix.
 std::string too_long_text(std::size_t message_bytes, std::size_t bytes_max);
 
-// What `received`, the bytes of a stream from the end of the last message on, begins with.
+// The first prefix in `received`, which are the bytes of a stream after the end of the last message.
 struct ParsedPrefix {
   enum class State : std::uint8_t {
     incomplete,  // Fewer bytes than a prefix has.
@@ -63,7 +63,7 @@ struct ParsedPrefix {
     complete,
   };
   State state = State::incomplete;
-  MessagePrefix prefix = {};  // Unless incomplete.
+  MessagePrefix prefix = {};  // Valid unless the state is incomplete.
 };
 inline ParsedPrefix parse_prefix(Bytes received, MessageLimit limit) noexcept {
   if (received.size() < MessagePrefix::bytes) return {};

@@ -25,7 +25,7 @@ Metadata MetadataView::copy() const {
 namespace hawser::wire {
 namespace {
 
-// False if a whole entry does not follow.
+// Returns false if no complete entry follows.
 bool read_entry(ByteReader& reader, std::string_view& key, std::string_view& value) noexcept {
   const auto key_bytes = reader.number<std::uint8_t>();
   const auto value_bytes = reader.number<std::uint16_t>();

@@ -8,29 +8,30 @@
 
 namespace hawser::wire {
 
-// Metadata on the wire: per entry u8 key bytes, u16 value bytes, key, value. At most 64 entries, 65,535 bytes in all.
+// Metadata on the wire. Each entry is u8 key bytes, u16 value bytes, key, value. At most 64 entries and 65,535 bytes in
+// all.
 inline constexpr std::size_t metadata_entries_max = 64;
 inline constexpr std::size_t metadata_bytes_max = 65'535;
 inline constexpr std::size_t metadata_key_bytes_max = 255;
 
-// Walks entries that check_metadata() accepted.
+// Iterates over entries that check_metadata() accepted.
 class MetadataReader {
  public:
   explicit MetadataReader(Bytes bytes) noexcept : reader_(bytes) {}
-  // False at the end.
+  // Returns false at the end.
   bool next(std::string_view& key, std::string_view& value) noexcept;
 
  private:
   ByteReader reader_;
 };
 
-// True if `bytes` are well-formed metadata within the bounds.
+// Returns true if `bytes` are well-formed metadata within the limits.
 bool check_metadata(Bytes bytes) noexcept;
 
 inline std::size_t metadata_entry_bytes(std::string_view key, std::string_view value) noexcept {
   return 3 + key.size() + value.size();
 }
-// Writes one entry and gives the position behind it.
+// Writes one entry and returns the position behind it.
 std::byte* write_metadata_entry(std::byte* to, std::string_view key, std::string_view value) noexcept;
 
 }  // namespace hawser::wire

@@ -88,7 +88,7 @@ TEST(BlockPool, ManyThreadsShareBlocks) {
   EXPECT_TRUE(shared.block()->unique());
 }
 
-// A buffer that outlives its thread's pool, as in a thread_local object made before the pool was.
+// The buffer is destroyed after its thread's pool: it is a thread_local object that was made before the pool.
 TEST(BlockPool, WorksWhileItsThreadEnds) {
   std::thread([] {
     static thread_local Buffer late;
@@ -112,7 +112,7 @@ TEST(Buffer, CopiesShareAndMovesDoNot) {
   EXPECT_EQ(second.data(), first.data());
   EXPECT_FALSE(first.block()->unique());
   const Buffer third = std::move(second);
-  EXPECT_TRUE(second.empty());  // NOLINT: moved from means empty here.
+  EXPECT_TRUE(second.empty());  // A moved-from buffer is empty by contract.
   EXPECT_EQ(second.block(), nullptr);
   first = Buffer();
   EXPECT_TRUE(third.block()->unique());

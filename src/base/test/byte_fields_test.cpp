@@ -52,7 +52,7 @@ TEST(ByteFields, WhatIsMissingIsZeroAndNoticed) {
     EXPECT_EQ(reader.number<std::uint16_t>(), 0) << size;
     EXPECT_FALSE(reader.complete());
     EXPECT_FALSE(reader.finished());
-    // A field that would fit into what was left is missing too: fields are read in order.
+    // A later field is missing too, even if it would fit into the remaining bytes: fields are read in order.
     EXPECT_EQ(reader.number<std::uint8_t>(), 0);
     EXPECT_TRUE(reader.bytes(1).empty());
     EXPECT_TRUE(reader.rest().empty());

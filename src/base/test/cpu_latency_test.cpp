@@ -40,7 +40,7 @@ TEST(CpuLatency, ValuesAreBounded) {
 TEST(CpuLatency, TheDeviceTakesIt) {
   const Result<CpuLatency> held = CpuLatency::hold(microseconds(100));
   if (!held) GTEST_SKIP() << held.error().text;
-  // What is read is the least that anybody holds.
+  // The device returns the least latency that any process requests.
   std::ifstream device(CpuLatency::device, std::ios::binary);
   std::int32_t value = INT32_MAX;
   device.read(reinterpret_cast<char*>(&value), sizeof value);

@@ -28,7 +28,7 @@ TEST(Crc32c, AgreesWithTheStandard) {
   EXPECT_EQ(crc32c(0, {}), 0U);
 }
 
-// Bit by bit, as the polynomial says: slow, and independent of both ways that crc32c() has.
+// Computes the polynomial bit by bit: slow, and independent of both implementations of crc32c().
 std::uint32_t by_bits(std::string_view text) {
   std::uint32_t crc = ~0U;
   for (const char c : text) {

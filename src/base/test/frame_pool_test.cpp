@@ -24,7 +24,7 @@ TEST(FramePool, FramesOfEverySizeDoNotOverlap) {
     for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(frame[i], size % 251);
     free_frame(frame, size);
   }
-  // And again, out of the pool.
+  // Allocates the frames again, now from the pool.
   for (auto& [frame, size] : frames) {
     frame = static_cast<unsigned char*>(allocate_frame(size));
     std::memset(frame, static_cast<int>(size % 251), size);
@@ -54,7 +54,7 @@ TEST(FramePool, FramesMayEndOnAnotherThread) {
   for (void* const frame : frames) free_frame(frame, 200);
 }
 
-// A frame that ends after its thread's pool, with a thread_local object made before the pool was.
+// The frame is freed after its thread's pool, by a thread_local object that was made before the pool.
 TEST(FramePool, WorksWhileItsThreadEnds) {
   struct Late {
     ~Late() {

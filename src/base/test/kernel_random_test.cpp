@@ -15,7 +15,7 @@ TEST(KernelRandom, NumbersDiffer) {
 }
 
 TEST(KernelRandom, FillsAllBytes) {
-  // More than the kernel gives in one call that may be interrupted.
+  // One call of the kernel returns at most 256 bytes without the possibility of an interruption; this is more.
   std::array<std::byte, 1000> bytes{};
   std::array<bool, 1000> changed{};
   for (int i = 0; i < 8; ++i) {

@@ -10,7 +10,8 @@
 
 namespace hawser {
 
-// A TCP socket that takes a minute to close, as long as this lives: it has data that nobody reads, and SO_LINGER.
+// A TCP socket whose close() takes a minute while this object lives: it has data that the peer does not read, and
+// SO_LINGER.
 class LingeringSocket {
  public:
   static constexpr int seconds = 60;

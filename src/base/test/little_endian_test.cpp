@@ -11,7 +11,7 @@ namespace {
 
 TEST(LittleEndian, LowestByteFirst) {
   std::array<std::byte, 9> bytes{};
-  store_le(bytes.data() + 1, std::uint32_t{0x01020304});  // Of any alignment.
+  store_le(bytes.data() + 1, std::uint32_t{0x01020304});  // An address of any alignment works.
   EXPECT_EQ(bytes[0], std::byte{0});
   EXPECT_EQ(bytes[1], std::byte{4});
   EXPECT_EQ(bytes[4], std::byte{1});

@@ -9,7 +9,7 @@
 
 namespace hawser {
 
-// An empty folder of the test's own, removed with all that is in it at the end.
+// An empty folder for one test. The destructor removes it with its contents.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

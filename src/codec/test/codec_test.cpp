@@ -122,7 +122,7 @@ TEST(Codec, LargeBlocksTravelOutOfBand) {
   const std::string text(out_of_band_bytes_min + 3, 'x');
   const EncodedSize size = encoded_size(text);
   EXPECT_EQ(size.body, 4U);
-  // Just its bytes, so that it fits memory of its size; a second one begins at a multiple of 8.
+  // One out-of-band block takes exactly its bytes. A second block begins at a multiple of 8.
   EXPECT_EQ(size.payload, out_of_band_bytes_min + 3);
   EXPECT_EQ(size.pieces, 1U);
   EXPECT_EQ(encoded_size(text, text), (EncodedSize{8, 2 * out_of_band_bytes_min + 8 + 3, 3, false}));
@@ -150,7 +150,8 @@ TEST(Codec, BlocksTravelInOrderWhateverLiesBetween) {
   const std::vector<std::string> texts{std::string(9'001, 'a'), "b", std::string(8'192, 'c')};
   const std::vector<std::int16_t> numbers(5'001, 7);
   const Message message = encode_message(numbers, texts, true, numbers);
-  // 10,002 bytes, then 9,001 from 10,008 on, then 8,192 from 19,016 on, then 10,002, and nothing behind them.
+  // The parts are 10,002 bytes at 0, 9,001 at 10,008, 8,192 at 19,016 and 10,002 at 27,208. No padding follows the last
+  // one.
   EXPECT_EQ(message.payload().size(), 27'208U + 10'002U);
   Decoder decoder(message.body(), message.payload());
   std::tuple<std::vector<std::int16_t>, std::vector<std::string>, bool, std::vector<std::int16_t>> values;
@@ -219,7 +220,7 @@ TEST(Codec, TheSenderRefusesWhatIsNestedTooDeep) {
 }
 
 TEST(Codec, TheSenderRefusesCountsThatTakeMoreThan31Bits) {
-  // Never looked into: the first pass adds sizes only.
+  // The bytes are never read: the first pass only adds sizes.
   const char* const somewhere = "";
   EXPECT_FALSE(encoded_size(std::string_view(somewhere, count_max)).too_large);
   EXPECT_TRUE(encoded_size(std::string_view(somewhere, count_max + 1)).too_large);

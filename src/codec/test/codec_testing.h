@@ -12,8 +12,8 @@
 
 namespace hawser::codec {
 
-// A message as it would arrive. Each part lies in a heap block of exactly its size, so that a sanitizer sees any read
-// beyond; the payload is 8-byte aligned, the body as `body_shift` says.
+// A message as it would be received. Each part lies in a heap block of exactly its size, so that a sanitizer reports
+// each read beyond its end. The payload is aligned to 8 bytes; the body is shifted by `body_shift`.
 struct Message {
   std::vector<std::byte> body_block;
   std::vector<std::byte> payload_block;
@@ -33,7 +33,7 @@ inline Message make_message(Bytes body, Bytes payload = {}, std::size_t body_shi
   return message;
 }
 
-// Encodes `values`; throws where the two passes disagree.
+// Encodes `values`. Throws if the two passes disagree about the size.
 template <class... T>
 Message encode_message(const T&... values) {
   const EncodedSize size = encoded_size(values...);
@@ -50,7 +50,7 @@ Message encode_message(const T&... values) {
   return make_message(body, payload);
 }
 
-// The one value of `message`, which must outlive it if it has views; throws the error's text.
+// Decodes the single value of `message`, which must outlive the value if it has views. Throws the error's text.
 template <class T>
 T decode_message(const Message& message, const DecodeLimits& limits = {}, DecodeArena* arena = nullptr) {
   Decoder decoder(message.body(), message.payload(), limits, arena);
@@ -59,7 +59,7 @@ T decode_message(const Message& message, const DecodeLimits& limits = {}, Decode
   return std::get<0>(std::move(value));
 }
 
-// The error of decoding `message` as a T; throws if there is none.
+// Returns the error of decoding `message` as a T. Throws if decoding succeeds.
 template <class T>
 Error decode_error(const Message& message, const DecodeLimits& limits = {}) {
   Decoder decoder(message.body(), message.payload(), limits);
@@ -73,7 +73,7 @@ T round_trip(const T& value) {
   return decode_message<T>(encode_message(value));
 }
 
-// The bytes of numbers, one after another, little-endian.
+// Encodes numbers one after another, little-endian.
 template <class... T>
 Message message_of(T... numbers) {
   std::vector<std::byte> body(sizeof...(T) == 0 ? 0 : (sizeof(T) + ... + 0));

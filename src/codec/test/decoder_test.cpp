@@ -19,7 +19,7 @@
 
 #include "codec/test/codec_testing.h"
 
-// What a peer may send that no Encoder would.
+// Messages that a hostile peer may send and that no Encoder produces.
 namespace hawser::codec {
 namespace {
 
@@ -104,7 +104,7 @@ TEST(Decoder, FlippedBitsFailOrDecodeToSomethingThatEncodes) {
 }
 
 TEST(Decoder, LyingCountsFailBeforeAnythingIsAllocated) {
-  // 0x7fffffff elements announced, 6 bytes present.
+  // The message announces 0x7fffffff elements and has 6 bytes.
   const Message message = message_of(std::uint32_t{0x7fff'ffff}, std::uint32_t{0}, std::uint16_t{0});
   expect_described(decode_error<std::string>(message));
   expect_described(decode_error<std::string_view>(message));
@@ -138,7 +138,7 @@ TEST(Decoder, ElementsWithoutBytesAreBounded) {
   EXPECT_EQ(decode_message<std::vector<Empty>>(message_of(std::uint32_t{1'000})).size(), 1'000U);
   const Error error = decode_error<std::vector<Empty>>(message_of(std::uint32_t{0x7fff'ffff}));
   EXPECT_EQ(error.code, ErrorCode::limit_exceeded);
-  // In the whole message, not for each sequence.
+  // The limit applies to the whole message, not to each sequence.
   using Many = std::vector<std::vector<Empty>>;
   const Message message = encode_message(Many(3, std::vector<Empty>(30'000)));
   EXPECT_EQ(decode_error<Many>(message).code, ErrorCode::limit_exceeded);
@@ -166,7 +166,7 @@ TEST(Decoder, DepthCountsWhatIsNestedOnly) {
   EXPECT_EQ(decode_message<std::vector<Tree>>(in_a_row, {.depth_max = 1}).size(), 1'000U);
   EXPECT_EQ(decode_error<std::vector<Tree>>(in_a_row, {.depth_max = 0}).code, ErrorCode::limit_exceeded);
 
-  // Elements that have elements themselves, but not of each other.
+  // Siblings with elements of their own do not add to the nesting.
   const Message siblings = encode_message(std::vector<std::vector<std::string>>(100, {"a"}));
   EXPECT_EQ(decode_message<std::vector<std::vector<std::string>>>(siblings, {.depth_max = 2}).size(), 100U);
   EXPECT_EQ(decode_message<std::deque<std::deque<std::string>>>(siblings, {.depth_max = 2}).size(), 100U);
@@ -192,7 +192,8 @@ TEST(Decoder, MemoryIsBounded) {
             ErrorCode::limit_exceeded);
 }
 
-// A value that needs more than `bytes` of heap memory is refused with less than that, and accepted with enough.
+// A value that needs more than `bytes` of heap memory is refused with a smaller limit and accepted with a sufficient
+// one.
 template <class T>
 void expect_charged(const T& value, std::size_t bytes) {
   const Message message = encode_message(value);
@@ -229,11 +230,11 @@ TEST(Decoder, MemoryIsBoundedForEveryKindOfContainer) {
   std::vector<std::unique_ptr<std::array<char, 1'000>>> pointers(10);
   for (auto& pointer : pointers) pointer = std::make_unique<std::array<char, 1'000>>();
   expect_charged(pointers, 10 * 1'000);
-  // A std::deque has memory of its own when it is empty, wherever it is.
+  // Even an empty std::deque allocates memory, also inside other types.
   expect_charged(std::vector<std::deque<int>>(100), 100 * 512);
   expect_charged(std::vector<std::pair<int, std::deque<int>>>(100), 100 * 512);
   expect_charged(std::vector<std::optional<std::deque<int>>>(100, std::deque<int>()), 100 * 512);
-  // Its first node has room for an element, however large.
+  // Its first node has room for one element of any size.
   expect_charged(std::vector<std::deque<std::array<char, 10'000>>>(100), 100 * 10'000);
   using Choice = std::variant<int, std::deque<int>>;
   expect_charged(std::vector<Choice>(100, std::deque<int>()), 100 * 512);
@@ -257,7 +258,7 @@ TEST(Decoder, MemoryIsASmallMultipleOfTheMessageByDefault) {
   };
   using Rows = std::vector<std::optional<Row>>;
   static_assert(sizeof(Rows::value_type) > 200);
-  // Few absent rows are no attack, whatever their size.
+  // A small number of absent rows is accepted, whatever their size.
   EXPECT_EQ(decode_message<Rows>(encode_message(Rows(1'000))).size(), 1'000U);
   const Error error = decode_error<Rows>(encode_message(Rows(100'000)));
   EXPECT_EQ(error.code, ErrorCode::limit_exceeded);
@@ -265,7 +266,7 @@ TEST(Decoder, MemoryIsASmallMultipleOfTheMessageByDefault) {
   EXPECT_EQ(allowed, 16 * 100'004 + (std::size_t{1} << 20));
   EXPECT_NE(error.text.find("allowed: " + std::to_string(allowed)), std::string::npos) << error.text;
   EXPECT_NE(error.text.find("memory_factor_max"), std::string::npos) << error.text;
-  // What honest senders send of small parts stays within.
+  // Messages of honest senders with many small parts stay within the default limits.
   using Texts = std::map<std::string, std::string>;
   Texts texts;
   for (int i = 0; i < 20'000; ++i) texts.emplace(std::to_string(i), "");
@@ -314,7 +315,7 @@ TEST(Decoder, ABudgetPaysBeforeMemoryIsTaken) {
   EXPECT_EQ(third.error().code, ErrorCode::overloaded);
   EXPECT_EQ(poor.acquired, 0U);
 
-  // The limits hold whatever the budget has.
+  // The decode limits apply also when the budget has more memory.
   Account rich(SIZE_MAX);
   Decoder fourth(large.body(), large.payload(), {.memory_bytes_max = 100'000}, nullptr, &rich);
   EXPECT_FALSE(decode_all(fourth, many));
@@ -324,7 +325,7 @@ TEST(Decoder, ABudgetPaysBeforeMemoryIsTaken) {
 
 // ---- Keys that were chosen to collide ----
 
-// The keys fall into one bucket of the table that is made for `count` of them.
+// Returns keys that fall into one bucket of the table that is made for `count` keys.
 std::vector<std::uint64_t> colliding_keys(std::size_t count) {
   std::unordered_map<std::uint64_t, int> table;
   table.reserve(count);
@@ -343,18 +344,18 @@ TEST(Decoder, KeysChosenToCollideAreRefused) {
   const std::vector<std::uint64_t> keys = colliding_keys(5'000);
   std::vector<std::pair<std::uint64_t, std::uint64_t>> entries;
   for (const std::uint64_t key : keys) entries.emplace_back(key, 0);
-  const Message set = encode_message(std::deque(keys.begin(), keys.end()));  // In the body, as sets travel.
+  const Message set = encode_message(std::deque(keys.begin(), keys.end()));  // Sets travel in the body.
   const Message map = encode_message(entries);
   expect_flood(decode_error<std::unordered_set<std::uint64_t>>(set), "set");
   expect_flood(decode_error<std::unordered_multiset<std::uint64_t>>(set), "set");
   expect_flood((decode_error<std::unordered_map<std::uint64_t, std::uint64_t>>(map)), "map");
   expect_flood((decode_error<std::unordered_multimap<std::uint64_t, std::uint64_t>>(map)), "map");
   EXPECT_EQ((decode_message<std::unordered_set<std::uint64_t>>(set, {.bucket_passes_max = 5'000}).size()), 5'000U);
-  // Trees do not care.
+  // Trees have no collisions.
   EXPECT_EQ(decode_message<std::set<std::uint64_t>>(set).size(), 5'000U);
 }
 
-// Two keys of one bucket in turn: each insertion of the one passes all of the other.
+// The keys alternate between two values of one bucket: each insertion of one key passes all entries of the other.
 TEST(Decoder, EqualKeysInTurnAreRefused) {
   const std::vector<std::uint64_t> two = colliding_keys(5'000);
   std::deque<std::uint64_t> keys(5'000);

@@ -7,7 +7,7 @@
 
 #include "codec/test/codec_testing.h"
 
-// One struct in the versions that it went through, and messages from each to each.
+// Defines one struct in each of its versions and sends messages from each version to each other.
 namespace hawser::codec {
 namespace {
 
@@ -80,7 +80,8 @@ TEST(Evolution, WhoKnowsMoreFieldsKeepsTheirDefaults) {
 }
 
 TEST(Evolution, SequencesOfThemSkipAndKeepOneByOne) {
-  // Base fields travel out of band, appended ones never: the payload holds what every version knows.
+  // Base fields travel out of band and appended fields never do, so the payload holds the fields that every version
+  // has.
   const std::string large(9'000, 'l');
   const std::vector<Third> sent{{1, large, std::vector<std::int32_t>(5'000, 6), "c"}, {2, "n", {}, large}};
   const Message message = encode_message(sent, large);
@@ -135,11 +136,11 @@ TEST(Evolution, StructsThatEvolveNest) {
 }
 
 TEST(Evolution, LengthsThatReachBeyondTheirContainerFail) {
-  // Outer's length ends within Inner.
+  // The length of Outer ends within Inner.
   const Message message = message_of(std::uint32_t{6}, std::uint32_t{4}, std::uint32_t{0});
   EXPECT_EQ(decode_error<Outer>(message).code, ErrorCode::protocol_error);
   EXPECT_EQ(decode_error<First>(message_of(std::uint32_t{0xffff'ffff}, 1)).code, ErrorCode::protocol_error);
-  // The base fields are there in every version.
+  // Every version sends the base fields.
   EXPECT_EQ(decode_error<First>(message_of(std::uint32_t{4}, 1)).code, ErrorCode::protocol_error);
 }
 

@@ -25,7 +25,7 @@ struct Empty {};
 struct One {
   int number;
 };
-// Types with constructors that take nearly anything, which must not make counting ambiguous.
+// Types with constructors that accept nearly any type. They must not make field counting ambiguous.
 struct Greedy {
   std::optional<std::optional<int>> optional;
   std::variant<std::monostate, int, std::string> variant;
@@ -52,7 +52,7 @@ struct Nested {
   Greedy greedy;
   std::array<One, 2> array;
 };
-// GCC 12 can't value-initialise such a struct in an unevaluated operand outside a template.
+// GCC 12 cannot value-initialise such a struct in an unevaluated operand outside a template.
 struct WithDefaults {
   int number = 1;
   std::vector<std::vector<std::string>> texts{{"a", "b"}, {}};

@@ -61,14 +61,14 @@ namespace hawser {
 template <>
 inline constexpr std::string_view method_name_override<&shop::add<double>> = "shop::add<double>";
 
-// Declared for their types.
+// Declared only for their types.
 Task<Result<std::string>> greet(Context&, const std::string& name, std::span<const int> numbers);
 std::string greet_plainly(std::string_view name, std::vector<int> numbers);
 Result<void> check(int&& number);
 
 namespace {
 
-// Equal from every compiler: each of them builds this file.
+// Every compiler must compute the same values: each of them builds this file.
 static_assert(method_name<shop::echo> == "shop::echo");
 static_assert(method_name<&shop::echo> == "shop::echo");
 static_assert(method_name<hidden> == "(anonymous)::hidden");
@@ -118,7 +118,7 @@ static_assert(signature<shop::add<int>> != signature<shop::add<double>>);
 static_assert(signature<shop::stop> != signature<hidden>);
 static_assert(signature<hidden> == signature<&shop::Shop::stock>);
 
-// Part of the wire format: these numbers never change.
+// The numbers are part of the wire format and never change.
 static_assert(signature<shop::echo> == 0x8bb30be6);
 static_assert(signature<shop::stop> == 0x6a036dd0);
 static_assert(signature<greet> == 0x8514a940);

@@ -17,7 +17,8 @@
 
 #include "codec/test/codec_testing.h"
 
-// Random values of many types from a fixed seed: what was encoded comes back, and what was damaged never does harm.
+// Encodes and decodes random values of many types from a fixed seed: decoding restores each value, and damaged messages
+// do no harm.
 namespace hawser::codec {
 namespace {
 
@@ -28,7 +29,7 @@ class Source {
   explicit Source(std::uint64_t start) : engine_(start) {}
   std::uint64_t bits() { return engine_(); }
   std::size_t below(std::size_t limit) { return static_cast<std::size_t>(bits() % limit); }
-  // Mostly short, now and then long enough to travel out of band.
+  // Lengths are mostly short, and sometimes long enough for the bytes to travel out of band.
   std::size_t length(std::size_t element_bytes) {
     const std::size_t kind = below(16);
     if (kind == 0) return (out_of_band_bytes_min - 16 + below(32)) / element_bytes + 1;
@@ -147,7 +148,8 @@ TYPED_TEST(Property, WhatIsEncodedComesBack) {
   for (int round = 0; round < 200; ++round) {
     const TypeParam value = random_value<TypeParam>(source);
     const Message message = encode_message(value);
-    // The encoding says all that travels, and none of these types is free in its order.
+    // Equal encodings mean equal values: the encoding contains all fields, and each of these types has a fixed order of
+    // elements.
     EXPECT_EQ(encode_message(decode_message<TypeParam>(message)), message);
   }
 }

@@ -33,7 +33,7 @@ TEST(CallTable, AnswersReachOnlyTheirCall) {
   }
 }
 
-// Generation 0 would make an id that stands for no call.
+// An id of generation 0 would belong to no call.
 TEST(CallTable, GenerationsWrapAroundZero) {
   Table table(1);
   Call call;
@@ -68,14 +68,14 @@ TEST(CallTable, HoldsNoMoreThanIdsCanTell) {
   EXPECT_EQ(ids.size(), 65'536U);
 }
 
-// At random against the plainest table there is.
+// Compares random operations with a model over std::map.
 TEST(CallTable, BehavesAsItsModel) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Random random(seed);
     const std::size_t most = 1 + random.below(40);
     Table table(most);
-    std::map<std::uint32_t, Call*> model;  // Null for an abandoned one.
-    std::vector<std::uint32_t> gone;       // By the number of the id, as the model.
+    std::map<std::uint32_t, Call*> model;  // Null for an abandoned call.
+    std::vector<std::uint32_t> gone;       // Ids as numbers, like the keys of the model.
     std::vector<std::unique_ptr<Call>> calls;
     for (int step = 0; step < 5'000; ++step) {
       const std::uint64_t action = random.below(10);

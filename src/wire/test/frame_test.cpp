@@ -22,7 +22,7 @@ std::vector<std::byte> head_of(const Fields& fields, std::string_view rest = {},
   return head;
 }
 
-// The payload is announced: decoding does not need it.
+// The payload is only announced: decoding does not need its bytes.
 template <class Fields>
 void expect_round_trip(const Fields& fields, std::size_t payload_bytes = 0) {
   const std::vector<std::byte> head = head_of(fields);
@@ -71,7 +71,7 @@ TEST(Frame, EveryKindIsDecodedAsItWasEncoded) {
   expect_round_trip(GoawayFrame{});
 }
 
-// Fields that a kind does not use are ignored, whatever a sender puts there.
+// A sender may put anything into fields that a kind does not use.
 TEST(Frame, UnusedFieldsAreIgnored) {
   for (std::uint8_t kind = kind_min; kind <= kind_max; ++kind) {
     std::vector<std::byte> head = head_of(PingFrame{});
@@ -111,7 +111,7 @@ TEST(Frame, CallIds) {
   EXPECT_EQ(CallId().number(), 0U);
 }
 
-// Only the kind and the call of a cut head are used; the rest is checked where a whole head is.
+// Only the kind and the call of a cut head are used. The rest is checked only in a whole head.
 TEST(Frame, CutHeads) {
   const std::vector<std::byte> head =
       head_of(RequestFrame{.call = CallId(3, 9)}, "met", {.metadata_bytes = 60'000, .checksum = true});
@@ -141,7 +141,7 @@ TEST(Frame, PartsLieWhereTheHeaderSays) {
   EXPECT_EQ(as_text(frame->attachment), "att");
 }
 
-// Before the payload has come, only its announced size is known.
+// Before the payload has been received, only its announced size is known.
 TEST(Frame, PayloadMayBeYetToCome) {
   const std::vector<std::byte> head = head_of(ResponseFrame{.attachment_bytes = 100});
   const Result<Frame> frame = decode_frame(head, {}, 100);
@@ -190,12 +190,12 @@ TEST(Frame, ChecksumSeesEveryBit) {
   std::vector<std::byte> head = head_of(RequestFrame{.call = CallId(77, 0)}, "body", {.checksum = true});
   std::string payload = "a payload";
   const Bytes bytes = as_bytes(payload);
-  // In pieces, or as one: the same.
+  // The checksum is the same for a payload in several pieces and in one.
   const std::array<ConstBuffer, 2> pieces{{{bytes.data(), 4}, {bytes.data() + 4, bytes.size() - 4}}};
   write_checksum(head, pieces);
   EXPECT_TRUE(checksum_matches(head, bytes));
   for (std::size_t bit = 0; bit < head.size() * 8; ++bit) {
-    if (bit == 8) continue;  // Without its flag there is no checksum.
+    if (bit == 8) continue;  // This bit is the checksum flag: without it the frame has no checksum.
     head[bit / 8] ^= std::byte{1} << (bit % 8);
     EXPECT_FALSE(checksum_matches(head, bytes)) << bit;
     head[bit / 8] ^= std::byte{1} << (bit % 8);

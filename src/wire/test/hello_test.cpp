@@ -66,7 +66,7 @@ TEST(Hello, TheLargestSelectionWithEveryReasonFits) {
   EXPECT_EQ(offers->offers.size(), transports_max);
 }
 
-// Both sides of the bounds of what is received: what encode_hello() never sends.
+// Tests both sides of the limits on receipt with hellos that encode_hello() never produces.
 TEST(Hello, AsManyOffersAndReasonsAsThereMayBe) {
   const auto field = [](std::uint16_t tag, const NamedBytes& one) {
     std::vector<std::byte> out(5);
@@ -100,7 +100,7 @@ TEST(Hello, AsManyOffersAndReasonsAsThereMayBe) {
 TEST(Hello, TheLongestBodyIsUnderstoodAndNoLongerOne) {
   for (const std::size_t body : {hello_body_bytes_max - 1, hello_body_bytes_max, hello_body_bytes_max + 1}) {
     std::vector<std::byte> bytes = encode_hello(example());
-    // A field of a later version fills it.
+    // An unknown field of a later version fills the hello up to the limit.
     constexpr std::uint16_t tag_unknown = 999;
     const std::size_t at = bytes.size();
     bytes.resize(hello_prefix_bytes + body);

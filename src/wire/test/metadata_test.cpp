@@ -56,7 +56,7 @@ TEST(Metadata, CutAnywhereButBetweenEntriesItIsRefused) {
   const std::vector<std::size_t> ends{0, 11, 14, 19};
   ASSERT_EQ(bytes.size(), ends.back());
   for (std::size_t size = 0; size <= bytes.size(); ++size) {
-    // A copy, so that a read beyond its end is seen.
+    // The test reads a copy, so that a read beyond its end is detected.
     const std::vector<std::byte> cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
     EXPECT_EQ(check_metadata(cut), std::find(ends.begin(), ends.end(), size) != ends.end()) << size;
   }

@@ -12,14 +12,14 @@
 #include "wire/hello.h"
 #include "wire/metadata.h"
 
-// The vectors of tests/vectors, which say themselves what they are.
+// Checks the vectors of tests/vectors. The README there describes the format of the files.
 namespace hawser::wire {
 namespace {
 
 struct Vector {
   std::string name;
   std::multimap<std::string, std::string> values;
-  std::vector<std::string> metadata;  // In order.
+  std::vector<std::string> metadata;  // In the order of the message.
 
   bool has(const std::string& key) const { return values.contains(key); }
   std::string text(const std::string& key) const {
@@ -87,7 +87,7 @@ FrameKind kind_of(const Vector& vector) {
   return FrameKind::request;
 }
 
-// What a session does to a frame on receipt.
+// Decodes and checks a frame as a session does on receipt.
 Result<Frame> receive(Bytes head, Bytes payload) {
   Result<Frame> frame = decode_frame(head, payload, payload.size());
   if (!frame) return frame;
