@@ -10,9 +10,9 @@
 
 namespace hawser {
 
-// A call about to be made: `co_await` sends it and gives a Result of the handler's result, with owners in place of
-// views. Arguments given as lvalues must stay valid until then. Await it at once, as in
-// `co_await client.call<f>(x)`.
+// A call that is sent when it is awaited. `co_await` gives a Result of the handler's result, with owning types in place
+// of views. Arguments that are lvalues must stay valid until the call has ended. Await it in the expression that
+// creates it, as in `co_await client.call<f>(x)`. Errors: those of ErrorCode. Thread: the client's loop.
 template <auto F, class Options, class... Given>
 class [[nodiscard("a call is made by awaiting it")]] Call {
   using Stored = typename detail::ArgumentsOf<typename detail::MethodFacts<F>::args, Given...>::stored;
@@ -23,7 +23,7 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
     Awaiter(detail::ClientLink& link, Options&& options, Stored&& arguments, MutableBytes memory)
         : operation_(link, std::move(options), std::move(arguments)) {
       operation_.set_memory(memory);
-      operation_.set_arguments_last();  // Whoever awaits in place holds them.
+      operation_.set_arguments_last();  // The awaiting expression keeps the arguments alive.
     }
     bool await_ready() const noexcept { return false; }
     bool await_suspend(std::coroutine_handle<> waiting) {
@@ -36,7 +36,7 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
     detail::ArgumentOperation<F, Outcome, Options, Given...> operation_;
   };
 
-  // A call whose result is the whole reply.
+  // A call whose result is the whole reply: value, attachment and metadata.
   class Whole {
    public:
     Whole(Call&& call, MutableBytes memory) : call_(std::move(call)), memory_(memory) {}
@@ -58,14 +58,17 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
     return Awaiter<detail::ValueOutcome<F>>(*link_, std::move(options_), std::move(arguments_), MutableBytes());
   }
 
-  // Gives a Result<Reply<R>>: the value read in place, the attachment, the metadata. R is the handler's result, but
-  // std::string_view for std::string, and std::span<const E> for a std::vector of numbers or enumerations.
+  // Makes the call return a Result<Reply<R>>: the value read in place, the attachment and the metadata. R is the
+  // handler's result type, except that std::string_view replaces std::string, and std::span<const E> replaces a
+  // std::vector of numbers or enumerations.
   [[nodiscard]] Whole reply() && { return Whole(std::move(*this), {}); }
 
-  // The same, with the payload (sequences of 8 KiB and more, in order, then the attachment) received straight into
-  // `memory`, which must stay valid until the call has ended and then holds what the reply's views show. Shorter
-  // sequences stay in the message; but a result that is one string_view or span, with no attachment, is in `memory` at
-  // any size. What does not fit is an error (limit_exceeded). Several sequences begin at multiples of 8 each.
+  // Like reply(), but the payload is received directly into `memory`. The payload is the sequences of 8 KiB and more,
+  // in order, followed by the attachment. `memory` must stay valid until the call has ended, and as long as the views
+  // of the reply are used: they refer to it.
+  // Shorter sequences stay in the message. A result that is a single string_view or span, without an attachment, is
+  // placed in `memory` at any size. If there are several sequences, each begins at a multiple of 8 bytes. A payload
+  // that does not fit fails the call with limit_exceeded.
   [[nodiscard]] Whole into(MutableBytes memory) && { return Whole(std::move(*this), memory); }
 
  private:
@@ -74,8 +77,8 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
   Stored arguments_;
 };
 
-// A request that has been sent; `co_await std::move(pending)` gives the Result of the reply. Dropping it cancels the
-// call.
+// A call whose request has been sent. `co_await std::move(pending)` gives the Result of the handler. Await it once.
+// Destroying it cancels the call.
 template <auto F>
 class [[nodiscard]] PendingCall {
  public:

@@ -25,47 +25,50 @@ class Network;
 }  // namespace transport
 
 struct ClientOptions {
-  Duration connect_timeout = std::chrono::seconds(5);  // For resolving the name, connecting and the hello together.
-  Duration call_timeout = std::chrono::seconds(30);    // Of calls that do not say otherwise; `forever` for none.
-  // Bounds. What passes one is an error of the call that names it.
-  std::size_t calls_in_flight_max = 4096;                      // On this connection; the server may announce fewer.
-  std::size_t message_bytes_max = std::size_t{64} << 20;       // One request or reply with its attachment.
-  std::size_t send_backlog_bytes_max = std::size_t{64} << 20;  // Requests waiting to leave.
-  std::uint32_t stream_window_bytes = 256 * 1024;              // Granted to the handler for each stream. At least 1.
-  // Of the values in a received reply or stream item: how deeply they nest, what memory they take, how hash containers
-  // are filled.
+  // Limit for resolving the name, connecting and the HELLO together.
+  Duration connect_timeout = std::chrono::seconds(5);
+  Duration call_timeout = std::chrono::seconds(30);  // Default of CallOptions::timeout; `forever`: none.
+  // Bounds. A call that exceeds one fails with an error that names the bound.
+  std::size_t calls_in_flight_max = 4096;                 // Per connection; the server may announce a smaller number.
+  std::size_t message_bytes_max = std::size_t{64} << 20;  // One request or reply with its attachment.
+  std::size_t send_backlog_bytes_max = std::size_t{64} << 20;  // Requests that are committed and not sent yet.
+  std::uint32_t stream_window_bytes = 256 * 1024;  // Credit granted to the handler for each stream. At least 1.
+  // Limits for the values of a received reply or stream item: depth of nesting, memory, collisions in hash containers.
   codec::DecodeLimits decode_limits = {};
-  // A connection without a sign of life for so long is asked (ping), and ended when it stays silent as long again.
+  // A peer that sends nothing for this time receives a PING. The connection ends if the peer stays silent for the same
+  // time again.
   Duration ping_interval = std::chrono::seconds(15);
-  bool checksum = false;  // Ask for CRC32C on every frame.
-  // Offered to the server beside the stream; it chooses.
+  bool checksum = false;  // Requests CRC32C on every frame.
+  // Transports that the client offers in addition to the byte stream. The server selects one.
   TransportOptions transports = {};
-  // Owns what this client shares with others. Null: that of its loop (LoopOptions::runtime).
+  // Owns the resources that this client shares with others. Null: the runtime of its loop (LoopOptions::runtime).
   std::shared_ptr<Runtime> runtime = {};
 };
 
-// One connection to a server, shared by any number of calls at once. Belongs to one loop: that given, or that which
-// runs when it connects; used from its thread only. Calls in flight when it is destroyed end with an error.
+// One connection to a server. Any number of concurrent calls share it. The client belongs to one loop: the loop that
+// the constructor receives, or else the loop on which connect() runs. It is used from that loop's thread only. Calls
+// that are in flight when the client is destroyed end with an error.
 class Client {
  public:
   explicit Client(ClientOptions options = {});
   Client(Loop& loop, ClientOptions options = {});
-  // For tests: over another network.
+  // For tests: connects over `network`.
   Client(Loop& loop, std::shared_ptr<transport::Network> network, ClientOptions options);
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
   ~Client();
 
-  // Connects to "host:port", "unix:/path" or "unix:@name". Callers at the same time share one attempt and its outcome;
-  // a client that is connected to that address already succeeds at once. After the connection was lost, connects anew.
-  // When only the transport that carried the messages broke, the client moves to another by itself: awaited calls that
-  // had not left are sent there, and idempotent ones are sent again; it goes back when the transport works again
-  // (TransportOptions::retry_min).
+  // Connects to "host:port", "unix:/path" or "unix:@name". Concurrent callers share one attempt and its result. A
+  // client that is already connected to that address succeeds at once. After a connection was lost, connect() makes a
+  // new one.
+  // If only the transport of the connection breaks, the client fails over to another transport by itself. It sends
+  // awaited calls there whose requests had not been sent, and sends idempotent calls again. New calls return to the
+  // broken transport when it works again (TransportOptions::retry_min).
   Task<Result<void>> connect(std::string address);
   bool connected() const noexcept { return link().channel != nullptr; }
-  // Ends the connection. Calls in flight end with outcome_unknown, or not_sent for those that had not left. One that is
-  // being made, or moves to another transport, is given up: connect() ends with `unavailable`, and may be called again
-  // at once.
+  // Ends the connection. Calls in flight end with outcome_unknown, or with not_sent if their requests had not been
+  // sent. A running attempt to connect or to fail over is abandoned: its connect() ends with `unavailable`. connect()
+  // may be called again at once.
   void close();
 
   // Calls handler F of the server: `Result<R> reply = co_await client.call<f>(args...)`. See Call for reply() and
@@ -86,9 +89,9 @@ class Client {
                                           stored<F, Given...>(std::forward<Given>(arguments)...));
   }
 
-  // Sends the request and gives a PendingCall, to be awaited later for the reply. Arguments given as lvalues are read
-  // when this is awaited, and must stay valid and unchanged from then until the request has been sent, that is, until
-  // this has completed.
+  // Sends the request and returns a PendingCall, which is awaited later for the reply. The task completes when the
+  // request has been sent. Arguments that are lvalues are read when the task is awaited. They must stay valid and
+  // unchanged until it has completed.
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
   Task<Result<PendingCall<F>>> send_request(Given&&... arguments) {
@@ -102,7 +105,8 @@ class Client {
         make<F, CallOptions, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...));
   }
 
-  // Begins a call with streams.
+  // Begins a call with streams. The task completes when the request has been sent; see send_request() for the
+  // arguments.
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
   Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
@@ -118,31 +122,32 @@ class Client {
         make<F, CallOptions, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...));
   }
 
-  // Asks the server for a sign of life; gives the round trip's time.
+  // Sends a PING and returns the round-trip time.
   Task<Result<Duration>> ping();
 
   std::size_t calls_in_flight() const noexcept;
-  // When a call last began or ended.
+  // Time at which a call last began or ended.
   Time last_used() const noexcept;
-  // The server has said that it is stopping: calls go on, new ones are refused.
+  // True after the server has announced that it is stopping (GOAWAY). Calls in flight continue; new calls are refused.
   bool going_away() const noexcept;
-  // Of the connection: "tcp" and so on; empty if there is none.
+  // Name of the connection's transport, such as "tcp"; empty without a connection.
   std::string_view transport() const noexcept;
-  // The transports that this client has enabled and that do not carry the connection, as of the last attempt.
+  // The enabled transports that do not carry the connection, each with its reason. Describes the last attempt to
+  // connect.
   const std::vector<TransportFallback>& fallback_reasons() const noexcept;
 
-  // How often the connection has changed its transport since this client was made.
+  // Number of times that the connection has changed its transport since this client was constructed.
   std::uint64_t failovers() const noexcept;
 
-  // Offers a transport to the server, such as hawser::rdma({...}), from the next connect() on. Replaces the one of the
-  // same name. Short for TransportOptions::enable().
+  // Offers a transport to the server, such as hawser::rdma({...}), from the next connect() on. Replaces a transport of
+  // the same name. Shorthand for TransportOptions::enable().
   void enable(TransportSpec transport);
   void enable_rdma(RdmaOptions options = {}) { enable(rdma(std::move(options))); }
   void enable_ucx(UcxOptions options = {}) { enable(ucx(std::move(options))); }
   void enable_shm(ShmOptions options = {}) { enable(shm(options)); }
   const std::string& address() const noexcept;
 
-  // For the library: the transports beside the stream that the options enable.
+  // For the library: the transports that the options enable, without the byte stream.
   std::vector<std::shared_ptr<transport::Transport>> transports() const;
 
  private:
@@ -163,7 +168,7 @@ class Client {
   }
   template <class Sent>
   static Task<Result<Sent>> send(std::unique_ptr<typename Sent::Operation> operation) {
-    // Now, not when the task was made: arguments given as lvalues may have changed meanwhile.
+    // Measured here and not when the task was created: arguments that are lvalues may have changed since.
     operation->measure();
     operation->start();
     struct UntilSent {
@@ -174,10 +179,10 @@ class Client {
     };
     UntilSent sent{*operation};
     co_await sent;
-    // A request that could not be sent; an early reply is left to whoever awaits it.
+    // The request could not be sent. An early reply stays in the operation for the awaiter of the PendingCall.
     if (operation->done() && operation->error()) {
       Error error = std::move(*operation->error());
-      operation.reset();  // The arguments are not used any more, although the task that sends may still exist.
+      operation.reset();  // Nobody uses the arguments after this, although the task may still exist.
       co_return std::unexpected(std::move(error));
     }
     co_return Sent(std::move(operation));

@@ -17,33 +17,33 @@ namespace detail {
 struct ContextAccess;
 }
 
-// What a handler can know of its call beside the arguments, and what it can send beside the result. A handler asks for
-// it by a first parameter `Context&`; it lives until the handler has returned. Used by the thread that the handler runs
-// on.
+// Gives a handler access to its call: properties of the request beside the arguments, and data to send beside the
+// result. A handler receives it by a first parameter of type `Context&`. It lives until the handler has returned. It is
+// used from the thread on which the handler runs.
 class Context {
  public:
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  // The loop that the call's connection lives on.
+  // The loop of the call's connection.
   Loop& loop() const noexcept { return request_.sink.loop(); }
   // The caller's address.
   std::string peer() const { return request_.sink.peer(); }
-  // When the caller stops waiting; empty if it waits for ever.
+  // Time at which the caller stops waiting; empty if the call has no deadline.
   std::optional<Time> deadline() const noexcept { return request_.deadline; }
-  // Is stopped when the caller cancels, its deadline passes, its connection ends, or the server stops. For a plain
-  // function, which runs to its end before any of that can be noticed, it never is.
+  // Is stopped when the caller cancels the call, its deadline passes, its connection ends, or the grace of a stopping
+  // server ends. A plain function runs to its end before any of these can be noticed; its token is never stopped.
   std::stop_token token() { return call_ == nullptr ? std::stop_token() : call_->token(); }
-  // Is stopped when the server begins to stop: what may take longer than the grace, such as a stream of events, ends
-  // itself then. token() follows when the grace is over. A wait for either takes an AnyStop (hawser/any_stop.h).
-  // Requested on the loop's thread.
+  // Is stopped when the server begins to stop. A handler that may take longer than the grace, such as a stream of
+  // events, should end when this is stopped. token() is stopped when the grace is over. To wait for either, use an
+  // AnyStop (hawser/any_stop.h). The stop is requested on the loop's thread.
   std::stop_token stopping() const noexcept { return request_.sink.stopping(); }
 
-  // What the caller sent beside the arguments; valid until the handler returns.
+  // Attachment and metadata of the request. Valid until the handler returns.
   Bytes attachment() const noexcept { return request_.attachment; }
   MetadataView metadata() const noexcept { return request_.metadata; }
 
-  // To be sent beside the result, uncopied.
+  // Sends `attachment` beside the result, without a copy. The reply keeps a reference to it until it has been sent.
   void set_attachment(Buffer attachment) noexcept { attachment_ = std::move(attachment); }
   void add_metadata(std::string key, std::string value) {
     reply_metadata_.emplace_back(std::move(key), std::move(value));

@@ -28,10 +28,10 @@ class TickEnd;
 
 class Runtime;
 
-// How a loop waits when it has nothing to do.
+// How a loop waits when it has no work.
 enum class Wait : std::uint8_t {
-  spin,       // Looks for work for a bounded, adaptive time, then sleeps in the kernel.
-  busy_poll,  // Never sleeps: the shortest latency, and a whole core.
+  spin,       // Polls for a bounded, adaptive time, then sleeps in the kernel.
+  busy_poll,  // Never sleeps: the lowest latency, and one core fully used.
   event,      // Sleeps at once: the least processor time.
 };
 
@@ -39,18 +39,20 @@ enum class PollerKind : std::uint8_t { automatic, epoll, io_uring };
 
 struct LoopOptions {
   Wait wait = Wait::spin;
-  // `automatic` is epoll, which was measured to be ahead unless hundreds of connections are busy at once
-  // (docs/decisions/0007). `io_uring` falls back to epoll where the kernel lacks what is used, with the reason logged.
+  // `automatic` is epoll, which was measured to be faster unless hundreds of connections are busy at once
+  // (docs/decisions/0007). `io_uring` falls back to epoll if the kernel lacks a feature that is needed; the log gives
+  // the reason.
   PollerKind poller = PollerKind::automatic;
-  // The longest spin before sleeping, with Wait::spin. By default 50 us, or four times what waking up takes, which the
-  // loop measures now and then, up to 1 ms: on virtual machines a wake-up can take hundreds of microseconds.
+  // Longest time of polling before the loop sleeps, with Wait::spin. Empty: 50 us, or four times the wake-up time up to
+  // 1 ms, whichever is longer. The loop measures the wake-up time now and then; on virtual machines it can be hundreds
+  // of microseconds.
   std::optional<Duration> spin_max = {};
-  unsigned offload_threads_max = 4;  // Threads for blocking work; started when first needed.
-  // Blocking work waiting for a thread. Of a server's calls, those of one connection take no more than half of the
-  // places that are free, and connections take turns.
+  unsigned offload_threads_max = 4;  // Threads for blocking work, started when they are first needed.
+  // Blocking work that waits for a thread. The calls of one connection of a server use at most half of the places that
+  // are free, and connections take turns.
   std::size_t offload_queue_max = 1024;
   LogSink log = stderr_log();
-  // Of the clients and servers on this loop whose own options name none. Null: Runtime::process_default().
+  // Used by the clients and servers of this loop whose own options name no runtime. Null: Runtime::process_default().
   std::shared_ptr<Runtime> runtime = {};
 };
 
@@ -58,7 +60,7 @@ class Loop;
 
 namespace detail {
 
-// Something to run on a loop's thread.
+// Work to run on a loop's thread.
 class Posted {
  public:
   Posted() noexcept = default;
@@ -67,13 +69,14 @@ class Posted {
   Posted* next = nullptr;
 };
 
-// Something that must release a loop before the loop ends, such as a connected client.
+// An object that must release a loop before the loop ends, such as a connected client.
 class LoopUser {
  public:
   LoopUser() noexcept = default;
   LoopUser(const LoopUser&) = delete;
   LoopUser& operator=(const LoopUser&) = delete;
-  // By the loop's destructor, which has removed this. Nothing that is posted or resumed from now on runs any more.
+  // Called by the loop's destructor, after it has removed this user. Work that is posted or resumed from now on does
+  // not run any more.
   virtual void on_loop_end() noexcept = 0;
 
  protected:
@@ -85,13 +88,13 @@ struct LoopAccess;
 
 }  // namespace detail
 
-// Runs coroutines, timers, and what transports wait for, on the one thread that calls run(). Everything that belongs
-// to a loop is used from that thread only, but for post() and stop(): use by another thread while the loop runs ends
-// the process with a text where it starts a timer, resumes a coroutine or sends.
+// Runs coroutines, timers and the input of transports on the one thread that calls run(). Objects that belong to a loop
+// are used from that thread only; post() and stop() may be called by any thread. While the loop runs, another thread that starts a timer,
+// resumes a coroutine or sends ends the process with a message.
 class Loop {
  public:
   explicit Loop(LoopOptions options = {});
-  // With a poller of the caller's, such as the simulated one.
+  // The loop uses the caller's poller, such as the simulated one.
   Loop(std::unique_ptr<exec::Poller> poller, LoopOptions options);
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
@@ -99,24 +102,26 @@ class Loop {
 
   // The loop that runs on the calling thread, or null.
   static Loop* current() noexcept;
-  // The loop whose offloaded work this thread does, or null.
+  // The loop whose offloaded work the calling thread executes, or null.
   static Loop* offloading() noexcept;
 
-  // Runs until stop(). One thread at a time, and not from within a task: either ends the process with a text.
+  // Runs until stop(). Only one thread may run a loop at a time, and a task must not call this: both end the process
+  // with a message.
   void run();
-  // Makes run() return after the tick at hand. Any thread.
+  // Makes run() return after the current tick. Any thread.
   void stop() noexcept;
-  // Runs `task` to its end, together with all else on this loop, and gives its result. Not from within a task. A
-  // stop() meanwhile is kept for the next run().
+  // Runs the loop until `task` has ended, and returns its result. A task must not call this. A stop() during this time
+  // takes effect at the next run().
   template <class T>
   T run(Task<T> task);
 
-  // The tick's time; constant within a tick.
+  // Time at which the current tick began; constant within a tick.
   Time now() const noexcept { return now_; }
-  // `duration` from now; with `forever`, the end of time.
+  // now() + duration, or Time::max() for `forever`.
   Time after(Duration duration) const noexcept { return duration < Time::max() - now_ ? now_ + duration : Time::max(); }
 
-  // Runs `work` on this loop's thread, soon and in order. Any thread. An exception that leaves it ends the process.
+  // Runs `work` on this loop's thread. Posted work runs in the order of the calls. Any thread. An exception that leaves
+  // `work` ends the process.
   template <class F>
   void post(F work) {
     struct Holder final : detail::Posted {
@@ -130,30 +135,32 @@ class Loop {
 
   // Resumes `waiting` in this or the next tick.
   void resume_soon(std::coroutine_handle<> waiting);
-  // Takes back the resume_soon() of a coroutine that is about to be destroyed.
+  // Cancels the resume_soon() of a coroutine that is about to be destroyed.
   void forget(std::coroutine_handle<> waiting) noexcept;
 
-  // `co_await loop.sleep(10ms)`. With a token: an error (cancelled) as soon as a stop is requested on this thread.
+  // `co_await loop.sleep(10ms)` suspends for that time. With a token, it fails with `cancelled` as soon as a stop
+  // is requested on this thread.
   detail::SleepAwaiter sleep(Duration duration) noexcept;
   detail::SleepAwaiter sleep_until(Time when) noexcept;
   Task<Result<void>> sleep(Duration duration, std::stop_token token);
 
-  // Runs `work`, which may block, on a thread of the loop's offload pool, and resumes here with its result. Fails with
-  // `overloaded` when offload_queue_max is reached. If the awaiter is destroyed meanwhile, `work` still ends by itself.
+  // Runs `work`, which may block, on a thread of the loop's offload pool. The awaiter resumes on the loop with the
+  // result. Fails with `overloaded` if offload_queue_max is reached. If the awaiter is destroyed before, `work` still
+  // runs to its end.
   template <class F>
   Task<Result<std::invoke_result_t<detail::Taken<F>&>>> offload(F&& work);
 
-  // For destructors that must wait for work of other threads: runs what has been posted, and nothing else.
+  // Runs the work that has been posted, and nothing else. For destructors that must wait for other threads.
   void run_posted() { take_posted(); }
 
   // ---- For transports ----
   exec::Poller& poller() noexcept { return *poller_; }
   const LoopOptions& options() const noexcept { return options_; }
-  // `source` is polled while the loop spins, and armed before it sleeps.
+  // The loop polls `source` while it spins, and arms it before it sleeps.
   void add_source(exec::Source& source) noexcept;
   void remove_source(exec::Source& source) noexcept;
   std::size_t sources() const noexcept;
-  // `end` is called once when the work of this tick is done: the place to send what the tick produced.
+  // Calls `end` once, after the work of the current tick. There, transports send what the tick produced.
   void at_tick_end(exec::TickEnd& end) noexcept;
   void remove_tick_end(exec::TickEnd& end) noexcept;
   void log(LogLevel level, std::string_view component, std::string_view text) const;
@@ -163,13 +170,13 @@ class Loop {
   friend struct detail::LoopAccess;
   struct State;
 
-  // offload() on behalf of `client`, such as a connection. Clients take turns, and each is bounded
-  // (see LoopOptions::offload_queue_max). Stops of `token` are requested on this thread only; one that comes before
-  // `work` has begun withdraws it: `cancelled`.
+  // offload() on behalf of `client`, such as a connection. Clients take turns, and each is bounded (see
+  // LoopOptions::offload_queue_max). Stops of `token` are requested on this thread only. A stop before `work` has begun
+  // removes it from the queue; the result is `cancelled` then.
   template <class F>
   Task<Result<std::invoke_result_t<F&>>> offload_for(const void* client, std::stop_token token, F work);
-  // Loop's thread only.
-  // The coroutine that the loop has resumed and that has not returned to it; null if there is none.
+  // Loop's thread only. The coroutine that the loop has resumed and that has not returned to the loop; null if there is
+  // none.
   const void* resumed_frame() const noexcept;
   void add_user(detail::LoopUser& user);
   void remove_user(detail::LoopUser& user) noexcept;
@@ -229,7 +236,7 @@ inline detail::SleepAwaiter Loop::sleep_until(Time when) noexcept { return detai
 
 template <class T>
 T Loop::run(Task<T> task) {
-  // Declared here, so that the result outlives the root coroutine.
+  // Declared here and not in the root coroutine, so that the result outlives it.
   std::optional<std::conditional_t<std::is_void_v<T>, std::monostate, T>> result;
   std::exception_ptr exception;
   run_root([](Task<T> inner, auto& out, std::exception_ptr& error) -> Task<void> {
@@ -248,7 +255,7 @@ T Loop::run(Task<T> task) {
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
-// Runs `task` on a loop of its own on the calling thread and gives its result.
+// Runs `task` on a temporary loop on the calling thread and returns its result.
 template <class T>
 T sync_wait(Task<T> task, LoopOptions options = {}) {
   Loop loop(std::move(options));

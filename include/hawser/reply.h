@@ -17,22 +17,23 @@
 
 namespace hawser {
 
-// How one call is made. Fields left alone take the client's default.
+// Options of one call. Fields that are not set use the client's defaults.
 struct CallOptions {
-  // From now; the call ends with deadline_exceeded when it has passed, and the handler is told. `forever`: no deadline.
+  // Time from now until the call fails with deadline_exceeded. The handler's token is stopped then. `forever`: no
+  // deadline. Empty: ClientOptions::call_timeout.
   std::optional<Duration> timeout = {};
-  // Cancels the call when stopped, from any thread; the handler is told.
+  // A stop of this token, from any thread, cancels the call and stops the handler's token.
   std::stop_token token = {};
-  // Travels beside the arguments, uncopied; must stay valid until the call has ended.
+  // Sent beside the arguments, without a copy. The memory must stay valid until the call has ended.
   Bytes attachment = {};
   Metadata metadata = {};
-  // The call may be executed more than once. Awaited in place, as in `co_await client.call<f>(x)`, it is sent again
-  // when its transport breaks and the client moves to another.
+  // The call may be executed more than once without harm. If it is awaited in place, as in `co_await
+  // client.call<f>(x)`, it is sent again when its transport breaks and the client fails over.
   bool idempotent = false;
 };
 
-// A whole reply, read in place: views within the value, the attachment and the metadata stay valid as long as this,
-// or as the memory given to into(). Movable; belongs to one thread at a time.
+// A whole reply, read in place. Views within the value, the attachment and the metadata stay valid as long as this
+// object, or as long as the memory given to into(). Movable. Used by one thread at a time.
 template <class T>
 class Reply {
  public:
@@ -43,7 +44,7 @@ class Reply {
   const value_type& operator*() const noexcept { return value_; }
   const value_type* operator->() const noexcept { return &value_; }
 
-  // What the handler sent beside its result.
+  // Attachment and metadata that the handler sent beside its result.
   Bytes attachment() const noexcept { return attachment_; }
   MetadataView metadata() const noexcept { return metadata_; }
 
@@ -78,7 +79,7 @@ class Reply {
     return {};
   }
 
-  // A short result lies in the message; whoever named memory for it expects it there.
+  // Copies a short result, which lies in the message, to the memory given to into().
   Result<void> land(MutableBytes memory) {
     using Element = std::remove_const_t<typename T::value_type>;
     const Bytes bytes = std::as_bytes(std::span(value_.data(), value_.size()));

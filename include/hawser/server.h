@@ -25,17 +25,18 @@ class Transport;
 class Network;
 }  // namespace transport
 
-// When background work of a server ends; see Server::spawn(). Stops are requested on the loop's thread.
+// Stop tokens of background work; see Server::spawn(). Both stops are requested on the loop's thread.
 struct Background {
-  // A stop has begun: the work should end within its grace.
+  // Requested when the server begins to stop. The work should end within the grace.
   std::stop_token stopping;
-  // The grace is over. Work that has not ended a second later, or a grace later if that is less, is destroyed.
+  // Requested at the end of the grace. Work that does not end within one more second, or within the length of the grace
+  // if that is shorter, is destroyed.
   std::stop_token token;
 };
 
 namespace detail {
 
-// Background work before it begins, and what its task refers to.
+// Background work that has not begun yet. It owns the objects that its task refers to.
 class BackgroundWork {
  public:
   BackgroundWork() noexcept = default;
@@ -48,62 +49,64 @@ class BackgroundWork {
 }  // namespace detail
 
 struct ServerOptions {
-  // host:port, where port 0 takes a free one, see Server::address(); or a Unix socket: unix:/path, or unix:@name in the
-  // abstract namespace, which has no file.
+  // Address to listen at: "host:port", "unix:/path", or "unix:@name" in the abstract namespace, which has no file. Port
+  // 0 selects a free port; Server::address() returns it.
   std::string listen = "127.0.0.1:0";
-  unsigned threads = 1;   // Loops, each with its thread; connections are spread over them.
-  LoopOptions loop = {};  // Of each loop.
-  // Processors to pin the loops to, in turn. Empty: not pinned.
+  unsigned threads = 1;   // Number of loops, each with its own thread. Connections are distributed over them.
+  LoopOptions loop = {};  // Options of each loop.
+  // Processors to which the loops are pinned, in turn. Empty: not pinned.
   std::vector<int> cpus = {};
-  // While the server serves, keeps the machine's processors out of sleep states that take longer to leave (0: out of
-  // all), which shortens what Wait::spin and Wait::event take to wake up. Needs the right to write
-  // /dev/cpu_dma_latency; without it the server does not start. Absent: nothing is held.
+  // While the server serves, the machine's processors do not enter sleep states with a longer exit latency (0: any
+  // sleep state). This shortens the wake-ups of Wait::spin and Wait::event. The server needs permission to write
+  // /dev/cpu_dma_latency and does not start without it. Absent: sleep states are not restricted.
   std::optional<std::chrono::microseconds> cpu_latency_max = {};
 
-  // Bounds. What passes one is refused with an error that names it.
-  std::size_t connections_max = 65'536;                   // At once.
-  std::size_t calls_per_connection_max = 4096;            // In flight at once; announced to the client, which obeys.
-  std::size_t calls_max = 1'000'000;                      // In flight at once on the whole server.
-  std::size_t message_bytes_max = std::size_t{64} << 20;  // One request or reply with its attachment.
-  std::size_t send_backlog_bytes_max = std::size_t{8} << 20;  // Unsent replies of a connection before it is not read.
-  // Memory of each loop for what its connections receive and keep: messages that have not come whole, arguments beyond
-  // a few KiB while they are decoded, requests of calls that coroutines and other threads answer, items of streams that
-  // are not read yet. A request that does not fit is refused with `overloaded`; a stream item ends its
-  // call's streams with `limit_exceeded`. At least message_bytes_max; one message of that size always
-  // fits. The first 4 KiB of each connection are not refused for what others use. Blocks of 256 KiB that connections
-  // receive into at the moment are not counted.
+  // Bounds. Connections, calls and messages that exceed one are refused with an error that names the bound.
+  std::size_t connections_max = 65'536;         // Open at the same time.
+  std::size_t calls_per_connection_max = 4096;  // In flight at the same time. Announced to the client, which obeys it.
+  std::size_t calls_max = 1'000'000;            // In flight at the same time on the whole server.
+  std::size_t message_bytes_max = std::size_t{64} << 20;      // One request or reply with its attachment.
+  std::size_t send_backlog_bytes_max = std::size_t{8} << 20;  // A connection with more unsent replies is not read.
+  // Memory of each loop for received data: messages that have not arrived completely, arguments beyond a few KiB while
+  // they are decoded, requests of calls that coroutines and other threads answer, stream items that are not read yet.
+  // A request that does not fit is refused with `overloaded`. A stream item that does not fit ends the streams of its
+  // call with `limit_exceeded`. The minimum is message_bytes_max; one message of that size always fits. The first 4 KiB
+  // of each connection are granted even if other connections have used up the memory. The 256 KiB blocks that
+  // connections are receiving into are not counted.
   std::size_t receive_bytes_max = std::size_t{1} << 30;
-  // Of these, for one connection. 0: a quarter. At least message_bytes_max, and at most receive_bytes_max, if it is
-  // given.
+  // Part of receive_bytes_max that one connection may use. 0: a quarter. Otherwise at least message_bytes_max and at
+  // most receive_bytes_max.
   std::size_t receive_share_bytes_max = 0;
-  // Of these, for all connections of one peer together: of one IPv4 address, one IPv6 network of 64 bits, or one
-  // process at a Unix socket. 0: half. At least receive_share_bytes_max and message_bytes_max if it is given, at most
-  // receive_bytes_max. Raise it when one address stands for many clients, as a proxy does.
+  // Part of receive_bytes_max that all connections of one peer may use together. A peer is one IPv4 address, one IPv6
+  // /64 network, or one process at a Unix socket. 0: half. Otherwise at least receive_share_bytes_max and
+  // message_bytes_max, and at most receive_bytes_max. Raise it when one address stands for many clients, as a proxy
+  // does.
   std::size_t receive_peer_bytes_max = 0;
-  // A connection ends when a message that has begun advances by less than receive_rate_min bytes a second, measured
-  // over receive_window; while more than half of receive_bytes_max is used, also when the replies that wait for its
-  // client are taken more slowly and it keeps memory. Rate 0 or window `forever`: it never does. Windows are 1 ms or
-  // longer.
+  // A connection ends when a message that has begun advances by less than receive_rate_min bytes per second, measured
+  // over receive_window. While more than half of receive_bytes_max is used, the same rate applies to the replies that
+  // wait for a client whose connection keeps memory. Rate 0 or window `forever`: the rate is not checked. A window is
+  // at least 1 ms.
   std::size_t receive_rate_min = std::size_t{64} << 10;
   Duration receive_window = std::chrono::seconds(10);
-  // Connections that have not completed their hello, on each loop. One more takes the place of the oldest silent one.
+  // Connections per loop that have not completed their HELLO. One more replaces the oldest silent one.
   std::size_t handshakes_max = 1024;
-  std::uint32_t stream_window_bytes = 256 * 1024;  // Granted to the sender of each stream. At least 1.
-  // Of the values in a received request or stream item: how deeply they nest, what memory they take, how hash
-  // containers are filled.
+  std::uint32_t stream_window_bytes = 256 * 1024;  // Credit granted to the sender of each stream. At least 1.
+  // Limits for the values of a received request or stream item: depth of nesting, memory, collisions in hash
+  // containers.
   codec::DecodeLimits decode_limits = {};
-  Duration handshake_timeout = std::chrono::seconds(5);  // From accepting to the end of the hello.
-  // A connection without a sign of life for so long is asked (ping), and ended when it stays silent as long again.
+  Duration handshake_timeout = std::chrono::seconds(5);  // From accepting the byte stream to the end of the HELLO.
+  // A peer that sends nothing for this time receives a PING. The connection ends if the peer stays silent for the same
+  // time again.
   Duration ping_interval = std::chrono::seconds(15);
-  bool checksum = true;  // Offer CRC32C; used if the client asks for it.
-  // Offered beside the stream, in the order of TransportOptions::order.
+  bool checksum = true;  // Offers CRC32C, which is used if the client requests it.
+  // Transports that are used in addition to the byte stream, in the order of TransportOptions::order.
   TransportOptions transports = {};
-  // Owns what this server shares with others. Null: that of its loops (LoopOptions::runtime).
+  // Owns the resources that this server shares with others. Null: the runtime of its loops (LoopOptions::runtime).
   std::shared_ptr<Runtime> runtime = {};
 };
 
-// Counts since the start, over all loops. For tests and monitoring; each figure is right, together they may be off by
-// what happens meanwhile.
+// Counters since the start, summed over all loops, for tests and monitoring. Each value is correct, but the values are
+// not read at one instant and may not agree with each other.
 struct ServerCounters {
   std::uint64_t connections_accepted = 0;
   std::uint64_t connections_open = 0;
@@ -111,38 +114,39 @@ struct ServerCounters {
   std::uint64_t handshakes_failed = 0;
   std::uint64_t calls = 0;
   std::uint64_t calls_in_flight = 0;
-  std::uint64_t calls_refused = 0;  // Overloaded, unknown method, wrong signature.
+  std::uint64_t calls_refused = 0;  // Reasons: overloaded, unknown method, wrong signature.
   std::uint64_t protocol_errors = 0;
-  std::uint64_t memory_refusals =
-      0;  // Requests and stream items that receive_bytes_max or a connection's share had no room for.
-  std::uint64_t slow_peers = 0;           // Connections ended by receive_rate_min, for what they sent or took.
-  std::uint64_t receive_bytes = 0;        // Used now of receive_bytes_max, over all loops.
+  // Requests and stream items that exceeded receive_bytes_max or a connection's share.
+  std::uint64_t memory_refusals = 0;
+  std::uint64_t slow_peers = 0;           // Connections that receive_rate_min ended.
+  std::uint64_t receive_bytes = 0;        // Current use of receive_bytes_max, over all loops.
   std::uint64_t transports_declined = 0;  // Transports that a client offered and that did not carry its connection.
 };
 
-// Serves calls. Register handlers, then run() or start(); stop() ends both.
+// Serves calls. Register handlers, then call run() or start(). stop() ends both.
 class Server {
  public:
-  // With `threads` loops of its own.
+  // The server creates ServerOptions::threads loops.
   explicit Server(ServerOptions options = {});
-  // On the caller's loop, which must be run by the caller; `threads` and `loop` of the options are not used.
+  // The server uses the caller's loop, which the caller must run. The options `threads` and `loop` are not used.
   Server(Loop& loop, ServerOptions options = {});
-  // For tests: over another network.
+  // For tests: listens on `network`.
   Server(Loop& loop, std::shared_ptr<transport::Network> network, ServerOptions options);
   Server(std::shared_ptr<transport::Network> network, ServerOptions options);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  // Stops at once. Not for its own handlers, which it would end: the process is ended with a text. Waits for offloaded
-  // functions at work. In a child, by fork(), of the process that started the server, this and stop() do nothing: the
-  // server is the parent's.
+  // Stops at once and waits for offloaded functions that are running. A handler of the server must not destroy it: that
+  // ends the process with a message. In a child process made by fork() after the server started, the destructor and
+  // stop() do nothing: the server belongs to the parent process.
   ~Server();
 
-  // Registers functions under their names: plain ones run on the loop and must not block; coroutines returning Task<T>
-  // may wait. Optional parameters: a leading Context&, trailing Reader<T> and Writer<T>. They may return T or
-  // Result<T>. Views among the arguments stay valid until the handler has returned; a view that is returned must stay
-  // valid until it is sent, which views of the arguments do. Before run() or start() only; a second function of the
-  // same name (or name hash) is a std::logic_error. An overloaded function needs a cast that says which one is meant,
-  // and then a name: see method_name_override.
+  // Registers functions under their names. Plain functions run on the loop and must not block; coroutines that return
+  // Task<T> may wait. A handler may begin with a Context& parameter and end with Reader<T> and Writer<T> parameters. It
+  // may return T or Result<T>.
+  // Views among the arguments stay valid until the handler has returned. A view that a handler returns must stay valid
+  // until it has been sent; views of the arguments do. Call this before run() or start() only. A second function with
+  // the same name or name hash is a std::logic_error. An overloaded function needs a cast that selects one overload,
+  // and a name: see method_name_override.
   template <auto... functions>
     requires(sizeof...(functions) > 0 && (!function_traits<functions>::is_member && ...))
   void register_handler(HandlerOptions options = {}) {
@@ -153,7 +157,7 @@ class Server {
                  std::make_unique<detail::FunctionHandler<functions, void>>(nullptr, options)),
      ...);
   }
-  // Member functions, called on `object`, which outlives the server.
+  // Registers member functions. They are called on `object`, which must outlive the server.
   template <auto... functions, class Object>
     requires(sizeof...(functions) > 0 && (function_traits<functions>::is_member && ...))
   void register_handler(Object* object, HandlerOptions options = {}) {
@@ -165,12 +169,12 @@ class Server {
      ...);
   }
 
-  // Runs background work on one of the server's loops: that of the calling thread, else each in turn. `work` is a
-  // Task<void>, or is called on the loop, without arguments or with a Background, and gives a Task<void>; it lives as
-  // long as its task. Work that is spawned before the server starts begins when it does. stop() waits for it as for
-  // calls. An exception that leaves it is logged. Any thread; `unavailable` once a stop has begun. Work that arrives at
-  // its loop after that does not begin.
-  //   server.spawn([&](hawser::Background background) -> hawser::Task<void> { ... });
+  // Runs background work on one of the server's loops: the loop of the calling thread, otherwise each loop in turn.
+  // `work` is a Task<void>, or a function object that takes no parameter or a Background and returns a Task<void>. The
+  // function object is called on the loop and lives as long as its task.
+  // Work that is spawned before the server starts begins when the server starts. stop() waits for it as it waits for
+  // calls. An exception that leaves the work is logged. Any thread. Fails with `unavailable` after a stop has begun.
+  // Work that reaches its loop after a stop has begun does not start.
   template <class Work>
   Result<void> spawn(Work work) {
     struct Holder final : detail::BackgroundWork {
@@ -191,37 +195,40 @@ class Server {
     };
     return spawn_work(std::make_unique<Holder>(std::move(work)));
   }
-  // The loops, from start() until stop() returns; empty before and after. Loop::post() reaches them from any thread.
+  // The loops between start() and the return of stop(); empty before and after. Loop::post() reaches them from any
+  // thread.
   std::vector<Loop*> loops() const;
 
-  // Uses a transport, such as hawser::rdma({...}), with clients that offer it. Replaces the one of the same name.
-  // Before run() or start(). Short for TransportOptions::enable().
+  // Uses a transport, such as hawser::rdma({...}), with clients that offer it. Replaces a transport of the same name.
+  // Call it before run() or start(). Shorthand for TransportOptions::enable().
   void enable(TransportSpec transport);
   void enable_rdma(RdmaOptions options = {}) { enable(rdma(std::move(options))); }
   void enable_ucx(UcxOptions options = {}) { enable(ucx(std::move(options))); }
   void enable_shm(ShmOptions options = {}) { enable(shm(options)); }
 
-  // Listens and serves until stop(); fails if the address can't be had. Returns at once if stop() was called before.
-  // Not for a server on the caller's loop.
+  // Listens and serves until stop(). Fails if the server cannot listen at the address. Returns at once if stop() was
+  // called before. Not available for a server on the caller's loop.
   Result<void> run();
   // Listens and serves in the background. Fails with `cancelled` if stop() was called before.
   Result<void> start();
-  // Stops: no new connections or calls (goaway), calls in flight and background work may finish within `grace`, then
-  // they are cancelled. Context::stopping() and Background::stopping notify them at the start.
-  // Connections without a call whose client does not answer goaway are ended after a second. Any thread, at any time,
-  // also before run() and during start(); returns when all is done. Called by a handler on the server's loops it
-  // returns at once, and run() or a later stop() waits for the end; an offloaded handler gets a std::logic_error. Of
-  // several graces the shortest counts. For a server on the caller's loop use shut_down().
+  // Stops the server gracefully. The server accepts no new connections or calls and sends GOAWAY. Calls in flight and
+  // background work may finish within `grace`; after that they are cancelled. Context::stopping() and
+  // Background::stopping are stopped at the beginning. A connection without calls ends after one second if its client
+  // does not answer the GOAWAY.
+  // Any thread, at any time, also before run() and during start(). stop() returns when the server has ended. Called by
+  // a handler on the server's loops, it returns at once, and run() or a later stop() waits for the end. Called by an
+  // offloaded handler, it throws std::logic_error. If several calls give a grace, the shortest applies. For a server on
+  // the caller's loop, use shut_down().
   void stop(Duration grace = std::chrono::seconds(5));
-  // The same for a server on the caller's loop. Awaited by a handler of the server it ends that handler after `grace`;
-  // with `forever` it throws std::logic_error.
+  // Stops a server on the caller's loop, as stop() does. If a handler of the server awaits it, that handler is ended
+  // after `grace`; `forever` throws std::logic_error then.
   Task<void> shut_down(Duration grace = std::chrono::seconds(5));
 
-  // Where it listens, with the port that was taken; valid after start().
+  // Address at which the server listens, with the selected port. Valid after start().
   std::string address() const;
   ServerCounters counters() const;
 
-  // For the library: the transports beside the stream that the options enable.
+  // For the library: the transports that the options enable, without the byte stream.
   std::vector<std::shared_ptr<transport::Transport>> transports() const;
 
  private:

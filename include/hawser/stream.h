@@ -15,16 +15,17 @@
 
 namespace hawser {
 
-// The receiving end of a stream. In a handler, a parameter after the arguments: what the client sends. On a client,
-// what the handler writes. Belongs to its call. One reader at a time; loop's thread only.
+// The receiving end of a stream. In a handler it is a parameter behind the arguments and receives the client's items.
+// On a client it receives the handler's items. It belongs to its call. Only one reader may be in use at a time. Loop's
+// thread only.
 template <class T>
 class Reader {
  public:
   Reader() noexcept = default;
   explicit Reader(detail::StreamCore& core) noexcept : core_(core.shared_from_this()) {}
 
-  // The next item; empty when the peer has ended the stream; an error if the call or connection ended before.
-  // What was received before the call ended can still be read after that.
+  // Waits for the next item. Returns an empty optional after the peer has ended the stream, and an error if the call or
+  // the connection ended before that. Items that were received before the call ended can still be read afterwards.
   Task<Result<std::optional<codec::Owned<T>>>> next() {
     const std::shared_ptr<detail::StreamCore> kept = core_;
     if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
@@ -45,30 +46,32 @@ class Reader {
   std::shared_ptr<detail::StreamCore> core_;
 };
 
-// The sending end of a stream; see Reader. One writer at a time; loop's thread only.
+// The sending end of a stream; see Reader. Only one writer may be in use at a time. Loop's thread only.
 template <class T>
 class Writer {
-  // Small values and views are taken as they are: what an argument was converted to would be gone before the task runs.
+  // Small values and views are passed by value: a temporary to which an argument was converted would be destroyed
+  // before the task runs.
   using Given = std::conditional_t<std::is_trivially_copyable_v<T> && sizeof(T) <= 64, T, const T&>;
 
  public:
   Writer() noexcept = default;
   explicit Writer(detail::StreamCore& core) noexcept : core_(core.shared_from_this()) {}
 
-  // GCC 12 would destroy such an item twice: it must be a variable.
+  // GCC 12 would destroy such an item twice, so it must be a variable.
   Task<Result<void>> write(T&&)
     requires(!detail::SafeToAwait<T>)
   {
     detail::require_names<Writer, T>();
     return {};
   }
-  // Sends `item`, which must stay valid until then (of a view, what it shows), once the peer has room for it. An error
-  // if the call ended.
+  // Sends `item` when the peer has granted enough credit. `item`, or the memory that a view refers to, must stay valid
+  // until the task has completed. Fails if the call or the connection has ended, and with limit_exceeded if the item is
+  // larger than message_bytes_max.
   Task<Result<void>> write(Given item) {
     const std::shared_ptr<detail::StreamCore> kept = core_;
     if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
     detail::StreamCore& core = *kept;
-    // More than once: room may be gone before it is this writer's turn.
+    // A loop, because another writer may have used the credit before this one is resumed.
     do {
       auto ready = core.until_writable();
       co_await ready;
@@ -89,12 +92,12 @@ class Writer {
     detail::ItemLoan loan(core.channel());
     core.end_item(pieces.span(), &loan);
     co_await loan;
-    // The memory is given back, too, when the item is lost with the connection.
+    // The loan also ends when the item is lost with the connection.
     if (std::optional<Error> error = core.write_error()) co_return std::unexpected(std::move(*error));
     co_return Result<void>{};
   }
 
-  // No more items come from this side. Done by itself when the handler returns.
+  // Ends the stream: this side sends no more items. Happens by itself when the handler returns.
   void end() {
     if (core_) core_->end();
   }

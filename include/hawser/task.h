@@ -7,9 +7,9 @@
 
 namespace hawser {
 
-// A coroutine that runs when it is awaited, on the loop of the awaiter, and gives a T. Owns its frame: dropping an
-// unfinished task ends it where it is suspended, which every awaitable of this library allows. An exception that
-// leaves the coroutine is thrown to the awaiter.
+// A coroutine that starts when it is awaited, runs on the loop of the awaiter, and returns a T. The task owns the
+// coroutine's frame. Destroying an unfinished task ends the coroutine where it is suspended; every awaitable of this
+// library allows that. An exception that leaves the coroutine is thrown to the awaiter.
 template <class T>
 class [[nodiscard("a task does nothing until it is awaited")]] Task {
  public:
@@ -29,10 +29,10 @@ class [[nodiscard("a task does nothing until it is awaited")]] Task {
 
   bool valid() const noexcept { return handle_ != nullptr; }
   bool done() const noexcept { return handle_.done(); }
-  // For the library: tells this coroutine from others.
+  // For the library: identifies this coroutine.
   const void* frame() const noexcept { return handle_.address(); }
 
-  // Starts the coroutine and resumes the awaiter when it ends. Await a task once.
+  // Starts the coroutine and resumes the awaiter when it ends. A task may be awaited once.
   auto operator co_await() && noexcept {
     struct Awaiter {
       std::coroutine_handle<promise_type> handle;

@@ -9,7 +9,8 @@ namespace hawser {
 class Loop;
 class TimerWheel;
 
-// Fires once at a time on a loop. Lives in the object that waits; destroying it stops it. Loop's thread only.
+// Calls back once per start() on a loop's thread. It is a member of the object that waits. Destroying it stops it.
+// Loop's thread only.
 class Timer {
  public:
   using Callback = void (*)(Timer&) noexcept;
@@ -19,7 +20,7 @@ class Timer {
   Timer& operator=(const Timer&) = delete;
   ~Timer() { stop(); }
 
-  // Fires at `when`, or up to 10 us later, or at the loop's next tick if that is past. Restarts a running timer.
+  // Fires at `when` or up to 10 us later; if `when` is past, at the loop's next tick. Restarts a running timer.
   void start(Loop& loop, Time when) noexcept;
   void stop() noexcept {
     if (previous_ != nullptr) unlink();
@@ -32,7 +33,7 @@ class Timer {
 
   Callback callback_;
   Timer* next_ = nullptr;
-  Timer** previous_ = nullptr;  // The pointer that points here; null while stopped.
+  Timer** previous_ = nullptr;  // The pointer that refers to this timer; null while the timer is stopped.
   TimerWheel* wheel_ = nullptr;
   std::uint64_t expiry_ticks_ = 0;
   std::uint16_t slot_ = 0;
