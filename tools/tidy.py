@@ -74,8 +74,6 @@ PROSE_PENDING = (
     "include/hawser/detail",
     "src/exec",
     "src/exec/test",
-    "src/rpc/client",
-    "src/rpc/negotiation",
     "src/rpc/server",
     "src/rpc/session",
     "src/transport/common",

@@ -5,7 +5,7 @@
 
 namespace hawser::detail {
 
-// Passes a stop request, which may come from any thread, on to the loop.
+// Forwards a stop request, which may come from any thread, to the loop.
 struct CallOperation::StopWatch {
   struct Request {
     Loop& loop;
@@ -34,7 +34,7 @@ void CallOperation::withdraw() noexcept {
   delete std::exchange(stop_, nullptr);
   if (std::exchange(in_flight_, false)) {
     channel_->abandon(*this);
-    // Its readers and writers may be kept elsewhere. The text is short enough to need no memory.
+    // The application may still hold the stream's Reader and Writer. The text is short enough to need no allocation.
     if (stream_) stream_->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call dropped"});
   }
   if (std::exchange(loaned_, false)) channel_->copy_and_release(*this);

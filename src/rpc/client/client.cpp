@@ -82,9 +82,9 @@ Result<void> Client::State::acquire_loop() {
   return {};
 }
 
-// As when sync_wait() returns, or a Loop is destroyed before the clients that use it.
+// The loop ends when sync_wait() returns, or when a Loop is destroyed before the clients that use it.
 void Client::State::on_loop_end() noexcept {
-  // Held until the end of this function: nothing that is posted runs any more.
+  // The sessions live until the end of this function: the loop runs no posted work any more.
   const std::list<std::shared_ptr<rpc::ClientSession>> old = finishing;
   const std::shared_ptr<rpc::ClientSession> last = session;
   loop_ending = true;
@@ -102,7 +102,7 @@ void Client::State::on_loop_end() noexcept {
   loop_ending = false;
 }
 
-// Destroyed by the loop, since this may come from within the session.
+// The loop destroys the session, since this function may be called from within the session.
 void Client::State::release_later(std::shared_ptr<rpc::ClientSession> gone) {
   if (!loop_ending) loop->post([held = std::move(gone)] {});
 }
@@ -129,15 +129,15 @@ Task<Result<void>> Client::State::connect(std::string to) {
   co_return *shared->outcome;
 }
 
-// Also moves a connection that has lost its transport: what waits in the pending call queue is sent or failed by it.
+// Also moves a connection that has lost its transport: it sends or fails the calls in the pending call queue.
 Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
   auto opening = open_session(address);
   Result<Opened> opened = co_await std::move(opening);
-  if (own->outcome) {  // Closed meanwhile.
+  if (own->outcome) {  // The client was closed meanwhile.
     if (opened) opened->session->close();
     co_return;
   }
-  // It may have ended between its first answer and now; then nobody would learn of its end.
+  // The session may have ended between its first answer and now. Then nothing else would report its end.
   if (opened && opened->session->closed()) {
     opened = fail(ErrorCode::unavailable, "the connection ended as soon as it was made: its peer has closed it",
                   ErrorScope::connection, Initiator::peer);
@@ -145,7 +145,7 @@ Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
   const std::shared_ptr<rpc::PendingCallQueue> waiting = std::exchange(pending_calls, nullptr);
   const TransportFallback left = std::exchange(lost, {});
   if (opened) {
-    // It could not be had again, so it was to blame.
+    // The transport could not be established again, so it was the cause of the failure.
     if (!left.transport.empty() && opened->transport != left.transport) {
       health.broke(left.transport, left.reason, loop->now(), options.transports);
     }
@@ -172,8 +172,8 @@ void Client::State::use(Opened opened) {
   if (const Time when = health.next_try(); when != Time::max()) retry.start(*loop, when);
 }
 
-// Attempts run on their own, where an exception would end the process: no memory, or the poller takes no more
-// descriptors.
+// Attempts run in tasks of their own, where an exception would end the process. An exception means that memory is
+// exhausted, or that the poller accepts no more descriptors.
 Task<Result<Client::State::Opened>> Client::State::open_session(std::string to) {
   auto opening = open_best(to);
   try {
@@ -183,8 +183,8 @@ Task<Result<Client::State::Opened>> Client::State::open_session(std::string to) 
   }
 }
 
-// A session over the best transport that both sides have and that works: what was agreed on is tried by a ping, and
-// left alone if that fails.
+// Opens a session over the best transport that both sides have and that works. A ping tests the negotiated transport;
+// if the ping fails, the transport is avoided.
 Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
   const Time deadline = loop->after(options.connect_timeout);
   if (!transports) {
@@ -192,7 +192,7 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
     if (!chosen) co_return std::unexpected(std::move(chosen.error()));
     transports = std::make_shared<rpc::AttachedTransports>(*loop, std::move(*chosen), options.transports.retry_min);
   }
-  // Another transport may be enabled meanwhile.
+  // The application may enable another transport meanwhile.
   const std::shared_ptr<rpc::AttachedTransports> own_transports = transports;
   own_transports->attach();
   const std::string& required = options.transports.required;
@@ -225,7 +225,7 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
                                              static_cast<rpc::ClientSession::Owner&>(*this));
     made->start();
     if (dialed->transport.empty()) co_return Opened{std::move(made), {}};
-    // Part of what is left, so that there is time to try something else.
+    // The probe gets a part of the remaining time, so that time remains to try another transport.
     auto probing = probe(*made, 0, (deadline - loop->now()) / 2);
     Result<void> works = co_await std::move(probing);
     bool shorter = false;
@@ -236,7 +236,7 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
         works = co_await std::move(filling);
       }
       if (works) co_return Opened{std::move(made), std::move(dialed->transport)};
-      // What is between the peers does not carry packets of that size.
+      // The network between the peers does not carry packets of that size.
       shorter = dialed->worker->select_device(dialed->local).use_shorter_packets(dialed->parameters);
     }
     made->close();
@@ -277,8 +277,7 @@ Task<Result<void>> Client::State::probe(rpc::ClientSession& probed, std::size_t 
   co_return Result<void>{};
 }
 
-// A transport that broke may be tried again: if it works, new calls go there, and the session at hand ends with its
-// last call.
+// Tries a transport again that broke. If it works, new calls use it, and the present session ends with its last call.
 Task<void> Client::State::failback() {
   if (!session || current_attempt || session->going_away()) co_return;
   const std::shared_ptr<rpc::ClientSession> before = session;
@@ -294,7 +293,7 @@ Task<void> Client::State::failback() {
     co_return;
   }
   if (opened) opened->session->close();
-  if (session != before) co_return;  // Closed meanwhile, or lost and connected anew.
+  if (session != before) co_return;  // The client was closed meanwhile, or lost the connection and connected again.
   health.tried_in_vain(now, options.transports);
   retry.start(*loop, health.next_try());
 }
@@ -312,7 +311,7 @@ void Client::State::close(std::string_view why) {
   for (const auto& old : std::list(finishing)) old->close();
   if (session) session->close();
   if (!current_attempt) return;
-  // Whoever waits for it learns now; what it still gets, it gives up.
+  // Waiters learn the result now. The attempt closes the session that it may still open.
   const Error reason{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, std::string(why)};
   std::exchange(current_attempt, nullptr)->outcome.emplace(std::unexpected(reason));
   lost = {};
@@ -331,8 +330,9 @@ void Client::State::not_connected_any_more(const Error& reason) {
 
 // ---- The end of a session ----
 
-// Beside the stream, more can break than the peer: it is worth a try to reach it otherwise. If only the stream's end
-// was seen, the transport may not be to blame, since a peer whose half breaks ends the stream.
+// When the connection was carried by a transport beside the stream, the transport may have failed and not the peer, so
+// the client tries to reach the peer over another transport. If only the end of the stream was seen, the transport may
+// not be the cause: a peer whose side of the transport fails ends the stream.
 bool Client::State::fails_over(const Error& reason) const noexcept {
   if (transport.empty() || !options.transports.required.empty() || session->going_away()) return false;
   return reason.scope == ErrorScope::transport ||
@@ -358,7 +358,7 @@ void Client::State::on_session_end(rpc::ClientSession& ended, const Error& reaso
     finishing.erase(at);
     return;
   }
-  if (&ended != session.get()) return;  // It was only being tried.
+  if (&ended != session.get()) return;  // The session was only being probed.
   retry.stop();
   const bool failing_over = fails_over(reason);
   release_later(std::move(session));

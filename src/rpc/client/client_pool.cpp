@@ -14,7 +14,7 @@
 namespace hawser {
 
 struct ClientPool::State final : detail::LoopUser {
-  // Closes what has been idle, on a timer that runs only while there are connections.
+  // Closes idle connections, on a timer that runs only while there are connections.
   struct Reaper : Timer {
     explicit Reaper(State& owner) noexcept : Timer(&Reaper::fire), state(owner) {}
     static void fire(Timer& timer) noexcept { static_cast<Reaper&>(timer).state.reap(); }
@@ -35,7 +35,7 @@ struct ClientPool::State final : detail::LoopUser {
   ~State() {
     if (uses_loop) detail::LoopAccess::remove_user(loop, *this);
   }
-  // Nothing is opened any more, and whoever waits learns why.
+  // Ends the pool: no connection is opened any more, and waiters get `why` as their error.
   void end(const char* why);
   void on_loop_end() noexcept override {
     uses_loop = false;
@@ -56,13 +56,13 @@ struct ClientPool::State final : detail::LoopUser {
   const PoolOptions options;
   Random random;
   std::vector<std::shared_ptr<Client>> clients;  // Connected, or lost and not dropped yet.
-  std::size_t opening = 0;                       // Attempts going on, each of which may become a connection.
-  unsigned failures = 0;                         // In a row.
+  std::size_t opening = 0;                       // Attempts in progress, each of which may become a connection.
+  unsigned failures = 0;                         // Failed attempts in a row.
   std::uint64_t attempts_failed = 0;
   std::optional<Error> last_error;
-  exec::Condition changed;      // An attempt has ended, or the pool.
-  const char* ended = nullptr;  // Why.
-  bool uses_loop = false;       // Known to it.
+  exec::Condition changed;      // Notified when an attempt or the pool has ended.
+  const char* ended = nullptr;  // The reason, once the pool has ended.
+  bool uses_loop = false;       // The loop knows that this pool uses it.
   Reaper reaper;
   Scope scope;
 };
@@ -106,13 +106,13 @@ std::shared_ptr<Client> ClientPool::State::least_loaded() const {
   return best;
 }
 
-// Those of a stopping server do not count against connections_max: nothing but their last calls runs on them.
+// Connections to a stopping server do not count against connections_max: they only finish their last calls.
 std::size_t ClientPool::State::usable_clients() const {
   return static_cast<std::size_t>(
       std::count_if(clients.begin(), clients.end(), [](const auto& client) { return usable(*client); }));
 }
 
-// Lost connections, and those of a stopping server once their calls have ended.
+// Drops lost connections, and connections to a stopping server once their calls have ended.
 void ClientPool::State::drop_dead() {
   std::erase_if(clients, [](const auto& client) {
     return !client->connected() || (client->going_away() && client->calls_in_flight() == 0);
@@ -175,9 +175,9 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State>
     if (wants_more && state.opening == 0 && state.usable_clients() < state.options.connections_max) {
       ++state.opening;
       state.scope.spawn(state.open_one());
-      continue;  // It may have been had at once.
+      continue;  // The attempt may have succeeded at once.
     }
-    // A busy connection serves while another is being opened.
+    // A busy connection serves the caller while another one is being opened.
     if (client) co_return client;
     if (state.attempts_failed - failed_before >= state.options.connect_attempts_max) {
       Error error = *state.last_error;

@@ -25,7 +25,7 @@ ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Connection> 
       ponged_(loop) {}
 
 Time call_deadline(Loop& loop, const CallOperation::Request& request, Duration call_timeout) noexcept {
-  // Longer timeouts count as none; far enough from the end of time that adding them to a clock is safe.
+  // A longer timeout counts as none. The limit is far enough from the end of time that adding it to a clock is safe.
   constexpr Duration timeout_max = std::chrono::hours(24 * 365 * 10);
   const CallOptions* const options = request.options;
   const Duration timeout = options != nullptr && options->timeout ? *options->timeout : call_timeout;
@@ -51,7 +51,7 @@ void ClientSession::start(CallOperation& operation) {
 
 void ClientSession::restart(CallOperation& operation) {
   if (closed()) return refuse(operation, ErrorCode::not_sent, "the connection has ended");
-  operation.measure();  // The arguments may have changed since they were sent first.
+  operation.measure();  // The arguments may have changed since the request was first sent.
   if (may_send(operation)) send(operation, operation.deadline());
 }
 
@@ -89,7 +89,7 @@ void ClientSession::send(CallOperation& operation, Time deadline) {
     id = calls_.open(operation);
     send_as(*id, operation, deadline);
   } catch (const std::bad_alloc&) {
-    // Nothing was sent. The table must not keep the operation, which its caller may destroy.
+    // Nothing was sent. The table must not keep the operation, because its caller may destroy it.
     if (id) calls_.close(*id);
     refuse(operation, ErrorCode::internal, "out of memory while the request was encoded; it was not sent");
   }
@@ -165,7 +165,7 @@ void ClientSession::on_frame(const wire::Frame& frame, const transport::Message&
                      });
 }
 
-// The answer notifies the server that no request is on its way any more.
+// The answer notifies the server that no further request is on its way.
 void ClientSession::on_goaway() {
   if (!std::exchange(going_away_, true)) send_bare(wire::GoawayFrame{});
 }
@@ -179,7 +179,7 @@ void ClientSession::on_stream(const StreamFrame& part, const wire::Frame& frame,
   on_stream_frame(part, frame, message, found.call == nullptr ? nullptr : found.call->stream());
 }
 
-// The call of that id, whose slot is free from now on. Null if nobody waits for it.
+// Returns the call of that id and frees its slot. Null if no caller waits for the call.
 CallOperation* ClientSession::close_call(CallId call, wire::FrameKind answer) {
   const Calls::Found found = calls_.find(call);
   if (found.state == Calls::State::unknown) [[unlikely]] {
@@ -253,7 +253,7 @@ void ClientSession::close() {
 void ClientSession::finish() {
   finishing_ = true;
   if (calls_.size() != 0) return;
-  // By the loop, since this may be called from within the connection.
+  // The loop closes the session, since this function may be called from within the connection.
   loop().post([self = shared_from_this()] { self->close(); });
 }
 
@@ -263,7 +263,7 @@ void ClientSession::on_end(const Error& reason, std::uint64_t sent) {
   calls_.each_open([&](CallOperation& operation) { open.push_back(&operation); });
   for (CallOperation* operation : open) {
     calls_.close(CallId::from_number(operation->id()));
-    // A request that has not left whole can't have been executed.
+    // A request that was not sent completely cannot have been executed.
     const bool unsent = sent < operation->sent_mark;
     if (owner_.take_over(*this, *operation, unsent, reason)) continue;
     const Error error = ended_call(unsent, reason);

@@ -11,9 +11,9 @@
 
 namespace hawser::rpc {
 
-// When a call that begins now ends; Time::max() if it has no deadline.
+// Returns the time at which a call that begins now ends; Time::max() if it has no deadline.
 Time call_deadline(Loop& loop, const detail::CallOperation::Request& request, Duration call_timeout) noexcept;
-// What becomes of a call in flight whose connection has ended.
+// Returns the error of a call that was in flight when its connection ended.
 Error ended_call(bool unsent, const Error& reason);
 
 // The client's end of one connection: its calls in flight.
@@ -23,11 +23,11 @@ class ClientSession final : public Session,
  public:
   class Owner {
    public:
-    // The connection has ended with `operation` in flight: true if the owner has it sent again elsewhere. Otherwise it
-    // is completed. `unsent`: the request certainly has not left.
+    // The connection has ended with `operation` in flight. Returns true if the owner sends the operation again
+    // elsewhere; otherwise the session completes it. `unsent`: the request was certainly not sent completely.
     virtual bool take_over(ClientSession& session, detail::CallOperation& operation, bool unsent,
                            const Error& reason) = 0;
-    // The connection has ended, after every call has been completed or taken over; once, and not again.
+    // The connection has ended, and every call has been completed or taken over. Called exactly once.
     virtual void on_session_end(ClientSession& session, const Error& reason) = 0;
 
    protected:
@@ -38,15 +38,15 @@ class ClientSession final : public Session,
                 Duration call_timeout, Owner& owner);
 
   void start() { start_session(); }
-  // Ends the session as the client's own wish: what was committed still leaves.
+  // Closes the session on the client's request: data that was committed is still sent.
   void close();
-  // Ends it so when the last call has been answered; no new ones come.
+  // Closes the session in the same way after the last call has been answered. Accepts no new calls.
   void finish();
-  // Sends an operation that another session had, under its old deadline.
+  // Sends an operation of another session again, with its original deadline.
   void restart(detail::CallOperation& operation);
 
-  // Gives the time of a round trip. Pings at the same time share the first answer.
-  // With a body, the answer has one too.
+  // Returns the time of a round trip. Concurrent pings share the first answer. A ping with a body is answered with a
+  // body.
   Task<Result<Duration>> ping(std::size_t body_bytes = 0);
   std::size_t calls_in_flight() const noexcept { return calls_.size(); }
   bool going_away() const noexcept { return going_away_; }
@@ -89,7 +89,7 @@ class ClientSession final : public Session,
   Time last_used_;
   exec::Condition ponged_;
   std::uint64_t pongs_ = 0;
-  std::uint64_t long_pongs_ = 0;  // Of these, with a body.
+  std::uint64_t long_pongs_ = 0;  // The PONGs that had a body.
 };
 
 }  // namespace hawser::rpc

@@ -18,7 +18,7 @@
 
 namespace hawser {
 
-// A Client's inside: the session, and the attempt to get one.
+// The implementation of Client: its session, and the attempt to open one.
 struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
   State(Loop* on, std::shared_ptr<transport::Network> over, ClientOptions with)
       : options(std::move(with)), network(std::move(over)), loop(on), retry(*this) {}
@@ -62,29 +62,29 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
 
   ClientOptions options;
   const std::shared_ptr<transport::Network> network;
-  Loop* loop;  // Null until the first connect() of a client that was given none, and when the loop has ended.
-  bool uses_loop = false;  // Known to it, since connect().
+  Loop* loop;  // Null until the first connect() of a client without a given loop, and after the loop has ended.
+  bool uses_loop = false;  // Set by connect(): the loop knows that this client uses it.
   bool loop_ending = false;
   std::string address;
   detail::ClientLink link;
 
   std::shared_ptr<rpc::ClientSession> session;
-  std::string transport;  // That carries the session; empty for the stream.
-  // Sessions that another has replaced, until their last calls are answered.
+  std::string transport;  // The transport that carries the session; empty for the stream.
+  // Sessions that were replaced, until their last calls are answered.
   std::list<std::shared_ptr<rpc::ClientSession>> finishing;
 
   std::shared_ptr<rpc::AttachedTransports> transports;
   rpc::TransportBackoff health;
   std::vector<TransportFallback> fallback_reasons;
   bool fallbacks_logged = false;
-  std::shared_ptr<rpc::PendingCallQueue> pending_calls;  // While the connection moves.
+  std::shared_ptr<rpc::PendingCallQueue> pending_calls;  // Non-null while the connection moves to another transport.
   TransportFallback lost;  // The transport that the connection moves away from, if it is not known to be
                            // broken.
   std::uint64_t failovers = 0;
   RetryTimer retry;
 
-  // One attempt at a time; whoever wants to connect meanwhile shares it, and learns its outcome even if another one has
-  // begun by then.
+  // Only one attempt runs at a time. Concurrent callers of connect() share it, and get its outcome even if another
+  // attempt has begun by then.
   std::shared_ptr<Attempt> current_attempt;
   std::shared_ptr<exec::Condition> attempted;
   Scope scope;

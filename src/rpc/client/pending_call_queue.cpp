@@ -21,7 +21,8 @@ void PendingCallQueue::keep(CallOperation& operation, bool unsent) {
 
 void PendingCallQueue::start(CallOperation& operation) {
   const CallOperation::Request& request = operation.request();
-  // Streams belong to a connection, and what is sent later must still have its arguments then.
+  // Such calls cannot wait: a stream belongs to a connection, and a request that is sent later needs its arguments
+  // then.
   if (request.streams || !request.arguments_last) {
     return operation.complete(loop_, {ErrorCode::not_sent, ErrorScope::transport, Initiator::local, 0,
                                       "the connection is moving to another transport: try again"});
@@ -44,7 +45,7 @@ void PendingCallQueue::cancel(std::uint32_t call, const Error& error) {
 }
 
 void PendingCallQueue::send_all(ClientSession& session) {
-  // Completing only queues what it resumes, so that nothing comes in meanwhile.
+  // Completing an operation only queues its coroutine, so no call is added during the loop.
   for (const auto& [id, waiting] : std::exchange(waiting_, {})) session.restart(*waiting.operation);
 }
 

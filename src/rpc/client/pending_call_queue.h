@@ -8,17 +8,17 @@
 
 namespace hawser::rpc {
 
-// Where calls wait while their client moves to another transport. Loop's thread only.
+// Keeps calls while their client moves to another transport. Loop's thread only.
 class PendingCallQueue final : public detail::CallChannel, public std::enable_shared_from_this<PendingCallQueue> {
  public:
   PendingCallQueue(Loop& loop, std::size_t calls_max, Duration call_timeout)
       : loop_(loop), calls_max_(calls_max), call_timeout_(call_timeout) {}
 
-  // Takes over a call of a connection that has ended. `unsent`: its request certainly had not left.
+  // Takes over a call of a connection that has ended. `unsent`: its request was certainly not sent completely.
   void keep(detail::CallOperation& operation, bool unsent);
-  // Sends what waits, in order.
+  // Sends the waiting calls, in the order in which they came.
   void send_all(ClientSession& session);
-  // Completes what waits.
+  // Completes the waiting calls with `reason`.
   void fail_all(const Error& reason);
   std::size_t size() const noexcept { return waiting_.size(); }
 
@@ -42,7 +42,7 @@ class PendingCallQueue final : public detail::CallChannel, public std::enable_sh
   const std::size_t calls_max_;
   const Duration call_timeout_;
   std::uint32_t next_id_ = 1;
-  std::map<std::uint32_t, QueuedCall> waiting_;  // By id, so in the order in which they came.
+  std::map<std::uint32_t, QueuedCall> waiting_;  // By id, which is the order in which the calls came.
 };
 
 }  // namespace hawser::rpc

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t small_bytes_max = 4096;
 
-// The views of `from`, moved to where the bytes from `begin` on lie now.
+// Moves a view: its bytes were at `begin` and are now at `now`.
 Bytes moved(Bytes view, const std::byte* begin, const std::byte* now) noexcept {
   return {now + (view.data() - begin), view.size()};
 }
@@ -29,7 +29,7 @@ bool keep_reply(const Received& from, MutableBytes memory, ReplyStorage& storage
   const std::byte* const payload = from.payload.empty() ? from.attachment.data() : from.payload.data();
   const std::byte* now = payload;
   if (payload == memory.data() && payload_bytes <= memory.size()) {
-    return true;  // Received there already.
+    return true;  // The payload was received into this memory already.
   }
   if (!memory.empty()) {
     if (payload_bytes > memory.size()) return false;

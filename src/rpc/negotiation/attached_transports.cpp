@@ -18,14 +18,14 @@ transport::MessageLimits message_limits(std::size_t theirs, std::size_t ours) no
 
 void AttachedTransports::attach() {
   const bool first = attached_.empty();
-  // Looking for devices takes longer than a handshake.
+  // Searching for devices takes longer than a handshake.
   if (!first && loop_.now() - tried_ < retry_min_) return;
   tried_ = loop_.now();
   for (std::size_t i = 0; i < transports_.size(); ++i) {
     if (first) attached_.push_back({.name = transports_[i]->name()});
     Entry& transport = attached_[i];
     if (transport.worker != nullptr && transport.worker->usable()) continue;
-    // Let go of first, so that a device that has gone can be taken away. Connections keep what they need.
+    // The worker is released first, so that a device that was removed can be closed. Connections keep what they need.
     transport.worker.reset();
     Result<std::shared_ptr<transport::TransportWorker>> worker = transports_[i]->attach(loop_);
     if (worker) {
@@ -69,7 +69,7 @@ void TransportSelector::next() {
     }
     pending_ = std::move(*pending);
     Timer::start(loop_, loop_.after(step_max));
-    // A pending connection that is destroyed does not call, so this is there.
+    // A pending connection that has been destroyed does not call back, so `this` is valid.
     return pending_->when_ready([this](const Result<void>& ready) {
       if (ready) return selected();
       failed(ready.error().text);
@@ -91,7 +91,8 @@ void TransportSelector::connected(const Result<void>& outcome) {
   ready(outcome);  // May destroy this.
 }
 
-// What is ready by now, and came while this loop did not run, is looked at first.
+// Posts give_up(), so that events which arrived while this loop was blocked are handled first: they may make the
+// transport ready.
 void TransportSelector::on_timer(Timer& timer) noexcept {
   TransportSelector& self = static_cast<TransportSelector&>(timer);
   self.loop_.post([&self, alive = std::weak_ptr<char>(self.alive_)] {
@@ -116,7 +117,7 @@ void TransportSelector::selected() {
   if (pending_ != nullptr) {
     hello.selection = {std::string(transport_), pending_->parameters()};
   } else {
-    // Those that this server does not have at all.
+    // Declines the offered transports that this server does not have.
     for (const wire::NamedBytes& offer : offers_) {
       if (transports_.find(offer.name) != nullptr) continue;
       transport_ = offer.name;

@@ -20,28 +20,28 @@ namespace hawser::rpc {
 
 using TransportList = std::vector<std::shared_ptr<transport::Transport>>;
 
-// The transports of `network` that the options enable and choose, in the order in which they are tried. The error names
-// the option that is wrong: a name that no transport has, two transports of one name, or more than a HELLO can offer.
+// Returns the transports of `network` that the options enable and choose, in the order in which they are tried. The
+// error names the wrong option: an unknown name, two transports of one name, or more transports than a HELLO can offer.
 Result<TransportList> choose_transports(const TransportOptions& options, transport::Network& network);
 
-// The transports beside the stream that one side has on one loop, in its order. Loop's thread only, but for the
-// constructor.
+// The transports beside the stream that one side uses on one loop, in its order. All functions but the constructor run
+// on the loop's thread.
 class AttachedTransports {
  public:
   AttachedTransports(Loop& loop, TransportList transports, Duration retry_min)
       : loop_(loop), retry_min_(retry_min), transports_(std::move(transports)) {}
 
   bool empty() const noexcept { return transports_.empty(); }
-  // Gets an end of each transport that has none that is usable; what can't be had is logged the first time, and tried
-  // again, when this is called, retry_min later at the earliest.
+  // Creates a worker for each transport that has no usable one. A failure is logged the first time; a call at least
+  // retry_min later tries again.
   void attach();
 
   struct Entry {
     std::string_view name;
-    std::shared_ptr<transport::TransportWorker> worker;  // Null if it can't be had.
-    std::string reason;                                  // Why not.
+    std::shared_ptr<transport::TransportWorker> worker;  // Null if it could not be created.
+    std::string reason;                                  // Why it could not be created.
   };
-  // After attach().
+  // Valid after attach().
   const std::vector<Entry>& all() const noexcept { return attached_; }
   const Entry* find(std::string_view name) const noexcept;
 
@@ -53,13 +53,14 @@ class AttachedTransports {
   std::vector<Entry> attached_;
 };
 
-// A server's choice for one connection: its transports in its order, each tried at most once.
+// A server's selection of a transport for one connection. It tries each of its transports at most once, in its order.
 class TransportSelector : Timer {
  public:
-  // How long a transport may take to make a pending connection, and to connect it, before the next one is selected.
+  // Limit of the time in which a transport must make a pending connection, and again to connect it, before the next
+  // transport is selected.
   static constexpr Duration step_max = std::chrono::milliseconds(1500);
 
-  // `local` is the stream's address here.
+  // `local` is the stream's local address.
   TransportSelector(Loop& loop, const AttachedTransports& transports, std::vector<wire::NamedBytes> offers,
                     std::string local, transport::MessageLimits limits)
       : Timer(&TransportSelector::on_timer),
@@ -69,14 +70,15 @@ class TransportSelector : Timer {
         local_(std::move(local)),
         limits_(limits) {}
 
-  // Adds the next selection that can be made to `hello`, and the reasons against those that can't; then calls `done`,
-  // perhaps from within, unless this was destroyed before. False: the stream it is. `hello` stays until then.
+  // Adds the next possible selection to `hello`, with the reasons against the transports that are not possible; then
+  // calls `done`, possibly from within this call. Destroying this object prevents the call. `selected` is false if the
+  // stream carries the messages. `hello` must live until the call.
   using Done = std::function<void(bool selected)>;
   void select(wire::Hello& hello, Done done);
-  // The selection at hand came to nothing.
+  // Records that the present selection failed.
   void failed(std::string reason);
-  // The client's pending connection answers the selection at hand. Calls `ready`, perhaps from within, unless this was
-  // destroyed before.
+  // Connects with the parameters of the client's pending connection. Calls `ready`, possibly from within this call.
+  // Destroying this object prevents the call.
   void connect(Bytes answer, transport::PendingConnection::Ready ready);
 
   transport::PendingConnection* pending() noexcept { return pending_.get(); }
@@ -92,11 +94,11 @@ class TransportSelector : Timer {
   std::size_t next_ = 0;
   std::string_view transport_;
   std::unique_ptr<transport::PendingConnection> pending_;
-  std::vector<wire::NamedBytes> declined_;  // Not told yet.
+  std::vector<wire::NamedBytes> declined_;  // Declined transports that no hello has reported yet.
   std::size_t failures_ = 0;
-  wire::Hello* hello_ = nullptr;               // While one is selected.
-  Done done_;                                  // While the pending connection is made.
-  transport::PendingConnection::Ready ready_;  // While it is connected.
+  wire::Hello* hello_ = nullptr;               // Non-null while a transport is being selected.
+  Done done_;                                  // Set while the pending connection is made.
+  transport::PendingConnection::Ready ready_;  // Set while the pending connection is connected.
   const std::shared_ptr<char> alive_ = std::make_shared<char>();
 
   void next();
@@ -106,7 +108,7 @@ class TransportSelector : Timer {
   static void on_timer(Timer& timer) noexcept;
 };
 
-// From both sides' message_bytes_max, which count the prefix that a message has on a stream.
+// Computes the limits from both sides' message_bytes_max, which count the prefix that a message has on a stream.
 transport::MessageLimits message_limits(std::size_t theirs, std::size_t ours) noexcept;
 
 }  // namespace hawser::rpc

@@ -14,7 +14,7 @@
 namespace hawser::rpc {
 namespace {
 
-// The client's side of a handshake, to be awaited.
+// An awaitable that performs the client's side of a handshake.
 class ServerHello final : Handshake::Done {
  public:
   ServerHello(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, const wire::Hello& ours)
@@ -69,7 +69,7 @@ std::vector<wire::NamedBytes> offers(const AttachedTransports& transports, const
   return all;
 }
 
-// Until then, and no longer than `deadline`.
+// Waits until the pending connection is ready or has failed, and no longer than `deadline`.
 Task<Result<void>> until_ready(Loop& loop, transport::PendingConnection& pending, Time deadline) {
   struct State : Timer {
     explicit State(Loop& on) : Timer(&State::fire), changed(on) {}
@@ -125,8 +125,8 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
   for (const wire::NamedBytes& offer : ours.offers) {
     dialed.fallback_reasons.push_back({offer.name, "the server has enabled none, or prefers another transport"});
   }
-  // Offered and not selected yet. The ends are kept: `transports` may be without them by the time that the server
-  // answers.
+  // The transports that were offered and not selected yet. The map keeps their workers: `transports` may have released
+  // them when the server answers.
   std::map<std::string, std::shared_ptr<transport::TransportWorker>> left;
   for (const wire::NamedBytes& offer : ours.offers) left.emplace(offer.name, transports.find(offer.name)->worker);
   ServerHello server(loop, std::move(*stream), deadline, ours);

@@ -15,16 +15,16 @@ namespace hawser::rpc {
 // A connection as both hellos agreed on it.
 struct Dialed {
   std::unique_ptr<transport::Connection> connection;
-  wire::Hello hello;      // The server's first.
-  std::string transport;  // Beside the stream; empty for the stream itself.
-  // Of that transport: this side's end for the stream's address here, and the server's parameters.
+  wire::Hello hello;      // The server's first hello.
+  std::string transport;  // The transport beside the stream; empty for the stream itself.
+  // For that transport: the worker, the stream's local address and the server's parameters.
   std::shared_ptr<transport::TransportWorker> worker;
   std::string local;
   std::vector<std::byte> parameters;
-  std::vector<TransportFallback> fallback_reasons;  // Of those that this client has enabled.
+  std::vector<TransportFallback> fallback_reasons;  // Why transports that this client has enabled are not used.
 };
 
-// Connects and agrees on what carries the messages. `avoided` are transports that are not offered, with the reasons.
+// Connects and negotiates what carries the messages. `avoided` are transports that are not offered, with the reasons.
 Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::string& address,
                           const ClientOptions& options, const AttachedTransports& transports,
                           std::vector<TransportFallback> avoided, Time deadline);

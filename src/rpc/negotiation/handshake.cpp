@@ -67,7 +67,7 @@ void Handshake::received(std::size_t bytes) {
 }
 
 void Handshake::take_hello() {
-  // Another protocol shows at once, not when it happens to have sent enough.
+  // Another protocol is detected at once, even if it never sends enough bytes for a hello.
   if (got_ >= 4 && !wire::is_hello(Bytes(incoming_).first(got_))) {
     return finish(std::unexpected(wire::hello_body_bytes(incoming_).error()));
   }
@@ -96,13 +96,13 @@ void Handshake::expired(Timer& timer) noexcept {
   });
 }
 
-// An exception would end the process: for want of memory the handshake ends instead.
+// An exception would end the process. When memory is exhausted, only the handshake ends.
 template <class Step>
 void Handshake::finish_if_it_throws(Step step) noexcept {
   try {
     step();
   } catch (const std::exception&) {
-    // So short that it takes no memory.
+    // The text is short enough to need no allocation.
     finish(fail(ErrorCode::unavailable, "out of memory", ErrorScope::connection));
   }
 }
@@ -110,9 +110,10 @@ void Handshake::finish_if_it_throws(Step step) noexcept {
 void Handshake::finish(Result<wire::Hello> hello) noexcept {
   if (std::exchange(finished_, true)) return;
   Timer::stop();
-  // Not one byte more until somebody takes over.
+  // No further byte is read until the stream's next owner takes over.
   stream_->pause();
-  // Told by the loop, since this may be called from within the stream, which must not be destroyed there.
+  // The loop delivers the result, since this function may be called from within the stream, which must not be destroyed
+  // there.
   outcome_->hello = std::move(hello);
   loop_.post(std::unique_ptr<detail::Posted>(std::move(outcome_)));
 }

@@ -11,16 +11,17 @@
 
 namespace hawser::rpc {
 
-// Exchanges hellos on a fresh stream: one each way, and more while a transport beside the stream is agreed on.
-// Sans-coroutine: whoever waits is told by Done, on the loop, and may destroy the handshake from there. Reads no byte
-// beyond the peer's hello.
+// Exchanges hellos on a fresh stream: one in each direction, and more while a transport beside the stream is
+// negotiated. Uses no coroutines: the loop notifies Done of each hello, and Done may destroy the handshake there. Reads
+// no byte beyond the peer's hello.
 class Handshake final : transport::StreamSink, Timer {
  public:
   class Done {
    public:
-    // The peer's hello, or why there is none (also when the time is up). Not called from within a constructor.
+    // Reports the peer's hello, or why there is none (also when the deadline has passed). Not called from within the
+    // constructor.
     virtual void on_hello(Handshake& handshake, Result<wire::Hello> hello) = 0;
-    // What the stream did not take at once has left.
+    // The stream has accepted the rest of a hello that it did not accept at once.
     virtual void on_sent(Handshake&) {}
 
    protected:
@@ -31,17 +32,17 @@ class Handshake final : transport::StreamSink, Timer {
   Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done);
   ~Handshake();
 
-  // Sends a hello of ours. Hellos are shorter than any socket's buffer; should the stream not take all at once, the
-  // rest follows.
+  // Sends a hello. Hellos are shorter than any socket's buffer; if the stream nevertheless does not accept all bytes at
+  // once, the rest follows.
   void send(const wire::Hello& hello);
-  // After on_hello(): waits for one more, until the same deadline.
+  // Waits for another hello, until the same deadline. Call it after on_hello().
   void expect_next();
   transport::Stream& stream() noexcept { return *stream_; }
-  // After on_hello(): whoever goes on owns the stream.
+  // Passes the stream to the caller. Call it after on_hello().
   std::unique_ptr<transport::Stream> release_stream() noexcept { return std::move(stream_); }
-  // The peer's hello is complete, or there will be none: on_hello() follows or has been called.
+  // Returns true if the peer's hello is complete or has failed: on_hello() follows or has been called.
   bool heard() const noexcept { return finished_; }
-  // All our hellos have been taken whole by the stream.
+  // Returns true if the stream has accepted all of our hellos.
   bool sent() const noexcept { return sent_ == outgoing_.size(); }
 
  private:
@@ -66,8 +67,9 @@ class Handshake final : transport::StreamSink, Timer {
   std::size_t got_ = 0;
   std::size_t wanted_ = wire::hello_prefix_bytes;
   bool finished_ = false;
-  const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Ends with the handshake; seen by what it posted.
-  // What finish() posts, for one hello. Made before: finish() is called where nobody could handle an exception.
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Expires with the handshake; posted work checks it.
+  // The work that finish() posts for one hello. It is allocated in advance: finish() runs where no exception could be
+  // handled.
   struct Outcome;
   std::unique_ptr<Outcome> outcome_;
 };

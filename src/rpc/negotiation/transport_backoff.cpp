@@ -9,7 +9,7 @@ namespace {
 
 Time later(Time now, Duration pause) noexcept { return pause < Time::max() - now ? now + pause : Time::max(); }
 
-// Twice `pause`, or `most`.
+// Returns twice `pause`, at most `most`.
 Duration longer(Duration pause, Duration most) noexcept { return pause < most / 2 ? 2 * pause : most; }
 
 }  // namespace

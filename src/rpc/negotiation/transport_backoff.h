@@ -9,20 +9,20 @@
 
 namespace hawser::rpc {
 
-// Which transports broke while the peer lived, and from when on each may be tried again. A transport that breaks again
-// and again is left alone ever longer, so that a client does not go to and fro.
+// Remembers which transports failed while the peer lived, and when each may be tried again. The pause doubles when a
+// transport fails repeatedly, so that a client does not alternate between transports.
 class TransportBackoff {
  public:
   void broke(std::string_view transport, std::string reason, Time now, const TransportOptions& options);
-  // Those that were due to be tried again were, in vain.
+  // The transports whose pause had passed were tried again and failed.
   void tried_in_vain(Time now, const TransportOptions& options);
   // `transport` carries a connection from now on.
   void carries(std::string_view transport, Time now);
 
-  // Those to be left alone for now, with the reasons.
+  // Returns the transports that must not be tried now, with the reasons.
   std::vector<TransportFallback> avoided(Time now) const;
-  // When the first of those that broke, and have not carried a connection since, may be tried again; Time::max() if
-  // there is none.
+  // Returns the first time at which a transport may be tried again that failed and has not carried a connection since.
+  // Time::max() if there is none.
   Time next_try() const noexcept;
 
  private:
@@ -31,8 +31,8 @@ class TransportBackoff {
     std::string reason;
     bool broken = false;
     Duration pause{};
-    Time again{};  // From then on it may be tried.
-    Time taken{};  // When it last began to carry a connection.
+    Time again{};  // The transport may be tried again from this time on.
+    Time taken{};  // Time at which it last began to carry a connection.
   };
   Entry& find(std::string_view name);
 

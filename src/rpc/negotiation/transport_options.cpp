@@ -29,7 +29,7 @@ namespace {
 
 static_assert(TransportOptions::transports_max == wire::transports_max);
 
-constexpr std::string_view stream = "stream";  // TransportOptions::required: none of them.
+constexpr std::string_view stream = "stream";  // In TransportOptions::required: no transport beside the stream.
 
 template <class Names>
 std::string listed(const Names& names) {
@@ -70,7 +70,7 @@ Result<void> check_enabled(std::span<const TransportSpec> enabled) {
   return {};
 }
 
-// Names that the options may use: those of this network, enabled or not.
+// Returns the names that the options may use: all transports of this network, enabled or not.
 std::vector<std::string_view> known_names(const TransportList& enabled, const transport::Network& network) {
   std::vector<std::string_view> known = network.transport_names();
   for (const std::string_view name : names_of(enabled)) {
