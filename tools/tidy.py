@@ -44,15 +44,6 @@ CONDITIONAL_FOLDERS = ("src/transport/*/*", "src/exec/*poller*", "src/exec/*urin
 # Folders with comments, error texts or pages that break the rules of prose.py. The table only shrinks: tidy.py asks for
 # the removal of an entry whose folder is clean.
 PROSE_PENDING = (
-    "apps/bench/baseline",
-    "apps/bench/load",
-    "apps/bench/micro",
-    "apps/bench/page",
-    "apps/bench/page/test",
-    "apps/bench/peers",
-    "apps/bench/results",
-    "apps/bench/run",
-    "apps/bench/test",
     "apps/cli",
     "apps/cli/doctor",
     "apps/cli/doctor/test",
@@ -63,7 +54,6 @@ PROSE_PENDING = (
     "apps/lab/model/test",
     "apps/lab/steps",
     "apps/lab/steps/test",
-    "apps/report",
     "cmake",
     "docs/decisions",
     "docs/transports",

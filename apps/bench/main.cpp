@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
-  } catch (const CLI::Success& asked) {  // Help, or the version.
+  } catch (const CLI::Success& asked) {  // --help or --version.
     return app.exit(asked);
   } catch (const CLI::ParseError& error) {
     if (app.get_subcommands().empty()) {

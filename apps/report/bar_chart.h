@@ -7,13 +7,13 @@
 
 namespace hawser::report {
 
-// Bars from 0, one below the other, as an SVG element.
+// Horizontal bars from 0, one below the other, as an SVG element.
 struct BarChart {
   struct Bar {
     std::string label;
     double value = 0;
-    double spread = 0;  // Drawn as a line of this length to both sides.
-    double mark = 0;    // Something to be held against; not drawn unless positive.
+    double spread = 0;  // Drawn as a line of this length in both directions.
+    double mark = 0;    // A reference value. Not drawn unless positive.
     unsigned colour = 0;
   };
 

@@ -14,7 +14,7 @@ constexpr double edge = 12;
 constexpr double line_length = 18;
 constexpr double row_height = 19;
 
-// One entry after the other, in as many rows as it takes.
+// Places the entries in rows of the drawing's width. Returns the rows, and their `height`.
 std::string rows_below(const std::vector<LegendEntry>& legend, DrawingSize drawing, double& height) {
   std::string text;
   double x = edge;

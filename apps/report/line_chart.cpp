@@ -9,7 +9,7 @@
 namespace hawser::report {
 namespace {
 
-// Of the drawing, in its own units.
+// Sizes of the drawing, in its own units.
 constexpr double width = 460;
 constexpr double height = 280;
 constexpr double left = 62;
@@ -23,7 +23,7 @@ std::string number_text(double value) {
   return value >= 9.95 ? fmt::format("{:.3g}", value) : fmt::format("{:.2g}", value);
 }
 
-// The greatest 1, 2 or 5 times a power of 10 that is not above `value`.
+// Returns the greatest 1, 2 or 5 times a power of 10 that is not above `value`.
 double mark_below(double value) {
   const double power = std::pow(10, std::floor(std::log10(value)));
   for (const double step : {5.0, 2.0}) {
@@ -91,7 +91,8 @@ std::string escaped(std::string_view text) {
       case '>': result += "&gt;"; break;
       case '&': result += "&amp;"; break;
       case '"': result += "&quot;"; break;
-      default: result += static_cast<unsigned char>(letter) < 0x20 ? ' ' : letter;  // XML forbids most of these.
+      // XML forbids most control characters.
+      default: result += static_cast<unsigned char>(letter) < 0x20 ? ' ' : letter;
     }
   }
   return result;
@@ -112,7 +113,7 @@ std::vector<double> logarithmic_marks(double least, double greatest) {
   std::vector<double> marks = {mark_below(least)};
   while (marks.size() < 2 || marks.back() < greatest * (1 - 1e-9)) marks.push_back(mark_after(marks.back()));
   if (marks.size() <= marks_max) return marks;
-  // Too many: the ends and the powers of 10.
+  // If there are too many marks, only the ends and the powers of 10 remain.
   std::vector<double> fewer;
   for (const double mark : marks) {
     if (is_power_of_10(mark) || mark == marks.front() || mark == marks.back()) fewer.push_back(mark);
@@ -166,7 +167,7 @@ std::string LineChart::svg() const {
   }
   text += fmt::format("<text class=\"axis middle\" x=\"{}\" y=\"{}\">{}</text>\n", (left + width - right) / 2,
                       height - 8, escaped(category_name));
-  // The first on top.
+  // Draws the first line last, so that it is on top.
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) text += line_svg(*line, *this, axes);
   return text + "</svg>\n";
 }

@@ -2,8 +2,8 @@
 
 namespace hawser::report {
 
-// The colours of series are those of Okabe and Ito, which the colour-blind can tell apart
-// (https://jfly.uni-koeln.de/color/), made lighter for the dark.
+// Okabe and Ito chose the colours of the series so that colour-blind readers can distinguish them
+// (https://jfly.uni-koeln.de/color/). They are lighter in the dark style.
 std::string_view page_style() noexcept {
   return R"(
 :root { color-scheme: light dark; --page: #f6f7f9; --panel: #fff; --text: #1b2330; --soft: #5b6676; --line: #dfe3e9;

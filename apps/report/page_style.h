@@ -4,10 +4,10 @@
 
 namespace hawser::report {
 
-// How the page looks, by light and in the dark.
+// Returns the style sheet of a page, for light and dark displays.
 std::string_view page_style() noexcept;
 
-// Of a drawing that is no part of a page: the light page's colours.
+// Returns the style sheet of a drawing outside a page: the colours of the light page.
 std::string_view standalone_svg_style() noexcept;
 
 }  // namespace hawser::report

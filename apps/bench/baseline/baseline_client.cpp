@@ -17,7 +17,7 @@ namespace {
 
 using Clock = Meter::Clock;
 
-// Which messages were begun when: a ring of batches, for messages of one send begin together.
+// Send times of the messages in flight: a ring of batches, since the messages of one send have the same time.
 class Starts {
  public:
   explicit Starts(unsigned messages_max) : ring_(messages_max) {}
@@ -26,7 +26,7 @@ class Starts {
     ring_[(first_ + batches_) % ring_.size()] = {now, count};
     ++batches_;
   }
-  // Takes the oldest `count` messages and gives their times to `take(start, count)`.
+  // Removes the oldest `count` messages and calls `take(start, count)` with the send time of each batch.
   template <class Take>
   void end(std::uint64_t count, Take take) {
     while (count > 0) {
@@ -46,21 +46,21 @@ class Starts {
     Clock::time_point start;
     std::uint64_t count;
   };
-  std::vector<Batch> ring_;  // Each batch has a message at least.
+  std::vector<Batch> ring_;  // No batch is empty.
   std::size_t first_ = 0;
   std::size_t batches_ = 0;
 };
 
-// What all connections share: they take turns.
+// State that all connections share. They run in turn, on one thread.
 struct Shared {
   explicit Shared(Meter& of) : meter(of) {}
   Meter& meter;
   BaselineStream stream;
   Clock::time_point now = Clock::now();
-  char buffer[BaselineStream::bytes_max];  // Of all sockets.
+  char buffer[BaselineStream::bytes_max];  // Receive buffer of all sockets.
 };
 
-// Keeps messages in flight on one connection: for each that has come back whole, another is sent.
+// Keeps messages in flight on one connection: sends another message for each complete reply.
 template <class Channel>
 class BaselineCaller {
  public:
@@ -119,7 +119,7 @@ class BaselineCaller {
       sent_bytes_ += sent;
       to_send_bytes_ -= sent;
       any = any || sent > 0;
-      // What did not fit will not fit now. After much, first look what has come back.
+      // The socket or ring is full. After a large part it is worthwhile to receive before the next attempt.
       if (sent < most || most == BaselineStream::bytes_max) break;
     }
     return any;
@@ -131,15 +131,16 @@ class BaselineCaller {
   const unsigned in_flight_;
   Shared& shared_;
   Starts starts_;
-  unsigned cold_ = in_flight_;  // Messages whose place in flight has not seen a reply.
+  unsigned cold_ = in_flight_;  // Messages in flight whose predecessors have had no reply yet.
   bool begun_ = false;
   std::uint64_t to_send_bytes_ = 0;
   std::uint64_t sent_bytes_ = 0;
   std::uint64_t received_bytes_ = 0;
-  std::uint64_t partial_bytes_ = 0;  // Of the reply that is on its way.
+  std::uint64_t partial_bytes_ = 0;  // Bytes of the reply that has been received in part.
 };
 
-// Empty if the server was lost. `make` makes channels of sockets, `pump` keeps callers going until it is told to stop.
+// Measures one cell; empty if the server was lost. `make` makes a channel from a socket, `pump` drives the callers
+// until its condition is false.
 template <class Channel, class Make, class Pump>
 std::optional<CellResult> measure_over(const Options& options, const std::string& address, pid_t server,
                                        const Cell& cell, Make make, Pump pump) {
@@ -158,7 +159,7 @@ std::optional<CellResult> measure_over(const Options& options, const std::string
   unsigned idle_polls = 0;
   Clock::time_point seen{};
   pump(std::span(callers), [&] {
-    // The callers' time stands still while nothing comes back.
+    // Reading the clock is expensive, so polls without any reply do not read it each time.
     constexpr unsigned polls_per_clock = 64;
     if (shared->now == seen && (cell.wait == Wait::event || ++idle_polls % polls_per_clock == 0)) {
       return meter->go_on(Clock::now());

@@ -15,7 +15,7 @@
 namespace hawser::bench {
 namespace {
 
-// Where the client finds the memory: a path in /proc, filled up with zeros.
+// Size of the message that names the memory: a path in /proc, padded with zeros.
 constexpr std::size_t path_bytes = 64;
 
 void block(const BaselineSocket& socket) { fcntl(socket.descriptor(), F_SETFL, 0); }
@@ -25,7 +25,7 @@ void block(const BaselineSocket& socket) { fcntl(socket.descriptor(), F_SETFL, 0
 void RingChannel::Unmap::operator()(BaselineRings* rings) const noexcept { munmap(rings, sizeof(BaselineRings)); }
 
 RingChannel::Mapping RingChannel::map(int descriptor) {
-  // All zeros is a ring without bytes.
+  // Memory that is all zeros is a valid empty ring.
   void* const memory =
       mmap(nullptr, sizeof(BaselineRings), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
   if (memory == MAP_FAILED) fail_with_errno("cannot map shared memory");

@@ -9,18 +9,18 @@
 
 #include "bench/baseline/baseline_socket.h"
 
-// Bytes through memory that two processes share, and the leanest loop over it: what "baseline --transport shm"
-// measures. It never sleeps.
+// Rings in memory that two processes share, and a minimal loop over them, for "baseline --transport shm". The loop
+// never sleeps.
 namespace hawser::bench {
 
-// One direction: a writer and a reader, each with a position of its own that only grows.
+// One direction: a writer and a reader, each with its own position, which only grows.
 struct BaselineRing {
   static constexpr std::size_t bytes = 256 * 1024;
   static constexpr std::size_t line_bytes = 128;  // Processors fetch cache lines in pairs.
 
   alignas(line_bytes) std::atomic<std::uint64_t> written;
   alignas(line_bytes) std::atomic<std::uint64_t> read;
-  alignas(line_bytes) std::atomic<std::uint32_t> closed;  // By the writer.
+  alignas(line_bytes) std::atomic<std::uint32_t> closed;  // Set by the writer.
   alignas(line_bytes) char data[bytes];
 };
 struct BaselineRings {
@@ -28,25 +28,26 @@ struct BaselineRings {
   BaselineRing to_client;
 };
 
-// One end of a connection, as SocketChannel is of a socket.
+// One end of a connection over rings; the counterpart of SocketChannel.
 class RingChannel {
  public:
-  // The two ends of what a hello on `socket` has begun: the server makes the memory. Throws std::runtime_error.
+  // Make the two ends of a connection after the hello on `socket`. The server makes the memory. They throw
+  // std::runtime_error.
   static RingChannel serve(BaselineSocket socket);
   static RingChannel connect(BaselineSocket socket);
 
   RingChannel(RingChannel&&) = default;
   ~RingChannel();
 
-  // The next bytes, at most `most`, in place: valid until the next call. Empty if none are there.
+  // Returns the next bytes, at most `most`, in place: they are valid until the next call. Empty if there are none.
   std::string_view receive(std::size_t most) noexcept;
   bool lost() const noexcept { return lost_; }
-  // Takes as much as there is room for.
+  // Writes as many bytes as the ring has room for, and returns how many.
   std::size_t send(std::string_view bytes) noexcept;
   std::size_t room() noexcept;
 
  private:
-  // At most so much is taken at a time, so that both sides are at work.
+  // Largest number of bytes handled at a time, so that both sides work at once.
   static constexpr std::size_t step_bytes = 32 * 1024;
 
   struct Unmap {
@@ -54,22 +55,22 @@ class RingChannel {
   };
   using Mapping = std::unique_ptr<BaselineRings, Unmap>;
   static Mapping map(int descriptor);
-  // Where nothing can be done: the peer may have gone without taking, or sending, what is left.
+  // Called when there is nothing to do: the peer may have ended without reading or sending the rest.
   void look_for_end() noexcept;
   RingChannel(BaselineSocket socket, Mapping rings, bool server) noexcept;
 
-  BaselineSocket socket_;  // Open for as long as this end lives.
+  BaselineSocket socket_;  // Open as long as this end lives; its end shows that the peer has ended.
   Mapping rings_;
   BaselineRing* in_;
   BaselineRing* out_;
-  std::uint64_t read_ = 0;       // Of `in_`, with what was given last.
-  std::uint64_t available_ = 0;  // The writer's position as it was last seen.
-  std::uint64_t written_ = 0;    // Of `out_`.
-  std::uint64_t freed_ = 0;      // The reader's position as it was last seen.
+  std::uint64_t read_ = 0;       // Position in `in_`, behind the bytes that receive() returned last.
+  std::uint64_t available_ = 0;  // Last known position of the writer of `in_`.
+  std::uint64_t written_ = 0;    // Position in `out_`.
+  std::uint64_t freed_ = 0;      // Last known position of the reader of `out_`.
   bool lost_ = false;
 };
 
-// As pump_baseline() does for sockets.
+// Drives endpoints as pump_baseline() does for sockets.
 template <class Endpoint, class GoOn>
 void pump_rings(std::span<Endpoint> endpoints, GoOn go_on) {
   for (std::size_t open = 1; open > 0 && go_on();) {

@@ -13,13 +13,13 @@
 namespace hawser::bench {
 namespace {
 
-// What all connections share: they take turns.
+// State that all connections share. They run in turn, on one thread.
 struct ServerState {
   BaselineStream stream;
-  char buffer[BaselineStream::bytes_max];  // Of all sockets.
+  char buffer[BaselineStream::bytes_max];  // Receive buffer of all sockets.
 };
 
-// Echoes bytes as they come; or counts them and sends 16 for each message.
+// Echoes bytes as they arrive, or counts them and sends 16 bytes for each message.
 template <class Channel>
 class BaselineEcho {
  public:
@@ -31,7 +31,7 @@ class BaselineEcho {
   bool blocked() const noexcept { return !unsent_.empty() || owed_bytes_ > 0; }
 
   bool pump() {
-    // Nothing more is read before all is sent: the client always reads.
+    // Nothing more is read before everything is sent. This can not deadlock, since the client always reads.
     if (blocked()) return flush();
     const std::string_view bytes = channel_.receive(hello_.ack == 0 ? channel_.room() : BaselineStream::bytes_max);
     if (bytes.empty()) return false;
@@ -70,20 +70,20 @@ class BaselineEcho {
   Channel channel_;
   const BaselineHello hello_;
   ServerState& shared_;
-  std::vector<char> unsent_;         // With echo.
-  std::uint64_t partial_bytes_ = 0;  // With ack: of the message that is on its way,
-  std::uint64_t owed_bytes_ = 0;     // of replies that are due,
-  std::uint64_t sent_bytes_ = 0;     // and of those sent.
+  std::vector<char> unsent_;         // Used with echo.
+  std::uint64_t partial_bytes_ = 0;  // Used with ack: bytes received of a message that is not complete,
+  std::uint64_t owed_bytes_ = 0;     // bytes of replies to be sent,
+  std::uint64_t sent_bytes_ = 0;     // and bytes of replies that have been sent.
 };
 
-// The connections of one cell, until the client closes them.
+// Serves the connections of one cell until the client closes them.
 template <class Channel, class Make, class Pump>
 void serve_cell(const BaselineSocket& listener, ServerState& shared, Make make, Pump pump) {
   std::vector<BaselineEcho<Channel>> echoes;
   BaselineHello hello{.connections = 1};
   for (std::uint32_t i = 0; i < hello.connections; ++i) {
     BaselineSocket connection = accept_baseline(listener, hello);
-    if (hello.size_bytes == 0) return;  // No client of ours, or one that has died.
+    if (hello.size_bytes == 0) return;  // The peer is not a client of this program, or it has ended.
     echoes.reserve(hello.connections);
     echoes.emplace_back(make(std::move(connection)), hello, shared);
   }

@@ -5,8 +5,8 @@
 
 namespace hawser::bench {
 
-// Sends back what comes on bare sockets, or bare rings, for cells like this one, until it is killed. False if it could
-// not.
+// Serves cells with the settings of `cell` on bare sockets, or bare rings, until it is killed. Returns false if it
+// could not listen.
 bool play_baseline_server(const Cell& cell, const EventWriter& events);
 
 }  // namespace hawser::bench

@@ -19,10 +19,10 @@ namespace hawser::bench {
 namespace {
 
 constexpr int backlog = 4096;
-constexpr int sleep_ms_max = 100;                 // So that time is looked at even when nothing happens.
-constexpr std::chrono::milliseconds spin_max(1);  // As long as a Loop ever does.
+constexpr int sleep_ms_max = 100;                 // So that the end is noticed without traffic.
+constexpr std::chrono::milliseconds spin_max(1);  // The longest time that a Loop spins.
 
-// Of either family.
+// Address of either family.
 struct Place {
   union {
     sockaddr any;
@@ -41,7 +41,7 @@ Place loopback(std::uint16_t port) {
   return place;
 }
 
-// A name of no file, which nobody has to remove: it begins with a zero.
+// Abstract name of a Unix socket: it begins with a zero byte, and no file has to be removed.
 Place unix_place(std::string_view name) {
   Place place{};
   place.local.sun_family = AF_UNIX;
@@ -119,7 +119,7 @@ std::size_t SocketChannel::send(std::string_view bytes) noexcept {
 BaselineStream::BaselineStream() {
   std::uint32_t word = 1;
   for (std::size_t i = 0; i < period; ++i) {
-    word = word * 1664525 + 1013904223;  // A linear congruential generator: any pattern will do.
+    word = word * 1664525 + 1013904223;  // A linear congruential generator: the pattern only has to vary.
     bytes_[i] = static_cast<char>(word >> 24);
   }
   for (std::size_t i = period; i < sizeof(bytes_); ++i) bytes_[i] = bytes_[i - period];

@@ -13,10 +13,10 @@
 
 #include "hawser/loop.h"
 
-// Sockets with nothing around them, and the leanest loop over them: what "baseline" measures.
+// Bare sockets and a minimal loop over them, which "baseline" measures.
 namespace hawser::bench {
 
-// Closes its descriptor. Empty after moving from it.
+// Owns a descriptor and closes it. Empty after a move.
 class BaselineSocket {
  public:
   explicit BaselineSocket(int descriptor = -1) noexcept : descriptor_(descriptor) {}
@@ -30,32 +30,32 @@ class BaselineSocket {
   int descriptor_;
 };
 
-// Throws std::runtime_error: `text`, and the error that errno has.
+// Throws std::runtime_error with `text` and the error of errno.
 [[noreturn]] void fail_with_errno(const char* text);
 
-// The first bytes on each connection.
+// First bytes on each connection.
 struct BaselineHello {
   std::uint64_t size_bytes = 0;
-  std::uint32_t connections = 0;  // That belong together: so many will come.
+  std::uint32_t connections = 0;  // Connections of this cell.
   std::uint32_t ack = 0;          // 1: reply with 16 bytes, else with the payload.
 };
 
-// Listens at a free port of the loopback address, or with `unix` as a Unix socket. Throws std::runtime_error, as do the
-// next two.
+// Listens at a free port of the loopback address, or with `unix` as a Unix socket. This and the next two functions
+// throw std::runtime_error.
 BaselineSocket listen_baseline(std::string& address, bool unix);
-// Connects, says hello, and does not block from then on.
+// Connects and sends the hello. The socket is non-blocking afterwards.
 BaselineSocket connect_baseline(const std::string& address, const BaselineHello& hello);
-// Waits for the next connection and its hello. It does not block from then on.
+// Waits for the next connection and receives its hello. The socket is non-blocking afterwards.
 BaselineSocket accept_baseline(const BaselineSocket& listener, BaselineHello& hello);
 
-// What flows in either direction, without end: window(at) are the bytes at that place of the stream, `bytes_max` of
-// them, which is the most for one call of the kernel. Small enough to stay in the cache.
+// Pattern of bytes that flows in either direction without end: window(at) returns the `bytes_max` bytes at position
+// `at`. One system call transfers at most so many; the buffer fits into the cache.
 class BaselineStream {
  public:
   static constexpr std::size_t bytes_max = 1024 * 1024;
 
   std::string_view window(std::uint64_t at) const noexcept { return {bytes_ + at % period, bytes_max}; }
-  // Whether `bytes` are those at that place, going by their ends.
+  // Compares the first and the last bytes of `bytes` with the pattern at position `at`.
   bool right(std::uint64_t at, std::string_view bytes) const noexcept;
 
   BaselineStream();
@@ -68,17 +68,17 @@ class BaselineStream {
 // One end of a connected socket.
 class SocketChannel {
  public:
-  // `buffer`, which channels may share, holds what was received last.
+  // `buffer` holds the bytes received last; several channels may share it.
   SocketChannel(BaselineSocket socket, std::span<char> buffer) noexcept : socket_(std::move(socket)), buffer_(buffer) {}
 
   int descriptor() const noexcept { return socket_.descriptor(); }
-  // The next bytes, valid until the next call of any that share the buffer. Empty if none are there.
+  // Returns the next bytes, valid until the next call of any channel with the same buffer. Empty if there are none.
   std::string_view receive(std::size_t most) noexcept;
-  // Whether the connection has ended.
+  // Returns whether the connection has ended.
   bool lost() const noexcept { return lost_; }
-  // How many bytes could be sent.
+  // Returns how many of `bytes` were sent.
   std::size_t send(std::string_view bytes) noexcept;
-  // How many are worth receiving when they are to be sent on: what can't be sent has to be kept.
+  // Largest number of bytes to receive at once when they are echoed: bytes that can't be sent have to be kept.
   std::size_t room() const noexcept { return buffer_.size(); }
 
  private:
@@ -87,7 +87,7 @@ class SocketChannel {
   bool lost_ = false;
 };
 
-// Looks after sockets in the way that `wait` says.
+// Waits for sockets in the mode `wait`: by sleeping, spinning or both.
 class BaselinePoll {
  public:
   static constexpr int descriptors_per_poll_max = 256;
@@ -97,16 +97,16 @@ class BaselinePoll {
   BaselinePoll& operator=(const BaselinePoll&) = delete;
   ~BaselinePoll();
 
-  // `owner` is what ready() gives.
+  // Adds a descriptor. ready() returns `owner` with its events.
   void add(int descriptor, void* owner);
   void want_to_write(int descriptor, void* owner, bool on);
   void remove(int descriptor);
 
-  // Whether the only socket there is should be tried without asking first.
+  // Returns whether the only socket should be read without asking the kernel first.
   bool try_first() const noexcept { return wait_ != Wait::event && !tired_; }
-  // Waits, or only looks; but then what is ready.
+  // Returns the sockets that are ready. Waits for one if the mode and the time without work ask for it.
   std::span<const epoll_event> ready();
-  // Something came, or nothing did.
+  // Records whether the last pass did any work.
   void note(bool work);
 
  private:
@@ -115,13 +115,14 @@ class BaselinePoll {
   const Wait wait_;
   const int descriptor_;
   bool idle_ = false;
-  bool tired_ = false;  // Has looked in vain for so long that it is time to sleep.
+  bool tired_ = false;  // Has polled without work for so long that the next wait sleeps.
   Clock::time_point idle_since_{};
   epoll_event events_[descriptors_per_poll_max];
 };
 
-// Keeps `endpoints` going until `go_on` says no or all have ended. An endpoint has descriptor(), pump(), which does
-// what can be done now and tells whether that was anything, ended(), and blocked(): whether it has something to send.
+// Drives `endpoints` until `go_on` returns false or all have ended. An endpoint has descriptor(); pump(), which does
+// the work that is possible now and returns whether there was any; ended(); and blocked(), whether it has bytes to
+// send.
 template <class Endpoint, class GoOn>
 void pump_baseline(std::span<Endpoint> endpoints, Wait wait, GoOn go_on) {
   struct Armed {

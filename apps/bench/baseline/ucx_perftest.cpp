@@ -17,23 +17,23 @@
 #include "bench/load/events.h"
 #include "bench/run/system.h"
 
-// UCX's own benchmark at the sizes of the cells: what its active messages take without any RPC.
+// Runs UCX's own benchmark at the sizes of the cells: the cost of active messages without RPC.
 namespace hawser::bench {
 namespace {
 
 constexpr const char* program = "ucx_perftest";
-constexpr unsigned attempts_max = 100;  // Of connecting, until the server of the next test listens.
+constexpr unsigned attempts_max = 100;  // Attempts to connect, until the server of the next test listens.
 constexpr std::chrono::milliseconds attempt_pause(20);
-constexpr std::uint64_t iterations_few = 200;  // To learn how many fit into the time.
+constexpr std::uint64_t iterations_few = 200;  // Short run, which shows how many iterations fit into the time.
 constexpr std::uint64_t iterations_max = 1 << 28;
 
-// UCX_TLS as the transport wants it, unless the environment says.
+// Sets UCX_TLS for the transport, unless the environment has it.
 void choose_transports(const std::string& transport) {
   if (transport == "tcp") setenv("UCX_TLS", "tcp", 0);
   if (transport == "shm") setenv("UCX_TLS", "shm,self", 0);
 }
 
-// A server of ucx_perftest serves one test and ends.
+// Each server process of ucx_perftest serves one test and ends.
 int serve(const Cell& cell, int descriptor) {
   choose_transports(cell.transport);
   std::string address;
@@ -58,7 +58,7 @@ int serve(const Cell& cell, int descriptor) {
 }
 
 struct Measured {
-  double half_trip_us = 0;  // Median, of latency tests.
+  double half_trip_us = 0;  // Median of latency tests.
   double messages_per_s = 0;
 };
 

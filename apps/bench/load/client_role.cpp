@@ -23,9 +23,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr unsigned connecting_at_once = 64;
-// How soon the end of all callers is noticed.
+// Period of checking whether all callers have ended.
 constexpr double step_s = 0.02;
-// Beside the payload, of each request waiting to leave.
+// Bytes of a waiting request beside its payload.
 constexpr std::size_t request_overhead_bytes_max = 256;
 
 Duration duration_of(double seconds) { return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9)); }
@@ -39,12 +39,13 @@ ClientOptions client_options(const Options& options, const Cell& cell) {
   client.calls_in_flight_max = cell.concurrency;
   client.transports = client_transports(cell.transport);
   client.message_bytes_max = size_bytes_max + 4096;
-  // Nothing is copied while it waits: all requests show windows of one payload.
+  // Waiting payloads are not copied: all requests refer to windows of one buffer.
   client.send_backlog_bytes_max = cell.concurrency * (cell.size_bytes + request_overhead_bytes_max) + (1 << 20);
   return client;
 }
 
-// One cell after the other, over connections of its own; a control connection asks the server for its processor time.
+// Measures the cells in turn, each over its own connections. A control connection asks the server for its processor
+// time.
 class Measurement {
  public:
   Measurement(Loop& loop, const Options& options, const std::string& transport, const std::string& address,
@@ -83,7 +84,7 @@ class Measurement {
     for (unsigned i = 0; i < connections; ++i) {
       clients.push_back(std::make_unique<Client>(loop_, client_options(options_, cell)));
     }
-    // Several at once: one after the other, ten thousand take long.
+    // Connects several clients at once: one after the other takes long for ten thousand.
     std::string refused;
     {
       Scope connecting;
@@ -118,7 +119,7 @@ class Measurement {
     load->count(false);
     result.seconds = seconds_since(begin);
     const Usage own_after = usage();
-    // The load goes on until the server has answered, so that what it measures is a server at work.
+    // The load continues until the server has answered, so that the server's usage is that of a busy server.
     auto asking_after = control_.call<usage>();
     const Result<Usage> after = co_await std::move(asking_after);
     const bool lost = load->idle();
@@ -138,7 +139,7 @@ class Measurement {
     co_return true;
   }
 
-  // Connects the clients from `next` on, which it shares with others of its kind.
+  // Connects the clients from `next` on. Several of these coroutines share `next`.
   Task<void> connect_some(const std::vector<std::unique_ptr<Client>>& clients, std::size_t& next,
                           std::string& refused) {
     while (next < clients.size() && refused.empty()) {
@@ -160,7 +161,7 @@ class Measurement {
     }
   }
 
-  // Until the time has passed; longer if it was not enough for a single call.
+  // Counts until the time has passed, and longer if no call has ended by then.
   Task<void> count(const Load& load) {
     const Clock::time_point begin = Clock::now();
     while (!load.idle()) {
@@ -194,7 +195,7 @@ unsigned calls_at_once(const Options& options, const Cell& cell) {
 
 bool play_client(const Options& options, const std::string& address, const std::vector<Cell>& cells,
                  const EventWriter& events) {
-  // Sleepers that call by the clock should be on time: the kernel adds up to 50 us by itself.
+  // Coroutines that call by the clock need exact timers: the kernel adds up to 50 us by default.
   if (options.rate_per_s > 0) prctl(PR_SET_TIMERSLACK, 1UL);
   Loop loop(options.loop(cells.front().wait));
   Measurement measurement(loop, options, cells.front().transport, address, events);

@@ -11,12 +11,12 @@ namespace hawser::bench {
 
 inline constexpr double connect_s_max = 10;
 
-// How many calls are kept in flight: fewer than the cell's concurrency where memory forbids, see
-// Options::bytes_in_flight_max.
+// Returns how many calls are kept in flight: fewer than the cell's concurrency if Options::bytes_in_flight_max does not
+// allow it.
 unsigned calls_at_once(const Options& options, const Cell& cell);
 
-// Measures `cells`, all with the same transport and way of waiting, against the server at `address`, and tells of each.
-// True if the server was there to the end; errors within cells are the cells'.
+// Measures `cells`, which share the transport and the way of waiting, against the server at `address`, and writes an
+// event for each. Returns true if the server was reachable until the end; errors within a cell are part of its result.
 bool play_client(const Options& options, const std::string& address, const std::vector<Cell>& cells,
                  const EventWriter& events);
 

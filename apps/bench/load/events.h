@@ -9,35 +9,35 @@
 #include "bench/load/handlers.h"
 #include "bench/run/cell.h"
 
-// What the measuring process tells the one that started it, as lines of JSON on a pipe.
+// Events that a measuring process reports to the process that started it, as lines of JSON on a pipe.
 namespace hawser::bench {
 
 struct Listening {
-  std::string address;  // Of the server.
+  std::string address;  // Address at which the server listens.
 };
 struct Connected {
   ServerFacts server;
   std::string client_poller;
-  std::string transport = {};  // That carries the calls; where it is not known, empty.
+  std::string transport = {};  // Transport that carries the calls; empty if it is not known.
 };
 struct CellBegun {
-  std::size_t index = 0;  // Among the cells that this process was given.
+  std::size_t index = 0;  // Index among the cells that this process measures.
 };
 struct Failed {
   std::string text;
 };
 using Event = std::variant<Listening, Connected, CellBegun, CellResult, Failed>;
 
-// One line, without its end.
+// Returns the event as one line, without the line's end.
 std::string encode_event(const Event& event);
-// Empty if `line` is none.
+// Returns nothing if `line` is not an event.
 std::optional<Event> decode_event(std::string_view line);
 
 // Writes events to a descriptor, which it does not own.
 class EventWriter {
  public:
   explicit EventWriter(int descriptor) noexcept : descriptor_(descriptor) {}
-  // Whether all of it was written: false when nobody reads any more.
+  // Returns whether the whole event was written: false when the reader has closed the pipe.
   bool write(const Event& event) const;
 
  private:

@@ -7,13 +7,13 @@
 #include "hawser/context.h"
 #include "hawser/task.h"
 
-// The functions that the benchmark's server offers.
+// Handlers of the benchmark's server.
 namespace hawser::bench {
 
-// What an acknowledgement carries: 16 bytes that show that the payload has arrived.
+// An acknowledgement of 16 bytes, which shows that the payload has arrived.
 struct Ack {
-  std::uint64_t bytes = 0;  // Of the payload.
-  std::uint64_t head = 0;   // Its first 8 bytes.
+  std::uint64_t bytes = 0;  // Size of the payload.
+  std::uint64_t head = 0;   // First 8 bytes of the payload.
   friend bool operator==(const Ack&, const Ack&) = default;
 };
 Ack ack_of(std::string_view payload) noexcept;
@@ -23,10 +23,10 @@ Task<std::string_view> echo_task(std::string_view payload);
 Ack ack(std::string_view payload);
 Task<Ack> ack_task(std::string_view payload);
 
-// Processor time of this process, and when it was read.
+// Processor time of this process, and the time at which it was read.
 struct Usage {
   std::int64_t cpu_ns = 0;    // User and system, all threads.
-  std::int64_t clock_ns = 0;  // Of this process's own steady clock.
+  std::int64_t clock_ns = 0;  // Time of this process's steady clock.
 };
 Usage usage();
 

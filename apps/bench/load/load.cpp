@@ -9,15 +9,15 @@
 namespace hawser::bench {
 namespace {
 
-// Every so many calls the whole reply is compared, and its ends otherwise.
+// One reply of so many is compared as a whole; of the others the first and last bytes are compared.
 constexpr std::uint64_t calls_per_full_check = 64;
-// So that a server that refuses every call is not asked a million times a second.
+// Limits the rate of calls to a server that refuses each of them.
 constexpr Duration pause_after_error = std::chrono::milliseconds(1);
 
 bool right(std::string_view sent, std::string_view reply, Check check) noexcept { return same(sent, reply, check); }
 bool right(std::string_view sent, const Ack& reply, Check) noexcept { return ack_of(sent) == reply; }
 
-// So that a pacer with nothing to do notices the end.
+// Longest sleep of the pacer, so that it notices the end.
 constexpr Duration pace_step = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -68,7 +68,7 @@ void Load::fail(std::string text) {
   if (errors_++ == 0) first_error_ = std::move(text);
 }
 
-// Whether the reply is right; what is wrong is counted.
+// Returns whether the reply is right. Counts the error otherwise.
 bool Load::settle(std::uint64_t number, Check check, const auto& reply) {
   ++calls_ended_;
   if (!reply) [[unlikely]] {
@@ -103,7 +103,7 @@ Task<void> Load::call_on(Client& client) {
       start = Clock::now();
       continue;
     }
-    // Comparing megabytes takes time that is not the next call's.
+    // Comparing megabytes takes time that must not count for the next call.
     start = check == Check::all ? Clock::now() : end;
   }
 }

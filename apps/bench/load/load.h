@@ -16,23 +16,24 @@
 
 namespace hawser::bench {
 
-// Calls kept in flight: one coroutine for each makes call after call, checks the replies and, while counting, records
-// how long they took. With Options::rate_per_s calls begin by the clock instead, whether or not earlier ones have
-// ended, as long as no more are in flight than were added; the time of one that had to wait for that counts from when
-// it should have begun. One loop's thread only; the clients outlive it.
+// Keeps calls in flight. One coroutine for each makes one call after the other, checks the replies and records their
+// latencies while counting. With Options::rate_per_s, calls begin by the clock, whether or not earlier ones have ended,
+// as long as no more are in flight than were added; the latency of a delayed call counts from its scheduled time. Runs
+// on one loop's thread; the clients outlive it.
 class Load {
  public:
   Load(Loop& loop, const Options& options, Payload payload);
 
-  // Keeps one more call in flight through `client`, or allows it, until stop() or until the connection is lost.
+  // Adds a call in flight through `client` until stop() or until the connection is lost. With a rate: allows one more
+  // call in flight.
   void add(Client& client);
   void stop() noexcept { stopping_ = true; }
-  // Suspends until nothing is in flight.
+  // Suspends until no call is in flight.
   auto ended() noexcept { return callers_.join(); }
   bool idle() const noexcept { return callers_.empty(); }
 
   void count(bool on) noexcept { counting_ = on; }
-  // Whether every coroutine has seen a reply, so that as many calls as asked for have been in flight.
+  // Returns whether every coroutine has had a reply, so that the full number of calls has been in flight.
   bool warm() const noexcept { return cold_ == 0 || (rate_per_s_ > 0 && calls_ended_ > 0); }
 
   const Histogram& latencies_ns() const noexcept { return latencies_ns_; }
@@ -65,15 +66,16 @@ class Load {
   const double rate_per_s_;
   std::uint64_t calls_begun_ = 0;
   std::uint64_t calls_ended_ = 0;
-  std::deque<Client*> free_;         // With a rate: who may make the next calls; who has waited longest is first.
-  std::coroutine_handle<> starved_;  // The pacer, while it waits for one of them.
+  // With a rate: clients that may make the next calls; the one that has waited longest is first.
+  std::deque<Client*> free_;
+  std::coroutine_handle<> starved_;  // The pacer, while it waits for a free client.
   bool counting_ = false;
   bool stopping_ = false;
   std::uint64_t cold_ = 0;
   std::uint64_t errors_ = 0;
   std::string first_error_;
   Histogram latencies_ns_;
-  Scope callers_;  // Ends first: the callers use all the rest.
+  Scope callers_;  // Destroyed first: the callers use all other members.
 };
 
 }  // namespace hawser::bench

@@ -9,7 +9,7 @@
 namespace hawser::bench {
 namespace {
 
-constexpr double retry_s = 0.02;  // How soon a condition that did not hold is looked at again.
+constexpr double retry_s = 0.02;  // Period of checking a condition again.
 
 Meter::Clock::duration duration_of(double seconds) {
   return std::chrono::duration_cast<Meter::Clock::duration>(std::chrono::duration<double>(seconds));
@@ -60,7 +60,7 @@ bool Meter::change(Clock::time_point now) {
     next_change_ = counting_since_ + duration_of(seconds_);
     return true;
   }
-  // Longer if it was not enough for a single call.
+  // Counting lasts longer if no call has ended by then.
   if (latencies_ns_.count() == 0 && seconds_between(counting_since_, now) < seconds_ + warm_up_s_max) return true;
   counting_ = false;
   over_ = true;

@@ -11,29 +11,29 @@
 
 namespace hawser::bench {
 
-// A cell's warm-up lasts this part of the counted time, at least so long, and at most so long until every call in
-// flight has had a reply.
+// The warm-up of a cell lasts this fraction of the counted time, but at least the minimum below. It is extended, up to
+// the maximum, until every call in flight has had a reply.
 inline constexpr double warm_up_fraction = 0.1;
 inline constexpr double warm_up_s_min = 0.2;
 inline constexpr double warm_up_s_max = 15;
 
-// Counts the calls of a client that has no loop of ours: warm-up, counted time, end. It goes by the times that it is
-// told. One thread at a time.
+// Counts the calls of a client that uses no loop of Hawser, in three phases: warm-up, counted time, end. Time is only
+// what the caller passes. Used by one thread at a time.
 class Meter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `calls` will be in flight at once. `server` is the server's process, whose time is counted too, or -1.
+  // `calls` will be in flight at once. `server` is the server's process, whose processor time is counted too, or -1.
   Meter(double seconds, unsigned calls, pid_t server);
 
-  // `count` calls have ended well at `now` that began at `start`.
+  // Records `count` successful calls that began at `start` and ended at `now`.
   void record(Clock::time_point start, Clock::time_point now, std::uint64_t count = 1) {
     if (counting_) latencies_ns_.record(static_cast<std::uint64_t>((now - start).count()), count);
   }
-  // One more of the calls in flight has had its first reply.
+  // Records the first reply of `calls` more of the calls in flight.
   void warm(unsigned calls = 1) noexcept { cold_ -= cold_ < calls ? cold_ : calls; }
   void fail(std::string text);
-  // Moves on where it is time; false when all is over.
+  // Enters the next phase when it is time. Returns false after the last one.
   bool go_on(Clock::time_point now) {
     if (now < next_change_) [[likely]]
       return !over_;
@@ -41,7 +41,7 @@ class Meter {
   }
 
   bool over() const noexcept { return over_; }
-  // Valid once all is over.
+  // Valid after go_on() has returned false.
   CellResult result(const Cell& cell) const;
 
  private:
@@ -57,16 +57,16 @@ class Meter {
   bool counting_ = false;
   bool over_ = false;
   double counted_s_ = 0;
-  double own_cpu_s_ = 0;  // While counting: as it was at the begin.
+  double own_cpu_s_ = 0;  // Processor time of this process when counting began.
   double server_cpu_s_ = 0;
   std::uint64_t errors_ = 0;
   std::string first_error_;
   Histogram latencies_ns_;
 };
 
-// Processor time, user and system, of all threads of a process, or 0 if it can't be known.
+// Returns the user and system time of all threads of a process, or 0 if it is not known.
 double processor_time_s(pid_t process);
-// The percentiles of `latencies_ns`, and how many they are.
+// Fills in the percentiles and the number of `latencies_ns`.
 void fill_latencies(CellResult& result, const Histogram& latencies_ns);
 
 }  // namespace hawser::bench

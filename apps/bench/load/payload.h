@@ -9,15 +9,15 @@
 
 namespace hawser::bench {
 
-// What calls send. Each shows another window of one buffer in which no word comes twice, so that a mixed-up reply is
-// noticed and memory does not grow with the calls in flight. Windows begin at cache lines; they stay valid as long as
-// this.
+// Payloads of the calls. Each call sends a different window of one buffer in which no word occurs twice, so that a
+// reply to another call is detected and memory does not grow with the calls in flight. Windows begin at cache lines and
+// are valid as long as this object.
 class Payload {
  public:
-  static constexpr std::uint64_t windows = 1024;  // Calls in flight beyond that share theirs.
+  static constexpr std::uint64_t windows = 1024;  // More calls in flight share windows.
 
   explicit Payload(std::size_t size_bytes);
-  // In memory_bytes(size_bytes) of the caller's, which lasts longer.
+  // Uses memory_bytes(size_bytes) bytes of the caller's memory, which must outlive this object.
   Payload(std::size_t size_bytes, MutableBytes memory);
 
   static constexpr std::size_t memory_bytes(std::size_t size_bytes) noexcept {
@@ -33,14 +33,14 @@ class Payload {
   };
 
   std::size_t size_bytes_;
-  std::unique_ptr<Line[]> lines_;  // Null if the memory is the caller's.
+  std::unique_ptr<Line[]> lines_;  // Null if the memory belongs to the caller.
   const std::byte* bytes_;
 };
 
-// How much of a reply is compared; its length always is.
+// Which part of a reply is compared. The length always is.
 enum class Check { ends, all };
 
-// Whether `reply` is `sent`. The ends are the first and last 8 bytes.
+// Returns whether `reply` equals `sent`. The ends are the first and last 8 bytes.
 bool same(std::string_view sent, std::string_view reply, Check check) noexcept;
 
 }  // namespace hawser::bench

@@ -5,13 +5,14 @@
 
 namespace hawser::bench {
 
-// The processors that this process may use, ascending.
+// Returns the processors that this process may use, in ascending order.
 std::vector<int> usable_processors();
-// Restricts this process, and the threads it starts from now on, to one processor. Gives what went wrong, or nothing.
+// Restricts this process, and the threads it starts from now on, to one processor. Returns the error, or an empty
+// string.
 std::string pin_to(int processor);
-// "AMD EPYC ...", or "unknown".
+// For example "AMD EPYC ...", or "unknown".
 std::string processor_model();
-// "6.1.0 x86_64".
+// For example "6.1.0 x86_64".
 std::string kernel_release();
 
 }  // namespace hawser::bench

@@ -10,7 +10,7 @@ namespace hawser::bench {
 
 bool play_server(const Options& options, std::string_view transport, Wait wait, const std::string& listen,
                  const std::function<void(const Event&)>& notify) {
-  // Before the server's threads start, so that they leave these signals to this one.
+  // Blocked before the server's threads start, so that this thread alone receives these signals.
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);

@@ -9,7 +9,8 @@
 
 namespace hawser::bench {
 
-// Serves at `listen` until SIGTERM or SIGINT. Tells where it listens, or what failed. False if it could not serve.
+// Serves at `listen` until SIGTERM or SIGINT. Writes an event with its address, or with the error. Returns false if it
+// could not serve.
 bool play_server(const Options& options, std::string_view transport, Wait wait, const std::string& listen,
                  const std::function<void(const Event&)>& notify);
 

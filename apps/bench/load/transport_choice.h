@@ -6,19 +6,19 @@
 
 #include "hawser/transports.h"
 
-// What `--transport` names, as options of servers and clients.
+// The values of `--transport` as options of servers and clients.
 namespace hawser::bench {
 
-// "tcp" and "unix" are streams, which carry the calls themselves; the others go beside a TCP stream. "auto" is the best
-// of all that both sides can have.
+// "tcp" and "unix" are byte streams, which carry the calls themselves; the others are used beside a TCP stream. "auto"
+// is the first in the order of preference that both sides can use.
 std::span<const std::string_view> transport_names() noexcept;
 bool is_transport(std::string_view name) noexcept;
 
 TransportOptions server_transports(std::string_view name);
-// Nothing but `name`: where it can't be had, connecting fails with the reason.
+// Requires the transport `name`: connecting fails with the reason if it is not available.
 TransportOptions client_transports(std::string_view name);
 
-// Where a server of this machine alone listens.
+// Returns the address at which a server for clients of this machine listens.
 std::string listen_address(std::string_view name);
 
 }  // namespace hawser::bench

@@ -1,4 +1,4 @@
-// Values to bytes and back, as a call does it: into room of the size that was asked for, out of a received message.
+// Encoding and decoding of values as in a call: into memory of the size that was computed, and from a received message.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -43,7 +43,7 @@ std::string_view sample() {
   return text;
 }
 
-// Large enough to travel out of band, so that neither side copies it.
+// Large enough for the payload, so that neither side copies it.
 struct LargeView {
   std::string_view text;
 };

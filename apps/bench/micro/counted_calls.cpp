@@ -38,7 +38,7 @@ const TransportOptions over_tcp{.enabled = {}};
 std::string_view echo(std::string_view text) { return text; }
 std::uint64_t server_allocations() { return allocations; }
 
-// Makes calls for as long as the shared number lasts.
+// Makes calls until the shared number of calls is used up.
 Task<void> call_repeatedly(Client& client, std::string_view payload, std::uint64_t& calls_left) {
   while (calls_left > 0) {
     --calls_left;
@@ -71,7 +71,7 @@ Task<CountedAllocations> count(Loop& loop, std::string address, CountedShape sha
   const std::string payload(shape.size_bytes, 'x');
   auto warming = make_calls(client, payload, shape.in_flight, warm_up);
   co_await std::move(warming);
-  // Twice: the first asking may itself allocate.
+  // Twice, since the first request of the counters may itself allocate.
   for (int i = 0; i < 2; ++i) {
     auto asking = ask_server(client);
     static_cast<void>(co_await std::move(asking));
@@ -92,7 +92,7 @@ Task<CountedAllocations> count(Loop& loop, std::string address, CountedShape sha
 namespace hawser::bench {
 
 CountedAllocations make_counted_calls(const CountedShape& shape, std::uint64_t warm_up) {
-  // Sleeping at once, so that what is counted is work and not waiting.
+  // Sleeps at once, so that the count has work and no polling.
   const LoopOptions waits{.wait = Wait::event, .log = no_log()};
   Server server({.listen = "127.0.0.1:0", .threads = 1, .loop = waits, .transports = counted_calls::over_tcp});
   server.register_handler<counted_calls::echo, counted_calls::server_allocations>();

@@ -15,9 +15,9 @@ import tempfile
 
 SIDES = ("client", "server")
 
-# (payload bytes, calls in flight): the most instructions that a call may take of the client and of the server. Nearly
-# twice what was counted with Clang 19 (docs/performance.md): this finds regressions and is no target. With one call in
-# flight the client looks at its socket a varying number of times before it sleeps.
+# (payload bytes, calls in flight): the largest number of instructions of a call on the client and on the server. The
+# limits are nearly twice the counts with Clang 19 (docs/performance.md): they find regressions and are no target. With
+# one call in flight the client polls its socket a varying number of times before it sleeps.
 INSTRUCTIONS_MAX = {
     (128, 1): {"client": 5000, "server": 4000},
     (128, 16): {"client": 2800, "server": 1600},
@@ -26,13 +26,13 @@ INSTRUCTIONS_MAX = {
 }
 
 WARM_UP = 2000
-# Difference of two runs, so that starting, connecting and warming up do not count.
+# Instructions are the difference of two runs, so that starting, connecting and warming up do not count.
 CALLS_FEW = 1000
 CALLS_MANY = 5000
 CALLS_ALLOCATING = 20_000
-# A sleep or a full socket in one run only makes its difference larger, so the least of several is what a call takes.
+# A sleep or a full socket in one run only increases the difference, so the least of several is the cost of a call.
 INSTRUCTION_RUNS = 3
-# The steady state has none at all, but a queue may still grow for the first time; not again and again.
+# The steady state has no allocation. A queue may still grow for the first time in one run, but not in each.
 ALLOCATION_RUNS = 3
 
 
@@ -48,7 +48,7 @@ def run(command):
 
 
 def instructions_of(program, shape, calls):
-    """Of the whole run by side. Callgrind writes a file for each thread; the first is the client."""
+    """Returns the instructions of the whole run by side. Callgrind writes a file for each thread, client first."""
     with tempfile.TemporaryDirectory() as folder:
         run(["valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={folder}/out",
              program, "calls", *shape, WARM_UP, calls])
@@ -62,7 +62,7 @@ def instructions_of(program, shape, calls):
 
 
 def instructions_per_call(program, shape, ceiling):
-    """Of the first run that is within `ceiling`; else the least of each side."""
+    """Returns the counts of the first run within `ceiling`, or else the least count of each side."""
     least = {}
     for _ in range(INSTRUCTION_RUNS):
         few = instructions_of(program, shape, CALLS_FEW)
@@ -75,7 +75,7 @@ def instructions_per_call(program, shape, ceiling):
 
 
 def allocations(program, shape):
-    """In the best of a few runs."""
+    """Returns the counts of the best of a few runs."""
     runs = [json.loads(run([program, "calls", *shape, WARM_UP, CALLS_ALLOCATING])) for _ in range(ALLOCATION_RUNS)]
     return {side: min(one[side] for one in runs) for side in SIDES}
 

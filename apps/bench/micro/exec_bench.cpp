@@ -1,4 +1,4 @@
-// Tasks, posts and timers. Over the simulated poller where the kernel's share is not what is asked for.
+// Tasks, posts and timers. The simulated poller is used where the cost of the kernel is not of interest.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -64,14 +64,14 @@ Task<void> suspend_with_others(Loop& loop, benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * tasks_at_once);
 }
 
-// A tick in which each of 64 coroutines is suspended and resumed.
+// One tick in which each of 64 coroutines is suspended and resumed.
 void task_switch(benchmark::State& state) {
   Loop loop(std::make_unique<exec::SimPoller>(), {});
   loop.run(suspend_with_others(loop, state));
 }
 BENCHMARK(task_switch)->Name("task/tick_of_64_suspended");
 
-// A loop on a thread of its own.
+// A loop that runs on its own thread.
 class LoopThread {
  public:
   explicit LoopThread(Wait wait) {
@@ -97,7 +97,7 @@ class LoopThread {
   std::thread thread_;
 };
 
-// There and back between two threads that spin: two posts and both wake-ups.
+// A round trip between two threads that spin: two posts and two wake-ups.
 void post_round_trip(benchmark::State& state) {
   LoopThread other(Wait::busy_poll);
   std::atomic<std::uint64_t> seen{0};
@@ -111,7 +111,7 @@ void post_round_trip(benchmark::State& state) {
 }
 BENCHMARK(post_round_trip)->Name("post/to_spinning_thread_and_back")->UseRealTime();
 
-// Posts in a batch of 256, until the last has run.
+// Posts in batches of 256, until the last has run.
 void post_batch(benchmark::State& state) {
   constexpr std::uint64_t batch = 256;
   LoopThread other(Wait::busy_poll);
@@ -131,7 +131,7 @@ BENCHMARK(post_batch)->Name("post/batch_of_256")->UseRealTime();
 
 void nothing(Timer&) noexcept {}
 
-// As a call's deadline: started, then stopped before it fires, among a thousand others.
+// The timer of a call's deadline: started, then stopped before it expires, among a thousand others.
 void timer_start_stop(benchmark::State& state) {
   TimerWheel wheel(Time{});
   std::deque<Timer> others;
@@ -147,7 +147,7 @@ void timer_start_stop(benchmark::State& state) {
 }
 BENCHMARK(timer_start_stop)->Name("timer/start_stop");
 
-// Starts a thousand timers over a millisecond and fires them all.
+// Starts a thousand timers within a millisecond and lets all expire.
 void timer_fire(benchmark::State& state) {
   TimerWheel wheel(Time{});
   std::deque<Timer> all;

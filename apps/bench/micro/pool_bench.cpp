@@ -1,4 +1,4 @@
-// Memory that calls take and give back.
+// Acquiring and releasing memory as calls do.
 #include <benchmark/benchmark.h>
 
 #include <vector>

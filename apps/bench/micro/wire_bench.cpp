@@ -1,4 +1,4 @@
-// What is done for every frame, without I/O.
+// The work for every frame, without I/O.
 #include <benchmark/benchmark.h>
 
 #include <array>

@@ -35,7 +35,7 @@ std::string tile(const std::string& figure, const std::string& unit, const std::
                      escaped(unit), escaped(text));
 }
 
-// The best of ours, and how far ahead of each peer it is on average.
+// Tiles with the best results of Hawser and its average ratio to each peer.
 std::string tiles_of(std::span<const PageGroup> groups) {
   const CellResult* most_calls = nullptr;
   const CellResult* most_bits = nullptr;

@@ -8,10 +8,10 @@
 
 namespace hawser::bench {
 
-// A page with tables and plots of everything that is in `runs`; it needs nothing from elsewhere, and is XML too.
+// Returns a page with tables and plots of all results in `runs`. It is well-formed XML and refers to no other file.
 std::string page_of(std::span<const RunFile> runs);
 
-// Writes the page of Options::report_inputs. The program's exit status.
+// Writes the page of Options::report_inputs. Returns the program's exit status.
 int run_report(Options options);
 
 }  // namespace hawser::bench

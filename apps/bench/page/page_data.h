@@ -10,28 +10,28 @@
 
 namespace hawser::bench {
 
-// What one system of one file has to show in a group.
+// The results of one system of one file in a group.
 struct PageSeries {
-  std::string label;  // The system, with the file's number where several have it.
+  std::string label;  // The system's name, with the file's number if several files have the system.
   std::string system;
-  std::size_t run = 0;  // Among the files.
+  std::size_t run = 0;  // Index of the file.
   std::vector<CellResult> results;
 
-  // Null if there is none.
+  // Returns null if there is no such result.
   const CellResult* find(std::size_t size_bytes, unsigned concurrency) const noexcept;
 };
 
-// Results that can be set side by side: they differ in system, size and concurrency only.
+// Results that can be compared: they differ in system, size and concurrency only.
 struct PageGroup {
   std::string transport;
   Mode mode = Mode::pipeline;
   Wait wait = Wait::spin;
   std::string reply;
-  std::vector<PageSeries> series;        // Ours first.
-  std::vector<std::size_t> sizes_bytes;  // Ascending, as are the next.
+  std::vector<PageSeries> series;        // The system "hawser" is first.
+  std::vector<std::size_t> sizes_bytes;  // In ascending order, as are the concurrencies.
   std::vector<unsigned> concurrencies;
 
-  // Ours that `peer` is compared with: that of its file, else the first. Null if there is none.
+  // Returns Hawser's results that `peer` is compared with: from the same file, else the first. Null if there are none.
   const PageSeries* ours_for(const PageSeries& peer) const noexcept;
   bool has_ratios() const noexcept;
 };

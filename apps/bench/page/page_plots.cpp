@@ -24,7 +24,7 @@ namespace {
 constexpr unsigned colours = 8;
 constexpr std::string_view known_systems[] = {"hawser", "baseline", "grpc", "capnp"};
 
-// One of both axes of the table; the other one is its opposite.
+// An axis of the table.
 enum class Axis { size, concurrency };
 
 Axis opposite(Axis axis) { return axis == Axis::size ? Axis::concurrency : Axis::size; }
@@ -58,7 +58,7 @@ std::string quantity_name(Quantity quantity) {
   return {};
 }
 
-// The plots of one quantity along one axis.
+// Plots of one quantity along one axis.
 class Plots {
  public:
   Plots(const PageGroup& group, Axis axis, Quantity quantity) : group_(group), axis_(axis), quantity_(quantity) {}
@@ -108,7 +108,7 @@ class Plots {
     }
   }
 
-  // Without the categories that no line has; nothing if that leaves one only.
+  // Draws the chart without the categories that no line has. Empty if at most one category is left.
   static std::string drawn(LineChart chart) {
     std::vector<std::size_t> used;
     for (const LineChart::Line& line : chart.lines) {
@@ -150,7 +150,7 @@ std::string legend_of(const PageGroup& group, Axis axis) {
 std::string heat_cell(const CellResult* ours, const CellResult* its) {
   if (ours == nullptr || its == nullptr || ours->calls == 0 || its->calls == 0) return "<td class=\"none\">\u2013</td>";
   const double ratio = ratio_of(*ours, *its);
-  // Full colour at ten times as much, or a third.
+  // Full colour at a ratio of 10, or of 1/3.
   const double strength = ratio >= 1 ? std::log10(ratio) : std::log(1 / ratio) / std::log(3.0);
   const int percent = static_cast<int>(std::lround(8 + 62 * std::min(strength, 1.0)));
   return fmt::format(

@@ -6,13 +6,14 @@
 
 namespace hawser::bench {
 
-// Of the page's eight; the same for a system wherever it is alone of its name.
+// Returns one of the page's eight colours: the same for a system wherever no other series has its name.
 unsigned colour_of(const PageGroup& group, const PageSeries& series);
 
-// A table for each peer: how many times its calls/s ours makes, by size and concurrency. Empty without peers.
+// Returns a table for each peer: Hawser's calls/s divided by the peer's, by size and concurrency. Empty without peers.
 std::string heat_maps_of(const PageGroup& group);
-// Throughput and latency by size and by concurrency: with one system a line for each of the other, with several a plot
-// for each of the other and a line for each system. What would be a single point is left to the table.
+// Plots throughput and latency by size and by concurrency. One system: a plot has a line for each value of the other
+// axis. Several systems: a plot for each value of the other axis has a line for each system. Single points are not
+// plotted.
 std::string plots_of(const PageGroup& group);
 
 }  // namespace hawser::bench

@@ -10,18 +10,19 @@
 #include "bench/peers/peer.h"
 #include "capnp_echo.capnp.h"
 
-// Cap'n Proto by its two-party RPC.
+// Cap'n Proto with its two-party RPC.
 namespace hawser::bench {
 namespace {
 
-// Its guard against messages that are read again and again; the payload passes it in the long run.
+// Raises the limit on bytes traversed, which protects against repeated reads of a message: long runs exceed the
+// default.
 capnp::ReaderOptions reader_options() {
   capnp::ReaderOptions options;
   options.traversalLimitInWords = std::numeric_limits<std::uint64_t>::max() / 16;
   return options;
 }
 
-// So that a message with so many bytes has room in its first segment.
+// Returns the size hint with which a message of so many bytes has room in its first segment.
 capnp::MessageSize message_of(std::size_t bytes) {
   constexpr std::size_t words_beside = 32;
   return {bytes / sizeof(capnp::word) + words_beside, 0};

@@ -11,7 +11,7 @@
 #include "bench/peers/peer.h"
 #include "grpc_echo.grpc.pb.h"
 
-// gRPC by its callback interface, which its documentation calls the fastest.
+// gRPC with its callback interface, which its documentation calls the fastest.
 namespace hawser::bench {
 namespace {
 
@@ -22,7 +22,7 @@ constexpr std::chrono::seconds connect_max(10);
 class EchoService final : public grpc_echo::Echo::CallbackService {
   grpc::ServerUnaryReactor* Echo(grpc::CallbackServerContext* context, const grpc_echo::Payload* request,
                                  grpc_echo::Payload* reply) override {
-    // The request is about to be destroyed: its bytes are taken instead of copied.
+    // The request is about to be destroyed, so its bytes are swapped instead of copied.
     reply->mutable_data()->swap(*const_cast<grpc_echo::Payload*>(request)->mutable_data());
     return done(context);
   }
@@ -40,7 +40,7 @@ class EchoService final : public grpc_echo::Echo::CallbackService {
   }
 };
 
-// How many callers have not been told to stop. Their calls end on threads of gRPC's.
+// Number of callers that have not stopped. Their calls end on threads of gRPC.
 class Going {
  public:
   explicit Going(unsigned callers) : count_(callers) {}
@@ -93,7 +93,7 @@ class Caller {
   PeerLoad& load_;
   const std::size_t number_;
   Going& going_;
-  std::optional<grpc::ClientContext> context_;  // Good for one call.
+  std::optional<grpc::ClientContext> context_;  // Each call needs a new context.
   grpc_echo::Payload request_;
   grpc_echo::Payload reply_;
   grpc_echo::Ack ack_;

@@ -18,7 +18,7 @@
 #include "bench/peers/peer.h"
 #include "bench/run/options.h"
 
-// The program of a peer, as peer_system.cpp starts it: it tells its events on its standard output.
+// Main program of a peer, which peer_system.cpp starts. It writes its events to standard output.
 namespace hawser::bench {
 namespace {
 
@@ -30,7 +30,7 @@ struct PeerOptions {
   std::vector<Cell> cells;
 };
 
-// "pipeline:128x16".
+// Reads a cell such as "pipeline:128x16".
 Cell read_cell(const std::string& text, Wait wait) {
   char mode[char_text_max] = {};
   Cell cell{.wait = wait};
@@ -101,7 +101,7 @@ class Load final : public PeerLoad {
   const unsigned connections_;
   std::vector<Caller> callers_;
   const Payload payload_;
-  std::mutex mutex_;  // Of the meter.
+  std::mutex mutex_;  // Protects the meter.
   Meter meter_;
 };
 

@@ -8,11 +8,11 @@
 
 namespace hawser::bench {
 
-// The results of several systems as a table for people, cell by cell. It is Markdown as well.
+// Results of several systems as a table, cell by cell. The text is readable as it is, and is Markdown.
 class CompareTable {
  public:
-  // The lines for one more cell: a heading where transport, mode or way of waiting change, then a row for each system,
-  // of which the first is ours.
+  // Returns the lines for one more cell: a heading when transport, mode or way of waiting change, then a row for each
+  // system. The first system is Hawser.
   std::string add(std::span<const CellResult> systems);
 
  private:

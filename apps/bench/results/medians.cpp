@@ -25,7 +25,7 @@ CellResult median_of(std::span<const CellResult> repetitions) {
                             &CellResult::p999_us, &CellResult::server_cpu_s, &CellResult::client_cpu_s}) {
     result.*column = median(repetitions, [=](const CellResult& one) { return one.*column; });
   }
-  // Counts over times that differ a little: the median is that of the rates.
+  // The counts belong to slightly different times, so the median is taken of the rates.
   const double calls_per_s = median(repetitions, [](const CellResult& one) { return one.calls_per_s(); });
   result.calls = static_cast<std::uint64_t>(std::llround(calls_per_s * result.seconds));
   result.errors = 0;

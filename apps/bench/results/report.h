@@ -9,28 +9,29 @@
 
 namespace hawser::bench {
 
-// What a run has found, with what one needs to know to compare it with another.
+// Results of a run, with the information that a comparison with another run needs.
 struct Report {
   std::vector<CellResult> results;
-  std::vector<CellResult> repetitions;      // What `results` are the medians of, in the order of measuring; or empty.
+  // The results of which `results` has the medians, in the order of measuring. May be empty.
+  std::vector<CellResult> repetitions;
   bool complete = false;                    // Every cell was measured.
-  std::string started;                      // UTC, as ISO 8601 has it.
-  Connected pollers;                        // Of both sides, as they were really used.
-  std::size_t server_memory_bytes_max = 0;  // 0: the server was not ours to watch.
+  std::string started;                      // UTC, in the format of ISO 8601.
+  Connected pollers;                        // Pollers that both sides really used.
+  std::size_t server_memory_bytes_max = 0;  // 0: the server ran elsewhere, or its memory is not known.
   std::size_t client_memory_bytes_max = 0;
 };
 
-// Now, as Report::started has it.
+// Returns the current time in the format of Report::started.
 std::string utc_now();
 
-// Each writes a file anew and gives what went wrong, or nothing.
+// Each function writes a new file. Returns the error, or an empty string.
 std::string write_json(const std::string& path, const Report& report, const Options& options);
 std::string write_csv(const std::string& path, const Report& report);
-// The files that `options` ask for.
+// Writes the files that `options` name.
 std::string write_files(const Report& report, const Options& options);
-// What write_files() would find out late: whether they can be written. Gives what went wrong, or nothing.
+// Checks before the run that write_files() will be able to write. Returns the error, or an empty string.
 std::string check_files(const Options& options);
-// Says on stderr which cell had errors first, if one had.
+// Prints the first error, and its cell, to stderr. Returns whether there was one.
 bool say_errors(const std::vector<CellResult>& results);
 
 }  // namespace hawser::bench

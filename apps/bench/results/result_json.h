@@ -7,9 +7,9 @@
 
 namespace hawser::bench {
 
-// An element of "cells" in the file that --json writes.
+// Returns an element of "cells" in the file that --json writes.
 nlohmann::json result_to_json(const CellResult& result);
-// Empty if fields are missing or of another kind.
+// Returns nothing if a field is missing or has the wrong type.
 std::optional<CellResult> result_from_json(const nlohmann::json& object);
 
 }  // namespace hawser::bench

@@ -8,12 +8,12 @@
 
 namespace hawser::bench {
 
-// The calls of an --rtt-table: 4 KiB, so many in flight.
+// Cells of an --rtt-table: 4 KiB, and these numbers of calls in flight.
 inline constexpr std::size_t rtt_size_bytes = 4096;
 inline constexpr unsigned rtt_depths[] = {1, 2, 4, 8, 16, 32, 64};
 
-// Round trips, median, by calls in flight: a column for each transport in the order of `results`, and how often the
-// first one's fits into the last one's.
+// Returns a table of median round trips by calls in flight: a column for each transport in the order of `results`, and
+// the ratio of the last transport's time to the first one's.
 std::string rtt_table(const std::vector<CellResult>& results);
 
 }  // namespace hawser::bench

@@ -9,15 +9,15 @@
 
 namespace hawser::bench {
 
-// What --json has written.
+// Content of a file that --json has written.
 struct RunFile {
-  std::string name;  // Without its folder.
+  std::string name;  // File name without its folder.
   std::string reply;
   std::vector<std::pair<std::string, std::string>> meta;  // In the order of the file.
   std::vector<CellResult> results;
 };
 
-// The text says what is wrong with the file.
+// On error returns the reason.
 std::expected<RunFile, std::string> read_run_file(const std::string& path);
 
 }  // namespace hawser::bench

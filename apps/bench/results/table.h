@@ -8,19 +8,19 @@
 
 namespace hawser::bench {
 
-// The results as a table for people, line by line as they come. It is Markdown as well.
+// Results as a table, line by line as they arrive. The text is readable as it is, and is Markdown.
 class Table {
  public:
-  // The lines for one more result: a heading where transport, mode or way of waiting change, then its row.
+  // Returns the lines for one more result: a heading when transport, mode or way of waiting change, then its row.
   std::string add(const CellResult& result);
 
  private:
   std::optional<Cell> previous_;
 };
 
-// "9.9", "210".
+// For example "9.9" or "210".
 std::string microseconds_text(double time);
-// "1,533,744".
+// For example "1,533,744".
 std::string with_thousands(double number);
 
 }  // namespace hawser::bench

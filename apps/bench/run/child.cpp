@@ -25,11 +25,11 @@ constexpr std::chrono::milliseconds reap_interval(2);
 
 [[noreturn]] void run_child(const std::string& name, const std::function<int(int)>& body, int descriptor,
                             pid_t parent) {
-  // Dies with the parent, however that ends. It may have ended already.
+  // The child dies with its parent, however the parent ends. The parent may have ended already.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   prctl(PR_SET_NAME, name.c_str());
-  // The terminal sends Ctrl-C to all; it is the parent that ends its children.
+  // The terminal sends SIGINT to the whole process group, but the parent ends its children.
   signal(SIGINT, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
   sigset_t none;
@@ -88,7 +88,7 @@ std::optional<std::string> Child::next_line() {
   read_more();
   const std::size_t end = buffer_.find('\n');
   if (end == std::string::npos) {
-    if (closed_) buffer_.clear();  // A line cut short by the child's end.
+    if (closed_) buffer_.clear();  // The child ended within a line.
     return std::nullopt;
   }
   std::string line = buffer_.substr(0, end);

@@ -19,7 +19,7 @@
 namespace hawser::bench {
 namespace {
 
-// Small calls, pages, blocks, and large objects.
+// Small calls, pages, blocks and large objects.
 constexpr SizeAndConcurrency default_pairs[] = {{128, 1},       {128, 16},       {128, 256},  {4 << 10, 64},
                                                 {256 << 10, 1}, {256 << 10, 16}, {8 << 20, 4}};
 
@@ -64,7 +64,7 @@ class Compare final : Runner::Observer {
     report_.repetitions.back().repetition = repetition_;
   }
 
-  // Interleaved, so that a machine that slows down meanwhile does so for all.
+  // The systems take turns, so that a machine that slows down does so for all of them.
   void measure(const Cell& cell) {
     const std::size_t first = report_.repetitions.size();
     for (repetition_ = 1; repetition_ <= options_.repeat; ++repetition_) {
@@ -88,7 +88,7 @@ class Compare final : Runner::Observer {
   }
 
   const Options& options_;
-  const std::vector<System> systems_;  // Ours is the first.
+  const std::vector<System> systems_;  // Hawser is the first.
   const std::vector<Cell> cells_;
   Runner runner_;
   Progress progress_;

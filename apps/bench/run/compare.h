@@ -4,8 +4,8 @@
 
 namespace hawser::bench {
 
-// Measures each cell with hawser and with each of the peers in turn, several times, and gives the medians and how much
-// faster hawser is. The program's exit status.
+// Measures each cell with Hawser and with each peer in turn, several times. Prints the medians and the ratios of Hawser
+// to the peers. Returns the program's exit status.
 int run_compare(Options options);
 
 }  // namespace hawser::bench

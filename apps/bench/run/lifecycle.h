@@ -12,17 +12,18 @@
 #include "bench/run/run.h"
 #include "bench/run/runner.h"
 
-// How what measures begins and ends.
+// Steps common to all measurements: checks before the beginning, and output at the end.
 namespace hawser::bench {
 
-// What forbids to begin, or nothing: files that can't be written, too few descriptors.
+// Returns why the measurement can't begin, such as files that can't be written or too few descriptors; or an empty
+// string.
 std::string preflight_check(const Options& options);
 
-// Says what was wrong, and gives the exit status. `unwritten` is what write_files() said, `done` of `all` cells were
-// measured.
+// Prints the problems and returns the exit status. `unwritten` is the result of write_files(); `done` of `all` cells
+// were measured.
 int finish(const Runner& runner, const Report& report, const std::string& unwritten, std::size_t done, std::size_t all);
 
-// Runs `measure` unless `wrong` says why not; gives the exit status.
+// Runs `measure` and returns its exit status. If `wrong` is not empty, prints it instead.
 template <class Measure>
 int run_unless(const std::string& wrong, Measure measure) {
   if (!wrong.empty()) {

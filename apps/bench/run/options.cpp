@@ -31,7 +31,7 @@ constexpr const char* all_pairs = "none: all sizes times all concurrencies";
 
 [[noreturn]] void refuse(const std::string& option, const std::string& why) { throw CLI::ValidationError(option, why); }
 
-// An option `name` TYPE whose text is given to `take(name, text)`.
+// Adds an option `name` TYPE whose text is passed to `take(name, text)`.
 template <class Take>
 void add(CLI::App& app, const std::string& name, const char* type, const std::string& description, Take take) {
   app.add_option_function<std::string>(name, [name, take](const std::string& text) { take(name, text); })
@@ -64,7 +64,7 @@ void add_number(CLI::App& app, const std::string& name, const char* type, const 
   });
 }
 
-// Of several texts the one that is given, as its value; `otherwise` says what there is.
+// Returns the value of the given text. `otherwise` lists the accepted texts for the error.
 template <class Value>
 void add_choice(CLI::App& app, const std::string& name, const std::string& description, Value& value,
                 std::vector<std::pair<std::string_view, Value>> choices, const char* otherwise) {
@@ -76,7 +76,7 @@ void add_choice(CLI::App& app, const std::string& name, const std::string& descr
       });
 }
 
-// Each part of "a,b,c" as `read(option, part)` has it.
+// Reads each part of "a,b,c" by `read(option, part)`.
 template <class Value, class Read>
 void add_list(CLI::App& app, const std::string& name, const std::string& description, std::vector<Value>& values,
               Read read) {
@@ -90,7 +90,7 @@ void add_list(CLI::App& app, const std::string& name, const std::string& descrip
   });
 }
 
-// What `parse` makes of a text that must be something.
+// Returns a function for add_list() that refuses a text if `parse` returns nothing for it.
 template <class Parse>
 auto reader(Parse parse, const char* what_it_is_not) {
   return [parse, what_it_is_not](const std::string& option, const std::string& text) {

@@ -16,8 +16,8 @@ class App;
 namespace hawser::bench {
 
 enum class ReplyKind : std::uint8_t {
-  echo,  // The payload comes back.
-  ack,   // 16 bytes do.
+  echo,  // The reply is the payload.
+  ack,   // The reply has 16 bytes.
 };
 enum class HandlerKind : std::uint8_t { function, coroutine };
 
@@ -27,16 +27,16 @@ struct SizeAndConcurrency {
   friend bool operator==(const SizeAndConcurrency&, const SizeAndConcurrency&) = default;
 };
 
-// What the command line says.
+// Options of the command line.
 struct Options {
-  // What is measured: every combination.
+  // Every combination of these is measured.
   std::vector<std::string> transports = {"tcp"};
   std::vector<Mode> modes = {Mode::pipeline};
   std::vector<Wait> waits = {Wait::spin};
   std::vector<std::size_t> sizes_bytes = {128, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 8 << 20};
   std::vector<unsigned> concurrencies = {1, 4, 16, 64, 256};
-  std::vector<SizeAndConcurrency> pairs;  // Instead of sizes times concurrencies, unless empty.
-  double seconds = 1;                     // Counted, of each cell.
+  std::vector<SizeAndConcurrency> pairs;  // Used instead of all sizes and concurrencies, unless empty.
+  double seconds = 1;                     // Counted time of each cell.
   ReplyKind reply = ReplyKind::echo;
   HandlerKind handler = HandlerKind::function;
 
@@ -45,21 +45,22 @@ struct Options {
   std::optional<int> server_cpu;
   std::optional<int> client_cpu;
 
-  // With one call in flight on each of many connections, both sides hold the payload of all at once. Where that would
-  // pass this bound, fewer calls are kept in flight, and the result says how many.
+  // With one call in flight on each of many connections, both sides hold the payloads of all calls at once. If that
+  // would exceed this bound, fewer calls are kept in flight, and the result has their number.
   std::size_t bytes_in_flight_max = std::size_t{512} << 20;
   double call_timeout_s = 30;
-  double spin_max_us = 0;  // 0: LoopOptions' default.
+  double spin_max_us = 0;  // 0: the default of LoopOptions.
   LoopOptions loop(Wait wait) const {
     LoopOptions loop{.wait = wait, .poller = poller};
     if (spin_max_us > 0) loop.spin_max = std::chrono::nanoseconds(static_cast<std::int64_t>(spin_max_us * 1e3));
     return loop;
   }
-  double rate_per_s = 0;  // Calls begin by the clock, so many a second in all; 0: as soon as an earlier one has ended.
-  bool registered = false;  // What is sent lies in a RegisteredBuffer.
-  bool rtt_table = false;   // Its sizes, concurrencies and transports instead.
+  // Total rate at which calls begin by the clock. 0: a call begins when an earlier one has ended.
+  double rate_per_s = 0;
+  bool registered = false;  // Payloads lie in a RegisteredBuffer.
+  bool rtt_table = false;   // Uses the sizes, concurrencies and transports of the round-trip table.
   unsigned server_threads = 1;
-  std::vector<int> server_cpus;  // Of each of several threads; empty: as server_cpu says.
+  std::vector<int> server_cpus;  // Processors of a server with several threads. Empty: see server_cpu.
 
   std::vector<std::string> peers = {"baseline"};  // compare
   unsigned repeat = 3;
@@ -79,8 +80,8 @@ struct Options {
 inline constexpr std::size_t size_bytes_max = std::size_t{64} << 20;
 inline constexpr unsigned concurrency_max = 16'384;
 
-// The options of each sub command. Values are checked while the command line is read; what is wrong is thrown as
-// CLI::ParseError with a text that says what is accepted.
+// Add the options of each subcommand. Values are checked while the command line is read: errors are thrown as
+// CLI::ParseError, and their text lists the accepted values.
 void add_run_options(CLI::App& app, Options& options);
 void add_limit_options(CLI::App& app, Options& options);
 void add_compare_options(CLI::App& app, Options& options);
@@ -88,9 +89,9 @@ void add_report_options(CLI::App& app, Options& options);
 void add_server_options(CLI::App& app, Options& options);
 void add_client_options(CLI::App& app, Options& options);
 
-// The most connections that a cell opens.
+// Returns the largest number of connections that a cell opens.
 std::size_t connections_max(const Options& options);
-// All cells, in the order of measuring: those of one way of waiting together.
+// Returns all cells in the order of measuring. Cells with the same way of waiting are adjacent.
 std::vector<Cell> cells_of(const Options& options);
 
 }  // namespace hawser::bench

@@ -13,7 +13,7 @@
 namespace hawser::bench {
 namespace {
 
-// Beside this program's own, as the build puts them.
+// Returns the path of the peer's program, which the build puts beside this program.
 std::string program_of(const std::string& peer) {
   char path[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
@@ -22,7 +22,7 @@ std::string program_of(const std::string& peer) {
   return folder + "peers/hawser-peer-" + peer;
 }
 
-// Becomes the peer's program, which tells its events on its standard output. Returns only if that fails.
+// Replaces this process by the peer's program, which writes its events to standard output. Returns only if that fails.
 int become(const std::string& peer, std::vector<std::string> arguments, int descriptor) {
   const std::string program = program_of(peer);
   arguments.insert(arguments.begin(), program);

@@ -9,18 +9,18 @@
 
 namespace hawser::bench {
 
-// Says on stderr which cell is being measured and how long all will take: one line that changes on a terminal, else a
-// line a cell.
+// Shows on stderr which cell is being measured and the remaining time: as one line that is updated on a terminal, else
+// as a line for each cell.
 class Progress {
  public:
-  // `cell_s` is what a cell is expected to take until one has been seen.
+  // `cell_s` is the expected time of a cell until one has been measured.
   Progress(std::vector<Cell> cells, double cell_s);
   ~Progress() { clear(); }
 
   void begin(std::size_t cell);
-  // Brings the time left up to date.
+  // Updates the remaining time.
   void refresh();
-  // Takes the line away, so that something else can be written.
+  // Removes the line, so that other output can be written.
   void clear();
 
  private:

@@ -21,7 +21,7 @@
 namespace hawser::bench {
 namespace {
 
-// Measures all cells of one system and prints them as they come.
+// Measures all cells of one system and prints the results as they arrive.
 class Run final : Runner::Observer {
  public:
   Run(const Options& options, System system, std::vector<Cell> cells)
@@ -33,7 +33,7 @@ class Run final : Runner::Observer {
     report_.started = utc_now();
   }
 
-  // One pair of processes for each transport and each way of waiting, which is a loop's for life.
+  // Starts two processes for each transport and each way of waiting, since a loop's way of waiting does not change.
   void measure_all() {
     std::size_t end = 0;
     while (end < cells_.size() && runner_.going()) {
@@ -52,7 +52,7 @@ class Run final : Runner::Observer {
     report_.client_memory_bytes_max = runner_.client_memory_bytes_max();
   }
 
-  // Writes the files and says what was wrong.
+  // Writes the files and prints the problems.
   int finish() {
     const std::string unwritten = write_files(report_, options_);
     if (!report_.results.empty()) print_notes();
@@ -101,7 +101,7 @@ class Run final : Runner::Observer {
   Table table_;
   Report report_;
   std::string auto_took_;  // The transport that carried the cells of "auto"; empty if there are none.
-  std::size_t first_ = 0;  // Of the cells that are with the runner.
+  std::size_t first_ = 0;  // Index of the first cell that the runner is measuring.
 };
 
 int run_cells(const Options& options, System system, std::string wrong = {}) {

@@ -4,13 +4,13 @@
 
 namespace hawser::bench {
 
-// Each gives the program's exit status: 0 if every cell was measured without an error.
+// Each function returns the program's exit status: 0 if every cell was measured without an error.
 
-// Server and client as two processes of this machine.
+// Server and client are two processes of this machine.
 int run_both(Options options);
-// The same on baseline: what this machine can do.
+// The same with the baseline: the limits of this machine.
 int run_limit(Options options);
-// The client alone, against a server elsewhere.
+// The client alone, with a server elsewhere.
 int run_client(Options options);
 // The server alone, until it is interrupted.
 int run_server(Options options);

@@ -18,16 +18,16 @@
 namespace hawser::bench {
 namespace {
 
-constexpr double start_s_max = 10;  // For the server to listen.
-constexpr double end_s_max = 10;    // For a child to end after its last word.
+constexpr double start_s_max = 10;  // Until the server listens.
+constexpr double end_s_max = 10;    // From the last event of a child to its end.
 constexpr double other_end_s_max = 0.2;
 constexpr int refresh_ms = 250;
 constexpr std::size_t descriptors_beside_connections = 64;
 
 using Clock = std::chrono::steady_clock;
 
-// With nothing heard for so long while a cell is measured, something hangs: waiting for the first replies, counting,
-// and waiting for the last.
+// Longest time without an event while a cell is measured; more means that a process hangs. It covers waiting for the
+// first replies, counting, and waiting for the last replies.
 double silence_s_max(const Options& options) {
   return 1.1 * options.seconds + connect_s_max + warm_up_s_max + 2 * options.call_timeout_s + 10;
 }
@@ -77,7 +77,7 @@ bool Runner::measure(const System& system, const std::vector<Cell>& cells) {
   return going();
 }
 
-// Takes what `child` has said; `done` if that is enough.
+// Reads the events of `child`; sets `done` if `enough` accepts one.
 void Runner::take_lines(Child& child, const std::function<bool(const Event&)>& enough, bool& heard, bool& done) {
   while (const std::optional<std::string> line = child.next_line()) {
     heard = true;
@@ -92,13 +92,13 @@ void Runner::take_lines(Child& child, const std::function<bool(const Event&)>& e
   }
 }
 
-// Says so in problem_ if one of both has ended that should not.
+// Sets problem_ if one of the processes has ended unexpectedly.
 void Runner::look_after(Child& child, Child* other) {
   if (child.at_end()) {
     child.end();
     if (problem_.empty()) problem_ = fmt::format("{} ended early: {}", child.name(), child.how_it_ended());
   }
-  // Who loses its server fails as well, and perhaps says so first.
+  // A client that loses its server fails as well, and its report may arrive first.
   if (other != nullptr && !other->next_line() && (other->at_end() || !problem_.empty()) &&
       other->wait(other_end_s_max)) {
     const std::string ended = fmt::format("{} ended early: {}", other->name(), other->how_it_ended());
@@ -106,8 +106,8 @@ void Runner::look_after(Child& child, Child* other) {
   }
 }
 
-// Takes what `child` says until `enough` is true, it ends, something is wrong, or nothing is heard for `silence_s`.
-// `other` has to live as long.
+// Reads the events of `child` until `enough` returns true, the child ends, an error occurs, or no event arrives for
+// `silence_s`. `other` must stay alive during this time.
 void Runner::watch(Child& child, Child* other, double silence_s, const std::function<bool(const Event&)>& enough) {
   const auto silence = std::chrono::duration<double>(silence_s);
   auto last_heard = Clock::now();
@@ -143,7 +143,8 @@ void choose_processors(Options& options, bool with_server) {
   }
   const std::size_t threads = options.server_threads;
   if (with_server && threads > 1 && !options.server_cpu) {
-    // A processor for each of its threads and another for the client; else the kernel may spread them.
+    // Each thread of the server gets a processor, and the client another one. With too few processors, the kernel
+    // schedules them.
     const bool plenty = usable.size() > threads;
     if (plenty) options.server_cpus.assign(usable.begin(), usable.begin() + static_cast<std::ptrdiff_t>(threads));
     options.server_cpu = -1;
@@ -157,7 +158,7 @@ std::string raise_descriptors_max(std::size_t connections) {
   const rlim_t wanted = connections + descriptors_beside_connections;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
-  if (limit.rlim_max < wanted) {  // Who may raise this is root.
+  if (limit.rlim_max < wanted) {  // Only root may raise the hard limit.
     const rlimit higher{wanted, wanted};
     if (setrlimit(RLIMIT_NOFILE, &higher) == 0) return {};
     return fmt::format("{} connections need {} descriptors and {} are allowed: raise the limit (ulimit -Hn)",

@@ -14,30 +14,31 @@
 
 namespace hawser::bench {
 
-// Measures cells with a server's and a client's process, which it starts, pins and watches.
+// Measures cells with a server process and a client process, which it starts, pins and watches.
 class Runner {
  public:
-  // Who is told meanwhile.
+  // Receives the progress of the measurement.
   class Observer {
    public:
     virtual ~Observer() = default;
-    virtual void begun(std::size_t cell) = 0;  // Among those given to measure().
+    virtual void begun(std::size_t cell) = 0;  // Index among the cells passed to measure().
     virtual void measured(const CellResult& result) = 0;
-    virtual void waiting() = 0;  // Several times a second.
+    virtual void waiting() = 0;  // Called several times a second.
   };
 
   Runner(const Options& options, Observer& observer) : options_(options), observer_(observer) {}
 
-  // Measures `cells`, which share their transport and their way of waiting; with Options::connect against the server
-  // there. False if that was the end: see problem() and interrupted_by().
+  // Measures `cells`, which share the transport and the way of waiting. With Options::connect, the server at that
+  // address is used. Returns false if the run must end: see problem() and interrupted_by().
   bool measure(const System& system, const std::vector<Cell>& cells);
 
-  const std::string& problem() const noexcept { return problem_; }  // What ended the run early.
-  int interrupted_by() const noexcept { return interrupted_by_; }   // The signal that did, or 0.
+  const std::string& problem() const noexcept { return problem_; }  // Error that ended the run early.
+  int interrupted_by() const noexcept { return interrupted_by_; }   // Signal that ended the run early, or 0.
   bool going() const noexcept { return problem_.empty() && interrupted_by_ == 0; }
 
   const Connected& pollers() const noexcept { return pollers_; }
-  std::size_t server_memory_bytes_max() const noexcept { return server_memory_bytes_max_; }  // 0: not ours to watch.
+  // 0: the server is not a process of this machine.
+  std::size_t server_memory_bytes_max() const noexcept { return server_memory_bytes_max_; }
   std::size_t client_memory_bytes_max() const noexcept { return client_memory_bytes_max_; }
 
  private:
@@ -55,9 +56,9 @@ class Runner {
   std::size_t client_memory_bytes_max_ = 0;
 };
 
-// Settles the processors that were left open: the client's, and the server's if there is one to start.
+// Chooses processors for the client, and for the server if there is one to start, where the options leave them open.
 void choose_processors(Options& options, bool with_server);
-// Allows as many descriptors as `connections` need; gives what is wrong, or nothing.
+// Raises the limit of descriptors to what `connections` need. Returns the error, or an empty string.
 std::string raise_descriptors_max(std::size_t connections);
 
 }  // namespace hawser::bench

@@ -2,7 +2,7 @@
 
 namespace hawser::bench {
 
-// Takes SIGINT, SIGTERM and SIGHUP from this process, to be read instead of interrupting it.
+// Blocks SIGINT, SIGTERM and SIGHUP, so that the program reads them from a descriptor.
 class Signals {
  public:
   Signals();
@@ -10,9 +10,9 @@ class Signals {
   Signals& operator=(const Signals&) = delete;
   ~Signals();
 
-  // Readable when one has come.
+  // Readable when a signal has arrived.
   int descriptor() const noexcept { return descriptor_; }
-  // The signal that has come, or 0.
+  // Returns the signal that has arrived, or 0.
   int take() const noexcept;
 
  private:

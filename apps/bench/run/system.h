@@ -11,32 +11,32 @@
 
 namespace hawser::bench {
 
-// Something to measure: what its server's and its client's process do. Both tell of themselves by events (events.h) on
-// a descriptor, and give the exit status of their process.
+// A system to be measured, as the functions of its server process and its client process. Both write events (events.h)
+// to a descriptor and return the exit status of their process.
 struct System {
-  std::string name;  // As in the column "system".
+  std::string name;  // Name in the column "system".
 
-  // Serves cells like this one, in transport and way of waiting, until SIGTERM, and says where: Listening.
+  // Serves cells with the transport and the way of waiting of `cell` until SIGTERM. Reports its address: Listening.
   std::function<int(const Options& options, const Cell& cell, int descriptor)> serve;
-  // Measures cells that share their transport and their way of waiting, and says so: Connected, then CellBegun and
-  // CellResult for each. `server` is the process that serves at `address`, or -1 where it is out of sight.
+  // Measures cells that share the transport and the way of waiting. Reports Connected, then CellBegun and CellResult
+  // for each cell. `server` is the process that serves at `address`, or -1 if it is not on this machine.
   std::function<int(const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
                     int descriptor)>
       measure;
 };
 
 System hawser_system();
-// The same calls on bare sockets, or through bare shared memory.
+// The same calls on bare sockets or bare shared memory.
 System baseline_system();
-// Why there is no baseline over a transport among the options, or nothing.
+// Returns why a transport of the options has no baseline, or an empty string.
 std::string missing_baseline(const Options& options);
 // ucx_perftest of ucx-utils: round trips with one message in flight, else messages in one direction.
 System ucx_perftest_system();
-// Why it can't be run with these options, or nothing.
+// Returns why ucx_perftest can't run with these options, or an empty string.
 std::string missing_ucx_perftest(const Options& options);
-// A program of apps/bench/peers/, which has the options that peer_options.h reads.
+// A program of apps/bench/peers/, which accepts the options that peer_main.cpp reads.
 System peer_system(const std::string& peer);
-// What to do about a peer whose program is not there, or nothing.
+// Returns how to build a peer whose program is missing, or an empty string.
 std::string missing_peer(const std::string& peer);
 
 }  // namespace hawser::bench

@@ -31,14 +31,14 @@ def run(program, *arguments, timeout_s=50):
 
 
 def children_of(pid):
-    """The process ids of `pid`'s children by name, as far as they have taken their names."""
+    """Returns the process ids of the children of `pid` by name. Children that have not set their names are missing."""
     children = {}
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
             name, rest = re.match(r"\d+ \((.*)\) (.*)", (entry / "stat").read_text(), re.DOTALL).groups()
-        except OSError:  # It has ended meanwhile.
+        except OSError:  # The process has ended meanwhile.
             continue
         state, parent = rest.split()[:2]
         if int(parent) == pid and state != "Z":
@@ -63,17 +63,17 @@ def wait_for(condition, text, timeout_s=20):
 
 
 def start_long_run(program, *arguments):
-    """A run that is measuring; gives it and its children."""
+    """Starts a run and waits until it measures. Returns the run and its children."""
     process = subprocess.Popen([program, "run", "--sizes", "4K", "--concurrency", "8", "--seconds", "60", *arguments],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     names = {"bench-server", "bench-client"}
     children = wait_for(lambda: (found := children_of(process.pid)).keys() >= names and found, "two children started")
-    time.sleep(0.7)  # Into the measurement.
+    time.sleep(0.7)  # Until the measurement is under way.
     return process, children
 
 
 def end_of(process, children, timeout_s=20):
-    """What it printed to stderr, after checking that it has ended and left nobody behind."""
+    """Checks that the run and its children have ended. Returns its output on stderr."""
     try:
         _, errors = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -213,7 +213,7 @@ def compare(program):
         check(len(csv_file.read_text().splitlines()) == 1 + 4 + 8, "CSV")
         check(written["meta"]["poller"] in ("epoll", "io_uring"), "the poller is not ours")
         check("| baseline " in result.stdout and "cell 2 of 2" in result.stderr, "table and progress")
-    # Whose program is not there is named with its packages.
+    # The error for a missing program names its packages.
     with tempfile.TemporaryDirectory() as folder:
         alone = pathlib.Path(folder, "hawser-bench")
         shutil.copy(program, alone)
@@ -284,7 +284,7 @@ def rate(program):
             return json.loads(json_file.read_text())
 
         for kind in (["--mode", "pipeline,connections"], ["--wait", "event", "--reply", "ack", "--server-threads", "2"]):
-            # A pause of the machine spoils the measurement that it comes in, and not the next.
+            # A pause of the machine spoils the measurement during which it occurs, and not the next one.
             for _ in range(5):
                 written = measure("--sizes", "128", "--concurrency", "64", "--rate", "500", "--seconds", "1", *kind)
                 at_pace = all(400 < cell["calls_per_s"] < 600 for cell in written["cells"])
@@ -293,10 +293,10 @@ def rate(program):
             check(at_pace, "another pace")
             check(written["meta"]["rate_per_s"] == 500, "meta")
         check(written["meta"]["server_threads"] == 2, "meta")
-        # More than can be done with one call in flight: each waits longer than the one before.
+        # The rate is higher than one call in flight allows, so each call waits longer than the one before.
         cell = measure("--sizes", "4M", "--concurrency", "1", "--rate", "1e6", "--seconds", "0.5")["cells"][0]
         check(cell["p50_us"] > 100e3, "waiting does not count")
-        # A rate that leaves callers idle does not delay the end: the last of them begins after 50 s.
+        # A rate that leaves callers idle does not delay the end, although the last of them begins after 50 s.
         began = time.monotonic()
         measure("--sizes", "128", "--concurrency", "1000", "--rate", "20", "--seconds", "0.2")
         check(time.monotonic() - began < 40, "it ends late")
@@ -323,7 +323,7 @@ def transports(program):
     result = run(program, "run", "--rtt-table", "--transport", "auto", "--seconds", "0.05")
     check(result.returncode == 0 and "| Depth | auto (us) | tcp (us) | Ratio |" in result.stdout, "--rtt-table")
     check("auto took " in result.stdout, "what auto took is not said")
-    # Of auto, and not of what was measured last.
+    # The line names the transport of "auto", and not the transport that was measured last.
     took = re.search(r"auto took (\w+)", run(program, "run", "--transport", "auto", "--cells", "128x1", "--seconds", "0.05").stdout)
     both = re.search(r"auto took (\w+)", run(program, "run", "--transport", "auto,unix", "--cells", "128x1", "--seconds", "0.05").stdout)
     check(took and both and took[1] == both[1] != "unix", "what unix took is said of auto")
@@ -371,7 +371,7 @@ def interrupted(program):
 
 
 def watchdog(program):
-    """A server that stands still fails the calls, and then the run."""
+    """A server that is stopped makes the calls fail, and then the run."""
     process, children = start_long_run(program, "--call-timeout", "1")
     os.kill(children["bench-server"], signal.SIGSTOP)
     errors = end_of(process, children, timeout_s=100)

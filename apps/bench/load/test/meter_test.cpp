@@ -18,7 +18,7 @@ TEST(Meter, CountsAfterTheWarmUpOnly) {
   EXPECT_TRUE(meter.go_on(start + milliseconds(100)));
   call(milliseconds(150), 10);
   meter.warm();
-  EXPECT_TRUE(meter.go_on(start + milliseconds(400)));  // The time is up, but one of both has had no reply.
+  EXPECT_TRUE(meter.go_on(start + milliseconds(400)));  // The time is up, but one of the two calls has had no reply.
   call(milliseconds(450), 10);
   meter.warm();
   EXPECT_TRUE(meter.go_on(start + milliseconds(500)));

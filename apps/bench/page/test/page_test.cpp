@@ -49,7 +49,7 @@ RunFile compared() {
   return run;
 }
 
-// Whether every element is closed, in order: enough to tell well-formed from broken.
+// Returns whether every element is closed, in order. This check is sufficient to detect a broken page.
 bool well_formed(const std::string& page) {
   std::vector<std::string> open;
   std::size_t at = page.find("<html");
@@ -82,8 +82,8 @@ TEST(Page, IsWellFormedAndHasEveryCell) {
   for (const char* calls : {"100,001", "105,001", "200,002", "210,002"}) EXPECT_THAT(page, HasSubstr(calls));
   EXPECT_THAT(page, HasSubstr("a&lt;b&gt;.json"));
   EXPECT_THAT(page, HasSubstr("Some &amp; other"));
-  EXPECT_EQ(count_of(page, ">0.50</td>"), 6u);  // Ratios.
-  // By size for 1 and 16 in flight, by concurrency for three sizes; each for throughput and latency.
+  EXPECT_EQ(count_of(page, ">0.50</td>"), 6u);  // The ratios.
+  // By size for 1 and 16 in flight, by concurrency for three sizes; each for throughput and for latency.
   EXPECT_EQ(count_of(page, "<svg"), 10u);
 }
 

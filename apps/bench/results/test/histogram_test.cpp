@@ -45,8 +45,8 @@ TEST(Histogram, IsOffByLessThanOnePercentAtEveryMagnitude) {
   for (std::uint64_t value = 1; value < std::uint64_t{1} << (Histogram::value_bits_max - 1); value += value / 37 + 1) {
     Histogram histogram;
     histogram.record(value);
-    histogram.record(value * 2);  // So that the median is not the greatest value, which is kept exactly.
-    histogram.record(0);          // Nor the least.
+    histogram.record(value * 2);  // So that the median is not the greatest value, which is stored exactly.
+    histogram.record(0);          // And not the least value.
     const double given = static_cast<double>(histogram.quantile(0.5));
     ASSERT_NEAR(given, static_cast<double>(value), relative_error_max * static_cast<double>(value)) << value;
   }
