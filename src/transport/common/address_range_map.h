@@ -10,11 +10,11 @@
 
 namespace hawser::transport {
 
-// Stretches of memory that do not overlap, each with an Entry, found by any part that lies within. Not thread-safe.
+// Map from address ranges that do not overlap to entries. Any part of a range finds its entry. Not thread-safe.
 template <class Entry>
 class AddressRangeMap {
  public:
-  // `invalid_argument` if a part of it is here already.
+  // Adds a range. Returns `invalid_argument` if it overlaps a range of the map.
   Result<void> add(MutableBytes memory, Entry entry) {
     const auto after = by_address_.lower_bound(memory.data());
     const bool over_next = after != by_address_.end() && after->first < memory.data() + memory.size();
@@ -27,7 +27,7 @@ class AddressRangeMap {
     bytes_ += memory.size();
     return {};
   }
-  // The one that begins at `memory`.
+  // Removes the range that begins at `memory`, which must be in the map.
   void remove(const std::byte* memory) noexcept {
     const auto found = by_address_.find(memory);
     bytes_ -= found->second.bytes;
@@ -35,10 +35,10 @@ class AddressRangeMap {
   }
 
   struct Found {
-    MutableBytes memory;  // All of it.
+    MutableBytes memory;  // The whole range.
     Entry* entry = nullptr;
   };
-  // Without an entry if [data, data + bytes) does not lie within one.
+  // Finds the range that contains [data, data + bytes). `entry` is null if there is none.
   Found find(const std::byte* data, std::size_t bytes) noexcept {
     auto found = by_address_.upper_bound(data);
     if (found == by_address_.begin()) return {};
@@ -49,7 +49,7 @@ class AddressRangeMap {
     return {{const_cast<std::byte*>(found->first), stretch.bytes}, &stretch.entry};
   }
 
-  // Calls f(memory, entry) for each.
+  // Calls f(memory, entry) for each range.
   template <class F>
   void each(F f) {
     for (auto& [data, stretch] : by_address_)

@@ -8,7 +8,7 @@
 namespace hawser::transport {
 
 // Charges an account for one part of the memory of messages that have not arrived completely
-// (ReceiveAccount::arriving()). The account outlives the charge. Without an account nothing is refused.
+// (ReceiveAccount::arriving()). The account must outlive the charge. Without an account nothing is refused.
 class ArrivingCharge {
  public:
   ArrivingCharge() noexcept = default;
@@ -24,20 +24,21 @@ class ArrivingCharge {
 
   const hawser::detail::ReceiveAccount* account() const noexcept { return account_; }
   std::size_t bytes() const noexcept { return bytes_; }
-  // False: the account refuses, and the charge stays as it was. Less than before is never refused.
+  // Changes the charge to `bytes`. Returns false, without any change, if the account refuses. A decrease is never
+  // refused.
   [[nodiscard]] bool set(std::size_t bytes) noexcept {
     if (account_ == nullptr) return true;
     if (!account_->set_arriving(account_->arriving() - bytes_ + bytes)) return false;
     bytes_ = bytes;
     return true;
   }
-  // For memory that has been allocated already, by a few bytes more than was charged.
+  // Changes the charge without asking the account: for allocated memory that is a few bytes larger than was charged.
   void set_always(std::size_t bytes) noexcept {
     if (account_ == nullptr) return;
     account_->set_arriving_always(account_->arriving() - bytes_ + bytes);
     bytes_ = bytes;
   }
-  // Nothing is charged any more, now or later.
+  // Ends the charge and forgets the account. Later calls have no effect.
   void reset() noexcept {
     if (account_ == nullptr) return;
     set_always(0);

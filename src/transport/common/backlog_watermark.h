@@ -6,23 +6,23 @@
 
 namespace hawser::transport {
 
-// Decides when MessageSink::on_drained() is due: when the backlog has been above the mark and falls to half of it.
+// Decides when MessageSink::on_drained() is due: when the backlog has been above the mark and has fallen to half of it.
 class BacklogWatermark {
  public:
-  // As Connection::set_high_watermark().
+  // See Connection::set_high_watermark().
   void set(std::size_t bytes, std::size_t backlog) noexcept {
     mark_ = bytes;
     passed_ = backlog > bytes;
   }
-  // Bytes have been committed. Whoever sees the backlog above the mark now waits for on_drained(), even if the end of
-  // the tick sends all of it.
+  // Must be called when bytes have been committed. The application may see the backlog above the mark now and wait for
+  // on_drained(), even if the end of the tick sends everything.
   void on_commit(std::size_t backlog) noexcept {
     if (backlog > mark_) [[unlikely]]
       passed_ = true;
   }
-  // on_drained() is to be called once the backlog is low enough.
+  // Returns true if on_drained() must be called once the backlog is low enough.
   bool passed() const noexcept { return passed_; }
-  // Bytes have been sent. True if on_drained() is due now.
+  // Must be called when bytes have been sent. Returns true if on_drained() must be called now.
   [[nodiscard]] bool on_sent(std::size_t backlog) noexcept {
     return passed_ && backlog <= mark_ / 2 && std::exchange(passed_, false);
   }

@@ -11,18 +11,19 @@
 namespace hawser::transport {
 namespace {
 
-// Segments handed to one send. The kernel takes up to 1,024; more than this gains nothing measurable.
+// Most segments that one send passes on. The kernel accepts up to 1,024; more than 64 gain nothing measurable.
 constexpr std::size_t pieces_max = 64;
 
 constexpr std::size_t prefix_bytes = wire::MessagePrefix::bytes;
 
-// Where discarded bytes are received; nobody reads it, so threads may share it.
+// Returns the memory that receives discarded bytes. Nobody reads it, so all connections of a thread share it.
 MutableBytes discard_buffer() noexcept {
   static thread_local std::array<std::byte, 64 * 1024> memory;
   return memory;
 }
 
-// Takes what a stream still has to say between abort() and its end, when the connection may be gone already.
+// Receives the notifications of a stream between abort() and the end of the stream. The connection may be destroyed by
+// then.
 StreamSink& null_sink() noexcept {
   struct Nobody final : StreamSink {
     MutableBytes receive_space() override { return discard_buffer(); }
@@ -152,7 +153,7 @@ void FramedConnection::drop_idle_block() noexcept {
   if (!receiving_payload_ && begin_ == end_) drop_block();
 }
 
-// Makes block_ hold [begin_, end_) with room for `wanted` bytes from begin_ on.
+// Ensures that block_ has room for `wanted` bytes from begin_. Moves [begin_, end_) if necessary.
 void FramedConnection::make_room(std::size_t wanted) {
   if (block_ != nullptr && block_->size() - begin_ >= wanted) return;
   const std::size_t held = end_ - begin_;
@@ -168,14 +169,15 @@ void FramedConnection::make_room(std::size_t wanted) {
   end_ = held;
 }
 
-// Makes room in block_ for more of the message at hand. False if it is discarded instead, or the connection has ended.
+// Makes room in block_ for more bytes of the current message. Returns false if the message is discarded instead, or if
+// the connection has ended.
 bool FramedConnection::prepare_block() {
   const std::size_t held = end_ - begin_;
-  // Enough room that a busy connection receives much at a time.
+  // The room is large, so that a busy connection receives many bytes at a time.
   std::size_t room = std::max(wanted_, std::min(held + receive_block_bytes / 4, receive_block_bytes));
   const bool present = block_ != nullptr && block_->size() - begin_ >= room;
   if (!present && room > receive_block_bytes && account_ != nullptr) {
-    // Heads longer than a usual block are paid for.
+    // A head longer than a usual block is charged to the account.
     if (!account_->plenty(room)) {
       room = std::min(room, held < receive_block_bytes ? receive_block_bytes : PayloadBuffer::step_factor * held);
     }
@@ -222,10 +224,10 @@ void FramedConnection::received(std::size_t bytes) {
   if (paused_) park();
 }
 
-// Nothing comes for the time being. A connection that has sent the beginning of a message may keep us waiting for the
-// rest: thousands of them must not hold a large block each.
+// Called when nothing arrives for the time being. A peer may send the beginning of a message and delay the rest, so a
+// waiting connection must not hold a large block: there may be thousands of them.
 void FramedConnection::park() {
-  if (taking_) return;  // Whoever takes a message reads in the block.
+  if (taking_) return;  // take_messages() reads from the block.
   drop_idle_block();
   const std::size_t held = end_ - begin_;
   if (ended_ || receiving_payload_ || block_ == nullptr) return;
@@ -240,11 +242,11 @@ void FramedConnection::park() {
   settle_block();
 }
 
-// Pays for what is held while nothing comes.
+// Charges the account for the block that is held while nothing arrives.
 void FramedConnection::settle_block() {
   if (account_ == nullptr || account_->set_arriving(block_->size())) return;
   if (end_ - begin_ <= parked_bytes_max) {
-    // Bounded by the number of connections.
+    // The memory is bounded by the number of connections.
     account_->set_arriving_always(block_->size());
   } else if (paused_) {
     fail({ErrorCode::overloaded, ErrorScope::connection, Initiator::peer, 0,
@@ -255,7 +257,7 @@ void FramedConnection::settle_block() {
   }
 }
 
-// The message at hand, whose head has not come whole, is discarded but for its beginning.
+// Discards the current message, whose head has not arrived completely, except the beginning of the head.
 void FramedConnection::begin_cut() {
   const std::byte* const start = block_->data() + begin_;
   const wire::MessagePrefix prefix = wire::MessagePrefix::decode(start);
@@ -281,15 +283,15 @@ void FramedConnection::take_messages() {
   if (ended_) return drop_block();
   if (account_ != nullptr && account_->arriving() != 0 && !receiving_payload_ &&
       (block_ == nullptr || block_->size() <= receive_block_bytes)) {
-    account_->set_arriving(0);  // Until nothing comes any more.
+    account_->set_arriving(0);  // settle_block() charges again when nothing arrives.
   }
 }
 
-// One message out of [begin_, end_); false if more bytes are needed first.
+// Delivers one message from [begin_, end_). Returns false if more bytes are needed first.
 bool FramedConnection::take_one() {
   const std::size_t held = end_ - begin_;
   wanted_ = 0;
-  // There is no block before the first byte.
+  // block_ is null before the first byte.
   if (held < prefix_bytes) return false;
   const std::byte* const start = block_->data() + begin_;
   const wire::ParsedPrefix parsed = wire::parse_prefix({start, held}, options_.message_limit);
@@ -304,7 +306,7 @@ bool FramedConnection::take_one() {
   if (held >= total) {
     payload_last_ = false;
     begin_ += total;
-    // Who keeps it pays for it.
+    // From now on the account charges whoever keeps the message.
     if (account_ != nullptr && account_->arriving() != 0) account_->set_arriving(0);
     sink_->on_message({.head = head,
                        .payload = Bytes(head.data() + head_bytes, payload_bytes),
@@ -321,7 +323,8 @@ bool FramedConnection::take_one() {
   return false;
 }
 
-// The head is here and part of the payload may be: the rest is received straight into its place.
+// Called when the head and possibly a part of the payload have arrived. The rest of the payload is received directly
+// into its receive buffer.
 bool FramedConnection::begin_payload(Bytes head, std::size_t payload_bytes) {
   const ReceiveBuffer buffer = sink_->select_receive_buffer(head, payload_bytes);
   if (ended_) return false;
@@ -329,7 +332,7 @@ bool FramedConnection::begin_payload(Bytes head, std::size_t payload_bytes) {
   const auto present_bytes = static_cast<std::size_t>(block_->data() + end_ - present);
   incoming_ = {};
   incoming_.size = payload_bytes;
-  // The block is much larger than most heads, and would be held until the payload has come.
+  // A short head is copied, because the much larger block would be held until the payload has arrived.
   incoming_.head =
       head.size() <= cut_head_bytes ? Buffer::copy_of(head) : Buffer::share(block_, head.data(), head.size());
   receiving_payload_ = true;
@@ -352,7 +355,7 @@ void FramedConnection::end_payload() {
   Message message{
       .head = incoming.head.bytes(), .payload = {}, .head_block = incoming.head.block(), .cut = incoming.cut};
   incoming.payload.complete(message);
-  if (account_ != nullptr) account_->set_arriving(0);  // Who keeps it pays for it.
+  if (account_ != nullptr) account_->set_arriving(0);  // From now on whoever keeps the message is charged.
   sink_->on_message(message);
 }
 
@@ -387,15 +390,15 @@ void FramedConnection::abort() noexcept {
   receiving_payload_ = false;
   incoming_ = {};
   if (!taking_) drop_block();
-  // The socket is closed now, and not when the last call that still uses the session has ended; but by the loop, since
-  // this may come from within the stream.
+  // The socket is closed soon, and not when the last call that still uses the session has ended. The loop destroys the
+  // stream, because this function may be called from within a function of the stream.
   stream_->pause();
   stream_->set_sink(null_sink());
   closing_->stream = std::move(stream_);
   loop_.post(std::unique_ptr<detail::Posted>(std::move(closing_)));
 }
 
-// Requests that the peer sent before are not worth waiting for: nobody would hear the answers.
+// Fails at once: requests that the peer sent before need no answer, because the peer could not receive it.
 void FramedConnection::broken(const Error& reason) { fail(reason); }
 
 void FramedConnection::ended(const Error& reason) { fail(reason); }

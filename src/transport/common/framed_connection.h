@@ -17,32 +17,32 @@
 namespace hawser::transport {
 
 struct FramedOptions {
-  // Of a received message with its prefix; a longer one ends the connection.
+  // Limit of a received message with its prefix. A longer message ends the connection.
   wire::MessageLimit message_limit{std::size_t{64} << 20};
-  // A tick sends early once it has produced this much, so that the peer works while we go on.
+  // The connection does not wait for the end of the tick once this many bytes are queued, so that the peer can start.
   std::size_t early_flush_bytes = 32 * 1024;
 };
 
-// Messages over a byte stream, each behind its prefix (wire/message.h).
+// Sends messages over a byte stream, each after its prefix (wire/message.h).
 class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
  public:
-  // Small messages are received side by side into blocks of this size and read there.
+  // Small messages are received one after another into blocks of this size and read there.
   static constexpr std::size_t receive_block_bytes = 256 * 1024;
-  // Payloads from here on get a place of their own.
+  // A payload of this size or more is received into memory of its own.
   static constexpr std::size_t receive_buffer_bytes_min = 32 * 1024;
-  // After a placed message another one is likely: only so much is received before its place is known, since that has to
-  // be copied there.
+  // A message with a payload in memory of its own is likely to be followed by another one. Only so much of the next
+  // message is received before its receive buffer is known, because that part must be copied there.
   static constexpr std::size_t probe_bytes = 4 * 1024;
-  // While nothing comes, the beginning of a message that is no longer than this moves out of the large block.
+  // When nothing arrives, the beginning of a message up to this size is moved from the large block to a smaller one.
   static constexpr std::size_t parked_bytes_max = 16 * 1024;
-  // Of a head that is cut, so much is delivered.
+  // Length of the beginning of a head that is delivered if the rest of the head is discarded.
   static constexpr std::size_t cut_head_bytes = 4 * 1024;
 
-  // `stream` has been started on `loop` and may be paused.
+  // `stream` must have been started on `loop`. It may be paused.
   FramedConnection(Loop& loop, std::unique_ptr<Stream> stream, FramedOptions options);
   ~FramedConnection();
 
-  // Bytes that go ahead of all messages, as they are: the last part of a handshake.
+  // Sends bytes without a prefix before all messages: the last part of a handshake.
   void send_preface(Bytes bytes);
 
   std::string_view transport() const noexcept override { return transport_; }
@@ -67,13 +67,13 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   void abort() noexcept override;
 
  private:
-  // The message that is being received, from when it has been decided where its payload goes.
+  // The message that is being received, once the receive buffer of its payload has been selected.
   struct IncomingPayload {
     Buffer head;
     PayloadBuffer payload;
-    std::size_t size = 0;  // Of what is still to be received: the payload, or, of a cut head, its rest too.
-    std::size_t done = 0;
-    bool cut = false;  // The rest of the head is discarded too.
+    std::size_t size = 0;  // Bytes of the payload; if the head is cut, plus the rest of the head.
+    std::size_t done = 0;  // Bytes of `size` that have been received.
+    bool cut = false;      // The rest of the head is discarded too.
   };
 
   MutableBytes receive_space() override;
@@ -98,7 +98,8 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   void fail(const Error& reason);
   void drained();
 
-  // Destroys the stream by the loop. Made beforehand, since a connection must end without memory, too.
+  // Lets the loop destroy the stream. It is allocated in advance, because a connection must be able to end without
+  // memory.
   struct Closing final : detail::Posted {
     void run() override { stream.reset(); }
     std::unique_ptr<Stream> stream;
@@ -106,7 +107,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
 
   Loop& loop_;
   std::unique_ptr<Stream> stream_;    // Null once the connection has ended.
-  std::unique_ptr<Closing> closing_;  // Until then.
+  std::unique_ptr<Closing> closing_;  // Non-null until then.
   const std::string_view transport_;
   const FramedOptions options_;
   MessageSink* sink_ = nullptr;
@@ -116,21 +117,21 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   std::uint64_t committed_ = 0;  // Bytes since the start, as is sent_.
   std::uint64_t sent_ = 0;
   std::uint64_t arrived_ = 0;
-  bool blocked_ = false;      // A send took less than all: wait for sendable().
-  bool sending_now_ = false;  // An owner that is told of its payload may commit more: what runs already sends that too.
+  bool blocked_ = false;      // The stream did not accept all bytes: wait for sendable().
+  bool sending_now_ = false;  // send_queued() is running. It also sends what a notified owner commits.
   bool finishing_ = false;
   bool finished_ = false;  // The stream's end has been sent.
   bool ended_ = false;
   bool paused_ = false;
-  bool taking_ = false;  // Within take_messages().
+  bool taking_ = false;  // take_messages() is running.
   BacklogWatermark watermark_;
 
-  Block* block_ = nullptr;  // Received bytes [begin_, end_) that are not delivered yet lie here.
+  Block* block_ = nullptr;  // Its bytes [begin_, end_) are received and not delivered yet.
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  std::size_t wanted_ = 0;  // Bytes from begin_ on that the message at hand needs in one piece; 0 if not known.
+  std::size_t wanted_ = 0;  // Contiguous bytes from begin_ that the current message needs; 0 if not known.
   bool receiving_payload_ = false;
-  bool payload_last_ = false;  // The last message was placed.
+  bool payload_last_ = false;  // The payload of the last message had memory of its own.
   IncomingPayload incoming_;
 };
 

@@ -28,7 +28,7 @@ void Liveness::ended(const Error& reason) {
   if (const auto callback = std::exchange(ended_, nullptr)) callback(reason);
 }
 
-// The stream may be the caller's caller: it only ends here, and is destroyed with this.
+// The stream is closed here and destroyed together with this object, because the stream may be in the call stack.
 void Liveness::close(Why why) noexcept {
   ended_ = nullptr;
   if (std::exchange(closed_, true)) return;

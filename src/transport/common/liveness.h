@@ -11,19 +11,20 @@
 
 namespace hawser::transport {
 
-// The stream beside a data transport: its end tells that the peer is gone, after one byte if only the transport is.
-// Belongs to a connection, on its loop.
+// The byte stream beside a data transport. The stream's end shows that the peer is gone. One byte before the end shows
+// that only the transport has failed. The connection owns the object and uses it on its loop.
 class Liveness final : StreamSink {
  public:
-  // `ended` is told once, from within the stream, and must not destroy this: the peer is gone or breaks the silence
-  // (ErrorScope::connection), or its half of the transport broke while it lives (ErrorScope::transport).
+  // `ended` is called at most once, from within a function of the stream, and must not destroy this object. The reason
+  // has ErrorScope::connection if the peer is gone or sent unexpected bytes, and ErrorScope::transport if the peer's
+  // transport failed while the peer lives.
   Liveness(std::unique_ptr<Stream> stream, std::function<void(const Error& reason)> ended);
   Liveness(const Liveness&) = delete;
   Liveness& operator=(const Liveness&) = delete;
 
   std::string peer() const { return peer_; }
-  // Closes the stream, so that the peer is told, also of a transport that broke at our end; `ended` is not. May be
-  // called from within `ended`, and again.
+  // Closes the stream, which notifies the peer; with Why::transport_broke the peer learns that only the transport has
+  // failed. `ended` is not called. May be called from within `ended`, and more than once.
   enum class Why : std::uint8_t { ended, transport_broke };
   void close(Why why = Why::ended) noexcept;
 

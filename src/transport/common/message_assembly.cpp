@@ -35,7 +35,7 @@ bool MessageAssembly::append(Bytes part, MessageSink& sink, std::size_t receive_
   return true;
 }
 
-// Returns the bytes behind the head's.
+// Appends the bytes that belong to the head. Returns the remaining bytes of `part`.
 Bytes MessageAssembly::append_head(Bytes part) {
   const std::size_t bytes = std::min(part.size(), head_bytes_ - done_);
   if (!cut_ && !grow_head(done_ + bytes)) {
@@ -49,7 +49,7 @@ Bytes MessageAssembly::append_head(Bytes part) {
   return part.subspan(bytes);
 }
 
-// For `needed` bytes of the head, at most twice what has arrived. False if the account refuses.
+// Makes room for `needed` bytes of the head by at least doubling the memory. Returns false if the account refuses.
 bool MessageAssembly::grow_head(std::size_t needed) {
   if (needed <= head_.size()) return true;
   const std::size_t size = std::min(head_bytes_, std::max({needed, 2 * head_.size(), head_bytes_first}));
@@ -62,7 +62,7 @@ bool MessageAssembly::grow_head(std::size_t needed) {
 
 void MessageAssembly::deliver(MessageSink& sink) {
   assert(missing() == 0);
-  // The sink may have the next message begin.
+  // The sink may cause the next message to begin.
   MessageAssembly whole = std::exchange(*this, {});
   whole.head_charge_.reset();
   Message message{.head = whole.head_.bytes(), .payload = {}, .head_block = whole.head_.block(), .cut = whole.cut_};

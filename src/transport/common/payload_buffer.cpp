@@ -8,9 +8,9 @@
 namespace hawser::transport {
 namespace {
 
-// The least step of a payload of `size` bytes that has room for `bytes`. Each step is a quarter of the next one and the
-// last one is the whole payload, so that little is copied from one step to the next, and little is held twice
-// meanwhile.
+// Returns the smallest step of a payload of `size` bytes that has room for `bytes`. Each step is a quarter of the next
+// one, and the last step is the whole payload. Few bytes are therefore copied from one step to the next, and few are
+// held twice meanwhile.
 std::size_t step(std::size_t size, std::size_t bytes) noexcept {
   constexpr std::size_t factor = PayloadBuffer::step_factor;
   std::size_t room = size;
@@ -48,7 +48,7 @@ bool PayloadBuffer::grow(std::size_t bytes, std::size_t filled) {
 
 bool PayloadBuffer::resize(std::size_t room, std::size_t filled) {
   const std::size_t before = own_.block() == nullptr ? 0 : own_.block()->size();
-  // Both are held while the contents are copied.
+  // Old and new memory are both held while the contents are copied.
   if (!charge_.set(before + room)) return false;
   try {
     Buffer larger = Buffer::allocate(room);

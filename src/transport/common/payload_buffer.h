@@ -8,38 +8,40 @@
 
 namespace hawser::transport {
 
-// The memory that one payload is received into, as MessageSink::select_receive_buffer() has selected it: memory of the
-// transport's, which the account is charged for when it is allocated; memory of the sink's; or none, and the payload is
-// discarded. Memory may also be allocated before the sink is asked: then the payload is copied in the end if the sink
-// wants it elsewhere.
+// The memory into which one payload is received, as MessageSink::select_receive_buffer() has selected it. It is memory
+// of the transport, which is charged to the account when it is allocated, or memory of the sink, or none if the payload
+// is discarded. Memory may also be allocated before the sink is asked. Then the complete payload is copied if the sink
+// has selected memory of its own.
 class PayloadBuffer {
  public:
-  // Without plenty of memory (ReceiveAccount::plenty()), it is allocated in steps, each of which is at most four times
-  // the one before. The first step is no longer than this, unless more has arrived: only an announcement has paid for
-  // it.
+  // Without plenty of memory (ReceiveAccount::plenty()), it is allocated in steps, each at most four times as large as
+  // the step before. The first step is no larger than first_step_bytes unless more bytes have arrived, because the peer
+  // has only sent an announcement.
   static constexpr std::size_t first_step_bytes = 4 * 1024;
   static constexpr std::size_t step_factor = 4;
 
-  // No payload.
+  // Creates an object without a payload.
   PayloadBuffer() noexcept = default;
-  // Of `size` bytes. A null account refuses nothing; else the account outlives this, or release_charge().
+  // Creates an object for a payload of `size` bytes. A null account refuses nothing. Another account must live until
+  // this object is destroyed or release_charge() has been called.
   PayloadBuffer(std::size_t size, hawser::detail::ReceiveAccount* account) noexcept : charge_(account), size_(size) {}
 
-  // What the sink said.
+  // Records the result of MessageSink::select_receive_buffer().
   void select(const ReceiveBuffer& selected) noexcept;
-  // The transport's memory for the first `bytes` bytes at least, of which [0, filled) stay; nothing if there is room
-  // already. False: the account refuses it, or there is none, and nothing has changed.
+  // Ensures that the transport has memory for at least the first `bytes` bytes of the payload; [0, filled) is preserved.
+  // Returns false, without any change, if the account refuses the memory or there is none.
   [[nodiscard]] bool grow(std::size_t bytes, std::size_t filled);
-  // The same for all of the payload at once, also if the sink has given memory: then the payload is copied there.
+  // Like grow(), for the whole payload at once. If the sink has selected memory of its own, complete() copies the
+  // payload there.
   [[nodiscard]] bool allocate() { return resize(size_, 0); }
-  // As allocate(), for memory that the transport has: charge() first, then adopt().
+  // Like allocate(), for memory that the transport already has: charge() first, then adopt().
   [[nodiscard]] bool charge() noexcept { return charge_.set(size_); }
   void adopt(Buffer memory) noexcept;
   // Replaces the transport's memory by other memory of the same size, without the contents.
   void replace();
-  // The payload is needed no more. The transport's memory is released.
+  // Discards the payload and releases the transport's memory.
   void discard() noexcept;
-  // Connection::revoke_receive_buffer().
+  // See Connection::revoke_receive_buffer().
   void revoke(const std::byte* memory) noexcept;
   bool revokes(const std::byte* memory) const noexcept {
     return memory != nullptr && ((given_ && data_ == memory) || wanted_ == memory);
@@ -48,17 +50,17 @@ class PayloadBuffer {
 
   std::size_t size() const noexcept { return size_; }
   bool discarded() const noexcept { return discarded_; }
-  // Where the payload is received; null while there is no memory, and once it is discarded.
+  // Memory that receives the payload. Null while there is no memory and after the payload has been discarded.
   std::byte* data() const noexcept { return data_; }
-  // Of data().
+  // Bytes at data().
   std::size_t room() const noexcept { return room_; }
-  // data() is the sink's.
+  // Returns whether data() is memory of the sink.
   bool given() const noexcept { return given_; }
   // The transport's memory; empty if there is none.
   const Buffer& own() const noexcept { return own_; }
 
-  // The payload is complete, or discarded: describes it in the message that is delivered. Whoever keeps it pays from
-  // now on.
+  // Must be called when the payload is complete or discarded. Describes the payload in `message` and ends the charge:
+  // from now on whoever keeps the payload is charged.
   void complete(Message& message) noexcept;
 
  private:
@@ -67,7 +69,7 @@ class PayloadBuffer {
   ArrivingCharge charge_;
   Buffer own_;
   std::byte* data_ = nullptr;
-  std::byte* wanted_ = nullptr;  // The sink's, while the payload is received into own_.
+  std::byte* wanted_ = nullptr;  // Memory of the sink, while the payload is received into own_.
   std::size_t size_ = 0;
   std::size_t room_ = 0;
   bool given_ = false;

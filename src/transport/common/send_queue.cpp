@@ -91,7 +91,7 @@ void SendQueue::drop_front() noexcept {
 void SendQueue::consume(std::size_t size) noexcept {
   assert(size <= bytes_);
   bytes_ -= size;
-  // An owner that is told may end the connection, which clears the queue.
+  // A notified owner may end the connection, which clears the queue.
   while (size != 0 && first_ < segments_.size()) {
     Segment& front = segments_[first_];
     if (size < front.size) {
@@ -102,7 +102,7 @@ void SendQueue::consume(std::size_t size) noexcept {
     size -= front.size;
     drop_front();
   }
-  // An idle connection holds no block: the next one that sends finds it in the thread's pool, still warm.
+  // An idle connection holds no block. The next connection that sends gets it from the thread's pool, still in the cache.
   if (bytes_ == 0) drop_block();
 }
 

@@ -10,7 +10,8 @@
 
 namespace hawser::transport {
 
-// Bytes on their way out, in order: small ones gathered in blocks of its own, large ones where their owner keeps them.
+// Queue of bytes to be sent, in order. Small data is copied into blocks of the queue; large data stays in its owner's
+// memory.
 class SendQueue {
  public:
   static constexpr std::size_t block_bytes = 64 * 1024;
@@ -20,46 +21,47 @@ class SendQueue {
   SendQueue& operator=(const SendQueue&) = delete;
   ~SendQueue() { clear(); }
 
-  // Contiguous room for `size` bytes behind all that is queued. Valid until the next call.
+  // Returns contiguous memory for `size` bytes behind everything that is queued. It is valid until the next call.
   std::byte* reserve(std::size_t size) {
     if (block_ == nullptr || block_->size() - used_ < size) return reserve_block(size);
     return block_->data() + used_;
   }
-  // Queues the first `size` bytes of what was reserved.
+  // Queues the first `size` bytes of the reserved memory.
   void commit(std::size_t size);
-  // Queues memory of `owner`, who is told when the last piece has left; without an owner it is copied.
+  // Queues memory of `owner`, which is notified when the last piece has been sent. Without an owner, the memory is
+  // copied.
   void borrow(std::span<const ConstBuffer> pieces, SendCompletion* owner);
 
-  // Copies what `owner` lent, who is not told any more.
+  // Copies the queued memory of `owner`. The owner will not be notified.
   void copy_and_release(SendCompletion& owner);
 
-  // Fills `pieces` with what is to be sent next; gives their number.
+  // Fills `pieces` with the memory to be sent next. Returns their number.
   std::size_t peek(std::span<ConstBuffer> pieces) const noexcept;
-  // The first `size` bytes have left.
+  // Removes the first `size` bytes, which have been sent, and notifies the owners whose last piece is among them.
   void consume(std::size_t size) noexcept;
 
   std::size_t bytes() const noexcept { return bytes_; }
   bool empty() const noexcept { return bytes_ == 0; }
-  // Drops everything and tells the owners.
+  // Drops everything and notifies the owners.
   void clear() noexcept;
 
  private:
   struct Segment {
     const std::byte* data;
     std::size_t size;
-    Block* block;           // A reference of ours, or null for borrowed memory.
-    SendCompletion* owner;  // Of borrowed memory.
-    bool last;              // The owner's last piece: tell it.
+    Block* block;           // The segment owns one reference; null for borrowed memory.
+    SendCompletion* owner;  // Owner of borrowed memory, else null.
+    bool last;              // The last piece of the owner, which is notified after it.
   };
 
   std::byte* reserve_block(std::size_t size);
   void drop_front() noexcept;
   void drop_block() noexcept;
 
-  std::vector<Segment> segments_;  // From first_ on.
+  std::vector<Segment> segments_;  // The queued ones begin at first_.
   std::size_t first_ = 0;
   std::size_t bytes_ = 0;
-  Block* block_ = nullptr;  // The one being filled.
+  Block* block_ = nullptr;  // Receives the next small data at used_.
   std::size_t used_ = 0;
 };
 

@@ -15,7 +15,7 @@ class UcxRegistration final : public MemoryRegistration {
   UcxRegistration(std::shared_ptr<UcxMemory> memory, const std::byte* data) : memory_(std::move(memory)), data_(data) {}
   ~UcxRegistration() override { memory_->remove(data_); }
 
-  // UCX's active messages reach nothing by themselves.
+  // UCX active messages cannot access a peer's memory, so there is nothing to expose.
   Result<std::unique_ptr<MemoryExposure>> expose(MutableBytes, bool, bool) override {
     class Nowhere final : public MemoryExposure {
       std::vector<ExposedPlace> places() const override { return {}; }
@@ -36,7 +36,7 @@ class UcxTransport final : public Transport {
   std::string_view name() const noexcept override { return "ucx"; }
 
   Result<std::shared_ptr<TransportWorker>> attach(Loop& loop) override {
-    // A loop that never sleeps needs no events of UCX's, which cost the sender of each message a look.
+    // A loop that never sleeps needs no wake-up by UCX. Without wake-up, sending a message costs less.
     const bool events = loop.options().wait != Wait::busy_poll;
     Result<std::shared_ptr<UcxContext>> context = context_for(events);
     if (!context) return std::unexpected(context.error());
@@ -87,9 +87,9 @@ class UcxTransport final : public Transport {
   const UcxOptions options_;
   const std::shared_ptr<UcxLingering> lingering_;
   const std::shared_ptr<UcxMemory> memory_ = std::make_shared<UcxMemory>();
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // Guards the members below.
   std::array<std::weak_ptr<UcxContext>, 2> contexts_;
-  std::map<Loop*, std::weak_ptr<UcxTransportWorker>> workers_;  // A loop's end is looked up on its own thread only.
+  std::map<Loop*, std::weak_ptr<UcxTransportWorker>> workers_;  // Each loop looks up its worker on its own thread only.
 };
 
 }  // namespace

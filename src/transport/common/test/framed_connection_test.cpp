@@ -97,7 +97,7 @@ TEST_F(FramedConnectionTest, PartialSendsGoOnWhenSendable) {
   EXPECT_EQ(script.sent.size(), 3U);
   tick();
   EXPECT_EQ(script.sends, 1) << "nothing is sent until the stream says so";
-  // A stream that goes on by itself tells what it took of the pieces it was given.
+  // A stream that continues a send on its own reports how many bytes of the pieces it has accepted.
   script.sent += expected.substr(3, 2);
   script.sink->sendable(2);
   EXPECT_EQ(script.sent, expected.substr(0, 10));
@@ -126,7 +126,7 @@ TEST_F(FramedConnectionTest, DetachLetsAPayloadGo) {
   EXPECT_EQ(script.sent, expected);
 }
 
-// The owner sends its next message when it is told: once, in order, and not from within the send at hand.
+// The owner sends its next message when it is notified. The message is sent once, in order, and after the current send.
 TEST_F(FramedConnectionTest, AnOwnerMaySendWhenItIsTold) {
   struct Chained final : SendCompletion {
     void on_send_complete() noexcept override {
@@ -172,7 +172,7 @@ TEST_F(FramedConnectionTest, TellsWhenTheBacklogHasFallen) {
   EXPECT_EQ(sink.drained, 1) << "told once a crossing";
 }
 
-// Whoever has seen the backlog above the mark waits to be told, even if one send takes it all.
+// An application that has seen the backlog above the mark waits for on_drained(), even if one send takes everything.
 TEST_F(FramedConnectionTest, TellsOfABacklogThatTheSameTickSends) {
   connection->set_high_watermark(10);
   send("longer than ten");
@@ -229,7 +229,7 @@ TEST_F(FramedConnectionTest, DestroyingReleasesPayloads) {
 
 // ---- Receiving ----
 
-// Heads and payloads of every size around the limits, in one stream.
+// Returns messages with heads and payloads of sizes around all limits, for one stream.
 std::vector<RecordingSink::Received> mixed_messages() {
   std::vector<RecordingSink::Received> messages;
   unsigned seed = 0;
@@ -261,7 +261,7 @@ TEST_P(FramedSplitTest, ReceivesWhateverTheSplit) {
     sink.kept.clear();
     script.deliver(stream_of(expected), GetParam());
     ASSERT_TRUE(sink.messages == expected);
-    // What was kept is unharmed by all that came after it.
+    // The kept buffers are not changed by the messages that followed.
     for (std::size_t i = 0; i < expected.size(); ++i) {
       EXPECT_TRUE(sink.kept[2 * i].text() == expected[i].head);
       EXPECT_TRUE(sink.kept[2 * i + 1].empty() || sink.kept[2 * i + 1].text() == expected[i].payload);
@@ -349,7 +349,7 @@ TEST_F(FramedConnectionTest, UnplacedMemoryIsNotTouchedAnyMore) {
   const std::string stream = framed("h", patterned(100'000));
   script.deliver(stream.substr(0, 50'000));
   ASSERT_EQ(script.sink->receive_space().size(), 100'009U - 50'000U);
-  connection->revoke_receive_buffer(sink.given.data() + 1);  // Another's.
+  connection->revoke_receive_buffer(sink.given.data() + 1);  // No receive buffer begins there.
   connection->revoke_receive_buffer(sink.given.data());
   sink.given = {};
   script.deliver(stream.substr(50'000) + framed("next"));

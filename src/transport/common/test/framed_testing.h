@@ -16,17 +16,18 @@
 
 namespace hawser::transport {
 
-// What a ScriptedStream has seen and is told to do. Outlives it.
+// Controls a ScriptedStream and records what happened to it. Must outlive the stream.
 struct StreamScript {
   StreamSink* sink = nullptr;
   std::string peer = "peer:1";
   std::string sent;
-  std::deque<std::size_t> take;  // How much the next sends take; all, once empty.
+  std::deque<std::size_t>
+      take;  // Bytes that each of the next sends accepts; a send accepts everything when it is empty.
   bool paused = false;
   bool finished = false;
   int sends = 0;
 
-  // Hands `text` to the sink, at most `step` bytes at a time, as long as it is not paused; gives what is left.
+  // Passes `text` to the sink, at most `step` bytes at a time, until the stream is paused. Returns the rest.
   std::string deliver(std::string_view text, std::size_t step = SIZE_MAX) {
     while (!text.empty() && !paused) {
       const MutableBytes space = sink->receive_space();
@@ -70,7 +71,7 @@ class ScriptedStream final : public Stream {
   StreamScript& script_;
 };
 
-// A message on the stream (docs/wire-format.md, "Messages on a byte stream").
+// Returns a message as it is on the stream (docs/wire-format.md, "Messages on a byte stream").
 inline std::string framed(std::string_view head, std::string_view payload = {}) {
   std::string text(8, '\0');
   const auto to = reinterpret_cast<std::byte*>(text.data());
@@ -79,14 +80,14 @@ inline std::string framed(std::string_view head, std::string_view payload = {}) 
   return text.append(head).append(payload);
 }
 
-// A string of `size` bytes, none like its neighbours.
+// Returns a string of `size` bytes in which neighbouring bytes differ.
 inline std::string patterned(std::size_t size, unsigned seed = 1) {
   std::string text(size, '\0');
   for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>((i * 131 + i / 256 * 17 + seed) & 0xff);
   return text;
 }
 
-// Records what a connection delivers, and places payloads as it is told.
+// Records the messages that a connection delivers, and selects receive buffers as the test has set it up.
 struct RecordingSink final : MessageSink {
   struct Received {
     std::string head;
@@ -112,13 +113,13 @@ struct RecordingSink final : MessageSink {
   Connection* connection = nullptr;
   std::vector<Received> messages;
   std::vector<Buffer> kept;
-  std::vector<std::string> selected;  // The heads that select_receive_buffer() was asked about.
+  std::vector<std::string> selected;  // The heads with which select_receive_buffer() was called.
   ReceiveBuffer::Kind receive_buffer = ReceiveBuffer::Kind::own;
   std::vector<std::byte> given;
   int in_given = 0;
   int drained = 0;
   std::vector<Error> closed;
-  std::size_t pause_after = 0;  // Messages; 0 is never.
+  std::size_t pause_after = 0;  // Number of messages; 0: never pauses.
 };
 
 }  // namespace hawser::transport

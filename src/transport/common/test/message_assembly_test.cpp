@@ -17,7 +17,7 @@ using hawser::detail::ReceiveBudget;
 constexpr std::size_t kib = 1024;
 constexpr std::size_t receive_buffer_bytes_min = 100;
 
-// Records what is delivered, and answers select_receive_buffer() as a test says.
+// Records the delivered messages, and answers select_receive_buffer() as the test has set it up.
 struct AssemblySink final : MessageSink {
   struct Delivered {
     std::string head;
@@ -52,7 +52,7 @@ std::string text_of(std::size_t bytes) {
 
 class MessageAssemblyTest : public testing::Test {
  protected:
-  // By parts of `part` bytes; false if the sink has ended the connection.
+  // Appends the message in parts of `part` bytes. Returns false if the sink has ended the connection.
   bool receive(const std::string& head, const std::string& payload, std::size_t part) {
     assembly.begin(head.size(), payload.size(), &account);
     const std::string all = head + payload;

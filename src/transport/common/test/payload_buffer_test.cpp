@@ -136,7 +136,7 @@ TEST(PayloadBuffer, WhatIsReceivedBeforeTheSinkIsAskedIsCopiedInTheEnd) {
     ReceiveAccount account(&budget);
     std::vector<std::byte> memory(10 * kibibyte);
     PayloadBuffer payload(memory.size(), &account);
-    // Also if the sink has been asked, and the transport can't receive into its memory.
+    // The transport may also allocate after the sink has selected memory, if it cannot receive into that memory.
     if (!early) payload.select(given(memory));
     ASSERT_TRUE(payload.allocate());
     if (early) payload.select(given(memory));

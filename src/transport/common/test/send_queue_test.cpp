@@ -144,7 +144,7 @@ TEST(SendQueue, APayloadOfManyPiecesTellsAtItsEndOnly) {
   EXPECT_EQ(owner.notified, 1);
 }
 
-// The queue against a string, by random steps.
+// Compares the queue with a string after random operations.
 class Model {
  public:
   explicit Model(std::uint64_t seed) : random_(seed) {}
@@ -179,7 +179,7 @@ class Model {
   struct Loan {
     std::unique_ptr<ReleaseCounter> owner;
     std::vector<std::string> memory;
-    std::size_t end;  // The position in the stream at which it is to be told.
+    std::size_t end;  // Position in the stream at which the owner must be notified.
   };
 
   std::size_t pick(std::size_t below) { return std::uniform_int_distribution<std::size_t>(0, below - 1)(random_); }
@@ -198,9 +198,9 @@ class Model {
     }
     queue_.borrow(pieces, owned ? loan.owner.get() : nullptr);
     loan.end = left_ + model_.size();
-    // What was borrowed without an owner is freed here already.
+    // Memory that was queued without an owner has been copied and is freed here.
     if (!owned) return;
-    // An owner of nothing is told at once, whatever is queued before it.
+    // An owner of empty memory is notified at once, independently of what is queued before it.
     bool nothing = true;
     for (const std::string& text : loan.memory) nothing &= text.empty();
     if (nothing) loan.end = 0;
@@ -225,7 +225,7 @@ class Model {
     left_ += taken;
     queue_.consume(taken);
     model_.erase(0, taken);
-    // Loans that have been told are freed, as their owners would.
+    // The memory of notified owners is freed.
     std::erase_if(loans_, [&](const Loan& loan) { return loan.end <= left_ && loan.owner->notified == 1; });
   }
 

@@ -2,7 +2,7 @@
 
 #include "transport/ucx/ucx_transport.h"
 
-// In place of the path, in a build without libucx's headers.
+// Replaces the UCX transport in a build without libucx's headers.
 namespace hawser::transport {
 namespace {
 

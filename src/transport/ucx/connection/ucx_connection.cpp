@@ -67,7 +67,7 @@ void UcxConnection::start(MessageSink& sink) {
 void UcxConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
   assert(head_bytes + total_bytes(payload) <= limits_.send_bytes_max);
   sender_.commit(head_bytes, payload, owner);
-  if (ended_) return;  // By the owner.
+  if (ended_) return;  // The owner may have ended the connection.
   watermark_.on_commit(backlog());
   loop_.at_tick_end(*this);
 }
@@ -80,7 +80,7 @@ void UcxConnection::on_tick_end() {
 void UcxConnection::flush() {
   if (ended_) return;
   on_tick_end();
-  // Until UCX has put it on its way, as the loop will not ask it meanwhile.
+  // The loop does not poll UCX during this call, so the function waits until UCX has sent the data.
   const auto under_way = [this] { return sender_.under_way(); };
   if (!under_way()) worker_->progress_until(under_way, receiver_.heard() ? flush_max : first_flush_max);
 }
@@ -147,14 +147,14 @@ void UcxConnection::close() {
   drained();
 }
 
-// The stream's end, if the peer has ended, comes at about the same time, and decides what is told.
+// If the peer has ended, the stream ends at about the same time. Then the stream's error is reported.
 void UcxConnection::on_failure(std::string_view what, ucs_status_t status) {
   if (ended_ || broken_) return;
   broken_ = ucx_error(worker_->core().ucp(), what, status, ErrorScope::transport);
   wire_up_.start(loop_, loop_.after(break_grace));
 }
 
-// What the peer sent before has arrived: it ends the stream only when its endpoint has been flushed.
+// Everything that the peer sent has arrived: the peer ends the stream only after it has flushed its endpoint.
 void UcxConnection::stream_ended(const Error& reason) {
   stream_end_ = reason;
   for (int i = 0; i < 64 && worker_->poll(); ++i) {
@@ -186,7 +186,7 @@ void UcxConnection::abort() noexcept {
   const std::vector<SendCompletion*> owners = sender_.end();
   receiver_.end();
   if (has_endpoint()) {
-    // The peer is told when all that was sent is there.
+    // The endpoint keeps the stream, so that the peer sees the end only after everything that was sent has arrived.
     link_.endpoint->kept = std::move(liveness_);
     const UcxClose how = !worker_->options().close_with_flush ? UcxClose::cut
                          : stream_end_.has_value()            ? UcxClose::flush_peer_gone

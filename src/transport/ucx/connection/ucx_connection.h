@@ -13,20 +13,22 @@
 
 namespace hawser::transport {
 
-// Messages over UCX's active messages (docs/transports/ucx.md). Receives from when it is made, sends from open() on.
+// A connection whose messages travel as UCX active messages (docs/transports/ucx.md). It receives as soon as it exists
+// and sends after open().
 class UcxConnection final : public Connection, UcxTarget, ucx::ReceiverOwner, exec::TickEnd {
  public:
-  // How long flush() waits for UCX to take what it was given, and how long while it is still wiring up.
+  // flush() waits at most so long until UCX has sent the data; the second limit applies during the wire-up.
   static constexpr Duration flush_max = std::chrono::milliseconds(20);
   static constexpr Duration first_flush_max = std::chrono::seconds(1);
-  // How long a broken endpoint waits for the stream's end, which would say that the peer is gone.
+  // After a failure of its endpoint, the connection waits so long for the end of the stream. If the stream ends, the
+  // peer is gone, and the stream's error is reported.
   static constexpr Duration break_grace = std::chrono::milliseconds(50);
 
   static Result<std::unique_ptr<UcxConnection>> make(std::shared_ptr<UcxWorker> worker, const MessageLimits& limits);
   ~UcxConnection();
 
   std::uint64_t token() const noexcept { return link_.token; }
-  // Once each, in any order but before open() for the peer.
+  // set_peer() and set_endpoint() must be called once each, set_peer() before open().
   void set_peer(const ucx::Peer& peer) noexcept { link_.peer = peer; }
   void set_endpoint(std::unique_ptr<UcxEndpoint> endpoint);
   bool has_endpoint() const noexcept { return link_.endpoint != nullptr; }
@@ -76,7 +78,8 @@ class UcxConnection final : public Connection, UcxTarget, ucx::ReceiverOwner, ex
   void on_end(const Error& reason) override { fail(reason); }
   void on_failure(std::string_view what, ucs_status_t status) override;
   void stream_ended(const Error& reason);
-  // The sink has paused, and nothing that waits to be sent asks for an end before it resumes.
+  // Returns true if the end of the connection can wait until the sink resumes: the sink has paused the connection, and
+  // nothing waits to be sent.
   bool held_back() const noexcept { return receiver_.paused() && backlog() == 0; }
   void fail(Error reason);
 
@@ -87,10 +90,10 @@ class UcxConnection final : public Connection, UcxTarget, ucx::ReceiverOwner, ex
   ucx::Sender sender_;
   ucx::Receiver receiver_;
   std::shared_ptr<Liveness> liveness_;
-  std::shared_ptr<UcxConnection*> self_;  // Null within, once the stream has nobody to tell.
+  std::shared_ptr<UcxConnection*> self_;  // Holds null once the stream's end concerns nobody.
   std::string peer_name_;
   MessageSink* sink_ = nullptr;
-  WireUp wire_up_{*this};  // Until the peer is heard; then, once UCX has lost it, until the stream has had its time.
+  WireUp wire_up_{*this};  // Limits the wire-up; after a failure of the endpoint, limits the wait for the stream's end.
   BacklogWatermark watermark_;
   bool ended_ = false;
   std::optional<Error> stream_end_;

@@ -7,7 +7,7 @@
 namespace hawser::transport {
 namespace {
 
-// The lines "#  rsc 2 : md 1 dev 1 flags -- tcp/lo" and their like, as UCX prints its context.
+// Reads lines such as "#  rsc 2 : md 1 dev 1 flags -- tcp/lo" from UCX's description of a context.
 std::vector<UcxReport::Transport> transports_in(const std::string& text) {
   std::vector<UcxReport::Transport> transports;
   std::istringstream lines(text);
@@ -21,7 +21,7 @@ std::vector<UcxReport::Transport> transports_in(const std::string& text) {
   return transports;
 }
 
-// What an endpoint between `from` and `to` uses.
+// Returns the transports that an endpoint from `from` to `to` uses.
 Result<std::vector<UcxReport::Transport>> lanes_between(UcxWorker& from, UcxWorker& to) {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;

@@ -23,7 +23,7 @@ std::unexpected<Error> malformed(std::string_view what) {
               ErrorScope::connection, Initiator::peer);
 }
 
-// A checksum goes ahead: UCX does not check the addresses that it reads, so a damaged one must not reach it.
+// Reserves the checksum at the beginning. UCX does not check addresses, so a damaged one must not reach it.
 ByteWriter sealable() {
   ByteWriter writer;
   writer.number(std::uint32_t{0});
@@ -32,7 +32,7 @@ ByteWriter sealable() {
 std::vector<std::byte> seal(ByteWriter& writer) {
   return writer.replace(0, crc32c(0, writer.written().subspan(4))).take();
 }
-// What follows a right checksum; nothing if it is wrong.
+// Returns the bytes that follow the checksum, or nothing if the checksum is wrong.
 Bytes unseal(Bytes bytes) noexcept {
   ByteReader reader(bytes);
   const auto checksum = reader.number<std::uint32_t>();
@@ -81,7 +81,7 @@ class UcxPendingConnection final : public PendingConnection {
     if (Result<void> alike = same(options, parameters.wire_up, parameters.error_mode); !alike) return alike;
     const bool by_listener = options.wire_up == UcxWireUp::listener;
     std::unique_ptr<UcxEndpoint> endpoint;
-    // With a listener the client calls, and the server's endpoint comes with its first message.
+    // With a listener, the client connects, and the server gets its endpoint with the client's first message.
     if (!by_listener || to_server) {
       ucp_ep_params_t to{};
       UcxSocketAddress at;
@@ -103,7 +103,7 @@ class UcxPendingConnection final : public PendingConnection {
       endpoint = std::move(*made);
     }
     ucx::Peer peer = parameters.peer;
-    // Either side may have its reasons to want payloads with their messages.
+    // The larger minimum applies, because either side may require that smaller payloads are sent within packets.
     peer.rendezvous_bytes_min = std::max(peer.rendezvous_bytes_min, options.rendezvous_bytes_min);
     connection_->set_peer(peer);
     if (endpoint != nullptr) connection_->set_endpoint(std::move(endpoint));
@@ -121,9 +121,10 @@ class UcxPendingConnection final : public PendingConnection {
 
 }  // namespace
 
-// ---- UcxParameters: u32 CRC32C of the rest, u16 version, u8 wire-up, u8 error mode, u64 token, u32 window, u32 least
-//   payload
-// by rendezvous, u32 0, u32 bytes of the address, the address ----
+// ---- UcxParameters ----
+//
+// Format: u32 CRC32C of the rest, u16 version, u8 wire-up, u8 error mode, u64 token, u32 window, u32 minimum payload of
+// a rendezvous, u32 0, u32 length of the address, the address.
 
 std::vector<std::byte> UcxParameters::store() const {
   ByteWriter writer = sealable();
@@ -197,7 +198,7 @@ Result<std::shared_ptr<UcxTransportWorker>> UcxTransportWorker::make(std::shared
 
 Result<std::shared_ptr<UcxWorker>> UcxTransportWorker::worker() {
   if (worker_->core().spent() + worker_->core().closing() > spent_max) {
-    worker_->stop_listening();  // For the next one may need its port.
+    worker_->stop_listening();  // The new worker may need its port.
     Result<std::shared_ptr<UcxWorker>> made = make_worker(context_, loop_);
     if (!made) return std::unexpected(made.error());
     retired_.push_back({std::exchange(worker_, std::move(*made))});

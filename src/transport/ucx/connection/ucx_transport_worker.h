@@ -10,26 +10,27 @@
 
 namespace hawser::transport {
 
-// What one side tells the other of its pending connection. All of it comes from the peer: load() takes nothing on trust
-// but that a worker's address, which only UCX can read, is the peer's own.
+// Parameters of a pending connection, which each side sends to the other. load() checks everything that comes from the
+// peer except the contents of a worker's address, which only UCX can read.
 struct UcxParameters {
   static constexpr std::size_t bytes_least = 32;
 
   ucx::Peer peer;
   UcxWireUp wire_up = UcxWireUp::worker_address;
   UcxErrorMode error_mode = UcxErrorMode::none;
-  std::vector<std::byte> address;  // Of a worker, or of a listener: "10.0.0.1:4711".
+  std::vector<std::byte> address;  // Address of a worker, or of a listener such as "10.0.0.1:4711".
 
   std::vector<std::byte> store() const;
   static Result<UcxParameters> load(Bytes bytes);
 };
 
-// One loop's end of a UCX transport.
+// The part of a UCX transport that belongs to one loop.
 class UcxTransportWorker final : public TransportWorker {
  public:
-  // With more endpoints that UCX keeps although they are closed, or that never close, as those of a killed peer's
-  // shared memory may, the next connections get a new worker. The old one goes, and takes them along, when its last
-  // connection has been gone for retired_rest: its sockets must not be reset while their peers read.
+  // If UCX holds more closed or closing endpoints than this, the next connections get a new worker. UCX keeps some
+  // closed endpoints, and others never finish closing, for example those over the shared memory of a killed peer. The
+  // old worker is destroyed together with its endpoints when it has had no connection for retired_rest, so that its
+  // sockets are not reset while their peers still read.
   static constexpr std::size_t spent_max = 64;
   static constexpr Duration retired_rest = std::chrono::seconds(1);
 

@@ -22,8 +22,8 @@ void find(void* library, const char* name, Function& function, std::string& miss
 }  // namespace
 
 Result<void> UcpLibrary::open() {
-  // Loading libucm patches mmap and its like where they stand: in a sanitized program within the sanitizer, which
-  // crashes.
+  // libucm patches the machine code of mmap and similar functions when it is loaded. In a program with a sanitizer this
+  // code belongs to the sanitizer, and the program crashes.
   const char* const hooks = std::getenv("UCX_MEM_MMAP_HOOK_MODE");
   const bool sanitized =
       ::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr || ::dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr;
@@ -34,7 +34,7 @@ Result<void> UcpLibrary::open() {
         "sanitized program",
         ErrorScope::transport);
   }
-  // Loading libucs installs handlers for SEGV and others, with a stack of theirs: both are taken back.
+  // libucs installs handlers of SIGSEGV and other signals, and a signal stack, when it is loaded. Both are restored.
   stack_t stack{};
   const bool had_stack = ::sigaltstack(nullptr, &stack) == 0;
   void* const library = ::dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
@@ -92,7 +92,7 @@ Result<void> UcpLibrary::open() {
 }
 
 Result<const UcpLibrary*> UcpLibrary::load() {
-  // One a process, as the loaded library is: what it holds are addresses within that.
+  // The object is static because the library is loaded once per process; the object holds addresses within it.
   static std::mutex mutex;
   static std::optional<UcpLibrary> loaded;
   const std::lock_guard lock(mutex);

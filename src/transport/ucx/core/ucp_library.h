@@ -8,10 +8,10 @@
 
 namespace hawser::transport {
 
-// libucp's functions. The library is loaded when the first path attaches, and stays: a program that does not use UCX is
-// not given its signal handlers, and runs where it is not installed.
+// Functions of libucp. The library is loaded when the first UCX transport attaches, and stays loaded. A program that
+// does not use UCX therefore does not get its signal handlers, and runs on machines without UCX.
 struct UcpLibrary {
-  // The error says what is missing, and the remedy. Thread-safe.
+  // Loads the library once per process. The error names what is missing and the remedy. Thread-safe.
   static Result<const UcpLibrary*> load();
 
   std::string version;
@@ -50,7 +50,7 @@ struct UcpLibrary {
   Result<void> open();
 };
 
-// An error of UCX's as one of ours: `what` was being done.
+// Converts a UCX status to an Error. `what` is the operation that failed.
 Error ucx_error(const UcpLibrary& ucp, std::string_view what, ucs_status_t status,
                 ErrorScope scope = ErrorScope::connection);
 

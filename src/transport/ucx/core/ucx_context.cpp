@@ -48,12 +48,12 @@ std::vector<std::pair<std::string, std::string>> ucx_settings(const UcxOptions& 
     if (!value.empty()) settings.emplace_back(name, value);
   };
   set("LOG_LEVEL", options.log_level);
-  // Names of endpoints that are looked up rather than addresses of memory, so that a message for one that has gone is
-  // dropped instead of ending the process.
+  // Endpoints are identified by an id that UCX looks up instead of a memory address, so that UCX drops a message for a
+  // closed endpoint instead of ending the process.
   set("PROTO_INDIRECT_ID", "y");
-  // One event of TCP's at a time: of several it takes, one may be of a socket that an earlier one's answer has just
-  // found broken, which is an assertion in UCX 1.13 and ends the process. Named as 1.13 looks for it, and as later ones
-  // do.
+  // UCX's TCP transport processes one event at a time. Among several events, one may concern a socket that the handling
+  // of an earlier event has found broken; then an assertion in UCX 1.13 fails and ends the process. The first name is
+  // the one of UCX 1.13, the second the one of later versions.
   set("MAX_POLL", "1");
   set("TCP_MAX_POLL", "1");
   set("TLS", options.tls);
@@ -91,7 +91,7 @@ Result<std::shared_ptr<UcxContext>> UcxContext::make(const UcpLibrary& ucp, cons
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | (events ? std::uint64_t{UCP_FEATURE_WAKEUP} : 0);
-  params.mt_workers_shared = 1;  // Workers of several loops use it at once.
+  params.mt_workers_shared = 1;  // Workers of several loops use the context at once.
   params.name = "hawser";
   ucp_context_h context = nullptr;
   if (const ucs_status_t status = ucp.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context);

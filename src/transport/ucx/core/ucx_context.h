@@ -14,13 +14,14 @@
 
 namespace hawser::transport {
 
-// What is wrong with the options, if anything.
+// Returns an error if an option is out of its bounds.
 Result<void> check(const UcxOptions& options);
 
-// UCX's memory, devices and settings, shared by the workers of a path. Thread-safe.
+// UCX's memory, devices and settings, which the workers of a transport share. Thread-safe.
 class UcxContext {
  public:
-  // `events`: its workers can wake a loop that sleeps. `memory` may be sent from and received into. `ucp` outlives it.
+  // `events`: workers of the context can wake a sleeping loop. UCX may send from and receive into `memory`. `ucp` must
+  // outlive the context.
   static Result<std::shared_ptr<UcxContext>> make(
       const UcpLibrary& ucp, const UcxOptions& options, bool events,
       std::shared_ptr<UcxMemory> memory = std::make_shared<UcxMemory>(),
@@ -57,7 +58,7 @@ class UcxContext {
   const std::shared_ptr<UcxLingering> lingering_;
 };
 
-// What `options` ask of UCX, as names and values of its settings.
+// Returns the names and values of the UCX settings that `options` require.
 std::vector<std::pair<std::string, std::string>> ucx_settings(const UcxOptions& options);
 
 }  // namespace hawser::transport

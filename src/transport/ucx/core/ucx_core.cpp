@@ -29,11 +29,11 @@ Result<UcxCore*> UcxCore::make(std::shared_ptr<UcxContext> context, Loop& loop) 
 }
 
 UcxCore::~UcxCore() {
-  // A worker may end before the requests of its endpoints only if nobody waits for those.
+  // UCX requires that the requests of endpoints are freed before their worker is destroyed.
   for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
     if (endpoint->ep != nullptr && endpoint->closing != nullptr) ucp_.request_free(endpoint->closing);
   }
-  // Operations may end from within.
+  // Operations may complete within this call.
   ucp_.worker_destroy(worker_);
   for (const std::unique_ptr<UcxOperation>& operation : operations_) {
     if (operation->block != nullptr) operation->block->release();
@@ -43,7 +43,7 @@ UcxCore::~UcxCore() {
 void UcxCore::abandon() noexcept {
   reclaim_returned();
   end_waiting(Time::max());
-  // What waits for endpoints that never close must not outlive the loop.
+  // An endpoint may never close; the object that it keeps must not outlive the loop.
   for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
     if (endpoint->kept != nullptr) loop_->post([kept = std::move(endpoint->kept)] {});
   }
@@ -65,7 +65,7 @@ void UcxCore::abandon() noexcept {
   if (last) delete this;
 }
 
-// True once it has gone, or will go by itself.
+// Returns true if the core has been destroyed, or if the return of its last loaned block will destroy it.
 bool UcxCore::linger() noexcept {
   bool last = false;
   {
@@ -88,8 +88,8 @@ void UcxLingering::progress() noexcept {
   std::erase_if(cores_, [](UcxCore* core) { return core->linger(); });
 }
 
-// UCX answers by an assertion if a worker is destroyed while its endpoints, closed ones among them, have messages of
-// their wiring-up to send.
+// An assertion in UCX fails if a worker is destroyed while its endpoints, including closed ones, still have messages of
+// their wire-up to send.
 bool UcxCore::finish() noexcept {
   if (!settled()) return false;
   if (!std::exchange(finishing_, true)) {
@@ -190,7 +190,7 @@ UcxOperation* UcxCore::take_ended() noexcept {
   return std::exchange(ended_first_, nullptr);
 }
 
-// ---- Data that is kept ----
+// ---- Data on loan ----
 
 Block* UcxCore::loan(void* data) {
   if (free_data_ == nullptr) {
@@ -306,8 +306,8 @@ Time UcxCore::end_waiting(Time now) noexcept {
   return next;
 }
 
-// UCX keeps an endpoint that its peer has connected to, and all that belongs to it, unless it is closed by force, which
-// UcxErrorMode::none does not allow.
+// UCX keeps an endpoint to which the peer has connected, with all its resources, unless it is closed by force. Closing
+// by force needs UcxErrorMode::peer.
 void UcxCore::end_endpoint(UcxEndpoint& endpoint) noexcept {
   const bool force = context_->options().error_mode == UcxErrorMode::peer;
   ucp_request_param_t params;
@@ -344,7 +344,7 @@ void UcxCore::drop_closed() noexcept {
   for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
     if (endpoint->flushed && std::exchange(endpoint->flushing, false)) flushed(*endpoint);
     if (endpoint->failed != UCS_OK && std::exchange(endpoint->waiting, false)) end_endpoint(*endpoint);
-    // It may be the caller's caller.
+    // The kept object is destroyed later, because it may be in the call stack.
     if ((endpoint->ep == nullptr || endpoint->waiting) && endpoint->kept != nullptr) {
       loop_->post([kept = std::move(endpoint->kept)] {});
     }

@@ -21,11 +21,12 @@ class UcxCore;
 struct UcxEndpoint;
 struct UcxOperation;
 
-// Whom UCX's work is for: a connection. All but arrived() is called from UcxWorker's poll, never from within UCX.
+// A connection, as UCX's callbacks see it. All functions except arrived() are called from UcxWorker::poll(), never from
+// a UCX callback.
 class UcxTarget {
  public:
-  // Within UCX: only records. `block` holds `data` with one reference that is the target's now; `rendezvous` is UCX's
-  // description of a payload that is still with the peer, to be fetched or released.
+  // `block` holds `data`; the target owns one reference to it. `rendezvous` is UCX's description of a payload that is
+  // still at the peer; the target must fetch or release it.
   struct ActiveMessage {
     UcxHeader header;
     const std::byte* data = nullptr;
@@ -33,126 +34,131 @@ class UcxTarget {
     Block* block = nullptr;
     void* rendezvous = nullptr;
   };
+  // Called from a UCX callback: must only record the active message.
   virtual void arrived(const ActiveMessage& arrival) = 0;
-  // An endpoint that a listener made for us.
+  // The listener has created the endpoint of this connection.
   virtual void connected(std::unique_ptr<UcxEndpoint> endpoint) = 0;
-  // An operation of ours has ended. Gives it back by UcxCore::recycle() when it is done with it.
+  // An operation of the target has completed. The target passes it to UcxCore::recycle() when it does not need it.
   virtual void ended(UcxOperation& operation) = 0;
-  // Something has arrived, or the endpoint has failed.
+  // An active message has arrived, or the endpoint has failed.
   virtual void process() = 0;
 
  protected:
   ~UcxTarget() = default;
 };
 
-// A send or a fetch that UCX is at, and what must stay in place meanwhile.
+// A send or a fetch that UCX executes, and the memory that must stay valid meanwhile.
 struct UcxOperation {
   enum class Kind : std::uint8_t { send, fetch };
   UcxCore* core = nullptr;
-  UcxTarget* target = nullptr;      // Null once nobody waits for it.
-  Block* block = nullptr;           // A reference, to what is sent or where it is fetched to, that is dropped with it.
-  SendCompletion* owner = nullptr;  // To be notified by the target when it is done.
-  void* tag = nullptr;              // The target's own, as are the next two.
+  UcxTarget* target = nullptr;      // Null when nobody is notified of the completion.
+  Block* block = nullptr;           // Source or destination of the data; recycle() releases this reference.
+  SendCompletion* owner = nullptr;  // The target notifies it when the operation has completed.
+  void* tag = nullptr;              // For the target's use, as are the next two fields.
   std::size_t counted = 0;
   std::size_t position = 0;
-  std::size_t bytes = 0;  // Of a fetch.
+  std::size_t bytes = 0;  // Size of a fetch.
   std::array<std::byte, UcxHeader::bytes> header{};
   Kind kind = Kind::send;
-  bool done = false;  // UCX is through with it.
+  bool done = false;  // UCX has completed it.
   ucs_status_t status = UCS_OK;
   UcxOperation* next = nullptr;
 };
 
-// One way to a peer's worker.
+// A UCX endpoint: sends to one worker of a peer.
 struct UcxEndpoint {
   ucp_ep_h ep = nullptr;
   UcxCore* core = nullptr;
-  std::uint64_t token = 0;  // Of whom it is for; 0 while it is being closed.
+  std::uint64_t token = 0;  // Token of its target; 0 while the endpoint is being closed.
   ucs_status_t failed = UCS_OK;
-  void* closing = nullptr;  // UCX's request, while it is flushed or closed.
+  void* closing = nullptr;  // UCX's request while the endpoint is flushed or closed.
   bool flushing = false;
   bool flushed = false;
-  bool waiting = false;        // Flushed, and held open until the peer closes its end, or `until`.
-  Time until{};                // By then it is closed, if it is to wait.
-  std::shared_ptr<void> kept;  // Destroyed, by the loop, when the endpoint is closed or waits.
+  bool waiting = false;        // Flushed, and held open until the peer closes its endpoint, or until `until`.
+  Time until{};                // Time at which a waiting endpoint is closed.
+  std::shared_ptr<void> kept;  // The loop destroys it when the endpoint is closed or waits.
 };
 
 // How an endpoint is closed.
 enum class UcxClose : std::uint8_t {
-  // What was sent leaves first. With UcxErrorMode::peer the endpoint is then held open until the peer closes its end,
-  // at most UcxCore::wait_max: closing tells the peer's UCX, which drops what it has not read yet.
+  // The endpoint is flushed first. With UcxErrorMode::peer it is then held open until the peer closes its endpoint, at
+  // most for UcxCore::wait_max, because the peer's UCX drops data that it has not read when this side closes.
   flush,
-  // What was sent leaves first; the peer has gone through all there is.
+  // The endpoint is flushed first, and closed at once after that: the peer has read everything or is gone.
   flush_peer_gone,
-  // What is under way is dropped if UCX can do that.
+  // Data that is on its way is dropped if UCX can do that.
   cut,
 };
 
-// A UCX worker and all that UCX may still touch. It is used by one thread at a time: the loop's, and, once abandoned,
-// the one that drops the last piece of data that was kept, which destroys it.
+// A UCX worker and all memory that UCX may still access. One thread at a time uses it: the loop's thread, and after
+// abandon() the thread that returns the last loaned block, which destroys the core, or that calls
+// UcxLingering::progress().
 class UcxCore {
  public:
   static constexpr Duration wait_max = std::chrono::seconds(1);
 
-  // `loop` outlives it until abandon().
+  // `loop` must live until abandon() returns.
   static Result<UcxCore*> make(std::shared_ptr<UcxContext> context, Loop& loop);
   UcxCore(const UcxCore&) = delete;
   UcxCore& operator=(const UcxCore&) = delete;
-  // Ends it: now, or when what it lent is back and UCX has nothing under way, since UCX ends the process if a worker is
-  // destroyed while an endpoint is still being wired up.
+  // Destroys the core, or lets it be destroyed later: when all loaned blocks have been returned and UCX has completed
+  // all operations. UCX ends the process if a worker is destroyed during the wire-up of an endpoint.
   void abandon() noexcept;
-  // Makes the progress of the abandoned ones of its runtime.
+  // Calls UCX's progress for the abandoned cores of the same runtime.
   void progress_abandoned() noexcept { context_->lingering().progress(); }
 
   const UcpLibrary& ucp() const noexcept { return ucp_; }
   const UcxContext& context() const noexcept { return *context_; }
   ucp_worker_h get() const noexcept { return worker_; }
 
-  // True if there was something to do. Never from within UCX.
+  // Calls UCX's progress once. Returns true if UCX did any work. Must not be called from a UCX callback.
   bool progress() noexcept { return ucp_.worker_progress(worker_) != 0; }
 
   UcxOperation* acquire_operation(UcxTarget& target, UcxOperation::Kind kind);
-  // Drops the operation's block. It must not be with UCX.
+  // Releases the operation's block and makes the operation available again. UCX must have completed it.
   void recycle(UcxOperation& operation) noexcept;
-  // Sends `size` bytes at `data`, which lie in the operation's block, with its header. OK: it has left, and is the
-  // caller's again; IN_PROGRESS: UcxTarget::ended() follows; anything else: it failed, and is the caller's again.
+  // Sends the operation's header and `size` bytes at `data`, which must lie in the operation's block. UCS_OK: the data
+  // was sent, and the caller owns the operation again. UCS_INPROGRESS: UcxTarget::ended() follows. Any other status:
+  // the send failed, and the caller owns the operation again.
   ucs_status_t send(UcxEndpoint& endpoint, UcxOperation& operation, const std::byte* data, std::size_t size,
                     std::uint32_t flags) noexcept;
-  // Fetches a payload, whose description UCX takes over; UcxTarget::ended() follows unless an error is returned.
+  // Fetches a payload of `size` bytes to `memory`. UCX owns `rendezvous` from now on. UcxTarget::ended() follows unless
+  // an error is returned.
   ucs_status_t fetch(void* rendezvous, UcxOperation& operation, std::byte* memory, std::size_t size) noexcept;
-  // Lets go of data, or of a payload, that is not wanted.
+  // Releases data of UCX, or the description of a payload that is not fetched.
   void release(void* data) noexcept { ucp_.am_data_release(worker_, data); }
-  // Counts references to data of UCX's that it may not take back; one reference.
+  // Returns a block over data that UCX has handed out, with one reference. UCX gets the data back after the last one.
   Block* loan(void* data);
-  // Takes back what other threads have let go of.
+  // Returns the data to UCX whose blocks other threads have released.
   void reclaim_returned() noexcept;
 
-  // For the target with this token.
+  // Creates an endpoint for the target with this token.
   Result<std::unique_ptr<UcxEndpoint>> connect(ucp_ep_params_t& params, std::uint64_t token);
-  // Closes it in the background.
+  // Closes the endpoint in the background.
   void close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept;
-  // Closes what waits for its peer and was to by `now`. When to ask next; Time::max() if none waits.
+  // Closes the endpoints whose wait for the peer ends at `now` or before. Returns the time at which to call it again,
+  // or Time::max() if no endpoint waits.
   Time end_waiting(Time now) noexcept;
   std::size_t closing() const noexcept { return closing_.size(); }
-  // Endpoints closed so far that UCX keeps, with their sockets, until the worker is destroyed: those of
+  // Number of closed endpoints that UCX keeps, with their sockets, until the worker is destroyed. UCX does so with
   // UcxErrorMode::none.
   std::size_t spent() const noexcept { return spent_; }
   void drop_closed() noexcept;
-  // An endpoint has been closed since the last drop_closed().
+  // Returns whether an endpoint has been closed since the last drop_closed().
   bool any_closed() const noexcept { return any_closed_; }
-  // Nothing is with UCX any more.
+  // Returns true when UCX has completed all operations and closed all endpoints.
   bool settled() noexcept {
     drop_closed();
     return closing_.empty() && with_ucx_ == 0;
   }
 
-  // What has ended since the last call, oldest first.
+  // Returns the oldest operation that has completed and was not returned yet, or null.
   UcxOperation* take_ended() noexcept;
   bool any_ended() const noexcept { return ended_first_ != nullptr; }
-  // Asked repeatedly before the end, with progress in between: true once the worker can be destroyed. Nothing must be
-  // sent any more.
+  // Prepares the destruction. The caller calls it repeatedly, with progress() in between, until it returns true: then
+  // the worker can be destroyed. Nothing may be sent after the first call.
   bool finish() noexcept;
-  // The tokens of endpoints that have failed.
+  // Tokens of the endpoints that have failed.
   std::vector<std::uint64_t>& failed() noexcept { return failed_; }
 
  private:
@@ -188,9 +194,9 @@ class UcxCore {
   Loop* const loop_;
   const ucp_worker_h worker_;
 
-  std::vector<std::unique_ptr<UcxOperation>> operations_;  // All there are.
+  std::vector<std::unique_ptr<UcxOperation>> operations_;  // Used and free ones.
   UcxOperation* free_operations_ = nullptr;
-  std::size_t with_ucx_ = 0;  // Operations.
+  std::size_t with_ucx_ = 0;  // Operations that UCX has not completed.
   UcxOperation* ended_first_ = nullptr;
   UcxOperation* ended_last_ = nullptr;
   std::vector<std::unique_ptr<UcxEndpoint>> closing_;
@@ -200,15 +206,15 @@ class UcxCore {
   bool finished_ = false;
   std::vector<std::uint64_t> failed_;
 
-  // Data that is lent. The loop's thread takes and gives without the lock until the core is abandoned.
+  // Data on loan. Until the core is abandoned, the loop's thread uses these members without the lock.
   std::vector<std::unique_ptr<Data>> all_data_;
   Data* free_data_ = nullptr;
   std::size_t loaned_ = 0;
   std::atomic<bool> any_returned_{false};
   std::atomic<bool> abandoned_{false};
-  bool lingering_ = false;  // Abandoned, and not settled yet.
+  bool lingering_ = false;  // Abandoned, and UCX has not completed everything yet.
   std::mutex mutex_;
-  Data* returned_ = nullptr;  // By other threads; guarded by mutex_, as is all of the above once abandoned.
+  Data* returned_ = nullptr;  // From other threads. mutex_ guards it, and all of the above once abandoned.
 };
 
 }  // namespace hawser::transport

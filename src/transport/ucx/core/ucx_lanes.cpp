@@ -17,7 +17,7 @@ std::string ucx_printed(const std::function<void(std::FILE*)>& print) {
   return copy;
 }
 
-// The lines "#  lane[0]:  2:tcp/lo.0 md[1]  -> md[1]/tcp/sysdev[255] am am_bw#0 wireup" of an endpoint.
+// Reads lines such as "#  lane[0]:  2:tcp/lo.0 md[1]  -> md[1]/tcp/sysdev[255] am am_bw#0 wireup".
 std::vector<UcxReport::Transport> ucx_lanes(const UcpLibrary& ucp, ucp_ep_h endpoint) {
   const std::string text = ucx_printed([&](std::FILE* file) { ucp.ep_print_info(endpoint, file); });
   std::vector<UcxReport::Transport> lanes;

@@ -12,10 +12,11 @@
 
 namespace hawser::transport {
 
-// What `print` writes into a file: UCX prints what it does not tell otherwise.
+// Returns the text that `print` writes to a file. UCX offers some facts only in printed form.
 std::string ucx_printed(const std::function<void(std::FILE*)>& print);
 
-// The transports that an endpoint uses, as UCX prints them. Empty if it prints them in a way that we do not know.
+// Returns the transports that an endpoint uses, read from UCX's printed description. The list is empty if the format of
+// that description is not known.
 std::vector<UcxReport::Transport> ucx_lanes(const UcpLibrary& ucp, ucp_ep_h endpoint);
 
 }  // namespace hawser::transport

@@ -7,17 +7,18 @@ namespace hawser::transport {
 
 class UcxCore;
 
-// Abandoned workers that UCX does not let be destroyed yet. One for all UCX transports of a runtime: whoever uses UCX
-// there, on whatever loop, makes their progress. Thread-safe.
+// Abandoned workers that UCX does not allow to be destroyed yet. All UCX transports of a runtime share one object; every
+// loop that uses UCX calls progress() for these workers. Thread-safe.
 class UcxLingering {
  public:
-  // Destroys those that UCX has finished with. Returns at once if another thread does this.
+  // Calls UCX's progress and destroys the workers that UCX has finished with. Returns at once if another thread is doing
+  // this.
   void progress() noexcept;
 
  private:
   friend class UcxCore;
   std::mutex mutex_;
-  std::vector<UcxCore*> cores_;  // Each keeps its UcxContext, which keeps this.
+  std::vector<UcxCore*> cores_;  // Each core keeps its UcxContext, which keeps this object.
 };
 
 }  // namespace hawser::transport

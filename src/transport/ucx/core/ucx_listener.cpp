@@ -104,7 +104,7 @@ void UcxListener::process() {
     params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
     params.conn_request = call;
     Result<std::unique_ptr<UcxEndpoint>> endpoint = worker_.core().connect(params, 0);
-    if (!endpoint) continue;  // The caller learns of it from UCX.
+    if (!endpoint) continue;  // UCX reports the failure to the client.
     strangers_.push_back({std::move(*endpoint), worker_.loop().after(worker_.options().wire_up_timeout)});
   }
   for (const Name& name : std::exchange(names_, {})) {
@@ -119,7 +119,8 @@ void UcxListener::process() {
     if (stranger.endpoint != nullptr) worker_.close(std::move(stranger.endpoint), UcxClose::cut);
     return true;
   });
-  // Else those who say nothing would be kept until somebody calls, and who is turned away does not count as a call.
+  // Without the timer, clients that send nothing would be kept until the next client connects. A rejected client does
+  // not cause a call of process().
   if (!strangers_.empty()) expiry_.start(worker_.loop(), strangers_.front().until);
 }
 

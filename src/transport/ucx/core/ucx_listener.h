@@ -12,29 +12,30 @@ namespace hawser::transport {
 
 class UcxWorker;
 
-// UCX's own listener on a worker: makes endpoints for those who call, and gives each to the connection that its first
-// message names. Belongs to the worker's loop.
+// UCX's listener on a worker. Creates an endpoint for each client that connects, and passes it to the connection that
+// the client's first message names. Only the thread of the worker's loop may use it.
 class UcxListener {
  public:
-  // Callers who have not named a connection yet, and may wait for UcxOptions::wire_up_timeout; more are turned away.
+  // Most clients that have not named a connection yet; further ones are rejected. Each may take
+  // UcxOptions::wire_up_timeout.
   static constexpr std::size_t strangers_max = 1024;
-  // The end waits so long for calls that are half made: UCX before 1.14 crashes if they come in afterwards (its commit
-  // 95ba53abf8).
+  // The destructor waits so long for clients that are connecting: UCX before 1.14 crashes if their requests arrive
+  // afterwards (fixed by UCX commit 95ba53abf8).
   static constexpr Duration rest = std::chrono::milliseconds(10);
 
-  // `address` as UcxOptions::listener_address.
+  // `address` has the format of UcxOptions::listener_address.
   static Result<std::unique_ptr<UcxListener>> make(UcxWorker& worker, const std::string& address);
   UcxListener(const UcxListener&) = delete;
   UcxListener& operator=(const UcxListener&) = delete;
   ~UcxListener();
 
-  // With the port that was really taken.
+  // Returns the address with the port that was bound.
   const std::string& address() const noexcept { return address_; }
 
-  // Within UCX: a hello for `token` has come over `ep`.
+  // Records that a hello for `token` has arrived over `ep`. Called from a UCX callback.
   void named(std::uint64_t token, ucp_ep_h ep) { names_.push_back({token, ep}); }
   bool any() const noexcept { return !calls_.empty() || !names_.empty(); }
-  // What was recorded within UCX, and callers who have waited for too long.
+  // Processes the recorded requests and hellos, and rejects clients whose time is over.
   void process();
   std::size_t strangers() const noexcept { return strangers_.size(); }
 
@@ -62,17 +63,17 @@ class UcxListener {
   std::string address_;
   std::vector<ucp_conn_request_h> calls_;
   std::vector<Name> names_;
-  std::vector<Stranger> strangers_;  // As they came.
+  std::vector<Stranger> strangers_;  // In the order of their arrival.
   Expiry expiry_{*this};
   bool ending_ = false;
 };
 
-// An address in digits, such as "10.0.0.1:4711" or "[fe80::1]:4711", for UCX.
+// A numeric address such as "10.0.0.1:4711" or "[fe80::1]:4711", in the form that UCX needs.
 struct UcxSocketAddress {
   static Result<UcxSocketAddress> parse(const std::string& text);
   static std::string text(const void* address);
 
-  std::vector<std::byte> bytes;  // A struct sockaddr of its kind.
+  std::vector<std::byte> bytes;  // A sockaddr_in or sockaddr_in6.
 };
 
 }  // namespace hawser::transport

@@ -11,11 +11,11 @@
 
 namespace hawser::transport {
 
-// The application's memory that stays until nobody uses it (RegisteredBuffer), so that UCX, which can't be told to let
-// go, may send from it and receive into it. Thread-safe.
+// Registered memory of the application (RegisteredBuffer), which stays until nobody uses it. UCX may send from it and
+// receive into it, because UCX cannot abort an operation before it completes. Thread-safe.
 class UcxMemory {
  public:
-  // `block` keeps the memory, and lasts until remove().
+  // `block` keeps the memory and must live until remove().
   Result<void> add(MutableBytes memory, Block& block) {
     const std::lock_guard lock(mutex_);
     auto added = entries_.add(memory, &block);
@@ -28,7 +28,8 @@ class UcxMemory {
     bytes_.store(entries_.bytes(), std::memory_order_relaxed);
   }
 
-  // One more reference to what keeps [data, data + bytes), or null. For memory that its owner keeps meanwhile.
+  // Returns the block that keeps [data, data + bytes), with one more reference, or null if the range is not registered.
+  // The caller must ensure that the memory stays registered during the call.
   Block* retain_to_send(const std::byte* data, std::size_t bytes) noexcept { return retain(data, bytes, sends_); }
   Block* retain_to_receive(const std::byte* data, std::size_t bytes) noexcept { return retain(data, bytes, receives_); }
 

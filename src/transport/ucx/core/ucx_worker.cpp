@@ -13,10 +13,11 @@ namespace {
 
 constexpr std::size_t block_bytes = std::size_t{64} << 10;
 
-// Abandoned workers have a turn each so many polls.
+// One in this many polls calls UCX's progress for the abandoned workers.
 constexpr unsigned abandoned_rounds = 1024;
 
-// Tokens are a slot in the low bits, the rest by chance: who does not know one can't speak to a connection.
+// A token is the slot in the low bits and a random number in the rest, so that a peer cannot guess the token of
+// somebody else's connection.
 constexpr unsigned slot_bits = 17;
 constexpr std::uint64_t slot_mask = (std::uint64_t{1} << slot_bits) - 1;
 
@@ -153,7 +154,7 @@ void UcxWorker::deliver(std::uint64_t token, std::unique_ptr<UcxEndpoint> endpoi
   slot->target->connected(std::move(endpoint));
 }
 
-// ---- Within UCX: recorded only ----
+// ---- UCX callbacks: they only record ----
 
 ucs_status_t UcxWorker::on_message(void* arg, const void* header, std::size_t header_bytes, void* data,
                                    std::size_t size, const ucp_am_recv_param_t* param) noexcept {
@@ -161,7 +162,7 @@ ucs_status_t UcxWorker::on_message(void* arg, const void* header, std::size_t he
                                                          size, *param);
 }
 
-// UCS_OK lets go of the data, and tells the sender of a payload that it is not wanted.
+// With UCS_OK UCX releases the data, and informs the sender of a payload that it will not be fetched.
 ucs_status_t UcxWorker::on_active_message(Bytes bytes, void* data, std::size_t size, const ucp_am_recv_param_t& param) {
   const std::optional<UcxHeader> header = UcxHeader::load(bytes);
   if (!header) return UCS_OK;
@@ -206,7 +207,7 @@ std::byte* UcxWorker::copy(const void* data, std::size_t size, Block*& block) {
   return to;
 }
 
-// ---- The loop's side ----
+// ---- Polling ----
 
 bool UcxWorker::poll() {
   bool any = false;
@@ -241,7 +242,7 @@ bool UcxWorker::deliver() {
   working_.clear();
   core_->drop_closed();
   delivering_ = false;
-  // Those that left for good leave nobody to poll for, unless endpoints are still closing.
+  // Without targets and closing endpoints there is nothing to poll for.
   if (targets_ == 0 && core_->settled() && std::exchange(polled_, false)) loop_.remove_source(*this);
   return true;
 }

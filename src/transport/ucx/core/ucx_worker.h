@@ -13,13 +13,13 @@
 
 namespace hawser::transport {
 
-// UCX on one loop: polls it, and brings what it has to the connections. Belongs to the loop and its thread.
+// UCX on one loop: polls UCX and passes its events to the connections. Only the loop's thread may use it.
 class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::Source, exec::Watcher {
  public:
-  // Small data is copied out of UCX's memory, as that costs less than keeping it.
+  // Up to this size data is copied out of UCX's memory, because a copy costs less than keeping that memory.
   static constexpr std::size_t copied_bytes_max = 1024;
-  // How long the end of a worker waits for its endpoints to be closed, by their peers too; what takes longer is cut
-  // off, or ends in the background.
+  // The destructor waits so long for endpoints to be closed, also by their peers. The remaining ones are cut off, or
+  // closed in the background.
   static constexpr Duration drain_max = std::chrono::milliseconds(50);
 
   static Result<std::shared_ptr<UcxWorker>> make(std::shared_ptr<UcxContext> context, Loop& loop);
@@ -32,28 +32,29 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   const UcxOptions& options() const noexcept { return core_->context().options(); }
   Bytes address() const noexcept { return address_; }
 
-  // Gives `target` a token, by which its messages find it until leave(). While anybody is here UCX is polled.
+  // Returns a token for `target`; active messages with this token go to it until leave(). UCX is polled while there is
+  // any target.
   Result<std::uint64_t> enter(UcxTarget& target);
   void leave(std::uint64_t token) noexcept;
   std::size_t targets() const noexcept { return targets_; }
 
-  // Closes an endpoint of this worker's in the background.
+  // Closes an endpoint of this worker in the background.
   void close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept;
 
-  // UcxTarget::process() at the next poll.
+  // Calls UcxTarget::process() of the target at the next poll.
   void process_soon(std::uint64_t token);
-  // Asks UCX for what there is now, and waits until `done` or until `most` is over. Whether it is done. Not from within
-  // UCX.
+  // Calls UCX's progress until `done` returns true or `most` has passed. Returns whether `done` returned true. Must not
+  // be called from a UCX callback.
   bool progress_until(const std::function<bool()>& done, Duration most);
-  // A poll outside of the loop's turn.
+  // Polls UCX and notifies the targets. The loop calls it; it may be called between the loop's polls too.
   bool poll() override;
 
-  // From now on others may wire up by UCX's listener.
+  // Opens a UCX listener, through which peers may connect.
   Result<void> listen(const std::string& address);
-  // Not any more, but for those who have.
+  // Closes the listener. Endpoints that it created stay.
   void stop_listening() noexcept { listener_.reset(); }
   const UcxListener* listener() const noexcept { return listener_.get(); }
-  // Gives an endpoint to the target with this token, if there is one.
+  // Passes an endpoint to the target with this token, and closes it if there is no such target.
   void deliver(std::uint64_t token, std::unique_ptr<UcxEndpoint> endpoint);
 
  private:
@@ -63,7 +64,7 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
     bool dirty = false;
   };
 
-  // Ends what waits for peers that do not close.
+  // Closes endpoints whose peers do not close theirs in time.
   struct WaitTimer final : Timer {
     explicit WaitTimer(UcxWorker& owner) noexcept : Timer(&WaitTimer::fire), worker(owner) {}
     static void fire(Timer& timer) noexcept { static_cast<WaitTimer&>(timer).worker.end_waiting(); }
@@ -88,16 +89,16 @@ class UcxWorker final : public std::enable_shared_from_this<UcxWorker>, exec::So
   const std::vector<std::byte> address_;
   std::unique_ptr<UcxListener> listener_;
   WaitTimer waiting_{*this};
-  int event_fd_ = -1;  // -1 while the loop is never to sleep.
+  int event_fd_ = -1;  // -1 if the loop never sleeps.
   bool polled_ = false;
   bool delivering_ = false;
   unsigned rounds_ = 0;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_slots_;
   std::vector<std::uint32_t> dirty_;    // Slots with something to process.
-  std::vector<std::uint32_t> working_;  // The batch that deliver() is at.
+  std::vector<std::uint32_t> working_;  // The batch that deliver() processes.
   std::size_t targets_ = 0;
-  Block* block_ = nullptr;  // Small data is copied here, side by side.
+  Block* block_ = nullptr;  // Small data is copied into it.
   std::size_t used_ = 0;
 };
 

@@ -6,34 +6,35 @@
 
 namespace hawser::transport::ucx {
 
-// The windows of both directions, in bytes of packets with ucx_cost_overhead for each. A packet is received when it has
-// arrived and taken when its last message has been delivered. Without I/O.
+// Flow control of both directions. The unit is bytes of packets, plus ucx_cost_overhead for each packet. The receiver
+// counts a packet as received when it has arrived, and as taken when its last message has been delivered. The class
+// does no I/O.
 class Credits {
  public:
-  // ---- What this side sends ----
+  // ---- Direction to the peer ----
 
-  // Whether the peer's window has room.
+  // Returns whether the peer's window has room for another packet.
   bool may_send(std::size_t window_bytes) const noexcept { return sent_ - granted_ < window_bytes; }
   void send(std::size_t cost) noexcept { sent_ += cost; }
-  // The peer says what it has taken so far; false if it was never sent so much.
+  // The peer announces how much it has taken since the connection began. Returns false if that is more than was sent.
   [[nodiscard]] bool grant(std::uint64_t taken) noexcept {
     if (taken > sent_) return false;
     granted_ = std::max(granted_, taken);
     return true;
   }
 
-  // ---- What it receives ----
+  // ---- Direction from the peer ----
 
-  // False if the peer had no room in the window that it was granted.
+  // Counts a packet that has arrived. Returns false if the peer exceeded the window that it was granted.
   [[nodiscard]] bool receive(std::size_t cost, std::size_t window_bytes) noexcept {
     const bool room = received_ - announced_ < window_bytes;
     received_ += cost;
     return room;
   }
   void take(std::size_t cost) noexcept { taken_ += cost; }
-  // So much was taken since the peer has heard of it that it should hear now.
+  // Returns true when a quarter of the window or more has been taken and not announced yet.
   bool announcement_due(std::size_t window_bytes) const noexcept { return taken_ - announced_ >= window_bytes / 4; }
-  // What the next active message says to have taken.
+  // Returns the total to announce in the next active message, and records it as announced.
   std::uint64_t announce() noexcept { return announced_ = taken_; }
 
  private:

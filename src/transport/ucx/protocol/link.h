@@ -9,18 +9,18 @@
 
 namespace hawser::transport::ucx {
 
-// What a side tells the other while they connect.
+// Parameters that each side announces to the other while they connect.
 struct Peer {
-  std::uint64_t token = 0;       // Its name for the connection.
-  std::size_t window_bytes = 0;  // What may be under way to it.
+  std::uint64_t token = 0;       // Identifies the connection at the peer.
+  std::size_t window_bytes = 0;  // Most bytes that may be on their way to the peer.
   std::size_t rendezvous_bytes_min = 0;
 };
 
-// What the sender and the receiver of a connection share.
+// State that the sender and the receiver of a connection share.
 struct Link {
   UcxWorker& worker;
-  UcxTarget& target;        // The connection, which UCX's operations are for.
-  std::uint64_t token = 0;  // Its name for the worker.
+  UcxTarget& target;        // The connection. It is notified when a UCX operation ends.
+  std::uint64_t token = 0;  // Identifies the connection at the worker.
   Peer peer{};
   std::unique_ptr<UcxEndpoint> endpoint{};
   Credits credits{};
@@ -30,7 +30,7 @@ struct Link {
   void process_soon() { worker.process_soon(token); }
 };
 
-// Operations that are with UCX.
+// Operations that UCX has not completed yet.
 class Operations {
  public:
   void add(UcxOperation& operation) {
@@ -42,7 +42,7 @@ class Operations {
     all_[operation.position] = all_.back();
     all_.pop_back();
   }
-  // They end by themselves: nobody is called for them any more.
+  // The operations complete without a notification from now on.
   void abandon() noexcept {
     for (UcxOperation* operation : all_) operation->target = nullptr;
     all_.clear();

@@ -6,9 +6,10 @@
 namespace hawser::transport::ucx {
 namespace {
 
-// Payloads announced by UCX that nobody has asked for yet; peers keep to the most that an option allows.
+// Most payloads that UCX has announced and that are not being fetched yet. Peers are limited to
+// UcxOptions::rendezvous_in_flight_max.
 constexpr std::size_t payloads_waiting_max = 1024;
-// Messages read ahead of one whose payload is not here.
+// Most messages that may wait while the payload of the first one is missing.
 constexpr std::size_t read_ahead_max = 256;
 constexpr std::size_t packed_bytes_max = std::size_t{64} << 10;
 
@@ -30,7 +31,7 @@ bool Receiver::violation(const std::string& how) {
   return false;
 }
 
-// ---- What arrived, in its order ----
+// ---- Ordering of active messages ----
 
 void Receiver::receive_arrivals() {
   receiving_.swap(arrivals_);
@@ -47,7 +48,7 @@ void Receiver::release(ActiveMessage& message) noexcept {
   if (message.rendezvous != nullptr) link_.core().release(std::exchange(message.rendezvous, nullptr));
 }
 
-// True if what the message holds is kept.
+// Returns true if it keeps the memory that the message holds; otherwise the caller releases it.
 bool Receiver::receive(ActiveMessage& message) {
   const UcxHeader& header = message.header;
   arrived_ += UcxHeader::bytes + (message.rendezvous == nullptr ? message.size : 0);
@@ -114,7 +115,7 @@ void Receiver::deliver() {
   processing_ = false;
 }
 
-// The entry that is next, or nothing, with the connection ended if that is the peer's fault.
+// Returns the next entry, or std::nullopt if there is none. Ends the connection if the peer violated the protocol.
 std::optional<UcxEntry> Receiver::next_entry() {
   if (in_order_.empty()) return std::nullopt;
   const Packet& front = in_order_.front();
@@ -139,7 +140,7 @@ std::optional<UcxEntry> Receiver::next_entry() {
   return entry;
 }
 
-// Delivers the next message straight from its packet, or queues it if it has to wait; false if there is none.
+// Delivers the next message directly from its packet, or queues it if it must wait. Returns false if there is none.
 bool Receiver::read_entry() {
   const std::optional<UcxEntry> entry = next_entry();
   if (!entry) return false;
@@ -149,7 +150,7 @@ bool Receiver::read_entry() {
   }
   Packet& front = in_order_.front();
   front.at = entry->next;
-  // Ours while the sink is notified, which may end the connection.
+  // The local reference keeps the memory while the sink is notified, because the sink may end the connection.
   Block* const block = std::exchange(front.block, nullptr);
   sink_->on_message({.head = entry->head, .payload = entry->payload, .head_block = block, .payload_block = block});
   if (ended_) {
@@ -213,7 +214,8 @@ bool Receiver::deliver_front() {
   return true;
 }
 
-// Asks where the payload of the message that is next goes, and gets it there; false while it is not.
+// Asks the sink for the receive buffer of the next message and fetches the payload into it. Returns false until the
+// payload has been fetched or discarded.
 bool Receiver::settle_payload(Waiting& front) {
   if (!std::exchange(front.asked, true)) {
     const ReceiveBuffer selected = sink_->select_receive_buffer(front.head, front.size);
@@ -221,12 +223,12 @@ bool Receiver::settle_payload(Waiting& front) {
     front.buffer.select(selected);
   }
   if (front.state == Waiting::State::announced && !front.buffer.discarded() && !fetch(front)) {
-    front.buffer.discard();  // The account refuses it.
+    front.buffer.discard();  // The account refuses the memory.
   }
   if (ended_) return false;
   if (!front.buffer.discarded()) return front.state == Waiting::State::here;
   if (front.state == Waiting::State::fetching) {
-    // It ends by itself.
+    // The fetch completes without a notification.
     front.operation->target = nullptr;
     operations_.remove(*front.operation);
     ahead_bytes_ -= front.size;
@@ -239,7 +241,7 @@ bool Receiver::settle_payload(Waiting& front) {
   return true;
 }
 
-// Reads on while the first message waits for its payload.
+// Reads further entries while the first message waits for its payload.
 void Receiver::read_ahead() {
   const std::size_t most = link_.options().rendezvous_in_flight_max;
   while (ahead_ != 0 && ahead_ < most && waiting_.size() < read_ahead_max) {
@@ -249,8 +251,8 @@ void Receiver::read_ahead() {
   }
 }
 
-// Begins to fetch payloads behind the first one. They get memory in their order: a later one must not hold what an earlier
-// one needs.
+// Begins to fetch the payloads behind the first one. Payloads receive memory in their order, so that a later payload
+// does not hold memory that an earlier one needs.
 void Receiver::fetch_ahead() {
   for (std::size_t i = 0; i < waiting_.size() && !ended_ && ahead_bytes_ < ahead_bytes_max; ++i) {
     if (!waiting_[i].apart || waiting_[i].state != Waiting::State::announced || waiting_[i].buffer.discarded())
@@ -259,7 +261,7 @@ void Receiver::fetch_ahead() {
   }
 }
 
-// If UCX has announced the payload, begins to fetch it. False: the account refuses the memory.
+// Begins to fetch the payload if UCX has announced it. Returns false if the account refuses the memory.
 bool Receiver::fetch(Waiting& message) {
   const auto payload = rendezvous_.find(message.number);
   if (payload == rendezvous_.end()) return true;
@@ -268,7 +270,7 @@ bool Receiver::fetch(Waiting& message) {
     return true;
   }
   PayloadBuffer& into = message.buffer;
-  // UCX can't be told to let go of memory: it receives into what a block keeps.
+  // UCX cannot release a receive buffer before the fetch completes, so a block must keep the destination alive.
   Block* block = nullptr;
   if (into.given()) block = link_.core().context().memory().retain_to_receive(into.data(), message.size);
   if (block == nullptr) {

@@ -17,27 +17,28 @@
 
 namespace hawser::transport::ucx {
 
-// Notified from within Receiver's calls; must not destroy it.
+// The functions are called from within functions of the receiver. They must not destroy the receiver.
 class ReceiverOwner {
  public:
-  // The peer broke the protocol.
+  // The peer violated the protocol; `how` describes it.
   virtual void on_protocol_violation(const std::string& how) = 0;
-  // The connection is to end: the peer's last message has been delivered, or a message is too long.
+  // The connection must end: the peer's last message has been delivered, or a message is too long.
   virtual void on_end(const Error& reason) = 0;
-  // UCX failed at `what`.
+  // UCX failed while it did `what`.
   virtual void on_failure(std::string_view what, ucs_status_t status) = 0;
 
  protected:
   ~ReceiverOwner() = default;
 };
 
-// Active messages into messages, in order. A payload that goes by itself is fetched into the buffer that the sink selects;
-// while one is on its way, those behind it are fetched too. Nothing but arrived() is called from within UCX.
+// Converts active messages to messages and delivers these in order. A payload that was sent in an active message of its
+// own is fetched into the buffer that the sink selects. Later payloads are fetched meanwhile.
+// Only arrived() may be called from a UCX callback.
 class Receiver {
  public:
-  // Of large payloads that arrive before it is their turn, so much is fetched ahead.
+  // No fetch of a payload begins ahead of its turn while this many bytes are being fetched or wait for delivery.
   static constexpr std::size_t ahead_bytes_max = std::size_t{512} << 10;
-  // Active messages that may overtake each other: with several rails they do.
+  // Most active messages that may arrive before an earlier one. Several rails reorder active messages.
   static constexpr std::size_t overtaking_max = 4096;
 
   Receiver(ReceiverOwner& owner, Link& link, wire::MessageLimit message_limit) noexcept
@@ -45,45 +46,45 @@ class Receiver {
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
 
-  // Within UCX: only recorded.
+  // Records the active message for process(). May be called from a UCX callback.
   void arrived(const UcxTarget::ActiveMessage& message) { arrivals_.push_back(message); }
-  // The peer has been heard.
+  // Returns whether any active message of the peer has arrived.
   bool heard() const noexcept { return heard_ || !arrivals_.empty(); }
 
   void start(MessageSink& sink) noexcept;
-  // Delivers what has arrived, unless it is paused.
+  // Delivers the messages that have arrived, unless the receiver is paused.
   void process();
   void pause() noexcept { paused_ = true; }
   void resume() noexcept { paused_ = false; }
   bool paused() const noexcept { return paused_; }
   void revoke_receive_buffer(const std::byte* memory) noexcept;
-  // A fetch has ended. Gives it back.
+  // A fetch has completed. Recycles the operation.
   void on_ended(UcxOperation& operation);
   std::uint64_t arrived() const noexcept { return arrived_; }
-  // Bytes of payloads that are being fetched, or are fetched and not delivered: bounds how far is read ahead.
+  // Bytes of payloads that are being fetched, or are fetched and not delivered yet. The sum bounds the reading ahead.
   std::size_t ahead_bytes() const noexcept { return ahead_bytes_; }
-  // The connection has ended: drops everything, apart from what UCX is at.
+  // The connection has ended: releases everything except the memory that UCX still writes.
   void end() noexcept;
 
  private:
   using ActiveMessage = UcxTarget::ActiveMessage;
 
-  // A message that waits for its payload, or behind one that does.
+  // A message that waits for its payload, or for the delivery of an earlier message.
   struct Waiting {
     enum class State : std::uint8_t { announced, fetching, here, lost };
     Bytes head;
-    Bytes payload;           // Of a message that is whole.
-    Block* block = nullptr;  // A reference of ours to what holds both.
-    std::size_t cost = 0;    // Of the packet that this is the last of.
-    bool apart = false;
-    bool asked = false;  // select_receive_buffer() has been.
+    Bytes payload;           // Empty if the payload comes in an active message of its own.
+    Block* block = nullptr;  // Holds head and payload; this message owns one reference.
+    std::size_t cost = 0;    // Cost of the packet if this is the packet's last message, else 0.
+    bool apart = false;      // The payload comes in an active message of its own.
+    bool asked = false;      // select_receive_buffer() has been called.
     State state = State::announced;
-    std::uint32_t number = 0;  // Of the payload.
-    std::size_t size = 0;
-    PayloadBuffer buffer;               // Of a payload that goes by itself.
-    UcxOperation* operation = nullptr;  // While it is fetched.
+    std::uint32_t number = 0;           // Number of the payload that comes in an active message of its own.
+    std::size_t size = 0;               // Bytes of that payload.
+    PayloadBuffer buffer;               // Destination of that payload.
+    UcxOperation* operation = nullptr;  // Non-null while that payload is fetched.
   };
-  // A packet that is next in order, and how far it has been read.
+  // A packet in order, and the position up to which it has been read.
   struct Packet {
     const std::byte* data = nullptr;
     std::size_t size = 0;
@@ -114,18 +115,18 @@ class Receiver {
   MessageSink* sink_ = nullptr;
   hawser::detail::ReceiveAccount* account_ = nullptr;
 
-  std::vector<ActiveMessage> arrivals_;  // As they came.
+  std::vector<ActiveMessage> arrivals_;  // In the order of their arrival.
   std::vector<ActiveMessage> receiving_;
-  std::map<std::uint32_t, ActiveMessage> early_;  // Overtook others.
+  std::map<std::uint32_t, ActiveMessage> early_;  // Arrived before an earlier one; by index.
   std::deque<Packet> in_order_;
   std::deque<Waiting> waiting_;
-  std::map<std::uint32_t, ActiveMessage> rendezvous_;  // Payloads that nobody has asked for yet.
+  std::map<std::uint32_t, ActiveMessage> rendezvous_;  // Payloads that are not being fetched yet; by number.
   Operations operations_;
   std::uint32_t expected_ = 0;
   std::uint32_t payloads_announced_ = 0;
   std::uint32_t payloads_taken_ = 0;
-  std::size_t ahead_ = 0;        // Announced payloads that are read.
-  std::size_t ahead_bytes_ = 0;  // Of those that are fetched.
+  std::size_t ahead_ = 0;        // Payloads that the messages in waiting_ announce.
+  std::size_t ahead_bytes_ = 0;  // See ahead_bytes().
   std::uint64_t arrived_ = 0;
   bool heard_ = false;
   bool paused_ = false;

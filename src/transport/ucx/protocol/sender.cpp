@@ -17,7 +17,7 @@ constexpr std::size_t block_bytes = std::size_t{64} << 10;
 
 // ---- Packing ----
 
-// [begin_, position) becomes a packet, the rest stays open.
+// Closes [begin_, position) as a packet. The rest stays in the open packet.
 void Sender::seal_up_to(std::size_t position) {
   if (position == begin_) return;
   block_->retain();
@@ -27,7 +27,7 @@ void Sender::seal_up_to(std::size_t position) {
   ++packets_sealed_;
 }
 
-// Room for `bytes` at used_, behind the entries of the open packet or in a new block.
+// Makes room for `bytes` at used_: behind the entries of the open packet, or in a new block.
 void Sender::make_room(std::size_t bytes) {
   if (block_ != nullptr && block_->size() - used_ >= bytes) return;
   seal_up_to(used_);
@@ -49,7 +49,7 @@ void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload
   const std::size_t filled = UcxEntry::prefix_bytes + head_bytes + (apart ? 0 : payload_bytes);
   const std::size_t entry_bytes = UcxEntry::padded(filled);
   if (block_->size() - used_ < entry_bytes) {
-    // The head is there already: it moves.
+    // The block has no room for the payload. The head has been written already, so it is copied to the new block.
     Block* const filled_block = block_;
     const std::byte* const head = block_->data() + used_ + UcxEntry::prefix_bytes;
     filled_block->retain();
@@ -92,7 +92,8 @@ void Sender::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload
   }
 }
 
-// From here on what lies in registered memory is fetched from there. Asking UCX takes some ten microseconds, once.
+// Returns the size from which a payload in registered memory is sent without a copy. The query to UCX takes about ten
+// microseconds; it happens once.
 std::size_t Sender::registered_bytes_min() {
   if (registered_bytes_min_ != 0) return registered_bytes_min_;
   if (link_.endpoint == nullptr) return link_.peer.rendezvous_bytes_min;
@@ -103,7 +104,8 @@ std::size_t Sender::registered_bytes_min() {
   return registered_bytes_min_;
 }
 
-// What keeps the payload, with one reference more, if it is one buffer of the application's registered memory.
+// Returns the block that keeps the payload, with one more reference, if the payload is one buffer in the application's
+// registered memory. Returns null otherwise.
 Block* Sender::retain_registered(std::span<const ConstBuffer> payload, std::size_t payload_bytes) {
   if (payload_bytes < std::min(link_.options().registered_bytes_min, link_.peer.rendezvous_bytes_min)) return nullptr;
   UcxMemory& memory = link_.core().context().memory();
@@ -163,13 +165,14 @@ void Sender::send_ready() {
   sending_now_ = true;
   waiting_ = 0;
   while (!ended_ && !packets_.empty()) {
-    // The end needs no room: it is one, and the last.
+    // A fin needs no room in the window: there is only one, and nothing follows it.
     if (packets_.front().block != nullptr && !link_.credits.may_send(link_.peer.window_bytes)) break;
     const Packet packet = packets_.front();
     packets_.pop_front();
     send_packet(packet);
   }
-  // A payload waits for its announcement, for else the window may be full of what is delivered behind it.
+  // A payload is sent after the packet that announces it. Otherwise the window might be full of messages that are
+  // delivered after the payload.
   while (!ended_ && !payloads_.empty() && payloads_in_flight_ < link_.options().rendezvous_in_flight_max &&
          static_cast<std::int32_t>(packets_sent_ - payloads_.front().packet) > 0) {
     Payload payload = std::move(payloads_.front());
@@ -192,7 +195,7 @@ void Sender::send_packet(const Packet& packet) {
 }
 
 void Sender::send_payload(Payload payload) {
-  // The owner of a payload that is copied is notified now; else when the payload has left.
+  // The owner of a copied payload is notified now, any other owner when UCX has sent the payload.
   SendCompletion* const owner = payload.block == nullptr ? payload.owner : nullptr;
   if (payload.block == nullptr) copy(payload);
   UcxOperation& operation = *link_.core().acquire_operation(link_.target, UcxOperation::Kind::send);
@@ -220,7 +223,7 @@ void Sender::hand_over(UcxOperation& operation, UcxHeader::Kind kind, std::uint3
     case UCS_OK: finished(operation); return;
     case UCS_INPROGRESS: operations_.add(operation); return;
     default:
-      // The sink is notified from process(), since this may come from within anything.
+      // process() notifies the sink, because this function may be called from within any function of the connection.
       link_.endpoint->failed = status;
       link_.process_soon();
       recycle(operation);
@@ -238,7 +241,7 @@ void Sender::finished(UcxOperation& operation) noexcept {
   recycle(operation);
 }
 
-// The owner, who is notified, may commit more or end the connection.
+// Notifies the owner, which may commit more messages or end the connection.
 void Sender::recycle(UcxOperation& operation) noexcept {
   SendCompletion* const owner = operation.owner;
   link_.core().recycle(operation);
@@ -258,7 +261,7 @@ void Sender::close() {
 std::vector<SendCompletion*> Sender::end() {
   ended_ = true;
   std::vector<SendCompletion*> owners;
-  // What is with UCX ends by itself, in memory that its operation keeps.
+  // An operation that UCX has not completed yet keeps its memory and completes without a notification.
   for (UcxOperation* operation : operations_.all()) {
     if (operation->owner != nullptr) owners.push_back(std::exchange(operation->owner, nullptr));
   }

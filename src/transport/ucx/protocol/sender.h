@@ -11,18 +11,18 @@
 
 namespace hawser::transport::ucx {
 
-// Messages into active messages: those of a tick are packed side by side into packets, and large payloads go by themselves.
-// Owners may do anything but destroy this when they are notified.
+// Converts messages to active messages. The messages of a tick are packed into packets; a large payload is sent in an
+// active message of its own. When a SendCompletion is notified, it may do anything except destroy the sender.
 class Sender {
  public:
-  // A tick sends early once it has produced this much, so that the peer works while we go on.
+  // The sender does not wait for the end of the tick once this many bytes are committed, so that the peer can start.
   static constexpr std::size_t early_flush_bytes = 32 * 1024;
 
   explicit Sender(Link& link) noexcept : link_(link) {}
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
 
-  // As those of transport::Connection.
+  // The same contracts as in transport::Connection.
   std::byte* reserve(std::size_t head_bytes);
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner);
   void copy_and_release(SendCompletion& owner);
@@ -30,32 +30,33 @@ class Sender {
   std::uint64_t sent() const noexcept { return sent_; }
   std::size_t backlog() const noexcept { return backlog_; }
 
-  // From now on messages may be sent. Says so to the peer as soon as there is an endpoint.
+  // Allows messages to be sent. Sends a hello to the peer as soon as there is an endpoint.
   void open();
-  // The link has an endpoint now.
+  // Must be called when the link has received its endpoint.
   void on_endpoint();
-  // At the end of a tick: everything that was committed, as far as the peer's window has room.
+  // Called at the end of a tick: sends everything that was committed, as far as the peer's window has room.
   void flush();
-  // Packets that are complete.
+  // Sends the packets that are complete, as far as the peer's window has room.
   void send_ready();
-  // All that was sent so far is on its way: UCX needs no progress for it.
+  // Returns true when UCX needs no progress for anything that was sent so far.
   bool under_way() const noexcept;
-  // The end of the connection follows all messages.
+  // Sends a fin after all messages.
   void close();
-  // A send has ended. Gives it back.
+  // A send has completed. Recycles the operation.
   void on_ended(UcxOperation& operation) noexcept;
-  // The connection has ended: drops what is not with UCX. Returns the owners that are to be notified.
+  // The connection has ended: drops what has not been handed to UCX. Returns the completions that must be notified.
   std::vector<SendCompletion*> end();
 
  private:
   // The entries of one active message.
   struct Packet {
-    Block* block = nullptr;  // A reference of ours; null for an end.
+    Block* block = nullptr;  // The packet owns one reference; null for a fin.
     std::size_t begin = 0;
     std::size_t size = 0;
-    std::size_t counted = 0;  // Of its messages, without payloads that go by themselves.
+    std::size_t counted = 0;  // Bytes of its messages, without payloads that have active messages of their own.
   };
-  // A payload that goes by itself: buffers of its owner's, or what `block`, a reference of ours, keeps.
+  // A payload with an active message of its own. Its bytes lie in `buffers`, which belong to `owner`, or in `block`,
+  // of which the payload owns one reference.
   struct Payload {
     std::vector<ConstBuffer> buffers;
     SendCompletion* owner = nullptr;
@@ -79,13 +80,13 @@ class Sender {
   void recycle(UcxOperation& operation) noexcept;
 
   Link& link_;
-  Block* block_ = nullptr;  // Being filled: [begin_, used_) is the packet that is open.
+  Block* block_ = nullptr;  // Receives the next messages; [begin_, used_) is the open packet.
   std::size_t begin_ = 0;
   std::size_t used_ = 0;
   std::size_t open_counted_ = 0;
   std::deque<Packet> packets_;
   std::deque<Payload> payloads_;
-  std::uint32_t packets_sealed_ = 0;  // The index of the one that is open.
+  std::uint32_t packets_sealed_ = 0;  // Index of the open packet.
   std::uint32_t packets_sent_ = 0;
   std::uint32_t payloads_sent_ = 0;
   std::size_t payloads_in_flight_ = 0;
@@ -93,7 +94,7 @@ class Sender {
   Operations operations_;
   std::uint64_t committed_ = 0;
   std::uint64_t sent_ = 0;
-  std::size_t waiting_ = 0;  // Bytes since the last send.
+  std::size_t waiting_ = 0;  // Bytes committed since the last send.
   std::size_t backlog_ = 0;
   bool opened_ = false;
   bool sending_now_ = false;

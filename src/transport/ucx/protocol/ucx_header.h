@@ -9,22 +9,23 @@
 
 namespace hawser::transport {
 
-// What travels in UCX's active messages (docs/transports/ucx.md). Everything that is read here comes from the peer.
+// Format of the UCX active messages (docs/transports/ucx.md). Everything that is read here comes from the peer and must
+// be checked.
 
 // The header that each active message has beside its data.
 struct UcxHeader {
   static constexpr std::size_t bytes = 24;
 
   enum class Kind : std::uint8_t {
-    packed = 1,   // Data: entries one after another. `index` is its place in the order.
-    payload = 2,  // Data: the payload of an entry that announced one. `index` counts payloads.
-    credit = 3,   // No data: only what the header says.
-    hello = 4,    // No data: the first sign over UCX, from both sides.
-    fin = 5,      // No data: nothing follows. `index` as with `packed`.
+    packed = 1,   // The data is a sequence of entries. `index` counts packets.
+    payload = 2,  // The data is the payload of an entry that announced it. `index` counts payloads.
+    credit = 3,   // No data: carries only the header's credit.
+    hello = 4,    // No data: the first active message of each side.
+    fin = 5,      // No data: nothing follows. `index` counts packets, as for `packed`.
   };
 
-  std::uint64_t token = 0;  // The receiver's name for the connection.
-  std::uint64_t taken = 0;  // What the sender of this has taken of what came so far: the receiver's credit.
+  std::uint64_t token = 0;  // Identifies the connection at the receiver of this header.
+  std::uint64_t taken = 0;  // Total that the sender of this header has taken: credit for its receiver.
   std::uint32_t index = 0;
   Kind kind = Kind::packed;
 
@@ -34,7 +35,7 @@ struct UcxHeader {
     store_le(to + 16, index);
     store_le(to + 20, static_cast<std::uint32_t>(kind));
   }
-  // Nothing if it is not well-formed.
+  // Returns std::nullopt if the header is not well-formed.
   static std::optional<UcxHeader> load(Bytes from) noexcept {
     if (from.size() != bytes) return std::nullopt;
     const auto kind = load_le<std::uint32_t>(from.data() + 20);
@@ -47,22 +48,23 @@ struct UcxHeader {
   }
 };
 
-// One message of a packed one: u32 bytes of the head, u32 bytes of the payload, the head, and the payload unless it
-// comes by itself. Entries begin at multiples of 8.
+// One message within a packed active message. Format: u32 length of the head, u32 length of the payload, the head, and
+// the payload unless it has an active message of its own. Entries begin at multiples of 8.
 struct UcxEntry {
   static constexpr std::size_t prefix_bytes = 8;
   static constexpr std::size_t alignment = 8;
-  static constexpr std::uint32_t apart = std::uint32_t{1} << 31;  // Of the payload's bytes: it comes by itself.
+  static constexpr std::uint32_t apart = std::uint32_t{1} << 31;  // In the payload's length.
 
   Bytes head;
-  Bytes payload;  // In place.
+  Bytes payload;  // Within the packet; empty if payload_apart.
   std::size_t payload_bytes = 0;
-  bool payload_apart = false;
-  std::size_t next = 0;  // Where the next entry begins; the data's size or more at the end.
+  bool payload_apart = false;  // The payload has an active message of its own.
+  std::size_t next = 0;        // Offset of the next entry; at least the size of the data after the last entry.
 
   static constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + alignment - 1) & ~(alignment - 1); }
 
-  // The entry at `at`, a multiple of 8 below the data's size. Nothing if it is not well-formed.
+  // Reads the entry at offset `at`, a multiple of 8 below the size of the data. Returns std::nullopt if the entry is not
+  // well-formed.
   static std::optional<UcxEntry> load(Bytes data, std::size_t at) noexcept {
     const Bytes rest = data.subspan(at);
     if (rest.size() < prefix_bytes) return std::nullopt;
@@ -80,7 +82,8 @@ struct UcxEntry {
   }
 };
 
-// What a packed message or an end costs of the window, so that empty ones are bounded too.
+// Bytes of the window that each packed message or fin costs besides its data, so that the number of empty ones is
+// bounded too.
 inline constexpr std::size_t ucx_cost_overhead = 64;
 
 }  // namespace hawser::transport

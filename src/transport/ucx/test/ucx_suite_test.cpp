@@ -7,11 +7,11 @@
 #include "transport/ucx/core/ucx_worker.h"
 #include "transport/ucx/ucx_transport.h"
 
-// What every path promises, over the UCX transports that a machine without RDMA has.
+// The conformance suite over UCX: over the UCX transports of any machine, and over RDMA if there is a device.
 namespace hawser::transport {
 namespace {
 
-// The first IPv4 address that an RDMA device of this machine has, from its table of GIDs; empty if there is none.
+// Returns the first IPv4 address in the GID tables of this machine's RDMA devices, or an empty string.
 std::string rdma_address() {
   std::error_code none;
   for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband", none)) {
@@ -29,10 +29,10 @@ std::string rdma_address() {
   return {};
 }
 
-// Each of `hows` that a path can be tested in.
+// Returns the test cases of `name` whose suffix is listed in `hows`.
 std::vector<TransportCase> ucx_cases(const std::string& name, const UcxOptions& options,
                                      const std::vector<std::string>& hows) {
-  // Once a process, as each test is one.
+  // Computed once per process, because each test runs in a process of its own.
   static const Result<UcxReport> report = ucx_report({.tls = "tcp"});
   std::string absent = report ? "" : report.error().text;
   if (options.listener_address == ":0") absent = "no RDMA device of this machine has an IPv4 address";
@@ -56,7 +56,7 @@ std::vector<TransportCase> ucx_cases(const std::string& name, const UcxOptions& 
 const UcxOptions tcp{.tls = "tcp,self"};
 const UcxOptions tcp_peer{.tls = "tcp", .error_mode = UcxErrorMode::peer};
 
-// The sanitizers slow everything down: with them TCP in both error modes has to do.
+// The sanitizers slow everything down, so that only TCP in both error modes is tested with them.
 #ifdef HAWSER_SANITIZED
 constexpr bool plain = false;
 #else
@@ -85,7 +85,8 @@ INSTANTIATE_TEST_SUITE_P(UcxPosix, TransportSuite,
                          testing::ValuesIn(ucx_cases("ucx_posix", {.tls = "posix,cma,self"},
                                                      plain ? std::vector<std::string>{"_two_loops_event"} : none)),
                          name_of_transport_case);
-// Soft-RoCE among them, over which UCX's UD transport, which worker addresses need, does not work.
+// These cases also run on Soft-RoCE. They use a listener, because worker addresses need UCX's UD transport, which does
+// not work there.
 INSTANTIATE_TEST_SUITE_P(UcxRdma, TransportSuite,
                          testing::ValuesIn(ucx_cases("ucx_rc",
                                                      {.tls = "rc_verbs,self",

@@ -24,7 +24,7 @@ TransportCase two_loops(const UcxOptions& options) {
   return transport_cases("ucx", [options] { return make_ucx_transport(options); }, {})[2];
 }
 
-// Skips where UCX, or what `options` ask of it, is not there.
+// Skips the test if UCX is not available or does not support `options`.
 #define NEED_UCX(options) \
   if (const auto there = ucx_report(options); !there) GTEST_SKIP() << there.error().text
 
@@ -113,7 +113,7 @@ TEST(UcxTransport, ConnectionsAreBounded) {
   pair.server.on([&] { pendings.clear(); });
 }
 
-// Connections beside each other on one worker of each side, all of them busy.
+// All connections are busy and share one worker on each side.
 TEST(UcxTransport, AHundredConnectionsOnOneWorker) {
   for (const char* const tls : {"tcp,self", "posix,cma,self"}) {
     NEED_UCX(over(tls));
@@ -170,7 +170,7 @@ TEST(UcxTransport, AHundredConnectionsOnOneWorker) {
   }
 }
 
-// UCX keeps what belonged to a connection until its worker ends, which therefore it does in time.
+// UCX keeps the resources of a connection until its worker is destroyed, so workers are replaced from time to time.
 TEST(UcxTransport, ClosedEndpointsAreBounded) {
   NEED_UCX(over("tcp"));
   TransportPair pair(two_loops(over("tcp")));
@@ -195,13 +195,13 @@ TEST(UcxTransport, ClosedEndpointsAreBounded) {
     most = std::max(most, descriptors());
     if (i % UcxTransportWorker::spent_max == 0) pair.client.loop->rest(3 * UcxTransportWorker::retired_rest);
   }
-  // Two lanes of two sockets each at both ends, for what is kept by the worker in use and by the one that rests.
+  // Each endpoint has two lanes of two sockets, on both sides. The worker in use and the retired one keep endpoints.
   EXPECT_LE(most, before + 2 * 4 * 2 * UcxTransportWorker::spent_max + 200);
 }
 
-// ---- What is asked of UCX from within it ----
+// ---- Calls of UCX from within its callbacks ----
 
-// Functions of UCX's, watched: whether they are called from within progress.
+// Replacements of UCX functions that record whether they are called from within UCX's progress.
 struct Watched {
   static inline const UcpLibrary* real = nullptr;
   static inline int depth = 0;
@@ -234,7 +234,7 @@ struct Watched {
   }
 };
 
-// A transport whose UCX is watched.
+// A transport that calls UCX through the functions of Watched.
 class WatchedTransport final : public Transport {
  public:
   explicit WatchedTransport(const UcpLibrary& ucp) : ucp_(ucp) {}
@@ -249,8 +249,8 @@ class WatchedTransport final : public Transport {
   const UcpLibrary& ucp_;
 };
 
-// What is discarded while it is fetched is not counted as read ahead any more; else reading ahead ends after 512 KiB of
-// it.
+// A payload that is discarded while it is fetched must not count as read ahead any more. Otherwise reading ahead ends
+// after 512 KiB of such payloads.
 TEST(UcxTransport, DiscardedPayloadsAreNotReadAhead) {
   const UcxOptions options = over("tcp");
   NEED_UCX(options);
@@ -260,7 +260,7 @@ TEST(UcxTransport, DiscardedPayloadsAreNotReadAhead) {
   std::vector<std::byte> place(3'000'000);
   const auto connection = [&]() -> UcxConnection& { return static_cast<UcxConnection&>(*pair.server.connection); };
   std::size_t in_time = 0;
-  // As soon as the payload is being fetched; nothing happens if it has come before.
+  // Discards as soon as the payload is being fetched. Does nothing if the payload has arrived before.
   std::function<void(std::size_t)> discard = [&](std::size_t message) {
     if (pair.server.sink.count.load() != message) return;
     if (connection().ahead_bytes() == 0) {
@@ -302,7 +302,7 @@ TEST(UcxTransport, NothingIsAskedOfUcxFromWithinIt) {
   watched.ep_close_nbx = &Watched::close;
   TransportPair pair(transport_cases("ucx", [] { return std::make_shared<WatchedTransport>(watched); }, {})[0]);
   ASSERT_TRUE(pair.establish());
-  // A sink that does from within a message all that it may do.
+  // The sink does everything that it is allowed to do from within on_message().
   const std::string large = test_bytes(200'000, 1);
   pair.server.sink.on_each = [&](const Message& message) {
     pair.server.send("answer", std::string_view(large).substr(0, message.payload.size()));
@@ -322,7 +322,8 @@ TEST(UcxTransport, NothingIsAskedOfUcxFromWithinIt) {
   EXPECT_GT(Watched::calls, 100);
 }
 
-// Without a flush what is on its way may be dropped, but what comes is whole and in order, and the end is told.
+// Without a flush, messages on their way may be dropped. The messages that arrive must be whole and in order, and the
+// end must be reported.
 TEST(UcxTransport, WithoutAFlushTheEndIsToldAndNothingIsTorn) {
   for (const UcxErrorMode mode : {UcxErrorMode::none, UcxErrorMode::peer}) {
     const UcxOptions options{.tls = "tcp", .error_mode = mode, .close_with_flush = false};
@@ -352,7 +353,7 @@ TEST(UcxTransport, WithoutAFlushTheEndIsToldAndNothingIsTorn) {
   }
 }
 
-// They are bounded in number: if they stayed, nobody could connect any more.
+// The number of clients that have not named a connection is bounded: if they stayed, nobody could connect any more.
 TEST(UcxTransport, CallersWhoDoNotSayWhomTheyWantAreLetGo) {
   const UcxOptions options{.tls = "tcp",
                            .error_mode = UcxErrorMode::peer,
@@ -388,7 +389,7 @@ TEST(UcxTransport, CallersWhoDoNotSayWhomTheyWantAreLetGo) {
   client->close(std::move(*silent), UcxClose::cut);
 }
 
-// ---- A peer that does as it likes ----
+// ---- Hostile peers ----
 
 struct Silent final : StreamSink {
   MutableBytes receive_space() override { return space; }
@@ -398,7 +399,7 @@ struct Silent final : StreamSink {
   std::array<std::byte, 16> space{};
 };
 
-// A worker that speaks to a server's connection past all rules.
+// A worker that sends arbitrary active messages to a server's connection.
 class Hostile final : public UcxTarget {
  public:
   explicit Hostile(Loop& loop) : loop_(loop) {}
@@ -528,7 +529,7 @@ TEST(UcxTransport, PeersThatBreakTheRulesAreCutOff) {
 TEST(UcxWire, AnyBytesAreReadSafely) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 20'000; ++i) {
-    // Of its exact size, so that the sanitizer sees a read past its end.
+    // The copy has the exact size, so that the sanitizer detects a read past its end.
     std::vector<std::byte> bytes(random() % 64);
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() % 20 == 0 ? random() : random() % 16);
     const std::vector<std::byte> exact(bytes);
