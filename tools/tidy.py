@@ -65,7 +65,6 @@ PROSE_PENDING = (
     "src/exec",
     "src/exec/test",
     "src/rpc/server",
-    "src/rpc/session",
     "src/transport/common",
     "src/transport/conformance",
     "src/transport/rdma/connection",

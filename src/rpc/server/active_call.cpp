@@ -36,11 +36,11 @@ Error handler_error(Error error) {
 }
 
 ActiveCall::ActiveCall(const IncomingRequest& request, Keep keep) : request_(request), deadline_(*this) {
-  // Metadata lies before the body in one head.
+  // In a head of one block, the metadata precedes the body.
   const std::byte* const begin =
       request.metadata.bytes().empty() ? request.body.data() : request.metadata.bytes().data();
   const auto size = static_cast<std::size_t>(request.body.data() + request.body.size() - begin);
-  const bool always = keep == Keep::in_place;  // It is being answered already; what comes next is refused.
+  const bool always = keep == Keep::in_place;  // Its answer is in progress; what comes next is refused.
   if (size != 0) {
     const bool copied = (keep == Keep::copy_small && size <= small_bytes_max) || request.head_block == nullptr;
     head_ = copied ? Buffer::copy_of(Bytes(begin, size)) : Buffer::share(request.head_block, begin, size);
@@ -65,7 +65,7 @@ ActiveCall::ActiveCall(const IncomingRequest& request, Keep keep) : request_(req
 
 ActiveCall::~ActiveCall() {
   copy_and_release();
-  // A handler's Reader or Writer may be kept elsewhere.
+  // The handler may have stored its Reader or Writer elsewhere.
   if (stream_) {
     stream_->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call ended"});
     stream_->end_charges();
@@ -86,8 +86,8 @@ bool ActiveCall::admitted() {
   return admitted_;
 }
 
-// An offloaded handler asks on another thread. serve_offloaded() has asked before on the loop, so nothing is written
-// then.
+// An offloaded handler calls this on another thread. serve_offloaded() has called it before on the loop, so this call
+// writes nothing.
 std::stop_token ActiveCall::token() {
   if (!stop_) {
     stop_.emplace();
@@ -104,7 +104,7 @@ StreamCore& ActiveCall::stream() {
 void ActiveCall::request_stop(const Error& why) noexcept {
   if (std::exchange(stopped_, true)) return;
   if (stream_ != nullptr) close_stream(why);
-  // Last: whoever watches the token may end the call.
+  // This is the last step, since a callback of the token may end the call.
   if (stop_) {
     std::stop_source stop = *stop_;
     stop.request_stop();
@@ -116,7 +116,7 @@ void ActiveCall::request_stop(ErrorCode code, Initiator initiator, std::string_v
   try {
     why.text = text;
   } catch (const std::bad_alloc&) {
-    // Without it, then.
+    // The error has no text then.
   }
   request_stop(why);
 }

@@ -10,7 +10,7 @@
 
 namespace hawser::rpc {
 
-// A server's methods by id. Filled before the server starts, read by all its loops afterwards.
+// Maps method ids to a server's methods. Filled before the server starts; all its loops read it afterwards.
 class Dispatcher {
  public:
   struct Method {
@@ -19,9 +19,9 @@ class Dispatcher {
     std::unique_ptr<detail::Handler> handler;
   };
 
-  // Throws std::logic_error if the id is taken: by the same function, or by another whose name has the same hash.
+  // Throws std::logic_error if the id is in use, by the same function or by another whose name has the same hash.
   void add(std::uint32_t id, Method method);
-  // Null if there is none.
+  // Returns null if there is no such method.
   const Method* find(std::uint32_t id) const noexcept {
     const auto found = methods_.find(id);
     return found == methods_.end() ? nullptr : &found->second;

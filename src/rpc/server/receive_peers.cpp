@@ -20,7 +20,7 @@ std::vector<std::string_view> split_groups(std::string_view text) {
   return groups;
 }
 
-// The first four groups of an address in text form.
+// Returns the first four groups of an IPv6 address in text form.
 std::string network_of(std::string_view host) {
   const std::size_t gap = host.find("::");
   std::vector<std::string_view> groups = split_groups(host.substr(0, gap));
@@ -43,7 +43,7 @@ std::string receive_peer_of(std::string_view peer) {
   if (peer.starts_with("unix:pid ")) return std::string(peer);
   if (peer.starts_with(unix_scheme)) return std::string(unix_scheme);
   const std::string_view host = peer.substr(0, peer.rfind(':'));
-  // An IPv4 address may be written as IPv6 one: [::ffff:10.0.0.1].
+  // An IPv4 address may be written as an IPv6 address: [::ffff:10.0.0.1].
   const bool v6 = host.starts_with('[') && host.ends_with(']') && host.find('.') == std::string_view::npos;
   return v6 ? network_of(host.substr(1, host.size() - 2)) : std::string(host);
 }

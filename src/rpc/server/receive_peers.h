@@ -9,19 +9,20 @@
 
 namespace hawser::rpc {
 
-// Who counts as one peer, of a stream's peer(): the host; the network of 64 bits of an IPv6 address, since whoever has
-// one address there has all; the process at a Unix socket, or all processes whose sockets have names of their choice.
+// Returns the name under which memory is counted, from a stream's peer(). It is the host; for IPv6 the 64-bit network,
+// since the owner of one address there has them all; for a Unix socket the process, or one name for all processes whose
+// sockets have names of their choice.
 std::string receive_peer_of(std::string_view peer);
 
-// What the peers of one loop hold of its receive budget.
+// Counts the receive budget that each peer of one loop uses.
 class ReceivePeers {
  public:
-  // The record of the peer, which all of its connections share and keep alive.
+  // Returns the record of the peer. All of its connections share the record and keep it alive.
   std::shared_ptr<detail::ReceivePeer> find(std::string_view peer);
 
  private:
   std::map<std::string, std::weak_ptr<detail::ReceivePeer>> by_name_;
-  std::size_t sweep_size_ = 64;  // Of by_name_, when peers that have gone are removed next.
+  std::size_t sweep_size_ = 64;  // Size of by_name_ at which the records of peers without connections are removed next.
 };
 
 }  // namespace hawser::rpc

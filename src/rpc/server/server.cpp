@@ -26,7 +26,8 @@ Server::Server(std::shared_ptr<transport::Network> network, ServerOptions option
     : state_(std::make_unique<State>(std::move(network), std::move(options))) {}
 
 Server::~Server() {
-  // What it has is the parent's, down to what its loops' pollers watch: it stays.
+  // The state belongs to the parent process, including the descriptors that the loops' pollers watch. The child must
+  // not destroy it.
   if (state_->in_child()) {
     static_cast<void>(state_.release());
     return;
@@ -233,7 +234,7 @@ Result<void> Server::State::start_threads() {
   return {};
 }
 
-// A server's thread.
+// Runs one thread of the server.
 void Server::State::serve(std::size_t index) {
   Loop& loop = *own_loops[index];
   serving_here = this;
@@ -278,7 +279,8 @@ Result<void> Server::State::listen() {
   return {};
 }
 
-// On the first loop: spreads connections in turn, which is even as long as they live alike.
+// Runs on the first loop. Assigns connections to the loops in turn, which is even as long as connections live equally
+// long.
 void Server::State::accepted(std::unique_ptr<transport::Stream> stream) {
   ServerLoop& target = *loops[next_loop++ % loops.size()];
   if (&target == loops.front().get()) return target.adopt(std::move(stream));
@@ -290,7 +292,7 @@ void Server::State::stop(Duration grace) {
     throw std::logic_error("hawser: a server on a loop of the caller's is stopped by co_await shut_down()");
   }
   stop_wanted.store(true);
-  // A handler: waiting for its own end would never end.
+  // A handler calls this. It would wait for its own end forever.
   if (serving_here == this) return notify_loops(grace);
   const std::lock_guard lock(lifecycle);
   notify_loops(grace);
@@ -311,12 +313,12 @@ void Server::State::notify_loops(Duration grace) noexcept {
       own_loops[i]->post(std::unique_ptr<detail::Posted>(new StopOrder(*this, i)));
     }
   } catch (const std::bad_alloc&) {
-    // The loops stop nevertheless, within the grace that was asked for before.
+    // The loops stop nevertheless, within the grace that was requested before.
   }
 }
 
 void Server::State::end_loops() {
-  std::vector<std::unique_ptr<detail::BackgroundWork>> dropped;  // Outside of the lock: it is the application's.
+  std::vector<std::unique_ptr<detail::BackgroundWork>> dropped;  // Destroyed without the lock: it is the application's.
   for (std::thread& thread : threads) thread.join();
   threads.clear();
   listener.reset();

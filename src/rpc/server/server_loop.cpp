@@ -16,23 +16,23 @@
 namespace hawser::rpc {
 namespace {
 
-// After calls have been told to stop, and again for connections to close: how long a server that stops waits.
+// Time that a stopping server waits after it has cancelled calls, and again for connections to close.
 constexpr Duration last_wait = std::chrono::seconds(1);
 
-// While a server stops, sessions without a call are looked at so often, and ended when they were found silent so many
-// times in a row: their clients do not answer goaway. Looks are counted rather than time, so that a pause of this
-// process counts as one.
+// While a server stops, it checks sessions without a call in this interval, and ends a session that was silent in so
+// many successive checks: its client does not answer GOAWAY. Checks are counted instead of time, so that a pause of
+// this process counts as one check.
 constexpr Duration silence_check = std::chrono::milliseconds(250);
 constexpr unsigned silent_checks_max = 4;
 
-// In each window all connections of a loop are looked at.
+// All connections of a loop are checked in each window.
 constexpr Duration receive_window_min = std::chrono::milliseconds(1);
 
-// Refusals come as fast as an attacker connects.
+// Refusals come as fast as an attacker connects, so their log lines are limited.
 constexpr Duration refusal_line_interval = std::chrono::seconds(1);
 
-// What one message of `bytes` takes at most: its block, which is larger by up to its size class, that of the step
-// before, from which it is copied, and those of its head.
+// Returns the memory that one message of `bytes` uses at most: its block, rounded up to a size class; the block of the
+// previous step, from which it is copied; and the blocks of its head.
 std::size_t message_footprint(std::size_t bytes) noexcept {
   const auto block = [](std::size_t size) {
     return size <= BlockPool::class_bytes_max ? std::bit_ceil(std::max(size, BlockPool::class_bytes_min)) : size;
@@ -106,9 +106,9 @@ detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept {
 
 ServerLoop::~ServerLoop() {
   background_.clear();
-  // Calls first: their coroutines use the sessions.
+  // Calls are destroyed first, because their coroutines use the sessions.
   for (const auto& session : sessions_) session->destroy_calls();
-  // Offloaded functions at work can't be ended; their results come by the loop's mailbox.
+  // Offloaded functions that run cannot be ended. Their results arrive in the loop's mailbox.
   for (const auto& session : sessions_) {
     while (session->active_calls() != 0) {
       loop_.run_posted();
@@ -137,7 +137,7 @@ void ServerLoop::adopt(std::unique_ptr<transport::Stream> stream) {
   try {
     admit(std::move(stream));
   } catch (const std::exception& error) {
-    // No memory, or the poller takes no more descriptors.
+    // Memory is exhausted, or the poller accepts no more descriptors.
     session_shared_.counters.refused.add(1);
     log_dropped(error);
   }
@@ -153,8 +153,8 @@ void ServerLoop::admit(std::unique_ptr<transport::Stream> stream) {
   attempts_.emplace_back().handshake = std::move(handshake);
 }
 
-// Makes room for a new connection at the cost of the oldest that has not said hello, else of the oldest that does not
-// answer the selection of a transport. False if none is silent.
+// Makes room for a new connection by closing the oldest attempt without a hello, else the oldest that does not answer
+// the selection of a transport. Returns false if no attempt is silent.
 bool ServerLoop::evict_silent() {
   const auto silent = [this](bool selected) {
     return std::find_if(attempts_.begin(), attempts_.end(), [&](const ConnectionAttempt& one) {
@@ -170,7 +170,7 @@ bool ServerLoop::evict_silent() {
   return true;
 }
 
-// Says why; the caller destroys the handshake.
+// Sends the reason. The caller destroys the handshake.
 void ServerLoop::refuse(Handshake& handshake, std::string why) {
   session_shared_.counters.refused.add(1);
   log_refusal("connection from " + handshake.stream().peer() + " refused: " + why);
@@ -186,12 +186,12 @@ void ServerLoop::log_refusal(const std::string& text) {
   loop_.log(LogLevel::warning, "rpc", text);
 }
 
-// Often for want of memory, which the text may need as well.
+// Memory is often exhausted here, and the text may need memory as well.
 void ServerLoop::log_dropped(const std::exception& error) noexcept {
   try {
     log_refusal(std::string("connection dropped: ") + error.what());
   } catch (const std::exception&) {
-    // It is counted.
+    // The connection is counted without a log line.
   }
 }
 
@@ -226,14 +226,15 @@ void ServerLoop::on_hello(Handshake& handshake, Result<wire::Hello> hello) {
   guard(handshake, [&] { continue_handshake(find(handshake), std::move(hello)); });
 }
 
-// Takes a step of a handshake. No memory, or a poller that takes no more descriptors, costs one connection.
+// Performs a step of a handshake. An exception (memory is exhausted, or the poller accepts no more descriptors) costs
+// only this connection.
 template <class Step>
 void ServerLoop::guard(Handshake& handshake, Step step) {
   try {
     step();
   } catch (const std::exception& error) {
     const auto attempt = find(handshake);
-    if (attempt == attempts_.end()) return;  // It has become a session, which ends by itself.
+    if (attempt == attempts_.end()) return;  // The attempt has become a session, which ends by itself.
     session_shared_.counters.handshakes_failed.add(1);
     attempts_.erase(attempt);
     log_dropped(error);
@@ -278,7 +279,7 @@ void ServerLoop::on_first_hello(ConnectionAttempts::iterator attempt) {
   select(attempt);
 }
 
-// Sends our hello with the next selection; when none is left, the stream carries the messages.
+// Sends our hello with the next selection. If no selection is left, the stream carries the messages.
 void ServerLoop::select(ConnectionAttempts::iterator attempt) {
   attempt->ours.declined.clear();
   attempt->ours.selection.reset();
@@ -387,7 +388,7 @@ void ServerLoop::start_sweep() {
   sweep_.start(loop_, sweep_.due);
 }
 
-// When the loop itself did not run for a while, what has come meanwhile has not been received: a new window begins.
+// If the loop itself did not run for a while, data that arrived meanwhile has not been received: a new window begins.
 void ServerLoop::sweep() {
   const ServerOptions& options = shared_.options;
   const bool late = loop_.now() - sweep_.due > options.receive_window / 8;
@@ -475,13 +476,14 @@ void ServerLoop::begin_shut_down(Duration grace, Stopped* listener) {
     grace_ = grace;
     phase_end_ = std::min(phase_end_, loop_.after(grace));
   }
-  // A copy, and last: a stop callback may do anything.
+  // Copied, and done last, because a stop callback may run any code.
   std::stop_source stopping = session_shared_.stopping;
   stopping.request_stop();
   continue_shut_down(false);
 }
 
-// `due`: from the timer. Calls are cancelled and ended by the timer only, since a handler may have asked for the end.
+// `due` is true when the timer calls. Only then calls are cancelled and ended, since a handler may have requested the
+// stop.
 void ServerLoop::continue_shut_down(bool due) {
   if (phase_ == Phase::stopped) return;
   if (idle()) return finish_shut_down();
@@ -496,7 +498,7 @@ void ServerLoop::continue_shut_down(bool due) {
     end_all();
     if (idle()) return finish_shut_down();
   }
-  // Left are offloaded functions at work: nothing can end them.
+  // Only offloaded functions are left; they cannot be ended.
   if (phase_ == Phase::ending) return stop_timer_.stop();
   if (due) {
     for (const auto& session : sessions_) {
@@ -520,7 +522,7 @@ void ServerLoop::cancel_all() noexcept {
     try {
       session->cancel_calls(stopped_);
     } catch (const std::bad_alloc&) {
-      // Its calls are ended by the end of this phase.
+      // The end of this phase ends these calls.
     }
   }
 }

@@ -21,25 +21,25 @@
 
 namespace hawser::rpc {
 
-// What all loops of a server share.
+// State that all loops of a server share.
 struct ServerShared {
   ServerOptions options;
   std::shared_ptr<transport::Network> network;
-  TransportList transports = {};  // That the options choose; from the start on.
+  TransportList transports = {};  // The transports that the options choose; set when the server starts.
   Dispatcher dispatcher;
-  std::atomic<std::size_t> connections{0};      // Past the handshake.
-  std::atomic<std::size_t> calls_in_flight{0};  // Not answered in place.
+  std::atomic<std::size_t> connections{0};      // Connections after their handshake.
+  std::atomic<std::size_t> calls_in_flight{0};  // Calls that are not answered in place.
 };
 
-// Whether the bounds of received memory agree with each other; the error says what to change.
+// Checks that the limits of received memory agree with each other. The error names the option to change.
 Result<void> check_memory(const ServerOptions& options);
-// One message of message_bytes_max fits, with the blocks that it is received into.
+// Returns a budget with room for at least one message of message_bytes_max and the blocks into which it is received.
 detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept;
 
 // The part of a server that lives on one loop: its handshakes and sessions. Loop's thread only.
 class ServerLoop final : Handshake::Done, ServerSession::Owner {
  public:
-  // `shared.options` have passed check_memory().
+  // `shared.options` must have passed check_memory().
   ServerLoop(Loop& loop, ServerShared& shared)
       : loop_(loop),
         shared_(shared),
@@ -57,15 +57,15 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   void spawn(std::unique_ptr<detail::BackgroundWork> work);
 
   Loop& loop() noexcept { return loop_; }
-  // Whether this is called by a handler: by one that has not returned or suspended, or by a coroutine that the loop has
-  // resumed. Not seen: a handler that is resumed by the end of another coroutine that it awaits.
+  // Returns true if a handler calls this: a handler that has not returned or suspended, or a coroutine that the loop
+  // has resumed. Not detected: a handler that is resumed by the end of another coroutine that it awaits.
   bool serving() const noexcept { return session_shared_.serving || handles(detail::LoopAccess::resumed_frame(loop_)); }
-  // Whether that coroutine is the handler of an active call.
+  // Returns true if that coroutine is the handler of an active call.
   bool handles(const void* frame) const noexcept;
   const LoopCounters& counters() const noexcept { return session_shared_.counters; }
   std::size_t receive_bytes() const noexcept { return session_shared_.budget.used(); }
 
-  // A fresh connection for this loop. One that cannot be served is closed; the server goes on.
+  // Adds a fresh connection to this loop. A connection that cannot be served is closed; the server continues.
   void adopt(std::unique_ptr<transport::Stream> stream);
 
   class Stopped {
@@ -75,29 +75,29 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
    protected:
     ~Stopped() = default;
   };
-  // No new calls; those in flight and background work may finish within `grace`, then they are cancelled, and soon
-  // after ended. Notifies `notified` when no session is left, possibly from within this call. Further calls only
-  // shorten the grace. Goes on when memory runs out: a session that cannot be told is ended.
+  // Accepts no new calls. Calls in flight and background work may finish within `grace`; then they are cancelled, and
+  // ended soon after. Notifies `listener` when no session is left, possibly from within this call. Further calls only
+  // shorten the grace. Continues when memory is exhausted: a session that cannot be notified is ended.
   void begin_shut_down(Duration grace, Stopped* listener);
-  // The same, to be awaited.
+  // The same as an awaitable task.
   Task<void> shut_down(Duration grace);
 
-  // Gets what the transports beside the stream need; what can't be had is logged.
+  // Creates the workers of the transports beside the stream. A failure is logged.
   void prepare() { transports_.attach(); }
-  // The same, where nobody could handle an exception: connections ask again for what there was no memory for.
+  // Does the same where an exception could not be handled. If memory is exhausted, later connections try again.
   void prepare_if_possible() noexcept;
 
  private:
   // A connection whose hellos are being exchanged.
   struct ConnectionAttempt {
     std::unique_ptr<Handshake> handshake;
-    std::unique_ptr<TransportSelector> selector;  // Once the client has offered transports.
+    std::unique_ptr<TransportSelector> selector;  // Non-null once the client has offered transports.
     wire::Hello theirs;
     wire::Hello ours;
-    bool going = false;  // A transport was agreed on; our last hello is leaving.
+    bool going = false;  // A transport was negotiated; our last hello is being sent.
   };
   using ConnectionAttempts = std::list<ConnectionAttempt>;
-  // Looks for peers that are slow with a message, while there are sessions.
+  // Checks for peers that are slow with a message, while there are sessions.
   struct Sweep : Timer {
     explicit Sweep(ServerLoop& on) noexcept : Timer(&Sweep::fire), owner(on) {}
     static void fire(Timer& timer) noexcept { static_cast<Sweep&>(timer).owner.sweep(); }
@@ -124,7 +124,7 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   void continue_handshake(ConnectionAttempts::iterator attempt, Result<wire::Hello> hello);
   void on_first_hello(ConnectionAttempts::iterator attempt);
   void on_answer(ConnectionAttempts::iterator attempt, const wire::Hello& answer);
-  // This pending connection is connected to the client's, or why one of the two is not.
+  // The pending connection is connected to the client's, or `failure` says why it is not.
   void on_connected(ConnectionAttempts::iterator attempt, std::optional<std::string> failure);
   void select(ConnectionAttempts::iterator attempt);
   void on_selected(ConnectionAttempts::iterator attempt, bool selected);
@@ -152,19 +152,19 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   ReceivePeers receive_peers_;
   std::list<std::unique_ptr<ServerSession>> sessions_;
   Sweep sweep_;
-  Time next_refusal_line_{};  // No refusal is logged before.
-  exec::Condition changed_;   // The last session has gone while stopping.
+  Time next_refusal_line_{};  // No refusal is logged before this time.
+  exec::Condition changed_;   // Notified when the last session has ended while stopping.
   Phase phase_ = Phase::serving;
   Time phase_end_{};
-  Time next_check_{};  // When sessions are looked at for silence.
+  Time next_check_{};  // Time of the next check for silent sessions.
   Duration grace_{};
   Stopped* stop_listener_ = nullptr;
   const Error stopped_{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the server has stopped"};
   StopTimer stop_timer_;
-  std::stop_source grace_over_;                                   // For background work.
+  std::stop_source grace_over_;                                   // Stops background work at the end of the grace.
   std::size_t working_ = 0;                                       // Background tasks that have not ended.
-  const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Ends with this; seen by what it posted.
-  Scope background_;                                              // Goes first: its tasks use the rest.
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Expires with this object; posted work checks it.
+  Scope background_;  // Declared last, because its tasks use the other members.
 };
 
 }  // namespace hawser::rpc

@@ -27,7 +27,7 @@ ServerSession::~ServerSession() { shared_.counters.open.add(-1); }
 
 void ServerSession::on_frame(const wire::Frame& frame, const transport::Message& message) {
   if (!connection_charges_ && account().arriving() != 0) {
-    // Whoever keeps the payload pays for it from now on.
+    // From now on, the object that keeps the payload pays for it.
     const std::size_t selected = message.payload.size() < connection().capabilities().receive_buffer_bytes_min
                                      ? 0
                                      : std::min(account().arriving(), message.payload.size());
@@ -65,7 +65,7 @@ void ServerSession::on_request(const wire::RequestFrame& header, const wire::Fra
   shared_.counters.calls.add(1);
   const std::uint32_t number = header.call.number();
   const std::size_t slot = header.call.slot();
-  // Before any refusal, which would answer the call that has the slot.
+  // This check precedes every refusal, because a refusal would answer the call that uses the slot.
   if (slot < by_slot_.size() && by_slot_[slot] != nullptr) [[unlikely]] {
     return protocol_error("REQUEST for a slot whose call is in flight (" + to_string(header.call) + ")");
   }
@@ -109,7 +109,7 @@ void ServerSession::on_request(const wire::RequestFrame& header, const wire::Fra
   try {
     method->handler->serve(request);
   } catch (...) {
-    // No memory for the call's frame; the call has not been entered.
+    // Memory for the call's frame is exhausted; the call has not been entered.
     detail::reply_thrown(*this, number, "beginning the call");
   }
   shared_.serving = false;
@@ -206,7 +206,7 @@ std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t cal
 
 // ---- Replies ----
 
-// The client may use the call's slot anew from now on, though the call itself may have to wait for its reply to leave.
+// From now on the client may reuse the call's slot, although the call itself may have to wait until its reply is sent.
 void ServerSession::answered(CallId call) noexcept {
   if (find(call) == nullptr) return;
   by_slot_[call.slot()] = nullptr;
@@ -245,7 +245,7 @@ void ServerSession::fail_connection() noexcept {
 
 void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   constexpr std::size_t text_bytes_max = 4096;
-  // A caller that takes short messages only is told without the text rather than not at all.
+  // A caller that accepts short messages only receives the error without its text.
   const std::size_t room = settings().send_bytes_max - wire::header_bytes;
   const Bytes text = as_bytes(std::string_view(error.text).substr(0, std::min(text_bytes_max, room)));
   const CallId id = CallId::from_number(call);
@@ -253,14 +253,14 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
       wire::ErrorFrame{
           .call = id, .code = error.code, .scope = error.scope, .application_code = error.application_code},
       text.size(), 0);
-  if (body == nullptr) return;  // Nobody to tell.
+  if (body == nullptr) return;  // The session has ended, so there is no peer to notify.
   if (!text.empty()) std::memcpy(body, text.data(), text.size());
   end_frame();
   answered(id);
   after_reply();
 }
 
-// A client that does not read its replies is not read either, so that what waits for it stays bounded.
+// A client that does not read its replies is not read either, so that its backlog stays bounded.
 void ServerSession::after_reply() {
   if (connection().backlog() > settings().backlog_bytes_max && !connection().paused()) {
     connection().flush();
@@ -285,7 +285,7 @@ unsigned ServerSession::silent_checks() noexcept {
 }
 
 void ServerSession::cancel_calls(const Error& why) {
-  // From the start each time: a call that is told may end, and others with it.
+  // The ids are collected first, because stopping one call may end it and other calls.
   std::vector<std::uint32_t> ids;
   for (const ActiveCall* call = first_; call != nullptr; call = call->next) ids.push_back(call->id());
   for (const std::uint32_t id : ids) {
@@ -303,7 +303,7 @@ bool ServerSession::handles(const void* frame) const noexcept {
 void ServerSession::destroy_calls() {
   for (ActiveCall* call = first_; call != nullptr;) {
     if (call->pinned()) {
-      // Ends by itself, at once if its work still waits for a thread.
+      // The call ends by itself, at once if its work still waits for a thread.
       call->request_stop(ErrorCode::cancelled, Initiator::local, "the server has stopped");
       call = call->next;
       continue;
@@ -323,7 +323,7 @@ void ServerSession::on_end(const Error& reason, std::uint64_t) {
     cancel_calls({ErrorCode::cancelled, ErrorScope::connection, reason.initiator, 0,
                   "the caller's connection ended: " + reason.text});
   } catch (const std::bad_alloc&) {
-    // They end by themselves, or by the end of the server.
+    // The calls end by themselves, or when the server ends.
   }
   check_idle();
 }
@@ -333,7 +333,7 @@ void ServerSession::check_idle() {
   if (closed()) {
     if (end_ != nullptr) owner_.on_session_idle(std::move(end_));
   } else if (going_away_ && peer_understood_) {
-    // Flushes what is left; the peer answers the end of the stream with its own.
+    // Sends the rest of the backlog. The peer answers the end of the stream with its own end.
     connection().close();
   }
 }

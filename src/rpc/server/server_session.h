@@ -12,7 +12,7 @@
 
 namespace hawser::rpc {
 
-// Counts of one loop: written by its thread, read by any.
+// Counters of one loop. Its thread writes them, and any thread reads them.
 struct LoopCounters {
   class Counter {
    public:
@@ -37,24 +37,24 @@ struct LoopCounters {
   Counter slow_peers;
 };
 
-// What the sessions of one loop share.
+// State that the sessions of one loop share.
 struct ServerLoopShared {
   const Dispatcher& dispatcher;
   const ServerOptions& options;
-  detail::ReceiveBudget budget;               // Of this loop.
-  std::atomic<std::size_t>& calls_in_flight;  // Of the whole server; counts calls that are not answered in place.
+  detail::ReceiveBudget budget;               // The budget of this loop.
+  std::atomic<std::size_t>& calls_in_flight;  // Calls of the whole server that are not answered in place.
   LoopCounters counters = {};
-  std::stop_source stopping = {};  // A stop has begun.
-  bool serving = false;            // A handler has been called and has not returned or suspended.
+  std::stop_source stopping = {};  // Stopped when the server begins to stop.
+  bool serving = false;            // True while a handler has been called and has not returned or suspended.
 };
 
-// The server's end of one connection: its calls being answered. Outlives the connection until they have ended.
+// The server's end of one connection, with its active calls. Outlives the connection until they have ended.
 class ServerSession final : public Session, public detail::ReplySink {
  public:
   class Owner {
    public:
-    // The connection has ended and no call is active any more: to be destroyed, but not from within this call, by
-    // posting `end`.
+    // The connection has ended and no call is active. The owner destroys the session by posting `end`, and not from
+    // within this call.
     virtual void on_session_idle(std::unique_ptr<detail::Posted> end) noexcept = 0;
 
    protected:
@@ -65,24 +65,24 @@ class ServerSession final : public Session, public detail::ReplySink {
                 ServerLoopShared& shared, Owner& owner);
   ~ServerSession();
 
-  // `end` destroys the session. Made beforehand, since a session must end without memory, too.
+  // `end` destroys the session. It is made in advance, since a session must be able to end when memory is exhausted.
   void start(std::unique_ptr<detail::Posted> end) {
     end_ = std::move(end);
     start_session();
   }
-  // Takes no new calls, and closes when those active have ended and those on their way have been refused.
+  // Accepts no new calls, and closes when the active calls have ended and requests on their way have been refused.
   void go_away();
-  // While going away: how many calls of this in a row, this one included, found the session with nothing to do but to
-  // hear that its client has understood.
+  // While the session goes away: returns the number of successive calls of this function, including this one, in which
+  // the session had nothing to do but to wait for its client's GOAWAY.
   unsigned silent_checks() noexcept;
-  // Asks every active call to stop.
+  // Requests every active call to stop.
   void cancel_calls(const Error& why);
-  // Ends every active call where it is suspended, but for those that another thread works at.
+  // Destroys every active call where it is suspended, except calls on which another thread works.
   void destroy_calls();
   std::size_t active_calls() const noexcept { return active_; }
-  // Whether that coroutine is the handler of an active call.
+  // Returns true if that coroutine is the handler of an active call.
   bool handles(const void* frame) const noexcept;
-  // Ends the connection if, since it was asked last, less than `bytes` came of a message that memory is held for.
+  // Ends the connection if memory is held for a message and less than `bytes` of it came since the previous call.
   void end_if_slow(std::uint64_t bytes);
   // Ends the connection at once.
   void abort(const Error& why) { end_session(why); }
@@ -123,14 +123,14 @@ class ServerSession final : public Session, public detail::ReplySink {
   ServerLoopShared& shared_;
   Owner& owner_;
   const std::string peer_;
-  std::vector<detail::ActiveCall*> by_slot_;  // Calls not answered yet, by the slot of the call id.
+  std::vector<detail::ActiveCall*> by_slot_;  // Calls that are not answered yet, by the slot of the call id.
   std::size_t unanswered_ = 0;
   detail::ActiveCall* first_ = nullptr;
   std::size_t active_ = 0;
-  const bool connection_charges_;  // If not, this charges payloads when it is asked where they go.
+  const bool connection_charges_;  // If false, this object charges payloads when it selects their receive buffer.
   bool going_away_ = false;
-  bool peer_understood_ = false;         // It has answered our goaway: no request follows.
-  std::unique_ptr<detail::Posted> end_;  // Until the owner has been told.
+  bool peer_understood_ = false;         // The client has answered our GOAWAY: no request follows.
+  std::unique_ptr<detail::Posted> end_;  // Non-null until the owner has been notified.
   unsigned silent_checks_ = 0;
   std::uint64_t sent_at_check_ = 0;
 };

@@ -16,7 +16,7 @@
 
 namespace hawser {
 
-// A Server's inside: its loops, threads and listener.
+// The implementation of Server: its loops, threads and listener.
 struct Server::State final : transport::AcceptSink {
   State(std::shared_ptr<transport::Network> network, ServerOptions options)
       : shared{.options = std::move(options),
@@ -25,9 +25,9 @@ struct Server::State final : transport::AcceptSink {
                .connections = 0,
                .calls_in_flight = 0} {}
 
-  // Whether this is a child, by fork(), of the process that started the server.
+  // Returns true in a child, by fork(), of the process that started the server.
   bool in_child() const noexcept;
-  // Whether this thread runs one of the server's loops, or does offloaded work of one.
+  // Returns true if this thread runs one of the server's loops, or executes offloaded work of one.
   bool owns(const Loop* loop) const noexcept;
   bool on_own_loop() const noexcept;
   bool offloaded() const noexcept;
@@ -37,7 +37,7 @@ struct Server::State final : transport::AcceptSink {
   void stop(Duration grace);
   Task<void> shut_down(Duration grace);
   Result<void> spawn(std::unique_ptr<detail::BackgroundWork> work);
-  // Hands what was spawned before the start to the loops.
+  // Passes the background work that was spawned before the start to the loops.
   void begin_background();
   std::vector<Loop*> list_loops() const;
   ServerCounters counters() const;
@@ -46,17 +46,18 @@ struct Server::State final : transport::AcceptSink {
   Result<void> begin();
   Result<void> start_threads();
   void serve(std::size_t index);
-  // Tells the loops to stop within the least grace that anybody has asked for. Allocates nothing the first time.
+  // Notifies the loops to stop within the shortest grace that was requested. Allocates nothing the first time.
   void notify_loops(Duration grace) noexcept;
-  // Waits for the threads and releases what they used. With `lifecycle` held.
+  // Waits for the threads and releases their resources. Call it with `lifecycle` locked.
   void end_loops();
   Result<void> hold_latency();
   Result<void> listen();
   void accepted(std::unique_ptr<transport::Stream> stream) override;
 
-  // What stop() posts to a loop. One for each loop is made by start(): stopping must not fail for want of memory.
+  // The work that stop() posts to a loop. start() makes one for each loop, because stopping must not fail when memory
+  // is exhausted.
   struct StopOrder;
-  // Ends a loop that serves nobody any more.
+  // Ends a loop when its part of the server has stopped.
   struct LoopEnd final : rpc::ServerLoop::Stopped {
     explicit LoopEnd(Loop& ending) noexcept : loop(ending) {}
     void on_stopped() noexcept override { loop.stop(); }
@@ -66,24 +67,24 @@ struct Server::State final : transport::AcceptSink {
   rpc::ServerShared shared;
   Loop* callers_loop = nullptr;
   bool started = false;
-  std::atomic<int> process{0};  // That has started it.
-  // Guards starting and the end. Not taken on the server's own loops.
+  std::atomic<int> process{0};  // The process that started the server.
+  // Guards the start and the end. Never locked on the server's own loops.
   std::mutex lifecycle;
   std::atomic<bool> stop_wanted{false};
-  std::vector<std::unique_ptr<Loop>> own_loops;  // In step with loops, unless on the caller's.
+  std::vector<std::unique_ptr<Loop>> own_loops;  // Same indices as `loops`; empty on the caller's loop.
   std::vector<std::unique_ptr<rpc::ServerLoop>> loops;
-  std::vector<std::unique_ptr<LoopEnd>> loop_ends;           // In step with own_loops, as is the next.
-  std::vector<std::unique_ptr<detail::Posted>> stop_orders;  // Until stop_notified.
+  std::vector<std::unique_ptr<LoopEnd>> loop_ends;           // Same indices as own_loops, like the next member.
+  std::vector<std::unique_ptr<detail::Posted>> stop_orders;  // Kept until stop_notified.
   std::atomic<bool> stop_notified{false};
-  std::atomic<Duration::rep> stop_grace{forever.count()};  // The least that was asked for.
+  std::atomic<Duration::rep> stop_grace{forever.count()};  // The shortest grace that was requested.
   std::vector<std::thread> threads;
   std::atomic<std::size_t> threads_serving{0};
-  std::unique_ptr<transport::Listener> listener;  // On the first loop.
+  std::unique_ptr<transport::Listener> listener;  // Runs on the first loop.
   std::size_t next_loop = 0;
   std::string address;
   std::optional<CpuLatency> cpu_latency;
-  mutable std::mutex counting;  // Guards filling and emptying `loops`, what remains of them, and the next four.
-  std::vector<const Loop*> loops_known;  // The server's own, for other threads to compare with; longer than they live.
+  mutable std::mutex counting;  // Guards changes of `loops`, the counters of ended loops, and the next four members.
+  std::vector<const Loop*> loops_known;  // Own loops, for other threads to compare with. The entries outlive the loops.
   bool takes_background = false;
   std::size_t next_background = 0;
   std::vector<std::unique_ptr<detail::BackgroundWork>> before_start;

@@ -16,7 +16,7 @@
 
 namespace hawser {
 
-// What peers may reach, until it is emptied.
+// The regions that peers may access, until revoke() empties the grant.
 struct detail::Grant {
   std::mutex mutex;
   std::vector<std::unique_ptr<transport::MemoryExposure>> exposures;
@@ -45,9 +45,9 @@ struct FreeAligned {
 };
 using OwnMemory = std::unique_ptr<std::byte, FreeAligned>;
 
-// Null if there is not so much.
+// Returns null if not enough memory is available.
 OwnMemory allocate_pages(std::size_t bytes) {
-  // So that the kernel can use huge pages, which take fewer entries of a device's page table.
+  // The alignment allows the kernel to use huge pages, which need fewer entries in a device's page table.
   const std::size_t alignment = bytes >= huge_page_bytes ? huge_page_bytes : page_bytes;
   void* const pages = ::operator new(bytes, std::align_val_t(alignment), std::nothrow);
   if (pages != nullptr) std::memset(pages, 0, bytes);
@@ -75,13 +75,13 @@ std::vector<RdmaCounters> counters_of(const Transports& transports) {
 
 }  // namespace
 
-// The memory and its registrations: one reference is the RegisteredBuffer's, the others those of who uses the memory.
+// The memory and its registrations. The RegisteredBuffer holds one reference; each user of the memory holds another.
 class RegisteredBuffer::Impl final : public ExternalBlock {
  public:
   Impl(MutableBytes memory, OwnMemory own) noexcept
       : ExternalBlock(&Impl::returned), memory_(memory), own_(std::move(own)) {}
 
-  // Null memory: to be allocated.
+  // Null memory means that this function allocates it.
   static Result<RegisteredBuffer> make(const Transports& transports, MutableBytes memory, std::size_t bytes) {
     if (bytes == 0) return fail(ErrorCode::invalid_argument, "a registered buffer needs one byte or more");
     OwnMemory own(nullptr, {page_bytes});
@@ -135,10 +135,10 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
     return grant;
   }
 
-  // The handle goes.
+  // Drops the reference of the RegisteredBuffer.
   void drop() noexcept {
     if (own_ == nullptr) {
-      // The caller may free the memory now.
+      // From now on the caller may free the memory.
       const std::lock_guard lock(mutex_);
       for (const auto& weak : grants_) {
         if (const auto grant = weak.lock()) grant->revoke();
@@ -176,10 +176,10 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
   static void returned(ExternalBlock& block) noexcept { delete static_cast<Impl*>(&block); }
 
   const MutableBytes memory_;
-  const OwnMemory own_;  // Null: the caller's.
+  const OwnMemory own_;  // Null if the memory belongs to the caller.
   std::vector<Registered> registrations_;
   std::string why_not_;
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // Guards the following members.
   std::vector<std::weak_ptr<detail::Grant>> grants_;
 };
 

@@ -13,7 +13,7 @@
 
 namespace hawser {
 
-// One access under way; destroying it gives it up.
+// One access in progress. Destroying the object abandons the access.
 class detail::RemoteAccess final : public transport::RemoteOperation, Timer {
  public:
   explicit RemoteAccess(Loop& loop) noexcept : Timer(&RemoteAccess::on_deadline), loop_(loop), changed_(loop) {}
@@ -33,7 +33,7 @@ class detail::RemoteAccess final : public transport::RemoteOperation, Timer {
   const Result<void>& outcome() const noexcept { return *outcome_; }
   exec::Condition::Waiter changed() noexcept { return changed_.wait(); }
 
-  // The client's connection that it was begun on.
+  // The client's connection on which the access was begun.
   const CallChannel* channel = nullptr;
 
  private:
@@ -61,7 +61,7 @@ class detail::RemoteAccess final : public transport::RemoteOperation, Timer {
 
   Loop& loop_;
   exec::Condition changed_;
-  transport::RemoteMemory* remote_ = nullptr;  // Non-null exactly while it knows this.
+  transport::RemoteMemory* remote_ = nullptr;  // Non-null exactly while the transport knows this operation.
   std::optional<Result<void>> outcome_;
   bool posted_ = false;
 };
@@ -141,7 +141,7 @@ Task<Result<RemoteMemory::Access>> RemoteMemory::begin_write(RemoteRegion region
     auto changed = access->changed();
     co_await changed;
   }
-  // A client that has moved calls over another connection, which has no order with this one.
+  // After a fail-over, the client sends calls over another connection, which has no order with the one of this access.
   while (!access->ended() && client_->link().channel != access->channel) {
     auto changed = access->changed();
     co_await changed;

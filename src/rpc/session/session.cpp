@@ -27,7 +27,7 @@ Session::~Session() = default;
 
 void Session::start_session() {
   connection_->set_high_watermark(settings_.backlog_bytes_max);
-  // Longer than any connection lives; far enough from the end of time to be doubled.
+  // The limit is longer than any connection lives, and far enough from the end of time that it can be doubled.
   constexpr Duration ping_interval_max = std::chrono::hours(24 * 365 * 10);
   if (settings_.ping_interval <= ping_interval_max) check_life_at(loop_.now() + settings_.ping_interval);
   connection_->start(*this);
@@ -119,7 +119,7 @@ void Session::on_message(const transport::Message& message) {
   deliver(message);
 }
 
-// Between readings of the clock a turn goes on for some tens of small messages. A large one is timed by itself.
+// Between two readings of the clock, a turn delivers some tens of small messages. A large message is timed by itself.
 void Session::deliver_timed(const transport::Message& message) {
   const exec::Poller& clock = loop_.poller();
   if (turn_tick_ != loop_.now()) {
@@ -133,7 +133,7 @@ void Session::deliver_timed(const transport::Message& message) {
   rest_.start(loop_, loop_.now());
 }
 
-// A connection that waits for its peer to read is resumed by on_drained().
+// on_drained() resumes a connection that waits until its peer reads.
 void Session::end_rest() noexcept {
   if (!closed_ && connection_->backlog() <= settings_.backlog_bytes_max) connection_->resume();
 }
@@ -170,8 +170,8 @@ void Session::on_cut_message(const transport::Message& message) {
   on_frame(*frame, message);
 }
 
-// A pong that waits to leave answers this ping too, unless only this one has a body: pings from a peer that does not
-// read must not pile up answers.
+// A pong that has not been sent yet answers this ping too, unless only this ping has a body. So pings from a peer that
+// does not read cannot accumulate answers.
 void Session::answer_ping(std::size_t body_bytes) {
   if (connection_->sent() < (body_bytes == 0 ? pong_mark_ : long_pong_mark_)) return;
   send_filled(wire::PongFrame{}, body_bytes);
@@ -179,7 +179,7 @@ void Session::answer_ping(std::size_t body_bytes) {
   if (body_bytes != 0) long_pong_mark_ = pong_mark_;
 }
 
-// Writers that find no room again wait again, in this order.
+// Writers that find no room wait again, in the same order.
 void Session::on_drained() {
   detail::WaitingWriter woken;
   woken.take_all(writers_);
@@ -199,7 +199,7 @@ Session::Behind Session::falls_behind(std::uint64_t bytes) noexcept {
   const bool same = arriving && slow_arriving_ && work_ == slow_work_;
   const std::uint64_t taken = sent - slow_sent_;
   const std::uint64_t moved = arrived - slow_arrived_ + (connection_->paused() ? taken : 0);
-  // Replies are sent from requests that are kept until the peer has taken them.
+  // The memory of a request may be kept until the peer has taken the reply: replies are sent from it.
   const bool waits = taken < std::min<std::uint64_t>(slow_backlog_, bytes) &&
                      account_.used() > detail::ReceiveAccount::reserve_bytes && !account_.plenty(0);
   slow_arriving_ = arriving;
@@ -214,7 +214,7 @@ Session::Behind Session::falls_behind(std::uint64_t bytes) noexcept {
 void Session::on_stream_frame(const wire::StreamDataFrame& data, const wire::Frame& frame,
                               const transport::Message& message, detail::StreamCore* core) {
   if (core == nullptr) return;
-  // Small items are copied: the receive block that they lie in is much larger.
+  // Small items are copied, because the receive block that contains them is much larger.
   constexpr std::size_t small_bytes_max = 4096;
   detail::StreamCore::Item item;
   bool kept = !message.discarded;
@@ -266,9 +266,9 @@ void Session::end_session(const Error& reason) {
   on_end(reason, sent);
 }
 
-// A peer is asked after ping_interval of silence and given up after twice that; one that takes nothing of what waits
-// for it is given up likewise. Time in which this loop did not run counts for neither: the process was stopped, its
-// machine suspended, or something blocked it, and the peer may not even have been asked.
+// Sends a ping after ping_interval of silence, and ends the session after twice that time. A peer that takes nothing of
+// the backlog for that time is treated in the same way. Time in which this loop did not run does not count: the process
+// was stopped, its machine was suspended, or something blocked the loop, and perhaps no ping was sent.
 void Session::check_life() {
   if (closed_) return;
   const Time now = loop_.now();
@@ -278,8 +278,8 @@ void Session::check_life() {
   last_progress_ = std::min(last_progress_ + late, now);
   const bool sends = connection_->sent() != last_sent_;
   if (connection_->backlog() == 0 || sends) last_progress_ = now;
-  // A part of a long message is a sign of life. So is that the peer takes what has long waited for it: our ping, or
-  // its answer, may be behind that. Less than this may just be on its way to a socket that nobody reads.
+  // A part of a long message is a sign of life. It is also one that the peer takes bytes of a long backlog, since our
+  // ping or its answer may be behind them. A shorter backlog may just be on its way to a socket that nobody reads.
   constexpr std::size_t long_backlog_bytes = 64 * 1024;
   const bool receives = connection_->arrived() != last_arrived_ && last_received_ <= last_check_;
   if (receives || (sends && last_backlog_ >= long_backlog_bytes)) last_received_ = now;

@@ -15,23 +15,23 @@
 
 namespace hawser::rpc {
 
-// What both hellos led to.
+// Settings that both hellos determine.
 struct SessionSettings {
   bool checksum = false;
-  std::size_t send_bytes_max = 0;       // Of one message: what the peer receives and we send.
-  std::size_t calls_max = 0;            // In flight on the connection.
-  std::uint32_t peer_window_bytes = 0;  // Granted to our streams at their start.
-  std::uint32_t own_window_bytes = 0;   // Granted by us.
+  std::size_t send_bytes_max = 0;       // Limit of one message that we send: the peer's receive limit.
+  std::size_t calls_max = 0;            // Limit of the calls in flight on the connection.
+  std::uint32_t peer_window_bytes = 0;  // The peer's grant to each of our streams at its start.
+  std::uint32_t own_window_bytes = 0;   // Our grant to each of the peer's streams at its start.
   std::size_t backlog_bytes_max = 0;
   Duration ping_interval = forever;
   codec::DecodeLimits decode_limits = {};
-  detail::ReceiveBudget* budget = nullptr;    // Pays for what is received and kept; null: not counted.
-  std::shared_ptr<detail::ReceivePeer> peer;  // What all connections of the peer hold of it; null: not counted.
+  detail::ReceiveBudget* budget = nullptr;    // Pays for received data that is kept; null: not counted.
+  std::shared_ptr<detail::ReceivePeer> peer;  // Counts the memory of all the peer's connections; null: not counted.
   bool beside_stream = false;  // Messages go beside the stream: should they stop, the peer may live and be reached
                                // otherwise.
 };
 
-// What the two ends of a connection have in common: sending frames, taking them apart, streams, signs of life.
+// The common part of both ends of a connection: sends frames, parses them, and handles streams and keep-alive.
 class Session : public transport::MessageSink, public detail::StreamChannel {
  public:
   Session(const Session&) = delete;
@@ -40,11 +40,11 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   bool closed() const noexcept { return closed_; }
   transport::Connection& connection() noexcept { return *connection_; }
 
-  // A connection's turn on the loop ends after this time, and continues in a later tick. Other connections are served
-  // in between, whatever the messages of this one cost to decode.
+  // A connection's turn on the loop ends after this time and continues in a later tick. Other connections are served in
+  // between, whatever the decoding of this connection's messages costs.
   static constexpr Duration turn_max = std::chrono::milliseconds(1);
-  // The clock is read when the messages since the last reading amount to clock_interval bytes, where a message counts
-  // as the bytes of its head and message_cost. Payloads cost little: they are copied at most.
+  // The clock is read when the messages since the last reading amount to clock_interval bytes. A message counts as the
+  // bytes of its head plus message_cost. Payloads do not count, because they are copied at most.
   static constexpr std::size_t clock_interval = 16 * 1024;
   static constexpr std::size_t message_cost = 512;
 
@@ -55,10 +55,11 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   Loop& session_loop() const noexcept { return loop_; }
   const SessionSettings& settings() const noexcept { return settings_; }
 
-  // Delivers messages from now on.
+  // Starts the delivery of messages.
   void start_session();
 
-  // Room for the body of `frame` (wire/frame.h). Null if it can't be sent, for the reason that begin_error() gives.
+  // Returns room for the body of `frame` (wire/frame.h). Null if the frame can't be sent; begin_error() returns the
+  // reason.
   template <class Frame>
   std::byte* begin_frame(const Frame& frame, std::size_t body_bytes, std::size_t payload_bytes,
                          const Metadata* metadata = nullptr) {
@@ -70,17 +71,18 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
                   .checksum = settings_.checksum});
     return body;
   }
-  // If there is no memory to send it, the session ends: part of the frame may be queued. `owner` is told then too.
+  // Sends the frame. If memory is exhausted, the session ends: part of the frame may be queued. `owner` is notified
+  // then too.
   void end_frame(std::span<const ConstBuffer> pieces = {}, SendCompletion* owner = nullptr);
   Error begin_error() const;
-  // A frame without metadata, body and payload.
+  // Sends a frame without metadata, body and payload.
   template <class Frame>
   void send_bare(const Frame& frame) {
     if (begin_frame(frame, 0, 0) != nullptr) end_frame();
   }
-  // The length of the body of a PING or PONG: transport_probe_bytes_max at most, and as much as the peer receives.
+  // The length of the body of a PING or PONG: at most transport_probe_bytes_max and at most what the peer receives.
   std::size_t filled_bytes(std::size_t body_bytes) const noexcept;
-  // A PING or PONG with a body of zeros.
+  // Sends a PING or PONG with a body of zeros.
   template <class Frame>
   void send_filled(const Frame& frame, std::size_t body_bytes) {
     const std::size_t bytes = filled_bytes(body_bytes);
@@ -90,16 +92,16 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
     end_frame();
   }
 
-  // Every frame but PING and PONG. A message that is cut has its header only: see transport::Message::cut. A frame that
-  // the peer must not send ends the session by protocol_error().
+  // Receives every frame but PING and PONG. A cut message has its header only: see transport::Message::cut. A frame
+  // that the peer must not send ends the session by protocol_error().
   virtual void on_frame(const wire::Frame& frame, const transport::Message& message) = 0;
-  // The connection has ended, having sent up to `sent`; called once.
+  // The connection has ended, having sent the stream up to position `sent`. Called once.
   virtual void on_end(const Error& reason, std::uint64_t sent) = 0;
 
   void protocol_error(std::string text);
   // Ends the session at once, as if the connection had broken.
   void end_session(const Error& reason);
-  // Frames of streams, which both ends handle alike. `core` is null if the call has ended.
+  // Handle frames of streams, in the same way on both ends. `core` is null if the call has ended.
   void on_stream_frame(const wire::StreamDataFrame& item, const wire::Frame& frame, const transport::Message& message,
                        detail::StreamCore* core);
   void on_stream_frame(const wire::StreamEndFrame& end, const wire::Frame& frame, const transport::Message& message,
@@ -107,18 +109,19 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void on_stream_frame(const wire::CreditFrame& credit, const wire::Frame& frame, const transport::Message& message,
                        detail::StreamCore* core);
 
-  // With that many bytes behind its header.
+  // A PONG with that many bytes behind its header has been received.
   virtual void on_pong(std::size_t body_bytes) { static_cast<void>(body_bytes); }
   void on_drained() override;
   detail::ReceiveAccount* receive_account() noexcept final { return account_.bounded() ? &account_ : nullptr; }
 
-  // What the peer was too slow with since this was asked last, while memory is held for it. `sending`: of a message
-  // that was coming then, less than `bytes` came; while reading is paused, what the peer takes counts. `taking`: more
-  // than half of the loop's budget is used, and of what waited for the peer then it took neither all nor `bytes`.
+  // How the peer fell behind since the previous call of falls_behind(), while memory is held for it. `sending`: a
+  // message was being received then and still is, and less than `bytes` of it came; while reading is paused, bytes that
+  // the peer takes count too. `taking`: more than half of the loop's budget is used, and the peer took neither all of
+  // the backlog of that time nor `bytes` of it.
   enum class Behind : std::uint8_t { no, sending, taking };
   Behind falls_behind(std::uint64_t bytes) noexcept;
   detail::ReceiveAccount& account() noexcept { return account_; }
-  // A stream's item can't be kept for want of memory. `call` is not known any more, or its stream ends with this error.
+  // There is no memory to keep a stream's item. Either `call` has ended, or its stream ends with this error.
   virtual void on_unkept_item(std::uint32_t call, const Error& why) = 0;
 
  private:
@@ -153,7 +156,8 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void deliver(const transport::Message& message);
   void deliver_timed(const transport::Message& message);
   void end_rest() noexcept;
-  // Reserves the head of a frame and writes its metadata; the header is written at head_. Gives the place of the body.
+  // Reserves the head of a frame and writes its metadata; the header is written at head_. Returns the position of the
+  // body.
   std::byte* begin_head(std::size_t body_bytes, std::size_t payload_bytes, const Metadata* metadata);
   void on_cut_message(const transport::Message& message);
   void answer_ping(std::size_t body_bytes);
@@ -164,8 +168,8 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
 
   Loop& loop_;
   const SessionSettings settings_;
-  detail::ReceiveAccount account_;  // Before what it pays for.
-  detail::WaitingWriter writers_;   // Those of streams that wait until the backlog is shorter.
+  detail::ReceiveAccount account_;  // Declared before the members that it pays for.
+  detail::WaitingWriter writers_;   // Writers of streams that wait until the backlog is shorter.
   std::unique_ptr<transport::Connection> connection_;
   bool closed_ = false;
 
@@ -174,27 +178,27 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   std::size_t too_long_bytes_ = 0;
   BeginError begin_error_ = BeginError::none;
 
-  std::uint64_t work_ = 0;  // Of all messages so far, as clock_interval counts; another value after each message.
-  std::uint64_t work_at_clock_ = clock_interval;  // When the clock is read next.
-  Time turn_tick_{};                              // The tick of the turn that began last,
-  Time turn_begin_{};                             // and when it began.
-  RestTimer rest_;                                // Runs while the connection is paused since its turn ended.
+  std::uint64_t work_ = 0;  // Work of all messages so far, as clock_interval counts it. Changes with each message.
+  std::uint64_t work_at_clock_ = clock_interval;  // Value of work_ at which the clock is read next.
+  Time turn_tick_{};                              // The tick of the turn that began last.
+  Time turn_begin_{};                             // The time at which that turn began.
+  RestTimer rest_;                                // Runs while the connection is paused because its turn ended.
 
-  // As falls_behind() last found it.
+  // The values that falls_behind() read last.
   std::uint64_t slow_work_ = 0;
   std::uint64_t slow_arrived_ = 0;
   std::uint64_t slow_sent_ = 0;
   std::uint64_t slow_backlog_ = 0;
   bool slow_arriving_ = false;
 
-  std::uint64_t pong_mark_ = 0;       // The position behind the last pong,
-  std::uint64_t long_pong_mark_ = 0;  // and behind the last one with a body.
+  std::uint64_t pong_mark_ = 0;       // Position behind the last pong.
+  std::uint64_t long_pong_mark_ = 0;  // Position behind the last pong with a body.
 
   LifeTimer life_;
-  Time check_due_;      // When life_ fires next.
-  Time last_received_;  // When the peer last gave a sign of life.
-  Time last_progress_;  // When the backlog last moved.
-  // As check_life() last found it.
+  Time check_due_;      // Time at which life_ fires next.
+  Time last_received_;  // Time of the peer's last sign of life.
+  Time last_progress_;  // Time at which the backlog last moved.
+  // The values that check_life() read last.
   Time last_check_;
   std::uint64_t last_sent_ = 0;
   std::uint64_t last_arrived_ = 0;

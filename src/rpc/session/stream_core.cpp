@@ -16,7 +16,7 @@ void StreamCore::wake(Slot& slot) {
   if (slot.handle && !std::exchange(slot.queued, true)) loop_.resume_soon(slot.handle);
 }
 
-// Resumed by the loop if nothing but the writer's turn is in the way; else by on_credit(), on_room() or on_closed().
+// The loop resumes the writer if only its turn has ended; otherwise on_credit(), on_room() or on_closed() does.
 void StreamCore::wait_to_write() {
   turn_items_ = 0;
   turn_bytes_ = 0;
@@ -67,7 +67,7 @@ Result<void> StreamCore::on_credit(std::uint32_t bytes) {
 
 void StreamCore::on_closed(const std::optional<Error>& error) {
   if (closed_) return;
-  error_ = error;  // First: without memory for the text this may be repeated without one.
+  error_ = error;  // Assigned first: if the copy of the text throws, the caller may repeat this without a text.
   closed_ = true;
   unlink();
   wake(reader_);
@@ -87,13 +87,13 @@ Result<std::optional<StreamCore::Item>> StreamCore::take() {
     return std::nullopt;
   }
   Item item = std::move(items_[first_++]);
-  // Moved down when half is gone, which costs each item one move.
+  // The items move down when half of them have been taken, so that each item moves once.
   if (first_ * 2 >= items_.size()) {
     items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
     first_ = 0;
   }
   consumed_ += cost(item.body.size() + item.payload.size());
-  // Granted in pending connections of the window: few credits, and the sender does not run dry.
+  // Credit is granted in halves of the window: few frames are sent, and the sender does not run out of credit.
   if (consumed_ >= window_ / 2 && !closed_ && !remote_ended_) {
     window_left_ += consumed_;
     channel_.send_credit(call_, std::exchange(consumed_, 0));
