@@ -59,7 +59,6 @@ PROSE_PENDING = (
     "docs/transports",
     "examples",
     "fuzz",
-    "include/hawser",
     "include/hawser/codec",
     "include/hawser/detail",
     "src/exec",

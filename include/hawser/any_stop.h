@@ -4,7 +4,7 @@
 
 namespace hawser {
 
-// A token that is stopped as soon as one of two others is, for waits that take one token:
+// Combines two stop tokens for waits that accept one. token() is stopped as soon as one of the two is:
 //   const AnyStop stop(context.token(), context.stopping());
 //   auto item = co_await channel.receive(stop.token());
 // The stop is requested on the thread that stops the other token.
@@ -20,7 +20,7 @@ class AnyStop {
  private:
   struct Request {
     std::stop_source& source;
-    // By a copy: this object may be destroyed meanwhile.
+    // Uses a copy, because a stop callback may destroy this object.
     void operator()() const noexcept { std::stop_source(source).request_stop(); }
   };
   std::stop_source source_;

@@ -18,13 +18,15 @@ inline std::string_view as_text(Bytes bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// A piece of memory to be sent that somebody else owns.
+// Address and length of memory to be sent. The memory belongs to somebody else and must stay valid until it has been
+// sent.
 struct ConstBuffer {
   const std::byte* data = nullptr;
   std::size_t size = 0;
 };
 
-// Lends memory for sending. Told once when it is not used any more: it left, or the connection ended.
+// Owner of a loan: memory that a connection sends without a copy. on_send_complete() is called once when the connection
+// does not use the memory any more, because it has been sent or because the connection has ended.
 class SendCompletion {
  public:
   virtual void on_send_complete() noexcept = 0;
@@ -33,18 +35,18 @@ class SendCompletion {
   ~SendCompletion() = default;
 };
 
-// A reference-counted block of memory: the bytes follow this header, 64-byte aligned, unless it is an ExternalBlock,
-// which only counts. Counting is thread-safe.
+// A reference-counted block of memory. Its bytes follow this header with 64-byte alignment. An ExternalBlock has no
+// bytes of its own and only counts. The count is thread-safe.
 class alignas(64) Block {
  public:
-  // A block of at least `bytes` bytes with one reference, from the calling thread's pool where it has one.
+  // A block of at least `bytes` bytes with one reference, from the calling thread's pool if it has one.
   static Block* allocate(std::size_t bytes);
 
   std::byte* data() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
   std::size_t size() const noexcept { return size_; }
   void retain() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept {
-    // The only holder needs no read-modify-write: nobody else can bring the count up again.
+    // A single holder needs no read-modify-write: nobody else can increase the count.
     if (references_.load(std::memory_order_acquire) == 1 || references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       recycle();
     }
@@ -59,13 +61,13 @@ class alignas(64) Block {
 
   std::atomic<std::uint32_t> references_{1};
   std::size_t size_;
-  Block* next_free_ = nullptr;  // While in a pool.
-  bool external_ = false;       // It is an ExternalBlock.
+  Block* next_free_ = nullptr;  // Next block of the pool, while this block is in a pool.
+  bool external_ = false;       // True for an ExternalBlock.
 };
 static_assert(sizeof(Block) == 64);
 
-// A view of a Block that keeps it alive. Empty by default. Any thread may hold and drop one; one Buffer object
-// belongs to one thread at a time.
+// A view of a Block that holds a reference to it. Empty by default. Buffers that share a block may be used and
+// destroyed by any thread; one Buffer object is used by one thread at a time.
 class Buffer {
  public:
   Buffer() noexcept = default;
@@ -80,7 +82,7 @@ class Buffer {
     return buffer;
   }
   static Buffer copy_of(std::string_view text) { return copy_of(as_bytes(text)); }
-  // Takes over one reference of `block`.
+  // Takes ownership of one reference to `block`.
   static Buffer adopt(Block* block, const std::byte* data, std::size_t size) noexcept {
     return Buffer(block, data, size);
   }
@@ -90,7 +92,8 @@ class Buffer {
     return Buffer(block, data, size);
   }
 
-  // What lasts of memory that `block` holds, or, without a block, that is about to be reused: then a copy.
+  // A Buffer that stays valid: it shares `block`, or copies the bytes if `block` is null because the memory is about to
+  // be reused.
   static Buffer keep(Block* block, const std::byte* data, std::size_t size) {
     return block != nullptr ? share(block, data, size) : copy_of(Bytes(data, size));
   }
@@ -119,11 +122,11 @@ class Buffer {
   std::string_view text() const noexcept { return as_text(bytes()); }
   Block* block() const noexcept { return block_; }
 
-  // For the one that fills a fresh buffer; nobody else may hold the block meanwhile.
+  // For filling a new buffer; nobody else may hold a reference to the block during that time.
   std::byte* mutable_data() noexcept { return const_cast<std::byte*>(data_); }
   MutableBytes mutable_bytes() noexcept { return {mutable_data(), size_}; }
 
-  // The part [offset, offset + size) of this view; both must lie within it.
+  // The part [offset, offset + size) of this view, which must contain it.
   Buffer slice(std::size_t offset, std::size_t size) const noexcept {
     Buffer part(*this);
     part.data_ += offset;

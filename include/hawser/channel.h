@@ -15,9 +15,9 @@
 
 namespace hawser {
 
-// A bounded queue between the coroutines of one loop: any number of senders and receivers, items in the order in which
-// their sends completed. Thread and lifetime: as in hawser/sync.h. When moving a T throws, the exception goes to
-// whoever sends or receives it; an item that could not be moved out stays in the channel.
+// A bounded queue between the coroutines of one loop, with any number of senders and receivers. Items are received in
+// the order in which their sends completed. Thread and lifetime: as in hawser/sync.h. If moving a T throws, the sender
+// or receiver of the item gets the exception. An item that could not be moved out stays in the channel.
 template <class T>
 class Channel {
   static_assert(
@@ -26,28 +26,30 @@ class Channel {
       "a reference");
 
  public:
-  // At most `capacity` items wait in the channel, 1 at least.
+  // The channel holds at most `capacity` items; 0 means 1.
   explicit Channel(std::size_t capacity) : room_(capacity == 0 ? 1 : capacity) {}
 
   std::size_t size() const noexcept { return items_.size(); }
   bool closed() const noexcept { return closed_; }
 
-  // Waits for room. Fails, and drops `item`, with `unavailable` when the channel is closed and with `cancelled` when a
-  // stop is requested. With GCC 12, an aggregate with a destructor must be a variable: `send(item)` copies it,
-  // `send(hawser::moved(item))` moves it.
+  // Waits for room and adds `item`. Fails and discards `item` with `unavailable` if the channel is closed, and with
+  // `cancelled` if a stop is requested. With GCC 12, an aggregate with a destructor must be a variable: `send(item)`
+  // copies it, `send(hawser::moved(item))` moves it.
   template <class Item = T>
   Task<Result<void>> send(Item&& item, std::stop_token token = {}) {
     detail::require_moved<Item>();
     return send_item(detail::Taking<Item>::take(item), std::move(token));
   }
-  // False, with `item` unchanged, if there is no room or the channel is closed.
+  // Adds `item` without waiting. Returns false and leaves `item` unchanged if there is no room or the channel is
+  // closed.
   bool try_send(T&& item) {
     if (closed_ || !room_.try_acquire(1)) return false;
     add(std::move(item));
     return true;
   }
 
-  // Waits for an item. What was sent before close() is still received; then it fails with `unavailable`.
+  // Waits for an item. Items that were sent before close() are still received. Fails with `unavailable` when the
+  // channel is closed and empty, and with `cancelled` if a stop is requested.
   Task<Result<T>> receive(std::stop_token token = {}) {
     if (!available_.try_acquire(1)) {
       if (closed_) co_return closed_error();
@@ -60,17 +62,17 @@ class Channel {
     }
     co_return pop();
   }
-  // Empty if no item waits for this receiver.
+  // Receives without waiting. Empty if no item is available for this receiver.
   std::optional<T> try_receive() {
     if (!available_.try_acquire(1)) return std::nullopt;
     return pop();
   }
 
-  // Refuses later sends and those that wait for room; receivers get what is left.
+  // Closes the channel: later sends and sends that wait for room fail. Receivers get the remaining items.
   void close() noexcept {
     closed_ = true;
     room_.resume_all(false);
-    available_.resume_all(false);  // They wait only while no item is left.
+    available_.resume_all(false);  // Receivers wait only while no item is left.
   }
 
  private:

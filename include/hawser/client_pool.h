@@ -13,42 +13,43 @@ namespace hawser {
 struct PoolOptions {
   ClientOptions client = {};
   std::size_t connections_max = 4;
-  // Calls in flight on a connection from which on another one is opened, while there are fewer than connections_max.
+  // With this number of calls in flight on every connection, another connection is opened, up to connections_max.
   std::size_t calls_per_connection = 64;
-  Duration idle_timeout = std::chrono::seconds(30);  // A connection unused for so long is closed.
-  // After a failed attempt to connect: the pause before the next, doubled each time up to the maximum, and drawn at
-  // random between half and all of it, so that clients do not come back all at once.
+  Duration idle_timeout = std::chrono::seconds(30);  // A connection that is unused for this time is closed.
+  // Pause after a failed attempt to connect. It doubles with each failure up to the maximum. The actual pause is a
+  // random time between half of it and all of it, so that clients do not reconnect at the same time.
   Duration backoff_min = std::chrono::milliseconds(20);
   Duration backoff_max = std::chrono::seconds(5);
-  std::uint64_t backoff_seed = 0;     // Of the random part. 0: another one for each pool.
-  unsigned connect_attempts_max = 3;  // Before a request fails with `unavailable`.
+  std::uint64_t backoff_seed = 0;     // Seed of the random part. 0: each pool uses a different one.
+  unsigned connect_attempts_max = 3;  // Attempts before a request fails with `unavailable`.
 };
 
-// Connections to one server, opened as they are needed, shared by all calls, closed when idle, replaced when lost.
-// Belongs to one loop and its thread. Requests that wait for a connection when the pool is destroyed end with an error.
+// A set of connections to one server. Connections are opened when they are needed, shared by all calls, closed when
+// they are idle, and replaced when they are lost. A pool belongs to one loop and its thread. When it is destroyed,
+// requests that wait for a connection fail.
 class ClientPool {
  public:
-  // On the loop that runs on this thread, or on a given one.
+  // The pool belongs to the loop that runs on the calling thread, or to `loop`.
   static std::shared_ptr<ClientPool> create(std::string address, PoolOptions options = {});
   static std::shared_ptr<ClientPool> create(Loop& loop, std::string address, PoolOptions options = {});
-  // For tests: over another network.
+  // For tests: connects over `network`.
   static std::shared_ptr<ClientPool> create(Loop& loop, std::shared_ptr<transport::Network> network,
                                             std::string address, PoolOptions options);
   ClientPool(const ClientPool&) = delete;
   ClientPool& operator=(const ClientPool&) = delete;
   ~ClientPool();
 
-  // Runs `use`, which takes a connected Client& and gives a Task<Result<T>>, and gives its result:
+  // Calls `use` with a connected Client& and returns its result. `use` returns a Task<Result<T>>:
   //   auto pending = co_await pool->send_request([](Client& client) { return client.send_request<echo>("hello"); });
-  // The client must not be kept. A request that certainly was not executed, because its connection was lost or the
-  // server is stopping, is tried once more on another connection.
+  // `use` must not keep the client. If its error shows that the request was not executed, because its connection was
+  // lost or the server is stopping, `use` is called once more with another connection.
   template <class Use>
   std::invoke_result_t<detail::Taken<Use>&, Client&> send_request(Use&& use) {
     detail::require_moved_work<Use>();
     return run<detail::Taken<Use>>(detail::Taking<Use>::take(use));
   }
 
-  // One call over any of the connections.
+  // Makes one call over any of the connections.
   template <auto F, class... Given>
   Task<typename detail::ValueOutcome<F>::type> call(Given&&... arguments) {
     detail::require_names<detail::MethodFacts<F>, Given...>();
@@ -64,7 +65,7 @@ class ClientPool {
   static bool may_go_elsewhere(const Error& error) noexcept {
     return error.code == ErrorCode::not_sent || error.code == ErrorCode::unavailable;
   }
-  // A client that is connected and has room.
+  // Waits for a client that is connected and accepts another call.
   static Task<Result<std::shared_ptr<Client>>> acquire(std::shared_ptr<State> pool);
 
   template <class Use>

@@ -13,9 +13,9 @@
 #include "hawser/codec/signature.h"
 #include "hawser/codec/views.h"
 
-// Values to bytes and back. A message is a contiguous body followed by a payload, in which large sequences travel
-// uncopied; docs/wire-format.md has the layout. A value is encoded in two passes: encoded_size() tells what it takes,
-// encode() writes it into room for just that.
+// Encodes values to bytes and decodes them. A message is a contiguous body followed by a payload, which carries large
+// sequences without a copy. docs/wire-format.md describes the layout. A value is encoded in two passes: encoded_size()
+// computes the size, and encode() writes into memory of exactly that size.
 //
 //   const codec::EncodedSize size = codec::encoded_size(text, numbers);
 //   if (size.too_large) ...                       // ErrorCode::limit_exceeded
@@ -27,14 +27,14 @@
 //   if (!codec::decode_all(decoder, values)) return std::unexpected(decoder.error());
 namespace hawser::codec {
 
-// For Codec<T>::size of a user's type: adds the encodings of `values` up.
+// Adds the encoded sizes of `values` to `sizer`. For Codec<T>::size of a user's type.
 template <class... T>
 void measure(Sizer& sizer, const T&... values) {
   static_assert((!std::is_array_v<T> && ...), "hawser: pass a std::string_view or std::span of the array");
   (measure_one(sizer, values), ...);
 }
 
-// What `values` take together.
+// Size of the encodings of `values` together. If too_large is set, they cannot be encoded.
 template <class... T>
 [[nodiscard]] EncodedSize encoded_size(const T&... values) {
   Sizer sizer;
@@ -42,20 +42,20 @@ template <class... T>
   return sizer.size();
 }
 
-// Writes `values` one after another. Their encoded_size() wasn't too large, and they haven't changed since.
+// Writes `values` one after another. Their encoded_size() was not too large, and they have not changed since.
 template <class... T>
 void encode(Encoder& encoder, const T&... values) {
   static_assert((!std::is_array_v<T> && ...), "hawser: pass a std::string_view or std::span of the array");
   (encode_one(encoder, values), ...);
 }
 
-// Reads into default-constructed `values`. False: decoder.error() tells why, and the values are unspecified.
+// Decodes into default-constructed `values`. On false, decoder.error() gives the reason and the values are unspecified.
 template <class... T>
 [[nodiscard]] bool decode(Decoder& decoder, T&... values) {
   return (decode_one(decoder, values) && ...);
 }
 
-// The same, and nothing may be left over of body and payload.
+// Like decode(), and fails if bytes of the body or the payload are left.
 template <class... T>
 [[nodiscard]] bool decode_all(Decoder& decoder, std::tuple<T...>& values) {
   return std::apply([&](T&... value) { return decode(decoder, value...); }, values) && decoder.finish();

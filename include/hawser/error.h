@@ -8,54 +8,54 @@
 
 namespace hawser {
 
-// What went wrong, named for what the caller should do about it. The values are part of the wire format.
+// Kind of an error, named for the caller's remedy. The values are part of the wire format.
 enum class ErrorCode : std::uint16_t {
-  ok = 0,                  // Never in an Error; what a successful reply carries on the wire.
-  invalid_argument = 1,    // The call itself is wrong: mend it.
-  unknown_method = 2,      // The server has no handler of that name: deploy it, or mend the name.
-  signature_mismatch = 3,  // Both sides know the method with other types: build both from one header.
-  cancelled = 4,           // The caller withdrew the call.
-  deadline_exceeded = 5,   // The call's time ran out; it may have been executed.
-  overloaded = 6,          // A bound was hit and nothing was executed: wait, then try again.
-  not_sent = 7,            // Nothing reached the peer: safe to send again, elsewhere or later.
-  outcome_unknown = 8,     // The connection was lost after sending: it may or may not have been executed.
-  unavailable = 9,         // No connection could be had, or the server is stopping; nothing was executed.
-  protocol_error = 10,     // The peer broke the wire format: see the scope for whether the connection is closed.
-  limit_exceeded = 11,     // A message or count passes a configured limit: raise the limit or send less.
-  application = 12,        // The handler answered with an error of its own; see Error::application_code.
-  internal = 13,           // A bug on the side named by the initiator; report it.
+  ok = 0,                  // Never in an Error. A successful reply carries it on the wire.
+  invalid_argument = 1,    // The call itself is wrong: correct it.
+  unknown_method = 2,      // The server has no handler of that name: register it, or correct the name.
+  signature_mismatch = 3,  // The two sides declare the method with different types: build both from one header.
+  cancelled = 4,           // The caller cancelled the call.
+  deadline_exceeded = 5,   // The call's deadline has passed. The call may have been executed.
+  overloaded = 6,          // A bound was reached and nothing was executed: wait, then try again.
+  not_sent = 7,            // Nothing reached the peer: the call may be sent again, now or later.
+  outcome_unknown = 8,     // The connection was lost after the request was sent. The call may have been executed.
+  unavailable = 9,         // There is no connection, or the server is stopping. Nothing was executed.
+  protocol_error = 10,     // The peer violated the protocol. The scope shows whether the connection has ended.
+  limit_exceeded = 11,     // A message or a count exceeds a configured limit: raise the limit or send less.
+  application = 12,        // The handler returned an error of its own; see Error::application_code.
+  internal = 13,           // A bug on the side that `initiator` names: report it.
 };
 
-// How far the damage reaches.
+// The part that an error affects.
 enum class ErrorScope : std::uint8_t { call, connection, transport };
 
-// Who began it.
+// The side that caused an error.
 enum class Initiator : std::uint8_t { local, peer };
 
-// The stable lower-case name of a code, such as "deadline_exceeded".
+// The name of a code, such as "deadline_exceeded". It is lower-case and does not change between versions.
 std::string_view to_string(ErrorCode code) noexcept;
 std::string_view to_string(ErrorScope scope) noexcept;
 
-// An error as a value. Cheap to move; the text is for people and says what to do.
+// An error as a value. Cheap to move. The text is for people and names the remedy.
 struct [[nodiscard]] Error {
   ErrorCode code = ErrorCode::internal;
   ErrorScope scope = ErrorScope::call;
   Initiator initiator = Initiator::local;
-  std::int32_t application_code = 0;  // The handler's own code; meaningful with ErrorCode::application only.
+  std::int32_t application_code = 0;  // The handler's own code. Used with ErrorCode::application only.
   std::string text;
 
-  // An error that a handler answers with; it reaches the caller as it is.
+  // An error that a handler returns. It reaches the caller unchanged.
   static Error application(std::int32_t code, std::string text) {
     return {ErrorCode::application, ErrorScope::call, Initiator::local, code, std::move(text)};
   }
 
-  // True if the call was certainly not executed, so that sending it again is safe.
+  // True if the call was certainly not executed, so that it may be sent again.
   bool not_executed() const noexcept {
     return code == ErrorCode::overloaded || code == ErrorCode::not_sent || code == ErrorCode::unavailable ||
            code == ErrorCode::unknown_method || code == ErrorCode::signature_mismatch;
   }
 
-  // One line: code, scope, who began it, text.
+  // One line with code, scope, initiator and text.
   std::string describe() const;
 
   friend bool operator==(const Error&, const Error&) = default;

@@ -2,10 +2,10 @@
 
 namespace hawser {
 
-// How a registered function is run.
+// How the server executes a registered function.
 struct HandlerOptions {
-  // On a thread of the loop's offload pool: for functions that block. Such a call can't be interrupted; a server that
-  // stops waits for it.
+  // Executes the function on a thread of the loop's offload pool, for functions that block. Such a call cannot be
+  // interrupted; a server that stops waits for it.
   bool offload = false;
 };
 

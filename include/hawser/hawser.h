@@ -1,6 +1,7 @@
 #pragma once
 
-// All of Hawser: calls between machines as coroutines, over the best transport that both have.
+// Includes the public API of Hawser: calls between machines as coroutines, over the best transport that both sides
+// have.
 
 #include "hawser/client.h"
 #include "hawser/client_pool.h"

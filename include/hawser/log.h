@@ -10,12 +10,12 @@ namespace hawser {
 
 enum class LogLevel : unsigned char { debug, info, warning, error };
 
-// Where a Server, Client or Loop writes what people should read: anything that can be called with (LogLevel,
-// std::string_view component, std::string_view text). Called on the thread that has something to say, so by several at
-// once if several loops share it; must not block for long. `component` is a short name such as "exec" or "rpc".
+// Receives the log of a Server, Client or Loop. It holds any callable with the parameters (LogLevel, std::string_view
+// component, std::string_view text). The callable runs on the thread that logs, so several threads may call it at once
+// if several loops share it. It must not block for long. `component` is a short name such as "exec" or "rpc".
 class LogSink {
  public:
-  // Says nothing.
+  // Discards everything.
   LogSink() noexcept = default;
   template <class F>
     requires(!std::same_as<std::remove_cvref_t<F>, LogSink> &&
@@ -44,9 +44,9 @@ class LogSink {
   std::shared_ptr<Target> target_;
 };
 
-// The default: warnings and errors to stderr, one line each.
+// The default sink. Writes messages of level `least` and above to stderr, one line each.
 LogSink stderr_log(LogLevel least = LogLevel::warning);
-// Says nothing.
+// A sink that discards everything.
 LogSink no_log();
 
 std::string_view to_string(LogLevel level) noexcept;

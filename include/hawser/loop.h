@@ -43,9 +43,9 @@ struct LoopOptions {
   // (docs/decisions/0007). `io_uring` falls back to epoll if the kernel lacks a feature that is needed; the log gives
   // the reason.
   PollerKind poller = PollerKind::automatic;
-  // Longest time of polling before the loop sleeps, with Wait::spin. Empty: 50 us, or four times the wake-up time up to
-  // 1 ms, whichever is longer. The loop measures the wake-up time now and then; on virtual machines it can be hundreds
-  // of microseconds.
+  // Longest time of polling before the loop sleeps, with Wait::spin. Empty: four times the wake-up time, at least 50 us
+  // and at most 1 ms. The loop measures the wake-up time now and then; on virtual machines it can be hundreds of
+  // microseconds.
   std::optional<Duration> spin_max = {};
   unsigned offload_threads_max = 4;  // Threads for blocking work, started when they are first needed.
   // Blocking work that waits for a thread. The calls of one connection of a server use at most half of the places that
@@ -89,8 +89,8 @@ struct LoopAccess;
 }  // namespace detail
 
 // Runs coroutines, timers and the input of transports on the one thread that calls run(). Objects that belong to a loop
-// are used from that thread only; post() and stop() may be called by any thread. While the loop runs, another thread that starts a timer,
-// resumes a coroutine or sends ends the process with a message.
+// are used from that thread only; any thread may call post() and stop(). While the loop runs, another thread that
+// starts a timer, resumes a coroutine or sends ends the process with a message.
 class Loop {
  public:
   explicit Loop(LoopOptions options = {});

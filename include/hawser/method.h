@@ -9,23 +9,24 @@
 
 #include "hawser/codec.h"
 
-// What a function says about itself at compile time: its name, its types, and the hashes of both by which client and
-// server agree. A function is given as a template argument, `&` optional: method_name<ns::echo>,
-// method_name<&Shop::order>. An overloaded one needs a cast to say which.
+// Properties of a function at compile time: its name, its types, and the hashes of both, by which client and server
+// agree. A function is given as a template argument, with or without `&`: method_name<ns::echo>,
+// method_name<&Shop::order>. An overloaded function needs a cast that selects one overload.
 namespace hawser {
 
 class Context;
 template <class T>
 class Task;
 
-// Gives a function another name on the wire. Needed where the automatic name won't do, see method_name:
+// Specialise this to give a function another name on the wire. It is needed if the automatic name has one of the limits
+// that method_name lists:
 //   template <> inline constexpr std::string_view hawser::method_name_override<&add<double>> = "add<double>";
 template <auto function>
 inline constexpr std::string_view method_name_override{};
 
 namespace detail {
 
-// The text of a name with a fixed room, as a constant expression can hold it.
+// The text of a name, with fixed capacity, so that a constant expression can hold it.
 template <std::size_t room>
 struct NameText {
   std::array<char, room> text{};
@@ -41,7 +42,7 @@ struct Respelling {
   std::string_view from;
   std::string_view to;
 };
-// GCC's spellings, and Clang's of the same.
+// GCC's spellings, and the common spellings that replace them.
 inline constexpr Respelling respellings[] = {
     {"{anonymous}", "(anonymous)"},
     {"(anonymous namespace)", "(anonymous)"},
@@ -61,7 +62,7 @@ constexpr bool is_name_character(char c) noexcept {
   return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// Without the template arguments of the function itself, which Clang doesn't print.
+// `name` without the template arguments of the function itself, which Clang does not print.
 constexpr std::string_view without_trailing_arguments(std::string_view name) noexcept {
   if (name.empty() || name.back() != '>') return name;
   std::size_t depth = 0;
@@ -72,7 +73,7 @@ constexpr std::string_view without_trailing_arguments(std::string_view name) noe
       return head.ends_with("operator") || head.ends_with("operator<") ? name : head;
     }
   }
-  return name;  // operator> and its like.
+  return name;  // For operator> and similar.
 }
 
 template <std::size_t room>
@@ -80,7 +81,7 @@ constexpr NameText<room> respell(std::string_view name) noexcept {
   NameText<room> out;
   while (!name.empty()) {
     const Respelling* match = nullptr;
-    // Within a word nothing starts: `along int` holds no `long int`.
+    // A spelling is replaced only at the beginning of a word: `along int` contains no `long int`.
     if (out.size == 0 || !is_name_character(out.text[out.size - 1]) || !is_name_character(name.front())) {
       for (const Respelling& respelling : respellings) {
         if (match == nullptr && name.starts_with(respelling.from)) match = &respelling;
@@ -92,7 +93,8 @@ constexpr NameText<room> respell(std::string_view name) noexcept {
   return out;
 }
 
-// "... [F = &ns::echo]". It returns no class, since GCC would explain the alias behind that in the same brackets.
+// Returns "... [F = &ns::echo]". The return type is no class, because GCC would explain the alias behind a class in the
+// same brackets.
 template <auto F>
 constexpr const char* describe_argument() noexcept {
   return __PRETTY_FUNCTION__;
@@ -124,23 +126,23 @@ inline constexpr auto method_name_text = make_method_name<F>();
 
 }  // namespace detail
 
-// The qualified name, such as "ns::echo" or "Shop::order", the same from GCC and Clang. Anonymous namespaces are
-// spelled
-// "(anonymous)". The limits, for which method_name_override is the remedy:
-//  - instantiations of one function template share its name ("add" for add<int> and add<double>): Clang doesn't tell;
-//  - GCC names inline namespaces and Clang doesn't ("ns::v1::f" or "ns::f");
-//  - among class template arguments (Store<K>::get) fundamental types and standard containers of them agree, but GCC
-//    may leave out the namespace of others, and Clang adds a suffix to unsigned values.
+// The qualified name, such as "ns::echo" or "Shop::order". GCC and Clang give the same name. Anonymous namespaces are
+// spelled "(anonymous)". In these cases method_name_override is needed:
+//  - Instantiations of one function template share a name ("add" for add<int> and add<double>), because Clang does not
+//    print the arguments.
+//  - GCC prints inline namespaces and Clang does not ("ns::v1::f" or "ns::f").
+//  - Template arguments of a class (Store<K>::get): fundamental types and standard containers of them agree. GCC may
+//    omit the namespace of other types, and Clang adds a suffix to unsigned values.
 template <auto function>
 inline constexpr std::string_view method_name = detail::method_name_text<function>.view();
 
-// How the wire names it: 32-bit FNV-1a of the name.
+// Identifies the method on the wire: 32-bit FNV-1a of method_name.
 template <auto function>
 inline constexpr std::uint32_t method_id = codec::fnv1a32(method_name<function>);
 
 namespace detail {
 
-// The value that a handler's result carries: T of Task<T> and of Result<T>, in either order of wrapping.
+// The type of the value that a handler's result carries: T of Task<T> and of Result<T>, in either order of wrapping.
 template <class T>
 struct Unwrapped {
   using type = T;
@@ -163,9 +165,10 @@ struct Parameters<Context&, T...> : Parameters<T...> {
 
 template <class Object, class Return, class... T>
 struct FunctionFacts : Parameters<T...> {
-  using class_type = Object;                                             // void unless it is a member function.
-  using return_type = Return;                                            // As declared.
-  using result = std::remove_cvref_t<typename Unwrapped<Return>::type>;  // What travels back; may be void.
+  using class_type = Object;   // void unless it is a member function.
+  using return_type = Return;  // As declared.
+  // Type of the value that the reply carries; may be void.
+  using result = std::remove_cvref_t<typename Unwrapped<Return>::type>;
   static constexpr bool is_member = !std::is_void_v<Object>;
   static constexpr std::size_t arity = std::tuple_size_v<typename Parameters<T...>::args_tuple>;
 };
@@ -194,10 +197,14 @@ struct FactsOf<F> : FactsOf<decltype(+std::declval<F>())> {};
 }  // namespace detail
 
 // The types of a function, member function or lambda without captures:
-//   return_type  as declared           result       what travels back: Task<> and Result<> taken off, may be void
-//   class_type   void if not a member  is_member
-//   args_tuple   std::tuple of the parameters that travel, without const and references; a leading Context& isn't one
-//   parameters   the same as declared  has_context  whether the first parameter is Context&      arity  of args_tuple
+//   return_type  the declared type
+//   result       the type of the value that the reply carries: return_type without Task<> and Result<>; may be void
+//   class_type   the class of a member function, else void
+//   is_member    true for a member function
+//   args_tuple   std::tuple of the parameters that a request carries, without const, references and a leading Context&
+//   parameters   the same parameters as declared
+//   has_context  true if the first parameter is Context&
+//   arity        number of elements of args_tuple
 template <auto function>
 using function_traits = detail::FactsOf<std::remove_const_t<decltype(function)>>;
 
@@ -220,8 +227,8 @@ consteval std::uint32_t make_signature() {
 
 }  // namespace detail
 
-// The hash of what travels, "F" arguments ">" result ("v" if void), described as codec::describe does. Two functions
-// with one signature can be called for each other.
+// Hash of the types that calls carry: "F" arguments ">" result ("v" if void), each described by codec::describe. A
+// client may call a function through another one with the same signature.
 template <auto function>
 inline constexpr std::uint32_t signature = detail::make_signature<function>();
 

@@ -9,28 +9,28 @@ namespace hawser {
 
 class Loop;
 
-// Owns tasks that run beside each other on one loop. Belongs to that loop's thread. Destroying a scope ends the
-// tasks that have not finished where they are suspended; join() waits for them instead.
+// Owns tasks that run concurrently on one loop. Belongs to that loop's thread. When a scope is destroyed, tasks that
+// have not finished end where they are suspended. join() waits for them instead.
 class Scope {
  public:
   Scope() noexcept = default;
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
-  ~Scope() { clear(); }  // As clear(): whoever waits in join() is resumed.
+  ~Scope() { clear(); }  // Like clear(): a coroutine that waits in join() is resumed.
 
-  // Starts `task` at once; it runs until it first suspends before spawn() returns. An exception that leaves a
-  // spawned task ends the process: whoever spawns has to say what an error means.
+  // Starts `task` at once: it runs until it first suspends, then spawn() returns. An exception that leaves a spawned
+  // task ends the process, so the task must handle its errors.
   void spawn(Task<void> task);
 
-  // Tasks that have not finished.
+  // Number of tasks that have not finished.
   std::size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
 
   // Ends every unfinished task where it is suspended. Must not be called by a task of this scope.
   void clear() noexcept;
 
-  // `co_await scope.join();` completes when the scope has become empty. One coroutine waits at a time: a second one
-  // ends the process with a text.
+  // `co_await scope.join();` completes when the scope is empty. Only one coroutine may wait at a time; a second one
+  // ends the process with a message.
   class Join {
    public:
     explicit Join(Scope& scope) noexcept : scope_(scope) {}
@@ -46,7 +46,7 @@ class Scope {
     friend class Scope;
     std::coroutine_handle<> leave() noexcept;
 
-    Scope& scope_;  // May be gone once it is empty.
+    Scope& scope_;  // May have been destroyed once it is empty.
     std::coroutine_handle<> waiter_;
     Loop* loop_ = nullptr;
     bool linked_ = false;

@@ -10,7 +10,8 @@
 
 namespace hawser {
 
-// A call with streams, on the client: reads what the handler writes, writes what it reads, and ends with its result.
+// The client's side of a call with streams. It reads the items that the handler writes, writes the items that the
+// handler reads, and ends with the handler's result. Used on the client's loop.
 template <auto F>
 class [[nodiscard]] StreamingCall {
   using Facts = detail::MethodFacts<F>;
@@ -19,18 +20,19 @@ class [[nodiscard]] StreamingCall {
   using Operation = detail::ResultOperation<F, detail::ValueOutcome<F>>;
   explicit StreamingCall(std::unique_ptr<Operation> operation) noexcept : operation_(std::move(operation)) {}
 
-  // What the handler's Writer<T> sends. Before finish(); may be used after it, and longer than this.
+  // Receives the items of the handler's Writer<T>. Call it before finish(). The reader may be used after finish() and
+  // may outlive this object.
   auto reader() noexcept {
     using Of = Reader<typename Facts::outgoing>;
     return operation_ && operation_->stream() != nullptr ? Of(*operation_->stream()) : Of();
   }
-  // To the handler's Reader<T>; end() it when nothing more comes. Before finish().
+  // Sends items to the handler's Reader<T>. Call end() on it after the last item. Call writer() before finish().
   auto writer() noexcept {
     using Of = Writer<typename Facts::incoming>;
     return operation_ && operation_->stream() != nullptr ? Of(*operation_->stream()) : Of();
   }
 
-  // Ends this side's stream and waits for the handler's result. Once.
+  // Ends this side's stream and waits for the handler's result. Call it once.
   Task<typename Operation::Type> finish() {
     if constexpr (!std::is_same_v<typename Facts::incoming, detail::NoStream>) {
       if (operation_ && operation_->stream() != nullptr) operation_->stream()->end();

@@ -9,32 +9,37 @@
 #include "hawser/error.h"
 #include "hawser/task.h"
 
-// Event, Semaphore, Mutex and Latch: how the coroutines of one loop wait for each other.
+// Event, Semaphore, Mutex and Latch synchronise the coroutines of one loop.
 //
-// Thread: every function is called on one loop's thread, by code that this loop runs. Another thread posts:
+// Thread: every function is called on the loop's thread, by code that the loop runs. Another thread uses post():
 //   loop.post([&event] { event.set(); });
-// Waiters are resumed in the order in which they began to wait, in the same tick or the next one, never from within the
-// call that resumes them. A waiter whose coroutine is destroyed leaves the queue; what it had already been given goes
-// to the next. Lifetime: a primitive outlives its waiters and permits, and a loop its waiters. Destroying a primitive
-// while a coroutine waits for it, or while a permit is held, is a bug that ends the process with a text. An Event may
-// go as soon as it has been set. Use from another thread ends the process with a text when it would resume a coroutine
-// of a loop that runs elsewhere. Nothing here allocates, but for the frame of the forms that take a std::stop_token:
-// these give an error (cancelled) as soon as a stop is requested on the loop's thread, if they have not been given what
-// they wait for.
+// Use from another thread ends the process with a message if it would resume a coroutine of a loop that runs elsewhere.
+//
+// Order: waiters are resumed in the order in which they began to wait, in the same tick or the next one, never within
+// the call that resumes them. A waiter whose coroutine is destroyed leaves the queue; permits that it had been granted
+// go to the next waiter.
+//
+// Lifetime: a primitive outlives its waiters and permits, and a loop outlives its waiters. Destroying a primitive while
+// a coroutine waits for it, or while a permit is held, is a bug that ends the process with a message. An Event may be
+// destroyed as soon as it has been set.
+//
+// Errors: functions with a std::stop_token fail with `cancelled` as soon as a stop is requested on the loop's thread,
+// unless they have been granted what they wait for. These functions allocate a coroutine frame; the others do not
+// allocate.
 namespace hawser {
 
-// Lets coroutines wait until something has happened. Once set, it stays set until reset().
+// Coroutines wait until the event is set. It stays set until reset().
 class Event {
  public:
   explicit Event(bool set = false) noexcept : set_(set) {}
 
   bool is_set() const noexcept { return set_; }
-  // Resumes all that wait.
+  // Resumes all waiters. Later waits complete at once.
   void set() noexcept {
     set_ = true;
     queue_.resume_all(true);
   }
-  // Later waits wait again. Does not affect waiters that set() has resumed.
+  // Later waits suspend again. Does not affect waiters that set() has resumed.
   void reset() noexcept { set_ = false; }
 
   // `co_await event.wait();`
@@ -55,7 +60,7 @@ class Event {
   detail::WaitQueue queue_{0};
 };
 
-// Permits of a Semaphore, which return to it when this is destroyed. Movable; empty when moved from.
+// Permits of a Semaphore. They return to it when this object is destroyed. Movable; empty when moved from.
 class [[nodiscard("the permits are released when this is destroyed")]] Permit {
  public:
   Permit() noexcept = default;
@@ -71,7 +76,7 @@ class [[nodiscard("the permits are released when this is destroyed")]] Permit {
   ~Permit() { release(); }
 
   explicit operator bool() const noexcept { return queue_ != nullptr; }
-  // Returns the permits before the end of this object's life.
+  // Returns the permits early.
   void release() noexcept {
     if (detail::WaitQueue* const queue = std::exchange(queue_, nullptr)) queue->release(count_);
   }
@@ -84,7 +89,8 @@ class [[nodiscard("the permits are released when this is destroyed")]] Permit {
   std::size_t count_ = 0;
 };
 
-// Bounds how many coroutines do something at once. A waiter for many permits is not overtaken by waiters for few.
+// Limits how many coroutines do something at the same time. Waiters are served in order: a waiter for many permits is
+// not overtaken by waiters for few.
 class Semaphore {
  public:
   explicit Semaphore(std::size_t permits) noexcept : queue_(permits), total_(permits) {}
@@ -92,7 +98,7 @@ class Semaphore {
   Semaphore& operator=(const Semaphore&) = delete;
   ~Semaphore();
 
-  // Permits that nobody holds.
+  // Number of permits that nobody holds.
   std::size_t available() const noexcept { return queue_.permits(); }
 
   // `auto permit = co_await semaphore.acquire();` A `count` above the number of all permits waits for ever.
@@ -112,7 +118,7 @@ class Semaphore {
     return Awaiter{*this, count, {queue_, count}};
   }
   Task<Result<Permit>> acquire(std::size_t count, std::stop_token token);
-  // Empty if that many are not available, or others wait already.
+  // Acquires without waiting. Empty if `count` permits are not available, or if coroutines wait already.
   Permit try_acquire(std::size_t count = 1) noexcept {
     return queue_.try_acquire(count) ? Permit(queue_, count) : Permit();
   }
@@ -122,7 +128,8 @@ class Semaphore {
   const std::size_t total_;
 };
 
-// One coroutine at a time. Not recursive. `auto lock = co_await mutex.lock();` holds it until `lock` is destroyed.
+// Excludes other coroutines. Not recursive. `auto lock = co_await mutex.lock();` holds the mutex until `lock` is
+// destroyed.
 class Mutex {
  public:
   bool locked() const noexcept { return semaphore_.available() == 0; }
@@ -134,13 +141,13 @@ class Mutex {
   Semaphore semaphore_{1};
 };
 
-// Lets coroutines wait until `count` things have happened.
+// Coroutines wait until count_down() has been called `count` times.
 class Latch {
  public:
   explicit Latch(std::size_t count) noexcept : count_(count), event_(count == 0) {}
 
   std::size_t remaining() const noexcept { return count_; }
-  // At most remaining(): more ends the process with a text.
+  // `by` must be at most remaining(); more ends the process with a message.
   void count_down(std::size_t by = 1) noexcept;
   auto wait() noexcept { return event_.wait(); }
   Task<Result<void>> wait(std::stop_token token) { return event_.wait(std::move(token)); }

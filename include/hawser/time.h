@@ -6,7 +6,7 @@ namespace hawser {
 
 using Duration = std::chrono::nanoseconds;
 
-// A point on a loop's clock: monotonic, from an arbitrary start. Virtual time under simulation.
+// The clock of a loop: monotonic, with an arbitrary start. Virtual time in a simulation.
 struct LoopClock {
   using rep = Duration::rep;
   using period = Duration::period;

@@ -9,61 +9,64 @@
 
 namespace hawser {
 
-// What UCX does for a peer that dies.
+// Whether UCX detects that a peer has failed.
 enum class UcxErrorMode : std::uint8_t {
-  // Nothing: the stream beside the transport tells. UCX may use every transport, shared memory among them.
+  // UCX does not detect it; the end of the byte stream shows it. UCX may use all its transports, including shared
+  // memory.
   none,
-  // UCX watches the peer, tells its true error, and endpoints can be cut off. UCX uses only transports that can do
-  // that: tcp and RDMA, but not its shared memory.
+  // UCX detects the failure and reports its own error, and endpoints can be closed without a flush. UCX uses only
+  // transports that support this: TCP and RDMA, but not shared memory.
   peer,
 };
 
-// How the two workers find each other.
+// How the two UCX workers connect (wire-up).
 enum class UcxWireUp : std::uint8_t {
-  worker_address,  // Through the addresses in the handshake. UCX chooses the transports.
-  listener,  // Through a listener of UCX's on the server (rdma_cm, or TCP), as RDMA without UCX's UD transport needs.
+  worker_address,  // By worker addresses in the handshake. UCX selects its transports.
+  listener,        // By a UCX listener on the server (rdma_cm or TCP). RDMA without UCX's UD transport needs this.
 };
 
-// UCX as a way beside the stream. UCX_... environment variables apply too; a field that is set here goes first.
+// Options of the UCX transport. UCX_... environment variables apply too; a field that is set here takes precedence.
 struct UcxOptions {
-  std::string tls;               // Transports, as UCX_TLS: "tcp", "rc_verbs,self", "shm,self,cma". Empty: UCX chooses.
-  std::string net_devices;       // Devices, as UCX_NET_DEVICES: "mlx5_0:1", "eth0". Empty: all.
-  unsigned max_eager_rails = 0;  // Devices that small messages are spread over, at most 16; 0: UCX's default (1).
-  unsigned max_rendezvous_rails = 0;  // The same for large payloads; 0: UCX's default (2).
+  std::string tls;  // UCX transports, as in UCX_TLS: "tcp", "rc_verbs,self", "shm,self,cma". Empty: UCX selects them.
+  std::string net_devices;            // Devices, as in UCX_NET_DEVICES: "mlx5_0:1", "eth0". Empty: all.
+  unsigned max_eager_rails = 0;       // Devices (rails) that share small messages, at most 16. 0: UCX's default (1).
+  unsigned max_rendezvous_rails = 0;  // Devices (rails) that share large payloads, at most 16. 0: UCX's default (2).
 
-  // Payloads from here on go by rendezvous, when the receiver asks for them; smaller ones travel with their message. 4
-  // KiB to 1 GiB; the larger one of both sides counts.
+  // Payloads of at least this size are sent by rendezvous, when the receiver requests them. Smaller ones are sent with
+  // their message. 4 KiB to 1 GiB; the larger value of both sides applies.
   static constexpr std::size_t rendezvous_bytes_least = std::size_t{4} << 10;
   static constexpr std::size_t rendezvous_bytes_most = std::size_t{1} << 30;
   std::size_t rendezvous_bytes_min = std::size_t{128} << 10;
-  // Payloads in a RegisteredBuffer from here on are received from where they lie instead of being copied, 4 KiB to 1
-  // GiB. Over TCP alone nobody can reach there, and rendezvous_bytes_min counts.
+  // Payloads of at least this size in a RegisteredBuffer are received from there without a copy. 4 KiB to 1 GiB. Over
+  // TCP alone that is not possible, and rendezvous_bytes_min applies.
   std::size_t registered_bytes_min = std::size_t{32} << 10;
-  // Small messages of one tick leave as one active message of up to so many bytes, 1 KiB to 64 KiB. What fits one
-  // fragment of UCX's (8 KiB with most transports) is received without being put together again.
+  // Small messages of one tick are sent as one active message of up to this size, 1 KiB to 64 KiB. A message that fits
+  // one UCX fragment (8 KiB with most transports) is received without reassembly.
   std::size_t packed_bytes_max = 8000;
   static constexpr std::size_t window_bytes_min = std::size_t{64} << 10;
   static constexpr std::size_t window_bytes_max = std::size_t{1} << 30;
-  // What a peer may send on one connection before we have taken it, 64 KiB to 1 GiB: bounds what a paused connection
-  // holds.
+  // Bytes that a peer may send on one connection before the receiver has processed them, 64 KiB to 1 GiB. Bounds the
+  // memory of a paused connection.
   std::size_t window_bytes = std::size_t{1} << 20;
-  // Large payloads on their way at once, in each direction of a connection, 1 to 1,024.
+  // Large payloads in transfer at the same time, per direction of a connection. 1 to 1,024.
   unsigned rendezvous_in_flight_max = 16;
 
-  // How often a poll asks UCX for progress while there is some, 1 to 1,024. More serves bursts in fewer polls, and
-  // keeps the loop's other work waiting for longer.
+  // Largest number of calls of UCX's progress in one poll while there is work, 1 to 1,024. A larger value serves bursts
+  // in fewer polls and delays the loop's other work.
   unsigned poll_burst = 16;
   UcxErrorMode error_mode = UcxErrorMode::none;
-  // Ending a connection waits in the background until the peer has all that was sent. Without it, and with
-  // UcxErrorMode::peer, the endpoint is cut off.
+  // true: the end of a connection waits in the background until the peer has received everything that was sent (flush).
+  // false with UcxErrorMode::peer: the endpoint is closed without waiting.
   bool close_with_flush = true;
   UcxWireUp wire_up = UcxWireUp::worker_address;
-  // With UcxWireUp::listener, on the server: an address of this machine that clients reach, in digits, as "10.0.0.1:0"
-  // or "[fe80::1]:0"; port 0 takes a free one. One listener a loop, so a fixed port serves one loop only.
+  // For UcxWireUp::listener, on the server: a numeric address of this machine that clients can reach, such as
+  // "10.0.0.1:0" or "[fe80::1]:0". Port 0 selects a free port. Each loop has its own listener, so a fixed port works
+  // with one loop only.
   std::string listener_address;
-  Duration wire_up_timeout = std::chrono::seconds(5);  // From opening a connection to the peer's first sign over UCX.
-  unsigned connections_max = 4096;                     // Of one loop, 1 to 65,536; more are refused.
-  std::string log_level = "fatal";                     // UCX's own log on standard output, as UCX_LOG_LEVEL.
+  // From opening a connection to the first message of the peer over UCX.
+  Duration wire_up_timeout = std::chrono::seconds(5);
+  unsigned connections_max = 4096;  // Per loop, 1 to 65,536. Further connections are refused.
+  std::string log_level = "fatal";  // Level of UCX's own log on standard output, as in UCX_LOG_LEVEL.
 
   friend bool operator==(const UcxOptions&, const UcxOptions&) = default;
 };

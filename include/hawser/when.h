@@ -20,7 +20,7 @@ namespace detail {
 template <class T>
 using Unit = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
-// Runs one task and keeps what it ends with.
+// Runs one task and stores its result or its exception.
 template <class T>
 Task<void> keep(Task<T> task, std::optional<Unit<T>>& out, std::exception_ptr& first_exception) {
   try {
@@ -37,7 +37,7 @@ Task<void> keep(Task<T> task, std::optional<Unit<T>>& out, std::exception_ptr& f
 
 }  // namespace detail
 
-// Runs the tasks beside each other and gives all results, in order; void becomes std::monostate. When one throws, the
+// Runs the tasks concurrently and returns all results in order; void becomes std::monostate. If a task throws, the
 // others are still awaited, then the first exception is thrown.
 template <class... T>
 Task<std::tuple<detail::Unit<T>...>> when_all(Task<T>... tasks) {
@@ -66,16 +66,17 @@ Task<std::vector<detail::Unit<T>>> when_all(std::vector<Task<T>> tasks) {
   co_return results;
 }
 
-// Which task of a when_any() ended first, and with what: `index` counts from 0 and is result.index().
+// The result of when_any(): the index of the task that ended first, from 0, and its result. `index` equals
+// result.index().
 template <class... T>
 struct First {
   std::size_t index;
   std::variant<detail::Unit<T>...> result;
 };
 
-// Runs the tasks beside each other; when the first ends, asks the others to stop through `others` and awaits them too,
-// so that nothing runs on. What the first ends with, an exception too, is the outcome; what the others end with is
-// dropped. The tasks take their token from the same source.
+// Runs the tasks concurrently. When the first one ends, requests a stop of `others` and awaits the other tasks too, so
+// that no task is left running. Returns the first task's result or throws its exception. Results and exceptions of the
+// other tasks are discarded. The tasks should take their stop token from `others`.
 template <class... T>
 Task<First<T...>> when_any(std::stop_source others, Task<T>... tasks) {
   std::tuple<std::optional<detail::Unit<T>>...> kept;

@@ -14,13 +14,13 @@ namespace hawser {
 
 namespace detail {
 
-// Requests a stop when the time has come.
+// Requests a stop when the time has passed.
 class StopTimer : Timer {
  public:
   StopTimer(Loop& loop, Duration duration, std::stop_source& stop) noexcept : Timer(&StopTimer::fire), stop_(stop) {
     start(loop, loop.after(duration));
   }
-  // The time ran out before anybody else requested the stop.
+  // True if the time passed before anybody else requested the stop.
   bool expired() const noexcept { return expired_; }
 
  private:
@@ -58,11 +58,11 @@ auto run_with_timeout(Duration duration, Work work, std::stop_token parent)
 
 }  // namespace detail
 
-// Runs `work(token)`, which gives a Task<Result<T>>, and requests a stop of `token` when `duration` has passed or a
-// stop of `parent` is requested. `work` is always awaited to its end, so that nothing runs on: a `work` that ignores
-// its token takes as long as it takes. Gives deadline_exceeded if the time ran out before `work` ended and before
-// `parent` was stopped: what `work` gave, an exception too, is dropped then. Else gives what `work` gave. Loop's thread
-// only; `work` lives until it has ended.
+// Runs `work(token)`, which returns a Task<Result<T>>. Requests a stop of `token` when `duration` has passed or a stop
+// of `parent` is requested. `work` is always awaited to its end, so a `work` that ignores its token delays the result.
+// Returns deadline_exceeded if the time passed before `work` ended and before `parent` was stopped; the result or
+// exception of `work` is discarded then. Otherwise returns the result of `work`. Loop's thread only. `work` lives until
+// it has ended.
 template <class Work>
 auto with_timeout(Duration duration, Work&& work, std::stop_token parent = {}) {
   detail::require_moved_work<Work>();
