@@ -1,4 +1,4 @@
-// Counts what reaches the allocator: a call allocates nothing in the steady state.
+// Counts the allocations of calls: a call allocates nothing in the steady state.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace {
 
 std::atomic<std::size_t> allocations{0};
 std::atomic<bool> out_of_memory{false};
-// Of other threads than the test's: the allocation that fails, counted down; negative after that.
+// Allocations, of other threads than the test's, until one fails. Negative after the failure.
 std::atomic<int> until_failure{-1};
 thread_local bool test_thread = false;
 
@@ -47,7 +47,7 @@ void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 #endif
 
-// Named, since GCC 12 warns of coroutines whose types lie in an anonymous namespace.
+// Not an unnamed namespace, since GCC 12 warns of coroutines whose types lie in one.
 namespace hawser::allocation_test {
 
 std::string_view echo(std::string_view text) { return text; }
@@ -84,7 +84,7 @@ struct Case {
   Method method;
   std::size_t bytes;
   int concurrency;
-  std::string transport = {};  // Empty: the best there is.
+  std::string transport = {};  // Empty: the default order of transports.
 };
 void PrintTo(const Case& shape, std::ostream* out) {
   *out << shape.bytes << " B x" << shape.concurrency << ' ' << (shape.transport.empty() ? "any" : shape.transport);
@@ -95,7 +95,7 @@ TransportOptions transports_of(const Case& shape) {
   return {.enabled = {shm(), rdma()}, .order = {shape.transport}, .required = shape.transport};
 }
 
-// Emulated processors copy large payloads slowly: 200 calls in all instead of each.
+// Emulated processors copy large payloads slowly, so 200 calls in total replace 200 for each.
 int rounds_of(const Case& shape) {
   return shape.transport == "rdma" && shape.bytes > 64 * 1024 ? 200 / shape.concurrency : 200;
 }
@@ -132,7 +132,7 @@ TEST_P(Allocations, NoneInTheSteadyState) {
       co_await std::move(running);
       co_return allocations.load() - before;
     };
-    // Pools and tables grow to what this shape needs, and then no more, however many calls follow.
+    // Pools and tables grow to the size that this shape needs, and do not grow in later calls.
     const int rounds = rounds_of(with);
     auto warm = counted_run(rounds);
     static_cast<void>(co_await std::move(warm));
@@ -146,8 +146,7 @@ TEST_P(Allocations, NoneInTheSteadyState) {
   }(loop, server, shape, payload, few, many));
   const int rounds = rounds_of(shape);
   const auto calls = static_cast<std::size_t>(shape.concurrency * rounds);
-  // Timing decides how deep queues get, so a few late growths are no leak of the steady state; one in a hundred calls
-  // is.
+  // Timing decides how deep queues become, so a few late allocations are allowed, but not one in a hundred calls.
   EXPECT_LT(many, few + calls / 100) << few << " allocations by " << shape.concurrency * few_rounds << " calls, "
                                      << many << " by " << shape.concurrency * (few_rounds + rounds);
   RecordProperty("allocations_per_call",
@@ -181,8 +180,8 @@ Task<int> hold(Context& context) {
   co_return 0;
 }
 
-// A server is often stopped because there is no memory: with a silent connection, and one with a call that does not
-// end.
+// A server is often stopped because memory is scarce. Here it has a silent connection, and one with a call that does
+// not end.
 TEST(OutOfMemory, AServerStops) {
 #ifdef HAWSER_SANITIZED
   GTEST_SKIP() << "a sanitizer has an allocator of its own";
@@ -215,8 +214,8 @@ int block(Context&) {
   return 0;
 }
 
-// Any one allocation of a server fails: at its start, in a handshake, and while offloaded calls are withdrawn by their
-// callers or by their deadlines. That costs a connection at most.
+// Each single allocation of a server fails once: at its start, in a handshake, and while offloaded calls are cancelled
+// by their callers or by their deadlines. A failure ends at most one connection.
 TEST(OutOfMemory, NoSingleFailureEndsAServer) {
 #ifdef HAWSER_SANITIZED
   GTEST_SKIP() << "a sanitizer has an allocator of its own";

@@ -13,8 +13,8 @@ namespace hawser::testing_tools {
 
 inline std::string_view echo(std::string_view text) { return text; }
 
-// A well-behaved client of a server that offers echo(): calls it without a pause, on a thread of its own, and counts
-// what goes wrong.
+// A well-behaved client of a server that offers echo(). It calls the server without a pause on its own thread, and
+// counts errors.
 class BackgroundClient {
  public:
   explicit BackgroundClient(std::string address) : thread_([this, to = std::move(address)] { sync_wait(work(to)); }) {}
@@ -22,7 +22,7 @@ class BackgroundClient {
   BackgroundClient& operator=(const BackgroundClient&) = delete;
   ~BackgroundClient() { stop(); }
 
-  // Waits until so many more calls have been answered, well or not; false if they are not.
+  // Waits until `count` more calls have ended, successfully or not. Returns false if they do not end in time.
   bool sees_calls(std::uint64_t count) {
     const std::uint64_t until = calls_.load() + count;
     for (const auto end = std::chrono::steady_clock::now() + patience; calls_.load() < until;) {
@@ -36,7 +36,7 @@ class BackgroundClient {
     if (thread_.joinable()) thread_.join();
   }
   std::uint64_t calls() const { return calls_.load(); }
-  // What went wrong first; empty if nothing did.
+  // Returns the first error; empty if there was none.
   std::string complaint() {
     const std::lock_guard lock(mutex_);
     return complaint_;
@@ -44,7 +44,7 @@ class BackgroundClient {
 
  private:
   Task<void> work(std::string address) {
-    // As long as a test waits for anything: a call that is stalled for good shows as one that failed.
+    // The limit of all waits of tests: a call that never ends is counted as failed.
     Client client({.call_timeout = patience});
     AWAIT(connected, client.connect(address));
     if (!connected) co_return complain(error_of(connected));

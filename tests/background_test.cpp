@@ -15,7 +15,7 @@
 #include "tests/testing.h"
 #include "transport/sim/sim_network.h"
 
-// Background work of servers, and the token that says that a stop has begun.
+// Background work of servers, and the token that is stopped when a stop begins.
 namespace hawser::background {
 
 using namespace testing_tools;
@@ -209,7 +209,7 @@ TEST(BackgroundOnThreads, RunsOnAllLoopsOfTheServer) {
         const std::lock_guard lock(guard);
         used.insert(Loop::current());
       }
-      // From a loop of the server: stays there.
+      // Work that is spawned on a loop of the server stays on that loop.
       EXPECT_OK(server.spawn([&, here = Loop::current()]() -> Task<void> {
         EXPECT_EQ(Loop::current(), here);
         ++ended;
@@ -228,7 +228,7 @@ TEST(BackgroundOnThreads, RunsOnAllLoopsOfTheServer) {
   EXPECT_FALSE(server.spawn([]() -> Task<void> { co_return; }));
 }
 
-// For the sanitizers: work arrives while the server starts and stops.
+// For the sanitizers: work is spawned while the server starts and stops.
 TEST(BackgroundOnThreads, IsSpawnedAtAnyMoment) {
   for (int round = 0; round < 30; ++round) {
     Server server(threaded(2));

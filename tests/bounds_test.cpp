@@ -1,4 +1,5 @@
-// What values in a message may cost their receiver: DecodeLimits of server and client, over a real connection.
+// Limits on the memory and time that received values may cost: DecodeLimits of server and client, over a real
+// connection.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -37,7 +38,7 @@ Task<std::size_t> count_all(Reader<Rows> reader) {
 
 class Bounds : public ::testing::Test {
  protected:
-  // A server and a client on one loop.
+  // Runs `body` with a server and a client on one loop.
   template <class Body>
   void serve(ServerOptions server_with, ClientOptions client_with, Body body) {
     server_with.listen = "127.0.0.1:0";
@@ -120,8 +121,8 @@ TEST_F(Bounds, DecodeLimitsHoldForStreamItems) {
   }
 }
 
-// What a good hash makes of keys, their sender can undo: a request of 100 KB would block the loop for a while, one of 1
-// MB for seconds.
+// The sender can choose keys that collide in spite of a good hash: a request of 100 KB would block the loop noticeably,
+// one of 1 MB for seconds.
 TEST_F(Bounds, KeysChosenToCollideAreRefused) {
   serve({}, {}, [](Client& client) -> Task<void> {
     constexpr std::size_t count = 6'000;

@@ -10,7 +10,7 @@
 #include "transport/sim/sim_network.h"
 #include "transport/tcp/tcp_network.h"
 
-// The backends; what the suite asks of them is in conformance/.
+// The backends. The tests of the suite are in conformance/.
 namespace hawser::conformance {
 namespace {
 
@@ -43,7 +43,7 @@ class TcpBackend : public Backend {
   const std::shared_ptr<transport::Network> network_ = std::make_shared<transport::TcpNetwork>();
 };
 
-// Where nobody listens is told at once by a Unix socket, before anybody can wait for it: that is left to TCP.
+// A Unix socket without a listener refuses a connection at once, before a test can wait for it. TCP covers that case.
 class UnixBackend final : public TcpBackend {
  public:
   UnixBackend() : TcpBackend(PollerKind::epoll) {}
@@ -53,7 +53,7 @@ class UnixBackend final : public TcpBackend {
   }
 };
 
-// Beside the stream, as the options of users have it.
+// A transport beside the byte stream, enabled by the options that users set.
 class TransportBackend : public Backend {
  public:
   explicit TransportBackend(std::string transport) : transport_(std::move(transport)) {}
@@ -93,13 +93,13 @@ class UcxBackend final : public TransportBackend {
   const UcxOptions options_;
 };
 
-// Over a device, of which no receiver may ever be found not ready.
+// An RDMA device. Its counters must show that no receiver was ever not ready.
 class RdmaBackend final : public TransportBackend {
  public:
   explicit RdmaBackend(bool shared_queue)
       : TransportBackend("rdma"), shared_queue_(shared_queue), not_ready_(rdma_tests::not_ready_count()) {}
   ~RdmaBackend() override { EXPECT_EQ(rdma_tests::not_ready_count(), not_ready_) << "a receiver was not ready"; }
-  // A device that can't be used is a failure, not an absence.
+  // A device that can't be used is a failure, not a reason to skip.
   std::string absent() override { return rdma_tests::any_device() ? std::string() : TransportBackend::absent(); }
   TransportOptions transports() override {
     TransportOptions options = TransportBackend::transports();
@@ -133,7 +133,7 @@ class SimBackend : public Backend {
   const std::shared_ptr<transport::Network> network_;
 };
 
-// Messages beside the stream, agreed on in the hellos.
+// The simulated transport beside the byte stream, negotiated in the HELLOs.
 class SimTransportBackend final : public SimBackend {
  public:
   SimTransportBackend() : SimBackend({.transports = true}) {}

@@ -8,7 +8,7 @@
 #include "tests/testing.h"
 #include "transport/sim/sim_network.h"
 
-// The choice of what carries a connection, and what becomes of its calls when that breaks.
+// Selection of a connection's transport, and the fate of its calls when the transport breaks.
 namespace hawser::failover {
 
 using namespace testing_tools;
@@ -68,7 +68,8 @@ class FailoverTest : public ::testing::Test {
     options.transports = true;
     network_->set_options(options);
   }
-  // Breaks the client's transport, in a network so slow that moving takes a while; true once it is moving.
+  // Breaks the client's transport in a slow network, so that the failover takes a while. Returns true once it has
+  // begun.
   Task<bool> begins_to_move(Client& client) {
     set({.delay_min = 5ms, .delay_max = 6ms});
     network().reset_transports();
@@ -146,7 +147,8 @@ TEST_F(FailoverTest, WhenItCannotBeHadTheStreamCarries) {
   });
 }
 
-// Either side may fail to make its pending connection. Each attempt ends in one of three states; calls work in all.
+// Either side may fail to make its pending connection. Each attempt ends in one of three states, and calls work in
+// each.
 TEST_F(FailoverTest, PendingConnectionsFailOnEitherSide) {
   int over_transport = 0;
   int declined_by_server = 0;
@@ -201,7 +203,7 @@ TEST_F(FailoverTest, ATransportThatCarriesNothingIsFoundOutBeforeItIsUsed) {
   });
 }
 
-// Every call is counted: what had not left is sent over the stream, what had left is sent again only if it may be.
+// Every call is counted: unsent calls use the byte stream, and calls that were sent are repeated only if they may be.
 TEST_F(FailoverTest, WhenItBreaksUnderLoadTheConnectionMoves) {
   int moved = 0;
   int unknown = 0;
@@ -260,7 +262,7 @@ TEST_F(FailoverTest, CallsThatBeginWhileItMovesWaitAndAreBounded) {
   run(simulated(), simulated(), [&](Server& server, Client& client) -> Task<void> {
     AWAIT(connected, client.connect(server.address()));
     REQUIRE_OK(connected);
-    set({.delay_min = 5ms, .delay_max = 6ms});  // So that moving takes a while.
+    set({.delay_min = 5ms, .delay_max = 6ms});  // So that the failover takes a while.
     network().reset_transports();
     AWAIT(broken, eventually(loop(), [&] { return client.transport().empty(); }));
     REQUIRE(broken);
@@ -330,7 +332,7 @@ TEST_F(FailoverTest, ItGoesBackThoughTheFirstAttemptsAreInVain) {
   });
 }
 
-// Only the stream's end is seen, and the transport can't be had again at once.
+// The client sees only the end of the byte stream, and the transport is not available at once.
 TEST_F(FailoverTest, ItFailsBackToATransportThatWasLostWithTheStream) {
   build();
   TransportOptions options = simulated();
@@ -484,7 +486,7 @@ TEST_F(FailoverTest, AClientMayBeDestroyedWhileItConnects) {
     auto all = scope.join();
     co_await all;
     {
-      // Not even resumed any more.
+      // The dropped coroutine is not even resumed.
       Scope dropped;
       client = std::make_unique<Client>(loop(), network_of_test(), ClientOptions{.transports = simulated()});
       dropped.spawn(one());
@@ -495,7 +497,7 @@ TEST_F(FailoverTest, AClientMayBeDestroyedWhileItConnects) {
   });
 }
 
-// Closed while it moves, a client stays closed: it does not connect again behind its owner's back.
+// A client that is closed during a failover stays closed: it does not connect again on its own.
 TEST_F(FailoverTest, ClosedWhileItMovesItStaysClosed) {
   build();
   run(simulated(), simulated(), [&](Server& server, Client& client) -> Task<void> {
@@ -528,7 +530,7 @@ TEST_F(FailoverTest, ClosedWhileItMovesItStaysClosed) {
   });
 }
 
-// Whoever waits for a connection that is given up learns so at once, and may connect elsewhere.
+// A caller that waits for a connection that is given up learns this at once, and may connect elsewhere.
 TEST_F(FailoverTest, ClosedWhileItConnectsItMayConnectElsewhere) {
   build();
   run(simulated(), simulated(), [&](Server& server, Client& client) -> Task<void> {

@@ -11,7 +11,7 @@
 #include "tests/hostile/server_fixture.h"
 #include "tests/raw_peer.h"
 
-// Faults that other libraries were seen to fail at.
+// Faults that were found in other libraries.
 namespace hawser::faults {
 
 using namespace testing_tools;
@@ -29,7 +29,7 @@ bool soon(Condition condition) {
   return true;
 }
 
-// Of this process.
+// Returns the resident memory of this process.
 std::size_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   std::size_t total = 0;
@@ -47,7 +47,7 @@ inline Task<std::string> slow_zeros(Context& context, std::uint32_t bytes) {
 
 class Faults : public ::testing::Test {
  protected:
-  // A quiet server with what the tests call.
+  // Starts a quiet server with the handlers that the tests call.
   std::unique_ptr<Server> started(ServerOptions options) {
     options.loop.log = no_log();
     auto server = std::make_unique<Server>(options);
@@ -66,7 +66,7 @@ class Faults : public ::testing::Test {
   }
 };
 
-// Elsewhere the socket is closed when one call's timer fires, and all its neighbours fail.
+// Other libraries close the socket when one call's timer expires, and all other calls fail.
 TEST_F(Faults, OneTimeoutDoesNotEndItsNeighbours) {
   const auto server = started({});
   sync_wait([](const std::string& address) -> Task<void> {
@@ -84,7 +84,7 @@ TEST_F(Faults, OneTimeoutDoesNotEndItsNeighbours) {
     auto impatient = [&]() -> Task<void> {
       const CallOptions reply_options{.timeout = 2ms};
       AWAIT(reply, client.call<hold>(reply_options));
-      // On a busy machine the handler, which was told, may answer before our own timer is looked at.
+      // On a busy machine the handler, which was notified, may answer before the client's timer is checked.
       if (!reply) {
         EXPECT_ERROR(reply, deadline_exceeded, "timeout");
       }
@@ -105,7 +105,7 @@ TEST_F(Faults, OneTimeoutDoesNotEndItsNeighbours) {
   EXPECT_EQ(server->counters().connections_accepted, 1U);
 }
 
-// Elsewhere four headers make the server allocate 16 GiB.
+// In other libraries four headers make the server allocate 16 GiB.
 TEST_F(Faults, AnnouncedLengthsTakeNoMemory) {
   const auto server = started({});
   BackgroundClient background_client(server->address());
@@ -119,7 +119,7 @@ TEST_F(Faults, AnnouncedLengthsTakeNoMemory) {
       attacker.send(prefix(28, 0xffff'ffff));
       EXPECT_TRUE(attacker.closed_by_peer());
     }
-    // As much as may be announced, as a head and as a payload, and then nothing.
+    // Announces the largest head and payload that are allowed, and sends nothing more.
     Octets head(wire::header_bytes);
     write_raw_header(head.data(), request_of<testing_tools::echo>(call_id(0)));
     for (int i = 0; i < 4; ++i) {
@@ -133,7 +133,7 @@ TEST_F(Faults, AnnouncedLengthsTakeNoMemory) {
   expect_calm(*server, background_client);
 }
 
-// A client that dies without a word.
+// A client process that is killed.
 TEST_F(Faults, KilledClientsAreNoticed) {
   const auto server = started({});
   const std::string address = server->address();
@@ -144,7 +144,7 @@ TEST_F(Faults, KilledClientsAreNoticed) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    // Only raw system calls from here on: the parent had threads.
+    // Only system calls are allowed from here on: the parent had threads.
     RawSocket peer = RawSocket::connected_to(address);
     Octets bytes = wire::encode_hello(usual_hello());
     for (std::uint32_t i = 0; i < 10; ++i) bytes = bytes + message(request_of<hold>(call_id(i)));
@@ -168,7 +168,7 @@ TEST_F(Faults, KilledClientsAreNoticed) {
   expect_calm(*server, background_client);
 }
 
-// A client whose machine has gone: nothing comes any more, not even the end of the connection.
+// A client whose machine has failed: nothing arrives any more, not even the end of the connection.
 TEST_F(Faults, SilentClientsAreDropped) {
   const auto server = started({.ping_interval = 100ms});
   BackgroundClient background_client(server->address());
@@ -181,7 +181,7 @@ TEST_F(Faults, SilentClientsAreDropped) {
   EXPECT_TRUE(silent.closed_by_peer());
 }
 
-// One that does answer is not dropped, however long its calls take.
+// A client that answers is not dropped, however long its calls take.
 TEST_F(Faults, QuietClientsThatAnswerStay) {
   const auto server = started({.ping_interval = 50ms});
   RawSocket quiet = RawSocket::greeted(server->address());
@@ -193,7 +193,7 @@ TEST_F(Faults, QuietClientsThatAnswerStay) {
   EXPECT_EQ(server->counters().calls_in_flight, 1U);
 }
 
-// A process that was stopped for a while asks its peers before it gives them up.
+// A process that was stopped for a while sends a PING to its peers before it gives them up.
 TEST_F(Faults, TimeInWhichTheLoopDidNotRunIsNotThePeers) {
   RawListener listener;
   std::thread peer([&] {
@@ -213,7 +213,7 @@ TEST_F(Faults, TimeInWhichTheLoopDidNotRunIsNotThePeers) {
   peer.join();
 }
 
-// A message that takes longer than the ping intervals to arrive is a sign of life all the while.
+// A message that takes longer than several ping intervals shows during all this time that the peer lives.
 TEST_F(Faults, SlowTransfersAreASignOfLife) {
   const auto server = started({.ping_interval = 50ms});
   RawSocket slow = RawSocket::greeted(server->address());
@@ -225,7 +225,7 @@ TEST_F(Faults, SlowTransfersAreASignOfLife) {
     const std::uint32_t call = call_id(large ? 1 : 0);
     const Octets request = large ? message(request_of<testing_tools::echo>(call), count, text)
                                  : message(request_of<testing_tools::echo>(call), count + text);
-    // In 20 parts, with a pause between them: ten times the interval in all.
+    // In 20 parts with pauses between them: ten times the interval in total.
     const std::size_t part = request.size() / 20 + 1;
     for (std::size_t at = 0; at < request.size(); at += part) {
       ASSERT_TRUE(slow.send(Bytes(request).subspan(at, std::min(part, request.size() - at)))) << large;
@@ -247,7 +247,7 @@ TEST_F(Faults, SlowReadersDoNotFillTheServer) {
   std::string body(4, '\0');
   store_le(reinterpret_cast<std::byte*>(body.data()), std::uint32_t{1 << 20});
   std::size_t asked = 0;
-  // For a reply of 1 MiB each, 1 GiB in all: it stops being read long before.
+  // Each request has a reply of 1 MiB, 1 GiB in total. The server stops reading long before the last.
   for (std::uint32_t i = 0; i < 1'024; ++i) {
     const Octets request = message(request_of<zeros>(call_id(i % 4'000)), body);
     asked += slow.send_some(request) == request.size();
@@ -255,11 +255,11 @@ TEST_F(Faults, SlowReadersDoNotFillTheServer) {
   EXPECT_TRUE(background_client.sees_calls(50));
   const std::size_t grown = resident_bytes() - std::min(before, resident_bytes());
   EXPECT_LT(grown, std::size_t{256} << 20) << "after " << asked << " requests";
-  // It takes nothing, so it is given up.
+  // The client reads nothing, so the server gives it up.
   expect_calm(*server, background_client);
 }
 
-// One that floods with pings and reads none of the answers.
+// A client that sends many PINGs and reads none of the answers.
 TEST_F(Faults, PingsThatAreNotReadDoNotFillTheServer) {
   const auto server = started({});
   BackgroundClient background_client(server->address());
@@ -272,7 +272,7 @@ TEST_F(Faults, PingsThatAreNotReadDoNotFillTheServer) {
   pings.reserve(10'000 * ping.size());
   for (int i = 0; i < 10'000; ++i) pings.insert(pings.end(), ping.begin(), ping.end());
   const std::size_t before = resident_bytes();
-  // 216 MB, whose answers would be as many.
+  // 216 MB of PINGs; the answers would have the same size.
   for (int i = 0; i < 600; ++i) {
     if (!flood.send(pings)) break;
   }
@@ -283,7 +283,7 @@ TEST_F(Faults, PingsThatAreNotReadDoNotFillTheServer) {
   expect_calm(*server, background_client);
 }
 
-// A frame, byte by byte and never whole, holds nobody else up.
+// A client that sends a frame byte by byte, and not completely, delays no other client.
 TEST_F(Faults, FramesByteByByteStallNobody) {
   const auto server = started({.ping_interval = 100ms});
   BackgroundClient background_client(server->address());
@@ -296,13 +296,13 @@ TEST_F(Faults, FramesByteByByteStallNobody) {
     EXPECT_TRUE(background_client.sees_calls(2));
   }
   EXPECT_TRUE(slow.receive_frame(FrameKind::response));
-  // The one that stopped in the middle is as good as silent.
+  // The client that stopped in the middle counts as silent.
   EXPECT_TRUE(stuck.closed_by_peer());
   slow.close();
   expect_calm(*server, background_client);
 }
 
-// The other way about: a server that has gone silent while calls wait for it.
+// The opposite direction: a server that has become silent while calls wait for it.
 TEST_F(Faults, SilentServersAreGivenUp) {
   RawListener listener;
   std::atomic<bool> done{false};

@@ -13,7 +13,7 @@
 #include "transport/common/test/framed_testing.h"
 #include "transport/network.h"
 
-// Clients that a test plays by hand against a server in virtual time.
+// Clients that a test controls by hand, against a server in virtual time.
 namespace hawser::testing_tools {
 
 struct HandNetwork final : transport::Network {
@@ -46,12 +46,12 @@ struct Peer {
     network.accepting->accepted(std::make_unique<transport::ScriptedStream>(script));
     say(text(wire::encode_hello(hello)));
   }
-  // As a socket would: nothing more comes for now.
+  // Delivers bytes as a socket would. At the end, nothing more has arrived for now.
   void say(std::string_view bytes, std::size_t step = SIZE_MAX) {
     unread = script.deliver(unread + std::string(bytes), step);
     if (!script.paused) script.sink->received(0);
   }
-  // What the server answered: the last frame of that kind.
+  // Returns the last frame of this kind that the server has sent.
   std::optional<RawFrame> heard(wire::FrameKind kind) const {
     std::optional<RawFrame> found;
     for (std::string_view rest = script.sent; rest.size() >= 36;) {

@@ -3,7 +3,7 @@
 #include "base/random.h"
 #include "tests/hostile/server_fixture.h"
 
-// A server under attack by those who know the wire format, and by those who do not.
+// A server that is attacked by clients that know the wire format, and by clients that do not.
 namespace hawser::hostile {
 
 // ---- The hello ----
@@ -52,8 +52,8 @@ TEST_F(HostileClient, HellosThatLie) {
     hello[at] = static_cast<std::byte>(value);
     return hello;
   };
-  // Version 0; a range upside down; a body beyond the bound; lengths of fields that pass the body; a number of three
-  // bytes.
+  // Version 0; a range of versions with its ends swapped; a body above the limit; lengths of fields that exceed the
+  // body; a number of three bytes.
   Octets long_body = good;
   store_le(long_body.data() + 6, std::uint16_t{4097});
   Octets short_field = good;
@@ -68,7 +68,7 @@ TEST_F(HostileClient, HellosThatLie) {
   EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == 5; }));
 }
 
-// Fields that are not known, and a body of the longest kind: no reason to refuse.
+// Unknown fields, and a body of the largest size, are no reason to refuse.
 TEST_F(HostileClient, HellosOfTheFuture) {
   Octets hello = wire::encode_hello(usual_hello());
   Octets field(4);
@@ -76,7 +76,7 @@ TEST_F(HostileClient, HellosOfTheFuture) {
   store_le(field.data() + 2, std::uint16_t{1000});
   for (int i = 0; i < 4; ++i) hello = hello + field + Octets(1000);
   store_le(hello.data() + 6, static_cast<std::uint16_t>(hello.size() - wire::hello_prefix_bytes));
-  hello[5] = std::byte{200};  // It speaks versions 1 to 200.
+  hello[5] = std::byte{200};  // The client speaks versions 1 to 200.
   RawSocket friendly = connected();
   friendly.send(hello);
   const Result<wire::Hello> answer = friendly.receive_hello();
@@ -98,7 +98,7 @@ TEST_F(HostileClient, HellosOfTheFuture) {
   EXPECT_TRUE(later.closed_by_peer());
 }
 
-// One that takes no message at all could not even be told of an error.
+// A client that accepts no message at all could not even receive an error.
 TEST_F(HostileClient, HellosWithoutRoomForAMessage) {
   for (const std::uint32_t bytes : {0U, 1U, 7U, 8U, 35U}) {
     RawSocket attacker = connected();
@@ -111,7 +111,7 @@ TEST_F(HostileClient, HellosWithoutRoomForAMessage) {
     EXPECT_NE(answer->refusal->text.find("message_bytes_max"), std::string::npos);
     EXPECT_TRUE(attacker.closed_by_peer());
   }
-  // The least that there can be: errors reach it without their text.
+  // The smallest value that is allowed: errors reach the client without their text.
   wire::Hello hello = usual_hello();
   hello.message_bytes_max = 36;
   RawSocket narrow = RawSocket::greeted(server->address(), hello);
@@ -143,7 +143,7 @@ TEST_F(HostileClient, FramesCutAtEveryByte) {
     attacker.send(first(frame, bytes));
     if (bytes % 3 == 0) attacker.reset();
   }
-  // In a payload with a place of its own, too.
+  // In a payload with a receive buffer, too.
   const Octets large = message(request_of<testing_tools::echo>(call_id(0)), text_body(""), std::string(100'000, 'x'));
   for (const std::size_t bytes : {40UL, 41UL, 1'000UL, 33'000UL, 99'999UL}) {
     RawSocket attacker = greeted();
@@ -160,7 +160,7 @@ TEST_F(HostileClient, LengthsThatLie) {
   expect_protocol_violation(prefix(0xffff'ffff, 0xffff'ffff), "8 GiB");
   expect_protocol_violation(prefix(28, 1U << 30), "1 GiB");
   expect_protocol_violation(prefix(28, message_bytes_max - 8 - 28 + 1), "one byte too many");
-  // A large payload is announced with a head that is none.
+  // A large payload is announced with a head that is not a frame.
   expect_protocol_violation(prefix(28, 100'000) + header, "kind 0 with a payload");
 }
 
@@ -245,7 +245,7 @@ TEST_F(HostileClient, CallsThatAreWrong) {
   expect_refused(message(good, std::string("\xff\xff\xff\xff", 4)), id, ErrorCode::protocol_error, "can't decode");
   expect_refused(message(good, text_body("x") + "more"), id, ErrorCode::protocol_error, "follow the last value");
   expect_refused(message(good, text_body("x"), "payload!"), id, ErrorCode::protocol_error, "follows the last value");
-  // By a coroutine, too.
+  // The same for a coroutine.
   expect_refused(message(request_of<hold>(id), "x"), id, ErrorCode::protocol_error, "follow the last value");
 }
 
@@ -253,7 +253,7 @@ TEST_F(HostileClient, CallIdsThatAreInUseOrTooHigh) {
   const Octets held = message(request_of<hold>(call_id(3)));
   expect_protocol_violation(held + held, "one id twice");
   expect_protocol_violation(held + message(request_of<hold>(call_id(3, 2))), "one slot twice");
-  // A refusal of the second would count as the answer of the first, which then nobody would ever cancel.
+  // A refusal of the second call would count as the answer of the first, which could then not be cancelled any more.
   RawHeader unknown = request_of<hold>(call_id(3));
   unknown.method ^= 1;
   expect_protocol_violation(held + message(unknown), "one id twice, for a method that does not exist");
@@ -264,7 +264,7 @@ TEST_F(HostileClient, CallIdsThatAreInUseOrTooHigh) {
                  "calls_per_connection_max");
   expect_refused(message(request_of<hold>(0xffff'ffff)), 0xffff'ffff, ErrorCode::overloaded,
                  "calls_per_connection_max");
-  // As many as there may be, and one more.
+  // The largest number of calls that is allowed, and one more.
   RawSocket attacker = greeted();
   for (std::uint32_t slot = 0; slot < calls_max; ++slot) attacker.send(message(request_of<hold>(call_id(slot))));
   attacker.send(echo_request(call_id(calls_max)));
@@ -283,12 +283,12 @@ TEST_F(HostileClient, FramesForCallsThatAreNot) {
     }
   }
   expect_alive(attacker);
-  // For calls that have no streams they are as meaningless.
+  // The same for calls that have no streams.
   attacker.send(message(request_of<hold>(call_id(1))));
   attacker.send(message({.kind = FrameKind::stream_data, .call = call_id(1)}, text_body("x")));
   attacker.send(message({.kind = FrameKind::stream_credit, .call = call_id(1), .signature = 1}));
   expect_alive(attacker);
-  // An older generation's cancel does not reach the call that holds the slot now.
+  // A CANCEL for an older generation does not reach the call that uses the slot now.
   attacker.send(message({.kind = FrameKind::cancel, .call = call_id(1, 7)}));
   expect_alive(attacker);
   EXPECT_EQ(server->counters().calls_in_flight, 1U);
@@ -305,7 +305,7 @@ TEST_F(HostileClient, StreamsThatBreakTheirRules) {
   const Octets open = message(request_of<collect>(id), std::string(1, '\0'));
   const Octets item = message({.kind = FrameKind::stream_data, .call = id}, text_body(std::string(60'000, 's')));
   const Octets end = message({.kind = FrameKind::stream_end, .call = id});
-  // The window is 256 KiB: the fifth item has no credit any more, and the sixth is a protocol violation.
+  // The window is 256 KiB: the fifth item uses up the credit, and the sixth is a protocol violation.
   expect_protocol_violation(open + item + item + item + item + item + item, "items without credit");
   expect_protocol_violation(open + end + item, "an item after the end");
   expect_protocol_violation(open + end + end, "an end twice");
@@ -320,11 +320,12 @@ TEST_F(HostileClient, StreamsThatBreakTheirRules) {
 
 // ---- Floods ----
 
-// A client that is killed while its replies wait leaves nothing behind, and not two ping intervals later.
+// A client that is killed while its replies wait leaves nothing behind, and the server notices it before two ping
+// intervals have passed.
 TEST_F(HostileClient, KilledWithItsRepliesUnread) {
   for (int round = 0; round < 3; ++round) {
     RawSocket attacker = greeted();
-    // Far more than the sockets hold, until the server stops reading.
+    // Far more than the sockets hold, so that the server stops reading.
     const std::string text(900'000, 'x');
     Octets requests;
     for (std::uint32_t i = 1; i <= calls_max; ++i) requests = requests + echo_request(call_id(0, i), text);

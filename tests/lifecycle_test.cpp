@@ -21,8 +21,8 @@
 #include "transport/sim/sim_network.h"
 #include "wire/hello.h"
 
-// How servers start and stop, and what connections that never say anything can do to them. Whatever depends on time
-// runs on virtual time.
+// Start and stop of servers, and the effects of connections that never send anything. Tests that depend on time use
+// virtual time.
 namespace hawser::lifecycle {
 
 using namespace testing_tools;
@@ -42,7 +42,7 @@ inline LoopOptions quiet() {
 
 class VirtualTime : public ::testing::Test {
  protected:
-  // Runs the coroutine that `body` gives to its end.
+  // Runs the coroutine that `body` returns until it ends.
   template <class Body>
   void run(Body body) {
     loop.run(body());
@@ -56,7 +56,7 @@ class VirtualTime : public ::testing::Test {
   const std::shared_ptr<transport::SimNetwork> network = std::make_shared<transport::SimNetwork>(11);
 };
 
-// A client's end of a connection that says only what the test makes it say.
+// A client's end of a connection that sends only the bytes that the test gives it.
 class RawStream final : transport::StreamSink {
  public:
   RawStream(Loop& loop, std::unique_ptr<transport::Stream> stream) : stream_(std::move(stream)) {
@@ -141,7 +141,7 @@ TEST_F(VirtualTime, ForeverIsATimeInAPool) {
     const auto pool = ClientPool::create(loop, network, server->address(), options);
     AWAIT(reply, pool->call<echo>("x"));
     EXPECT_EQ(reply, "x");
-    // Pauses before the second attempt: for ever, which must not come out as a time in the past.
+    // The pause before the second attempt is unlimited. It must not be computed as a time in the past.
     const auto dead = ClientPool::create(loop, network, "nobody:1", options);
     AWAIT(none, dead->call<echo>("x"));
     EXPECT_FALSE(none);
@@ -157,7 +157,7 @@ TEST_F(VirtualTime, ForeverIsATimeInAPool) {
 
 // ---- Stopping ----
 
-// Nothing is left to do but to hear that the client has understood, and it says nothing.
+// The server waits only for the client's answer to GOAWAY, and the client sends none.
 TEST_F(VirtualTime, AClientThatIgnoresGoawayDoesNotHoldTheServerUp) {
   auto server = make_server();
   server->register_handler<echo, work>();
@@ -183,7 +183,7 @@ TEST_F(VirtualTime, AClientThatIgnoresGoawayDoesNotHoldTheServerUp) {
     AWAIT(gone, eventually(loop, [&] { return deaf->ended(); }));
     EXPECT_TRUE(gone);
     EXPECT_LE(loop.now() - start, 2s);
-    // The other's call goes on meanwhile.
+    // The call of the other client continues meanwhile.
     AWAIT(done, std::move(*pending));
     EXPECT_EQ(done, 1);
     auto joined = scope.join();
@@ -238,7 +238,7 @@ inline ServerOptions threaded(unsigned threads) {
   return options;
 }
 
-// What a SIGTERM during start-up does.
+// A SIGTERM during start-up calls stop() before run().
 TEST(Stopping, BeforeRunIsNotLost) {
   Server server(threaded(2));
   server.register_handler<echo>();
@@ -310,7 +310,7 @@ TEST(Stopping, FromAHandler) {
       AWAIT(closed, eventually(*Loop::current(), [&] { return !client.connected() || client.going_away(); }));
       EXPECT_TRUE(closed);
     }(address, way));
-    server.stop(1h);  // Returns although a thread of the server's was the first to ask.
+    server.stop(1h);  // Returns although a thread of the server was the first to call stop().
     EXPECT_EQ(server.counters().connections_open, 0U);
   }
 }
@@ -324,7 +324,7 @@ TEST(Stopping, FromAHandlerEndsRun) {
   std::thread runs([&] { EXPECT_OK(server.run()); });
   sync_wait([](std::string to) -> Task<void> {
     Client client;
-    // Until the server listens.
+    // Wait until the server listens.
     for (bool connected = false; !connected;) {
       AWAIT(outcome, client.connect(to));
       connected = outcome.has_value();
@@ -351,7 +351,8 @@ TEST_F(VirtualTime, SilentConnectionsDoNotShutNewClientsOut) {
       REQUIRE(one);
       silent.push_back(std::move(one));
     }
-    silent[1]->send(Bytes(wire::encode_hello(usual_hello())).first(5));  // A hello that never ends is silence, too.
+    // A HELLO that is never complete counts as silence, too.
+    silent[1]->send(Bytes(wire::encode_hello(usual_hello())).first(5));
     Client client(loop, network, {});
     AWAIT(connected, client.connect(server->address()));
     REQUIRE_OK(connected);
@@ -362,7 +363,7 @@ TEST_F(VirtualTime, SilentConnectionsDoNotShutNewClientsOut) {
     EXPECT_NE(silent[0]->refusal().find("handshakes_max (4)"), std::string::npos) << silent[0]->refusal();
     for (int i = 1; i < 4; ++i) EXPECT_FALSE(silent[static_cast<std::size_t>(i)]->ended()) << i;
     EXPECT_EQ(server->counters().connections_refused, 1U);
-    // Who says hello late is served all the same.
+    // A client that sends its HELLO late is served.
     silent[3]->send(wire::encode_hello(usual_hello()));
     AWAIT(greeted, eventually(loop, [&] { return !silent[3]->got().empty(); }));
     EXPECT_TRUE(greeted);
@@ -373,7 +374,7 @@ TEST_F(VirtualTime, SilentConnectionsDoNotShutNewClientsOut) {
   });
 }
 
-// Clients that offer a transport and never answer its selection are silent, too.
+// Clients that offer a transport and never answer its selection count as silent, too.
 TEST_F(VirtualTime, UnansweredSelectionsDoNotShutNewClientsOut) {
   network->set_options({.transports = true});
   ServerOptions options;
@@ -424,7 +425,8 @@ TEST_F(VirtualTime, AConnectionThatFindsNoRoomIsToldWhy) {
   });
 }
 
-// Clients that all come at once, as after a restart, and say hello as they should: handshakes_max does not refuse them.
+// Clients that connect at the same time, as after a restart, and send correct HELLOs are not refused because of
+// handshakes_max.
 TEST(Storm, ClientsThatComeAtOnceAreHeardBeforeMoreAreAccepted) {
   for (const PollerKind poller : {PollerKind::epoll, PollerKind::io_uring}) {
     LoopOptions on_loop = quiet();
@@ -450,7 +452,7 @@ TEST(Storm, ClientsThatComeAtOnceAreHeardBeforeMoreAreAccepted) {
 
 // ---- Descriptors that the poller does not take ----
 
-// From now on epoll takes no descriptor of this thread. False if the kernel does not let us.
+// Makes epoll refuse new descriptors on this thread from now on. Returns false if the kernel does not allow that.
 inline bool forbid_epoll_add() {
   const std::array<sock_filter, 6> program{{
       {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
@@ -464,10 +466,10 @@ inline bool forbid_epoll_add() {
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-// Neither the server's process ends nor the client's: one connection is dropped, one attempt fails.
+// Neither the server's process nor the client's ends: one connection is dropped, one attempt fails.
 TEST(Descriptors, WhatThePollerDoesNotTakeIsDropped) {
   bool skipped = false;
-  // On a thread of its own, since it can't be undone.
+  // On a separate thread, since the change can't be undone.
   std::thread([&] {
     std::vector<std::string> lines;
     LoopOptions options;
@@ -501,8 +503,8 @@ TEST(Descriptors, WhatThePollerDoesNotTakeIsDropped) {
 
 // ---- fork() ----
 
-// The loops' pollers are one object for parent and child: a child that stopped its copy of the server would stop the
-// parent's listening.
+// Parent and child share the pollers of the loops: a child that stopped its copy of the server would stop the parent's
+// listening.
 TEST(ServerLifecycle, AChildsCopyStopsNothing) {
   auto server = std::make_unique<Server>(ServerOptions{.listen = "127.0.0.1:0", .loop = quiet()});
   server->register_handler<echo>();

@@ -1,4 +1,4 @@
-// A transport of somebody else's: the conformance suite of transports, and calls that run over it.
+// A transport outside the library: the conformance suite of transports, and calls over it.
 #include "tests/local_transport/local_transport.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ inline std::string_view echo_locally(std::string_view text) { return text; }
 
 class LocalTransport : public testing::Test {
  protected:
-  // Runs body(client) with a client that has connected to a server in the same process.
+  // Runs body(client) with a client that is connected to a server in the same process.
   template <class Body>
   void run(TransportOptions server_has, TransportOptions client_has, Body body) {
     ServerOptions options;
@@ -121,7 +121,7 @@ TEST_F(LocalTransport, IsLeftOutWhereThePeerHasNone) {
   });
 }
 
-// Without an order it comes behind those of the library, whose ranks are lower.
+// Without an explicit order it follows the transports of the library, whose ranks are lower.
 TEST_F(LocalTransport, IsEnabledByOneLine) {
   ServerOptions options;
   options.loop.log = no_log();

@@ -1,4 +1,4 @@
-// What a program does wrong ends in an error or a message that says so, and not in a hang or a crash without a word.
+// Programming errors end in an error or a message that names the mistake, and not in a hang or a silent crash.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -33,7 +33,7 @@ Task<int> sum(Reader<int> reader) {
 ServerOptions server_options() { return {.listen = "127.0.0.1:0"}; }
 ClientOptions client_options() { return {.transports = {.required = "stream"}}; }
 
-// A server with a thread of its own.
+// A server on its own thread.
 class Misuse : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -79,7 +79,7 @@ TEST_F(Misuse, AClientIsUsedUnderTwoSyncWaits) {
   sync_wait([](Client& one, std::string address) -> Task<void> {
     auto refused = expect_call_fails(one, ErrorCode::not_sent, "within one sync_wait()");
     co_await std::move(refused);
-    // It may be connected on the loop that runs now.
+    // The client may be connected on the loop that runs now.
     AWAIT(connected, one.connect(address));
     REQUIRE_OK(connected);
     AWAIT(reply, one.call<echo>("hello"));
@@ -127,7 +127,7 @@ TEST_F(Misuse, AClientAndAPoolAreUsedFromAnotherLoop) {
     }(client, *pool, address));
   };
   std::thread(use).join();
-  // By a nested sync_wait(), which would wait for a reply that the outer loop receives.
+  // With a nested sync_wait(), which would wait for a reply that the outer loop receives.
   loop.run([](auto& nested) -> Task<void> {
     nested();
     co_return;
@@ -140,7 +140,7 @@ TEST_F(Misuse, AClientAndAPoolAreUsedFromAnotherLoop) {
 
 TEST_F(Misuse, APoolIsDestroyedWhileARequestWaitsForAConnection) {
   sync_wait([]() -> Task<void> {
-    // Nobody listens there, and the first pause is long.
+    // No server listens there, and the first pause is long.
     auto pool = ClientPool::create("127.0.0.1:1", {.client = client_options(), .backoff_min = patience});
     Scope scope;
     int refused = 0;
@@ -167,7 +167,7 @@ TEST_F(Misuse, AReaderIsUsedAfterFinish) {
     auto reader = opened->reader();
     AWAIT(finished, opened->finish());
     EXPECT_OK(finished);
-    // What came before the end can be read, and then the end.
+    // The items before the end can be read, and then the end.
     for (int i = 0; i < 10; ++i) {
       AWAIT(item, reader.next());
       REQUIRE_OK(item);
@@ -263,7 +263,7 @@ struct Owner {
     co_await std::move(stopping);
     co_return 1;
   }
-  // The last suspension ends by the end of another coroutine.
+  // The coroutine is resumed for the last time by the end of another coroutine.
   Task<int> shut_down_later(Context& context) {
     auto pause = context.loop().sleep(1ms, context.token());
     static_cast<void>(co_await std::move(pause));
@@ -279,7 +279,7 @@ struct Owner {
   }
 };
 
-// The call is one of those that the server waits for, and is ended with them.
+// The server waits for this call among others, and ends it with them.
 TEST(MisuseOfServers, AHandlerAwaitsTheShutDownOfItsServer) {
   Loop loop;
   Owner owner;
@@ -300,7 +300,7 @@ TEST(MisuseOfServers, AHandlerAwaitsTheShutDownOfItsServer) {
   }(owner));
 }
 
-// It would wait for its own call, for ever. The server goes on.
+// The handler would wait for its own call without end. The server continues to work.
 TEST(MisuseOfServers, AHandlerAwaitsTheShutDownOfItsServerForEver) {
   Loop loop;
   Owner owner;
@@ -345,7 +345,7 @@ TEST(MisuseOfServers, AnOffloadedHandlerStopsItsServer) {
   call_on_own_threads<&Owner::stop>({.offload = true}, "offloaded handler");
 }
 
-// Of another server, which starts and stops meanwhile: ThreadSanitizer looks on.
+// A handler stops another server, which starts and stops meanwhile; for ThreadSanitizer.
 TEST(MisuseOfServers, AnOffloadedHandlerStopsAnotherServer) {
   for (int round = 0; round < 20; ++round) {
     Owner other;

@@ -1,4 +1,5 @@
-// Calls that threads of the offload pool answer: whose caller has gone, and which of many connections gets a thread.
+// Calls that threads of the offload pool answer: calls whose caller has gone, and the order in which connections get a
+// thread.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -16,7 +17,7 @@ namespace hawser::offload_test {
 
 using namespace testing_tools;
 
-// Jobs wait for the gate, and are noted when they begin.
+// Handlers that wait for the gate. Each records its beginning.
 struct Jobs {
   int work(int number) {
     {
@@ -44,7 +45,7 @@ struct Jobs {
 
 class OffloadedCalls : public ::testing::Test {
  public:
-  // With one thread for offloaded work.
+  // Starts a server with one thread for offloaded work.
   void start(std::size_t queue_max = 1024) {
     LoopOptions options;
     options.offload_threads_max = 1;
@@ -90,7 +91,7 @@ TEST_F(OffloadedCalls, OfACallerThatHasGoneDoNotRun) {
     AWAIT(running, self.send(*client, 1, 1));
     AWAIT(started, eventually(self.loop(), [&] { return self.jobs.count() == 1; }));
     EXPECT_TRUE(started);
-    // Cancelled, past their deadline, and of a connection that ends: each leaves the queue at once.
+    // Calls that are cancelled, past their deadline, or of a connection that has ended leave the queue at once.
     {
       AWAIT(dropped, self.send(*client, 100, 5));
       auto all = self.wait_in_flight(6);
@@ -158,7 +159,7 @@ TEST_F(OffloadedCalls, OfOneConnectionLeavePlacesForOthers) {
     AWAIT(started, eventually(self.loop(), [&] { return self.jobs.count() == 1; }));
     EXPECT_TRUE(started);
     AWAIT(many, self.send(*client, 100, 10));
-    // Half of the places; the rest is refused while those wait.
+    // Half of the queue's places; further calls are refused while these wait.
     for (int i = 4; i < 10; ++i) {
       AWAIT(refused, std::move(many[static_cast<std::size_t>(i)]));
       EXPECT_ERROR(refused, overloaded, "half of the free places of offload_queue_max");
@@ -178,7 +179,7 @@ TEST_F(OffloadedCalls, OfOneConnectionLeavePlacesForOthers) {
   }(*this));
 }
 
-// A server may be destroyed while work waits: what waits is dropped, what runs is awaited.
+// A server may be destroyed while work waits: waiting work is dropped, running work is awaited.
 TEST_F(OffloadedCalls, ThatWaitDoNotDelayTheEndOfTheServer) {
   start();
   loop().run([](OffloadedCalls& self) -> Task<void> {
@@ -195,7 +196,7 @@ TEST_F(OffloadedCalls, ThatWaitDoNotDelayTheEndOfTheServer) {
   }(*this));
 }
 
-// For ThreadSanitizer: handlers ask for their token while callers cancel.
+// For ThreadSanitizer: handlers request their token while callers cancel.
 TEST_F(OffloadedCalls, AskForTheirTokenWhileTheyAreCancelled) {
   start();
   jobs.opened.set_value();

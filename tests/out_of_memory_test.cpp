@@ -9,7 +9,7 @@
 #include "hawser/hawser.h"
 #include "tests/testing.h"
 
-// What an allocation that fails leaves behind. The allocator of blocks refuses what is larger than a test allows.
+// State after a failed allocation. The allocator of blocks refuses blocks larger than a test allows.
 namespace {
 
 std::atomic<std::size_t> block_bytes_max{SIZE_MAX};
@@ -35,7 +35,8 @@ constexpr std::size_t little = 1 << 20;
 struct Record {
   std::string text;
 };
-// A result whose encoding, which has no piece large enough to be sent from where it lies, passes `little`.
+// Returns a result whose encoding is larger than `little` and has no piece that is large enough to be sent without a
+// copy.
 std::vector<Record> many_records(int count) {
   std::vector<Record> records(static_cast<std::size_t>(count), {std::string(4000, 'r')});
   block_bytes_max = little;
@@ -72,7 +73,7 @@ class OutOfMemory : public ::testing::Test {
     run([&]() -> Task<void> {
       AWAIT(refused, client.call<F>(1000));
       EXPECT_ERROR(refused, internal, "threw std::bad_alloc");
-      // Neither the connection nor the process ended.
+      // Neither the connection nor the process has ended.
       block_bytes_max = SIZE_MAX;
       AWAIT(small, client.call<F>(1));
       EXPECT_OK(small);
@@ -88,7 +89,7 @@ TEST_F(OutOfMemory, AReplyOfAPlainHandlerIsAnError) { expect_refused<plain>(); }
 TEST_F(OutOfMemory, AReplyOfACoroutineIsAnError) { expect_refused<coroutine>(); }
 TEST_F(OutOfMemory, AReplyOfAnOffloadedHandlerIsAnError) { expect_refused<offloaded>(); }
 
-// The caller's own: its call ends with an error, and its place is free again.
+// An allocation of the caller fails: its call ends with an error, and its slot is free again.
 TEST_F(OutOfMemory, ARequestThatCannotBeEncodedIsAnError) {
   run([&]() -> Task<void> {
     const std::string part(4000, 'p');

@@ -19,7 +19,7 @@
 #include "wire/hello.h"
 #include "wire/metadata.h"
 
-// A peer that speaks the wire format by hand, as right or as wrong as a test wants it to.
+// A peer that speaks the wire format by hand, correctly or with the errors that a test needs.
 namespace hawser::testing_tools {
 
 using Octets = std::vector<std::byte>;
@@ -36,7 +36,7 @@ inline Octets first(const Octets& bytes, std::size_t count) {
   return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
-// The prefix of a message whose parts are said to be so long.
+// Returns the prefix of a message with these announced lengths.
 inline Octets prefix(std::uint32_t head_bytes, std::uint32_t payload_bytes) {
   Octets out(8);
   store_le(out.data(), head_bytes);
@@ -44,7 +44,7 @@ inline Octets prefix(std::uint32_t head_bytes, std::uint32_t payload_bytes) {
   return out;
 }
 
-// A frame's header with every field, for frames that the library's own encoder does not write. The meaning of some
+// The header of a frame with every field, for frames that the library's encoder does not write. The meaning of some
 // fields depends on the kind: docs/wire-format.md, "Frames".
 struct RawHeader {
   wire::FrameKind kind = wire::FrameKind::request;
@@ -81,7 +81,7 @@ inline RawHeader read_raw_header(Bytes head) {
           .checksum = load_le<std::uint32_t>(from + 24)};
 }
 
-// A whole message; the header says what it is given, even what is wrong.
+// Returns a whole message. The header is written as it is given, also if it is wrong.
 inline Octets message(const RawHeader& header, std::string_view after_header = {}, std::string_view payload = {}) {
   Octets head(wire::header_bytes);
   write_raw_header(head.data(), header);
@@ -90,7 +90,7 @@ inline Octets message(const RawHeader& header, std::string_view after_header = {
          octets(payload);
 }
 
-// The body of a call with one text.
+// Returns the body of a call with one text.
 inline std::string text_body(std::string_view text) {
   std::string body(4, '\0');
   store_le(reinterpret_cast<std::byte*>(body.data()), static_cast<std::uint32_t>(text.size()));
@@ -105,7 +105,7 @@ struct RawFrame {
   std::string payload;
 };
 
-// One end of a TCP connection, used by blocking calls that give up after `patience`.
+// One end of a TCP connection, with blocking calls that give up after `patience`.
 class RawSocket {
  public:
   RawSocket() = default;
@@ -117,7 +117,7 @@ class RawSocket {
   }
   ~RawSocket() { close(); }
 
-  // To "127.0.0.1:port".
+  // Connects to "127.0.0.1:port".
   static RawSocket connected_to(const std::string& address) {
     RawSocket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in to{};
@@ -129,7 +129,7 @@ class RawSocket {
     }
     return socket;
   }
-  // The same, with hellos exchanged.
+  // Connects and exchanges HELLOs.
   static RawSocket greeted(const std::string& address, const wire::Hello& hello = usual_hello()) {
     RawSocket socket = connected_to(address);
     socket.send(wire::encode_hello(hello));
@@ -145,13 +145,13 @@ class RawSocket {
   void close() {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   }
-  // Closes so that the peer sees a reset.
+  // Closes the socket so that the peer receives a reset.
   void reset() {
     const linger hard{1, 0};
     setsockopt(fd_, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
     close();
   }
-  // False if the peer has gone; that is what many tests are after.
+  // Returns false if the peer has gone, which many tests expect.
   bool send(Bytes bytes) {
     while (!bytes.empty()) {
       if (!ready(POLLOUT)) return false;
@@ -161,13 +161,13 @@ class RawSocket {
     }
     return true;
   }
-  // As much as the peer takes without waiting.
+  // Sends as many bytes as possible without waiting.
   std::size_t send_some(Bytes bytes) {
     const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return sent < 0 ? 0 : static_cast<std::size_t>(sent);
   }
 
-  // Exactly so many bytes; none if the peer closes or is silent before.
+  // Receives exactly `count` bytes; nothing if the peer closes or is silent before.
   std::optional<Octets> receive(std::size_t count) {
     Octets out(count);
     for (std::size_t got = 0; got < count;) {
@@ -201,7 +201,7 @@ class RawSocket {
     frame.payload = std::string(as_text(*payload));
     return frame;
   }
-  // The next frame of that kind; the others are skipped.
+  // Receives the next frame of this kind and skips the others.
   std::optional<RawFrame> receive_frame(wire::FrameKind kind) {
     for (;;) {
       std::optional<RawFrame> frame = receive_frame();
@@ -247,7 +247,7 @@ class RawListener {
 
   const std::string& address() const { return address_; }
   RawSocket accept() { return RawSocket(::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC)); }
-  // With hellos exchanged.
+  // Accepts a connection and exchanges HELLOs.
   RawSocket accept_greeted(wire::Hello hello = {}) {
     RawSocket socket = accept();
     const Result<wire::Hello> theirs = socket.receive_hello();

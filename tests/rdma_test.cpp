@@ -5,7 +5,7 @@
 #include "tests/rdma/child.h"
 #include "tests/rdma/device.h"
 
-// The cases lie in rdma/; this one shows that what they watch is really read.
+// The cases lie in rdma/. This one shows that the counters which they check are really read.
 namespace hawser::rdma_tests {
 
 TEST(Child, SpeaksHearsAndIsKilled) {

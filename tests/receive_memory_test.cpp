@@ -10,7 +10,7 @@
 #include "tests/hand_network.h"
 #include "tests/testing.h"
 
-// Who pays for memory that peers make a server hold: peers by hand, in virtual time.
+// Limits on the memory that peers make a server hold: peers controlled by hand, in virtual time.
 namespace hawser::receive_memory {
 
 using namespace testing_tools;
@@ -42,7 +42,7 @@ Task<int> pours(Writer<std::string> out) {
   }
 }
 
-// A request whose argument, a text, is the whole payload.
+// Returns a request whose argument, a text, is the whole payload.
 std::string payload_request(const RawHeader& header, std::size_t bytes) {
   std::string body(4, '\0');
   store_le(reinterpret_cast<std::byte*>(body.data()), static_cast<std::uint32_t>(bytes) | codec::out_of_band_flag);
@@ -67,7 +67,7 @@ class ReceiveMemory : public ::testing::Test {
       co_await sleep;
     }(loop, duration));
   }
-  // A few turns of the loop, in which virtual time need not move.
+  // Runs a few passes of the loop, in which virtual time need not advance.
   void turn() {
     struct Yield {
       Loop& on;
@@ -82,7 +82,7 @@ class ReceiveMemory : public ::testing::Test {
       }
     }(loop));
   }
-  // Everybody leaves: nothing may be left.
+  // Closes all connections and checks that no memory is left in use.
   void rest() {
     if (server == nullptr) return;
     for (Peer& peer : peers) {
@@ -94,7 +94,7 @@ class ReceiveMemory : public ::testing::Test {
     EXPECT_EQ(server->counters().receive_bytes, 0U);
     server.reset();
   }
-  // At an address of its own, unless one is given.
+  // Connects a peer, from an address of its own unless one is given.
   Peer& peer(wire::Hello hello = usual_hello(), std::string address = {}) {
     if (address.empty()) address = "10.0.0." + std::to_string(peers.size()) + ":1";
     Peer& made = peers.emplace_back(*network, std::move(address), hello);
@@ -124,7 +124,7 @@ class ReceiveMemory : public ::testing::Test {
   std::unique_ptr<Server> server;
 };
 
-// Sixteen announcements of the longest message denied large requests to everybody else.
+// Sixteen announcements of the longest message must not keep others from sending large requests.
 TEST_F(ReceiveMemory, AnnouncementsDoNotUseUpTheBudget) {
   serve({.message_bytes_max = 4 * mib, .receive_bytes_max = 16 * mib});
   const std::string beginning = payload_request(request_of<length>(call_id(0)), 4 * mib - kib).substr(0, 100);
@@ -142,7 +142,7 @@ TEST_F(ReceiveMemory, AnnouncementsDoNotUseUpTheBudget) {
   expect_answered(honest, call_id(2));
 }
 
-// What has come is paid for, whether in heads or in payloads.
+// Received bytes are charged, whether in heads or in payloads.
 TEST_F(ReceiveMemory, WhatHasComeIsBounded) {
   for (const bool in_head : {true, false}) {
     serve({.message_bytes_max = 4 * mib, .receive_bytes_max = 16 * mib});
@@ -163,7 +163,7 @@ TEST_F(ReceiveMemory, WhatHasComeIsBounded) {
       } else {
         expect_refused(one, call_id(3));
       }
-      // The connection goes on.
+      // The connection continues.
       one.script.sent.clear();
       one.say(text(message(request_of<length>(call_id(4)), text_body("hi"))));
       expect_answered(one, call_id(4));
@@ -176,7 +176,7 @@ TEST_F(ReceiveMemory, WhatHasComeIsBounded) {
   }
 }
 
-// The longest message fits, at whatever pace it comes, also with the least budget and share that the options allow.
+// The longest message fits, whatever its pace, also with the smallest budget and share that the options allow.
 TEST_F(ReceiveMemory, OneMessageOfTheLargestSizeAlwaysFits) {
   for (const std::size_t bytes : {100 * kib, mib, 3 * mib, 5 * mib, 9 * mib}) {
     serve({.message_bytes_max = bytes, .receive_bytes_max = bytes, .receive_share_bytes_max = bytes});
@@ -197,7 +197,7 @@ TEST_F(ReceiveMemory, OneMessageOfTheLargestSizeAlwaysFits) {
   }
 }
 
-// One connection can't take what is for all.
+// One connection can't use the whole budget.
 TEST_F(ReceiveMemory, AConnectionHasAShare) {
   serve({.message_bytes_max = mib, .receive_bytes_max = 16 * mib, .receive_share_bytes_max = 4 * mib});
   Peer& greedy = peer();
@@ -211,7 +211,7 @@ TEST_F(ReceiveMemory, AConnectionHasAShare) {
   EXPECT_FALSE(other.heard(FrameKind::error));
 }
 
-// Many connections of one peer can't take what is for all, either.
+// Many connections of one peer can't use the whole budget, either.
 TEST_F(ReceiveMemory, APeerHasAShare) {
   serve({.message_bytes_max = mib, .receive_bytes_max = 16 * mib, .receive_share_bytes_max = 4 * mib});
   const std::string request = payload_request(request_of<keeps>(call_id(1)), mib - kib);
@@ -259,7 +259,7 @@ TEST(ReceivePeers, AreHostsNetworksAndProcesses) {
   EXPECT_EQ(peers.find("10.0.0.1:3"), one) << "what is in use stays";
 }
 
-// Small requests that coroutines keep are paid for too.
+// Small requests that coroutines keep are charged too.
 TEST_F(ReceiveMemory, KeptSmallRequestsCount) {
   serve({.message_bytes_max = 64 * kib, .receive_bytes_max = 2 * mib, .receive_share_bytes_max = mib});
   Peer& one = peer();
@@ -273,14 +273,14 @@ TEST_F(ReceiveMemory, KeptSmallRequestsCount) {
   expect_refused(one, call_id(999));
 }
 
-// Items are paid for by the block that they keep, not by their length; the call learns why its stream has ended.
+// Items are charged by the block that they keep, not by their length. The call's error says why its stream has ended.
 TEST_F(ReceiveMemory, ItemsCountByTheirBlocks) {
   serve({.message_bytes_max = mib, .receive_bytes_max = 8 * mib, .receive_share_bytes_max = 4 * mib});
   Peer& one = peer();
   std::uint32_t calls = 0;
   for (; calls < 64 && server->counters().memory_refusals == 0; ++calls) {
     one.say(text(message(request_of<hoards>(call_id(calls)))));
-    // Each keeps a block of 256 KiB: what follows fills the rest of it.
+    // Each item keeps a block of 256 KiB, since the bytes behind it fill the rest of the block.
     one.say(text(message({.kind = FrameKind::stream_data, .call = call_id(calls)}, text_body(std::string(5000, 'i')))) +
             text(message(request_of<length>(call_id(4000)), text_body(std::string(255 * kib, 'f')))));
     EXPECT_LE(used(), 4 * mib);
@@ -290,7 +290,7 @@ TEST_F(ReceiveMemory, ItemsCountByTheirBlocks) {
   run(1ms);
   const std::optional<RawFrame> answer = one.heard(FrameKind::response);
   ASSERT_TRUE(answer);
-  // Large ones by their payloads.
+  // Large items are charged by their payloads.
   Peer& other = peer();
   for (std::uint32_t i = 0; i < 8; ++i) {
     other.say(text(message(request_of<hoards>(call_id(i)))));
@@ -300,7 +300,7 @@ TEST_F(ReceiveMemory, ItemsCountByTheirBlocks) {
   EXPECT_GE(server->counters().memory_refusals, 2U);
 }
 
-// A message that advances fast enough stays, however long it takes; one that is paused must go on otherwise.
+// A message that advances fast enough is kept, however long it takes. One that pauses must continue in time.
 TEST_F(ReceiveMemory, SlowMessagesEnd) {
   serve({.receive_rate_min = kib, .receive_window = 1s});
   const std::string whole = payload_request(request_of<length>(call_id(1)), 256 * kib);
@@ -336,7 +336,7 @@ TEST_F(ReceiveMemory, APausedConnectionDoesNotEscapeTheRule) {
   EXPECT_EQ(server->counters().slow_peers, 1U);
 }
 
-// With the longest window that a peer can grant, the server keeps no more than its backlog, and goes on serving.
+// With the largest window that a peer can grant, the server keeps no more than its backlog, and continues to serve.
 TEST_F(ReceiveMemory, AHostileWindowDoesNotFillTheBacklog) {
   serve({.send_backlog_bytes_max = 64 * kib, .ping_interval = forever});
   wire::Hello hello = usual_hello();
@@ -344,8 +344,8 @@ TEST_F(ReceiveMemory, AHostileWindowDoesNotFillTheBacklog) {
   Peer& reads = peer(hello);
   Peer& other = peer();
   for (std::uint32_t i = 0; i < 3; ++i) reads.say(text(message(request_of<pours>(call_id(i)))));
-  // All that is sent is taken at once: virtual time stands still, and the streams' turns must end for the loop to go
-  // on.
+  // All bytes are sent at once: virtual time stands still, and the turns of the streams must end so that the loop
+  // continues.
   for (int i = 0; i < 10; ++i) {
     reads.script.sent.clear();
     other.script.sent.clear();
@@ -355,7 +355,7 @@ TEST_F(ReceiveMemory, AHostileWindowDoesNotFillTheBacklog) {
     EXPECT_GT(reads.script.sent.size(), 0U);
     EXPECT_LE(reads.script.sent.size(), 8 * mib);
   }
-  // Nothing is taken any more.
+  // The peer reads nothing any more.
   reads.script.take.assign(1, 0);
   turn();
   run(1s);
@@ -370,8 +370,8 @@ TEST_F(ReceiveMemory, AHostileWindowDoesNotFillTheBacklog) {
   EXPECT_GT(reads.script.sent.size(), before) << "the writers have gone on";
 }
 
-// Once memory is scarce, an announcement is worth what has come with it: thousands of connections used up the rest by
-// the first 64 KiB of each.
+// Once memory is scarce, an announcement reserves only the bytes that have arrived with it. Otherwise thousands of
+// connections could use up the rest with the first 64 KiB of each.
 TEST_F(ReceiveMemory, ScarceMemoryIsNotForAnnouncements) {
   serve({.message_bytes_max = 4 * mib, .receive_bytes_max = 16 * mib});
   const std::string whole = payload_request(request_of<length>(call_id(0)), 2 * mib);
@@ -382,8 +382,8 @@ TEST_F(ReceiveMemory, ScarceMemoryIsNotForAnnouncements) {
   expect_answered(honest, call_id(1));
 }
 
-// Others have used up the budget by what their calls keep, for as long as they like. Small requests are answered all
-// the same.
+// Other peers have used up the budget with memory that their calls keep for an unlimited time. Small requests are still
+// answered.
 TEST_F(ReceiveMemory, SmallRequestsAreServedWhateverOthersHold) {
   serve({.message_bytes_max = mib, .receive_bytes_max = 8 * mib, .ping_interval = forever});
   for (int i = 0; i < 6; ++i) {
@@ -410,8 +410,8 @@ TEST_F(ReceiveMemory, SmallRequestsAreServedWhateverOthersHold) {
   }
 }
 
-// A reply that shows the request keeps it until the peer has taken the reply. A byte now and then does not hold memory
-// that others need.
+// A reply that refers to the request keeps it until the peer has read the reply. A peer that reads a byte now and then
+// must not hold memory that others need.
 TEST_F(ReceiveMemory, SlowReadersGiveBackScarceMemory) {
   constexpr Duration window = 1s;
   serve({.message_bytes_max = 4 * mib,
@@ -438,7 +438,7 @@ TEST_F(ReceiveMemory, SlowReadersGiveBackScarceMemory) {
     run(window);
   }
   EXPECT_EQ(server->counters().slow_peers, 0U) << "nobody needs the memory";
-  // Has taken all but a little, so that it is read again: its request is kept whole.
+  // The peer has read all but a little, so the server reads from it again. Its request is kept completely.
   takes(slow(), 4 * mib - 20 * kib);
   Peer& steady = slow();
   EXPECT_GE(used(), 12 * mib - 8 * kib);
@@ -454,7 +454,7 @@ TEST_F(ReceiveMemory, SlowReadersGiveBackScarceMemory) {
   EXPECT_LE(used(), 5 * mib);
 }
 
-// Empty items are paid for by what the server takes to store them.
+// Empty items are charged by the memory in which the server stores them.
 TEST_F(ReceiveMemory, EmptyItemsCount) {
   serve({.message_bytes_max = 64 * kib, .receive_bytes_max = 4 * mib, .receive_share_bytes_max = mib});
   Peer& one = peer();
@@ -464,11 +464,11 @@ TEST_F(ReceiveMemory, EmptyItemsCount) {
   const std::size_t cost = used();
   one.say(item);
   EXPECT_EQ(used(), 2 * cost);
-  // The header of the block that is charged, and room for the item, in a vector that may be half empty.
+  // The header of the block that is charged, and room for the item in a vector that may be half empty.
   EXPECT_GE(cost, Buffer::allocate(0).block()->size() + sizeof(Block) + 2 * sizeof(detail::StreamCore::Item));
 }
 
-// Options with which nobody could be served, or with which the loop would look at its connections all the time.
+// Options with which no client could be served, or with which the loop would check its connections all the time.
 TEST_F(ReceiveMemory, OptionsThatServeNobodyAreRefused) {
   const auto expect_refused_option = [&](ServerOptions options, std::string_view name) {
     options.listen = "by hand";
@@ -493,7 +493,7 @@ TEST_F(ReceiveMemory, OptionsThatServeNobodyAreRefused) {
   EXPECT_ERROR(connected, invalid_argument, "stream_window_bytes (0)");
 }
 
-// Credit is used to exactly nothing, then no further item may come.
+// Credit may be used up exactly. No further item may follow.
 TEST_F(ReceiveMemory, ItemsNeedCredit) {
   constexpr std::uint32_t window = 8 * kib;
   serve({.stream_window_bytes = window});

@@ -1,4 +1,4 @@
-// What clients and servers of a process share, and what becomes of it.
+// State that clients and servers of a process share, and its lifetime.
 #include "hawser/runtime.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ inline std::string_view echo_again(std::string_view text) { return text; }
 
 namespace {
 
-// A transport with a device that is not there.
+// A transport whose device is absent.
 class Absent final : public transport::Transport {
  public:
   std::string_view name() const noexcept override { return "absent"; }
@@ -40,10 +40,10 @@ struct AbsentOptions {
   friend bool operator==(const AbsentOptions&, const AbsentOptions&) = default;
 };
 
-// What all transports of the name keep in a runtime.
+// State that all transports of this name keep in a runtime.
 struct Kept {
   int made = 0;
-  std::shared_ptr<Kept> self;  // As if something could not be released yet.
+  std::shared_ptr<Kept> self;  // A reference to itself, as if a resource could not be released yet.
 };
 
 TransportSpec absent(AbsentOptions options = {}) {
@@ -135,7 +135,7 @@ TEST(RuntimeTest, OptionsGoBeforeTheLoopAndTheLoopBeforeTheProcess) {
   };
   EXPECT_EQ(used(own), (std::vector<std::uint64_t>{1, 0}));
   EXPECT_EQ(used(nullptr), (std::vector<std::uint64_t>{0, 1}));
-  // Clients that are given no loop use the one that runs them, as pools do.
+  // Clients without a given loop use the loop that runs them, as pools do.
   sync_wait(
       [](Runtime& expected) -> Task<void> {
         Client client({.transports = {.enabled = {absent()}}});
@@ -188,14 +188,14 @@ TEST(RuntimeTest, TransportsOfANameKeepOneThingInCommon) {
     EXPECT_NE(one, other);
     EXPECT_EQ(network->transports({.enabled = {spy}}).size(), 1U);
   }
-  // What cannot be released when its runtime goes stays until it can be.
+  // A resource that can't be released when its runtime is destroyed is kept until it can be.
   const_cast<std::shared_ptr<Runtime>&>(runtime).reset();
   const std::shared_ptr<Kept> there = left.lock();
   ASSERT_NE(there, nullptr);
   there->self.reset();
 }
 
-// Devices and threads of the parent are of no use to a child.
+// Devices and threads of the parent can't be used in a child.
 TEST(RuntimeTest, AChildOfForkHasItsOwn) {
   const std::shared_ptr<Runtime> parents = Runtime::process_default();
   const pid_t child = ::fork();
@@ -209,7 +209,7 @@ TEST(RuntimeTest, AChildOfForkHasItsOwn) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
-// Static variables end in an order that nobody controls, and leak checkers look at what is left.
+// The order in which static variables are destroyed is not defined, and leak checkers run after it.
 TEST(RuntimeDeathTest, StaticClientsMayEndLast) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

@@ -1,5 +1,5 @@
-// Processes killed at any instruction while they talk through shared memory: the other side is told, and nothing is
-// left.
+// Processes that are killed at any instruction while they communicate through shared memory. The other side is
+// notified, and no resource is left.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -27,7 +27,7 @@ constexpr int kills = 200;
 #endif
 
 TransportOptions shm_only() {
-  // Everything that the transport does takes part, as does running out of it.
+  // Small sizes, so that every mechanism of the transport is used and its resources run out.
   return {.enabled = {shm({.ring_bytes = 64 * 1024, .slab_bytes = 1 << 20, .direct_read_bytes_min = 300'000})},
           .required = "shm"};
 }
@@ -45,7 +45,7 @@ std::size_t descriptors() {
   return count;
 }
 
-// Mappings of shared memory of connections.
+// Returns the number of mappings of shared memory objects.
 std::size_t mappings() {
   std::ifstream file("/proc/self/maps");
   std::size_t count = 0;
@@ -53,7 +53,7 @@ std::size_t mappings() {
   return count;
 }
 
-// A client that calls without end, several at a time, with requests of all sizes.
+// A client that makes calls without end, several at a time, with requests of all sizes.
 Task<void> call_for_ever(std::string address, std::uint64_t seed, Loop& loop) {
   Client client(loop, {.transports = shm_only()});
   Result<void> connected = co_await client.connect(address);
@@ -88,7 +88,7 @@ bool until(Loop& loop, F done) {
   }(loop, done));
 }
 
-// The status of a child that should have been killed by us.
+// Checks that the child was killed by the test.
 void expect_killed(pid_t child) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -126,7 +126,7 @@ TEST(ShmKill, AClientAtAnyInstruction) {
     until(loop, [] { return mappings() == 0; });
     EXPECT_EQ(mappings(), 0U);
     if (round == 0) descriptors_before = descriptors();
-    // A helper thread that was reading lets go of the process soon.
+    // A helper thread that was reading closes its descriptor of the process soon.
     until(loop, [&] { return descriptors() <= descriptors_before; });
     EXPECT_LE(descriptors(), descriptors_before) << "round " << round;
   }
@@ -173,7 +173,7 @@ TEST(ShmKill, AServerAtAnyInstruction) {
               ++good;
               continue;
             }
-            // A call that had not left may have looked for the server once more.
+            // A call that was not sent may have tried to connect to the server once more.
             EXPECT_TRUE(reply.error().code == ErrorCode::outcome_unknown || reply.error().code == ErrorCode::not_sent ||
                         reply.error().code == ErrorCode::unavailable)
                 << reply.error().describe();

@@ -8,12 +8,12 @@
 
 #include "hawser/hawser.h"
 
-// What tests of the whole have in common.
+// Helpers that the tests of the whole library share.
 namespace hawser::testing_tools {
 
 using namespace std::chrono_literals;
 
-// No test waits longer than this for what has to happen; nothing is expected to take nearly as long.
+// Longest wait of any test. Nothing is expected to take nearly as long.
 inline constexpr Duration patience = std::chrono::seconds(30);
 
 template <class T>
@@ -21,7 +21,7 @@ std::string error_of(const Result<T>& result) {
   return result ? "no error" : result.error().describe();
 }
 
-// Waits on `loop` until `condition` holds; false if it still does not when patience has run out.
+// Waits on `loop` until `condition` holds. Returns false if it does not hold within `patience`.
 template <class Condition>
 Task<bool> eventually(Loop& loop, Condition condition) {
   const Time end = loop.after(patience);
@@ -50,12 +50,12 @@ inline std::string text_of(std::size_t bytes, char first = 'a') {
 
 }  // namespace hawser::testing_tools
 
-// Awaits a named operand, as GCC 12 needs it, and calls the result `name`.
+// Awaits a named operand, as GCC 12 requires, and stores the result in `name`.
 #define AWAIT(name, ...)             \
   auto name##_awaited = __VA_ARGS__; \
   auto name = co_await std::move(name##_awaited)
 
-// EXPECT_*, and the end of the coroutine if it does not hold.
+// Acts as EXPECT_*, and ends the coroutine if the condition does not hold.
 #define REQUIRE(condition)                    \
   if (!(condition)) {                         \
     ADD_FAILURE() << "required: " #condition; \

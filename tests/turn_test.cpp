@@ -10,13 +10,13 @@
 #include "tests/hand_network.h"
 #include "tests/testing.h"
 
-// How long one connection may keep its loop from the others. The handlers cost virtual time.
+// Time for which one connection may occupy its loop. The handlers take virtual time.
 namespace hawser::turn {
 
 using namespace testing_tools;
 using wire::FrameKind;
 
-// Virtual time that also passes while work is done.
+// Virtual time that also advances while work is done.
 class WorkPoller final : public exec::Poller {
  public:
   explicit WorkPoller(Duration& worked) noexcept : worked_(worked) {}
@@ -40,7 +40,7 @@ class WorkPoller final : public exec::Poller {
 
 class Turn : public ::testing::Test {
  protected:
-  // Takes 50 us.
+  // Takes 50 us of virtual time.
   struct Service {
     Turn& test;
     std::size_t dear(std::string_view text) {
@@ -85,13 +85,13 @@ class Turn : public ::testing::Test {
   std::unique_ptr<Server> server;
 };
 
-// One connection has 1'000 requests of 50 us at hand, all received at once; it answers them all, in many turns.
+// One connection has 1'000 requests of 50 us, all received at once. It answers all of them, in many turns.
 TEST_F(Turn, ManySmallMessagesDoNotKeepTheLoop) {
   Peer& flood = peer();
   Peer& honest = peer();
   flood.say(requests(1000, 10));
   const std::size_t turn = calls;
-  // The clock is read every 30 messages or so.
+  // The clock is read about every 30 messages.
   EXPECT_GE(turn, 20U);
   EXPECT_LE(turn, 20U + 2 * rpc::Session::clock_interval / rpc::Session::message_cost);
   EXPECT_TRUE(flood.script.paused) << "its peer is held back meanwhile";
@@ -110,13 +110,13 @@ TEST_F(Turn, ManySmallMessagesDoNotKeepTheLoop) {
   EXPECT_TRUE(flood.heard(FrameKind::response));
 }
 
-// Long messages are timed one by one: no more of them are taken than fit into the turn.
+// Long messages are timed one by one: a turn handles only as many as fit into it.
 TEST_F(Turn, LongMessagesAreTimedEach) {
   Peer& flood = peer();
   flood.say(requests(100, 20'000));
   EXPECT_LE(calls, 20U);
   EXPECT_GE(calls, 19U);
-  // Each time its peer gets on, there is another turn.
+  // Each time another connection makes progress, there has been another turn.
   for (std::size_t before = calls; calls < 100; before = calls) {
     run(1ms);
     flood.say({});
@@ -125,7 +125,7 @@ TEST_F(Turn, LongMessagesAreTimedEach) {
   }
 }
 
-// The end of a connection, by either side, while it waits for its next turn.
+// Either side ends a connection that waits for its next turn.
 TEST_F(Turn, AConnectionMayEndWhileItRests) {
   for (const bool by_peer : {true, false}) {
     Peer& flood = peer();

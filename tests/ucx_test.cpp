@@ -1,4 +1,4 @@
-// What becomes of calls over UCX when the peer, or its worker, goes away under them.
+// Calls over UCX when the peer, or its worker, disappears during them.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -29,7 +29,7 @@ inline std::string worked_at(std::string_view text) { return std::string(text); 
 
 static TransportOptions over(UcxOptions options) { return {.enabled = {ucx(std::move(options))}, .retry_min = 200ms}; }
 
-// Empty, or why UCX can't be had so. Loads UCX, which makes threads.
+// Returns why UCX can't be used with these options; empty if it can. Loads UCX, which creates threads.
 static std::string absent(const TransportOptions& options) {
   const Loop loop({.log = no_log()});
   for (const auto& transport : Runtime::process_default()->network()->transports(options)) {
@@ -38,7 +38,7 @@ static std::string absent(const TransportOptions& options) {
   return {};
 }
 
-// Null if it can't be started.
+// Returns null if the server can't be started.
 static std::unique_ptr<Server> started(Loop& loop, const TransportOptions& transports) {
   ServerOptions options;
   options.transports = transports;
@@ -53,8 +53,8 @@ static unsigned port_of(const sockaddr_storage& address) {
   return 0;
 }
 
-// Shuts down one connected TCP socket of this process that has `port` at neither end: one of UCX's. False if there is
-// none.
+// Shuts down one of UCX's connected TCP sockets in this process: one that has `port` at neither end. Returns false if
+// there is none.
 static bool cut_one_but(unsigned port) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     const int descriptor = std::atoi(entry.path().filename().c_str());
@@ -78,7 +78,7 @@ struct Count {
   std::uint64_t ended() const { return answered + unknown + not_sent; }
 };
 
-// Calls one after another until `stop`, or until one can't be sent any more.
+// Makes one call after another until `stop` is set, or until a call can't be sent any more.
 static Task<void> call_on(Client& client, bool idempotent, Count& count, const bool& stop) {
   while (!stop) {
     ++count.begun;
@@ -98,7 +98,7 @@ static Task<void> call_on(Client& client, bool idempotent, Count& count, const b
   }
 }
 
-// The same with a large attachment in registered memory.
+// Does the same with a large attachment in registered memory.
 static Task<void> send_on(Client& client, const RegisteredBuffer& buffer, Count& count) {
   for (bool sent = true; sent;) {
     ++count.begun;
@@ -111,7 +111,7 @@ static Task<void> send_on(Client& client, const RegisteredBuffer& buffer, Count&
   }
 }
 
-// Forked before anything else, so that it has no threads of its parent's in its memory.
+// Forked before anything else, so that the child has no threads of its parent.
 class ServerProcess {
  public:
   explicit ServerProcess(const TransportOptions& transports) {
@@ -154,7 +154,7 @@ class ServerProcess {
 
 class KilledServer : public ::testing::TestWithParam<UcxOptions> {};
 
-// Of each call that was under way the outcome is unknown, idempotent ones end too, and later ones are not sent.
+// The outcome of each call in flight is unknown, idempotent calls end too, and later calls are not sent.
 TEST_P(KilledServer, EveryCallEnds) {
   const TransportOptions transports = over(GetParam());
   if (::dlopen("libucp.so.0", RTLD_NOW | RTLD_NOLOAD) != nullptr) {
@@ -164,7 +164,7 @@ TEST_P(KilledServer, EveryCallEnds) {
   if (const std::string why = absent(transports); !why.empty()) GTEST_SKIP() << why;
   Loop loop({.log = no_log()});
   loop.run([](Loop& on, ServerProcess& peer, TransportOptions with) -> Task<void> {
-    // Otherwise UCX keeps what was under way to a peer that is gone until its worker goes.
+    // Without this error mode, UCX keeps operations towards a lost peer until its worker is destroyed.
     const bool lets_go = GetParam().error_mode == UcxErrorMode::peer;
     ClientOptions options;
     options.transports = std::move(with);
@@ -208,7 +208,8 @@ INSTANTIATE_TEST_SUITE_P(Ucx, KilledServer,
                                   (one.param.error_mode == UcxErrorMode::peer ? "_error_mode_peer" : "");
                          });
 
-// From 32 KiB where UCX can reach into memory; over TCP, from where payloads go by themselves anyway.
+// From 32 KiB if UCX can access the memory directly. Over TCP, from the size at which payloads are sent separately
+// anyway.
 class RegisteredPayloads : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
@@ -239,7 +240,7 @@ TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
       sends += fetched(bytes);
       EXPECT_EQ(rdma_counters(client).at(0).buffer_sends, sends) << bytes;
     }
-    // Ordinary memory never is.
+    // Ordinary memory is never registered.
     const std::string text = text_of(std::size_t{1} << 20);
     const CallOptions reply_options{.attachment = as_bytes(text)};
     AWAIT(reply, client.call<worked_at>(reply_options, "with an attachment"));
@@ -251,8 +252,8 @@ TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
 INSTANTIATE_TEST_SUITE_P(Ucx, RegisteredPayloads, ::testing::Values("tcp", "posix,cma,self"),
                          [](const auto& one) { return one.param.substr(0, one.param.find(',')); });
 
-// The server lives, UCX is cut off: calls go on over TCP, and back. Idempotent ones all succeed, no other is sent
-// twice.
+// The server lives and UCX is cut off: calls continue over TCP, and return to UCX. All idempotent calls succeed, no
+// other call is sent twice.
 TEST(Ucx, ABrokenWorkerIsLeftForTcpAndComeBackTo) {
   const TransportOptions transports = over({.tls = "tcp", .error_mode = UcxErrorMode::peer});
   if (const std::string why = absent(transports); !why.empty()) GTEST_SKIP() << why;

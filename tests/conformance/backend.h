@@ -12,28 +12,28 @@
 #include "tests/testing.h"
 #include "transport/network.h"
 
-// One suite of the whole API over every backend that can carry it: what a test does, it does on each.
+// One suite of the whole API over every available backend. Each test runs on each backend.
 namespace hawser::conformance {
 
 using namespace testing_tools;
 
-// What the suite needs of a backend.
+// Interface of a backend for the suite.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::unique_ptr<Loop> make_loop() = 0;
   virtual std::shared_ptr<transport::Network> network() = 0;
-  // Where a server can listen, any number of them.
+  // Returns an address at which any number of servers can listen.
   virtual std::string listen_address() = 0;
-  // Where nobody listens.
+  // Returns an address at which no server listens.
   virtual std::string dead_address() = 0;
-  // Options of a server's own loops.
+  // Returns options for a server's own loops.
   virtual LoopOptions loop_options() = 0;
-  // Of servers and clients.
+  // Returns the transports of servers and clients.
   virtual TransportOptions transports() { return {}; }
-  // Why this backend can't be had here; empty if it can.
+  // Returns why this backend is not available; empty if it is.
   virtual std::string absent() { return {}; }
-  // Threads, offloading and the passing of time are real.
+  // Returns whether threads, offloading and time are real.
   virtual bool real_time() const { return true; }
 };
 
@@ -42,10 +42,10 @@ struct BackendFactory {
   std::unique_ptr<Backend> (*make)();
 };
 inline void PrintTo(const BackendFactory& factory, std::ostream* out) { *out << factory.name; }
-// All that there are, each behind a name for the test's.
+// Returns all backends, each as a factory with a name for the test.
 std::vector<BackendFactory> backends();
 
-// Server and clients share one loop and one thread, so that a test says what happens in which order.
+// Server and clients share one loop and one thread, so that the test determines the order of events.
 class Conformance : public ::testing::TestWithParam<BackendFactory> {
  protected:
   void SetUp() override {
@@ -55,7 +55,7 @@ class Conformance : public ::testing::TestWithParam<BackendFactory> {
 
   Loop& loop() { return *loop_; }
 
-  // Runs the coroutine that `body` gives to its end.
+  // Runs the coroutine that `body` returns until it ends.
   template <class Body>
   void run(Body body) {
     loop().run(body());
@@ -72,7 +72,7 @@ class Conformance : public ::testing::TestWithParam<BackendFactory> {
   std::unique_ptr<Server> make_server(ServerOptions options) {
     return std::make_unique<Server>(loop(), backend->network(), std::move(options));
   }
-  // With loops and threads of its own.
+  // Makes a server with loops and threads of its own.
   std::unique_ptr<Server> make_threaded_server(ServerOptions options) {
     return std::make_unique<Server>(backend->network(), std::move(options));
   }
@@ -85,7 +85,7 @@ class Conformance : public ::testing::TestWithParam<BackendFactory> {
     return ClientPool::create(loop(), backend->network(), address, std::move(options));
   }
 
-  // Runs body(server, client) with a server of these handlers and a client connected to it.
+  // Runs body(server, client) with a server of these handlers and a connected client.
   template <auto... functions, class Body>
   void serve(Body body) {
     serve<functions...>(server_options(), {}, std::move(body));
@@ -96,7 +96,7 @@ class Conformance : public ::testing::TestWithParam<BackendFactory> {
     server->register_handler<functions...>();
     run_connected(*server, std::move(client_with), std::move(body));
   }
-  // The same with a server whose handlers have been registered.
+  // Does the same with a server whose handlers have been registered.
   template <class Body>
   void run_connected(Server& server, ClientOptions client_with, Body body) {
     run([&]() -> Task<void> {
@@ -108,7 +108,7 @@ class Conformance : public ::testing::TestWithParam<BackendFactory> {
         auto task = body(server, *client);
         co_await std::move(task);
       }
-      // Whatever the test did, nothing of it is left.
+      // The test must leave nothing behind.
       client->close();
       EXPECT_EQ(client->calls_in_flight(), 0U);
       auto stopping = server.shut_down(10ms);

@@ -1,11 +1,11 @@
 #include "tests/conformance/backend.h"
 #include "tests/conformance/handlers.h"
 
-// Calls of every shape: functions, arguments, results, sizes.
+// Calls with different kinds of functions, arguments, results and sizes.
 namespace hawser::conformance {
 namespace views {
 
-// Plain functions that give views of arguments which keep their characters within themselves.
+// Plain functions that return views of arguments whose characters lie within the argument objects.
 std::string_view name_with_attachment(Context& context, const std::string& name) {
   context.set_attachment(Buffer::copy_of("attached"));
   return name;
@@ -106,8 +106,8 @@ TEST_P(Conformance, CarriesEveryKindOfArgument) {
   });
 }
 
-// A reply that is sent from where it lies outlasts its handler, and so do the arguments: short strings among them must
-// not be moved before the reply has been encoded.
+// A reply that is sent without a copy outlives its handler, and so do the arguments. Short strings among them must not
+// be moved before the reply has been encoded.
 TEST_P(Conformance, LargeRepliesMayShowShortArguments) {
   serve<name_with_attachment, name_and_data, same_string, from_optional>([](Server&, Client& client) -> Task<void> {
     for (const std::size_t bytes : {0UL, 1UL, 6UL, 15UL, 16UL, 40UL, 7'000UL, 20'000UL}) {
@@ -134,8 +134,8 @@ TEST_P(Conformance, LargeRepliesMayShowShortArguments) {
   });
 }
 
-// Around every size at which something else is done: pieces out of band, copies of small requests, payloads with a
-// place of their own, blocks that are larger than a pool keeps.
+// Sizes around each threshold: payload pieces, copies of small requests, payloads with a receive buffer, blocks that
+// are larger than a pool keeps.
 TEST_P(Conformance, CarriesEverySize) {
   serve<echo, slow_view>([](Server&, Client& client) -> Task<void> {
     std::vector<std::size_t> sizes{0, 1};
@@ -159,7 +159,7 @@ TEST_P(Conformance, GivesWholeReplies) {
       const std::string text = text_of(bytes);
       AWAIT(reply, client.call<echo>(text).reply());
       REQUIRE_OK(reply);
-      // What came in between must not disturb what the reply shows.
+      // Blocks that are received in between must not change the bytes that the reply refers to.
       for (int i = 0; i < 20; ++i) {
         AWAIT(other, client.call<echo>(std::string(bytes + 1, 'x')));
         EXPECT_OK(other);
@@ -180,7 +180,7 @@ TEST_P(Conformance, LandsRepliesInTheCallersMemory) {
     for (const std::size_t bytes : {1UL, 5UL, 8191UL, 8192UL, 8193UL, (32UL << 10) - 1, 32UL << 10, (32UL << 10) + 1,
                                     (1UL << 20) - 1, 1UL << 20}) {
       const std::string text = text_of(bytes);
-      std::vector<std::byte> memory(bytes);  // Just as much as it takes.
+      std::vector<std::byte> memory(bytes);  // Exactly the size of the reply.
       AWAIT(reply, client.call<echo>(text).into(memory));
       REQUIRE_OK(reply);
       EXPECT_TRUE(reply->value() == text) << bytes;
@@ -203,7 +203,7 @@ TEST_P(Conformance, LandsRepliesInTheCallersMemory) {
   });
 }
 
-// What has run must not be taken for what has not, or it is sent again.
+// A call that has run must not be reported as not executed, or the caller sends it again.
 TEST_P(Conformance, ErrorsPassedOnDoNotDenyThatTheHandlerRan) {
   serve<passes_on>([](Server&, Client& client) -> Task<void> {
     for (const ErrorCode code :
@@ -278,7 +278,7 @@ TEST_P(Conformance, SendsRequestsAheadOfTheirReplies) {
       AWAIT(reply, std::move(pending[i]));
       EXPECT_EQ(reply, std::to_string(i));
     }
-    // An argument given as an lvalue may go as soon as the request has been sent.
+    // An argument passed as an lvalue may be destroyed as soon as the request has been sent.
     auto text = std::make_unique<std::string>(text_of(3 << 20));
     const std::string copy = *text;
     AWAIT(sent, client.send_request<echo>(*text));
@@ -290,8 +290,8 @@ TEST_P(Conformance, SendsRequestsAheadOfTheirReplies) {
   });
 }
 
-// What is sent is what an argument is when the task is awaited, though it was another, and took another size, when the
-// task was made.
+// The request has the values that the arguments have when the task is awaited. They may differ, in size too, from those
+// at the time when the task was made.
 TEST_P(Conformance, ArgumentsMayChangeUntilTheyAreSent) {
   serve<echo, same_strings>([](Server&, Client& client) -> Task<void> {
     for (const auto& [before, after] : {std::pair{3UL, 100'000UL}, {100'000UL, 3UL}, {9'000UL, 0UL}, {0UL, 7'000UL}}) {
@@ -335,7 +335,7 @@ TEST_P(Conformance, DroppedPendingCallsAreCancelled) {
   });
 }
 
-// A request that is dropped while it is being sent leaves whole, from a copy.
+// A request that is dropped while it is being sent is sent completely, from a copy.
 TEST_P(Conformance, DroppedRequestsDoNotTearTheStream) {
   serve<echo>([&](Server&, Client& client) -> Task<void> {
     for (int i = 0; i < 5; ++i) {

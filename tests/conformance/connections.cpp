@@ -4,7 +4,7 @@
 #include "tests/conformance/backend.h"
 #include "tests/conformance/handlers.h"
 
-// Connecting, stopping, and the pool.
+// Connecting, stopping, and client pools.
 namespace hawser::conformance {
 
 TEST_P(Conformance, ConcurrentConnectsAgree) {
@@ -27,7 +27,7 @@ TEST_P(Conformance, ConcurrentConnectsAgree) {
         AWAIT(outcome, one.connect(to));
         EXPECT_ERROR(outcome, unavailable, "");
         count += !outcome;
-        // Whoever tries again at once does not change what the others are told.
+        // A waiter that tries again at once does not change the outcome for the others.
         if (count == 1) {
           AWAIT(again, one.connect(to));
           EXPECT_FALSE(again);
@@ -49,7 +49,7 @@ TEST_P(Conformance, ConcurrentConnectsAgree) {
   });
 }
 
-// All that waited for an attempt are told its outcome, also when one of them has begun another by then.
+// All that waited for an attempt receive its outcome, also when one of them has already begun another attempt.
 TEST_P(Conformance, EveryWaiterIsToldOfItsAttempt) {
   auto server = make_server();
   server->register_handler<echo>();
@@ -118,7 +118,7 @@ TEST_P(Conformance, ListeningTwiceFails) {
   });
 }
 
-// Another function of the same name and other types, and one that the server has not.
+// A function of the same name with other types, and a function that the server does not have.
 namespace elsewhere {
 inline std::string missing(std::string text) { return text; }
 }  // namespace elsewhere
@@ -227,14 +227,14 @@ TEST_P(Conformance, StopsCallsThatPassTheGrace) {
     co_await std::move(stopping);
     EXPECT_EQ(service.stopped, 1);
     AWAIT(answered, std::move(*polite));
-    EXPECT_EQ(answered, 0);  // It was told, and answered in time.
+    EXPECT_EQ(answered, 0);  // The client received GOAWAY and answered in time.
     AWAIT(ended, std::move(*deaf));
     EXPECT_ERROR(ended, outcome_unknown, "may have been executed");
     EXPECT_EQ(own.counters().calls_in_flight, 0U);
   });
 }
 
-// While a server stops under load, no call's outcome is in doubt: it was answered, or certainly not executed.
+// While a server stops under load, the outcome of each call is known: it was answered, or not executed.
 TEST_P(Conformance, StoppingUnderLoadLosesNothing) {
   std::uint64_t answered = 0;
   for (int round = 0; round < 10; ++round) {
@@ -287,7 +287,8 @@ TEST_P(Conformance, SeveralLoopsServeManyClients) {
   ASSERT_TRUE(server->start());
   std::vector<std::thread> threads;
   std::atomic<int> good{0};
-  // Made and gone on this thread: ThreadSanitizer does not see that a ring's memory is unmapped before it is used anew.
+  // Created and destroyed on this thread: ThreadSanitizer does not see that a ring's memory is unmapped before it is
+  // reused.
   std::vector<std::unique_ptr<Loop>> loops;
   for (int t = 0; t < 3; ++t) loops.push_back(backend->make_loop());
   for (const std::unique_ptr<Loop>& own : loops) {
@@ -315,7 +316,7 @@ TEST_P(Conformance, SeveralLoopsServeManyClients) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(good.load(), 3 * 10 * 50);
-  loops.clear();  // And with them the last of the connections, which would not answer that the server stops.
+  loops.clear();  // The last connections end with the loops. They would not answer the GOAWAY of a server that stops.
   EXPECT_EQ(server->counters().connections_accepted, 30U);
   server->stop(10s);
   EXPECT_EQ(server->counters().connections_open, 0U);

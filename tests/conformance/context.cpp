@@ -4,7 +4,7 @@
 #include "tests/conformance/backend.h"
 #include "tests/conformance/handlers.h"
 
-// What goes beside the arguments: errors, deadlines, cancellation, attachments, metadata, blocking handlers.
+// Data and control beside the arguments: errors, deadlines, cancellation, attachments, metadata, blocking handlers.
 namespace hawser::conformance {
 
 TEST_P(Conformance, ErrorsOfHandlersReachTheCaller) {
@@ -42,7 +42,7 @@ TEST_P(Conformance, ErrorsOfHandlersReachTheCaller) {
 TEST_P(Conformance, HandlersKnowTheirCall) {
   serve<about, remaining_ms>([](Server&, Client& client) -> Task<void> {
     AWAIT(plain, client.call<about>());
-    EXPECT_EQ(plain, "peer=yes deadline no-token");  // The client's default is a deadline.
+    EXPECT_EQ(plain, "peer=yes deadline no-token");  // The client's default timeout sets a deadline.
     const CallOptions unlimited_options{.timeout = forever};
     AWAIT(unlimited, client.call<about>(unlimited_options));
     EXPECT_EQ(unlimited, "peer=yes forever no-token");
@@ -155,7 +155,7 @@ TEST_P(Conformance, TimeoutsEndOneCallOnly) {
     const CallOptions negative_options{.timeout = -5s};
     AWAIT(negative, client.call<&TestService::wait_for_stop>(negative_options));
     EXPECT_ERROR(negative, deadline_exceeded, "timeout");
-    // The handlers learn it too.
+    // The handlers receive the cancellation too.
     AWAIT(notified, eventually(loop(), [&] { return service.waiting == 0; }));
     EXPECT_TRUE(notified);
     EXPECT_GE(service.stopped, 2);
@@ -189,11 +189,11 @@ TEST_P(Conformance, TokensCancelCalls) {
     AWAIT(notified, eventually(loop(), [&] { return service.stopped == 10; }));
     EXPECT_TRUE(notified);
 
-    // One that is stopped before it begins.
+    // A call whose token was stopped before it begins.
     const CallOptions late_options{.timeout = forever, .token = source.get_token()};
     AWAIT(late, client.call<&TestService::wait_for_stop>(late_options));
     EXPECT_ERROR(late, cancelled, "cancelled");
-    // And one that ends first.
+    // A call that ends before its token is stopped.
     std::stop_source unused;
     const CallOptions reply_options{.token = unused.get_token()};
     AWAIT(reply, client.call<echo>(reply_options, "hello"));
@@ -222,7 +222,7 @@ TEST_P(Conformance, AnyThreadMayCancel) {
         AWAIT(outcome, client.call<&TestService::wait_for_stop>(outcome_options));
         EXPECT_ERROR(outcome, cancelled, "cancelled");
       } else {
-        // A race of the reply and the cancellation: either may win.
+        // The reply and the cancellation race: either may win.
         const CallOptions outcome_options{.token = source.get_token()};
         AWAIT(outcome, client.call<echo>(outcome_options, "hello"));
         if (!outcome) {
@@ -246,7 +246,7 @@ TEST_P(Conformance, BlockingHandlersDoNotStallTheLoop) {
     blocked_until = release.get_future().share();
     AWAIT(blocking, client.send_request<block_until>());
     REQUIRE_OK(blocking);
-    // Many round trips pass while that blocks: it is in flight before them and after.
+    // The handler blocks for many round trips, so the call is in flight before and after them.
     AWAIT(taken, eventually(loop(), [&] { return own.counters().calls_in_flight == 1; }));
     EXPECT_TRUE(taken);
     for (int i = 0; i < 20; ++i) {
@@ -265,7 +265,7 @@ TEST_P(Conformance, BlockingHandlersDoNotStallTheLoop) {
     EXPECT_EQ(about_it->metadata().find("from"), "offload");
     AWAIT(thrown, client.call<block_throws>(1));
     EXPECT_ERROR(thrown, internal, "thrown while blocking");
-    // The caller does not wait for what cannot be interrupted.
+    // The caller does not wait for a handler that can't be interrupted.
     const CallOptions timed_out_options{.timeout = 5ms};
     AWAIT(timed_out, client.call<block>(timed_out_options, 100U));
     EXPECT_ERROR(timed_out, deadline_exceeded, "timeout");
@@ -295,7 +295,7 @@ TEST_P(Conformance, BlockingWorkIsBounded) {
       REQUIRE_OK(sent);
       pending.push_back(std::move(*sent));
     }
-    // Those that are refused are answered at once: the rest blocks until it is released.
+    // Refused calls are answered at once. The others block until they are released.
     AWAIT(refused,
           eventually(loop(), [&] { return server->counters().calls == 10 && client->calls_in_flight() <= 2; }));
     EXPECT_TRUE(refused);

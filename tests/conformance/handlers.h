@@ -13,7 +13,7 @@
 
 #include "hawser/hawser.h"
 
-// What the servers of this suite offer.
+// Handlers of the servers of this suite.
 namespace hawser::conformance {
 
 using namespace std::chrono_literals;
@@ -53,7 +53,7 @@ inline std::vector<std::string> lines(std::vector<std::string_view> parts, bool 
   if (reverse) out = {out.rbegin(), out.rend()};
   return out;
 }
-// As a handler does that passes on the error of a call of its own.
+// Behaves like a handler that returns the error of a call of its own.
 inline Result<int> passes_on(int code) { return fail(static_cast<ErrorCode>(code), "upstream"); }
 inline std::string zeros(std::uint64_t bytes) { return std::string(bytes, '0'); }
 
@@ -89,7 +89,7 @@ inline Task<std::string> slow_echo(Context& context, std::string text, std::uint
   co_await pause;
   co_return text;
 }
-// Views of the arguments stay valid while a coroutine waits, and so do those it gives back.
+// Views of the arguments stay valid while a coroutine waits, and so do views that it returns.
 inline Task<std::string_view> slow_view(Context& context, std::string_view text) {
   auto pause = context.loop().sleep(2ms);
   co_await pause;
@@ -100,7 +100,7 @@ inline Task<void> slow_nothing(Context& context) {
   co_await pause;
 }
 
-// A member of each kind, and what calls were told of their end.
+// Member functions of each kind, with counters of how their calls ended.
 class TestService {
  public:
   std::uint32_t order(std::string_view what, std::uint32_t count) {
@@ -123,7 +123,7 @@ class TestService {
     if (!slept) ++stopped;
     co_return 0;
   }
-  // Does not care for its token, only for open().
+  // Ignores its token and waits for open().
   Task<int> wait_for_gate(Context& context) {
     ++waiting;
     while (!gate) {
@@ -143,7 +143,7 @@ class TestService {
 
 // ---- Context ----
 
-// Tells what it was told.
+// Returns a description of the call's context.
 inline std::string about(Context& context) {
   std::string out = "peer=" + std::string(context.peer().empty() ? "no" : "yes");
   out += context.deadline() ? " deadline" : " forever";
@@ -154,7 +154,7 @@ inline Task<std::int64_t> remaining_ms(Context& context) {
   if (!context.deadline()) co_return -1;
   co_return std::chrono::duration_cast<std::chrono::milliseconds>(*context.deadline() - context.loop().now()).count();
 }
-// The attachment and metadata sent come back, with their sizes.
+// Sends the received attachment and metadata back, and returns their sizes.
 inline std::uint64_t reflect(Context& context, std::string_view text) {
   context.set_attachment(Buffer::copy_of(context.attachment()));
   for (auto& [key, value] : context.metadata().copy()) context.add_metadata(key, value);

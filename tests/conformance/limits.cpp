@@ -5,7 +5,7 @@
 #include "tests/conformance/stream_handlers.h"
 #include "wire/hello.h"
 
-// Every bound: what passes it fails with an error that names it, and everything else goes on.
+// Each limit: whatever exceeds it fails with an error that names the limit, and everything else continues.
 namespace hawser::conformance {
 namespace kept {
 
@@ -45,7 +45,7 @@ TEST_P(Conformance, CallsOfAConnectionAreBounded) {
       AWAIT(fifth, client.call<&TestService::wait_for_gate>());
       EXPECT_ERROR(fifth, overloaded, "4 calls are in flight on this connection");
       EXPECT_ERROR(fifth, overloaded, "calls_per_connection_max");
-      // Another connection has a bound of its own.
+      // Another connection has its own limit.
       auto other = make_client();
       AWAIT(connected, other->connect(own.address()));
       REQUIRE_OK(connected);
@@ -122,7 +122,7 @@ TEST_P(Conformance, ConnectionsAreBounded) {
   });
 }
 
-// Both directions, to the byte.
+// Both directions, exact to the byte.
 TEST_P(Conformance, MessagesAreBounded) {
   constexpr std::size_t limit = 50'000;
   constexpr std::size_t frame_bytes = wire::message_bytes_least;
@@ -145,12 +145,12 @@ TEST_P(Conformance, MessagesAreBounded) {
       AWAIT(way_too_long, client.call<zeros>(std::uint64_t{300'000}));
       EXPECT_ERROR(way_too_long, limit_exceeded, "message_bytes_max");
 
-      // An attachment has no padding: exactly as much as there may be.
+      // An attachment has no padding, so it can have exactly the rest.
       const std::size_t rest = limit - frame_bytes - 4 - 2;
       const std::string attached(rest + 1, 'a');
       const CallOptions exact_options{.attachment = as_bytes(attached).first(rest)};
       AWAIT(exact, client.call<reflect>(exact_options, "xy").reply());
-      // It comes back with a result of 8 bytes instead of 6.
+      // The reply has a result of 8 bytes instead of 6, so it is too large.
       EXPECT_ERROR(exact, limit_exceeded, "message_bytes_max");
       const CallOptions back_options{.attachment = as_bytes(attached).first(rest - 2)};
       AWAIT(back, client.call<reflect>(back_options, "xy").reply());
@@ -187,7 +187,7 @@ TEST_P(Conformance, StreamItemsAreBounded) {
   });
 }
 
-// Requests beyond what the network takes wait in memory, but not without end.
+// Requests that the network does not accept wait in memory, up to a limit.
 TEST_P(Conformance, TheBacklogIsBounded) {
   serve<echo>(server_options(), {.send_backlog_bytes_max = 1 << 20}, [&](Server&, Client& client) -> Task<void> {
     const std::string text = text_of(8 << 20);
@@ -214,7 +214,8 @@ TEST_P(Conformance, TheBacklogIsBounded) {
   });
 }
 
-// Replies to a client that takes none wait in the server, but not without end: then the client is not read either.
+// Replies to a client that does not read wait in the server up to a limit. Beyond it, the server does not read from the
+// client either.
 TEST_P(Conformance, RepliesInStoreAreBounded) {
   ServerOptions options = server_options();
   options.send_backlog_bytes_max = 1 << 20;
@@ -235,7 +236,7 @@ TEST_P(Conformance, RepliesInStoreAreBounded) {
   });
 }
 
-// Requests that handlers keep count in receive_bytes_max, and others are refused while they come in.
+// Requests that handlers keep count against receive_bytes_max. Further ones are refused while they are received.
 TEST_P(Conformance, LargeRequestsInStoreAreBounded) {
   ServerOptions options = server_options();
   options.message_bytes_max = 5 << 20;
@@ -251,7 +252,7 @@ TEST_P(Conformance, LargeRequestsInStoreAreBounded) {
       REQUIRE_OK(sent);
       kept.push_back(std::move(*sent));
     }
-    // One fits always, and so little beside it that two do not leave room for a third.
+    // One request always fits. Two leave no room for a third.
     AWAIT(last, std::move(kept[3]));
     EXPECT_ERROR(last, overloaded, "receive_bytes_max");
     AWAIT(third, std::move(kept[2]));
@@ -291,7 +292,7 @@ TEST_P(Conformance, HandshakesAreBounded) {
   options.handshake_timeout = 200ms;
   auto server = make_server(options);
   server->register_handler<echo>();
-  // Connections that do not say hello.
+  // A connection that sends no HELLO.
   struct Silent final : transport::StreamSink {
     MutableBytes receive_space() override { return memory; }
     void received(std::size_t) override {}
@@ -313,13 +314,13 @@ TEST_P(Conformance, HandshakesAreBounded) {
     AWAIT(here, eventually(loop(), [&] { return own.counters().connections_accepted == 3; }));
     EXPECT_TRUE(here);
     auto third = make_client();
-    // It is not shut out by them: the oldest of them goes.
+    // A well-behaved client is admitted in spite of them: the oldest silent connection is closed.
     AWAIT(admitted, third->connect(own.address()));
     EXPECT_OK(admitted);
     EXPECT_EQ(own.counters().connections_refused, 1U);
     AWAIT(reply, client.call<echo>("goes on"));
     EXPECT_EQ(reply, "goes on");
-    // Their time is bounded as well.
+    // The time of silent connections is limited as well.
     AWAIT(cut, eventually(loop(), [&] { return sinks[0]->closed && sinks[1]->closed; }));
     EXPECT_TRUE(cut);
     AWAIT(again, third->connect(own.address()));

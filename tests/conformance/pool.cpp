@@ -46,7 +46,7 @@ TEST_P(Conformance, PoolsMultiplexBeforeTheyGrow) {
   });
 }
 
-// As users of coro_rpc write it.
+// Use of a pool as in programs for coro_rpc.
 TEST_P(Conformance, PoolsLoanClients) {
   auto server = make_server();
   server->register_handler<slow_echo, echo, half>();
@@ -98,7 +98,7 @@ TEST_P(Conformance, PoolsReconnectAfterARestart) {
     const Time begin = loop().now();
     AWAIT(down, pool->call<echo>("down"));
     EXPECT_ERROR(down, unavailable, "after 3 attempts");
-    // Between three attempts lie two pauses, of which each is at least half of what it may be.
+    // Three attempts have two pauses between them. Each pause is at least half of its upper bound.
     EXPECT_GE(loop().now() - begin, 2500us + 5000us);
 
     ServerOptions options = server_options();
@@ -111,7 +111,7 @@ TEST_P(Conformance, PoolsReconnectAfterARestart) {
   });
 }
 
-// A connection of a server that is stopping takes no new calls; the pool must neither use it nor wait for it in vain.
+// A connection to a server that is stopping accepts no new calls. The pool must neither use it nor wait for it.
 TEST_P(Conformance, PoolsGetOverServersThatStop) {
   TestService service;
   auto first = make_server();
@@ -134,7 +134,7 @@ TEST_P(Conformance, PoolsGetOverServersThatStop) {
       co_await std::move(stopping);
     };
     scope.spawn(stop());
-    // Another server takes over the port while the first still has a call to finish.
+    // Another server listens at the port while the first one still has a call to finish.
     auto pause = loop().sleep(20ms);
     co_await pause;
     ServerOptions options = server_options();
@@ -160,7 +160,7 @@ TEST_P(Conformance, PoolsOutliveLostConnections) {
     auto pool = make_pool(address, {.connections_max = 2, .backoff_min = 1ms, .backoff_max = 5ms});
     for (int round = 0; round < 5; ++round) {
       AWAIT(first, pool->call<echo>("x"));
-      // It may be sent on a connection whose loss has not been noticed yet; then the loss is noticed.
+      // The call may be sent on a connection whose loss has not been noticed yet. The loss is noticed then.
       if (!first) {
         EXPECT_ERROR(first, outcome_unknown, "");
       }

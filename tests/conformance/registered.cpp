@@ -7,8 +7,8 @@
 #include "hawser/rdma.h"
 #include "tests/conformance/backend.h"
 
-// The same program with registered memory over any transport: without copies where a device knows it, as ordinary
-// memory elsewhere.
+// The same program with registered memory over every transport: without copies if the device knows the memory, and as
+// ordinary memory otherwise.
 namespace hawser::conformance {
 
 inline std::uint64_t sum_of_attachment(Context& context) {
@@ -22,7 +22,7 @@ inline std::uint64_t sum_of(Bytes bytes) {
   return sum;
 }
 
-// What the server sends beside its replies.
+// Memory that the server sends along with its replies.
 class Shelf {
  public:
   explicit Shelf(RegisteredBuffer buffer) : buffer_(std::move(buffer)) {
@@ -62,7 +62,7 @@ TEST_P(Conformance, RegisteredBuffersAreSentAndReceivedInto) {
     EXPECT_EQ(buffer.size(), std::size_t{2} << 20);
     for (const std::byte one : buffer.memory().first(4096)) EXPECT_EQ(one, std::byte{0});
     std::uint64_t direct = 0;
-    // Over UCX every payload that goes by itself, whatever it chooses to carry it.
+    // Over UCX: every payload that is sent separately, whatever UCX chooses to carry it.
     const std::size_t copied_bytes_max = rdma ? RdmaOptions{}.eager_bytes_max : UcxOptions{}.rendezvous_bytes_min - 1;
     for (const std::size_t bytes :
          {1UL, 4'000UL, 64UL << 10, (64UL << 10) + 1, 128UL << 10, 1UL << 20, (2UL << 20) - 3}) {
@@ -72,7 +72,7 @@ TEST_P(Conformance, RegisteredBuffersAreSentAndReceivedInto) {
       AWAIT(sum, client.call<sum_of_attachment>(options));
       REQUIRE_OK(sum);
       EXPECT_EQ(*sum, sum_of(as_bytes(text)));
-      // From the server's memory into ours.
+      // From the server's memory into the client's.
       AWAIT(reply, client.call<&Shelf::part>(std::uint64_t{17}, std::uint64_t{bytes}).into(buffer.memory()));
       REQUIRE_OK(reply);
       EXPECT_EQ(reply->attachment().data(), buffer.memory().data());
@@ -90,7 +90,7 @@ TEST_P(Conformance, RegisteredBuffersAreSentAndReceivedInto) {
       EXPECT_EQ(counters.front().buffer_bytes, std::size_t{5} << 20);
     } else if (rdma) {
       REQUIRE(counters.size() == 1);
-      // Requests and replies, since both sides are in this process.
+      // Counts requests and replies, since both sides are in this process.
       EXPECT_EQ(counters.front().buffer_sends, 2 * direct);
       EXPECT_EQ(counters.front().buffer_receives, direct);
       EXPECT_EQ(counters.front().buffer_bytes, std::size_t{5} << 20);
@@ -133,13 +133,13 @@ TEST_P(Conformance, ACallGivenUpLeavesARegisteredBufferWhenNobodyUsesItAnyMore) 
       co_await std::move(ended);
       AWAIT(free, eventually(on, [&] { return !made->in_use() && !shelf.in_use(); }));
       REQUIRE(free);
-      // Nothing writes there any more.
+      // Nothing writes to the memory any more.
       std::memset(made->memory().data(), 'b', made->size());
       AWAIT(sign, client.ping());
       EXPECT_OK(sign);
       EXPECT_EQ(as_text(made->memory()).find_first_not_of('b'), std::string_view::npos);
     }
-    // Elsewhere even the first call may have been answered by then.
+    // On other transports even the first call may have been answered by then.
     if (made->registered()) {
       EXPECT_GT(given_up, 0);
     }
@@ -164,11 +164,11 @@ TEST_P(Conformance, MemoryOfTheCallersIsRegisteredWhileTheBufferLives) {
       AWAIT(sum, client.call<sum_of_attachment>(sum_options));
       REQUIRE_OK(sum);
       EXPECT_EQ(*sum, sum_of(part));
-      // The peer is told to be done by its next packet.
+      // The peer reports with its next packet that it is done.
       AWAIT(free, eventually(*Loop::current(), [&] { return !buffer->in_use(); }));
       EXPECT_TRUE(free);
     }
-    // Not registered any more.
+    // The memory is not registered any more.
     const CallOptions sum_options{.attachment = part};
     AWAIT(sum, client.call<sum_of_attachment>(sum_options));
     REQUIRE_OK(sum);
@@ -214,7 +214,7 @@ TEST_P(Conformance, OneSidedOperationsWorkOrSayWhyNot) {
       EXPECT_ERROR(read, unavailable, "has no one-sided operations");
       EXPECT_ERROR(notified, unavailable, "has no one-sided operations");
     }
-    // Revoked twice, moved, and without a connection.
+    // Regions that are revoked twice, moved, or have no connection.
     ExposedRegion moved = std::move(*region);
     EXPECT_EQ(moved.handle(), *handle);
     moved.revoke();

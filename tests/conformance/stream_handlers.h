@@ -27,7 +27,7 @@ inline Task<Result<std::uint64_t>> sum_up(Reader<std::uint64_t> in) {
     sum += **item;
   }
 }
-// Gives back every text that it reads; the result is their number.
+// Returns every text that it reads. The result is the number of texts.
 inline Task<Result<std::uint32_t>> converse(std::string greeting, Reader<std::string_view> in,
                                             Writer<std::string> out) {
   auto greet = out.write(greeting);
@@ -46,10 +46,10 @@ inline Task<Result<std::uint32_t>> converse(std::string greeting, Reader<std::st
   }
 }
 
-// Streams whose course a test watches.
+// Handlers of streams with counters that a test watches.
 class Streamer {
  public:
-  // Writes until it may not.
+  // Writes until a write fails.
   Task<int> pour(std::uint32_t item_bytes, Writer<std::string> out) {
     const std::string item(item_bytes, 'p');
     for (;;) {
@@ -96,7 +96,7 @@ class Streamer {
     if (throwing) throw std::runtime_error("stumbled");
     co_return std::unexpected(Error::application(5, "stumbled"));
   }
-  // Ends without having read what there is.
+  // Ends without reading the items that have arrived.
   Task<std::uint32_t> ignore(Context& context, Reader<std::string> in) {
     auto reading = in.next();
     auto item = co_await std::move(reading);

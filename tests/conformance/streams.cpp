@@ -105,7 +105,7 @@ TEST_P(Conformance, ManyStreamsAtOnce) {
   });
 }
 
-// What is in store between a writer and a reader that does not read is bounded by the window and one item.
+// The bytes between a writer and a reader that does not read are limited by the window and one item.
 TEST_P(Conformance, WritersWaitForReaders) {
   constexpr std::uint32_t window = 64 * 1024;
   constexpr std::uint32_t item_bytes = 1'000;
@@ -173,7 +173,7 @@ TEST_P(Conformance, WritersWaitForReaders) {
   });
 }
 
-// Empty items cost credit too.
+// Empty items use up credit too.
 TEST_P(Conformance, EmptyItemsAreBounded) {
   Streamer streamer;
   auto server = make_server();
@@ -213,7 +213,7 @@ TEST_P(Conformance, StreamsEndEarly) {
     AWAIT(result, call->finish());
     EXPECT_EQ(result, 50'000U);
 
-    // A reader that has seen enough.
+    // A reader that stops reading early.
     {
       AWAIT(counting, client.open<count_up>(1'000'000U));
       REQUIRE_OK(counting);
@@ -244,7 +244,7 @@ TEST_P(Conformance, HandlersMayFailMidStream) {
         AWAIT(written, writer.write(i));
         if (!written) break;
       }
-      // What was written before the failure is there, then the end.
+      // Items that were written before the failure arrive, then the end.
       for (std::uint32_t i = 0; i < 3; ++i) {
         AWAIT(item, reader.next());
         EXPECT_TRUE(item && *item == i) << i << error_of(item);

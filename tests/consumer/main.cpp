@@ -1,5 +1,4 @@
-// A project outside the tree that has nothing but the installed package: one call from end to end, over a transport of
-// its own.
+// A project outside the tree that has only the installed package: one complete call, over a transport of its own.
 #include <hawser/hawser.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 # cmake -DBUILD=<build folder> -DWORK=<folder to use> -DCOMPILER=<c++> -DLIBDIR=<lib> -P run.cmake
-# Installs the build into WORK and uses it as a stranger would: through find_package and through pkg-config.
+# Installs the build into WORK and uses it as another project would: through find_package and through pkg-config.
 function(run)
   execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY COMMAND_ECHO STDOUT)
 endfunction()

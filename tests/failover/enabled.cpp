@@ -11,14 +11,14 @@
 #include "tests/testing.h"
 #include "transport/network.h"
 
-// Which transports are enabled, by which names, and how many.
+// Enabled transports: their names and their number.
 namespace hawser::failover {
 
 using namespace testing_tools;
 
 namespace {
 
-// A transport that nobody can use.
+// A transport that is never available.
 class Nowhere final : public transport::Transport {
  public:
   explicit Nowhere(std::string_view name) : name_(name) {}
@@ -37,7 +37,7 @@ TransportSpec nowhere(std::string_view name, int rank = 100, int option = 0) {
       [name](int) -> std::shared_ptr<transport::Transport> { return std::make_shared<Nowhere>(name); });
 }
 
-// Errors of a server that starts, and of a client that connects.
+// Returns the results of a server that starts and of a client that connects.
 std::vector<Result<void>> outcomes(const TransportOptions& transports) {
   std::vector<Result<void>> all;
   Loop loop({.log = no_log()});
@@ -64,7 +64,7 @@ TEST(Enabled, MoreThanAHelloOffersAreAnError) {
   for (const Result<void>& outcome : outcomes(options)) {
     EXPECT_ERROR(outcome, limit_exceeded, "5 transports are enabled (a, b, c, d, e), and a HELLO offers at most 4");
   }
-  // Those that are used count.
+  // Only the transports that are used count.
   options.order = {"e", "b", "e"};
   for (const Result<void>& outcome : outcomes(options)) EXPECT_OK(outcome);
 }
@@ -129,7 +129,7 @@ TEST(Enabled, AFactoryThatMakesAnotherNameIsAnError) {
 }  // namespace
 inline std::string_view echo_within_host(std::string_view text) { return text; }
 
-// What users get who say nothing, on a machine where shared memory works and nothing else is enabled.
+// The default of users who set no option, on a machine where shared memory works and nothing else is enabled.
 TEST(Automatic, WithinAHostItIsSharedMemory) {
   Loop loop({.log = no_log()});
   const auto network = Runtime::process_default()->network();

@@ -8,17 +8,17 @@
 #include "tests/testing.h"
 #include "transport/sim/sim_network.h"
 
-// Transports that lose packets for their length.
+// Transports that lose packets above a certain length.
 namespace hawser::failover {
 
 using namespace testing_tools;
 
 inline std::string_view echo_back(std::string_view text) { return text; }
 
-// Connects over a transport that loses packets longer than `mtu_max`, and has 100 KB echoed.
+// Connects over a transport that loses packets longer than `mtu_max`, and echoes 100 KB.
 struct Outcome {
   std::string transport;
-  std::string reason;  // Against the transport.
+  std::string reason;  // Reason why the transport was not used.
   std::uint64_t failovers = 0;
   bool echoed = false;
   std::string logged;
@@ -60,7 +60,7 @@ Outcome connect_with(std::size_t mtu_max) {
   return outcome;
 }
 
-// A switch on the way drops long packets: the transport is kept, with packets that pass, before a call is lost.
+// A switch drops long packets: the transport is kept, with packets that pass, before a call is lost.
 TEST(Packets, ThatAreTooLongForTheWayBecomeShorter) {
   for (const std::size_t mtu_max : {std::size_t{1500}, std::size_t{600}}) {
     const Outcome outcome = connect_with(mtu_max);

@@ -9,8 +9,8 @@
 #include "tests/testing.h"
 #include "transport/sim/sim_network.h"
 
-// Transports whose pending connections take long to make and to connect: the loop goes on, and either side may give up
-// meanwhile.
+// Transports whose pending connections take long to make and to connect. The loop keeps running, and either side may
+// give up meanwhile.
 namespace hawser::failover {
 
 using namespace testing_tools;
@@ -22,7 +22,7 @@ struct SlowPendingConnections : testing::TestWithParam<int> {
     server_options.listen = "server:0";
     server_options.transports = client_options.transports = {.order = {"simpath"}};
   }
-  // Runs body(server) with a server that has been started.
+  // Runs body(server) with a started server.
   template <class Body>
   void run(Duration ready_max, Body body) {
     transport::SimOptions sim;
@@ -73,7 +73,7 @@ TEST_P(SlowPendingConnections, AreNotWaitedForBeyondTheTimeToConnect) {
   });
 }
 
-// Another transport's slow work fails no connection that the stream could carry.
+// The slow work of another transport does not fail a connection that the byte stream could carry.
 TEST_P(SlowPendingConnections, TheStreamCarriesWhenOneTakesTooLong) {
   run(30s, [&](std::unique_ptr<Server>& server) -> Task<void> {
     Client client(loop, network, client_options);

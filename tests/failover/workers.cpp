@@ -7,12 +7,13 @@
 #include "rpc/negotiation/transport_backoff.h"
 #include "tests/testing.h"
 
-// What a client or server knows of its transports between connections.
+// State of transports that a client or server keeps between connections.
 namespace hawser::failover {
 
 using namespace testing_tools;
 
-// A device that goes is let go of, and looked for again when connections are made, but not at each of them.
+// A worker whose device has gone is released. The device is looked for again when connections are made, but not for
+// each of them.
 TEST(AttachedTransports, AnEndWhoseDeviceIsGoneIsReplaced) {
   struct End final : transport::TransportWorker {
     bool usable() const noexcept override { return alive; }

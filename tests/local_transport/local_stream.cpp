@@ -61,7 +61,7 @@ std::size_t LocalStream::send(std::span<const hawser::ConstBuffer> pieces) {
   do {
     sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (sent < 0 && errno == EINTR);
-  // A socket that broke is found by reading.
+  // A broken socket is detected by reading.
   const std::size_t taken = sent < 0 ? 0 : static_cast<std::size_t>(sent);
   blocked_ = taken < all;
   return taken;

@@ -12,7 +12,7 @@
 
 namespace local_transport {
 
-// A file descriptor that is closed with its owner.
+// Owns a file descriptor.
 class Socket {
  public:
   Socket() noexcept = default;
@@ -30,11 +30,11 @@ class Socket {
   int fd_ = -1;
 };
 
-// The bytes of a connected Unix socket. The byte stream on which the peers met stays open beside it: when that ends,
-// this ends after the bytes that have arrived.
+// Byte stream over a connected Unix socket. The byte stream on which the peers met stays open beside it. When that one
+// ends, this one ends after the bytes that have arrived.
 class LocalStream final : public hawser::transport::Stream, hawser::exec::Watcher, hawser::transport::StreamSink {
  public:
-  // An invalid socket is a stream that ends as soon as it is started.
+  // With an invalid socket, the stream ends as soon as it is started.
   LocalStream(Socket socket, std::unique_ptr<hawser::transport::Stream> beside)
       : socket_(std::move(socket)), beside_(std::move(beside)) {}
   ~LocalStream() override;
@@ -50,11 +50,11 @@ class LocalStream final : public hawser::transport::Stream, hawser::exec::Watche
   std::string local() const override { return beside_->local(); }
 
  private:
-  // Reads of one call: other connections of the loop wait for no more.
+  // Reads in one callback: other connections of the loop wait no longer than this.
   static constexpr int reads_max = 16;
 
   void on_ready(hawser::exec::Readiness readiness) override;
-  // Of the byte stream beside this.
+  // Callbacks of the byte stream beside this one.
   hawser::MutableBytes receive_space() override { return space_; }
   void received(std::size_t bytes) override;
   void sendable(std::size_t) override {}
@@ -70,11 +70,12 @@ class LocalStream final : public hawser::transport::Stream, hawser::exec::Watche
   hawser::transport::StreamSink* sink_ = nullptr;
   bool paused_ = false;
   bool reading_ = false;
-  bool blocked_ = false;  // A send took less than all.
+  bool blocked_ = false;  // A send was incomplete.
   bool ended_ = false;
   std::optional<hawser::Error> peer_gone_;  // The byte stream has ended.
   std::array<std::byte, 16> space_{};
-  const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Ends with this; seen by what it posted.
+  // Tasks posted by this object hold a weak reference, to see whether it still exists.
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();
 };
 
 }  // namespace local_transport

@@ -32,7 +32,7 @@ using Secret = std::array<std::byte, secret_bytes>;
 
 std::vector<std::byte> bytes_of(std::string_view text) { return {as_bytes(text).begin(), as_bytes(text).end()}; }
 
-// Abstract names of Unix sockets are seen within one network namespace of one running kernel.
+// Identifies the network namespace and the running kernel: abstract names of Unix sockets are visible within these.
 std::string host() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -52,7 +52,7 @@ std::unique_ptr<Connection> make_connection(Loop& loop, Socket socket, std::uniq
   return make_framed_connection(loop, std::move(stream), limits);
 }
 
-// Client: listens at a name that the system chose. The peer proves by the secret who it is.
+// Client: listens at a name that the system chose. The server proves its identity by the secret.
 class ClientPendingConnection final : public PendingConnection {
  public:
   ClientPendingConnection(Loop& loop, const MessageLimits& limits) : loop_(loop), limits_(limits) {}
@@ -61,7 +61,7 @@ class ClientPendingConnection final : public PendingConnection {
     listening_ = unix_socket();
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    socklen_t size = sizeof address.sun_family;  // No name: the system chooses one.
+    socklen_t size = sizeof address.sun_family;  // Without a name, the system chooses one.
     auto* const any = reinterpret_cast<sockaddr*>(&address);
     if (!listening_.valid() || ::bind(listening_.get(), any, size) != 0 || ::listen(listening_.get(), backlog) != 0) {
       return fail(ErrorCode::unavailable, system_error("no Unix socket to listen on"), ErrorScope::transport);
@@ -78,7 +78,7 @@ class ClientPendingConnection final : public PendingConnection {
   }
   std::vector<std::byte> parameters() const override { return parameters_; }
   Result<void> connect(Bytes) override { return fail(ErrorCode::internal, "a client does not connect"); }
-  // The server has connected and has sent the secret by now.
+  // The server has connected and has sent the secret before this call.
   std::unique_ptr<Connection> open(std::unique_ptr<Stream> stream) override {
     Socket socket;
     for (int i = 0; i < backlog && !socket.valid(); ++i) {

@@ -1,5 +1,6 @@
-// Linked into every test program: names a case that hangs, and prints where each of its threads is, long before ctest
-// ends the program without a word. HAWSER_TEST_CASE_SECONDS_MAX replaces the limit of a case; 0 is none.
+// Linked into every test program: reports the name of a case that hangs and a backtrace of each of its threads, long
+// before ctest ends the program without output. HAWSER_TEST_CASE_SECONDS_MAX replaces the limit of a case; 0 is no
+// limit.
 #include <dirent.h>
 #include <execinfo.h>
 #include <fcntl.h>
@@ -32,7 +33,7 @@ void print(std::string_view text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
-// Of one file below /proc/self/task/<thread>/, if it can be read.
+// Prints one file below /proc/self/task/<thread>/, if it can be read.
 void print_file(const char* thread, const char* name) {
   std::array<char, 128> path{};
   std::snprintf(path.data(), path.size(), "/proc/self/task/%s/%s", thread, name);
@@ -44,14 +45,14 @@ void print_file(const char* thread, const char* name) {
   if (got > 0) print({text.data(), static_cast<std::size_t>(got)});
 }
 
-// Runs on a thread that is asked where it is.
+// Signal handler: runs on a thread whose backtrace is requested.
 void on_question(int) {
   std::array<void*, 48> frames{};
   backtrace_symbols_fd(frames.data(), backtrace(frames.data(), frames.size()), STDERR_FILENO);
   answered.store(true);
 }
 
-// The process ends here with status 124, so calls that are not async-signal-safe are worth their risk.
+// The process ends here with status 124, so the risk of calls that are not async-signal-safe is accepted.
 void on_alarm(int) {
   std::array<char, 400> line{};
   std::snprintf(line.data(), line.size(), "\nwatchdog: %s has run for %u s, its limit. Its threads are at:\n",
@@ -90,7 +91,7 @@ const bool installed = [] {
     seconds_max = static_cast<unsigned>(std::strtoul(given, nullptr, 10));
   }
   std::array<void*, 1> frame{};
-  backtrace(frame.data(), 1);  // Loads what backtraces need, which must not happen in the handler.
+  backtrace(frame.data(), 1);  // Loads the libraries that backtraces need, which must not happen in the handler.
   signal(SIGALRM, on_alarm);
   testing::UnitTest::GetInstance()->listeners().Append(new Watchdog);
   return true;
