@@ -62,7 +62,6 @@ PROSE_PENDING = (
     "include/hawser/codec",
     "include/hawser/detail",
     "src/exec",
-    "src/exec/test",
     "src/rpc/server",
     "src/transport/common",
     "src/transport/conformance",

@@ -6,8 +6,8 @@
 
 namespace hawser::exec {
 
-// Lets coroutines of one loop wait until something has happened. Every waiter of a notify_all() is resumed by the loop;
-// whether what it waits for is so, it checks itself. Waiters may be destroyed; the condition outlives them.
+// Lets coroutines of one loop wait for an event. The loop resumes every waiter after notify_all(); each waiter checks
+// its own condition again. Waiters may be destroyed while they wait. The condition must outlive them.
 class Condition {
  public:
   explicit Condition(Loop& loop) noexcept : loop_(loop) {}

@@ -53,7 +53,8 @@ std::size_t EpollPoller::wait(Duration timeout, Time& now) {
     const timespec limit{static_cast<time_t>(timeout.count() / 1'000'000'000),
                          static_cast<long>(timeout.count() % 1'000'000'000)};
     count = epoll_pwait2(epoll_fd_, events.data(), events_max, &limit, nullptr);
-    // Kernels before 5.11 lack it, and some sandboxes forbid it: milliseconds, rounded up so that no timer is early.
+    // Kernels before 5.11 lack epoll_pwait2(), and some sandboxes forbid it. epoll_wait() takes milliseconds; they are
+    // rounded up so that no timer is early.
     if (count < 0 && errno != EINTR) {
       const auto ms = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
       count = epoll_wait(epoll_fd_, events.data(), events_max, static_cast<int>(ms < 86'400'000 ? ms : 86'400'000));
@@ -63,9 +64,9 @@ std::size_t EpollPoller::wait(Duration timeout, Time& now) {
   std::size_t delivered = 0;
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    // Never read: each write raises an edge by itself, and the counter cannot reach its end.
+    // The eventfd is never read: each write raises an edge by itself, and the counter cannot reach its maximum.
     if (event.data.u64 == wake_token) continue;
-    // Looked up at the time of delivery: an earlier event of this batch may have ended this watcher.
+    // The watcher is looked up when its event is delivered: an earlier event of this batch may have unwatched it.
     if (Watcher* watcher = watchers_.find(event.data.u64); watcher != nullptr) {
       ++delivered;
       watcher->on_ready({.readable = (event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0,

@@ -5,7 +5,7 @@
 
 namespace hawser::exec {
 
-// Waits with epoll, edge-triggered; woken through an eventfd. Works on every Linux.
+// Waits with edge-triggered epoll; an eventfd wakes it. Works on every Linux.
 class EpollPoller final : public Poller {
  public:
   // Throws std::system_error if the process is out of descriptors.
@@ -20,7 +20,7 @@ class EpollPoller final : public Poller {
   void unwatch(int fd, Watcher& watcher) noexcept override;
 
  private:
-  static constexpr int events_max = 256;  // Fetched by one system call.
+  static constexpr int events_max = 256;  // Maximum of events that one system call returns.
   static constexpr std::uint64_t wake_token = ~std::uint64_t{0};
 
   int epoll_fd_ = -1;
@@ -28,7 +28,7 @@ class EpollPoller final : public Poller {
   WatcherTable watchers_;
 };
 
-// The monotonic clock, for pollers that live in real time.
+// Returns the time of the monotonic clock, for pollers in real time.
 Time monotonic_now() noexcept;
 
 }  // namespace hawser::exec

@@ -14,16 +14,16 @@
 namespace hawser::exec {
 namespace {
 
-constexpr unsigned submissions = 256;   // Between two calls of the kernel; more make further calls.
-constexpr unsigned completions = 4096;  // Beyond that the kernel keeps them, which is slow.
+constexpr unsigned submissions = 256;   // Operations between two system calls; more cause further calls.
+constexpr unsigned completions = 4096;  // The kernel keeps further completions in a list of its own, which is slow.
 constexpr unsigned short buffer_group = 0;
 
-// Completions are found and delivered by the loop's own thread when it looks, so the kernel need not interrupt it;
-// a flag in shared memory says when it is worth a system call. Linux 6.1 has them all.
+// The loop's own thread finds and delivers completions when it polls, so the kernel need not interrupt it. A flag in
+// shared memory says when a system call is necessary. Linux 6.1 has all of these flags.
 constexpr unsigned setup_flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG |
                                  IORING_SETUP_CQSIZE | IORING_SETUP_R_DISABLED;
 
-// Unlike a thread's id it is not used again, and unlike the kernel's it costs no system call.
+// Unlike a thread's id, this number is not used again; unlike the kernel's id, it costs no system call.
 std::uint64_t this_thread_number() noexcept {
   static std::atomic<std::uint64_t> last{0};
   static thread_local const std::uint64_t number = last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -43,18 +43,19 @@ struct IoUring::Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
   ~Ring();
-  // Empty if all went well, else what did not.
+  // Sets up the ring. Returns an empty string on success, else what failed.
   std::string setup();
   std::string setup_buffers();
   // Binds the ring to this thread.
   int enable() noexcept;
-  // Whether receiving into provided buffers really works; binds the ring to this thread.
+  // Receives into provided buffers for a test. Returns an empty string on success, else what failed. Binds the ring to
+  // this thread.
   std::string try_out();
 
   ::io_uring uring{};
   bool made = false;
   io_uring_buf_ring* buffer_ring = nullptr;
-  std::byte* memory = nullptr;  // The buffers.
+  std::byte* memory = nullptr;  // The memory of the provided buffers.
 };
 
 IoUring::Ring::~Ring() {
@@ -108,7 +109,7 @@ std::string IoUring::Ring::setup_buffers() {
 }
 
 int IoUring::Ring::enable() noexcept {
-  // What io_uring_enable_rings() does, which liburing 2.3 declares but does not export.
+  // This call does what io_uring_enable_rings() does. liburing 2.3 declares that function but does not export it.
   return io_uring_register(static_cast<unsigned>(uring.ring_fd), IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
 }
 
@@ -121,7 +122,7 @@ std::string IoUring::Ring::try_out() {
   sqe->flags |= IOSQE_BUFFER_SELECT;
   sqe->buf_group = buffer_group;
   std::string reason;
-  // Twice, so that the second comes from the same submission.
+  // The test receives twice, so that the second completion comes from the same submission.
   for (int turn = 0; turn < 2 && reason.empty(); ++turn) {
     __kernel_timespec limit{.tv_sec = 1, .tv_nsec = 0};
     io_uring_cqe* cqe = nullptr;
@@ -144,7 +145,7 @@ Result<std::unique_ptr<IoUring>> IoUring::make() {
   const auto unavailable = [](const std::string& reason) {
     return fail(ErrorCode::unavailable, "io_uring cannot be used: " + reason, ErrorScope::transport);
   };
-  // Trying binds a ring to this thread, and the loop may run on another.
+  // The test binds a ring to this thread, and the loop may run on another one.
   {
     Ring trial;
     std::string reason = trial.setup();
@@ -221,7 +222,7 @@ void IoUring::forget(std::initializer_list<Token> tokens) noexcept {
     }
     release(*slot);
   }
-  // Not left to the next wait: until then the kernel would keep the descriptor open, and its port taken.
+  // Submitted at once: until then the kernel would keep the descriptor open, and its port in use.
   if (cancelled) io_uring_submit_and_get_events(&ring_->uring);
 }
 
@@ -268,10 +269,11 @@ void IoUring::submit_queued() {
 
 // ---- Waiting ----
 
-// Only the thread that a ring is bound to may enter it.
+// Only the thread to which a ring is bound may enter it.
 void IoUring::bind_to_this_thread() {
   if (thread_ != 0) {
-    // What the old ring has completed counts; what it was at begins anew on the new one.
+    // Completions of the old ring are delivered. Operations that it has not completed are started again on the new
+    // ring.
     deliver();
     auto fresh = std::make_unique<Ring>();
     if (const std::string reason = fresh->setup(); !reason.empty()) {
@@ -314,7 +316,7 @@ void IoUring::enter(Duration timeout) {
 
 std::size_t IoUring::deliver() {
   std::size_t notified = 0;
-  // What completes meanwhile, as forget() may bring about, is left to the next time.
+  // Completions that arrive during this loop, for example because of forget(), wait for the next call.
   for (unsigned ready = io_uring_cq_ready(&ring_->uring); ready != 0; --ready) {
     io_uring_cqe* cqe = nullptr;
     if (io_uring_peek_cqe(&ring_->uring, &cqe) != 0 || cqe == nullptr) break;

@@ -12,7 +12,7 @@
 namespace hawser::exec {
 namespace {
 
-// Whether a poll that ended with this error may be tried again.
+// Returns true if a poll that ended with this error may be tried again.
 bool passes(int error) noexcept { return error == ECANCELED || error == EAGAIN || error == EINTR || error == ENOMEM; }
 
 }  // namespace
@@ -46,7 +46,7 @@ std::size_t IoUringPoller::wait(Duration timeout, Time& now) {
   return notified - (wake_.seen - wakes);
 }
 
-// Never read: each write raises an edge by itself, and the counter cannot reach its end.
+// The eventfd is never read: each write raises an edge by itself, and the counter cannot reach its maximum.
 void IoUringPoller::wake() noexcept { eventfd_write(wake_fd_, 1); }
 
 IoUringPoller::Watch::Watch(IoUring& on, int watched, Watcher& notified)
@@ -54,13 +54,14 @@ IoUringPoller::Watch::Watch(IoUring& on, int watched, Watcher& notified)
 
 void IoUringPoller::Watch::on_completion(const IoUring::Completion& completion) {
   if (completion.result < 0 && !passes(-completion.result)) {
-    // Another poll of this descriptor would fail at once, for ever. Whoever uses the descriptor finds out.
+    // Another poll of this descriptor would fail at once each time. The watcher's owner sees the error when it uses the
+    // descriptor.
     return watcher.on_ready({.readable = true, .writable = true, .hangup = true, .broken = true});
   }
   if (!completion.more) token = ring.poll_always(fd, POLLIN | POLLOUT | POLLRDHUP, *this);
   if (completion.result < 0) return;
   const auto events = static_cast<unsigned>(completion.result);
-  // The last thing done here: the watcher may end this watch.
+  // This is the last statement, because the watcher may end this watch.
   watcher.on_ready({.readable = (events & (POLLIN | POLLRDHUP | POLLHUP | POLLERR)) != 0,
                     .writable = (events & POLLOUT) != 0,
                     .hangup = (events & (POLLRDHUP | POLLHUP | POLLERR)) != 0,

@@ -8,11 +8,11 @@
 
 namespace hawser::exec {
 
-// Waits for a ring's completions; descriptors are watched by polls that stay. While nothing has come, a look costs no
-// system call.
+// Waits for a ring's completions, and watches descriptors by multishot polls. Polling costs no system call while no
+// completion has arrived.
 class IoUringPoller final : public Poller {
  public:
-  // The error says what this kernel lacks or forbids.
+  // The error names what this kernel lacks or forbids.
   static Result<std::unique_ptr<Poller>> make();
   ~IoUringPoller() override;
 

@@ -23,24 +23,24 @@ namespace {
 
 thread_local Loop* current_loop = nullptr;
 
-// Between two looks at the poller, which costs a system call, sources have this many turns, and this many polls in all:
-// many sources must not keep the poller from its own.
+// The poller costs a system call, so between two of its turns the sources have this many turns, and at most this many
+// polls in all: many sources must not keep the poller waiting.
 constexpr unsigned source_rounds = 16;
 constexpr std::size_t source_polls = 64;
 
-// Spinning is halved after each sleep that it could not avoid, down to this; it returns to its limit as soon as a
-// sleep turns out shorter than that. (The policy of the kernel's halt polling.)
+// The spin time is halved after each sleep that spinning could not avoid, down to this value. It returns to its limit
+// as soon as a sleep is shorter than the limit. (The kernel's halt polling has the same policy.)
 constexpr Duration spin_least = std::chrono::microseconds(2);
 
-// Coroutines that become ready in one tick, for which there is room from the start.
+// Room is reserved for this many coroutines that become ready in one tick.
 constexpr std::size_t ready_reserve = 1024;
 
 void relax() noexcept { __builtin_ia32_pause(); }
 
 Duration timer_slack() noexcept { return Duration(std::max(prctl(PR_GET_TIMERSLACK), 0)); }
 
-// Searches from `next` on, the place behind the last one found: coroutines that were resumed together are often
-// destroyed in the same order, and many of them must not take quadratic time.
+// Removes a coroutine from the list. The search begins at `next`, the position behind the last one found: coroutines
+// that were resumed together are often destroyed in the same order, and many of them must not take quadratic time.
 bool take_back(std::vector<std::coroutine_handle<>>& list, std::size_t begin, std::size_t& next,
                std::coroutine_handle<> waiting) noexcept {
   const auto at = [&list](std::size_t index) { return list.begin() + static_cast<std::ptrdiff_t>(index); };
@@ -55,7 +55,7 @@ bool take_back(std::vector<std::coroutine_handle<>>& list, std::size_t begin, st
   return true;
 }
 
-// Makes a loop the thread's current one while it runs, however that ends.
+// Makes a loop the thread's current one during its own lifetime, also when an exception ends the run.
 class Current {
  public:
   explicit Current(Loop& loop) noexcept : outer_(std::exchange(current_loop, &loop)) {}
@@ -74,12 +74,12 @@ struct Loop::State {
       : wheel(origin),
         spin_limit(options.spin_max),
         offload(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop) {
-    // They grow where an exception would end the process: few loops get that far.
+    // These lists grow where an exception would end the process. Few loops need more than this reserve.
     ready.reserve(ready_reserve);
     resuming.reserve(ready_reserve);
   }
 
-  // Of objects that hold the links of the list that they are in.
+  // A list of objects that contain the links of the list.
   template <class T>
   struct List {
     bool empty() const noexcept { return first == nullptr; }
@@ -102,7 +102,7 @@ struct Loop::State {
     std::size_t size = 0;
   };
 
-  // True if the loop has something to do without looking outside.
+  // Returns true if the loop has work without asking sources or the poller.
   bool busy() const noexcept {
     return !ready.empty() || !tick_ends.empty() || !mailbox.empty() ||
            (stoppable && stopping.load(std::memory_order_relaxed));
@@ -110,24 +110,24 @@ struct Loop::State {
 
   TimerWheel wheel;
   std::vector<std::coroutine_handle<>> ready;
-  std::size_t forgotten = 0;                      // Place behind the last one that was taken back.
-  std::vector<std::coroutine_handle<>> resuming;  // The batch that run_ready() is at.
-  std::size_t resumed = 0;                        // How far it is in the batch.
+  std::size_t forgotten = 0;                      // Position behind the last coroutine that take_back() removed.
+  std::vector<std::coroutine_handle<>> resuming;  // The batch that run_ready() resumes.
+  std::size_t resumed = 0;                        // Position in that batch.
   List<exec::TickEnd> tick_ends;
   List<exec::Source> sources;
-  exec::Source* next_source = nullptr;  // While poll_once() polls them: which one is next.
-  unsigned rounds = 0;                  // Turns of the sources since the poller was asked,
-  std::size_t polls = 0;                // and polls of single ones.
+  exec::Source* next_source = nullptr;  // The source that poll_once() polls next.
+  unsigned rounds = 0;                  // Turns of the sources since the poller's last turn.
+  std::size_t polls = 0;                // Polls of single sources since then.
   exec::SpinLimit spin_limit;
   Duration spin = spin_limit.get();
   std::atomic<bool> sleeping{false};
   std::atomic<bool> stopping{false};
-  std::atomic<const void*> thread{nullptr};  // That which runs the loop, as the address of its current_loop.
-  std::atomic<pid_t> process{0};             // In a child by fork(), no thread runs it.
+  std::atomic<const void*> thread{nullptr};  // The thread that runs the loop, as the address of its current_loop.
+  std::atomic<pid_t> process{0};             // Process of that thread. In a child by fork(), no thread runs the loop.
   std::vector<detail::LoopUser*> users;
-  bool stoppable = false;  // Within run(), which ends by stop(); run(task) does not.
+  bool stoppable = false;  // True within run(), which ends by stop(); run(task) does not.
   exec::Mailbox mailbox;
-  exec::OffloadPool offload;  // Last: its threads post to the mailbox until they are joined.
+  exec::OffloadPool offload;  // Declared last: its threads post to the mailbox until they are joined.
 };
 
 // Marks the loop as running on this thread.
@@ -147,7 +147,7 @@ class Loop::Running {
 
  private:
   std::atomic<const void*>& thread_;
-  const void* outer_ = nullptr;  // This thread, if the end of a tick runs the loop.
+  const void* outer_ = nullptr;  // The address of current_loop if this thread already runs the loop.
   const Current current_;
 };
 
@@ -220,7 +220,7 @@ void Loop::stop() noexcept {
 
 void Loop::post(std::unique_ptr<detail::Posted> work) {
   state_->mailbox.put(std::move(work));
-  // One wake-up suffices for all that is posted until the loop sleeps again.
+  // One wake-up is sufficient for all work that is posted until the loop sleeps again.
   if (state_->sleeping.load(std::memory_order_seq_cst) && state_->sleeping.exchange(false, std::memory_order_seq_cst)) {
     poller_->wake();
   }
@@ -285,7 +285,7 @@ void Loop::tick() {
   }
 }
 
-// What is posted must not throw: the rest of the batch would be lost.
+// Posted work must not throw: the rest of the batch would be lost.
 bool Loop::take_posted() noexcept {
   if (state_->mailbox.empty()) return false;
   for (detail::Posted* work = state_->mailbox.take(); work != nullptr;) {
@@ -301,7 +301,7 @@ bool Loop::run_ready() {
   if (!state.resuming.empty()) {
     misuse("Loop::run() is called from within a task of the same loop; co_await the task instead");
   }
-  // What becomes ready meanwhile waits for the next batch, so that input and timers get their turn.
+  // Coroutines that become ready meanwhile wait for the next batch, so that input and timers get their turn.
   state.resuming.swap(state.ready);
   for (state.resumed = 0; state.resumed < state.resuming.size();) state.resuming[state.resumed++].resume();
   state.resuming.clear();
@@ -309,8 +309,8 @@ bool Loop::run_ready() {
   return true;
 }
 
-// Ends of ticks may ask for another one: bounded, since each connection sends all it has. Each leaves the list before
-// it runs: it may destroy itself or others, and a flush within this one runs those that are left.
+// An end of a tick may request another one. This is bounded, since each connection sends all of its data. Each end
+// leaves the list before it runs: it may destroy itself or others, and a flush within this one runs the remaining ends.
 void Loop::flush() {
   while (!state_->tick_ends.empty()) {
     exec::TickEnd& end = *state_->tick_ends.first;
@@ -319,10 +319,10 @@ void Loop::flush() {
   }
 }
 
-// Sources every time, the poller when it is its turn; sets the time; true if there was anything.
+// Polls all sources, and the poller when it is its turn. Sets the time. Returns true if there was any event.
 bool Loop::poll_once() {
   bool found = false;
-  // A source may add or remove sources.
+  // A source may add or remove sources while it is polled.
   for (exec::Source* source = state_->sources.first; source != nullptr; source = state_->next_source, ++state_->polls) {
     state_->next_source = source->next_;
     found |= source->poll();
@@ -386,7 +386,7 @@ struct StoppableSleep : Timer {
   ~StoppableSleep() {
     if (queued && !resumed) loop.forget(waiting);
   }
-  bool await_ready() const noexcept { return queued; }  // Stopped meanwhile.
+  bool await_ready() const noexcept { return queued; }  // A stop was requested meanwhile.
   void await_suspend(std::coroutine_handle<> handle) noexcept {
     waiting = handle;
     start(loop, when);

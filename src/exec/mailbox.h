@@ -8,15 +8,15 @@
 
 namespace hawser::exec {
 
-// Work that other threads hand to a loop: many producers, one consumer, in order of arrival. Lock-free: a stack of
-// arrivals that the consumer takes whole and reverses.
+// Passes work from other threads to a loop: many producers, one consumer, in order of arrival. Lock-free: producers
+// push to a stack, which the consumer takes as a whole and reverses.
 class Mailbox {
  public:
   Mailbox() noexcept = default;
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
   ~Mailbox() {
-    // What goes with it may leave more.
+    // The destructors of this work may post more work.
     while (!empty()) {
       for (detail::Posted* work = take(); work != nullptr;) delete std::exchange(work, work->next);
     }
@@ -25,14 +25,15 @@ class Mailbox {
   void put(std::unique_ptr<detail::Posted> work) noexcept {
     detail::Posted* added = work.release();
     added->next = head_.load(std::memory_order_relaxed);
-    // Sequentially consistent with Loop's sleeping flag: either the loop sees the work or we see that it sleeps.
+    // Sequentially consistent with Loop's sleeping flag: either the loop sees the work, or this thread sees that the
+    // loop sleeps.
     while (!head_.compare_exchange_weak(added->next, added, std::memory_order_seq_cst, std::memory_order_relaxed)) {
     }
   }
 
   bool empty() const noexcept { return head_.load(std::memory_order_seq_cst) == nullptr; }
 
-  // All that has arrived, oldest first, linked by `next`; the caller owns it.
+  // Returns all work that has arrived, oldest first, linked by `next`. The caller owns it.
   detail::Posted* take() noexcept {
     detail::Posted* newest = head_.exchange(nullptr, std::memory_order_acquire);
     detail::Posted* oldest = nullptr;

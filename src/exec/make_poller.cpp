@@ -6,7 +6,8 @@
 namespace hawser::exec {
 namespace {
 
-// Whether `automatic` means io_uring where the kernel has it. Epoll, until measurements say otherwise.
+// Whether `automatic` selects io_uring where the kernel has it. It selects epoll until measurements show an advantage
+// of io_uring.
 constexpr bool automatic_is_io_uring = false;
 
 }  // namespace

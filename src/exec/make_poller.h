@@ -7,7 +7,7 @@
 
 namespace hawser::exec {
 
-// The poller that `options` ask for and this kernel has.
+// Makes the poller that `options` request, as far as this kernel has it.
 std::unique_ptr<Poller> make_poller(const LoopOptions& options);
 
 }  // namespace hawser::exec

@@ -48,7 +48,7 @@ OffloadPool::Ticket OffloadPool::submit(const void* client, std::unique_ptr<deta
 }
 
 bool OffloadPool::withdraw(const void* client, Ticket ticket) noexcept {
-  std::list<QueuedJob> dropped;  // Outside of the lock: its destructor may do anything.
+  std::list<QueuedJob> dropped;  // Destroyed without the lock, because its destructor may run any code.
   const std::lock_guard lock(mutex_);
   const auto known = by_key_.find(client);
   if (known == by_key_.end()) return false;
@@ -67,7 +67,7 @@ void OffloadPool::remove(Clients::iterator client) noexcept {
   clients_.erase(client);
 }
 
-// The oldest work of the client whose turn it is, which then is last in turn.
+// Returns the oldest work of the client whose turn it is. That client then gets the last turn.
 std::unique_ptr<detail::Posted> OffloadPool::take() {
   const Clients::iterator client = clients_.begin();
   std::unique_ptr<detail::Posted> work = std::move(client->queue.front().work);
@@ -81,13 +81,13 @@ std::unique_ptr<detail::Posted> OffloadPool::take() {
   return work;
 }
 
-// Starts a thread if one more piece of work needs it. False if there is none at all.
+// Starts a thread if one more piece of work needs it. Returns false if the pool has no thread at all.
 bool OffloadPool::enough_threads() {
   if (waiting_ >= idle_ && threads_.size() < threads_max_) {
     try {
       threads_.emplace_back([this] { serve(); });
     } catch (const std::system_error&) {
-      // The system has no more: the threads there are take the work one after the other.
+      // The system provides no more threads: the existing threads do the work one piece after the other.
     }
   }
   return !threads_.empty();

@@ -14,26 +14,27 @@
 
 namespace hawser::exec {
 
-// Threads for work that blocks. Started one by one as work waits, up to a bound; joined by the destructor, which
-// lets the work at hand end and drops what still waits.
+// Threads for blocking work. They are started one by one when work waits, up to a limit. The destructor drops the work
+// that waits, waits for the work that runs, and joins the threads.
 //
-// Work comes from clients, such as connections, which are told apart by an address that is not used otherwise. Clients
-// with waiting work take turns. The client null stands for the application itself.
+// Work belongs to clients, such as connections. An address that has no other use identifies a client. Clients with
+// waiting work take turns. Null identifies the application itself.
 class OffloadPool {
  public:
-  using Ticket = std::uint64_t;  // Of a piece of work; never 0.
+  using Ticket = std::uint64_t;  // Identifies a piece of work; never 0.
 
-  // `owner`: what owner_of_this_thread() gives on the pool's threads.
+  // owner_of_this_thread() returns `owner` on the pool's threads.
   OffloadPool(unsigned threads_max, std::size_t queue_max, Loop* owner) noexcept
       : threads_max_(threads_max), queue_max_(queue_max), owner_(owner) {}
   OffloadPool(const OffloadPool&) = delete;
   OffloadPool& operator=(const OffloadPool&) = delete;
   ~OffloadPool();
 
-  // 0, and `work` is dropped, if queue_max pieces wait already, if as many of `client` wait as there are free places,
-  // or if no thread could be started. So one client gets half of the places, and the next still finds some.
+  // Returns 0 and drops `work` if queue_max pieces wait already, if as many pieces of `client` wait as there are free
+  // places, or if no thread could be started. So one client uses at most half of the places, and another client still
+  // finds free ones.
   Ticket submit(const void* client, std::unique_ptr<detail::Posted> work);
-  // Drops the work of that ticket if it still waits. False: it runs or has run, and its end is its own matter.
+  // Drops the work of that ticket if it still waits. Returns false if the work runs or has run; it then ends by itself.
   bool withdraw(const void* client, Ticket ticket) noexcept;
 
   static Loop* owner_of_this_thread() noexcept;
@@ -59,7 +60,7 @@ class OffloadPool {
   Loop* const owner_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Clients clients_;  // Whose turn it is first. Guarded by mutex_, as are the rest.
+  Clients clients_;  // The next client in turn is the first. Guarded by mutex_, like the following members.
   std::unordered_map<const void*, Clients::iterator> by_key_;
   std::size_t waiting_ = 0;
   std::size_t idle_ = 0;

@@ -52,7 +52,7 @@ void Scope::clear() noexcept {
     std::coroutine_handle<Root::promise_type>::from_promise(static_cast<Root::promise_type&>(*tasks_.next)).destroy();
   }
   if (joiner_ == nullptr) return;
-  // By the loop: whoever clears the scope may be about to destroy it.
+  // The loop resumes the joiner, because the caller that clears the scope may be about to destroy it.
   Join& joiner = *joiner_;
   const std::coroutine_handle<> waiter = joiner.leave();
   joiner.resuming_ = true;

@@ -4,7 +4,7 @@
 
 namespace hawser::exec {
 
-// More idle waits than this in a row of virtual time, and the simulation is stuck for good.
+// More idle waits than this in a row of virtual time mean that the simulation cannot continue.
 static constexpr std::size_t stalls_max = 10'000;
 
 std::size_t SimPoller::wait(Duration timeout, Time& now) {

@@ -4,8 +4,8 @@
 
 namespace hawser::exec {
 
-// Virtual time: waiting moves the clock and nothing else does, so that a run depends on its seed alone. Everything
-// that happens in a simulation is a timer. A wait without an end means that nothing can happen any more.
+// Virtual time: only waiting moves the clock, so that a run depends on its seed alone. Everything that happens in a
+// simulation is a timer. A wait without an end means that nothing can happen any more.
 class SimPoller final : public Poller {
  public:
   std::string_view name() const noexcept override { return "simulated"; }
@@ -13,11 +13,12 @@ class SimPoller final : public Poller {
   std::size_t wait(Duration timeout, Time& now) override;
   void wake() noexcept override {}
   bool real_time() const noexcept override { return false; }
-  // There are no descriptors in a simulation.
+  // A simulation has no descriptors.
   void watch(int fd, Watcher& watcher) override;
   void unwatch(int, Watcher&) noexcept override {}
 
-  // Calls of wait() that had no end: the simulated system is at rest. One that never changes any more is stuck.
+  // Returns the number of wait() calls that had no end, because the simulated system was at rest. A system at rest that
+  // never changes is stuck.
   std::size_t stalls() const noexcept { return stalls_; }
 
  private:

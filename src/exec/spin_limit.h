@@ -9,26 +9,26 @@
 
 namespace hawser::exec {
 
-// How long a loop spins before it sleeps. A sleep costs what waking up takes: where that is dear, as on virtual
-// machines, a short spin makes both sides of a connection sleep for good, since each wakes the other too late for its
-// spin. Measured by sleeps of a microsecond; the least of the last few counts, since all but the wake-up only adds.
-// Without I/O.
+// Determines how long a loop spins before it sleeps. A sleep costs the time of a wake-up. If wake-ups are slow, as on
+// virtual machines, a short spin makes both sides of a connection sleep each time, since each wakes the other too late
+// for its spin. The wake-up time is measured by sleeps of one microsecond. The minimum of the last few sleeps counts,
+// since all other effects only add time. Without I/O.
 class SpinLimit {
  public:
   static constexpr Duration least = std::chrono::microseconds(50);
   static constexpr Duration most = std::chrono::milliseconds(1);
   static constexpr Duration probe_sleep = std::chrono::microseconds(1);
-  // Such sleeps say nothing of a wake-up: kernels before 5.11 sleep for whole milliseconds. And who wakes up so late
-  // gains nothing.
+  // Longer sleeps are not used: kernels before 5.11 sleep for whole milliseconds, and a loop that wakes up so late
+  // gains nothing from spinning.
   static constexpr Duration coarse = std::chrono::microseconds(900);
-  static constexpr int wake_ups = 4;            // Of a limit: this side's, the peer's, and as much again.
-  static constexpr unsigned probe_every = 256;  // Sleeps; the first few are probes too.
+  static constexpr int wake_ups = 4;            // Wake-ups in a limit: this side's, the peer's, and as much again.
+  static constexpr unsigned probe_every = 256;  // Number of sleeps. The first few are probes too.
 
   explicit SpinLimit(std::optional<Duration> fixed) noexcept
       : fixed_(fixed.has_value()), limit_(fixed.value_or(least)) {}
 
   Duration get() const noexcept { return limit_; }
-  // Asked before each sleep: whether it is to be a probe, of probe_sleep.
+  // Called before each sleep. Returns true if the sleep must be a probe, of probe_sleep.
   bool probe_due() noexcept {
     if (fixed_) return false;
     if (count_ < samples_.size()) return true;
@@ -36,7 +36,7 @@ class SpinLimit {
     sleeps_ = 0;
     return true;
   }
-  // A probe that nothing ended early took `elapsed`, of which the kernel adds `timer_slack` by itself.
+  // Reports a probe that no event ended early: it took `elapsed`, to which the kernel adds `timer_slack` by itself.
   void probed(Duration elapsed, Duration timer_slack) noexcept {
     samples_[count_++ % samples_.size()] = std::max(elapsed - probe_sleep - timer_slack, Duration::zero());
     if (count_ < samples_.size()) return;

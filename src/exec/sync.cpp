@@ -136,7 +136,7 @@ Task<Result<void>> Event::wait(std::stop_token token) {
 }
 
 Semaphore::~Semaphore() {
-  // Waiters are reported by the queue.
+  // The queue reports waiters.
   if (queue_.permits() != total_ && queue_.idle()) {
     misuse("a Semaphore or Mutex is destroyed while a Permit is held, which would return to it later");
   }

@@ -20,13 +20,14 @@ std::uint64_t TimerWheel::ticks_of(Time when, bool round_up) const noexcept {
 void TimerWheel::start(Timer& timer, Time when) noexcept {
   timer.stop();
   constexpr std::uint64_t ticks_ahead_max = (std::uint64_t{1} << (slot_bits * levels)) - 1;
-  // A timer in the past fires when the wheel next advances, not from within start().
+  // A timer in the past fires when the wheel advances next, and not from within start().
   timer.expiry_ticks_ = std::clamp(ticks_of(when, true), now_ticks_ + 1, (now_ticks_ | ticks_ahead_max));
   insert(timer);
   ++count_;
 }
 
-// The level is that of the highest digit in which expiry and now differ; the slot is that digit of the expiry.
+// The level is the highest digit in which the expiry differs from the present time. The slot is that digit of the
+// expiry.
 void TimerWheel::insert(Timer& timer) noexcept {
   const std::uint64_t difference = (timer.expiry_ticks_ ^ now_ticks_) | (slots - 1);
   const unsigned level = std::min(static_cast<unsigned>(63 - std::countl_zero(difference)) / slot_bits, levels - 1);
@@ -64,8 +65,8 @@ Timer* TimerWheel::detach(unsigned index) noexcept {
   return list;
 }
 
-// Slots below the current digit of their level belong to the digit above, so they cannot be occupied: the first
-// occupied slot from the current digit on is the earliest, and a lower level is always earlier than a higher one.
+// Slots below the current digit of their level belong to the digit above, so they are free. The first occupied slot
+// from the current digit on is therefore the earliest, and a lower level is always earlier than a higher one.
 std::optional<TimerWheel::Due> TimerWheel::next_slot() const noexcept {
   for (unsigned level = 0; level < levels; ++level) {
     if (occupied_[level] == 0) continue;
@@ -97,7 +98,7 @@ std::size_t TimerWheel::advance(Time now) {
       timer.unlink();
       if (timer.expiry_ticks_ <= now_ticks_) {
         ++fired;
-        timer.callback_(timer);  // May start or stop any timer, those of this list too.
+        timer.callback_(timer);  // The callback may start or stop any timer, also timers of this list.
       } else {
         insert(timer);
         ++count_;

@@ -8,8 +8,8 @@
 
 namespace hawser {
 
-// A hierarchical timer wheel (Varghese and Lauck, 1987): levels of 64 slots, each level 64 times as coarse as the
-// one below; starting and stopping a timer is constant time. Ticks of 8.192 us, counted from `origin`.
+// A hierarchical timer wheel (Varghese and Lauck, 1987). Each level has 64 slots and is 64 times as coarse as the level
+// below. Starting and stopping a timer takes constant time. Ticks are 8.192 us long, counted from `origin`.
 class TimerWheel {
  public:
   static constexpr unsigned tick_shift = 13;  // 2^13 ns.
@@ -23,9 +23,9 @@ class TimerWheel {
   ~TimerWheel();
 
   void start(Timer& timer, Time when) noexcept;
-  // Fires what is due at `now`; gives the number fired.
+  // Fires the timers that are due at `now`. Returns their number.
   std::size_t advance(Time now);
-  // No timer fires before this; empty if none runs.
+  // Returns a time before which no timer fires; empty if no timer runs.
   std::optional<Time> next() const noexcept;
   bool empty() const noexcept { return count_ == 0; }
 

@@ -7,8 +7,8 @@
 
 namespace hawser::exec {
 
-// Gives each watched descriptor a token that goes stale when it is unwatched, so that an event fetched before is not
-// delivered after.
+// Gives each watched descriptor a token that becomes stale when the descriptor is unwatched, so that an event which was
+// fetched before is not delivered afterwards.
 class WatcherTable {
  public:
   std::uint64_t add(int fd, Watcher& watcher) {
@@ -18,13 +18,13 @@ class WatcherTable {
     entry.watcher = &watcher;
     return token(index, entry.generation);
   }
-  // The token that the descriptor had.
+  // Returns the token that the descriptor had.
   std::uint64_t remove(int fd) noexcept {
     Entry& entry = entries_[static_cast<std::size_t>(fd)];
     entry.watcher = nullptr;
     return token(static_cast<std::size_t>(fd), entry.generation++);
   }
-  // Null if the descriptor of `token` is not watched any more.
+  // Returns null if the descriptor of `token` is not watched any more.
   Watcher* find(std::uint64_t token) const noexcept {
     const auto index = static_cast<std::size_t>(token & 0xffffffffU);
     if (index >= entries_.size()) return nullptr;

@@ -87,7 +87,7 @@ TEST_F(ChannelTest, CloseRefusesSendersAndKeepsItems) {
   });
 }
 
-// The item that waits is reserved for a receiver that has not run yet: another one must not wait for it for ever.
+// The waiting item is reserved for a receiver that has not run yet. Another receiver must not wait for it forever.
 TEST_F(ChannelTest, AReceiverAfterCloseDoesNotWaitForAnItemOfAnother) {
   run([&]() -> Task<void> {
     Channel<int> channel(1);
@@ -145,7 +145,7 @@ TEST_F(ChannelTest, TakesOverANamedItem) {
   });
 }
 
-// Moves throw when they are told to.
+// Its move operations throw when `throws` is set.
 struct Fragile {
   explicit Fragile(bool& on) : throws(&on) {}
   Fragile(Fragile&& other) : throws(other.throws) {
@@ -265,7 +265,7 @@ TEST_F(WithTimeoutTest, WorkThatTheParentStopsGivesItsResult) {
     const auto partial = [this](std::stop_token token) -> Task<Result<int>> {
       auto sleeping = loop.sleep(milliseconds(100), std::move(token));
       (void)co_await std::move(sleeping);
-      co_await loop.sleep(milliseconds(50));  // Beyond the time limit: the stop came first.
+      co_await loop.sleep(milliseconds(50));  // Ends after the time limit, but the stop came first.
       co_return 42;
     };
     scope.spawn([](auto& work, std::stop_token token, std::optional<Result<int>>& out) -> Task<void> {

@@ -105,7 +105,7 @@ TEST_P(LoopTest, DroppedSleepersAreNotResumed) {
           if (duration_ms != 0) ADD_FAILURE() << "resumed after its end";
         }(self, ms));
       }
-      // Both the timer that is running and the one that has fired but not resumed its sleeper are dropped.
+      // Drops both a timer that is running and a timer that has fired without resuming its sleeper yet.
       struct Clear : Timer {
         explicit Clear(Scope& dropped) : Timer(&Clear::fire), scope(dropped) {}
         static void fire(Timer& timer) noexcept { static_cast<Clear&>(timer).scope.clear(); }
@@ -142,7 +142,8 @@ TEST_P(LoopTest, PostedWorkRunsInOrderOfItsThread) {
   EXPECT_EQ(total, threads * each);
 }
 
-// Each message is sent when the loop has gone to sleep over the one before, or just before it does: none may be lost.
+// Each message is sent when the loop has just begun to sleep after the previous message, or just before. No message may
+// be lost.
 TEST_P(LoopTest, IsWokenFromSleep) {
   std::atomic<int> seen{0};
   std::thread poster([&] {
@@ -239,7 +240,7 @@ TEST_P(LoopTest, ResumeSoonComesInTheNextBatchAndCanBeTakenBack) {
     auto joined = scope.join();
     co_await joined;
 
-    // One that is in the batch at hand, after us, is dropped by us.
+    // This coroutine drops one that follows it in the same batch.
     Scope dropped;
     Yield yield{self};
     bool resumed = false;
@@ -283,7 +284,7 @@ TEST_P(LoopTest, TheEndOfATickComesOnceForMany) {
   EXPECT_EQ(removed.calls, 0);
 }
 
-// A flush within a flush begins at the front of the list, where an end that has run may be gone already.
+// A flush within a flush begins at the front of the list. An end that has run may be destroyed already.
 TEST_P(LoopTest, AFlushWithinAFlushFindsNoEndThatHasGone) {
   struct End final : TickEnd {
     explicit End(std::function<void()> runs) : work(std::move(runs)) {}
@@ -295,7 +296,7 @@ TEST_P(LoopTest, AFlushWithinAFlushFindsNoEndThatHasGone) {
   End nested([&] {
     first.reset();
     loop.stop();
-    loop.run();  // Ends at once, with a flush.
+    loop.run();  // Ends at once, after a flush.
   });
   End last([&] { ++later; });
   loop.at_tick_end(*first);
@@ -305,7 +306,7 @@ TEST_P(LoopTest, AFlushWithinAFlushFindsNoEndThatHasGone) {
   EXPECT_EQ(later, 1);
 }
 
-// An end that asks for another turn while it runs gets it in the same flush.
+// An end that requests another turn while it runs gets it in the same flush.
 TEST_P(LoopTest, AnEndMayRegisterItselfAgainWhileItRuns) {
   struct End final : TickEnd {
     explicit End(Loop& on) : loop(on) {}
@@ -322,7 +323,7 @@ TEST_P(LoopTest, AnEndMayRegisterItselfAgainWhileItRuns) {
   }(loop, end));
 }
 
-// What a flush produces is flushed too, by the same tick; an end may go within its own call.
+// Ends that are requested during a flush run in the same tick. An end may be destroyed within its own call.
 TEST_P(LoopTest, AnEndOfATickThatIsAskedForMeanwhileIsNotLost) {
   struct Again final : TickEnd {
     explicit Again(Loop& on) : loop(on) {}
@@ -334,7 +335,7 @@ TEST_P(LoopTest, AnEndOfATickThatIsAskedForMeanwhileIsNotLost) {
   };
   struct Maker final : TickEnd {
     void on_tick_end() override {
-      // Many, so that the list moves while it is gone through.
+      // Many ends are added while the list is traversed.
       for (int i = 0; i < 100; ++i) {
         made.push_back(std::make_unique<Again>(*loop));
         loop->at_tick_end(*made.back());
@@ -360,7 +361,7 @@ TEST_P(LoopTest, AnEndOfATickThatIsAskedForMeanwhileIsNotLost) {
   }(loop, again, maker));
 }
 
-// A source that can't be armed has work: the loop must poll it rather than sleep, however it waits.
+// A source that cannot be armed has work: the loop must poll it instead of sleeping, in every way of waiting.
 TEST_P(LoopTest, ASourceThatCannotBeArmedIsPolled) {
   struct Busy final : Source {
     bool poll() override {
@@ -398,7 +399,7 @@ struct EventWatcher final : Watcher {
   Time notified_at{};
 };
 
-// Thousands of connections with something to read must not keep a quiet one, or the listener, waiting.
+// Thousands of connections with data to read must not keep a quiet connection, or the listener, waiting.
 TEST_P(LoopTest, ManyBusySourcesLeaveThePollerItsTurn) {
   struct Busy final : Source {
     bool poll() override {
@@ -424,7 +425,7 @@ TEST_P(LoopTest, ManyBusySourcesLeaveThePollerItsTurn) {
   loop.poller().unwatch(watcher.fd, watcher);
 }
 
-// A deadline that is computed from a stale time is over before its call has begun.
+// A deadline that is computed from a stale time would pass before its call has begun.
 TEST_P(LoopTest, WhatIsDeliveredAfterASleepKnowsTheTime) {
   EventWatcher watcher(loop);
   loop.poller().watch(watcher.fd, watcher);
@@ -451,7 +452,7 @@ TEST_P(LoopTest, EveryEdgeIsDelivered) {
 }
 
 TEST_P(LoopTest, NothingIsDeliveredAfterUnwatch) {
-  // Both are ready at once, and whichever is told first unwatches the other.
+  // Both descriptors are ready at once. The watcher that is notified first unwatches the other.
   struct Rival final : Watcher {
     void on_ready(Readiness) override {
       ++notified;
@@ -480,7 +481,7 @@ TEST_P(LoopTest, NothingIsDeliveredAfterUnwatch) {
   }
 }
 
-// A closed descriptor's number is used again at once: the new watcher must not get the old one's events.
+// The number of a closed descriptor is reused at once: the new watcher must not get the old one's events.
 TEST_P(LoopTest, ADescriptorsNumberMayBeUsedAgain) {
   for (int round = 0; round < 20; ++round) {
     {

@@ -10,7 +10,7 @@
 
 namespace hawser::exec {
 
-// What tests of real loops run over: each poller, and each way of waiting.
+// Parameters of tests with real loops: each poller, and each way of waiting.
 using LoopKind = std::tuple<PollerKind, Wait>;
 
 inline LoopOptions options_of(const LoopKind& kind) {
@@ -29,7 +29,7 @@ inline std::string name_of(const testing::TestParamInfo<LoopKind>& info) {
                                 : "busy_poll");
 }
 
-// A test with a loop of each kind; skipped, by name, where the kernel has no io_uring for us.
+// A test with a loop of each kind. It is skipped, by name, if the kernel provides no io_uring.
 class LoopTest : public testing::TestWithParam<LoopKind> {
  protected:
   void SetUp() override {

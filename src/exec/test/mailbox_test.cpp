@@ -68,7 +68,7 @@ TEST(Mailbox, KeepsTheOrderOfEachThread) {
   EXPECT_TRUE(mailbox.empty());
 }
 
-// Work that leaves more behind when it is freed.
+// Work whose destructor posts more work.
 struct Leaving final : detail::Posted {
   Leaving(Mailbox& where, std::unique_ptr<detail::Posted> what) : mailbox(where), more(std::move(what)) {}
   ~Leaving() override { mailbox.put(std::move(more)); }

@@ -33,7 +33,8 @@ LoopOptions options_with(PollerKind kind, std::vector<Logged>& log) {
   return options;
 }
 
-// Makes system call `number` fail with `error` on the calling thread, for good. False if the kernel does not let us.
+// Makes system call `number` fail with `error` on the calling thread, permanently. Returns false if the kernel does not
+// allow this.
 bool forbid(unsigned number, unsigned error) {
   const std::array<sock_filter, 4> program{{
       {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
@@ -61,7 +62,7 @@ TEST(MakePoller, IoUringIsTakenWhereItWorks) {
   EXPECT_TRUE(log.empty());
 }
 
-// As in most containers.
+// Most containers forbid io_uring in this way.
 TEST(MakePoller, WhereItIsForbiddenEpollIsTakenAndTheReasonLogged) {
   std::thread([] {
     std::vector<Logged> log;
@@ -79,7 +80,7 @@ TEST(MakePoller, WhereItIsForbiddenEpollIsTakenAndTheReasonLogged) {
   }).join();
 }
 
-// As on kernels before 5.19, which lack provided buffer rings.
+// Kernels before 5.19 lack provided buffer rings in this way.
 TEST(MakePoller, WhereBuffersCannotBeProvidedEpollIsTaken) {
   std::thread([] {
     std::vector<Logged> log;
@@ -89,7 +90,7 @@ TEST(MakePoller, WhereBuffersCannotBeProvidedEpollIsTaken) {
   }).join();
 }
 
-// As on kernels before 5.11, and under sandboxes that do not know it.
+// Kernels before 5.11, and sandboxes that do not know epoll_pwait2(), fail in this way.
 TEST(MakePoller, EpollSleepsWithoutPwait2) {
   std::thread([] {
     std::vector<Logged> log;

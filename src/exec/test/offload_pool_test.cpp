@@ -79,7 +79,7 @@ TEST_P(OffloadTest, TheLoopGoesOnMeanwhile) {
   }(loop));
 }
 
-// Work whose awaiter is gone still ends by itself; its result is dropped on the loop.
+// Work without an awaiter still ends by itself. Its result is dropped on the loop.
 TEST_P(OffloadTest, ADroppedAwaiterIsNotResumed) {
   auto alive = std::make_shared<int>(0);
   std::promise<void> release;
@@ -135,7 +135,7 @@ TEST_P(OffloadTest, PastItsBoundItIsOverloaded) {
       };
       scope.spawn(one(self, gate, started, count, overloaded));
       while (started == 0) co_await self.sleep(milliseconds(1));
-      // The one thread is busy: two wait, the rest is refused at once.
+      // The only thread is busy: two pieces of work wait, and the others are refused at once.
       for (int i = 0; i < 5; ++i) scope.spawn(one(self, gate, started, count, overloaded));
       EXPECT_EQ(overloaded, 3);
       release.set_value();

@@ -46,7 +46,7 @@ class PollerTest : public LoopTest {
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, PollerTest, every_loop(), name_of);
 
-// An event that was fetched before the descriptor's number went to another is nobody's.
+// An event that was fetched before the descriptor's number was reused is not delivered to any watcher.
 TEST_P(PollerTest, AnEventDoesNotReachTheNextOwnerOfADescriptor) {
   Ends first;
   Ends second;
@@ -57,7 +57,7 @@ TEST_P(PollerTest, AnEventDoesNotReachTheNextOwnerOfADescriptor) {
   Poller& poller = loop.poller();
   poller.watch(first.near.get(), one);
   poller.watch(second.near.get(), two);
-  for (int i = 0; i < 5; ++i) poll_once();  // That both may be written.
+  for (int i = 0; i < 5; ++i) poll_once();  // Makes sure that both descriptors are writable.
   ASSERT_GE(one.events, 1);
   ASSERT_GE(two.events, 1);
   one.events = two.events = 0;
@@ -87,7 +87,7 @@ TEST_P(PollerTest, OnlyAnErrorIsToldAsBroken) {
   Recorder two;
   loop.poller().watch(clean.near.get(), one);
   loop.poller().watch(reset.near.get(), two);
-  ASSERT_EQ(::send(reset.near.get(), "x", 1, 0), 1);  // Which the peer never reads.
+  ASSERT_EQ(::send(reset.near.get(), "x", 1, 0), 1);  // The peer never reads it.
   clean.far = {};
   reset.far = {};
   for (int i = 0; i < 5; ++i) poll_once();
@@ -99,7 +99,7 @@ TEST_P(PollerTest, OnlyAnErrorIsToldAsBroken) {
   loop.poller().unwatch(reset.near.get(), two);
 }
 
-// A ring that cannot poll a descriptor says so once, rather than to try again for ever.
+// A ring that cannot poll a descriptor reports this once, instead of trying again forever.
 TEST_P(PollerTest, ADescriptorThatCannotBePolledIsToldOnce) {
   Poller& poller = loop.poller();
   if (poller.io_uring() == nullptr) GTEST_SKIP() << "epoll refuses such a descriptor when it is watched";

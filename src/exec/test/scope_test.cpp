@@ -57,7 +57,7 @@ TEST_F(ScopeTest, JoinWaitsForAll) {
     co_await joined;
     EXPECT_EQ(count, 3);
     auto again = scope.join();
-    co_await again;  // Of an empty scope: at once.
+    co_await again;  // Joining an empty scope ends at once.
     scope.spawn(sleep_and_count(self, milliseconds(1), count));
     auto last = scope.join();
     co_await last;
@@ -118,7 +118,7 @@ TEST_F(ScopeTest, ClearEndsTasksWhereTheyAreSuspended) {
   }(loop));
 }
 
-// What a task's end destroys may itself be a scope with tasks.
+// The end of a task may destroy a scope that has tasks itself.
 TEST_F(ScopeTest, ScopesWithinTasksEndWithThem) {
   loop.run([](Loop& self) -> Task<void> {
     const auto alive = std::make_shared<int>(0);
@@ -262,7 +262,7 @@ TEST_F(WhenTest, AnyThrowsWhatTheFirstThrows) {
   }(loop));
 }
 
-// A loser that answers the request to stop by throwing must not take the winner's result away.
+// A loser that throws when it is requested to stop must not destroy the winner's result.
 TEST_F(WhenTest, AnyDropsWhatLosersThrow) {
   loop.run([](Loop& self) -> Task<void> {
     std::stop_source stop;
@@ -319,7 +319,7 @@ TEST(Scope, JoinCompletesWhenTheScopeIsClearedOrDestroyed) {
     scope.reset();
     co_await on.sleep(std::chrono::milliseconds(1));
     EXPECT_EQ(joined, 2);
-    // Resumed, and destroyed before that.
+    // The waiter is about to be resumed, and is destroyed before that.
     scope.emplace();
     scope->spawn(sleep(on));
     joiners.spawn(join(*scope, joined));

@@ -37,7 +37,7 @@ TEST_P(SimLoop, NothingHappensBetweenTwoTimers) {
     for (int i = 0; i < 100; ++i) co_await self.sleep(milliseconds(10));
     co_return self.now();
   }(loop));
-  // Each sleep is at most one tick of the wheel late, and no other time passes.
+  // Each sleep ends at most one tick of the wheel late, and no other time passes.
   EXPECT_GE(end - start, milliseconds(1000));
   EXPECT_LE(end - start, milliseconds(1001));
 }

@@ -7,7 +7,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-// Of a machine on which waking up takes `wake_up`, and the kernel adds its slack.
+// Reports a probe of a machine on which a wake-up takes `wake_up`, and to which the kernel adds its slack.
 void probe(SpinLimit& limit, microseconds wake_up) {
   ASSERT_TRUE(limit.probe_due());
   limit.probed(SpinLimit::probe_sleep + microseconds(50) + wake_up, microseconds(50));
@@ -30,7 +30,7 @@ TEST(SpinLimit, TheLeastOfTheLastFewCounts) {
     probe(limit, microseconds(wake_up));
   }
   EXPECT_EQ(limit.get(), microseconds(120));
-  // It learns anew, and not at each sleep.
+  // The limit is measured again, but not at each sleep.
   for (int i = 0; i < 40; ++i) {
     for (unsigned sleep = 1; sleep < SpinLimit::probe_every; ++sleep) ASSERT_FALSE(limit.probe_due());
     probe(limit, microseconds(200));

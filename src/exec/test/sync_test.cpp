@@ -201,7 +201,7 @@ TEST_F(SyncTest, LatchOpensAtZero) {
   });
 }
 
-// Nobody behind it waits for ever either.
+// Requests behind it do not wait forever either.
 TEST_F(SyncTest, ARequestForNoPermitsIsServedInItsTurn) {
   run([&]() -> Task<void> {
     Semaphore semaphore(1);
@@ -232,7 +232,7 @@ TEST_F(SyncTest, ANamedAwaiterMayBeAwaitedAgain) {
     co_await loop.sleep(milliseconds(1));
     EXPECT_EQ(order, "1");
     event.set();
-    scope.clear();  // It is about to be resumed for the second time.
+    scope.clear();  // The waiter is about to be resumed for the second time.
     co_await loop.sleep(milliseconds(1));
     EXPECT_EQ(order, "1");
   });
@@ -256,7 +256,7 @@ TEST_F(SyncTest, AnEventMayGoOnceItIsSet) {
   });
 }
 
-// Quadratic time would be minutes.
+// Quadratic time would take minutes.
 TEST_F(SyncTest, ManyWaitersThatAreResumedAndDestroyedTakeLinearTime) {
   run([&]() -> Task<void> {
     Event event;
@@ -311,7 +311,7 @@ TEST_F(SyncTest, MisuseEndsTheProcessWithAText) {
                  co_return;
                }),
                "destroyed while a coroutine waits");
-  // Granted, and not resumed yet.
+  // The permit is granted, and the waiter has not been resumed yet.
   EXPECT_DEATH(run([&]() -> Task<void> {
                  Scope scope;
                  Mutex mutex;

@@ -50,7 +50,7 @@ TEST_F(TaskTest, MovingATaskMovesItsCoroutine) {
   const auto one = []() -> Task<int> { co_return 1; };
   Task<int> first = one();
   Task<int> second = std::move(first);
-  EXPECT_FALSE(first.valid());  // NOLINT: moved from means empty here.
+  EXPECT_FALSE(first.valid());  // A moved-from task is empty by contract.
   Task<int> third;
   third = std::move(second);
   EXPECT_EQ(loop.run(std::move(third)), 1);
@@ -139,7 +139,7 @@ TEST_F(TaskTest, AThousandDeep) { EXPECT_EQ(loop.run(count_down(1000)), 1000); }
 
 [[gnu::noinline]] std::uintptr_t stack_here() { return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)); }
 
-// How much stack `depth` tasks take that await each other, and then end one after the other.
+// Returns how much stack `depth` tasks use that await each other and then end one after the other.
 Task<std::uintptr_t> stack_at(int depth, std::uintptr_t& at_end) {
   if (depth == 0) co_return stack_here();
   auto next = stack_at(depth - 1, at_end);
@@ -148,8 +148,8 @@ Task<std::uintptr_t> stack_at(int depth, std::uintptr_t& at_end) {
   co_return deepest;
 }
 
-// Starting and ending a task are jumps, not calls, so depth costs no stack; where the compiler makes them calls, which
-// it may without optimisation and under sanitizers, this would overflow.
+// The compiler starts and ends a task by a jump and not by a call, so depth uses no stack. Without optimisation and
+// under sanitizers, the compiler may use calls; then this test would overflow the stack.
 TEST_F(TaskTest, AHundredThousandDeepAndInARow) {
   std::uintptr_t lowest = UINTPTR_MAX;
   const std::uintptr_t top = loop.run(stack_at(0, lowest));

@@ -86,7 +86,7 @@ TEST(TimerWheel, DestroyingTheWheelLeavesTimersStopped) {
   EXPECT_FALSE(timer.running());
 }
 
-// One timer for each digit of each level, advanced to from next() to next(), as the loop does.
+// The test starts one timer for each digit of each level and advances from next() to next(), like the loop.
 TEST(TimerWheel, EveryLevelIsPunctual) {
   for (unsigned level = 0; level < TimerWheel::levels; ++level) {
     for (const unsigned digit : {1U, 31U, 63U}) {
@@ -143,7 +143,8 @@ TEST(TimerWheel, ACallbackMayDestroyItself) {
   EXPECT_TRUE(wheel.empty());
 }
 
-// A timer that a callback starts for now must not fire within the same tick of the wheel, or the loop never goes on.
+// A timer that a callback starts for the present time must not fire within the same tick of the wheel; otherwise the
+// loop never continues.
 TEST(TimerWheel, ACallbackThatStartsItselfDoesNotHoldTheWheel) {
   TimerWheel wheel(origin);
   TestTimer timer;
@@ -152,7 +153,8 @@ TEST(TimerWheel, ACallbackThatStartsItselfDoesNotHoldTheWheel) {
   EXPECT_EQ(wheel.advance(origin + tick * 10), 10U);
 }
 
-// The wheel against a sorted map, over random starts, stops, restarts from callbacks, and steps of time of every size.
+// Compares the wheel with a sorted map, over random starts, stops, restarts from callbacks, and time steps of every
+// size.
 class Model {
  public:
   explicit Model(std::uint64_t seed) : random_(seed) {
@@ -173,7 +175,7 @@ class Model {
 
  private:
   std::size_t pick(std::size_t below) { return std::uniform_int_distribution<std::size_t>(0, below - 1)(random_); }
-  // Of every magnitude from nothing to some years.
+  // Returns a duration of any magnitude, from nothing to some years.
   Duration any_duration() { return Duration(static_cast<std::int64_t>(random_() >> (8 + pick(56)))); }
 
   void start(std::size_t index) {
@@ -190,12 +192,12 @@ class Model {
     ASSERT_NE(found, expected_.end()) << "a stopped timer fired";
     EXPECT_LE(found->second, target_) << "a timer fired early";
     expected_.erase(found);
-    // What fires changes the others, also those that are due in the same tick.
+    // A callback changes other timers, also those that are due in the same tick.
     if (pick(3) == 0) stop(pick(timers_.size()));
     if (pick(3) == 0) start(pick(timers_.size()));
   }
   void advance() {
-    // Like the loop: sleeps until next() at most, or is woken before; sometimes it comes much too late.
+    // Like the loop, the model sleeps until next() at most, or is woken earlier. Sometimes it wakes up much too late.
     const std::optional<Time> next = wheel_.next();
     EXPECT_EQ(next.has_value(), !expected_.empty());
     for (const auto& [index, when] : expected_) {
@@ -207,7 +209,7 @@ class Model {
     now_ = target_;
     for (const auto& [index, when] : expected_) {
       EXPECT_TRUE(timers_[index]->running());
-      // Those that callbacks started meanwhile may be due already; they fire at the next tick.
+      // Timers that callbacks started meanwhile may be due already; they fire at the next tick.
       if (when < now_ - tick) late_.push_back(index);
     }
     if (late_.empty()) return;
