@@ -60,7 +60,6 @@ PROSE_PENDING = (
     "examples",
     "fuzz",
     "include/hawser/codec",
-    "include/hawser/detail",
     "src/exec",
     "src/rpc/server",
     "src/transport/common",

@@ -6,8 +6,7 @@
 
 namespace hawser::detail {
 
-// Holds the memory of decoded arguments beside the arguments themselves, and what the connection's account pays for
-// them. Must outlive the arguments.
+// Holds the memory of decoded arguments and the charge for it on the connection's account. Must outlive the arguments.
 template <class Args, bool takes = codec::takes_memory<Args>>
 class ArgumentMemory {
  public:
@@ -21,7 +20,7 @@ class ArgumentMemory {
   codec::DecodeArena arena_;
 };
 
-// Of arguments that take none: a small call pays nothing for the bounds of memory.
+// For arguments that take no heap memory: such calls have no cost for the limits of memory.
 template <class Args>
 class ArgumentMemory<Args, false> {
  public:

@@ -19,39 +19,39 @@ namespace hawser::transport {
 class RemoteMemory;
 }
 
-// What the call templates need of a client's session. Not for users.
+// The interface of a client's session for the call templates. Not for users.
 namespace hawser::detail {
 
 class CallOperation;
 
-// One connection of a client. Loop's thread only. When it ends, it completes its operations first.
+// One connection of a client. Loop's thread only. Before it ends, it completes its operations.
 class CallChannel {
  public:
   virtual Loop& loop() noexcept = 0;
   // Sends the operation's request. On failure the operation is done() with an error when this returns.
   virtual void start(CallOperation& operation) = 0;
-  // The answer is not wanted any more: tells the server and forgets the operation.
+  // Cancels a call whose answer is not needed: notifies the server and removes the operation from the call table.
   virtual void abandon(CallOperation& operation) noexcept = 0;
-  // What the operation lent is copied.
+  // Copies the memory that is still on loan from `owner`, which is not notified any more.
   virtual void copy_and_release(SendCompletion& owner) = 0;
-  // Calls that a stop token can reach from any thread go by this.
+  // For stop tokens: a stop may be requested on any thread and after the end of the connection.
   virtual std::weak_ptr<CallChannel> weak() noexcept = 0;
-  // Ends the operation of that id, if it still is in flight.
+  // Ends the operation with this call id with `error`, if it is still in flight.
   virtual void cancel(std::uint32_t call, const Error& error) = 0;
-  // Null where there is none.
+  // One-sided access to the server's memory. Null if the transport has none.
   virtual transport::RemoteMemory* remote_memory() noexcept { return nullptr; }
 
  protected:
   ~CallChannel() = default;
 };
 
-// What a Client's calls start from; stays at one address as long as the client.
+// Connection of a Client, or the reason why it has none. Its address does not change while the client exists.
 struct ClientLink {
-  CallChannel* channel = nullptr;  // Null while there is no connection.
-  Error reason;                    // Why not.
+  CallChannel* channel = nullptr;  // Null without a connection.
+  Error reason;                    // Why there is no connection.
 };
 
-// One call in flight, at a stable address until it has ended. Destroying it abandons the call.
+// One call in flight. Its address does not change until the call has ended. Destroying it cancels the call.
 class CallOperation : public SendCompletion {
  public:
   struct Request {
@@ -59,59 +59,60 @@ class CallOperation : public SendCompletion {
     std::uint32_t signature = 0;
     std::string_view name;
     codec::EncodedSize size;
-    const CallOptions* options = nullptr;  // Null for the defaults.
+    const CallOptions* options = nullptr;  // Null: the defaults.
     bool streams = false;
-    bool arguments_last = false;  // Until the call has ended, so that it can be encoded again.
+    bool arguments_last = false;  // The arguments exist until the call has ended, so that they can be encoded again.
   };
 
   CallOperation(const CallOperation&) = delete;
   CallOperation& operator=(const CallOperation&) = delete;
 
   const Request& request() const noexcept { return request_; }
-  // Sets request().size to what the arguments take now. Before each time that they are encoded: those given as lvalues
-  // may have changed.
+  // Sets request().size to the current size of the arguments. Called before each encoding, because arguments that are
+  // lvalues may have changed.
   virtual void measure() noexcept = 0;
-  // Writes the arguments as measured; `pieces` has room for request().size.pieces.
+  // Encodes the arguments. measure() has been called before. `pieces` has room for request().size.pieces elements.
   virtual void encode(std::byte* body, ConstBuffer* pieces) = 0;
-  // Takes the reply, or keeps what is wrong with it as the result.
+  // Decodes the reply. The result is the value or the error of decoding.
   virtual void decode(const Received& reply) = 0;
-  // Where the caller wants a payload; empty if it does not say.
+  // Memory that the caller has provided for the payload; empty if there is none.
   virtual MutableBytes memory() const noexcept { return {}; }
 
   // ---- For the session ----
-  // `port` knows the operation under `id` from now on; the deadline is Time::max() if there is none.
+  // From now on `channel` has the operation in its call table under `id`. `deadline` is Time::max() if there is none.
   void begin(CallChannel& channel, std::uint32_t id, Time deadline);
   Time deadline() const noexcept { return deadline_at_; }
   std::uint32_t id() const noexcept { return id_; }
   void loan() noexcept { loaned_ = true; }
   void on_send_complete() noexcept override;
-  // The session has forgotten the operation; its awaiter is resumed by the loop.
+  // Ends the call. The session has removed the operation from its call table. The loop resumes the awaiter.
   void complete(Loop& loop);
   void complete(Loop& loop, Error error);
-  // A request that had left is to be sent again: from now on no error may say that it was not executed.
+  // The request was sent and will be sent again. From now on no error may state that the call was not executed.
   void set_maybe_executed() noexcept { maybe_executed_ = true; }
   StreamCore* stream() const noexcept { return stream_.get(); }
   void set_stream(std::shared_ptr<StreamCore> stream) noexcept { stream_ = std::move(stream); }
-  // Where the payload now coming is being received, so that it can be taken back.
+  // The receive buffer of the payload that is arriving, so that it can be revoked.
   const std::byte* receive_buffer = nullptr;
-  // The transport's position behind the request.
+  // Connection::committed() after the request.
   std::uint64_t sent_mark = 0;
 
  protected:
   explicit CallOperation(ClientLink& link) noexcept : link_(link), deadline_(*this) {}
   ~CallOperation();
 
-  // Abandons the call if it has not ended, and takes back what is lent. Before arguments that it owns are destroyed.
+  // Cancels the call if it has not ended, and ends its loans. Called before the arguments that the operation owns are
+  // destroyed.
   void withdraw() noexcept;
 
   Request request_;
 
-  // Sends the request, unless there is no connection; then done() is true.
+  // Sends the request. Without a connection, done() is true afterwards.
   void start();
   bool done() const noexcept { return done_; }
   std::optional<Error>& error() noexcept { return error_; }
 
-  // Suspends until the call has ended, or until the request has been sent.
+  // wait() suspends until the call has ended, wait_sent() until the request has been sent. False: no need to suspend.
   bool wait(std::coroutine_handle<> waiting) noexcept {
     if (!done_) waiting_ = waiting;
     return !done_;
@@ -139,7 +140,7 @@ class CallOperation : public SendCompletion {
   void resume_by(Loop& loop);
 
   ClientLink& link_;
-  CallChannel* channel_ = nullptr;  // Non-null exactly while the session knows this operation or uses its memory.
+  CallChannel* channel_ = nullptr;  // Not null while the session knows this operation or uses its memory.
   Time deadline_at_ = Time::max();
   std::uint32_t id_ = 0;
   bool in_flight_ = false;
@@ -150,7 +151,7 @@ class CallOperation : public SendCompletion {
   std::coroutine_handle<> waiting_;
   Loop* queued_on_ = nullptr;  // The loop that will resume waiting_.
   std::optional<Error> error_;
-  std::shared_ptr<StreamCore> stream_;  // Outlives this in readers and writers.
+  std::shared_ptr<StreamCore> stream_;  // Readers and writers may keep it longer than this object.
   StopWatch* stop_ = nullptr;
   DeadlineTimer deadline_;
 };

@@ -18,8 +18,9 @@ namespace hawser {
 
 namespace detail {
 
-// How an argument is kept until it is encoded, and what is encoded. Lvalues are referred to, rvalues moved in. A
-// caller may give an owner for a view and a view for an owner, text in any form, or what converts to the parameter.
+// How an argument is stored until it is encoded, and in which form it is encoded. Lvalues are stored by reference,
+// rvalues by value. A caller may pass an owning type for a view and a view for an owning type, text in any form, or a
+// value that converts to the parameter.
 template <class Parameter, class Given>
 struct Argument {
   using Bare = std::remove_cvref_t<Given>;
@@ -55,7 +56,7 @@ template <class... Parameter, class... Given>
   requires(sizeof...(Parameter) == sizeof...(Given))
 struct ArgumentsOf<std::tuple<Parameter...>, Given...> {
   using stored = std::tuple<typename Argument<Parameter, Given>::Stored...>;
-  // Calls `use` with what is to be encoded.
+  // Calls `use` with the values to be encoded.
   template <class Use>
   static decltype(auto) apply(const stored& arguments, Use use) {
     return std::apply([&](const auto&... one) { return use(Argument<Parameter, Given>::encodable(one)...); },
@@ -69,7 +70,7 @@ struct ArgumentsOf<std::tuple<Parameter...>, Given...> {
                 "hawser: this call gives another number of arguments than the handler takes");
 };
 
-// What a call gives: the value alone, with owners for views, or the whole reply.
+// The result of a call: the value alone, with owning types in place of views, or the whole reply.
 template <auto F>
 struct ValueOutcome {
   using Declared = typename MethodFacts<F>::result;
@@ -102,7 +103,7 @@ struct ReplyOutcome {
   }
 };
 
-// A call whose result is known by type; the arguments are added by ArgumentOperation.
+// A call with a result type. ArgumentOperation adds the arguments.
 template <auto F, class Outcome>
 class ResultOperation : public CallOperation, public PooledFrame {
  public:
@@ -113,7 +114,7 @@ class ResultOperation : public CallOperation, public PooledFrame {
     try {
       result_.emplace(Outcome::read(reply, memory_));
     } catch (const std::exception& exception) {
-      // Out of memory, most likely.
+      // Most likely std::bad_alloc.
       error() = Error{ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
                       std::string("reading the reply threw ") + exception.what()};
     }

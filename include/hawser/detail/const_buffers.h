@@ -9,7 +9,7 @@
 
 namespace hawser::detail {
 
-// Room for the pieces of one message; on the stack for the usual few. The last one may be added by push().
+// The pieces of one message. A small number of pieces is stored without an allocation. push() adds the last one.
 class ConstBuffers {
  public:
   static constexpr std::size_t inline_max = 8;
@@ -18,7 +18,7 @@ class ConstBuffers {
     if (count + 1 > inline_max) many_ = std::make_unique<ConstBuffer[]>(count + 1);
   }
   ConstBuffer* data() noexcept { return many_ ? many_.get() : few_.data(); }
-  // One more behind those that the constructor made room for.
+  // Adds one piece behind those of the constructor.
   void push(ConstBuffer piece) noexcept { data()[size_++] = piece; }
   std::span<const ConstBuffer> span() noexcept { return {data(), size_}; }
 

@@ -9,10 +9,10 @@ namespace hawser::detail {
 
 // The parts of a Context that only the library uses.
 struct ContextAccess {
-  // `call` is null for a plain function, which runs to its end at once.
+  // `call` is null for a plain function, which cannot be cancelled while it runs.
   static Context make(const IncomingRequest& request, ActiveCall* call) noexcept { return Context(request, call); }
   static ReplySink& reply_sink(const Context& context) noexcept { return context.request_.sink; }
-  // What the handler sends beside its result.
+  // Attachment and metadata that the handler sends beside its result.
   static Buffer& attachment(Context& context) noexcept { return context.attachment_; }
   static Metadata& metadata(Context& context) noexcept { return context.reply_metadata_; }
 };

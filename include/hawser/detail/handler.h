@@ -22,8 +22,8 @@ namespace hawser {
 
 namespace detail {
 
-// Answers calls of function F: a plain function in place, a coroutine or an offloaded function within a coroutine of
-// the library's. `Object` is the class of a member function, or void.
+// Executes the calls of function F: a plain function directly, a coroutine or an offloaded function within a coroutine
+// of the library. `Object` is the class of a member function, or void.
 template <auto F, class Object>
 class FunctionHandler final : public Handler {
   using Facts = MethodFacts<F>;
@@ -37,7 +37,7 @@ class FunctionHandler final : public Handler {
   static constexpr bool is_coroutine = is_task<Return>;
   static_assert(is_coroutine || !Facts::streams,
                 "hawser: a handler with Reader or Writer parameters must be a coroutine: return Task<...>");
-  // Those that hold as much within themselves as could be sent from where it lies must not be moved meanwhile.
+  // Arguments with this much data inside the object could be sent from there, so they must not be moved meanwhile.
   static constexpr bool args_stay_valid_when_moved = sizeof(Args) < codec::out_of_band_bytes_min;
 
  public:
@@ -149,8 +149,8 @@ class FunctionHandler final : public Handler {
     });
   }
 
-  // Keeps all that a large reply is sent from until it has left. Encodes before the arguments move into this frame:
-  // what the reply lends of them lies outside of them and stays, but a short string keeps its characters within itself.
+  // Keeps the memory of a large reply until it has been sent. Encodes before the arguments move into this frame: loans
+  // refer to memory outside of the argument objects, but a short string has its characters inside.
   template <class R>
   static Serving hold(const IncomingRequest& request, Args& args, Memory& memory, R returned, Buffer attachment,
                       Metadata metadata) {
@@ -225,7 +225,7 @@ class FunctionHandler final : public Handler {
     }
   }
 
-  // Answers with what the handler returned, or else with the error. What it lends is kept until released().
+  // Sends the handler's result, or the error. Memory on loan is kept until released().
   template <class R>
   static void finish(ActiveCall& call, Context& context, std::optional<R>& returned, std::optional<Error>& error) {
     if constexpr (is_result<R>) {

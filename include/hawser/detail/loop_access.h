@@ -12,12 +12,12 @@ namespace hawser::detail {
 
 // The parts of a Loop that only the library uses. Loop's thread only.
 struct LoopAccess {
-  // LoopUser::on_loop_end() of `user` is called when the loop ends.
+  // Calls LoopUser::on_loop_end() of `user` when the loop ends.
   static void add_user(Loop& loop, LoopUser& user) { loop.add_user(user); }
   static void remove_user(Loop& loop, LoopUser& user) noexcept { loop.remove_user(user); }
   // The coroutine that the loop has resumed and that has not returned to it; null if there is none.
   static const void* resumed_frame(const Loop& loop) noexcept { return loop.resumed_frame(); }
-  // Loop::offload() on behalf of `client`, see there.
+  // Like Loop::offload_for().
   template <class F>
   static Task<Result<std::invoke_result_t<F&>>> offload_for(Loop& loop, const void* client, std::stop_token token,
                                                             F work) {

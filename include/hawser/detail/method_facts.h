@@ -37,7 +37,7 @@ struct WriterItem<Writer<T>> {
   using type = T;
 };
 
-// The parameters of a handler taken apart: what travels with the request, and the item types of its streams.
+// Splits the parameters of a handler: the arguments that a request carries, and the item types of its streams.
 template <class Kept, class... Rest>
 struct SplitStreams;
 template <class... Kept>
@@ -62,11 +62,11 @@ struct SplitTuple;
 template <class... T>
 struct SplitTuple<std::tuple<T...>> : SplitStreams<std::tuple<>, T...> {};
 
-// What both sides need to know of a method: function_traits with its streams taken out of the arguments.
-//   args      std::tuple of the arguments that travel with the request
+// The properties of a method that both sides need: function_traits with the streams removed from the arguments.
+//   args      std::tuple of the arguments that a request carries
 //   incoming  T of a Reader<T> parameter, which the client writes; NoStream if there is none
-//   outgoing  T of a Writer<T> parameter, which the client reads
-//   result    what the reply carries, may be void
+//   outgoing  T of a Writer<T> parameter, which the client reads; NoStream if there is none
+//   result    the type of the value that the reply carries; may be void
 template <auto F>
 struct MethodFacts : SplitTuple<typename function_traits<F>::args_tuple> {
   using Traits = function_traits<F>;
@@ -98,7 +98,7 @@ struct MethodFacts : SplitTuple<typename function_traits<F>::args_tuple> {
   }();
 };
 
-// True if no two of the functions have the same name on the wire, or the same hash of it.
+// True if all functions have different names on the wire, and different hashes of these names.
 template <auto... functions>
 consteval bool names_differ() {
   const std::uint32_t ids[] = {MethodFacts<functions>::id...};
@@ -123,10 +123,10 @@ template <class T>
 struct TaskValueOf<Task<T>> {
   using type = T;
 };
-// T of a Task<T>.
+// The type T of a Task<T>.
 template <class T>
 using TaskValue = typename TaskValueOf<T>::type;
-// What stands for `T` as an object.
+// An object type in place of `T`, which may be void.
 template <class T>
 using NotVoid = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 

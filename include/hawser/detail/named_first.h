@@ -3,13 +3,13 @@
 #include <type_traits>
 #include <utility>
 
-// GCC 12 destroys a temporary of a co_await expression twice if it is made by aggregate initialisation, or by a lambda
-// expression, and has a destructor. So with GCC 12 the functions of this library that are called in such expressions do
-// not accept such temporaries. A variable given by std::move() has the same type as a temporary, and is not accepted
-// either: hawser::moved() is for that. See docs/decisions/0026-temporaries-that-gcc-12-destroys-twice.md.
+// GCC 12 destroys a temporary of a co_await expression twice if it has a destructor and is made by aggregate
+// initialisation or by a lambda expression. With GCC 12, the functions of this library that are called in such
+// expressions do not accept such temporaries. A variable passed by std::move() has the same type as a temporary and is
+// not accepted either; hawser::moved() replaces it. See docs/decisions/0026-temporaries-that-gcc-12-destroys-twice.md.
 namespace hawser {
 
-// Names a variable whose value may be moved away. Trivial, and does not outlive the variable.
+// Refers to a variable whose value may be moved from. Trivially destructible. Must not outlive the variable.
 template <class T>
 class Moved {
  public:
@@ -20,8 +20,8 @@ class Moved {
   T* from_;
 };
 
-// For Channel::send(), with_timeout(), Loop::offload() and ClientPool::send_request(): as std::move(named), and
-// accepted by every compiler.
+// Replaces std::move(named) in calls of Channel::send(), with_timeout(), Loop::offload() and
+// ClientPool::send_request(), and compiles with every compiler:
 //   co_await channel.send(hawser::moved(item));
 template <class T>
   requires(!std::is_const_v<T>)
@@ -31,7 +31,7 @@ Moved<T> moved(T& named) noexcept {
 
 namespace detail {
 
-// Whether a T is, or has among its template arguments, an aggregate with a destructor.
+// True if T, or one of its template arguments, is an aggregate with a destructor.
 template <class T>
 inline constexpr bool owning_aggregate = std::is_aggregate_v<T> && !std::is_trivially_destructible_v<T>;
 template <template <class...> class Holder, class... T>
@@ -45,7 +45,7 @@ inline constexpr bool destroys_temporaries_twice = true;
 inline constexpr bool destroys_temporaries_twice = false;
 #endif
 
-// `Given` as deduced for a parameter `Given&&`: a value, and something to be called.
+// `Given` is deduced from a parameter `Given&&`. SafeToAwait is for values, SafeWorkToAwait for function objects.
 template <class Given>
 concept SafeToAwait =
     !destroys_temporaries_twice || std::is_lvalue_reference_v<Given> || !owning_aggregate<std::remove_cvref_t<Given>>;
@@ -53,14 +53,14 @@ template <class Given>
 concept SafeWorkToAwait =
     !destroys_temporaries_twice || std::is_lvalue_reference_v<Given> || std::is_trivially_destructible_v<Given>;
 
-// For what is read in place. `Where` makes each place of a program a message of its own.
+// For arguments that are read in place. `Where` makes the compiler report each place of a program separately.
 template <class Where, class... Given>
 consteval void require_names() {
   static_assert((SafeToAwait<Given> && ...),
                 "hawser: GCC 12 would destroy this temporary twice: give it a name first and pass the name, without "
                 "std::move(), as in `hawser::CallOptions options{...}; co_await client.call<f>(options, x);`");
 }
-// For what is taken over.
+// For arguments that are moved from.
 template <class Given>
 consteval void require_moved() {
   static_assert(
@@ -85,7 +85,7 @@ struct Taking<Given, Moved<T>> {
   using type = T;
   static T&& take(const Moved<T>& given) noexcept { return given.get(); }
 };
-// The type of what is given, once it has been taken over.
+// The type in which a moved argument is stored.
 template <class Given>
 using Taken = typename Taking<Given>::type;
 

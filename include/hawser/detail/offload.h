@@ -17,7 +17,7 @@ namespace hawser {
 
 namespace detail {
 
-// One piece of blocking work and its result. The loop's side gives it up by clearing `waiting`.
+// One piece of blocking work and its result. The awaiter abandons it by resetting `waiting`.
 template <class F>
 struct OffloadJob {
   using Value = std::invoke_result_t<F&>;
@@ -51,11 +51,11 @@ struct OffloadJob {
   std::optional<Stored> result;
   std::exception_ptr exception;
   std::coroutine_handle<> waiting;  // Loop's thread only.
-  bool withdrawn = false;           // Likewise: `work` does not run.
+  bool withdrawn = false;           // Loop's thread only. True: `work` does not run.
 };
 
-// What the loop is told when a job has ended or has been withdrawn. Made before that: then nobody could report that
-// there is no memory for it.
+// Posted to the loop when a job has ended or has been withdrawn. It is allocated in advance, because a lack of memory
+// could not be reported at that time.
 template <class F>
 struct OffloadEnd final : Posted {
   explicit OffloadEnd(std::shared_ptr<OffloadJob<F>> shared) noexcept : job(std::move(shared)) {}
@@ -106,7 +106,7 @@ Task<Result<std::invoke_result_t<F&>>> Loop::offload_for(const void* client, std
     auto withdraw = [this, client, ticket, &job, &given_up] {
       if (!withdraw_offloaded(client, ticket)) return;
       job->withdrawn = true;
-      // Resumed as a result would be, also by a destructor that waits for what has been posted.
+      // Resumes the awaiter as a result would. A destructor that runs the posted work resumes it too.
       post(std::unique_ptr<detail::Posted>(std::move(given_up)));
     };
     const std::stop_callback watch(token, std::move(withdraw));

@@ -8,13 +8,13 @@
 #include "hawser/codec/decoder.h"
 #include "hawser/task.h"
 
-// Who pays for memory that peers make a server hold. Not for users. docs/decisions/0019.
+// Accounting of the memory that peers make a server hold. Not for users. docs/decisions/0019.
 namespace hawser::detail {
 
-// Memory of one loop for what its connections receive and keep. Loop's thread only, but for used().
+// The memory of one loop for data that its connections receive and keep. Loop's thread only, except used().
 class ReceiveBudget {
  public:
-  // `share_bytes_max` bounds each connection, `peer_bytes_max` all connections of a peer.
+  // `share_bytes_max` limits each connection, `peer_bytes_max` all connections of one peer. All in bytes.
   ReceiveBudget(std::size_t bytes_max, std::size_t share_bytes_max, std::size_t peer_bytes_max = SIZE_MAX) noexcept
       : bytes_max_(bytes_max),
         share_bytes_max_(share_bytes_max < bytes_max ? share_bytes_max : bytes_max),
@@ -36,28 +36,29 @@ class ReceiveBudget {
   std::atomic<std::size_t> used_{0};
 };
 
-// What all connections of one peer hold of their loop's budget.
+// The part of a loop's budget that all connections of one peer use.
 struct ReceivePeer {
   std::size_t used = 0;
 };
 
-// What one connection holds of its loop's budget. Outlives all charges.
+// The part of a loop's budget that one connection uses. Outlives all its charges.
 class ReceiveAccount {
  public:
-  // Without a budget nothing is refused, and without a peer its other connections do not count. Both outlive the
-  // account.
+  // Without a budget, nothing is refused. Without a peer, other connections of the same peer do not count. Both outlive
+  // the account.
   explicit ReceiveAccount(ReceiveBudget* budget, ReceivePeer* peer = nullptr) noexcept : budget_(budget), peer_(peer) {}
   ReceiveAccount(const ReceiveAccount&) = delete;
   ReceiveAccount& operator=(const ReceiveAccount&) = delete;
   ~ReceiveAccount() { release(used_); }
 
-  // So much each connection may hold whatever others hold: small requests are served while the budget is used up.
-  // Bounded by the number of connections.
+  // Each connection may use this much even if other connections have used up the budget, so that small requests are
+  // served. The number of connections bounds the total.
   static constexpr std::size_t reserve_bytes = 4 * 1024;
 
   bool bounded() const noexcept { return budget_ != nullptr; }
   std::size_t used() const noexcept { return used_; }
-  // False: the connection's share, the peer's or the loop's budget has not so much left, and nothing was acquired.
+  // False if the connection's share, the peer's part or the loop's budget has not enough left. Nothing is acquired
+  // then.
   bool acquire(std::size_t bytes) noexcept {
     if (budget_ == nullptr) return true;
     if (!fits(bytes, used_, budget_->share_bytes_max_)) return false;
@@ -66,7 +67,7 @@ class ReceiveAccount {
     acquire_always(bytes);
     return true;
   }
-  // For what is held already and bounded otherwise: may pass the bounds, so that what comes next is refused.
+  // For memory that is held already and has another bound. May exceed the limits, so that later requests are refused.
   void acquire_always(std::size_t bytes) noexcept {
     if (budget_ == nullptr) return;
     used_ += bytes;
@@ -80,7 +81,8 @@ class ReceiveAccount {
     budget_->used_.store(budget_->used() - bytes, std::memory_order_relaxed);
   }
 
-  // The memory of messages that have not come whole. False: it stays what it was, for want of memory.
+  // Sets the memory of messages that have not arrived completely. False if there is not enough left; the value does not
+  // change then.
   bool set_arriving(std::size_t bytes) noexcept {
     if (bytes > arriving_ && !acquire(bytes - arriving_)) return false;
     if (bytes < arriving_) release(arriving_ - bytes);
@@ -93,8 +95,8 @@ class ReceiveAccount {
     arriving_ = bytes;
   }
   std::size_t arriving() const noexcept { return arriving_; }
-  // Whether `bytes` more leave half of the budget: then memory is taken for a message as soon as it is announced.
-  // Otherwise memory is taken in proportion to what has come.
+  // True if half of the budget is still free after `bytes` more. Then memory is allocated for a message as soon as it
+  // is announced. Otherwise it is allocated in proportion to the bytes that have arrived.
   bool plenty(std::size_t bytes) const noexcept {
     return budget_ == nullptr || (fits(bytes, budget_->used(), budget_->bytes_max_ / 2) &&
                                   fits(bytes, used_, budget_->share_bytes_max_) && peer_fits(bytes));
@@ -109,7 +111,7 @@ class ReceiveAccount {
     return peer_ == nullptr || fits(bytes, peer_->used, budget_->peer_bytes_max_);
   }
 
-  // A block that charges share: it is paid for once.
+  // A block that several charges share. It is charged once.
   struct KeptBlock : PooledFrame {
     ReceiveAccount& account;
     const Block* block;
@@ -123,10 +125,11 @@ class ReceiveAccount {
   ReceivePeer* const peer_;
   std::size_t used_ = 0;
   std::size_t arriving_ = 0;
-  KeptBlock* newest_ = nullptr;  // Messages of one block come one after another.
+  // Messages of one block arrive one after another, so only the newest block is compared.
+  KeptBlock* newest_ = nullptr;
 };
 
-// A charge for memory that is kept until this is destroyed.
+// A charge for memory that is kept. Destroying it releases the charge.
 class ReceiveCharge {
  public:
   ReceiveCharge() noexcept = default;
@@ -142,7 +145,7 @@ class ReceiveCharge {
   }
   ~ReceiveCharge() { reset(); }
 
-  // Adds so many bytes. False, and nothing is charged, for want of memory, unless `always`.
+  // Adds `bytes` to the charge. False if there is not enough left; nothing is charged then. With `always` it succeeds.
   bool add(ReceiveAccount& account, std::size_t bytes, bool always = false) noexcept {
     if (always) {
       account.acquire_always(bytes);
@@ -153,8 +156,8 @@ class ReceiveCharge {
     bytes_ += bytes;
     return true;
   }
-  // Adds the block that `buffer` keeps, which is larger than the buffer as a rule. Others that keep the same block pay
-  // nothing more. Once.
+  // Charges the block of `buffer`, which is usually larger than the buffer. Further charges for the same block cost
+  // nothing. Called once. False if there is not enough left. With `always` it succeeds.
   bool keep(ReceiveAccount& account, const Buffer& buffer, bool always = false) {
     if (!account.bounded() || buffer.block() == nullptr) return true;
     if (account.newest_ != nullptr && account.newest_->block == buffer.block()) {
@@ -189,7 +192,7 @@ class ReceiveCharge {
   ReceiveAccount::KeptBlock* kept_ = nullptr;
 };
 
-// Charges the memory of decoded arguments for as long as it lives.
+// Charges the memory of decoded arguments. Destroying it releases the charge.
 class DecodeCharge final : public codec::DecodeBudget {
  public:
   explicit DecodeCharge(ReceiveAccount* account) noexcept : account_(account) {}

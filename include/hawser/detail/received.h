@@ -17,31 +17,32 @@ namespace detail {
 template <auto F>
 struct ReplyOutcome;
 
-// A reply as the session hands it over; views into the received message.
+// A received reply. The views refer to the received message.
 struct Received {
   Bytes body;
   Bytes payload;
   Bytes attachment;
   MetadataView metadata;
-  Block* head_block = nullptr;     // Null, as for the payload: the memory is reused, what lasts is copied.
-  Block* payload_block = nullptr;  // Null also for a payload that lies in the caller's memory.
+  Block* head_block = nullptr;     // Null: the memory is reused, and must be copied to last.
+  Block* payload_block = nullptr;  // Likewise. Null also for a payload in the caller's memory.
   const codec::DecodeLimits* decode_limits = &codec::default_decode_limits;
 };
 
-// Keeps what a Reply's views point to.
+// Owns the memory that the views of a Reply refer to.
 struct ReplyStorage {
   Buffer head;
   Buffer payload;
   codec::DecodeArena arena;
 };
 
-// A received reply that lasts: short ones are copied, since the receive block is much larger. `memory` is where the
-// caller wants the payload; small payloads that were not received there are copied to it. False if they do not fit.
+// Makes `kept`, a copy of `from` whose views stay valid as long as `storage` and `memory`. Short replies are copied,
+// because the receive block is much larger. `memory` is the memory that the caller provided for the payload; a small
+// payload that was not received there is copied to it. False if the payload does not fit.
 bool keep_reply(const Received& from, MutableBytes memory, ReplyStorage& storage, Received& kept);
 
 struct NoValue {};
 
-// How a result is read in place: owners of contiguous memory as views of the message.
+// The type in which a result is read in place: owners of contiguous memory become views of the message.
 template <class T>
 struct InPlace {
   using type = T;

@@ -23,52 +23,52 @@ namespace hawser::transport {
 class RemoteMemory;
 }
 
-// What the handler templates need of a server's session. Not for users.
+// The interface of a server's session for the handler templates. Not for users.
 namespace hawser::detail {
 
 class ActiveCall;
 class StreamCore;
 
-// What goes beside a result.
+// Data that a reply carries beside its result.
 struct ReplyExtras {
   Bytes attachment;
   const Metadata* metadata = nullptr;
 };
 
-// Where answers go: one connection of a server. Outlives its active calls. Loop's thread only.
+// Sends the answers of one connection of a server. Outlives its active calls. Loop's thread only.
 class ReplySink {
  public:
   virtual Loop& loop() noexcept = 0;
   virtual std::string peer() const = 0;
 
-  // Room for the body of `call`'s reply. Null if the connection has ended, or if the reply passes a limit, which the
-  // caller has then been told; either way nothing more is to be done.
+  // Returns memory for the body of the reply to `call`. Null if the connection has ended, or if the reply exceeds a
+  // limit; the caller has been sent an error then. In both cases the call is finished.
   virtual std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size, const ReplyExtras& extras) = 0;
-  // Sends the reply begun; the pieces are borrowed until `owner` is told, and copied if there is none. Does not throw:
-  // without memory to send it the connection ends.
+  // Sends the reply that begin_reply() began. The pieces are on loan until `owner` is notified, or copied if it is
+  // null. Does not throw: if there is not enough memory to send the reply, the connection ends.
   virtual void end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) = 0;
   virtual void reply_error(std::uint32_t call, const Error& error) = 0;
-  // Refuses `call`, which has not run, since its request can't be kept.
+  // Refuses `call`, which has not run, because there is no memory to keep its request.
   virtual void refuse_unkept(std::uint32_t call) = 0;
-  // Ends the connection, since a call can't be answered for want of memory.
+  // Ends the connection, because there is no memory to answer a call.
   virtual void fail_connection() noexcept = 0;
 
-  // Calls that are not answered at once: to cancel, count and end them.
+  // Adds and removes a call that is not answered at once, so that it can be cancelled, counted and ended.
   virtual void enter(ActiveCall& call) = 0;
   virtual void leave(ActiveCall& call) noexcept = 0;
-  // `owner` must not be told any more: what it lent is copied.
+  // Copies the memory that is still on loan from `owner`, which is not notified any more.
   virtual void copy_and_release(SendCompletion& owner) = 0;
   virtual std::shared_ptr<StreamCore> open_stream(std::uint32_t call) = 0;
-  // One-sided access to the caller's memory; null where there is none.
+  // One-sided access to the caller's memory. Null if the transport has none.
   virtual transport::RemoteMemory* remote_memory() noexcept { return nullptr; }
-  // Is stopped when the server begins to stop. Any thread.
+  // Stopped when the server begins to stop. Any thread.
   virtual std::stop_token stopping() const noexcept { return {}; }
 
  protected:
   ~ReplySink() = default;
 };
 
-// A request as it is dispatched. The views last until serve() returns; an ActiveCall makes them last longer.
+// A request that is being dispatched. The views are valid until serve() returns; an ActiveCall extends that.
 struct IncomingRequest {
   ReplySink& sink;
   std::uint32_t call = 0;
@@ -77,27 +77,28 @@ struct IncomingRequest {
   Bytes payload = {};  // Without the attachment.
   Bytes attachment = {};
   MetadataView metadata = {};
-  Block* head_block = nullptr;        // Holds body and metadata; null if the memory is reused: what lasts is copied.
-  Block* payload_block = nullptr;     // Likewise of payload and attachment.
-  ReceiveAccount* account = nullptr;  // Pays for what lasts; as long as `sink`. Null: nothing is charged.
-  const codec::DecodeLimits* decode_limits = &codec::default_decode_limits;  // Lasts as long as `sink`.
+  Block* head_block = nullptr;     // Holds body and metadata. Null: the memory is reused and must be copied to last.
+  Block* payload_block = nullptr;  // Likewise for payload and attachment.
+  // Charged for memory that is kept. Lives as long as `sink`. Null: nothing is charged.
+  ReceiveAccount* account = nullptr;
+  const codec::DecodeLimits* decode_limits = &codec::default_decode_limits;  // Lives as long as `sink`.
 
-  // Whether views of its memory can be kept as they are; if not, those that are sent from where they lie must be
-  // copied. What is shorter than `loaned_bytes_min` is copied anyhow when it is sent.
+  // True if views of the request's memory may be kept without a copy. If it is false, a reply that is sent from this
+  // memory must be copied. Parts shorter than `loaned_bytes_min` are copied anyway when they are sent.
   bool stays(std::size_t loaned_bytes_min) const noexcept {
     return (head_block != nullptr || body.size() < loaned_bytes_min) &&
            (payload_block != nullptr || payload.size() + attachment.size() < loaned_bytes_min);
   }
 };
 
-// Answers one method's calls.
+// Answers the calls of one method.
 class Handler {
  public:
   virtual ~Handler() = default;
   virtual void serve(const IncomingRequest& request) = 0;
 };
 
-// A coroutine that starts at once and frees itself at its end; its ActiveCall can end it before.
+// A coroutine that starts at once and destroys itself at its end. Its ActiveCall can destroy it earlier.
 struct Serving {
   struct promise_type : PooledFrame {
     Serving get_return_object() const noexcept { return {}; }
@@ -108,14 +109,14 @@ struct Serving {
   };
 };
 
-// A call that a coroutine answers: keeps the request's memory, can be cancelled and timed out. Lives in the frame of
-// that coroutine, which must await self() before anything else.
+// A call that a coroutine answers. It keeps the request's memory, and can be cancelled and time out. It lives in the
+// frame of that coroutine, which must await self() first.
 class ActiveCall final : public SendCompletion {
  public:
-  // What becomes of a request that is shorter than small_bytes_max: its receive block is much larger.
+  // How a request that is shorter than small_bytes_max is kept. Its receive block is much larger than the request.
   enum class Keep : std::uint8_t {
-    copy_small,  // It is copied, so that a call that takes long does not hold the block.
-    in_place,    // It stays, since views of it exist already.
+    copy_small,  // The request is copied, so that a long call does not hold the block.
+    in_place,    // The block is kept, because views of it exist already.
   };
   static constexpr std::size_t small_bytes_max = 4096;
 
@@ -124,10 +125,10 @@ class ActiveCall final : public SendCompletion {
   ActiveCall& operator=(const ActiveCall&) = delete;
   ~ActiveCall();
 
-  // False if there is no memory to keep the request; its caller has been told then, and nothing more is to be done.
+  // False if there is no memory to keep the request. The caller has been sent an error then, and the call is finished.
   // Keep::in_place is always admitted.
   bool admitted();
-  // The request, with views that last as long as this.
+  // The request. Its views are valid as long as this object.
   const IncomingRequest& request() const noexcept { return request_; }
   ReplySink& sink() const noexcept { return request_.sink; }
   std::uint32_t id() const noexcept { return request_.call; }
@@ -135,12 +136,12 @@ class ActiveCall final : public SendCompletion {
   StreamCore& stream();
   StreamCore* stream_if_open() const noexcept { return stream_.get(); }
 
-  // The caller does not wait any more, for this reason. The handler learns it by its token and its streams.
+  // The caller does not wait any more, for the reason `why`. Stops the handler's token and closes its streams.
   void request_stop(const Error& why) noexcept;
-  // The same; without memory for the text, the code has to do.
+  // Like request_stop() above. If there is no memory for the text, the error has the code only.
   void request_stop(ErrorCode code, Initiator initiator, std::string_view text) noexcept;
 
-  // Ends the coroutine where it is suspended, and with it this object.
+  // Destroys the coroutine where it is suspended, and this object with it.
   void destroy_coroutine() const { coroutine_.destroy(); }
 
   auto self() noexcept {
@@ -156,7 +157,7 @@ class ActiveCall final : public SendCompletion {
     return Awaiter{*this};
   }
 
-  // To be the owner of pieces; then released() completes when they are not used any more.
+  // Makes this the owner of loaned pieces. released() then waits until their loan has ended.
   SendCompletion& loan() noexcept {
     loaned_ = true;
     return *this;
@@ -170,18 +171,18 @@ class ActiveCall final : public SendCompletion {
         call.waiting_ = nullptr;
         call.queued_ = false;
       }
-      // A coroutine that is ended here frees what it lent before it frees the call.
+      // A coroutine that is destroyed here ends its loans before it destroys the call.
       ~Awaiter() { call.copy_and_release(); }
     };
     return Awaiter{*this};
   }
   void on_send_complete() noexcept override;
-  // What is still lent is copied.
+  // Copies the memory that is still on loan.
   void copy_and_release() noexcept {
     if (std::exchange(loaned_, false)) sink().copy_and_release(*this);
   }
 
-  // While one exists, the coroutine must not be ended from outside: another thread uses its frame.
+  // While a Pin exists, the coroutine must not be destroyed from outside, because another thread uses its frame.
   class Pin {
    public:
     explicit Pin(ActiveCall& call) noexcept : call_(call) { call_.pinned_ = true; }
@@ -194,10 +195,10 @@ class ActiveCall final : public SendCompletion {
   };
   bool pinned() const noexcept { return pinned_; }
 
-  // Of the coroutine that the handler is; null before it begins, and of other handlers.
+  // Frame of the handler, if it is a coroutine. Null before it begins, and for other handlers.
   const void* handler_frame = nullptr;
 
-  // The sink's list.
+  // Links of the sink's list of active calls.
   ActiveCall* next = nullptr;
   ActiveCall** previous = nullptr;
 
@@ -223,9 +224,9 @@ class ActiveCall final : public SendCompletion {
   bool stopped_ = false;
   bool pinned_ = false;
   std::coroutine_handle<> coroutine_;
-  std::coroutine_handle<> waiting_;  // In released().
+  std::coroutine_handle<> waiting_;  // Suspended in released().
   std::optional<std::stop_source> stop_;
-  std::shared_ptr<StreamCore> stream_;  // Outlives this in readers and writers.
+  std::shared_ptr<StreamCore> stream_;  // Readers and writers may keep it longer than this object.
   DeadlineTimer deadline_;
 };
 

@@ -12,17 +12,18 @@
 
 namespace hawser::detail {
 
-// The exception at hand as an error of `who`, such as "the handler".
+// Describes the current exception as an error of `who`, such as "the handler".
 Error thrown_error(std::string_view who);
-// Within a catch block: answers `call`, which has no answer yet, with the exception at hand. If there is no memory for
-// that either, the connection ends.
+// For catch blocks: answers `call`, which has no answer yet, with the current exception. If there is not enough memory
+// for that, the connection ends.
 void reply_thrown(ReplySink& sink, std::uint32_t call, std::string_view who) noexcept;
-// What a handler's own error is for its caller. Codes that say that the call never reached a handler, as of a call that
-// the handler made itself, become ErrorCode::application: the caller would send it again, though it has run. A handler
-// may answer `overloaded`, by which it says itself that it has done nothing.
+// Converts an error that a handler returned to the error for its caller. Some codes state that the call did not reach a
+// handler; a handler may pass on such an error of a call that it made itself. They become ErrorCode::application,
+// because the caller would otherwise send a call again that has run. `overloaded` stays: the handler states that it has
+// done nothing.
 Error handler_error(Error error);
 
-// Calls `use` with the value within what a handler returned, or with nothing if that is void.
+// Calls `use` with the value in a handler's result, or without arguments if the result is void.
 template <class R, class Use>
 void with_value(const R& returned, Use use) {
   if constexpr (std::is_same_v<R, std::monostate>) {
@@ -36,7 +37,7 @@ void with_value(const R& returned, Use use) {
   }
 }
 
-// Sends `values` (one, or none for void) as the reply. Pieces are borrowed of `owner`, or copied without one.
+// Sends `values` (one, or none for void) as the reply. Pieces are on loan from `owner`, or copied if it is null.
 template <class... V>
 void send_reply(ReplySink& sink, std::uint32_t call, const codec::EncodedSize& size, const ReplyExtras& extras,
                 SendCompletion* owner, const V&... values) {
@@ -48,7 +49,7 @@ void send_reply(ReplySink& sink, std::uint32_t call, const codec::EncodedSize& s
       return sink.end_reply({}, owner);
     }
   } else {
-    // Allocates, and so comes before the reply begins.
+    // Allocated before begin_reply(), because it may throw.
     ConstBuffers pieces(size.pieces);
     std::byte* const body = sink.begin_reply(call, size, extras);
     if (body != nullptr) {

@@ -20,39 +20,40 @@ namespace hawser {
 
 namespace detail {
 
-// Where a stream's frames go: a session of either side.
+// Sends the frames of streams: a session of either side. Loop's thread only.
 class StreamChannel {
  public:
   virtual Loop& stream_loop() noexcept = 0;
-  // Room for an item's body. Null if the item passes a limit or the connection has ended.
+  // Returns memory for an item's body. Null if the item exceeds a limit or the connection has ended.
   virtual std::byte* begin_item(std::uint32_t call, const codec::EncodedSize& size) = 0;
   virtual void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) = 0;
   virtual void send_end(std::uint32_t call) = 0;
   virtual void send_credit(std::uint32_t call, std::uint32_t bytes) = 0;
   virtual void copy_and_release_item(SendCompletion& owner) = 0;
-  // True while less waits to leave the connection than its backlog may hold. If it is false, a core that waits in the
-  // list of writers is told by on_room() once it is true again.
+  // True while the backlog of the connection is below its limit. If it is false, the session calls on_room() of each
+  // core in the list of writers once it is true again.
   virtual bool has_room() const noexcept = 0;
   virtual WaitingWriter& writers() noexcept = 0;
-  // Of received items.
+  // Limits for the values of received items.
   virtual const codec::DecodeLimits& decode_limits() const noexcept { return codec::default_decode_limits; }
 
  protected:
   ~StreamChannel() = default;
 };
 
-// One side of a call's two streams: received items in order, and the credit to send. The receiver grants credit in
-// bytes; a sender may send while it has any, so that what is in store never passes the window by more than one item.
-// Owned by its call, and by readers and writers that outlive that: whoever ends the call has closed it.
+// One side of a call's two streams: the received items in order, and the credit for sending. The receiver grants credit
+// in bytes. A sender may send while it has any credit, so that the stored items exceed the window by at most one item.
+// The call owns the core; readers and writers share it and may outlive the call. Whoever ends the call calls
+// on_closed().
 class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore> {
  public:
-  // What an item costs beside its bytes, so that empty ones are bounded too.
+  // Credit that an item costs in addition to its bytes, so that empty items are limited too.
   static constexpr std::uint32_t item_overhead_bytes = 64;
-  // A writer that never has to wait lets the rest of its loop run after so many items, or bytes.
+  // A writer that never has to wait lets the rest of its loop run after this number of items or bytes.
   static constexpr std::uint32_t turn_items_max = 64;
   static constexpr std::size_t turn_bytes_max = 256 * 1024;
 
-  // `send_credit` and `window`: what the peer grants, and what we grant, at the start, in bytes.
+  // `send_credit`: bytes that the peer grants at the start. `window`: bytes that this side grants at the start.
   StreamCore(StreamChannel& channel, std::uint32_t call, std::uint32_t send_credit, std::uint32_t window) noexcept
       : channel_(channel),
         loop_(channel.stream_loop()),
@@ -70,29 +71,29 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
     ReceiveCharge body_charge;
     ReceiveCharge payload_charge;
   };
-  // What an item in store takes beside the bytes of its block: the block's header, and a place in a vector that
-  // doubles.
+  // Memory of a stored item in addition to the bytes of its block: the block's header, and an element of a vector that
+  // doubles its capacity.
   static constexpr std::size_t kept_item_bytes = sizeof(Block) + 2 * sizeof(Item);
 
-  // From the session. An error is the peer's protocol violation.
+  // Called by the session. An error is a protocol violation of the peer.
   Result<void> on_item(Item item);
   Result<void> on_end();
   Result<void> on_credit(std::uint32_t bytes);
-  // The call has ended: no more items come (those received can still be read), and writing fails.
+  // Called when the call has ended. Received items can still be read; no more items arrive, and writing fails.
   void on_closed(const std::optional<Error>& error);
-  // The session may go: items in store are not paid for any more.
+  // Releases the charges of the stored items. The session may be destroyed afterwards.
   void end_charges() noexcept;
 
-  // For readers. Takes the next item, or says that there is none any more, or why.
+  // For readers. Returns the next item, nothing after the end of the stream, or the error that ended it.
   bool readable() const noexcept { return first_ < items_.size() || remote_ended_ || closed_; }
   Result<std::optional<Item>> take();
   // For writers.
   bool writable() const noexcept { return closed_ || local_ended_ || (credit_ > 0 && channel_.has_room()); }
-  // The same, but false when the writer's turn is over.
+  // Like writable(), but false when the writer's turn is over.
   bool may_write() const noexcept {
     return writable() && (closed_ || (turn_items_ < turn_items_max && turn_bytes_ < turn_bytes_max));
   }
-  // The connection has room again: from the session, which has taken this out of its list.
+  // Called by the session when the backlog has room again. It has removed `waiting` from its list.
   static void on_room(WaitingWriter& waiting) {
     StreamCore& core = static_cast<StreamCore&>(waiting);
     core.wake(core.writer_);
@@ -105,7 +106,7 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   StreamChannel& channel() noexcept { return channel_; }
   const codec::DecodeLimits& decode_limits() const noexcept { return decode_limits_; }
 
-  // Resumes the one waiter of each kind by the loop when readable() or writable() has become true.
+  // Suspends one reader or one writer. The loop resumes it when readable() or writable() has become true.
   class Waiter {
    public:
     Waiter(StreamCore& core, bool reading) noexcept : core_(core), reading_(reading) {}
@@ -144,33 +145,33 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   void withdraw(bool reading) noexcept;
   static std::uint32_t cost(std::size_t bytes) noexcept;
 
-  StreamChannel& channel_;  // Not used once closed: a client's session may go before its calls' streams.
+  StreamChannel& channel_;  // Not used once closed: a client's session may be destroyed before its calls' streams.
   Loop& loop_;
   const std::uint32_t call_;
-  const codec::DecodeLimits decode_limits_;  // A copy, since the port may go before.
-  std::int64_t credit_;                      // Negative after an item larger than what was left.
+  const codec::DecodeLimits decode_limits_;  // A copy, because the channel may be destroyed first.
+  std::int64_t credit_;                      // Negative after an item that was larger than the credit left.
   const std::uint32_t window_;
-  std::int64_t window_left_;      // Of what we granted.
-  std::uint32_t consumed_ = 0;    // Read, and not granted again yet.
-  std::uint32_t turn_items_ = 0;  // Written since the writer last waited.
+  std::int64_t window_left_;      // Credit that this side has granted and the peer has not used.
+  std::uint32_t consumed_ = 0;    // Bytes that were read and are not granted again yet.
+  std::uint32_t turn_items_ = 0;  // Items written since the writer last waited.
   std::size_t turn_bytes_ = 0;
   bool local_ended_ = false;
   bool remote_ended_ = false;
   bool closed_ = false;
   std::optional<Error> error_;
-  std::vector<Item> items_;  // From first_ on.
+  std::vector<Item> items_;  // Stored items begin at first_.
   std::size_t first_ = 0;
   Slot reader_;
   Slot writer_;
 };
 
-// What a Reader or Writer without a call answers.
+// Error text of a Reader or Writer without a call.
 inline constexpr const char* no_stream =
     "this Reader or Writer belongs to no call: it was default-constructed, moved from, or taken of a StreamingCall "
     "after "
     "finish(); take it before";
 
-// Lends a stream item's memory and resumes the writer when it is not used any more.
+// Loan of a stream item's memory. Resumes the writer when the loan has ended.
 class ItemLoan final : public SendCompletion {
  public:
   explicit ItemLoan(StreamChannel& channel) noexcept : channel_(channel), loop_(channel.stream_loop()) {}

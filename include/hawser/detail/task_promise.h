@@ -14,8 +14,8 @@ class Task;
 
 namespace detail {
 
-// Coroutine frames come from the calling thread's pool; see src/base/frame_pool.h. Frames that a sanitizer should
-// watch come from the allocator.
+// Allocates coroutine frames from the calling thread's pool; see src/base/frame_pool.cpp. Under sanitizers, frames come
+// from the allocator.
 void* allocate_frame(std::size_t bytes);
 void free_frame(void* frame, std::size_t bytes) noexcept;
 
@@ -33,7 +33,7 @@ struct ResumeContinuation {
   void await_resume() const noexcept {}
 };
 
-// `co_await AwaitingFrame()` gives the frame of the coroutine that awaits the Task<void> at hand.
+// `co_await AwaitingFrame()` returns the frame of the coroutine that awaits the current Task<void>.
 struct AwaitingFrame {
   const void* frame = nullptr;
   bool await_ready() const noexcept { return false; }

@@ -2,7 +2,7 @@
 
 namespace hawser::detail {
 
-// A writer that waits until less waits to leave its connection. Leaves its list when it is destroyed.
+// A writer that waits until the backlog of its connection has room. Leaves its list when it is destroyed.
 class WaitingWriter {
  public:
   WaitingWriter() noexcept = default;
@@ -11,7 +11,7 @@ class WaitingWriter {
   ~WaitingWriter() { unlink(); }
 
   bool linked() const noexcept { return next_ != this; }
-  // At the end of the list whose anchor is `list`.
+  // Appends this to the list whose anchor is `list`.
   void link(WaitingWriter& list) noexcept {
     unlink();
     next_ = &list;
@@ -25,7 +25,7 @@ class WaitingWriter {
     next_ = previous_ = this;
   }
   WaitingWriter* next() const noexcept { return next_; }
-  // Everybody of `from`, in order.
+  // Moves all elements of the list `from` to the end of this list, in order.
   void take_all(WaitingWriter& from) noexcept {
     while (from.linked()) from.next_->link(*this);
   }
