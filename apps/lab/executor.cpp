@@ -70,7 +70,7 @@ class HostExecutor final : public Executor {
     }
   }
 
-  // Notes that this thread has had something to do lately, or that nobody has for too long.
+  // Records that this thread has had work lately, or fails if no thread has had any for too long.
   void poll_once(HostProcessor& processor, bool lately) {
     const auto now_ns = static_cast<std::int64_t>(processor.now_ns());
     if (lately) last_progress_ns_.store(now_ns, std::memory_order_relaxed);

@@ -15,8 +15,8 @@ class SimFabric;
 
 namespace hawser::lab {
 
-// Work that the lab's roles do beside the verbs. It takes its time by itself on a real processor; a simulated one is
-// told.
+// Work that the lab's roles do besides the verbs. On a real processor it takes time by itself; a simulated processor is
+// notified of it by Processor::did().
 enum class CpuTask : std::uint8_t { allocate, log_line, fill_byte, handover };
 
 // The processor that runs a role.
@@ -29,30 +29,32 @@ class Processor {
   ~Processor() = default;
 };
 
-// One side of an experiment: a state machine that never blocks, so that any number of them can share a thread, and
-// virtual time works as well as real.
+// One side of an experiment: a state machine that never blocks, so that many roles can share a thread and can run in
+// virtual time.
 class Role {
  public:
   virtual ~Role() = default;
-  // Does what there is to do; whether there was something. Not called any more once done or failed.
+  // Does the work that is possible now. Returns whether there was any. Must not be called after the role is done or has
+  // failed.
   virtual Result<bool> step(Processor& processor) = 0;
   virtual bool done() const = 0;
 };
 
-// Runs roles to their ends.
+// Runs roles until they are done.
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Each element is what one thread drives in turn. The first error of a role ends all, as does standstill.
+  // Each element is the list of roles that one thread runs in turn. The first error of a role ends the run. The run also
+  // fails if no role makes progress.
   virtual Result<void> run(std::span<const std::vector<Role*>> threads) = 0;
   virtual bool simulated() const noexcept = 0;
 };
 
-// Threads of this machine: at most `threads_max`, over which the experiment's threads are dealt in turn. Gives up if
-// for `patience` no role has had anything to do.
+// Uses at most `threads_max` threads of this machine, to which the experiment's threads are assigned in turn. Fails if
+// no role has had work for `patience`.
 std::unique_ptr<Executor> make_executor(unsigned threads_max, Duration patience = std::chrono::seconds(20));
 
-// Virtual time: each thread is a simulated processor, and they act in the order of their clocks.
+// Runs in virtual time: each thread is a simulated processor, and the processors act in the order of their clocks.
 std::unique_ptr<Executor> make_sim_executor(std::shared_ptr<transport::SimFabric> fabric);
 
 }  // namespace hawser::lab

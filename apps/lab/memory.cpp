@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 constexpr std::size_t page_bytes = 4096;
 
-// The pattern's word `index`: a product of odd numbers and a shift, so that it costs about what copying does.
+// Returns word `index` of the pattern: a product of odd numbers and a shift, which costs about as much as copying.
 std::uint64_t word_of(std::uint64_t seed, std::uint64_t index) noexcept {
   const std::uint64_t mixed = (index + 1) * 0x9e3779b97f4a7c15U + (seed + 1) * 0xd1b54a32d192ed03U;
   return mixed ^ (mixed >> 29);
@@ -44,7 +44,7 @@ Result<Memory> Memory::allocate(const MemoryOptions& options) {
     if (options.huge_pages) {
       memory.huge_ = madvise(mapping, memory.mapping_bytes_, MADV_HUGEPAGE) == 0;
     } else {
-      // So that the comparison means something where transparent huge pages are always on.
+      // Without this advice the comparison means nothing on machines where transparent huge pages are always on.
       madvise(mapping, memory.mapping_bytes_, MADV_NOHUGEPAGE);
     }
     std::memset(mapping, 0, memory.mapping_bytes_);

@@ -11,16 +11,16 @@
 
 namespace hawser::lab {
 
-// What devices like best: below it they may read and write a cache line in two parts.
+// Alignment that devices prefer. With a smaller alignment they may read and write a cache line in two parts.
 inline constexpr std::size_t cache_line_bytes = 64;
 
 struct MemoryOptions {
   std::size_t bytes = 0;
-  bool huge_pages = false;     // 2 MiB pages, reserved ones or else transparent ones.
-  std::size_t misaligned = 0;  // Bytes past a cache line's beginning; below cache_line_bytes.
+  bool huge_pages = false;     // Use pages of 2 MiB: reserved ones, or else transparent ones.
+  std::size_t misaligned = 0;  // Offset from the beginning of a cache line; less than cache_line_bytes.
 };
 
-// Zeroed pages of our own, present from the start.
+// Zeroed pages that are mapped and present from the start.
 class Memory {
  public:
   static Result<Memory> allocate(const MemoryOptions& options);
@@ -33,7 +33,8 @@ class Memory {
   std::size_t size() const noexcept { return bytes_; }
   MutableBytes bytes() noexcept { return {data_, bytes_}; }
   bool aligned() const noexcept { return reinterpret_cast<std::uintptr_t>(data_) % cache_line_bytes == 0; }
-  // Whether huge pages were asked for and had. Transparent ones are a wish, which counts as had.
+  // Returns whether huge pages were requested and obtained. Transparent huge pages are only advice to the kernel and
+  // count as obtained.
   bool huge_pages() const noexcept { return huge_; }
 
  private:
@@ -45,7 +46,7 @@ class Memory {
   bool huge_ = false;
 };
 
-// Memory that a device may use.
+// Memory that is registered with a device.
 struct RegisteredMemory {
   Memory memory;
   std::unique_ptr<transport::rdma::MemoryRegion> region;
@@ -60,11 +61,12 @@ struct RegisteredMemory {
   }
 };
 
-// Bytes that depend on `seed` and on where they are, so that neither another message's nor shifted ones pass for them.
+// Fills `bytes` with a pattern that depends on `seed` and on the offset, so that bytes of another message and shifted
+// bytes are detected.
 void fill_pattern(MutableBytes bytes, std::uint64_t seed) noexcept;
-// Where `bytes` first differs from that; nothing if all of it is as it was filled.
+// Returns the offset of the first byte that differs from the pattern, or std::nullopt if all bytes match.
 std::optional<std::size_t> find_difference(Bytes bytes, std::uint64_t seed) noexcept;
-// What no pattern is: makes sure that what is verified has arrived since.
+// Fills `bytes` with a value that no test pattern contains, so that stale bytes are detected.
 void poison(MutableBytes bytes) noexcept;
 
 }  // namespace hawser::lab

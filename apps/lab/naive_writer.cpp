@@ -17,7 +17,7 @@ Result<std::uint64_t> NaiveWriter::post_naively(Processor& processor, std::uint6
   const auto write = std::make_unique<rdma::SendRequest>(request(message, offset, *segment));
   processor.did(CpuTask::allocate, 2);
 
-  // Formatted as a logger would, and kept to oneself.
+  // Formats the line like a logger, without printing it.
   std::snprintf(log_line_.data(), log_line_.size(), "%.3f writer: message %llu, %zu bytes at offset %zu of %p",
                 processor.now_ns() / 1e9, static_cast<unsigned long long>(message), size_bytes_, offset,
                 static_cast<const void*>(pair_.source->memory.data()));

@@ -7,7 +7,7 @@
 
 namespace hawser::lab {
 
-// What steps 3 and 4 do for each message: fill its memory, allocate its request, log a line.
+// Steps 3 and 4 fill the memory, allocate the request and log a line for each message.
 class NaiveWriter : public StepWriter {
  public:
   using StepWriter::StepWriter;

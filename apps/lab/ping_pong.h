@@ -9,7 +9,7 @@
 
 namespace hawser::lab {
 
-// One side of a ping-pong: the side that begins measures round trips. Each message is verified.
+// One side of a ping-pong. The side that begins measures the round trips. Each message is verified.
 class PingPong final : public Role {
  public:
   struct Plan {
@@ -18,7 +18,8 @@ class PingPong final : public Role {
     bool begins = false;
     bool use_inline = false;
   };
-  // `memory` has two places: what is sent, filled here, and what is received. All outlive this.
+  // `memory` has two slots: the message to send, which the constructor fills, and the received message. All arguments
+  // must outlive the object.
   PingPong(const Plan& plan, transport::rdma::QueuePair& queue_pair, transport::rdma::CompletionQueue& completions,
            RegisteredMemory& memory);
 
@@ -26,7 +27,7 @@ class PingPong final : public Role {
   Result<bool> step(Processor& processor) override;
   bool done() const override { return received_ == plan_.count && sends_completed_ == sent_ && sent_ == plan_.count; }
 
-  // Half of each round trip, of the side that begins.
+  // Half of each round trip in ns, as the side that begins has measured it.
   const std::vector<double>& half_trips_ns() const noexcept { return half_trips_ns_; }
 
  private:

@@ -17,7 +17,7 @@ namespace rdma = transport::rdma;
 
 namespace {
 
-// Writes of credits are this long.
+// Size of a write of credits.
 constexpr unsigned credit_inline_bytes = 16;
 
 unsigned receives_of(const StreamPlan& plan) {
@@ -26,14 +26,14 @@ unsigned receives_of(const StreamPlan& plan) {
   return plan.recv_queue_depth > 0 ? plan.recv_queue_depth : std::clamp(2 * plan.window, receives_min, receives_max);
 }
 
-// All that a run needs; members that use others come after them, and so go first.
+// Objects of a run. Members are declared after those that they use, so that they are destroyed before them.
 struct Setup {
   const Testbed& testbed;
   const StreamPlan& plan;
   const unsigned receives = receives_of(plan);
   const bool shared = plan.receives != Receives::own;
 
-  // The receiving threads, each with its queue.
+  // A receiving thread with its completion queue.
   struct Receiver {
     std::unique_ptr<rdma::CompletionQueue> completions;
     std::unique_ptr<HandoverRing> ring;
@@ -68,7 +68,7 @@ struct Setup {
 
   std::uint64_t* granted(unsigned connection) {
     if (!plan.credits) return nullptr;
-    // A cache line for each, so that senders do not disturb each other.
+    // Each counter has its own cache line, so that senders do not disturb each other.
     return reinterpret_cast<std::uint64_t*>(credit_counts->memory.data() + connection * cache_line_bytes);
   }
 };
@@ -102,7 +102,7 @@ Result<void> Setup::make_shared_receives() {
 
 Result<void> Setup::make_receiver(unsigned connections_each) {
   Receiver& receiver = receivers.emplace_back();
-  // Messages that nobody has taken yet, and credits that are under way.
+  // The queue holds completions of messages that have not been polled yet and of outstanding writes of credits.
   const unsigned count =
       (shared ? receives * plan.connections : receives * connections_each) + credit_writes_max * connections_each;
   if (plan.receives == Receives::shared_central) receiver.ring = std::make_unique<HandoverRing>(count);
@@ -158,7 +158,7 @@ Result<void> Setup::make_connection(unsigned index) {
 }
 
 Result<void> Setup::make_roles() {
-  // Less than what a quarter of the receives is, so that no credit waits for receives that wait for company.
+  // At most a quarter of the receives, so that no credit waits for receives that wait for their batch to fill.
   const unsigned repost_batch = std::clamp(plan.repost_batch, 1u, std::max(1u, receives / 4));
   std::vector<HandoverRing*> rings;
   for (Receiver& receiver : receivers) {
@@ -209,7 +209,7 @@ Result<void> Setup::make() {
   for (unsigned i = 0; i < threads; ++i) {
     if (auto made = make_receiver(plan.connections / threads); !made) return made;
   }
-  connections.reserve(plan.connections);  // Their parts are pointed to.
+  connections.reserve(plan.connections);  // Pointers to the elements must stay valid.
   for (unsigned index = 0; index < plan.connections; ++index) {
     if (auto made = make_connection(index); !made) return made;
   }
@@ -217,7 +217,7 @@ Result<void> Setup::make() {
 }
 
 Result<StreamResult> Setup::run() {
-  // Senders and receivers in turn, so that two processors part them.
+  // Senders and receivers alternate, so that two processors share them evenly.
   std::vector<std::vector<Role*>> threads;
   for (unsigned i = 0; i < plan.connections; ++i) {
     threads.push_back({connections[i].role.get()});

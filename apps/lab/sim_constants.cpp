@@ -59,7 +59,7 @@ constexpr std::array constants = {
     SimConstant{"jitter", "", &P::jitter, assumed, none, false},
 };
 
-// Evenly in [-1, 1).
+// Returns a number that is evenly distributed in [-1, 1).
 double part(Random& random) noexcept { return static_cast<double>(random.next() >> 11) * 0x1.0p-52 - 1; }
 
 }  // namespace
@@ -85,7 +85,7 @@ transport::SimParameters varied(const transport::SimParameters& nominal, std::ui
   transport::SimParameters result = nominal;
   Random random(seed);
   for (const SimConstant& constant : constants) {
-    // Drawn for all, so that a constant that is no longer varied leaves the draws of the others as they are.
+    // A number is drawn for every constant, so that the draws of the others stay the same if one is no longer varied.
     const double scale = std::pow(constant.factor(), part(random));
     std::visit(
         [&]<class T>(T transport::SimParameters::* member) {

@@ -48,7 +48,7 @@ class SimExecutor final : public Executor {
     }
     Result<void> result;
     while (result && !processors.empty()) {
-      // The first of those that are farthest behind.
+      // Selects the processor whose clock is earliest; the first one if several are equal.
       const auto first = std::min_element(processors.begin(), processors.end(), [](const auto& a, const auto& b) {
         return a->state.now_ns < b->state.now_ns;
       });
@@ -66,7 +66,7 @@ class SimExecutor final : public Executor {
       }
       if (std::erase_if(processor.roles, [](const Role* role) { return role->done(); }) > 0) progress = true;
       if (processor.roles.empty()) {
-        retired_.push_back(std::move(*first));  // Queues may still know it as who posted to them.
+        retired_.push_back(std::move(*first));  // Queues may still refer to it.
         processors.erase(first);
       }
       if (progress) {
@@ -87,8 +87,9 @@ class SimExecutor final : public Executor {
   }
 
  private:
-  // When one that has nothing to do can see something new: the next event, a completion that becomes visible, or what a
-  // processor does that has not looked in vain since the last that happened. never_ns if nothing will.
+  // Returns the time at which an idle processor can see something new: the next event, a completion that becomes
+  // visible, or the next step of a processor that has not polled in vain since the last change. Returns never_ns if
+  // nothing will change.
   double next_change_ns(const std::vector<std::unique_ptr<VirtualProcessor>>& processors) const {
     double ns = fabric_->next_change_ns();
     for (const auto& processor : processors) {

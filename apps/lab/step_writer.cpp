@@ -14,11 +14,11 @@ namespace rdma = transport::rdma;
 
 namespace {
 
-// The send that tells the receiver is 16 bytes, and the last 16 of neither memory are written to otherwise.
+// Size of the send that notifies the receiver. It uses the last 16 bytes of both memories, which nothing else writes.
 constexpr std::size_t signal_bytes = 16;
 constexpr std::uint64_t signal_seed = 0x5160;
 
-// Waits for the receiver's signal, or for the completion of the sender's.
+// Waits until the receiver has received the signal, or until the sender's signal has completed.
 class AwaitOne final : public Role {
  public:
   explicit AwaitOne(rdma::CompletionQueue& completions) : completions_(completions) {}

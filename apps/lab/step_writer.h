@@ -12,17 +12,17 @@
 
 namespace hawser::lab {
 
-// What the steps with one-sided transfers work on: two stretches of memory of equal size, and a connection.
+// Resources of the steps with one-sided transfers: two memory regions of equal size and a connection.
 struct WritePair {
   struct Options {
-    std::size_t bytes = 0;  // Of each side.
+    std::size_t bytes = 0;  // Size of each side's memory.
     unsigned depth = 1;
     std::size_t inline_bytes = 0;
     std::size_t misaligned = 0;
     bool huge_pages = false;
   };
-  std::optional<RegisteredMemory> source;  // The sender's.
-  std::optional<RegisteredMemory> target;  // The receiver's, poisoned.
+  std::optional<RegisteredMemory> source;  // Memory of the sender.
+  std::optional<RegisteredMemory> target;  // Memory of the receiver, poisoned.
   std::unique_ptr<transport::rdma::CompletionQueue> sender_completions;
   std::unique_ptr<transport::rdma::CompletionQueue> receiver_completions;
   std::unique_ptr<transport::rdma::QueuePair> sender;
@@ -31,21 +31,20 @@ struct WritePair {
   static Result<std::unique_ptr<WritePair>> make(const Testbed& testbed, const Options& options);
 };
 
-// What a step with one-sided transfers moves.
+// The messages that a step with one-sided transfers moves.
 struct StepPlan {
   std::size_t size_bytes = 0;
   std::uint64_t count = 0;
   unsigned depth = 1;
-  std::uint64_t chunks = 0;  // Of the memory, each for one message at a time. Message i goes to chunk i modulo that.
-  bool filled = true;        // Before the run; else the step fills each chunk itself.
+  std::uint64_t chunks = 0;  // Chunks of the memory, each for one message at a time. Message i uses chunk i % chunks.
+  bool filled = true;        // The chunks are filled before the run; else the step fills each chunk itself.
 };
-// A chunk for each message, as many as the memory holds.
+// Plans a chunk for each message, as many as fit into the memory.
 StepPlan distinct_plan(const LadderOptions& options) noexcept;
-// Chunks that are used again: twice the depth, so that none is on the wire twice.
+// Plans chunks that are reused: twice the depth, so that no chunk is on the wire twice.
 StepPlan circular_plan(const LadderOptions& options) noexcept;
 
-// Keeps `depth` one-sided requests outstanding until `count` have completed. What differs between steps is how one is
-// posted.
+// Keeps `depth` one-sided requests outstanding until `count` have completed. Steps differ in how they post a request.
 class StepWriter : public Role {
  public:
   StepWriter(WritePair& pair, const StepPlan& plan)
@@ -56,16 +55,16 @@ class StepWriter : public Role {
   double elapsed_ns() const noexcept { return end_ns_ - start_ns_; }
 
  protected:
-  // Posts request `message`, and those that follow it if they are chained; at most `room`. The ids are those of
-  // messages plus 1, and a completion of one speaks for all before it. Gives how many.
+  // Posts the request of `message`, and the following ones if they are chained, at most `room`. The id of a request is
+  // its message plus 1; a completion also completes all earlier requests. Returns the number of posted requests.
   virtual Result<std::uint64_t> post(Processor& processor, std::uint64_t message, std::uint64_t room) = 0;
-  // How many must be posted at a time; fewer only at the end.
+  // Returns the number of requests that must be posted at a time; fewer only at the end.
   virtual std::uint64_t chain() const noexcept { return 1; }
 
-  // The request of a message whose bytes go from an offset to the same offset of the other side.
+  // Returns the request of a message whose bytes move from `offset` to the same offset of the other side.
   transport::rdma::SendRequest request(std::uint64_t message, std::size_t offset,
                                        const transport::rdma::Segment& segment) const noexcept;
-  // Posts that, made on the spot.
+  // Creates and posts such a request.
   Result<std::uint64_t> post_one(std::uint64_t message, std::size_t offset);
 
   WritePair& pair_;
@@ -81,12 +80,12 @@ class StepWriter : public Role {
   double end_ns_ = 0;
 };
 
-// Runs the writer, tells the receiver by a send that all is written, and gives what it took until the last write
+// Runs the writer and notifies the receiver by a send when everything is written. Returns the time until the last write
 // completed.
 Result<LadderRun> run_writer(const Testbed& testbed, WritePair& pair, StepWriter& writer);
 
-// A step from its memory to the comparison of what has arrived: each chunk has been written to, the last time by the
-// message of its number or one with the same contents.
+// Runs a step, from the allocation of memory to the verification. Each chunk must have been written, the last time by
+// the message of its number or by one with the same contents.
 using MakeWriter = std::unique_ptr<StepWriter> (*)(WritePair& pair, const StepPlan& plan);
 Result<LadderRun> run_step(const Testbed& testbed, const StepPlan& plan, MakeWriter make);
 template <class Step>
@@ -96,15 +95,15 @@ Result<LadderRun> run_step(const Testbed& testbed, const StepPlan& plan) {
   });
 }
 
-// Says in its note if distinct_plan() had to send fewer messages than asked for.
+// Adds a note to the run if distinct_plan() had to plan fewer messages than requested.
 Result<LadderRun> with_memory_note(Result<LadderRun> run, const LadderOptions& options);
 
-// Compares `memory` with the patterns of its chunks: chunk i has that of `first_seed` + i.
+// Compares `memory` with the patterns of its chunks: chunk i has the pattern of seed `first_seed` + i.
 Result<void> verify_chunks(const RegisteredMemory& memory, std::size_t size_bytes, std::uint64_t chunks,
                            std::uint64_t first_seed);
 void fill_chunks(RegisteredMemory& memory, std::size_t size_bytes, std::uint64_t chunks);
 
-// Step 8 with its parts as parameters, on which the steps beyond it build.
+// Parameters of step 8, which the later steps use with other values.
 struct ReusedPlan {
   std::size_t size_bytes = 0;
   std::uint64_t count = 0;

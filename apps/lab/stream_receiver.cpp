@@ -161,7 +161,7 @@ Result<void> StreamReceiver::repost_shared() {
   return {};
 }
 
-// What the re-poster has posted.
+// Processes the receives that the re-poster has posted.
 Result<void> StreamReceiver::take_back() {
   for (const std::uint64_t finished = to_reposter_->finished(); taken_back_ < finished; ++taken_back_) {
     IncomingStream& from = connections_[to_return_.front()];
@@ -177,7 +177,7 @@ Result<void> StreamReceiver::returned(IncomingStream& from, std::uint64_t receiv
 }
 
 Result<void> StreamReceiver::grant_if_due(IncomingStream& to) {
-  // A quarter of the receives at a time: often enough that a sender need not wait, seldom enough to cost little.
+  // Credits are written for a quarter of the receives at a time: senders need not wait, and the cost is low.
   const bool due = to.reposted - to.granted >= std::max(1u, to.receives / 4);
   if (to.credit_address == 0 || !due || to.credit_writes >= credit_writes_max) return {};
   to.granted = to.reposted;

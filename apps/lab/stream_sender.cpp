@@ -32,7 +32,7 @@ bool StreamSender::may_send(std::uint64_t messages) const noexcept {
 
 Result<bool> StreamSender::step(Processor& processor) {
   if (posted_ == 0) start_ns_ = processor.now_ns();
-  // A batch ends where the places begin again.
+  // A batch ends at the last slot.
   const std::uint64_t place = posted_ % plan_.window;
   const std::uint64_t messages = std::min<std::uint64_t>({plan_.batch, plan_.count - posted_, plan_.window - place});
   if (messages > 0 && may_send(messages)) {

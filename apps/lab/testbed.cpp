@@ -94,7 +94,8 @@ Result<void> Testbed::connect(rdma::QueuePair& sender, rdma::QueuePair& receiver
 }
 
 std::uint64_t Testbed::receiver_not_ready() const {
-  // Of each event one counter tells: the sender's, as Soft-RoCE or as mlx5 calls it, else the receiver's.
+  // One counter reports each event: the sender's, whose name depends on the driver (Soft-RoCE or mlx5), else the
+  // receiver's.
   constexpr std::array<std::string_view, 3> names = {"rcvd_rnr_err", "rnr_nak_retry_err", "out_of_buffer"};
   for (const std::string_view name : names) {
     for (const auto& device : {sender_.device, receiver_.device}) {

@@ -12,25 +12,25 @@
 
 namespace hawser::lab {
 
-// Which of a device's addresses experiments use.
+// Devices and addresses that the experiments use.
 struct TestbedOptions {
-  std::string sender_device;    // Empty: the first device that there is.
+  std::string sender_device;    // Empty: the first device.
   std::string receiver_device;  // Empty: the next one on a simulated fabric, else the sender's.
   unsigned port = 1;
   int gid_index = -1;  // -1: RoCE v2 over IPv4 if there is one, else the first.
 };
 
-// How a pair of queue pairs tries.
+// Parameters of the connection between two queue pairs.
 struct LinkOptions {
-  unsigned rnr_retries = 7;     // 7 is without end.
-  unsigned min_rnr_timer = 12;  // The verbs' code; 0.64 ms.
+  unsigned rnr_retries = 7;     // 7: without limit.
+  unsigned min_rnr_timer = 12;  // Code of the verbs; 12 means 0.64 ms.
   unsigned reads = 16;
 };
 
-// The two ends of every experiment, within one process, and who runs it.
+// The two ends of every experiment, within one process, and its executor.
 class Testbed {
  public:
-  // `executor` outlives all that is made here.
+  // `executor` must outlive the testbed and everything that is created with it.
   static Result<Testbed> open(transport::rdma::Verbs& verbs, Executor& executor, const TestbedOptions& options);
 
   transport::rdma::Device& sender() const noexcept { return *sender_.device; }
@@ -44,7 +44,7 @@ class Testbed {
   // Connects a queue pair of the sender with one of the receiver.
   Result<void> connect(transport::rdma::QueuePair& sender, transport::rdma::QueuePair& receiver,
                        const LinkOptions& options) const;
-  // Receiver-not-ready events so far, as the devices count them.
+  // Returns the number of receiver-not-ready events so far, as the devices count them.
   std::uint64_t receiver_not_ready() const;
 
  private:

@@ -3,7 +3,7 @@
 
 namespace hawser::lab {
 
-// The receiver posts its receives again one by one, as soon as each has been looked at.
+// The receiver posts each receive again as soon as its message has been processed.
 std::vector<LadderVariant> step_send_one(const LadderOptions& options) {
   const auto run = [options](const Testbed& testbed) -> Result<LadderRun> {
     const StreamPlan plan{.size_bytes = options.size_bytes,

@@ -24,7 +24,7 @@ Result<LadderRun> run_at(const Testbed& testbed, const LadderOptions& options, u
 
 }  // namespace
 
-// At depths that double up to the one asked for. Credits keep the receiver ready.
+// The step runs at depths that double up to the requested one. Credits keep the receiver ready.
 std::vector<LadderVariant> step_send_pipelined(const LadderOptions& options) {
   std::vector<LadderVariant> variants;
   for (unsigned depth = 2; depth < 2 * options.depth; depth *= 2) {

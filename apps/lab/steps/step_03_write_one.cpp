@@ -4,7 +4,7 @@
 namespace hawser::lab {
 namespace {
 
-// Each message overwrites the last, from a region that is registered for it alone.
+// Each message overwrites the previous one. Its source is a memory region that is registered for this message alone.
 class WriteOne final : public NaiveWriter {
  public:
   WriteOne(const Testbed& testbed, WritePair& pair, const StepPlan& plan)
@@ -32,7 +32,7 @@ std::vector<LadderVariant> step_write_one(const LadderOptions& options) {
     WriteOne writer(testbed, **pair, {.size_bytes = options.size_bytes, .count = options.count, .chunks = 1});
     Result<LadderRun> result = run_writer(testbed, **pair, writer);
     if (!result) return result;
-    // All before it were overwritten.
+    // The last message has overwritten all others.
     const Result<void> verified = verify_chunks(*(*pair)->target, options.size_bytes, 1, options.count - 1);
     if (!verified) return std::unexpected(verified.error());
     result->messages = options.count;

@@ -4,7 +4,7 @@
 namespace hawser::lab {
 namespace {
 
-// Each message at an offset of its own, since the one before may still be on the wire.
+// Each message has an offset of its own, because the previous message may still be on the wire.
 class WritePipelined final : public NaiveWriter {
  public:
   using NaiveWriter::NaiveWriter;

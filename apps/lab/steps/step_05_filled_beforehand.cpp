@@ -4,7 +4,7 @@
 namespace hawser::lab {
 namespace {
 
-// The request lives on the stack, and the path does nothing but post it.
+// The request lives on the stack, and the measured loop only posts it.
 class FilledBeforehand final : public StepWriter {
  public:
   using StepWriter::StepWriter;

@@ -14,7 +14,7 @@ class ReusedRequests final : public StepWriter {
  public:
   ReusedRequests(WritePair& pair, const StepPlan& step, rdma::Opcode opcode, bool use_inline)
       : StepWriter(pair, step), chain_(std::max(1u, step.depth / 4)) {
-    segments_.reserve(chunks_);  // They are pointed to.
+    segments_.reserve(chunks_);  // Pointers to the elements must stay valid.
     for (std::uint64_t chunk = 0; chunk < chunks_; ++chunk) {
       segments_.push_back(pair.source->segment(chunk * size_bytes_, size_bytes_));
       rdma::SendRequest prepared = request(0, chunk * size_bytes_, segments_.back());
@@ -31,7 +31,7 @@ class ReusedRequests final : public StepWriter {
   Result<std::uint64_t> post(Processor&, std::uint64_t message, std::uint64_t room) override {
     const std::uint64_t first = message % requests_.size();
     const std::uint64_t count = std::min<std::uint64_t>({chain_, room, requests_.size() - first});
-    // A completion speaks for all before it, so only the last of a chain needs one.
+    // A completion also completes all earlier requests, so only the last request of a chain needs one.
     rdma::SendRequest& last = requests_[first + count - 1];
     last.id = message + count;
     last.signalled = true;

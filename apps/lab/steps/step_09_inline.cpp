@@ -3,7 +3,7 @@
 
 namespace hawser::lab {
 
-// At a size that every device grants, whatever the ladder's own.
+// The step uses a size that every device supports inline, independently of the requested size.
 std::vector<LadderVariant> step_inline(const LadderOptions& options) {
   constexpr std::size_t size_bytes = 64;
   std::vector<LadderVariant> variants;

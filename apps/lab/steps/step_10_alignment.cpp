@@ -4,7 +4,7 @@
 namespace hawser::lab {
 
 std::vector<LadderVariant> step_alignment(const LadderOptions& options) {
-  // Where calloc() may well begin.
+  // An alignment at which calloc() often returns memory.
   constexpr std::size_t misaligned_bytes = 16;
   std::vector<LadderVariant> variants;
   for (const std::size_t misaligned : {std::size_t{0}, misaligned_bytes}) {

@@ -12,9 +12,9 @@
 
 namespace hawser::transport {
 
-// Two streams connected with each other, on one loop or on two in two threads, made of Loop::post() alone: they need
-// nothing of the system. What is under way is bounded, so that sends come short. Both loops outlive them and all that
-// was posted.
+// Two connected streams, on one loop or on two loops in two threads. They use Loop::post() only and nothing of the
+// operating system. The number of bytes on their way is bounded, so that a send may accept only a part. Both loops must
+// outlive the streams and everything that was posted.
 class LoopStream final : public Stream {
  public:
   static constexpr std::size_t waiting_bytes_max = 256 * 1024;
@@ -28,7 +28,7 @@ class LoopStream final : public Stream {
   }
 
   struct End {
-    std::mutex mutex;      // Guards what follows but `paused` and `notified`, which are the loop's.
+    std::mutex mutex;      // Guards the members below, except `paused` and `notified`, which only the loop uses.
     Loop* loop = nullptr;  // Null until started, and after the end of this stream.
     StreamSink* sink = nullptr;
     std::string waiting;  // Received and not delivered.

@@ -9,7 +9,7 @@
 
 namespace hawser::transport {
 
-// A loop of the test's: run by a thread of its own, or by on() and rest() alone.
+// A loop for tests. It runs in a thread of its own, or only within on() and rest().
 class TestLoop {
  public:
   TestLoop(const LoopOptions& options, bool threaded) : loop_(options) {

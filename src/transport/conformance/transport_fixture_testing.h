@@ -15,7 +15,8 @@
 
 namespace hawser::transport {
 
-// A connected pair on what the case says, and messages to compare. The tests are in transport_suite_testing.h.
+// A connected pair over the transport of the test case, and messages to compare. The tests are in the files that
+// transport_suite_testing.h includes.
 class TransportSuite : public testing::TestWithParam<TransportCase> {
  protected:
   void SetUp() override {
@@ -29,12 +30,12 @@ class TransportSuite : public testing::TestWithParam<TransportCase> {
     pair = std::make_unique<TransportPair>(GetParam(), limits);
     ASSERT_TRUE(pair->establish());
   }
-  // How often something is done: `few` must still show the point.
+  // Returns the number of repetitions: `few` on a slow transport, where it must still be enough for the test's purpose.
   static std::size_t many(std::size_t count, std::size_t few) { return GetParam().slow ? few : count; }
   TransportSide& client() { return pair->client; }
   TransportSide& server() { return pair->server; }
 
-  // Sizes of payloads worth trying: each limit and what lies around it.
+  // Returns the sizes of payloads to test: each limit and the sizes around it.
   static std::vector<std::size_t> sizes() {
     std::set<std::size_t> all = {0, 1, 7, 8, 63, 64, 1000, 4096, 65'537, 1U << 20, (3U << 20) + 1};
     for (const std::size_t limit : GetParam().limits) {
@@ -76,14 +77,15 @@ class TransportSuite : public testing::TestWithParam<TransportCase> {
   static bool send(TransportSide& from, Sent& one, std::size_t pieces = 1, std::size_t seed = 1) {
     return from.send(one.head, pieces_of(one.payload, pieces, seed), one.owned ? &one.owner : nullptr);
   }
-  // Owners may be told only after their payloads have arrived, and must live until then.
+  // Waits until all owners are notified. An owner may be notified later than its payload arrives, and must live until
+  // then.
   static void until_notified(TransportSide& from, const Batch& batch) {
     EXPECT_TRUE(from.until([&] {
       return std::all_of(batch.begin(), batch.end(),
                          [](const auto& one) { return !one->owned || one->owner.notified != 0; });
     }));
   }
-  // That `to` has received just what was sent, and that every owner is told once.
+  // Checks that `to` has received exactly the messages of the batch, and that every owner is notified once.
   static void expect_received(TransportSide& from, TransportSide& to, const Batch& batch) {
     ASSERT_TRUE(to.until_received(batch.size()));
     until_notified(from, batch);
@@ -100,7 +102,7 @@ class TransportSuite : public testing::TestWithParam<TransportCase> {
     for (const auto& one : batch) EXPECT_EQ(one->owner.notified.load(), one->owned ? 1 : 0);
   }
 
-  // The server's connection is charged to `account`.
+  // Makes a pair whose server connection is charged to `account`.
   void make_charged_pair(std::size_t budget_bytes) {
     pair = std::make_unique<TransportPair>(GetParam());
     ASSERT_TRUE(pair->establish(false));
@@ -113,7 +115,7 @@ class TransportSuite : public testing::TestWithParam<TransportCase> {
     client().on([&] { client().connection->start(client().sink); });
   }
 
-  // Before the pair, which they outlive.
+  // Declared before the pair, so that they outlive it.
   std::optional<hawser::detail::ReceiveBudget> budget;
   std::optional<hawser::detail::ReceiveAccount> account;
   std::unique_ptr<TransportPair> pair;

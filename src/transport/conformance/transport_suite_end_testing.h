@@ -6,7 +6,7 @@
 
 #include "transport/conformance/transport_fixture_testing.h"
 
-// How connections end.
+// Tests of the ends of connections.
 namespace hawser::transport {
 
 TEST_P(TransportSuite, CloseSendsAllThatIsCommitted) {
@@ -147,7 +147,7 @@ TEST_P(TransportSuite, APeerThatVanishesIsTold) {
   }
 }
 
-// Owners learn of the end whichever side goes, at whatever moment.
+// Owners are notified of the end, whichever side is destroyed and at any moment.
 TEST_P(TransportSuite, DestroyedAtAnyTime) {
   for (std::size_t seed = 0; seed < many(40, 8); ++seed) {
     make_pair();
@@ -273,7 +273,7 @@ TEST_P(TransportSuite, NothingIsLeftBehind) {
     server().connection.reset();
     server().sink.closed.clear();
   });
-  all_steps(4);  // What is made once is there afterwards.
+  all_steps(4);  // Resources that are created once exist afterwards.
   const std::size_t before = descriptors();
   for (int round = 0; round < 10; ++round) {
     for (const int steps : {1, 2, 3, 4}) all_steps(steps);

@@ -6,7 +6,7 @@
 
 #include "transport/conformance/transport_fixture_testing.h"
 
-// Back-pressure, the backlog, positions.
+// Tests of back-pressure, backlog and positions.
 namespace hawser::transport {
 
 TEST_P(TransportSuite, APausedReceiverHoldsItsPeerBack) {
@@ -137,7 +137,7 @@ TEST_P(TransportSuite, TheBacklogIsTold) {
   client().on([&] { EXPECT_LE(backlog_then, mark / 2); });
 }
 
-// What has arrived lies before sent(); what a tick has committed leaves by its end.
+// Bytes that have arrived lie before sent(). Bytes that were committed in a tick are sent at its end.
 TEST_P(TransportSuite, PositionsTellWhatMayHaveArrived) {
   std::vector<std::uint64_t> positions;
   std::size_t seed = 0;
@@ -169,7 +169,7 @@ TEST_P(TransportSuite, FlushDoesNotWaitForTheTick) {
     EXPECT_LT(client().connection->sent(), client().connection->committed());
     client().connection->flush();
     EXPECT_EQ(client().connection->sent(), client().connection->committed());
-    // The server's thread gets it while ours is busy here.
+    // The server's thread receives the message while this thread waits here.
     if (!GetParam().two_loops) return;
     for (int i = 0; i < 200'000 && server().sink.count.load() == 0; ++i) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));

@@ -5,10 +5,10 @@
 
 #include "transport/conformance/transport_fixture_testing.h"
 
-// Peers that talk nonsense before there is a connection.
+// Tests of peers that send invalid data before there is a connection.
 namespace hawser::transport {
 
-// Random bytes, and true ones with a change, a cut or an addition. Gives what `take` said of each.
+// Passes random bytes to `take`, and valid bytes that are changed, truncated or extended.
 template <class F>
 void try_garbage(const std::vector<std::byte>& truth, std::size_t bytes_max, F take) {
   std::mt19937_64 random(1);
@@ -72,8 +72,8 @@ TEST_P(TransportSuite, GarbageAnswersAreRefused) {
   EXPECT_LE(truth.size(), transport_parameters_bytes_max);
   int refused = 0;
   try_garbage(truth, transport_parameters_bytes_max, [&](Bytes parameters) {
-    // A pending connection is connected once: each gets a new one. What the last ones held may be returned a little
-    // later, and is bounded.
+    // A pending connection can be connected only once, so each attempt gets a new one. The resources of the previous
+    // ones are bounded and may be released a little later.
     Result<void> selected = pair->select();
     for (int i = 0; !selected && selected.error().code == ErrorCode::overloaded && i < 200'000; ++i) {
       server().loop->rest();

@@ -7,7 +7,7 @@
 
 #include "transport/conformance/transport_fixture_testing.h"
 
-// Messages of any shape, where their payloads go, and what lasts.
+// Tests of messages of any shape, of receive buffers, and of the lifetime of payloads.
 namespace hawser::transport {
 
 TEST_P(TransportSuite, TellsWhatItIs) {
@@ -39,7 +39,7 @@ TEST_P(TransportSuite, AnyHeadAndPayloadArriveInOrder) {
       for (const std::size_t head : {28U, 1U, 4000U}) {
         ++seed;
         batch.push_back(make_sent(head, payload, seed, seed % 3 != 0));
-        // Several of a tick, and one at a time.
+        // Each message has a tick of its own here; the messages below share one.
         from.on([&] { EXPECT_TRUE(send(from, *batch.back(), 1 + seed % 5, seed)); });
       }
     }
@@ -121,7 +121,7 @@ TEST_P(TransportSuite, AnOwnerIsToldOfNoPayload) {
   EXPECT_EQ(owner.notified.load(), 2);
 }
 
-// Whatever has become of a payload meanwhile, its memory may go as soon as copy_and_release() returns.
+// The memory of a payload may be freed as soon as copy_and_release() returns, in any state of the payload.
 TEST_P(TransportSuite, DetachLetsMemoryGo) {
   for (const int when : {0, 1, 2}) {
     make_pair();
@@ -203,7 +203,7 @@ TEST_P(TransportSuite, PayloadsGoWhereTheyAreWanted) {
   });
 }
 
-// Once revoke_receive_buffer() returns, the memory is the receiver's again, and what comes next is not disturbed.
+// After revoke_receive_buffer() the memory belongs to the receiver again, and later messages are delivered as usual.
 TEST_P(TransportSuite, APlaceIsTakenBack) {
   std::vector<std::byte> memory(TransportPair::message_bytes_max);
   std::size_t given = 0;
@@ -235,13 +235,13 @@ TEST_P(TransportSuite, APlaceIsTakenBack) {
         EXPECT_TRUE(std::all_of(memory.begin(), memory.end(), [](std::byte b) { return b == std::byte{0x5a}; }));
       }
       EXPECT_EQ(spoiled, 0U);
-      server().connection->revoke_receive_buffer(memory.data());  // Of no payload that comes: nothing.
+      server().connection->revoke_receive_buffer(memory.data());  // No payload uses it: no effect.
     });
   }
   until_notified(client(), batch);
 }
 
-// What is kept lasts: while others come, when the connection has gone, and on another thread.
+// Kept buffers stay valid: while messages arrive, after the connection has ended, and on another thread.
 TEST_P(TransportSuite, WhatIsKeptLasts) {
   server().sink.keep = true;
   Batch batch;
@@ -270,7 +270,7 @@ TEST_P(TransportSuite, WhatIsKeptLasts) {
   }).join();
 }
 
-// However much a receiver keeps, messages go on.
+// Messages are delivered independently of how many buffers a receiver keeps.
 TEST_P(TransportSuite, KeepingMuchStopsNothing) {
   server().on([&] {
     server().sink.keep = true;

@@ -1,4 +1,4 @@
-// The suite itself, over a transport that is only the stream: what it asks is what FramedConnection does.
+// Runs the suite over a transport that is only the byte stream, with FramedConnection.
 #include "transport/common/framed_connection.h"
 #include "transport/conformance/transport_suite_testing.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What Transport and Connection promise, tried on any transport. A backend's test instantiates it:
+// Tests the contracts of Transport and Connection on any transport. The test of a backend instantiates the suite:
 //
 //   INSTANTIATE_TEST_SUITE_P(Shm, TransportSuite, testing::ValuesIn(transport_cases("shm", make, {eager, ring})),
 //   name_of_transport_case);

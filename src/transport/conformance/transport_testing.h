@@ -20,26 +20,26 @@
 
 namespace hawser::transport {
 
-// A transport to be tested, and on what. See transport_suite_testing.h.
+// A transport to be tested and the loops for it. See transport_suite_testing.h.
 struct TransportCase {
   std::string name;
   std::function<std::shared_ptr<Transport>()> make;
-  std::vector<std::size_t> limits;  // Sizes of payloads around which something changes.
-  bool two_loops = false;           // In two threads.
+  std::vector<std::size_t> limits;  // Sizes of payloads at which the transport changes its method.
+  bool two_loops = false;           // Each side has a loop in a thread of its own.
   LoopOptions loop = {.log = no_log()};
-  std::size_t held_back_bytes_max = std::size_t{32} << 20;  // The most that a transport takes while its receiver is
-                                                            // paused.
-  std::string absent = {};                                  // Why the transport can't be had here; empty if it can.
-  std::string keeps_descriptors = {};                       // Why some outlive their connection; empty if none does.
-  // Payloads up to here may be received into memory that each connection has anyway, which is not charged.
+  std::size_t held_back_bytes_max = std::size_t{32} << 20;  // Most bytes that a transport accepts while its receiver
+                                                            // is paused.
+  std::string absent = {};             // Reason why the transport is not available; empty if it is.
+  std::string keeps_descriptors = {};  // Reason why descriptors outlive their connection; empty if none does.
+  // Payloads up to this size may be received into memory that each connection has anyway. It is not charged.
   std::size_t set_aside_bytes = 0;
-  bool slow = false;  // Tens of MB/s, as devices on emulated processors: as much is sent as shows the point.
+  bool slow = false;  // Tens of MB/s, such as a device on emulated processors: tests send less.
 };
 
 inline void PrintTo(const TransportCase& one, std::ostream* out) { *out << one.name; }
 inline std::string name_of_transport_case(const testing::TestParamInfo<TransportCase>& info) { return info.param.name; }
 
-// `make` on one loop and on two, with each poller, spinning and sleeping.
+// Returns test cases for `make` on one loop and on two, with each poller, spinning and sleeping.
 inline std::vector<TransportCase> transport_cases(const std::string& name,
                                                   const std::function<std::shared_ptr<Transport>()>& make,
                                                   const std::vector<std::size_t>& limits,
@@ -62,7 +62,7 @@ inline std::vector<TransportCase> transport_cases(const std::string& name,
   return cases;
 }
 
-// `size` bytes that tell where they are from.
+// Returns `size` bytes whose pattern depends on `seed`.
 inline std::string test_bytes(std::size_t size, std::size_t seed) {
   std::string text(size, '\0');
   std::uint64_t state = seed * 0x9e3779b97f4a7c15U + 1;
@@ -73,7 +73,7 @@ inline std::string test_bytes(std::size_t size, std::size_t seed) {
   return text;
 }
 
-// Records what a connection delivers. Used on its loop only, but for `count`.
+// Records what a connection delivers. Only its loop may use it, except `count`.
 struct TransportSink final : MessageSink {
   struct Received {
     std::string head;
@@ -128,7 +128,7 @@ struct TransportCompletion final : SendCompletion {
   std::atomic<int> notified{0};
 };
 
-// One end of a connected pair. What belongs to its loop is destroyed there.
+// One end of a connected pair. The objects of its loop are destroyed there.
 struct TransportSide {
   std::shared_ptr<TestLoop> loop;
   std::shared_ptr<TransportWorker> worker;
@@ -137,18 +137,18 @@ struct TransportSide {
 
   TransportSide* other = nullptr;
 
-  // On the loop, from another thread. First the other side's loop sees what that thread has set: memory that two ends
-  // share at different addresses orders nothing in the thread sanitizer's eyes.
+  // Runs `work` on the loop, from another thread. The other side's loop first synchronises with that thread, because
+  // the thread sanitizer sees no order through memory that two ends share at different addresses.
   template <class F>
   auto on(F&& work) {
     if (other != nullptr && other->loop != loop) other->loop->on([] {});
     return loop->on(std::forward<F>(work));
   }
-  // Both loops see what has been set.
+  // Synchronises both loops with the calling thread.
   void publish() {
     on([] {});
   }
-  // Waits until `condition` holds, as seen on the loop. Gives up only after a time that means a hang.
+  // Waits until `condition` holds, as seen on the loop. Returns false only after a time that means a hang.
   template <class F>
   bool until(F condition) {
     for (int i = 0; i < 200'000; ++i) {
@@ -164,7 +164,7 @@ struct TransportSide {
     return until([&] { return !sink.closed.empty(); });
   }
 
-  // Within on(): sends a message; false if the connection has ended.
+  // Sends a message; must be called within on(). Returns false if the connection has ended.
   bool send(std::string_view head, std::span<const ConstBuffer> payload = {}, SendCompletion* owner = nullptr) {
     std::byte* const to = connection->reserve(head.size());
     if (to == nullptr) return false;
@@ -178,7 +178,7 @@ struct TransportSide {
   }
 };
 
-// A connected pair, and the steps that lead there.
+// A connected pair, and the steps that establish the connection.
 class TransportPair {
  public:
   static constexpr std::size_t message_bytes_max = std::size_t{4} << 20;
@@ -227,13 +227,13 @@ class TransportPair {
     const std::vector<std::byte> parameters = client.on([&] { return client_pending->parameters(); });
     return server.on([&] { return server_pending->connect(parameters); });
   }
-  // Each side's connection starts at once: the client may send before the server has opened its pending connection.
+  // Each side's connection starts at once, so the client may send before the server has opened its pending connection.
   void open(bool start = true) {
     auto streams = LoopStream::make_pair();
     open_side(client, client_pending, std::move(streams.first), start);
     open_side(server, server_pending, std::move(streams.second), start);
   }
-  // All of it; false, with a failed expectation, if anything goes wrong.
+  // Runs all steps. Returns false, with a failed expectation, if a step fails.
   bool establish(bool start = true) {
     for (const auto step :
          {&TransportPair::attach, &TransportPair::select, &TransportPair::accept, &TransportPair::connect}) {
@@ -253,7 +253,7 @@ class TransportPair {
   std::unique_ptr<PendingConnection> server_pending;
 
  private:
-  // Holds a stream that nothing is under way on until the pending connection takes it.
+  // Sink of an idle stream until the pending connection takes the stream.
   struct Quiet final : StreamSink {
     MutableBytes receive_space() override { return space; }
     void received(std::size_t) override {}
@@ -289,7 +289,7 @@ class TransportPair {
   Quiet quiet_;
 };
 
-// Open descriptors of this process, to see that nothing is left behind.
+// Returns the number of open descriptors of this process, to detect leaks.
 inline std::size_t descriptors() {
   std::size_t count = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;

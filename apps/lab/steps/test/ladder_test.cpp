@@ -19,7 +19,7 @@ class Ladder : public ::testing::Test {
   }
   void SetUp() override { use({}); }
 
-  // Of the last variant of a step, in Gb/s.
+  // Returns the throughput of the last variant of a step, in Gb/s.
   double gbit(std::size_t step, const LadderOptions& options) {
     const LadderVariant variant = ladder()[step - 1].variants(options).back();
     const Result<LadderRun> run = variant.run(*testbed_);
@@ -63,7 +63,7 @@ TEST_F(Ladder, ReusedRequestsWinWithSmallMessages) {
 TEST_F(Ladder, AFailedVerificationFailsEveryStep) {
   transport::SimParameters parameters;
   parameters.corrupt_message = 64;
-  for (std::size_t step = 1; step <= 11; ++step) {  // Reads do not go through what is corrupted.
+  for (std::size_t step = 1; step <= 11; ++step) {  // The fault does not affect reads.
     const auto variants = ladder()[step - 1].variants({.size_bytes = 4096, .count = 64, .depth = 8});
     use(parameters);
     const Result<LadderRun> run = variants.back().run(*testbed_);
