@@ -58,8 +58,8 @@ class IoUring {
   // Requests the end of the operation. The handler receives a last completion, and may receive others before it.
   // Allocates nothing.
   void cancel(Token token) noexcept;
-  // Ends operations without further completions. Their descriptors may be closed at once: the kernel has released them,
-  // unless the loop runs on another thread. `none` and stale tokens are ignored.
+  // Ends operations without further completions. Their descriptors may be closed at once, because the kernel has
+  // released them, if this is the thread to which the ring is bound. `none` and stale tokens are ignored.
   void forget(std::initializer_list<Token> tokens) noexcept;
 
   // Called by the poller. Lets the kernel work, and waits at most `timeout` for a completion.

@@ -18,8 +18,8 @@ class SpinLimit {
   static constexpr Duration least = std::chrono::microseconds(50);
   static constexpr Duration most = std::chrono::milliseconds(1);
   static constexpr Duration probe_sleep = std::chrono::microseconds(1);
-  // Longer sleeps are not used: kernels before 5.11 sleep for whole milliseconds, and a loop that wakes up so late
-  // gains nothing from spinning.
+  // A longer wake-up does not raise the limit: kernels before 5.11 sleep for whole milliseconds, so the measurement is
+  // not one of a wake-up, and a loop that wakes up so late gains nothing from spinning.
   static constexpr Duration coarse = std::chrono::microseconds(900);
   static constexpr int wake_ups = 4;            // Wake-ups in a limit: this side's, the peer's, and as much again.
   static constexpr unsigned probe_every = 256;  // Number of sleeps. The first few are probes too.
