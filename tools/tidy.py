@@ -58,7 +58,6 @@ PROSE_PENDING = (
     "docs/transports",
     "examples",
     "fuzz",
-    "include/hawser/codec",
     "src/exec",
     "src/rpc/server",
     "src/transport/common",

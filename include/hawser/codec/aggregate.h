@@ -62,10 +62,11 @@ struct Codec<T> {
   }
 };
 
-// A struct that says how many fields its first version had, and may have grown more since:
-//   u32 length of what follows | base fields | (u32 signature of the field's type, field)...
-// Who knows fewer fields skips to the end by the length; who knows more leaves the rest as they are by default.
-// Appended fields lie in the body whatever their size, since who skips them couldn't find their pieces in the payload.
+// A struct that states the number of fields of its first version and may have more fields since:
+//   u32 length of the rest | base fields | (u32 signature of the field's type, field)...
+// A decoder that knows fewer fields uses the length to skip the rest. A decoder that knows more fields leaves the
+// missing ones at their default. Appended fields are in the body at any size, because a decoder that skips them could
+// not find their pieces in the payload.
 template <class T>
   requires(kind_of<T> == TypeKind::aggregate && is_evolvable<T>)
 struct Codec<T> {

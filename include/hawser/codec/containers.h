@@ -10,7 +10,7 @@
 
 namespace hawser::codec {
 
-// What one insertion takes, without the const that a map puts before its key.
+// The type of an element to insert. In contrast to value_type, its key is not const.
 template <class T>
 struct AssociativeEntry {
   using type = typename T::key_type;
@@ -21,7 +21,7 @@ struct AssociativeEntry<T> {
   using type = std::pair<typename T::key_type, typename T::mapped_type>;
 };
 
-// std::unordered_*.
+// A std::unordered_* container.
 template <class T>
 concept HashContainer = requires(T& value, const typename T::key_type& key) {
   value.begin(value.bucket(key));
@@ -29,8 +29,9 @@ concept HashContainer = requires(T& value, const typename T::key_type& key) {
   value.reserve(std::size_t{});
 };
 
-// Before `key` is inserted: adds the entries that this passes in its bucket to `passed`. Counting takes as long as
-// inserting, so keys that were chosen to collide are refused before they cost quadratic time.
+// Called before `key` is inserted: adds to `passed` the number of entries in its bucket that the insertion must
+// compare. Counting takes as long as inserting, so keys that were chosen to collide are refused before they take
+// quadratic time.
 template <HashContainer T>
 void add_passed(const T& value, const typename T::key_type& key, std::size_t& passed) {
   const auto equal = value.key_eq();
@@ -85,7 +86,8 @@ struct Codec<T> {
     if (count == 0) return true;
     if (!decoder.enter(what)) return false;
     [[maybe_unused]] std::size_t passed = 0;
-    // All buckets at once: an attack on the smaller tables before would be as costly, and is not counted.
+    // Allocates all buckets at once. Growing tables would cost as much in an attack, and that cost would not be
+    // counted.
     if constexpr (HashContainer<T>) value.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
       Entry entry{};
@@ -97,7 +99,7 @@ struct Codec<T> {
         }
       }
       value.insert(std::move(entry));
-      // A multimap or multiset takes every key; elsewhere a repeated one doesn't count.
+      // A multimap or multiset inserts every key. Other containers do not insert a repeated one.
       if (value.size() != i + 1) [[unlikely]]
         return decoder.fail(what, "a key comes twice");
     }
@@ -115,7 +117,7 @@ struct Codec<T> {
   }
 };
 
-// The u8 before a value that may be absent.
+// The u8 in front of an optional value.
 inline bool read_presence(Decoder& decoder, bool& present, const char* what) noexcept {
   std::uint8_t byte = 0;
   if (!decoder.read_scalar(byte, what)) return false;
@@ -192,7 +194,7 @@ template <class T>
 struct Codec<T> {
   static constexpr std::size_t bytes_min = 1;
   static constexpr std::size_t count = std::tuple_size_v<typename Alternatives<T>::type>;
-  static constexpr std::uint8_t valueless = 255;  // Stands for no value at all; nobody decodes it.
+  static constexpr std::uint8_t valueless = 255;  // A variant without a value. Decoding refuses it.
   static_assert(count <= valueless, "hawser: a variant that travels has at most 255 alternatives");
 
   static void size(Sizer& sizer, const T& value) {
@@ -224,7 +226,7 @@ struct Codec<T> {
       return bytes[i];
     }(static_cast<typename Alternatives<T>::type*>(nullptr), index);
   }
-  // By argument-dependent lookup, so that <variant> is included only where one is used.
+  // Found by argument-dependent lookup, so that <variant> is included only by code that uses one.
   template <class F>
   static void visit(const T& value, F f) {
     [&]<std::size_t... i>(std::index_sequence<i...>) {

@@ -12,21 +12,21 @@
 
 namespace hawser::codec {
 
-// Bounds on what a received message may make the decoder do, beyond its own length.
+// Limits of the memory and time that decoding one message may take.
 struct DecodeLimits {
-  std::size_t depth_max = 32;                  // Containers and pointers nested in one another.
+  std::size_t depth_max = 32;                  // Nesting of containers and pointers.
   std::size_t empty_elements_max = 64 * 1024;  // Elements that take no byte on the wire, in the whole message.
-  // Heap memory for the elements of one message: memory_factor_max bytes for each byte of the message plus
-  // memory_bytes_base, and never more than memory_bytes_max. Elements of 0 to 4 bytes on the wire may take hundreds of
-  // bytes in memory (std::vector<std::optional<Row>>), so the length of a message alone is no bound.
+  // Heap memory for the elements of one message: memory_bytes_base plus memory_factor_max bytes for each byte of the
+  // message, at most memory_bytes_max. Elements of 0 to 4 bytes on the wire may take hundreds of bytes in memory
+  // (std::vector<std::optional<Row>>), so the length of the message is not a sufficient limit.
   std::size_t memory_factor_max = 16;
   std::size_t memory_bytes_base = std::size_t{1} << 20;
   std::size_t memory_bytes_max = std::size_t{1} << 30;
-  // Entries of its bucket that an insertion into a std::unordered_* container passes, on average over the insertions so
-  // far. Keys of a good hash pass less than one. Keys that a peer chose to collide pass all that came before.
+  // Entries that an insertion into a std::unordered_* container compares in its bucket, on average over the insertions
+  // so far. With a good hash it is less than one. Keys that a peer chose to collide are compared with all earlier ones.
   std::size_t bucket_passes_max = 32;
 
-  // For a message of `message_bytes` in body and payload.
+  // Limit of the heap memory, for a message of `message_bytes` in body and payload.
   constexpr std::size_t memory_bytes(std::size_t message_bytes) const noexcept {
     std::size_t bytes = 0;
     if (__builtin_mul_overflow(message_bytes, memory_factor_max, &bytes) ||
@@ -39,23 +39,25 @@ struct DecodeLimits {
 
 inline constexpr DecodeLimits default_decode_limits{};
 
-// Pays for the heap memory of decoded values, in steps, before it is allocated. Who provides it releases what it paid.
+// Budget for the heap memory of decoded values. It is acquired in steps before the memory is allocated. The provider of
+// the budget releases it.
 class DecodeBudget {
  public:
-  // What each decoder may use without asking.
+  // Memory that each decoder may use without acquiring it.
   static constexpr std::size_t free_bytes = 4096;
-  // What is asked for at a time, or more if one value needs more.
+  // Size of a step. A value that needs more acquires more.
   static constexpr std::size_t step_bytes = 64 * 1024;
 
-  // False: there is not so much left, and nothing was acquired.
+  // False if there is not enough left. Nothing is acquired then.
   virtual bool acquire(std::size_t bytes) noexcept = 0;
 
  protected:
   ~DecodeBudget() = default;
 };
 
-// Holds the copies of sequences that were received misaligned for their element type and are handed out as views.
-// Empty, without an allocation, until the first such sequence. The views die with it. One thread at a time.
+// Holds copies of sequences that were received misaligned for their element type and are decoded as views. Empty,
+// without an allocation, until the first such sequence. The views are valid as long as the arena. Used by one thread at
+// a time.
 class DecodeArena {
  public:
   DecodeArena() noexcept = default;
@@ -68,10 +70,10 @@ class DecodeArena {
     if (newest_ != nullptr) release();
   }
 
-  // What every copy is aligned to.
+  // Alignment of every copy, in bytes.
   static constexpr std::size_t alignment = 64;
 
-  // A copy of `bytes`, valid for the arena's life.
+  // Returns a copy of `bytes` that is valid as long as the arena.
   const std::byte* copy(Bytes bytes);
   bool empty() const noexcept { return newest_ == nullptr; }
 
@@ -82,17 +84,17 @@ class DecodeArena {
   Chunk* newest_ = nullptr;
 };
 
-// Says that no value that is decoded takes heap memory; see takes_memory in views.h.
+// States that no decoded value takes heap memory; see takes_memory in views.h.
 struct NoMemory {};
 inline constexpr NoMemory no_memory{};
 
-// Reads values from a received message. It never reads outside the two ranges, whatever they hold, and asks for memory
-// only in proportion to the bytes that are there. After the first failure it must not be used but for error().
+// Decodes values from a received message. It reads nothing outside of the two ranges, whatever they contain, and
+// allocates memory only in proportion to their size. After the first failure, only error() may be called.
 class Decoder {
  public:
-  // Views that are decoded point into `body`, `payload` and `arena`, which outlive them. Without an arena a misaligned
-  // span is an error of ours; none is needed where no argument is a span of elements wider than a byte.
-  // With a `budget`, which outlives the decoder, memory beyond DecodeBudget::free_bytes is acquired from it.
+  // Decoded views refer to `body`, `payload` and `arena`, which outlive them. Without an arena, a misaligned span fails
+  // with ErrorCode::internal; an arena is needed only for spans of elements wider than a byte. With a `budget`, which
+  // outlives the decoder, memory beyond DecodeBudget::free_bytes is acquired from it.
   explicit Decoder(Bytes body, Bytes payload = {}, const DecodeLimits& limits = {}, DecodeArena* arena = nullptr,
                    DecodeBudget* budget = nullptr) noexcept
       : Decoder(body, payload, limits, limits.memory_bytes(body.size() + payload.size()), arena, budget) {
@@ -107,10 +109,11 @@ class Decoder {
   Decoder& operator=(const Decoder&) = delete;
 
   std::size_t available() const noexcept { return static_cast<std::size_t>(end_ - cursor_); }
-  // What no value has claimed so far: the attachments, once all values are decoded.
+  // The payload that no value has used so far: the attachment, after all values are decoded.
   Bytes payload_rest() const noexcept { return {payload_, payload_end_}; }
 
-  // Below, `what` names the kind of value for the error text, and false means failure. Codecs build on these.
+  // In the functions below, `what` names the kind of value for the error text, and false means failure. Codecs use
+  // these functions.
 
   bool take(std::size_t bytes, const std::byte*& data, const char* what) noexcept {
     if (bytes > available()) [[unlikely]]
@@ -131,7 +134,7 @@ class Decoder {
   bool read_scalar(T& value, const char* what) noexcept {
     return copy(&value, sizeof(T), what);
   }
-  // The count of a sequence whose elements follow in the body and take at least `element_bytes_min` each there.
+  // Reads the count of a sequence whose elements follow in the body and take at least `element_bytes_min` each there.
   bool read_count(std::size_t& count, std::size_t element_bytes_min, const char* what) noexcept {
     std::uint32_t announced = 0;
     if (!read_scalar(announced, what)) return false;
@@ -141,7 +144,8 @@ class Decoder {
       return fail_count(what, count);
     return true;
   }
-  // A counted sequence of blocks, in the body or in the payload: where its `count * element_bytes` bytes are.
+  // Reads the count of a sequence of blocks, and returns the address of its `count * element_bytes` bytes in the body
+  // or the payload.
   bool take_blocks(std::size_t element_bytes, const std::byte*& data, std::size_t& count, const char* what) noexcept {
     std::uint32_t announced = 0;
     if (!read_scalar(announced, what)) return false;
@@ -152,29 +156,31 @@ class Decoder {
     }
     return take(count * element_bytes, data, what);
   }
-  // Before allocating memory on behalf of the message.
+  // Called before memory is allocated for decoded values.
   bool charge(std::size_t bytes, const char* what) noexcept {
     if (bytes > memory_bytes_left_) [[unlikely]]
       return charge_more(bytes, what);
     memory_bytes_left_ -= bytes;
     return true;
   }
-  // While a hash container is filled: after `inserted` insertions that passed `passed` entries of their buckets in all.
+  // Called while a hash container is filled, after `inserted` insertions that compared `passed` entries in total.
   bool check_passes(std::size_t passed, std::size_t inserted, const char* what) noexcept {
     if (passed > bucket_passes_max_ * inserted) [[unlikely]]
       return fail_passes(passed, inserted, what);
     return true;
   }
-  // Fewer entries can't pass too many.
+  // False if the container has too few entries to exceed the limit of check_passes().
   bool may_flood(std::size_t count) const noexcept { return count / 2 > bucket_passes_max_; }
-  // `data` itself where it is aligned, else a copy in the arena. At most DecodeArena::alignment is asked for.
+  // Leaves `data` unchanged if it is aligned; otherwise replaces it by a copy in the arena. `alignment` is at most
+  // DecodeArena::alignment.
   bool align(const std::byte*& data, std::size_t bytes, std::size_t alignment, const char* what) {
     if (reinterpret_cast<std::uintptr_t>(data) % alignment == 0) [[likely]]
       return true;
     return align_by_copy(data, bytes, what);
   }
 
-  // Brackets the elements of a container or pointer; none of an empty one. Only successes leave().
+  // Called before and after the elements of a container or pointer; not for an empty one. After a failure, leave() is
+  // not called.
   bool enter(const char* what) noexcept {
     if (depth_left_ == 0) [[unlikely]]
       return fail_limit(what, "nested too deeply (depth_max)");
@@ -183,26 +189,26 @@ class Decoder {
   }
   void leave() noexcept { ++depth_left_; }
 
-  // Confines reading to the next `bytes`, which must be available; returns what widen() takes.
+  // Restricts reading to the next `bytes`, which must be available. Returns the argument for widen().
   const std::byte* narrow(std::size_t bytes) noexcept { return std::exchange(end_, cursor_ + bytes); }
-  // Skips what is left of the narrowed range, and lifts the confinement.
+  // Skips the rest of the restricted range and ends the restriction.
   void widen(const std::byte* outer_end) noexcept { cursor_ = std::exchange(end_, outer_end); }
   bool set_payload_allowed(bool allowed) noexcept { return std::exchange(payload_allowed_, allowed); }
 
-  // All of the body has been used.
+  // Fails unless the body has been used completely.
   bool finish_body() noexcept { return cursor_ == end_ || fail("message", "bytes follow the last value"); }
-  // All of body and payload has been used.
+  // Fails unless body and payload have been used completely.
   bool finish() noexcept {
     return finish_body() && (payload_ == payload_end_ || fail("message", "payload follows the last value"));
   }
 
-  // Note a failure for error(), and return false. The texts must live for ever.
+  // Record a failure for error() and return false. The texts must be valid for ever, such as literals.
   bool fail(const char* what, const char* reason) noexcept { return fail(ErrorCode::protocol_error, what, reason, 0); }
   bool fail_limit(const char* what, const char* reason) noexcept {
     return fail(ErrorCode::limit_exceeded, what, reason, 0);
   }
 
-  // After a failure: what kind of value, at which byte of the body, and why.
+  // After a failure: the kind of value, its offset in the body, and the reason.
   Error error() const;
 
  private:
@@ -231,7 +237,7 @@ class Decoder {
 
   bool fail(ErrorCode code, const char* what, const char* reason, std::size_t announced) noexcept {
     note(code, what, reason, announced);
-    return false;  // Here, where the compiler sees it: the ways of success stay free of tests.
+    return false;  // Inline, so that the compiler sees the result and success paths need no test.
   }
   bool fail_short(const char* what, std::size_t bytes) noexcept {
     return fail(ErrorCode::protocol_error, what, "the body has fewer bytes than announced", bytes);
@@ -248,8 +254,8 @@ class Decoder {
   const std::byte* payload_end_;
   std::size_t depth_left_;
   std::size_t empty_elements_left_;
-  std::size_t memory_bytes_left_;        // Paid, or free.
-  std::size_t memory_bytes_unpaid_ = 0;  // Allowed beyond that, once budget_ has paid.
+  std::size_t memory_bytes_left_;        // Acquired or free of charge.
+  std::size_t memory_bytes_unpaid_ = 0;  // Additional memory that is allowed after it was acquired from budget_.
   std::size_t bucket_passes_max_;
   const std::byte* begin_;
   DecodeArena* arena_;
@@ -261,8 +267,8 @@ class Decoder {
   const char* what_ = nullptr;
   const char* reason_ = nullptr;
   std::size_t offset_ = 0;
-  std::size_t announced_ = 0;  // Bytes or elements that the message spoke of; 0 where that has no meaning.
-  std::size_t limit_ = 0;      // That it passed; 0 where reason_ says it all.
+  std::size_t announced_ = 0;  // Bytes or elements that the message announced; 0 if that does not apply.
+  std::size_t limit_ = 0;      // The limit that was exceeded; 0 if reason_ is sufficient.
 };
 
 }  // namespace hawser::codec

@@ -13,31 +13,31 @@ namespace hawser::codec {
 
 static_assert(std::endian::native == std::endian::little, "the encoding is the little-endian memory image");
 
-// Contiguous sequences of blocks of at least this many bytes travel out of band, uncopied. The receiver is told case by
-// case, so the two sides need not agree on it.
+// Contiguous sequences of blocks of at least this many bytes are sent out of band, without a copy. The message states
+// for each sequence whether it is out of band, so the two sides need not agree on this value.
 inline constexpr std::size_t out_of_band_bytes_min = 8 * 1024;
-// Every piece begins at a multiple of this from the payload's start, so that it can be read in place; zeros fill the
-// gap before it. Nothing follows the last one, so that a single sequence fits memory of just its size.
+// Every piece begins at a multiple of this offset in the payload, so that it can be read in place. Zeros fill the gap
+// before it. Nothing follows the last piece, so that a single sequence fits memory of exactly its size.
 inline constexpr std::size_t payload_alignment = 8;
-// The count of a sequence takes 31 bits; the top bit says that its elements travel in the payload.
+// The count of a sequence has 31 bits. The top bit is set if its elements are in the payload.
 inline constexpr std::uint32_t out_of_band_flag = 0x8000'0000;
 inline constexpr std::size_t count_max = out_of_band_flag - 1;
-// Containers and pointers nested deeper than this are refused by the sender: it walks them on its own stack.
+// The sender refuses containers and pointers that are nested deeper than this, because it walks them recursively.
 inline constexpr std::size_t encode_depth_max = 256;
 
-// What a value takes on the wire.
+// Size of encoded values.
 struct EncodedSize {
-  std::size_t body = 0;     // Bytes.
-  std::size_t payload = 0;  // Bytes, with padding.
-  std::size_t pieces = 0;   // Number of Pieces that make up the payload.
-  // The value can't be encoded: a sequence of more than `count_max` elements, an appended part above 4 GiB, or nesting
-  // beyond `encode_depth_max`. The other fields then mean nothing, and the caller answers ErrorCode::limit_exceeded.
+  std::size_t body = 0;     // In bytes.
+  std::size_t payload = 0;  // In bytes, with padding.
+  std::size_t pieces = 0;   // Number of ConstBuffers that make up the payload.
+  // The value cannot be encoded: a sequence of more than `count_max` elements, an appended part above 4 GiB, or nesting
+  // beyond `encode_depth_max`. The other fields are meaningless then, and the caller reports ErrorCode::limit_exceeded.
   bool too_large = false;
 
   friend bool operator==(const EncodedSize&, const EncodedSize&) = default;
 };
 
-// First pass: adds up what values will take. Must see the very values that the Encoder will see.
+// First pass: computes the size of the encoded values. The Encoder must get the same values, unchanged.
 class Sizer {
  public:
   const EncodedSize& size() const noexcept { return size_; }
@@ -48,7 +48,7 @@ class Sizer {
     if (count > count_max) [[unlikely]]
       size_.too_large = true;
   }
-  // A counted sequence of blocks, in the body or out of band by its size.
+  // Adds a counted sequence of blocks. Its size decides whether it is in the body or out of band.
   void add_blocks(std::size_t count, std::size_t element_bytes) noexcept {
     add_count(count);
     const std::size_t bytes = count * element_bytes;
@@ -62,7 +62,8 @@ class Sizer {
   }
   void set_too_large() noexcept { size_.too_large = true; }
 
-  // Brackets the elements of a container or pointer, none of an empty one. False: too deep, go no further, nor leave().
+  // Called before and after the elements of a container or pointer; not for an empty one. False: nested too deeply; the
+  // caller skips the elements and does not call leave().
   bool enter() noexcept {
     if (depth_ == encode_depth_max) [[unlikely]] {
       size_.too_large = true;
@@ -73,7 +74,8 @@ class Sizer {
   }
   void leave() noexcept { --depth_; }
 
-  // From now on everything goes into the body (SIZE_MAX) or as before; returns what to restore.
+  // Sets the minimum size of sequences that are out of band; SIZE_MAX: everything is in the body. Returns the value
+  // before.
   std::size_t set_out_of_band_min(std::size_t bytes) noexcept { return std::exchange(out_of_band_min_, bytes); }
 
  private:
@@ -82,14 +84,14 @@ class Sizer {
   std::size_t depth_ = 0;
 };
 
-// Second pass: writes without checks into the room that the first pass asked for. The pieces point into the encoded
-// values, which must stay where they are until the pieces have been sent.
+// Second pass: writes into memory of the size that the first pass computed, without checks. The pieces refer to the
+// encoded values, which must stay valid and unchanged until the pieces have been sent.
 class Encoder {
  public:
-  // `body` has room for EncodedSize::body bytes, `pieces` for EncodedSize::pieces (null if that is zero).
+  // `body` has room for EncodedSize::body bytes, `pieces` for EncodedSize::pieces elements (null if that is zero).
   Encoder(std::byte* body, ConstBuffer* pieces) noexcept : body_(body), pieces_(pieces) {}
 
-  // Where the next byte of the body goes; after the last value, the end of the body.
+  // Address of the next byte of the body; after the last value, the end of the body.
   std::byte* position() const noexcept { return body_; }
   ConstBuffer* pieces_end() const noexcept { return pieces_; }
 
@@ -113,7 +115,7 @@ class Encoder {
       write_out_of_band(data, count, bytes);
     }
   }
-  // Leaves room for a length that is known once what follows has been written.
+  // Leaves room for a length that is written when the following values have been encoded.
   std::byte* begin_length() noexcept { return std::exchange(body_, body_ + sizeof(std::uint32_t)); }
   void end_length(std::byte* length) noexcept {
     const auto bytes = static_cast<std::uint32_t>(body_ - length - sizeof(std::uint32_t));

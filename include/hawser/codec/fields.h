@@ -8,21 +8,21 @@
 
 #include "hawser/codec/tie_fields.h"
 
-// The fields of a plain struct, found without its help: it is asked how many initialisers it takes, and taken apart by
-// a structured binding of so many names.
+// Finds the fields of a plain struct without a declaration by the user. The number of fields is the number of
+// initialisers that the struct accepts; a structured binding with that many names gives access to them.
 namespace hawser::codec {
 
-// The most fields that a struct may have: what tie_fields() can do.
+// Largest number of fields of a struct that tie_fields() supports.
 inline constexpr std::size_t field_count_max = 64;
 
-// Converts to any field type; it exists in unevaluated expressions only.
+// Converts to any field type. Used in unevaluated expressions only.
 struct AnyField {
   template <class T>
   operator T&() const& noexcept;
   template <class T>
   operator T&() const&& noexcept;
 };
-// The same for structs that can't be copied.
+// Like AnyField, for structs that cannot be copied.
 struct AnyMovedField {
   template <class T>
   operator T() const&& noexcept;
@@ -47,7 +47,7 @@ using Repeated = T;
 template <class T, class... A>
 concept BraceInitialisable = requires { T{A{}...}; };
 
-// Takes `count` initialisers, as it does if it has so many fields or more.
+// True if T can be initialised with `count` initialisers: it has at least that many fields.
 template <class T, std::size_t count>
 consteval bool takes_initialisers() {
   return []<std::size_t... i>(std::index_sequence<i...>) {
@@ -63,8 +63,8 @@ consteval std::size_t count_fields() {
   }
 }
 
-// True if field `index` of `count` can be initialised by empty braces with all the others in place. A C array can't:
-// its elements were counted as so many fields.
+// True if field `index` of `count` can be initialised by empty braces while all others have an initialiser. This fails
+// for a C array, because each of its elements was counted as a field.
 template <class T, std::size_t index, std::size_t count>
 consteval bool is_plain_field() {
   return
@@ -96,7 +96,7 @@ consteval FieldDefect find_field_defect() {
   }
 }
 
-// Of a struct with a defect none: after the one message the rest compiles.
+// 0 for a struct with a defect, so that the compiler reports only the message about it.
 template <class T>
 consteval std::size_t find_field_count() {
   if constexpr (std::is_empty_v<T>) {
@@ -116,7 +116,7 @@ consteval std::size_t find_field_count() {
 template <class T>
 inline constexpr std::size_t field_count = find_field_count<T>();
 
-// References to the fields of an aggregate, in order of declaration, as a std::tuple.
+// Returns references to the fields of an aggregate as a std::tuple, in the order of declaration.
 template <class T>
 constexpr auto fields_of(T& value) noexcept {
   if constexpr (constexpr std::size_t count = field_count<std::remove_const_t<T>>; count == 0) {
@@ -133,7 +133,7 @@ template <class... T>
 struct RemoveReferences<std::tuple<T...>> {
   using type = std::tuple<std::remove_reference_t<T>...>;
 };
-// The fields' types as a std::tuple.
+// The types of the fields as a std::tuple.
 template <class T>
 using field_types = typename RemoveReferences<decltype(fields_of(std::declval<T&>()))>::type;
 

@@ -36,7 +36,7 @@ struct Codec<T> {
   static bool decode(Decoder& decoder, T& value) { return decoder.read_scalar(value, "number"); }
 };
 
-// The heap memory of a sequence of `count` elements, while these are as they were default-constructed.
+// Heap memory in bytes of a sequence of `count` default-constructed elements.
 template <class Sequence>
 constexpr std::size_t memory_bytes(std::size_t count) noexcept {
   using Element = typename Sequence::value_type;
@@ -45,7 +45,7 @@ constexpr std::size_t memory_bytes(std::size_t count) noexcept {
   return count == 0 ? 0 : count * each + allocation_overhead_bytes;
 }
 
-// The part that all counted sequences of values share.
+// The part that the codecs of all counted sequences share.
 template <class Sequence, class Element>
 struct SequenceSizer {
   static constexpr std::size_t bytes_min = sizeof(std::uint32_t);
@@ -155,7 +155,7 @@ struct Codec<T> {
   static bool decode(Decoder& decoder, T& value) {
     std::size_t count = 0;
     if constexpr (is_block<Element>) {
-      // The sender may have held a std::vector, whose elements can travel out of band.
+      // The sender may have encoded a std::vector, whose elements can be out of band.
       const std::byte* data = nullptr;
       if (!decoder.take_blocks(sizeof(Element), data, count, "sequence")) return false;
       if (!decoder.charge(memory_bytes<T>(count), "sequence")) return false;
@@ -174,7 +174,7 @@ struct Codec<T> {
       for (auto place = value.begin(); place != value.end(); ++place) {
         if constexpr (std::is_same_v<decltype(*place), Element&>) {
           if (!decode_one(decoder, *place)) return false;
-        } else {  // std::vector<bool>: no element to decode into.
+        } else {  // std::vector<bool> has no element object to decode into.
           Element element{};
           if (!decode_one(decoder, element)) return false;
           *place = element;
@@ -186,7 +186,7 @@ struct Codec<T> {
   }
 };
 
-// Fixed in count, so without one on the wire; always in the body.
+// The number of elements is fixed, so no count is encoded. The elements are always in the body.
 template <class T>
   requires(kind_of<T> == TypeKind::array)
 struct Codec<T> {

@@ -14,10 +14,10 @@
 #include "hawser/codec/type_kind.h"
 #include "hawser/error.h"
 
-// Part of codec.h, which a user of signatures includes: describing a type needs to see every codec.
+// Users of signatures include codec.h: the description of a type requires all codecs.
 namespace hawser::codec {
 
-// FNV-1a, 64 bits wide: for each byte, xor it in, then multiply by the prime. Part of the wire format.
+// 64-bit FNV-1a: for each byte, xor it in, then multiply by the prime. Part of the wire format.
 class Fnv1a64 {
  public:
   constexpr void add(char byte) noexcept {
@@ -27,13 +27,13 @@ class Fnv1a64 {
   constexpr void add(std::string_view text) noexcept {
     for (const char byte : text) add(byte);
   }
-  // In decimal, then a full stop.
+  // Adds the number in decimal, then a full stop.
   constexpr void add_number(std::uint64_t number) noexcept {
     if (number >= 10) add_digits(number / 10);
     add(static_cast<char>('0' + number % 10));
     add('.');
   }
-  // The two halves of the state, xored.
+  // The xor of the two halves of the state.
   constexpr std::uint32_t folded() const noexcept { return static_cast<std::uint32_t>(state_ ^ (state_ >> 32)); }
 
  private:
@@ -45,7 +45,7 @@ class Fnv1a64 {
   std::uint64_t state_ = 0xcbf2'9ce4'8422'2325;
 };
 
-// FNV-1a, 32 bits wide, of a text. Part of the wire format.
+// 32-bit FNV-1a of a text. Part of the wire format.
 constexpr std::uint32_t fnv1a32(std::string_view text) noexcept {
   std::uint32_t state = 0x811c'9dc5;
   for (const char byte : text) {
@@ -55,7 +55,8 @@ constexpr std::uint32_t fnv1a32(std::string_view text) noexcept {
   return state;
 }
 
-// True of a struct that opted in to growing by `static constexpr std::size_t hawser_base_fields = N;`.
+// True for a struct that declares `static constexpr std::size_t hawser_base_fields = N;`, so that fields can be
+// appended.
 template <class T>
 inline constexpr bool is_evolvable = requires { T::hawser_base_fields; };
 
@@ -77,14 +78,14 @@ struct FirstOfImpl<std::index_sequence<i...>, Tuple> {
 template <std::size_t n, class Tuple>
 using FirstOf = typename FirstOfImpl<std::make_index_sequence<n>, Tuple>::type;
 
-// Feeds a description of what type `T` looks like on the wire, so that types with one encoding and meaning have one
+// Adds a description of the encoding of type `T` to `hash`. Types with the same encoding and meaning have the same
 // description:
 //   b bool | i1 i2 i4 i8 signed | u1 u2 u4 u8 unsigned, std::byte | c1 c2 c4 character | f4 f8 float | enumerations as
 //   their underlying type | S element: string, view, vector, deque, list | An. element: array of n | K key: set |
 //   M key value: map | O value: optional, unique_ptr | Vn. alternatives: variant | Dnum.den. representation: duration |
 //   ( fields ): struct, pair, tuple | E base fields ): struct that evolves | Rn. : the struct n levels up, again |
 //   X name ; : a type with a codec of its own
-// `Open` are the structs that the description is inside of, innermost first; they end the recursion.
+// `Open` are the structs that contain the described type, innermost first. They end the recursion.
 template <class T, class... Open>
 constexpr void describe(Fnv1a64& hash);
 
@@ -179,7 +180,7 @@ constexpr void describe(Fnv1a64& hash) {
   } else if constexpr (kind == TypeKind::aggregate) {
     describe_aggregate<T, Open...>(hash);
   } else {
-    static_cast<void>(sizeof(Codec<T>));  // Says why it can't travel.
+    static_cast<void>(sizeof(Codec<T>));  // Reports why T cannot be encoded.
   }
 }
 
@@ -189,7 +190,7 @@ consteval std::uint32_t find_type_signature() {
   describe<T>(hash);
   return hash.folded();
 }
-// The hash of one type's description.
+// Hash of the description of one type.
 template <class T>
 inline constexpr std::uint32_t type_signature = find_type_signature<T>();
 

@@ -7,8 +7,8 @@
 
 namespace hawser::codec {
 
-// References to the `count` fields of a struct as a std::tuple. The language has no way to write this for any number,
-// so there is a line for each.
+// Returns references to the `count` fields of a struct as a std::tuple. The language cannot express this for any
+// number, so each number has its own line.
 template <std::size_t count, class T>
 constexpr auto tie_fields(T& value) noexcept {
   if constexpr (count == 1) {

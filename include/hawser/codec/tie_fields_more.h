@@ -5,7 +5,7 @@
 
 namespace hawser::codec {
 
-// tie_fields() for structs of more fields than most have.
+// tie_fields() for structs with many fields.
 template <std::size_t count, class T>
 constexpr auto tie_more_fields(T& value) noexcept {
   if constexpr (count == 41) {

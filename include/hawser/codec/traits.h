@@ -11,10 +11,10 @@
 
 namespace hawser::codec {
 
-// What the codecs ask of each other. A user's codec may leave out the first two:
-//   is_block   the memory image is the encoding: sequences of it move as one block, and can be viewed in place;
+// Properties of codecs that other codecs use. A user's codec may omit the first two:
+//   is_block   the encoding equals the memory image: sequences are copied as one block and can be viewed in place;
 //   is_fixed   every value takes exactly `bytes_min` in the body and nothing in the payload;
-//   bytes_min  the least that a value takes in the body.
+//   bytes_min  smallest size of an encoded value in the body.
 template <class T>
 consteval bool find_is_block() {
   if constexpr (requires { Codec<T>::is_block; }) {
@@ -38,12 +38,12 @@ inline constexpr bool is_fixed = find_is_fixed<T>();
 template <class T>
 inline constexpr std::size_t bytes_min = Codec<T>::bytes_min;
 
-// What a node of a list, tree or hash table costs beside its value, for DecodeLimits.
+// Memory of a node of a list, tree or hash table in addition to its value, for DecodeLimits.
 inline constexpr std::size_t node_overhead_bytes = 4 * sizeof(void*);
-// What a block of heap memory costs beside its bytes.
+// Memory of a heap allocation in addition to its bytes.
 inline constexpr std::size_t allocation_overhead_bytes = 2 * sizeof(void*);
-// What a std::deque, of all containers, allocates even when it is empty: a node, which has room for one element however
-// large that is, and the map of nodes.
+// Memory that an empty std::deque allocates, in contrast to other containers: a node, which has room for at least one
+// element, and the map of nodes.
 constexpr std::size_t empty_deque_bytes(std::size_t element_bytes) noexcept {
   constexpr std::size_t node_bytes_min = 512;
   return (element_bytes < node_bytes_min ? node_bytes_min : element_bytes) + 8 * sizeof(void*) +
@@ -58,8 +58,8 @@ concept HasChunks = requires(T& value) {  // std::deque
   value[0];
 };
 
-// The heap memory that a default-constructed T takes: a peer gets 1'000 deques for 4 KB. 0 where its codec does not
-// say.
+// Heap memory in bytes of a default-constructed T; 0 if its codec does not state it. It matters because a peer can
+// request 1'000 deques with 4 KB.
 template <class T>
 consteval std::size_t find_empty_heap_bytes() {
   if constexpr (requires { Codec<T>::empty_heap_bytes; }) {
@@ -81,7 +81,7 @@ struct TupleFacts<std::tuple<T...>> {
   static constexpr std::size_t empty_heap_sum = (std::size_t{0} + ... + empty_heap_bytes<T>);
 };
 
-// One value, whatever its type.
+// These functions measure, encode or decode one value of any type.
 template <class T>
 void measure_one(Sizer& sizer, const T& value) {
   if constexpr (is_fixed<T>) {
@@ -99,8 +99,7 @@ template <class T>
   return Codec<T>::decode(decoder, value);
 }
 
-// Catches every type without an encoding of its own. The one message is all that the user should see, hence the
-// members.
+// Catches every type without an encoding. The members exist so that the compiler reports only the message below.
 template <class T>
 struct Codec {
   static_assert(

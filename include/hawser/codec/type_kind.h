@@ -11,22 +11,23 @@
 
 namespace hawser::codec {
 
-// How a type travels. Found by what the type offers, so that no container's header needs including here.
+// How a type is encoded. It is detected by the members of the type, so that the headers of containers need not be
+// included.
 enum class TypeKind {
   boolean,     // u8, 0 or 1.
   scalar,      // Little-endian memory image: integers, characters, float, double, enumerations.
-  view,        // std::string_view, std::span: a sequence that decodes in place.
+  view,        // std::string_view, std::span: a sequence that is decoded in place.
   contiguous,  // std::string, std::vector: u32 count, elements.
-  growable,    // std::deque, std::list, std::vector<bool>: the same, element by element.
+  growable,    // std::deque, std::list, std::vector<bool>: u32 count, elements, which are encoded one by one.
   array,       // std::array, C array: elements.
-  set,         // u32 count, keys. A key that comes twice is an error.
-  map,         // u32 count, (key, value)... A key that comes twice is an error.
+  set,         // u32 count, keys. A repeated key is an error.
+  map,         // u32 count, (key, value)... A repeated key is an error.
   optional,    // u8 presence, value.
   pointer,     // std::unique_ptr: u8 presence, value.
   variant,     // u8 index, value.
   tuple,       // std::pair, std::tuple: elements.
-  duration,    // std::chrono::duration: the count as its representation type.
-  aggregate,   // Plain struct: its fields in order.
+  duration,    // std::chrono::duration: the count in its representation type.
+  aggregate,   // Plain struct: its fields in order of declaration.
   unsupported,
 };
 
@@ -42,7 +43,7 @@ inline constexpr bool is_std_array = false;
 template <class T, std::size_t n>
 inline constexpr bool is_std_array<std::array<T, n>> = true;
 
-// Of a std::array or C array.
+// Number of elements of a std::array or C array.
 template <class T>
 inline constexpr std::size_t array_count = std::extent_v<T>;
 template <class T, std::size_t n>
@@ -158,14 +159,15 @@ consteval TypeKind find_kind() {
 template <class T>
 inline constexpr TypeKind kind_of = find_kind<T>();
 
-// The customisation point. A specialisation for a type of yours provides, in the way of the built-in ones,
+// The customisation point. A specialisation for a user's type provides these members, like the built-in ones:
 //   static constexpr std::string_view signature = "app.Address";  // Changes when the encoding changes.
-//   static constexpr std::size_t bytes_min = 4;  // The least that a value takes in the body; not 0 if it can be
-//   helped. static void size(Sizer& sizer, const Address& value);
+//   // Smallest size of an encoded value in the body; not 0 if possible.
+//   static constexpr std::size_t bytes_min = 4;
+//   static void size(Sizer& sizer, const Address& value);
 //   static void encode(Encoder& encoder, const Address& value);
 //   static bool decode(Decoder& decoder, Address& value);         // `value` is default-constructed.
-// usually by forwarding the parts to codec::measure, codec::encode and codec::decode. A codec that recurses through a
-// pointer of its own brackets that with enter() and leave() of the Sizer and the Decoder.
+// They usually forward the parts to codec::measure, codec::encode and codec::decode. A codec that recurses through a
+// pointer of its own calls enter() and leave() of the Sizer and the Decoder around that.
 template <class T>
 struct Codec;
 

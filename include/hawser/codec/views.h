@@ -14,16 +14,16 @@
 #include "hawser/codec/sequences.h"
 #include "hawser/codec/signature.h"
 
-// Views and the types that own what they show: a handler may take and give views, a caller is handed owners.
+// Views and their owning types: a handler may receive and return views, a caller gets owning types.
 namespace hawser::codec {
 
 template <class T>
 struct OwnedType {
   using type = T;
 };
-// `T` with every view in it replaced by an owner of the same signature: std::string_view by std::string,
-// std::span<const E> by std::vector<E>; through std::vector, optional, variant, pair, tuple and array.
-// Structs stay as they are; see contains_view.
+// `T` with every view replaced by an owning type of the same signature: std::string_view by std::string,
+// std::span<const E> by std::vector<E>; also within std::vector, optional, variant, pair, tuple and array. Structs are
+// unchanged; see contains_view.
 template <class T>
 using Owned = typename OwnedType<T>::type;
 
@@ -61,7 +61,7 @@ template <class T, class... Open>
 consteval bool find_contains_view() {
   constexpr TypeKind kind = kind_of<T>;
   if constexpr (requires { Codec<T>::signature; }) {
-    return false;  // Its author knows.
+    return false;  // The author of the codec is responsible for views.
   } else if constexpr (kind == TypeKind::view) {
     return true;
   } else if constexpr (kind == TypeKind::contiguous || kind == TypeKind::growable || kind == TypeKind::optional) {
@@ -85,8 +85,8 @@ consteval bool find_contains_view() {
     return false;
   }
 }
-// True if a decoded T would show memory of the message, wherever in it the view is: Owned<T> that still does must not
-// outlive the message.
+// True if a decoded T refers to memory of the message through a view at any depth. If this holds for Owned<T>, the
+// value must not outlive the message.
 template <class T>
 inline constexpr bool contains_view = find_contains_view<T>();
 
@@ -102,11 +102,11 @@ template <class T>
 consteval bool find_takes_memory() {
   constexpr TypeKind kind = kind_of<T>;
   if constexpr (requires { Codec<T>::signature; }) {
-    return true;  // Only its author knows.
+    return true;  // Unknown, so assumed.
   } else if constexpr (kind == TypeKind::boolean || kind == TypeKind::scalar || kind == TypeKind::duration) {
     return false;
   } else if constexpr (kind == TypeKind::view) {
-    return alignof(typename T::value_type) > 1;  // A copy in the arena, if it comes misaligned.
+    return alignof(typename T::value_type) > 1;  // A misaligned one is copied to the arena.
   } else if constexpr (kind == TypeKind::optional) {
     return find_takes_memory<typename T::value_type>();
   } else if constexpr (kind == TypeKind::array) {
@@ -116,12 +116,12 @@ consteval bool find_takes_memory() {
   } else if constexpr (kind == TypeKind::tuple) {
     return any_takes_memory<typename AsTuple<T>::type>;
   } else if constexpr (kind == TypeKind::aggregate) {
-    return any_takes_memory<field_types<T>>;  // Of itself it has pointers and containers only.
+    return any_takes_memory<field_types<T>>;  // An aggregate takes heap memory only through its fields.
   } else {
     return true;
   }
 }
-// False if no value of T takes heap memory when it is decoded, neither of its own nor in the arena.
+// False if decoding a T never takes heap memory, neither for the value nor in the arena.
 template <class T>
 inline constexpr bool takes_memory = find_takes_memory<T>();
 
