@@ -1,9 +1,10 @@
-# What `cmake --install` puts down: headers, libhawser.a, the CMake package, hawser.pc, and hawser and hawser-bench where built.
+# Rules of `cmake --install`: headers, libhawser.a, the CMake package, hawser.pc, and the programs hawser and
+# hawser-bench if they are built.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# A static library's users link what it was built with. Each such library is known by pkg-config, under the name that
-# follows PkgConfig::, so that both hawserConfig.cmake and hawser.pc can ask for it again on the user's machine.
+# Users of a static library link the libraries that it was built with. Each such library is known to pkg-config by the
+# name that follows PkgConfig::, so that both hawserConfig.cmake and hawser.pc can find it on the user's machine.
 get_property(libraries GLOBAL PROPERTY HAWSER_LAYER_LIBRARIES)
 list(REMOVE_DUPLICATES libraries)
 foreach(library IN LISTS libraries)
@@ -15,7 +16,7 @@ endforeach()
 string(REPLACE ";" " " HAWSER_PKG_CONFIG_MODULES "${HAWSER_PKG_CONFIG_MODULES}")
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/hawser)
-# Relative, so that an installed tree can be moved.
+# A relative path, so that an installed tree can be moved.
 file(RELATIVE_PATH HAWSER_PREFIX_FROM_PC /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" HAWSER_PREFIX_FROM_PC ${HAWSER_PREFIX_FROM_PC})
 

@@ -11,7 +11,7 @@ set_property(GLOBAL PROPERTY HAWSER_LAYER_LIBRARIES "")
 set_property(GLOBAL PROPERTY HAWSER_LAYER_TESTS "")
 set_property(GLOBAL PROPERTY HAWSER_LIBRARIES_APART "")
 
-# A test of a layer may include these besides: it may run over the simulated network.
+# Tests of a layer may include these layers as well: they may run over the simulated network.
 set(HAWSER_TEST_LAYERS transport/sim transport exec base)
 
 function(hawser_layer folder)
@@ -19,7 +19,7 @@ function(hawser_layer folder)
   set_property(GLOBAL PROPERTY HAWSER_LAYER_${folder} ${ARGN})
 endfunction()
 
-# The layer of a file: the longest folder of them that it lies in.
+# Sets `result` to the layer of a file: the longest of the folders `layers` that contains it.
 function(hawser_layer_of file layers result)
   cmake_path(GET file PARENT_PATH owner)
   while(owner AND NOT owner IN_LIST layers)
@@ -28,7 +28,7 @@ function(hawser_layer_of file layers result)
   set(${result} "${owner}" PARENT_SCOPE)
 endfunction()
 
-# The targets of a layer from its sources, relative to src/.
+# Makes the targets of a layer from its sources, which are relative to src/.
 function(hawser_layer_targets folder sources)
   get_property(arguments GLOBAL PROPERTY HAWSER_LAYER_${folder})
   cmake_parse_arguments(arg "APART;LEFT_OUT" "" "DEPENDS;LIBRARIES;DEFINITIONS;SYSTEM_INCLUDES" ${arguments})
@@ -73,9 +73,10 @@ function(hawser_layer_targets folder sources)
   endif()
 endfunction()
 
-# A layer sees src/ behind a folder for each layer that it does not depend on. There, each header of that layer is an
-# #error: a wrong include does not compile, and all other headers keep their real paths in messages, debug information
-# and editors. tools/tidy.py refuses the other ways to name a header, such as "../rpc/session.h".
+# The include path of a layer begins with a folder for each layer that it does not depend on. These folders have an
+# #error for each header of that layer: a wrong include does not compile, and all other headers keep their real paths in
+# messages, debug information and editors. tools/tidy.py refuses other ways to name a header, such as
+# "../rpc/session.h".
 function(hawser_hide header layer)
   string(REPLACE "/" "_" name ${layer})
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/hidden/${name}/${header} @ONLY CONTENT "#pragma once
@@ -83,7 +84,7 @@ function(hawser_hide header layer)
 ")
 endfunction()
 
-# The one library that users link, made of every layer's objects.
+# Makes the library that users link, from the objects of all layers.
 function(hawser_library)
   get_property(layers GLOBAL PROPERTY HAWSER_LAYERS)
   file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/*.h

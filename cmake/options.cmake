@@ -1,4 +1,4 @@
-# What the build can be told, and the flags that every target of ours shares.
+# Options of the build, and the flags that all targets of the project share.
 option(HAWSER_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(HAWSER_BUILD_BENCH "Build hawser-bench" ${PROJECT_IS_TOP_LEVEL})
 option(HAWSER_BUILD_CLI "Build the hawser command" ${PROJECT_IS_TOP_LEVEL})
@@ -32,7 +32,7 @@ endif()
 find_program(HAWSER_CCACHE ccache)
 mark_as_advanced(HAWSER_CCACHE)
 if(HAWSER_CCACHE AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # The sloppiness is what ccache's manual asks for with precompiled headers.
+  # The manual of ccache requires this sloppiness for precompiled headers.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${HAWSER_CCACHE})
 endif()
 
@@ -41,10 +41,10 @@ mark_as_advanced(HAWSER_MOLD)
 
 add_library(hawser_flags INTERFACE)
 target_compile_options(hawser_flags INTERFACE -Wall -Wextra -Wshadow -Wpedantic
-                       # Designated initialisers leave fields out on purpose.
+                       # Designated initialisers omit fields on purpose.
                        -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # Sees overlapping copies in std::string's own operator+ (GCC bug 105651).
+  # GCC reports overlapping copies in std::string's own operator+ (GCC bug 105651).
   target_compile_options(hawser_flags INTERFACE -Wno-restrict)
 endif()
 if(HAWSER_WERROR)
@@ -62,7 +62,8 @@ if(HAWSER_LTO)
   set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)
 endif()
 if(HAWSER_SANITIZE)
-  target_compile_definitions(hawser_flags INTERFACE HAWSER_SANITIZED)  # For tests that replace the allocator or take long.
+  # For tests that replace the allocator or are slow.
+  target_compile_definitions(hawser_flags INTERFACE HAWSER_SANITIZED)
   target_compile_options(hawser_flags INTERFACE -fsanitize=${HAWSER_SANITIZE} -fno-omit-frame-pointer
                                                 -fno-sanitize-recover=all)
   target_compile_definitions(hawser_flags INTERFACE _GLIBCXX_ASSERTIONS)

@@ -1,6 +1,7 @@
-# hawser_precompile(TARGET NAME [HEADERS HEADER...] [LIBRARIES LIBRARY...]): with HAWSER_PCH, TARGET uses the precompiled
-# header called NAME: the standard headers and HEADER..., whose users link LIBRARY... . The first call of a NAME builds
-# it; all its users must be of one kind (program or library) and add no flag that changes how a header reads.
+# hawser_precompile(TARGET NAME [HEADERS HEADER...] [LIBRARIES LIBRARY...]): with HAWSER_PCH, TARGET uses the
+# precompiled header NAME, which has the standard headers and HEADER... . Users of HEADER... link LIBRARY... . The first
+# call with a NAME builds it. All its users must be of one kind (program or library), and must not add a flag that
+# changes how a header is compiled.
 function(hawser_precompile target name)
   cmake_parse_arguments(arg "" "" "HEADERS;LIBRARIES" ${ARGN})
   if(NOT HAWSER_PCH)
@@ -16,7 +17,7 @@ function(hawser_precompile target name)
                      <functional> <memory> <mutex> <optional> <span> <string> <string_view> <thread> <tuple>
                      <unordered_map> <utility> <variant> <vector> ${arg_HEADERS})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-      # Without a time stamp in it, ccache can keep the result.
+      # Without a time stamp in the header, ccache can store the result.
       target_compile_options(${pch} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
     endif()
     get_target_property(type ${target} TYPE)
@@ -29,8 +30,8 @@ function(hawser_precompile target name)
   target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()
 
-# hawser_batch(TARGET...): with HAWSER_QUICK_TESTS, the sources are compiled in batches. Names of unnamed namespaces must
-# differ within a target.
+# hawser_batch(TARGET...): with HAWSER_QUICK_TESTS, the sources are compiled in batches. Names in unnamed namespaces
+# must differ within a target.
 function(hawser_batch)
   set_target_properties(${ARGV} PROPERTIES UNITY_BUILD ${HAWSER_QUICK_TESTS} UNITY_BUILD_BATCH_SIZE 6)
 endfunction()

@@ -1,5 +1,5 @@
-// Large data beside and within the arguments, without copies: attachments, views, and replies received straight into
-// the caller's memory.
+// Large data beside and within the arguments, without copies: attachments, views, and replies that are received
+// directly into the caller's memory.
 #include <hawser/hawser.h>
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 
 constexpr std::size_t block_bytes = 1 << 20;
 
-// Takes a block beside its name, reads it in place, and sends another block back.
+// Receives a block beside its name, reads it in place, and sends another block back.
 std::uint64_t store(hawser::Context& context, std::string_view name) {
   std::uint64_t sum = 0;
   for (const std::byte byte : context.attachment()) sum += static_cast<std::uint8_t>(byte);
@@ -18,7 +18,7 @@ std::uint64_t store(hawser::Context& context, std::string_view name) {
   return sum;
 }
 
-// A view of the server's own memory, sent from where it lies.
+// Returns a view of the server's own memory, which is sent without a copy.
 std::span<const float> weights(int layer) {
   static const std::vector<float> table(block_bytes / sizeof(float), 0.5F);
   return std::span(table).first(layer == 0 ? 16 : table.size());

@@ -1,4 +1,4 @@
-// Handlers that wait: a coroutine, a member function, one that runs on another thread because it blocks.
+// Handlers that wait: a coroutine, a member function, and a blocking handler that runs on another thread.
 #include <hawser/hawser.h>
 
 #include <chrono>
@@ -14,10 +14,10 @@ struct Order {
   int count = 0;
 };
 
-// A shop whose state lives on the server's loop: no locks, since its handlers run on one thread.
+// A shop whose state is used on the server's loop only: its handlers run on one thread and need no locks.
 class Shop {
  public:
-  // A coroutine may wait; other calls go on meanwhile. An error of one's own reaches the caller as it is.
+  // A coroutine may wait; other calls continue meanwhile. The caller receives the handler's own errors unchanged.
   hawser::Task<hawser::Result<int>> order(hawser::Context& context, std::vector<Order> orders) {
     co_await context.loop().sleep(1ms);
     for (const Order& order : orders) {
@@ -32,7 +32,7 @@ class Shop {
 };
 
 std::string read_slowly(std::string_view name) {
-  std::this_thread::sleep_for(5ms);  // Stands for a disk.
+  std::this_thread::sleep_for(5ms);  // Stands for a slow disk.
   return "contents of " + std::string(name);
 }
 

@@ -1,4 +1,4 @@
-// Deadlines and cancellation reach the handler: it learns by its token that nobody waits any more.
+// Deadlines and cancellation reach the handler: its token is stopped when nobody waits for the reply any more.
 #include <hawser/hawser.h>
 
 #include <atomic>
@@ -39,7 +39,7 @@ hawser::Task<int> talk(std::string address) {
   auto first = co_await std::move(race);
   std::printf("the first was number %zu\n", first.index + 1);
 
-  // The server's side of both withdrawals, in its own time.
+  // Waits until the server has noticed both cancellations.
   auto& loop = *hawser::Loop::current();
   for (int i = 0; i < 1000 && withdrawn < 2; ++i) co_await loop.sleep(1ms);
   std::printf("%d handlers were told\n", withdrawn.load());

@@ -1,4 +1,4 @@
-// Streams: the server writes, the client writes, or both at once. A slow reader slows its writer down, by credits.
+// Streams: the server writes, the client writes, or both at once. A slow reader makes its writer wait, by credits.
 #include <hawser/hawser.h>
 
 #include <cstdio>
@@ -23,7 +23,7 @@ hawser::Task<hawser::Result<std::size_t>> total_length(hawser::Reader<std::strin
   }
 }
 
-// Both.
+// Both directions.
 hawser::Task<hawser::Result<void>> shout(hawser::Reader<std::string> in, hawser::Writer<std::string> out) {
   for (;;) {
     hawser::Result<std::optional<std::string>> word = co_await in.next();

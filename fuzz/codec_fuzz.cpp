@@ -21,8 +21,8 @@
 
 #include "hawser/codec.h"
 
-// Arbitrary bytes decoded as several types. What decodes must encode again, to something that decodes and encodes to
-// the same once more. Input: u8 type | u8 shift of the body's address in bits 0 to 2 | u16 body bytes | body | payload.
+// Decodes arbitrary bytes as several types. A decoded value must be encoded to bytes that decode and encode to the same
+// bytes again. Input: u8 type | u8 shift of the body's address in bits 0 to 2 | u16 body bytes | body | payload.
 namespace hawser::codec {
 namespace {
 
@@ -97,7 +97,7 @@ void check(Bytes body, Bytes payload) {
   }
   const Message first = encode_message(std::get<0>(value));
   DecodeArena second_arena;
-  // Skipped bytes of the first message counted for its memory. They are not encoded again.
+  // The limit counts skipped bytes of the first message, which are not encoded again.
   const DecodeLimits enough{.memory_factor_max = SIZE_MAX, .bucket_passes_max = 1 << 20};
   Decoder second_decoder(first.body, first.payload, enough, &second_arena);
   std::tuple<T> copy;
@@ -129,7 +129,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t shift = data[1] % 8;
   const Bytes rest = std::as_bytes(std::span(data + 4, size - 4));
   const std::size_t body_bytes = std::min<std::size_t>(rest.size(), data[2] | data[3] << 8);
-  // Blocks of their own, so that a read beyond either is seen.
+  // Separate blocks, so that a read beyond either is detected.
   std::vector<std::byte> body;
   body.reserve(shift + body_bytes);
   body.resize(shift);

@@ -11,8 +11,9 @@
 #include "wire/hello.h"
 #include "wire/metadata.h"
 
-// Arbitrary bytes as a frame, as a hello and as metadata. What is understood must be consistent with itself, and be
-// written again as the same. Input: u8 what | for a frame u16 payload bytes | the bytes, of a frame head and payload.
+// Decodes arbitrary bytes as a frame, as a HELLO and as metadata. Decoded values must be consistent, and must be
+// encoded to the same bytes. Input: u8 kind of data | for a frame u16 payload bytes | the bytes, of a frame head and
+// payload.
 namespace hawser::wire {
 namespace {
 
@@ -38,7 +39,7 @@ void check_metadata_entries(Bytes bytes) {
   expect(as_text(again) == as_text(bytes) && MetadataView(bytes).copy().size() == entries);
 }
 
-// What visit() gave is the same after it has been encoded and decoded again.
+// The fields that visit() passed are the same after they have been encoded and decoded again.
 template <class Fields>
 void check_fields(const Frame& frame, const Fields& fields) {
   expect(frame.kind == Fields::kind && to_string(frame.kind) != "unknown");
@@ -59,11 +60,11 @@ void check_fields(const Frame& frame, const Fields& fields) {
 
 void check_frame(Bytes head, Bytes payload) {
   const Result<Frame> frame = decode_frame(head, payload, payload.size());
-  // Of a head that is cut, the kind and the call are the same.
+  // Decoding a truncated head returns the same kind and call.
   const Result<Frame> cut = decode_cut_frame(head.first(std::min(head.size(), header_bytes)));
   expect(cut || !frame);
   if (frame) expect(cut->kind == frame->kind && cut->call() == frame->call());
-  // The payload may be yet to come: that is judged alike.
+  // The payload may arrive later. The result must be the same.
   expect(decode_frame(head, {}, payload.size()).has_value() == frame.has_value());
   if (!frame) return expect(frame.error().code == ErrorCode::protocol_error && !frame.error().text.empty());
   expect(header_bytes + frame->metadata.size() + frame->body.size() == head.size());
@@ -84,7 +85,7 @@ void check_hello(Bytes bytes) {
   expect(again && *again == bounded);
 }
 
-// Blocks of their own, so that a read beyond either is seen.
+// Returns a separate block, so that a read beyond it is detected.
 std::vector<std::byte> copy(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
 
 }  // namespace

@@ -15,7 +15,8 @@
 
 // Arbitrary bytes as messages on a byte stream: the parser of prefixes, and a connection that receives the bytes in
 // parts. Both must find the messages that a plain loop over the bytes finds, and refuse the first one above the limit.
-// Input: u8 bytes that arrive at a time (0: all) | u8 where payloads go | u16 limit, in units of 4 bytes | the bytes.
+// Input: u8 bytes that arrive at a time (0: all) | u8 mode of the receive buffer | u16 limit, in units of 4 bytes | the
+// bytes.
 namespace hawser::transport {
 namespace {
 
@@ -51,12 +52,12 @@ Expected read_plainly(std::string_view bytes, std::size_t limit) {
   return expected;
 }
 
-// Nothing but the eight bytes of the prefix counts.
+// The parser uses only the eight bytes of the prefix.
 void check_parser(std::string_view bytes, wire::MessageLimit limit) {
   using State = wire::ParsedPrefix::State;
   const wire::ParsedPrefix whole = wire::parse_prefix(as_bytes(bytes), limit);
   for (std::size_t size = 0; size <= std::min<std::size_t>(bytes.size(), 12); ++size) {
-    const std::string part(bytes.substr(0, size));  // Of its own, so that a read beyond it is detected.
+    const std::string part(bytes.substr(0, size));  // A separate block, so that a read beyond it is detected.
     const wire::ParsedPrefix parsed = wire::parse_prefix(as_bytes(part), limit);
     expect((parsed.state == State::incomplete) == (size < wire::MessagePrefix::bytes));
     if (parsed.state == State::incomplete) continue;
@@ -104,7 +105,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t step = data[0] == 0 ? SIZE_MAX : data[0];
   const auto placement =
       std::array{ReceiveBuffer::Kind::own, ReceiveBuffer::Kind::given, ReceiveBuffer::Kind::discard}[data[1] % 3];
-  // Beyond the size from which payloads are received into a place of their own.
+  // Above the size from which payloads are received into a receive buffer.
   const wire::MessageLimit limit((data[2] | static_cast<std::size_t>(data[3]) << 8) * 4);
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 4, size - 4);
   transport::check_parser(bytes, limit);

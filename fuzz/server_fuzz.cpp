@@ -17,11 +17,11 @@
 #include "wire/frame.h"
 #include "wire/hello.h"
 
-// A whole server on virtual time, whose one client sends what the input says. It must neither crash nor stall nor keep
-// anything once the client has gone. Input: u8 mode | bytes. Mode bit 0: a good hello goes ahead. Bit 1: the bytes are
-// messages, each u8 bytes of the head | u8 sixteenths of KiB of payload | head, to which the prefix is added, so that
-// lengths need not be guessed. Bit 2: the methods of requests are replaced by ones that exist. Bits 3 to 7: the most
-// bytes that arrive at a time, less one; 31 is no bound.
+// A whole server in virtual time, whose only client sends the bytes of the input. The server must not crash or stall,
+// and must keep nothing after the client has gone. Input: u8 mode | bytes. Mode bit 0: a valid HELLO is sent first. Bit
+// 1: the bytes are messages, each u8 bytes of the head | u8 sixteenths of KiB of payload | head. The program adds the
+// prefix, so that lengths need not be guessed. Bit 2: the methods of requests are replaced by existing ones. Bits 3 to
+// 7: largest number of bytes that arrive at a time, minus one; 31 is no limit.
 namespace hawser {
 namespace {
 
@@ -55,7 +55,7 @@ Task<std::uint64_t> converse(Reader<std::string> in, Writer<std::string> out) {
 
 // The server's end of the one connection.
 struct Wire {
-  transport::StreamSink* sink = nullptr;  // Null once the stream is gone.
+  transport::StreamSink* sink = nullptr;  // Null after the stream has been destroyed.
   bool paused = false;
 };
 class FuzzStream final : public transport::Stream {
@@ -65,7 +65,7 @@ class FuzzStream final : public transport::Stream {
   void start(Loop&, transport::StreamSink& sink) override { wire_.sink = &sink; }
   void set_sink(transport::StreamSink& sink) noexcept override { wire_.sink = &sink; }
   std::size_t send(std::span<const ConstBuffer> pieces) override {
-    // Read, so that a piece that is not there any more is seen.
+    // All bytes are read, so that a piece that was freed is detected.
     std::size_t taken = 0;
     unsigned sum = 0;
     for (const ConstBuffer& piece : pieces) {
@@ -108,7 +108,7 @@ void set_method(std::byte* head) {
   store_le(head + 12, detail::MethodFacts<F>::signature);
 }
 
-// What the attacker sends.
+// Returns the bytes that the attacker sends.
 std::vector<std::byte> script(Bytes input, unsigned mode) {
   std::vector<std::byte> out;
   if ((mode & 1) != 0) out = wire::encode_hello({.message_bytes_max = 64 * 1024, .stream_window_bytes = 1'000});

@@ -8,9 +8,9 @@
 
 #include "tests/simulation/world.h"
 
-// Whole systems over virtual time, each drawn from a seed. A failing run names its seed; to replay it alone:
+// Whole systems in virtual time. A seed determines each run. A failing run prints its seed; to repeat this run alone:
 //   HAWSER_SIM_SEED=123 build/dev/tests/simulation_test
-// HAWSER_SIM_SEEDS=10000 runs so many seeds of each profile, HAWSER_SIM_SECONDS=60 as many as a minute allows.
+// HAWSER_SIM_SEEDS=10000 runs that many seeds of each profile; HAWSER_SIM_SECONDS=60 runs seeds for a minute.
 namespace hawser::simulation {
 namespace {
 

@@ -10,19 +10,19 @@
 #include "transport/network.h"
 #include "transport/tcp/tcp_network.h"
 
-// Peers that break the rules while a transport beside the stream is agreed on.
+// Peers that break the rules while a transport beside the byte stream is negotiated.
 namespace hawser::hostile {
 
 namespace {
 
-// A transport whose pending connections are connected by a word. Its messages go over the stream itself, which is
-// enough to see that the session was opened.
+// A transport whose pending connections exchange one word. Its messages use the byte stream itself, which is sufficient
+// to see that the session was opened.
 class WordTransport final : public transport::Transport,
                             public transport::TransportWorker,
                             public std::enable_shared_from_this<WordTransport> {
  public:
   std::string_view name() const noexcept override { return "word"; }
-  // As when a device is pulled out.
+  // Simulates the removal of a device.
   void take_away() noexcept { gone_ = true; }
   bool usable() const noexcept override { return !gone_; }
   Result<std::shared_ptr<transport::TransportWorker>> attach(Loop& loop) override {
@@ -105,7 +105,7 @@ class HostileTransportClient : public ::testing::Test {
     ASSERT_TRUE(started) << error_of(started);
   }
   Server& server() { return *server_; }
-  // A socket that has offered the transport and got the selection.
+  // Returns a socket that has offered the transport and has received the selection.
   RawSocket selected_for() {
     RawSocket peer = RawSocket::connected_to(server_->address());
     peer.send(wire::encode_hello(offering()));
@@ -193,7 +193,7 @@ TEST_F(HostileTransportClient, GarbageAfterTheSelectionEndsTheConnection) {
   EXPECT_TRUE(sees([](const ServerCounters& counters) { return counters.handshakes_failed == 2; }));
 }
 
-// Answers that never come are bounded in time and number.
+// Pending answers are limited in time and in number.
 TEST_F(HostileTransportClient, SilenceAfterTheSelectionIsBounded) {
   start({.handshakes_max = 3, .handshake_timeout = 300ms});
   std::vector<RawSocket> silent;
@@ -208,7 +208,7 @@ TEST_F(HostileTransportClient, SilenceAfterTheSelectionIsBounded) {
   expect_calls_work(peer);
 }
 
-// The server may take long to answer, and what was offered may have gone meanwhile, as another attempt has found out.
+// The server may take long to answer. Meanwhile the offered transport may have gone, as another attempt has found out.
 TEST(HostileTransportServer, ASelectionOfWhatHasGoneMeanwhileIsAnswered) {
   RawListener listener;
   std::atomic<bool> offered{false};
@@ -254,7 +254,7 @@ TEST(HostileTransportServer, ASelectionOfWhatHasGoneMeanwhileIsAnswered) {
   thread.join();
 }
 
-// A server that breaks the rules: connecting ends with an error that says why.
+// A server that breaks the rules: connecting ends with an error that gives the reason.
 TEST(HostileTransportServer, WhatWasNotOfferedOrAgreedOnIsRefused) {
   const auto refused = [&](std::vector<wire::Hello> script, ErrorCode code, std::string_view text) {
     RawListener listener;

@@ -18,7 +18,7 @@ inline Task<int> hold(Context& context) {
   static_cast<void>(co_await std::move(sleep));
   co_return 0;
 }
-// Reads what comes until the end, but for the first items, which it lets wait until it is cancelled.
+// Reads items until the end. Unless `reads` is set, it reads nothing until the call is cancelled.
 inline Task<std::uint64_t> collect(Context& context, bool reads, Reader<std::string> in) {
   if (!reads) {
     auto sleep = context.loop().sleep(1h, context.token());
@@ -47,7 +47,7 @@ RawHeader request_of(std::uint32_t call) {
   using Facts = detail::MethodFacts<F>;
   return {.kind = FrameKind::request, .call = call, .method = Facts::id, .signature = Facts::signature};
 }
-// The id that a client gives the first call of a slot.
+// Returns the id that a client gives the first call of a slot.
 inline std::uint32_t call_id(std::uint32_t slot, std::uint32_t generation = 1) { return generation << 16 | slot; }
 
 inline Octets echo_request(std::uint32_t call, std::string_view text = "hi") {
@@ -57,8 +57,8 @@ inline Octets echo_request(std::uint32_t call, std::string_view text = "hi") {
 inline constexpr std::size_t message_bytes_max = 1 << 20;
 inline constexpr std::size_t calls_max = 16;
 
-// A server, a well-behaved client that calls it all the while, and an attacker. Whatever the attacker does, the
-// client's calls succeed, and nothing of the attack is left behind.
+// A server, a background client that calls it all the time, and an attacker. The calls of the background client must
+// succeed, and nothing of the attack may be left behind.
 class HostileClient : public ::testing::Test {
  protected:
   HostileClient() {
@@ -95,7 +95,7 @@ class HostileClient : public ::testing::Test {
   RawSocket connected() const { return RawSocket::connected_to(server->address()); }
   RawSocket greeted() const { return RawSocket::greeted(server->address()); }
 
-  // Sends that after the hellos: the connection is closed for a protocol violation.
+  // Sends `bytes` after the HELLOs. The server must close the connection because of a protocol violation.
   void expect_protocol_violation(const Octets& bytes, const char* what) {
     const std::uint64_t before = server->counters().protocol_errors;
     RawSocket attacker = greeted();
@@ -103,7 +103,7 @@ class HostileClient : public ::testing::Test {
     EXPECT_TRUE(attacker.closed_by_peer()) << what;
     EXPECT_TRUE(soon([&] { return server->counters().protocol_errors == before + 1; })) << what;
   }
-  // Sends that: it is answered by that error, and the connection goes on.
+  // Sends `bytes`. The server must answer with this error, and the connection continues.
   void expect_refused(const Octets& bytes, std::uint32_t call, ErrorCode code, std::string_view text) {
     RawSocket attacker = greeted();
     attacker.send(bytes);

@@ -4,7 +4,8 @@
 #include "exec/condition.h"
 #include "tests/hostile/server_fixture.h"
 
-// A client whose server breaks the rules: every call ends with an error that says why, soon, and nothing else happens.
+// A client whose server breaks the rules: every call ends soon, with an error that gives the reason, and nothing else
+// happens.
 namespace hawser::hostile {
 
 class HostileServer : public ::testing::Test {
@@ -14,12 +15,12 @@ class HostileServer : public ::testing::Test {
     RawListener listener;
     std::thread thread([&] { script(listener); });
     {
-      Loop loop;  // Gone, with all connections, before the script has to end.
+      Loop loop;  // Destroyed, with all connections, before the script has to end.
       loop.run(body(loop, listener.address()));
     }
     thread.join();
   }
-  // A client that has connected calls echo(); the server answers with `bytes`.
+  // A connected client calls echo(), and the server answers with `bytes`.
   void answered_by(std::function<Octets(std::uint32_t call)> bytes, ErrorCode code, std::string_view text,
                    const char* what, ClientOptions options = {}) {
     run(
@@ -187,12 +188,12 @@ TEST_F(HostileServer, AnswersThatAreCut) {
       });
 }
 
-// The connection breaks while a request that was begun by send_request() still waits to leave.
+// The connection breaks while a request of send_request() still waits to be sent.
 TEST_F(HostileServer, GarbageWhileARequestIsLeaving) {
   run(
       [](RawListener& listener) {
         RawSocket peer = listener.accept_greeted();
-        peer.receive(100'000);  // Not all of it.
+        peer.receive(100'000);  // A part of the request.
         peer.send(Octets(100, std::byte{0xee}));
         std::this_thread::sleep_for(20ms);
       },
@@ -213,7 +214,7 @@ TEST_F(HostileServer, GarbageWhileARequestIsLeaving) {
       });
 }
 
-// Streams whose writer waits for its item to leave, and whose reader waits for one, when the connection breaks; the
+// The connection breaks while the writer of a stream waits until its item is sent, and a reader waits for an item. The
 // first coroutine that learns of it ends the other.
 TEST_F(HostileServer, GarbageWhileStreamsAreWaiting) {
   for (const bool writer_first : {false, true}) {
@@ -223,7 +224,7 @@ TEST_F(HostileServer, GarbageWhileStreamsAreWaiting) {
           RawSocket peer = listener.accept_greeted(hello);
           peer.receive(100'000);
           peer.send(Octets(100, std::byte{0xee}));
-          std::this_thread::sleep_for(20ms);  // Then it closes, with most of the item unread.
+          std::this_thread::sleep_for(20ms);  // Then the server closes the connection, with most of the item unread.
         },
         [&](Loop& loop, std::string address) -> Task<void> {
           Client client(loop, {});
@@ -260,7 +261,7 @@ TEST_F(HostileServer, GarbageWhileStreamsAreWaiting) {
   }
 }
 
-// More than the client has granted; credit beyond all windows.
+// More items than the client has granted, and credit beyond all windows.
 TEST_F(HostileServer, StreamsThatBreakTheirRules) {
   for (const bool credit : {false, true}) {
     run(
@@ -288,7 +289,7 @@ TEST_F(HostileServer, StreamsThatBreakTheirRules) {
   }
 }
 
-// A server that floods its client with pings that it does not read the answers of.
+// A server that sends many PINGs to its client and does not read the answers.
 TEST_F(HostileServer, FloodsOfPings) {
   run(
       [](RawListener& listener) {

@@ -7,7 +7,7 @@
 #include "transport/shm/handshake.h"
 #include "transport/shm/peer.h"
 
-// A client that takes shared memory by hand, and leaves or breaks the rules at each step.
+// A client that uses shared memory by hand, and leaves or breaks the rules at each step.
 namespace hawser::hostile {
 namespace {
 
@@ -17,7 +17,7 @@ class ForgedPeer {
  public:
   explicit ForgedPeer(RawSocket socket) : stream(std::move(socket)) {}
 
-  // Offers shared memory, and has the server's proposal.
+  // Offers shared memory and receives the server's selection.
   bool offer() {
     wire::Hello hello = usual_hello();
     hello.offers.push_back({"shm", encode(Offer{*HostIdentity::here(), 256 * 1024, 1 << 20, 8 * 1024})});
@@ -38,12 +38,12 @@ class ForgedPeer {
     hello.answer = encode(Answer{});
     stream.send(wire::encode_hello(hello));
   }
-  // Whether the server says that both halves are connected.
+  // Returns whether the server reports that both pending connections are connected.
   bool goes() {
     const Result<wire::Hello> hello = stream.receive_hello();
     return hello && hello->ready;
   }
-  // A record and what follows it, at the ring's start.
+  // Writes a record and its data at the start of the ring.
   void put(const Record& record, Bytes data) {
     std::memcpy(memory->ring(client_side), &record, sizeof record);
     std::memcpy(memory->ring(client_side) + sizeof record, data.data(), data.size());
@@ -57,7 +57,7 @@ class ForgedPeer {
   std::optional<Doorbell> bell;
 };
 
-// The head of an echo request, without the prefix that streams need.
+// Returns the head of an echo request, without the prefix that byte streams need.
 Octets head_of(const Octets& message) { return {message.begin() + 8, message.end()}; }
 
 TEST_F(HostileClient, SharedMemoryPeersThatLeaveAtEachStep) {
@@ -67,7 +67,7 @@ TEST_F(HostileClient, SharedMemoryPeersThatLeaveAtEachStep) {
     if (step == 1) {
       ASSERT_TRUE(peer.come());
     }
-    if (step == 2) peer.answer();  // Without having come.
+    if (step == 2) peer.answer();  // The client has not connected to the Unix socket before.
     if (step >= 3) {
       ASSERT_TRUE(peer.come());
       peer.answer();
@@ -91,8 +91,8 @@ TEST_F(HostileClient, ASharedMemoryPeerByHandIsServed) {
   EXPECT_TRUE(soon([&] { return peer.memory->control().rings[server_side].tail.load() != 0; })) << "no reply";
 }
 
-// The attacker is in the server's process, as far as the kernel tells: what it names of that process's memory is not
-// read.
+// Attacker and server are one process here, so the kernel would let the server read any memory that the attacker names.
+// The server must not read its own memory.
 TEST_F(HostileClient, ASharedMemoryPeerThatNamesTheServersMemory) {
   ForgedPeer peer(connected());
   ASSERT_TRUE(peer.offer());

@@ -1,4 +1,4 @@
-// What becomes of registered buffers when calls and connections end while a device uses them.
+// Registered buffers when calls and connections end while a device uses them.
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,7 +36,7 @@ TEST_F(Device, MemoryTakenBackUnderWayBreaksTheConnectionAndNothingElse) {
       buffer.reset();
       auto ended = scope.join();
       co_await std::move(ended);
-      // Read to its end before, or not at all.
+      // The device has read all of it before, or nothing.
       if (*outcome) {
         EXPECT_EQ(**outcome, memory.size());
       } else {

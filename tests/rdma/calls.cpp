@@ -6,7 +6,7 @@
 
 #include "tests/rdma/device.h"
 
-// What the conformance suite does not ask of every transport.
+// Tests of RDMA that the conformance suite, which is common to all transports, does not have.
 namespace hawser::rdma_tests {
 
 inline std::string_view echo(std::string_view text) { return text; }
@@ -35,7 +35,7 @@ TEST_F(Calls, AreCarriedByRdma) {
   }(server->address()));
 }
 
-// Around every size at which the way of a payload changes: inline, eager, chunk, rendezvous, and their neighbours.
+// Sizes around each threshold of the payload's mechanism: inline, eager, chunk, rendezvous.
 Task<void> echo_around(const std::string& address, const RdmaOptions& options) {
   Client client(client_options(options));
   AWAIT(connected, client.connect(address));
@@ -43,7 +43,7 @@ Task<void> echo_around(const std::string& address, const RdmaOptions& options) {
   std::vector<std::size_t> sizes = {0, 1};
   for (const std::size_t edge : {options.inline_bytes, options.eager_bytes_max, options.chunk_bytes,
                                  options.shared_chunk_bytes, 2 * options.chunk_bytes, options.read_bytes_max}) {
-    // What goes with a payload shifts the edges by some dozens of bytes.
+    // The frame around a payload shifts the thresholds by some dozens of bytes.
     for (const std::size_t less : {0, 1, 16, 28, 32, 40, 48, 56, 64, 96})
       sizes.push_back(edge > less ? edge - less : 0);
     sizes.push_back(edge + 1);
@@ -62,7 +62,7 @@ TEST_F(Calls, EdgesOfSizes) {
 }
 
 TEST_F(Calls, EdgesOfSizesWithTheSharedReceiveQueue) {
-  // Receives are posted again at once, at the usual mark, and not before a connection runs short.
+  // Receives are posted again at once, at the default watermark, or only when a connection runs short.
   for (const double watermark : {0.0, RdmaOptions{}.shared_low_watermark, 1.0}) {
     const RdmaOptions options{.rnr_retries = 0, .shared_receive_queue = true, .shared_low_watermark = watermark};
     const auto server = started(options);

@@ -29,7 +29,7 @@ void write_line(int to, const std::string& line) {
   for (std::size_t done = 0; done < whole.size();) {
     const ssize_t count = ::write(to, whole.data() + done, whole.size() - done);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;  // The other one is gone, which it learns by itself.
+    if (count <= 0) return;  // The other process has ended. It is noticed elsewhere.
     done += static_cast<std::size_t>(count);
   }
 }

@@ -7,13 +7,13 @@
 
 namespace hawser::rdma_tests {
 
-// Another process, which runs a function until it is killed. To be made before this process has threads or RDMA
+// Another process, which runs a function until it is killed. It must be created before this process has threads or RDMA
 // objects.
 class Child {
  public:
-  // Says a line to its parent; "" ends it.
+  // Sends a line to the parent. An empty line ends the conversation.
   using Say = std::function<void(const std::string&)>;
-  // Hears a line from its parent; waits for it.
+  // Receives a line from the parent; waits for it.
   using Hear = std::function<std::string()>;
 
   explicit Child(const std::function<void(Say, Hear)>& work);
@@ -21,10 +21,10 @@ class Child {
   Child& operator=(const Child&) = delete;
   ~Child();
 
-  // The next line that it says; empty if it has ended.
+  // Returns the next line of the child; empty if it has ended.
   std::string hear();
   void say(const std::string& line);
-  // With SIGKILL; returns when it is gone.
+  // Sends SIGKILL and returns when the process has ended.
   void kill();
 
  private:

@@ -10,7 +10,7 @@ namespace hawser::rdma_tests {
 
 inline constexpr const char* devices_folder = "/sys/class/infiniband";
 
-// Of Soft-RoCE and of cards.
+// Names of the counters of Soft-RoCE and of cards.
 inline constexpr std::array not_ready_counters = {"rcvd_rnr_err", "send_rnr_err", "retry_rnr_exceeded_err",
                                                   "rnr_nak_retry_err", "out_of_buffer"};
 
@@ -20,7 +20,7 @@ inline bool any_device() {
   return !error && first != std::filesystem::directory_iterator();
 }
 
-// How often a receiver was not ready, as all devices together have counted.
+// Returns how often a receiver was not ready, as the sum over all devices.
 inline std::uint64_t not_ready_count() {
   std::uint64_t total = 0;
   std::error_code error;

@@ -26,7 +26,7 @@ std::string output_of(const char* command) {
 
 std::string absent() { return any_device() ? "" : "no RDMA device"; }
 
-// [{"ifindex":0,"ifname":"rxe0","pd":1,"cq":1,...}]
+// Parses output such as [{"ifindex":0,"ifname":"rxe0","pd":1,"cq":1,...}].
 std::map<std::string, std::uint64_t> resources() {
   const std::string text = output_of("rdma -j resource show");
   std::map<std::string, std::uint64_t> counts;
@@ -50,7 +50,7 @@ void Device::SetUp() {
 void Device::TearDown() {
   if (IsSkipped()) return;
   EXPECT_EQ(not_ready_count(), not_ready_) << "a receiver was not ready";
-  // A peer that was killed is cleared away by the kernel, in its own time.
+  // The kernel releases the resources of a killed peer after some time.
   const auto end = std::chrono::steady_clock::now() + patience;
   while (resources() != resources_ && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(10ms);
   EXPECT_EQ(resources(), resources_) << "something was left on the device";

@@ -10,18 +10,18 @@
 #include "tests/rdma/counters.h"
 #include "tests/testing.h"
 
-// Tests of the whole over an RDMA device, as tools/rdma-guest has one. Elsewhere they are skipped.
+// Tests of the whole library over an RDMA device, such as that of tools/rdma-guest. They are skipped without a device.
 namespace hawser::rdma_tests {
 
 using namespace testing_tools;
 
-// Why there is nothing to test with; empty if there is.
+// Returns why no device can be used; empty if one can.
 std::string absent();
 
-// What the first device holds: "pd", "cq", "qp", "mr", "srq" and so on, as `rdma resource` counts.
+// Returns the resources in use on the first device: "pd", "cq", "qp", "mr", "srq" and so on, as `rdma resource` counts.
 std::map<std::string, std::uint64_t> resources();
 
-// Over RDMA or not at all.
+// Returns options that require RDMA.
 TransportOptions rdma_only(RdmaOptions options = {});
 
 inline ServerOptions server_options(RdmaOptions options = {}) {
@@ -32,7 +32,7 @@ inline ServerOptions server_options(RdmaOptions options = {}) {
 }
 inline ClientOptions client_options(RdmaOptions options = {}) { return {.transports = rdma_only(std::move(options))}; }
 
-// No receiver that was not ready, and nothing left on the device: after every test.
+// Checks after every test that no receiver was not ready, and that no resource is left on the device.
 class Device : public ::testing::Test {
  protected:
   void SetUp() override;

@@ -1,4 +1,4 @@
-// How connections over RDMA end, and that nothing is left of them.
+// Ends of connections over RDMA. No resource may be left.
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -71,7 +71,7 @@ TEST_F(Device, ManyClientsOfOneSlowHandler) {
   }
 }
 
-// The peers are in different processes, one of which is killed while calls are under way.
+// The peers are in different processes, one of which is killed during calls.
 TEST_F(Device, AServerThatIsKilledIsNoticedAtOnce) {
   Child child([](const Child::Say& say, const Child::Hear& hear) {
     Server server(server_options());
@@ -93,7 +93,7 @@ TEST_F(Device, AServerThatIsKilledIsNoticedAtOnce) {
     server.kill();
     AWAIT(reply, client.call<echo_text>(text_of(300'000)));
     EXPECT_FALSE(reply);
-    // The stream tells, not the device's timeouts.
+    // The end of the byte stream shows the peer's death, before the timeouts of the device.
     EXPECT_LT(on.now() - start, patience);
   }(loop, child, address));
 }
@@ -152,7 +152,7 @@ TEST_F(Device, AtTheWatermarkNewConnectionsAreRefusedAndOldOnesGoOn) {
         EXPECT_EQ(*reply, text);
       }
     }
-    // Once one has gone there is room again.
+    // After one connection has ended, there is room again.
     clients.pop_back();
     Client late(on, client_options());
     const Time end = on.after(patience);
@@ -166,7 +166,7 @@ TEST_F(Device, AtTheWatermarkNewConnectionsAreRefusedAndOldOnesGoOn) {
   }(loop, server.address()));
 }
 
-// On a device of its own, since it is gone afterwards.
+// On a separate device, since the test deletes it.
 TEST_F(Device, ADeviceThatIsDeletedEndsItsCalls) {
   const OwnDevice device(0);
   NEEDS_OWN_DEVICE(device);
@@ -195,8 +195,8 @@ TEST_F(Device, ADeviceThatIsDeletedEndsItsCalls) {
       const auto remove = [](Loop& loop_of) -> Task<std::uint64_t> {
         auto before = loop_of.sleep(200ms);
         co_await before;
-        // The kernel may keep it until everybody has let go of it, and let it work meanwhile; without its network it
-        // can't.
+        // The kernel may keep the device until all users have closed it, and let it work meanwhile. Without its network
+        // the device can't work.
         EXPECT_EQ(std::system("rdma link delete hawser_rxe0 &"), 0);
         auto between = loop_of.sleep(500ms);
         co_await between;

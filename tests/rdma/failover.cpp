@@ -1,4 +1,4 @@
-// What becomes of calls when RDMA breaks under them while the peer lives.
+// Calls when RDMA breaks during them while the peer lives.
 #include <string>
 
 #include "tests/rdma/device.h"
@@ -8,8 +8,7 @@ namespace hawser::rdma_tests {
 
 inline std::string worked_at(std::string_view text) { return std::string(text); }
 
-// Every call is counted: idempotent ones all succeed, of the others none is executed twice or ends without a true
-// reason.
+// Every call is counted: all idempotent calls succeed. No other call is executed twice or ends with a wrong reason.
 TEST_F(Device, AConnectionWhoseCableIsPulledGoesOnOverTcpAndComesBack) {
   const OwnDevice device(1);
   NEEDS_OWN_DEVICE(device);

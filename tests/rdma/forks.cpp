@@ -12,8 +12,8 @@ namespace hawser::rdma_tests {
 
 inline std::string_view echo_beside_forks(std::string_view text) { return text; }
 
-// Before Linux 5.12 a fork makes the parent's pages copy-on-write though a device has them: what it then writes is
-// lost, and calls hang or have old contents. RdmaOptions::fork_safe prevents that.
+// Before Linux 5.12, a fork makes the parent's pages copy-on-write although a device uses them. The device's later
+// writes are lost, and calls hang or have old contents. RdmaOptions::fork_safe prevents that.
 TEST_F(Device, ForkingUnderLoadLosesNothing) {
   Loop loop({.log = no_log()});
   Server server(loop, server_options());
@@ -27,7 +27,7 @@ TEST_F(Device, ForkingUnderLoadLosesNothing) {
       const pid_t child = ::fork();
       REQUIRE(child >= 0);
       if (child == 0) {
-        // The parent's pages are shared for so long.
+        // The pages are shared with the child during this time.
         ::usleep(20'000);
         ::_exit(0);
       }

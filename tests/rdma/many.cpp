@@ -1,4 +1,4 @@
-// What many connections over RDMA take.
+// Resources of many connections over RDMA.
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace hawser::rdma_tests {
 
-// Outside the unnamed namespace: GCC 12 warns of coroutines over what has no linkage.
+// Not in the unnamed namespace: GCC 12 warns of coroutines whose types have no linkage.
 inline std::string_view back(std::string_view text) { return text; }
 
 namespace {
@@ -27,7 +27,8 @@ struct Taken {
   std::size_t resident = 0;
 };
 
-// By each end of so many connections that have said something once, both in this process.
+// Returns the resources of each end of `connections` connections that have made one call. Both ends are in this
+// process.
 Taken taken_by(unsigned connections, const RdmaOptions& options) {
   Server server(server_options(options));
   server.register_handler<back>();
@@ -44,7 +45,7 @@ Taken taken_by(unsigned connections, const RdmaOptions& options) {
       REQUIRE_OK(connected);
       AWAIT(reply, client.call<back>("once"));
       REQUIRE_OK(reply);
-      if (i == 0) {  // The first pays for the device.
+      if (i == 0) {  // The first connection includes the resources of the device.
         used_before = rdma_counters(client).at(0).used_bytes;
         resident_before = resident_bytes();
       }

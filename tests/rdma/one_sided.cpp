@@ -16,7 +16,7 @@ namespace hawser::rdma_tests {
 constexpr std::size_t region_bytes = 6 << 20;
 constexpr std::size_t exposed_at = 4096 + 8;
 
-// A server's memory, a part of which its clients may reach.
+// Memory of a server. Its clients may access a part of it.
 class Memory {
  public:
   explicit Memory(const Server& server) : buffer_(*RegisteredBuffer::allocate(server, region_bytes)) {}
@@ -25,14 +25,14 @@ class Memory {
     return regions_.back().handle();
   }
   void revoke() { regions_.clear(); }
-  // Told behind a write.
+  // Called after a write, to check the bytes.
   std::uint64_t sum(std::uint64_t offset, std::uint64_t bytes) {
     const Bytes part = exposed().subspan(offset, bytes);
     return std::accumulate(part.begin(), part.end(), std::uint64_t{0}, [](std::uint64_t sum, std::byte one) {
       return sum * 31 + std::to_integer<std::uint64_t>(one);
     });
   }
-  // The other way: the handler writes into its caller's memory.
+  // The opposite direction: the handler writes into its caller's memory.
   Task<Result<void>> fill(Context& context, RemoteRegion region, std::uint64_t offset, std::uint64_t bytes) {
     RemoteMemory callers(context);
     auto writing = callers.write(region, offset, exposed().first(bytes));
@@ -59,7 +59,7 @@ void write_text(MutableBytes to, char first) {
 
 class OneSidedAccess : public Device {
  protected:
-  // Runs body(memory, client, buffer) with a server of that memory and a client connected to it.
+  // Runs body(memory, client, buffer) with a server of that memory and a connected client.
   template <class Body>
   void run(Body body, RdmaOptions options = {}) {
     Loop loop({.log = no_log()});
@@ -128,7 +128,7 @@ TEST_F(OneSidedAccess, ANotificationFindsTheMemoryWritten) {
   });
 }
 
-// More operations and parts than the send queue has slots, beside calls.
+// More operations and parts than the send queue has slots, along with calls.
 TEST_F(OneSidedAccess, ManyAtOnceBesideCalls) {
   run(
       [](Memory& memory, Client& client, RegisteredBuffer& buffer) -> Task<void> {
@@ -216,7 +216,7 @@ TEST_F(OneSidedAccess, WhatIsOutOfBoundsOrNotAllowedIsRefusedBeforeItIsSent) {
         elsewhere.places[0].domain ^= 2;
         AWAIT(other_peer, read(elsewhere, 0, buffer.memory().first(10)));
         EXPECT_ERROR(other_peer, invalid_argument, "not of the device");
-        // At once, from within one tick.
+        // All at once, within one tick.
         Scope scope;
         int good = 0;
         int refused = 0;
@@ -255,7 +255,7 @@ TEST_F(OneSidedAccess, ARevokedRegionIsRefusedByTheDevice) {
   });
 }
 
-// A capability that somebody made up: the device checks what the peer says.
+// A forged capability: the device checks the handle that the peer sends.
 TEST_F(OneSidedAccess, AForgedHandleReachesNothing) {
   run([](Memory& memory, Client& client, RegisteredBuffer& buffer) -> Task<void> {
     AWAIT(region, client.call<&Memory::open>(static_cast<std::uint8_t>(RegionAccess::read)));
@@ -330,7 +330,7 @@ TEST_F(OneSidedAccess, WhatIsGivenUpEndsByItself) {
     REQUIRE_OK(region);
     RemoteMemory remote(client);
     {
-      // More than can be outstanding lies before the last one.
+      // More operations than can be outstanding precede the last one.
       Scope scope;
       int good = 0;
       int late = 0;
@@ -349,7 +349,7 @@ TEST_F(OneSidedAccess, WhatIsGivenUpEndsByItself) {
       EXPECT_EQ(late, 1);
     }
     {
-      // Destroyed with its scope.
+      // The operation is destroyed with its scope.
       Scope scope;
       scope.spawn([](RemoteMemory& of, RemoteRegion from, MutableBytes into) -> Task<void> {
         AWAIT(done, of.read(from, 0, into));

@@ -7,8 +7,8 @@
 
 namespace hawser::rdma_tests {
 
-// A Soft-RoCE device of a test's own, "hawser_rxeN" on a network 10.79.N.0 that can be taken from it. It needs the
-// right to make one, as in the guest.
+// A Soft-RoCE device for one test, "hawser_rxeN" on a network 10.79.N.0 that the test can take down. Creating it needs
+// privileges, as in the guest.
 class OwnDevice {
  public:
   explicit OwnDevice(int number) : number_(std::to_string(number)) {
@@ -40,7 +40,7 @@ inline bool in_guest() { return std::getenv("HAWSER_RDMA_GUEST") != nullptr; }
 
 }  // namespace hawser::rdma_tests
 
-// Skips the test where none can be made; the guest is there to make them.
+// Skips the test if no device can be created. In the guest it always can.
 #define NEEDS_OWN_DEVICE(device)                                                                        \
   if (!(device).there()) {                                                                              \
     ASSERT_FALSE(::hawser::rdma_tests::in_guest()) << "a Soft-RoCE device can't be added in the guest"; \

@@ -7,12 +7,12 @@
 #include "tests/rdma/child.h"
 #include "tests/rdma/device.h"
 
-// A network that goes, with calls under way.
+// A network that goes down during calls.
 namespace hawser::rdma_tests {
 
 inline std::string_view echo_there(std::string_view text) { return text; }
 
-// Serves until it is killed; says where.
+// Serves until it is killed, and reports its address.
 void serve(const TransportOptions& transports, const Child::Say& say) {
   ServerOptions options;
   options.loop.log = no_log();
@@ -26,7 +26,7 @@ void serve(const TransportOptions& transports, const Child::Say& say) {
 
 class Port : public Device {};
 
-// The port goes down, so nothing passes: the client moves to the stream, and no call is lost in silence.
+// The port goes down, so no packet passes: the client fails over to the byte stream, and every call has an outcome.
 TEST_F(Port, DownUnderLoad) {
   if (std::getenv("HAWSER_RDMA_GUEST") == nullptr) GTEST_SKIP() << "takes the network down: in the guest only";
   TransportOptions any{.enabled = {rdma()}};

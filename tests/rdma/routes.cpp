@@ -1,4 +1,4 @@
-// Machines with several devices: which one carries a connection, the way to the peer tells.
+// Machines with several devices: the route to the peer determines which device carries a connection.
 #include <array>
 #include <cstring>
 #include <memory>
@@ -20,8 +20,7 @@ inline RdmaCounters counters_of(const Server& server, const std::string& device)
   return {};
 }
 
-// Client and server are on one machine, so that both halves of a connection are on the device that its address belongs
-// to.
+// Client and server are on one machine, so both pending connections use the device to which the address belongs.
 TEST_F(Device, AConnectionTakesTheDeviceThatHasItsAddress) {
   const std::array<OwnDevice, 2> devices{OwnDevice(2), OwnDevice(3)};
   NEEDS_OWN_DEVICE(devices[0]);
@@ -48,7 +47,7 @@ TEST_F(Device, AConnectionTakesTheDeviceThatHasItsAddress) {
         EXPECT_EQ(client.transport(), "rdma");
         const RdmaCounters before = counters_of(serving, device.name());
         EXPECT_EQ(before.connections, 2 * round) << device.name();
-        // Memory is known to the device that the connection came by.
+        // Memory is registered with the device that the connection uses.
         Result<RegisteredBuffer> buffer = RegisteredBuffer::allocate(client, 1 << 20);
         REQUIRE_OK(buffer);
         const CallOptions size_options{.attachment = buffer->memory()};
@@ -64,7 +63,7 @@ TEST_F(Device, AConnectionTakesTheDeviceThatHasItsAddress) {
         EXPECT_EQ(as_text(theirs->memory()).find_first_not_of(letter), std::string_view::npos);
       }
     }
-    // An address of no device's: the first one, as ever.
+    // The address belongs to no device, so the first device is used.
     Client other(on, client_options());
     AWAIT(connected, other.connect("127.0.0.1" + behind));
     REQUIRE_OK(connected);
@@ -72,7 +71,7 @@ TEST_F(Device, AConnectionTakesTheDeviceThatHasItsAddress) {
   }(loop, server, devices, port));
 }
 
-// What the options name is taken, wherever the way leads.
+// A device that the options name is used, whatever the route.
 TEST_F(Device, TheDeviceThatIsNamedIsTakenWhateverTheAddress) {
   const OwnDevice named(2);
   const OwnDevice other(3);

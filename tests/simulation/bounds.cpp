@@ -10,8 +10,8 @@
 
 #include "tests/simulation/world.h"
 
-// What a server holds in memory stays within its limits. Every allocation of the program is counted; a sanitizer
-// replaces the allocator itself, so there this is skipped.
+// The memory of a server stays within its limits. Every allocation of the program is counted. These tests are skipped
+// with a sanitizer, which replaces the allocator.
 namespace hawser::simulation {
 
 std::uint64_t length(std::string_view text);
@@ -27,7 +27,8 @@ constexpr bool counting = false;
 constexpr bool counting = true;
 #endif
 
-// Every block has a header of this size in front, with its size; alignments up to it are kept.
+// Every block is preceded by a header of this size, which has the block's size. Alignments up to this size are
+// preserved.
 constexpr std::size_t header_bytes = 64;
 std::atomic<std::size_t> live_bytes{0};
 std::atomic<std::size_t> peak_bytes{0};
@@ -51,7 +52,7 @@ std::atomic<std::size_t> peak_bytes{0};
 constexpr std::size_t kib = 1024;
 constexpr std::size_t mib = 1024 * kib;
 
-// Bytes of one direction lie in the simulated network itself, so its buffers are small.
+// The simulated network holds the bytes of each direction itself, so its buffers are small.
 constexpr transport::SimOptions narrow{
     .bytes_per_second = 10'000'000, .buffer_bytes_min = 16 * kib, .buffer_bytes_max = 16 * kib};
 
@@ -61,7 +62,7 @@ class Bounds : public testing::Test {
     if (!counting) GTEST_SKIP() << "a sanitizer counts for itself";
   }
 
-  // Runs `work` and gives the most memory that it took beyond what was there before.
+  // Runs `work` and returns the largest amount of memory that it used beyond that of the beginning.
   std::size_t growth(Task<void> work) {
     const std::size_t before = live_bytes;
     peak_bytes = before;
@@ -116,7 +117,7 @@ TEST_F(Bounds, OfLargeRequestsBeingReceived) {
   EXPECT_EQ(tally.replied + tally.overloaded, 32U);
   EXPECT_GE(tally.replied, 3U);
   EXPECT_GE(tally.overloaded, 16U);
-  // Beside the requests, the blocks of busy connections (256 KiB to receive, 64 KiB to send) and the network's buffers.
+  // Beside the requests: the blocks of busy connections (256 KiB to receive, 64 KiB to send) and the network's buffers.
   EXPECT_LE(grown, 4 * mib + 32 * 384 * kib) << tally.replied << " replied";
 }
 
@@ -144,7 +145,7 @@ TEST_F(Bounds, OfRepliesThatWaitForASlowClient) {
   Tally tally;
   const std::size_t grown = growth(ask_all(client, 1000, tally));
   EXPECT_EQ(tally.replied, 1000U);
-  // 62 MiB of replies pass; those waiting, one more, and what a thousand calls take themselves.
+  // 62 MiB of replies pass. The limit covers waiting replies, one more, and the state of a thousand calls.
   EXPECT_LE(grown, (256 + 64) * kib + 4 * mib);
 }
 

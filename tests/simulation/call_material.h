@@ -9,7 +9,7 @@
 
 namespace hawser::simulation {
 
-// A request's bytes, spoilt as soon as the caller may do so: what is still sent of them afterwards is noticed.
+// Bytes of a request. They are overwritten as soon as the caller may do so, so that a later send of them is detected.
 struct Material {
   Material(std::uint64_t id, std::size_t size) : text(content(id, size)) {}
   Material(const Material&) = delete;
@@ -20,7 +20,7 @@ struct Material {
   std::string text;
 };
 
-// Memory for into(): checked to the end of the run, or freed at once so that a sanitizer sees who uses it.
+// Memory for into(). It is checked until the end of the run, or freed at once so that a sanitizer detects a later use.
 struct Target {
   Target(World& owner, std::size_t size) : world(owner), bytes(size) {}
   Target(const Target&) = delete;
@@ -33,7 +33,7 @@ struct Target {
   std::vector<std::byte> bytes;
 };
 
-// Requests a stop at a drawn time, or never.
+// Requests a stop at a random time, or never.
 struct Canceller : Timer {
   Canceller(World& world, bool wanted) : Timer(&Canceller::fire) {
     if (!wanted) return;

@@ -12,36 +12,38 @@
 
 namespace hawser::simulation {
 
-// What calls carry: bytes that depend on an id alone, so that a part of another call's is noticed.
+// Returns the content of a request or reply: bytes that depend on the id alone, so that bytes of another call are
+// detected.
 std::string content(std::uint64_t id, std::size_t size);
 bool is_content(std::uint64_t id, std::string_view bytes);
 
-// Watches every call from its start to its end, and what the server does with it. Reports what must not be.
+// Follows every call from its start to its end, and its execution by the server. Reports violations of the API's
+// guarantees.
 class Checker {
  public:
-  // A call of a new id has begun. Exactly one of replied(), failed() and dropped() must follow.
+  // A call with a new id has begun. Exactly one of replied(), failed() and dropped() must follow.
   std::uint64_t begin(const char* kind);
   // The call may be executed more than once.
   void may_repeat(std::uint64_t id);
-  // The handler of that call has begun.
+  // The handler of this call has begun.
   void executed(std::uint64_t id);
   void replied(std::uint64_t id);
-  // `connection_lost`: the connection that the call began on has ended since.
+  // `connection_lost`: the connection on which the call began has ended since.
   void failed(std::uint64_t id, const Error& error, bool connection_lost);
   // The caller has dropped the awaiter.
   void dropped(std::uint64_t id);
 
-  // An item was given to a stream of `window` bytes, or taken from it.
+  // An item was written to a stream with a window of `window` bytes, or read from it.
   void item_written(std::uint64_t stream, std::size_t bytes, std::size_t window);
   void item_read(std::uint64_t stream, std::size_t bytes);
 
-  // Memory that nobody may write to any more: it is filled, and looked at in the end.
+  // Memory that must not be written any more. It is filled, and checked at the end.
   void retire(std::vector<std::byte> memory);
 
   void expect(bool holds, std::string_view text, std::uint64_t id = 0);
-  // Reports the calls that have not ended, although all should have.
+  // Reports the calls that have not ended although all should have.
   void report_open();
-  // After the last event.
+  // Called after the last event.
   void finish();
   const std::vector<std::string>& violations() const noexcept { return violations_; }
 
@@ -70,7 +72,7 @@ class Checker {
   Call* ending(std::uint64_t id, const char* how);
   void violate(std::string_view text, std::uint64_t id);
 
-  std::vector<Call> calls_;  // By id, less one.
+  std::vector<Call> calls_;  // The index is the id minus one.
   std::unordered_map<std::uint64_t, Stream> streams_;
   std::vector<std::vector<std::byte>> retired_;
   std::vector<std::string> violations_;

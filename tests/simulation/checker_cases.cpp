@@ -6,7 +6,7 @@
 
 #include "tests/simulation/checker.h"
 
-// The checker notices what it is there for.
+// The checker detects the violations for which it was written.
 namespace hawser::simulation {
 namespace {
 

@@ -13,7 +13,7 @@ namespace hawser::simulation {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Of the simulated server; not registered.
+// A method that the simulated server does not have.
 std::string nobody_serves_this(std::uint64_t id);
 std::string nobody_serves_this(std::uint64_t id) { return std::to_string(id); }
 
@@ -76,7 +76,7 @@ Task<bool> ClientActor::connect() {
   co_return connected.has_value();
 }
 
-// The server answers every call, also those that nobody waits for any more, or it is given up.
+// The server answers every call, also calls that nobody awaits any more, or the client gives it up.
 Task<void> ClientActor::settle() {
   if (!client_ || !client_->connected()) co_return;
   const std::size_t before = client_->calls_in_flight();
@@ -99,7 +99,7 @@ Task<void> ClientActor::one_call() {
     co_await std::move(call);
     co_return;
   }
-  // The call runs on its own and is ended where it is, if it has not ended by then.
+  // The call runs in this scope. If it has not ended by then, the scope ends it.
   Scope scope;
   scope.spawn(std::move(call));
   auto pause = world_.pause(milliseconds(world_.random.chance(0.5) ? 1 : 20));
@@ -420,7 +420,7 @@ Task<void> ClientActor::dropped_pending() {
   co_await pause;
 }
 
-// While others may be connecting too.
+// Connects again while other coroutines may be connecting too.
 Task<void> ClientActor::connect_again() {
   if (!client_) co_return;
   auto connecting = connect();

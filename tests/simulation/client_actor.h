@@ -8,14 +8,14 @@ namespace hawser::simulation {
 
 struct Canceller;
 
-// A user of one Client: connects, makes calls of every kind side by side, checks what becomes of them.
+// A user of one Client: connects, makes calls of every kind concurrently, and checks their outcomes.
 class ClientActor {
  public:
   explicit ClientActor(World& world) : world_(world) {}
   Task<void> run();
 
  private:
-  // The connection that a call began on.
+  // The connection on which a call began.
   struct Began {
     unsigned connections;
     std::uint64_t failovers;
@@ -55,7 +55,7 @@ class ClientActor {
     return connections_ != began.connections || !client_ || !client_->connected() ||
            client_->failovers() != began.failovers;
   }
-  // False if the call failed; checks that it had a reason to.
+  // Returns false if the call failed, and checks the reason.
   template <class R>
   bool ended(CallGuard& guard, const Began& began, const Result<R>& result, const CallOptions* options = nullptr) {
     if (result) {
@@ -70,8 +70,8 @@ class ClientActor {
 
   World& world_;
   std::unique_ptr<Client> client_;
-  unsigned connections_ = 0;  // So far.
-  unsigned connecting_ = 0;   // Within Client::connect(), which the client must outlive.
+  unsigned connections_ = 0;  // Number of connections so far.
+  unsigned connecting_ = 0;   // Number of running calls of Client::connect(), which the client must outlive.
   Scope calls_;
 };
 

@@ -5,7 +5,7 @@
 
 #include "tests/simulation/world.h"
 
-// When a connection counts as dead, and when not.
+// Conditions under which a connection is regarded as dead.
 namespace hawser::simulation {
 
 std::string sized(std::string_view text, std::uint32_t bytes);
@@ -26,7 +26,7 @@ struct Pair {
     server.register_handler<sized>();
   }
 
-  // Connects, calls with that much in each direction, and gives the size of the reply.
+  // Connects, makes a call with these sizes, and returns the size of the reply.
   Task<Result<std::size_t>> call(std::size_t request_bytes, std::uint32_t reply_bytes) {
     if (Result<void> started = server.start(); !started) co_return std::unexpected(std::move(started.error()));
     auto connecting = client.connect("server:1");
@@ -45,11 +45,11 @@ struct Pair {
   Client client;
 };
 
-// A megabyte takes a second, ten times the silence that a ping would be sent after.
+// A megabyte takes a second, ten times the silence after which a PING is sent.
 constexpr transport::SimOptions slow_link{
     .bytes_per_second = 1'000'000, .buffer_bytes_min = 16 * 1024, .buffer_bytes_max = 16 * 1024};
 
-// A client answers goaway, so that a server with nothing to do stops long before its grace.
+// A client answers GOAWAY, so a server without calls stops long before the end of its grace.
 TEST(Liveness, AnIdleClientLetsTheServerStopAtOnce) {
   Pair pair({}, std::chrono::seconds(15));
   pair.loop.run([](Pair& both) -> Task<void> {
@@ -64,8 +64,8 @@ TEST(Liveness, AnIdleClientLetsTheServerStopAtOnce) {
   }(pair));
 }
 
-// The pause grows with failures in a row. A success ends the row: after the connection is lost, the next attempt is at
-// once.
+// The pause grows with consecutive failures. A success ends the series: after the connection is lost, the next attempt
+// begins at once.
 TEST(Liveness, ASuccessResetsThePoolsBackOff) {
   Loop loop(std::make_unique<exec::SimPoller>(), {.log = no_log()});
   const auto network = std::make_shared<transport::SimNetwork>(1, transport::SimOptions{});
@@ -88,7 +88,7 @@ TEST(Liveness, ASuccessResetsThePoolsBackOff) {
       auto calling = call();
       const Result<std::string> reply = co_await std::move(calling);
       EXPECT_EQ(reply, "yyy");
-      // After four failures a pause is 4 s at least.
+      // After four failures a pause is at least 4 s.
       if (i == 0) {
         EXPECT_GE(on.now() - begin, std::chrono::seconds(4));
       } else {

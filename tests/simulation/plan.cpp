@@ -41,7 +41,7 @@ Plan draw_plan(const Profile& profile, Random& random) {
   plan.network.delay_max = plan.network.delay_min + microseconds(between(1, random.chance(0.2) ? 20'000 : 500));
 
   if (profile.slow) {
-    // What lies in the buffers of a slow network may keep a ping waiting for seconds.
+    // Bytes in the buffers of a slow network may delay a PING for seconds.
     plan.server.ping_interval = seconds(between(5, 10));
     plan.client.ping_interval = seconds(between(5, 10));
     plan.network.buffer_bytes_min = size_between(1024, 8 * 1024);
@@ -62,7 +62,7 @@ Plan draw_plan(const Profile& profile, Random& random) {
     plan.network.fault_after_max = milliseconds(between(1, 1000));
   }
   if (profile.limits) {
-    // Some of them at a time, so that each has its turn to be the first that is hit.
+    // A random part of the limits is small, so that each limit is at some time the first to be reached.
     const auto limit = [&](std::size_t& field, std::uint64_t least, std::uint64_t most) {
       if (random.chance(0.4)) field = size_between(least, most);
     };
@@ -79,7 +79,7 @@ Plan draw_plan(const Profile& profile, Random& random) {
     limit(plan.server.handshakes_max, 1, 4);
     limit(plan.server.message_bytes_max, 1024, 128 * 1024);
     limit(plan.client.message_bytes_max, 1024, 128 * 1024);
-    // One message must fit into the memory for messages.
+    // The memory for received messages must have room for one message.
     plan.server.message_bytes_max = std::min(plan.server.message_bytes_max, plan.server.receive_bytes_max);
     window(plan.server.stream_window_bytes);
     window(plan.client.stream_window_bytes);

@@ -10,12 +10,12 @@
 
 namespace hawser::simulation {
 
-// What kind of trouble a run has.
+// Kinds of faults and loads of a run.
 struct Profile {
   std::string_view name;
   bool faults = false;      // Resets, silent deaths, refused connections.
-  bool limits = false;      // Limits so small that they are hit.
-  bool restarts = false;    // Servers stop and come back.
+  bool limits = false;      // Limits that are small enough to be reached.
+  bool restarts = false;    // Servers stop and start again.
   bool drops = false;       // Callers cancel, drop awaiters, close and destroy clients.
   bool slow = false;        // Small buffers, short sends and receives, slow readers.
   bool transports = false;  // Messages go beside the streams, where that works; transports break, fall silent, can't
@@ -41,7 +41,7 @@ inline constexpr Profile profiles[] = {
     {.name = "everything", .faults = true, .limits = true, .restarts = true, .drops = true, .slow = true},
 };
 
-// All that is drawn before a run.
+// All random choices that are made before a run.
 struct Plan {
   Profile profile;
   transport::SimOptions network;
@@ -50,17 +50,17 @@ struct Plan {
   PoolOptions pool;
   unsigned clients = 1;
   unsigned pools = 0;
-  unsigned calls = 20;         // Of each client.
-  unsigned calls_at_once = 8;  // Of each client.
-  unsigned servers = 1;        // One after the other.
+  unsigned calls = 20;         // Per client.
+  unsigned calls_at_once = 8;  // Per client.
+  unsigned servers = 1;        // Servers run one after the other.
 };
 
 Plan draw_plan(const Profile& profile, Random& random);
 
-// Whether `text`, of an `overloaded`, names a limit that the plan made so small that it can be hit.
+// Returns whether `text`, of an error `overloaded`, names a limit that the plan made small enough to be reached.
 bool names_small_limit(const Plan& plan, std::string_view text);
 
-// Mostly small, some out of band, some placed, few large.
+// Returns a random size: mostly small, some sent out of band, some received into a receive buffer, few large.
 std::uint32_t draw_size(Random& random);
 
 }  // namespace hawser::simulation

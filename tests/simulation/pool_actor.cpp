@@ -26,7 +26,7 @@ Task<void> PoolActor::run() {
       auto pause = world_.pause(milliseconds(world_.random.chance(0.1) ? 500 : 2));
       co_await pause;
     }
-    // Those of a stopping server come on top.
+    // Connections to a stopping server are not counted in the limit.
     world_.checker.expect(world_.plan.profile.restarts || pool_->connections() <= world_.plan.pool.connections_max,
                           "a pool has too many connections");
   }
@@ -35,7 +35,7 @@ Task<void> PoolActor::run() {
     auto joining = calls_.join();
     co_await joining;
   }
-  // Idle connections are closed.
+  // Meanwhile idle connections are closed.
   if (world_.random.chance(0.5)) {
     auto waiting = world_.loop.sleep(world_.plan.pool.idle_timeout * 2 + std::chrono::seconds(30));
     co_await waiting;

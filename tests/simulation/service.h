@@ -12,17 +12,17 @@
 
 namespace hawser::simulation {
 
-// A reply's content has the id of its call, changed by this.
+// The content of a reply depends on the id of its call, combined with this mark.
 inline constexpr std::uint64_t reply_mark = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t attachment_mark = std::uint64_t{1} << 61;
 
 inline std::uint64_t item_id(std::uint64_t call, std::uint64_t index) noexcept { return call << 20 | index; }
 
-// How Service::fails() ends.
+// Kinds of failures of Service::fails().
 enum class Failure : std::uint8_t { application, result, exception, strange };
 
-// The handlers of the simulated server. Each is given the id that its caller drew, and checks that what it received
-// belongs to it.
+// Handlers of the simulated server. Each receives the id that its caller chose, and checks that the received data
+// belong to it.
 class Service {
  public:
   Service(Checker& checker, Random& random) noexcept : checker_(checker), random_(random) {}
@@ -35,14 +35,14 @@ class Service {
   Result<std::string> fails(std::uint64_t id, std::uint8_t how);
   std::string attached(Context& context, std::uint64_t id, std::string_view data, std::uint32_t attachment_bytes);
 
-  // Coroutines. `patient` ones do not look at their token.
+  // Coroutines. `patient` ones ignore their token.
   Task<std::string> slow(Context& context, std::uint64_t id, std::string_view data, std::uint32_t reply_bytes,
                          std::uint32_t sleep_us);
   Task<Result<std::string>> slow_token(Context& context, std::uint64_t id, std::string data, std::uint32_t sleep_us);
   Task<std::string_view> slow_mirror(Context& context, std::uint64_t id, std::string_view data, std::uint32_t sleep_us);
   Task<Result<void>> slow_fails(Context& context, std::uint64_t id, std::uint8_t how, std::uint32_t sleep_us);
 
-  // Streams. Reads up to `items_max` items, and gives their number.
+  // Streams. Reads up to `items_max` items and returns their number.
   Task<Result<std::uint32_t>> upload(Context& context, std::uint64_t id, std::uint32_t items_max,
                                      std::uint32_t sleep_us, Reader<std::string> reader);
   Task<Result<std::uint32_t>> download(Context& context, std::uint64_t id, std::uint32_t items, std::uint32_t bytes_max,
@@ -50,7 +50,7 @@ class Service {
   Task<Result<std::uint32_t>> chat(Context& context, std::uint64_t id, std::uint32_t items_max,
                                    Reader<std::string> reader, Writer<std::string> writer);
 
-  // Of the client's, for downloads.
+  // Stream window of the client, for downloads.
   std::size_t client_window = 0;
 
  private:
@@ -60,7 +60,7 @@ class Service {
   Random& random_;
 };
 
-// Registers all of the above.
+// Registers all handlers above.
 void register_service(Server& server, Service& service);
 
 }  // namespace hawser::simulation

@@ -9,7 +9,7 @@
 namespace hawser::simulation {
 namespace {
 
-// At most so many items, and bytes of one.
+// Largest number of items, and of bytes in one item.
 constexpr std::uint32_t items_max = 24;
 std::uint32_t draw_item_bytes(World& world) {
   return static_cast<std::uint32_t>(world.below(world.random.chance(0.1) ? 64 * 1024 : 2048));

@@ -31,11 +31,12 @@ void check_stopped(World& world, const Server& server) {
   world.checker.expect(counters.protocol_errors == 0, "a server saw a protocol error");
 }
 
-// Within its grace and the time for cancelled calls to end; at once when all clients have gone over a sound network.
+// Stops within the grace and the time in which cancelled calls end; at once if all clients have gone and the network
+// has no faults.
 Task<void> stop(World& world, Server& server) {
   const Duration grace = world.up_to(std::chrono::milliseconds(300));
   const Profile& profile = world.plan.profile;
-  // While clients live, requests that fill the network's buffers may be before their answer to goaway.
+  // While clients live, requests in the network's buffers may precede their answers to GOAWAY.
   const bool idle = world.actors == 0 && !profile.faults && !profile.slow && !profile.transports;
   const Time begin = world.loop.now();
   auto stopping = server.shut_down(grace);
@@ -50,7 +51,7 @@ Task<void> stop(World& world, Server& server) {
   check_stopped(world, server);
 }
 
-// One server after the other at the same address; the last one stays until all actors are done.
+// Runs one server after the other at the same address. The last one runs until all actors are done.
 Task<void> serve(World& world) {
   for (unsigned life = 1;; ++life) {
     const bool last = life == world.plan.servers;
@@ -103,7 +104,7 @@ Task<void> everything(World& world) {
 
 Task<void> never() { co_await std::suspend_always(); }
 
-// Nothing is left that a timer or a message could wake.
+// Checks that no timer and no message is left.
 void check_rest(World& world) {
   world.poller->wait_for_rest(std::chrono::minutes(10));
   try {

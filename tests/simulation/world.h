@@ -13,7 +13,7 @@
 
 namespace hawser::simulation {
 
-// What a run came to.
+// Result of a run.
 struct Outcome {
   std::uint64_t seed = 0;
   std::uint64_t trace = 0;
@@ -23,14 +23,15 @@ struct Outcome {
   std::vector<std::string> violations;
 };
 
-// A whole run: a network, servers, clients and pools on one loop in virtual time, all of it drawn from the seed.
+// Performs a whole run: a network, servers, clients and pools on one loop in virtual time. The seed determines
+// everything.
 Outcome simulate(const Profile& profile, std::uint64_t seed);
 
-// The poller of a simulation, which also sees that it comes to rest in the end.
+// The poller of a simulation, which also checks that the simulation comes to rest.
 class RestPoller final : public exec::Poller {
  public:
-  struct AtRest {};       // Thrown when nothing can happen any more, once that is waited for.
-  struct StillAtWork {};  // Thrown when something still happens long after.
+  struct AtRest {};       // Thrown when no event can occur any more and the simulation waits for this.
+  struct StillAtWork {};  // Thrown when events still occur long after the end.
 
   std::string_view name() const noexcept override { return "simulated"; }
   Time now() const noexcept override { return inner_.now(); }
@@ -51,7 +52,7 @@ class RestPoller final : public exec::Poller {
   std::optional<Time> until_;
 };
 
-// What the actors of a run share.
+// State that the actors of a run share.
 struct World {
   World(const Profile& profile, std::uint64_t seed);
 
@@ -62,9 +63,9 @@ struct World {
   Loop loop;
   const std::shared_ptr<transport::SimNetwork> network;
   Service service;
-  unsigned actors = 0;  // Clients and pools that are still at work.
+  unsigned actors = 0;  // Clients and pools that have not finished.
 
-  // Draws a number in [0, bound), or a duration.
+  // Return a random number in [0, bound), or a random duration.
   std::uint64_t below(std::uint64_t bound) noexcept { return random.below(bound); }
   Duration up_to(Duration most) noexcept {
     return Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>(most.count()) + 1)));
