@@ -12,7 +12,7 @@
 
 namespace hawser::transport {
 
-// The abilities of a connection. Constant for its life.
+// The capabilities of a connection. Constant for its life.
 struct Capabilities {
   std::size_t head_bytes_max = 0;     // Limit of one message's head, thus of reserve().
   std::size_t message_bytes_max = 0;  // Head and payload together; from the MessageLimits of both sides or of one.
@@ -70,9 +70,9 @@ class MessageSink {
   virtual detail::ReceiveAccount* receive_account() noexcept { return nullptr; }
   // The backlog was above the high watermark and has fallen to half of it.
   virtual void on_drained() = 0;
-  // The last call. Messages that were committed and not sent are lost. The scope of `reason` is `transport` if the peer
-  // may be alive and be reached over another transport. It is `connection` if the peer has ended or closed the
-  // connection, or has broken the protocol.
+  // The connection has ended. This is the last call. Messages that were committed and not sent are lost. The scope of
+  // `reason` is `transport` if the peer may be alive and be reached over another transport. It is `connection` if the
+  // peer has ended or closed the connection, or has violated the protocol.
   virtual void on_closed(const Error& reason) = 0;
 
  protected:
@@ -96,8 +96,9 @@ class Connection {
   // Delivers messages from now on. Called once.
   virtual void start(MessageSink& sink) = 0;
 
-  // Gives memory of any alignment for the head of a message. The caller fills and commits it before it calls anything
-  // else here. Null when the connection has ended or is closing. `head_bytes` is at most Capabilities::head_bytes_max.
+  // Reserves memory of any alignment for the head of a message. The caller fills and commits it before it calls another
+  // function of this object. Null if the connection has ended or is closing. `head_bytes` is at most
+  // Capabilities::head_bytes_max.
   virtual std::byte* reserve(std::size_t head_bytes) = 0;
   // Sends the reserved head and the payload. The payload's memory is on loan until `owner` is notified, possibly before
   // this returns. Without an owner the payload is copied, or its memory lasts as long as the process. An owner may send

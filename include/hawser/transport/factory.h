@@ -15,7 +15,7 @@ class Transport;
 
 // Properties of a transport, whatever its options are.
 struct Traits {
-  // As Transport::name(): 1 to 16 characters out of a-z, 0-9, - and _; not "stream". A literal.
+  // The name, as in Transport::name(): 1 to 16 characters out of a-z, 0-9, - and _; not "stream". A literal.
   std::string_view name;
   // Without TransportOptions::order, transports of a lower rank are tried first: shm has 10, rdma 20, ucx 30. Equal
   // ranks are tried in the order in which they were enabled.
@@ -75,7 +75,7 @@ TransportSpec make_spec(const Traits& traits, Options options, Make make, Differ
   };
   return TransportSpec(std::make_shared<OptionsFactory>(traits, std::move(options), make, difference));
 }
-// The same where operator== compares the options.
+// Like make_spec() above, for options that operator== compares.
 template <class Options, class Make>
 TransportSpec make_spec(const Traits& traits, Options options, Make make) {
   return make_spec(traits, std::move(options), make,

@@ -43,7 +43,7 @@ class Poller {
   // Returns the number of delivered events; a wake() alone counts as none.
   virtual std::size_t wait(Duration timeout, Time& now) = 0;
 
-  // Ends the present wait(), or the next one. Any thread.
+  // Ends the current wait(), or the next one if none is running. Any thread.
   virtual void wake() noexcept = 0;
 
   // Watches `fd` for reading and writing until unwatch(), after which `watcher` is not called any more. Throws
@@ -51,10 +51,10 @@ class Poller {
   virtual void watch(int fd, Watcher& watcher) = 0;
   virtual void unwatch(int fd, Watcher& watcher) noexcept = 0;
 
-  // Whether time passes by itself, so that spinning makes sense. Under simulation only waiting moves the clock.
+  // True if time passes by itself, so that spinning is useful. In a simulation only waiting moves the clock.
   virtual bool real_time() const noexcept { return true; }
 
-  // The ring, if this poller has one, for users of completions.
+  // The io_uring ring of this poller, for users of completions; null if it has none.
   virtual IoUring* io_uring() noexcept { return nullptr; }
 };
 
@@ -83,7 +83,7 @@ class TickEnd {
 
  protected:
   ~TickEnd() = default;
-  // Queued already: another Loop::at_tick_end() changes nothing.
+  // True while this is queued: another Loop::at_tick_end() has no effect.
   bool queued() const noexcept { return queued_; }
 
  private:

@@ -13,14 +13,14 @@ class RemoteOperation {
  public:
   enum class Kind : std::uint8_t { read, write };
   Kind kind = Kind::read;
-  std::byte* memory = nullptr;  // Here: registered by the application.
+  std::byte* memory = nullptr;  // Local memory, registered by the application.
   std::size_t bytes = 0;
-  std::uint64_t domain = 0;  // There, as in the peer's ExposedPlace.
+  std::uint64_t domain = 0;  // Domain of the peer's device, as in the peer's ExposedPlace.
   std::uint64_t address = 0;
   std::uint32_t key = 0;
 
-  // The operation precedes all messages that are committed from now on: the peer sees its effect first. Before
-  // on_done().
+  // The operation is ordered before all messages that are committed from now on: the peer sees its effect first. Called
+  // before on_done().
   virtual void on_posted() = 0;
   // The last call. Must not destroy the connection.
   virtual void on_done(const std::optional<Error>& error) = 0;
@@ -34,10 +34,10 @@ class RemoteMemory {
  public:
   // The domain of the peer's device; 0 if the peer exposes nothing.
   virtual std::uint64_t domain() const noexcept = 0;
-  // The error says why the operation has not begun: then it gets no callback. Callbacks may come from within this call.
+  // On an error, the operation has not begun and gets no callback. Callbacks may be called within this call.
   virtual Result<void> start(RemoteOperation& operation) = 0;
-  // The operation gets no more callbacks. Work that a device has begun continues, with the local memory held. No more
-  // is begun.
+  // Abandons the operation: it gets no more callbacks, and no further work of it begins. Work that a device has begun
+  // continues; the local memory is kept until it ends.
   virtual void abandon(RemoteOperation& operation) noexcept = 0;
 
  protected:

@@ -71,8 +71,8 @@ class PendingConnection {
 class TransportWorker {
  public:
   virtual ~TransportWorker() = default;
-  // False when it can make no more connections, such as after its device was removed. Transport::attach() may then find
-  // another device.
+  // False if it can make no more connections, for example because its device was removed. Transport::attach() may then
+  // find another device.
   virtual bool usable() const noexcept { return true; }
   // Selects the worker for a connection whose byte stream has the local address `local` ("host:port"): this one, or the
   // one of the device through which the route to the peer leads. Valid as long as this worker, until the next call.
@@ -133,7 +133,7 @@ class MemoryExposure {
 class MemoryRegistration {
  public:
   virtual ~MemoryRegistration() = default;
-  // `stretch` lies within the memory. The result is an error only if every device refuses.
+  // Exposes `stretch`, which must lie within the memory. The result is an error only if every device refuses.
   virtual Result<std::unique_ptr<MemoryExposure>> expose(MutableBytes stretch, bool readable, bool writable) = 0;
 };
 
