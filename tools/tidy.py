@@ -49,9 +49,6 @@ PROSE_PENDING = (
     "apps/cli/doctor/test",
     "apps/cli/lab",
     "apps/cli/test",
-    "apps/lab",
-    "apps/lab/model",
-    "apps/lab/model/test",
     "apps/lab/steps",
     "docs/decisions",
     "docs/transports",
@@ -63,8 +60,6 @@ PROSE_PENDING = (
     "src/transport/shm",
     "src/transport/sim/rdma",
     "src/transport/ucx",
-    "src/transport/ucx/core",
-    "src/transport/ucx/protocol",
     "tools",
     "tools/guest",
 )

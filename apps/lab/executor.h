@@ -44,8 +44,8 @@ class Role {
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Each element is the list of roles that one thread runs in turn. The first error of a role ends the run. The run also
-  // fails if no role makes progress.
+  // Each element is the list of roles that one thread runs in turn. The first error of a role ends the run. The run
+  // also fails if no role makes progress.
   virtual Result<void> run(std::span<const std::vector<Role*>> threads) = 0;
   virtual bool simulated() const noexcept = 0;
 };

@@ -43,8 +43,8 @@ struct SimConstant {
 // Returns all constants of SimParameters except its switches and corrupt_message, in the order of the struct.
 std::span<const SimConstant> sim_constants() noexcept;
 
-// Returns `nominal` with each constant multiplied by a random factor within its uncertainty. The logarithm of the factor
-// is distributed evenly. The same seed gives the same parameters on every machine with the same libm.
+// Returns `nominal` with each constant multiplied by a random factor within its uncertainty. The logarithm of the
+// factor is distributed evenly. The same seed gives the same parameters on every machine with the same libm.
 transport::SimParameters varied(const transport::SimParameters& nominal, std::uint64_t seed);
 
 // Returns half of the round trip of a small message that is not inline, as the sum of the constants.

@@ -10,13 +10,13 @@ namespace {
 constexpr std::size_t fields = model_fields.size();
 using Vector = std::array<double, fields>;
 
-// Below this a field plays no part; logarithms need some floor.
+// Lower bound of a field, because logarithms need one. A field of this value has no effect.
 constexpr double least_value = 1e-6;
-// Keeps fields that no point depends on where they are, and weighs nothing against a point.
+// Weight of the anchor, which keeps fields on which no point depends. It is negligible against the weight of a point.
 constexpr double anchor_weight = 1e-4;
-// What exact points are taken to be off by, as the model itself is.
+// Smallest assumed relative error of a point, because the model itself is not exact.
 constexpr double noise_least = 0.005;
-// A field that may be off by a factor of 1.6 is only bounded.
+// A field with a larger standard error may be wrong by a factor of 1.6. It counts as bounded, not determined.
 constexpr double standard_error_max = 0.5;
 
 Vector logarithms_of(const Model& model) {
@@ -36,7 +36,7 @@ double predicted_ns(const Model& model, const FitPoint& point) {
                        : predict(model, point.workload).message_ns;
 }
 
-// log(predicted / measured) of each point, then the pull to the anchor.
+// Returns log(predicted / measured) of each point, followed by the weighted distances from the anchor.
 std::vector<double> errors_of(const Vector& vector, const Vector& anchor, std::span<const FitPoint> points) {
   const Model model = model_of(vector);
   std::vector<double> errors;
@@ -52,7 +52,7 @@ double squares(const std::vector<double>& errors) {
   return sum;
 }
 
-// Solves a x = b in place by Gauss with pivots. False if `a` is singular.
+// Solves a x = b in place by Gaussian elimination with pivoting. Returns false if `a` is singular.
 bool solve(std::array<Vector, fields>& a, Vector& b) {
   for (std::size_t column = 0; column < fields; ++column) {
     std::size_t pivot = column;
@@ -75,7 +75,7 @@ bool solve(std::array<Vector, fields>& a, Vector& b) {
   return true;
 }
 
-// errors by field, by differences.
+// Returns the derivatives of the errors by each field, computed by differences.
 std::vector<Vector> slopes_of(const Vector& vector, const Vector& anchor, std::span<const FitPoint> points) {
   constexpr double step = 1e-4;
   std::vector<Vector> slopes(points.size() + fields);
@@ -134,7 +134,8 @@ Vector descend(Vector vector, std::span<const FitPoint> points) {
   return vector;
 }
 
-// Of each field's logarithm, from the covariance of the least-squares estimate: noise^2 (J^T J)^-1.
+// Returns the standard error of each field's logarithm, from the covariance of the least-squares estimate:
+// noise^2 (J^T J)^-1.
 Vector standard_errors(const std::vector<Vector>& slopes, double noise) {
   std::array<Vector, fields> normal{};
   for (const Vector& slope : slopes) {
@@ -153,7 +154,7 @@ Vector standard_errors(const std::vector<Vector>& slopes, double noise) {
   return errors;
 }
 
-// The fields as one would read them off a plot.
+// Estimates the fields from the points, as a person reads them off a plot.
 Model read_off(std::span<const FitPoint> points) {
   double half_trip_ns = std::numeric_limits<double>::max();
   double round_trip = std::numeric_limits<double>::max();
@@ -195,12 +196,13 @@ Model read_off(std::span<const FitPoint> points) {
   return model;
 }
 
-// The sum of steps is not convex: descending from each of these and keeping the best misses no valley seen so far.
+// Returns the starting points. The sum of squares is not convex, so the fit starts from each of them and keeps the best
+// result. This has found the best minimum of all data so far.
 std::vector<Model> starting_points(std::span<const FitPoint> points) {
   const Model first = read_off(points);
   std::vector<Model> starts = {first};
   for (const double part : {0.2, 0.5, 0.9}) {
-    Model model = first;  // Who of gap, o_send and o_recv sets the best rate is what a start must guess.
+    Model model = first;  // A start must guess whether gap, o_send or o_recv limits the best rate.
     model.gap_ns = part * first.gap_ns;
     starts.push_back(model);
     model.o_recv_ns = part * first.o_recv_ns;
@@ -209,7 +211,7 @@ std::vector<Model> starting_points(std::span<const FitPoint> points) {
     model.o_send_ns = part * first.o_send_ns;
     starts.push_back(model);
   }
-  Model software = first;  // All of the cost of a byte is the processor's.
+  Model software = first;  // The processor bears the whole cost of a byte.
   software.o_byte_ns = first.gap_per_byte_ns;
   software.gap_per_byte_ns = first.gap_per_byte_ns / 10;
   starts.push_back(software);

@@ -14,7 +14,7 @@ double sender_ns(const Model& model, std::size_t size_bytes, double batch) {
   return model.o_post_ns / batch + model.o_send_ns + model.o_byte_ns * static_cast<double>(size_bytes);
 }
 
-// What one message occupies of each thing that messages pass in turn; without a window.
+// Returns the time for which one message occupies each stage that messages pass, without the window.
 std::array<Term, 4> stages(const Model& model, const Workload& workload) {
   const double bytes = static_cast<double>(workload.size_bytes);
   const double connections = std::max(1u, workload.connections);
@@ -58,7 +58,7 @@ Prediction predict(const Model& model, const Workload& workload) noexcept {
   const double connections = std::max(1u, workload.connections);
   const double batch = std::max(1u, workload.batch);
   const double window = std::max<double>(batch, workload.window);
-  // The room of a batch is free again when the last of it has completed, a stage's time for each after the first.
+  // The slots of a batch are free when its last message has completed: one stage time for each message after the first.
   const double window_ns =
       (round_trip_ns(model, workload.size_bytes) + (batch - 1) * slowest.ns * connections) / window / connections;
   if (window_ns > slowest.ns) slowest = {window_ns, Bottleneck::window};
@@ -80,14 +80,14 @@ Model project(const DeviceFigures& figures) noexcept {
   model.device_gap_ns = figures.device_messages_per_s > 0 ? 1e9 / figures.device_messages_per_s : model.gap_ns;
   model.gap_per_byte_ns = 8 / figures.gbit_per_s;
   model.latency_per_byte_ns = model.gap_per_byte_ns;
-  // One receiving thread keeps up with one queue pair, and no more is known of it.
+  // The only known fact is that one receiving thread keeps up with one queue pair.
   constexpr double receiver_to_gap = 0.8;
   model.o_recv_ns = receiver_to_gap * model.gap_ns;
-  // o = o_post + o_send is what is left when the window no longer binds, o = (o + 2 L) / window, and the half trip is
-  // o + L + o_recv: two equations for o and L.
+  // Let o = o_post + o_send. At the saturating window o = (o + 2 L) / window, and the half trip is o + L + o_recv.
+  // These are two equations for o and L.
   const double overhead_ns = 2 * (half_trip_ns - model.o_recv_ns) / (figures.saturating_window + 1);
   model.latency_ns = half_trip_ns - model.o_recv_ns - overhead_ns;
-  // At the batch where batching ends to help, o_send + o_post / batch is just below the gap.
+  // At the saturating batch, o_send + o_post / batch is just below the gap.
   constexpr double processor_to_gap = 0.95;
   const double batch = std::max(2u, figures.saturating_batch);
   const double saved_ns = std::max(0.0, overhead_ns - processor_to_gap * model.gap_ns);

@@ -20,10 +20,10 @@
 namespace hawser::lab {
 namespace {
 
-// The sequence's length from which rpc lends payloads rather than copy them into heads.
+// Size from which rpc sends a sequence as a loaned payload instead of copying it into the head.
 constexpr std::size_t loaned_bytes_min = 8 * 1024;
 
-// The stream beside a connection, over which nothing happens: both ends live as long as the projection.
+// The byte stream beside a connection. Nothing happens on it, because both ends live as long as the projection.
 class QuietStream final : public transport::Stream {
  public:
   void start(Loop&, transport::StreamSink&) override {}
@@ -41,7 +41,7 @@ class QuietStream final : public transport::Stream {
   std::string local() const override { return "local"; }
 };
 
-// One side of all calls: the client sends a request for each reply, the server a reply for each request.
+// One side of all calls. The client sends a request for each reply, the server a reply for each request.
 class Caller final : public transport::MessageSink, public SendCompletion {
  public:
   Caller(Loop& loop, transport::SimDevice& device, const CallPlan& plan, bool client)
@@ -61,7 +61,7 @@ class Caller final : public transport::MessageSink, public SendCompletion {
     begun_.push_back(loop_.now());
     send();
   }
-  // Of the calls after the warm-up, which ended at measured_from().
+  // Latencies of the calls after the warm-up, which ended at measured_from().
   const std::vector<double>& latencies_us() const noexcept { return latencies_us_; }
   Time measured_from() const noexcept { return measured_from_; }
   const std::string& problem() const noexcept { return problem_; }
@@ -72,7 +72,7 @@ class Caller final : public transport::MessageSink, public SendCompletion {
     if (message.head.size() + message.payload.size() != head_bytes + expected) problem_ = "a message of a wrong length";
     device_.charge(plan_.call_ns / 2 + copy_ns(expected));
     if (!client_) return send();
-    // Replies keep the order of their requests here.
+    // Replies arrive in the order of their requests.
     if (++answered_ > warm_up_) {
       latencies_us_.push_back(static_cast<double>((loop_.now() - begun_.front()).count()) / 1e3);
     }
@@ -90,7 +90,7 @@ class Caller final : public transport::MessageSink, public SendCompletion {
   void on_send_complete() noexcept override {}
 
  private:
-  static constexpr std::size_t head_bytes = 28;  // As on the wire.
+  static constexpr std::size_t head_bytes = 28;  // Size of a head on the wire.
 
   double copy_ns(std::size_t bytes) const noexcept { return plan_.copy_byte_ns * static_cast<double>(bytes); }
 
@@ -142,7 +142,7 @@ Result<Side> make_side(Loop& loop, const std::shared_ptr<transport::SimFabric>& 
   return side;
 }
 
-// Another machine that the plan may mean. Draw 0 is the plan as it is.
+// Returns the plan with values drawn from its uncertainty. Draw 0 is the plan itself.
 CallPlan draw_of(const CallPlan& plan, const Uncertainty& uncertainty, unsigned draw) {
   CallPlan drawn = plan;
   if (draw > 0) {
@@ -162,7 +162,7 @@ CallPlan draw_of(const CallPlan& plan, const Uncertainty& uncertainty, unsigned 
   return drawn;
 }
 
-// What server and client tell each other over the stream before they use the transport.
+// Negotiates the transport, as client and server do over the byte stream of a real connection.
 Result<void> connect(Side& client, Side& server, const transport::MessageLimits& limits) {
   const std::vector<std::byte> offer = client.worker->offer();
   auto selected = server.worker->select(offer, limits);

@@ -9,22 +9,22 @@
 
 namespace hawser::lab {
 
-// Calls over the transport's own RDMA connections, on a simulated device. A projection, not a measurement: the device's
-// constants are fitted or assumed (sim_constants.h), and so is what a call costs a processor.
+// Calls over RDMA connections of the transport, on a simulated device. The result is a projection, not a measurement:
+// the device's constants (sim_constants.h) and the processor's cost of a call are fitted or assumed.
 struct CallPlan {
   transport::SimParameters device;
-  RdmaOptions options;  // Without a device's name.
+  RdmaOptions options;  // The device's name must be empty.
   std::size_t request_bytes = 128;
   std::size_t reply_bytes = 16;
-  unsigned in_flight = 1;      // Calls, on one connection.
-  std::uint64_t calls = 2000;  // Measured.
-  // Calls before them, in which the connection registers the memory that it keeps; 0 for eight for each in flight, 200
-  // at least.
+  unsigned in_flight = 1;      // Calls in flight on one connection.
+  std::uint64_t calls = 2000;  // Number of measured calls.
+  // Number of calls before the measured ones, in which the connection registers the memory that it keeps. 0: eight for
+  // each call in flight, at least 200.
   std::uint64_t warm_up_calls = 0;
-  // A side's processor for one call, beside the verbs: rpc, codec and loop. 1,150 instructions, as counted, at an
-  // assumed 4 a ns.
+  // Processor time of one side for one call, without the verbs: rpc, codec and loop. The value is 1,150 counted
+  // instructions at an assumed rate of 4 per ns.
   double call_ns = 290;
-  double copy_byte_ns = 0.05;  // Assumed. Payloads that are copied into and out of chunks.
+  double copy_byte_ns = 0.05;  // Assumed cost of copying a byte of a payload into or out of a chunk.
   std::uint64_t seed = 1;
 };
 
@@ -36,7 +36,7 @@ struct CallResult {
 
 Result<CallResult> project_calls(const CallPlan& plan);
 
-// A figure that nobody knows to the last digit.
+// Range of an uncertain figure.
 struct Range {
   double low = 0;
   double high = 0;
@@ -48,12 +48,12 @@ struct Range {
   bool contains(double value) const noexcept { return low <= value && value <= high; }
 };
 
-// Which of a plan's uncertain values are varied.
+// Selects the uncertain values of a plan that are varied.
 struct Uncertainty {
-  unsigned draws = 16;  // Besides the plan as it is.
-  bool call = true;     // call_ns, by the factor of what is fitted together; copy_byte_ns, of what is assumed.
-  double half_trip_us =
-      0;  // Of a small message, as known: the link makes up for what the other constants leave; 0 if unknown.
+  unsigned draws = 16;  // Number of draws besides the plan itself.
+  bool call = true;     // Vary call_ns by the factor of Origin::fitted_together, copy_byte_ns by that of assumed.
+  // Known half round trip of a small message; the latency of the link is adjusted so that it results. 0 if unknown.
+  double half_trip_us = 0;
 };
 
 struct CallRanges {
@@ -62,8 +62,8 @@ struct CallRanges {
   Range p99_us;
 };
 
-// The least and the greatest of the plan as it is and of draws from its uncertainty. Draw i is the same machine for
-// each plan of the same device and seed. The same seed gives the same ranges.
+// Returns the smallest and the largest results of the plan itself and of draws from its uncertainty. Draw i is the same
+// machine for all plans with the same device and seed. The same seed gives the same ranges.
 Result<CallRanges> project_ranges(const CallPlan& plan, const Uncertainty& uncertainty);
 
 }  // namespace hawser::lab

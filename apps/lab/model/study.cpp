@@ -9,7 +9,7 @@ namespace hawser::lab {
 namespace {
 
 constexpr std::array<std::size_t, 3> thread_sizes = {16, 512, 8192};
-// At least so many windows for each connection, so that filling and draining the pipe weigh little.
+// Least number of windows of each connection, so that the beginning and the end of the stream have little weight.
 constexpr std::uint64_t windows_min = 16;
 
 std::string bytes_text(std::size_t bytes) { return std::to_string(bytes) + " B"; }
@@ -62,7 +62,7 @@ class Points {
       }
     }
   }
-  // The receiver's batches, where it is the bottleneck.
+  // Adds points that vary the receiver's batches in a case where the receiver is the bottleneck.
   void receive_batching() {
     for (const auto& [poll, repost] : {std::pair{1u, 1u}, std::pair{1u, 8u}, std::pair{32u, 1u}}) {
       for (unsigned threads = 1; threads <= options_.threads_max; threads *= 2) {

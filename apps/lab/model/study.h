@@ -11,22 +11,22 @@
 
 namespace hawser::lab {
 
-// The evaluation of Send/Receive connections, (a) to (h), as points to measure.
+// Selects the points to measure of the evaluation of Send/Receive connections, (a) to (h).
 struct StudyOptions {
   std::string experiments = "abcdefgh";
-  std::string series;                 // Of their lines, those whose names begin with this.
-  std::uint64_t count = 4096;         // Messages of a point, over all its connections; at least some windows of each.
-  unsigned threads_max = 16;          // Of (e) to (h), in powers of 2.
-  std::size_t size_bytes_max = 8192;  // Of (a) and (d).
-  bool without_credits = true;        // Each stream also as fast as senders can, which may find receivers not ready.
+  std::string series;                 // Selects the series whose names begin with this text.
+  std::uint64_t count = 4096;         // Messages of a point over all its connections; at least some windows of each.
+  unsigned threads_max = 16;          // Largest number of threads in (e) to (h), which use powers of 2.
+  std::size_t size_bytes_max = 8192;  // Largest message in (a) and (d).
+  bool without_credits = true;        // Measure each stream without credits too; receivers may not be ready then.
 };
 
 struct StudyPoint {
   char experiment = 'a';
-  std::string series;  // The line of the figure that it belongs to.
-  std::size_t x = 0;   // Size, window, batch or threads, as the figure has it.
+  std::string series;  // The line of the figure to which the point belongs.
+  std::size_t x = 0;   // Size, window, batch or number of threads: the x axis of the figure.
   bool latency = false;
-  StreamPlan plan;  // Of a latency, size and count only.
+  StreamPlan plan;  // For a latency, only size and count are used.
 };
 
 struct Experiment {
@@ -34,13 +34,13 @@ struct Experiment {
   std::string_view title;
   std::string_view x_name;
 };
-// (a) to (h).
+// Returns the experiments (a) to (h).
 const std::vector<Experiment>& experiments();
 const Experiment& experiment(char letter);
 
 std::vector<StudyPoint> study_points(const StudyOptions& options);
 
-// Of repetitions: the mean, the median, and the standard deviation of a sample.
+// Mean, median and sample standard deviation of repetitions.
 struct Statistics {
   double mean = 0;
   double median = 0;
@@ -50,15 +50,17 @@ struct Statistics {
 Statistics statistics_of(std::vector<double> values);
 
 struct StudySample {
-  double message_ns = 0;         // Between messages; of a latency, the mean half round trip.
-  double median_latency_ns = 0;  // Of a latency.
+  double message_ns = 0;         // Time between messages; for a latency, the mean of half the round trip.
+  double median_latency_ns = 0;  // For a latency only.
   std::uint64_t receiver_not_ready = 0;
 };
 Result<StudySample> measure(const Testbed& testbed, const StudyPoint& point);
 
-// How the model sees a point; nothing if it leaves out what the point is about, such as shared receives.
+// Returns the workload of a point for the model, or std::nullopt if the model does not cover the point, such as one
+// with shared receives.
 std::optional<Workload> workload_of(const StudyPoint& point);
-// Whether the model is fitted to it: (a) to (e), with credits or where nobody was found not ready.
+// Returns whether the model is fitted to the point: points of (a) to (e), with credits or without receivers that were
+// not ready.
 bool fitted(const StudyPoint& point, std::uint64_t receiver_not_ready);
 
 }  // namespace hawser::lab

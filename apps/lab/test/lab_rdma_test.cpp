@@ -8,7 +8,8 @@
 #include "lab/model/study.h"
 #include "lab/steps/ladder.h"
 
-// Both studies on a real device, Soft-RoCE mostly, at counts that are about correctness: every content is verified.
+// Runs both studies on a real device, usually Soft-RoCE. The counts are small and all contents are verified: the tests
+// check correctness, not speed.
 namespace hawser::lab {
 namespace {
 
@@ -53,7 +54,7 @@ TEST_F(LabRdma, EveryExperimentVerifiesAndCreditsKeepReceiversReady) {
   }
 }
 
-// Few receives and no credits: whoever is found not ready is asked again, and all arrives.
+// With few receives and no credits, the device repeats sends to receivers that are not ready, and everything arrives.
 TEST_F(LabRdma, AllArrivesAtReceiversThatAreNotReady) {
   const Result<StreamResult> result = run_stream(
       *testbed_, {.count = 500, .window = 64, .recv_queue_depth = 4, .repost_batch = 1, .verify_each = true});

@@ -28,7 +28,7 @@ std::filesystem::path repository() {
   return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
 }
 
-// As docs/lab.md has it.
+// Returns the row of the table in docs/lab.md.
 std::string table_row(const SimConstant& constant) {
   std::ostringstream row;
   row << "| `" << constant.name << "` | " << constant.value({}) << (constant.unit.empty() ? "" : " ") << constant.unit
@@ -68,7 +68,7 @@ TEST(SimConstants, TheHeaderSaysTheSameAndHasNoOthers) {
       above = here;
       continue;
     }
-    if (line.starts_with("  bool ")) continue;  // A switch, no constant.
+    if (line.starts_with("  bool ")) continue;  // It is a switch, not a constant.
     const std::size_t name = line.rfind(' ', equals - 1) + 1;
     said[line.substr(name, equals - name)] = here != 0 ? here : above;
     above = 0;

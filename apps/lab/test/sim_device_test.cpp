@@ -16,7 +16,7 @@ namespace {
 
 namespace rdma = transport::rdma;
 
-// Two queue pairs with 4 KiB of memory each, and time that the test moves.
+// Two queue pairs with 4 KiB of memory each, in virtual time that the test advances.
 class SimulatedPair : public ::testing::Test {
  protected:
   struct End {
@@ -30,7 +30,7 @@ class SimulatedPair : public ::testing::Test {
   void connect(const LinkOptions& options) {
     for (const bool sender : {true, false}) {
       End& end = sender ? a_ : b_;
-      end.queue_pair.reset();  // Before its completion queue, which an assignment replaces first.
+      end.queue_pair.reset();  // The assignment would destroy its completion queue first.
       end = {};
       rdma::Device& device = sender ? testbed_->sender() : testbed_->receiver();
       auto memory = RegisteredMemory::make(device, {.bytes = 4096}, {.remote_read = true, .remote_write = true});
@@ -104,7 +104,7 @@ TEST_F(SimulatedPair, WritesAndReads) {
   EXPECT_EQ(poll(a_).size(), 2U);
 }
 
-// A fence waits for all reads before it, not for the first.
+// A fence waits for all earlier reads, not only for the first one.
 TEST_F(SimulatedPair, AFencedSendWaitsForTheLongestRead) {
   const auto arrival_ns = [&](std::size_t second_read_bytes) {
     connect({});
@@ -121,7 +121,7 @@ TEST_F(SimulatedPair, AFencedSendWaitsForTheLongestRead) {
   };
   const double alone_ns = arrival_ns(1);
   EXPECT_LT(alone_ns, ms) << "it never came";
-  // 4,095 bytes more at 100 Gb/s.
+  // The message has 4,095 bytes more, which take over 300 ns at 100 Gb/s.
   EXPECT_GT(arrival_ns(4096), alone_ns + 300);
 }
 

@@ -102,7 +102,8 @@ void SendQueue::consume(std::size_t size) noexcept {
     size -= front.size;
     drop_front();
   }
-  // An idle connection holds no block. The next connection that sends gets it from the thread's pool, still in the cache.
+  // An idle connection holds no block. The next connection that sends gets the block from the thread's pool, still in
+  // the cache.
   if (bytes_ == 0) drop_block();
 }
 

@@ -10,7 +10,7 @@
 namespace hawser::lab {
 namespace {
 
-// The points of experiments (a) to (e).
+// Returns the points of the experiments (a) to (e).
 std::vector<FitPoint> points_of_experiments() {
   std::vector<FitPoint> points;
   for (std::size_t size = 16; size <= 8192; size *= 2) {
@@ -53,7 +53,7 @@ void expect_recovered(const Model& model, double noise, std::uint64_t seed) {
   EXPECT_LT(fit.rms_relative, 1.3 * noise + 1e-4) << "seed " << seed;
   for (std::size_t i = 0; i < model_fields.size(); ++i) {
     const auto& [name, unit, field] = model_fields[i];
-    // All that throughput hangs on is known to a few percent. The receiver's part is 3 % of the latency only.
+    // All fields that limit the throughput are determined to a few percent. o_recv is only 3 % of the latency.
     if (name != "o_byte" && name != "o_recv") {
       EXPECT_NEAR(fit.model.*field, model.*field, (0.01 + 5 * noise) * (model.*field)) << name << ", seed " << seed;
     }
@@ -87,7 +87,7 @@ TEST(Fit, TellsWhichFieldsThePointsDetermine) {
   }
 }
 
-// A device made of software: all is the processors' work.
+// The device is software: the processors do all the work.
 TEST(Fit, RecoversADeviceWhoseProcessorDoesTheWork) {
   const Model soft = {.o_post_ns = 3000,
                       .o_send_ns = 9000,

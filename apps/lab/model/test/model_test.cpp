@@ -7,8 +7,8 @@
 namespace hawser::lab {
 namespace {
 
-// The statements of the evaluation of Send/Receive connections on a ConnectX-5, held against the projection of a device
-// with that card's figures.
+// Compares the statements of the evaluation of Send/Receive connections on a ConnectX-5 with the projection of a device
+// that has this card's figures.
 const Model connectx5 = project({.latency_us = 2, .messages_per_s = 14e6, .gbit_per_s = 100});
 
 double rate(const Workload& workload) { return predict(connectx5, workload).messages_per_s(); }

@@ -35,7 +35,7 @@ TEST(ProjectedCalls, LargeRequestsFillTheLink) {
   EXPECT_LE(gbit, 100);
 }
 
-// The first calls pay for memory that the connection registers once.
+// The first calls include the registration of memory, which the connection does once.
 TEST(ProjectedCalls, AreMeasuredAfterTheWarmUp) {
   CallPlan cheap{.in_flight = 16, .calls = 300};
   CallPlan dear = cheap;

@@ -1,7 +1,7 @@
-// Published figures that took no part in the fit of sim_parameters.h, held against what the model predicts for the
-// workload that each is of. Where the model misses, the test says by how much: a change that moves a prediction is to
-// be seen, in either direction. docs/lab.md has the table. None of these figures may be used to set a constant;
-// decision 22 says why.
+// Compares published figures with the model's predictions for the same workloads. The figures were not used to fit
+// sim_parameters.h. If the model misses a figure, the test states by how much, so that a change of a prediction is
+// noticed in either direction. docs/lab.md has the table. None of these figures may be used to set a constant;
+// decision 22 gives the reason.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct Outcome {
   Range range;
 };
 
-// The prediction with the constants as they are, and its range over draws from their uncertainty.
+// Returns the prediction with the nominal constants, and its range over draws from their uncertainty.
 Outcome outcome_of(const transport::SimParameters& nominal, unsigned draws,
                    const std::function<double(const transport::SimParameters&)>& predict) {
   Outcome outcome{.nominal = predict(nominal)};
@@ -41,7 +41,7 @@ Outcome outcome_of(const transport::SimParameters& nominal, unsigned draws,
   return outcome;
 }
 
-// What is predicted is `factor` times what was published, give or take 7 %.
+// Checks that the prediction is `factor` times the published figure, within 7 %.
 void expect_factor(const Outcome& outcome, double published, double factor) {
   std::ostringstream out;
   out << "published " << published << ", predicted " << outcome.nominal << " (" << outcome.range.low << " to "
@@ -76,14 +76,14 @@ TEST(Predictions, RoundTripOfErpcIsMissed) {
   EXPECT_FALSE(outcome.range.contains(2.3)) << "a miss";
 }
 
-// A thread that is client and server at once, as those of eRPC's benchmark: 60 requests outstanding in batches of 3, a
-// new batch when one is answered. What a turn of its loop sends goes behind one doorbell.
+// A thread that is client and server at once, as in eRPC's benchmark. It has 60 requests outstanding in batches of 3
+// and sends a new batch when one is answered. All sends of one pass of its loop share one doorbell.
 class Symmetric final : public Role {
  public:
   static constexpr unsigned outstanding = 60;
   static constexpr unsigned batch = 3;
   static constexpr unsigned receives = 256;
-  static constexpr std::size_t bytes = 32 + 16;  // And eRPC's header.
+  static constexpr std::size_t bytes = 32 + 16;  // The payload and eRPC's header.
 
   Symmetric(rdma::Device& device, std::uint64_t count)
       : count_(count),
@@ -97,7 +97,7 @@ class Symmetric final : public Role {
     free_.clear();
   }
   rdma::QueuePair& queue_pair() { return *queue_pair_; }
-  // Requests answered by the peer and answered to it, per second.
+  // Returns requests per second: those that the peer answered plus those that this thread answered.
   double rate() const { return static_cast<double>(answered_ + served_) * 1e9 / (end_ns_ - start_ns_); }
 
   Result<bool> step(Processor& processor) override {
@@ -166,7 +166,7 @@ class Symmetric final : public Role {
   double end_ns_ = 0;
 };
 
-// 10 M requests/s of a core: 5 M that it issues and 5 M that it answers, 32 B, over UDP on ConnectX-4 Lx at 25 Gb/s.
+// 10 M requests/s per core: it issues 5 M and answers 5 M, of 32 B, over UDP on ConnectX-4 Lx at 25 Gb/s.
 TEST(Predictions, RequestsOfAnErpcCore) {
   transport::SimParameters parameters;
   parameters.gbit_per_s = 25;
@@ -192,10 +192,10 @@ TEST(Predictions, RequestsOfAnErpcCore) {
 
 constexpr std::size_t get_bytes = 17;    // A key and an opcode.
 constexpr std::size_t value_bytes = 32;  // The reply.
-constexpr unsigned herd_window = 4;      // Requests of a client.
+constexpr unsigned herd_window = 4;      // Outstanding requests of a client.
 constexpr unsigned herd_receives = 2 * herd_window;
 
-// One end of a connection: sends inline, and posts its receives again, half of them at a time.
+// One end of a connection. It sends inline and posts its receives again, half of them at a time.
 class HerdSide {
  public:
   HerdSide(rdma::Device& device, rdma::CompletionQueue& completions, std::size_t sent_bytes)
@@ -237,7 +237,8 @@ class HerdSide {
   std::uint64_t sent_ = 0;
 };
 
-// A thread of the server, or a client: `asks` first as many times as its window, and for each reply once more.
+// A thread of the server, or a client. With `asks` it is a client: it first sends as many requests as its window, then
+// one for each reply.
 class HerdThread final : public Role {
  public:
   HerdThread(rdma::Device& device, bool asks)
@@ -294,7 +295,7 @@ TEST(Predictions, OperationsOfHerd) {
     constexpr unsigned threads_of_server = 6;
     constexpr unsigned machines = 17;
     constexpr unsigned clients = 51;
-    constexpr std::uint64_t requests = 25;  // Of each client.
+    constexpr std::uint64_t requests = 25;  // Requests of each client.
     const auto fabric = transport::SimFabric::create(drawn, 1, machines + 1);
     const auto executor = make_sim_executor(fabric);
     std::vector<Testbed> testbeds;
@@ -343,9 +344,8 @@ TEST(Predictions, OneCallAtATimeOfCoroRpcIsMissed) {
   EXPECT_FALSE(outcome.range.contains(43'394)) << "a miss";
 }
 
-// 1,533,744 calls/s with 256 in flight, over connections and threads that it does not tell. Here there are one
-// thread a side and one connection, so that neither agreement nor
-// a miss says much.
+// 1,533,744 calls/s with 256 in flight. The benchmark does not state its numbers of connections and threads. The model
+// has one connection and one thread on each side, so that neither agreement nor a miss means much.
 TEST(Predictions, ManyCallsOfCoroRpc) {
   const Outcome outcome = calls(256);
   expect_factor(outcome, 1'533'744, 1.44);

@@ -12,8 +12,8 @@
 namespace hawser::lab {
 namespace {
 
-// What the evaluation of Send/Receive connections says of two ConnectX-5, held against the simulated device. Its
-// constants were set so that these figures come out (sim_constants.h): this is a check of the fit. What tests the model
+// Compares the evaluation of Send/Receive connections on two ConnectX-5 with the simulated device. The constants of the
+// device were set so that these figures result (sim_constants.h), so this is a check of the fit. The test of the model
 // is sim_predictions_test.cpp.
 class Statements : public ::testing::Test {
  protected:
@@ -150,7 +150,7 @@ TEST_F(Statements, OneReceiverReaches11And16MillionAndDeclinesWithMoreSenders) {
       << "no decline with shared receives, whose number stays";
 }
 
-// What the study could only avoid by limiting its senders' rate.
+// The study could avoid receivers that are not ready only by limiting the rate of its senders.
 TEST_F(Statements, CreditsHoldFullRateWithoutReceiverNotReady) {
   StreamPlan plan = {.count = 32'000, .window = 64, .connections = 4, .one_receiver = true};
   const double without = rate(plan);

@@ -25,7 +25,7 @@ TEST(Study, OnlyLinesThatWereAskedFor) {
   for (const StudyPoint& point : points) EXPECT_EQ(point.series, "batched, 8 of 256");
 }
 
-// Every point of every experiment at a small count, verified; then the model, fitted to them.
+// Runs and verifies every point of every experiment with few messages, then fits the model to the results.
 TEST(Study, RunsAndTheModelFits) {
   const auto fabric = transport::SimFabric::create({}, 1);
   const auto executor = make_sim_executor(fabric);

@@ -7,12 +7,12 @@ namespace hawser::transport {
 
 class UcxCore;
 
-// Abandoned workers that UCX does not allow to be destroyed yet. All UCX transports of a runtime share one object; every
-// loop that uses UCX calls progress() for these workers. Thread-safe.
+// Abandoned workers that UCX does not allow to be destroyed yet. All UCX transports of a runtime share one object;
+// every loop that uses UCX calls progress() for these workers. Thread-safe.
 class UcxLingering {
  public:
-  // Calls UCX's progress and destroys the workers that UCX has finished with. Returns at once if another thread is doing
-  // this.
+  // Calls UCX's progress and destroys the workers that UCX has finished with. Returns at once if another thread is
+  // doing this.
   void progress() noexcept;
 
  private:

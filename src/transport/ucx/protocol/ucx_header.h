@@ -63,8 +63,8 @@ struct UcxEntry {
 
   static constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + alignment - 1) & ~(alignment - 1); }
 
-  // Reads the entry at offset `at`, a multiple of 8 below the size of the data. Returns std::nullopt if the entry is not
-  // well-formed.
+  // Reads the entry at offset `at`, a multiple of 8 below the size of the data. Returns std::nullopt if the entry is
+  // not well-formed.
   static std::optional<UcxEntry> load(Bytes data, std::size_t at) noexcept {
     const Bytes rest = data.subspan(at);
     if (rest.size() < prefix_bytes) return std::nullopt;
