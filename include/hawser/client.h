@@ -65,6 +65,7 @@ class Client {
   // awaited calls there whose requests had not been sent, and sends idempotent calls again. New calls return to the
   // broken transport when it works again (TransportOptions::retry_min).
   Task<Result<void>> connect(std::string address);
+  // True while there is a connection.
   bool connected() const noexcept { return link().channel != nullptr; }
   // Ends the connection. Calls in flight end with outcome_unknown, or with not_sent if their requests had not been
   // sent. A running attempt to connect or to fail over is abandoned: its connect() ends with `unavailable`. connect()
@@ -125,6 +126,7 @@ class Client {
   // Sends a PING and returns the round-trip time.
   Task<Result<Duration>> ping();
 
+  // Number of calls that have no answer yet, including those in the pending call queue.
   std::size_t calls_in_flight() const noexcept;
   // Time at which a call last began or ended.
   Time last_used() const noexcept;
@@ -145,6 +147,7 @@ class Client {
   void enable_rdma(RdmaOptions options = {}) { enable(rdma(std::move(options))); }
   void enable_ucx(UcxOptions options = {}) { enable(ucx(std::move(options))); }
   void enable_shm(ShmOptions options = {}) { enable(shm(options)); }
+  // The address of the last connect(); empty before.
   const std::string& address() const noexcept;
 
   // For the library: the transports that the options enable, without the byte stream.

@@ -56,6 +56,7 @@ class ClientPool {
     return call_with<F, std::decay_t<Given>...>(std::forward<Given>(arguments)...);
   }
 
+  // Number of open connections, and number of calls in flight on all of them.
   std::size_t connections() const noexcept;
   std::size_t calls_in_flight() const noexcept;
 

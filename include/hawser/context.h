@@ -32,14 +32,15 @@ class Context {
   // Time at which the caller stops waiting; empty if the call has no deadline.
   std::optional<Time> deadline() const noexcept { return request_.deadline; }
   // Is stopped when the caller cancels the call, its deadline passes, its connection ends, or the grace of a stopping
-  // server ends. A plain function runs to its end before any of these can be noticed; its token is never stopped.
+  // server ends. A plain function that is not offloaded runs to its end before any of these can be noticed; its token
+  // is never stopped.
   std::stop_token token() { return call_ == nullptr ? std::stop_token() : call_->token(); }
   // Is stopped when the server begins to stop. A handler that may take longer than the grace, such as a stream of
   // events, should end when this is stopped. token() is stopped when the grace is over. To wait for either, use an
   // AnyStop (hawser/any_stop.h). The stop is requested on the loop's thread.
   std::stop_token stopping() const noexcept { return request_.sink.stopping(); }
 
-  // Attachment and metadata of the request. Valid until the handler returns.
+  // The caller's attachment and metadata. Valid until the handler returns.
   Bytes attachment() const noexcept { return request_.attachment; }
   MetadataView metadata() const noexcept { return request_.metadata; }
 

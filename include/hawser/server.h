@@ -226,6 +226,7 @@ class Server {
 
   // Address at which the server listens, with the selected port. Valid after start().
   std::string address() const;
+  // The current counters. Any thread.
   ServerCounters counters() const;
 
   // For the library: the transports that the options enable, without the byte stream.

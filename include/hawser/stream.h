@@ -71,7 +71,7 @@ class Writer {
     const std::shared_ptr<detail::StreamCore> kept = core_;
     if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
     detail::StreamCore& core = *kept;
-    // A loop, because another writer may have used the credit before this one is resumed.
+    // A loop, because credit or room in the backlog may be used up again before this writer is resumed.
     do {
       auto ready = core.until_writable();
       co_await ready;
