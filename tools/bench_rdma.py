@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Measures hawser-bench over RDMA beside perftest, in turn, on one machine's device, and gives the ratios.
+"""Measures hawser-bench over RDMA and perftest in turn on the device of one machine, and prints the ratios.
 
 bench_rdma.py HAWSER_BENCH --json FILE [-- ARGUMENTS]    as `make bench-rdma` does, within tools/rdma-guest
 
-ARGUMENTS go to `hawser-bench run` as they are: `-- --server-cpu -1 --client-cpu -1` leaves the processors to the scheduler.
+ARGUMENTS are passed to `hawser-bench run`. `-- --server-cpu -1 --client-cpu -1` leaves the choice of processors to the
+scheduler.
 
-Each round measures hawser's cells, then ib_send_lat, ib_send_bw, ib_write_bw and ib_read_bw at the same sizes; the medians of
-the rounds count. Calls carry a payload there and a short reply back. A call with one in flight is set beside two of
-ib_send_lat's one-way times; more of them, and large ones, beside the message rates of the others, which keep 128 in flight.
-The file is one that `hawser-bench report` reads, with the ratios besides. Status 1 if anything failed or the device counted
-a receiver that was not ready while hawser ran.
+Each round measures the cells of hawser-bench, then ib_send_lat, ib_send_bw, ib_write_bw and ib_read_bw at the same
+sizes. The results are the medians of the rounds. Calls have a payload as request and a short reply. A small call with
+one in flight is compared with two one-way times of ib_send_lat. Several calls in flight, and large calls, are compared
+with the message rates of the other tools, which keep 128 messages in flight. `hawser-bench report` can read the file,
+which has the ratios too. The status is 1 if anything failed, or if the device counted a receiver that was not ready
+while hawser-bench ran.
 """
 
 import argparse
@@ -27,15 +29,15 @@ CELLS = "128x1,128x16,128x64,128x256,4Kx1,4Kx16,256Kx1,256Kx4,256Kx16,1Mx4"
 UNITS = {"K": 1 << 10, "M": 1 << 20}
 LATENCY = "ib_send_lat"
 BANDWIDTH = ("ib_send_bw", "ib_write_bw", "ib_read_bw")
-DEPTH = 128  # Of the bandwidth tools: their own default.
-REGISTERED = "hawser-registered"  # What it sends lies in a RegisteredBuffer, where that makes a difference.
+DEPTH = 128  # The default of the bandwidth tools.
+REGISTERED = "hawser-registered"  # Payloads lie in a RegisteredBuffer if this makes a difference.
 HAWSERS = ("hawser", REGISTERED)
-LARGE_BYTES = 64 << 10  # From here on one call in flight is bound by bandwidth too.
+LARGE_BYTES = 64 << 10  # From this size on, one call in flight is limited by bandwidth too.
 START_S_MAX = 20
 RUN_S_MAX = 90
-TRIES = 3  # On a busy machine the tools now and then measure a rate of 0.00.
+TRIES = 3  # On a busy machine the tools sometimes measure a rate of 0.00.
 
-# Of Soft-RoCE, and of cards.
+# Names of the counters of Soft-RoCE and of cards.
 NOT_READY_COUNTERS = ("rcvd_rnr_err", "send_rnr_err", "retry_rnr_exceeded_err", "rnr_nak_retry_err", "out_of_buffer")
 
 
@@ -59,7 +61,7 @@ def size_text(size):
 
 
 def not_ready_count(device):
-    """How often a receiver was not ready, as the device counted."""
+    """Returns how often a receiver was not ready, by the counters of the device."""
     total = 0
     for folder in pathlib.Path("/sys/class/infiniband", device, "ports").glob("*/hw_counters"):
         for name in NOT_READY_COUNTERS:
@@ -69,7 +71,7 @@ def not_ready_count(device):
 
 
 def iterations(tool, size, seconds):
-    """About as many as take `seconds` at Soft-RoCE's pace, which is good enough for a card."""
+    """Returns how many iterations take about `seconds` with Soft-RoCE. The number is good enough for a card."""
     if tool == LATENCY:
         round_trip_s = 2 * (20e-6 + size / 60e6)
         return max(20, min(20_000, int(seconds / round_trip_s)))
@@ -77,7 +79,7 @@ def iterations(tool, size, seconds):
 
 
 def row_of(output, size):
-    """The figures of the line that begins with the size, after it."""
+    """Returns the numbers behind the size in the line that begins with it, or None."""
     for line in output.splitlines():
         words = line.split()
         if len(words) >= 4 and words[0] == str(size) and all(re.fullmatch(r"[-+.\w]+", word) for word in words):
@@ -86,7 +88,7 @@ def row_of(output, size):
 
 
 class Perftest:
-    """Runs the tools, a server and a client of each, over one device."""
+    """Runs the server and the client of each tool over one device."""
 
     def __init__(self, device, seconds):
         self.device = device
@@ -94,7 +96,7 @@ class Perftest:
         self.port = 19_000
 
     def run(self, tool, size):
-        """The figures of the client's only line."""
+        """Returns the numbers of the client's only line of results."""
         self.port += 1
         count = iterations(tool, size, self.seconds)
         depth = ["-t", str(min(DEPTH, count))] if tool in BANDWIDTH else []
@@ -109,18 +111,18 @@ class Perftest:
                     return row
                 if server.poll() is not None or time.monotonic() - began > START_S_MAX:
                     fail(f"{' '.join(command)} failed:\n{client.stdout}{client.stderr}")
-                time.sleep(0.1)  # Its server does not listen yet.
+                time.sleep(0.1)  # The tool's server does not listen yet.
         finally:
             server.kill()
             server.wait()
 
     def latency(self, size):
-        """One-way microseconds: iterations, typical, average, 99 and 99.9 per cent."""
+        """Returns the iterations and the one-way times in microseconds: typical, average, 99 and 99.9 per cent."""
         row = self.run(LATENCY, size)
         return {"calls": int(row[0]), "typical": row[3], "average": row[4], "p99": row[6], "p999": row[7]}
 
     def rate(self, tool, size):
-        """Messages a second."""
+        """Returns the rate in messages per second."""
         for _ in range(TRIES):
             row = self.run(tool, size)
             if row[2] > 0 or row[3] > 0:
@@ -131,7 +133,7 @@ class Perftest:
 
 
 def cell_of(system, wait, size, concurrency, calls, calls_per_s, **latencies):
-    """As hawser-bench writes them; what a tool does not tell is 0."""
+    """Returns a cell as hawser-bench writes it. Columns that a tool does not measure are 0."""
     cell = {"system": system, "transport": "rdma", "mode": "pipeline", "wait": wait, "size_bytes": size,
             "concurrency": concurrency, "repetition": 0, "calls_at_once": concurrency, "seconds": calls / calls_per_s,
             "calls": calls, "errors": 0, "calls_per_s": calls_per_s, "gbit_per_s": calls_per_s * size * 8 / 1e9,
@@ -146,7 +148,7 @@ def tools_for(size, concurrency):
 
 
 def measure_tools(perftest, cells, wait):
-    """One round of every tool at every size that it is needed for, as cells."""
+    """Runs every tool once at every size for which it is needed. Returns the results as cells."""
     measured = []
     for tool in (LATENCY, *BANDWIDTH):
         for size in dict.fromkeys(size for size, concurrency in cells if tool in tools_for(size, concurrency)):
@@ -163,7 +165,7 @@ def measure_tools(perftest, cells, wait):
 
 
 def measure_hawser(options, cells, *arguments):
-    """One round of hawser-bench over these cells: its file."""
+    """Runs hawser-bench once over these cells and returns the content of its file."""
     path = pathlib.Path(options.json + ".round")
     command = [options.program, "run", "--transport", "rdma", "--cells", cells, *arguments, "--reply", "ack", "--wait",
                options.wait, "--seconds", str(options.seconds), "--json", str(path), *options.arguments]
@@ -180,7 +182,7 @@ def key_of(cell):
 
 
 def medians(rounds):
-    """Column by column, of the cells with the same key."""
+    """Returns the medians of each column over the cells with the same key."""
     together = {}
     for cells in rounds:
         for cell in cells:
@@ -198,7 +200,7 @@ def medians(rounds):
 
 
 def ratios_of(cells):
-    """For each of hawser's cells what it reaches of each tool. Of ib_send_lat: how many times its round trip."""
+    """Returns the ratio of each of Hawser's cells to each tool: of rates, or of round trips for ib_send_lat."""
     found = {key_of(cell): cell for cell in cells}
     ratios = []
     for (system, size, concurrency), cell in found.items():
@@ -218,7 +220,7 @@ def ratios_of(cells):
 
 
 def table(cells, ratios):
-    """For people. Markdown as well."""
+    """Returns a table, which is readable as it is and is Markdown."""
     found = {key_of(cell): cell for cell in cells}
     of = {(ratio["system"], ratio["size_bytes"], ratio["concurrency"], ratio["tool"]): ratio["ratio"] for ratio in ratios}
     names = (LATENCY, *BANDWIDTH)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows that bench_rdma.py reads perftest rightly, and sets beside each other what belongs together."""
+"""Checks that bench_rdma.py reads the output of perftest correctly and compares the right cells."""
 
 import unittest
 

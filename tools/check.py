@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Builds and tests every preset that counts, and ends with one line: N passed, N failed, N skipped.
+"""Builds and tests the presets, and ends with one line: N passed, N failed, N skipped.
 
 check.py [STAGE...]   all stages by default, in the order of the list that --help prints
 
-The stages dev and rdma together are one: the guest of rdma runs while dev tests on this machine. A stage that fails does
-not keep the others from running. The results are kept in build/check.json; --with-earlier adds to the summary the stages
-of the call before.
+The stages dev and rdma run at once: the guest of rdma runs while dev tests on this machine. All stages run, also if one
+fails. The results are stored in build/check.json. --with-earlier adds the stages of the previous call to the summary.
 """
 
 import argparse
@@ -36,18 +35,18 @@ STAGES = {
     "counters": "what a call costs in instructions and allocations",
 }
 
-# Tests that may need an RDMA device or change the machine. Those among them that were skipped here are run in the guest.
-RDMA_TESTS = "[Rr][Dd][Mm][Aa]|EachYamaScope"  # For ctest as well, which has no option to ignore case.
-# The label of tests that only the stage "thorough" runs.
+# Tests that may need an RDMA device or change the machine. If they were skipped here, they are run in the guest.
+RDMA_TESTS = "[Rr][Dd][Mm][Aa]|EachYamaScope"  # ctest uses this expression too, and has no option to ignore case.
+# Label of tests that only the stage "thorough" runs.
 THOROUGH = "thorough"
 RESULTS = ROOT / "build" / "check.json"
 RDMA_GUEST = ROOT / "tools" / "rdma-guest"
 RDMA_GUEST_TIME_LIMIT_S = 1500
 
-# What makes a skipped test a failed one.
+# Output that makes a skipped test a failed one.
 TROUBLE = re.compile(r"\[  FAILED  \]|Sanitizer[:]")
 
-# Lines of ctest that say nothing new.
+# Lines of ctest that contain no new information.
 BORING = re.compile(r"^\s*Start\s+\d+: |^\s*\d+/\d+ Test\s.*[\s.](Passed|\*\*\*Skipped)\s|^Test project |^\s*$|"
                     r"^Label Time Summary:|.*sec\*proc")
 
@@ -57,7 +56,7 @@ class Totals:
         self.passed = 0
         self.failed = []
         self.skipped = []
-        self.seconds = {}  # Of the parts of a stage, such as "build".
+        self.seconds = {}  # Seconds of each part of a stage, such as "build".
 
     def add(self, other):
         self.passed += other.passed
@@ -75,7 +74,7 @@ def run(*command):
 
 
 def configure(preset):
-    """Quiet unless it fails."""
+    """Runs a command. Prints its output only if it fails."""
     result = subprocess.run(["cmake", "--preset", preset], cwd=ROOT, capture_output=True, text=True)
     if result.returncode != 0:
         print(result.stdout + result.stderr, flush=True)
@@ -87,7 +86,7 @@ def build(preset, *arguments):
 
 
 def skip_reason(output):
-    """The text that a skipped test gave: gtest's GTEST_SKIP() message, else the last line."""
+    """Returns the reason in the output of a skipped test: the message of GTEST_SKIP(), else the last line."""
     message = re.search(r": Skipped\n(.*?)\n\[  SKIPPED \]", output, re.DOTALL)
     if message:
         return " ".join(message.group(1).split())
@@ -96,7 +95,7 @@ def skip_reason(output):
 
 
 def read_junit(stage, path):
-    """The totals of one ctest run. What could not be started, or failed while skipping, has failed."""
+    """Returns the totals of one ctest run. A test that could not be started, or failed while skipping, has failed."""
     totals = Totals()
     for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
         name = f"{stage}: {case.get('name')}"
@@ -128,7 +127,7 @@ def run_ctest(preset, junit, *arguments, within=(), parallel=CPUS, prefix=""):
 
 
 def build_preset(stage, preset, totals):
-    """Whether there is something to test. Everything that builds is built and tested, even if one file does not."""
+    """Returns whether there is something to test. If a file does not compile, everything else is built and tested."""
     started = time.monotonic()
     configured = configure(preset)
     if not configured:
@@ -140,7 +139,7 @@ def build_preset(stage, preset, totals):
 
 
 def ctest_totals(stage, preset, name, *arguments, **options):
-    """The totals of a run of ctest; `name` distinguishes its report from those of other runs."""
+    """Runs ctest and returns the totals. `name` distinguishes its report from those of other runs."""
     junit = ROOT / "build" / preset / f"{name}.xml"
     started = time.monotonic()
     run_ctest(preset, junit, *arguments, **options)
@@ -168,7 +167,7 @@ def thorough_stage(stage):
 
 
 def dev_and_rdma_stages():
-    """The totals of both. The guest emulates its processors, and half of the tests wait most of their time."""
+    """Runs both stages at once: the guest emulates its processors, and half of the tests wait most of their time."""
     dev, rdma = Totals(), Totals()
     if not build_preset("dev", "dev", dev):
         rdma.failed.append("rdma: configure")
@@ -179,7 +178,7 @@ def dev_and_rdma_stages():
         started = time.monotonic()
         try:
             rdma.add(rdma_stage("rdma", here))
-        except Exception:  # A stage that breaks has failed; the others go on.
+        except Exception:  # A stage that raises an exception has failed. The others continue.
             traceback.print_exc()
             rdma.failed.append("rdma: check.py itself")
         rdma.seconds = {"tests": time.monotonic() - started}
@@ -194,15 +193,15 @@ def dev_and_rdma_stages():
 
 
 def all_tests(preset):
-    """Every test as ctest describes it, in its order."""
+    """Returns the description of every test by ctest, in ctest's order."""
     listed = subprocess.run(["ctest", "--preset", preset, "--show-only=json-v1"], cwd=ROOT, capture_output=True,
                             text=True, check=True)
     return json.loads(listed.stdout)["tests"]
 
 
 def gtest_groups(tests):
-    """Those of `tests` that are cases of GoogleTest programs, by program, as gtest_cases.py takes them; and which name each
-    case has in ctest, by program and case."""
+    """Returns the GoogleTest cases among `tests`, grouped by program for gtest_cases.py, and the ctest name of each, by
+    program and case."""
     groups, names = {}, {}
     for test in tests:
         program, option = (test.get("command", []) + ["", ""])[:2]
@@ -223,7 +222,7 @@ def name_of(entry):
 
 
 def read_cases(stage, path, names):
-    """The totals of what gtest_cases.py has written, and which tests they are."""
+    """Returns the totals of the results of gtest_cases.py, and the names of the tests."""
     totals, seen = Totals(), set()
     for line in path.read_text().splitlines():
         result = json.loads(line)
@@ -239,8 +238,8 @@ def read_cases(stage, path, names):
 
 
 def in_guest(stage, names):
-    """Runs these tests in one boot of the guest, one after the other: they count what the device holds. An emulated processor
-    starts a program slowly, so all cases of a program are run by one process, as long as it lives."""
+    """Runs these tests in one boot of the guest, one after the other, since they count the resources of the device. An
+    emulated processor starts a program slowly, so one process runs all cases of a program, as long as it lives."""
     totals = Totals()
     tests = all_tests("dev")
     groups, cases = gtest_groups([test for test in tests if test["name"] in names])
@@ -272,8 +271,8 @@ def in_guest(stage, names):
 
 
 def rdma_stage(stage, before):
-    """`before`: the outcome of the tests on this machine, or None. A test that runs in the guest is not counted as skipped
-    there any more."""
+    """Runs the tests that need the guest. `before`: the totals of this machine's tests, or None. Tests that run in the
+    guest are removed from the skipped ones there."""
     totals = Totals()
     if before is None:
         if not build_preset(stage, "dev", totals):
@@ -297,7 +296,7 @@ def rdma_stage(stage, before):
 
 
 def counters_stage(stage):
-    """Pieces of a call timed one by one, for reading; then what a whole call takes, which fails above its bounds."""
+    """Prints the times of the parts of a call. Then counts the cost of a whole call, which fails above its limits."""
     totals = Totals()
     if not (configure("release") and build("release", "--target", "hawser-microbench", "--", "--quiet")):
         totals.failed.append(f"{stage}: build")
@@ -318,7 +317,7 @@ def skipped_by_reason(skipped):
     for entry in skipped:
         name, _, reason = entry.partition(" (")
         cases = reasons.setdefault(reason.removesuffix(")"), {})
-        # "Instance/Suite.Case/parameter": the parameter is left out.
+        # The parameter of "Instance/Suite.Case/parameter" is removed.
         case = re.sub(r"(\.[^./]+)/[^.]*$", r"\1", name)
         cases[case] = cases.get(case, 0) + 1
     return sorted(((sum(cases.values()), reason, cases) for reason, cases in reasons.items()),
@@ -326,7 +325,7 @@ def skipped_by_reason(skipped):
 
 
 def print_summary(results):
-    """`results`: {stage: (Totals, seconds)}. Each reason for skipping is printed once."""
+    """Prints the summary. `results`: {stage: (Totals, seconds)}. Each reason for skipping is printed once."""
     everything = Totals()
     print(f"\n== summary\n{'stage':10}{'passed':>8}{'failed':>8}{'skipped':>8}{'build s':>9}{'tests s':>9}{'all s':>7}")
     for stage, (totals, seconds) in results.items():
@@ -363,7 +362,7 @@ def load_results():
 
 
 def run_stages(stages):
-    """Yields (stage, Totals, seconds) as they end."""
+    """Yields (stage, Totals, seconds) for each stage when it ends."""
     stages = list(stages)
     while stages:
         stage = stages.pop(0)
@@ -381,7 +380,7 @@ def run_stages(stages):
             else:
                 run_stage = {"thorough": thorough_stage, "counters": counters_stage}.get(stage, test_stage)
                 outcomes = [run_stage(stage)]
-        except Exception:  # A stage that breaks has failed; the others go on.
+        except Exception:  # A stage that raises an exception has failed. The others continue.
             traceback.print_exc()
             outcomes = [Totals() for _ in names]
             for name, totals in zip(names, outcomes):
@@ -390,7 +389,7 @@ def run_stages(stages):
         for name, totals in zip(names, outcomes):
             print(f"-- {name}: {totals}, {seconds:.0f} s", flush=True)
             yield name, totals, seconds
-            seconds = 0  # Two stages at once count once.
+            seconds = 0  # Two stages that run at once count once.
 
 
 def main():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows that check.py counts what ctest reports, and never takes a test that did not run for one that passed."""
+"""Checks that check.py counts the results of ctest, and never counts a test that did not run as passed."""
 
 import contextlib
 import io
@@ -57,7 +57,7 @@ class ReadJunit(unittest.TestCase):
 
 
 class GtestCases(unittest.TestCase):
-    """What the guest runs by program."""
+    """The cases that the guest runs, by program."""
 
     def test_groups(self):
         def test(name, *command):
@@ -84,8 +84,8 @@ class GtestCases(unittest.TestCase):
 
 
 class RdmaStage(unittest.TestCase):
-    """What was skipped for want of a device is counted once: where it was run at last, or as skipped with the guest's
-    reason."""
+    """A test that was skipped because there is no device is counted once: in the guest if it ran there, or as skipped
+    with the guest's reason."""
 
     def setUp(self):
         self.before = check.Totals()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compiles files of snippets and compares the errors with what the files say.
+"""Compiles files of snippets and compares the errors with the expectations in the files.
 
     compile_test.py COMPILER FILE...
 
-A line of a file that ends in `// refused: TEXT` must cause an error whose text contains TEXT, and no other line may cause one. With a
-compiler other than GCC before version 13, every line must compile.
+A line of a file that ends in `// refused: TEXT` must cause an error whose text contains TEXT, and no other line may
+cause an error. With a compiler other than GCC before version 13, every line must compile.
 """
 
 import pathlib
@@ -16,14 +16,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def affected(compiler):
-    """Whether the compiler is a GCC that destroys temporaries twice."""
+    """Returns whether the compiler is a GCC that destroys temporaries twice."""
     macros = subprocess.run([compiler, "-dM", "-E", "-x", "c++", "/dev/null"], capture_output=True, text=True, check=True).stdout
     version = re.search(r"#define __GNUC__ (\d+)", macros)
     return "__clang__" not in macros and version is not None and int(version[1]) < 13
 
 
 def expectations(path):
-    """The text that each refused line must cause, by line number."""
+    """Returns the text of the error that each refused line must cause, by line number."""
     found = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if match := re.search(r"// refused: (.+)$", line):
@@ -32,7 +32,7 @@ def expectations(path):
 
 
 def errors(output, path):
-    """Pairs of the line of `path` that an error of GCC comes from, 0 if unknown, and its text. GCC names the line before the error."""
+    """Returns (line of `path`, 0 if unknown; text) for each error of GCC. GCC prints the line before the error."""
     found = []
     line = 0
     for row in output.splitlines():
@@ -47,7 +47,7 @@ def errors(output, path):
 
 
 def check(compiler, path):
-    """What differs from the expectations, as texts."""
+    """Returns the differences from the expectations, as texts."""
     command = [compiler, "-std=c++23", "-fsyntax-only", "-w", "-I", str(ROOT / "include"), str(path)]
     result = subprocess.run(command, capture_output=True, text=True)
     if not affected(compiler):

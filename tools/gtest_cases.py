@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Runs cases of GoogleTest programs, as many in one process as go well, and tells of each what became of it.
+"""Runs cases of GoogleTest programs, as many as possible in one process, and reports the result of each.
 
 gtest_cases.py CASES RESULTS
 
-CASES is a JSON list of {"program": path, "directory": where to run it, "timeout_s": of a case, "cases": ["Suite.Case", ...]}.
-RESULTS gets a line of JSON for each case as it ends: {"program", "case", "status", "seconds", "output"}; the status is
-"passed", "skipped" or "failed". When a program dies, hangs or ends early, the case that it was at has failed, and the others go on
-in a new process. What never ran has no line. Status 1 if anything failed.
+CASES is a JSON list of {"program": path, "directory": where to run it, "timeout_s": of a case,
+"cases": ["Suite.Case", ...]}. RESULTS gets a line of JSON for each case when it ends: {"program", "case", "status",
+"seconds", "output"}; the status is "passed", "skipped" or "failed". When a program dies, hangs or ends early, the case
+that was running has failed, and a new process runs the others. A case that never ran has no line. The status is 1 if
+anything failed.
 """
 
 import json
@@ -19,11 +20,11 @@ import time
 
 STATE = re.compile(r"\[( RUN      |       OK |  SKIPPED |  FAILED  )\] (\S+?)(,| \(|$)")
 STATUS = {"       OK ": "passed", "  SKIPPED ": "skipped", "  FAILED  ": "failed"}
-DRAIN_S = 0.2  # What a dead program's children may still hold open is not waited for any longer.
+DRAIN_S = 0.2  # Time to wait for output of children that a dead program has left.
 
 
 class Lines:
-    """The output of a process, line by line, with an end even if something that it left behind keeps the pipe open."""
+    """Reads the output of a process line by line. It ends even if a child of the process keeps the pipe open."""
 
     def __init__(self, process):
         self.process = process
@@ -32,7 +33,7 @@ class Lines:
         self.selector.register(process.stdout, selectors.EVENT_READ)
 
     def read(self, timeout_s):
-        """The lines that have come within the time; None at the end."""
+        """Returns the lines that arrived within the time; None at the end."""
         ended = self.process.poll() is not None
         if not self.selector.select(DRAIN_S if ended else min(timeout_s, 1)):
             return None if ended else []
@@ -45,7 +46,7 @@ class Lines:
 
 
 class Run:
-    """One process, from its start to its end."""
+    """One process of a program, from its start to its end."""
 
     def __init__(self, group, cases, report):
         self.group = group
@@ -77,7 +78,7 @@ class Run:
             self.end_case(STATUS[kind])
 
     def run(self):
-        """The cases that were begun."""
+        """Runs the cases and returns those that began."""
         filters = ":".join(sorted(self.cases))
         process = subprocess.Popen([self.group["program"], f"--gtest_filter={filters}", "--gtest_also_run_disabled_tests"],
                                    cwd=self.group["directory"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -96,7 +97,7 @@ class Run:
             self.output.append(trouble or f"the program ended with status {status}")
             self.end_case("failed")
         elif status != 0 and not self.failed:
-            # Between cases, or at its end: nobody's fault that has a name, so the last one's.
+            # The program failed between cases, or at its end. The failure is attributed to the last case.
             self.current = self.last
             self.output.append(f"the program ended with status {status} though no case failed")
             self.end_case("failed")
@@ -109,7 +110,7 @@ def run_group(group, report):
         seen = Run(group, left, report).run()
         left -= seen
         if not seen:
-            break  # No such cases: they get no line.
+            break  # The program has no such cases. They have no line in the results.
 
 
 def main():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows that gtest_cases.py loses no case, whatever the program does in the middle of one."""
+"""Checks that gtest_cases.py reports every case, whatever the program does during one."""
 
 import pathlib
 import sys
@@ -8,7 +8,7 @@ import unittest
 
 import gtest_cases
 
-# Plays a GoogleTest program: each case does what it is called.
+# Acts as a GoogleTest program: the name of each case says what it does.
 PROGRAM = """#!{python}
 import os, subprocess, sys, time
 cases = sys.argv[1].removeprefix("--gtest_filter=").split(":")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs on Debian 12 what building and testing need; with "peers" also what hawser-bench compares with, with "guest"
-# what tools/rdma-guest boots. Does nothing when everything is there.
+# Installs the packages that building and testing need on Debian 12; with "peers" also those of the programs with which
+# hawser-bench compares, with "guest" also those of tools/rdma-guest. Does nothing if all are installed.
 set -eu
 
 packages="
@@ -49,6 +49,6 @@ fi
 
 echo "== installing:$missing"
 $as_root apt-get update --quiet
-# sudo drops the environment, hence env; the retries are for a mirror that drops a connection.
+# sudo drops the environment, so env sets the variable. apt-get retries because a mirror may drop a connection.
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends \
   -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 $missing

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Judges the tests: injects single faults into the library and lists those that no test notices.
+"""Checks the tests: injects single faults into the library and lists the faults that no test detects.
 
 mutate.py                      faults in the lines that differ from origin/main (--base), committed or not
 mutate.py --seed 7             faults in lines chosen at random from all files; the same seed chooses the same
 mutate.py src/wire src/exec    faults in these files and folders
 mutate.py --list ...           prints the faults and runs nothing
 
-Each fault is one change of one line: a bound off by one, a negated or swapped condition, a release, notification or early
-return that is missing, a weaker memory order, a generation that is not compared or not advanced. The files of the user are
-not touched: the tool works in a worktree in build/mutate, which is kept, so that the next call builds little. Uncommitted
-changes of tracked files are part of it.
+Each fault is one change of one line: a bound off by one, a negated or swapped condition, a missing release,
+notification or early return, a weaker memory order, a generation that is not compared or not advanced. The tool does
+not change the user's files: it works in a worktree in build/mutate, which is kept, so that the next call builds little.
+The worktree includes uncommitted changes of tracked files.
 
 A fault is run against the test program of the file's folder (or of the nearest folder above that has one), then against
-the programs of --tests. A test notices it by failing, by crashing, or by running longer than --timeout-factor times its
-usual time. A fault that does not compile is not counted. When --minutes are over, the rest is left out; the faults run in
-an order that takes files and kinds in turn.
+the programs of --tests. A test detects it by failing, by crashing, or by running longer than --timeout-factor times its
+usual time. A fault that does not compile is not counted. When --minutes have passed, the other faults are left out. The
+order of the faults alternates between files and kinds.
 """
 
 import argparse
@@ -32,21 +32,21 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SLACK_S = 20  # A pause of the machine is not taken for a hang.
+SLACK_S = 20  # A pause of the machine must not count as a hang.
 
-# Where faults are injected: the library. Tests and their helpers are what is judged.
+# Files in which faults are injected: the library, and not its tests and their helpers.
 SOURCE = re.compile(r"^(src|include)/.*\.(cpp|h)$")
 NO_SOURCE = re.compile(r"_(test|testing)\.(cpp|h)$|/(test|conformance)/")
 
 LITERAL = re.compile(r"""//.*$ | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])+'""", re.VERBOSE)
-# Lines that state types, names or what never happens: a fault there does not compile or changes nothing.
+# Lines that state types, names or impossible conditions: a fault there does not compile or changes nothing.
 INERT = re.compile(r"^\s*(#|//|\*|template\b|using\b|namespace\b|static_assert|assert\(|HAWSER_ASSERT|case\b|public:|private:|"
                    r"class\b|struct\b|enum\b|friend\b|operator\b)")
 STATEMENT = re.compile(r"^(\s*)(?P<if>if \(.*\) )?((?:[\w:>.*&\[\]()-]+(?:\.|->|::))?(\w+)\([^;{}]*\);)\s*$")
 RELEASES = re.compile(r"release|free|close|reset|erase|clear|pop_|return_|give_|put_back|deregister|unmap|revoke|discard|drop|"
                       r"destroy|detach|retire|cancel|remove|unlink|abort|fail", re.IGNORECASE)
 NOTIFIES = re.compile(r"notify|wake|signal|resume|ring|post|kick|flush|arm|schedule|set$|on_|publish|tell|request|poke|push",
-                      re.IGNORECASE)  # After RELEASES: "reset" is no "set".
+                      re.IGNORECASE)  # Checked after RELEASES: "reset" does not mean "set".
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,13 +62,13 @@ class Fault:
 
 
 def blank(line):
-    """The line with its literals and comments replaced by blanks, so that columns stay."""
+    """Returns the line with blanks instead of literals and comments, so that columns are the same."""
     return LITERAL.sub(lambda match: (match.group()[0] + " " * (len(match.group()) - 2) + match.group()[-1]
                                       if match.group()[0] != "/" else " " * len(match.group())), line)
 
 
 def substitutions(code):
-    """(kind, start, end, replacement) for each operator of `code` that can be replaced."""
+    """Yields (kind, start, end, replacement) for each operator of `code` that can be replaced."""
     for match in re.finditer(r" (<=|>=|<|>) ", code):
         other = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}[match.group(1)]
         yield "bound off by one", match.start(1), match.end(1), other
@@ -96,7 +96,7 @@ def substitutions(code):
 
 
 def closing(code, start):
-    """Where the parenthesis at `start` is closed, or None."""
+    """Returns the position at which the parenthesis at `start` is closed, or None."""
     depth = 0
     for at in range(start, len(code)):
         depth += {"(": 1, ")": -1}.get(code[at], 0)
@@ -106,7 +106,7 @@ def closing(code, start):
 
 
 def removals(code):
-    """The kind of fault that the line's absence is, or None."""
+    """Returns the kind of fault that removing the line would be, or None."""
     if re.match(r"^\s*(if \([^;]*\) )?(co_)?return;\s*$", code):
         return "missing return"
     if re.match(r"^\s*(\+\+|--)[\w.>()\[\]-]+;\s*$|^\s*[\w.>()\[\]-]+ [+-]= [^;]+;\s*$", code):
@@ -121,7 +121,7 @@ def removals(code):
 
 
 def faults_of(path, text, lines=None):
-    """All faults of a file, or those in the given lines."""
+    """Returns all faults of a file, or those in the given lines."""
     in_block_comment = False
     begins_statement = True
     for number, line in enumerate(text.split("\n"), 1):
@@ -146,7 +146,7 @@ def faults_of(path, text, lines=None):
 
 
 def in_turn(faults, seed):
-    """An order that takes files and kinds in turn, so that a short run has something of each."""
+    """Returns the faults in an order that alternates between files and kinds, so that a short run has some of each."""
     chance = random.Random(seed)
     queues = {}
     for fault in faults:
@@ -163,7 +163,7 @@ def in_turn(faults, seed):
 
 
 def changed_lines(diff):
-    """{path: set of line numbers} of a diff without context, in the new file."""
+    """Returns {path: set of line numbers} of a diff without context. The numbers are those of the new file."""
     changed, path = {}, None
     for line in diff.splitlines():
         if line.startswith("+++ "):
@@ -186,7 +186,7 @@ def git(*arguments, tree=None):
 
 
 def choose_faults(options, snapshot):
-    """The faults that the options ask for, in the order in which they are run."""
+    """Returns the faults that the options select, in the order in which they are run."""
     files = [path for path in git("ls-tree", "-r", "--name-only", snapshot).splitlines() if is_source(path)]
     lines = {}
     if options.paths:
@@ -202,7 +202,7 @@ def choose_faults(options, snapshot):
 
 
 class Tree:
-    """The copy in which faults are injected, with its build folder."""
+    """The worktree in which faults are injected, with its build folder."""
 
     def __init__(self, options):
         self.folder = ROOT / "build" / "mutate"
@@ -227,13 +227,13 @@ class Tree:
                          "--", "--quiet"])
 
     def run(self, command):
-        """None if it worked, else its output."""
+        """Returns None on success, else the output."""
         result = subprocess.run(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 errors="replace")
         return None if result.returncode == 0 else result.stdout
 
     def programs(self):
-        """{test program: the folders of its sources}."""
+        """Returns {test program: the folders of its sources}."""
         found = {}
         for entry in json.loads((self.build_folder / "compile_commands.json").read_text()):
             if target := re.search(r" -o \S*CMakeFiles/(\w+_test)\.dir/", entry["command"]):
@@ -245,8 +245,8 @@ class Tree:
 
 
 def folders_of(entry, root):
-    """The folders, relative to the root, whose files a compilation has: a batch of sources names several. A folder "test"
-    belongs to the folder that it is in."""
+    """Returns the folders, relative to the root, of the files of a compilation: a batch of sources has several. A
+    folder "test" belongs to the folder that contains it."""
     files = [entry["file"]]
     if "/Unity/" in entry["file"]:
         files = re.findall(r'#include "([^"]+)"', pathlib.Path(entry["file"]).read_text())
@@ -254,7 +254,7 @@ def folders_of(entry, root):
 
 
 def program_for(path, programs):
-    """The test program of the nearest folder, or None. A header of include/hawser belongs to no folder of tests."""
+    """Returns the test program of the nearest folder, or None. Headers of include/hawser have no folder of tests."""
     folder = os.path.dirname(path)
     while folder:
         for program, folders in sorted(programs.items()):
@@ -265,7 +265,7 @@ def program_for(path, programs):
 
 
 def run_program(program, limit_s):
-    """(status, seconds); the status is "timeout" if it had to be ended."""
+    """Returns (status, seconds). The status is "timeout" if the program was ended after its time."""
     started = time.monotonic()
     process = subprocess.Popen([program, "--gtest_brief=1", "--gtest_fail_fast"], stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -273,7 +273,7 @@ def run_program(program, limit_s):
         status = process.wait(limit_s)
     except subprocess.TimeoutExpired:
         status = "timeout"
-    # Its children are in its session.
+    # The children of the program are in its session.
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -283,7 +283,7 @@ def run_program(program, limit_s):
 
 
 class Judge:
-    """Runs faults against tests, and remembers how long the tests take without a fault."""
+    """Runs tests with a fault. Stores how long the tests take without a fault."""
 
     def __init__(self, tree, options):
         self.tree = tree
@@ -297,7 +297,7 @@ class Judge:
         return [program for program in dict.fromkeys([near, *self.extra]) if program]
 
     def prepare(self, program):
-        """Builds the program without a fault and takes its time. Why it can't be used, or None."""
+        """Builds the program without a fault and measures its time. Returns why it can't be used, or None."""
         if program not in self.usual_s:
             output = self.tree.build([program])
             if output is not None:
@@ -326,7 +326,7 @@ class Judge:
 
 
 def judge_all(faults, judge, deadline):
-    """{verdict: [fault, ...]}; the faults that no time was left for are "left out"."""
+    """Returns {verdict: [fault, ...]}. Faults that were not run in the time are "left out"."""
     verdicts = {"survived": [], "noticed": [], "invalid": [], "no tests": [], "left out": []}
     for number, fault in enumerate(faults, 1):
         if time.monotonic() > deadline:
@@ -345,7 +345,7 @@ def judge_all(faults, judge, deadline):
 
 
 def summary(verdicts):
-    """The text at the end: the faults that no test notices, then the counts."""
+    """Returns the text at the end: the faults that no test detects, then the counts."""
     lines = []
     if verdicts["survived"]:
         lines += ["", "no test notices:", *(f"  {fault}" for fault in sorted(verdicts["survived"], key=lambda one:
@@ -377,7 +377,7 @@ def parse():
 
 def main():
     options = parse()
-    # The uncommitted changes as a commit that no branch has; empty if there are none.
+    # A commit of the uncommitted changes, which belongs to no branch. Empty if there are none.
     snapshot = git("stash", "create") or git("rev-parse", "HEAD")
     faults = choose_faults(options, snapshot)[:options.count]
     if not faults:

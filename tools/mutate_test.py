@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows that mutate.py injects the faults that it names, notices what tests do, and leaves the files as they were."""
+"""Checks that mutate.py injects the faults that it names, detects what tests do, and restores the files."""
 
 import contextlib
 import io

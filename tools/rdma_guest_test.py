@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Shows what tools/rdma-guest does before and after a boot. With "device": that there is an RDMA device which carries
-data, which is true in the guest; exits 77 elsewhere."""
+"""Checks the work of tools/rdma-guest before and after a boot. With "device": checks that an RDMA device carries data,
+as in the guest; exits with 77 if there is no device."""
 
 import importlib.machinery
 import os

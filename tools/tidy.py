@@ -32,7 +32,7 @@ LONG_FILES = {
     "src/transport/rdma/device/ibverbs.cpp": "the only file that includes the vendor's header; one class for each verbs object",
 }
 
-# Files that may use #if although they are no backend and no poller, with the reason.
+# Files outside backends and pollers that may use #if, with the reason.
 CONDITIONAL_FILES = {
     "include/hawser/detail/named_first.h": "a defect of GCC before version 13 can only be asked about through the preprocessor",
     "src/base/frame_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
@@ -61,10 +61,9 @@ PROSE_PENDING = (
     "src/transport/sim/rdma",
     "src/transport/ucx",
     "tools",
-    "tools/guest",
 )
 
-# The arrows of docs/architecture.md. A layer may include itself, the public headers and these. Backends
+# The dependencies of docs/architecture.md. A layer may include itself, the public headers and these. Backends
 # (transport/NAME) know no other backend; only runtime names them.
 LAYERS = {
     "base": (),
@@ -78,17 +77,18 @@ LAYERS = {
     "transport/sim/rdma": ("transport/rdma", "transport", "wire", "exec", "base"),
     "runtime": ("protocol", "rpc", "wire", "codec", "exec", "transport", "transport/*", "base"),
 }
-# Folders of src/transport that are no backend.
+# Folders of src/transport that are not backends.
 PARTS_OF_TRANSPORT = ("common", "conformance", "test")
-# A transport carries messages and does not look into them: of wire it sees the lengths of messages and their limit only.
+# A transport carries messages and does not read them. It may include only this header of wire, for message lengths and
+# their limit.
 WIRE_FOR_TRANSPORTS = ("wire/message.h",)
-# Beyond that, a test beside its layer may run over the simulated network.
+# A test of a layer may include these layers as well: it may run over the simulated network.
 TEST_LAYERS = ("transport/sim", "transport", "exec", "base")
 
 OS_HEADERS_IN = ("base", "exec", "transport/*", "runtime")
 VENDOR_HEADERS_IN = ("transport/*",)
 VENDOR_HEADERS = ("infiniband/", "rdma/", "ucp/", "ucs/", "uct/", "cuda", "hip/")
-# Other headers that are neither the system's nor a vendor's, with the files that may include them.
+# Headers of other libraries, with the files that may include them.
 LIBRARY_HEADERS = {
     "liburing": ("src/exec/*",),
     "ares": ("src/transport/tcp/*",),
@@ -107,7 +107,7 @@ stdfloat stop_token streambuf string string_view strstream syncstream system_err
 typeinfo unordered_map unordered_set utility valarray variant vector version
 """.split())
 
-# Spelled so that this file does not name them itself.
+# The words are split so that this file does not contain them.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.~}])/(?:work|tmp|home|root)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -137,8 +137,8 @@ def matches(name, patterns):
 
 
 def layer_of(path):
-    """The layer a path below src/ lies in, such as "exec" or "transport/tcp"; None elsewhere. Other subfolders, such as
-    test/, belong to the layer above them."""
+    """Returns the layer of a path below src/, such as "exec" or "transport/tcp"; None for other paths. Other
+    subfolders, such as test/, belong to the layer above them."""
     parts = path.split("/")[1:-1]
     if not path.startswith("src/") or not parts:
         return None
@@ -158,7 +158,7 @@ def allowed_layers(layer):
 
 
 def check_layer_include(path, header):
-    """Why `path` may not include the project's own `header`, as (problem, remedy), or None."""
+    """Returns why `path` may not include the project's own `header`, as (problem, remedy), or None."""
     if header.startswith("hawser/"):
         return None
     if path.startswith(("tests/", "apps/", "fuzz/")):
@@ -193,7 +193,7 @@ def check_layer_include(path, header):
 
 
 def check_system_include(path, header):
-    """Why `path` may not include <header>, as (problem, remedy), or None."""
+    """Returns why `path` may not include <header>, as (problem, remedy), or None."""
     if not path.startswith(("include/", "src/")) or header in STANDARD_HEADERS or header.startswith("hawser/"):
         return None
     for prefix, users in LIBRARY_HEADERS.items():
@@ -216,7 +216,7 @@ def check_system_include(path, header):
 
 
 def check_lines(path, lines):
-    """Rules that look at one line at a time."""
+    """Applies the rules that check each line separately."""
     cpp = path.endswith((".h", ".cpp"))
     conditionals = not cpp or path in CONDITIONAL_FILES or matches(path, CONDITIONAL_FOLDERS)
     makefile = path.endswith("Makefile")
@@ -268,7 +268,7 @@ def check_prose(path, text):
 
 
 def prose_counts(root):
-    """{folder: {problem: count}} of the whole tree, checked or not."""
+    """Returns {folder: {problem: count}} of the whole tree, with folders that are not checked."""
     counts = collections.defaultdict(collections.Counter)
     for path in files_below(root):
         with contextlib.suppress(UnicodeDecodeError):
@@ -278,7 +278,7 @@ def prose_counts(root):
 
 
 def check_prose_pending(root):
-    """A folder leaves PROSE_PENDING as soon as it is clean, so the table only shrinks."""
+    """Checks that a folder leaves PROSE_PENDING as soon as it is clean, so that the table only shrinks."""
     counts = prose_counts(root)
     folders = {os.path.dirname(path) for path in files_below(root)}
     for pattern in PROSE_PENDING:
@@ -298,7 +298,7 @@ def print_prose(root):
 
 
 def check_cmake_layers(text):
-    """The DEPENDS of CMakeLists.txt must not say more than LAYERS allows."""
+    """Checks that DEPENDS in CMakeLists.txt has nothing that LAYERS does not allow."""
     for declared in LAYER_CALL.finditer(text):
         layer, depends = declared.group(1), DEPENDS.search(declared.group(2) or "")
         depends = depends.group(1).split() if depends else []
@@ -314,7 +314,7 @@ def check_cmake_layers(text):
 
 
 def files_below(root):
-    """The text files of the project below `root`, as sorted relative paths."""
+    """Returns the text files of the project below `root`, as sorted relative paths."""
     found = []
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if not matches(name, SKIPPED_FOLDERS)]
@@ -339,7 +339,7 @@ def check_tree(root):
 
 
 def compile_alone(compiler, root, path):
-    """Includes the header twice in an otherwise empty file."""
+    """Compiles a file that only includes the header, twice."""
     header = path.split("/", 1)[1]
     command = [compiler, "-std=c++23", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Wpedantic",
                "-Wno-missing-field-initializers", "-Werror",
@@ -347,7 +347,7 @@ def compile_alone(compiler, root, path):
     result = subprocess.run(command, input=f'#include "{header}"\n#include "{header}"\n', capture_output=True, text=True)
     if result.returncode == 0:
         return None
-    # A backend whose vendor's headers are not installed is not built either.
+    # If the vendor's headers of a backend are not installed, the backend is not built either.
     missing = re.search(r"fatal error: '?([^':]+)'?(?: file not found|: No such file)", result.stderr)
     if missing and missing.group(1).startswith(VENDOR_HEADERS):
         return None
@@ -357,7 +357,7 @@ def compile_alone(compiler, root, path):
 
 
 def includes_first(root, header, files):
-    """Whether the source beside `header` includes it before anything else."""
+    """Returns whether the source beside `header` includes it first."""
     source = header.removesuffix(".h") + ".cpp"
     if source not in files:
         return False
@@ -366,8 +366,8 @@ def includes_first(root, header, files):
 
 
 def check_headers(root, compiler):
-    """A header beside a source of its name is compiled alone by it: the source includes it first (the gcc preset has no
-    precompiled header that would hide what is missing)."""
+    """Compiles each header alone, except headers that the source of the same name includes first: the build compiles
+    these alone (the gcc preset has no precompiled header that would hide a missing include)."""
     files = set(files_below(root))
     headers = [path for path in sorted(files) if path.endswith(".h") and path.startswith(("include/", "src/"))
                and not path.endswith("_testing.h")]

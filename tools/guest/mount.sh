@@ -1,6 +1,6 @@
 #!/bin/busybox sh
-# First stage, in the initramfs: the host's file system becomes the root. What the guest writes stays in its memory,
-# except below the folders listed in /guest/writable, which are the host's own.
+# First stage, in the initramfs: the host's file system becomes the root. Writes of the guest stay in its memory, except
+# below the folders listed in /guest/writable, which are the host's folders.
 /bin/busybox --install -s /bin
 fail() { echo "guest: $1" >/dev/console; reboot -f; }
 

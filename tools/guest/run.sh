@@ -1,6 +1,6 @@
 #!/bin/sh
-# Second stage, in the host's file system: devices, then the command, then the end. Reports to the host by one line each:
-# "booted", "failed REASON", "exit STATUS".
+# Second stage, in the host's file system: sets up devices, runs the command, and ends. Reports to the host by one line
+# each: "booted", "failed REASON", "exit STATUS".
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 cd /run/guest
 . ./settings  # devices, mtu, merged
@@ -29,7 +29,7 @@ if [ "$devices" -gt 0 ]; then
   done
 fi
 
-# Pipes between the command and the ports: a port can be opened only once, so /dev/stdout would not work on it.
+# Pipes connect the command with the ports: a port can be opened only once, so /dev/stdout would not work on it.
 $busybox mkfifo out err
 $busybox cat out >"$(port 2)" &
 out=$!
@@ -42,7 +42,7 @@ else
   /bin/sh ./command </dev/null >out 2>err
   status=$?
 fi
-# What the command left running may hold its output open for ever: after a while the end comes all the same.
+# Processes that the command left running may hold its output open without end, so the guest ends after a while.
 ($busybox sleep 5; kill $out $err) 2>/dev/null &
 wait $out $err
 end "exit $status"
