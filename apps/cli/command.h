@@ -5,13 +5,13 @@
 
 namespace hawser::cli {
 
-// What a command does once its options are read: gives the exit status.
+// Executes a command after its options have been parsed. Returns the exit status.
 using Run = std::function<int()>;
 
-// wrong_options_status as hawser-bench has it; 0 and 1 belong to the commands.
+// Exit status for wrong options, the same as in hawser-bench. The commands use 0 and 1.
 inline constexpr int wrong_options_status = 2;
 
-// One for each command: adds its options to `command` and gives what runs it.
+// Each function adds the options of its command to `command` and returns the function that executes it.
 Run add_doctor(CLI::App& command);
 Run add_lab(CLI::App& command);
 

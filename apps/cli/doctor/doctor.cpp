@@ -31,7 +31,7 @@ namespace {
 
 using namespace doctor;
 
-// Long enough for steady figures from an emulated device.
+// This duration gives stable figures on an emulated device.
 constexpr Duration self_test_duration = std::chrono::milliseconds(300);
 
 struct Options {
@@ -75,7 +75,7 @@ int run(const Options& options) {
   return exit_status(report);
 }
 
-// Those of RdmaOptions that decide what the machine must provide.
+// Adds the RdmaOptions that determine what the machine must provide.
 void add_rdma_options(CLI::App& command, RdmaOptions& options) {
   const auto add = [&](const char* name, auto& value, const char* text) {
     command.add_option(name, value, text)->capture_default_str()->group("As in RdmaOptions");
@@ -95,7 +95,7 @@ void add_rdma_options(CLI::App& command, RdmaOptions& options) {
       ->group("As in RdmaOptions");
 }
 
-// Those of UcxOptions that decide what UCX has.
+// Adds the UcxOptions that determine which transports UCX offers.
 void add_ucx_options(CLI::App& command, UcxOptions& options) {
   const auto add = [&](const char* name, auto& value, const char* text) {
     return command.add_option(name, value, text)->capture_default_str()->group("As in UcxOptions");

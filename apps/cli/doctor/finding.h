@@ -9,28 +9,28 @@
 namespace hawser::cli::doctor {
 
 enum class Severity : std::uint8_t {
-  good,     // As it should be.
-  note,     // Worth knowing; nothing to do unless more is wanted.
-  warning,  // Works, but slower than it could, or fails under load.
-  problem,  // Does not work, although it is wanted or the hardware is there.
+  good,     // The setting is as it should be.
+  note,     // Information that requires no action.
+  warning,  // The transport works, but is slower than necessary or fails under load.
+  problem,  // The transport does not work, although it is required or the hardware is present.
 };
 
-// One thing that was looked at.
+// Result of one check.
 struct Finding {
-  std::string id;  // For scripts, stable: "kernel.io_uring".
+  std::string id;  // Stable name for scripts, such as "kernel.io_uring".
   Severity severity = Severity::good;
   std::string text;
-  std::string remedy;   // What to do; empty where there is nothing to do.
-  std::string subject;  // Which of several: "rxe0", "rxe0/1" for its port. Empty where there is one only.
-  // What the text tells in numbers, for scripts: names with their units, such as "one_way_us".
+  std::string remedy;   // Remedy; empty if nothing has to be done.
+  std::string subject;  // Selects one of several objects: "rxe0", or "rxe0/1" for its port. Empty if there is only one.
+  // The numbers of the text, for scripts. The names contain the units, such as "one_way_us".
   std::vector<std::pair<std::string, double>> figures;
 };
 
-// A transport, or the machine below them all.
+// The findings about a transport or about the machine.
 struct Section {
   std::string name;     // For scripts and --require: "machine", "tcp", "shm", "ucx", "rdma".
-  std::string title;    // For people.
-  bool usable = false;  // A connection could use it.
+  std::string title;    // Heading for people.
+  bool usable = false;  // A connection can use the transport.
   std::vector<Finding> findings;
 };
 
@@ -41,10 +41,10 @@ struct Report {
 std::string_view to_string(Severity severity) noexcept;
 Severity worst(const Report& report) noexcept;
 
-// Makes a problem of each named section that is not usable, or not there.
+// Adds a problem for each named section that is not usable or does not exist.
 void require(Report& report, const std::vector<std::string>& names);
 
-// 0 if nothing is worse than a note, else 1.
+// Returns 0 if no finding is worse than a note, else 1.
 int exit_status(const Report& report) noexcept;
 
 }  // namespace hawser::cli::doctor

@@ -15,9 +15,9 @@ namespace hawser::cli::doctor {
 namespace {
 
 constexpr std::string_view cpu_folder = "/sys/devices/system/cpu";
-// The kernel's value for "nobody asked".
+// The kernel's value if no process has set a limit.
 constexpr std::int64_t wake_bound_none_us = 2'000'000'000;
-// Waking from a deeper idle state costs more than a call does.
+// Waking from a deeper idle state takes longer than a call.
 constexpr std::int64_t wake_us_max = 10;
 
 ProcessLimit read_limit(int resource) {
@@ -45,7 +45,7 @@ std::vector<IdleState> read_idle_states(const SystemFiles& files) {
   return states;
 }
 
-// The file holds a 32-bit number as it lies in memory.
+// Reads the file, which holds a 32-bit number in the byte order of the machine.
 std::optional<std::int64_t> read_wake_bound(const SystemFiles& files) {
   const std::optional<std::string> bytes = files.raw("/dev/cpu_dma_latency", sizeof(std::int32_t));
   if (!bytes || bytes->size() != sizeof(std::int32_t)) return std::nullopt;
@@ -55,7 +55,7 @@ std::optional<std::int64_t> read_wake_bound(const SystemFiles& files) {
   return value;
 }
 
-// Of the capabilities in force, as a line of /proc/self/status has them in hexadecimal.
+// Returns whether the process has the effective capability. /proc/self/status lists the capabilities in hexadecimal.
 bool has_capability(const SystemFiles& files, unsigned number) {
   const std::string status = files.text("/proc/self/status").value_or("");
   constexpr std::string_view label = "CapEff:";
@@ -65,7 +65,7 @@ bool has_capability(const SystemFiles& files, unsigned number) {
   return (effective >> number & 1) != 0;
 }
 
-// The word in brackets: "always [madvise] never".
+// Returns the word in brackets, as in "always [madvise] never".
 std::string chosen_word(const std::string& text) {
   const std::size_t begin = text.find('[');
   const std::size_t end = text.find(']');
@@ -93,7 +93,7 @@ Finding examine_frequency(const MachineFacts& facts) {
   }
   finding.text = fmt::format("frequency governor {} ({})", facts.frequency_governor, facts.frequency_driver);
   if (facts.frequency_governor == "performance") return finding;
-  // The pstate drivers' "powersave" does clock up under load; the others' stays at the bottom.
+  // With a pstate driver, "powersave" raises the clock under load. With other drivers it keeps the lowest frequency.
   const bool pstate = facts.frequency_driver.find("pstate") != std::string::npos;
   finding.severity = facts.frequency_governor == "powersave" && !pstate ? Severity::warning : Severity::note;
   finding.text += finding.severity == Severity::warning ? ": processors stay at their lowest frequency"

@@ -10,7 +10,7 @@
 
 namespace hawser::cli::doctor {
 
-// A limit of this process's, as setrlimit() has it.
+// A limit of this process, as getrlimit() returns it.
 struct ProcessLimit {
   static constexpr std::uint64_t unlimited = UINT64_MAX;
   std::uint64_t soft = unlimited;
@@ -23,28 +23,28 @@ struct IdleState {
   std::int64_t wake_us = 0;
 };
 
-// What all transports stand on. What could not be read is empty.
+// Facts about the machine that all transports depend on. A fact that could not be read is empty.
 struct MachineFacts {
   std::string kernel;  // "6.1.0-44-amd64"
   std::size_t processors = 0;
   std::size_t numa_nodes = 0;
   std::string clock_source;
-  std::string frequency_governor;  // Of the first processor, like the driver and the idle states.
+  std::string frequency_governor;  // Setting of the first processor, as are the driver and the idle states.
   std::string frequency_driver;
-  std::vector<IdleState> idle_states;         // Those that are enabled.
-  std::optional<std::int64_t> wake_bound_us;  // What somebody holds /dev/cpu_dma_latency at.
+  std::vector<IdleState> idle_states;         // The enabled ones.
+  std::optional<std::int64_t> wake_bound_us;  // Limit set by a process through /dev/cpu_dma_latency.
   std::string transparent_huge_pages;         // "always", "madvise", "never".
-  std::int64_t huge_pages = 0;                // Of 2 MiB, set aside.
+  std::int64_t huge_pages = 0;                // Number of reserved pages of 2 MiB.
   std::int64_t huge_pages_free = 0;
   ProcessLimit locked_bytes;
-  bool may_lock_any = false;  // CAP_IPC_LOCK: no limit counts.
+  bool may_lock_any = false;  // The process has CAP_IPC_LOCK: limits do not apply.
   ProcessLimit open_files;
 };
 
 MachineFacts read_machine(const SystemFiles& files);
 Section examine_machine(const MachineFacts& facts);
 
-// "64 KiB", "2.5 MiB", "unlimited".
+// Returns texts such as "64 KiB", "2.5 MiB" and "unlimited".
 std::string bytes_text(std::uint64_t bytes);
 
 }  // namespace hawser::cli::doctor

@@ -16,7 +16,7 @@ namespace {
 
 using namespace transport::rdma;
 
-// What RoCE puts around a packet's payload, all of its headers that may be there: the kernel's own reckoning.
+// Size of all headers that RoCE may add to a packet's payload, as the kernel computes it.
 constexpr std::int64_t roce_header_bytes = 96;
 constexpr unsigned path_mtu_bytes_max = 4096;
 constexpr std::int64_t interface_mtu_bytes_enough = 4200;
@@ -34,7 +34,7 @@ constexpr std::string_view loss_remedy =
     "packets are lost on the way: configure PFC or ECN for RoCE in NIC and switches, and see "
     "RdmaOptions::traffic_class";
 constexpr std::string_view cable_remedy = "check cable, optics and switch port";
-// By the names of mlx5, bnxt_re, irdma and rxe.
+// Names of the error counters of mlx5, bnxt_re, irdma and rxe.
 constexpr std::array troubles = {
     Trouble{"rnr_nak_retry_err", "a peer had no receive posted", not_ready_remedy},
     Trouble{"out_of_buffer", "packets came that no receive was posted for", not_ready_remedy},
@@ -282,7 +282,7 @@ class Examination {
       return;
     }
     if (!port.chosen) return;
-    section_.usable = true;  // As far as was tried.
+    section_.usable = true;  // As far as it was tested.
     if (!port.self_test) return;
     const SelfTestResult& test = *port.self_test;
     if (test.inline_bytes < facts_.options.inline_bytes) {
@@ -303,7 +303,7 @@ class Examination {
          {"inline_bytes", static_cast<double>(test.inline_bytes)}});
   }
 
-  // Which of the devices a connection would take.
+  // Reports which of the devices a connection would use.
   void choice() {
     const RdmaOptions& options = facts_.options;
     for (const RdmaDeviceFacts& device : facts_.devices) {

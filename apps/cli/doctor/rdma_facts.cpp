@@ -18,7 +18,7 @@ using namespace transport::rdma;
 
 constexpr std::string_view class_folder = "/sys/class/infiniband";
 
-// Vendors whose network cards do RDMA, all or most of them: Mellanox/NVIDIA, Chelsio, Pensando.
+// PCI ids of vendors most of whose network cards support RDMA: Mellanox/NVIDIA, Chelsio, Pensando.
 constexpr std::array<std::string_view, 3> rdma_vendors = {"0x15b3", "0x1425", "0x1dd8"};
 constexpr std::string_view infiniband_class = "0x0207";
 constexpr std::string_view ethernet_class = "0x0200";

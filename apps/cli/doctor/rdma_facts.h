@@ -23,19 +23,19 @@ struct NetworkInterface {
 struct RdmaPortFacts {
   transport::rdma::PortStatus status;
   std::string physical_state;                 // "5: LinkUp"
-  std::optional<NetworkInterface> interface;  // Of RoCE.
+  std::optional<NetworkInterface> interface;  // Present for RoCE only.
   std::vector<transport::rdma::GidEntry> addresses;
-  std::optional<transport::rdma::GidEntry> chosen;  // By the options.
-  std::string not_chosen;                           // Why there is none.
-  std::vector<transport::rdma::Counter> counters;   // Before the self-test.
-  std::vector<transport::rdma::Counter> moved;      // By how much they grew during the self-test.
-  std::optional<SelfTestResult> self_test;          // Of active ports with an address.
+  std::optional<transport::rdma::GidEntry> chosen;  // The address that the options select.
+  std::string not_chosen;                           // Reason why no address was selected.
+  std::vector<transport::rdma::Counter> counters;   // Values before the self-test.
+  std::vector<transport::rdma::Counter> moved;      // Increases during the self-test.
+  std::optional<SelfTestResult> self_test;          // Present for active ports with an address.
   std::string self_test_error;
 };
 
 struct RdmaDeviceFacts {
   std::string name;
-  std::string open_error;  // Why it can't be opened; then the rest is empty.
+  std::string open_error;  // Reason why the device cannot be opened; then the rest is empty.
   transport::rdma::DeviceLimits limits;
   std::vector<RdmaPortFacts> ports;
   std::int64_t numa_node = -1;
@@ -46,17 +46,17 @@ struct RdmaDeviceFacts {
 struct RdmaFacts {
   RdmaOptions options;
   std::string options_error;
-  std::string unavailable;  // Why no devices can be listed.
+  std::string unavailable;  // Reason why devices cannot be listed.
   std::vector<RdmaDeviceFacts> devices;
-  std::vector<std::string> kernel_devices;        // That the kernel has, whoever may open them.
+  std::vector<std::string> kernel_devices;        // Devices that the kernel knows, with or without access.
   std::vector<std::string> cards_without_driver;  // PCI addresses of cards that look like RDMA.
-  bool device_files = false;                      // /dev/infiniband is there.
+  bool device_files = false;                      // /dev/infiniband exists.
   ProcessLimit locked_bytes;
   bool may_lock_any = false;
   std::size_t numa_nodes = 0;
 };
 
-// `self_test`: how long to measure on each active port, in each of two ways; zero: send nothing.
+// `self_test` is the duration of each of the two measurements on each active port. Zero: nothing is sent.
 RdmaFacts read_rdma(const SystemFiles& files, transport::rdma::Verbs& verbs, const MachineFacts& machine,
                     const RdmaOptions& options, Duration self_test);
 

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t ping_bytes = 64;
 constexpr std::size_t pings_max = 20'000;
-constexpr unsigned window = 4;  // Sends under way, each with a receive posted for it.
+constexpr unsigned window = 4;  // Outstanding sends, each with a posted receive.
 constexpr std::size_t page_bytes = 4096;
 
 std::byte pattern(std::size_t send, std::size_t offset) { return static_cast<std::byte>(send * 31 + offset); }
@@ -39,7 +39,7 @@ class SelfTest {
  private:
   Result<void> prepare() {
     result_.send_bytes = options_.chunk_bytes;
-    // Sends from the first half, receives into the second.
+    // The first half is sent from, the second half is received into.
     memory_.resize(2 * window * result_.send_bytes + page_bytes);
     auto region = device_.register_memory(memory_, {});
     if (!region) return std::unexpected(std::move(region.error()));
@@ -107,7 +107,7 @@ class SelfTest {
     return completion;
   }
 
-  // Until the other side has received; sends may complete later.
+  // Waits until the other side has received. Sends may complete later.
   Result<void> wait_received() {
     while (true) {
       const Result<Completion> completion = next();
@@ -153,7 +153,7 @@ class SelfTest {
 
   Result<void> send_filled(std::size_t number) {
     const std::size_t slot = number % window;
-    // Ends and middle tell well enough whether the right bytes came.
+    // Bytes at both ends and in the middle are enough to detect wrong data.
     for (const std::size_t offset : probes()) sent_at(slot)[offset] = pattern(number, offset);
     if (auto posted = post_receive(1, slot, result_.send_bytes); !posted) return posted;
     return post_send(0, slot, result_.send_bytes);
@@ -177,7 +177,7 @@ class SelfTest {
     const Clock::time_point end = start + plan_.duration;
     while (true) {
       const bool more = Clock::now() < end || posted < window;
-      // A slot is free when its send and its receive are over; both queues keep their order.
+      // A slot is free when its send and its receive have completed. Both queues complete in order.
       while (more && posted < std::min(sent, received) + window) {
         if (auto done = send_filled(posted); !done) return done;
         ++posted;
@@ -201,7 +201,8 @@ class SelfTest {
   const RdmaOptions& options_;
   const SelfTestPlan& plan_;
   SelfTestResult result_;
-  // In the order of their making, since queue pairs and regions go before what they were made on.
+  // Members are declared in the order of their creation, so that queue pairs and regions are destroyed before the
+  // objects that they use.
   std::vector<std::byte> memory_;
   std::unique_ptr<MemoryRegion> region_;
   std::unique_ptr<CompletionQueue> queue_;

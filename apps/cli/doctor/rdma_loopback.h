@@ -10,23 +10,23 @@
 
 namespace hawser::cli::doctor {
 
-// Two queue pairs of one port, connected to each other: what really works, and how fast.
+// Result of a test with two connected queue pairs of one port: what works, and how fast.
 struct SelfTestResult {
-  std::size_t inline_bytes = 0;   // Granted of what the options wish.
-  std::size_t send_requests = 0;  // Granted.
-  double one_way_us = 0;          // Median of half round trips of 64 bytes, polling.
+  std::size_t inline_bytes = 0;   // Size that the device granted of the requested one.
+  std::size_t send_requests = 0;  // Number that the device granted.
+  double one_way_us = 0;          // Median of half the round trip of 64 bytes, with polling.
   double send_megabytes_per_second = 0;
-  std::size_t send_bytes = 0;  // Of one send of those.
+  std::size_t send_bytes = 0;  // Size of each send in that measurement.
 };
 
 struct SelfTestPlan {
   unsigned port = 1;
   transport::rdma::GidEntry address;
-  bool global = true;  // Addressed by GID.
+  bool global = true;  // The port is addressed by GID, else by LID.
   std::uint16_t lid = 0;
   unsigned mtu_bytes = 1024;
-  Duration duration = std::chrono::milliseconds(300);      // Of each of both measurements.
-  Duration completion_timeout = std::chrono::seconds(10);  // Without any completion it has failed.
+  Duration duration = std::chrono::milliseconds(300);      // Duration of each of the two measurements.
+  Duration completion_timeout = std::chrono::seconds(10);  // Without a completion for so long, the test fails.
 };
 
 Result<SelfTestResult> run_self_test(transport::rdma::Device& device, const RdmaOptions& options,

@@ -37,7 +37,7 @@ class Painter {
   bool colour_;
 };
 
-// `text` over lines of `columns`, further ones behind `indent` blanks.
+// Wraps `text` at `columns`. Lines after the first begin with `indent` blanks.
 std::string wrap(std::string_view text, std::size_t indent, std::size_t columns) {
   const std::size_t width = columns > indent + 20 ? columns - indent : 20;
   std::string wrapped;

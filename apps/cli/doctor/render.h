@@ -8,12 +8,12 @@ namespace hawser::cli::doctor {
 
 struct RenderOptions {
   bool colour = false;
-  std::size_t columns = 100;  // Lines are broken to fit.
+  std::size_t columns = 100;  // Longer lines are wrapped.
 };
 
-// For people.
+// Returns the report as text for people.
 std::string render(const Report& report, const RenderOptions& options);
-// For scripts; docs/doctor.md has the fields.
+// Returns the report as JSON for scripts. docs/doctor.md describes the fields.
 std::string to_json(const Report& report);
 
 }  // namespace hawser::cli::doctor

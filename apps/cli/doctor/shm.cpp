@@ -19,7 +19,8 @@ namespace {
 
 std::string failed(std::string_view what, int error) { return fmt::format("{}: {}", what, std::strerror(error)); }
 
-// A child of ours, as a peer: runs `attempt`, which gives 0 or an error number; nothing in it may allocate.
+// Runs `attempt` in a child process, which acts as the peer. `attempt` returns 0 or an error number and must not
+// allocate memory.
 template <class Attempt>
 int in_child(Attempt attempt) {
   const pid_t child = ::fork();
@@ -28,14 +29,14 @@ int in_child(Attempt attempt) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;  // Else a filter has ended it for what it tried.
+  return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;  // Otherwise a system call filter has ended the child.
 }
 
-// A child connects to a Unix socket without a file, as a client of the transport does to pass the memory.
+// A child connects to a Unix socket without a file, as a client of the transport does to pass the shared memory.
 int try_meeting() {
   const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (listener < 0) return errno;
-  // The system chooses the name.
+  // The kernel chooses the name.
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   socklen_t size = sizeof(sa_family_t);
@@ -54,7 +55,7 @@ int try_meeting() {
   return error;
 }
 
-// As the transport makes it, and as a peer gets it.
+// Creates shared memory like the transport, and passes it like a peer.
 void try_shared_memory(ShmFacts& facts) {
   constexpr std::size_t bytes = 1 << 20;
   const int file = ::memfd_create("hawser-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -75,8 +76,8 @@ void try_shared_memory(ShmFacts& facts) {
   ::close(file);
 }
 
-// A child reads from us: of the two directions the one that kernel.yama.ptrace_scope=1 forbids, as it does between
-// processes that are no kin.
+// A child reads from its parent. kernel.yama.ptrace_scope=1 forbids this direction, as it does between unrelated
+// processes.
 void try_peer_read(ShmFacts& facts) {
   static constexpr std::array<char, 8> word = {'h', 'a', 'w', 's', 'e', 'r', '!', '\n'};
   const pid_t parent = ::getpid();
@@ -129,7 +130,8 @@ Section examine_shm(const ShmFacts& facts) {
         {"shm.direct_read", Severity::good, "large payloads are read straight from the peer's memory", {}, {}});
     return section;
   }
-  // Whatever allows this lets every process of the user read the memory of all others: no remedy is worth that.
+  // There is no remedy in the report: a setting that allows this lets every process of the user read the memory of all
+  // others.
   std::string reason = facts.peer_read_error;
   if (facts.ptrace_scope > 0) reason += fmt::format(" (kernel.yama.ptrace_scope is {})", facts.ptrace_scope);
   section.findings.push_back(

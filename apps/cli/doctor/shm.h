@@ -9,13 +9,13 @@
 namespace hawser::cli::doctor {
 
 struct ShmFacts {
-  std::string memory_error;       // Why no shared memory can be made; empty if it can.
-  std::string peer_meet_error;    // Why another process can't be met to pass it; empty if it can.
-  std::string peer_read_error;    // Why another process's memory can't be read directly; empty if it can.
+  std::string memory_error;       // Reason why shared memory cannot be created; empty if it can.
+  std::string peer_meet_error;    // Reason why the memory cannot be passed to another process; empty if it can.
+  std::string peer_read_error;    // Reason why another process's memory cannot be read directly; empty if it can.
   std::int64_t ptrace_scope = 0;  // kernel.yama.ptrace_scope
 };
 
-// Tries both.
+// Creates shared memory, and passes and reads memory with a child process.
 ShmFacts read_shm(const SystemFiles& files);
 Section examine_shm(const ShmFacts& facts);
 

@@ -49,7 +49,7 @@ std::optional<std::string> SystemFiles::text(std::string_view path) const {
 std::optional<std::string> SystemFiles::raw(std::string_view path, std::size_t bytes_max) const {
   std::ifstream file(resolve(path), std::ios::binary);
   std::string content(bytes_max, '\0');
-  // Unbuffered: a device file answers the read that it gets.
+  // The file is not buffered, because a device file answers each read with the requested size.
   file.rdbuf()->pubsetbuf(nullptr, 0);
   file.read(content.data(), static_cast<std::streamsize>(bytes_max));
   if (file.gcount() <= 0) return std::nullopt;

@@ -11,18 +11,19 @@
 
 namespace hawser::cli::doctor {
 
-// What the kernel tells in files. A test puts a tree of its own in place of "/".
+// Reads files in which the kernel reports facts. A test replaces "/" by a directory of its own.
 class SystemFiles {
  public:
   explicit SystemFiles(std::filesystem::path root = "/") : root_(std::move(root)) {}
 
-  // Paths are absolute: "/proc/sys/kernel/osrelease". Nothing where there is no such file, or it can't be read.
-  std::optional<std::string> text(std::string_view path) const;  // Without blanks at its ends.
+  // Paths are absolute, such as "/proc/sys/kernel/osrelease". The result is empty if the file does not exist or cannot
+  // be read.
+  std::optional<std::string> text(std::string_view path) const;  // Without blanks at both ends.
   std::optional<std::string> raw(std::string_view path, std::size_t bytes_max) const;
   std::optional<std::int64_t> number(std::string_view path) const;  // Decimal, at the start of the file.
-  std::vector<std::string> names(std::string_view folder) const;    // Sorted as people count: eth2 before eth10.
+  std::vector<std::string> names(std::string_view folder) const;    // In natural order: eth2 before eth10.
   bool exists(std::string_view path) const;
-  // The last part of what a symbolic link points to.
+  // Returns the last component of a symbolic link's target.
   std::optional<std::string> link_name(std::string_view path) const;
 
  private:

@@ -7,7 +7,8 @@
 namespace hawser::cli::doctor {
 namespace {
 
-// Servers listen with as long a queue as the system has; shorter ones lose connections when many come at once.
+// Servers listen with the longest queue that the system allows. A shorter queue loses connections when many arrive at
+// once.
 constexpr std::int64_t accept_queue_min = 1024;
 constexpr std::uint64_t open_files_min = 4096;
 

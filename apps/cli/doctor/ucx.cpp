@@ -15,7 +15,7 @@ namespace {
 
 using transport::UcxReport;
 
-// Every other one that UCX has within a host is among its "shm".
+// UCX transports that reach other hosts: "shm" contains all others within a host except "self".
 constexpr const char* all_between_hosts = "^shm,self";
 
 std::string listed(const std::vector<UcxReport::Transport>& transports) {
@@ -63,7 +63,7 @@ Section examine_ucx(const UcxFacts& facts) {
          {}});
   }
   if (!facts.error.empty()) {
-    // UCX is used by those who enable it: then --require makes a problem of it.
+    // UCX is optional, so this is only a note. --require reports it as a problem.
     add({"ucx.library", Severity::note, facts.error, {}});
     return section;
   }

@@ -10,14 +10,14 @@
 namespace hawser::cli::doctor {
 
 struct UcxFacts {
-  std::string error;                // Why UCX can't be had with the options; empty if it can.
-  transport::UcxReport report;      // What there is then.
-  std::string between_hosts_error;  // Why it has no way to other hosts; empty if it has.
+  std::string error;                // Reason why UCX is not available with the options; empty if it is.
+  transport::UcxReport report;      // Filled if UCX is available.
+  std::string between_hosts_error;  // Reason why UCX cannot reach other hosts; empty if it can.
   std::vector<transport::UcxReport::Transport> between_hosts;
-  std::vector<std::string> environment;  // "UCX_TLS=tcp": what applies beside the options.
+  std::vector<std::string> environment;  // Environment variables of UCX, such as "UCX_TLS=tcp".
 };
 
-// Loads UCX and makes workers, which send nothing.
+// Loads UCX and creates workers, which send nothing.
 UcxFacts read_ucx(const UcxOptions& options);
 Section examine_ucx(const UcxFacts& facts);
 

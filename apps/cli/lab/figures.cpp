@@ -26,7 +26,7 @@ struct Wanted {
   const char* title;
   View view;
   bool linear;
-  // Whether a series belongs to it.
+  // Returns whether a series belongs to the figure.
   bool (*takes)(const std::string& series);
 };
 
@@ -36,7 +36,7 @@ bool batching(const std::string& series) { return series.starts_with("512 B"); }
 bool central(const std::string& series) { return series.starts_with("central"); }
 bool ours(const std::string& series) { return series.starts_with("ours"); }
 
-// As the evaluation's own figures are called.
+// The names are those of the figures of the evaluation.
 const std::multimap<char, Wanted>& wanted() {
   static const std::multimap<char, Wanted> all = {
       {'a', {"send-lat-msgsize", "(a) Latency by message size", View::latency, true, any}},
@@ -121,7 +121,7 @@ Figure draw(const LabFile& file, char letter, const Wanted& what) {
   return {.name = what.name, .svg = chart.svg(), .legend = legend_of(names, predicted)};
 }
 
-// The same points by senders that do not wait for receives, where that found any not ready.
+// Draws the points of senders without credits, if any of them found receivers that were not ready.
 Figure draw_without_credits(const LabFile& file, char letter) {
   std::size_t events = 0;
   std::vector<const StudyRow*> rows;
@@ -162,7 +162,7 @@ std::vector<Figure> ladder_figures(const LabFile& file) {
   chart.title = fmt::format("The ladder, Gb/s{}", file.simulated ? " (simulated)" : "");
   bool perftest = false;
   for (const LadderRow& row : file.ladder) {
-    if (row.step == 9) continue;  // At a size of its own.
+    if (row.step == 9) continue;  // The step has a different size.
     std::string label = fmt::format("{}. {}", row.step, row.name);
     if (!row.label.empty()) label += ", " + row.label;
     chart.bars.push_back({.label = std::move(label),

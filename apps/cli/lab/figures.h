@@ -10,15 +10,15 @@ namespace hawser::cli::lab {
 
 // A drawing of the report.
 struct Figure {
-  std::string name;  // For files: "send-bw-unack" and the like.
+  std::string name;  // Base of file names, such as "send-bw-unack".
   std::string svg;
   std::vector<report::LegendEntry> legend;
-  bool wide = false;  // Takes the place of two on a page.
+  bool wide = false;  // Uses the space of two figures on a page.
 };
 
-// The ladder's bars of a file; none without its figures.
+// Returns the bar charts of a file's ladder; none if the file has no ladder.
 std::vector<Figure> ladder_figures(const LabFile& file);
-// The figures of an experiment, measured and by the model; none without its figures.
+// Returns the figures of an experiment, measured and predicted; none if the file does not have the experiment.
 std::vector<Figure> study_figures(const LabFile& file, char experiment);
 
 }  // namespace hawser::cli::lab

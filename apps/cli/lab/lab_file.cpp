@@ -87,7 +87,7 @@ json json_of(const FittedModel& fitted) {
   json fields = json::object();
   for (std::size_t i = 0; i < model_fields.size(); ++i) {
     const auto& [name, unit, field] = model_fields[i];
-    // An infinite error has no place in JSON.
+    // JSON has no representation of an infinite error.
     fields[std::string(name)] = {{"value", fitted.model.*field},
                                  {"unit", unit},
                                  {"standard_error", std::min(fitted.standard_error[i], 1e9)},

@@ -8,7 +8,7 @@
 
 namespace hawser::cli::lab {
 
-// What a file says of where its figures come from: names and values.
+// Returns names and values that describe the origin of a file's figures.
 std::vector<std::pair<std::string, std::string>> machine_meta(const CommonOptions& options);
 
 }  // namespace hawser::cli::lab

@@ -10,20 +10,20 @@
 
 namespace hawser::cli::lab {
 
-// Which device an experiment runs on, and what becomes of its results.
+// Device of an experiment and destination of its results.
 struct CommonOptions {
   hawser::lab::TestbedOptions testbed;
   bool simulated = false;
   double simulated_gbit_per_s = 100;
   std::uint64_t seed = 1;
-  unsigned threads = 0;  // Of this machine; 0 for as many as it has processors, two at least.
+  unsigned threads = 0;  // Number of threads; 0: the number of processors, at least two.
   unsigned repetitions = 5;
   bool perftest = false;
   std::string json;
   std::string csv;
 };
 
-// The devices, their executor and the bed; in this order, since the later ones use the earlier.
+// The devices, their executor and the testbed. The order matters: later members use earlier ones.
 struct Ground {
   std::shared_ptr<transport::rdma::Verbs> verbs;
   std::unique_ptr<hawser::lab::Executor> executor;
@@ -32,7 +32,7 @@ struct Ground {
   static Result<Ground> open(const CommonOptions& options);
 };
 
-// A line on stderr that says how far it is: it changes on a terminal, else there is a line for each tenth.
+// Shows the progress on stderr: on a terminal by one line that changes, else by a line for each tenth.
 class ProgressLine {
  public:
   explicit ProgressLine(std::size_t steps);

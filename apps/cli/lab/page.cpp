@@ -68,7 +68,7 @@ std::string tiles_of(const std::vector<LabFile>& files) {
   return text.empty() ? text : "<div class=\"tiles\">\n" + text + "</div>\n";
 }
 
-// What a row gains over the one before it, and if it is nothing, why.
+// Describes the gain of a row over the previous one, or the reason if there is none.
 std::string gain_text(const LadderRow& row, const LadderRow* before, double best, std::string_view otherwise) {
   if (before == nullptr || row.size_bytes != before->size_bytes) return "";
   constexpr double at_limit = 0.97;

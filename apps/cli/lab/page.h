@@ -8,18 +8,18 @@
 
 namespace hawser::cli::lab {
 
-// A page with every figure and table of `files`; it needs nothing from elsewhere, and is XML too.
+// Returns a page with all figures and tables of `files`. The page loads nothing and is valid XML.
 std::string page_of(const std::vector<LabFile>& files);
-// The figures by themselves, in the page's order.
+// Returns the figures alone, in the order of the page.
 std::vector<Figure> figures_of(const std::vector<LabFile>& files);
 
 struct ReportOptions {
-  std::vector<std::string> inputs;  // Of --json.
+  std::vector<std::string> inputs;  // Files that --json has written.
   std::string output = "lab.html";
-  std::string svg_folder;  // Empty: none. Else each figure becomes a file there,
-  std::string png_folder;  // and a PNG there, by a browser or rsvg-convert.
+  std::string svg_folder;  // Folder for each figure as SVG; empty: none.
+  std::string png_folder;  // Folder for each figure as PNG, drawn by a browser or rsvg-convert; empty: none.
 };
-// The program's exit status.
+// Returns the program's exit status.
 int run_report(const ReportOptions& options);
 
 }  // namespace hawser::cli::lab

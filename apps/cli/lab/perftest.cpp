@@ -11,13 +11,13 @@
 namespace hawser::cli::lab {
 namespace {
 
-// The outer lock of their meeting, since perftest tools meet on a TCP port.
+// TCP port on which the two perftest processes connect.
 constexpr unsigned meeting_port = 18'515;
 
 }  // namespace
 
 std::expected<double, std::string> parse_perftest(std::string_view output) {
-  // #bytes #iterations peak average messages: lines of five numbers.
+  // The lines have five numbers: #bytes #iterations peak average messages.
   std::istringstream lines{std::string(output)};
   std::string line;
   double average = 0;
@@ -43,7 +43,7 @@ std::expected<double, std::string> run_perftest(const PerftestPlan& plan) {
       "{} -F --report_gbits -d {} -i {} -s {} -n {} -p {}{}", tool, plan.device, plan.port, plan.size_bytes,
       std::max<std::uint64_t>(plan.iterations, 5), meeting_port,
       plan.transfer == hawser::lab::TransferMode::read ? "" : fmt::format(" -t {}", std::max(1u, plan.depth)));
-  // The server needs some time until it listens; the client says at once that it does not.
+  // The server needs some time until it listens; until then the client fails at once.
   const std::string script = fmt::format(
       "command -v {0} >/dev/null || {{ echo {0} is not installed: apt-get install perftest; exit 1; }}; "
       "{1} >/dev/null 2>&1 & server=$!; for try in 1 2 3 4 5 6 7 8 9 10; do sleep 0.4; "

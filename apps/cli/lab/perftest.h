@@ -18,11 +18,12 @@ struct PerftestPlan {
   std::uint64_t iterations = 1000;
 };
 
-// Gb/s (10^9) on average that ib_send_bw, ib_write_bw or ib_read_bw makes between two processes on one device. The text
-// says why it makes none, such as a program that is not installed.
+// Returns the average Gb/s (10^9) of ib_send_bw, ib_write_bw or ib_read_bw between two processes on one device. The
+// error text gives the reason of a failure, such as a program that is not installed.
 std::expected<double, std::string> run_perftest(const PerftestPlan& plan);
 
-// The average of the last line of figures that such a tool prints with --report_gbits; nothing if there is none.
+// Returns the average in the last line of figures that such a tool prints with --report_gbits, or std::nullopt if there
+// is no such line.
 std::expected<double, std::string> parse_perftest(std::string_view output);
 
 }  // namespace hawser::cli::lab

@@ -10,14 +10,14 @@
 namespace hawser::cli::lab {
 namespace {
 
-// Differences below this are noise.
+// Ratios below this are noise.
 constexpr double worth_while = 1.03;
 
 class Figures {
  public:
   explicit Figures(const std::vector<LabFile>& files) : files_(files) {}
 
-  // Messages/s with credits; 0 if not measured.
+  // Returns messages/s with credits; 0 if not measured.
   double rate(char experiment, const std::string& series, std::size_t x) const {
     for (const LabFile& file : files_) {
       for (const StudyRow& row : file.study) {
@@ -35,7 +35,7 @@ class Figures {
     }
     return best;
   }
-  // Gb/s.
+  // Returns Gb/s of a step.
   double ladder(unsigned step, const std::string& label) const {
     for (const LabFile& file : files_) {
       for (const LadderRow& row : file.ladder) {
@@ -55,7 +55,7 @@ class Figures {
   const std::vector<LabFile>& files_;
 };
 
-// The least x of a series that makes so much of its best.
+// Returns the smallest x of a series whose rate reaches the given part of the best rate.
 std::optional<std::size_t> enough(const Figures& figures, char experiment, const std::string& series,
                                   std::size_t x_max) {
   const double best = figures.best_rate(experiment, series);
@@ -72,7 +72,7 @@ std::vector<Recommendation> recommend(const std::vector<LabFile>& files) {
   const Figures figures(files);
   std::vector<Recommendation> result;
   if (const auto window = enough(figures, 'b', "16 B", 128)) {
-    // Credits come back in quarters of the receive queue, so that it covers the window with one of them under way.
+    // Credits return in quarters of the receive queue. The queue covers the window while one quarter is outstanding.
     const std::size_t receives = std::bit_ceil(*window + *window / 4 + 1);
     result.push_back({"recv_queue_depth", fmt::format("{}", std::clamp<std::size_t>(receives, 8, 4096)),
                       fmt::format("(b): {} messages outstanding reach the best rate", *window)});
@@ -87,7 +87,7 @@ std::vector<Recommendation> recommend(const std::vector<LabFile>& files) {
     const double byte_ns = std::max(fitted->model.gap_per_byte_ns, fitted->model.o_byte_ns);
     const double message_ns = fitted->model.o_post_ns + fitted->model.o_send_ns;
     if (byte_ns > 0) {
-      // 5 % of a chunk's time goes for its message.
+      // The chunk is so large that the cost of its message is 5 % of its time.
       const double bytes = std::clamp(20 * message_ns / byte_ns, 4096.0, 1048576.0);
       result.push_back(
           {"chunk_bytes", fmt::format("{}", std::bit_ceil(static_cast<std::size_t>(bytes))),

@@ -7,14 +7,14 @@
 
 namespace hawser::cli::lab {
 
-// A field of RdmaOptions, with what the figures say for it.
+// A field of RdmaOptions with the value that the figures suggest.
 struct Recommendation {
   std::string option;
   std::string value;
   std::string reason;
 };
 
-// What the figures are enough for; of several files, the first that says something.
+// Returns the recommendations for which there are enough figures. Each comes from the first file that has them.
 std::vector<Recommendation> recommend(const std::vector<LabFile>& files);
 
 }  // namespace hawser::cli::lab

@@ -17,7 +17,8 @@ using namespace hawser::lab;
 
 namespace {
 
-// What the tool for a variant's transfer makes at the same size and depth; 0 if it is not to be run, or can't be.
+// Runs the perftest tool for a variant's transfer at the same size and depth. The result is 0 if the tool is not
+// requested or cannot run.
 class Perftest {
  public:
   Perftest(const CommonOptions& common, std::string device, std::uint64_t iterations)
@@ -80,7 +81,7 @@ int run_ladder(const CommonOptions& common, const LadderCommand& options) {
       }
       figures.push_back(static_cast<double>(run->messages * variant.size_bytes) * 8 / run->elapsed_ns);
       note = run->note;
-      // In turn, so that what disturbs the machine meets both.
+      // Step and tool run in turn, so that disturbances of the machine affect both.
       if (const double figure = perftest.gbit_per_s(variant); figure > 0) tool_figures.push_back(figure);
     }
     file.ladder.push_back({.step = step->number,

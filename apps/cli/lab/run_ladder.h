@@ -9,10 +9,10 @@ namespace hawser::cli::lab {
 
 struct LadderCommand {
   hawser::lab::LadderOptions ladder;
-  std::vector<unsigned> steps;  // Of the ladder; all if empty.
+  std::vector<unsigned> steps;  // Steps to run; empty: all.
 };
 
-// The program's exit status.
+// Returns the program's exit status.
 int run_ladder(const CommonOptions& common, const LadderCommand& options);
 
 }  // namespace hawser::cli::lab

@@ -30,7 +30,7 @@ CallPlan plan_of(const ProjectOptions& options, const PublishedRate& cell) {
   CallPlan plan{.request_bytes = cell.bytes, .in_flight = cell.in_flight, .seed = options.seed};
   if (options.call_ns > 0) plan.call_ns = options.call_ns;
   plan.device.gbit_per_s = options.gbit_per_s;
-  // The large ones fill the link after few calls.
+  // Large messages fill the link after few calls.
   constexpr std::size_t bytes_max = std::size_t{64} << 20;
   const std::uint64_t calls_max = std::max<std::uint64_t>(2 * cell.in_flight, bytes_max / cell.bytes);
   plan.warm_up_calls = std::min<std::uint64_t>(8 * cell.in_flight + 100, calls_max);
@@ -40,13 +40,13 @@ CallPlan plan_of(const ProjectOptions& options, const PublishedRate& cell) {
 
 enum class Rounding { down, nearest, up };
 
-// To two significant digits, with k or M from a thousand on.
+// Rounds to two significant digits, with k or M from a thousand on.
 std::string rounded(double value, Rounding rounding) {
   if (value <= 0) return "0";
   const double unit = std::pow(10, std::floor(std::log10(value)) - 1);
   const double units = value / unit;
   double kept = std::round(units);
-  // What is exact to within the arithmetic stays as it is.
+  // A value that has two significant digits, apart from rounding errors, is not changed.
   if (rounding != Rounding::nearest && std::abs(units - kept) > 1e-6) {
     kept = rounding == Rounding::down ? std::floor(units) : std::ceil(units);
   }

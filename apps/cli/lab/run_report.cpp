@@ -14,7 +14,7 @@
 namespace hawser::cli::lab {
 namespace {
 
-// Runs a program without a shell and without its output; its exit status, 127 if there is none of that name.
+// Runs a program without a shell and discards its output. Returns its exit status, or 127 if it does not exist.
 int run_program(const std::vector<std::string>& words) {
   const pid_t child = fork();
   if (child == 0) {
@@ -31,7 +31,7 @@ int run_program(const std::vector<std::string>& words) {
   return WEXITSTATUS(status);
 }
 
-// At three times the drawing's own units.
+// Converts at three pixels per unit of the drawing.
 bool to_png(const std::string& svg, report::DrawingSize size, const std::string& png) {
   return run_program({"rsvg-convert", "--zoom", "3", "-o", png, svg}) == 0 ||
          run_program({"chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",

@@ -18,7 +18,7 @@ using namespace hawser::lab;
 
 namespace {
 
-// Messages/s of ib_send_bw at a point of (d) with credits, which is what it can be held against; 0 elsewhere.
+// Returns messages/s of ib_send_bw for a point of (d) with credits, to which it is comparable; 0 for other points.
 double perftest_of(const CommonOptions& common, const std::string& device, const StudyPoint& point) {
   if (!common.perftest || common.simulated || point.experiment != 'd' || !point.plan.credits) return 0;
   const auto gbit = run_perftest({.transfer = TransferMode::send,
@@ -48,7 +48,7 @@ Result<StudyRow> row_of(const CommonOptions& common, const Testbed& testbed, con
     figures.push_back(point.latency ? sample->message_ns / 1e3 : 1e9 / sample->message_ns);
     medians.push_back(sample->median_latency_ns / 1e3);
     row.receiver_not_ready += sample->receiver_not_ready;
-    // In turn, so that what disturbs the machine meets both.
+    // Point and tool run in turn, so that disturbances of the machine affect both.
     if (const double figure = perftest_of(common, testbed.sender().name(), point); figure > 0) {
       tool_figures.push_back(figure);
     }
@@ -59,7 +59,7 @@ Result<StudyRow> row_of(const CommonOptions& common, const Testbed& testbed, con
   return row;
 }
 
-// Fits the model to what is fit for it, and says what it makes of every point that it covers.
+// Fits the model to the points that are suitable, and adds its prediction to every point that it covers.
 void model(const std::vector<StudyPoint>& points, LabFile& file) {
   std::vector<FitPoint> measured;
   for (std::size_t i = 0; i < points.size(); ++i) {

@@ -5,7 +5,7 @@
 
 namespace hawser::cli::lab {
 
-// The program's exit status.
+// Returns the program's exit status.
 int run_study(const CommonOptions& common, const hawser::lab::StudyOptions& options);
 
 }  // namespace hawser::cli::lab

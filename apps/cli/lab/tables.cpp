@@ -17,7 +17,7 @@ std::string spread(const Statistics& statistics) {
              : "-";
 }
 
-// "8.44 M/s" of messages, with Gb/s where sizes differ.
+// Returns the message rate such as "8.44 M/s", with Gb/s if sizes differ.
 std::string value_text(const StudyRow& row) {
   if (row.latency) return fmt::format("{:.2f} us", row.value.mean);
   const double rate = row.value.mean;

@@ -6,13 +6,13 @@
 
 namespace hawser::cli::lab {
 
-// For people, and Markdown as well.
+// The tables are readable text and valid Markdown.
 std::string ladder_heading();
 std::string ladder_line(const LadderRow& row);
-// All rows of one experiment, one line for each x, one column for each series.
+// Returns the table of one experiment, with one line for each x and one column for each series.
 std::string study_table(const LabFile& file, char experiment);
 std::string model_table(const FittedModel& fitted);
-// Says that no device has done this; empty if one has.
+// Returns a notice that the figures are simulated; empty if they were measured on a device.
 std::string simulated_notice(const LabFile& file);
 
 }  // namespace hawser::cli::lab

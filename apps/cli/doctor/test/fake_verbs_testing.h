@@ -14,7 +14,7 @@
 
 namespace hawser::cli::doctor {
 
-// An RDMA device whose queue pairs reach each other, by copying.
+// An RDMA device whose queue pairs reach each other. Data is copied.
 class FakeDevice final : public transport::rdma::Device {
  public:
   explicit FakeDevice(std::string name) : name_(std::move(name)) {
@@ -33,14 +33,14 @@ class FakeDevice final : public transport::rdma::Device {
     addresses = {entry};
   }
 
-  // What it shows, and how it fails.
+  // The state that the device reports, and the faults that it simulates.
   transport::rdma::PortStatus status;
   std::vector<transport::rdma::GidEntry> addresses;
   std::vector<transport::rdma::Counter> counted;
   std::size_t inline_bytes_max = 256;
-  bool loses = false;                                                         // What is sent.
-  bool damages = false;                                                       // Every byte that is sent.
-  transport::rdma::Status completes_with = transport::rdma::Status::success;  // Sends.
+  bool loses = false;                                                         // Drops every send.
+  bool damages = false;                                                       // Changes every byte that is sent.
+  transport::rdma::Status completes_with = transport::rdma::Status::success;  // Status of sends.
   std::string registering_fails;
   std::string counter_that_moves;
 
@@ -121,7 +121,7 @@ class FakeDevice final : public transport::rdma::Device {
       for (const transport::rdma::SendRequest& request : requests) {
         if (device_.loses) continue;
         Pair& peer = *device_.pairs_.at(peer_);
-        // Whoever sends to a peer that has no receive posted deserves no answer.
+        // The test program must not send to a peer without a posted receive.
         if (peer.receives_.empty()) return fail(ErrorCode::internal, "receiver not ready");
         const transport::rdma::ReceiveRequest receive = peer.receives_.front();
         peer.receives_.pop_front();

@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 using transport::rdma::GidType;
 
-// A machine with one device, all of it in order.
+// A machine with one device, without any problem.
 class Rdma : public testing::Test {
  protected:
   Rdma() {

@@ -30,7 +30,7 @@ TEST(Shm, PeerCannotBeMet) {
   EXPECT_THAT(find(section, "shm.memory").remedy, HasSubstr("same user"));
 }
 
-// Protection against tracing is worth more than a copy: nobody is told to take it away.
+// Protection against tracing is more important than the cost of a copy, so the report does not recommend to disable it.
 TEST(Shm, PeerCannotBeRead) {
   for (const std::int64_t scope : {0, 1, 2, 3}) {
     const ShmFacts facts{.peer_read_error = "process_vm_readv: Operation not permitted", .ptrace_scope = scope};

@@ -13,7 +13,7 @@
 
 namespace hawser::cli::doctor {
 
-// A folder with files as the kernel would have them, removed at the end.
+// A directory with files like those of the kernel. It is removed at the end.
 class FakeFiles {
  public:
   void write(std::string_view path, std::string_view content) {

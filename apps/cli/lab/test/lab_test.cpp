@@ -83,7 +83,7 @@ TEST(LabTables, SayThatTheyAreSimulatedAndShowEventsBesideThePoint) {
   EXPECT_NE(model_table(*file.model).find("bounded only"), std::string::npos);
 }
 
-// As files they stand alone: what the colours mean is in them.
+// A figure in a file of its own must contain the legend of its colours.
 TEST(LabFigures, AreFilesWithTheirLegends) {
   LabFile file = example();
   file.ladder.push_back(file.ladder[0]);
@@ -116,7 +116,7 @@ TEST(LabPage, SaysWhyAStepGainsNothing) {
   EXPECT_NE(page.find("\u00d71.15"), std::string::npos);
 }
 
-// Nobody knows a projection to the unit.
+// A projection is not exact, so its digits are limited.
 TEST(LabProjection, RangesHaveTwoSignificantDigitsAndAreRoundedOutwards) {
   EXPECT_EQ(rounded_range({43'394, 43'394}), "43 k to 44 k");
   EXPECT_EQ(rounded_range({1'533'744, 3'019'000}), "1.5 M to 3.1 M");
