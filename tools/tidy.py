@@ -46,7 +46,6 @@ CONDITIONAL_FOLDERS = ("src/transport/*/*", "src/exec/*poller*", "src/exec/*urin
 PROSE_PENDING = (
     "apps/cli/doctor",
     "apps/cli/lab",
-    "apps/cli/test",
     "apps/lab/steps",
     "docs/decisions",
     "docs/transports",

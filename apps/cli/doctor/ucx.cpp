@@ -15,7 +15,8 @@ namespace {
 
 using transport::UcxReport;
 
-// UCX transports that reach other hosts: "shm" contains all others within a host except "self".
+// Value of UCX_TLS that leaves the transports between hosts. UCX's "shm" includes all transports within a host except
+// "self".
 constexpr const char* all_between_hosts = "^shm,self";
 
 std::string listed(const std::vector<UcxReport::Transport>& transports) {

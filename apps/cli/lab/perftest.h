@@ -22,8 +22,8 @@ struct PerftestPlan {
 // error text gives the reason of a failure, such as a program that is not installed.
 std::expected<double, std::string> run_perftest(const PerftestPlan& plan);
 
-// Returns the average in the last line of figures that such a tool prints with --report_gbits, or std::nullopt if there
-// is no such line.
+// Returns the average in the last line of figures that such a tool prints with --report_gbits, or an error if there is
+// no such line.
 std::expected<double, std::string> parse_perftest(std::string_view output);
 
 }  // namespace hawser::cli::lab

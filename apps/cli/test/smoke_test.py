@@ -49,7 +49,7 @@ def doctor_json():
 
 
 def doctor_rdma():
-    """Where there is a device, it is named and carries data."""
+    """If there is a device, the report names it and the self-test sends data."""
     folder = pathlib.Path("/sys/class/infiniband")
     devices = sorted(device.name for device in folder.iterdir()) if folder.is_dir() else []
     if not devices:
