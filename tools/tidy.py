@@ -52,7 +52,6 @@ PROSE_PENDING = (
     "examples",
     "src/exec",
     "src/rpc/server",
-    "src/transport/common",
     "src/transport/rdma/connection",
     "src/transport/shm",
     "src/transport/sim/rdma",

@@ -15,8 +15,8 @@ namespace hawser::transport {
 class PayloadBuffer {
  public:
   // Without plenty of memory (ReceiveAccount::plenty()), it is allocated in steps, each at most four times as large as
-  // the step before. The first step is no larger than first_step_bytes unless more bytes have arrived, because the
-  // peer has only sent an announcement.
+  // the step before. The first step is no larger than first_step_bytes unless more bytes have arrived, because until
+  // then the peer has only sent an announcement.
   static constexpr std::size_t first_step_bytes = 4 * 1024;
   static constexpr std::size_t step_factor = 4;
 
@@ -28,8 +28,8 @@ class PayloadBuffer {
 
   // Records the result of MessageSink::select_receive_buffer().
   void select(const ReceiveBuffer& selected) noexcept;
-  // Ensures that the transport has memory for at least the first `bytes` bytes of the payload; [0, filled) is preserved.
-  // Returns false, without any change, if the account refuses the memory or there is none.
+  // Ensures that the transport has memory for at least the first `bytes` bytes of the payload. It preserves
+  // [0, filled). Returns false, without any change, if the account refuses the memory or there is none.
   [[nodiscard]] bool grow(std::size_t bytes, std::size_t filled);
   // Like grow(), for the whole payload at once. If the sink has selected memory of its own, complete() copies the
   // payload there.
