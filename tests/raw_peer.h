@@ -151,10 +151,10 @@ class RawSocket {
     setsockopt(fd_, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
     close();
   }
-  // Returns false if the peer has gone, which many tests expect.
-  bool send(Bytes bytes) {
+  // Returns false if the peer has gone, which many tests expect, or if no byte can be sent for `wait`.
+  bool send(Bytes bytes, std::chrono::nanoseconds wait = patience) {
     while (!bytes.empty()) {
-      if (!ready(POLLOUT)) return false;
+      if (!ready(POLLOUT, wait)) return false;
       const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent < 0 && errno != EAGAIN && errno != EINTR) return false;
       if (sent > 0) bytes = bytes.subspan(static_cast<std::size_t>(sent));
@@ -219,9 +219,9 @@ class RawSocket {
   }
 
  private:
-  bool ready(short events) const {
+  bool ready(short events, std::chrono::nanoseconds wait = patience) const {
     pollfd one{fd_, events, 0};
-    const auto bound = std::chrono::duration_cast<std::chrono::milliseconds>(patience);
+    const auto bound = std::chrono::duration_cast<std::chrono::milliseconds>(wait);
     return ::poll(&one, 1, static_cast<int>(bound.count())) > 0;
   }
 
