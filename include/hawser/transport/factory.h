@@ -34,7 +34,8 @@ class Factory {
 
   // Null if this build does not have the transport: then it counts as not enabled. Opens nothing:
   // Transport::attach() does. `kept` belongs to the Runtime: it is null at first, and the same for all transports of
-  // this name there. A transport keeps there what they have in common whatever their options are. One thread at a time.
+  // this name there. A transport keeps there what they have in common whatever their options are. One thread at a time:
+  // the Runtime is locked, so this must not create clients, servers or pools.
   virtual std::shared_ptr<Transport> make(std::shared_ptr<void>& kept) const = 0;
   // Empty if `other`, a factory of the same name, makes the same transport: the clients and servers of a Runtime whose
   // factories are the same share one Transport. Otherwise the name of the first option that differs.
