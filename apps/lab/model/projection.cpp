@@ -11,10 +11,10 @@
 
 #include "base/random.h"
 #include "hawser/loop.h"
-#include "hawser/transport/stream.h"
 #include "lab/sim_constants.h"
 #include "transport/rdma/rdma_transport.h"
 #include "transport/sim/rdma/fabric_poller.h"
+#include "transport/sim/rdma/quiet_stream.h"
 #include "transport/sim/rdma/sim_device.h"
 
 namespace hawser::lab {
@@ -22,24 +22,6 @@ namespace {
 
 // Size from which rpc sends a sequence as a loaned payload instead of copying it into the head.
 constexpr std::size_t loaned_bytes_min = 8 * 1024;
-
-// The byte stream beside a connection. Nothing happens on it, because both ends live as long as the projection.
-class QuietStream final : public transport::Stream {
- public:
-  void start(Loop&, transport::StreamSink&) override {}
-  void set_sink(transport::StreamSink&) noexcept override {}
-  std::size_t send(std::span<const ConstBuffer> pieces) override {
-    std::size_t bytes = 0;
-    for (const ConstBuffer& piece : pieces) bytes += piece.size;
-    return bytes;
-  }
-  void pause() noexcept override {}
-  void resume() override {}
-  void finish() noexcept override {}
-  std::string_view transport() const noexcept override { return "sim"; }
-  std::string peer() const override { return "peer"; }
-  std::string local() const override { return "local"; }
-};
 
 // One side of all calls. The client sends a request for each reply, the server a reply for each request.
 class Caller final : public transport::MessageSink, public SendCompletion {
@@ -192,8 +174,8 @@ Result<CallResult> project_calls(const CallPlan& plan) {
   }
   Caller calls(loop, static_cast<transport::SimDevice&>(*client->device), plan, true);
   Caller answers(loop, static_cast<transport::SimDevice&>(*server->device), plan, false);
-  answers.start(server->pending->open(std::make_unique<QuietStream>()));
-  calls.start(client->pending->open(std::make_unique<QuietStream>()));
+  answers.start(server->pending->open(std::make_unique<transport::QuietStream>()));
+  calls.start(client->pending->open(std::make_unique<transport::QuietStream>()));
   loop.post([&] {
     for (unsigned i = 0; i < plan.in_flight; ++i) calls.call();
   });

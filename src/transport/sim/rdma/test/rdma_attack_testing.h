@@ -16,12 +16,12 @@
 #include "hawser/loop.h"
 #include "hawser/task.h"
 #include "hawser/transport/remote_memory.h"
-#include "hawser/transport/stream.h"
 #include "transport/rdma/connection/parameters.h"
 #include "transport/rdma/connection/rdma_worker.h"
 #include "transport/rdma/protocol/records.h"
 #include "transport/rdma/rdma_transport.h"
 #include "transport/sim/rdma/fabric_poller.h"
+#include "transport/sim/rdma/quiet_stream.h"
 #include "transport/sim/rdma/sim_device.h"
 
 // Servers of the RDMA transport on a simulated device, well-behaved clients of them, and an attacker with a bare queue
@@ -29,23 +29,6 @@
 namespace hawser::transport {
 
 using std::chrono::milliseconds;
-
-// A stream that carries no bytes and does not end.
-struct QuietStream final : transport::Stream {
-  void start(Loop&, transport::StreamSink&) override {}
-  void set_sink(transport::StreamSink&) noexcept override {}
-  std::size_t send(std::span<const ConstBuffer> pieces) override {
-    std::size_t bytes = 0;
-    for (const ConstBuffer& piece : pieces) bytes += piece.size;
-    return bytes;
-  }
-  void pause() noexcept override {}
-  void resume() override {}
-  void finish() noexcept override {}
-  std::string_view transport() const noexcept override { return "sim"; }
-  std::string peer() const override { return "peer"; }
-  std::string local() const override { return "local"; }
-};
 
 // Records the messages of one connection.
 struct CountingSink final : transport::MessageSink {
