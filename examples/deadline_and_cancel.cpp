@@ -42,7 +42,7 @@ hawser::Task<int> talk(std::string address) {
   // Waits until the server has noticed both cancellations.
   auto& loop = *hawser::Loop::current();
   for (int i = 0; i < 1000 && withdrawn < 2; ++i) co_await loop.sleep(1ms);
-  std::printf("%d handlers were told\n", withdrawn.load());
+  std::printf("%d handlers were cancelled\n", withdrawn.load());
   co_return answer == "42" && !late && first.index == 1 && withdrawn == 2 ? 0 : 1;
 }
 

@@ -227,7 +227,7 @@ TEST_F(VirtualTime, ShutDownBeforeStartIsNotLost) {
     auto stopping = server->shut_down();
     co_await std::move(stopping);
     const Result<void> started = server->start();
-    EXPECT_ERROR(started, cancelled, "told to stop before it started");
+    EXPECT_ERROR(started, cancelled, "stop() was called before the server started");
   });
 }
 
@@ -249,7 +249,7 @@ TEST(Stopping, BeforeRunIsNotLost) {
   Server other(threaded(1));
   other.stop(forever);
   const Result<void> started = other.start();
-  EXPECT_ERROR(started, cancelled, "told to stop before it started");
+  EXPECT_ERROR(started, cancelled, "stop() was called before the server started");
 }
 
 TEST(Stopping, AtAnyMomentOfStarting) {

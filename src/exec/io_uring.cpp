@@ -74,7 +74,7 @@ std::string IoUring::Ring::setup() {
   made = true;
   if ((params.features & IORING_FEAT_EXT_ARG) == 0) return "the kernel cannot wait with a timeout";
   io_uring_probe* const probe = io_uring_get_probe_ring(&uring);
-  if (probe == nullptr) return "the kernel does not tell its operations";
+  if (probe == nullptr) return "the kernel does not list its operations (IORING_REGISTER_PROBE failed)";
   bool complete = true;
   for (const int operation : {IORING_OP_RECV, IORING_OP_POLL_ADD, IORING_OP_ASYNC_CANCEL}) {
     complete &= io_uring_opcode_supported(probe, operation) != 0;

@@ -68,7 +68,7 @@ class Examination {
   Section run() {
     section_ = {"rdma", "RDMA", false, {}};
     if (!facts_.options_error.empty()) {
-      add("rdma.options", Severity::problem, facts_.options_error, "mend the options that were given");
+      add("rdma.options", Severity::problem, facts_.options_error, "correct the options of the command line");
     }
     if (facts_.devices.empty()) {
       no_device();

@@ -133,7 +133,7 @@ std::string study_section(const LabFile& file) {
   if (file.study.empty()) return {};
   std::string text = fmt::format(
       "<section>\n<h2>Send/Receive, (a) to (h){}</h2>\n<p>{}. Senders wait for credits unless a figure says otherwise. "
-      "Vertical lines are standard deviations; a point tells its bottleneck when pointed at.</p>\n<div "
+      "Vertical lines are standard deviations; the tooltip of a point names its bottleneck.</p>\n<div "
       "class=\"plots\">\n",
       badge_of(file), escaped(file.device));
   for (const hawser::lab::Experiment& one : hawser::lab::experiments()) {

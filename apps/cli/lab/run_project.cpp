@@ -82,8 +82,8 @@ int run_project(const ProjectOptions& options) {
       "as\n"
       "they are, the others with constants drawn at random within their uncertainty (docs/lab.md).\n"
       "{}; {}.\n\n"
-      "Beside it what coro_rpc publishes of itself, on another card, with threads and connections that it does not "
-      "tell.\n\n",
+      "For comparison: the figures that coro_rpc publishes, of another card, with numbers of threads and connections "
+      "that it does not publish.\n\n",
       options.gbit_per_s, options.draws + 1,
       options.latency_us > 0 ? fmt::format("Half a round trip: {} us, given", options.latency_us)
                              : std::string("Half a round trip: about 2 us, uncertain"),

@@ -19,7 +19,7 @@ const std::vector<LadderStep>& ladder() {
        "A window of messages covers the round trip, until something else sets the pace.",
        "the window covers the round trip already: the device or the wire sets the pace", step_send_pipelined},
       {3, "write, one at a time",
-       "RDMA writes, a final send tells that they are done; region registered, memory filled, request allocated and a "
+       "RDMA writes, a final send reports their end; region registered, memory filled, request allocated and a "
        "line logged for each.",
        "The receiver's processor has nothing to do, but the sender again waits for each round trip.",
        "what is done for each message costs more than the receives that it saves", step_write_one},

@@ -133,7 +133,7 @@ Result<void> Server::State::start() {
   const std::lock_guard lock(lifecycle);
   if (std::exchange(started, true)) return fail(ErrorCode::invalid_argument, "the server was started before");
   if (stop_wanted.load()) {
-    return fail(ErrorCode::cancelled, "the server was told to stop before it started: make another to serve again");
+    return fail(ErrorCode::cancelled, "stop() was called before the server started: construct another server");
   }
   Result<void> begun;
   try {

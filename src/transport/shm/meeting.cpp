@@ -102,7 +102,7 @@ Result<PeerIdentity> identify(const Doorbell& bell) {
   ucred found{};
   socklen_t size = sizeof found;
   if (getsockopt(bell.fd(), SOL_SOCKET, SO_PEERCRED, &found, &size) != 0) {
-    return unavailable("cannot tell which process is the peer");
+    return unavailable("cannot determine which process is the peer");
   }
   if (found.uid != geteuid()) {
     return fail(ErrorCode::unavailable,

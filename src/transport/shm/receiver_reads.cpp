@@ -94,7 +94,7 @@ Result<DirectRead::Source> Receiver::source_of(const ReadSlot& slot, std::uint32
     source.count = 1;
     return source;
   }
-  if (state != read_offered) return protocol_violation("a payload to be read is not there");
+  if (state != read_offered) return protocol_violation("the peer offers no payload to read");
   source.count = slot.count.load(std::memory_order_relaxed);
   if (source.count > source.pieces.size()) return protocol_violation("a payload to be read has too many pieces");
   std::size_t total = 0;
@@ -128,12 +128,12 @@ Result<bool> Receiver::end_direct_read(ReadSlot& slot) {
     if (state == read_withdrawn) return closed_by_peer();
     // The payload may be moved once during the read.
     if (state != read_moved || ++reading_->attempts == 2)
-      return protocol_violation("a payload to be read does not hold still");
+      return protocol_violation("the peer moved a payload twice while it was read: the limit is once");
     return begin_read(slot);
   }
   if (read) return true;
   if (read.error().scope == ErrorScope::call)
-    return protocol_violation("a payload to be read lies in memory that it has not got");
+    return protocol_violation("a payload to be read lies outside of the peer's memory");
   return std::unexpected(read.error());
 }
 
@@ -152,14 +152,14 @@ Result<bool> Receiver::want_parts(ReadSlot& slot) {
     return false;
   }
   if (state == read_withdrawn) return closed_by_peer();
-  return protocol_violation("a payload to be read is not there");
+  return protocol_violation("the peer offers no payload to read");
 }
 
 Result<bool> Receiver::take_read_part(ReadSlot& slot) {
   std::uint32_t state = slot.state.load(std::memory_order_acquire);
   if (state == read_wanted) return false;
   if (state == read_withdrawn) return closed_by_peer();
-  if (state != read_filled) return protocol_violation("a part of a payload is not there");
+  if (state != read_filled) return protocol_violation("the peer has not filled the next part of a payload");
   const std::size_t bytes = reading_->record.payload_bytes;
   const std::size_t part = std::min(part_bytes, bytes - reading_->copied);
   const PayloadBuffer& payload = reading_->payload;
@@ -168,7 +168,7 @@ Result<bool> Receiver::take_read_part(ReadSlot& slot) {
   const bool last = payload.discarded() || reading_->copied == bytes;
   if (!slot.state.compare_exchange_strong(state, last ? read_done : read_wanted, std::memory_order_acq_rel)) {
     if (state == read_withdrawn) return closed_by_peer();
-    return protocol_violation("a part of a payload does not hold still");
+    return protocol_violation("the peer changed the state of a part of a payload while it was copied");
   }
   if (!last) waker_.wake(wants_room);
   return last;

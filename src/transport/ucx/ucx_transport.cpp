@@ -57,7 +57,7 @@ class UcxTransport final : public Transport {
   Result<std::unique_ptr<MemoryRegistration>> register_memory(MutableBytes memory, Block& block, bool kept) override {
     if (!kept) {
       return fail(ErrorCode::unavailable,
-                  "UCX can't be told to let go of memory, so that it copies the caller's own: use "
+                  "UCX cannot cancel the use of memory, so that it copies the caller's own: use "
                   "RegisteredBuffer::allocate()",
                   ErrorScope::transport);
     }

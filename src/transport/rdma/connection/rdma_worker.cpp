@@ -187,7 +187,7 @@ Result<void> RdmaWorker::acquire_entries(std::size_t entries) {
   if (entries_used_ + entries > entries_) {
     return fail(ErrorCode::overloaded,
                 "the completion queue's " + std::to_string(entries_) +
-                    " entries are spoken for: raise RdmaOptions::cq_entries or lower send_queue_depth",
+                    " entries are reserved: raise RdmaOptions::cq_entries or lower send_queue_depth",
                 ErrorScope::transport);
   }
   entries_used_ += entries;

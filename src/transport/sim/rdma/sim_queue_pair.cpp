@@ -51,7 +51,7 @@ Result<void> SimQueuePair::connect(const rdma::QueuePairRoute& route) {
   if (device_.connects_refused != 0) {
     --device_.connects_refused;
     refused_ = true;
-    return hawser::fail(ErrorCode::unavailable, "a simulated queue pair was told not to get ready to send");
+    return hawser::fail(ErrorCode::unavailable, "a fault that the test set keeps the simulated queue pair from RTS");
   }
   return {};
 }
