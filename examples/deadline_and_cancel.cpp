@@ -9,6 +9,7 @@ using namespace std::chrono_literals;
 
 std::atomic<int> withdrawn = 0;
 
+// [handler]
 hawser::Task<hawser::Result<std::string>> think(hawser::Context& context, int milliseconds) {
   hawser::Result<void> slept = co_await context.loop().sleep(milliseconds * 1ms, context.token());
   if (!slept) {
@@ -17,6 +18,7 @@ hawser::Task<hawser::Result<std::string>> think(hawser::Context& context, int mi
   }
   co_return "42";
 }
+// [/handler]
 
 hawser::Task<int> talk(std::string address) {
   hawser::Client client;
@@ -25,10 +27,13 @@ hawser::Task<int> talk(std::string address) {
   hawser::Result<std::string> answer = co_await client.call<think>(1);
   std::printf("in time: %s\n", answer ? answer->c_str() : answer.error().describe().c_str());
 
+  // [timeout]
   hawser::CallOptions hurry{.timeout = 5ms};
   hawser::Result<std::string> late = co_await client.call<think>(hurry, 60'000);
+  // [/timeout]
   std::printf("too late: %s\n", late ? late->c_str() : late.error().describe().c_str());
 
+  // [race]
   // The first answer wins; when_any() asks the slower one to stop, and waits until it has.
   std::stop_source others;
   auto ask = [](hawser::Client& with, std::stop_token token, int ms) -> hawser::Task<hawser::Result<std::string>> {
@@ -37,6 +42,7 @@ hawser::Task<int> talk(std::string address) {
   };
   auto race = hawser::when_any(others, ask(client, others.get_token(), 60'000), ask(client, others.get_token(), 1));
   auto first = co_await std::move(race);
+  // [/race]
   std::printf("the first was number %zu\n", first.index + 1);
 
   // Waits until the server has noticed both cancellations.

@@ -8,7 +8,9 @@
 std::string echo(std::string_view text) { return std::string(text); }
 
 hawser::Task<int> talk(std::string address) {
+  // [create]
   auto pool = hawser::ClientPool::create(address, {.connections_max = 2, .calls_per_connection = 8});
+  // [/create]
 
   // One request: sent when the first await ends, answered when the second does.
   auto sent = co_await pool->send_request([](hawser::Client& client) { return client.send_request<echo>("hello"); });
@@ -19,10 +21,12 @@ hawser::Task<int> talk(std::string address) {
   hawser::Result<std::string> reply = co_await std::move(*sent);
   std::printf("%s\n", reply ? reply->c_str() : reply.error().describe().c_str());
 
+  // [many]
   // Many calls at once.
   std::vector<hawser::Task<hawser::Result<std::string>>> calls;
   for (int i = 0; i < 100; ++i) calls.push_back(pool->call<echo>("call " + std::to_string(i)));
   std::vector<hawser::Result<std::string>> replies = co_await hawser::when_all(std::move(calls));
+  // [/many]
   std::size_t right = 0;
   for (std::size_t i = 0; i < replies.size(); ++i) right += replies[i] == "call " + std::to_string(i);
   std::printf("%zu of %zu replies over %zu connections\n", right, replies.size(), pool->connections());

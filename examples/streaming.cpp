@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+// [server-streaming]
 // Server streaming: a Writer after the arguments.
 hawser::Task<hawser::Result<int>> count(int from, int to, hawser::Writer<int> out) {
   for (int i = from; i < to; ++i) {
@@ -11,7 +12,9 @@ hawser::Task<hawser::Result<int>> count(int from, int to, hawser::Writer<int> ou
   }
   co_return to - from;
 }
+// [/server-streaming]
 
+// [client-streaming]
 // Client streaming: a Reader.
 hawser::Task<hawser::Result<std::size_t>> total_length(hawser::Reader<std::string> in) {
   std::size_t sum = 0;
@@ -22,7 +25,9 @@ hawser::Task<hawser::Result<std::size_t>> total_length(hawser::Reader<std::strin
     sum += (*line)->size();
   }
 }
+// [/client-streaming]
 
+// [both]
 // Both directions.
 hawser::Task<hawser::Result<void>> shout(hawser::Reader<std::string> in, hawser::Writer<std::string> out) {
   for (;;) {
@@ -33,11 +38,13 @@ hawser::Task<hawser::Result<void>> shout(hawser::Reader<std::string> in, hawser:
     if (auto written = co_await out.write(loud); !written) co_return written;
   }
 }
+// [/both]
 
 hawser::Task<int> talk(std::string address) {
   hawser::Client client;
   if (!co_await client.connect(address)) co_return 1;
 
+  // [read]
   auto counting = co_await client.open<count>(1, 1000);
   if (!counting) co_return 1;
   long sum = 0;
@@ -49,7 +56,9 @@ hawser::Task<int> talk(std::string address) {
   }
   hawser::Result<int> counted = co_await counting->finish();
   std::printf("%d numbers, sum %ld\n", counted.value_or(-1), sum);
+  // [/read]
 
+  // [write]
   auto measuring = co_await client.open<total_length>();
   if (!measuring) co_return 1;
   auto lines = measuring->writer();
@@ -59,6 +68,7 @@ hawser::Task<int> talk(std::string address) {
   }
   hawser::Result<std::size_t> length = co_await measuring->finish();
   std::printf("%zu bytes\n", length.value_or(0));
+  // [/write]
 
   auto shouting = co_await client.open<shout>();
   if (!shouting) co_return 1;

@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Runs the server and the client of the guide's first chapter: hello_test.py SERVER CLIENT."""
+
+import os
+import subprocess
+import sys
+import time
+
+LIMIT_S = 60
+
+
+def main():
+    server_program, client_program = sys.argv[1:]
+    address = f"unix:@hawser-guide-{os.getpid()}"
+    server = subprocess.Popen([server_program, address])
+    try:
+        end = time.monotonic() + LIMIT_S
+        while True:
+            client = subprocess.run([client_program, address], capture_output=True, text=True, timeout=LIMIT_S)
+            if client.returncode == 0:
+                break
+            if server.poll() is not None or time.monotonic() > end:
+                print(client.stdout, client.stderr)
+                return 1
+            time.sleep(0.05)  # The server does not listen yet.
+        print(client.stdout, end="")
+        return 0 if client.stdout == "hello\n" else 1
+    finally:
+        server.kill()
+        server.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Shows that snippets.py and links.py find what they are for, and keep quiet otherwise."""
+
+import pathlib
+import tempfile
+import unittest
+
+import links
+import snippets
+
+PAGE = """# Page
+
+<!-- snippet: examples/a.cpp#one -->
+```cpp
+int one();
+```
+"""
+
+
+class DocsTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.write("examples/a.cpp", "void f() {\n  // [one]\n  int one();\n  // [/one]\n}\n")
+
+    def write(self, path, text):
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def faults(self, text):
+        return [problem for _, problem in snippets.check_page(self.root, None, text)[0]]
+
+    def broken(self, text):
+        return [problem for _, problem in links.check_page(self.root, self.write("docs/page.md", text))]
+
+    def test_a_block_equal_to_its_source_is_accepted(self):
+        self.assertEqual(self.faults(PAGE), [])
+
+    def test_a_block_that_differs_is_found_and_replaced(self):
+        faults, written = snippets.check_page(self.root, None, PAGE.replace("int one();", "int two();"))
+        self.assertEqual(len(faults), 1)
+        self.assertIn("differs", faults[0][1])
+        self.assertEqual(written, PAGE)
+
+    def test_a_block_without_a_source_needs_a_reason(self):
+        bare = "```cpp\nint x;\n```\n"
+        self.assertIn("names no source", self.faults(bare)[0])
+        self.assertEqual(self.faults("<!-- no snippet: it shows a fault -->\n" + bare), [])
+        self.assertEqual(self.faults("```sh\nls\n```\n"), [])
+
+    def test_missing_files_and_regions_are_found(self):
+        self.assertIn("does not exist", self.faults(PAGE.replace("a.cpp", "b.cpp"))[0])
+        self.assertIn("no region", self.faults(PAGE.replace("#one", "#two"))[0])
+
+    def test_a_block_without_an_end_is_found(self):
+        self.assertIn("this block has no end", self.faults(PAGE.removesuffix("```\n")))
+
+    def test_links_to_files_and_headings(self):
+        self.write("docs/other.md", "# First `part`\n\n## Twice\n\n## Twice\n")
+        self.assertEqual(self.broken("# A\n[a](other.md) [b](other.md#first-part) [c](other.md#twice-1) [d](#a)\n"), [])
+        self.assertIn("no such file", self.broken("[a](missing.md)\n")[0])
+        self.assertIn("no such heading", self.broken("[a](other.md#second)\n")[0])
+        self.assertIn("no such heading", self.broken("[a](#nothing)\n")[0])
+
+    def test_code_and_other_sites_are_no_links(self):
+        self.assertEqual(self.broken("`[a](x.md)` [b](https://example.org/x)\n```\n[c](y.md)\n```\n"), [])
+
+    def test_a_link_out_of_the_project_is_found(self):
+        self.assertIn("no such file", self.broken("[a](../../../etc/hostname)\n")[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
