@@ -44,7 +44,8 @@ class LogSink {
   std::shared_ptr<Target> target_;
 };
 
-// The default sink. Writes messages of level `least` and above to stderr, one line each.
+// The default sink. Writes messages of level `least` and above to stderr, one line each. Texts may quote a peer, so
+// control characters are written as ?. Other sinks get them unchanged.
 LogSink stderr_log(LogLevel least = LogLevel::warning);
 // A sink that discards everything.
 LogSink no_log();

@@ -48,5 +48,13 @@ TEST(Log, StderrTakesWhatIsSeriousEnough) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "hawser warning [exec] loud\n");
 }
 
+// A text may quote what a peer has sent.
+TEST(Log, StderrGetsOneLineForEachText) {
+  testing::internal::CaptureStderr();
+  stderr_log()(LogLevel::error, "rpc", "the server said: no\nhawser error [rpc] forged\x1b[2J \x7f\u00fc");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "hawser error [rpc] the server said: no?hawser error [rpc] forged?[2J ?\u00fc\n");
+}
+
 }  // namespace
 }  // namespace hawser
