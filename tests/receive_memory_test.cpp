@@ -488,9 +488,14 @@ TEST_F(ReceiveMemory, OptionsThatServeNobodyAreRefused) {
   one.say(text(message({.kind = FrameKind::ping})));
   run(1ms);
   EXPECT_TRUE(one.heard(FrameKind::pong));
-  Client client(loop, network, {.stream_window_bytes = 0});
-  const Result<void> connected = loop.run(client.connect("by hand"));
-  EXPECT_ERROR(connected, invalid_argument, "stream_window_bytes (0)");
+  const auto connect = [&](ClientOptions options) {
+    Client client(loop, network, std::move(options));
+    return loop.run(client.connect("by hand"));
+  };
+  EXPECT_ERROR(connect({.stream_window_bytes = 0}), invalid_argument, "stream_window_bytes (0)");
+  EXPECT_ERROR(connect({.message_bytes_max = 0}), invalid_argument, "message_bytes_max (0)");
+  EXPECT_ERROR(connect({.message_bytes_max = 35}), invalid_argument, "message_bytes_max (35)");
+  EXPECT_ERROR(connect({.message_bytes_max = 36}), unavailable, "nobody connects here");
 }
 
 // Credit may be used up exactly. No further item may follow.

@@ -52,8 +52,8 @@ struct TransportOptions {
   // fails with the reason. Empty: the best transport that both sides have.
   std::string required = {};
 
-  // Client: a transport that broke while the peer lived is tried again after retry_min. The time doubles each time the
-  // transport breaks again, up to retry_max. It is reset when the transport has worked for retry_max.
+  // Client: a transport that broke while the peer lived is tried again after retry_min, at least 1 ms. The time doubles
+  // each time the transport breaks again, up to retry_max. It is reset when the transport has worked for retry_max.
   Duration retry_min = std::chrono::seconds(1);
   Duration retry_max = std::chrono::seconds(60);
 

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <stdexcept>
+#include <string_view>
 
 #include "exec/sim_poller.h"
 #include "rpc/negotiation/attached_transports.h"
@@ -66,6 +69,37 @@ TEST(AttachedTransports, AnEndWhoseDeviceIsGoneIsReplaced) {
   }(loop, transports, *card));
 }
 
+// An exception of one transport, for example without memory, concerns this transport alone, now and later.
+TEST(AttachedTransports, AnExceptionOfOneLeavesTheOthers) {
+  struct Card final : transport::Transport {
+    Card(std::string_view called, bool throwing) : named(called), throws(throwing) {}
+    std::string_view name() const noexcept override { return named; }
+    Result<std::shared_ptr<transport::TransportWorker>> attach(Loop&) override {
+      ++attempts;
+      if (throws) throw std::runtime_error("the driver is broken");
+      return fail(ErrorCode::unavailable, "no card");
+    }
+    const std::string_view named;
+    bool throws;
+    int attempts = 0;
+  };
+  Loop loop(std::make_unique<exec::SimPoller>(), {.log = no_log()});
+  const auto broken = std::make_shared<Card>("broken", true);
+  const auto absent = std::make_shared<Card>("absent", false);
+  rpc::AttachedTransports transports(loop, {broken, absent}, Duration::zero());
+  loop.run([](rpc::AttachedTransports& tried, Card& one, Card& other) -> Task<void> {
+    for (int attempts = 1; attempts <= 2; ++attempts) {
+      tried.attach();
+      EXPECT_EQ(one.attempts, attempts);
+      EXPECT_EQ(other.attempts, attempts);
+      REQUIRE(tried.all().size() == 2);
+      EXPECT_EQ(tried.all()[0].reason, "an exception: the driver is broken");
+      EXPECT_EQ(tried.all()[1].reason, "no card");
+    }
+    co_return;
+  }(transports, *broken, *absent));
+}
+
 TEST(TransportBackoff, PausesGrowToTheirBoundAndAreForgiven) {
   using rpc::TransportBackoff;
   const TransportOptions options{.retry_min = 1s, .retry_max = 8s};
@@ -92,6 +126,23 @@ TEST(TransportBackoff, PausesGrowToTheirBoundAndAreForgiven) {
   EXPECT_EQ(health.avoided(now).size(), 1U);
   health.carries("rdma", now);
   EXPECT_EQ(health.next_try(), Time::max());
+}
+
+// Each try is a connection to the server.
+TEST(TransportBackoff, PausesGrowFromAMillisecondIfTheOptionsHaveNone) {
+  for (const Duration none : {Duration::zero(), Duration(-1), Duration::min()}) {
+    for (const Duration most : {Duration::zero(), Duration::min(), Duration(5ms)}) {
+      const TransportOptions options{.retry_min = none, .retry_max = most};
+      rpc::TransportBackoff health;
+      Time now{1000s};
+      health.broke("rdma", "the link went down", now, options);
+      for (Duration expected = 1ms; expected <= 8ms; expected *= 2) {
+        EXPECT_EQ(health.next_try() - now, std::clamp<Duration>(most, 1ms, expected));
+        now = health.next_try();
+        health.tried_in_vain(now, options);
+      }
+    }
+  }
 }
 
 }  // namespace hawser::failover

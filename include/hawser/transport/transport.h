@@ -55,8 +55,9 @@ class PendingConnection {
   // From the end of this call on the pending connection can receive.
   virtual Result<void> connect(Bytes client) = 0;
   // After begin_select() or begin_accept(): calls `ready` once, on the loop, possibly from within this call, when the
-  // pending connection is as one of select() or accept(), or has failed. Before that, no other function is called. A
-  // pending connection that is destroyed does not call.
+  // pending connection is as one of select() or accept(), or has failed. Before that, no other function is called.
+  // `ready` may destroy the pending connection, so it must not run in a member of it: move it to a local variable
+  // first. A pending connection that is destroyed does not call.
   virtual void when_ready(Ready ready) { ready({}); }
   // The same as connect(), without blocking the loop. `ready` as above.
   virtual void begin_connect(Bytes client, Ready ready) { ready(connect(client)); }

@@ -1,6 +1,7 @@
 #include "rpc/negotiation/attached_transports.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "hawser/loop.h"
@@ -20,20 +21,33 @@ void AttachedTransports::attach() {
   const bool first = attached_.empty();
   // Searching for devices takes longer than a handshake.
   if (!first && loop_.now() - tried_ < retry_min_) return;
+  if (first) {
+    std::vector<Entry> entries;
+    for (const auto& transport : transports_) entries.push_back({.name = transport->name()});
+    attached_ = std::move(entries);  // All entries exist from now on, even if an exception ends this function.
+  }
   tried_ = loop_.now();
   for (std::size_t i = 0; i < transports_.size(); ++i) {
-    if (first) attached_.push_back({.name = transports_[i]->name()});
     Entry& transport = attached_[i];
     if (transport.worker != nullptr && transport.worker->usable()) continue;
     // The worker is released first, so that a device that was removed can be closed. Connections keep what they need.
     transport.worker.reset();
-    Result<std::shared_ptr<transport::TransportWorker>> worker = transports_[i]->attach(loop_);
+    Result<std::shared_ptr<transport::TransportWorker>> worker = attach_one(*transports_[i]);
     if (worker) {
       transport.worker = std::move(*worker);
       continue;
     }
     transport.reason = std::move(worker.error().text);
     if (first) loop_.log(LogLevel::warning, "rpc", std::string(transport.name) + " can't be used: " + transport.reason);
+  }
+}
+
+// An exception of one transport must not prevent the use of the others.
+Result<std::shared_ptr<transport::TransportWorker>> AttachedTransports::attach_one(transport::Transport& transport) {
+  try {
+    return transport.attach(loop_);
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::unavailable, std::string("an exception: ") + error.what(), ErrorScope::transport);
   }
 }
 

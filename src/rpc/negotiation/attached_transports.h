@@ -46,6 +46,8 @@ class AttachedTransports {
   const Entry* find(std::string_view name) const noexcept;
 
  private:
+  Result<std::shared_ptr<transport::TransportWorker>> attach_one(transport::Transport& transport);
+
   Loop& loop_;
   const Duration retry_min_;
   Time tried_{};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "exec/condition.h"
@@ -108,6 +109,13 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
         "ClientOptions::stream_window_bytes (0) is less than 1 byte, without which no server may send a stream "
         "item: raise it",
         ErrorScope::connection);
+  }
+  if (options.message_bytes_max < wire::message_bytes_least) {
+    co_return fail(ErrorCode::invalid_argument,
+                   "ClientOptions::message_bytes_max (" + std::to_string(options.message_bytes_max) +
+                       ") is less than " + std::to_string(wire::message_bytes_least) +
+                       " bytes, which a frame without a body takes: raise it",
+                   ErrorScope::connection);
   }
   auto dialing = network.connect(loop, address, deadline - loop.now());
   Result<std::unique_ptr<transport::Stream>> stream = co_await std::move(dialing);

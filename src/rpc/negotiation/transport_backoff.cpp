@@ -9,8 +9,10 @@ namespace {
 
 Time later(Time now, Duration pause) noexcept { return pause < Time::max() - now ? now + pause : Time::max(); }
 
+Duration at_least_min(Duration pause) noexcept { return std::max(pause, TransportBackoff::pause_min); }
+
 // Returns twice `pause`, at most `most`.
-Duration longer(Duration pause, Duration most) noexcept { return pause < most / 2 ? 2 * pause : most; }
+Duration longer(Duration pause, Duration most) noexcept { return at_least_min(pause < most / 2 ? 2 * pause : most); }
 
 }  // namespace
 
@@ -25,8 +27,8 @@ TransportBackoff::Entry& TransportBackoff::find(std::string_view name) {
 void TransportBackoff::broke(std::string_view name, std::string reason, Time now, const TransportOptions& options) {
   Entry& transport = find(name);
   const bool held = transport.taken != Time{} && now - transport.taken >= options.retry_max;
-  transport.pause =
-      transport.pause == Duration{} || held ? options.retry_min : longer(transport.pause, options.retry_max);
+  transport.pause = transport.pause == Duration{} || held ? at_least_min(options.retry_min)
+                                                          : longer(transport.pause, options.retry_max);
   transport.again = later(now, transport.pause);
   transport.broken = true;
   transport.reason = "it broke: " + std::move(reason);

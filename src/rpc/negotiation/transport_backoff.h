@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,9 @@ namespace hawser::rpc {
 // transport fails repeatedly, so that a client does not alternate between transports.
 class TransportBackoff {
  public:
+  // Shortest pause, whatever the options are: each try opens a connection to the server.
+  static constexpr Duration pause_min = std::chrono::milliseconds(1);
+
   void broke(std::string_view transport, std::string reason, Time now, const TransportOptions& options);
   // The transports whose pause had passed were tried again and failed.
   void tried_in_vain(Time now, const TransportOptions& options);
