@@ -58,6 +58,7 @@ LAYERS = {
     "transport/*": ("transport", "wire", "exec", "base"),
     "rpc": ("wire", "codec", "exec", "transport", "base"),
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "base"),
+    "protocol/baidu_std": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "transport/sim/rdma": ("transport/rdma", "transport", "wire", "exec", "base"),
     "runtime": ("protocol", "rpc", "wire", "codec", "exec", "transport", "transport/*", "base"),
 }
@@ -76,6 +77,8 @@ VENDOR_HEADERS = ("infiniband/", "rdma/", "ucp/", "ucs/", "uct/", "cuda", "hip/"
 LIBRARY_HEADERS = {
     "liburing": ("src/exec/*",),
     "ares": ("src/transport/tcp/*",),
+    "zlib": ("src/protocol/*",),
+    "snappy": ("src/protocol/baidu_std/*",),
     "gtest/": ("src/*_test.cpp", "src/*_testing.h"),
     "gmock/": ("src/*_test.cpp", "src/*_testing.h"),
 }
