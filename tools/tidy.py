@@ -51,6 +51,7 @@ PROSE_PENDING = (
 # (transport/NAME) know no other backend; only runtime names them.
 LAYERS = {
     "base": (),
+    "metrics": (),
     "exec": ("base",),
     "wire": ("base",),
     "codec": ("base",),
