@@ -1,5 +1,5 @@
-# Rules of `cmake --install`: headers, libhawser.a, the CMake package, hawser.pc, and the programs hawser and
-# hawser-bench if they are built.
+# Rules of `cmake --install`: headers, libhawser.a or libhawser.so, the CMake package, hawser.pc, and the programs
+# hawser and hawser-bench if they are built.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -13,6 +13,9 @@ foreach(library IN LISTS libraries)
   endif()
   list(APPEND HAWSER_PKG_CONFIG_MODULES ${CMAKE_MATCH_1})
 endforeach()
+if(HAWSER_SHARED)
+  set(HAWSER_PKG_CONFIG_MODULES "")  # The shared library names the libraries that it needs.
+endif()
 string(REPLACE ";" " " HAWSER_PKG_CONFIG_MODULES "${HAWSER_PKG_CONFIG_MODULES}")
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/hawser)
@@ -24,7 +27,8 @@ configure_file(cmake/hawser.pc.in hawser.pc @ONLY)
 configure_package_config_file(cmake/hawserConfig.cmake.in hawserConfig.cmake INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(hawserConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
-install(TARGETS hawser EXPORT hawser ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS hawser EXPORT hawser ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT hawser FILE hawserTargets.cmake NAMESPACE hawser:: DESTINATION ${package_folder})
 install(FILES ${PROJECT_BINARY_DIR}/hawserConfig.cmake ${PROJECT_BINARY_DIR}/hawserConfigVersion.cmake
         DESTINATION ${package_folder})

@@ -60,6 +60,7 @@ LAYERS = {
     "rpc": ("wire", "codec", "exec", "transport", "base"),
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "protocol/baidu_std": ("rpc", "wire", "codec", "exec", "transport", "base"),
+    "transport/ucx/absent": ("transport/ucx", "transport", "wire", "exec", "base"),
     "transport/sim/rdma": ("transport/rdma", "transport", "wire", "exec", "base"),
     "runtime": ("protocol", "rpc", "wire", "codec", "exec", "transport", "transport/*", "base"),
 }

@@ -1,25 +1,89 @@
-# cmake -DBUILD=<build folder> -DWORK=<folder to use> -DCOMPILER=<c++> -DLIBDIR=<lib> -P run.cmake
-# Installs the build into WORK and uses it as another project would: through find_package and through pkg-config.
+# cmake -DBUILD=<build folder> -DSOURCE=<source folder> -DWORK=<folder to use> -DCOMPILER=<c++> -DLIBDIR=<lib>
+#       -P run.cmake
+# Uses Hawser as other projects do: the static library installed from BUILD; as a part of a project, through
+# add_subdirectory and through FetchContent; the shared library installed from the latter. Installed libraries are used
+# through find_package and through pkg-config.
+cmake_minimum_required(VERSION 3.25)
+set(here ${CMAKE_CURRENT_LIST_DIR})
+cmake_host_system_information(RESULT processors QUERY NUMBER_OF_LOGICAL_CORES)
+
 function(run)
   execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY COMMAND_ECHO STDOUT)
 endfunction()
 
+# Sets `into` to the output of a command.
+function(output_of into)
+  execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE output OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  set(${into} "${output}" PARENT_SCOPE)
+endfunction()
+
+# Builds the project in the folder `project` of this test as `name`.
+function(configure name project)
+  find_program(ccache ccache)
+  if(ccache)
+    list(APPEND ARGN -DCMAKE_CXX_COMPILER_LAUNCHER=${ccache})
+  endif()
+  run(${CMAKE_COMMAND} -S ${here}/${project} -B ${WORK}/${name} -G Ninja -DCMAKE_CXX_COMPILER=${COMPILER}
+      -DCMAKE_BUILD_TYPE=Debug ${ARGN})
+  run(${CMAKE_COMMAND} --build ${WORK}/${name} --parallel ${processors} -- --quiet)
+endfunction()
+
+# Uses the package that is installed in `prefix`.
+function(use_package name prefix)
+  configure(${name}/cmake . -DCMAKE_PREFIX_PATH=${prefix})
+  run(${WORK}/${name}/cmake/consumer)
+  set(ENV{PKG_CONFIG_PATH} ${prefix}/${LIBDIR}/pkgconfig)
+  output_of(flags pkg-config --cflags --libs hawser)
+  separate_arguments(flags UNIX_COMMAND "${flags}")
+  run(${COMPILER} -std=c++23 ${SOURCE}/examples/echo.cpp -o ${WORK}/${name}/echo ${flags})
+  set(ENV{LD_LIBRARY_PATH} ${prefix}/${LIBDIR})
+  run(${WORK}/${name}/echo)
+endfunction()
+
+# Builds Hawser within a project, in few compilations. The ways differ in linking only, so it is compiled once.
+function(build_in_project way)
+  configure(in_project in_tree -DWAY=${way} -DHAWSER=${SOURCE} -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCMAKE_UNITY_BUILD=ON
+            -DCMAKE_UNITY_BUILD_BATCH_SIZE=0 ${ARGN})
+  run(${WORK}/in_project/consumer)
+  # Hawser's options are no entries of the project's cache, except for those that are given here.
+  file(STRINGS ${WORK}/in_project/CMakeCache.txt entries REGEX "^HAWSER_")
+  foreach(entry IN LISTS entries)
+    string(REGEX REPLACE "[:=].*" "" name ${entry})
+    if(NOT "${ARGN}" MATCHES "-D${name}=")
+      message(FATAL_ERROR "Hawser adds ${entry} to the cache of the project that adds it")
+    endif()
+  endforeach()
+endfunction()
+
+# The shared library has a versioned name, and exports its own symbols alone, each with the version.
+function(check_shared_library prefix)
+  file(GLOB library ${prefix}/${LIBDIR}/libhawser.so.*.*.*)
+  output_of(dynamic objdump --private-headers ${library})
+  if(NOT dynamic MATCHES "SONAME +libhawser\\.so\\.([0-9]+\\.[0-9]+)\n")
+    message(FATAL_ERROR "${library} has no versioned SONAME:\n${dynamic}")
+  endif()
+  set(version HAWSER_${CMAKE_MATCH_1})
+  output_of(symbols nm --dynamic --defined-only --with-symbol-versions ${library})
+  string(REPLACE "\n" ";" symbols "${symbols}")
+  list(FILTER symbols EXCLUDE REGEX " [TVWRBDu] _Z[A-Zvhn0-9_]*N[VKOR]*6hawser.*@@${version}$")
+  list(FILTER symbols EXCLUDE REGEX " A ${version}(@@${version})?$")
+  if(symbols)
+    list(JOIN symbols "\n" lines)
+    message(FATAL_ERROR "${library} exports symbols that are not its own, or have no version:\n${lines}")
+  endif()
+endfunction()
+
 file(REMOVE_RECURSE ${WORK})
-set(prefix ${WORK}/prefix)
 file(MAKE_DIRECTORY ${WORK})
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
 # An installed tree can be moved.
-file(RENAME ${WORK}/first ${prefix})
+file(RENAME ${WORK}/first ${WORK}/static)
+use_package(use_static ${WORK}/static)
 
-run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/cmake -G Ninja -DCMAKE_PREFIX_PATH=${prefix}
-    -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=Debug)
-run(${CMAKE_COMMAND} --build ${WORK}/cmake)
-run(${WORK}/cmake/consumer)
-
-set(ENV{PKG_CONFIG_PATH} ${prefix}/${LIBDIR}/pkgconfig)
-execute_process(COMMAND pkg-config --cflags --libs hawser OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE
-                COMMAND_ERROR_IS_FATAL ANY)
-separate_arguments(flags UNIX_COMMAND "${flags}")
-file(GLOB local_transport ${CMAKE_CURRENT_LIST_DIR}/../local_transport/*.cpp)
-run(${COMPILER} -std=c++23 -I${CMAKE_CURRENT_LIST_DIR}/../local_transport ${CMAKE_CURRENT_LIST_DIR}/main.cpp ${local_transport} -o ${WORK}/pkg_config_consumer ${flags})
-run(${WORK}/pkg_config_consumer)
+# Without the transport that takes longest to compile.
+build_in_project(add_subdirectory -DHAWSER_UCX=OFF)
+build_in_project(FetchContent -DHAWSER_UCX=OFF -DHAWSER_SHARED=ON -DHAWSER_INSTALL=ON)
+run(${CMAKE_COMMAND} --install ${WORK}/in_project --prefix ${WORK}/first)
+file(RENAME ${WORK}/first ${WORK}/shared)
+check_shared_library(${WORK}/shared)
+use_package(use_shared ${WORK}/shared)
