@@ -208,6 +208,26 @@ class RawSocket {
       if (!frame || frame->header.kind == kind) return frame;
     }
   }
+  // Receives text up to and with `end`, or up to the peer's end if that comes before.
+  std::string receive_text(std::string_view end) {
+    std::string out;
+    while (!out.ends_with(end)) {
+      const auto one = receive(1);
+      if (!one) break;
+      out += as_text(*one);
+    }
+    return out;
+  }
+  // Receives everything up to the peer's end.
+  std::string receive_all() {
+    std::string out;
+    for (char scrap[4096];;) {
+      if (!ready(POLLIN)) return out + "(the peer does not close)";
+      const ssize_t size = ::recv(fd_, scrap, sizeof scrap, MSG_DONTWAIT);
+      if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR)) return out;
+      if (size > 0) out.append(scrap, static_cast<std::size_t>(size));
+    }
+  }
   // Reads until the peer closes; false if it does not.
   bool closed_by_peer() {
     std::byte scrap[4096];

@@ -13,12 +13,15 @@
 
 #include "hawser/codec/decoder.h"
 #include "hawser/detail/handler.h"
+#include "hawser/detail/served_method.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
 #include "hawser/task.h"
 #include "hawser/transports.h"
 
 namespace hawser {
+
+class ProtocolSpec;
 
 namespace transport {
 class Transport;
@@ -153,9 +156,7 @@ class Server {
     static_assert(detail::names_differ<functions...>(),
                   "hawser: two of these handlers have the same name on the wire, as instantiations of one function "
                   "template or overloads have: give them names of their own by hawser::method_name_override");
-    (add_handler(MethodKey::of<functions>(),
-                 std::make_unique<detail::FunctionHandler<functions, void>>(nullptr, options)),
-     ...);
+    (add_function<functions, void>(nullptr, options), ...);
   }
   // Registers member functions. They are called on `object`, which must outlive the server.
   template <auto... functions, class Object>
@@ -164,9 +165,7 @@ class Server {
     static_assert(detail::names_differ<functions...>(),
                   "hawser: two of these handlers have the same name on the wire, as instantiations of one function "
                   "template or overloads have: give them names of their own by hawser::method_name_override");
-    (add_handler(MethodKey::of<functions>(),
-                 std::make_unique<detail::FunctionHandler<functions, Object>>(object, options)),
-     ...);
+    (add_function<functions, Object>(object, options), ...);
   }
 
   // Runs background work on one of the server's loops: the loop of the calling thread, otherwise each loop in turn.
@@ -206,6 +205,10 @@ class Server {
   void enable_ucx(UcxOptions options = {}) { enable(ucx(std::move(options))); }
   void enable_shm(ShmOptions options = {}) { enable(shm(options)); }
 
+  // Speaks a protocol of another system on the server's port beside the library's own, such as hawser::http({...}). The
+  // first bytes of a connection decide. Replaces a protocol of the same name. Call it before run() or start().
+  void enable(ProtocolSpec protocol);
+
   // Listens and serves until stop(). Fails if the server cannot listen at the address. Returns at once if stop() was
   // called before. Not available for a server on the caller's loop.
   Result<void> run();
@@ -231,18 +234,20 @@ class Server {
 
   // For the library: the transports that the options enable, without the byte stream.
   std::vector<std::shared_ptr<transport::Transport>> transports() const;
+  // For components of the library: registers a method. The rules are those of register_handler().
+  void add_method(detail::ServedMethod method);
 
  private:
-  struct MethodKey {
-    std::uint32_t id;
-    std::uint32_t signature;
-    std::string_view name;
-    template <auto F>
-    static constexpr MethodKey of() {
-      return {detail::MethodFacts<F>::id, detail::MethodFacts<F>::signature, detail::MethodFacts<F>::name};
-    }
-  };
-  void add_handler(MethodKey key, std::unique_ptr<detail::Handler> handler);
+  template <auto F, class Object>
+  void add_function(Object* object, HandlerOptions options) {
+    using Facts = detail::MethodFacts<F>;
+    add_method({.id = Facts::id,
+                .signature = Facts::signature,
+                .name = std::string(Facts::name),
+                .handler = std::make_unique<detail::FunctionHandler<F, Object>>(object, options),
+                .streams_in = !std::is_same_v<typename Facts::incoming, detail::NoStream>,
+                .streams_out = !std::is_same_v<typename Facts::outgoing, detail::NoStream>});
+  }
   Result<void> spawn_work(std::unique_ptr<detail::BackgroundWork> work);
 
   struct State;

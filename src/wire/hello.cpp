@@ -142,7 +142,9 @@ std::vector<std::byte> encode_hello(const Hello& hello) {
   return out.replace(6, static_cast<std::uint16_t>(out.size() - hello_prefix_bytes)).take();
 }
 
-bool is_hello(Bytes first) noexcept { return std::memcmp(first.data(), magic.data(), magic.size()) == 0; }
+bool is_hello(Bytes first) noexcept {
+  return std::memcmp(first.data(), magic.data(), std::min(first.size(), magic.size())) == 0;
+}
 
 Result<std::size_t> hello_body_bytes(Bytes prefix) {
   if (!is_hello(prefix))

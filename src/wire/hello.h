@@ -58,7 +58,8 @@ inline constexpr std::size_t transports_max = 4;  // Limit of the offers of one 
 // Encodes at most transports_max offers and declined transports. Names and bytes must keep their limits.
 std::vector<std::byte> encode_hello(const Hello& hello);
 
-// Returns true if the first bytes (at least four) are those of a hello, and not of another protocol.
+// Returns true if the first bytes are those of a hello, and not of another protocol. With fewer than four bytes: if
+// they can be.
 bool is_hello(Bytes first) noexcept;
 // Returns the number of bytes that follow the prefix. `prefix` has hello_prefix_bytes.
 Result<std::size_t> hello_body_bytes(Bytes prefix);

@@ -76,8 +76,8 @@ struct IncomingRequest {
   Bytes body = {};
   Bytes payload = {};  // Without the attachment.
   Bytes attachment = {};
-  MetadataView metadata = {};
-  Block* head_block = nullptr;     // Holds body and metadata. Null: the memory is reused and must be copied to last.
+  MetadataView metadata = {};      // Directly before the body, or in memory of its own, which is copied to last.
+  Block* head_block = nullptr;     // Holds the body. Null: the memory is reused and must be copied to last.
   Block* payload_block = nullptr;  // Likewise for payload and attachment.
   // Charged for memory that is kept. Lives as long as `sink`. Null: nothing is charged.
   ReceiveAccount* account = nullptr;
@@ -216,6 +216,7 @@ class ActiveCall final : public SendCompletion {
   ReceiveCharge head_charge_;
   ReceiveCharge payload_charge_;
   ReceiveCharge copies_;
+  Buffer metadata_;  // Only if the metadata did not lie directly before the body.
   Buffer head_;
   Buffer payload_;
   bool admitted_ = true;

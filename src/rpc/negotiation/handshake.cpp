@@ -1,22 +1,47 @@
 #include "rpc/negotiation/handshake.h"
 
+#include <algorithm>
+#include <cstring>
 #include <exception>
 #include <utility>
 
+#include "rpc/port/port_protocol.h"
+
 namespace hawser::rpc {
+namespace {
+
+// Fewer bytes than these are not called unknown: the answer to them depends on what follows.
+constexpr std::size_t magic_bytes_least = 4;
+
+}  // namespace
 
 struct Handshake::Outcome final : detail::Posted {
   explicit Outcome(Handshake& of) : handshake(of), alive(of.alive_) {}
   void run() override {
-    if (!alive.expired()) handshake.done_.on_hello(handshake, std::move(hello));
+    if (alive.expired()) return;
+    if (handshake.protocol_ != nullptr) {
+      // Copied, since the callee may destroy the handshake.
+      const std::array<std::byte, sizeof(handshake.incoming_)>& from = handshake.incoming_;
+      std::array<std::byte, PortProtocol::first_bytes_max> first;
+      const std::size_t size = std::min(handshake.got_, first.size());
+      std::memcpy(first.data(), from.data(), size);
+      return handshake.done_.on_protocol(handshake, *handshake.protocol_, Bytes(first).first(size));
+    }
+    handshake.done_.on_hello(handshake, std::move(hello));
   }
   Handshake& handshake;
   const std::weak_ptr<char> alive;
   Result<wire::Hello> hello;
 };
 
-Handshake::Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done)
-    : Timer(&Handshake::expired), loop_(loop), deadline_(deadline), done_(done), stream_(std::move(stream)) {
+Handshake::Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done,
+                     const ProtocolList* protocols)
+    : Timer(&Handshake::expired),
+      loop_(loop),
+      deadline_(deadline),
+      done_(done),
+      stream_(std::move(stream)),
+      protocols_(protocols) {
   outcome_ = std::make_unique<Outcome>(*this);
   Timer::start(loop, deadline);
   stream_->start(loop, *this);
@@ -36,11 +61,30 @@ void Handshake::send(const wire::Hello& hello) {
 }
 
 void Handshake::expect_next() {
+  restart();
+  Timer::start(loop_, deadline_);
+  stream_->resume();
+}
+
+void Handshake::restart() {
   outcome_ = std::make_unique<Outcome>(*this);
   got_ = 0;
   wanted_ = wire::hello_prefix_bytes;
   finished_ = false;
-  Timer::start(loop_, deadline_);
+  protocol_ = nullptr;
+  unknown_ = false;
+}
+
+void Handshake::leave(std::string text) {
+  restart();
+  leaving_ = true;
+  farewell_ = std::move(text);
+  const Bytes bytes = as_bytes(farewell_);
+  outgoing_.assign(bytes.begin(), bytes.end());
+  sent_ = 0;
+  Timer::start(loop_, loop_.after(farewell_max));
+  send_rest();
+  stream_->finish();
   stream_->resume();
 }
 
@@ -59,18 +103,25 @@ void Handshake::sendable(std::size_t bytes) {
   }
 }
 
-MutableBytes Handshake::receive_space() { return MutableBytes(incoming_).subspan(got_, wanted_ - got_); }
+MutableBytes Handshake::receive_space() {
+  if (leaving_) return incoming_;
+  return MutableBytes(incoming_).subspan(got_, wanted_ - got_);
+}
 
 void Handshake::received(std::size_t bytes) {
   got_ += bytes;
-  finish_if_it_throws([this] { take_hello(); });
+  finish_if_it_throws([this] {
+    if (leaving_) {
+      if (got_ >= farewell_bytes_max) finish(fail(ErrorCode::protocol_error, "the peer keeps sending"));
+    } else {
+      take_hello();
+    }
+  });
 }
 
 void Handshake::take_hello() {
   // Another protocol is detected at once, even if it never sends enough bytes for a hello.
-  if (got_ >= 4 && !wire::is_hello(Bytes(incoming_).first(got_))) {
-    return finish(std::unexpected(wire::hello_body_bytes(incoming_).error()));
-  }
+  if (!wire::is_hello(Bytes(incoming_).first(got_))) return take_other();
   if (got_ < wanted_) return;
   if (wanted_ == wire::hello_prefix_bytes) {
     const Result<std::size_t> body = wire::hello_body_bytes(incoming_);
@@ -79,6 +130,26 @@ void Handshake::take_hello() {
     if (got_ < wanted_) return;
   }
   finish(wire::decode_hello(Bytes(incoming_).first(wanted_)));
+}
+
+void Handshake::take_other() {
+  const Bytes first = Bytes(incoming_).first(got_);
+  bool more = got_ < magic_bytes_least;
+  if (protocols_ != nullptr) {
+    for (const auto& protocol : *protocols_) {
+      switch (protocol->match(first)) {
+        case PortProtocol::Match::yes: protocol_ = protocol.get(); return finish(wire::Hello());
+        case PortProtocol::Match::more: more = true; break;
+        case PortProtocol::Match::no: break;
+      }
+    }
+  }
+  if (more && got_ < PortProtocol::first_bytes_max) {
+    wanted_ = PortProtocol::first_bytes_max;
+    return;
+  }
+  unknown_ = true;
+  finish(std::unexpected(wire::hello_body_bytes(incoming_).error()));
 }
 
 void Handshake::ended(const Error& reason) {

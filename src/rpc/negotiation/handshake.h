@@ -3,6 +3,8 @@
 #include <array>
 #include <coroutine>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "hawser/loop.h"
@@ -10,6 +12,11 @@
 #include "wire/hello.h"
 
 namespace hawser::rpc {
+
+class PortProtocol;
+
+// Other protocols that a server speaks, in the order in which they are asked.
+using ProtocolList = std::vector<std::shared_ptr<const PortProtocol>>;
 
 // Exchanges hellos on a fresh stream: one in each direction, and more while a transport beside the stream is
 // negotiated. Uses no coroutines: the loop notifies Done of each hello, and Done may destroy the handshake there. Reads
@@ -21,6 +28,12 @@ class Handshake final : transport::StreamSink, Timer {
     // Reports the peer's hello, or why there is none (also when the deadline has passed). Not called from within the
     // constructor.
     virtual void on_hello(Handshake& handshake, Result<wire::Hello> hello) = 0;
+    // The first bytes are those of `protocol` and not of a hello. `first` is valid during the call. Reported instead of
+    // on_hello().
+    virtual void on_protocol(Handshake&, const PortProtocol& protocol, Bytes first) {
+      static_cast<void>(protocol);
+      static_cast<void>(first);
+    }
     // The stream has accepted the rest of a hello that it did not accept at once.
     virtual void on_sent(Handshake&) {}
 
@@ -28,8 +41,10 @@ class Handshake final : transport::StreamSink, Timer {
     ~Done() = default;
   };
 
-  // Starts `stream` on `loop` and waits for the peer's hello until `deadline`.
-  Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done);
+  // Starts `stream` on `loop` and waits for the peer's hello until `deadline`, or for the first bytes of one of
+  // `protocols`, which outlive this object; null: there are none.
+  Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done,
+            const ProtocolList* protocols = nullptr);
   ~Handshake();
 
   // Sends a hello. Hellos are shorter than any socket's buffer; if the stream nevertheless does not accept all bytes at
@@ -40,6 +55,15 @@ class Handshake final : transport::StreamSink, Timer {
   transport::Stream& stream() noexcept { return *stream_; }
   // Passes the stream to the caller. Call it after on_hello().
   std::unique_ptr<transport::Stream> release_stream() noexcept { return std::move(stream_); }
+  // Sends `text`, which ends the connection: then sends the end of the stream and reads, without a use for it, what the
+  // peer has sent, because unread bytes would make the kernel drop `text`. Reports on_hello() with an error when the
+  // peer has closed, has sent farewell_bytes_max, or has had farewell_max. Call it after on_hello() or on_protocol().
+  void leave(std::string text);
+  static constexpr Duration farewell_max = std::chrono::seconds(1);
+  static constexpr std::size_t farewell_bytes_max = std::size_t{256} << 10;
+  bool leaving() const noexcept { return leaving_; }
+  // The first bytes of a peer whose hello failed because they were not those of a hello; otherwise empty.
+  Bytes unknown() const noexcept { return unknown_ ? Bytes(incoming_).first(got_) : Bytes(); }
   // Returns true if the peer's hello is complete or has failed: on_hello() follows or has been called.
   bool heard() const noexcept { return finished_; }
   // Returns true if the stream has accepted all of our hellos.
@@ -55,6 +79,8 @@ class Handshake final : transport::StreamSink, Timer {
   template <class Step>
   void finish_if_it_throws(Step step) noexcept;
   void take_hello();
+  void take_other();
+  void restart();
   void send_rest();
 
   Loop& loop_;
@@ -67,6 +93,11 @@ class Handshake final : transport::StreamSink, Timer {
   std::size_t got_ = 0;
   std::size_t wanted_ = wire::hello_prefix_bytes;
   bool finished_ = false;
+  const ProtocolList* const protocols_;
+  const PortProtocol* protocol_ = nullptr;  // The protocol whose first bytes these are.
+  bool unknown_ = false;
+  bool leaving_ = false;
+  std::string farewell_;
   const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Expires with the handshake; posted work checks it.
   // The work that finish() posts for one hello. It is allocated in advance: finish() runs where no exception could be
   // handled.

@@ -36,17 +36,25 @@ Error handler_error(Error error) {
 }
 
 ActiveCall::ActiveCall(const IncomingRequest& request, Keep keep) : request_(request), deadline_(*this) {
-  // In a head of one block, the metadata precedes the body.
-  const std::byte* const begin =
-      request.metadata.bytes().empty() ? request.body.data() : request.metadata.bytes().data();
-  const auto size = static_cast<std::size_t>(request.body.data() + request.body.size() - begin);
   const bool always = keep == Keep::in_place;  // Its answer is in progress; what comes next is refused.
+  const Bytes metadata = request.metadata.bytes();
+  const std::byte* begin = request.body.data();
+  if (!metadata.empty()) {
+    if (metadata.data() + metadata.size() == begin) {
+      begin = metadata.data();
+    } else {
+      metadata_ = Buffer::copy_of(metadata);
+      admitted_ = charge(metadata_, true, always, head_charge_);
+      request_.metadata = MetadataView(metadata_.bytes());
+    }
+  }
+  const auto size = static_cast<std::size_t>(request.body.data() + request.body.size() - begin);
   if (size != 0) {
     const bool copied = (keep == Keep::copy_small && size <= small_bytes_max) || request.head_block == nullptr;
     head_ = copied ? Buffer::copy_of(Bytes(begin, size)) : Buffer::share(request.head_block, begin, size);
-    admitted_ = charge(head_, copied, always, head_charge_);
+    admitted_ = charge(head_, copied, always, head_charge_) && admitted_;
     request_.body = head_.bytes().last(request.body.size());
-    request_.metadata = MetadataView(head_.bytes().first(request.metadata.bytes().size()));
+    if (size != request.body.size()) request_.metadata = MetadataView(head_.bytes().first(metadata.size()));
   }
   const std::size_t payload_size = request.payload.size() + request.attachment.size();
   if (payload_size != 0) {

@@ -5,8 +5,8 @@
 
 namespace hawser::rpc {
 
-void Dispatcher::add(std::uint32_t id, Method method) {
-  const auto [at, added] = methods_.try_emplace(id);
+void Dispatcher::add(Method method) {
+  const auto [at, added] = methods_.try_emplace(method.id);
   if (!added) {
     throw std::logic_error(
         at->second.name == method.name
@@ -17,6 +17,12 @@ void Dispatcher::add(std::uint32_t id, Method method) {
                   "' have the same name hash: give one another name by method_name_override");
   }
   at->second = std::move(method);
+  by_name_.emplace(at->second.name, &at->second);
+}
+
+const Dispatcher::Method* Dispatcher::find(std::string_view name) const noexcept {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
 }
 
 }  // namespace hawser::rpc

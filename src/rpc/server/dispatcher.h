@@ -1,34 +1,36 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 
-#include "hawser/detail/reply_sink.h"
+#include "hawser/detail/served_method.h"
 
 namespace hawser::rpc {
 
-// Maps method ids to a server's methods. Filled before the server starts; all its loops read it afterwards.
+// Maps method ids and names to a server's methods. Filled before the server starts; all its loops read it afterwards.
 class Dispatcher {
  public:
-  struct Method {
-    std::uint32_t signature = 0;
-    std::string name;
-    std::unique_ptr<detail::Handler> handler;
-  };
+  using Method = detail::ServedMethod;
 
   // Throws std::logic_error if the id is in use, by the same function or by another whose name has the same hash.
-  void add(std::uint32_t id, Method method);
+  void add(Method method);
   // Returns null if there is no such method.
   const Method* find(std::uint32_t id) const noexcept {
     const auto found = methods_.find(id);
     return found == methods_.end() ? nullptr : &found->second;
   }
+  const Method* find(std::string_view name) const noexcept;
+
+  // Calls `visit` for each method.
+  template <class Visit>
+  void each(Visit visit) const {
+    for (const auto& [id, method] : methods_) visit(method);
+  }
 
  private:
   std::unordered_map<std::uint32_t, Method> methods_;
+  std::unordered_map<std::string_view, const Method*> by_name_;  // The names lie in methods_.
 };
 
 }  // namespace hawser::rpc

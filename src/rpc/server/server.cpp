@@ -11,6 +11,7 @@
 #include "base/misuse.h"
 #include "base/pin_thread.h"
 #include "base/process_id.h"
+#include "hawser/protocols.h"
 #include "rpc/server/server_state.h"
 
 namespace hawser {
@@ -43,10 +44,21 @@ Server::~Server() {
   if (state_->callers_loop == nullptr) stop(Duration::zero());
 }
 
-void Server::add_handler(MethodKey key, std::unique_ptr<detail::Handler> handler) {
+void Server::add_method(detail::ServedMethod method) {
   if (state_->started) throw std::logic_error("hawser: register handlers before the server starts");
-  state_->shared.dispatcher.add(
-      key.id, {.signature = key.signature, .name = std::string(key.name), .handler = std::move(handler)});
+  state_->shared.dispatcher.add(std::move(method));
+}
+
+void Server::enable(ProtocolSpec protocol) {
+  if (state_->started) throw std::logic_error("hawser: enable protocols before the server starts");
+  rpc::ProtocolList& list = state_->shared.protocols;
+  const auto same =
+      std::find_if(list.begin(), list.end(), [&](const auto& one) { return one->name() == protocol.name(); });
+  if (same != list.end()) {
+    *same = protocol.protocol();
+  } else {
+    list.push_back(protocol.protocol());
+  }
 }
 
 void Server::enable(TransportSpec transport) { state_->transports().enable(std::move(transport)); }

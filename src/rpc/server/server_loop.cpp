@@ -132,20 +132,20 @@ void ServerLoop::prepare_if_possible() noexcept {
 }
 
 void ServerLoop::adopt(std::unique_ptr<transport::Stream> stream) {
-  session_shared_.counters.accepted.add(1);
+  host_.counters.accepted.add(1);
   if (phase_ != Phase::serving) return;
   try {
     admit(std::move(stream));
   } catch (const std::exception& error) {
     // Memory is exhausted, or the poller accepts no more descriptors.
-    session_shared_.counters.refused.add(1);
+    host_.counters.refused.add(1);
     log_dropped(error);
   }
 }
 
 void ServerLoop::admit(std::unique_ptr<transport::Stream> stream) {
   auto handshake = std::make_unique<Handshake>(loop_, std::move(stream), loop_.after(shared_.options.handshake_timeout),
-                                               static_cast<Handshake::Done&>(*this));
+                                               static_cast<Handshake::Done&>(*this), &shared_.protocols);
   if (attempts_.size() >= shared_.options.handshakes_max && !evict_silent()) {
     return refuse(*handshake, "the server has handshakes_max (" + std::to_string(shared_.options.handshakes_max) +
                                   ") handshakes going on: try again later, or raise it");
@@ -153,9 +153,15 @@ void ServerLoop::admit(std::unique_ptr<transport::Stream> stream) {
   attempts_.emplace_back().handshake = std::move(handshake);
 }
 
-// Makes room for a new connection by closing the oldest attempt without a hello, else the oldest that does not answer
-// the selection of a transport. Returns false if no attempt is silent.
+// Makes room for a new connection by closing the oldest attempt that has been refused, else the oldest without a hello,
+// else the oldest that does not answer the selection of a transport. Returns false if no attempt is silent.
 bool ServerLoop::evict_silent() {
+  const auto leaving = std::find_if(attempts_.begin(), attempts_.end(),
+                                    [](const ConnectionAttempt& one) { return one.handshake->leaving(); });
+  if (leaving != attempts_.end()) {
+    attempts_.erase(leaving);
+    return true;
+  }
   const auto silent = [this](bool selected) {
     return std::find_if(attempts_.begin(), attempts_.end(), [&](const ConnectionAttempt& one) {
       return !one.handshake->heard() && (one.selector != nullptr) == selected;
@@ -172,7 +178,7 @@ bool ServerLoop::evict_silent() {
 
 // Sends the reason. The caller destroys the handshake.
 void ServerLoop::refuse(Handshake& handshake, std::string why) {
-  session_shared_.counters.refused.add(1);
+  host_.counters.refused.add(1);
   log_refusal("connection from " + handshake.stream().peer() + " refused: " + why);
   wire::Hello hello{.version_min = wire::version, .version_max = wire::version};
   hello.refusal = Error{ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0, std::move(why)};
@@ -211,6 +217,10 @@ std::optional<Error> ServerLoop::refusal(const wire::Hello& theirs) const {
                  "invalid client HELLO: message_bytes_max is " + std::to_string(theirs.message_bytes_max) +
                      ", and the shortest message has " + std::to_string(wire::message_bytes_least) + " bytes"};
   }
+  return refusal();
+}
+
+std::optional<Error> ServerLoop::refusal() const {
   if (shared_.connections.load(std::memory_order_relaxed) >= shared_.options.connections_max) {
     return Error{
         ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0,
@@ -235,15 +245,23 @@ void ServerLoop::guard(Handshake& handshake, Step step) {
   } catch (const std::exception& error) {
     const auto attempt = find(handshake);
     if (attempt == attempts_.end()) return;  // The attempt has become a session, which ends by itself.
-    session_shared_.counters.handshakes_failed.add(1);
+    host_.counters.handshakes_failed.add(1);
     attempts_.erase(attempt);
     log_dropped(error);
   }
 }
 
 void ServerLoop::continue_handshake(ConnectionAttempts::iterator attempt, Result<wire::Hello> hello) {
+  if (attempt->handshake->leaving()) {
+    attempts_.erase(attempt);
+    return;
+  }
   if (!hello) {
-    session_shared_.counters.handshakes_failed.add(1);
+    host_.counters.handshakes_failed.add(1);
+    if (const Bytes first = attempt->handshake->unknown(); !first.empty()) {
+      log_refusal("connection from " + attempt->handshake->stream().peer() + " refused: " + hello.error().text);
+      return attempt->handshake->leave(unknown_answer(first));
+    }
     loop_.log(LogLevel::info, "rpc",
               "connection from " + attempt->handshake->stream().peer() + " dropped: " + hello.error().text);
     attempts_.erase(attempt);
@@ -253,6 +271,36 @@ void ServerLoop::continue_handshake(ConnectionAttempts::iterator attempt, Result
   attempt->theirs = std::move(*hello);
   on_first_hello(attempt);
 }
+
+// ---- Other protocols ----
+
+// The answer to bytes of a protocol that this server does not speak: one line. HTTP clients receive it as a response.
+std::string ServerLoop::unknown_answer(Bytes first) const {
+  std::string line = "unknown protocol: this port speaks hawser";
+  for (const auto& protocol : shared_.protocols) line += ", " + std::string(protocol->name());
+  line += "\n";
+  constexpr std::string_view methods[] = {"GET ", "PUT ", "POST", "HEAD", "DELE",
+                                          "OPTI", "PATC", "TRAC", "CONN", "PRI "};
+  const std::string_view text = as_text(first);
+  if (std::ranges::none_of(methods, [&](std::string_view method) { return text.starts_with(method); })) return line;
+  return "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: " +
+         std::to_string(line.size()) + "\r\n\r\n" + line;
+}
+
+void ServerLoop::on_protocol(Handshake& handshake, const PortProtocol& protocol, Bytes first) {
+  guard(handshake, [&] { open_protocol(find(handshake), protocol, first); });
+}
+
+void ServerLoop::open_protocol(ConnectionAttempts::iterator attempt, const PortProtocol& protocol, Bytes first) {
+  if (const std::optional<Error> why = refusal()) {
+    host_.counters.refused.add(1);
+    log_refusal("connection from " + attempt->handshake->stream().peer() + " refused: " + why->text);
+    return attempt->handshake->leave(protocol.refusal(*why));
+  }
+  begin_session(attempt, protocol.open(host_, attempt->handshake->release_stream(), first));
+}
+
+// ---- The library's own protocol ----
 
 void ServerLoop::on_first_hello(ConnectionAttempts::iterator attempt) {
   const ServerOptions& options = shared_.options;
@@ -267,7 +315,7 @@ void ServerLoop::on_first_hello(ConnectionAttempts::iterator attempt) {
       .refusal = refusal(theirs)};
   if (attempt->ours.refusal) {
     attempt->handshake->send(attempt->ours);
-    session_shared_.counters.refused.add(1);
+    host_.counters.refused.add(1);
     attempt->handshake->stream().finish();
     attempts_.erase(attempt);
     return;
@@ -350,21 +398,23 @@ void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_
       .backlog_bytes_max = options.send_backlog_bytes_max,
       .ping_interval = options.ping_interval,
       .decode_limits = options.decode_limits,
-      .budget = &session_shared_.budget,
-      .peer = receive_peers_.find(connection->peer())};
-  session_shared_.counters.transports_declined.add(static_cast<std::int64_t>(attempt->selector->failures()));
+      .budget = &host_.budget,
+      .peer = host_.receive_peers.find(connection->peer())};
+  host_.counters.transports_declined.add(static_cast<std::int64_t>(attempt->selector->failures()));
+  begin_session(attempt, std::make_unique<ServerSession>(host_, std::move(connection), settings));
+}
+
+void ServerLoop::begin_session(ConnectionAttempts::iterator attempt, std::unique_ptr<PortSession> made) {
   struct End final : detail::Posted {
-    End(ServerLoop& of, ServerSession& ended) : loop(of), alive(of.alive_), session(ended) {}
+    End(ServerLoop& of, PortSession& ended) : loop(of), alive(of.alive_), session(ended) {}
     void run() override {
       if (!alive.expired()) loop.remove(session);
     }
     ServerLoop& loop;
     const std::weak_ptr<char> alive;
-    ServerSession& session;
+    PortSession& session;
   };
-  auto made = std::make_unique<ServerSession>(loop_, std::move(connection), settings, session_shared_,
-                                              static_cast<ServerSession::Owner&>(*this));
-  ServerSession& session = *made;
+  PortSession& session = *made;
   auto end = std::make_unique<End>(*this, session);
   sessions_.push_back(std::move(made));
   attempts_.erase(attempt);
@@ -401,7 +451,7 @@ void ServerLoop::sweep() {
   if (!sessions_.empty()) start_sweep();
 }
 
-void ServerLoop::remove(ServerSession& session) {
+void ServerLoop::remove(PortSession& session) {
   sessions_.remove_if([&](const auto& one) { return one.get() == &session; });
   shared_.connections.fetch_sub(1, std::memory_order_relaxed);
   if (phase_ != Phase::serving) continue_shut_down(false);
@@ -436,7 +486,7 @@ Task<void> ServerLoop::run_background(std::unique_ptr<detail::BackgroundWork> wo
     const Working working(working_);
     const std::unique_ptr<detail::BackgroundWork> held = std::move(work);
     try {
-      const Background background{.stopping = session_shared_.stopping.get_token(), .token = grace_over_.get_token()};
+      const Background background{.stopping = host_.stopping.get_token(), .token = grace_over_.get_token()};
       auto task = held->begin(background);
       co_await std::move(task);
     } catch (...) {
@@ -477,7 +527,7 @@ void ServerLoop::begin_shut_down(Duration grace, Stopped* listener) {
     phase_end_ = std::min(phase_end_, loop_.after(grace));
   }
   // Copied, and done last, because a stop callback may run any code.
-  std::stop_source stopping = session_shared_.stopping;
+  std::stop_source stopping = host_.stopping;
   stopping.request_stop();
   continue_shut_down(false);
 }

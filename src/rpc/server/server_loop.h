@@ -15,7 +15,7 @@
 #include "hawser/scope.h"
 #include "rpc/negotiation/attached_transports.h"
 #include "rpc/negotiation/handshake.h"
-#include "rpc/server/receive_peers.h"
+#include "rpc/port/port_protocol.h"
 #include "rpc/server/server_session.h"
 #include "transport/network.h"
 
@@ -27,6 +27,7 @@ struct ServerShared {
   std::shared_ptr<transport::Network> network;
   TransportList transports = {};  // The transports that the options choose; set when the server starts.
   Dispatcher dispatcher;
+  ProtocolList protocols = {};                  // Protocols beside the library's own.
   std::atomic<std::size_t> connections{0};      // Connections after their handshake.
   std::atomic<std::size_t> calls_in_flight{0};  // Calls that are not answered in place.
 };
@@ -37,16 +38,17 @@ Result<void> check_memory(const ServerOptions& options);
 detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept;
 
 // The part of a server that lives on one loop: its handshakes and sessions. Loop's thread only.
-class ServerLoop final : Handshake::Done, ServerSession::Owner {
+class ServerLoop final : Handshake::Done {
  public:
   // `shared.options` must have passed check_memory().
   ServerLoop(Loop& loop, ServerShared& shared)
       : loop_(loop),
         shared_(shared),
-        session_shared_{.dispatcher = shared.dispatcher,
-                        .options = shared.options,
-                        .budget = make_budget(shared.options),
-                        .calls_in_flight = shared.calls_in_flight},
+        host_{.loop = loop,
+              .dispatcher = shared.dispatcher,
+              .options = shared.options,
+              .budget = make_budget(shared.options),
+              .calls_in_flight = shared.calls_in_flight},
         transports_(loop, shared.transports, shared.options.transports.retry_min),
         sweep_(*this),
         changed_(loop),
@@ -59,11 +61,11 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   Loop& loop() noexcept { return loop_; }
   // Returns true if a handler calls this: a handler that has not returned or suspended, or a coroutine that the loop
   // has resumed. Not detected: a handler that is resumed by the end of another coroutine that it awaits.
-  bool serving() const noexcept { return session_shared_.serving || handles(detail::LoopAccess::resumed_frame(loop_)); }
+  bool serving() const noexcept { return host_.serving || handles(detail::LoopAccess::resumed_frame(loop_)); }
   // Returns true if that coroutine is the handler of an active call.
   bool handles(const void* frame) const noexcept;
-  const LoopCounters& counters() const noexcept { return session_shared_.counters; }
-  std::size_t receive_bytes() const noexcept { return session_shared_.budget.used(); }
+  const LoopCounters& counters() const noexcept { return host_.counters; }
+  std::size_t receive_bytes() const noexcept { return host_.budget.used(); }
 
   // Adds a fresh connection to this loop. A connection that cannot be served is closed; the server continues.
   void adopt(std::unique_ptr<transport::Stream> stream);
@@ -118,6 +120,7 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   void log_refusal(const std::string& text);
   void log_dropped(const std::exception& error) noexcept;
   void on_hello(Handshake& handshake, Result<wire::Hello> hello) override;
+  void on_protocol(Handshake& handshake, const PortProtocol& protocol, Bytes first) override;
   void on_sent(Handshake& handshake) override;
   template <class Step>
   void guard(Handshake& handshake, Step step);
@@ -129,10 +132,15 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
   void select(ConnectionAttempts::iterator attempt);
   void on_selected(ConnectionAttempts::iterator attempt, bool selected);
   void open_transport(ConnectionAttempts::iterator attempt);
-  void on_session_idle(std::unique_ptr<detail::Posted> end) noexcept override { loop_.post(std::move(end)); }
-  void remove(ServerSession& session);
+  void remove(PortSession& session);
+  // Adds a session of any protocol and starts it.
+  void begin_session(ConnectionAttempts::iterator attempt, std::unique_ptr<PortSession> made);
   void open_session(ConnectionAttempts::iterator attempt, std::unique_ptr<transport::Connection> connection);
+  void open_protocol(ConnectionAttempts::iterator attempt, const PortProtocol& protocol, Bytes first);
+  std::string unknown_answer(Bytes first) const;
   std::optional<Error> refusal(const wire::Hello& theirs) const;
+  // Why no connection of any protocol is accepted now.
+  std::optional<Error> refusal() const;
   ConnectionAttempts::iterator find(Handshake& handshake);
   void begin_background(std::unique_ptr<detail::BackgroundWork> work);
   Task<void> run_background(std::unique_ptr<detail::BackgroundWork> work);
@@ -146,11 +154,10 @@ class ServerLoop final : Handshake::Done, ServerSession::Owner {
 
   Loop& loop_;
   ServerShared& shared_;
-  ServerLoopShared session_shared_;
+  PortHost host_;
   AttachedTransports transports_;
   ConnectionAttempts attempts_;
-  ReceivePeers receive_peers_;
-  std::list<std::unique_ptr<ServerSession>> sessions_;
+  std::list<std::unique_ptr<PortSession>> sessions_;
   Sweep sweep_;
   Time next_refusal_line_{};  // No refusal is logged before this time.
   exec::Condition changed_;   // Notified when the last session has ended while stopping.

@@ -22,6 +22,7 @@ struct Server::State final : transport::AcceptSink {
       : shared{.options = std::move(options),
                .network = std::move(network),
                .dispatcher = {},
+               .protocols = {},
                .connections = 0,
                .calls_in_flight = 0} {}
 

@@ -7,6 +7,7 @@
 
 #include "hawser/transport/framed.h"
 #include "transport/common/gather.h"
+#include "transport/common/null_sink.h"
 
 namespace hawser::transport {
 namespace {
@@ -15,25 +16,6 @@ namespace {
 constexpr std::size_t pieces_max = 64;
 
 constexpr std::size_t prefix_bytes = wire::MessagePrefix::bytes;
-
-// Returns the memory that receives discarded bytes. Nobody reads it, so all connections of a thread share it.
-MutableBytes discard_buffer() noexcept {
-  static thread_local std::array<std::byte, 64 * 1024> memory;
-  return memory;
-}
-
-// Receives the notifications of a stream between abort() and the end of the stream. The connection may be destroyed by
-// then.
-StreamSink& null_sink() noexcept {
-  struct Nobody final : StreamSink {
-    MutableBytes receive_space() override { return discard_buffer(); }
-    void received(std::size_t) override {}
-    void sendable(std::size_t) override {}
-    void ended(const Error&) override {}
-  };
-  static Nobody sink;
-  return sink;
-}
 
 }  // namespace
 

@@ -1,0 +1,408 @@
+#include "rpc/port/byte_session.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "transport/common/null_sink.h"
+
+namespace hawser::rpc {
+namespace {
+
+// Most segments that one send passes on.
+constexpr std::size_t pieces_max = 64;
+
+// The clock is read when the bytes taken since the last reading, plus take_cost for each take(), amount to this.
+constexpr std::uint64_t clock_interval = 16 * 1024;
+constexpr std::uint64_t take_cost = 512;
+
+// Checks of the backlog in which the peer took nothing, after which the connection ends. Checks are counted instead of
+// time, so that a pause of this process counts as one check.
+constexpr unsigned stuck_checks_max = 2;
+
+}  // namespace
+
+ByteSession::ByteSession(PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first)
+    : PortSession(host, stream->peer()),
+      stream_(std::move(stream)),
+      closing_(std::make_unique<Closing>()),
+      receive_peer_(host.receive_peers.find(peer_name())),
+      account_(&host.budget, receive_peer_.get()),
+      first_(Buffer::copy_of(first)),
+      rest_(*this),
+      life_(*this) {
+  watermark_.set(host.options.send_backlog_bytes_max, 0);
+}
+
+ByteSession::~ByteSession() {
+  host().loop.remove_tick_end(*this);
+  stream_.reset();
+  sending_.clear();
+  drop_block();
+}
+
+void ByteSession::on_start() {
+  const Buffer first = std::exchange(first_, {});
+  stream_->set_sink(*this);
+  if (!make_room()) return;
+  std::memcpy(block_->data(), first.data(), first.size());
+  end_ = first.size();
+  arrived_ = first.size();
+  take_all();
+  park();
+  update_reading();
+}
+
+// ---- Receiving ----
+
+void ByteSession::drop_block() noexcept {
+  if (block_ != nullptr) std::exchange(block_, nullptr)->release();
+  begin_ = end_ = 0;
+  account_.release(std::exchange(held_charge_, 0));
+}
+
+bool ByteSession::charge_held(std::size_t bytes) {
+  if (bytes > held_charge_) {
+    if (!account_.acquire(bytes - held_charge_)) return false;
+  } else {
+    account_.release(held_charge_ - bytes);
+  }
+  held_charge_ = bytes;
+  return true;
+}
+
+// Ensures that block_ has room behind the bytes that are not taken yet. False if the session has ended for lack of
+// memory.
+bool ByteSession::make_room() {
+  const std::size_t held = end_ - begin_;
+  if (block_ != nullptr && block_->size() - end_ >= receive_block_bytes / 4) return true;
+  if (block_ != nullptr && block_->size() - held >= receive_block_bytes / 4 && block_->unique()) {
+    std::memmove(block_->data(), block_->data() + begin_, held);
+  } else {
+    const std::size_t size = held < receive_block_bytes / 2 ? receive_block_bytes : 2 * held;
+    if (size > receive_block_bytes && !charge_held(size)) {
+      end_session(unkept_error(account_));
+      return false;
+    }
+    Block* larger = nullptr;
+    try {
+      larger = Block::allocate(size);
+    } catch (const std::bad_alloc&) {
+      fail_connection();
+      return false;
+    }
+    if (held != 0) std::memcpy(larger->data(), block_->data() + begin_, held);
+    if (block_ != nullptr) block_->release();
+    block_ = larger;
+  }
+  begin_ = 0;
+  end_ = held;
+  return true;
+}
+
+MutableBytes ByteSession::receive_space() {
+  direct_ = false;
+  if (stream_ == nullptr || finishing_) return transport::discard_buffer();
+  if (begin_ == end_) {
+    const MutableBytes direct = direct_space();
+    direct_ = !direct.empty();
+    if (direct_) return direct;
+    if (stream_ == nullptr) return transport::discard_buffer();
+  }
+  if (!make_room()) return transport::discard_buffer();
+  return {block_->data() + end_, block_->size() - end_};
+}
+
+void ByteSession::received(std::size_t bytes) {
+  if (stream_ == nullptr) return;
+  if (bytes == 0) return park();
+  arrived_ += bytes;
+  if (finishing_) return;
+  if (std::exchange(direct_, false)) {
+    try {
+      direct_received(bytes);
+    } catch (const std::exception&) {
+      fail_connection();
+    }
+  } else {
+    end_ += bytes;
+  }
+  take_all();
+  update_reading();
+}
+
+void ByteSession::take_all() noexcept {
+  if (std::exchange(taking_, true)) return;
+  while (begin_ != end_ && may_take()) {
+    std::size_t taken = 0;
+    try {
+      taken = take(Bytes(block_->data() + begin_, end_ - begin_), *block_);
+    } catch (const std::exception&) {
+      fail_connection();
+    }
+    if (taken == 0) break;
+    begin_ += taken;
+    if (turn_over(taken)) break;
+  }
+  taking_ = false;
+  // A connection without bytes holds no memory. Whoever still reads in the block holds a reference of its own.
+  if (stream_ == nullptr || finishing_ || begin_ == end_) drop_block();
+}
+
+// The turn of a connection with many requests ends after turn_max and continues in a later tick.
+bool ByteSession::turn_over(std::size_t bytes) {
+  work_ += take_cost + bytes;
+  if (work_ < work_at_clock_ || stream_ == nullptr) [[likely]]
+    return false;
+  work_at_clock_ = work_ + clock_interval;
+  Loop& here = host().loop;
+  const Time now = here.poller().now();
+  if (turn_tick_ != here.now()) {
+    turn_tick_ = here.now();
+    turn_begin_ = now;
+  }
+  if (now - turn_begin_ < turn_max) return false;
+  resting_ = true;
+  rest_.start(here, here.now());
+  return true;
+}
+
+void ByteSession::continue_turn() {
+  resting_ = false;
+  take_all();
+  update_reading();
+}
+
+// Called when nothing arrives for the time being. A peer may send the beginning of a message and delay the rest, so a
+// waiting connection must not hold a large block: there may be thousands of them.
+void ByteSession::park() {
+  if (taking_ || stream_ == nullptr || block_ == nullptr) return;
+  const std::size_t held = end_ - begin_;
+  if (held == 0) return drop_block();
+  if (held <= parked_bytes_max && block_->size() > 2 * held && block_->size() > 2 * parked_bytes_max) {
+    Block* const small = Block::allocate(held);
+    std::memcpy(small->data(), block_->data() + begin_, held);
+    drop_block();
+    block_ = small;
+    end_ = held;
+  }
+  if (charge_held(block_->size())) return;
+  if (held > parked_bytes_max) return end_session(unkept_error(account_));
+  // The memory is bounded by the number of connections.
+  account_.acquire_always(block_->size() - held_charge_);
+  held_charge_ = block_->size();
+}
+
+void ByteSession::update_reading() {
+  if (stream_ == nullptr || taking_) return;
+  const bool ahead = holding_ && end_ - begin_ >= ahead_bytes_max;
+  const bool stop = !finishing_ && (paused_ || resting_ || full_ || ahead);
+  if (stop == std::exchange(read_paused_, stop)) return;
+  if (stop) {
+    stream_->pause();
+    park();
+  } else {
+    stream_->resume();
+  }
+}
+
+void ByteSession::pause() {
+  paused_ = true;
+  update_reading();
+}
+
+void ByteSession::resume() {
+  paused_ = false;
+  take_all();
+  update_reading();
+}
+
+void ByteSession::release() {
+  if (!std::exchange(holding_, false)) return;
+  take_all();
+  update_reading();
+}
+
+// ---- Sending ----
+
+void ByteSession::write(Bytes bytes) {
+  if (bytes.empty()) return;
+  std::memcpy(reserve(bytes.size()), bytes.data(), bytes.size());
+  commit(bytes.size());
+}
+
+void ByteSession::borrow(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+  if (stream_ == nullptr || pieces.empty()) {
+    if (owner != nullptr) owner->on_send_complete();
+    return;
+  }
+  sending_.borrow(pieces, owner);
+  queued_more();
+}
+
+void ByteSession::queued_more() {
+  if (stream_ == nullptr) return sending_.clear();
+  if (sending_.bytes() >= early_flush_bytes) send_queued();
+  if (stream_ == nullptr) return;
+  watermark_.on_commit(sending_.bytes());
+  if (watermark_.passed() && !full_) {
+    full_ = true;
+    update_reading();
+  }
+  if (!queued() && (full_ || !sending_.empty())) host().loop.at_tick_end(*this);
+}
+
+void ByteSession::flush() {
+  if (sending_now_ || stream_ == nullptr) return;
+  send_queued();
+  drained();
+  if (stream_ == nullptr) return;
+  if (finishing_ && sending_.empty() && !std::exchange(finished_, true)) {
+    stream_->finish();
+    life_.start(host().loop, host().loop.after(linger_max));
+  }
+  watch_backlog();
+}
+
+void ByteSession::send_queued() {
+  if (std::exchange(sending_now_, true)) return;
+  while (!blocked_ && stream_ != nullptr && !sending_.empty()) {
+    std::array<ConstBuffer, pieces_max> pieces;
+    const std::size_t count = sending_.peek(pieces);
+    std::size_t offered = 0;
+    for (std::size_t i = 0; i < count; ++i) offered += pieces[i].size;
+    const std::size_t taken = stream_->send(std::span(pieces.data(), count));
+    if (stream_ == nullptr) break;
+    blocked_ = taken < offered;
+    sent_ += taken;
+    sending_.consume(taken);
+  }
+  sending_now_ = false;
+}
+
+void ByteSession::sendable(std::size_t bytes) {
+  if (stream_ == nullptr) return;
+  sent_ += bytes;
+  sending_now_ = true;
+  sending_.consume(bytes);
+  sending_now_ = false;
+  blocked_ = false;
+  flush();
+}
+
+void ByteSession::drained() {
+  if (stream_ == nullptr || !watermark_.on_sent(sending_.bytes())) return;
+  full_ = false;
+  on_drained();
+  take_all();
+  update_reading();
+}
+
+void ByteSession::watch_backlog() {
+  constexpr Duration interval_max = std::chrono::hours(24 * 365 * 10);
+  if (!blocked_ || life_.running() || host().options.ping_interval > interval_max) return;
+  stuck_checks_ = 0;
+  sent_at_life_check_ = sent_;
+  life_.start(host().loop, host().loop.after(host().options.ping_interval));
+}
+
+void ByteSession::check_life() {
+  if (stream_ == nullptr) return;
+  if (finished_) {
+    return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the session has closed"});
+  }
+  if (!blocked_) return;
+  stuck_checks_ = sent_ == std::exchange(sent_at_life_check_, sent_) ? stuck_checks_ + 1 : 0;
+  if (stuck_checks_ >= stuck_checks_max) {
+    return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
+                        "the peer has not taken a byte for two ping intervals"});
+  }
+  life_.start(host().loop, host().loop.after(host().options.ping_interval));
+}
+
+void ByteSession::finish() {
+  if (stream_ == nullptr || std::exchange(finishing_, true)) return;
+  begin_ending();
+  if (!taking_) drop_block();
+  if (!queued()) host().loop.at_tick_end(*this);
+  update_reading();
+}
+
+// ---- The peer's pace ----
+
+unsigned ByteSession::silent_checks() noexcept {
+  const bool silent = stream_ != nullptr && active_calls() == 0 && backlog() == 0 && sent_ == sent_at_check_;
+  sent_at_check_ = sent_;
+  silent_checks_ = silent ? silent_checks_ + 1 : 0;
+  return silent_checks_;
+}
+
+void ByteSession::end_if_slow(std::uint64_t bytes) {
+  if (stream_ == nullptr) return;
+  const bool in_message = receiving();
+  const bool same = in_message && slow_receiving_ && messages_ == slow_messages_;
+  const std::uint64_t taken = sent_ - slow_sent_;
+  const std::uint64_t moved = arrived_ - slow_arrived_ + (read_paused_ ? bytes : 0);
+  // The memory of a request may be kept until the peer has taken the reply: replies are sent from it.
+  const bool waits = taken < std::min<std::uint64_t>(slow_backlog_, bytes) &&
+                     account_.used() > detail::ReceiveAccount::reserve_bytes && !account_.plenty(0);
+  slow_receiving_ = in_message;
+  slow_messages_ = messages_;
+  slow_arrived_ = arrived_;
+  slow_sent_ = sent_;
+  slow_backlog_ = backlog();
+  if (same && moved < bytes) return end_session(slow_error(false, bytes, account_));
+  if (waits) end_session(slow_error(true, bytes, account_));
+}
+
+// ---- The end ----
+
+void ByteSession::protocol_error(std::string text) {
+  if (stream_ == nullptr) return;
+  host().counters.protocol_errors.add(1);
+  host().loop.log(LogLevel::warning, "rpc", "connection from " + peer_name() + " closed: " + text);
+  end_session({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0, std::move(text)});
+}
+
+void ByteSession::fail_connection() noexcept {
+  end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+}
+
+void ByteSession::end_session(const Error& why) {
+  if (stream_ == nullptr) return;
+  life_.stop();
+  rest_.stop();
+  host().loop.remove_tick_end(*this);
+  // The socket is closed soon, and not when the last call that still uses the session has ended. The loop destroys the
+  // stream, because this function may be called from within a function of the stream.
+  stream_->pause();
+  stream_->set_sink(transport::null_sink());
+  closing_->stream = std::move(stream_);
+  host().loop.post(std::unique_ptr<detail::Posted>(std::move(closing_)));
+  begin_ending();
+  sending_.clear();
+  if (!taking_) drop_block();
+  account_.set_arriving(0);
+  try {
+    cancel_calls(
+        {ErrorCode::cancelled, ErrorScope::connection, why.initiator, 0, "the caller's connection ended: " + why.text});
+    on_end(why);
+  } catch (const std::bad_alloc&) {
+    // The calls end by themselves, or when the server ends.
+  }
+  check_idle();
+}
+
+void ByteSession::check_idle() {
+  if (active_calls() != 0) return;
+  if (stream_ == nullptr) {
+    notify_idle();
+  } else {
+    on_no_calls();
+  }
+}
+
+}  // namespace hawser::rpc

@@ -1,0 +1,201 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hawser/timer.h"
+#include "hawser/transport/poller.h"
+#include "hawser/transport/stream.h"
+#include "rpc/port/port_session.h"
+#include "transport/common/backlog_watermark.h"
+#include "transport/common/send_queue.h"
+
+namespace hawser::rpc {
+
+// A session of another protocol over the byte stream of its connection: the part that is the same for all of them.
+// Receives bytes and shows them to the protocol; sends what the protocol queues at the end of the tick; stops reading
+// while too much waits to be sent; ends a connection whose peer is too slow. Loop's thread only.
+class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
+ public:
+  // Bytes are received into blocks of this size. The bytes that the protocol does not take must fit into one.
+  static constexpr std::size_t receive_block_bytes = 64 * 1024;
+  // A connection that waits for more bytes holds a block of this size at most, unless it waits for a longer piece.
+  static constexpr std::size_t parked_bytes_max = 16 * 1024;
+  static constexpr std::size_t early_flush_bytes = 32 * 1024;
+  // A connection's turn ends after this time and continues in a later tick.
+  static constexpr Duration turn_max = std::chrono::milliseconds(1);
+  // After the end of the stream has been sent, the peer's end is awaited for so long, with what it sends ignored.
+  static constexpr Duration linger_max = std::chrono::seconds(1);
+
+  ~ByteSession() override;
+
+  // ---- PortSession ----
+  unsigned silent_checks() noexcept override;
+  void end_if_slow(std::uint64_t bytes) override;
+  void abort(const Error& why) override { end_session(why); }
+
+  // ---- detail::ReplySink ----
+  void fail_connection() noexcept override;
+  void copy_and_release(SendCompletion& owner) override { sending_.copy_and_release(owner); }
+  void refuse_unkept(std::uint32_t call) override { reply_error(call, unkept_error(account_)); }
+
+ protected:
+  // `stream` runs on host.loop and is paused. `first` has been received from it already.
+  ByteSession(PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first);
+
+  // ---- The protocol ----
+
+  // Takes bytes from the front of `bytes`, at best one message, and returns their number. 0: more bytes are needed; it
+  // is called again when there are more. `block` holds the bytes: who keeps views of them shares it.
+  virtual std::size_t take(Bytes bytes, Block& block) = 0;
+  // Memory for the next bytes, if the protocol wants them received in place, such as the rest of a long body. Asked
+  // only when all received bytes have been taken. Empty: they are received into a block and shown to take().
+  virtual MutableBytes direct_space() { return {}; }
+  // So many bytes lie at the front of the last direct_space().
+  virtual void direct_received(std::size_t bytes) { static_cast<void>(bytes); }
+  // True while a message of the peer has begun and is not complete, so that end_if_slow() applies.
+  virtual bool receiving() const noexcept = 0;
+  // The backlog was above send_backlog_bytes_max, and half of that is free again.
+  virtual void on_drained() {}
+  // The connection has ended, and the active calls have been requested to stop. Called once.
+  virtual void on_end(const Error& reason) { static_cast<void>(reason); }
+  // No call is active any more, the session goes away, and the connection has not ended.
+  virtual void on_no_calls() {}
+
+  // ---- For the protocol ----
+
+  bool closed() const noexcept { return stream_ == nullptr; }
+  // True after finish(): nothing more is taken.
+  bool finishing() const noexcept { return finishing_; }
+  // A message of the peer is complete.
+  void message_received() noexcept { ++messages_; }
+
+  // Returns memory for `bytes` bytes behind everything that is queued; commit() queues the first part of it. The queue
+  // accepts bytes of an ended connection and drops them.
+  std::byte* reserve(std::size_t bytes) { return sending_.reserve(bytes); }
+  void commit(std::size_t bytes) {
+    sending_.commit(bytes);
+    queued_more();
+  }
+  void write(Bytes bytes);
+  void write(std::string_view text) { write(as_bytes(text)); }
+  // Queues memory of `owner`, which is notified when it has been sent. Without an owner, it is copied.
+  void borrow(std::span<const ConstBuffer> pieces, SendCompletion* owner);
+  std::size_t backlog() const noexcept { return sending_.bytes(); }
+  bool has_room() const noexcept { return backlog() <= host().options.send_backlog_bytes_max; }
+
+  // While the session is paused, nothing is received and take() is not called.
+  void pause();
+  void resume();
+  // While the session holds, take() is not called, but the connection is still read, up to ahead_bytes_max bytes, so
+  // that the end of the peer is noticed. For protocols that answer one request after another.
+  void hold() noexcept { holding_ = true; }
+  void release();
+  static constexpr std::size_t ahead_bytes_max = 16 * 1024;
+  // Sends what is queued and the end of the stream, and ends the session when the peer has ended it too.
+  void finish();
+  // Ends the connection at once.
+  void end_session(const Error& why);
+  // Ends it because the peer violated the protocol. Logs and counts that.
+  void protocol_error(std::string text);
+
+  // The memory that this connection uses. A message that is being received is charged by set_arriving().
+  detail::ReceiveAccount& account() noexcept { return account_; }
+  detail::ReceiveAccount* bounded_account() noexcept { return account_.bounded() ? &account_ : nullptr; }
+
+ private:
+  struct RestTimer : Timer {
+    explicit RestTimer(ByteSession& owner) noexcept : Timer(&RestTimer::fire), session(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<RestTimer&>(timer).session.continue_turn(); }
+    ByteSession& session;
+  };
+  // Runs while bytes wait for the peer to take them, and after finish().
+  struct LifeTimer : Timer {
+    explicit LifeTimer(ByteSession& owner) noexcept : Timer(&LifeTimer::fire), session(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<LifeTimer&>(timer).session.check_life(); }
+    ByteSession& session;
+  };
+  // Lets the loop destroy the stream. It is allocated in advance, because a connection must be able to end without
+  // memory.
+  struct Closing final : detail::Posted {
+    void run() override { stream.reset(); }
+    std::unique_ptr<transport::Stream> stream;
+  };
+
+  void on_start() override;
+  void check_idle() final;
+  MutableBytes receive_space() override;
+  void received(std::size_t bytes) override;
+  void sendable(std::size_t bytes) override;
+  void broken(const Error& reason) override { end_session(reason); }
+  void ended(const Error& reason) override { end_session(reason); }
+  void on_tick_end() override { flush(); }
+
+  bool may_take() const noexcept {
+    return stream_ != nullptr && !paused_ && !holding_ && !resting_ && !full_ && !finishing_;
+  }
+  void take_all() noexcept;
+  bool turn_over(std::size_t bytes);
+  void continue_turn();
+  void drop_block() noexcept;
+  void update_reading();
+  bool make_room();
+  void park();
+  bool charge_held(std::size_t bytes);
+  void queued_more();
+  void flush();
+  void send_queued();
+  void drained();
+  void watch_backlog();
+  void check_life();
+
+  std::unique_ptr<transport::Stream> stream_;  // Null once the connection has ended.
+  std::unique_ptr<Closing> closing_;           // Non-null until then.
+  const std::shared_ptr<detail::ReceivePeer> receive_peer_;
+  detail::ReceiveAccount account_;
+
+  Buffer first_;
+  Block* block_ = nullptr;  // Its bytes [begin_, end_) are received and not taken yet.
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::size_t held_charge_ = 0;  // Charged for block_.
+  bool direct_ = false;          // The last receive_space() was a direct_space().
+  bool taking_ = false;          // take_all() is running.
+  bool paused_ = false;
+  bool holding_ = false;
+  bool resting_ = false;             // The turn has ended.
+  std::uint64_t work_ = 0;           // Work of all bytes so far, as Session counts it.
+  std::uint64_t work_at_clock_ = 0;  // Value of work_ at which the clock is read next.
+  Time turn_tick_{};                 // The tick of the turn that began last, and the time at which it began.
+  Time turn_begin_{};
+  bool read_paused_ = true;
+  RestTimer rest_;
+
+  transport::SendQueue sending_;
+  transport::BacklogWatermark watermark_;
+  bool blocked_ = false;      // The stream did not accept all bytes: wait for sendable().
+  bool sending_now_ = false;  // send_queued() is running.
+  bool full_ = false;         // Reading is paused because of the backlog.
+  bool finishing_ = false;
+  bool finished_ = false;  // The stream's end has been sent.
+  LifeTimer life_;
+  unsigned stuck_checks_ = 0;
+  std::uint64_t sent_at_life_check_ = 0;
+
+  std::uint64_t sent_ = 0;  // Bytes since the start, as is arrived_.
+  std::uint64_t arrived_ = 0;
+  std::uint64_t messages_ = 0;
+  // The values that end_if_slow() and silent_checks() read last.
+  std::uint64_t slow_messages_ = 0;
+  std::uint64_t slow_arrived_ = 0;
+  std::uint64_t slow_sent_ = 0;
+  std::size_t slow_backlog_ = 0;
+  bool slow_receiving_ = false;
+  unsigned silent_checks_ = 0;
+  std::uint64_t sent_at_check_ = 0;
+};
+
+}  // namespace hawser::rpc

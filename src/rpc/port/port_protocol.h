@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "hawser/bytes.h"
+#include "hawser/error.h"
+#include "hawser/transport/stream.h"
+#include "rpc/port/port_session.h"
+
+namespace hawser::rpc {
+
+// A protocol beside the library's own that a server speaks on its port: recognises it by the first bytes of a
+// connection and makes its sessions. One for each server, shared by its loops: thread-safe by being const.
+class PortProtocol {
+ public:
+  // Number of the first bytes that are shown to match() at most.
+  static constexpr std::size_t first_bytes_max = 24;
+
+  virtual ~PortProtocol() = default;
+  // A short name without spaces, such as "http". A literal.
+  virtual std::string_view name() const noexcept = 0;
+
+  // `more`: the bytes may be the beginning of this protocol. Once first_bytes_max bytes are there, `more` counts as
+  // `no`. Protocols are asked in the order in which they were enabled.
+  enum class Match : std::uint8_t { no, more, yes };
+  virtual Match match(Bytes first) const noexcept = 0;
+
+  // Makes the session of a connection whose first bytes matched. `stream` runs on host.loop and is paused; `first` has
+  // been received from it already. The session begins with PortSession::on_start(). May throw.
+  virtual std::unique_ptr<PortSession> open(PortHost& host, std::unique_ptr<transport::Stream> stream,
+                                            Bytes first) const = 0;
+
+  // The bytes that a client of this protocol understands as a refusal of the connection for the reason `why`. They are
+  // sent before the connection is closed.
+  virtual std::string refusal(const Error& why) const {
+    static_cast<void>(why);
+    return {};
+  }
+};
+
+}  // namespace hawser::rpc

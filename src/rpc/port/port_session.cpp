@@ -1,0 +1,96 @@
+#include "rpc/port/port_session.h"
+
+#include <chrono>
+
+#include "hawser/protocols.h"
+#include "rpc/port/port_protocol.h"
+
+namespace hawser {
+
+std::string_view ProtocolSpec::name() const noexcept { return protocol_->name(); }
+
+namespace rpc {
+
+using detail::ActiveCall;
+using wire::CallId;
+
+void ActiveCalls::cancel(const Error& why) {
+  // The ids are collected first, because stopping one call may end it and other calls.
+  std::vector<std::uint32_t> ids;
+  for (const ActiveCall* call = first_; call != nullptr; call = call->next) ids.push_back(call->id());
+  for (const std::uint32_t id : ids) {
+    if (ActiveCall* call = find(CallId::from_number(id))) call->request_stop(why);
+  }
+}
+
+bool ActiveCalls::handles(const void* frame) const noexcept {
+  for (const ActiveCall* call = first_; call != nullptr; call = call->next) {
+    if (call->handler_frame == frame) return true;
+  }
+  return false;
+}
+
+void ActiveCalls::destroy() {
+  for (ActiveCall* call = first_; call != nullptr;) {
+    if (call->pinned()) {
+      // The call ends by itself, at once if its work still waits for a thread.
+      call->request_stop(ErrorCode::cancelled, Initiator::local, "the server has stopped");
+      call = call->next;
+      continue;
+    }
+    call->destroy_coroutine();
+    call = first_;
+  }
+}
+
+PortSession::PortSession(PortHost& host, std::string peer)
+    : host_(host), peer_(std::move(peer)), calls_(host.calls_in_flight) {
+  host_.counters.open.add(1);
+}
+
+PortSession::~PortSession() { host_.counters.open.add(-1); }
+
+Error PortSession::full_error(std::size_t calls_max) const {
+  if (ending_) return {ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0, "the server is stopping"};
+  const bool whole_server = calls_.unanswered() < calls_max &&
+                            host_.calls_in_flight.load(std::memory_order_relaxed) >= host_.options.calls_max;
+  std::string text =
+      whole_server ? std::to_string(host_.options.calls_max) + " calls (calls_max) are in flight on the server already"
+                   : std::to_string(calls_max) + " calls (calls_per_connection_max) are in flight already";
+  return {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0, std::move(text)};
+}
+
+Error PortSession::unkept_error(const detail::ReceiveAccount& account) {
+  host_.counters.memory_refusals.add(1);
+  const detail::ReceiveBudget& budget = host_.budget;
+  return {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
+          "the request does not fit into the memory for what is received and kept: receive_bytes_max allows " +
+              std::to_string(budget.bytes_max()) + " bytes on the loop, of which " + std::to_string(budget.used()) +
+              " are used, and receive_share_bytes_max " + std::to_string(budget.share_bytes_max()) +
+              " bytes to the connection, which uses " + std::to_string(account.used()) +
+              ", and receive_peer_bytes_max " + std::to_string(budget.peer_bytes_max()) +
+              " bytes to all connections of its peer: send again later, or raise them"};
+}
+
+Error PortSession::slow_error(bool taking, std::uint64_t bytes, const detail::ReceiveAccount& account) {
+  host_.counters.slow_peers.add(1);
+  const ServerOptions& options = host_.options;
+  const std::string window =
+      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.receive_window).count()) +
+      " ms (receive_window)";
+  const std::string rate =
+      "receive_rate_min (" + std::to_string(options.receive_rate_min) + " bytes a second), or lower that";
+  const std::string number = std::to_string(bytes);
+  Error why{ErrorCode::deadline_exceeded, ErrorScope::connection, Initiator::peer, 0,
+            taking ? "of the replies that wait, the peer took fewer than " + number + " bytes within " + window +
+                         ", while they keep " + std::to_string(account.used()) + " of the " +
+                         std::to_string(host_.budget.bytes_max()) +
+                         " bytes of receive_bytes_max, more than half of which are used: read faster than " + rate
+                   : "of a message that has begun, fewer than " + number + " bytes came within " + window +
+                         ": send it faster than " + rate};
+  host_.loop.log(LogLevel::warning, "rpc", "connection from " + peer_ + " closed: " + why.text);
+  return why;
+}
+
+}  // namespace rpc
+}  // namespace hawser

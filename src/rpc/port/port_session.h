@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include "hawser/detail/reply_sink.h"
+#include "hawser/detail/send_reply.h"
+#include "rpc/port/active_calls.h"
+#include "rpc/port/port_host.h"
+
+namespace hawser::rpc {
+
+// The server's end of one connection, of whatever protocol, with its active calls. Outlives the connection until they
+// have ended. ServerLoop owns it and calls the functions of the first group. A session answers each request exactly
+// once, and holds the limits of the options. Loop's thread only.
+class PortSession : public detail::ReplySink {
+ public:
+  PortSession(const PortSession&) = delete;
+  PortSession& operator=(const PortSession&) = delete;
+  virtual ~PortSession();
+
+  // ---- For ServerLoop ----
+
+  // Begins to receive. `end` destroys the session. It is made in advance, since a session must be able to end when
+  // memory is exhausted. May throw; then abort() follows.
+  void start(std::unique_ptr<detail::Posted> end) {
+    end_ = std::move(end);
+    on_start();
+  }
+  // The server stops: accepts no new calls, and closes when the active calls have ended and requests on their way have
+  // been refused.
+  virtual void go_away() = 0;
+  // While the session goes away: returns the number of successive calls of this function, including this one, in which
+  // the session had nothing to do but to wait for its client.
+  virtual unsigned silent_checks() noexcept = 0;
+  // Called once in each receive_window. Ends the connection if memory is held for a message and less than `bytes` of it
+  // came since the previous call.
+  virtual void end_if_slow(std::uint64_t bytes) = 0;
+  // Ends the connection at once. Calls are requested to stop.
+  virtual void abort(const Error& why) = 0;
+
+  // Requests every active call to stop.
+  void cancel_calls(const Error& why) { calls_.cancel(why); }
+  // Destroys every active call where it is suspended, except calls on which another thread works.
+  void destroy_calls() { calls_.destroy(); }
+  std::size_t active_calls() const noexcept { return calls_.active(); }
+  // Returns true if that coroutine is the handler of an active call.
+  bool handles(const void* frame) const noexcept { return calls_.handles(frame); }
+
+  // ---- detail::ReplySink ----
+  Loop& loop() noexcept final { return host_.loop; }
+  std::string peer() const final { return peer_; }
+  void enter(detail::ActiveCall& call) final { calls_.enter(call); }
+  void leave(detail::ActiveCall& call) noexcept final {
+    calls_.leave(call);
+    if (ending_ && calls_.active() == 0) [[unlikely]]
+      check_idle();
+  }
+  std::stop_token stopping() const noexcept final { return host_.stopping.get_token(); }
+
+ protected:
+  PortSession(PortHost& host, std::string peer);
+
+  PortHost& host() noexcept { return host_; }
+  const PortHost& host() const noexcept { return host_; }
+  const std::string& peer_name() const noexcept { return peer_; }
+  // Ids of calls are those of wire::CallId; a protocol with other ids maps them (CallStates).
+  ActiveCalls& calls() noexcept { return calls_; }
+  const ActiveCalls& calls() const noexcept { return calls_; }
+
+  virtual void on_start() = 0;
+  // Called when no call is active any more, after begin_ending(). The session calls it too.
+  virtual void check_idle() = 0;
+  // The session goes away or its connection has ended: check_idle() is called from now on.
+  void begin_ending() noexcept { ending_ = true; }
+  // The connection has ended and no call is active: the loop destroys the session soon.
+  void notify_idle() noexcept {
+    if (end_ != nullptr) host_.loop.post(std::move(end_));
+  }
+
+  // Returns true if no further call may begin, for the reason full_error(). `calls_max` bounds the connection.
+  bool full(std::size_t calls_max) const noexcept {
+    return ending_ || calls_.unanswered() >= calls_max ||
+           host_.calls_in_flight.load(std::memory_order_relaxed) >= host_.options.calls_max;
+  }
+  Error full_error(std::size_t calls_max) const;
+  // The error for a request that cannot be kept. Counts it.
+  Error unkept_error(const detail::ReceiveAccount& account);
+  // Runs the method's handler, which answers `request` now or later.
+  void serve(const Dispatcher::Method& method, const detail::IncomingRequest& request) {
+    host_.serving = true;
+    try {
+      method.handler->serve(request);
+    } catch (...) {
+      // Memory for the call's frame is exhausted; the call has not been entered.
+      detail::reply_thrown(*this, request.call, "beginning the call");
+    }
+    host_.serving = false;
+  }
+  // Logs and counts that a slow peer's connection is closed, and returns the reason. `taking`: the peer is slow with
+  // taking replies, else with sending a message.
+  Error slow_error(bool taking, std::uint64_t bytes, const detail::ReceiveAccount& account);
+
+ private:
+  PortHost& host_;
+  const std::string peer_;
+  ActiveCalls calls_;
+  bool ending_ = false;
+  std::unique_ptr<detail::Posted> end_;  // Non-null until the loop has been notified.
+};
+
+}  // namespace hawser::rpc

@@ -1,0 +1,23 @@
+#include "transport/common/null_sink.h"
+
+#include <array>
+
+namespace hawser::transport {
+
+MutableBytes discard_buffer() noexcept {
+  static thread_local std::array<std::byte, 64 * 1024> memory;
+  return memory;
+}
+
+StreamSink& null_sink() noexcept {
+  struct Nobody final : StreamSink {
+    MutableBytes receive_space() override { return discard_buffer(); }
+    void received(std::size_t) override {}
+    void sendable(std::size_t) override {}
+    void ended(const Error&) override {}
+  };
+  static Nobody sink;
+  return sink;
+}
+
+}  // namespace hawser::transport
