@@ -41,6 +41,8 @@ Bytes MessageAssembly::append_head(Bytes part) {
   if (!cut_ && !grow_head(done_ + bytes)) {
     cut_ = true;
     payload_.discard();
+    // The first part alone may exceed what is not charged. The sink needs the beginning of the head in any case.
+    if (head_.size() == 0) static_cast<void>(grow_head(1));
   }
   if (done_ < head_.size()) {
     std::memcpy(head_.mutable_data() + done_, part.data(), std::min(bytes, head_.size() - done_));
