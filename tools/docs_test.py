@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Shows that snippets.py and links.py find what they are for, and keep quiet otherwise."""
+"""Shows that snippets.py and links.py find what they are for, and that reference.py writes what users need."""
 
 import pathlib
 import tempfile
 import unittest
 
 import links
+import reference
 import snippets
 
 PAGE = """# Page
@@ -14,6 +15,48 @@ PAGE = """# Page
 ```cpp
 int one();
 ```
+"""
+
+HEADER = """#pragma once
+#include <string>
+
+// A file comment.
+
+namespace hawser {
+namespace detail {
+struct Hidden {};
+}  // namespace detail
+class Loop;
+
+// Kinds.
+enum class Kind : int { one, two };
+
+// A box.
+//
+//   Box box(1);
+class Box : Base {
+ public:
+  explicit Box(int size) : size_{size}, other_(1) { start(); }
+  ~Box();
+  Box(const Box&) = delete;
+  // The size in bytes.
+  int size() const noexcept { return size_; }
+  int limit = 5;  // At most 9.
+  struct Part { int x = 0; };
+  // For the library: internals.
+  int internals() const;
+
+ private:
+  int size_;
+};
+
+// Adds.
+template <class T>
+T add(T a, T b) {
+  if (a) { return b; }
+  return a + b;
+}
+}  // namespace hawser
 """
 
 
@@ -70,6 +113,16 @@ class DocsTest(unittest.TestCase):
 
     def test_a_link_out_of_the_project_is_found(self):
         self.assertIn("no such file", self.broken("[a](../../../etc/hostname)\n")[0])
+
+    def test_a_reference_page_has_what_users_need(self):
+        page = reference.page("box.h", HEADER)
+        for part in ("# hawser/box.h\n", "## Kind\n\nKinds.\n", "enum class Kind : int {\n  one, two\n};",
+                     "## Box\n\nA box.\n", "```cpp\n  Box box(1);\n```", "class Box : Base\n", "explicit Box(int size);\n",
+                     "// The size in bytes.\nint size() const noexcept;\n", "// At most 9.\nint limit = 5;\n",
+                     "### Part\n", "// Adds.\ntemplate <class T> T add(T a, T b);\n"):
+            self.assertIn(part, page)
+        for part in ("Hidden", "size_", "other_", "~Box", "delete", "internals", "class Loop", "file comment", "return"):
+            self.assertNotIn(part, page)
 
 
 if __name__ == "__main__":
