@@ -57,7 +57,7 @@ LAYERS = {
     "codec": ("base",),
     "transport": ("wire", "exec", "base"),
     "transport/*": ("transport", "wire", "exec", "base"),
-    "rpc": ("wire", "codec", "exec", "transport", "base"),
+    "rpc": ("wire", "codec", "exec", "transport", "metrics", "base"),
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "protocol/baidu_std": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "transport/ucx/absent": ("transport/ucx", "transport", "wire", "exec", "base"),
