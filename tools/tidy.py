@@ -61,6 +61,7 @@ LAYERS = {
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "protocol/baidu_std": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "transport/ucx/absent": ("transport/ucx", "transport", "wire", "exec", "base"),
+    "protocol/grpc": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "transport/sim/rdma": ("transport/rdma", "transport", "wire", "exec", "base"),
     "runtime": ("protocol", "rpc", "wire", "codec", "exec", "transport", "transport/*", "base"),
 }
@@ -81,6 +82,8 @@ LIBRARY_HEADERS = {
     "ares": ("src/transport/tcp/*",),
     "zlib": ("src/protocol/*",),
     "snappy": ("src/protocol/baidu_std/*",),
+    "nghttp2/": ("src/protocol/grpc/*",),
+    "zstd": ("src/protocol/grpc/*",),
     "gtest/": ("src/*_test.cpp", "src/*_testing.h"),
     "gmock/": ("src/*_test.cpp", "src/*_testing.h"),
 }

@@ -56,6 +56,17 @@ void SendQueue::borrow(std::span<const ConstBuffer> pieces, SendCompletion* owne
   segments_[last].last = true;
 }
 
+void SendQueue::borrow_part(const ConstBuffer& piece, SendCompletion& owner, bool last) {
+  segments_.push_back({piece.data, piece.size, nullptr, &owner, last});
+  bytes_ += piece.size;
+}
+
+void SendQueue::share(const Buffer& bytes) {
+  segments_.push_back({bytes.data(), bytes.size(), bytes.block(), nullptr, false});
+  bytes.block()->retain();
+  bytes_ += bytes.size();
+}
+
 void SendQueue::copy_and_release(SendCompletion& owner) {
   for (std::size_t i = first_; i < segments_.size(); ++i) {
     Segment& segment = segments_[i];

@@ -31,6 +31,10 @@ class SendQueue {
   // Queues memory of `owner`, which is notified when the last piece has been sent. Without an owner, the memory is
   // copied.
   void borrow(std::span<const ConstBuffer> pieces, SendCompletion* owner);
+  // Queues a piece, which is not empty, of the memory of `owner`. The owner is notified after the piece that is `last`.
+  void borrow_part(const ConstBuffer& piece, SendCompletion& owner, bool last);
+  // Queues bytes that are not empty. The queue keeps their block until they have been sent.
+  void share(const Buffer& bytes);
 
   // Copies the queued memory of `owner`. The owner will not be notified.
   void copy_and_release(SendCompletion& owner);

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "hawser/bytes.h"
+#include "hawser/detail/receive_account.h"
+#include "hawser/error.h"
+
+namespace hawser::protocol::grpc {
+
+// Compression of messages, named by grpc-encoding.
+enum class Encoding : std::uint8_t { identity, gzip, zstd, unknown };
+
+Encoding parse_encoding(std::string_view name) noexcept;
+std::string_view to_string(Encoding encoding) noexcept;
+
+// A set of encodings, from grpc-accept-encoding.
+class Encodings {
+ public:
+  // A list that is separated by commas. Unknown names are ignored.
+  static Encodings parse(std::string_view list) noexcept;
+  bool has(Encoding encoding) const noexcept { return (bits_ & (1U << static_cast<unsigned>(encoding))) != 0; }
+  void add(Encoding encoding) noexcept { bits_ |= static_cast<std::uint8_t>(1U << static_cast<unsigned>(encoding)); }
+
+ private:
+  std::uint8_t bits_ = 1;  // identity is always accepted.
+};
+
+// The value of grpc-accept-encoding that this build sends.
+inline constexpr std::string_view accepted_encodings = "identity,gzip,zstd";
+
+// `encoding` is gzip or zstd. Fails if memory is exhausted.
+Result<Buffer> compress(Encoding encoding, Bytes message);
+// Fails with protocol_error if the bytes are malformed, and with limit_exceeded if the message is larger than
+// `bytes_max` or does not fit into what `account`, if it is not null, has left. The memory grows with the output, so a
+// small input does not announce a large one. `charge` pays for the result.
+Result<Buffer> decompress(Encoding encoding, Bytes compressed, std::size_t bytes_max, detail::ReceiveAccount* account,
+                          detail::ReceiveCharge& charge);
+
+}  // namespace hawser::protocol::grpc

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "hawser/bytes.h"
+#include "hawser/time.h"
+
+namespace hawser::protocol::grpc {
+
+// The cost that frames of an HTTP/2 peer may have without being of use. A frame takes tokens; time and useful work give
+// them back. A peer without tokens is cut off.
+struct FloodLimits {
+  std::int64_t tokens_max = 2000;
+  std::int64_t tokens_per_second = 500;
+};
+
+// Reads the headers of the frames of a connection, before anything else does, and counts what they cost. It sees every
+// frame, also those that nghttp2 ignores. No I/O, no clock.
+class FloodGuard {
+ public:
+  // Costs in tokens.
+  static constexpr std::int64_t settings_cost = 10;
+  static constexpr std::int64_t ping_cost = 2;
+  static constexpr std::int64_t continuation_cost = 10;
+  static constexpr std::int64_t other_cost = 1;  // RST_STREAM, WINDOW_UPDATE, PRIORITY, empty DATA, unknown frames.
+  static constexpr std::int64_t sent_reset_cost = 10;
+  static constexpr std::int64_t invalid_frame_cost = 10;
+  // Frames of DATA that are shorter cost a token each, because they need more work than they carry.
+  static constexpr std::size_t short_data_bytes = 8;
+
+  // `preface`: the bytes begin with the 24 bytes of a client's connection preface.
+  explicit FloodGuard(const FloodLimits& limits, bool preface) noexcept
+      : limits_(limits), tokens_(limits.tokens_max), skip_(preface ? preface_bytes : 0) {}
+
+  // Counts received bytes. False if the peer has no tokens left; reason() names the kind of the last frame then.
+  bool receive(Bytes bytes, Time now) noexcept;
+  // Takes tokens for something that the connection did because of the peer.
+  bool take(std::int64_t tokens, std::string_view why) noexcept {
+    tokens_ -= tokens;
+    if (tokens_ >= 0) return true;
+    reason_ = why;
+    return false;
+  }
+  // Gives tokens for work of use: a call that ended, or DATA that was sent and is acknowledged by WINDOW_UPDATEs.
+  void give(std::int64_t tokens) noexcept {
+    tokens_ = tokens_ + tokens < limits_.tokens_max ? tokens_ + tokens : limits_.tokens_max;
+  }
+  bool exhausted() const noexcept { return tokens_ < 0; }
+  std::string_view reason() const noexcept { return reason_; }
+  std::int64_t tokens() const noexcept { return tokens_; }
+  // Bytes of the frame that is arriving which have not arrived.
+  std::size_t rest_of_frame() const noexcept { return skip_; }
+
+  static constexpr std::size_t preface_bytes = 24;
+  static constexpr std::size_t frame_header_bytes = 9;
+
+ private:
+  bool on_frame() noexcept;
+
+  const FloodLimits limits_;
+  std::int64_t tokens_;
+  Time refilled_{};
+  bool clock_known_ = false;
+  std::size_t skip_;  // Bytes before the next frame's header.
+  std::array<std::uint8_t, frame_header_bytes> header_{};
+  std::size_t header_bytes_ = 0;
+  std::string_view reason_;
+};
+
+}  // namespace hawser::protocol::grpc

@@ -1,0 +1,107 @@
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "protocol/grpc/header_values.h"
+#include "protocol/grpc/status.h"
+#include "protocol/grpc/stream.h"
+#include "wire/metadata.h"
+
+namespace hawser::protocol::grpc {
+namespace {
+
+// Cost of a field in addition to its name and value: RFC 9113, section 6.5.2.
+constexpr std::size_t field_overhead_bytes = 32;
+
+bool is_grpc_content(std::string_view value) noexcept {
+  constexpr std::string_view type = "application/grpc";
+  if (!value.starts_with(type)) return false;
+  return value.size() == type.size() || value[type.size()] == '+' || value[type.size()] == ';';
+}
+
+int parse_http_status(std::string_view text) noexcept {
+  if (text.size() != 3) return 0;
+  int number = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return 0;
+    number = number * 10 + (c - '0');
+  }
+  return number;
+}
+
+}  // namespace
+
+void HeaderFields::clear() noexcept {
+  path.clear();
+  post = grpc_content = bad_timeout = bad_metadata = too_large = false;
+  timeout.reset();
+  encoding = Encoding::identity;
+  accepted = {};
+  http_status = 0;
+  grpc_status = no_status;
+  grpc_message.clear();
+  metadata.clear();
+  metadata_entries = 0;
+  list_bytes = 0;
+}
+
+void HeaderFields::add(std::string_view name, std::string_view value, std::size_t list_bytes_max) {
+  list_bytes += name.size() + value.size() + field_overhead_bytes;
+  if (list_bytes > list_bytes_max) too_large = true;
+  if (too_large) return;
+  if (name.starts_with(':')) {
+    if (name == ":path") {
+      path = value;
+    } else if (name == ":method") {
+      post = value == "POST";
+    } else if (name == ":status") {
+      http_status = parse_http_status(value);
+    }
+  } else if (name == "content-type") {
+    grpc_content = is_grpc_content(value);
+  } else if (name == "grpc-timeout") {
+    timeout = parse_timeout(value);
+    bad_timeout = bad_timeout || !timeout;
+  } else if (name == "grpc-encoding") {
+    encoding = parse_encoding(value);
+  } else if (name == "grpc-accept-encoding") {
+    accepted = Encodings::parse(value);
+  } else if (name == "grpc-status") {
+    grpc_status = parse_status(value);
+  } else if (name == "grpc-message") {
+    grpc_message = percent_decode(value);
+  } else if (!is_reserved_name(name)) {
+    add_metadata(name, value);
+  }
+}
+
+void HeaderFields::add_metadata(std::string_view name, std::string_view value) {
+  if (!is_binary_name(name)) return append(name, value);
+  // Values that were joined with ',' are separate fields.
+  while (true) {
+    const std::size_t comma = value.find(',');
+    std::string bytes;
+    if (!base64_decode(value.substr(0, comma), bytes)) {
+      bad_metadata = true;
+      return;
+    }
+    append(name, bytes);
+    if (comma == std::string_view::npos) return;
+    value.remove_prefix(comma + 1);
+  }
+}
+
+void HeaderFields::append(std::string_view name, std::string_view value) {
+  const std::size_t bytes = wire::metadata_entry_bytes(name, value);
+  if (metadata_entries == wire::metadata_entries_max || name.size() > wire::metadata_key_bytes_max ||
+      metadata.size() + bytes > wire::metadata_bytes_max) {
+    bad_metadata = true;
+    return;
+  }
+  ++metadata_entries;
+  const std::size_t begin = metadata.size();
+  metadata.resize(begin + bytes);
+  wire::write_metadata_entry(metadata.data() + begin, name, value);
+}
+
+}  // namespace hawser::protocol::grpc

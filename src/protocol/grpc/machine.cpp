@@ -1,0 +1,341 @@
+#include "protocol/grpc/machine.h"
+
+#include <nghttp2/nghttp2.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "protocol/grpc/machine_callbacks.h"
+
+namespace hawser::protocol::grpc {
+namespace {
+
+constexpr std::size_t slots_max = 65'535;
+
+Error out_of_memory() { return {ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"}; }
+
+}  // namespace
+
+Machine::Machine(const MachineOptions& options, MachineSink& sink, detail::ReceiveAccount* account,
+                 transport::SendQueue& output)
+    : options_(options), sink_(sink), account_(account), guard_(options.flood, options.server), output_(output) {
+  session_ = Callbacks::make_session(*this);
+  const auto window = static_cast<std::uint32_t>(std::min<std::uint32_t>(options_.stream_window_bytes, INT32_MAX));
+  std::array<nghttp2_settings_entry, 5> settings{};
+  std::size_t count = 0;
+  settings[count++] = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, window};
+  settings[count++] = {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, std::clamp(options_.frame_bytes_max, 16'384U, 16'777'215U)};
+  settings[count++] = {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<std::uint32_t>(options_.metadata_bytes_max)};
+  if (options_.server) {
+    settings[count++] = {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, static_cast<std::uint32_t>(options_.streams_max)};
+  } else {
+    settings[count++] = {NGHTTP2_SETTINGS_ENABLE_PUSH, 0};
+  }
+  nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), count);
+  nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0,
+                                        static_cast<std::int32_t>(std::min<std::uint32_t>(
+                                            std::max(options_.connection_window_bytes, 65'535U), INT32_MAX)));
+}
+
+Machine::~Machine() {
+  nghttp2_session_del(session_);
+  for (const std::unique_ptr<Stream>& stream : streams_) drop_output(*stream);
+}
+
+// ---- Receiving ----
+
+Result<void> Machine::receive(Bytes bytes, Block* block, Time now) {
+  if (failure_) return std::unexpected(*failure_);
+  now_ = now;
+  receiving_ = true;
+  receive_block_ = block;
+  if (!guard_.receive(bytes, now)) {
+    fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+          "the peer sends too many " + std::string(guard_.reason()) + " beside what is of use"});
+  } else {
+    const auto read =
+        nghttp2_session_mem_recv(session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+    if (read < 0 && !failure_) {
+      fail({read == NGHTTP2_ERR_NOMEM ? ErrorCode::internal : ErrorCode::protocol_error, ErrorScope::connection,
+            Initiator::peer, 0, "HTTP/2: " + std::string(nghttp2_strerror(static_cast<int>(read)))});
+    } else if (guard_.exhausted() && !failure_) {
+      fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+            "the peer causes too many " + std::string(guard_.reason())});
+    }
+  }
+  receive_block_ = nullptr;
+  receiving_ = false;
+  try {
+    keep_unkept();
+  } catch (const std::bad_alloc&) {
+    fail(out_of_memory());
+  }
+  if (failure_) return std::unexpected(*failure_);
+  return {};
+}
+
+void Machine::fail(Error why) {
+  if (failure_) return;
+  nghttp2_session_terminate_session(
+      session_, why.code == ErrorCode::internal ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_ENHANCE_YOUR_CALM);
+  failure_ = std::move(why);
+}
+
+bool Machine::finished() const noexcept {
+  return nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0;
+}
+
+std::size_t Machine::queued_frames() const noexcept { return nghttp2_session_get_outbound_queue_size(session_); }
+
+void Machine::consume(Stream& stream, std::size_t bytes) {
+  if (bytes != 0 && stream.open) nghttp2_session_consume_stream(session_, stream.id, bytes);
+}
+
+void Machine::take_data(Stream& stream, Bytes bytes, Block* block) {
+  if (stream.take == Stream::Take::deliver &&
+      (!stream.stalled.empty() || stream.held_bytes >= options_.stream_window_bytes)) {
+    return stall(stream, bytes);
+  }
+  take_bytes(stream, bytes, block);
+}
+
+// Keeps bytes behind messages that nobody has read. The stream's window bounds them.
+void Machine::stall(Stream& stream, Bytes bytes) {
+  if (account_ != nullptr && !stream.stalled_charge.add(*account_, bytes.size())) {
+    return bad(stream, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
+                        "messages that nobody has read do not fit into the memory for what is received and kept "
+                        "(receive_bytes_max)"});
+  }
+  stream.stalled.append(as_text(bytes));
+}
+
+void Machine::take_bytes(Stream& stream, Bytes bytes, Block* block) {
+  const std::size_t given = bytes.size();
+  while (true) {
+    if (stream.take == Stream::Take::drop) {
+      bytes = {};
+      break;
+    }
+    if (stream.take == Stream::Take::deliver && stream.held_bytes >= options_.stream_window_bytes) break;
+    const MessageReader::Step step = stream.reader.next(bytes, block, options_.message_bytes_max, account_);
+    if (step == MessageReader::Step::more) break;
+    if (step == MessageReader::Step::message) {
+      take_message(stream);
+    } else if (step == MessageReader::Step::too_large) {
+      bad(stream, {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::peer, 0,
+                   "message of " + std::to_string(stream.reader.length()) + " bytes exceeds the limit of " +
+                       std::to_string(options_.message_bytes_max) + " bytes: send less, or raise message_bytes_max"});
+    } else if (step == MessageReader::Step::no_memory) {
+      bad(stream, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
+                   "the message does not fit into the memory for what is received and kept (receive_bytes_max): send "
+                   "again later"});
+    } else {
+      bad(stream, {ErrorCode::protocol_error, ErrorScope::call, Initiator::peer, 0,
+                   "a message begins with a flag other than 0 and 1"});
+    }
+  }
+  consume(stream, given - bytes.size());
+  if (!bytes.empty()) stall(stream, bytes);
+}
+
+void Machine::take_message(Stream& stream) {
+  if (stream.take == Stream::Take::keep_one && stream.messages != 0) {
+    stream.messages = 2;
+    return;
+  }
+  ++stream.messages;
+  Bytes message = stream.reader.message();
+  Block* block = stream.reader.block();
+  Buffer unpacked;
+  detail::ReceiveCharge charge;
+  const std::size_t room = stream.take == Stream::Take::keep_one ? stream.reader.room() : 0;
+  if (stream.reader.compressed()) {
+    if (stream.fields.encoding != Encoding::gzip && stream.fields.encoding != Encoding::zstd) {
+      return bad(stream, {ErrorCode::internal, ErrorScope::call, Initiator::peer, 0,
+                          "a message has the compressed flag, but grpc-encoding names no compression"});
+    }
+    Result<Buffer> result = decompress(stream.fields.encoding, message, options_.message_bytes_max, account_, charge);
+    if (!result) return bad(stream, result.error());
+    unpacked = std::move(*result);
+    if (room != 0) {
+      Buffer moved = Buffer::allocate(room + unpacked.size());
+      if (!unpacked.empty()) std::memcpy(moved.mutable_data() + room, unpacked.data(), unpacked.size());
+      unpacked = std::move(moved);
+    }
+    message = unpacked.bytes().subspan(room);
+    block = unpacked.block();
+  }
+  if (stream.take == Stream::Take::deliver) return sink_.on_message(stream, message, block);
+  stream.message = message;
+  stream.message_block = block;
+  if (!unpacked.empty()) {
+    stream.kept = std::move(unpacked);
+    stream.kept_charge = std::move(charge);
+  } else if (!stream.reader.memory().empty()) {
+    stream.kept = stream.reader.memory();
+    stream.kept_charge = stream.reader.take_charge();
+  } else if (receiving_) {
+    unkept_.push_back(&stream);
+  } else {
+    keep(stream);
+  }
+}
+
+// A message that lies in the memory that is being received must be kept, because its end has not arrived yet.
+void Machine::keep_unkept() {
+  for (std::size_t i = 0; i < unkept_.size(); ++i) {
+    Stream& stream = *unkept_[i];
+    if (stream.message.data() != nullptr && stream.kept.block() == nullptr && !stream.end_delivered) keep(stream);
+  }
+  unkept_.clear();
+}
+
+void Machine::keep(Stream& stream) {
+  constexpr std::size_t copied_max = 16 * 1024;  // A shorter message is not worth the receive block that it lies in.
+  if (stream.message.empty()) return;
+  const bool copied = stream.message.size() <= copied_max || stream.message_block == nullptr;
+  stream.kept = copied ? Buffer::copy_of(stream.message)
+                       : Buffer::share(stream.message_block, stream.message.data(), stream.message.size());
+  stream.message = stream.kept.bytes();
+  stream.message_block = stream.kept.block();
+  if (account_ == nullptr) return;
+  if (copied ? stream.kept_charge.add(*account_, stream.kept.size())
+             : stream.kept_charge.keep(*account_, stream.kept)) {
+    return;
+  }
+  bad(stream, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
+               "the message does not fit into the memory for what is received and kept (receive_bytes_max): send again "
+               "later"});
+}
+
+void Machine::bad(Stream& stream, const Error& why) {
+  stream.take = Stream::Take::drop;
+  stream.reader.reset();
+  stream.message = {};
+  stream.message_block = nullptr;
+  stream.kept = {};
+  stream.kept_charge.reset();
+  consume(stream, stream.stalled.size());
+  stream.stalled = {};
+  stream.stalled_charge.reset();
+  sink_.on_bad(stream, why);
+}
+
+void Machine::end_remote(Stream& stream) {
+  if (std::exchange(stream.remote_ended, true)) return;
+  if (stream.stalled.empty()) deliver_end(stream);
+}
+
+void Machine::deliver_end(Stream& stream) {
+  if (std::exchange(stream.end_delivered, true)) return;
+  if (stream.take != Stream::Take::drop && stream.reader.begun()) {
+    return bad(stream, {ErrorCode::protocol_error, ErrorScope::call, Initiator::peer, 0,
+                        "the peer ended its stream within a message"});
+  }
+  sink_.on_end(stream);
+}
+
+void Machine::release(Stream& stream, std::size_t bytes) {
+  stream.held_bytes -= std::min(bytes, stream.held_bytes);
+  if (stream.stalled.empty() || stream.held_bytes >= options_.stream_window_bytes) return;
+  const std::string bytes_left = std::exchange(stream.stalled, {});
+  stream.stalled_charge.reset();
+  take_bytes(stream, as_bytes(bytes_left), nullptr);
+  if (stream.stalled.empty() && stream.remote_ended) deliver_end(stream);
+}
+
+// A peer may only send many PINGs if it is sent something meanwhile: gRPC's clients measure the bandwidth so.
+void Machine::on_peer_ping() {
+  if (!options_.server || options_.ping_interval_min <= Duration::zero()) return;
+  const bool soon = pinged_ && now_ - last_ping_ < options_.ping_interval_min;
+  pinged_ = true;
+  last_ping_ = now_;
+  if (!soon || ++ping_strikes_ <= options_.ping_strikes_max) return;
+  send_goaway(NGHTTP2_ENHANCE_YOUR_CALM, "too_many_pings");
+  failure_ = Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+                   "the client sends PINGs more often than ping_interval_min allows"};
+}
+
+// ---- Slots ----
+
+Stream* Machine::take_slot() {
+  std::uint16_t slot = 0;
+  if (!free_slots_.empty()) {
+    slot = free_slots_.back();
+    free_slots_.pop_back();
+  } else {
+    if (streams_.size() >= std::min(options_.streams_max, slots_max)) return nullptr;
+    slot = static_cast<std::uint16_t>(streams_.size());
+    free_slots_.reserve(streams_.size() + 1);
+    streams_.push_back(std::make_unique<Stream>());
+    streams_.back()->call = slot;
+  }
+  Stream& stream = *streams_[slot];
+  stream.call += 0x10000;
+  if ((stream.call >> 16) == 0) stream.call += 0x10000;  // 0 is no generation.
+  stream.open = true;
+  ++used_streams_;
+  return &stream;
+}
+
+void Machine::release_stream(Stream& stream) noexcept {
+  if (!std::exchange(stream.busy, false)) return;
+  if (!stream.open) recycle(stream);
+}
+
+void Machine::recycle(Stream& stream) noexcept {
+  stream.id = 0;
+  stream.fields.clear();
+  stream.headers_seen = false;
+  stream.take = Stream::Take::drop;
+  stream.reader.reset();
+  stream.messages = 0;
+  stream.message = {};
+  stream.message_block = nullptr;
+  stream.kept = {};
+  stream.kept_charge.reset();
+  stream.held_bytes = 0;
+  if (!stream.stalled.empty()) stream.stalled = {};
+  stream.stalled_charge.reset();
+  stream.remote_ended = stream.end_delivered = false;
+  stream.headers_sent = stream.deferred = stream.ending = stream.ended = false;
+  stream.send_encoding = Encoding::identity;
+  stream.initial.clear();
+  stream.trailers.clear();
+  stream.status.clear();
+  stream.status_text.clear();
+  free_slots_.push_back(static_cast<std::uint16_t>(stream.call & 0xFFFF));
+  --used_streams_;
+}
+
+void Machine::close_stream(Stream& stream, std::uint32_t http2_code) {
+  if (!std::exchange(stream.open, false)) return;
+  if (header_stream_ == &stream) header_stream_ = nullptr;
+  drop_output(stream);
+  const bool busy = stream.busy;  // If it is, release_stream() recycles the stream, perhaps within on_closed().
+  sink_.on_closed(stream, http2_code);
+  if (!busy) recycle(stream);
+}
+
+// ---- The connection ----
+
+void Machine::close_all(const Error& why) {
+  if (!failure_) failure_ = why;
+  for_each([&](Stream& stream) { close_stream(stream, NGHTTP2_CANCEL); });
+}
+
+void Machine::ping() { nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr); }
+
+void Machine::announce_goaway() {
+  nghttp2_submit_shutdown_notice(session_);
+  ping();
+}
+
+void Machine::send_goaway(std::uint32_t http2_code, std::string_view text) {
+  nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session_), http2_code,
+                        reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+}
+
+}  // namespace hawser::protocol::grpc

@@ -1,0 +1,199 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hawser/bytes.h"
+#include "hawser/detail/receive_account.h"
+#include "hawser/error.h"
+#include "hawser/time.h"
+#include "protocol/grpc/flood_guard.h"
+#include "protocol/grpc/stream.h"
+#include "transport/common/send_queue.h"
+
+struct nghttp2_session;
+
+namespace hawser::protocol::grpc {
+
+struct MachineOptions {
+  bool server = true;
+  std::size_t message_bytes_max = std::size_t{4} << 20;
+  std::size_t metadata_bytes_max = std::size_t{16} << 10;  // Limit of one header list, as HTTP/2 counts it.
+  std::size_t streams_max = 256;  // Streams that the peer may have open, and calls that have not ended. At most 65,535.
+  std::uint32_t stream_window_bytes = 512 * 1024;
+  std::uint32_t connection_window_bytes = 4 * 1024 * 1024;
+  std::uint32_t frame_bytes_max = 64 * 1024;
+  FloodLimits flood = {};
+  // A server ends a connection whose client sends more than ping_strikes_max PINGs that follow the one before sooner
+  // than this, while nothing was sent to it. Zero: not checked.
+  Duration ping_interval_min = std::chrono::minutes(5);
+  unsigned ping_strikes_max = 2;
+};
+
+// Receives the events of a machine. Called from within Machine::receive(), release() and, for on_sent(), pump().
+// Functions of the machine may be called from within, except receive() and pump().
+class MachineSink {
+ public:
+  // A header block has arrived: the request's, or a response's that ends nothing. Sets Stream::take.
+  virtual void on_headers(Stream& stream) = 0;
+  // A message, with Stream::Take::deliver. `block` holds it, or is null if its memory is reused.
+  virtual void on_message(Stream& stream, Bytes message, Block* block) = 0;
+  // The peer has ended its direction; all messages have been delivered.
+  virtual void on_end(Stream& stream) = 0;
+  // The peer's bytes on the stream can't be used. From now on it is dropped.
+  virtual void on_bad(Stream& stream, const Error& why) = 0;
+  // The stream has been closed, by the peer's RST_STREAM or ours if `http2_code` is not 0. The stream is reused unless
+  // it is busy.
+  virtual void on_closed(Stream& stream, std::uint32_t http2_code) = 0;
+  // Chunks with this credit have left the stream's queue.
+  virtual void on_sent(Stream& stream, std::uint32_t credit) = 0;
+  // The peer accepts no streams above `last`.
+  virtual void on_goaway(std::int32_t last, std::uint32_t http2_code, std::string_view text) = 0;
+  virtual void on_pong() = 0;
+
+ protected:
+  ~MachineSink() = default;
+};
+
+// gRPC over one HTTP/2 connection, either end, on nghttp2. No I/O, no clock, no coroutine.
+class Machine {
+ public:
+  // Parts of messages up to this size are copied next to the headers of their frames; longer parts stay where they are.
+  static constexpr std::size_t copied_bytes_max = 2048;
+  // pump() produces at most about this many bytes ahead of what has been sent.
+  static constexpr std::size_t ahead_bytes = 256 * 1024;
+
+  // `account` pays for received data that is kept. Null: not counted. Bytes to be sent are added to `output`. Both
+  // outlive the machine.
+  Machine(const MachineOptions& options, MachineSink& sink, detail::ReceiveAccount* account,
+          transport::SendQueue& output);
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+  ~Machine();
+
+  // Takes all bytes that have arrived, which lie in `block` if it is not null. Fails if the connection must end; the
+  // output that pump() gives then should still be sent, because it states the reason.
+  Result<void> receive(Bytes bytes, Block* block, Time now);
+  // Moves frames that can be sent to the output. Not from within a callback.
+  void pump();
+  // True if nothing will be received or sent any more: the connection can be closed when the output is empty.
+  bool finished() const noexcept;
+  // The reason for which the machine gave up the connection; ok if it did not.
+  const std::optional<Error>& failure() const noexcept { return failure_; }
+
+  // ---- Streams ----
+  Stream* find(std::uint32_t call) const noexcept {
+    const std::size_t slot = call & 0xFFFF;
+    if (slot >= streams_.size()) return nullptr;
+    Stream* const stream = streams_[slot].get();
+    return stream->call == call && (stream->open || stream->busy) ? stream : nullptr;
+  }
+  std::size_t used_streams() const noexcept { return used_streams_; }
+  // Calls `use` for each stream in use. It may end streams.
+  template <class Use>
+  void for_each(Use use) const {
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      if (streams_[i]->open || streams_[i]->busy) use(*streams_[i]);
+    }
+  }
+  // The session does not use the stream any more.
+  void release_stream(Stream& stream) noexcept;
+
+  // Client: begins a request. Null if HTTP/2 has no more stream ids, or the slots are used up. `fields` are copied.
+  using Field = std::pair<std::string_view, std::string_view>;
+  Stream* begin_request(std::span<const Field> fields);
+
+  // Queues a message: its prefix and beginning in `head`, and pieces on loan from `owner`, which is notified later.
+  // Server: begins the response if it has not begun. `credit` is reported when the last byte has left the queue.
+  void send_message(Stream& stream, Buffer head, std::span<const ConstBuffer> pieces, SendCompletion* owner,
+                    std::uint32_t credit);
+  // Server: sends the initial metadata before the first message, if they have not been sent.
+  void send_headers(Stream& stream);
+  // Server: ends the response with a status, after the queued messages. Stream::trailers are sent with it.
+  void send_status(Stream& stream, int status, std::string_view text);
+  // Server: answers a request that is not gRPC.
+  void send_http_status(Stream& stream, int http_status);
+  // Client: nothing follows the queued messages.
+  void send_end(Stream& stream);
+  void reset(Stream& stream, std::uint32_t http2_code);
+  // Copies the memory that is still on loan from `owner`, which is not notified any more.
+  void copy_and_release(SendCompletion& owner);
+  // The receiver has `bytes` less of the stream's items. May deliver more.
+  void release(Stream& stream, std::size_t bytes);
+
+  // ---- Connection ----
+  void ping();
+  // First step: notifies the peer that no new streams will be accepted soon, and sends a PING. Second step, after
+  // on_pong(): reports which streams were accepted.
+  void announce_goaway();
+  void send_goaway(std::uint32_t http2_code, std::string_view text);
+  // The connection has ended: closes all streams. Nothing is received or sent any more.
+  void close_all(const Error& why);
+  // Bytes of streams that have not left their queues.
+  std::size_t waiting_bytes() const noexcept { return waiting_bytes_; }
+  // Frames that nghttp2 has queued. Bounded by what calls and received frames cause.
+  std::size_t queued_frames() const noexcept;
+  FloodGuard& guard() noexcept { return guard_; }
+  // True if a frame of the peer has begun and is not complete.
+  bool within_frame() const noexcept { return guard_.rest_of_frame() != 0; }
+  const MachineOptions& options() const noexcept { return options_; }
+  // Bytes that have been handed to the peer's windows so far: shows whether a peer takes anything.
+  std::uint64_t data_sent() const noexcept { return data_sent_; }
+
+ private:
+  struct Callbacks;
+  friend struct Callbacks;
+
+  Stream* take_slot();
+  void close_stream(Stream& stream, std::uint32_t http2_code);
+  void drop_output(Stream& stream) noexcept;
+  void recycle(Stream& stream) noexcept;
+  void take_data(Stream& stream, Bytes bytes, Block* block);
+  void take_bytes(Stream& stream, Bytes bytes, Block* block);
+  void take_message(Stream& stream);
+  void stall(Stream& stream, Bytes bytes);
+  void end_remote(Stream& stream);
+  void deliver_end(Stream& stream);
+  void keep_unkept();
+  void keep(Stream& stream);
+  void bad(Stream& stream, const Error& why);
+  void consume(Stream& stream, std::size_t bytes);
+  void resume(Stream& stream);
+  void submit_headers(Stream& stream, bool end);
+  int submit_trailers(Stream& stream);
+  void send_piece(Stream& stream, std::size_t bytes);
+  void fail(Error why);
+  void on_peer_ping();
+
+  const MachineOptions options_;
+  MachineSink& sink_;
+  detail::ReceiveAccount* const account_;
+  nghttp2_session* session_ = nullptr;
+  FloodGuard guard_;
+  transport::SendQueue& output_;
+  std::optional<Error> failure_;
+  Time now_{};
+
+  std::vector<std::unique_ptr<Stream>> streams_;  // By slot.
+  std::vector<std::uint16_t> free_slots_;
+  std::size_t used_streams_ = 0;
+  Stream* header_stream_ = nullptr;  // The stream whose header block is being received.
+  std::size_t ignored_list_bytes_ = 0;
+  Block* receive_block_ = nullptr;
+  bool receiving_ = false;
+  std::vector<Stream*> unkept_;  // Streams that had a message in the memory that is being received. Some twice.
+  std::size_t waiting_bytes_ = 0;
+  std::uint64_t data_sent_ = 0;
+  Time last_ping_{};
+  unsigned ping_strikes_ = 0;
+  bool pinged_ = false;
+};
+
+}  // namespace hawser::protocol::grpc

@@ -1,0 +1,298 @@
+#include "protocol/grpc/machine_callbacks.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <string_view>
+
+namespace hawser::protocol::grpc {
+namespace {
+
+// A header list that exceeds its limit by this factor ends the connection: decoding the rest would cost more than the
+// peer pays for it.
+constexpr std::size_t list_excess_factor = 4;
+// nghttp2 ends the connection if more PING or SETTINGS frames wait for their acknowledgement.
+constexpr std::size_t queued_acks_max = 200;
+constexpr std::size_t settings_entries_max = 32;
+
+std::string_view text(const std::uint8_t* data, std::size_t size) noexcept {
+  return {reinterpret_cast<const char*>(data), size};
+}
+
+}  // namespace
+
+nghttp2_session* Machine::Callbacks::make_session(Machine& machine) {
+  nghttp2_session_callbacks* raw_callbacks = nullptr;
+  nghttp2_option* raw_option = nullptr;
+  if (nghttp2_session_callbacks_new(&raw_callbacks) != 0) throw std::bad_alloc();
+  const std::unique_ptr<nghttp2_session_callbacks, decltype(&nghttp2_session_callbacks_del)> callbacks(
+      raw_callbacks, &nghttp2_session_callbacks_del);
+  if (nghttp2_option_new(&raw_option) != 0) throw std::bad_alloc();
+  const std::unique_ptr<nghttp2_option, decltype(&nghttp2_option_del)> option(raw_option, &nghttp2_option_del);
+
+  nghttp2_session_callbacks_set_on_begin_headers_callback(raw_callbacks, &on_begin_headers);
+  nghttp2_session_callbacks_set_on_header_callback(raw_callbacks, &on_header);
+  nghttp2_session_callbacks_set_on_frame_recv_callback(raw_callbacks, &on_frame);
+  nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(raw_callbacks, &on_invalid_frame);
+  nghttp2_session_callbacks_set_on_data_chunk_recv_callback(raw_callbacks, &on_data);
+  nghttp2_session_callbacks_set_on_stream_close_callback(raw_callbacks, &on_close);
+  nghttp2_session_callbacks_set_on_frame_send_callback(raw_callbacks, &on_sent_frame);
+  nghttp2_session_callbacks_set_on_frame_not_send_callback(raw_callbacks, &on_unsent_frame);
+  nghttp2_session_callbacks_set_send_data_callback(raw_callbacks, &send_data);
+  nghttp2_session_callbacks_set_data_source_read_length_callback(raw_callbacks, &read_length);
+
+  nghttp2_option_set_no_auto_window_update(raw_option, 1);
+  nghttp2_option_set_no_closed_streams(raw_option, 1);
+  nghttp2_option_set_max_outbound_ack(raw_option, queued_acks_max);
+  nghttp2_option_set_max_settings(raw_option, settings_entries_max);
+  // The guard counts resets by its own tokens. This is the second line.
+  nghttp2_option_set_stream_reset_rate_limit(raw_option, 10'000, 2'000);
+
+  nghttp2_session* session = nullptr;
+  const int status = machine.options_.server
+                         ? nghttp2_session_server_new2(&session, raw_callbacks, &machine, raw_option)
+                         : nghttp2_session_client_new2(&session, raw_callbacks, &machine, raw_option);
+  if (status != 0) throw std::bad_alloc();
+  return session;
+}
+
+nghttp2_data_provider Machine::Callbacks::provider(Stream& stream) noexcept {
+  nghttp2_data_provider result{};
+  result.source.ptr = &stream;
+  result.read_callback = &read;
+  return result;
+}
+
+// An exception must not pass through the C functions of nghttp2.
+template <class Work>
+int Machine::Callbacks::guarded(Machine& machine, Work work) noexcept {
+  try {
+    const int status = work();
+    // Queued frames are still sent after a failure: they state the reason.
+    return machine.failure_ && machine.receiving_ ? NGHTTP2_ERR_CALLBACK_FAILURE : status;
+  } catch (...) {
+    machine.failure_.emplace();  // ErrorCode::internal without a text: memory is exhausted.
+    machine.failure_->scope = ErrorScope::connection;
+    return NGHTTP2_ERR_CALLBACK_FAILURE;
+  }
+}
+
+Stream* Machine::Callbacks::stream_of(nghttp2_session* session, std::int32_t id) noexcept {
+  return static_cast<Stream*>(nghttp2_session_get_stream_user_data(session, id));
+}
+
+// ---- Receiving ----
+
+int Machine::Callbacks::on_begin_headers(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
+  Machine& machine = *static_cast<Machine*>(user);
+  return guarded(machine, [&] {
+    machine.header_stream_ = nullptr;
+    machine.ignored_list_bytes_ = 0;
+    if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
+      machine.header_stream_ = stream_of(session, frame->hd.stream_id);
+      return 0;
+    }
+    Stream* const stream = machine.take_slot();
+    if (stream == nullptr) {
+      // The handlers of earlier streams still run, although the peer may have reset those streams.
+      nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM);
+      return 0;
+    }
+    stream->id = frame->hd.stream_id;
+    nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, stream);
+    machine.header_stream_ = stream;
+    return 0;
+  });
+}
+
+int Machine::Callbacks::on_header(nghttp2_session*, const nghttp2_frame* frame, const std::uint8_t* name,
+                                  std::size_t name_bytes, const std::uint8_t* value, std::size_t value_bytes,
+                                  std::uint8_t, void* user) {
+  Machine& machine = *static_cast<Machine*>(user);
+  return guarded(machine, [&] {
+    const std::size_t most = machine.options_.metadata_bytes_max;
+    Stream* const stream = machine.header_stream_;
+    std::size_t list_bytes = 0;
+    if (stream == nullptr || (machine.options_.server && frame->headers.cat != NGHTTP2_HCAT_REQUEST)) {
+      list_bytes = machine.ignored_list_bytes_ += name_bytes + value_bytes + 32;
+    } else {
+      stream->fields.add(text(name, name_bytes), text(value, value_bytes), most);
+      list_bytes = stream->fields.list_bytes;
+    }
+    if (list_bytes > list_excess_factor * most) {
+      machine.fail({ErrorCode::limit_exceeded, ErrorScope::connection, Initiator::peer, 0,
+                    "a header list of more than " + std::to_string(list_excess_factor * most) +
+                        " bytes: the limit, which SETTINGS announced, is metadata_bytes_max (" + std::to_string(most) +
+                        ")"});
+    }
+    return 0;
+  });
+}
+
+int Machine::Callbacks::headers_done(Machine& machine, const nghttp2_frame* frame) {
+  Stream* const stream = machine.header_stream_;
+  machine.header_stream_ = nullptr;
+  if (stream == nullptr) return 0;
+  const bool end = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+  if (machine.options_.server) {
+    if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
+      stream->headers_seen = true;
+      machine.sink_.on_headers(*stream);
+    }
+  } else if (stream->fields.http_status >= 100 && stream->fields.http_status < 200) {
+    stream->fields.clear();  // An interim response.
+  } else if (!end && !stream->headers_seen) {
+    stream->headers_seen = true;
+    machine.sink_.on_headers(*stream);
+  }
+  if (end && stream->open) machine.end_remote(*stream);
+  return 0;
+}
+
+int Machine::Callbacks::on_frame(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
+  Machine& machine = *static_cast<Machine*>(user);
+  return guarded(machine, [&] {
+    switch (frame->hd.type) {
+      case NGHTTP2_HEADERS: return headers_done(machine, frame);
+      case NGHTTP2_DATA:
+        if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
+          if (Stream* const stream = stream_of(session, frame->hd.stream_id)) machine.end_remote(*stream);
+        }
+        return 0;
+      case NGHTTP2_PING:
+        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) {
+          machine.sink_.on_pong();
+        } else {
+          machine.on_peer_ping();
+        }
+        return 0;
+      case NGHTTP2_GOAWAY:
+        machine.sink_.on_goaway(frame->goaway.last_stream_id, frame->goaway.error_code,
+                                text(frame->goaway.opaque_data, frame->goaway.opaque_data_len));
+        return 0;
+      default: return 0;
+    }
+  });
+}
+
+int Machine::Callbacks::on_invalid_frame(nghttp2_session*, const nghttp2_frame*, int, void* user) {
+  Machine& machine = *static_cast<Machine*>(user);
+  static_cast<void>(machine.guard_.take(FloodGuard::invalid_frame_cost, "invalid frames"));
+  return 0;
+}
+
+int Machine::Callbacks::on_data(nghttp2_session* session, std::uint8_t, std::int32_t id, const std::uint8_t* data,
+                                std::size_t bytes, void* user) {
+  Machine& machine = *static_cast<Machine*>(user);
+  return guarded(machine, [&] {
+    // The window of the connection is returned at once: a call whose handler is slow must not stop the others.
+    nghttp2_session_consume_connection(session, bytes);
+    if (Stream* const stream = stream_of(session, id)) {
+      machine.take_data(*stream, Bytes(reinterpret_cast<const std::byte*>(data), bytes), machine.receive_block_);
+    } else {
+      nghttp2_session_consume_stream(session, id, bytes);
+    }
+    return 0;
+  });
+}
+
+int Machine::Callbacks::on_close(nghttp2_session* session, std::int32_t id, std::uint32_t code, void* user) {
+  Machine& machine = *static_cast<Machine*>(user);
+  return guarded(machine, [&] {
+    if (Stream* const stream = stream_of(session, id)) {
+      nghttp2_session_set_stream_user_data(session, id, nullptr);
+      machine.close_stream(*stream, code);
+    }
+    return 0;
+  });
+}
+
+// ---- Sending ----
+
+int Machine::Callbacks::on_sent_frame(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
+  Machine& machine = *static_cast<Machine*>(user);
+  return guarded(machine, [&] {
+    switch (frame->hd.type) {
+      case NGHTTP2_HEADERS:
+        machine.ping_strikes_ = 0;
+        if (machine.options_.server && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
+          // The client need not send the rest of a request that has been answered.
+          const Stream* const stream = stream_of(session, frame->hd.stream_id);
+          if (stream == nullptr || !stream->remote_ended) {
+            nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR);
+          }
+        }
+        return 0;
+      case NGHTTP2_DATA:
+        machine.ping_strikes_ = 0;
+        // The peer answers with WINDOW_UPDATEs for the stream and for the connection.
+        machine.guard_.give(2 + static_cast<std::int64_t>(frame->hd.length / 4096));
+        return 0;
+      case NGHTTP2_RST_STREAM:
+        if (frame->rst_stream.error_code != NGHTTP2_NO_ERROR && frame->rst_stream.error_code != NGHTTP2_CANCEL) {
+          const bool refused = frame->rst_stream.error_code == NGHTTP2_REFUSED_STREAM;
+          static_cast<void>(machine.guard_.take(refused ? FloodGuard::other_cost : FloodGuard::sent_reset_cost,
+                                                "streams that must be reset"));
+        }
+        return 0;
+      default: return 0;
+    }
+  });
+}
+
+int Machine::Callbacks::on_unsent_frame(nghttp2_session*, const nghttp2_frame* frame, int, void* user) {
+  Machine& machine = *static_cast<Machine*>(user);
+  return guarded(machine, [&] {
+    if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
+    // A client's request that was not sent: it was cancelled before, or the server takes no more streams.
+    machine.for_each([&](Stream& stream) {
+      if (stream.id == frame->hd.stream_id && stream.open) machine.close_stream(stream, NGHTTP2_REFUSED_STREAM);
+    });
+    return 0;
+  });
+}
+
+ssize_t Machine::Callbacks::read_length(nghttp2_session*, std::uint8_t, std::int32_t, std::int32_t connection_window,
+                                        std::int32_t stream_window, std::uint32_t frame_bytes_max, void*) {
+  const std::int64_t window = std::min(connection_window, stream_window);
+  return static_cast<ssize_t>(std::clamp<std::int64_t>(window, 1, frame_bytes_max));
+}
+
+ssize_t Machine::Callbacks::read(nghttp2_session*, std::int32_t, std::uint8_t*, std::size_t bytes, std::uint32_t* flags,
+                                 nghttp2_data_source* source, void* user) {
+  Machine& machine = *static_cast<Machine*>(user);
+  Stream& stream = *static_cast<Stream*>(source->ptr);
+  const std::size_t part = std::min(bytes, stream.out_bytes);
+  if (part == 0 && !stream.ending) {
+    stream.deferred = true;
+    return NGHTTP2_ERR_DEFERRED;
+  }
+  *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+  if (stream.ending && part == stream.out_bytes) {
+    stream.ended = true;
+    *flags |= NGHTTP2_DATA_FLAG_EOF;
+    if (machine.options_.server) {
+      *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+      try {
+        if (machine.submit_trailers(stream) != 0) return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+      } catch (...) {
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+      }
+    }
+  }
+  return static_cast<ssize_t>(part);
+}
+
+int Machine::Callbacks::send_data(nghttp2_session*, nghttp2_frame*, const std::uint8_t* header, std::size_t bytes,
+                                  nghttp2_data_source* source, void* user) {
+  Machine& machine = *static_cast<Machine*>(user);
+  return guarded(machine, [&] {
+    Stream& stream = *static_cast<Stream*>(source->ptr);
+    std::memcpy(machine.output_.reserve(FloodGuard::frame_header_bytes), header, FloodGuard::frame_header_bytes);
+    machine.output_.commit(FloodGuard::frame_header_bytes);
+    machine.send_piece(stream, bytes);
+    return 0;
+  });
+}
+
+}  // namespace hawser::protocol::grpc

@@ -1,0 +1,177 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "protocol/grpc/test/machine_pair.h"
+
+// Each attack is cut off; what a good client does for the same length of time is not.
+namespace hawser::protocol::grpc::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Sends `once(i)` until the server gives up, at most `most` times. Returns how often it was sent.
+template <class Once>
+std::size_t flood(ServerLog& server, std::size_t most, Once once) {
+  EXPECT_TRUE(server.feed(hello()));
+  for (std::size_t i = 0; i < most; ++i) {
+    if (!server.feed(once(i))) return i + 1;
+    take_output(server.machine, server.output);
+  }
+  return most + 1;
+}
+
+std::string why(ServerLog& server) { return server.machine.failure() ? server.machine.failure()->text : "none"; }
+
+TEST(GrpcFlood, Ping) {
+  ServerLog server({.ping_interval_min = Duration::zero()});
+  EXPECT_LE(flood(server, 10'000, [](std::size_t) { return frame(6, 0, 0, "12345678"); }), 1100U);
+  EXPECT_THAT(why(server), HasSubstr("PING"));
+}
+
+TEST(GrpcFlood, PingSoonerThanAllowed) {
+  ServerLog server;
+  EXPECT_EQ(flood(server, 100, [](std::size_t) { return frame(6, 0, 0, "12345678"); }), 4U);
+  EXPECT_THAT(take_output(server.machine, server.output), HasSubstr("too_many_pings"));
+}
+
+TEST(GrpcFlood, Settings) {
+  ServerLog server;
+  EXPECT_LE(flood(server, 10'000, [](std::size_t) { return frame(4, 0, 0, {}); }), 300U);
+}
+
+TEST(GrpcFlood, AcknowledgementsThatAreNotRead) {
+  ServerLog server({.ping_interval_min = Duration::zero()});
+  std::string pings = hello();
+  for (int i = 0; i < 500; ++i) pings += frame(6, 0, 0, "12345678");
+  EXPECT_FALSE(server.feed(pings));
+}
+
+TEST(GrpcFlood, Continuation) {
+  ServerLog server;
+  EXPECT_TRUE(server.feed(hello() + frame(1, 0, 1, request_fields("/unary"))));
+  std::size_t count = 0;
+  while (count < 1000 && server.feed(frame(9, 0, 1, hpack({{"a", "b"}})))) ++count;
+  EXPECT_LE(count, 10U);
+}
+
+TEST(GrpcFlood, RapidReset) {
+  ServerLog server;
+  server.silent = true;
+  EXPECT_LE(flood(server, 100'000,
+                  [](std::size_t i) {
+                    const auto id = static_cast<std::uint32_t>(2 * i + 1);
+                    return frame(1, 4, id, request_fields("/stream")) + frame(3, 0, id, std::string("\0\0\0\10", 4));
+                  }),
+            2100U);
+  EXPECT_THAT(why(server), HasSubstr("RST_STREAM"));
+}
+
+// A reset does not free the slot of a call whose handler runs.
+TEST(GrpcFlood, ResetCallsKeepTheirSlots) {
+  ServerLog server({.streams_max = 8});
+  server.silent = server.hold = true;
+  EXPECT_TRUE(server.feed(hello()));
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    const std::uint32_t id = 2 * i + 1;
+    ASSERT_TRUE(server.feed(frame(1, 4, id, request_fields("/stream")) + frame(3, 0, id, std::string("\0\0\0\10", 4))));
+    take_output(server.machine, server.output);
+  }
+  EXPECT_EQ(server.events.size(), 8U);
+  EXPECT_EQ(server.machine.used_streams(), 8U);
+  server.machine.for_each([&](Stream& stream) { server.machine.release_stream(stream); });
+  ASSERT_TRUE(server.feed(frame(1, 4, 41, request_fields("/stream"))));
+  EXPECT_EQ(server.events.size(), 9U);
+}
+
+TEST(GrpcFlood, EmptyData) {
+  ServerLog server;
+  EXPECT_TRUE(server.feed(hello() + frame(1, 4, 1, request_fields("/stream"))));
+  std::size_t count = 0;
+  while (count < 10'000 && server.feed(frame(0, 0, 1, {}))) ++count;
+  EXPECT_LE(count, 2100U);
+  EXPECT_THAT(why(server), HasSubstr("DATA"));
+}
+
+TEST(GrpcFlood, TinyWindowUpdates) {
+  ServerLog server;
+  EXPECT_LE(flood(server, 10'000, [](std::size_t) { return frame(8, 0, 0, std::string("\0\0\0\1", 4)); }), 2100U);
+  EXPECT_THAT(why(server), HasSubstr("WINDOW_UPDATE"));
+}
+
+TEST(GrpcFlood, PriorityAndUnknownFrames) {
+  for (const std::uint8_t kind : {std::uint8_t{2}, std::uint8_t{0xAA}}) {
+    ServerLog server;
+    EXPECT_LE(flood(server, 10'000, [&](std::size_t) { return frame(kind, 0, 1, std::string("\0\0\0\3\1", 5)); }),
+              2100U);
+  }
+}
+
+// The peer makes the server reset its streams: here by windows that are too large.
+TEST(GrpcFlood, ResetsThatThePeerCauses) {
+  ServerLog server;
+  server.silent = true;
+  EXPECT_LE(flood(server, 10'000,
+                  [](std::size_t i) {
+                    const auto id = static_cast<std::uint32_t>(2 * i + 1);
+                    return frame(1, 4, id, request_fields("/stream")) + frame(8, 0, id, "\x7f\xff\xff\xff");
+                  }),
+            300U);
+}
+
+// One reference to a long field costs a byte. The bytes are counted as they are decoded.
+TEST(GrpcFlood, HeaderListThatGrowsWhenItIsDecoded) {
+  ServerLog server({.metadata_bytes_max = 16'384});
+  std::string block = request_fields("/unary");
+  block += std::string("\x40\x03x-a", 5) + std::string("\x7f\xa1\x1e", 3) + std::string(4000, 'v');  // Indexed.
+  block += std::string(8000, '\xbe');                                                                // Entry 62.
+  EXPECT_FALSE(server.feed(hello() + frame(1, 4, 1, block)));
+  EXPECT_THAT(why(server), HasSubstr("metadata_bytes_max"));
+  EXPECT_LE(server.machine.guard().tokens(), 2000);
+}
+
+TEST(GrpcFlood, HeaderListAboveTheLimitIsRefusedAlone) {
+  ServerLog server({.metadata_bytes_max = 1000});
+  std::string block = request_fields("/unary");
+  for (int i = 0; i < 30; ++i) block += hpack({{"x-key", "value"}});
+  ASSERT_TRUE(server.feed(hello() + frame(1, 4, 1, block)));
+  EXPECT_THAT(server.events[1].at(0), HasSubstr("too-large"));
+  EXPECT_TRUE(server.feed(frame(1, 5, 3, request_fields("/unary"))));
+}
+
+// A good client makes many calls with large replies, and acknowledges all of them.
+TEST(GrpcFlood, WorkIsNoFlood) {
+  MachineOptions options{.flood = {.tokens_max = 100, .tokens_per_second = 1}, .ping_interval_min = Duration::zero()};
+  ServerLog server(options);
+  ClientLog client({.message_bytes_max = 1'000'000, .stream_window_bytes = 65'535, .connection_window_bytes = 65'535});
+  for (int i = 0; i < 500; ++i) {
+    client.call("/unary", std::string(100'000, 'x'));
+    exchange(client, server);
+    ASSERT_FALSE(server.machine.failure()) << i << why(server);
+  }
+  EXPECT_EQ(client.messages.size(), 500U);
+}
+
+TEST(GrpcFlood, TokensComeBackWithTime) {
+  FloodGuard guard({.tokens_max = 10, .tokens_per_second = 10}, false);
+  const std::string update = frame(8, 0, 0, std::string("\0\0\0\1", 4));
+  Time now{};
+  for (int i = 0; i < 1000; ++i) {
+    now += std::chrono::milliseconds(100);
+    ASSERT_TRUE(guard.receive(as_bytes(update), now)) << i;
+  }
+}
+
+TEST(GrpcFlood, FramesAreCountedAtEveryCut) {
+  const std::string two = frame(6, 0, 0, "12345678") + frame(8, 0, 0, std::string("\0\0\0\1", 4));
+  for (std::size_t cut = 0; cut <= two.size(); ++cut) {
+    FloodGuard guard({}, false);
+    ASSERT_TRUE(guard.receive(as_bytes(std::string_view(two).substr(0, cut)), {}));
+    ASSERT_TRUE(guard.receive(as_bytes(std::string_view(two).substr(cut)), {}));
+    EXPECT_EQ(guard.tokens(), FloodLimits{}.tokens_max - FloodGuard::ping_cost - FloodGuard::other_cost);
+  }
+}
+
+}  // namespace
+}  // namespace hawser::protocol::grpc::testing

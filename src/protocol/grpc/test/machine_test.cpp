@@ -1,0 +1,216 @@
+#include "protocol/grpc/machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "protocol/grpc/compression.h"
+#include "protocol/grpc/test/machine_pair.h"
+
+namespace hawser::protocol::grpc::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::StartsWith;
+
+TEST(GrpcMachine, AnswersAUnaryCall) {
+  ServerLog server;
+  ClientLog client;
+  client.call("/unary", "hello", {{"grpc-timeout", "5S"}, {"x-key", "value"}, {"x-bytes-bin", "AAE="}});
+  exchange(client, server);
+  EXPECT_THAT(server.events[1],
+              ElementsAre("headers /unary timeout=5000000000 x-key=value x-bytes-bin=" + std::string("\0\1", 2),
+                          "end with 1 hello", "closed 0"));
+  EXPECT_THAT(client.messages[1], ElementsAre("hello"));
+  EXPECT_EQ(client.status[1].grpc_status, 0);
+  EXPECT_EQ(client.closed[1], 0U);
+  EXPECT_EQ(server.machine.used_streams(), 0U);
+  EXPECT_EQ(client.machine.used_streams(), 0U);
+}
+
+TEST(GrpcMachine, DeliversMessagesOfAStreamInOrder) {
+  ServerLog server;
+  ClientLog client;
+  Stream& stream = client.begin("/stream");
+  for (const char* message : {"one", "", "three"}) client.machine.send_message(stream, framed(message), {}, nullptr, 7);
+  client.machine.send_end(stream);
+  exchange(client, server);
+  EXPECT_THAT(client.messages[1], ElementsAre("one", "", "three"));
+  EXPECT_EQ(client.sent, 21U);
+  EXPECT_EQ(client.status[1].grpc_status, 0);
+}
+
+// The borders of what is received at a time mean nothing.
+TEST(GrpcMachine, EveryCutOfTheInputGivesTheSameEvents) {
+  std::string input;
+  std::map<std::int32_t, std::vector<std::string>> expected;
+  {
+    ServerLog server;
+    ClientLog client;
+    client.call("/unary/1", "hello", {{"x-key", "value"}});
+    client.call("/unary/2", "");
+    client.call("/unary/3", std::string(400, 'x'), {{"grpc-timeout", "100m"}});
+    const Result<Buffer> packed = compress(Encoding::gzip, as_bytes(std::string(1000, 'y')));
+    Stream& stream = client.begin("/stream", {{"grpc-encoding", "gzip"}});
+    client.machine.send_message(stream, framed(packed->text(), true), {}, nullptr, 1);
+    client.machine.send_message(stream, framed("plain"), {}, nullptr, 1);
+    client.machine.send_end(stream);
+    input = exchange(client, server);
+    expected = server.events;
+    ASSERT_EQ(expected.size(), 4U);
+    EXPECT_THAT(expected[7], ElementsAre("headers /stream", "message " + std::string(1000, 'y'), "message plain", "end",
+                                         "closed 0"));
+  }
+  for (std::size_t cut = 1; cut <= input.size(); ++cut) {
+    ServerLog server;
+    take_output(server.machine, server.output);
+    ASSERT_TRUE(server.feed(std::string_view(input).substr(0, cut)));
+    take_output(server.machine, server.output);
+    if (cut < input.size()) {
+      ASSERT_TRUE(server.feed(std::string_view(input).substr(cut)));
+      take_output(server.machine, server.output);
+    }
+    ASSERT_EQ(server.events, expected) << "cut at " << cut;
+  }
+  ServerLog server;
+  for (const char byte : input) {
+    take_output(server.machine, server.output);
+    ASSERT_TRUE(server.feed(std::string_view(&byte, 1)));
+  }
+  take_output(server.machine, server.output);
+  EXPECT_EQ(server.events, expected);
+}
+
+TEST(GrpcMachine, LargeMessagesPassWithSmallWindows) {
+  MachineOptions options{
+      .message_bytes_max = 3'000'000, .stream_window_bytes = 65'535, .connection_window_bytes = 65'535};
+  ServerLog server(options);
+  ClientLog client(options);
+  const std::string large(2'500'000, 'z');
+  client.call("/unary", large);
+  client.call("/stream", large);
+  exchange(client, server);
+  EXPECT_THAT(client.messages[1], ElementsAre(large));
+  EXPECT_THAT(client.messages[3], ElementsAre(large));
+}
+
+// Memory on loan is released when it has been sent.
+TEST(GrpcMachine, LoansEndWhenTheyHaveBeenSent) {
+  struct Loan final : SendCompletion {
+    void on_send_complete() noexcept override { ++ended; }
+    int ended = 0;
+  };
+  ServerLog server({.message_bytes_max = 200'000});
+  ClientLog client;
+  const std::string text(150'000, 'q');
+  Loan sent;
+  Stream& stream = client.begin("/unary");
+  const std::size_t whole = 150'000 + MessageReader::prefix_bytes;
+  Buffer head = framed(text).slice(0, MessageReader::prefix_bytes);
+  const Bytes bytes = as_bytes(text);
+  const ConstBuffer pieces[] = {{bytes.data(), 100'000}, {bytes.data() + 100'000, 50'000}};
+  client.machine.send_message(stream, head, pieces, &sent, static_cast<std::uint32_t>(whole));
+  client.machine.send_end(stream);
+  EXPECT_EQ(sent.ended, 0);
+  exchange(client, server);
+  EXPECT_EQ(sent.ended, 1);
+  EXPECT_THAT(server.events[1].at(1), "end with 1 " + text);
+
+  // A stream that ends first ends the loan too, also when parts of it are in the output.
+  Loan dropped;
+  Stream& second = client.begin("/unary");
+  client.machine.send_message(second, head, pieces, &dropped, 1);
+  client.machine.pump();
+  client.machine.reset(second, 8);
+  exchange(client, server);
+  EXPECT_EQ(dropped.ended, 1);
+
+  // Memory that is released must be copied, wherever it is.
+  Loan copied;
+  std::string scratch = text;
+  Stream& third = client.begin("/unary");
+  const ConstBuffer one[] = {{as_bytes(scratch).data(), scratch.size()}};
+  client.machine.send_message(third, head, one, &copied, 1);
+  client.machine.send_end(third);
+  client.machine.pump();
+  client.machine.copy_and_release(copied);
+  std::fill(scratch.begin(), scratch.end(), '#');
+  exchange(client, server);
+  EXPECT_EQ(copied.ended, 0);
+  EXPECT_THAT(server.events[5].at(1), "end with 1 " + text);
+}
+
+TEST(GrpcMachine, StatusWithoutAMessageIsOneHeaderBlock) {
+  struct Refusing final : ServerLog {
+    void on_headers(Stream& stream) override { machine.send_status(stream, 12, "no such method: 100 %"); }
+  };
+  Refusing server;
+  ClientLog client;
+  client.call("/unary", "hello");
+  exchange(client, server);
+  EXPECT_EQ(client.status[1].grpc_status, 12);
+  EXPECT_EQ(client.status[1].grpc_message, "no such method: 100 %");
+  EXPECT_EQ(client.closed[1], 0U);
+  EXPECT_EQ(server.machine.used_streams(), 0U);
+}
+
+TEST(GrpcMachine, RefusesWhatIsNoMessage) {
+  for (const auto& [bytes, code] : std::vector<std::pair<std::string, std::string>>{
+           {std::string("\2\0\0\0\0", 5), "bad protocol_error"},        // An unknown flag.
+           {std::string("\1\0\0\0\1x", 6), "bad internal"},             // Compressed without an encoding.
+           {std::string("\0\0\1\0\0", 5), "bad limit_exceeded"},        // 64 KiB, where 1,000 bytes are the limit.
+           {std::string("\0\0\0\0\5abc", 8), "bad protocol_error"}}) {  // Cut off.
+    ServerLog server({.message_bytes_max = 1000});
+    ASSERT_TRUE(server.feed(hello() + frame(1, 4, 1, request_fields("/unary")) + frame(0, 1, 1, bytes)));
+    EXPECT_THAT(server.events[1].at(1), code);
+  }
+}
+
+TEST(GrpcMachine, TakesNoMoreThanItsWindowFromAStreamThatNobodyReads) {
+  MachineOptions options{.message_bytes_max = 1000, .stream_window_bytes = 65'535};
+  ServerLog server(options);
+  server.silent = true;
+  ClientLog client;
+  Stream& stream = client.begin("/stream");
+  for (int i = 0; i < 1000; ++i) client.machine.send_message(stream, framed(std::string(995, 'x')), {}, nullptr, 1);
+  exchange(client, server);
+  // One window of messages, and one of bytes behind them.
+  EXPECT_LE(server.events[1].size(), 68U);
+  EXPECT_GE(client.machine.waiting_bytes(), 1000U * 1000 - 3U * 65'535);
+  // When somebody reads, the rest follows.
+  Stream* const held = server.machine.find(0x10000);
+  ASSERT_NE(held, nullptr);
+  while (held->held_bytes != 0) {
+    server.machine.release(*held, held->held_bytes);
+    exchange(client, server);
+  }
+  EXPECT_EQ(client.machine.waiting_bytes(), 0U);
+  EXPECT_EQ(server.events[1].size(), 1001U);
+}
+
+// Calls that are open when a server goes away are answered.
+TEST(GrpcMachine, GoawayComesInTwoSteps) {
+  ServerLog server;
+  ClientLog client;
+  Stream& open = client.begin("/stream");
+  client.machine.send_message(open, framed("first"), {}, nullptr, 1);
+  exchange(client, server);
+  server.machine.announce_goaway();
+  exchange(client, server);
+  EXPECT_THAT(client.goaways, ElementsAre("2147483647 0 "));
+  EXPECT_EQ(server.pongs, 1U);
+  server.machine.send_goaway(0, "");
+  exchange(client, server);
+  EXPECT_THAT(client.goaways, ElementsAre("2147483647 0 ", "1 0 "));
+  EXPECT_FALSE(server.machine.finished());
+  client.machine.send_message(open, framed("second"), {}, nullptr, 1);
+  client.machine.send_end(open);
+  exchange(client, server);
+  EXPECT_THAT(client.messages[1], ElementsAre("first", "second"));
+  EXPECT_TRUE(server.machine.finished());
+}
+
+}  // namespace
+}  // namespace hawser::protocol::grpc::testing
