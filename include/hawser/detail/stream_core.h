@@ -53,15 +53,25 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   static constexpr std::uint32_t turn_items_max = 64;
   static constexpr std::size_t turn_bytes_max = 256 * 1024;
 
-  // `send_credit`: bytes that the peer grants at the start. `window`: bytes that this side grants at the start.
-  StreamCore(StreamChannel& channel, std::uint32_t call, std::uint32_t send_credit, std::uint32_t window) noexcept
+  // How credit is counted. The defaults are those of the library's own protocol.
+  struct Flow {
+    std::uint32_t send_credit = 0;                      // Bytes that the peer grants at the start.
+    std::uint32_t window = 0;                           // Bytes that this side grants at the start.
+    std::uint32_t item_overhead = item_overhead_bytes;  // Credit that an item costs in addition to its bytes.
+    std::uint32_t grant_bytes_min = window / 2;         // Credit is granted again when this much has been read.
+  };
+  StreamCore(StreamChannel& channel, std::uint32_t call, const Flow& flow) noexcept
       : channel_(channel),
         loop_(channel.stream_loop()),
         call_(call),
         decode_limits_(channel.decode_limits()),
-        credit_(send_credit),
-        window_(window),
-        window_left_(window) {}
+        credit_(flow.send_credit),
+        window_(flow.window),
+        item_overhead_(flow.item_overhead),
+        grant_bytes_min_(flow.grant_bytes_min),
+        window_left_(flow.window) {}
+  StreamCore(StreamChannel& channel, std::uint32_t call, std::uint32_t send_credit, std::uint32_t window) noexcept
+      : StreamCore(channel, call, Flow{.send_credit = send_credit, .window = window}) {}
   StreamCore(const StreamCore&) = delete;
   StreamCore& operator=(const StreamCore&) = delete;
 
@@ -143,7 +153,7 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   void wake(Slot& slot);
   void wait_to_write();
   void withdraw(bool reading) noexcept;
-  static std::uint32_t cost(std::size_t bytes) noexcept;
+  std::uint32_t cost(std::size_t bytes) const noexcept;
 
   StreamChannel& channel_;  // Not used once closed: a client's session may be destroyed before its calls' streams.
   Loop& loop_;
@@ -151,6 +161,8 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   const codec::DecodeLimits decode_limits_;  // A copy, because the channel may be destroyed first.
   std::int64_t credit_;                      // Negative after an item that was larger than the credit left.
   const std::uint32_t window_;
+  const std::uint32_t item_overhead_;
+  const std::uint32_t grant_bytes_min_;
   std::int64_t window_left_;      // Credit that this side has granted and the peer has not used.
   std::uint32_t consumed_ = 0;    // Bytes that were read and are not granted again yet.
   std::uint32_t turn_items_ = 0;  // Items written since the writer last waited.

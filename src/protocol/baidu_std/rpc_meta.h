@@ -54,17 +54,17 @@ struct ResponseMeta {
 
 // The views refer to the memory that was parsed.
 struct RpcMeta {
-  std::optional<RequestMeta> request;
-  std::optional<ResponseMeta> response;
+  std::optional<RequestMeta> request = {};
+  std::optional<ResponseMeta> response = {};
   std::int32_t compress_type = 0;
   std::int64_t correlation_id = 0;
   std::int32_t attachment_size = 0;
   bool chunked = false;  // chunk_info is present. No implementation supports it.
-  std::string_view authentication_data;
-  std::optional<StreamSettings> stream;
+  std::string_view authentication_data = {};
+  std::optional<StreamSettings> stream = {};
   std::int32_t content_type = 0;
   std::int32_t checksum_type = 0;
-  std::string_view checksum_value;
+  std::string_view checksum_value = {};
   bool checksum_with_attachment = false;
   std::size_t user_fields = 0;  // Number of entries of user_fields. read_user_fields() gives them.
 };

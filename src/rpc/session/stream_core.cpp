@@ -30,9 +30,8 @@ void StreamCore::withdraw(bool reading) noexcept {
   if (gone.queued) loop_.forget(gone.handle);
 }
 
-std::uint32_t StreamCore::cost(std::size_t bytes) noexcept {
-  return static_cast<std::uint32_t>(std::min<std::size_t>(bytes, UINT32_MAX - item_overhead_bytes)) +
-         item_overhead_bytes;
+std::uint32_t StreamCore::cost(std::size_t bytes) const noexcept {
+  return static_cast<std::uint32_t>(std::min<std::size_t>(bytes, UINT32_MAX - item_overhead_)) + item_overhead_;
 }
 
 Result<void> StreamCore::on_item(Item item) {
@@ -93,8 +92,9 @@ Result<std::optional<StreamCore::Item>> StreamCore::take() {
     first_ = 0;
   }
   consumed_ += cost(item.body.size() + item.payload.size());
-  // Credit is granted in halves of the window: few frames are sent, and the sender does not run out of credit.
-  if (consumed_ >= window_ / 2 && !closed_ && !remote_ended_) {
+  // By default credit is granted in halves of the window: few frames are sent, and the sender does not run out of
+  // credit.
+  if (consumed_ >= grant_bytes_min_ && !closed_ && !remote_ended_) {
     window_left_ += consumed_;
     channel_.send_credit(call_, std::exchange(consumed_, 0));
   }

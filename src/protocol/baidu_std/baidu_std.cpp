@@ -1,0 +1,37 @@
+#include <memory>
+#include <utility>
+
+#include "hawser/brpc.h"
+#include "protocol/baidu_std/server_session.h"
+#include "rpc/port/port_protocol.h"
+
+namespace hawser {
+namespace prpc {
+namespace {
+
+class Protocol final : public rpc::PortProtocol {
+ public:
+  explicit Protocol(BaiduStdOptions options) : options_(std::make_shared<const BaiduStdOptions>(std::move(options))) {}
+
+  std::string_view name() const noexcept override { return "baidu_std"; }
+  Match match(Bytes first) const noexcept override {
+    const std::size_t same = matching_magic(first);
+    return same == 4 ? Match::yes : same == first.size() ? Match::more : Match::no;
+  }
+  std::unique_ptr<rpc::PortSession> open(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream,
+                                         Bytes first) const override {
+    return std::make_unique<ServerSession>(host, std::move(stream), first, options_);
+  }
+
+ private:
+  const std::shared_ptr<const BaiduStdOptions> options_;
+};
+
+}  // namespace
+}  // namespace prpc
+
+ProtocolSpec baidu_std(BaiduStdOptions options) {
+  return ProtocolSpec(std::make_shared<const prpc::Protocol>(std::move(options)));
+}
+
+}  // namespace hawser

@@ -1,0 +1,478 @@
+#include "protocol/baidu_std/server_session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/crc32c.h"
+#include "protocol/baidu_std/error_codes.h"
+#include "wire/metadata.h"
+
+namespace hawser::prpc {
+namespace {
+
+constexpr std::size_t error_text_bytes_max = 4096;
+
+// The names under which a handler finds the fields of a request among its metadata. They are bRPC's HTTP headers.
+constexpr std::string_view log_id_key = "log-id";
+constexpr std::string_view request_id_key = "x-request-id";
+constexpr std::string_view trace_id_key = "x-bd-trace-id";
+constexpr std::string_view span_id_key = "x-bd-span-id";
+constexpr std::string_view parent_span_id_key = "x-bd-parent-span-id";
+
+template <class Use>
+void read_metadata(const RequestMeta& request, Bytes meta, Use use) {
+  const auto number = [&](std::string_view key, const std::optional<std::int64_t>& value) {
+    if (value) use(key, std::to_string(*value));
+  };
+  number(log_id_key, request.log_id);
+  if (!request.request_id.empty()) use(request_id_key, request.request_id);
+  number(trace_id_key, request.trace_id);
+  number(span_id_key, request.span_id);
+  number(parent_span_id_key, request.parent_span_id);
+  read_user_fields(meta, use);
+}
+
+// Fills `metadata` with the fields that the handler sees. False if they exceed the limits of metadata.
+bool collect_metadata(const RpcMeta& parsed, Bytes meta, Buffer& metadata) {
+  const RequestMeta& request = *parsed.request;
+  if (parsed.user_fields == 0 && !request.log_id && !request.trace_id && !request.span_id && !request.parent_span_id &&
+      request.request_id.empty()) [[likely]] {
+    return true;
+  }
+  std::size_t entries = 0;
+  std::size_t bytes = 0;
+  bool fits = true;
+  read_metadata(request, meta, [&](std::string_view key, std::string_view value) {
+    ++entries;
+    bytes += wire::metadata_entry_bytes(key, value);
+    fits = fits && key.size() <= wire::metadata_key_bytes_max && value.size() <= wire::metadata_bytes_max;
+  });
+  if (!fits || entries > wire::metadata_entries_max || bytes > wire::metadata_bytes_max) return false;
+  metadata = Buffer::allocate(bytes);
+  std::byte* at = metadata.mutable_data();
+  read_metadata(request, meta,
+                [&](std::string_view key, std::string_view value) { at = wire::write_metadata_entry(at, key, value); });
+  return true;
+}
+
+// Returns the masked checksum in the order of the wire.
+std::uint32_t wire_checksum(std::uint32_t crc) noexcept { return __builtin_bswap32(mask_crc(crc)); }
+
+std::uint32_t crc_of(std::uint32_t crc, std::span<const ConstBuffer> pieces, std::size_t bytes) noexcept {
+  for (const ConstBuffer& piece : pieces) {
+    const std::size_t part = std::min(bytes, piece.size);
+    crc = crc32c(crc, Bytes(piece.data, part));
+    bytes -= part;
+  }
+  return crc;
+}
+
+Error too_long(std::size_t bytes, std::size_t bytes_max) {
+  return {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
+          "the reply of " + std::to_string(bytes) + " bytes exceeds message_bytes_max (" + std::to_string(bytes_max) +
+              "): raise it or send less"};
+}
+
+bool is_json(ContentType type) noexcept { return type == ContentType::json || type == ContentType::proto_json; }
+
+}  // namespace
+
+ServerSession::ServerSession(rpc::PortHost& port_host, std::unique_ptr<transport::Stream> stream, Bytes first,
+                             std::shared_ptr<const BaiduStdOptions> options)
+    : ByteSession(port_host, std::move(stream), first),
+      options_(std::move(options)),
+      frame_bytes_max_(std::min<std::size_t>(port_host.options.message_bytes_max, INT32_MAX)),
+      receiver_(frame_bytes_max_, bounded_account()),
+      authenticated_(!options_->verify) {}
+
+ServerSession::~ServerSession() = default;
+
+// The protocol has no frame for this: requests are refused with ELOGOFF, and the server ends the connection when it has
+// been silent.
+void ServerSession::go_away() { begin_ending(); }
+
+// ---- Requests ----
+
+std::size_t ServerSession::take(Bytes bytes, Block& block) {
+  ReceivedFrame frame;
+  bool complete = false;
+  const Result<std::size_t> taken = receiver_.take(bytes, block, frame, complete);
+  if (!taken) [[unlikely]] {
+    protocol_error(taken.error().text);
+    return 0;
+  }
+  if (complete) [[likely]]
+    on_frame(frame);
+  return *taken;
+}
+
+void ServerSession::direct_received(std::size_t bytes) {
+  ReceivedFrame frame;
+  if (receiver_.direct_received(bytes, frame)) on_frame(frame);
+}
+
+void ServerSession::on_frame(const ReceivedFrame& frame) {
+  message_received();
+  if (frame.kind == FrameKind::stream) return on_stream_frame(frame);
+  const Result<RpcMeta> meta = parse_meta(frame.meta);
+  if (!meta) [[unlikely]]
+    return protocol_error(meta.error().text);
+  if (!meta->request) [[unlikely]]
+    return protocol_error("a PRPC frame of the client has no request in its meta");
+  if (!authenticated_ && !authenticate(*meta)) [[unlikely]]
+    return;
+  on_request(*meta, frame);
+}
+
+bool ServerSession::authenticate(const RpcMeta& meta) {
+  const Result<void> verified = options_->verify(meta.authentication_data, peer_name());
+  authenticated_ = verified.has_value();
+  if (!authenticated_) {
+    loop().log(LogLevel::warning, "rpc",
+               "connection from " + peer_name() + " closed: its credential is refused: " + verified.error().text);
+    refuse(meta, bad_credential, verified.error().text);
+    finish();
+  }
+  return authenticated_;
+}
+
+const rpc::Dispatcher::Method* ServerSession::find_method(const RequestMeta& request) {
+  const std::string_view service = request.service;
+  const auto named = [&](std::string_view name) {
+    return name.size() == service.size() + 1 + request.method.size() && name.starts_with(service) &&
+           name[service.size()] == '/' && name.ends_with(request.method);
+  };
+  if (last_method_ != nullptr && named(last_method_->name)) [[likely]]
+    return last_method_;
+  std::string name(service);
+  name += '/';
+  name += request.method;
+  const rpc::Dispatcher::Method* found = host().dispatcher.find(std::string_view(name));
+  if (found == nullptr && !service.contains('.')) {
+    // A name without a package, as jprotobuf sends it, finds the only service of that name.
+    const std::string suffix = "." + name;
+    std::size_t matches = 0;
+    host().dispatcher.each([&](const rpc::Dispatcher::Method& method) {
+      if (method.name.ends_with(suffix) && ++matches == 1) found = &method;
+    });
+    if (matches > 1) found = nullptr;
+    return found;
+  }
+  if (found != nullptr) last_method_ = found;
+  return found;
+}
+
+void ServerSession::on_request(const RpcMeta& meta, const ReceivedFrame& frame) {
+  host().counters.calls.add(1);
+  const std::size_t calls_max = host().options.calls_per_connection_max;
+  if (full(calls_max) || states_.full()) [[unlikely]] {
+    const Error error = full_error(calls_max);
+    return refuse(meta, rpc_error_of(error), error.text);
+  }
+  if (frame.discarded) [[unlikely]]
+    return refuse(meta, limit_reached, unkept_error(account()).text);
+  if (meta.attachment_size < 0 || static_cast<std::size_t>(meta.attachment_size) > frame.data.size()) [[unlikely]] {
+    return refuse(meta, bad_request,
+                  "attachment_size " + std::to_string(meta.attachment_size) + " exceeds the " +
+                      std::to_string(frame.data.size()) + " bytes behind the meta");
+  }
+  if (meta.chunked) [[unlikely]]
+    return refuse(meta, bad_request, "chunk_info is not supported: send the request in one frame");
+  const rpc::Dispatcher::Method* const method = find_method(*meta.request);
+  if (method == nullptr) [[unlikely]] {
+    return refuse(meta, no_method, "the server has no method of that name: register it, or compare the names");
+  }
+  if (method->json == nullptr || method->json->encoding() != "proto") [[unlikely]] {
+    return refuse(meta, no_method,
+                  "this method is served in Hawser's own protocol only: its arguments are no protobuf message");
+  }
+  const bool streams = method->streams_in || method->streams_out;
+  if (streams && !meta.stream) [[unlikely]]
+    return refuse(meta, bad_request, "this method has a stream: create one for the call (StreamCreate)");
+  if (streams && meta.stream->extra_streams != 0) [[unlikely]]
+    return refuse(meta, bad_request, "a call has one stream here: send no extra_stream_ids");
+  if (method->streams_out && !meta.stream->writable) [[unlikely]]
+    return refuse(meta, bad_request, "this method writes to the stream: give the stream a handler (writable)");
+
+  const auto attachment_bytes = static_cast<std::size_t>(meta.attachment_size);
+  Bytes body = frame.data.first(frame.data.size() - attachment_bytes);
+  if (meta.checksum_type != static_cast<std::int32_t>(ChecksumType::none)) [[unlikely]] {
+    if (meta.checksum_type != static_cast<std::int32_t>(ChecksumType::crc32c)) {
+      return refuse(meta, bad_request, "checksum_type " + std::to_string(meta.checksum_type) + " is not supported");
+    }
+    const std::uint32_t expected = wire_checksum(crc32c(0, meta.checksum_with_attachment ? frame.data : body));
+    if (meta.checksum_value.size() != checksum_bytes ||
+        std::memcmp(meta.checksum_value.data(), &expected, checksum_bytes) != 0) {
+      return refuse(meta, bad_request, "the checksum does not match: the request was damaged on its way");
+    }
+  }
+  Block* body_block = frame.block;
+  Decompressed decompressed;
+  if (meta.compress_type != 0) [[unlikely]] {
+    auto data = decompress(static_cast<Compression>(meta.compress_type), body, frame_bytes_max_, bounded_account());
+    if (!data) return refuse(meta, rpc_error_of(data.error()), data.error().text);
+    decompressed = std::move(*data);
+    body = decompressed.data.bytes();
+    body_block = decompressed.data.block();
+  }
+  const auto content = static_cast<ContentType>(meta.content_type);
+  Buffer converted;
+  if (content != ContentType::proto) [[unlikely]] {
+    if (!is_json(content)) {
+      return refuse(meta, bad_request,
+                    "content_type " + std::to_string(meta.content_type) + " is not supported: send pb or JSON");
+    }
+    Result<Buffer> arguments = method->json->arguments_from_json(as_text(body));
+    if (!arguments) return refuse(meta, bad_request, arguments.error().text);
+    converted = std::move(*arguments);
+    body = converted.bytes();
+    body_block = converted.block();
+  }
+  Buffer metadata;
+  if (!collect_metadata(meta, frame.meta, metadata)) [[unlikely]]
+    return refuse(meta, bad_request, "user_fields exceed 64 entries, 255 bytes of a key, or 65535 bytes in all");
+
+  const auto [number, call] = states_.add();
+  call.correlation_id = meta.correlation_id;
+  call.compression = static_cast<Compression>(meta.compress_type);
+  call.content = content;
+  call.json = content == ContentType::proto ? nullptr : method->json.get();
+  call.checksum = meta.checksum_type != 0;
+  call.checksum_with_attachment = meta.checksum_with_attachment;
+  if (meta.stream) [[unlikely]] {
+    call.stream = std::make_unique<ServerStream>();
+    call.stream->peer_id = meta.stream->stream_id;
+    call.stream->peer_needs_feedback = meta.stream->need_feedback;
+    call.stream->incoming = method->streams_in;
+  }
+  detail::IncomingRequest request{.sink = *this,
+                                  .call = number,
+                                  .body = body,
+                                  .attachment = frame.data.last(attachment_bytes),
+                                  .metadata = MetadataView(metadata.bytes()),
+                                  .head_block = body_block,
+                                  .payload_block = frame.block,
+                                  .account = bounded_account(),
+                                  .decode_limits = &host().options.decode_limits};
+  if (meta.request->timeout_ms && *meta.request->timeout_ms > 0) {
+    request.deadline = loop().now() + std::chrono::milliseconds(*meta.request->timeout_ms);
+  }
+  serve(*method, request);
+  // The caller waits for the reply before it uses the stream, so a handler that waits for the caller gets it opened.
+  if (streams) {
+    ServerCall* const still = states_.find(number);
+    if (still != nullptr && !still->stream->accepted && !closed()) accept_stream(number, *still);
+  }
+}
+
+void ServerSession::refuse(const RpcMeta& meta, std::int32_t code, std::string_view text) {
+  host().counters.calls_refused.add(1);
+  std::optional<std::int64_t> stream;
+  if (meta.stream) stream = meta.stream->stream_id;
+  send_error(meta.correlation_id, stream, code, text);
+}
+
+// ---- Replies ----
+
+void ServerSession::finish_call(std::uint32_t call) noexcept {
+  calls().answered(wire::CallId::from_number(call));
+  states_.remove(call);
+}
+
+std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
+                                      const detail::ReplyExtras& extras) {
+  ServerCall* const state = states_.find(call);
+  if (state == nullptr) return nullptr;
+  ServerStream* const stream = state->stream.get();
+  if (closed() || (stream != nullptr && stream->peer_closed)) [[unlikely]] {
+    finish_call(call);
+    return nullptr;
+  }
+  const std::size_t data_bytes = size.body + size.payload + extras.attachment.size();
+  if (size.too_large || data_bytes > frame_bytes_max_) [[unlikely]] {
+    reply_error(call, too_long(data_bytes, frame_bytes_max_));
+    return nullptr;
+  }
+  pending_.call = call;
+  pending_.body_bytes = size.body;
+  pending_.payload_bytes = size.payload;
+  pending_.attachment_bytes = extras.attachment.size();
+  pending_.checksum = nullptr;
+  pending_.closes_stream = stream != nullptr && state->stream->core != nullptr;
+  if (stream != nullptr && stream->accepted) [[unlikely]] {
+    // The reply has been sent already. A result becomes the last message of the stream.
+    pending_.head_bytes = 0;
+    if (data_bytes == 0) return reserve(1);
+    const StreamFrameMeta meta{stream->peer_id, own_id(call), StreamFrameType::data};
+    const std::size_t meta_size = stream_meta_bytes(meta);
+    pending_.head_bytes = FrameHeader::bytes + meta_size + size.body;
+    std::byte* const at = reserve(pending_.head_bytes);
+    write_header(at, {FrameKind::stream, static_cast<std::uint32_t>(meta_size + data_bytes),
+                      static_cast<std::uint32_t>(meta_size)});
+    return write_stream_meta(at + FrameHeader::bytes, meta);
+  }
+  const bool compressed =
+      state->compression != Compression::none && size.body + size.payload >= options_->compress_reply_bytes_min;
+  if (compressed || state->json != nullptr) [[unlikely]] {
+    pending_.plain = Buffer::allocate(std::max<std::size_t>(size.body, 1));
+    pending_.metadata = extras.metadata == nullptr ? Metadata() : *extras.metadata;
+    return pending_.plain.mutable_data();
+  }
+  RpcMeta meta{.response = ResponseMeta{},
+               .correlation_id = state->correlation_id,
+               .attachment_size = static_cast<std::int32_t>(extras.attachment.size()),
+               .checksum_type = state->checksum ? 1 : 0,
+               .checksum_with_attachment = state->checksum && state->checksum_with_attachment};
+  if (pending_.closes_stream) [[unlikely]]
+    meta.stream = own_settings(call, *stream);
+  return begin_response(*state, meta, extras.metadata, size.body, data_bytes);
+}
+
+std::byte* ServerSession::begin_response(const ServerCall& call, const RpcMeta& meta, const Metadata* metadata,
+                                         std::size_t room, std::size_t after) {
+  const std::size_t meta_size = meta_bytes(meta, metadata);
+  const std::size_t frame_size = meta_size + after;
+  std::size_t wrapper = 0;
+  StreamFrameMeta wrap;
+  if (call.stream != nullptr) [[unlikely]] {
+    // The whole reply to a request that opens a stream is the data of a stream frame.
+    wrap = {call.stream->peer_id, meta.stream ? meta.stream->stream_id : -1, StreamFrameType::data};
+    wrapper = FrameHeader::bytes + stream_meta_bytes(wrap);
+  }
+  pending_.head_bytes = wrapper + FrameHeader::bytes + meta_size + room;
+  std::byte* at = reserve(pending_.head_bytes);
+  if (wrapper != 0) [[unlikely]] {
+    const std::size_t wrap_size = wrapper - FrameHeader::bytes;
+    at = write_header(at, {FrameKind::stream, static_cast<std::uint32_t>(wrap_size + FrameHeader::bytes + frame_size),
+                           static_cast<std::uint32_t>(wrap_size)});
+    at = write_stream_meta(at, wrap);
+  }
+  at =
+      write_header(at, {FrameKind::rpc, static_cast<std::uint32_t>(frame_size), static_cast<std::uint32_t>(meta_size)});
+  std::byte* const checksum = write_meta(at, meta, metadata);
+  pending_.checksum = meta.checksum_type == 0 ? nullptr : checksum;
+  pending_.body = at + meta_size;
+  return pending_.body;
+}
+
+void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+  try {
+    if (pending_.plain.block() != nullptr) [[unlikely]] {
+      send_converted(pieces, owner);
+    } else {
+      if (pending_.checksum != nullptr) [[unlikely]] {
+        ServerCall* const call = states_.find(pending_.call);
+        const bool all = call != nullptr && call->checksum_with_attachment;
+        std::uint32_t crc = crc32c(0, Bytes(pending_.body, pending_.body_bytes));
+        crc = crc_of(crc, pieces, pending_.payload_bytes + (all ? pending_.attachment_bytes : 0));
+        const std::uint32_t value = wire_checksum(crc);
+        std::memcpy(pending_.checksum, &value, checksum_bytes);
+      }
+      if (pending_.head_bytes != 0) commit(pending_.head_bytes);
+      if (!pieces.empty()) {
+        borrow(pieces, owner);
+      } else if (owner != nullptr) {
+        owner->on_send_complete();
+      }
+    }
+    if (pending_.closes_stream) [[unlikely]] {
+      ServerCall* const call = states_.find(pending_.call);
+      if (call != nullptr) {
+        send_stream_frame({call->stream->peer_id, own_id(pending_.call), StreamFrameType::close});
+      }
+    }
+    finish_call(pending_.call);
+  } catch (...) {
+    fail_connection();
+  }
+}
+
+// Sends a reply whose body is JSON or compressed. The attachment is neither.
+void ServerSession::send_converted(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+  const Buffer plain = std::exchange(pending_.plain, {});
+  const Metadata metadata = std::exchange(pending_.metadata, {});
+  ServerCall& call = *states_.find(pending_.call);
+  const std::size_t loaned = pending_.payload_bytes + pending_.attachment_bytes;
+  Buffer body = plain.slice(0, pending_.body_bytes);
+  Buffer rest;
+  if (loaned != 0) {
+    // One contiguous copy: the result and the attachment may share a piece list.
+    rest = Buffer::allocate(loaned);
+    std::byte* at = rest.mutable_data();
+    for (const ConstBuffer& piece : pieces) {
+      if (piece.size != 0) std::memcpy(at, piece.data, piece.size);
+      at += piece.size;
+    }
+  }
+  if (owner != nullptr) owner->on_send_complete();
+  if (call.json != nullptr) {
+    const Result<std::string> text =
+        call.json->result_to_json(body.bytes(), rest.bytes().first(pending_.payload_bytes));
+    if (!text) return reply_error(pending_.call, text.error());
+    body = Buffer::copy_of(std::string_view(*text));
+  } else if (pending_.payload_bytes != 0) {
+    Buffer joined = Buffer::allocate(body.size() + pending_.payload_bytes);
+    if (!body.empty()) std::memcpy(joined.mutable_data(), body.data(), body.size());
+    std::memcpy(joined.mutable_data() + body.size(), rest.data(), pending_.payload_bytes);
+    body = std::move(joined);
+  }
+  Compression compression = Compression::none;
+  if (call.compression != Compression::none && body.size() >= options_->compress_reply_bytes_min) {
+    Result<Buffer> packed = compress(call.compression, body.bytes());
+    if (!packed) return reply_error(pending_.call, packed.error());
+    body = std::move(*packed);
+    compression = call.compression;
+  }
+  const Bytes attachment = rest.bytes().last(pending_.attachment_bytes);
+  const bool with_attachment = call.checksum && call.checksum_with_attachment;
+  RpcMeta meta{.response = ResponseMeta{},
+               .compress_type = static_cast<std::int32_t>(compression),
+               .correlation_id = call.correlation_id,
+               .attachment_size = static_cast<std::int32_t>(attachment.size()),
+               .content_type = static_cast<std::int32_t>(call.content),
+               .checksum_type = call.checksum ? 1 : 0,
+               .checksum_with_attachment = with_attachment};
+  if (pending_.closes_stream) meta.stream = own_settings(pending_.call, *call.stream);
+  const std::size_t data_bytes = body.size() + attachment.size();
+  if (data_bytes > frame_bytes_max_) return reply_error(pending_.call, too_long(data_bytes, frame_bytes_max_));
+  std::byte* const to = begin_response(call, meta, &metadata, data_bytes, data_bytes);
+  if (!body.empty()) std::memcpy(to, body.data(), body.size());
+  if (!attachment.empty()) std::memcpy(to + body.size(), attachment.data(), attachment.size());
+  if (pending_.checksum != nullptr) {
+    const std::uint32_t value = wire_checksum(crc32c(0, Bytes(to, with_attachment ? data_bytes : body.size())));
+    std::memcpy(pending_.checksum, &value, checksum_bytes);
+  }
+  commit(pending_.head_bytes);
+}
+
+void ServerSession::reply_error(std::uint32_t call, const Error& error) {
+  ServerCall* const state = states_.find(call);
+  if (state == nullptr) return;
+  ServerStream* const stream = state->stream.get();
+  if (!closed()) {
+    if (stream == nullptr || !stream->accepted) {
+      std::optional<std::int64_t> stream_id;
+      if (stream != nullptr) stream_id = stream->peer_id;
+      send_error(state->correlation_id, stream_id, rpc_error_of(error), error.text);
+    } else if (!stream->peer_closed) {
+      send_stream_frame({stream->peer_id, own_id(call), StreamFrameType::reset});
+    }
+  }
+  finish_call(call);
+}
+
+void ServerSession::send_error(std::int64_t correlation_id, const std::optional<std::int64_t>& stream,
+                               std::int32_t code, std::string_view text) {
+  const RpcMeta meta{.response = ResponseMeta{code, text.substr(0, error_text_bytes_max)},
+                     .correlation_id = correlation_id};
+  ServerCall refused;
+  if (stream) {
+    refused.stream = std::make_unique<ServerStream>();
+    refused.stream->peer_id = *stream;
+  }
+  begin_response(refused, meta, nullptr, 0, 0);
+  commit(pending_.head_bytes);
+}
+
+}  // namespace hawser::prpc

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hawser/brpc.h"
+#include "hawser/detail/json_transcoder.h"
+#include "hawser/detail/stream_core.h"
+#include "protocol/baidu_std/compression.h"
+#include "protocol/baidu_std/frame.h"
+#include "protocol/baidu_std/frame_receiver.h"
+#include "protocol/baidu_std/rpc_meta.h"
+#include "rpc/port/byte_session.h"
+#include "rpc/port/call_states.h"
+
+namespace hawser::prpc {
+
+// The stream of a call, as the session sees it.
+struct ServerStream {
+  std::int64_t peer_id = 0;
+  bool peer_needs_feedback = false;
+  bool incoming = false;  // The handler reads the stream.
+  bool accepted = false;  // The reply that opens the stream has been sent.
+  bool peer_closed = false;
+  std::shared_ptr<detail::StreamCore> core;  // Null until the handler's coroutine has begun.
+  std::int64_t consumed = 0;                 // Bytes that the handler has read.
+  std::int64_t reported = 0;                 // The part of them that FEEDBACK has reported.
+  std::int64_t produced = 0;                 // Bytes that the handler has written.
+  std::int64_t peer_consumed = 0;            // The part of them that the peer has reported.
+  // A message that arrives in several frames, and the charge for its parts.
+  std::vector<Buffer> parts;
+  std::size_t parts_bytes = 0;
+  detail::ReceiveCharge parts_charge;
+};
+
+// The properties of a request that its answer needs.
+struct ServerCall {
+  std::int64_t correlation_id = 0;
+  Compression compression = Compression::none;   // The request's.
+  ContentType content = ContentType::proto;      // The request's, thus the reply's.
+  const detail::JsonTranscoder* json = nullptr;  // Non-null if the content is JSON.
+  bool checksum = false;                         // The request had one, so the reply gets one.
+  bool checksum_with_attachment = false;
+  std::unique_ptr<ServerStream> stream;  // Non-null if the request opened a stream.
+};
+
+// A connection of a client that speaks baidu_std.
+class ServerSession final : public rpc::ByteSession, detail::StreamChannel {
+ public:
+  // Consumed bytes are reported once they amount to this, or when the handler has read everything.
+  static constexpr std::int64_t feedback_bytes = 64 * 1024;
+
+  ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
+                std::shared_ptr<const BaiduStdOptions> options);
+  ~ServerSession() override;
+
+  // rpc::PortSession
+  void go_away() override;
+
+  // detail::ReplySink
+  std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size,
+                         const detail::ReplyExtras& extras) override;
+  void end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
+  void reply_error(std::uint32_t call, const Error& error) override;
+  std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t call) override;
+
+ private:
+  // The reply between begin_reply() and end_reply().
+  struct PendingReply {
+    std::uint32_t call = 0;
+    std::size_t head_bytes = 0;  // Reserved memory, with the body.
+    std::byte* body = nullptr;   // The body there.
+    std::size_t body_bytes = 0;
+    std::size_t payload_bytes = 0;
+    std::size_t attachment_bytes = 0;
+    std::byte* checksum = nullptr;  // Place for the checksum; null: none.
+    Buffer plain;                   // The body, if it is converted or compressed before it is sent.
+    Metadata metadata;              // A copy, if `plain` is used.
+    bool closes_stream = false;
+  };
+
+  // rpc::ByteSession
+  std::size_t take(Bytes bytes, Block& block) override;
+  MutableBytes direct_space() override { return receiver_.direct_space(); }
+  void direct_received(std::size_t bytes) override;
+  bool receiving() const noexcept override { return receiver_.receiving(); }
+  void on_drained() override;
+
+  // Requests.
+  void on_frame(const ReceivedFrame& frame);
+  void on_request(const RpcMeta& meta, const ReceivedFrame& frame);
+  bool authenticate(const RpcMeta& meta);
+  const rpc::Dispatcher::Method* find_method(const RequestMeta& request);
+  void refuse(const RpcMeta& meta, std::int32_t code, std::string_view text);
+  void send_error(std::int64_t correlation_id, const std::optional<std::int64_t>& stream, std::int32_t code,
+                  std::string_view text);
+  void finish_call(std::uint32_t call) noexcept;
+  // Writes the bytes before a reply's data and returns their end; `after` is the number of bytes of the data, `room`
+  // the part of them that is reserved behind. Sets the members of pending_ that name places.
+  std::byte* begin_response(const ServerCall& call, const RpcMeta& meta, const Metadata* metadata, std::size_t room,
+                            std::size_t after);
+  void send_converted(std::span<const ConstBuffer> pieces, SendCompletion* owner);
+
+  // Streams.
+  // The id of a call's stream on this side. It is never 0.
+  static std::int64_t own_id(std::uint32_t call) noexcept { return std::int64_t{call} + 1; }
+  static StreamSettings own_settings(std::uint32_t number, const ServerStream& stream) noexcept;
+  void on_stream_frame(const ReceivedFrame& frame);
+  void on_stream_data(std::uint32_t number, ServerStream& stream, const StreamFrameMeta& meta,
+                      const ReceivedFrame& frame);
+  void on_stream_closed(std::uint32_t number, ServerStream& stream, bool reset);
+  void accept_stream(std::uint32_t number, ServerCall& call);
+  void send_stream_frame(const StreamFrameMeta& meta);
+  void reset_stream(std::uint32_t number, ServerStream& stream, const Error& why);
+  detail::ActiveCall* active(std::uint32_t number) const noexcept;
+
+  // detail::StreamChannel
+  Loop& stream_loop() noexcept override { return loop(); }
+  std::byte* begin_item(std::uint32_t call, const codec::EncodedSize& size) override;
+  void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
+  // The protocol ends both directions together, when the call ends.
+  void send_end(std::uint32_t) override {}
+  void send_credit(std::uint32_t call, std::uint32_t bytes) override;
+  void copy_and_release_item(SendCompletion& owner) override { copy_and_release(owner); }
+  bool has_room() const noexcept override { return ByteSession::has_room(); }
+  detail::WaitingWriter& writers() noexcept override { return writers_; }
+  const codec::DecodeLimits& decode_limits() const noexcept override { return host().options.decode_limits; }
+
+  const std::shared_ptr<const BaiduStdOptions> options_;
+  const std::size_t frame_bytes_max_;  // Limit of received and sent frames.
+  FrameReceiver receiver_;
+  rpc::CallStates<ServerCall> states_;
+  const rpc::Dispatcher::Method* last_method_ = nullptr;  // Most clients call one method again and again.
+  bool authenticated_ = false;
+  PendingReply pending_;
+  std::size_t item_head_bytes_ = 0;  // Reserved memory of the item between begin_item() and end_item().
+  detail::WaitingWriter writers_;    // Writers that wait until the backlog is shorter.
+};
+
+}  // namespace hawser::prpc

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "hawser/brpc.h"
+#include "hawser/detail/json_transcoder.h"
+#include "hawser/hawser.h"
+#include "tests/testing.h"
+
+namespace hawser::prpc {
+
+// Stands for a protobuf message: its encoding is the whole body.
+struct RawMessage {
+  std::string bytes;
+};
+
+}  // namespace hawser::prpc
+
+namespace hawser::codec {
+
+template <>
+struct Codec<prpc::RawMessage> {
+  static constexpr std::string_view signature = "raw";
+  static constexpr std::size_t bytes_min = 0;
+  static void size(Sizer& sizer, const prpc::RawMessage& value) { sizer.add(value.bytes.size()); }
+  static void encode(Encoder& encoder, const prpc::RawMessage& value) {
+    encoder.write(value.bytes.data(), value.bytes.size());
+  }
+  static bool decode(Decoder& decoder, prpc::RawMessage& value) {
+    const std::byte* data = nullptr;
+    const std::size_t bytes = decoder.available();
+    if (!decoder.take(bytes, data, "raw message")) return false;
+    value.bytes.assign(reinterpret_cast<const char*>(data), bytes);
+    return true;
+  }
+};
+
+}  // namespace hawser::codec
+
+namespace hawser::prpc {
+
+using namespace testing_tools;
+
+// "JSON" of a message is its bytes in brackets.
+class RawTranscoder final : public detail::JsonTranscoder {
+ public:
+  Result<Buffer> arguments_from_json(std::string_view json) const override {
+    if (json.size() < 2 || json.front() != '[') return fail(ErrorCode::invalid_argument, "no bracket");
+    return Buffer::copy_of(json.substr(1, json.size() - 2));
+  }
+  Result<std::string> result_to_json(Bytes body, Bytes payload) const override {
+    return "[" + std::string(as_text(body)) + std::string(as_text(payload)) + "]";
+  }
+  std::string_view encoding() const noexcept override { return "proto"; }
+};
+
+// ---- Handlers ----
+
+// Answers the message and the attachment, and the metadata "echo" with all that it received.
+inline RawMessage echo_message(Context& context, const RawMessage& request) {
+  if (!context.attachment().empty()) context.set_attachment(Buffer::copy_of(context.attachment()));
+  std::string all;
+  for (const auto& [key, value] : context.metadata().copy()) all += key + "=" + value + ";";
+  if (!all.empty()) context.add_metadata("echo", all);
+  return request;
+}
+// Waits until the call is cancelled or its deadline passes.
+inline Task<Result<RawMessage>> wait_message(Context& context, const RawMessage&) {
+  auto sleep = context.loop().sleep(1h, context.token());
+  static_cast<void>(co_await std::move(sleep));
+  co_return fail(context.deadline() ? ErrorCode::deadline_exceeded : ErrorCode::cancelled, "stopped");
+}
+inline Task<RawMessage> later_message(Context& context, RawMessage request) {
+  for (int i = 0; i < 3; ++i) {
+    auto sleep = context.loop().sleep(1ms);
+    static_cast<void>(co_await std::move(sleep));
+  }
+  co_return request;
+}
+inline Result<RawMessage> failing_message(const RawMessage& request) {
+  return std::unexpected(Error::application(static_cast<int>(request.bytes.size()), "as asked"));
+}
+inline std::string native_text(std::string text) { return text; }
+// Answers each item with itself, and "end" at the end.
+inline Task<Result<RawMessage>> stream_message(Context&, RawMessage request, Reader<RawMessage> in,
+                                               Writer<RawMessage> out) {
+  if (request.bytes == "refuse") co_return fail(ErrorCode::invalid_argument, "refused at once");
+  for (;;) {
+    auto reading = in.next();
+    auto item = co_await std::move(reading);
+    if (!item) co_return std::unexpected(item.error());
+    if (!*item) break;
+    if ((*item)->bytes == "fail") co_return fail(ErrorCode::invalid_argument, "failed");
+    if ((*item)->bytes == "stop") co_return RawMessage{"end"};
+    const RawMessage answer = **item;
+    auto writing = out.write(answer);
+    const Result<void> written = co_await std::move(writing);
+    if (!written) co_return std::unexpected(written.error());
+  }
+  co_return RawMessage{"end"};
+}
+// Reads nothing until the call is cancelled.
+inline Task<Result<RawMessage>> lazy_message(Context& context, const RawMessage&, Reader<RawMessage>) {
+  auto sleep = context.loop().sleep(1h, context.token());
+  static_cast<void>(co_await std::move(sleep));
+  co_return RawMessage{};
+}
+// Writes items of 1000 bytes without an end. Adds their number to the counter `poured`.
+inline std::atomic<std::uint64_t> poured{0};
+inline Task<Result<RawMessage>> pour_message(Context&, const RawMessage&, Writer<RawMessage> out) {
+  const RawMessage item{std::string(1000, 'p')};
+  for (;;) {
+    auto writing = out.write(item);
+    const Result<void> written = co_await std::move(writing);
+    if (!written) co_return std::unexpected(written.error());
+    poured.fetch_add(1);
+  }
+}
+
+template <auto F>
+void serve_method(Server& server, std::string name) {
+  using Facts = detail::MethodFacts<F>;
+  server.add_method({.id = Facts::id,
+                     .signature = Facts::signature,
+                     .name = std::move(name),
+                     .handler = std::make_unique<detail::FunctionHandler<F, void>>(nullptr, HandlerOptions{}),
+                     .streams_in = !std::is_same_v<typename Facts::incoming, detail::NoStream>,
+                     .streams_out = !std::is_same_v<typename Facts::outgoing, detail::NoStream>,
+                     .json = std::make_shared<RawTranscoder>()});
+}
+
+}  // namespace hawser::prpc
