@@ -1,6 +1,7 @@
 #include "base/crc32c.h"
 
 #include <array>
+#include <cstring>
 
 namespace hawser {
 namespace {
@@ -22,16 +23,87 @@ std::uint32_t by_table(std::uint32_t crc, Bytes bytes) noexcept {
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::uint32_t crc, Bytes bytes) noexcept {
-  std::uint64_t wide = crc;
-  std::size_t at = 0;
-  for (; at + 8 <= bytes.size(); at += 8) {
-    std::uint64_t word;
-    std::memcpy(&word, bytes.data() + at, sizeof word);
-    wide = __builtin_ia32_crc32di(wide, word);
+// A linear map of checksums over GF(2): the image of each bit.
+using BitMap = std::array<std::uint32_t, 32>;
+
+constexpr std::uint32_t image_of(const BitMap& map, std::uint32_t value) noexcept {
+  std::uint32_t image = 0;
+  for (std::size_t bit = 0; bit < 32; ++bit) {
+    if ((value >> bit & 1U) != 0) image ^= map[bit];
   }
+  return image;
+}
+
+// Maps the checksum of some bytes to the checksum of the same bytes followed by `zeros` zero bytes, by four lookups.
+class ZerosAppended {
+ public:
+  explicit constexpr ZerosAppended(std::size_t zeros) noexcept {
+    BitMap power{};  // Appends 1, 2, 4, ... zero bytes.
+    BitMap all{};
+    for (std::size_t bit = 0; bit < 32; ++bit) {
+      const std::uint32_t value = std::uint32_t{1} << bit;
+      power[bit] = (value >> 8) ^ table[value & 0xffU];
+      all[bit] = value;
+    }
+    for (std::size_t rest = zeros; rest != 0; rest /= 2) {
+      BitMap squared{};
+      BitMap product{};
+      for (std::size_t bit = 0; bit < 32; ++bit) {
+        squared[bit] = image_of(power, power[bit]);
+        product[bit] = image_of(power, all[bit]);
+      }
+      if (rest % 2 != 0) all = product;
+      power = squared;
+    }
+    for (std::uint32_t byte = 0; byte < 256; ++byte) {
+      for (std::size_t place = 0; place < 4; ++place) images_[place][byte] = image_of(all, byte << (8 * place));
+    }
+  }
+
+  std::uint32_t operator()(std::uint32_t crc) const noexcept {
+    return images_[0][crc & 0xffU] ^ images_[1][crc >> 8 & 0xffU] ^ images_[2][crc >> 16 & 0xffU] ^
+           images_[3][crc >> 24];
+  }
+
+ private:
+  std::array<std::array<std::uint32_t, 256>, 4> images_{};
+};
+
+inline std::uint64_t word_at(const std::byte* data) noexcept {
+  std::uint64_t word;
+  std::memcpy(&word, data, sizeof word);
+  return word;
+}
+
+// Computes three parts of `lane` bytes at once, since the instruction takes three cycles and one can begin in each.
+// Advances `data`.
+template <std::size_t lane>
+__attribute__((target("sse4.2"))) std::uint64_t three_lanes(std::uint64_t crc, const std::byte*& data) noexcept {
+  static constexpr ZerosAppended behind(lane);
+  std::uint64_t second = 0;
+  std::uint64_t third = 0;
+  for (std::size_t at = 0; at < lane; at += 8) {
+    crc = __builtin_ia32_crc32di(crc, word_at(data + at));
+    second = __builtin_ia32_crc32di(second, word_at(data + lane + at));
+    third = __builtin_ia32_crc32di(third, word_at(data + 2 * lane + at));
+  }
+  data += 3 * lane;
+  const std::uint32_t first_two = behind(static_cast<std::uint32_t>(crc)) ^ static_cast<std::uint32_t>(second);
+  return behind(first_two) ^ static_cast<std::uint32_t>(third);
+}
+
+__attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::uint32_t crc, Bytes bytes) noexcept {
+  constexpr std::size_t long_lane = 4096;
+  constexpr std::size_t short_lane = 256;
+  const std::byte* data = bytes.data();
+  const std::byte* const end = data + bytes.size();
+  const auto left = [&] { return static_cast<std::size_t>(end - data); };
+  std::uint64_t wide = crc;
+  while (left() >= 3 * long_lane) wide = three_lanes<long_lane>(wide, data);
+  while (left() >= 3 * short_lane) wide = three_lanes<short_lane>(wide, data);
+  for (; left() >= 8; data += 8) wide = __builtin_ia32_crc32di(wide, word_at(data));
   crc = static_cast<std::uint32_t>(wide);
-  for (; at < bytes.size(); ++at) crc = __builtin_ia32_crc32qi(crc, static_cast<unsigned char>(bytes[at]));
+  for (; data != end; ++data) crc = __builtin_ia32_crc32qi(crc, static_cast<unsigned char>(*data));
   return crc;
 }
 bool has_instruction() noexcept { return __builtin_cpu_supports("sse4.2") != 0; }
