@@ -38,7 +38,7 @@ class Output {
  public:
   Output(std::size_t first, std::size_t bytes_max, detail::ReceiveAccount* account, detail::ReceiveCharge& charge)
       : bytes_max_(bytes_max), account_(account), charge_(charge) {
-    allowed_ = resize(std::clamp<std::size_t>(first, 256, std::max<std::size_t>(bytes_max, 1)));
+    allowed_ = resize(std::clamp<std::size_t>(first, 1, std::max<std::size_t>(bytes_max, 1)));
   }
 
   bool allowed() const noexcept { return allowed_; }
@@ -176,7 +176,8 @@ Result<Buffer> decompress(Encoding encoding, Bytes compressed, std::size_t bytes
                           detail::ReceiveCharge& charge) {
   // An empty input is no frame of either format, but some clients send it for an empty message.
   if (compressed.empty()) return Buffer();
-  Output out(compressed.size() * 4, bytes_max, account, charge);
+  constexpr std::size_t first_bytes_least = 256;
+  Output out(std::max(compressed.size() * 4, first_bytes_least), bytes_max, account, charge);
   return encoding == Encoding::zstd ? unzstd(compressed, bytes_max, std::move(out))
                                     : gunzip(compressed, bytes_max, std::move(out));
 }

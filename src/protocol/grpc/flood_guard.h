@@ -28,8 +28,9 @@ class FloodGuard {
   static constexpr std::int64_t other_cost = 1;  // RST_STREAM, WINDOW_UPDATE, PRIORITY, empty DATA, unknown frames.
   static constexpr std::int64_t sent_reset_cost = 10;
   static constexpr std::int64_t invalid_frame_cost = 10;
-  // Frames of DATA that are shorter cost a token each, because they need more work than they carry.
-  static constexpr std::size_t short_data_bytes = 8;
+  // Frames of DATA that are shorter cost a token each, because they need more work than they carry. A frame with a
+  // whole message, which may be empty, is not shorter: streams of small items are of use.
+  static constexpr std::size_t short_data_bytes = 5;
 
   // `preface`: the bytes begin with the 24 bytes of a client's connection preface.
   explicit FloodGuard(const FloodLimits& limits, bool preface) noexcept

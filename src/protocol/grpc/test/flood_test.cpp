@@ -153,6 +153,18 @@ TEST(GrpcFlood, WorkIsNoFlood) {
   EXPECT_EQ(client.messages.size(), 500U);
 }
 
+// A stream of small items, whose receiver does not answer each of them.
+TEST(GrpcFlood, EmptyMessagesAreNoFlood) {
+  ServerLog server({.flood = {.tokens_max = 100, .tokens_per_second = 1}});
+  server.silent = true;
+  ASSERT_TRUE(server.feed(hello() + frame(1, 4, 1, request_fields("/stream"))));
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_TRUE(server.feed(frame(0, 0, 1, std::string(MessageReader::prefix_bytes, '\0')))) << i << why(server);
+    take_output(server.machine, server.output);
+  }
+  EXPECT_EQ(server.events[1].size(), 501U);
+}
+
 TEST(GrpcFlood, TokensComeBackWithTime) {
   FloodGuard guard({.tokens_max = 10, .tokens_per_second = 10}, false);
   const std::string update = frame(8, 0, 0, std::string("\0\0\0\1", 4));
