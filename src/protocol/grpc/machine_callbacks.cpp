@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <string>
 #include <string_view>
 
 namespace hawser::protocol::grpc {
@@ -227,6 +228,13 @@ int Machine::Callbacks::on_sent_frame(nghttp2_session* session, const nghttp2_fr
         machine.ping_strikes_ = 0;
         // The peer answers with WINDOW_UPDATEs for the stream and for the connection.
         machine.guard_.give(2 + static_cast<std::int64_t>(frame->hd.length / 4096));
+        return 0;
+      case NGHTTP2_GOAWAY:
+        if (frame->goaway.error_code != NGHTTP2_NO_ERROR && !machine.failure_) {
+          // nghttp2 has ended the session.
+          machine.failure_ = Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+                                   "HTTP/2: " + std::string(nghttp2_http2_strerror(frame->goaway.error_code))};
+        }
         return 0;
       case NGHTTP2_RST_STREAM:
         if (frame->rst_stream.error_code != NGHTTP2_NO_ERROR && frame->rst_stream.error_code != NGHTTP2_CANCEL) {

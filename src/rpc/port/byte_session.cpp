@@ -269,7 +269,9 @@ void ByteSession::flush() {
 
 void ByteSession::send_queued() {
   if (std::exchange(sending_now_, true)) return;
-  while (!blocked_ && stream_ != nullptr && !sending_.empty()) {
+  while (!blocked_ && stream_ != nullptr) {
+    produce();
+    if (stream_ == nullptr || sending_.empty()) break;
     std::array<ConstBuffer, pieces_max> pieces;
     const std::size_t count = sending_.peek(pieces);
     std::size_t offered = 0;

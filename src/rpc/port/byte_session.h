@@ -60,6 +60,9 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   virtual bool receiving() const noexcept = 0;
   // The backlog was above send_backlog_bytes_max, and half of that is free again.
   virtual void on_drained() {}
+  // Adds bytes to the queue that can be sent now. Called at each send_soon() and whenever the queue has been sent, for
+  // protocols that decide late what is sent next.
+  virtual void produce() {}
   // The connection has ended, and the active calls have been requested to stop. Called once.
   virtual void on_end(const Error& reason) { static_cast<void>(reason); }
   // No call is active any more, the session goes away, and the connection has not ended.
@@ -79,6 +82,11 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void commit(std::size_t bytes) {
     sending_.commit(bytes);
     queued_more();
+  }
+  // The queue itself. send_soon() sends what is added to it there.
+  transport::SendQueue& queue() noexcept { return sending_; }
+  void send_soon() {
+    if (stream_ != nullptr && !queued()) host().loop.at_tick_end(*this);
   }
   void write(Bytes bytes);
   void write(std::string_view text) { write(as_bytes(text)); }

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "hawser/context.h"
+#include "hawser/error.h"
+#include "hawser/protocols.h"
+#include "hawser/time.h"
+
+// gRPC over HTTP/2, without TLS ("prior knowledge"). Link hawser::grpc. docs/protocols/grpc.md states what is
+// supported.
+//
+//   server.add_service(&shop);
+//   server.enable(hawser::grpc());
+namespace hawser {
+
+enum class GrpcCompression : std::uint8_t { none, gzip, zstd };
+
+// Limits of one server's connections that speak gRPC. ServerOptions has the limits that all protocols share.
+struct GrpcOptions {
+  // Limit of one received message in bytes, after decompression. A longer one fails its call with RESOURCE_EXHAUSTED.
+  std::size_t message_bytes_max = std::size_t{4} << 20;
+  // Limit of the header list of a request as HTTP/2 counts it: names, values and 32 bytes for each field. A list above
+  // it fails the call; one of four times the limit ends the connection.
+  std::size_t metadata_bytes_max = std::size_t{16} << 10;
+  // Calls of one connection that have not ended. At most ServerOptions::calls_per_connection_max.
+  std::size_t calls_max = 1024;
+  // Bytes that a client may send on one stream, and on one connection, before the server has taken them.
+  std::uint32_t stream_window_bytes = 512 * 1024;
+  std::uint32_t connection_window_bytes = 4 * 1024 * 1024;
+
+  // Replies of at least compression_bytes_min bytes are compressed, if the client accepts it. Compressed requests are
+  // accepted in any case.
+  GrpcCompression compression = GrpcCompression::none;
+  std::size_t compression_bytes_min = 1024;
+
+  // A client that sends PINGs sooner than this after one another, while it is sent nothing, gets GOAWAY with
+  // "too_many_pings" at the third of them. Zero: not checked.
+  Duration ping_interval_min = std::chrono::minutes(5);
+  // Frames that carry nothing of use (PING, SETTINGS, RST_STREAM, WINDOW_UPDATE, PRIORITY, empty DATA): the number that
+  // a client may send at once, and per second. Frames that answer those of the server do not count.
+  std::size_t idle_frames_max = 2000;
+  std::size_t idle_frames_per_second = 500;
+
+  // A connection is asked to end after this time, plus or minus a tenth, so that clients spread over the servers again.
+  // Calls may finish within the grace.
+  Duration connection_age_max = forever;
+  Duration connection_age_grace = forever;
+};
+
+// For Server::enable(). Throws std::invalid_argument if a limit is 0 or too large.
+ProtocolSpec grpc(GrpcOptions options = {});
+
+// An error that a handler returns, and that a caller over gRPC receives as this status, from 1 (CANCELLED) to 16
+// (UNAUTHENTICATED). Callers of other protocols receive ErrorCode::application with that code.
+inline Error grpc_error(int status, std::string text) { return Error::application(status, std::move(text)); }
+
+// Adds metadata for a caller over gRPC: at the beginning of the response, or together with the status, also if the call
+// fails. Names consist of 0-9, a-z, '_', '-' and '.'; values of names that end in "-bin" are any bytes, others are
+// printable ASCII. Context::add_metadata() sends metadata with the status of a call that succeeds. False if the caller
+// does not speak gRPC, or for initial metadata after the first message. Called on the loop.
+bool add_grpc_initial_metadata(Context& context, std::string name, std::string value);
+bool add_grpc_trailing_metadata(Context& context, std::string name, std::string value);
+// Chooses whether this reply, or the next messages of the stream, are compressed. False if the caller does not accept
+// that compression, or if the first message has been sent.
+bool set_grpc_compression(Context& context, GrpcCompression compression);
+
+}  // namespace hawser

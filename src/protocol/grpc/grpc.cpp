@@ -1,0 +1,86 @@
+#include "hawser/grpc.h"
+
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include "hawser/detail/context_access.h"
+#include "protocol/grpc/server_session.h"
+#include "rpc/port/port_protocol.h"
+
+namespace hawser {
+namespace {
+
+// The first line of the connection preface of HTTP/2, which is enough to distinguish it from other protocols.
+constexpr std::string_view preface_line = "PRI * HTTP/2.0\r\n";
+
+class GrpcProtocol final : public rpc::PortProtocol {
+ public:
+  explicit GrpcProtocol(GrpcOptions options) : options_(std::move(options)) {}
+  std::string_view name() const noexcept override { return "grpc"; }
+  Match match(Bytes first) const noexcept override {
+    const std::string_view text = as_text(first);
+    if (text.starts_with(preface_line)) return Match::yes;
+    return preface_line.starts_with(text) ? Match::more : Match::no;
+  }
+  std::unique_ptr<rpc::PortSession> open(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream,
+                                         Bytes first) const override {
+    return std::make_unique<protocol::grpc::ServerSession>(host, std::move(stream), first, options_);
+  }
+
+ private:
+  const GrpcOptions options_;
+};
+
+void check(bool valid, const char* text) {
+  if (!valid) throw std::invalid_argument(text);
+}
+
+protocol::grpc::ServerSession* session_of(Context& context) noexcept {
+  return dynamic_cast<protocol::grpc::ServerSession*>(&detail::ContextAccess::reply_sink(context));
+}
+
+bool add_metadata(Context& context, bool initial, std::string name, std::string value) {
+  protocol::grpc::ServerSession* const session = session_of(context);
+  return session != nullptr &&
+         session->add_metadata(detail::ContextAccess::call(context), initial, std::move(name), std::move(value));
+}
+
+}  // namespace
+
+ProtocolSpec grpc(GrpcOptions options) {
+  check(options.message_bytes_max >= 1 && options.message_bytes_max <= UINT32_MAX,
+        "hawser: GrpcOptions::message_bytes_max must be from 1 to 4294967295");
+  check(options.metadata_bytes_max >= 1024 && options.metadata_bytes_max <= 65'535,
+        "hawser: GrpcOptions::metadata_bytes_max must be from 1024 to 65535");
+  check(options.calls_max >= 1 && options.calls_max <= 65'535,
+        "hawser: GrpcOptions::calls_max must be from 1 to 65535");
+  check(options.stream_window_bytes >= 65'535 && options.stream_window_bytes <= INT32_MAX &&
+            options.connection_window_bytes >= 65'535 && options.connection_window_bytes <= INT32_MAX,
+        "hawser: GrpcOptions::stream_window_bytes and connection_window_bytes must be from 65535 to 2147483647");
+  check(options.idle_frames_max >= 100 && options.idle_frames_max <= 1'000'000'000 &&
+            options.idle_frames_per_second >= 1 && options.idle_frames_per_second <= 1'000'000'000,
+        "hawser: GrpcOptions::idle_frames_max must be at least 100, idle_frames_per_second at least 1");
+  check(options.connection_age_max > Duration::zero() && options.connection_age_grace > Duration::zero(),
+        "hawser: GrpcOptions::connection_age_max and connection_age_grace must be positive");
+  return ProtocolSpec(std::make_shared<GrpcProtocol>(std::move(options)));
+}
+
+bool add_grpc_initial_metadata(Context& context, std::string name, std::string value) {
+  return add_metadata(context, true, std::move(name), std::move(value));
+}
+bool add_grpc_trailing_metadata(Context& context, std::string name, std::string value) {
+  return add_metadata(context, false, std::move(name), std::move(value));
+}
+
+bool set_grpc_compression(Context& context, GrpcCompression compression) {
+  using protocol::grpc::Encoding;
+  protocol::grpc::ServerSession* const session = session_of(context);
+  if (session == nullptr) return false;
+  const Encoding encoding = compression == GrpcCompression::gzip   ? Encoding::gzip
+                            : compression == GrpcCompression::zstd ? Encoding::zstd
+                                                                   : Encoding::identity;
+  return session->choose_compression(detail::ContextAccess::call(context), encoding);
+}
+
+}  // namespace hawser

@@ -1,0 +1,476 @@
+#include "protocol/grpc/server_session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "hawser/detail/json_transcoder.h"
+#include "protocol/grpc/status.h"
+
+namespace hawser::protocol::grpc {
+namespace {
+
+constexpr std::size_t prefix_bytes = MessageReader::prefix_bytes;
+constexpr std::uint32_t http2_refused_stream = 7;
+constexpr std::size_t message_bytes_max = UINT32_MAX;
+// Items up to this size are copied, so that they do not hold the block into which they were received.
+constexpr std::size_t copied_item_bytes_max = 4096;
+constexpr std::size_t error_text_bytes_max = 4096;
+
+void write_prefix(std::byte* to, std::size_t bytes, bool compressed) noexcept {
+  to[0] = compressed ? std::byte{1} : std::byte{0};
+  for (unsigned i = 0; i < 4; ++i) to[1 + i] = static_cast<std::byte>(bytes >> (24 - 8 * i));
+}
+
+MachineOptions machine_options(const GrpcOptions& options, std::size_t calls_max) {
+  return {.server = true,
+          .message_bytes_max = options.message_bytes_max,
+          .metadata_bytes_max = options.metadata_bytes_max,
+          .streams_max = calls_max,
+          .stream_window_bytes = options.stream_window_bytes,
+          .connection_window_bytes = options.connection_window_bytes,
+          .flood = {.tokens_max = static_cast<std::int64_t>(options.idle_frames_max),
+                    .tokens_per_second = static_cast<std::int64_t>(options.idle_frames_per_second)},
+          .ping_interval_min = options.ping_interval_min};
+}
+
+Encoding encoding_of(GrpcCompression compression) noexcept {
+  switch (compression) {
+    case GrpcCompression::gzip: return Encoding::gzip;
+    case GrpcCompression::zstd: return Encoding::zstd;
+    case GrpcCompression::none: break;
+  }
+  return Encoding::identity;
+}
+
+}  // namespace
+
+ServerSession::ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
+                             const GrpcOptions& options)
+    : ByteSession(host, std::move(stream), first),
+      options_(options),
+      keepalive_(*this),
+      age_(*this),
+      machine_(machine_options(options, calls_max()), *this, bounded_account(), queue()) {
+  Loop& loop = host.loop;
+  if (host.options.ping_interval < forever) keepalive_.start(loop, loop.after(host.options.ping_interval));
+  if (options_.connection_age_max < forever) {
+    // Between 90 and 110 per cent, so that connections that began together do not end together.
+    const auto spread =
+        static_cast<std::uint64_t>(loop.poller().now().time_since_epoch().count()) * 0x9E3779B97F4A7C15U;
+    const auto percent = static_cast<std::int64_t>(90 + (spread >> 33) % 21);
+    age_.start(loop, loop.after(options_.connection_age_max / 100 * percent));
+  }
+}
+
+ServerSession::~ServerSession() = default;
+
+std::size_t ServerSession::calls_max() const noexcept {
+  return std::min({options_.calls_max, host().options.calls_per_connection_max, std::size_t{65'535}});
+}
+
+// ---- Receiving ----
+
+std::size_t ServerSession::take(Bytes bytes, Block& block) {
+  arrived_ += bytes.size();
+  if (!failed_) {
+    const Result<void> status = machine_.receive(bytes, &block, host().loop.now());
+    if (!status && !closed()) fail_machine(status.error());
+  }
+  send_soon();
+  return bytes.size();
+}
+
+// Sends the reason, then closes.
+void ServerSession::fail_machine(const Error& why) {
+  failed_ = true;
+  host().counters.protocol_errors.add(1);
+  host().loop.log(LogLevel::warning, "grpc", "connection from " + peer_name() + " closed: " + why.text);
+  produce();
+  cancel_calls({ErrorCode::cancelled, ErrorScope::connection, why.initiator, 0, "the caller's connection ended"});
+  finish();
+}
+
+bool ServerSession::receiving() const noexcept {
+  if (machine_.within_frame()) return true;
+  bool found = false;
+  machine_.for_each([&](const Stream& stream) {
+    // A stream that waits for its receiver is not slow.
+    found =
+        found || (stream.reader.begun() && stream.stalled.empty() && stream.held_bytes < options_.stream_window_bytes);
+  });
+  return found;
+}
+
+ServerSession::Call& ServerSession::call_of(const Stream& stream) {
+  const std::size_t slot = stream.call & 0xFFFF;
+  if (slot >= calls_by_slot_.size()) calls_by_slot_.resize(slot + 1);
+  return calls_by_slot_[slot];
+}
+
+void ServerSession::refuse(Stream& stream, Status status, std::string_view text) {
+  host().counters.calls_refused.add(1);
+  machine_.send_status(stream, static_cast<int>(status), text);
+}
+
+std::optional<Error> ServerSession::check_request(const Stream& stream, const rpc::Dispatcher::Method*& method) const {
+  const auto refusal = [](ErrorCode code, std::string text) {
+    return Error{code, ErrorScope::call, Initiator::peer, 0, std::move(text)};
+  };
+  const HeaderFields& fields = stream.fields;
+  if (fields.too_large) {
+    return refusal(ErrorCode::limit_exceeded, "the request's metadata exceeds the limit of " +
+                                                  std::to_string(options_.metadata_bytes_max) +
+                                                  " bytes (metadata_bytes_max)");
+  }
+  if (fields.bad_timeout) return refusal(ErrorCode::internal, "grpc-timeout is malformed");
+  if (fields.bad_metadata) {
+    return refusal(ErrorCode::internal,
+                   "the metadata has more than 64 pairs, a name of more than 255 bytes, or a -bin value that is no "
+                   "base64");
+  }
+  if (fields.path.starts_with('/')) method = host().dispatcher.find(std::string_view(fields.path).substr(1));
+  if (method == nullptr || method->json == nullptr || method->json->encoding() != "proto") {
+    return refusal(ErrorCode::unknown_method, "the server has no method " + fields.path);
+  }
+  if (fields.encoding == Encoding::unknown) {
+    return refusal(ErrorCode::unknown_method,
+                   "grpc-encoding names a compression that this server does not have: see grpc-accept-encoding");
+  }
+  if (full(calls_max())) return full_error(calls_max());
+  if (machine_.waiting_bytes() > host().options.send_backlog_bytes_max) {
+    return refusal(ErrorCode::overloaded,
+                   "more than send_backlog_bytes_max bytes of replies wait for the client: it "
+                   "must read them before it calls again");
+  }
+  return std::nullopt;
+}
+
+void ServerSession::on_headers(Stream& stream) {
+  host().counters.calls.add(1);
+  if (goaway_sent_) return machine_.reset(stream, http2_refused_stream);
+  if (!stream.fields.post) return machine_.send_http_status(stream, 405);
+  if (!stream.fields.grpc_content) return machine_.send_http_status(stream, 415);
+  Call& call = call_of(stream);
+  call = {};
+  if (const std::optional<Error> why = check_request(stream, call.method)) {
+    return refuse(stream, status_of(*why), why->text);
+  }
+  const Loop& loop = host().loop;
+  if (stream.fields.timeout) call.deadline = loop.after(*stream.fields.timeout);
+  const Encoding wanted = encoding_of(options_.compression);
+  if (wanted != Encoding::identity && stream.fields.accepted.has(wanted)) {
+    stream.send_encoding = wanted;
+    call.compress = true;
+  }
+  if (call.method->streams_in) {
+    stream.take = Stream::Take::deliver;
+    return dispatch(stream);
+  }
+  stream.take = Stream::Take::keep_one;
+  // Metadata precedes the body in one piece of memory: IncomingRequest.
+  stream.reader.set_room(stream.fields.metadata.size());
+}
+
+void ServerSession::dispatch(Stream& stream) {
+  const Call& call = call_of(stream);
+  stream.busy = true;
+  const Bytes metadata(stream.fields.metadata.data(), stream.fields.metadata.size());
+  detail::IncomingRequest request{.sink = *this,
+                                  .call = stream.call,
+                                  .deadline = call.deadline,
+                                  .body = stream.message,
+                                  .metadata = MetadataView(metadata),
+                                  .head_block = stream.message_block,
+                                  .account = bounded_account(),
+                                  .decode_limits = &host().options.decode_limits};
+  Buffer kept = std::move(stream.kept);
+  detail::ReceiveCharge charge = std::move(stream.kept_charge);
+  if (!metadata.empty() && kept.size() >= metadata.size() && stream.message.data() != nullptr) {
+    std::byte* const front = const_cast<std::byte*>(stream.message.data()) - metadata.size();
+    std::memcpy(front, metadata.data(), metadata.size());
+    request.metadata = MetadataView(Bytes(front, metadata.size()));
+  } else if (!metadata.empty()) {
+    // A stream has no message to begin with: the body is the empty rest behind the metadata.
+    request.body = metadata.last(0);
+    request.head_block = nullptr;
+  }
+  stream.message = {};
+  stream.message_block = nullptr;
+  serve(*call.method, request);
+}
+
+void ServerSession::on_end(Stream& stream) {
+  if (stream.take == Stream::Take::deliver) {
+    if (detail::StreamCore* const core = core_of(stream)) static_cast<void>(core->on_end());
+    return;
+  }
+  if (stream.take != Stream::Take::keep_one || stream.ending) return;
+  if (stream.messages != 1) {
+    return refuse(stream, Status::unimplemented,
+                  stream.messages == 0 ? "the request of a unary method has no message"
+                                       : "the request of a unary method has more than one message");
+  }
+  message_received();
+  dispatch(stream);
+}
+
+detail::StreamCore* ServerSession::core_of(const Stream& stream) const noexcept {
+  const detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call));
+  return call == nullptr ? nullptr : call->stream_if_open();
+}
+
+void ServerSession::on_message(Stream& stream, Bytes message, Block* block) {
+  message_received();
+  detail::StreamCore* const core = core_of(stream);
+  if (core == nullptr) return;
+  detail::StreamCore::Item item;
+  const bool copied = block == nullptr || message.size() <= copied_item_bytes_max;
+  item.body = copied ? Buffer::copy_of(message) : Buffer::share(block, message.data(), message.size());
+  const std::size_t overhead = detail::StreamCore::kept_item_bytes;
+  if (account().bounded() && !(copied ? item.body_charge.add(account(), item.body.size() + overhead)
+                                      : item.body_charge.keep(account(), item.body))) {
+    return on_bad(stream, unkept_error(account()));
+  }
+  stream.held_bytes += message.size() + detail::StreamCore::item_overhead_bytes;
+  static_cast<void>(core->on_item(std::move(item)));
+}
+
+void ServerSession::on_bad(Stream& stream, const Error& why) {
+  stream.take = Stream::Take::drop;
+  refuse(stream, status_of(why), why.text);
+  if (detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call))) call->request_stop(why);
+}
+
+void ServerSession::on_closed(Stream& stream, std::uint32_t) {
+  if (stream.busy) {
+    if (detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call))) {
+      call->request_stop(ErrorCode::cancelled, Initiator::peer, "the caller cancelled the call");
+    }
+  }
+  if (goaway_sent_) send_soon();
+}
+
+// ---- Streams ----
+
+std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t call) {
+  return std::make_shared<detail::StreamCore>(*this, call, host().options.stream_window_bytes,
+                                              options_.stream_window_bytes);
+}
+
+std::byte* ServerSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
+  Stream* const stream = closed() ? nullptr : machine_.find(call);
+  if (stream == nullptr || !stream->open || size.too_large || size.body + size.payload > message_bytes_max) {
+    return nullptr;
+  }
+  return begin_message(*stream, size);
+}
+
+void ServerSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+  const std::size_t credit = begun_bytes_ + detail::StreamCore::item_overhead_bytes;
+  send_begun(pieces, owner, static_cast<std::uint32_t>(std::min<std::size_t>(credit, UINT32_MAX)));
+}
+
+void ServerSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
+  Stream* const stream = closed() ? nullptr : machine_.find(call);
+  if (stream == nullptr) return;
+  machine_.release(*stream, bytes);
+  send_soon();
+}
+
+void ServerSession::on_sent(Stream& stream, std::uint32_t credit) {
+  if (detail::StreamCore* const core = core_of(stream)) static_cast<void>(core->on_credit(credit));
+}
+
+bool ServerSession::has_room() const noexcept {
+  return backlog() + machine_.waiting_bytes() <= host().options.send_backlog_bytes_max;
+}
+
+void ServerSession::wake_writers() {
+  if (!writers_.linked() || !has_room()) return;
+  detail::WaitingWriter woken;
+  woken.take_all(writers_);
+  while (woken.linked()) {
+    detail::WaitingWriter& first = *woken.next();
+    first.unlink();
+    detail::StreamCore::on_room(first);
+  }
+}
+
+// ---- Replies ----
+
+std::byte* ServerSession::begin_message(Stream& stream, const codec::EncodedSize& size) {
+  begun_ = &stream;
+  begun_head_ = Buffer::allocate(prefix_bytes + size.body);
+  begun_bytes_ = size.body + size.payload;
+  write_prefix(begun_head_.mutable_data(), begun_bytes_, false);
+  return begun_head_.mutable_data() + prefix_bytes;
+}
+
+void ServerSession::send_begun(std::span<const ConstBuffer> pieces, SendCompletion* owner, std::uint32_t credit) {
+  Stream& stream = *std::exchange(begun_, nullptr);
+  Buffer head = std::move(begun_head_);
+  if (call_of(stream).compress && begun_bytes_ >= options_.compression_bytes_min) {
+    Buffer whole = Buffer::allocate(begun_bytes_);
+    std::byte* at = whole.mutable_data();
+    std::memcpy(at, head.data() + prefix_bytes, head.size() - prefix_bytes);
+    at += head.size() - prefix_bytes;
+    for (const ConstBuffer& piece : pieces) {
+      if (piece.size != 0) std::memcpy(at, piece.data, piece.size);
+      at += piece.size;
+    }
+    if (const Result<Buffer> packed = compress(stream.send_encoding, whole.bytes())) {
+      head = Buffer::allocate(prefix_bytes + packed->size());
+      write_prefix(head.mutable_data(), packed->size(), true);
+      std::memcpy(head.mutable_data() + prefix_bytes, packed->data(), packed->size());
+      pieces = {};
+    }
+  }
+  machine_.send_message(stream, std::move(head), pieces, owner, credit);
+  send_soon();
+}
+
+std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
+                                      const detail::ReplyExtras& extras) {
+  Stream* const stream = machine_.find(call);
+  if (stream == nullptr || !stream->open || stream->ending) {
+    calls().answered(wire::CallId::from_number(call));
+    if (stream != nullptr) answered(*stream);
+    return nullptr;
+  }
+  Error refused{ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0, {}};
+  if (size.too_large || size.body + size.payload > message_bytes_max) {
+    refused.text = "the result can't be encoded: it exceeds 4 GiB, or is nested too deeply";
+  } else if (!extras.attachment.empty()) {
+    refused.code = ErrorCode::internal;
+    refused.text = "the handler has set an attachment: gRPC has none";
+  }
+  if (!refused.text.empty()) {
+    reply_error(call, refused);
+    return nullptr;
+  }
+  if (extras.metadata != nullptr) {
+    stream->trailers.insert(stream->trailers.end(), extras.metadata->begin(), extras.metadata->end());
+  }
+  calls().answered(wire::CallId::from_number(call));
+  begun_is_message_ = !call_of(*stream).method->streams_out;
+  return begin_message(*stream, size);
+}
+
+void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+  try {
+    Stream& stream = *begun_;
+    if (begun_is_message_) {
+      send_begun(pieces, owner, 0);
+    } else {
+      // The items were the messages of the response.
+      begun_ = nullptr;
+      if (owner != nullptr) owner->on_send_complete();
+    }
+    machine_.send_status(stream, 0, {});
+    answered(stream);
+  } catch (...) {
+    fail_connection();
+  }
+}
+
+void ServerSession::reply_error(std::uint32_t call, const Error& error) {
+  calls().answered(wire::CallId::from_number(call));
+  Stream* const stream = machine_.find(call);
+  if (stream == nullptr) return;
+  machine_.send_status(*stream, static_cast<int>(status_of(error)),
+                       std::string_view(error.text).substr(0, error_text_bytes_max));
+  answered(*stream);
+}
+
+void ServerSession::answered(Stream& stream) {
+  machine_.guard().give(1);
+  machine_.release_stream(stream);
+  if (!closed()) send_soon();
+}
+
+bool ServerSession::add_metadata(std::uint32_t call, bool initial, std::string name, std::string value) {
+  Stream* const stream = machine_.find(call);
+  if (stream == nullptr || stream->ending || (initial && stream->headers_sent)) return false;
+  (initial ? stream->initial : stream->trailers).emplace_back(std::move(name), std::move(value));
+  return true;
+}
+
+bool ServerSession::choose_compression(std::uint32_t call, Encoding encoding) {
+  Stream* const stream = machine_.find(call);
+  if (stream == nullptr) return false;
+  Call& state = call_of(*stream);
+  if (encoding == Encoding::identity) {
+    state.compress = false;
+    return true;
+  }
+  if (!stream->fields.accepted.has(encoding) || (stream->headers_sent && stream->send_encoding != encoding))
+    return false;
+  stream->send_encoding = encoding;
+  return state.compress = true;
+}
+
+// ---- The connection ----
+
+void ServerSession::produce() {
+  machine_.pump();
+  if (!failed_ && machine_.failure()) fail_machine(*machine_.failure());
+  wake_writers();
+  if (closed() || finishing()) return;
+  close_if_done();
+}
+
+void ServerSession::close_if_done() {
+  if (closed() || finishing() || active_calls() != 0 || machine_.used_streams() != 0) return;
+  if (goaway_sent_ || machine_.finished()) finish();
+}
+
+void ServerSession::go_away() {
+  if (closed() || finishing() || std::exchange(going_away_, true)) return;
+  machine_.announce_goaway();
+  send_soon();
+}
+
+void ServerSession::on_pong() {
+  pinged_ = false;
+  if (!going_away_ || std::exchange(goaway_sent_, true)) return;
+  machine_.send_goaway(0, age_over_ ? "max_age" : "");
+  begin_ending();
+  send_soon();
+}
+
+// A connection on which nothing arrives is tested by a PING.
+void ServerSession::check_alive() {
+  if (closed() || finishing()) return;
+  const bool silent = arrived_ == std::exchange(arrived_at_check_, arrived_);
+  if (silent && std::exchange(pinged_, true)) {
+    return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
+                        "the peer has given no sign of life for two ping intervals"});
+  }
+  if (silent) {
+    machine_.ping();
+    send_soon();
+  }
+  keepalive_.start(host().loop, host().loop.after(host().options.ping_interval));
+}
+
+void ServerSession::on_age() {
+  if (closed() || finishing()) return;
+  if (std::exchange(age_over_, true)) {
+    return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0,
+                        "the connection is older than connection_age_max, and connection_age_grace is over"});
+  }
+  go_away();
+  if (options_.connection_age_grace < forever)
+    age_.start(host().loop, host().loop.after(options_.connection_age_grace));
+}
+
+void ServerSession::on_end(const Error& reason) {
+  keepalive_.stop();
+  age_.stop();
+  machine_.close_all(reason);
+  writers_.unlink();
+}
+
+}  // namespace hawser::protocol::grpc

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hawser/grpc.h"
+#include "hawser/stream.h"
+#include "protocol/grpc/machine.h"
+#include "protocol/grpc/status.h"
+#include "rpc/port/byte_session.h"
+
+namespace hawser::protocol::grpc {
+
+// A server's connection that speaks gRPC. Finds the methods in the dispatcher whose bodies are protobuf messages.
+class ServerSession final : public rpc::ByteSession, MachineSink, public detail::StreamChannel {
+ public:
+  ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
+                const GrpcOptions& options);
+  ~ServerSession() override;
+
+  // ---- rpc::PortSession ----
+  void go_away() override;
+
+  // ---- detail::ReplySink ----
+  std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size,
+                         const detail::ReplyExtras& extras) override;
+  void end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
+  void reply_error(std::uint32_t call, const Error& error) override;
+  void copy_and_release(SendCompletion& owner) override { machine_.copy_and_release(owner); }
+  std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t call) override;
+
+  // For hawser/grpc.h.
+  bool add_metadata(std::uint32_t call, bool initial, std::string name, std::string value);
+  bool choose_compression(std::uint32_t call, Encoding encoding);
+
+ private:
+  // State of a call beside its HTTP/2 stream, by slot.
+  struct Call {
+    const rpc::Dispatcher::Method* method = nullptr;
+    std::optional<Time> deadline;
+    bool compress = false;
+  };
+  struct KeepaliveTimer : Timer {
+    explicit KeepaliveTimer(ServerSession& owner) noexcept : Timer(&KeepaliveTimer::fire), session(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<KeepaliveTimer&>(timer).session.check_alive(); }
+    ServerSession& session;
+  };
+  struct AgeTimer : Timer {
+    explicit AgeTimer(ServerSession& owner) noexcept : Timer(&AgeTimer::fire), session(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<AgeTimer&>(timer).session.on_age(); }
+    ServerSession& session;
+  };
+
+  // ---- rpc::ByteSession ----
+  std::size_t take(Bytes bytes, Block& block) override;
+  bool receiving() const noexcept override;
+  void produce() override;
+  void on_end(const Error& reason) override;
+  void on_no_calls() override { close_if_done(); }
+
+  // ---- MachineSink ----
+  void on_headers(Stream& stream) override;
+  void on_message(Stream& stream, Bytes message, Block* block) override;
+  void on_end(Stream& stream) override;
+  void on_bad(Stream& stream, const Error& why) override;
+  void on_closed(Stream& stream, std::uint32_t http2_code) override;
+  void on_sent(Stream& stream, std::uint32_t credit) override;
+  void on_goaway(std::int32_t, std::uint32_t, std::string_view) override {}
+  void on_pong() override;
+
+  // ---- detail::StreamChannel ----
+  Loop& stream_loop() noexcept override { return host().loop; }
+  std::byte* begin_item(std::uint32_t call, const codec::EncodedSize& size) override;
+  void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
+  void send_end(std::uint32_t) override {}  // The status ends the stream.
+  void send_credit(std::uint32_t call, std::uint32_t bytes) override;
+  void copy_and_release_item(SendCompletion& owner) override { machine_.copy_and_release(owner); }
+  bool has_room() const noexcept override;
+  detail::WaitingWriter& writers() noexcept override { return writers_; }
+  const codec::DecodeLimits& decode_limits() const noexcept override { return host().options.decode_limits; }
+
+  Call& call_of(const Stream& stream);
+  // The reason to refuse the request, or nothing.
+  std::optional<Error> check_request(const Stream& stream, const rpc::Dispatcher::Method*& method) const;
+  void refuse(Stream& stream, Status status, std::string_view text);
+  void dispatch(Stream& stream);
+  detail::StreamCore* core_of(const Stream& stream) const noexcept;
+  std::byte* begin_message(Stream& stream, const codec::EncodedSize& size);
+  void send_begun(std::span<const ConstBuffer> pieces, SendCompletion* owner, std::uint32_t credit);
+  void answered(Stream& stream);
+  void fail_machine(const Error& why);
+  void close_if_done();
+  void wake_writers();
+  void check_alive();
+  void on_age();
+  std::size_t calls_max() const noexcept;
+
+  const GrpcOptions options_;
+  detail::WaitingWriter writers_;
+  std::vector<Call> calls_by_slot_;
+  // The message between begin_reply() or begin_item() and its end.
+  Stream* begun_ = nullptr;
+  Buffer begun_head_;
+  std::size_t begun_bytes_ = 0;
+  bool begun_is_message_ = true;
+
+  bool going_away_ = false;
+  bool goaway_sent_ = false;
+  bool failed_ = false;
+  bool age_over_ = false;
+  KeepaliveTimer keepalive_;
+  AgeTimer age_;
+  std::uint64_t arrived_ = 0;
+  std::uint64_t arrived_at_check_ = 0;
+  bool pinged_ = false;
+  Machine machine_;  // Ends first: it notifies the owners of loans.
+};
+
+}  // namespace hawser::protocol::grpc

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "hawser/detail/json_transcoder.h"
+#include "hawser/grpc.h"
+#include "hawser/hawser.h"
+
+// Methods whose messages are bytes without a structure, as a protobuf message is for the protocol.
+namespace hawser::testing_tools {
+
+struct Raw {
+  std::string bytes;
+};
+
+// States that the bodies of a method are what gRPC carries.
+class RawBodies final : public detail::JsonTranscoder {
+ public:
+  Result<Buffer> arguments_from_json(std::string_view) const override { return fail(ErrorCode::internal, "no JSON"); }
+  Result<std::string> result_to_json(Bytes, Bytes) const override { return fail(ErrorCode::internal, "no JSON"); }
+  std::string_view encoding() const noexcept override { return "proto"; }
+};
+
+// Number of handlers of Sleep, Converse and Watch that run.
+std::atomic<int>& raw_handlers_running();
+
+// Registers "test.Raw/..." : Echo, Sleep, Running, Deadline, Fail, Count, Sum, Converse, Watch.
+void register_raw_service(Server& server);
+
+}  // namespace hawser::testing_tools
+
+namespace hawser::codec {
+
+template <>
+struct Codec<testing_tools::Raw> {
+  static constexpr std::string_view signature = "test.Raw";
+  static constexpr std::size_t bytes_min = 0;
+  static void size(Sizer& sizer, const testing_tools::Raw& value) { sizer.add(value.bytes.size()); }
+  static void encode(Encoder& encoder, const testing_tools::Raw& value) {
+    encoder.write(value.bytes.data(), value.bytes.size());
+  }
+  static bool decode(Decoder& decoder, testing_tools::Raw& value) {
+    const std::size_t bytes = decoder.available();
+    const std::byte* data = nullptr;
+    if (!decoder.charge(bytes, "raw") || !decoder.take(bytes, data, "raw")) return false;
+    value.bytes.assign(reinterpret_cast<const char*>(data), bytes);
+    return true;
+  }
+};
+
+}  // namespace hawser::codec
