@@ -15,12 +15,12 @@
 
 // Encodes values to bytes and decodes them. A message is a contiguous body followed by a payload, which carries large
 // sequences without a copy. docs/wire-format.md describes the layout. A value is encoded in two passes: encoded_size()
-// computes the size, and encode() writes into memory of exactly that size.
+// computes the size, and encode_all() writes into memory of exactly that size.
 //
 //   const codec::EncodedSize size = codec::encoded_size(text, numbers);
 //   if (size.too_large) ...                       // ErrorCode::limit_exceeded
 //   codec::Encoder encoder(body, pieces);         // Room for size.body bytes and size.pieces pieces.
-//   codec::encode(encoder, text, numbers);
+//   codec::encode_all(encoder, text, numbers);
 //
 //   codec::Decoder decoder(body, payload, limits, &arena);
 //   std::tuple<std::string_view, std::vector<int>> values;
@@ -34,19 +34,37 @@ void measure(Sizer& sizer, const T&... values) {
   (measure_one(sizer, values), ...);
 }
 
-// Size of the encodings of `values` together. If too_large is set, they cannot be encoded.
+// True if `T` is one type whose encoding is the body of the message.
+template <class... T>
+concept SoleMessage = sizeof...(T) == 1 && (is_whole_message<T> && ...);
+
+// Size of a message of `values`. If too_large is set, they cannot be encoded.
 template <class... T>
 [[nodiscard]] EncodedSize encoded_size(const T&... values) {
   Sizer sizer;
-  measure(sizer, values...);
+  if constexpr (SoleMessage<T...>) {
+    (Codec<T>::size_whole(sizer, values), ...);
+  } else {
+    measure(sizer, values...);
+  }
   return sizer.size();
 }
 
-// Writes `values` one after another. Their encoded_size() was not too large, and they have not changed since.
+// Writes `values` one after another, as parts of a message. For Codec<T>::encode of a user's type.
 template <class... T>
 void encode(Encoder& encoder, const T&... values) {
   static_assert((!std::is_array_v<T> && ...), "hawser: pass a std::string_view or std::span of the array");
   (encode_one(encoder, values), ...);
+}
+
+// Writes a message of `values`. Their encoded_size() was not too large, and they have not changed since.
+template <class... T>
+void encode_all(Encoder& encoder, const T&... values) {
+  if constexpr (SoleMessage<T...>) {
+    (Codec<T>::encode_whole(encoder, values), ...);
+  } else {
+    encode(encoder, values...);
+  }
 }
 
 // Decodes into default-constructed `values`. On false, decoder.error() gives the reason and the values are unspecified.
@@ -55,10 +73,14 @@ template <class... T>
   return (decode_one(decoder, values) && ...);
 }
 
-// Like decode(), and fails if bytes of the body or the payload are left.
+// Decodes a message of `values`, and fails if bytes of the body or the payload are left.
 template <class... T>
 [[nodiscard]] bool decode_all(Decoder& decoder, std::tuple<T...>& values) {
-  return std::apply([&](T&... value) { return decode(decoder, value...); }, values) && decoder.finish();
+  if constexpr (SoleMessage<T...>) {
+    return (Codec<T>::decode_whole(decoder, std::get<T>(values)) && ...) && decoder.finish();
+  } else {
+    return std::apply([&](T&... value) { return decode(decoder, value...); }, values) && decoder.finish();
+  }
 }
 
 }  // namespace hawser::codec

@@ -78,13 +78,14 @@ class Writer {
     } while (!core.writable());
     if (std::optional<Error> error = core.write_error()) co_return std::unexpected(std::move(*error));
     const codec::EncodedSize size = codec::encoded_size(item);
-    std::byte* const body = size.too_large ? nullptr : core.begin_item(size);
+    if (size.too_large) co_return fail(size.code, std::string("the item can't be encoded: ") + size.why_not);
+    std::byte* const body = core.begin_item(size);
     if (body == nullptr) {
       co_return fail(ErrorCode::limit_exceeded, "the item passes message_bytes_max or the connection has ended");
     }
     detail::ConstBuffers pieces(size.pieces);
     codec::Encoder encoder(body, pieces.data());
-    codec::encode(encoder, item);
+    codec::encode_all(encoder, item);
     if (size.pieces == 0) {
       core.end_item({}, nullptr);
       co_return Result<void>{};

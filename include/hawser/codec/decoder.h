@@ -25,6 +25,8 @@ struct DecodeLimits {
   // Entries that an insertion into a std::unordered_* container compares in its bucket, on average over the insertions
   // so far. With a good hash it is less than one. Keys that a peer chose to collide are compared with all earlier ones.
   std::size_t bucket_passes_max = 32;
+  // Nesting of the messages within a whole-message type, such as a protobuf message.
+  std::size_t message_depth_max = 100;
 
   // Limit of the heap memory, for a message of `message_bytes` in body and payload.
   constexpr std::size_t memory_bytes(std::size_t message_bytes) const noexcept {
@@ -163,6 +165,8 @@ class Decoder {
     memory_bytes_left_ -= bytes;
     return true;
   }
+  // Memory that charge() may still grant, if the budget has it.
+  std::size_t memory_left() const noexcept { return memory_bytes_left_ + memory_bytes_unpaid_; }
   // Called while a hash container is filled, after `inserted` insertions that compared `passed` entries in total.
   bool check_passes(std::size_t passed, std::size_t inserted, const char* what) noexcept {
     if (passed > bucket_passes_max_ * inserted) [[unlikely]]
@@ -188,6 +192,7 @@ class Decoder {
     return true;
   }
   void leave() noexcept { ++depth_left_; }
+  std::size_t message_depth_max() const noexcept { return message_depth_max_; }
 
   // Restricts reading to the next `bytes`, which must be available. Returns the argument for widen().
   const std::byte* narrow(std::size_t bytes) noexcept { return std::exchange(end_, cursor_ + bytes); }
@@ -202,7 +207,7 @@ class Decoder {
     return finish_body() && (payload_ == payload_end_ || fail("message", "payload follows the last value"));
   }
 
-  // Record a failure for error() and return false. The texts must be valid for ever, such as literals.
+  // Record a failure for error() and return false. The texts must be valid until error() has been called.
   bool fail(const char* what, const char* reason) noexcept { return fail(ErrorCode::protocol_error, what, reason, 0); }
   bool fail_limit(const char* what, const char* reason) noexcept {
     return fail(ErrorCode::limit_exceeded, what, reason, 0);
@@ -225,6 +230,7 @@ class Decoder {
         empty_elements_left_(limits.empty_elements_max),
         memory_bytes_left_(memory_bytes),
         bucket_passes_max_(limits.bucket_passes_max),
+        message_depth_max_(limits.message_depth_max),
         begin_(body.data()),
         arena_(arena),
         budget_(budget) {}
@@ -257,6 +263,7 @@ class Decoder {
   std::size_t memory_bytes_left_;        // Acquired or free of charge.
   std::size_t memory_bytes_unpaid_ = 0;  // Additional memory that is allowed after it was acquired from budget_.
   std::size_t bucket_passes_max_;
+  std::size_t message_depth_max_;
   const std::byte* begin_;
   DecodeArena* arena_;
   DecodeBudget* budget_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "hawser/bytes.h"
+#include "hawser/error.h"
 
 namespace hawser::codec {
 
@@ -30,9 +31,12 @@ struct EncodedSize {
   std::size_t body = 0;     // In bytes.
   std::size_t payload = 0;  // In bytes, with padding.
   std::size_t pieces = 0;   // Number of ConstBuffers that make up the payload.
-  // The value cannot be encoded: a sequence of more than `count_max` elements, an appended part above 4 GiB, or nesting
-  // beyond `encode_depth_max`. The other fields are meaningless then, and the caller reports ErrorCode::limit_exceeded.
+  // The value cannot be encoded: a sequence of more than `count_max` elements, an appended part above 4 GiB, nesting
+  // beyond `encode_depth_max`, or what the codec of a type refuses. The sizes are meaningless then, and the caller
+  // reports `code` and `why_not`.
   bool too_large = false;
+  ErrorCode code = ErrorCode::limit_exceeded;
+  const char* why_not = "a sequence of 2^31 elements or more, or nesting deeper than 256";
 
   friend bool operator==(const EncodedSize&, const EncodedSize&) = default;
 };
@@ -61,6 +65,8 @@ class Sizer {
     }
   }
   void set_too_large() noexcept { size_.too_large = true; }
+  // The text must be valid for ever.
+  void refuse(ErrorCode code, const char* why_not) noexcept { size_ = {0, 0, 0, true, code, why_not}; }
 
   // Called before and after the elements of a container or pointer; not for an empty one. False: nested too deeply; the
   // caller skips the elements and does not call leave().
@@ -115,6 +121,8 @@ class Encoder {
       write_out_of_band(data, count, bytes);
     }
   }
+  // Returns the address of the next `bytes` of the body, which the caller writes.
+  std::byte* skip(std::size_t bytes) noexcept { return std::exchange(body_, body_ + bytes); }
   // Leaves room for a length that is written when the following values have been encoded.
   std::byte* begin_length() noexcept { return std::exchange(body_, body_ + sizeof(std::uint32_t)); }
   void end_length(std::byte* length) noexcept {

@@ -28,8 +28,15 @@ enum class TypeKind {
   tuple,       // std::pair, std::tuple: elements.
   duration,    // std::chrono::duration: the count in its representation type.
   aggregate,   // Plain struct: its fields in order of declaration.
+  message,     // A whole-message type; see is_whole_message.
   unsupported,
 };
+
+// Specialised as true for types that have an encoding of another system, such as protobuf messages. The body of a
+// message that consists of one such value is exactly that encoding. Codec<T> of such a type also has size_whole(),
+// encode_whole() and decode_whole() for this case.
+template <class T>
+inline constexpr bool is_whole_message = false;
 
 template <class T>
 inline constexpr bool is_view = false;
@@ -123,6 +130,8 @@ template <class T>
 consteval TypeKind find_kind() {
   if constexpr (std::is_const_v<T> || std::is_volatile_v<T> || std::is_reference_v<T>) {
     return TypeKind::unsupported;
+  } else if constexpr (is_whole_message<T>) {
+    return TypeKind::message;
   } else if constexpr (is_boolean<T>()) {
     return TypeKind::boolean;
   } else if constexpr (std::is_enum_v<T> || (std::is_arithmetic_v<T> && !std::is_same_v<T, long double>)) {

@@ -173,7 +173,7 @@ class ArgumentOperation final : public ResultOperation<F, Outcome> {
   void encode(std::byte* body, ConstBuffer* pieces) override {
     Arguments::apply(arguments_, [&](const auto&... value) {
       codec::Encoder encoder(body, pieces);
-      codec::encode(encoder, value...);
+      codec::encode_all(encoder, value...);
     });
   }
 

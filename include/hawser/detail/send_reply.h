@@ -19,8 +19,8 @@ Error thrown_error(std::string_view who);
 void reply_thrown(ReplySink& sink, std::uint32_t call, std::string_view who) noexcept;
 // Converts an error that a handler returned to the error for its caller. Some codes state that the call did not reach a
 // handler; a handler may pass on such an error of a call that it made itself. They become ErrorCode::application,
-// because the caller would otherwise send a call again that has run. `overloaded` stays: the handler states that it has
-// done nothing.
+// because the caller would otherwise send a call again that has run. `overloaded` stays, and the error of
+// unimplemented(): the handler states that it has done nothing.
 Error handler_error(Error error);
 
 // Calls `use` with the value in a handler's result, or without arguments if the result is void.
@@ -45,7 +45,7 @@ void send_reply(ReplySink& sink, std::uint32_t call, const codec::EncodedSize& s
     std::byte* const body = sink.begin_reply(call, size, extras);
     if (body != nullptr) {
       codec::Encoder encoder(body, nullptr);
-      codec::encode(encoder, values...);
+      codec::encode_all(encoder, values...);
       return sink.end_reply({}, owner);
     }
   } else {
@@ -54,7 +54,7 @@ void send_reply(ReplySink& sink, std::uint32_t call, const codec::EncodedSize& s
     std::byte* const body = sink.begin_reply(call, size, extras);
     if (body != nullptr) {
       codec::Encoder encoder(body, pieces.data());
-      codec::encode(encoder, values...);
+      codec::encode_all(encoder, values...);
       if (!extras.attachment.empty()) pieces.push({extras.attachment.data(), extras.attachment.size()});
       return sink.end_reply(pieces.span(), owner);
     }

@@ -66,8 +66,8 @@ bool ClientSession::may_send(CallOperation& operation) {
   } else if (going_away_) {
     refuse(operation, ErrorCode::unavailable, "the server is stopping and takes no new calls");
   } else if (operation.request().size.too_large) {
-    refuse(operation, ErrorCode::limit_exceeded,
-           "the arguments can't be encoded: a sequence of 2^31 elements or more, or nesting deeper than 256");
+    const codec::EncodedSize& size = operation.request().size;
+    refuse(operation, size.code, std::string("the arguments can't be encoded: ") + size.why_not);
   } else if (calls_.full()) {
     refuse(operation, ErrorCode::overloaded,
            std::to_string(calls_.calls_max()) +

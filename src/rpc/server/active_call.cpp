@@ -3,6 +3,7 @@
 
 #include "hawser/detail/handler.h"
 #include "hawser/detail/reply_sink.h"
+#include "hawser/detail/unimplemented.h"
 #include "hawser/stream.h"
 
 namespace hawser::detail {
@@ -29,10 +30,20 @@ void reply_thrown(ReplySink& sink, std::uint32_t call, std::string_view who) noe
 
 Error handler_error(Error error) {
   if (!error.not_executed() || error.code == ErrorCode::overloaded) return error;
+  if (error.code == ErrorCode::unknown_method && error.initiator == Initiator::local &&
+      error.application_code == unimplemented_mark) {
+    error.application_code = 0;
+    return error;
+  }
   error.text = "the handler answered " + std::string(to_string(error.code)) + ": " + error.text;
   error.code = ErrorCode::application;
   error.scope = ErrorScope::call;
   return error;
+}
+
+Error unimplemented(std::string_view method) {
+  return {ErrorCode::unknown_method, ErrorScope::call, Initiator::local, unimplemented_mark,
+          "'" + std::string(method) + "' is declared by its service and not implemented here"};
 }
 
 ActiveCall::ActiveCall(const IncomingRequest& request, Keep keep) : request_(request), deadline_(*this) {

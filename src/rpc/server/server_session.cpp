@@ -138,8 +138,8 @@ std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t cal
 std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
                                       const detail::ReplyExtras& extras) {
   if (size.too_large) [[unlikely]] {
-    reply_error(call, {ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0,
-                       "the result can't be encoded: a sequence of 2^31 elements or more, or nesting deeper than 256"});
+    reply_error(call, {size.code, ErrorScope::call, Initiator::local, 0,
+                       std::string("the result can't be encoded: ") + size.why_not});
     return nullptr;
   }
   const CallId id = CallId::from_number(call);
