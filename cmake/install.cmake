@@ -23,6 +23,26 @@ set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/hawser)
 file(RELATIVE_PATH HAWSER_PREFIX_FROM_PC /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" HAWSER_PREFIX_FROM_PC ${HAWSER_PREFIX_FROM_PC})
 
+# The components, each with an export file of its own that hawserConfig.cmake includes if a user asks for it.
+get_property(components GLOBAL PROPERTY HAWSER_COMPONENTS)
+foreach(component IN LISTS components)
+  get_property(targets GLOBAL PROPERTY HAWSER_COMPONENT_TARGETS_${component})
+  get_property(libraries GLOBAL PROPERTY HAWSER_COMPONENT_LIBRARIES_${component})
+  get_property(scripts GLOBAL PROPERTY HAWSER_COMPONENT_SCRIPTS_${component})
+  list(TRANSFORM libraries REPLACE "^PkgConfig::" "")
+  string(REPLACE ";" " " libraries "${libraries}")
+  string(APPEND HAWSER_COMPONENT_MODULES "set(hawser_${component}_modules \"${libraries}\")\n")
+  install(TARGETS ${targets} EXPORT hawser_${component} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(EXPORT hawser_${component} FILE hawser_${component}Targets.cmake NAMESPACE hawser::
+          DESTINATION ${package_folder})
+  foreach(script IN LISTS scripts)
+    install(FILES ${script} DESTINATION ${package_folder})
+    cmake_path(GET script FILENAME file)
+    string(APPEND HAWSER_COMPONENT_MODULES "set(hawser_${component}_scripts ${file})\n")
+  endforeach()
+endforeach()
+
 configure_file(cmake/hawser.pc.in hawser.pc @ONLY)
 configure_package_config_file(cmake/hawserConfig.cmake.in hawserConfig.cmake INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(hawserConfigVersion.cmake COMPATIBILITY SameMinorVersion)

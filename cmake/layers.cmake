@@ -1,15 +1,18 @@
-# hawser_layer(FOLDER [APART | LEFT_OUT] [DEPENDS FOLDER...] [LIBRARIES TARGET...] [DEFINITIONS NAME...]
-#              [SYSTEM_INCLUDES FOLDER...]):
+# hawser_layer(FOLDER [APART | COMPONENT NAME | LEFT_OUT] [DEPENDS FOLDER...] [LIBRARIES TARGET...]
+#              [DEFINITIONS NAME...] [SYSTEM_INCLUDES FOLDER...]):
 # the folder src/FOLDER with its subfolders that are no layers, as the object library hawser_FOLDER. Its sources may
 # include the headers of FOLDER and of DEPENDS alone. Its *_test.cpp files become one test program of that name, linked
 # against the whole library; they may include HAWSER_TEST_LAYERS besides. APART: a static library of its own, for tests
-# and programs; it is no part of libhawser.a and is built when something links it. LEFT_OUT: its sources are not built.
+# and programs; it is no part of libhawser.a and is built when something links it. COMPONENT: likewise, and installed
+# as the component NAME of the package, hawser::NAME, whose users get LIBRARIES too. LEFT_OUT: its sources are not
+# built.
 # hawser_library() makes the targets, when all layers are known.
 set_property(GLOBAL PROPERTY HAWSER_LAYERS "")
 set_property(GLOBAL PROPERTY HAWSER_LAYER_OBJECTS "")
 set_property(GLOBAL PROPERTY HAWSER_LAYER_LIBRARIES "")
 set_property(GLOBAL PROPERTY HAWSER_LAYER_TESTS "")
 set_property(GLOBAL PROPERTY HAWSER_LIBRARIES_APART "")
+set_property(GLOBAL PROPERTY HAWSER_COMPONENTS "")
 
 # Tests of a layer may include these layers as well: they may run over the simulated network.
 set(HAWSER_TEST_LAYERS transport/sim transport exec base)
@@ -31,7 +34,7 @@ endfunction()
 # Makes the targets of a layer from its sources, which are relative to src/.
 function(hawser_layer_targets folder sources)
   get_property(arguments GLOBAL PROPERTY HAWSER_LAYER_${folder})
-  cmake_parse_arguments(arg "APART;LEFT_OUT" "" "DEPENDS;LIBRARIES;DEFINITIONS;SYSTEM_INCLUDES" ${arguments})
+  cmake_parse_arguments(arg "APART;LEFT_OUT" "COMPONENT" "DEPENDS;LIBRARIES;DEFINITIONS;SYSTEM_INCLUDES" ${arguments})
   if(arg_LEFT_OUT)
     return()
   endif()
@@ -51,7 +54,17 @@ function(hawser_layer_targets folder sources)
     endif()
   endforeach()
   if(sources)
-    if(arg_APART)
+    if(arg_COMPONENT)
+      add_library(hawser_${name} STATIC ${sources})
+      add_library(hawser::${arg_COMPONENT} ALIAS hawser_${name})
+      set_target_properties(hawser_${name} PROPERTIES EXPORT_NAME ${arg_COMPONENT} OUTPUT_NAME hawser_${arg_COMPONENT})
+      target_link_libraries(hawser_${name} PUBLIC hawser ${arg_LIBRARIES})
+      target_compile_features(hawser_${name} PUBLIC cxx_std_23)
+      set_property(GLOBAL PROPERTY HAWSER_LIBRARIES_OF_${name} hawser_${name})
+      set_property(GLOBAL APPEND PROPERTY HAWSER_COMPONENTS ${arg_COMPONENT})
+      set_property(GLOBAL PROPERTY HAWSER_COMPONENT_TARGETS_${arg_COMPONENT} hawser_${name})
+      set_property(GLOBAL PROPERTY HAWSER_COMPONENT_LIBRARIES_${arg_COMPONENT} ${arg_LIBRARIES})
+    elseif(arg_APART)
       add_library(hawser_${name} STATIC EXCLUDE_FROM_ALL ${sources})
       target_link_libraries(hawser_${name} INTERFACE hawser)
       set_property(GLOBAL APPEND PROPERTY HAWSER_LIBRARIES_APART hawser_${name})
@@ -65,7 +78,7 @@ function(hawser_layer_targets folder sources)
                                                       ${PROJECT_SOURCE_DIR}/src)
     target_include_directories(hawser_${name} SYSTEM PRIVATE ${arg_SYSTEM_INCLUDES})
     target_compile_definitions(hawser_${name} PRIVATE ${arg_DEFINITIONS})
-    target_link_libraries(hawser_${name} PRIVATE hawser_flags ${arg_LIBRARIES})
+    target_link_libraries(hawser_${name} PRIVATE $<BUILD_INTERFACE:hawser_flags> ${arg_LIBRARIES})
     hawser_precompile(hawser_${name} std)
   endif()
   if(tests)

@@ -63,6 +63,7 @@ LAYERS = {
     "transport/ucx/absent": ("transport/ucx", "transport", "wire", "exec", "base"),
     "protocol/grpc": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "transport/sim/rdma": ("transport/rdma", "transport", "wire", "exec", "base"),
+    "protobuf": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "runtime": ("protocol", "rpc", "wire", "codec", "exec", "transport", "transport/*", "base"),
 }
 # Folders of src/transport that are not backends.
@@ -81,6 +82,7 @@ LIBRARY_HEADERS = {
     "liburing": ("src/exec/*",),
     "ares": ("src/transport/tcp/*",),
     "zlib": ("src/protocol/*",),
+    "google/protobuf/": ("src/protobuf/*", "src/protocol/*", "include/hawser/protobuf*.h", "include/hawser/pb/*.h"),
     "snappy": ("src/protocol/baidu_std/*",),
     "nghttp2/": ("src/protocol/grpc/*",),
     "zstd": ("src/protocol/grpc/*",),
@@ -159,6 +161,8 @@ def check_layer_include(path, header):
         return (f'a public header includes "{header}" from src/',
                 "move what users need to include/hawser/, or forward-declare it")
     if path.startswith("examples/"):
+        if header.endswith((".pb.h", ".hawser.h")):  # Generated from a .proto file.
+            return None
         return f'an example includes "{header}" from src/', "use public headers only, as a user would"
     layer = layer_of(path)
     target = layer_of(f"src/{header}")

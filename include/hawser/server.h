@@ -168,6 +168,12 @@ class Server {
     (add_function<functions, Object>(object, options), ...);
   }
 
+  // Registers a service that protoc-gen-hawser generated, by the rules of register_handler(); see docs/services.md.
+  template <class Service>
+  void add_service(Service* service, HandlerOptions options = {}) {
+    Service::hawser_register(*this, service, options);
+  }
+
   // Runs background work on one of the server's loops: the loop of the calling thread, otherwise each loop in turn.
   // `work` is a Task<void>, or a function object that takes no parameter or a Background and returns a Task<void>. The
   // function object is called on the loop and lives as long as its task.

@@ -1,0 +1,17 @@
+# Finds libprotobuf, protoc and libprotoc, with which its plugin is built. Sets HAWSER_PROTOBUF_FOUND if all are there;
+# with HAWSER_PROTOBUF=ON they must be.
+set(HAWSER_PROTOBUF_FOUND FALSE)
+if(HAWSER_PROTOBUF STREQUAL "AUTO")
+  pkg_check_modules(protobuf QUIET IMPORTED_TARGET GLOBAL protobuf>=3.15)
+else()
+  pkg_check_modules(protobuf REQUIRED IMPORTED_TARGET GLOBAL protobuf>=3.15)
+endif()
+find_program(HAWSER_PROTOC protoc)
+find_library(HAWSER_LIBPROTOC protoc)
+mark_as_advanced(HAWSER_PROTOC HAWSER_LIBPROTOC)
+if(protobuf_FOUND AND HAWSER_PROTOC AND HAWSER_LIBPROTOC)
+  set(HAWSER_PROTOBUF_FOUND TRUE)
+  include(${CMAKE_CURRENT_LIST_DIR}/HawserProtobuf.cmake)
+elseif(NOT HAWSER_PROTOBUF STREQUAL "AUTO")
+  message(FATAL_ERROR "HAWSER_PROTOBUF=${HAWSER_PROTOBUF} needs protoc and libprotoc: install protobuf-compiler and libprotoc-dev")
+endif()

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <concepts>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "hawser/detail/json_transcoder.h"
+#include "hawser/detail/unimplemented.h"
+#include "hawser/hawser.h"
+#include "hawser/protobuf.h"
+
+// For the code that protoc-gen-hawser generates. docs/services.md describes services.
+namespace hawser::pb {
+
+template <class Given, class T>
+concept SameAs = std::same_as<std::remove_cvref_t<Given>, T>;
+
+// Converts between JSON and the messages of a method by the rules of ProtoJSON: lowerCamelCase names, 64-bit integers
+// and bytes as strings, fields without a value left out. Unknown names are refused. Values are nested at most 100 deep
+// in arguments and 64 deep in results. Null stands for a method whose requests or replies form a stream: it has no
+// arguments, or no result.
+std::shared_ptr<const detail::JsonTranscoder> json_transcoder(const google::protobuf::Descriptor* request,
+                                                              const google::protobuf::Descriptor* reply);
+
+// Null for messages of the lite runtime, which JSON cannot describe.
+template <IsMessage T>
+const google::protobuf::Descriptor* descriptor_of() {
+  if constexpr (std::derived_from<T, google::protobuf::Message>) {
+    return T::descriptor();
+  } else {
+    return nullptr;
+  }
+}
+
+// Registers a method of a service.
+template <auto method, class Service>
+void add_method(Server& server, Service* service, HandlerOptions options) {
+  using Facts = detail::MethodFacts<method>;
+  constexpr bool streams_in = !std::is_same_v<typename Facts::incoming, detail::NoStream>;
+  constexpr bool streams_out = !std::is_same_v<typename Facts::outgoing, detail::NoStream>;
+  const google::protobuf::Descriptor* request = nullptr;
+  const google::protobuf::Descriptor* reply = nullptr;
+  if constexpr (!streams_in) request = descriptor_of<std::tuple_element_t<0, typename Facts::args>>();
+  if constexpr (!streams_out) reply = descriptor_of<typename Facts::result>();
+  server.add_method({.id = Facts::id,
+                     .signature = Facts::signature,
+                     .name = std::string(Facts::name),
+                     .handler = std::make_unique<detail::FunctionHandler<method, Service>>(service, options),
+                     .streams_in = streams_in,
+                     .streams_out = streams_out,
+                     .json = json_transcoder(request, reply)});
+}
+
+template <auto method, class Via, class... Given>
+auto call(Via& via, Given&&... arguments) {
+  return via.template call<method>(std::forward<Given>(arguments)...);
+}
+
+template <auto method, class... Given>
+Task<Result<StreamingCall<method>>> open_in_pool(ClientPool& pool, Given... arguments) {
+  auto opening = [&](Client& client) { return client.open<method>(arguments...); };
+  auto sending = pool.send_request(opening);
+  co_return co_await std::move(sending);
+}
+
+// Begins a call with streams.
+template <auto method, class Via, class... Given>
+auto open(Via& via, Given&&... arguments) {
+  if constexpr (std::is_same_v<Via, ClientPool>) {
+    detail::require_names<detail::MethodFacts<method>, Given...>();
+    return open_in_pool<method, std::decay_t<Given>...>(via, std::forward<Given>(arguments)...);
+  } else {
+    return via.template open<method>(std::forward<Given>(arguments)...);
+  }
+}
+
+}  // namespace hawser::pb

@@ -1,0 +1,449 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "exec/sim_poller.h"
+#include "hawser/hawser.h"
+#include "protobuf/test/required.hawser.h"
+#include "protobuf/test/shop.hawser.h"
+#include "tests/testing.h"
+#include "transport/sim/sim_network.h"
+
+namespace hawser::pb {
+namespace {
+
+using namespace testing_tools;
+using probe::Event;
+using probe::Item;
+using probe::OrderReply;
+using probe::OrderRequest;
+using probe::Total;
+using probe::Tree;
+using probe::WatchRequest;
+
+class Shop : public probe::ShopService {
+ public:
+  Task<Result<OrderReply>> Order(Context& context, const OrderRequest& request) override {
+    if (request.item() == "nothing") co_return std::unexpected(Error::application(404, "nothing is sold out"));
+    if (request.item() == "wait") {
+      auto waiting = context.loop().sleep(10s, context.token());
+      static_cast<void>(co_await std::move(waiting));
+      cancelled += context.token().stop_requested();
+    }
+    OrderReply reply;
+    reply.set_text(request.has_item() ? "one " + request.item() : "no item");
+    reply.set_data(request.data());
+    if (!context.attachment().empty()) context.set_attachment(Buffer::copy_of(context.attachment()));
+    if (const auto colour = context.metadata().find("colour")) context.add_metadata("colour", std::string(*colour));
+    co_return reply;
+  }
+  Task<Result<Total>> Buy(Context&, Reader<Item> requests) override {
+    Total total;
+    while (true) {
+      AWAIT(item, requests.next());
+      if (!item) co_return std::unexpected(item.error());
+      if (!*item) break;
+      total.set_price(total.price() + (*item)->price());
+      total.set_items(total.items() + 1);
+    }
+    co_return total;
+  }
+  Task<Result<void>> Watch(Context&, const WatchRequest& request, Writer<Event> replies) override {
+    for (int i = 0; i < request.events(); ++i) {
+      Event event;
+      event.set_number(i);
+      AWAIT(written, replies.write(event));
+      if (!written) co_return std::unexpected(written.error());
+    }
+    if (request.events() == 0) co_return fail(ErrorCode::invalid_argument, "there are no events");
+    co_return Result<void>{};
+  }
+  Task<Result<void>> Chat(Context&, Reader<Item> requests, Writer<Event> replies) override {
+    while (true) {
+      AWAIT(item, requests.next());
+      if (!item) co_return std::unexpected(item.error());
+      if (!*item) co_return Result<void>{};
+      Event event;
+      event.set_text("you said " + (*item)->name());
+      AWAIT(written, replies.write(event));
+      if (!written) co_return std::unexpected(written.error());
+    }
+  }
+  Task<Result<google::protobuf::Empty>> Nothing(Context&, const google::protobuf::Empty&) override {
+    co_return google::protobuf::Empty();
+  }
+  Task<Result<Tree>> Climb(Context&, const Tree& request) override { co_return request; }
+  Task<Result<probe::Newer>> Age(Context&, const probe::Older& request) override {
+    probe::Newer reply;
+    // Fields that this version does not know return to the caller.
+    reply.ParseFromString(request.SerializeAsString());
+    co_return reply;
+  }
+  int cancelled = 0;
+};
+
+class StrictOne : public probe::StrictService {
+ public:
+  Task<Result<probe::Strict>> Check(Context&, const probe::Strict& request) override {
+    probe::Strict reply = request;
+    if (request.note() == "drop") reply.clear_age();
+    co_return reply;
+  }
+};
+
+enum class Net { sim, tcp };
+
+class Services : public ::testing::TestWithParam<Net> {
+ protected:
+  // Runs body(client, server) with a server of both services and a connected client.
+  template <class Body>
+  void serve(Body body, ServerOptions server_with = {}, ClientOptions client_with = {}) {
+    const bool sim = GetParam() == Net::sim;
+    const std::unique_ptr<Loop> loop =
+        sim ? std::make_unique<Loop>(std::make_unique<exec::SimPoller>(), LoopOptions()) : std::make_unique<Loop>();
+    const auto network = sim ? std::make_shared<transport::SimNetwork>(7, transport::SimOptions()) : nullptr;
+    if (sim) server_with.listen = "server:0";
+    server_ =
+        sim ? std::make_unique<Server>(*loop, network, server_with) : std::make_unique<Server>(*loop, server_with);
+    server_->add_service(&shop);
+    server_->add_service(&strict);
+    auto work = [&]() -> Task<void> {
+      REQUIRE_OK(server_->start());
+      const auto client =
+          sim ? std::make_unique<Client>(*loop, network, client_with) : std::make_unique<Client>(*loop, client_with);
+      AWAIT(connected, client->connect(server_->address()));
+      REQUIRE_OK(connected);
+      network_ = network;
+      loop_ = loop.get();
+      {
+        auto task = body(*client);
+        co_await std::move(task);
+      }
+      client->close();
+      auto stopping = server_->shut_down(10ms);
+      co_await std::move(stopping);
+      EXPECT_EQ(server_->counters().calls_in_flight, 0U);
+    };
+    loop->run(work());
+    server_.reset();
+    network_.reset();
+  }
+  Shop shop;
+  StrictOne strict;
+  std::unique_ptr<Server> server_;
+  std::shared_ptr<transport::Network> network_;
+  Loop* loop_ = nullptr;
+};
+
+INSTANTIATE_TEST_SUITE_P(Nets, Services, ::testing::Values(Net::sim, Net::tcp),
+                         [](const auto& one) { return one.param == Net::sim ? "sim" : "tcp"; });
+
+TEST_P(Services, Unary) {
+  serve([&](Client& client) -> Task<void> {
+    probe::ShopService::Stub stub(client);
+    OrderRequest request;
+    request.set_item("rope");
+    AWAIT(reply, stub.Order(request));
+    REQUIRE_OK(reply);
+    EXPECT_EQ(reply->text(), "one rope");
+    // An rvalue is kept in the call.
+    auto call = stub.Order(OrderRequest(request));
+    AWAIT(again, std::move(call));
+    EXPECT_OK(again);
+    AWAIT(none, stub.Order(OrderRequest()));
+    REQUIRE_OK(none);
+    EXPECT_EQ(none->text(), "no item");
+  });
+}
+
+TEST_P(Services, OptionsAttachmentAndMetadata) {
+  serve([&](Client& client) -> Task<void> {
+    probe::ShopService::Stub<> stub(client);
+    const std::string attached = text_of(100'000);
+    const CallOptions options{.timeout = patience, .attachment = as_bytes(attached), .metadata = {{"colour", "red"}}};
+    OrderRequest request;
+    request.set_item("rope");
+    AWAIT(reply, stub.Order(options, request).reply());
+    REQUIRE_OK(reply);
+    EXPECT_EQ((*reply)->text(), "one rope");
+    EXPECT_TRUE(std::ranges::equal(reply->attachment(), as_bytes(attached)));
+    EXPECT_EQ(reply->metadata().find("colour"), "red");
+  });
+}
+
+TEST_P(Services, ClientStreaming) {
+  serve([&](Client& client) -> Task<void> {
+    probe::ShopService::Stub stub(client);
+    AWAIT(buying, stub.Buy());
+    REQUIRE_OK(buying);
+    auto items = buying->writer();
+    for (int i = 1; i <= 100; ++i) {
+      Item item;
+      item.set_price(i);
+      AWAIT(written, items.write(item));
+      REQUIRE_OK(written);
+    }
+    AWAIT(total, buying->finish());
+    REQUIRE_OK(total);
+    EXPECT_EQ(total->price(), 5050);
+    EXPECT_EQ(total->items(), 100);
+  });
+}
+
+TEST_P(Services, ServerStreaming) {
+  serve([&](Client& client) -> Task<void> {
+    probe::ShopService::Stub stub(client);
+    WatchRequest request;
+    request.set_events(1000);
+    AWAIT(watching, stub.Watch(request));
+    REQUIRE_OK(watching);
+    auto events = watching->reader();
+    for (int i = 0; i < 1000; ++i) {
+      AWAIT(event, events.next());
+      REQUIRE_OK(event);
+      REQUIRE(event->has_value());
+      EXPECT_EQ((*event)->number(), i);
+    }
+    AWAIT(last, events.next());
+    REQUIRE_OK(last);
+    EXPECT_FALSE(last->has_value());
+    AWAIT(end, watching->finish());
+    EXPECT_OK(end);
+    AWAIT(refused, stub.Watch(WatchRequest()));
+    REQUIRE_OK(refused);
+    AWAIT(error, refused->finish());
+    EXPECT_ERROR(error, invalid_argument, "there are no events");
+  });
+}
+
+TEST_P(Services, BothStreaming) {
+  serve([&](Client& client) -> Task<void> {
+    probe::ShopService::Stub stub(client);
+    const CallOptions options{.timeout = patience};
+    AWAIT(chat, stub.Chat(options));
+    REQUIRE_OK(chat);
+    auto out = chat->writer();
+    auto in = chat->reader();
+    for (const std::string word : {"hello", "how are you", "bye"}) {
+      Item item;
+      item.set_name(word);
+      AWAIT(written, out.write(item));
+      REQUIRE_OK(written);
+      AWAIT(event, in.next());
+      REQUIRE_OK(event);
+      REQUIRE(event->has_value());
+      EXPECT_EQ((*event)->text(), "you said " + word);
+    }
+    AWAIT(end, chat->finish());
+    EXPECT_OK(end);
+  });
+}
+
+TEST_P(Services, OverAPool) {
+  serve([&](Client&) -> Task<void> {
+    const std::shared_ptr<ClientPool> pool = network_ ? ClientPool::create(*loop_, network_, server_->address(), {})
+                                                      : ClientPool::create(*loop_, server_->address());
+    probe::ShopService::Stub stub(*pool);
+    OrderRequest request;
+    request.set_item("rope");
+    AWAIT(reply, stub.Order(request));
+    REQUIRE_OK(reply);
+    EXPECT_EQ(reply->text(), "one rope");
+    const CallOptions options{.timeout = patience};
+    AWAIT(chat, stub.Chat(options));
+    REQUIRE_OK(chat);
+    Item item;
+    item.set_name("hello");
+    auto out = chat->writer();
+    AWAIT(written, out.write(item));
+    REQUIRE_OK(written);
+    auto in = chat->reader();
+    AWAIT(event, in.next());
+    REQUIRE_OK(event);
+    REQUIRE(event->has_value());
+    EXPECT_EQ((*event)->text(), "you said hello");
+    AWAIT(end, chat->finish());
+    EXPECT_OK(end);
+    WatchRequest watch;
+    watch.set_events(1);
+    AWAIT(watching, stub.Watch(options, watch));
+    REQUIRE_OK(watching);
+    AWAIT(watched, watching->finish());
+    EXPECT_OK(watched);
+  });
+}
+
+TEST_P(Services, EmptyMessages) {
+  serve([&](Client& client) -> Task<void> {
+    probe::ShopService::Stub stub(client);
+    google::protobuf::Empty request;
+    AWAIT(reply, stub.Nothing(request));
+    EXPECT_OK(reply);
+  });
+}
+
+TEST_P(Services, MessagesOfEightMegabytes) {
+  serve([&](Client& client) -> Task<void> {
+    probe::ShopService::Stub stub(client);
+    OrderRequest request;
+    request.set_item("large");
+    request.set_data(text_of(8 << 20));
+    AWAIT(reply, stub.Order(request));
+    REQUIRE_OK(reply);
+    EXPECT_EQ(reply->data(), request.data());
+  });
+}
+
+TEST_P(Services, ErrorsOfTheHandler) {
+  serve([&](Client& client) -> Task<void> {
+    probe::ShopService::Stub stub(client);
+    OrderRequest request;
+    request.set_item("nothing");
+    AWAIT(reply, stub.Order(request));
+    EXPECT_ERROR(reply, application, "sold out");
+    EXPECT_EQ(reply.error().application_code, 404);
+  });
+}
+
+TEST_P(Services, MethodsThatAreNotImplemented) {
+  serve([&](Client& client) -> Task<void> {
+    probe::ShopService::Stub stub(client);
+    OrderRequest request;
+    AWAIT(reply, stub.Left(request));
+    EXPECT_ERROR(reply, unknown_method, "'probe.ShopService/Left' is declared by its service and not implemented");
+    EXPECT_EQ(reply.error().application_code, 0);
+    AWAIT(stream, stub.LeftStream());
+    REQUIRE_OK(stream);
+    AWAIT(end, stream->finish());
+    EXPECT_ERROR(end, unknown_method, "probe.ShopService/LeftStream");
+  });
+}
+
+TEST_P(Services, ServicesThatAreNotRegistered) {
+  serve([&](Client& client) -> Task<void> {
+    probe::Names::Stub stub(client);
+    OrderRequest request;
+    AWAIT(first, stub.delete_(request));
+    EXPECT_ERROR(first, unknown_method, "probe.Names/delete");
+    AWAIT(second, stub.Stub_(request));
+    EXPECT_ERROR(second, unknown_method, "probe.Names/Stub");
+    AWAIT(third, stub.Names_(request));
+    EXPECT_ERROR(third, unknown_method, "probe.Names/Names");
+  });
+}
+
+TEST_P(Services, TheServerLimitsDepth) {
+  ServerOptions options;
+  options.decode_limits.message_depth_max = 10;
+  serve(
+      [&](Client& client) -> Task<void> {
+        probe::ShopService::Stub stub(client);
+        Tree tree;
+        Tree* top = &tree;
+        for (int i = 0; i < 9; ++i) top = top->add_branches();
+        AWAIT(reply, stub.Climb(tree));
+        EXPECT_OK(reply);
+        top->add_branches()->add_branches();
+        AWAIT(refused, stub.Climb(tree));
+        EXPECT_ERROR(refused, protocol_error, "probe.Tree");
+        EXPECT_ERROR(refused, protocol_error, "message_depth_max");
+        top->clear_branches();
+        AWAIT(after, stub.Climb(tree));  // The connection is not affected.
+        EXPECT_OK(after);
+      },
+      options);
+}
+
+TEST_P(Services, TheServerLimitsMemory) {
+  ServerOptions options;
+  options.decode_limits.memory_factor_max = 4;
+  options.decode_limits.memory_bytes_base = 16 << 10;
+  serve(
+      [&](Client& client) -> Task<void> {
+        probe::ShopService::Stub stub(client);
+        Tree tree;
+        for (int i = 0; i < 100'000; ++i) tree.add_branches();
+        AWAIT(refused, stub.Climb(tree));
+        EXPECT_ERROR(refused, limit_exceeded, "probe.Tree");
+        AWAIT(after, stub.Climb(Tree()));
+        EXPECT_OK(after);
+      },
+      options);
+}
+
+TEST_P(Services, MessagesBeyondTheLimitOfTheServer) {
+  ServerOptions options;
+  options.message_bytes_max = 1 << 20;
+  serve(
+      [&](Client& client) -> Task<void> {
+        probe::ShopService::Stub stub(client);
+        OrderRequest request;
+        request.set_data(text_of(2 << 20));
+        AWAIT(refused, stub.Order(request));
+        EXPECT_ERROR(refused, limit_exceeded, "message_bytes_max");
+        AWAIT(after, stub.Order(OrderRequest()));
+        EXPECT_OK(after);
+      },
+      options);
+}
+
+TEST_P(Services, RequiredFields) {
+  serve([&](Client& client) -> Task<void> {
+    probe::StrictService::Stub stub(client);
+    probe::Strict request;
+    request.set_name("x");
+    AWAIT(refused, stub.Check(request));
+    EXPECT_ERROR(refused, invalid_argument, "a required field of probe.Strict is not set");
+    request.set_age(3);
+    AWAIT(reply, stub.Check(request));
+    EXPECT_OK(reply);
+    request.set_note("drop");
+    AWAIT(incomplete, stub.Check(request));
+    EXPECT_ERROR(incomplete, invalid_argument, "a required field of probe.Strict is not set");
+  });
+}
+
+TEST_P(Services, UnknownFieldsTravel) {
+  serve([&](Client& client) -> Task<void> {
+    probe::ShopService::Stub stub(client);
+    probe::Newer newer;
+    newer.set_name("Ada");
+    newer.set_age(36);
+    probe::Older request;
+    REQUIRE(request.ParseFromString(newer.SerializeAsString()));
+    AWAIT(reply, stub.Age(request));
+    REQUIRE_OK(reply);
+    EXPECT_EQ(reply->age(), 36);
+  });
+}
+
+TEST_P(Services, DeadlineAndCancellation) {
+  serve([&](Client& client) -> Task<void> {
+    probe::ShopService::Stub stub(client);
+    OrderRequest request;
+    request.set_item("wait");
+    const CallOptions options{.timeout = 20ms};
+    AWAIT(late, stub.Order(options, request));
+    EXPECT_ERROR(late, deadline_exceeded, "");
+    AWAIT(seen, eventually(*loop_, [&] { return shop.cancelled == 1; }));
+    EXPECT_TRUE(seen);
+  });
+}
+
+TEST(ServiceNames, AreThoseOfTheProto) {
+  EXPECT_EQ(method_name<&probe::ShopService::Order>, "probe.ShopService/Order");
+  EXPECT_EQ(probe::ShopService::hawser_service_name, "probe.ShopService");
+}
+
+TEST(ServiceNames, AServiceIsRegisteredOnce) {
+  Shop shop;
+  Server server;
+  server.add_service(&shop);
+  EXPECT_THROW(server.add_service(&shop), std::logic_error);
+}
+
+}  // namespace
+}  // namespace hawser::pb
