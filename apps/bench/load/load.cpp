@@ -5,6 +5,9 @@
 #include <utility>
 
 #include "bench/load/handlers.h"
+#ifdef HAWSER_BENCH_PROTOBUF
+#include "bench/load/protobuf_echo.h"
+#endif
 
 namespace hawser::bench {
 namespace {
@@ -16,6 +19,27 @@ constexpr Duration pause_after_error = std::chrono::milliseconds(1);
 
 bool right(std::string_view sent, std::string_view reply, Check check) noexcept { return same(sent, reply, check); }
 bool right(std::string_view sent, const Ack& reply, Check) noexcept { return ack_of(sent) == reply; }
+
+// The argument of a call of `handler`. Lives until the call has ended.
+template <auto handler>
+struct Argument {
+  std::string_view of(std::string_view payload) const noexcept { return payload; }
+};
+
+#ifdef HAWSER_BENCH_PROTOBUF
+template <>
+struct Argument<&::bench::Echo::Call> {
+  const ::bench::Payload& of(std::string_view payload) {
+    message.set_data(payload.data(), payload.size());
+    return message;
+  }
+  ::bench::Payload message;
+};
+
+bool right(std::string_view sent, const ::bench::Payload& reply, Check check) noexcept {
+  return same(sent, reply.data(), check);
+}
+#endif
 
 // Longest sleep of the pacer, so that it notices the end.
 constexpr Duration pace_step = std::chrono::milliseconds(20);
@@ -46,6 +70,9 @@ Load::Load(Loop& loop, const Options& options, Payload payload)
       rate_per_s_(options.rate_per_s) {}
 
 void Load::add(Client& client) {
+#ifdef HAWSER_BENCH_PROTOBUF
+  if (handler_ == HandlerKind::protobuf) return add_to<&::bench::Echo::Call>(client);
+#endif
   if (reply_ == ReplyKind::echo) {
     handler_ == HandlerKind::function ? add_to<echo>(client) : add_to<echo_task>(client);
   } else {
@@ -83,12 +110,13 @@ bool Load::settle(std::uint64_t number, Check check, const auto& reply) {
 
 template <auto handler>
 Task<void> Load::call_on(Client& client) {
+  Argument<handler> argument;
   bool cold = true;
   auto start = Clock::now();
   while (!stopping_) {
     const std::uint64_t number = calls_begun_++;
     const std::string_view payload = payload_.of(number);
-    auto call = client.call<handler>(payload).reply();
+    auto call = client.call<handler>(argument.of(payload)).reply();
     const auto reply = co_await std::move(call);
     const auto end = Clock::now();
     const Check check = cold || number % calls_per_full_check == 0 ? Check::all : Check::ends;
@@ -132,7 +160,8 @@ Task<void> Load::pace() {
 template <auto handler>
 Task<void> Load::call_once(Client& client, std::uint64_t number, Clock::time_point intended) {
   const std::string_view payload = payload_.of(number);
-  auto call = client.call<handler>(payload).reply();
+  Argument<handler> argument;
+  auto call = client.call<handler>(argument.of(payload)).reply();
   const auto reply = co_await std::move(call);
   const auto end = Clock::now();
   if (settle(number, number % calls_per_full_check == 0 ? Check::all : Check::ends, reply)) [[likely]]

@@ -5,6 +5,9 @@
 #include "bench/load/handlers.h"
 #include "bench/load/transport_choice.h"
 #include "hawser/server.h"
+#ifdef HAWSER_BENCH_PROTOBUF
+#include "bench/load/protobuf_echo.h"
+#endif
 
 namespace hawser::bench {
 
@@ -25,8 +28,14 @@ bool play_server(const Options& options, std::string_view transport, Wait wait, 
   server_options.message_bytes_max = size_bytes_max + 4096;
   server_options.calls_per_connection_max = concurrency_max;
   server_options.transports = server_transports(transport);
+#ifdef HAWSER_BENCH_PROTOBUF
+  ProtobufEcho protobuf_echo;
+#endif
   Server server(server_options);
   server.register_handler<echo, echo_task, ack, ack_task, usage, describe>();
+#ifdef HAWSER_BENCH_PROTOBUF
+  if (options.handler == HandlerKind::protobuf) server.add_service(&protobuf_echo);
+#endif
   if (const Result<void> started = server.start(); !started) {
     notify(Failed{"cannot listen at " + listen + ": " + started.error().describe()});
     return false;

@@ -170,9 +170,15 @@ void add_table(CLI::App& app, Options& options) {
 }
 
 void add_handler(CLI::App& app, Options& options) {
-  add_choice<HandlerKind>(app, "--handler", "The server's handler: a plain function or a coroutine [function]",
-                          options.handler, {{"function", HandlerKind::function}, {"coroutine", HandlerKind::coroutine}},
-                          "neither function nor coroutine");
+  std::vector<std::pair<std::string_view, HandlerKind>> kinds = {{"function", HandlerKind::function},
+                                                                 {"coroutine", HandlerKind::coroutine}};
+  if (has_protobuf) kinds.emplace_back("protobuf", HandlerKind::protobuf);
+  add_choice<HandlerKind>(app, "--handler",
+                          "The server's handler: a plain function, a coroutine, or protobuf: a method of a service "
+                          "with messages of protobuf [function]",
+                          options.handler, std::move(kinds),
+                          has_protobuf ? "neither function nor coroutine nor protobuf"
+                                       : "neither function nor coroutine (this build has no protobuf)");
 }
 
 void add_rate(CLI::App& app, Options& options) {

@@ -19,7 +19,17 @@ enum class ReplyKind : std::uint8_t {
   echo,  // The reply is the payload.
   ack,   // The reply has 16 bytes.
 };
-enum class HandlerKind : std::uint8_t { function, coroutine };
+enum class HandlerKind : std::uint8_t {
+  function,
+  coroutine,
+  protobuf,  // A method of a service from a .proto file, with messages as argument and result.
+};
+// Whether this build has HandlerKind::protobuf.
+#ifdef HAWSER_BENCH_PROTOBUF
+inline constexpr bool has_protobuf = true;
+#else
+inline constexpr bool has_protobuf = false;
+#endif
 
 struct SizeAndConcurrency {
   std::size_t size_bytes = 0;
