@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "hawser/protobuf_service.h"
+#include "protobuf/plain_json.h"
 
 namespace hawser::pb {
 
@@ -29,7 +30,12 @@ bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") 
 class MessageTranscoder final : public detail::JsonTranscoder {
  public:
   MessageTranscoder(const Descriptor* request, const Descriptor* reply)
-      : request_(request), reply_(reply), request_url_(url_of(request)), reply_url_(url_of(reply)) {
+      : request_(request),
+        reply_(reply),
+        plain_request_(request),
+        plain_reply_(reply),
+        request_url_(url_of(request)),
+        reply_url_(url_of(reply)) {
     // The types of both messages, and those that an Any within them names, are in the pool of the first.
     const Descriptor* const any = request != nullptr ? request : reply;
     if (any != nullptr) {
@@ -45,6 +51,8 @@ class MessageTranscoder final : public detail::JsonTranscoder {
     }
     if (json.size() > INT_MAX) return refused(request_, "the text is longer than 2 GiB");
     std::string bytes;
+    if (plain_request_.to_bytes(json, bytes)) return Buffer::copy_of(as_bytes(std::string_view(bytes)));
+    bytes.clear();
     const util::Status status =
         util::JsonToBinaryString(types_.get(), request_url_, {json.data(), json.size()}, &bytes, {});
     if (!status.ok()) return refused(request_, text_of(status));
@@ -55,8 +63,10 @@ class MessageTranscoder final : public detail::JsonTranscoder {
     if (!payload.empty()) return fail(ErrorCode::internal, "the reply has a payload beside its message");
     if (reply_ == nullptr) return std::string("{}");
     if (body.size() > INT_MAX) return refused(reply_, "the message is longer than 2 GiB");
-    const std::string bytes(reinterpret_cast<const char*>(body.data()), body.size());
     std::string json;
+    if (plain_reply_.to_json(body, json)) return json;
+    json.clear();
+    const std::string bytes(reinterpret_cast<const char*>(body.data()), body.size());
     const util::Status status = util::BinaryToJsonString(types_.get(), reply_url_, bytes, &json, {});
     if (!status.ok()) return refused(reply_, text_of(status), ErrorCode::internal);
     return json;
@@ -75,6 +85,8 @@ class MessageTranscoder final : public detail::JsonTranscoder {
 
   const Descriptor* request_;
   const Descriptor* reply_;
+  const PlainJson plain_request_;
+  const PlainJson plain_reply_;
   const std::string request_url_;
   const std::string reply_url_;
   std::unique_ptr<util::TypeResolver> types_;
