@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -17,6 +16,11 @@ inline Bytes as_bytes(std::string_view text) noexcept { return std::as_bytes(std
 inline std::string_view as_text(Bytes bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
+
+namespace detail {
+// std::memcpy(), without the header that declares it.
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept { __builtin_memcpy(to, from, bytes); }
+}  // namespace detail
 
 // Address and length of memory to be sent. The memory belongs to somebody else and must stay valid until it has been
 // sent.
@@ -78,7 +82,7 @@ class Buffer {
   }
   static Buffer copy_of(Bytes bytes) {
     Buffer buffer = allocate(bytes.size());
-    if (!bytes.empty()) std::memcpy(buffer.mutable_data(), bytes.data(), bytes.size());
+    if (!bytes.empty()) detail::copy_bytes(buffer.mutable_data(), bytes.data(), bytes.size());
     return buffer;
   }
   static Buffer copy_of(std::string_view text) { return copy_of(as_bytes(text)); }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -88,7 +87,7 @@ class Reply {
       return fail(ErrorCode::limit_exceeded, "the result is larger than the memory given to into()");
     }
     if (reinterpret_cast<std::uintptr_t>(memory.data()) % alignof(Element) != 0) return {};
-    std::memcpy(memory.data(), bytes.data(), bytes.size());
+    detail::copy_bytes(memory.data(), bytes.data(), bytes.size());
     value_ = T(reinterpret_cast<const Element*>(memory.data()), value_.size());
     return {};
   }

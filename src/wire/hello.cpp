@@ -1,6 +1,7 @@
 #include "wire/hello.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "base/byte_fields.h"

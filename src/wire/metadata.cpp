@@ -1,5 +1,7 @@
 #include "wire/metadata.h"
 
+#include <cstring>
+
 #include "base/little_endian.h"
 #include "hawser/metadata.h"
 

@@ -3,7 +3,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -127,7 +126,7 @@ class Decoder {
   bool copy(void* to, std::size_t bytes, const char* what) noexcept {
     if (bytes > available()) [[unlikely]]
       return fail_short(what, bytes);
-    if (bytes != 0) std::memcpy(to, cursor_, bytes);
+    if (bytes != 0) detail::copy_bytes(to, cursor_, bytes);
     cursor_ += bytes;
     return true;
   }

@@ -4,7 +4,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 #include "hawser/bytes.h"
@@ -102,13 +101,13 @@ class Encoder {
   ConstBuffer* pieces_end() const noexcept { return pieces_; }
 
   void write(const void* data, std::size_t bytes) noexcept {
-    if (bytes != 0) std::memcpy(body_, data, bytes);
+    if (bytes != 0) detail::copy_bytes(body_, data, bytes);
     body_ += bytes;
   }
   template <class T>
     requires std::is_arithmetic_v<T> || std::is_enum_v<T>
   void write_scalar(T value) noexcept {
-    std::memcpy(body_, &value, sizeof(T));
+    detail::copy_bytes(body_, &value, sizeof(T));
     body_ += sizeof(T);
   }
   void write_count(std::size_t count) noexcept { write_scalar(static_cast<std::uint32_t>(count)); }
@@ -127,7 +126,7 @@ class Encoder {
   std::byte* begin_length() noexcept { return std::exchange(body_, body_ + sizeof(std::uint32_t)); }
   void end_length(std::byte* length) noexcept {
     const auto bytes = static_cast<std::uint32_t>(body_ - length - sizeof(std::uint32_t));
-    std::memcpy(length, &bytes, sizeof(bytes));
+    detail::copy_bytes(length, &bytes, sizeof(bytes));
   }
 
   std::size_t set_out_of_band_min(std::size_t bytes) noexcept { return std::exchange(out_of_band_min_, bytes); }

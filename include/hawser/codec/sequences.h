@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -117,7 +116,7 @@ struct Codec<T> : SequenceSizer<T, typename T::value_type> {
         value.assign(elements, elements + count);
       } else {
         value.resize(count);
-        if (count != 0) std::memcpy(value.data(), data, count * sizeof(Element));
+        if (count != 0) detail::copy_bytes(value.data(), data, count * sizeof(Element));
       }
       return true;
     } else {
@@ -161,7 +160,7 @@ struct Codec<T> {
       if (!decoder.charge(memory_bytes<T>(count), "sequence")) return false;
       value.resize(count);
       for (Element& element : value) {
-        std::memcpy(&element, data, sizeof(Element));
+        detail::copy_bytes(&element, data, sizeof(Element));
         data += sizeof(Element);
       }
       return true;

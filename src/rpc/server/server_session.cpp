@@ -1,6 +1,7 @@
 #include "rpc/server/server_session.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <utility>
 
