@@ -3,8 +3,9 @@
 
     compile_test.py COMPILER FILE...
 
-A line of a file that ends in `// refused: TEXT` must cause an error whose text contains TEXT, and no other line may
-cause an error. With a compiler other than GCC before version 13, every line must compile.
+A line of a file that ends in `// says: TEXT` must cause exactly one error, whose text contains TEXT, with every
+compiler. A line that ends in `// refused: TEXT` must do so with GCC before version 13, and compile with all other
+compilers. No other line may cause an error.
 """
 
 import pathlib
@@ -22,45 +23,49 @@ def affected(compiler):
     return "__clang__" not in macros and version is not None and int(version[1]) < 13
 
 
-def expectations(path):
-    """Returns the text of the error that each refused line must cause, by line number."""
+def expectations(path, kinds):
+    """Returns the text of the error that each line must cause, by line number. `kinds` is a regular expression."""
     found = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
-        if match := re.search(r"// refused: (.+)$", line):
+        if match := re.search(rf"// (?:{kinds}): (.+)$", line):
             found[number] = match[1]
     return found
 
 
-def errors(output, path):
-    """Returns (line of `path`, 0 if unknown; text) for each error of GCC. GCC prints the line before the error."""
+def errors(output, path, clang):
+    """Returns (line of `path`, 0 if unknown; text) for each error. GCC prints the line before the error, and Clang
+    prints it behind the error, the outermost line last."""
     found = []
     line = 0
     for row in output.splitlines():
         here = re.search(re.escape(path.name) + r":(\d+):", row)
         error = re.search(r"error: (.*)", row)
-        if here:
-            line = int(here[1])
         if error:
-            found.append((line, error[1]))
+            found.append((int(here[1]) if here else 0 if clang else line, error[1]))
             line = 0
+        elif here and clang and found and ": note:" in row:
+            found[-1] = (int(here[1]), found[-1][1])
+        elif here:
+            line = int(here[1])
     return found
 
 
 def check(compiler, path):
     """Returns the differences from the expectations, as texts."""
+    clang = "clang" in pathlib.Path(compiler).name
     command = [compiler, "-std=c++23", "-fsyntax-only", "-w", "-I", str(ROOT / "include"), str(path)]
-    result = subprocess.run(command, capture_output=True, text=True)
-    if not affected(compiler):
-        return [] if result.returncode == 0 else [f"{path} does not compile:\n{result.stderr}"]
-    expected = expectations(path)
+    result = subprocess.run(command + (["-ferror-limit=0"] if clang else []), capture_output=True, text=True)
+    expected = expectations(path, "says|refused" if affected(compiler) else "says")
     faults = []
-    for line, text in errors(result.stderr, path):
+    for line, text in errors(result.stderr, path, clang):
         wanted = expected.pop(line, None)
         if wanted is None:
             faults.append(f"{path}:{line}: unexpected error: {text}")
         elif wanted not in text:
             faults.append(f"{path}:{line}: the error is '{text}', which does not contain '{wanted}'")
     faults += [f"{path}:{line}: compiles, instead of: {text}" for line, text in expected.items()]
+    if result.returncode != 0 and not result.stderr.count("error:"):
+        faults.append(f"{path} does not compile:\n{result.stderr}")
     return faults
 
 

@@ -10,6 +10,16 @@
 
 namespace hawser {
 
+namespace detail {
+
+template <class Awaited>
+consteval void require_moved_call() {
+  static_assert(sizeof(Awaited) == 0,
+                "hawser: a call is awaited once, which uses it up: write `co_await std::move(call)` for a named one");
+}
+
+}  // namespace detail
+
 // A call that is sent when it is awaited. `co_await` gives a Result of the handler's result, with owning types in place
 // of views. Arguments that are lvalues must stay valid until the call has ended. Await it in the expression that
 // creates it, as in `co_await client.call<f>(x)`. Errors: those of ErrorCode. Thread: the client's loop.
@@ -44,6 +54,10 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
       return Awaiter<detail::ReplyOutcome<F>>(*call_.link_, std::move(call_.options_), std::move(call_.arguments_),
                                               memory_);
     }
+    auto operator co_await() & {
+      detail::require_moved_call<Whole>();
+      return std::move(*this).operator co_await();
+    }
 
    private:
     Call call_;
@@ -56,6 +70,10 @@ class [[nodiscard("a call is made by awaiting it")]] Call {
 
   auto operator co_await() && {
     return Awaiter<detail::ValueOutcome<F>>(*link_, std::move(options_), std::move(arguments_), MutableBytes());
+  }
+  auto operator co_await() & {
+    detail::require_moved_call<Call>();
+    return std::move(*this).operator co_await();
   }
 
   // Makes the call return a Result<Reply<R>>: the value read in place, the attachment and the metadata. R is the
@@ -98,6 +116,10 @@ class [[nodiscard]] PendingCall {
       }
     };
     return Awaiter{std::move(operation_)};
+  }
+  auto operator co_await() & {
+    detail::require_moved_call<PendingCall>();
+    return std::move(*this).operator co_await();
   }
 
  private:

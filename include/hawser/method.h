@@ -170,12 +170,14 @@ struct FunctionFacts : Parameters<T...> {
   // Type of the value that the reply carries; may be void.
   using result = std::remove_cvref_t<typename Unwrapped<Return>::type>;
   static constexpr bool is_member = !std::is_void_v<Object>;
+  static constexpr bool is_function = true;
   static constexpr std::size_t arity = std::tuple_size_v<typename Parameters<T...>::args_tuple>;
 };
 
+// For everything that is no function: the users of these facts report it.
 template <class F>
-struct FactsOf {
-  static_assert(sizeof(F) == 0, "hawser: neither a function, a member function, nor a lambda with one call operator");
+struct FactsOf : FunctionFacts<void, void> {
+  static constexpr bool is_function = false;
 };
 template <class R, class... A>
 struct FactsOf<R (*)(A...)> : FunctionFacts<void, R, A...> {};
@@ -191,7 +193,7 @@ template <class R, class C, class... A>
 struct FactsOf<R (C::*)(A...) const noexcept> : FunctionFacts<C, R, A...> {};
 // A lambda without captures counts as a free function.
 template <class F>
-  requires std::is_class_v<F> && requires { &F::operator(); }
+  requires std::is_class_v<F> && requires { +std::declval<F>(); }
 struct FactsOf<F> : FactsOf<decltype(+std::declval<F>())> {};
 
 }  // namespace detail

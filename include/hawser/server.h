@@ -153,19 +153,13 @@ class Server {
   template <auto... functions>
     requires(sizeof...(functions) > 0 && (!function_traits<functions>::is_member && ...))
   void register_handler(HandlerOptions options = {}) {
-    static_assert(detail::names_differ<functions...>(),
-                  "hawser: two of these handlers have the same name on the wire, as instantiations of one function "
-                  "template or overloads have: give them names of their own by hawser::method_name_override");
-    (add_function<functions, void>(nullptr, options), ...);
+    add<void, functions...>(nullptr, options);
   }
   // Registers member functions. They are called on `object`, which must outlive the server.
   template <auto... functions, class Object>
     requires(sizeof...(functions) > 0 && (function_traits<functions>::is_member && ...))
   void register_handler(Object* object, HandlerOptions options = {}) {
-    static_assert(detail::names_differ<functions...>(),
-                  "hawser: two of these handlers have the same name on the wire, as instantiations of one function "
-                  "template or overloads have: give them names of their own by hawser::method_name_override");
-    (add_function<functions, Object>(object, options), ...);
+    add<Object, functions...>(object, options);
   }
 
   // Registers a service that protoc-gen-hawser generated, by the rules of register_handler(); see docs/services.md.
@@ -245,7 +239,7 @@ class Server {
 
  private:
   template <auto F, class Object>
-  void add_function(Object* object, HandlerOptions options) {
+  void add_function(Object* object, const HandlerOptions& options) {
     using Facts = detail::MethodFacts<F>;
     add_method({.id = Facts::id,
                 .signature = Facts::signature,
@@ -253,6 +247,16 @@ class Server {
                 .handler = std::make_unique<detail::FunctionHandler<F, Object>>(object, options),
                 .streams_in = !std::is_same_v<typename Facts::incoming, detail::NoStream>,
                 .streams_out = !std::is_same_v<typename Facts::outgoing, detail::NoStream>});
+  }
+  template <class Object, auto... functions>
+  void add(Object* object, const HandlerOptions& options) {
+    (static_cast<void>(detail::check_handler<functions>()), ...);
+    if constexpr ((detail::HandlerRules<function_traits<functions>>::sound && ...)) {
+      static_assert(detail::names_differ<functions...>(),
+                    "hawser: two of these handlers have the same name on the wire, as instantiations of one function "
+                    "template or overloads have: give them names of their own by hawser::method_name_override");
+      (add_function<functions>(object, options), ...);
+    }
   }
   Result<void> spawn_work(std::unique_ptr<detail::BackgroundWork> work);
 

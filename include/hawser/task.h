@@ -45,6 +45,11 @@ class [[nodiscard("a task does nothing until it is awaited")]] Task {
     };
     return Awaiter{handle_};
   }
+  auto operator co_await() & noexcept {
+    static_assert(sizeof(promise_type) == 0,
+                  "hawser: a Task is awaited once, which uses it up: write `co_await std::move(task)` for a named one");
+    return std::move(*this).operator co_await();
+  }
 
  private:
   std::coroutine_handle<promise_type> handle_;

@@ -62,6 +62,55 @@ struct SplitTuple;
 template <class... T>
 struct SplitTuple<std::tuple<T...>> : SplitStreams<std::tuple<>, T...> {};
 
+template <class T>
+inline constexpr bool is_stream_end = false;
+template <class T>
+inline constexpr bool is_stream_end<Reader<T>> = true;
+template <class T>
+inline constexpr bool is_stream_end<Writer<T>> = true;
+
+// The rules for the declaration of a handler. `P` are the parameters without a leading Context&.
+template <class Facts, class Parameters = typename Facts::parameters>
+struct HandlerRules;
+template <class Facts, class... P>
+struct HandlerRules<Facts, std::tuple<P...>> {
+  static constexpr bool context_is_first = !(std::is_same_v<std::remove_cvref_t<P>, Context> || ...);
+  static constexpr bool owns_streams = !((std::is_reference_v<P> && is_stream_end<std::remove_cvref_t<P>>) || ...);
+  static constexpr bool has_inputs_only =
+      !((std::is_lvalue_reference_v<P> && !std::is_const_v<std::remove_reference_t<P>> &&
+         !std::is_same_v<std::remove_cvref_t<P>, Context> && !is_stream_end<std::remove_cvref_t<P>>) ||
+        ...);
+  // A plain function may return a `const T&`, like a view.
+  using Return = typename Facts::return_type;
+  static constexpr bool gives_value =
+      !std::is_reference_v<typename Unwrapped<Return>::type> ||
+      (std::is_lvalue_reference_v<Return> && std::is_const_v<std::remove_reference_t<Return>>);
+  static constexpr bool sound =
+      Facts::is_function && context_is_first && owns_streams && has_inputs_only && gives_value;
+};
+// Reports each rule that the declaration of F breaks by one sentence. The caller goes on only if the rules are `sound`,
+// so that the compiler reports nothing else.
+template <auto F>
+consteval bool check_handler() {
+  using Rules = HandlerRules<function_traits<F>>;
+  static_assert(function_traits<F>::is_function,
+                "hawser: a handler is a function, a member function, or a lambda without captures: this class has no "
+                "single call operator without template parameters; register a function that calls it");
+  static_assert(Rules::context_is_first,
+                "hawser: the Context of a handler is its first parameter and a reference: write `R f(hawser::Context& "
+                "context, T argument)`");
+  static_assert(Rules::owns_streams,
+                "hawser: a handler owns its Reader and its Writer: write `hawser::Reader<T> in` without a reference");
+  static_assert(Rules::has_inputs_only,
+                "hawser: a handler gives no result through a parameter `T&`, since arguments travel to the server "
+                "only: return the results, several as a struct or a std::tuple, and take `T`, `const T&` or a view");
+  static_assert(Rules::gives_value,
+                "hawser: a handler returns no reference that others could write to, and a Task none at all: write "
+                "`T f()`, `const T& f()` or `hawser::Task<T> f()`; what a view or a `const T&` refers to must stay "
+                "valid until the reply has been sent");
+  return true;
+}
+
 // The properties of a method that both sides need: function_traits with the streams removed from the arguments.
 //   args      std::tuple of the arguments that a request carries
 //   incoming  T of a Reader<T> parameter, which the client writes; NoStream if there is none
@@ -71,6 +120,7 @@ template <auto F>
 struct MethodFacts : SplitTuple<typename function_traits<F>::args_tuple> {
   using Traits = function_traits<F>;
   using Split = SplitTuple<typename Traits::args_tuple>;
+  static_assert(check_handler<F>());
   using result = typename Traits::result;
   static constexpr bool streams =
       !std::is_same_v<typename Split::incoming, NoStream> || !std::is_same_v<typename Split::outgoing, NoStream>;
@@ -101,7 +151,7 @@ struct MethodFacts : SplitTuple<typename function_traits<F>::args_tuple> {
 // True if all functions have different names on the wire, and different hashes of these names.
 template <auto... functions>
 consteval bool names_differ() {
-  const std::uint32_t ids[] = {MethodFacts<functions>::id...};
+  const std::uint32_t ids[] = {method_id<functions>...};
   for (std::size_t i = 0; i < sizeof...(functions); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (ids[i] == ids[j]) return false;

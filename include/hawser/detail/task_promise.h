@@ -69,6 +69,18 @@ struct TaskPromise : TaskPromiseBase {
   std::optional<T> result;
 };
 
+// The members make the compiler report only the sentence.
+template <class T>
+  requires std::is_reference_v<T>
+struct TaskPromise<T> : TaskPromiseBase {
+  static_assert(sizeof(T) == 0,
+                "hawser: a Task returns no reference: write `hawser::Task<T>` for a value, or return a pointer, a "
+                "std::string_view or a std::span of memory that lives longer than the task");
+  Task<T> get_return_object() noexcept;
+  void return_value(T) const noexcept {}
+  T take() const;
+};
+
 template <>
 struct TaskPromise<void> : TaskPromiseBase {
   Task<void> get_return_object() noexcept;

@@ -1,0 +1,77 @@
+// Compiled by tools/compile_test.py, without -c: the first error of each line that ends in `says: TEXT` contains TEXT,
+// with every compiler. Each line is one mistake of a user.
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "hawser/call.h"
+#include "hawser/client.h"
+#include "hawser/server.h"
+#include "hawser/stream.h"
+
+using hawser::Context;
+using hawser::Reader;
+using hawser::Result;
+using hawser::Task;
+using hawser::Writer;
+
+int good(int x);
+int late_context(int x, Context& context);
+int context_by_value(Context context);
+int context_to_read(const Context& context, int x);
+void out_parameter(int x, std::string& out);
+Task<int> reader_by_reference(int x, Reader<int>& in);
+Task<int> writer_by_reference(Writer<int>&& out);
+std::string& gives_reference(int x);
+Task<std::string&> gives_task_of_reference(int x);
+Task<int&> coroutine() { co_return *new int; }  // says: a Task returns no reference: write `hawser::Task<T>`
+
+struct Generic {
+  template <class T>
+  T operator()(T x) const;
+};
+struct Overloaded {
+  int operator()(int x) const;
+  int operator()(std::string_view x) const;
+};
+struct Shop {
+  void sell(int x, std::string& out);
+};
+
+void server(hawser::Server& server, Shop& shop) {
+  server.register_handler<good>();
+  server.register_handler<late_context>();         // says: the Context of a handler is its first parameter
+  server.register_handler<context_by_value>();     // says: the Context of a handler is its first parameter
+  server.register_handler<context_to_read>();      // says: the Context of a handler is its first parameter
+  server.register_handler<out_parameter>();        // says: a handler gives no result through a parameter `T&`
+  server.register_handler<&Shop::sell>(&shop);     // says: a handler gives no result through a parameter `T&`
+  server.register_handler<reader_by_reference>();  // says: a handler owns its Reader and its Writer: write
+  server.register_handler<writer_by_reference>();  // says: a handler owns its Reader and its Writer: write
+  server.register_handler<gives_reference>();      // says: a handler returns no reference that others could write to
+  server
+      .register_handler<gives_task_of_reference>();  // says: a handler returns no reference that others could write to
+  server.register_handler<Generic{}>();              // says: a handler is a function, a member function, or a lambda
+  server.register_handler<Overloaded{}>();           // says: a handler is a function, a member function, or a lambda
+  server.register_handler<[](auto x) { return x; }>();  // says: a handler is a function, a member function, or a lambda
+}
+
+int one(int x);
+int two(int x);
+int three(int x);
+int out_of_client(int x, std::string& out);
+
+Task<void> client(hawser::Client& client) {
+  auto call = client.call<one>(1);
+  auto named = co_await std::move(call);
+  (void)named;
+  auto again = client.call<two>(1);
+  (void)co_await again;  // says: a call is awaited once, which uses it up: write `co_await std::move(call)`
+  auto whole = client.call<two>(1).reply();
+  (void)co_await whole;  // says: a call is awaited once, which uses it up: write `co_await std::move(call)`
+  auto sending = client.send_request<three>(1);
+  (void)co_await sending;  // says: a Task is awaited once, which uses it up: write `co_await std::move(task)`
+  auto sent = client.send_request<three>(1);
+  auto pending = co_await std::move(sent);
+  (void)co_await *pending;                  // says: a call is awaited once, which uses it up: write
+  (void)client.call<out_of_client>(1, "");  // says: a handler gives no result through a parameter `T&`
+}
