@@ -51,6 +51,9 @@ struct LoopOptions {
   // Blocking work that waits for a thread. The calls of one connection of a server use at most half of the places that
   // are free, and connections take turns.
   std::size_t offload_queue_max = 1024;
+  // A warning names a piece of work that has kept the loop from everything else for longer than this, and the method
+  // that was called. At most one line a second. `forever`: none.
+  Duration blocked_max = std::chrono::milliseconds(100);
   LogSink log = stderr_log();
   // Used by the clients and servers of this loop whose own options name no runtime. Null: Runtime::process_default().
   std::shared_ptr<Runtime> runtime = {};
@@ -188,6 +191,8 @@ class Loop {
   bool run_ready();
   void flush();
   void wait_for_work();
+  bool poll_after_work();
+  void report_blocked(Duration blocked, const std::string* work);
   bool poll_once();
   bool take_posted() noexcept;
   std::uint64_t offload_posted(const void* client, std::unique_ptr<detail::Posted> work);
@@ -196,6 +201,7 @@ class Loop {
   const LoopOptions options_;
   std::unique_ptr<exec::Poller> poller_;
   Time now_{};
+  const std::string* work_ = nullptr;  // Name of the method that was called last in this tick.
   std::unique_ptr<State> state_;
 };
 

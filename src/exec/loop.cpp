@@ -124,6 +124,7 @@ struct Loop::State {
   std::atomic<bool> stopping{false};
   std::atomic<const void*> thread{nullptr};  // The thread that runs the loop, as the address of its current_loop.
   std::atomic<pid_t> process{0};             // Process of that thread. In a child by fork(), no thread runs the loop.
+  Time next_blocked_line{};                  // No line about a blocked loop is logged before this time.
   std::vector<detail::LoopUser*> users;
   bool stoppable = false;  // True within run(), which ends by stop(); run(task) does not.
   exec::Mailbox mailbox;
@@ -279,7 +280,7 @@ void Loop::tick() {
   worked |= run_ready();
   flush();
   if (worked || state_->busy()) {
-    poll_once();
+    poll_after_work();
   } else {
     wait_for_work();
   }
@@ -337,15 +338,43 @@ bool Loop::poll_once() {
   return found;
 }
 
+// The first poll after work. The clock that it reads shows how long the work took, including input that the previous
+// poll delivered.
+bool Loop::poll_after_work() {
+  const Time begin = now_;
+  const std::string* const before = std::exchange(work_, nullptr);
+  const bool found = poll_once();
+  // Sources deliver their input before the clock is read, a poller after that.
+  if (now_ - begin > options_.blocked_max) [[unlikely]] {
+    report_blocked(now_ - begin, state_->sources.empty() || work_ == nullptr ? before : work_);
+  }
+  return found;
+}
+
+void Loop::report_blocked(Duration blocked, const std::string* work) {
+  if (now_ < state_->next_blocked_line) return;
+  state_->next_blocked_line = now_ + std::chrono::seconds(1);
+  const auto ms = [](Duration time) {
+    return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) + " ms";
+  };
+  log(LogLevel::warning, "exec",
+      "the loop did nothing else for " + ms(blocked) + " (LoopOptions::blocked_max is " + ms(options_.blocked_max) +
+          "): " +
+          (work == nullptr ? std::string("a coroutine, a timer or posted work has blocked it: use Loop::offload()")
+                           : "the last call that began was of " + *work +
+                                 ": register handlers that block with HandlerOptions::offload"));
+}
+
 void Loop::wait_for_work() {
   State& state = *state_;
   const Time due = state.wheel.next().value_or(Time::max());
   const Time start = now_;
+  bool polled = false;
   if (options_.wait != Wait::event && poller_->real_time()) {
     const Time spin_end =
         options_.wait == Wait::busy_poll || state.spin >= Time::max() - start ? Time::max() : start + state.spin;
     for (;;) {
-      const bool found = poll_once();
+      const bool found = std::exchange(polled, true) ? poll_once() : poll_after_work();
       if (found || state.busy() || now_ >= due) {
         if (found) state.spin = state.spin_limit.get();
         return;
@@ -354,9 +383,12 @@ void Loop::wait_for_work() {
       relax();
     }
   }
-  if (options_.wait == Wait::event && !state.sources.empty() && poll_once()) {
-    now_ = poller_->now();
-    return;
+  if (options_.wait == Wait::event && !state.sources.empty()) {
+    polled = true;
+    if (poll_after_work()) {
+      now_ = poller_->now();
+      return;
+    }
   }
   for (exec::Source* source = state.sources.first; source != nullptr; source = source->next_) {
     if (!source->arm()) return;
@@ -364,6 +396,10 @@ void Loop::wait_for_work() {
   state.sleeping.store(true, std::memory_order_seq_cst);
   if (!state.busy()) {
     const Time asleep = poller_->now();
+    // After a poll, only the machine itself can have taken long.
+    if (!polled && asleep - now_ > options_.blocked_max) [[unlikely]]
+      report_blocked(asleep - now_, work_);
+    work_ = nullptr;
     const Duration sleep = due == Time::max() ? forever : std::max(due - asleep, Duration::zero());
     if (options_.wait == Wait::spin && sleep > exec::SpinLimit::probe_sleep && poller_->real_time() &&
         state.spin_limit.probe_due()) {

@@ -17,6 +17,10 @@ struct LoopAccess {
   static void remove_user(Loop& loop, LoopUser& user) noexcept { loop.remove_user(user); }
   // The coroutine that the loop has resumed and that has not returned to it; null if there is none.
   static const void* resumed_frame(const Loop& loop) noexcept { return loop.resumed_frame(); }
+  // Names the work that begins, for LoopOptions::blocked_max. Valid until the end of the next tick, or until null is
+  // set.
+  static void set_work(Loop& loop, const std::string& name) noexcept { loop.work_ = &name; }
+  static void forget_work(Loop& loop) noexcept { loop.work_ = nullptr; }
   // Like Loop::offload_for().
   template <class F>
   static Task<Result<std::invoke_result_t<F&>>> offload_for(Loop& loop, const void* client, std::stop_token token,
