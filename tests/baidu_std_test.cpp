@@ -1,6 +1,6 @@
 #include <string>
 
-#include "base/crc32c.h"
+#include "hawser/crc32c.h"
 #include "protocol/baidu_std/test/vectors.h"
 #include "tests/baidu_std/fixture.h"
 

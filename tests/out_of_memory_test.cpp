@@ -49,7 +49,9 @@ std::size_t count(const std::vector<std::string_view>& parts) { return parts.siz
 
 class OutOfMemory : public ::testing::Test {
  protected:
-  OutOfMemory() : server(loop, {.loop = {.log = no_log()}}), client(loop, {.transports = {.required = "stream"}}) {
+  OutOfMemory()
+      : server(loop, {.loop = {.log = no_log()}, .exception_texts = true}),
+        client(loop, {.transports = {.required = "stream"}}) {
     server.register_handler<plain, coroutine, count>();
     server.register_handler<offloaded>(HandlerOptions{.offload = true});
   }

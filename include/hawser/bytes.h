@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,12 @@ inline std::string_view as_text(Bytes bytes) noexcept {
 namespace detail {
 // std::memcpy(), without the header that declares it.
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept { __builtin_memcpy(to, from, bytes); }
+
+// Called once when memory of the application is not used any more.
+struct MemoryRelease {
+  virtual ~MemoryRelease() = default;
+  virtual void run() noexcept = 0;
+};
 }  // namespace detail
 
 // Address and length of memory to be sent. The memory belongs to somebody else and must stay valid until it has been
@@ -90,6 +97,20 @@ class Buffer {
   static Buffer adopt(Block* block, const std::byte* data, std::size_t size) noexcept {
     return Buffer(block, data, size);
   }
+  // A view of memory that belongs to the application. `release`, a function object without parameters, is called once
+  // when the memory is not used any more: when the last Buffer that shares it is destroyed. The library keeps a Buffer
+  // that it sends until the memory has been sent, has been copied, or the connection has ended.
+  // `release` is called on the thread that destroys the last Buffer, often the loop's. It must not throw or block. If
+  // there is no memory, this throws std::bad_alloc and `release` is not called.
+  template <class Release>
+  static Buffer of_foreign(Bytes memory, Release release) {
+    struct Holder final : detail::MemoryRelease {
+      explicit Holder(Release&& given) : held(std::move(given)) {}
+      void run() noexcept override { held(); }
+      Release held;
+    };
+    return foreign(memory, std::make_unique<Holder>(std::move(release)));
+  }
   // Adds a reference to `block`.
   static Buffer share(Block* block, const std::byte* data, std::size_t size) noexcept {
     block->retain();
@@ -139,6 +160,7 @@ class Buffer {
   }
 
  private:
+  static Buffer foreign(Bytes memory, std::unique_ptr<detail::MemoryRelease> release);
   Buffer(Block* block, const std::byte* data, std::size_t size) noexcept : block_(block), data_(data), size_(size) {}
 
   Block* block_ = nullptr;

@@ -27,7 +27,9 @@ class Network;
 struct ClientOptions {
   // Limit for resolving the name, connecting and the HELLO together.
   Duration connect_timeout = std::chrono::seconds(5);
-  Duration call_timeout = std::chrono::seconds(30);  // Default of CallOptions::timeout; `forever`: none.
+  // Default of CallOptions::timeout for calls without streams; `forever`: none. A call with streams has no deadline
+  // unless CallOptions::timeout sets one.
+  Duration call_timeout = std::chrono::seconds(30);
   // Bounds. A call that exceeds one fails with an error that names the bound.
   std::size_t calls_in_flight_max = 4096;                 // Per connection; the server may announce a smaller number.
   std::size_t message_bytes_max = std::size_t{64} << 20;  // One request or reply with its attachment.

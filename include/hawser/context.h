@@ -45,10 +45,13 @@ class Context {
   MetadataView metadata() const noexcept { return request_.metadata; }
 
   // Sends `attachment` beside the result, without a copy. The reply keeps a reference to it until it has been sent.
-  void set_attachment(Buffer attachment) noexcept { attachment_ = std::move(attachment); }
+  void set_attachment(Buffer attachment) noexcept { reply_.attachment = std::move(attachment); }
   void add_metadata(std::string key, std::string value) {
-    reply_metadata_.emplace_back(std::move(key), std::move(value));
+    reply_.metadata.emplace_back(std::move(key), std::move(value));
   }
+  // Keeps a reference to `buffer` until the reply has been sent, for memory that the handler's result refers to, such
+  // as a std::string_view of a cache entry. Buffer::of_foreign() has a function that is called then.
+  void keep_until_sent(Buffer buffer) { reply_.kept.push_back(std::move(buffer)); }
 
  private:
   friend struct detail::ContextAccess;
@@ -56,8 +59,7 @@ class Context {
 
   const detail::IncomingRequest& request_;
   detail::ActiveCall* call_;
-  Buffer attachment_;
-  Metadata reply_metadata_;
+  detail::ReplyParts reply_;
 };
 
 }  // namespace hawser

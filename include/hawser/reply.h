@@ -19,7 +19,7 @@ namespace hawser {
 // Options of one call. Fields that are not set use the client's defaults.
 struct CallOptions {
   // Time from now until the call fails with deadline_exceeded. The handler's token is stopped then. `forever`: no
-  // deadline. Empty: ClientOptions::call_timeout.
+  // deadline. Empty: ClientOptions::call_timeout, and no deadline for a call with streams.
   std::optional<Duration> timeout = {};
   // A stop of this token, from any thread, cancels the call and stops the handler's token.
   std::stop_token token = {};

@@ -102,6 +102,9 @@ struct ServerOptions {
   // time again.
   Duration ping_interval = std::chrono::seconds(15);
   bool checksum = true;  // Offers CRC32C, which is used if the client requests it.
+  // Sends the text of an exception that leaves a handler to the caller. Otherwise the caller learns that the handler
+  // threw, and the text, which may contain what callers should not know, is in the log only.
+  bool exception_texts = false;
   // Transports that are used in addition to the byte stream, in the order of TransportOptions::order.
   TransportOptions transports = {};
   // Owns the resources that this server shares with others. Null: the runtime of its loops (LoopOptions::runtime).

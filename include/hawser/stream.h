@@ -9,6 +9,7 @@
 #include "hawser/codec.h"
 #include "hawser/detail/const_buffers.h"
 #include "hawser/detail/named_first.h"
+#include "hawser/detail/received.h"
 #include "hawser/detail/stream_core.h"
 #include "hawser/error.h"
 #include "hawser/task.h"
@@ -27,9 +28,12 @@ class Reader {
   // Waits for the next item. Returns an empty optional after the peer has ended the stream, and an error if the call or
   // the connection ended before that. Items that were received before the call ended can still be read afterwards.
   Task<Result<std::optional<codec::Owned<T>>>> next() {
+    static_assert(!codec::contains_view<codec::Owned<T>>,
+                  "hawser: the item has views among its fields, which would point to freed memory: use read_view()");
     const std::shared_ptr<detail::StreamCore> kept = core_;
     if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
     detail::StreamCore& core = *kept;
+    core.end_view();
     auto ready = core.until_readable();
     co_await ready;
     Result<std::optional<detail::StreamCore::Item>> item = core.take();
@@ -40,6 +44,27 @@ class Reader {
     std::tuple<codec::Owned<T>> value;
     if (!codec::decode_all(decoder, value)) co_return std::unexpected(decoder.error());
     co_return std::optional<codec::Owned<T>>(std::move(std::get<0>(value)));
+  }
+
+  // Like next(), but gives the item in place, without a copy of its data: T with std::string_view in place of
+  // std::string, and std::span<const E> in place of a std::vector of numbers or enumerations. Its views refer to the
+  // received message. They stay valid until the next read of this stream, and as long as this reader.
+  Task<Result<std::optional<typename detail::InPlace<T>::type>>> read_view() {
+    using View = typename detail::InPlace<T>::type;
+    const std::shared_ptr<detail::StreamCore> kept = core_;
+    if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
+    detail::StreamCore& core = *kept;
+    core.end_view();
+    auto ready = core.until_readable();
+    co_await ready;
+    Result<detail::StreamCore::Viewed*> item = core.take_view();
+    if (!item) co_return std::unexpected(std::move(item.error()));
+    if (*item == nullptr) co_return std::optional<View>();
+    codec::Decoder decoder((*item)->item.body.bytes(), (*item)->item.payload.bytes(), core.decode_limits(),
+                           &(*item)->arena);
+    std::tuple<View> value;
+    if (!codec::decode_all(decoder, value)) co_return std::unexpected(decoder.error());
+    co_return std::optional<View>(std::move(std::get<0>(value)));
   }
 
  private:

@@ -3,7 +3,7 @@
 #include <array>
 #include <string>
 
-#include "base/crc32c.h"
+#include "hawser/crc32c.h"
 
 namespace hawser::wire {
 namespace {

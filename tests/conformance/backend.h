@@ -68,6 +68,12 @@ class Conformance : public ::testing::TestWithParam<BackendFactory> {
     options.transports = backend->transports();
     return options;
   }
+  // Returns options for a server that sends the texts of exceptions.
+  ServerOptions frank_options() {
+    ServerOptions options = server_options();
+    options.exception_texts = true;
+    return options;
+  }
   std::unique_ptr<Server> make_server() { return make_server(server_options()); }
   std::unique_ptr<Server> make_server(ServerOptions options) {
     return std::make_unique<Server>(loop(), backend->network(), std::move(options));

@@ -8,35 +8,36 @@
 namespace hawser::conformance {
 
 TEST_P(Conformance, ErrorsOfHandlersReachTheCaller) {
-  serve<half, accept_even, later_error, throws, later_throws, echo>([](Server&, Client& client) -> Task<void> {
-    AWAIT(good, client.call<half>(8U));
-    EXPECT_EQ(good, 4U);
-    AWAIT(odd, client.call<half>(7U));
-    EXPECT_ERROR(odd, application, "odd");
-    if (!odd) {
-      EXPECT_EQ(odd.error().application_code, 42);
-      EXPECT_EQ(odd.error().scope, ErrorScope::call);
-      EXPECT_EQ(odd.error().initiator, Initiator::peer);
-    }
-    AWAIT(even, client.call<accept_even>(2U));
-    EXPECT_OK(even);
-    AWAIT(refused, client.call<accept_even>(3U));
-    EXPECT_ERROR(refused, application, "odd as well");
-    if (!refused) {
-      EXPECT_EQ(refused.error().application_code, -7);
-    }
-    AWAIT(later, client.call<later_error>());
-    EXPECT_ERROR(later, application, "later");
+  serve<half, accept_even, later_error, throws, later_throws, echo>(
+      frank_options(), {}, [](Server&, Client& client) -> Task<void> {
+        AWAIT(good, client.call<half>(8U));
+        EXPECT_EQ(good, 4U);
+        AWAIT(odd, client.call<half>(7U));
+        EXPECT_ERROR(odd, application, "odd");
+        if (!odd) {
+          EXPECT_EQ(odd.error().application_code, 42);
+          EXPECT_EQ(odd.error().scope, ErrorScope::call);
+          EXPECT_EQ(odd.error().initiator, Initiator::peer);
+        }
+        AWAIT(even, client.call<accept_even>(2U));
+        EXPECT_OK(even);
+        AWAIT(refused, client.call<accept_even>(3U));
+        EXPECT_ERROR(refused, application, "odd as well");
+        if (!refused) {
+          EXPECT_EQ(refused.error().application_code, -7);
+        }
+        AWAIT(later, client.call<later_error>());
+        EXPECT_ERROR(later, application, "later");
 
-    AWAIT(thrown, client.call<throws>(0));
-    EXPECT_ERROR(thrown, internal, "the handler threw no such thing");
-    AWAIT(number, client.call<throws>(1));
-    EXPECT_ERROR(number, internal, "no std::exception");
-    AWAIT(thrown_later, client.call<later_throws>());
-    EXPECT_ERROR(thrown_later, internal, "thrown later");
-    AWAIT(after, client.call<echo>("goes on"));
-    EXPECT_EQ(after, "goes on");
-  });
+        AWAIT(thrown, client.call<throws>(0));
+        EXPECT_ERROR(thrown, internal, "the handler threw no such thing");
+        AWAIT(number, client.call<throws>(1));
+        EXPECT_ERROR(number, internal, "no std::exception");
+        AWAIT(thrown_later, client.call<later_throws>());
+        EXPECT_ERROR(thrown_later, internal, "thrown later");
+        AWAIT(after, client.call<echo>("goes on"));
+        EXPECT_EQ(after, "goes on");
+      });
 }
 
 TEST_P(Conformance, HandlersKnowTheirCall) {
@@ -238,7 +239,7 @@ TEST_P(Conformance, AnyThreadMayCancel) {
 
 TEST_P(Conformance, BlockingHandlersDoNotStallTheLoop) {
   if (!backend->real_time()) GTEST_SKIP() << "nothing blocks in a simulation";
-  auto server = make_server();
+  auto server = make_server(frank_options());
   server->register_handler<block, block_until, block_about, block_throws>({.offload = true});
   server->register_handler<echo>();
   run_connected(*server, {}, [&](Server& own, Client& client) -> Task<void> {

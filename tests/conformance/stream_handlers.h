@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "hawser/hawser.h"
 
@@ -44,6 +47,38 @@ inline Task<Result<std::uint32_t>> converse(std::string greeting, Reader<std::st
     if (!written) co_return std::unexpected(std::move(written.error()));
     ++count;
   }
+}
+
+// Writes views of `values` and of parts of it.
+inline Task<int> pour_numbers(std::vector<std::uint32_t> values, Writer<std::vector<std::uint32_t>> out) {
+  for (std::size_t size = values.size();; size /= 2) {
+    values.resize(size);
+    auto writing = out.write(values);
+    const Result<void> written = co_await std::move(writing);
+    if (!written || size == 0) co_return 0;
+  }
+}
+// Reads texts in place. Each view is checked after a pause, as late as it is valid. Returns the number of bytes.
+inline Task<Result<std::uint64_t>> sum_in_place(Context& context, Reader<std::string> in) {
+  std::uint64_t bytes = 0;
+  for (;;) {
+    auto reading = in.read_view();
+    const Result<std::optional<std::string_view>> text = co_await std::move(reading);
+    if (!text) co_return std::unexpected(text.error());
+    if (!*text) co_return bytes;
+    auto pause = context.loop().sleep(1ms);
+    co_await pause;
+    if ((*text)->find_first_not_of((*text)->substr(0, 1)) != std::string_view::npos) {
+      co_return std::unexpected(Error::application(1, "the item has changed"));
+    }
+    bytes += (*text)->size();
+  }
+}
+// Takes longer than the calls of the test may.
+inline Task<int> answer_late(Context& context, std::uint32_t pause_ms, Reader<int>) {
+  auto pause = context.loop().sleep(std::chrono::milliseconds(pause_ms));
+  co_await pause;
+  co_return 1;
 }
 
 // Handlers of streams with counters that a test watches.

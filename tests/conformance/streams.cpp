@@ -232,7 +232,7 @@ TEST_P(Conformance, HandlersMayFailMidStream) {
   for (const bool throwing : {false, true}) {
     Streamer streamer;
     streamer.throwing = throwing;
-    auto server = make_server();
+    auto server = make_server(frank_options());
     server->register_handler<&Streamer::stumble>(&streamer);
     server->register_handler<echo>();
     run_connected(*server, {}, [&](Server&, Client& client) -> Task<void> {

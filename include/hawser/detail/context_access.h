@@ -13,9 +13,7 @@ struct ContextAccess {
   static Context make(const IncomingRequest& request, ActiveCall* call) noexcept { return Context(request, call); }
   static ReplySink& reply_sink(const Context& context) noexcept { return context.request_.sink; }
   static std::uint32_t call(const Context& context) noexcept { return context.request_.call; }
-  // Attachment and metadata that the handler sends beside its result.
-  static Buffer& attachment(Context& context) noexcept { return context.attachment_; }
-  static Metadata& metadata(Context& context) noexcept { return context.reply_metadata_; }
+  static ReplyParts& reply(Context& context) noexcept { return context.reply_; }
 };
 
 }  // namespace hawser::detail

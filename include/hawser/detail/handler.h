@@ -41,12 +41,12 @@ class FunctionHandler final : public Handler {
   static constexpr bool args_stay_valid_when_moved = sizeof(Args) < codec::out_of_band_bytes_min;
 
  public:
-  FunctionHandler(Object* object, HandlerOptions options) noexcept : object_(object), options_(options) {}
+  FunctionHandler(Object* object, HandlerOptions given) noexcept : Handler(std::move(given)), object_(object) {}
 
   void serve(const IncomingRequest& request) override {
     if constexpr (is_coroutine) {
       serve_task(request, object_);
-    } else if (options_.offload) {
+    } else if (options.offload) {
       serve_offloaded(request, object_);
     } else {
       serve_in_place(request);
@@ -63,7 +63,7 @@ class FunctionHandler final : public Handler {
       error.scope = ErrorScope::call;
       request.sink.reply_error(request.call, error);
     } catch (...) {
-      reply_thrown(request.sink, request.call, "reading the arguments");
+      reply_thrown(request.sink, request.call, Facts::name, "reading the arguments");
     }
     return false;
   }
@@ -120,7 +120,7 @@ class FunctionHandler final : public Handler {
         answer_in_place<Return>(request, args, memory, invoke(object_, args, leading), context);
       }
     } catch (...) {
-      reply_thrown(request.sink, request.call, "the handler");
+      reply_thrown(request.sink, request.call, Facts::name, "the handler");
     }
   }
 
@@ -130,10 +130,7 @@ class FunctionHandler final : public Handler {
     if constexpr (is_result<std::remove_cvref_t<R>>) {
       if (!returned) return request.sink.reply_error(request.call, handler_error(returned.error()));
     }
-    ReplyExtras extras;
-    if (context != nullptr) {
-      extras = {ContextAccess::attachment(*context).bytes(), &ContextAccess::metadata(*context)};
-    }
+    const ReplyExtras extras = context == nullptr ? ReplyExtras() : ContextAccess::reply(*context).extras();
     with_value(returned, [&](const auto&... value) {
       const codec::EncodedSize size = codec::encoded_size(value...);
       if ((size.pieces == 0 && extras.attachment.empty()) || !request.stays(codec::out_of_band_bytes_min)) [[likely]] {
@@ -143,8 +140,7 @@ class FunctionHandler final : public Handler {
         return send_reply(request.sink, request.call, size, extras, nullptr, value...);
       } else {
         hold<std::remove_cvref_t<R>>(request, args, memory, std::forward<R>(returned),
-                                     context == nullptr ? Buffer() : std::move(ContextAccess::attachment(*context)),
-                                     context == nullptr ? Metadata() : std::move(ContextAccess::metadata(*context)));
+                                     context == nullptr ? ReplyParts() : std::move(ContextAccess::reply(*context)));
       }
     });
   }
@@ -152,8 +148,7 @@ class FunctionHandler final : public Handler {
   // Keeps the memory of a large reply until it has been sent. Encodes before the arguments move into this frame: loans
   // refer to memory outside of the argument objects, but a short string has its characters inside.
   template <class R>
-  static Serving hold(const IncomingRequest& request, Args& args, Memory& memory, R returned, Buffer attachment,
-                      Metadata metadata) {
+  static Serving hold(const IncomingRequest& request, Args& args, Memory& memory, R returned, ReplyParts parts) {
     ReplySink& sink = request.sink;
     const std::uint32_t id = request.call;
     try {
@@ -161,14 +156,14 @@ class FunctionHandler final : public Handler {
       auto self = call.self();
       co_await self;
       with_value(returned, [&](const auto&... value) {
-        send_reply(sink, id, codec::encoded_size(value...), {attachment.bytes(), &metadata}, &call.loan(), value...);
+        send_reply(sink, id, codec::encoded_size(value...), parts.extras(), &call.loan(), value...);
       });
       [[maybe_unused]] const Memory kept_memory = std::move(memory);
       [[maybe_unused]] const Args kept = std::move(args);
       auto released = call.released();
       co_await released;
     } catch (...) {
-      reply_thrown(sink, id, "sending the reply");
+      reply_thrown(sink, id, Facts::name, "sending the reply");
     }
   }
 
@@ -198,14 +193,14 @@ class FunctionHandler final : public Handler {
           returned.emplace(co_await std::move(task));
         }
       } catch (...) {
-        error = thrown_error("the handler");
+        error = sink.exception_error(Facts::name, "the handler", exception_text());
       }
       if constexpr (Facts::streams) call.stream().end();
       finish(call, context, returned, error);
       auto released = call.released();
       co_await released;
     } catch (...) {
-      reply_thrown(sink, id, "answering the call");
+      reply_thrown(sink, id, Facts::name, "answering the call");
     }
   }
 
@@ -239,7 +234,7 @@ class FunctionHandler final : public Handler {
   static void answer(ActiveCall& call, Context& context, const R& returned) {
     with_value(returned, [&](const auto&... value) {
       const codec::EncodedSize size = codec::encoded_size(value...);
-      const ReplyExtras extras{ContextAccess::attachment(context).bytes(), &ContextAccess::metadata(context)};
+      const ReplyExtras extras = ContextAccess::reply(context).extras();
       const bool loans = size.pieces != 0 || !extras.attachment.empty();
       send_reply(call.sink(), call.id(), size, extras, loans ? &call.loan() : nullptr, value...);
     });
@@ -281,19 +276,18 @@ class FunctionHandler final : public Handler {
           error = std::move(outcome.error());
         }
       } catch (...) {
-        error = thrown_error("the handler");
+        error = sink.exception_error(Facts::name, "the handler", exception_text());
       }
       pinned.reset();
       finish(call, context, returned, error);
       auto released = call.released();
       co_await released;
     } catch (...) {
-      reply_thrown(sink, id, "answering the call");
+      reply_thrown(sink, id, Facts::name, "answering the call");
     }
   }
 
   Object* object_;
-  const HandlerOptions options_;
 };
 
 }  // namespace detail

@@ -9,12 +9,14 @@
 #include <stop_token>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "hawser/bytes.h"
 #include "hawser/codec/decoder.h"
 #include "hawser/codec/encoder.h"
 #include "hawser/detail/receive_account.h"
 #include "hawser/error.h"
+#include "hawser/handler_options.h"
 #include "hawser/loop.h"
 #include "hawser/metadata.h"
 #include "hawser/task.h"
@@ -35,6 +37,14 @@ struct ReplyExtras {
   const Metadata* metadata = nullptr;
 };
 
+// Owns what a handler sends beside its result, and what its result refers to.
+struct ReplyParts {
+  Buffer attachment = {};
+  Metadata metadata = {};
+  std::vector<Buffer> kept = {};
+  ReplyExtras extras() const noexcept { return {attachment.bytes(), &metadata}; }
+};
+
 // Sends the answers of one connection of a server. Outlives its active calls. Loop's thread only.
 class ReplySink {
  public:
@@ -48,6 +58,9 @@ class ReplySink {
   // null. Does not throw: if there is not enough memory to send the reply, the connection ends.
   virtual void end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) = 0;
   virtual void reply_error(std::uint32_t call, const Error& error) = 0;
+  // Logs an exception that left `part`, such as "the handler", of a call of `method`. Returns the error for the caller.
+  // `text` describes the exception.
+  virtual Error exception_error(std::string_view method, std::string_view part, std::string text) = 0;
   // Refuses `call`, which has not run, because there is no memory to keep its request.
   virtual void refuse_unkept(std::uint32_t call) = 0;
   // Ends the connection, because there is no memory to answer a call.
@@ -79,6 +92,7 @@ struct IncomingRequest {
   MetadataView metadata = {};      // Directly before the body, or in memory of its own, which is copied to last.
   Block* head_block = nullptr;     // Holds the body. Null: the memory is reused and must be copied to last.
   Block* payload_block = nullptr;  // Likewise for payload and attachment.
+  bool placed = false;             // `payload_block` is memory of the application (HandlerOptions::receive_into).
   // Charged for memory that is kept. Lives as long as `sink`. Null: nothing is charged.
   ReceiveAccount* account = nullptr;
   const codec::DecodeLimits* decode_limits = &codec::default_decode_limits;  // Lives as long as `sink`.
@@ -94,8 +108,11 @@ struct IncomingRequest {
 // Answers the calls of one method.
 class Handler {
  public:
+  explicit Handler(HandlerOptions given = {}) noexcept : options(std::move(given)) {}
   virtual ~Handler() = default;
   virtual void serve(const IncomingRequest& request) = 0;
+
+  const HandlerOptions options;
 };
 
 // A coroutine that starts at once and destroys itself at its end. Its ActiveCall can destroy it earlier.

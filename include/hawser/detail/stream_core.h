@@ -97,6 +97,14 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   // For readers. Returns the next item, nothing after the end of the stream, or the error that ended it.
   bool readable() const noexcept { return first_ < items_.size() || remote_ended_ || closed_; }
   Result<std::optional<Item>> take();
+  // An item that is read in place.
+  struct Viewed {
+    Item item;
+    codec::DecodeArena arena;
+  };
+  // Like take(), but keeps the item until end_view(). Null after the end of the stream.
+  Result<Viewed*> take_view();
+  void end_view() noexcept { viewed_.reset(); }
   // For writers.
   bool writable() const noexcept { return closed_ || local_ended_ || (credit_ > 0 && channel_.has_room()); }
   // Like writable(), but false when the writer's turn is over.
@@ -173,6 +181,7 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   std::optional<Error> error_;
   std::vector<Item> items_;  // Stored items begin at first_.
   std::size_t first_ = 0;
+  std::optional<Viewed> viewed_;
   Slot reader_;
   Slot writer_;
 };

@@ -1,4 +1,4 @@
-#include "base/crc32c.h"
+#include "hawser/crc32c.h"
 
 #include <gtest/gtest.h>
 
@@ -25,6 +25,7 @@ TEST(Crc32c, AgreesWithTheStandard) {
   EXPECT_EQ(crc32c(0, filled(0, 1)), 0x46dd794eU);
   EXPECT_EQ(crc32c(0, filled(31, -1)), 0x113fdb5cU);
   EXPECT_EQ(crc32c(0, as_bytes("123456789")), 0xe3069283U);
+  EXPECT_EQ(crc32c(as_bytes("123456789")), 0xe3069283U);
   EXPECT_EQ(crc32c(0, {}), 0U);
 }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <memory>
 
 namespace hawser {
 namespace {
@@ -27,6 +28,26 @@ TEST(ExternalBlock, TellsItsOwnerWhenTheLastReferenceIsGoneAndCanBeLoanedAnew) {
   chunk.loan();
   chunk.release();
   EXPECT_EQ(chunk.returned, 2);
+}
+
+TEST(Buffer, OfForeignMemoryCallsBackOnceWhenNobodyUsesIt) {
+  std::array<std::byte, 16> memory{};
+  int released = 0;
+  {
+    Buffer whole = Buffer::of_foreign(memory, [&, owner = std::make_unique<int>(1)] { released += *owner; });
+    EXPECT_EQ(whole.data(), memory.data());
+    EXPECT_EQ(whole.size(), memory.size());
+    whole.mutable_data()[0] = std::byte{7};
+    const Buffer part = whole.slice(8, 8);
+    whole = {};
+    EXPECT_EQ(released, 0);
+    const Buffer same = Buffer::share(part.block(), part.data(), 1);
+    EXPECT_FALSE(part.block()->unique());
+  }
+  EXPECT_EQ(released, 1);
+  EXPECT_EQ(memory[0], std::byte{7});
+  const Buffer empty = Buffer::of_foreign({}, [&] { ++released; });
+  EXPECT_TRUE(empty.empty());
 }
 
 TEST(Buffer, KeepsByReferenceWhatABlockHoldsAndCopiesWhatNoneDoes) {

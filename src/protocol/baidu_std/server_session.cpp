@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/crc32c.h"
+#include "hawser/crc32c.h"
 #include "protocol/baidu_std/error_codes.h"
 #include "wire/metadata.h"
 

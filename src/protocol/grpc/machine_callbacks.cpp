@@ -1,6 +1,7 @@
 #include "protocol/grpc/machine_callbacks.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <string>

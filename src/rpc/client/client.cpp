@@ -150,6 +150,8 @@ Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
       health.broke(left.transport, left.reason, loop->now(), options.transports);
     }
     use(std::move(*opened));
+    log.write(*loop, LogLevel::info,
+              [&] { return "connected to " + address + " over " + std::string(session->connection().transport()); });
     log_fallbacks();
     own->outcome.emplace();
     if (waiting) waiting->send_all(*session);
@@ -362,14 +364,23 @@ void Client::State::on_session_end(rpc::ClientSession& ended, const Error& reaso
   retry.stop();
   const bool failing_over = fails_over(reason);
   release_later(std::move(session));
-  if (!failing_over) return not_connected_any_more(reason);
+  if (!failing_over) {
+    // An application that closes its client knows that.
+    log.write(*loop, reason.initiator == Initiator::local ? LogLevel::debug : LogLevel::info,
+              [&] { return "connection to " + address + " ended: " + reason.text; });
+    return not_connected_any_more(reason);
+  }
   if (reason.scope == ErrorScope::transport) {
     health.broke(transport, reason.text, loop->now(), options.transports);
+    log.write(*loop, LogLevel::warning,
+              [&] { return transport + " broke, the connection to " + address + " is made anew: " + reason.text; });
   } else {
+    // The server has probably ended; its transport did what it should.
     lost = {transport, reason.text};
+    log.write(*loop, LogLevel::info, [&] {
+      return "connection to " + address + " over " + transport + " ended, connecting again: " + reason.text;
+    });
   }
-  loop->log(LogLevel::warning, "rpc",
-            transport + " broke, the connection to " + address + " is made anew: " + reason.text);
   transport.clear();
   ++failovers;
   if (!pending_calls)

@@ -28,7 +28,8 @@ Time call_deadline(Loop& loop, const CallOperation::Request& request, Duration c
   // A longer timeout counts as none. The limit is far enough from the end of time that adding it to a clock is safe.
   constexpr Duration timeout_max = std::chrono::hours(24 * 365 * 10);
   const CallOptions* const options = request.options;
-  const Duration timeout = options != nullptr && options->timeout ? *options->timeout : call_timeout;
+  const Duration unset = request.streams ? forever : call_timeout;
+  const Duration timeout = options != nullptr && options->timeout ? *options->timeout : unset;
   return timeout > timeout_max ? Time::max() : loop.now() + timeout;
 }
 

@@ -14,6 +14,7 @@
 #include "rpc/client/pending_call_queue.h"
 #include "rpc/negotiation/dial.h"
 #include "rpc/negotiation/transport_backoff.h"
+#include "rpc/session/limited_log.h"
 #include "transport/network.h"
 
 namespace hawser {
@@ -77,6 +78,7 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
   rpc::TransportBackoff health;
   std::vector<TransportFallback> fallback_reasons;
   bool fallbacks_logged = false;
+  rpc::LimitedLog log;                                   // For lines about connections.
   std::shared_ptr<rpc::PendingCallQueue> pending_calls;  // Non-null while the connection moves to another transport.
   TransportFallback lost;  // The transport that the connection moves away from, if it is not known to be
                            // broken.

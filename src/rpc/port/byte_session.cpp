@@ -46,6 +46,7 @@ ByteSession::~ByteSession() {
 
 void ByteSession::on_start() {
   const Buffer first = std::exchange(first_, {});
+  log_opened("a byte stream");
   stream_->set_sink(*this);
   if (!make_room()) return;
   std::memcpy(block_->data(), first.data(), first.size());
@@ -365,7 +366,6 @@ void ByteSession::end_if_slow(std::uint64_t bytes) {
 void ByteSession::protocol_error(std::string text) {
   if (stream_ == nullptr) return;
   host().counters.protocol_errors.add(1);
-  host().loop.log(LogLevel::warning, "rpc", "connection from " + peer_name() + " closed: " + text);
   end_session({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0, std::move(text)});
 }
 
@@ -385,6 +385,7 @@ void ByteSession::end_session(const Error& why) {
   closing_->stream = std::move(stream_);
   host().loop.post(std::unique_ptr<detail::Posted>(std::move(closing_)));
   begin_ending();
+  log_closed(why);
   sending_.clear();
   if (!taking_) drop_block();
   account_.set_arriving(0);

@@ -8,6 +8,7 @@
 #include "hawser/server.h"
 #include "rpc/server/dispatcher.h"
 #include "rpc/server/receive_peers.h"
+#include "rpc/session/limited_log.h"
 
 namespace hawser::rpc {
 
@@ -45,6 +46,7 @@ struct PortHost {
   std::atomic<std::size_t>& calls_in_flight;  // Calls of the whole server that are not answered in place.
   ReceivePeers receive_peers = {};            // find(Stream::peer()) returns the record of a peer's memory.
   LoopCounters counters = {};
+  LimitedLog log = {};             // For lines that peers cause.
   std::stop_source stopping = {};  // Stopped when the server begins to stop.
   bool serving = false;            // True while a handler has been called and has not returned or suspended.
 };

@@ -72,6 +72,16 @@ Error PortSession::unkept_error(const detail::ReceiveAccount& account) {
               " bytes to all connections of its peer: send again later, or raise them"};
 }
 
+Error PortSession::exception_error(std::string_view method, std::string_view part, std::string text) {
+  const std::string threw = std::string(part) + " threw ";
+  host_.log.write(host_.loop, LogLevel::error,
+                  [&] { return "call of " + std::string(method) + " from " + peer_ + ": " + threw + text; });
+  return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
+          threw + (host_.options.exception_texts ? text
+                                                 : "an exception, whose text is in the server's log "
+                                                   "(ServerOptions::exception_texts sends it)")};
+}
+
 Error PortSession::slow_error(bool taking, std::uint64_t bytes, const detail::ReceiveAccount& account) {
   host_.counters.slow_peers.add(1);
   const ServerOptions& options = host_.options;
@@ -88,8 +98,19 @@ Error PortSession::slow_error(bool taking, std::uint64_t bytes, const detail::Re
                          " bytes of receive_bytes_max, more than half of which are used: read faster than " + rate
                    : "of a message that has begun, fewer than " + number + " bytes came within " + window +
                          ": send it faster than " + rate};
-  host_.loop.log(LogLevel::warning, "rpc", "connection from " + peer_ + " closed: " + why.text);
   return why;
+}
+
+void PortSession::log_opened(std::string_view carrier) noexcept {
+  host_.log.write(host_.loop, LogLevel::info,
+                  [&] { return "connection from " + peer_ + " opened over " + std::string(carrier); });
+}
+
+void PortSession::log_closed(const Error& reason) noexcept {
+  // deadline_exceeded is the reason of slow_error().
+  const bool faulty = reason.code == ErrorCode::protocol_error || reason.code == ErrorCode::deadline_exceeded;
+  host_.log.write(host_.loop, faulty ? LogLevel::warning : LogLevel::info,
+                  [&] { return "connection from " + peer_ + " closed: " + reason.text; });
 }
 
 }  // namespace rpc

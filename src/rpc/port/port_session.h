@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "hawser/detail/loop_access.h"
 #include "hawser/detail/reply_sink.h"
 #include "hawser/detail/send_reply.h"
 #include "rpc/port/active_calls.h"
@@ -60,6 +61,7 @@ class PortSession : public detail::ReplySink {
       check_idle();
   }
   std::stop_token stopping() const noexcept final { return host_.stopping.get_token(); }
+  Error exception_error(std::string_view method, std::string_view part, std::string text) final;
 
  protected:
   PortSession(PortHost& host, std::string peer);
@@ -92,16 +94,21 @@ class PortSession : public detail::ReplySink {
   // Runs the method's handler, which answers `request` now or later.
   void serve(const Dispatcher::Method& method, const detail::IncomingRequest& request) {
     host_.serving = true;
+    detail::LoopAccess::set_work(host_.loop, method.name);
     try {
       method.handler->serve(request);
     } catch (...) {
       // Memory for the call's frame is exhausted; the call has not been entered.
-      detail::reply_thrown(*this, request.call, "beginning the call");
+      detail::reply_thrown(*this, request.call, method.name, "beginning the call");
     }
     host_.serving = false;
   }
-  // Logs and counts that a slow peer's connection is closed, and returns the reason. `taking`: the peer is slow with
-  // taking replies, else with sending a message.
+  // Log the beginning and the end of the connection. `carrier` is the transport or the protocol. log_closed() must be
+  // called at each end.
+  void log_opened(std::string_view carrier) noexcept;
+  void log_closed(const Error& reason) noexcept;
+  // Counts that a slow peer's connection is closed, and returns the reason, for log_closed(). `taking`: the peer is
+  // slow with taking replies, else with sending a message.
   Error slow_error(bool taking, std::uint64_t bytes, const detail::ReceiveAccount& account);
 
  private:

@@ -8,21 +8,19 @@
 
 namespace hawser::detail {
 
-Error thrown_error(std::string_view who) {
-  std::string text = std::string(who) + " threw ";
+std::string exception_text() {
   try {
     throw;
   } catch (const std::exception& exception) {
-    text += exception.what();
+    return exception.what();
   } catch (...) {
-    text += "something that is no std::exception";
+    return "something that is no std::exception";
   }
-  return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0, std::move(text)};
 }
 
-void reply_thrown(ReplySink& sink, std::uint32_t call, std::string_view who) noexcept {
+void reply_thrown(ReplySink& sink, std::uint32_t call, std::string_view method, std::string_view part) noexcept {
   try {
-    sink.reply_error(call, thrown_error(who));
+    sink.reply_error(call, sink.exception_error(method, part, exception_text()));
   } catch (...) {
     sink.fail_connection();
   }
@@ -70,11 +68,11 @@ ActiveCall::ActiveCall(const IncomingRequest& request, Keep keep) : request_(req
   const std::size_t payload_size = request.payload.size() + request.attachment.size();
   if (payload_size != 0) {
     const std::byte* const data = request.payload.empty() ? request.attachment.data() : request.payload.data();
-    const bool copied =
-        (keep == Keep::copy_small && payload_size <= small_bytes_max) || request.payload_block == nullptr;
+    const bool copied = !request.placed && ((keep == Keep::copy_small && payload_size <= small_bytes_max) ||
+                                            request.payload_block == nullptr);
     payload_ =
         copied ? Buffer::copy_of(Bytes(data, payload_size)) : Buffer::share(request.payload_block, data, payload_size);
-    admitted_ = admitted_ && charge(payload_, copied, always, payload_charge_);
+    admitted_ = admitted_ && (request.placed || charge(payload_, copied, always, payload_charge_));
     request_.payload = payload_.bytes().first(request.payload.size());
     request_.attachment = payload_.bytes().last(request.attachment.size());
   }

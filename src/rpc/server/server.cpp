@@ -316,6 +316,7 @@ void Server::State::notify_loops(Duration grace) noexcept {
   while (grace.count() < least && !stop_grace.compare_exchange_weak(least, grace.count())) {
   }
   if (!stop_notified.exchange(true)) {
+    log_stop(grace);
     for (std::size_t i = 0; i < stop_orders.size(); ++i) own_loops[i]->post(std::move(stop_orders[i]));
     return;
   }
@@ -329,11 +330,35 @@ void Server::State::notify_loops(Duration grace) noexcept {
   }
 }
 
+void Server::State::log_stop(Duration grace) noexcept {
+  if (address.empty() || loops.empty()) return;  // It has not served.
+  try {
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(grace).count();
+    loops.front()->loop().log(LogLevel::info, "rpc",
+                              "the server at " + address + " stops: " + std::to_string(shared.calls_in_flight.load()) +
+                                  " calls in flight on " + std::to_string(shared.connections.load()) +
+                                  " connections may end within " +
+                                  (grace == forever ? std::string("any time") : std::to_string(ms) + " ms"));
+  } catch (const std::exception&) {
+    // The server stops without a line.
+  }
+}
+
+void Server::State::log_stopped(const Loop& loop) const noexcept {
+  if (address.empty()) return;
+  try {
+    loop.log(LogLevel::info, "rpc", "the server at " + address + " has stopped");
+  } catch (const std::exception&) {
+    // The server has stopped without a line.
+  }
+}
+
 void Server::State::end_loops() {
   std::vector<std::unique_ptr<detail::BackgroundWork>> dropped;  // Destroyed without the lock: it is the application's.
   for (std::thread& thread : threads) thread.join();
   threads.clear();
   listener.reset();
+  if (!own_loops.empty()) log_stopped(*own_loops.front());
   {
     const std::lock_guard guard(counting);
     ended_counters = sum();
@@ -364,8 +389,10 @@ Task<void> Server::State::shut_down(Duration grace) {
   stop_wanted.store(true);
   listener.reset();
   if (loops.empty()) co_return;
+  log_stop(grace);
   auto done = loops.front()->shut_down(grace);
   co_await std::move(done);
+  log_stopped(loops.front()->loop());
   cpu_latency.reset();
 }
 

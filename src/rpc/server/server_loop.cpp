@@ -105,6 +105,7 @@ detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept {
 }
 
 ServerLoop::~ServerLoop() {
+  detail::LoopAccess::forget_work(loop_);
   background_.clear();
   // Calls are destroyed first, because their coroutines use the sessions.
   for (const auto& session : sessions_) session->destroy_calls();
@@ -490,7 +491,7 @@ Task<void> ServerLoop::run_background(std::unique_ptr<detail::BackgroundWork> wo
       auto task = held->begin(background);
       co_await std::move(task);
     } catch (...) {
-      thrown = detail::thrown_error("background work").text;
+      thrown = "background work threw " + detail::exception_text();
     }
   }
   if (!thrown.empty()) loop_.log(LogLevel::error, "rpc", thrown);

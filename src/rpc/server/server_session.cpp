@@ -31,7 +31,12 @@ void ServerSession::on_frame(const wire::Frame& frame, const transport::Message&
     account().set_arriving(account().arriving() - selected);
   }
   wire::visit(frame, wire::Visitor{
-                         [&](const wire::RequestFrame& request) { on_request(request, frame, message); },
+                         [&](const wire::RequestFrame& request) {
+                           if (placed_.empty()) [[likely]]
+                             return on_request(request, frame, message, nullptr);
+                           std::optional<PlacedPayloads::Placed> placed = placed_.take(request.call.number());
+                           on_request(request, frame, message, placed ? &*placed : nullptr);
+                         },
                          [&](const wire::CancelFrame& cancel) {
                            if (ActiveCall* const call = calls().find(cancel.call)) {
                              call->request_stop(ErrorCode::cancelled, Initiator::peer, "the caller cancelled the call");
@@ -58,7 +63,7 @@ void ServerSession::on_stream(const StreamFrame& part, const wire::Frame& frame,
 }
 
 void ServerSession::on_request(const wire::RequestFrame& header, const wire::Frame& frame,
-                               const transport::Message& message) {
+                               const transport::Message& message, PlacedPayloads::Placed* placed) {
   host().counters.calls.add(1);
   const std::uint32_t number = header.call.number();
   // This check precedes every refusal, because a refusal would answer the call that uses the slot.
@@ -76,6 +81,7 @@ void ServerSession::on_request(const wire::RequestFrame& header, const wire::Fra
                   "declaration");
   }
   if (message.discarded) [[unlikely]] {
+    if (placed != nullptr && !placed->refusal.empty()) return refuse_placed(number, *method, *placed);
     return refuse_unkept(number);
   }
   if (header.call.slot() >= settings().calls_max || full(settings().calls_max)) [[unlikely]] {
@@ -93,6 +99,9 @@ void ServerSession::on_request(const wire::RequestFrame& header, const wire::Fra
                                   .decode_limits = &settings().decode_limits};
   if (header.deadline != 0) {
     request.deadline = session_loop().now() + std::chrono::microseconds(wire::decode_deadline(header.deadline));
+  }
+  if (method->handler->options.receive_into && !message.payload.empty()) [[unlikely]] {
+    return serve_placed(*method, request, frame, message, placed);
   }
   serve(*method, request);
 }
@@ -118,6 +127,46 @@ void ServerSession::refuse(std::uint32_t call, const Error& why) {
   reply_error(call, why);
 }
 
+// The payload that `frame` announces or has, for HandlerOptions::receive_into.
+IncomingPayload ServerSession::describe(const wire::Frame& frame, std::size_t payload_bytes,
+                                        std::size_t attachment_bytes) const noexcept {
+  return {.bytes = payload_bytes,
+          .attachment_bytes = attachment_bytes,
+          .metadata = MetadataView(frame.metadata),
+          .encoded_arguments = frame.body,
+          .decode_limits = &settings().decode_limits};
+}
+
+// The application has no memory for the payload of a request.
+void ServerSession::refuse_placed(std::uint32_t call, const Dispatcher::Method& method,
+                                  PlacedPayloads::Placed& placed) {
+  if (!placed.thrown.empty()) {
+    placed.refusal = exception_error(method.name, "HandlerOptions::receive_into", std::move(placed.thrown)).text;
+  }
+  refuse(call, ErrorCode::limit_exceeded, std::move(placed.refusal));
+}
+
+// Serves a request whose payload lies in memory that the application selected, or is copied there.
+void ServerSession::serve_placed(const Dispatcher::Method& method, detail::IncomingRequest& request,
+                                 const wire::Frame& frame, const transport::Message& message,
+                                 PlacedPayloads::Placed* placed) {
+  PlacedPayloads::Placed copied;
+  if (placed == nullptr) {
+    copied = PlacedPayloads::copy(method.handler->options.receive_into,
+                                  describe(frame, message.payload.size(), frame.attachment.size()), message.payload);
+    if (!copied.refusal.empty()) return refuse_placed(request.call, method, copied);
+    placed = &copied;
+  }
+  if (!placed->memory.empty()) {
+    const Bytes payload = placed->memory.bytes().first(message.payload.size());
+    request.payload = payload.first(frame.payload.size());
+    request.attachment = payload.last(frame.attachment.size());
+    request.payload_block = placed->memory.block();
+    request.placed = true;
+  }
+  serve(method, request);
+}
+
 transport::ReceiveBuffer ServerSession::select_receive_buffer(Bytes head, std::size_t payload_bytes) {
   using Where = transport::ReceiveBuffer::Kind;
   const Result<wire::Frame> frame = wire::decode_frame(head, {}, payload_bytes);
@@ -127,7 +176,20 @@ transport::ReceiveBuffer ServerSession::select_receive_buffer(Bytes head, std::s
   }
   if (!connection_charges_ && !account().set_arriving(account().arriving() + payload_bytes))
     return {Where::discard, {}};
-  return {};
+  if (frame->kind != wire::FrameKind::request || going_away_) return {};
+  transport::ReceiveBuffer selected;
+  wire::visit(*frame, wire::Visitor{[&](const wire::RequestFrame& request) {
+                                      const Dispatcher::Method* const method = host().dispatcher.find(request.method);
+                                      if (method == nullptr || method->signature != request.signature) return;
+                                      const ReceiveInto& into = method->handler->options.receive_into;
+                                      if (!into) return;
+                                      selected =
+                                          placed_.select(request.call.number(), into,
+                                                         describe(*frame, payload_bytes, request.attachment_bytes),
+                                                         connection_charges_ ? receive_account() : nullptr);
+                                    },
+                                    [](const auto&) {}});
+  return selected;
 }
 
 std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t call) {
@@ -209,11 +271,10 @@ unsigned ServerSession::silent_checks() noexcept {
 }
 
 void ServerSession::on_end(const Error& reason, std::uint64_t) {
-  if (reason.code == ErrorCode::protocol_error) {
-    host().counters.protocol_errors.add(1);
-    session_loop().log(LogLevel::warning, "rpc", "connection from " + peer_name() + " closed: " + reason.text);
-  }
+  if (reason.code == ErrorCode::protocol_error) host().counters.protocol_errors.add(1);
+  log_closed(reason);
   begin_ending();
+  placed_.clear();
   account().set_arriving(0);
   try {
     cancel_calls({ErrorCode::cancelled, ErrorScope::connection, reason.initiator, 0,

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "rpc/port/port_session.h"
+#include "rpc/server/placed_payloads.h"
 #include "rpc/session/session.h"
 
 namespace hawser::rpc {
@@ -38,15 +39,26 @@ class ServerSession final : public Session, public PortSession {
   void on_end(const Error& reason, std::uint64_t sent) override;
   void on_unkept_item(std::uint32_t call, const Error& why) override;
 
-  void on_request(const wire::RequestFrame& header, const wire::Frame& frame, const transport::Message& message);
+  // `placed` is null if no memory was selected for the payload while it arrived.
+  void on_request(const wire::RequestFrame& header, const wire::Frame& frame, const transport::Message& message,
+                  PlacedPayloads::Placed* placed);
+  IncomingPayload describe(const wire::Frame& frame, std::size_t payload_bytes,
+                           std::size_t attachment_bytes) const noexcept;
+  void serve_placed(const Dispatcher::Method& method, detail::IncomingRequest& request, const wire::Frame& frame,
+                    const transport::Message& message, PlacedPayloads::Placed* placed);
   template <class StreamFrame>
   void on_stream(const StreamFrame& part, const wire::Frame& frame, const transport::Message& message);
+  void refuse_placed(std::uint32_t call, const Dispatcher::Method& method, PlacedPayloads::Placed& placed);
   void refuse(std::uint32_t call, ErrorCode code, std::string text);
   void refuse(std::uint32_t call, const Error& why);
   void after_reply();
-  void on_start() override { start_session(); }
+  void on_start() override {
+    log_opened(connection().transport());
+    start_session();
+  }
   void check_idle() override;
 
+  PlacedPayloads placed_;
   const bool connection_charges_;  // If false, this object charges payloads when it selects their receive buffer.
   bool going_away_ = false;
   bool peer_understood_ = false;  // The client has answered our GOAWAY: no request follows.

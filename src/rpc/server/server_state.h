@@ -49,6 +49,8 @@ struct Server::State final : transport::AcceptSink {
   void serve(std::size_t index);
   // Notifies the loops to stop within the shortest grace that was requested. Allocates nothing the first time.
   void notify_loops(Duration grace) noexcept;
+  void log_stop(Duration grace) noexcept;
+  void log_stopped(const Loop& loop) const noexcept;
   // Waits for the threads and releases their resources. Call it with `lifecycle` locked.
   void end_loops();
   Result<void> hold_latency();

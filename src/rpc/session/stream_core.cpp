@@ -78,6 +78,10 @@ void StreamCore::end_charges() noexcept {
     item.body_charge.reset();
     item.payload_charge.reset();
   }
+  if (viewed_) {
+    viewed_->item.body_charge.reset();
+    viewed_->item.payload_charge.reset();
+  }
 }
 
 Result<std::optional<StreamCore::Item>> StreamCore::take() {
@@ -99,6 +103,13 @@ Result<std::optional<StreamCore::Item>> StreamCore::take() {
     channel_.send_credit(call_, std::exchange(consumed_, 0));
   }
   return item;
+}
+
+Result<StreamCore::Viewed*> StreamCore::take_view() {
+  Result<std::optional<Item>> item = take();
+  if (!item) return std::unexpected(std::move(item.error()));
+  if (!*item) return nullptr;
+  return &viewed_.emplace(Viewed{.item = std::move(**item), .arena = {}});
 }
 
 std::optional<Error> StreamCore::write_error() const {

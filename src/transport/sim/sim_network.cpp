@@ -4,7 +4,7 @@
 #include <deque>
 #include <utility>
 
-#include "base/crc32c.h"
+#include "hawser/crc32c.h"
 #include "hawser/loop.h"
 #include "transport/sim/sim_stream.h"
 #include "transport/sim/sim_transport.h"

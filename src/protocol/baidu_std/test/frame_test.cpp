@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "base/crc32c.h"
+#include "hawser/crc32c.h"
 #include "protocol/baidu_std/test/vectors.h"
 
 namespace hawser::prpc {

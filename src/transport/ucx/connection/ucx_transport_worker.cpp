@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/byte_fields.h"
-#include "base/crc32c.h"
+#include "hawser/crc32c.h"
 
 namespace hawser::transport {
 namespace {
