@@ -9,7 +9,13 @@ std::string echo(std::string_view text) { return std::string(text); }
 
 hawser::Task<int> talk(std::string address) {
   // [create]
-  auto pool = hawser::ClientPool::create(address, {.connections_max = 2, .calls_per_connection = 8});
+  hawser::PoolOptions pool_options;
+  pool_options.connections_max = 2;
+  pool_options.calls_per_connection = 8;                          // With this many on each, one more is opened.
+  pool_options.client.call_timeout = std::chrono::seconds(10);    // ClientOptions of every connection.
+  pool_options.client.connect_timeout = std::chrono::seconds(1);  // For one attempt.
+  pool_options.idle_timeout = std::chrono::seconds(30);           // Unused connections are closed.
+  auto pool = hawser::ClientPool::create(address, pool_options);
   // [/create]
 
   // One request: sent when the first await ends, answered when the second does.
@@ -27,7 +33,13 @@ hawser::Task<int> talk(std::string address) {
   for (int i = 0; i < 100; ++i) calls.push_back(pool->call<echo>("call " + std::to_string(i)));
   std::vector<hawser::Result<std::string>> replies = co_await hawser::when_all(std::move(calls));
   // [/many]
-  std::size_t right = 0;
+
+  // [options]
+  // Options of one call come first. Options of every connection are in PoolOptions::client.
+  const hawser::CallOptions options{.timeout = std::chrono::seconds(2), .idempotent = true};
+  const hawser::Result<std::string> limited = co_await pool->call<echo>(options, "within two seconds");
+  // [/options]
+  std::size_t right = limited == "within two seconds" ? 0 : 1'000;
   for (std::size_t i = 0; i < replies.size(); ++i) right += replies[i] == "call " + std::to_string(i);
   std::printf("%zu of %zu replies over %zu connections\n", right, replies.size(), pool->connections());
   co_return reply == "hello" && right == replies.size() && pool->connections() <= 2 ? 0 : 1;

@@ -27,6 +27,19 @@ hawser::Task<hawser::Result<std::size_t>> total_length(hawser::Reader<std::strin
 }
 // [/client-streaming]
 
+// [in-place]
+// Reads each line where it was received. A view is valid until the next read.
+hawser::Task<hawser::Result<std::size_t>> count_spaces(hawser::Reader<std::string> in) {
+  std::size_t spaces = 0;
+  for (;;) {
+    hawser::Result<std::optional<std::string_view>> line = co_await in.read_view();
+    if (!line) co_return std::unexpected(line.error());
+    if (!*line) co_return spaces;
+    for (const char letter : **line) spaces += letter == ' ' ? 1 : 0;
+  }
+}
+// [/in-place]
+
 // [both]
 // Both directions.
 hawser::Task<hawser::Result<void>> shout(hawser::Reader<std::string> in, hawser::Writer<std::string> out) {
@@ -70,6 +83,15 @@ hawser::Task<int> talk(std::string address) {
   std::printf("%zu bytes\n", length.value_or(0));
   // [/write]
 
+  // [deadline]
+  const hawser::CallOptions within_a_minute{.timeout = std::chrono::minutes(1)};
+  auto spaces = co_await client.open<count_spaces>(within_a_minute);
+  // [/deadline]
+  if (!spaces) co_return 1;
+  auto texts = spaces->writer();
+  if (!co_await texts.write(line)) co_return 1;
+  hawser::Result<std::size_t> counted_spaces = co_await spaces->finish();
+
   auto shouting = co_await client.open<shout>();
   if (!shouting) co_return 1;
   auto out = shouting->writer();
@@ -79,12 +101,12 @@ hawser::Task<int> talk(std::string address) {
   hawser::Result<std::optional<std::string>> answer = co_await in.next();
   std::printf("%s\n", answer && *answer ? (*answer)->c_str() : "no answer");
   hawser::Result<void> ended = co_await shouting->finish();
-  co_return sum == 499'500 && length == 1400U && answer && *answer == "ahoy!" && ended ? 0 : 1;
+  co_return sum == 499'500 && length == 1400U && counted_spaces == 3U && answer && *answer == "ahoy!" && ended ? 0 : 1;
 }
 
 int main() {
   hawser::Server server;
-  server.register_handler<count, total_length, shout>();
+  server.register_handler<count, total_length, count_spaces, shout>();
   if (!server.start()) return 1;
   return hawser::sync_wait(talk(server.address()));
 }

@@ -11,6 +11,27 @@ using namespace std::chrono_literals;
 
 std::string echo(std::string_view text) { return std::string(text); }
 
+hawser::Task<std::string> greet(std::string address) {
+  hawser::Client client;
+  if (!co_await client.connect(address)) co_return "";
+  const hawser::Result<std::string> reply = co_await client.call<echo>("ahoy");
+  co_return reply.value_or("");
+}
+
+// [log]
+// A log for servers, clients and sync_wait(). Several threads may call it at once.
+hawser::LoopOptions logged() {
+  hawser::LoopOptions options;
+  options.log = [](hawser::LogLevel level, std::string_view component, std::string_view text) {
+    if (level < hawser::LogLevel::info) return;
+    std::fprintf(stderr, "%.*s %.*s: %.*s\n", static_cast<int>(to_string(level).size()), to_string(level).data(),
+                 static_cast<int>(component.size()), component.data(), static_cast<int>(text.size()), text.data());
+  };
+  options.blocked_max = 50ms;  // A warning names the method that blocks a loop for longer.
+  return options;
+}
+// [/log]
+
 // [options]
 hawser::ServerOptions production_options(std::string address) {
   hawser::ServerOptions options;
@@ -20,6 +41,7 @@ hawser::ServerOptions production_options(std::string address) {
   options.calls_max = 50'000;              // Calls in flight on the whole server.
   options.message_bytes_max = 16u << 20;   // One request or reply with its attachment.
   options.receive_bytes_max = 512u << 20;  // Received requests that a loop keeps.
+  options.loop = logged();
   return options;
 }
 // [/options]
@@ -41,6 +63,11 @@ int main(int argc, char** argv) {
   }
   std::printf("listening at %s\n", server.address().c_str());
   // [/signals]
+  // [sync-wait]
+  // The temporary loop of sync_wait() has options and a log too.
+  const std::string greeting = hawser::sync_wait(greet(server.address()), logged());
+  // [/sync-wait]
+  if (greeting != "ahoy") return 1;
   if (argc == 1) kill(getpid(), SIGTERM);  // Without an address, this example ends at once.
   // [stop]
   int signal = 0;
