@@ -12,6 +12,7 @@ struct ContextAccess {
   // `call` is null for a plain function, which cannot be cancelled while it runs.
   static Context make(const IncomingRequest& request, ActiveCall* call) noexcept { return Context(request, call); }
   static ReplySink& reply_sink(const Context& context) noexcept { return context.request_.sink; }
+  static const IncomingRequest& request(const Context& context) noexcept { return context.request_; }
   static std::uint32_t call(const Context& context) noexcept { return context.request_.call; }
   static ReplyParts& reply(Context& context) noexcept { return context.reply_; }
 };

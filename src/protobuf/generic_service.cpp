@@ -1,0 +1,255 @@
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <atomic>
+#include <coroutine>
+#include <functional>
+#include <mutex>
+#include <stop_token>
+#include <utility>
+
+#include "hawser/detail/context_access.h"
+#include "hawser/detail/handler.h"
+#include "hawser/detail/receive_account.h"
+#include "hawser/detail/served_method.h"
+#include "hawser/protobuf.h"
+#include "hawser/protobuf_generic.h"
+#include "hawser/protobuf_service.h"
+
+namespace hawser::pb {
+
+// A message whose type is known at run time: a request as its bytes, or a reply as a message.
+struct AnyMessage {
+  Bytes bytes;
+  std::unique_ptr<google::protobuf::Message> message;
+};
+
+}  // namespace hawser::pb
+
+template <>
+inline constexpr bool hawser::codec::is_whole_message<hawser::pb::AnyMessage> = true;
+
+template <>
+struct hawser::codec::Codec<hawser::pb::AnyMessage> {
+  static constexpr std::string_view signature = "protobuf";
+  static constexpr std::size_t bytes_min = 0;
+  static void size_whole(Sizer& sizer, const pb::AnyMessage& value) {
+    const std::size_t bytes = value.message->ByteSizeLong();
+    sizer.add(bytes);
+    if (bytes > INT_MAX) sizer.refuse(ErrorCode::limit_exceeded, "the response takes more than 2 GiB");
+    if (!value.message->IsInitialized()) {
+      sizer.refuse(ErrorCode::invalid_argument, "a required field of the response is not set");
+    }
+  }
+  static void encode_whole(Encoder& encoder, const pb::AnyMessage& value) {
+    const auto bytes = static_cast<std::size_t>(value.message->GetCachedSize());
+    value.message->SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(encoder.skip(bytes)));
+  }
+  static bool decode_whole(Decoder& decoder, pb::AnyMessage& value) {
+    const std::size_t bytes = decoder.available();
+    const std::byte* data = nullptr;
+    if (!decoder.take(bytes, data, "message")) return false;
+    value.bytes = {data, bytes};
+    return true;
+  }
+  static void size(Sizer& sizer, const pb::AnyMessage& value) { size_whole(sizer, value); }
+  static void encode(Encoder& encoder, const pb::AnyMessage& value) { encode_whole(encoder, value); }
+  static bool decode(Decoder& decoder, pb::AnyMessage& value) { return decode_whole(decoder, value); }
+};
+
+namespace hawser::pb {
+
+// ---- Controller ----
+
+// The callback of NotifyOnCancel(), which runs once.
+struct Controller::Cancellation {
+  Cancellation(const std::stop_token& token, google::protobuf::Closure* given)
+      : callback(given), watch(token, std::bind_front(&Cancellation::run, this)) {}
+  void run() noexcept {
+    if (auto* const once = callback.exchange(nullptr)) once->Run();
+  }
+  std::atomic<google::protobuf::Closure*> callback;
+  std::stop_callback<decltype(std::bind_front(&Cancellation::run, static_cast<Cancellation*>(nullptr)))> watch;
+};
+
+// Copies what the caller sent beside the request: the method may need it after the call has been destroyed.
+Controller::Controller(Context& context)
+    : token_(context.token()),
+      request_attachment_(context.attachment().empty() ? Buffer() : Buffer::copy_of(context.attachment())),
+      request_metadata_(context.metadata().copy()),
+      peer_(context.peer()),
+      deadline_(context.deadline()) {}
+Controller::~Controller() { finish(); }
+
+void Controller::SetFailed(std::int32_t code, const std::string& text) { error_ = Error::application(code, text); }
+
+void Controller::NotifyOnCancel(google::protobuf::Closure* callback) {
+  finish();
+  cancellation_ = std::make_unique<Cancellation>(token_, callback);
+}
+
+void Controller::Reset() {
+  error_.reset();
+  response_attachment_ = {};
+}
+
+void Controller::finish() noexcept {
+  if (const auto cancellation = std::move(cancellation_)) cancellation->run();
+}
+
+namespace {
+
+// One call. The method may use it after the call's coroutine has been destroyed.
+class GenericCall {
+ public:
+  GenericCall(Context& context, const google::protobuf::Message& request_type,
+              const google::protobuf::Message& response_type)
+      : controller(context), request(request_type.New()), response(response_type.New()) {}
+
+  // Any thread.
+  static void complete(const std::shared_ptr<GenericCall>& call) {
+    call->controller.finish();
+    const std::lock_guard lock(call->mutex_);
+    call->done_ = true;
+    if (call->waiting_) call->loop_->post([call] { call->resume(); });
+  }
+
+  // Suspends until `done` has run.
+  auto completed(Loop& loop) {
+    struct Awaiter {
+      GenericCall& call;
+      Loop& loop;
+      bool await_ready() const {
+        const std::lock_guard lock(call.mutex_);
+        return call.done_;
+      }
+      bool await_suspend(std::coroutine_handle<> waiting) const {
+        const std::lock_guard lock(call.mutex_);
+        if (call.done_) return false;
+        call.loop_ = &loop;
+        call.waiting_ = waiting;
+        return true;
+      }
+      void await_resume() const noexcept {}
+      // From now on complete() does not use the loop.
+      ~Awaiter() {
+        const std::lock_guard lock(call.mutex_);
+        call.waiting_ = nullptr;
+      }
+    };
+    return Awaiter{*this, loop};
+  }
+
+  Controller controller;
+  const std::unique_ptr<google::protobuf::Message> request;
+  std::unique_ptr<google::protobuf::Message> response;
+
+ private:
+  void resume() {
+    std::coroutine_handle<> waiting;
+    {
+      const std::lock_guard lock(mutex_);
+      waiting = std::exchange(waiting_, nullptr);
+    }
+    if (waiting) waiting.resume();
+  }
+
+  std::mutex mutex_;
+  bool done_ = false;
+  Loop* loop_ = nullptr;  // Not null while waiting_ is set.
+  std::coroutine_handle<> waiting_;
+};
+
+// The `done` of a call. Deletes itself.
+class Done final : public google::protobuf::Closure {
+ public:
+  explicit Done(std::shared_ptr<GenericCall> call) noexcept : call_(std::move(call)) {}
+  void Run() override {
+    const std::unique_ptr<Done> self(this);
+    GenericCall::complete(call_);
+  }
+
+ private:
+  const std::shared_ptr<GenericCall> call_;
+};
+
+// A method of a google::protobuf::Service.
+class GenericMethod {
+ public:
+  GenericMethod(google::protobuf::Service* service, const google::protobuf::MethodDescriptor* method,
+                GenericServiceOptions options)
+      : service_(service),
+        method_(method),
+        options_(options),
+        request_(service->GetRequestPrototype(method)),
+        response_(service->GetResponsePrototype(method)),
+        facts_(request_) {}
+
+  Task<Result<AnyMessage>> serve(Context& context, const AnyMessage& raw) {
+    const auto call = std::make_shared<GenericCall>(context, request_, response_);
+    const detail::IncomingRequest& incoming = detail::ContextAccess::request(context);
+    detail::DecodeCharge charge(incoming.account);
+    codec::Decoder decoder(raw.bytes, {}, *incoming.decode_limits, nullptr, &charge);
+    const std::byte* data = nullptr;
+    if (!decoder.take(raw.bytes.size(), data, "message") || !read_message(decoder, raw.bytes, *call->request, facts_)) {
+      co_return std::unexpected(decoder.error());
+    }
+    if (options_.offload) {
+      auto work = [service = service_, method = method_, call] { run(*service, *method, call); };
+      auto offloading = detail::LoopAccess::offload_for(context.loop(), &detail::ContextAccess::reply_sink(context),
+                                                        context.token(), std::move(work));
+      if (auto begun = co_await std::move(offloading); !begun) co_return std::unexpected(std::move(begun.error()));
+    } else {
+      run(*service_, *method_, call);
+    }
+    auto completed = call->completed(context.loop());
+    co_await completed;
+    if (call->controller.error()) co_return std::unexpected(*call->controller.error());
+    context.set_attachment(std::move(call->controller.response_attachment()));
+    AnyMessage reply;
+    reply.message = std::move(call->response);
+    co_return reply;
+  }
+
+ private:
+  static void run(google::protobuf::Service& service, const google::protobuf::MethodDescriptor& method,
+                  const std::shared_ptr<GenericCall>& call) {
+    service.CallMethod(&method, &call->controller, call->request.get(), call->response.get(), new Done(call));
+  }
+
+  google::protobuf::Service* const service_;
+  const google::protobuf::MethodDescriptor* const method_;
+  const GenericServiceOptions options_;
+  const google::protobuf::Message& request_;
+  const google::protobuf::Message& response_;
+  const MessageFacts facts_;
+};
+
+class GenericHandler final : public detail::Handler {
+ public:
+  GenericHandler(google::protobuf::Service* service, const google::protobuf::MethodDescriptor* method,
+                 GenericServiceOptions given)
+      : method_(service, method, given), handler_(&method_, {}) {}
+  void serve(const detail::IncomingRequest& request) override { handler_.serve(request); }
+
+ private:
+  GenericMethod method_;
+  detail::FunctionHandler<&GenericMethod::serve, GenericMethod> handler_;
+};
+
+}  // namespace
+
+void add_service(Server& server, google::protobuf::Service* service, GenericServiceOptions options) {
+  const google::protobuf::ServiceDescriptor& type = *service->GetDescriptor();
+  for (int i = 0; i < type.method_count(); ++i) {
+    const google::protobuf::MethodDescriptor* const method = type.method(i);
+    const std::string name = type.full_name() + "/" + method->name();
+    server.add_method({.id = codec::fnv1a32(name),
+                       .signature = signature<&GenericMethod::serve>,
+                       .name = name,
+                       .handler = std::make_unique<GenericHandler>(service, method, options),
+                       .json = json_transcoder(method->input_type(), method->output_type())});
+  }
+}
+
+}  // namespace hawser::pb
