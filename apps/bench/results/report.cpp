@@ -42,7 +42,9 @@ json meta_of(const Report& report, const Options& options) {
       {"poller", report.pollers.client_poller},
       {"server_poller", report.pollers.server.poller},
       {"reply", options.reply == ReplyKind::echo ? "echo" : "ack"},
-      {"handler", options.handler == HandlerKind::function ? "function" : "coroutine"},
+      {"handler", options.handler == HandlerKind::function    ? "function"
+                  : options.handler == HandlerKind::coroutine ? "coroutine"
+                                                              : "protobuf"},
       {"registered", options.registered},
       {"rate_per_s", options.rate_per_s},
       {"server_threads", options.server_threads},
