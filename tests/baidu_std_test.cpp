@@ -229,15 +229,6 @@ TEST_F(BaiduStdCompressedReplies, FollowTheRequest) {
   EXPECT_EQ(ask(socket, {.data = data}).compress_type, 0);
 }
 
-class BaiduStdCredentials : public BaiduStd {
- protected:
-  BaiduStdCredentials()
-      : BaiduStd(BaiduStdOptions{.verify = [](std::string_view credential, std::string_view peer) -> Result<void> {
-          if (credential == "secret" && peer.starts_with("127.0.0.1")) return {};
-          return fail(ErrorCode::invalid_argument, "wrong credential");
-        }}) {}
-};
-
 TEST_F(BaiduStdCredentials, OnlyTheFirstMessageCarriesOne) {
   RawSocket socket = connected();
   EXPECT_EQ(ask(socket, {.meta = {.authentication_data = "secret"}}).error_code, 0);

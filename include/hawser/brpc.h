@@ -3,8 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 
+#include "hawser/client.h"
 #include "hawser/error.h"
 #include "hawser/protocols.h"
 
@@ -26,5 +30,65 @@ struct BaiduStdOptions {
 // "baidu_std": the protocol of bRPC with its streams, for Server::enable(). It serves the methods whose arguments and
 // result are protobuf messages. Component hawser::brpc. docs/protocols/baidu_std.md.
 ProtocolSpec baidu_std(BaiduStdOptions options = {});
+
+enum class BaiduStdCompression : std::uint8_t { none, snappy, gzip, zlib };
+
+// Options of a client that speaks baidu_std.
+struct BaiduStdClientOptions {
+  // The options connect_timeout, call_timeout, calls_in_flight_max, message_bytes_max, send_backlog_bytes_max,
+  // decode_limits, checksum and runtime are used.
+  ClientOptions client = {};
+  // authentication_data of the first message of each connection. Empty: none.
+  std::string credential = {};
+  // Requests whose message has at least compress_bytes_min bytes are compressed. Attachments are not.
+  BaiduStdCompression compression = BaiduStdCompression::none;
+  std::size_t compress_bytes_min = 512;
+};
+
+// One connection to a server of bRPC, or to a server of this library that speaks baidu_std. Any number of concurrent
+// calls share it. A method is named "package.Service/Method", and its argument and result are protobuf messages.
+// CallOptions apply: the timeout is sent as timeout_ms, metadata as user_fields, but "log-id" as log_id and
+// "x-request-id" as request_id. The protocol has no cancellation: the answer to a cancelled call is ignored. The client
+// belongs to one loop: the loop that the constructor receives, or else the loop on which connect() runs. It is used
+// from that loop's thread only. Calls that are in flight when it is destroyed end with an error.
+class BaiduStdClient {
+ public:
+  explicit BaiduStdClient(BaiduStdClientOptions options = {});
+  BaiduStdClient(Loop& loop, BaiduStdClientOptions options = {});
+  BaiduStdClient(const BaiduStdClient&) = delete;
+  BaiduStdClient& operator=(const BaiduStdClient&) = delete;
+  ~BaiduStdClient();
+
+  // Connects to "host:port", "unix:/path" or "unix:@name". Succeeds at once if there is a connection. After a
+  // connection was lost, connect() makes a new one. Fails with `invalid_argument` while another connect() is running.
+  Task<Result<void>> connect(std::string address);
+  bool connected() const noexcept;
+  // Ends the connection. Calls in flight end with outcome_unknown, or with not_sent if their requests had not been
+  // sent.
+  void close();
+  std::size_t calls_in_flight() const noexcept;
+  // The object that makes the calls, for code that takes a Client, such as a stub. Only call(), send_request(), open()
+  // and connected() may be used.
+  Client& caller() noexcept { return calls_; }
+
+  // The same functions as of Client. Calls with streams are not supported and fail with `invalid_argument`.
+  template <auto F, class... Given>
+  auto call(Given&&... given) {
+    return calls_.call<F>(std::forward<Given>(given)...);
+  }
+  template <auto F, class... Given>
+  auto send_request(Given&&... given) {
+    return calls_.send_request<F>(std::forward<Given>(given)...);
+  }
+  template <auto F, class... Given>
+  auto open(Given&&... given) {
+    return calls_.open<F>(std::forward<Given>(given)...);
+  }
+
+ private:
+  struct State;
+  Client calls_;  // Makes the calls; it is never connected itself.
+  std::shared_ptr<State> state_;
+};
 
 }  // namespace hawser

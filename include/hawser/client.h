@@ -157,6 +157,7 @@ class Client {
 
  private:
   friend class RemoteMemory;
+  friend struct detail::ClientAccess;
   struct State;
 
   template <auto F, class... Given>

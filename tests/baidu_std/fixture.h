@@ -186,4 +186,13 @@ class BaiduStd : public ::testing::Test {
   std::unique_ptr<BackgroundClient> good_client;
 };
 
+class BaiduStdCredentials : public BaiduStd {
+ protected:
+  BaiduStdCredentials()
+      : BaiduStd(BaiduStdOptions{.verify = [](std::string_view credential, std::string_view peer) -> Result<void> {
+          if (credential == "secret" && peer.starts_with("127.0.0.1")) return {};
+          return fail(ErrorCode::invalid_argument, "wrong credential");
+        }}) {}
+};
+
 }  // namespace hawser::prpc

@@ -77,7 +77,7 @@ inline Task<Result<RawMessage>> wait_message(Context& context, const RawMessage&
 inline Task<RawMessage> later_message(Context& context, RawMessage request) {
   for (int i = 0; i < 3; ++i) {
     auto sleep = context.loop().sleep(1ms);
-    static_cast<void>(co_await std::move(sleep));
+    co_await sleep;
   }
   co_return request;
 }
@@ -120,6 +120,21 @@ inline Task<Result<RawMessage>> pour_message(Context&, const RawMessage&, Writer
     poured.fetch_add(1);
   }
 }
+
+}  // namespace hawser::prpc
+
+template <>
+inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::echo_message> = "test.Raw/Echo";
+template <>
+inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::wait_message> = "test.Raw/Wait";
+template <>
+inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::failing_message> = "test.Raw/Fail";
+template <>
+inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::stream_message> = "test.Raw/Stream";
+template <>
+inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::native_text> = "test.Raw/Native";
+
+namespace hawser::prpc {
 
 template <auto F>
 void serve_method(Server& server, std::string name) {

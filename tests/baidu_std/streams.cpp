@@ -77,6 +77,16 @@ TEST_F(BaiduStd, TheClientClosesAStream) {
   EXPECT_EQ(reset.frame.stream_id, client_id);
 }
 
+TEST_F(BaiduStd, TheTimeoutOfTheRequestDoesNotEndTheStream) {
+  RawSocket socket = connected();
+  const StreamSettings settings{client_id, false, true};
+  const Answer opened = ask(
+      socket, {.method = "Stream", .data = "", .meta = {.request = RequestMeta{.timeout_ms = 1}, .stream = settings}});
+  std::this_thread::sleep_for(20ms);
+  socket.send(data(opened.frame.source_stream_id, "still here"));
+  EXPECT_EQ(next_frame(socket).data, "still here");
+}
+
 TEST_F(BaiduStd, TheClientResetsAStream) {
   RawSocket socket = connected();
   const std::int64_t stream = open(socket, "Lazy");

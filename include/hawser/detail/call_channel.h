@@ -23,6 +23,7 @@ class RemoteMemory;
 namespace hawser::detail {
 
 class CallOperation;
+struct ClientAccess;  // For clients of other protocols: src/rpc/client/client_access.h.
 
 // One connection of a client. Loop's thread only. Before it ends, it completes its operations.
 class CallChannel {

@@ -255,7 +255,8 @@ void ServerSession::on_request(const RpcMeta& meta, const ReceivedFrame& frame) 
                                   .payload_block = frame.block,
                                   .account = bounded_account(),
                                   .decode_limits = &host().options.decode_limits};
-  if (meta.request->timeout_ms && *meta.request->timeout_ms > 0) {
+  // The timeout of a request that opens a stream bounds the reply, which is sent at once, and not the stream.
+  if (!streams && meta.request->timeout_ms && *meta.request->timeout_ms > 0) {
     request.deadline = loop().now() + std::chrono::milliseconds(*meta.request->timeout_ms);
   }
   serve(*method, request);

@@ -1,0 +1,446 @@
+#include "protocol/baidu_std/client_session.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "hawser/crc32c.h"
+#include "hawser/detail/const_buffers.h"
+#include "protocol/baidu_std/compression.h"
+#include "protocol/baidu_std/error_codes.h"
+#include "rpc/client/client_session.h"
+#include "transport/common/gather.h"
+#include "transport/common/null_sink.h"
+#include "wire/metadata.h"
+
+namespace hawser::prpc {
+
+using detail::CallOperation;
+using wire::CallId;
+
+namespace {
+
+constexpr std::size_t pieces_max = 64;
+
+// Moves the fields of RpcRequestMeta from `given` to `request`; the others become user_fields.
+Metadata user_fields(const Metadata& given, RequestMeta& request) {
+  Metadata fields;
+  for (const auto& [key, value] : given) {
+    std::int64_t number = 0;
+    if (key == "x-request-id") {
+      request.request_id = value;
+    } else if (key == "log-id" &&
+               std::from_chars(value.data(), value.data() + value.size(), number).ptr == value.data() + value.size()) {
+      request.log_id = number;
+    } else {
+      fields.emplace_back(key, value);
+    }
+  }
+  return fields;
+}
+
+}  // namespace
+
+ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream,
+                             const BaiduStdClientOptions& options, Owner& owner)
+    : loop_(loop),
+      options_(options),
+      owner_(owner),
+      frame_bytes_max_(std::min<std::size_t>(options.client.message_bytes_max, INT32_MAX)),
+      stream_(std::move(stream)),
+      closing_(std::make_unique<Closing>()),
+      receiver_(frame_bytes_max_, nullptr),
+      calls_(options.client.calls_in_flight_max) {}
+
+ClientSession::~ClientSession() {
+  loop_.remove_tick_end(*this);
+  stream_.reset();
+  sending_.clear();
+  drop_block();
+}
+
+void ClientSession::begin() { stream_->start(loop_, *this); }
+
+// ---- Requests ----
+
+void ClientSession::refuse(CallOperation& operation, ErrorCode code, std::string text) {
+  operation.complete(loop_, {code, ErrorScope::call, Initiator::local, 0, std::move(text)});
+}
+
+void ClientSession::start(CallOperation& operation) {
+  if (may_send(operation)) send(operation);
+}
+
+bool ClientSession::may_send(CallOperation& operation) {
+  if (Loop* const here = Loop::current(); here != &loop_ && here != nullptr) [[unlikely]] {
+    refuse(operation, ErrorCode::invalid_argument,
+           "this client is connected on another loop than the one that runs here: use it on its own loop, or use "
+           "another client here");
+  } else if (stream_ == nullptr) {
+    refuse(operation, ErrorCode::not_sent, "the connection has ended");
+  } else if (operation.request().streams) {
+    refuse(operation, ErrorCode::invalid_argument,
+           "calls with streams over baidu_std are served by this library, but cannot be made by it");
+  } else if (operation.request().name.find('/') == std::string_view::npos) {
+    refuse(operation, ErrorCode::invalid_argument,
+           "'" + std::string(operation.request().name) + "' is no name of baidu_std: it needs package.Service/Method");
+  } else if (operation.request().size.too_large) {
+    refuse(operation, ErrorCode::limit_exceeded, "the arguments can't be encoded: they are too large");
+  } else if (calls_.full()) {
+    refuse(operation, ErrorCode::overloaded,
+           std::to_string(calls_.calls_max()) +
+               " calls are in flight on this connection (calls_in_flight_max): wait for replies, or raise it");
+  } else if (sending_.bytes() > options_.client.send_backlog_bytes_max) {
+    refuse(operation, ErrorCode::overloaded,
+           "send_backlog_bytes_max bytes of requests wait to be sent: the server or the network is slower than the "
+           "calls");
+  } else {
+    return true;
+  }
+  return false;
+}
+
+void ClientSession::send(CallOperation& operation) {
+  const Time deadline = rpc::call_deadline(loop_, operation.request(), options_.client.call_timeout);
+  std::optional<CallId> id;
+  try {
+    id = calls_.open(operation);
+    if (id->slot() >= serials_.size()) serials_.resize(id->slot() + 1UZ);
+    serials_[id->slot()] = ++serial_;
+    send_as(*id, operation, deadline);
+  } catch (const std::exception&) {
+    // Nothing was sent. The table must not keep the operation, because its caller may destroy it.
+    if (id) calls_.close(*id);
+    refuse(operation, ErrorCode::internal, "out of memory while the request was encoded; it was not sent");
+  }
+}
+
+void ClientSession::send_as(CallId id, CallOperation& operation, Time deadline) {
+  const CallOperation::Request& request = operation.request();
+  const CallOptions* const options = request.options;
+  const Bytes attachment = options != nullptr ? options->attachment : Bytes();
+  const std::size_t slash = request.name.rfind('/');
+  RpcMeta meta{
+      .request = RequestMeta{.service = request.name.substr(0, slash), .method = request.name.substr(slash + 1)},
+      .correlation_id = correlation_id(id),
+      .attachment_size = static_cast<std::int32_t>(attachment.size()),
+      .checksum_type = options_.client.checksum ? 1 : 0,
+      .checksum_with_attachment = options_.client.checksum && !attachment.empty()};
+  if (deadline != Time::max()) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - loop_.now()).count();
+    meta.request->timeout_ms = static_cast<std::int32_t>(std::clamp<std::int64_t>(left, 1, INT32_MAX));
+  }
+  if (!first_sent_) [[unlikely]]
+    meta.authentication_data = options_.credential;
+  Metadata fields;
+  if (options != nullptr && !options->metadata.empty()) [[unlikely]]
+    fields = user_fields(options->metadata, *meta.request);
+  const std::size_t data_bytes = request.size.body + request.size.payload + attachment.size();
+  const std::size_t meta_size = meta_bytes(meta, &fields);
+  if (meta_size + data_bytes > frame_bytes_max_ || meta_size > FrameReceiver::short_frame_bytes_max) [[unlikely]] {
+    calls_.close(id);
+    return refuse(operation, ErrorCode::limit_exceeded,
+                  "the request of " + std::to_string(meta_size + data_bytes) + " bytes, " + std::to_string(meta_size) +
+                      " of them in its meta, exceeds message_bytes_max (" + std::to_string(frame_bytes_max_) +
+                      ") or the 32 KiB of a meta");
+  }
+  if (options_.compression != BaiduStdCompression::none &&
+      request.size.body + request.size.payload >= options_.compress_bytes_min) [[unlikely]] {
+    operation.begin(*this, id.number(), deadline);
+    send_compressed(meta, &fields, operation, attachment);
+    operation.sent_mark = committed_;
+    first_sent_ = true;
+    return;
+  }
+  const std::size_t head_bytes = FrameHeader::bytes + meta_size + request.size.body;
+  std::byte* const head = sending_.reserve(head_bytes);
+  write_header(head, {FrameKind::rpc, static_cast<std::uint32_t>(meta_size + data_bytes),
+                      static_cast<std::uint32_t>(meta_size)});
+  std::byte* const checksum = write_meta(head + FrameHeader::bytes, meta, &fields);
+  std::byte* const body = head + FrameHeader::bytes + meta_size;
+  detail::ConstBuffers pieces(request.size.pieces);
+  operation.encode(body, pieces.data());
+  if (!attachment.empty()) pieces.push({attachment.data(), attachment.size()});
+  if (meta.checksum_type != 0) [[unlikely]] {
+    std::uint32_t crc = crc32c(0, Bytes(body, request.size.body));
+    for (const ConstBuffer& piece : pieces.span()) crc = crc32c(crc, Bytes(piece.data, piece.size));
+    const std::uint32_t value = __builtin_bswap32(mask_crc(crc));
+    std::memcpy(checksum, &value, checksum_bytes);
+  }
+  operation.begin(*this, id.number(), deadline);
+  first_sent_ = true;
+  committed_ += FrameHeader::bytes + meta_size + data_bytes;
+  operation.sent_mark = committed_;
+  sending_.commit(head_bytes);
+  if (data_bytes != request.size.body) {
+    operation.loan();
+    sending_.borrow(pieces.span(), &operation);
+  }
+  commit(0);
+}
+
+void ClientSession::send_compressed(RpcMeta& meta, const Metadata* fields, CallOperation& operation, Bytes attachment) {
+  const codec::EncodedSize size = operation.request().size;
+  Buffer plain = Buffer::allocate(std::max<std::size_t>(size.body + size.payload, 1));
+  detail::ConstBuffers pieces(size.pieces);
+  operation.encode(plain.mutable_data(), pieces.data());
+  transport::gather(plain.mutable_data() + size.body, pieces.span());
+  const auto type = static_cast<Compression>(options_.compression);
+  Result<Buffer> packed = compress(type, plain.bytes().first(size.body + size.payload));
+  if (!packed) throw std::bad_alloc();
+  meta.compress_type = static_cast<std::int32_t>(type);
+  const std::size_t meta_size = meta_bytes(meta, fields);
+  const std::size_t data_bytes = packed->size() + attachment.size();
+  const std::size_t bytes = FrameHeader::bytes + meta_size + data_bytes;
+  std::byte* const head = sending_.reserve(bytes);
+  write_header(head, {FrameKind::rpc, static_cast<std::uint32_t>(meta_size + data_bytes),
+                      static_cast<std::uint32_t>(meta_size)});
+  std::byte* const checksum = write_meta(head + FrameHeader::bytes, meta, fields);
+  std::byte* const data = head + FrameHeader::bytes + meta_size;
+  std::memcpy(data, packed->data(), packed->size());
+  if (!attachment.empty()) std::memcpy(data + packed->size(), attachment.data(), attachment.size());
+  if (meta.checksum_type != 0) {
+    const std::uint32_t value = __builtin_bswap32(mask_crc(crc32c(0, Bytes(data, data_bytes))));
+    std::memcpy(checksum, &value, checksum_bytes);
+  }
+  committed_ += bytes;
+  commit(bytes);
+}
+
+void ClientSession::abandon(CallOperation& operation) noexcept { calls_.close(CallId::from_number(operation.id())); }
+
+void ClientSession::cancel(std::uint32_t call, const Error& error) {
+  const auto found = calls_.find(CallId::from_number(call));
+  if (found.call == nullptr) return;
+  abandon(*found.call);
+  found.call->complete(loop_, error);
+}
+
+// ---- Sending ----
+
+void ClientSession::commit(std::size_t bytes) {
+  if (bytes != 0) sending_.commit(bytes);
+  if (sending_.bytes() >= early_flush_bytes) send_queued();
+  if (stream_ != nullptr && !queued() && !sending_.empty()) loop_.at_tick_end(*this);
+}
+
+void ClientSession::send_queued() {
+  if (std::exchange(sending_now_, true)) return;
+  while (!blocked_ && stream_ != nullptr && !sending_.empty()) {
+    std::array<ConstBuffer, pieces_max> pieces;
+    const std::size_t count = sending_.peek(pieces);
+    const std::size_t offered = transport::total_bytes(std::span(pieces.data(), count));
+    const std::size_t taken = stream_->send(std::span(pieces.data(), count));
+    if (stream_ == nullptr) break;
+    blocked_ = taken < offered;
+    sent_ += taken;
+    sending_.consume(taken);
+  }
+  sending_now_ = false;
+}
+
+void ClientSession::sendable(std::size_t bytes) {
+  if (stream_ == nullptr) return;
+  sent_ += bytes;
+  sending_.consume(bytes);
+  blocked_ = false;
+  send_queued();
+}
+
+// ---- Receiving ----
+
+void ClientSession::drop_block() noexcept {
+  if (block_ != nullptr) std::exchange(block_, nullptr)->release();
+  begin_ = end_ = 0;
+}
+
+void ClientSession::make_room() {
+  if (block_ != nullptr && block_->size() - end_ >= receive_block_bytes / 4) return;
+  const std::size_t held = end_ - begin_;
+  Block* const fresh = Block::allocate(receive_block_bytes);
+  if (held != 0) std::memcpy(fresh->data(), block_->data() + begin_, held);
+  drop_block();
+  block_ = fresh;
+  end_ = held;
+}
+
+MutableBytes ClientSession::receive_space() {
+  direct_ = false;
+  if (stream_ == nullptr) return transport::discard_buffer();
+  try {
+    if (begin_ == end_) {
+      const MutableBytes direct = receiver_.direct_space();
+      direct_ = !direct.empty();
+      if (direct_) return direct;
+    }
+    make_room();
+  } catch (const std::bad_alloc&) {
+    end({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "no memory to receive"});
+    return transport::discard_buffer();
+  }
+  return {block_->data() + end_, block_->size() - end_};
+}
+
+void ClientSession::received(std::size_t bytes) {
+  if (stream_ == nullptr || bytes == 0) return;
+  const std::shared_ptr<ClientSession> alive = shared_from_this();
+  try {
+    if (std::exchange(direct_, false)) {
+      ReceivedFrame frame;
+      if (receiver_.direct_received(bytes, frame)) on_frame(frame);
+    } else {
+      end_ += bytes;
+      take_all();
+    }
+  } catch (const std::bad_alloc&) {
+    taking_ = false;
+    end({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "no memory to receive"});
+  }
+}
+
+void ClientSession::take_all() {
+  taking_ = true;
+  while (begin_ != end_ && stream_ != nullptr) {
+    ReceivedFrame frame;
+    bool complete = false;
+    const Result<std::size_t> taken =
+        receiver_.take(Bytes(block_->data() + begin_, end_ - begin_), *block_, frame, complete);
+    if (!taken) {
+      protocol_error(taken.error().text);
+      break;
+    }
+    if (*taken == 0) break;
+    begin_ += *taken;
+    if (complete) on_frame(frame);
+  }
+  taking_ = false;
+  // A connection without bytes holds no memory. Whoever still reads in the block holds a reference of its own.
+  if (stream_ == nullptr || begin_ == end_) drop_block();
+}
+
+void ClientSession::on_frame(const ReceivedFrame& frame) {
+  if (frame.kind == FrameKind::stream) return protocol_error("a STRM frame from a server without a stream");
+  const Result<RpcMeta> meta = parse_meta(frame.meta);
+  if (!meta) return protocol_error(meta.error().text);
+  if (meta->request) return protocol_error("a server has sent a request");
+  const CallId id = CallId::from_number(static_cast<std::uint32_t>(meta->correlation_id));
+  const auto found = calls_.find(id);
+  // A late answer, or one that no call waits for.
+  if (found.call == nullptr || correlation_id(id) != meta->correlation_id) return;
+  calls_.close(id);
+  on_reply(*found.call, *meta, frame);
+}
+
+void ClientSession::on_reply(CallOperation& operation, const RpcMeta& meta, const ReceivedFrame& frame) {
+  if (meta.response && meta.response->error_code != 0) [[unlikely]] {
+    const std::int32_t code = meta.response->error_code;
+    Error error{error_code_of(code), ErrorScope::call, Initiator::peer, 0, std::string(meta.response->error_text)};
+    if (error.code == ErrorCode::application) error.application_code = code;
+    if (error.code == ErrorCode::unknown_method) {
+      error.text = "'" + std::string(operation.request().name) + "': " + error.text;
+    }
+    return operation.complete(loop_, std::move(error));
+  }
+  Result<void> decoded;
+  try {
+    decoded = decode_reply(operation, meta, frame);
+  } catch (const std::bad_alloc&) {
+    decoded = fail(ErrorCode::internal, "no memory to read the reply");
+  }
+  if (!decoded) return operation.complete(loop_, std::move(decoded.error()));
+  operation.complete(loop_);
+}
+
+Result<void> ClientSession::decode_reply(CallOperation& operation, const RpcMeta& meta, const ReceivedFrame& frame) {
+  const auto damaged = [](std::string text) {
+    return fail(ErrorCode::protocol_error, std::move(text), ErrorScope::call, Initiator::peer);
+  };
+  if (meta.attachment_size < 0 || static_cast<std::size_t>(meta.attachment_size) > frame.data.size()) {
+    return damaged("attachment_size of the reply exceeds its data");
+  }
+  if (meta.content_type != 0) return damaged("the reply has content_type " + std::to_string(meta.content_type));
+  const auto attachment_bytes = static_cast<std::size_t>(meta.attachment_size);
+  Bytes body = frame.data.first(frame.data.size() - attachment_bytes);
+  Block* body_block = frame.block;
+  if (meta.checksum_type == 1) {
+    const Bytes covered = meta.checksum_with_attachment ? frame.data : body;
+    const std::uint32_t expected = __builtin_bswap32(mask_crc(crc32c(0, covered)));
+    if (meta.checksum_value.size() != checksum_bytes ||
+        std::memcmp(meta.checksum_value.data(), &expected, checksum_bytes) != 0) {
+      return damaged("the checksum of the reply does not match: the reply was damaged on its way");
+    }
+  }
+  Decompressed plain;
+  if (meta.compress_type != 0) {
+    Result<Decompressed> data =
+        decompress(static_cast<Compression>(meta.compress_type), body, frame_bytes_max_, nullptr);
+    if (!data) return std::unexpected(std::move(data.error()));
+    plain = std::move(*data);
+    body = plain.data.bytes();
+    body_block = plain.data.block();
+  }
+  Buffer joined;
+  Bytes metadata;
+  if (meta.user_fields != 0) {
+    // Metadata lies directly before the body.
+    std::size_t bytes = 0;
+    bool fits = meta.user_fields <= wire::metadata_entries_max;
+    read_user_fields(frame.meta, [&](std::string_view key, std::string_view value) {
+      fits = fits && key.size() <= wire::metadata_key_bytes_max;
+      bytes += wire::metadata_entry_bytes(key, value);
+    });
+    if (!fits || bytes > wire::metadata_bytes_max) {
+      return damaged("user_fields of the reply exceed 64 entries, 255 bytes of a key, or 65535 bytes in all");
+    }
+    joined = Buffer::allocate(bytes + body.size());
+    std::byte* at = joined.mutable_data();
+    read_user_fields(frame.meta, [&](std::string_view key, std::string_view value) {
+      at = wire::write_metadata_entry(at, key, value);
+    });
+    if (!body.empty()) std::memcpy(at, body.data(), body.size());
+    metadata = joined.bytes().first(bytes);
+    body = joined.bytes().subspan(bytes);
+    body_block = joined.block();
+  }
+  operation.decode({.body = body,
+                    .payload = {},
+                    .attachment = frame.data.last(attachment_bytes),
+                    .metadata = MetadataView(metadata),
+                    .head_block = body_block,
+                    .payload_block = frame.block,
+                    .decode_limits = &options_.client.decode_limits});
+  return {};
+}
+
+// ---- The end ----
+
+void ClientSession::protocol_error(std::string text) {
+  end({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0, std::move(text)});
+}
+
+void ClientSession::end(const Error& reason) {
+  if (stream_ == nullptr) return;
+  const std::shared_ptr<ClientSession> alive = shared_from_this();
+  loop_.remove_tick_end(*this);
+  // The loop destroys the stream, since this function may be called from within a function of the stream.
+  stream_->pause();
+  stream_->set_sink(transport::null_sink());
+  closing_->stream = std::move(stream_);
+  loop_.post(std::unique_ptr<detail::Posted>(std::move(closing_)));
+  std::vector<CallOperation*> open;
+  calls_.each_open([&](CallOperation& operation) { open.push_back(&operation); });
+  for (CallOperation* const operation : open) {
+    calls_.close(CallId::from_number(operation->id()));
+    // A request that was not sent completely cannot have been executed.
+    operation->complete(loop_, rpc::ended_call(sent_ < operation->sent_mark, reason));
+  }
+  sending_.clear();
+  if (!taking_) drop_block();
+  owner_.on_session_end(reason);
+}
+
+}  // namespace hawser::prpc

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+
+#include "hawser/client.h"
+#include "rpc/client/client_state.h"
+
+namespace hawser::detail {
+
+// Lets a client of another protocol make its calls through the functions of a Client that is never connected.
+struct ClientAccess {
+  // `link` must stay valid as long as the client.
+  static void set_link(Client& client, ClientLink& link) noexcept { client.link_ = &link; }
+  static const std::shared_ptr<transport::Network>& network(const Client& client) noexcept {
+    return client.state_->network;
+  }
+};
+
+}  // namespace hawser::detail

@@ -1,0 +1,240 @@
+#include <string>
+#include <thread>
+
+#include "tests/baidu_std/fixture.h"
+
+// The library's own client of baidu_std.
+namespace hawser::prpc {
+namespace {
+
+using namespace std::string_view_literals;
+
+RawMessage raw(std::string_view text) { return {std::string(text)}; }
+
+using Script = Task<void> (*)(BaiduStdClient&);
+
+Task<void> connect_and_run(std::string address, BaiduStdClientOptions options, Script script) {
+  BaiduStdClient client(std::move(options));
+  AWAIT(connected, client.connect(std::move(address)));
+  REQUIRE_OK(connected);
+  auto running = script(client);
+  co_await std::move(running);
+}
+void with_client(const std::string& address, const BaiduStdClientOptions& options, Script script) {
+  sync_wait(connect_and_run(address, options, script));
+}
+
+TEST_F(BaiduStd, TheClientCalls) {
+  with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
+    const RawMessage request = raw("hello");
+    for (int i = 0; i < 100; ++i) {
+      AWAIT(reply, client.call<echo_message>(request));
+      REQUIRE_OK(reply);
+      EXPECT_EQ(reply->bytes, "hello");
+    }
+    const RawMessage large = raw(text_of(1'000'000));
+    AWAIT(same, client.call<echo_message>(large));
+    REQUIRE_OK(same);
+    EXPECT_TRUE(same->bytes == large.bytes);
+  });
+}
+
+TEST_F(BaiduStd, TheClientSendsAndReceivesEveryField) {
+  for (const BaiduStdCompression type :
+       {BaiduStdCompression::none, BaiduStdCompression::snappy, BaiduStdCompression::gzip, BaiduStdCompression::zlib}) {
+    BaiduStdClientOptions options;
+    options.compression = type;
+    options.client.checksum = true;
+    with_client(server->address(), options, [](BaiduStdClient& client) -> Task<void> {
+      const RawMessage request = raw(text_of(10'000));
+      const std::string attachment = text_of(50'000, 'A');
+      const CallOptions with{.attachment = as_bytes(attachment),
+                             .metadata = {{"log-id", "7"}, {"key", "value"}, {"x-request-id", "r"}}};
+      auto call = client.call<echo_message>(with, request).reply();
+      auto reply = co_await std::move(call);
+      REQUIRE_OK(reply);
+      EXPECT_TRUE(reply->value().bytes == request.bytes);
+      EXPECT_TRUE(as_text(reply->attachment()) == attachment);
+      EXPECT_EQ(reply->metadata().find("echo"), "log-id=7;x-request-id=r;key=value;");
+    });
+  }
+}
+
+TEST_F(BaiduStd, TheClientReportsErrors) {
+  with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
+    const RawMessage seven = raw("1234567");
+    AWAIT(failed, client.call<failing_message>(seven));
+    EXPECT_ERROR(failed, application, "as asked");
+    EXPECT_EQ(failed.error().application_code, 7);
+    AWAIT(native, client.call<native_text>("x"));
+    EXPECT_ERROR(native, unknown_method, "test.Raw/Native");
+    AWAIT(unnamed, client.call<testing_tools::echo>("x"));
+    EXPECT_ERROR(unnamed, invalid_argument, "package.Service/Method");
+    AWAIT(stream, client.open<stream_message>(seven));
+    EXPECT_ERROR(stream, invalid_argument, "streams");
+    const CallOptions short_time{.timeout = 1ms};
+    AWAIT(late, client.call<wait_message>(short_time, seven));
+    EXPECT_ERROR(late, deadline_exceeded, "");
+    const RawMessage again = raw("again");
+    AWAIT(reply, client.call<echo_message>(again));
+    REQUIRE_OK(reply);
+    EXPECT_EQ(reply->bytes, "again");
+  });
+}
+
+TEST_F(BaiduStd, TheClientPipelines) {
+  with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
+    std::vector<PendingCall<echo_message>> pending;
+    for (int i = 0; i < 200; ++i) {
+      const RawMessage request = raw(std::to_string(i));
+      AWAIT(sent, client.send_request<echo_message>(request));
+      REQUIRE_OK(sent);
+      pending.push_back(std::move(*sent));
+    }
+    for (int i = 0; i < 200; ++i) {
+      auto reply = co_await std::move(pending[static_cast<std::size_t>(i)]);
+      REQUIRE_OK(reply);
+      EXPECT_EQ(reply->bytes, std::to_string(i));
+    }
+  });
+}
+
+TEST_F(BaiduStd, TheEndOfTheClientEndsItsCalls) {
+  with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
+    const RawMessage request = raw("x");
+    AWAIT(waiting, client.send_request<wait_message>(request));
+    REQUIRE_OK(waiting);
+    // The request leaves at the end of the tick.
+    auto pause = Loop::current()->sleep(1ms);
+    co_await pause;
+    client.close();
+    auto reply = co_await std::move(*waiting);
+    EXPECT_ERROR(reply, outcome_unknown, "the client was closed");
+    EXPECT_FALSE(client.connected());
+    AWAIT(after, client.call<echo_message>(request));
+    EXPECT_ERROR(after, not_sent, "not connected");
+  });
+}
+
+TEST_F(BaiduStdCredentials, TheClientSendsItsCredentialOnce) {
+  BaiduStdClientOptions options;
+  options.credential = "secret";
+  with_client(server->address(), options, [](BaiduStdClient& client) -> Task<void> {
+    const RawMessage request = raw("x");
+    for (int i = 0; i < 3; ++i) {
+      AWAIT(reply, client.call<echo_message>(request));
+      EXPECT_OK(reply);
+    }
+  });
+  options.credential = "wrong";
+  with_client(server->address(), options, [](BaiduStdClient& client) -> Task<void> {
+    const RawMessage request = raw("x");
+    AWAIT(reply, client.call<echo_message>(request));
+    EXPECT_ERROR(reply, invalid_argument, "wrong credential");
+  });
+}
+
+// ---- Servers that break the protocol ----
+
+// Answers each request with what `answer` gives; an empty answer ends the connection.
+template <class Answer>
+void with_server(Answer answer, Script script) {
+  RawListener listener;
+  std::thread serving([&] {
+    RawSocket socket = listener.accept();
+    for (;;) {
+      const auto head = socket.receive(FrameHeader::bytes);
+      if (!head) return;
+      const FrameHeader header = **parse_header(*head, {});
+      const auto rest = socket.receive(header.body_bytes);
+      if (!rest) return;
+      const auto meta = parse_meta(Bytes(*rest).first(header.meta_bytes));
+      const Octets bytes = answer(*meta);
+      if (bytes.empty() || !socket.send(bytes)) return;
+    }
+  });
+  const BaiduStdClientOptions options;
+  with_client(listener.address(), options, script);
+  serving.join();
+}
+
+Octets reply_frame(const RpcMeta& meta, std::string_view data) {
+  const std::size_t size = meta_bytes(meta, nullptr);
+  Octets bytes(FrameHeader::bytes + size);
+  write_header(bytes.data(),
+               {FrameKind::rpc, static_cast<std::uint32_t>(size + data.size()), static_cast<std::uint32_t>(size)});
+  write_meta(bytes.data() + FrameHeader::bytes, meta, nullptr);
+  return bytes + octets(data);
+}
+
+TEST(BaiduStdClients, LateAndForeignRepliesAreIgnored) {
+  with_server(
+      [](const RpcMeta& request) {
+        const auto with = [&](std::int64_t id, std::string_view data) {
+          return reply_frame({.response = ResponseMeta{}, .correlation_id = id}, data);
+        };
+        const std::int64_t id = request.correlation_id;
+        return with(id + 1, "foreign") + with(id + (1LL << 32), "a later call") + with(id, "right") + with(id, "twice");
+      },
+      [](BaiduStdClient& client) -> Task<void> {
+        const RawMessage request = raw("x");
+        for (int i = 0; i < 3; ++i) {
+          AWAIT(reply, client.call<echo_message>(request));
+          REQUIRE_OK(reply);
+          EXPECT_EQ(reply->bytes, "right");
+        }
+      });
+}
+
+TEST(BaiduStdClients, ServersThatBreakTheProtocol) {
+  for (const std::string_view junk : {"HTTP/1.1 400 Bad Request\r\n\r\n"sv, "PRPC\xff\xff\xff\xff\xff\xff\xff\xff"sv,
+                                      "STRM\0\0\0\2\0\0\0\2\x08\1"sv}) {
+    with_server([&](const RpcMeta&) { return octets(junk); },
+                [](BaiduStdClient& client) -> Task<void> {
+                  const RawMessage request = raw("x");
+                  AWAIT(reply, client.call<echo_message>(request));
+                  EXPECT_ERROR(reply, outcome_unknown, "");
+                  EXPECT_FALSE(client.connected());
+                });
+  }
+}
+
+TEST(BaiduStdClients, RepliesThatDoNotMatchTheirMeta) {
+  with_server(
+      [turn = 0](const RpcMeta& request) mutable {
+        const ResponseMeta ok{};
+        const std::int64_t id = request.correlation_id;
+        switch (turn++) {
+          case 0: return reply_frame({.response = ok, .correlation_id = id, .attachment_size = 9}, "short");
+          case 1: return reply_frame({.response = ok, .compress_type = 2, .correlation_id = id}, "no gzip");
+          case 2: return reply_frame({.response = ok, .correlation_id = id, .checksum_type = 1}, "no checksum");
+          default: return reply_frame({.response = ok, .correlation_id = id}, "good");
+        }
+      },
+      [](BaiduStdClient& client) -> Task<void> {
+        const RawMessage request = raw("x");
+        AWAIT(attachment, client.call<echo_message>(request));
+        EXPECT_ERROR(attachment, protocol_error, "attachment_size");
+        AWAIT(compressed, client.call<echo_message>(request));
+        EXPECT_ERROR(compressed, invalid_argument, "gzip");
+        AWAIT(checksum, client.call<echo_message>(request));
+        EXPECT_ERROR(checksum, protocol_error, "checksum");
+        AWAIT(good, client.call<echo_message>(request));
+        REQUIRE_OK(good);
+        EXPECT_EQ(good->bytes, "good");
+      });
+}
+
+TEST(BaiduStdClients, TheEndOfTheServerEndsItsCalls) {
+  with_server([](const RpcMeta&) { return Octets(); },
+              [](BaiduStdClient& client) -> Task<void> {
+                const RawMessage request = raw("x");
+                AWAIT(reply, client.call<echo_message>(request));
+                EXPECT_ERROR(reply, outcome_unknown, "");
+                AWAIT(after, client.call<echo_message>(request));
+                EXPECT_ERROR(after, not_sent, "");
+              });
+}
+
+}  // namespace
+}  // namespace hawser::prpc
