@@ -47,12 +47,15 @@ configure_file(cmake/hawser.pc.in hawser.pc @ONLY)
 configure_package_config_file(cmake/hawserConfig.cmake.in hawserConfig.cmake INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(hawserConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
+configure_file(cmake/hawser-testing.pc.in hawser-testing.pc @ONLY)
+
 install(TARGETS hawser EXPORT hawser ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT hawser FILE hawserTargets.cmake NAMESPACE hawser:: DESTINATION ${package_folder})
 install(FILES ${PROJECT_BINARY_DIR}/hawserConfig.cmake ${PROJECT_BINARY_DIR}/hawserConfigVersion.cmake
         DESTINATION ${package_folder})
-install(FILES ${PROJECT_BINARY_DIR}/hawser.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_BINARY_DIR}/hawser.pc ${PROJECT_BINARY_DIR}/hawser-testing.pc
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(DIRECTORY include/hawser DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 foreach(program hawser-bench hawser-cli)

@@ -61,6 +61,10 @@ function(hawser_layer_targets folder sources)
       target_link_libraries(hawser_${name} PUBLIC hawser ${arg_LIBRARIES})
       target_compile_features(hawser_${name} PUBLIC cxx_std_23)
       set_property(GLOBAL PROPERTY HAWSER_LIBRARIES_OF_${name} hawser_${name})
+      if(NOT HAWSER_INSTALL)
+        # Built when something links it.
+        set_target_properties(hawser_${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+      endif()
       set_property(GLOBAL APPEND PROPERTY HAWSER_COMPONENTS ${arg_COMPONENT})
       set_property(GLOBAL PROPERTY HAWSER_COMPONENT_TARGETS_${arg_COMPONENT} hawser_${name})
       set_property(GLOBAL PROPERTY HAWSER_COMPONENT_LIBRARIES_${arg_COMPONENT} ${arg_LIBRARIES})
@@ -117,6 +121,11 @@ function(hawser_export_public_headers)
   target_compile_options(hawser_flags INTERFACE -fvisibility=hidden)
 endfunction()
 
+# Completes the component testing, the public test kit, with the simulated network.
+function(hawser_testing_library)
+  target_sources(hawser_testing PRIVATE $<TARGET_OBJECTS:hawser_transport_sim>)
+endfunction()
+
 # Makes the library that users link, from the objects of all layers.
 function(hawser_library)
   get_property(layers GLOBAL PROPERTY HAWSER_LAYERS)
@@ -151,6 +160,9 @@ function(hawser_library)
   list(REMOVE_DUPLICATES libraries)
   # Its names for the vendor's objects, such as Channel, are those of other classes.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/transport/rdma/device/ibverbs.cpp
+                              PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  # It uses symbols that the shared library does not export. In a file of its own it is linked only if it is used.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/transport/sim/sim_transport.cpp
                               PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   foreach(object IN LISTS objects)
     target_sources(hawser PRIVATE $<TARGET_OBJECTS:${object}>)

@@ -14,6 +14,7 @@
 #include "exec/sim_poller.h"
 #include "hawser/hawser.h"
 #include "transport/network.h"
+#include "transport/network_access.h"
 #include "wire/frame.h"
 #include "wire/hello.h"
 
@@ -139,12 +140,11 @@ std::vector<std::byte> script(Bytes input, unsigned mode) {
 
 Task<void> attack(Loop& loop, Bytes input, unsigned mode) {
   auto network = std::make_shared<FuzzNetwork>();
-  Server server(loop, network,
-                {.calls_per_connection_max = 8,
-                 .message_bytes_max = 64 * 1024,
-                 .receive_bytes_max = 64 * 1024,
-                 .stream_window_bytes = 1'000,
-                 .ping_interval = forever});
+  Server server(loop, over(network, ServerOptions{.calls_per_connection_max = 8,
+                                                  .message_bytes_max = 64 * 1024,
+                                                  .receive_bytes_max = 64 * 1024,
+                                                  .stream_window_bytes = 1'000,
+                                                  .ping_interval = forever}));
   server.register_handler<echo, reflect, hold, converse>();
   expect(server.start().has_value());
   Wire wire;

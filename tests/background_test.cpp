@@ -13,6 +13,7 @@
 #include "exec/sim_poller.h"
 #include "hawser/any_stop.h"
 #include "tests/testing.h"
+#include "transport/network_access.h"
 #include "transport/sim/sim_network.h"
 
 // Background work of servers, and the token that is stopped when a stop begins.
@@ -40,7 +41,7 @@ class BackgroundOfServers : public ::testing::Test {
   std::unique_ptr<Server> make_server() {
     ServerOptions options;
     options.listen = "server:0";
-    return std::make_unique<Server>(loop, network, std::move(options));
+    return std::make_unique<Server>(loop, over(network, std::move(options)));
   }
   LoopOptions logged() {
     LoopOptions options;
@@ -60,7 +61,7 @@ TEST_F(BackgroundOfServers, ALongStreamEndsItselfWhenAStopBegins) {
   server->register_handler<ticks, is_stopping>();
   run([&]() -> Task<void> {
     REQUIRE_OK(server->start());
-    Client client(loop, network, {});
+    Client client(loop, over(network, ClientOptions()));
     AWAIT(connected, client.connect(server->address()));
     REQUIRE_OK(connected);
     AWAIT(stopping, client.call<is_stopping>());

@@ -8,6 +8,7 @@
 #include "tests/conformance/backend.h"
 #include "tests/rdma/counters.h"
 #include "transport/sim/sim_network.h"
+#include "transport/sim/sim_transport.h"
 #include "transport/tcp/tcp_network.h"
 
 // The backends. The tests of the suite are in conformance/.
@@ -136,7 +137,7 @@ class SimBackend : public Backend {
 // The simulated transport beside the byte stream, negotiated in the HELLOs.
 class SimTransportBackend final : public SimBackend {
  public:
-  SimTransportBackend() : SimBackend({.transports = true}) {}
+  SimTransportBackend() : SimBackend({.make_transport = &transport::make_sim_transport}) {}
   TransportOptions transports() override { return {.order = {"simpath"}, .required = "simpath"}; }
 };
 

@@ -6,7 +6,9 @@
 
 #include "exec/sim_poller.h"
 #include "tests/testing.h"
+#include "transport/network_access.h"
 #include "transport/sim/sim_network.h"
+#include "transport/sim/sim_transport.h"
 
 // Selection of a connection's transport, and the fate of its calls when the transport breaks.
 namespace hawser::failover {
@@ -28,7 +30,7 @@ class FailoverTest : public ::testing::Test {
  protected:
   void build(transport::SimOptions sim = {}, std::uint64_t seed = 11) {
     executed.clear();
-    sim.transports = true;
+    sim.make_transport = &transport::make_sim_transport;
     sim_ = sim;
     network_ = std::make_shared<transport::SimNetwork>(seed, sim);
     LoopOptions options;
@@ -44,12 +46,12 @@ class FailoverTest : public ::testing::Test {
     ServerOptions server_options;
     server_options.listen = "server:0";
     server_options.transports = std::move(server_has);
-    Server server(*loop_, network_, server_options);
+    Server server(*loop_, over(network_, server_options));
     server.register_handler<echo, slowly>();
     ClientOptions client_options;
     client_options.ping_interval = 200ms;
     client_options.transports = std::move(client_has);
-    Client client(*loop_, network_, client_options);
+    Client client(*loop_, over(network_, client_options));
     auto task = [&]() -> Task<void> {
       REQUIRE_OK(server.start());
       auto running = body(server, client);
@@ -65,7 +67,7 @@ class FailoverTest : public ::testing::Test {
   transport::SimNetwork& network() { return *network_; }
   const std::shared_ptr<transport::SimNetwork>& network_of_test() { return network_; }
   void set(transport::SimOptions options) {
-    options.transports = true;
+    options.make_transport = &transport::make_sim_transport;
     network_->set_options(options);
   }
   // Breaks the client's transport in a slow network, so that the failover takes a while. Returns true once it has
@@ -450,7 +452,7 @@ TEST_F(FailoverTest, AClientMayBeDestroyedWhileItMoves) {
   run(simulated(), simulated(), [&](Server& server, Client&) -> Task<void> {
     ClientOptions options;
     options.transports = simulated();
-    auto client = std::make_unique<Client>(loop(), network_of_test(), options);
+    auto client = std::make_unique<Client>(loop(), over(network_of_test(), options));
     AWAIT(connected, client->connect(server.address()));
     REQUIRE_OK(connected);
     Scope scope;
@@ -474,7 +476,7 @@ TEST_F(FailoverTest, AClientMayBeDestroyedWhileItMoves) {
 TEST_F(FailoverTest, AClientMayBeDestroyedWhileItConnects) {
   build();
   run(simulated(), simulated(), [&](Server& server, Client&) -> Task<void> {
-    auto client = std::make_unique<Client>(loop(), network_of_test(), ClientOptions{.transports = simulated()});
+    auto client = std::make_unique<Client>(loop(), over(network_of_test(), ClientOptions{.transports = simulated()}));
     set({.delay_min = 5ms, .delay_max = 6ms});
     Scope scope;
     auto one = [&]() -> Task<void> {
@@ -491,7 +493,7 @@ TEST_F(FailoverTest, AClientMayBeDestroyedWhileItConnects) {
     {
       // The dropped coroutine is not even resumed.
       Scope dropped;
-      client = std::make_unique<Client>(loop(), network_of_test(), ClientOptions{.transports = simulated()});
+      client = std::make_unique<Client>(loop(), over(network_of_test(), ClientOptions{.transports = simulated()}));
       dropped.spawn(one());
       auto again = loop().sleep(1ms);
       co_await again;
@@ -570,7 +572,7 @@ TEST_F(FailoverTest, NamesThatAreNoTransportAreRefused) {
   ServerOptions options;
   options.listen = "server:0";
   options.transports.order = {"rmda"};
-  EXPECT_ERROR(Server(loop(), network_of_test(), options).start(), invalid_argument, "rmda");
+  EXPECT_ERROR(Server(loop(), over(network_of_test(), options)).start(), invalid_argument, "rmda");
 }
 
 }  // namespace hawser::failover

@@ -18,7 +18,9 @@
 
 #include "exec/sim_poller.h"
 #include "tests/raw_peer.h"
+#include "transport/network_access.h"
 #include "transport/sim/sim_network.h"
+#include "transport/sim/sim_transport.h"
 #include "wire/hello.h"
 
 // Start and stop of servers, and the effects of connections that never send anything. Tests that depend on time use
@@ -49,7 +51,7 @@ class VirtualTime : public ::testing::Test {
   }
   std::unique_ptr<Server> make_server(ServerOptions options = {}) {
     options.listen = "server:0";
-    return std::make_unique<Server>(loop, network, std::move(options));
+    return std::make_unique<Server>(loop, over(network, std::move(options)));
   }
 
   Loop loop{std::make_unique<exec::SimPoller>(), quiet()};
@@ -112,7 +114,7 @@ TEST_F(VirtualTime, ForeverIsATimeInEveryOption) {
     with.ping_interval = forever;
     with.transports.retry_min = forever;
     with.transports.retry_max = forever;
-    Client client(loop, network, with);
+    Client client(loop, over(network, with));
     AWAIT(connected, client.connect(server->address()));
     REQUIRE_OK(connected);
     AWAIT(reply, client.call<echo>("x"));
@@ -138,11 +140,11 @@ TEST_F(VirtualTime, ForeverIsATimeInAPool) {
     auto server = make_server();
     server->register_handler<echo>();
     REQUIRE_OK(server->start());
-    const auto pool = ClientPool::create(loop, network, server->address(), options);
+    const auto pool = ClientPool::create(loop, server->address(), over(network, options));
     AWAIT(reply, pool->call<echo>("x"));
     EXPECT_EQ(reply, "x");
     // The pause before the second attempt is unlimited. It must not be computed as a time in the past.
-    const auto dead = ClientPool::create(loop, network, "nobody:1", options);
+    const auto dead = ClientPool::create(loop, "nobody:1", over(network, options));
     AWAIT(none, dead->call<echo>("x"));
     EXPECT_FALSE(none);
     Scope scope;
@@ -166,7 +168,7 @@ TEST_F(VirtualTime, AClientThatIgnoresGoawayDoesNotHoldTheServerUp) {
     AWAIT(deaf, connect_raw(loop, *network, server->address()));
     REQUIRE(deaf);
     deaf->send(wire::encode_hello(usual_hello()));
-    Client busy(loop, network, {});
+    Client busy(loop, over(network, ClientOptions()));
     AWAIT(connected, busy.connect(server->address()));
     REQUIRE_OK(connected);
     AWAIT(pending, busy.send_request<work>(20U));
@@ -197,7 +199,7 @@ TEST_F(VirtualTime, ASecondStopShortensTheGrace) {
   server->register_handler<work>();
   run([&]() -> Task<void> {
     REQUIRE_OK(server->start());
-    Client client(loop, network, {});
+    Client client(loop, over(network, ClientOptions()));
     AWAIT(connected, client.connect(server->address()));
     REQUIRE_OK(connected);
     const CallOptions pending_options{.timeout = forever};
@@ -353,7 +355,7 @@ TEST_F(VirtualTime, SilentConnectionsDoNotShutNewClientsOut) {
     }
     // A HELLO that is never complete counts as silence, too.
     silent[1]->send(Bytes(wire::encode_hello(usual_hello())).first(5));
-    Client client(loop, network, {});
+    Client client(loop, over(network, ClientOptions()));
     AWAIT(connected, client.connect(server->address()));
     REQUIRE_OK(connected);
     AWAIT(reply, client.call<echo>("x"));
@@ -376,7 +378,7 @@ TEST_F(VirtualTime, SilentConnectionsDoNotShutNewClientsOut) {
 
 // Clients that offer a transport and never answer its selection count as silent, too.
 TEST_F(VirtualTime, UnansweredSelectionsDoNotShutNewClientsOut) {
-  network->set_options({.transports = true});
+  network->set_options({.make_transport = &transport::make_sim_transport});
   ServerOptions options;
   options.handshakes_max = 3;
   options.handshake_timeout = forever;
@@ -398,7 +400,7 @@ TEST_F(VirtualTime, UnansweredSelectionsDoNotShutNewClientsOut) {
             return std::ranges::all_of(unanswering, [](const auto& one) { return !one->got().empty(); });
           }));
     EXPECT_TRUE(selected);
-    Client client(loop, network, {});
+    Client client(loop, over(network, ClientOptions()));
     AWAIT(connected, client.connect(server->address()));
     REQUIRE_OK(connected);
     AWAIT(reply, client.call<echo>("x"));
@@ -418,7 +420,7 @@ TEST_F(VirtualTime, AConnectionThatFindsNoRoomIsToldWhy) {
   auto server = make_server(options);
   run([&]() -> Task<void> {
     REQUIRE_OK(server->start());
-    Client client(loop, network, {});
+    Client client(loop, over(network, ClientOptions()));
     AWAIT(connected, client.connect(server->address()));
     EXPECT_ERROR(connected, overloaded, "handshakes_max (0)");
     EXPECT_EQ(server->counters().connections_refused, 1U);

@@ -11,6 +11,7 @@
 #include "exec/sim_poller.h"
 #include "rpc/session/limited_log.h"
 #include "tests/testing.h"
+#include "transport/network_access.h"
 #include "transport/sim/sim_network.h"
 
 // The lines that a server, a client and a loop log, with the default options.
@@ -83,11 +84,11 @@ TEST_F(Observability, ExceptionsAreLoggedWithTheirMethodAndKeptFromTheCaller) {
     const std::size_t before = lines.count(LogLevel::error, "");
     ServerOptions options = at_server();
     options.exception_texts = sends_texts;
-    Server server(loop, network, options);
+    Server server(loop, over(network, options));
     server.register_handler<throws_at_once, throws_later>();
     run([&]() -> Task<void> {
       REQUIRE_OK(server.start());
-      Client client(loop, network, {});
+      Client client(loop, over(network, ClientOptions()));
       AWAIT(connected, client.connect(server.address()));
       REQUIRE_OK(connected);
       AWAIT(at_once, client.call<throws_at_once>());
@@ -111,10 +112,10 @@ TEST_F(Observability, ExceptionsAreLoggedWithTheirMethodAndKeptFromTheCaller) {
 }
 
 TEST_F(Observability, ConnectionsAndStopsAreLogged) {
-  Server server(loop, network, at_server());
+  Server server(loop, over(network, at_server()));
   run([&]() -> Task<void> {
     REQUIRE_OK(server.start());
-    Client client(loop, network, {});
+    Client client(loop, over(network, ClientOptions()));
     AWAIT(connected, client.connect(server.address()));
     REQUIRE_OK(connected);
     EXPECT_EQ(lines.count(LogLevel::info, "connected to " + server.address() + " over sim"), 1U) << lines.all();

@@ -9,6 +9,7 @@
 #include "rpc/server/receive_peers.h"
 #include "tests/hand_network.h"
 #include "tests/testing.h"
+#include "transport/network_access.h"
 
 // Limits on the memory that peers make a server hold: peers controlled by hand, in virtual time.
 namespace hawser::receive_memory {
@@ -56,7 +57,7 @@ class ReceiveMemory : public ::testing::Test {
   Server& serve(ServerOptions options) {
     options.listen = "by hand";
     options.transports.required = "stream";
-    server = std::make_unique<Server>(loop, network, std::move(options));
+    server = std::make_unique<Server>(loop, over(network, std::move(options)));
     server->register_handler<length, count, echoes, keeps, hoards, pours>();
     EXPECT_TRUE(server->start());
     return *server;
@@ -472,7 +473,7 @@ TEST_F(ReceiveMemory, EmptyItemsCount) {
 TEST_F(ReceiveMemory, OptionsThatServeNobodyAreRefused) {
   const auto expect_refused_option = [&](ServerOptions options, std::string_view name) {
     options.listen = "by hand";
-    Server one(loop, network, std::move(options));
+    Server one(loop, over(network, std::move(options)));
     const Result<void> started = one.start();
     EXPECT_ERROR(started, invalid_argument, name);
   };
@@ -489,7 +490,7 @@ TEST_F(ReceiveMemory, OptionsThatServeNobodyAreRefused) {
   run(1ms);
   EXPECT_TRUE(one.heard(FrameKind::pong));
   const auto connect = [&](ClientOptions options) {
-    Client client(loop, network, std::move(options));
+    Client client(loop, over(network, std::move(options)));
     return loop.run(client.connect("by hand"));
   };
   EXPECT_ERROR(connect({.stream_window_bytes = 0}), invalid_argument, "stream_window_bytes (0)");

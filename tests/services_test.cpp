@@ -10,6 +10,7 @@
 #include "protobuf/test/required.hawser.h"
 #include "protobuf/test/shop.hawser.h"
 #include "tests/testing.h"
+#include "transport/network_access.h"
 #include "transport/sim/sim_network.h"
 
 namespace hawser::pb {
@@ -105,15 +106,17 @@ class Services : public ::testing::TestWithParam<Net> {
     const std::unique_ptr<Loop> loop =
         sim ? std::make_unique<Loop>(std::make_unique<exec::SimPoller>(), LoopOptions()) : std::make_unique<Loop>();
     const auto network = sim ? std::make_shared<transport::SimNetwork>(7, transport::SimOptions()) : nullptr;
-    if (sim) server_with.listen = "server:0";
-    server_ =
-        sim ? std::make_unique<Server>(*loop, network, server_with) : std::make_unique<Server>(*loop, server_with);
+    if (sim) {
+      server_with = over(network, server_with);
+      server_with.listen = "server:0";
+      client_with = over(network, client_with);
+    }
+    server_ = std::make_unique<Server>(*loop, server_with);
     server_->add_service(&shop);
     server_->add_service(&strict);
     auto work = [&]() -> Task<void> {
       REQUIRE_OK(server_->start());
-      const auto client =
-          sim ? std::make_unique<Client>(*loop, network, client_with) : std::make_unique<Client>(*loop, client_with);
+      const auto client = std::make_unique<Client>(*loop, client_with);
       AWAIT(connected, client->connect(server_->address()));
       REQUIRE_OK(connected);
       network_ = network;
@@ -244,8 +247,9 @@ TEST_P(Services, BothStreaming) {
 
 TEST_P(Services, OverAPool) {
   serve([&](Client&) -> Task<void> {
-    const std::shared_ptr<ClientPool> pool = network_ ? ClientPool::create(*loop_, network_, server_->address(), {})
-                                                      : ClientPool::create(*loop_, server_->address());
+    PoolOptions pooled;
+    if (network_ != nullptr) pooled = over(network_, pooled);
+    const std::shared_ptr<ClientPool> pool = ClientPool::create(*loop_, server_->address(), pooled);
     probe::ShopService::Stub stub(*pool);
     OrderRequest request;
     request.set_item("rope");

@@ -9,6 +9,7 @@
 #include "rpc/session/session.h"
 #include "tests/hand_network.h"
 #include "tests/testing.h"
+#include "transport/network_access.h"
 
 // Time for which one connection may occupy its loop. The handlers take virtual time.
 namespace hawser::turn {
@@ -51,8 +52,8 @@ class Turn : public ::testing::Test {
   };
 
   void SetUp() override {
-    server = std::make_unique<Server>(loop, network,
-                                      ServerOptions{.listen = "by hand", .transports = {.required = "stream"}});
+    server = std::make_unique<Server>(
+        loop, over(network, ServerOptions{.listen = "by hand", .transports = {.required = "stream"}}));
     server->register_handler<&Service::dear>(&service);
     ASSERT_TRUE(server->start());
   }

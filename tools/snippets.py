@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Keeps the code in the documentation equal to code that is compiled and run.
 
-snippets.py           fails if a block of C++ in README.md or docs/guide/ differs from its source, or has none
+snippets.py           fails if a block of C++ in README.md, docs/testing.md or docs/guide/ differs from its source, or has none
 snippets.py --write   replaces such blocks by their source
 
 A block of C++ in a page names its source in the line before it:
@@ -82,7 +82,8 @@ def check_page(root, page, text):
 
 
 def pages(root):
-    return [root / "README.md", *sorted((root / "docs" / "guide").glob("*.md"))]
+    return [root / "README.md", *sorted((root / "docs").glob("testing.md")),
+            *sorted((root / "docs" / "guide").glob("*.md"))]
 
 
 def main():

@@ -60,6 +60,7 @@ LAYERS = {
     "rpc": ("wire", "codec", "exec", "transport", "metrics", "base"),
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "protocol/baidu_std": ("rpc", "wire", "codec", "exec", "transport", "base"),
+    "testing": ("transport/sim", "transport", "wire", "exec", "base"),
     "transport/ucx/absent": ("transport/ucx", "transport", "wire", "exec", "base"),
     "protocol/grpc": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "transport/sim/rdma": ("transport/rdma", "transport", "wire", "exec", "base"),

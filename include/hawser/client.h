@@ -54,8 +54,6 @@ class Client {
  public:
   explicit Client(ClientOptions options = {});
   Client(Loop& loop, ClientOptions options = {});
-  // For tests: connects over `network`.
-  Client(Loop& loop, std::shared_ptr<transport::Network> network, ClientOptions options);
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
   ~Client();
@@ -156,6 +154,7 @@ class Client {
   std::vector<std::shared_ptr<transport::Transport>> transports() const;
 
  private:
+  friend class ClientPool;
   friend class RemoteMemory;
   friend struct detail::ClientAccess;
   struct State;

@@ -32,9 +32,6 @@ class ClientPool {
   // The pool belongs to the loop that runs on the calling thread, or to `loop`.
   static std::shared_ptr<ClientPool> create(std::string address, PoolOptions options = {});
   static std::shared_ptr<ClientPool> create(Loop& loop, std::string address, PoolOptions options = {});
-  // For tests: connects over `network`.
-  static std::shared_ptr<ClientPool> create(Loop& loop, std::shared_ptr<transport::Network> network,
-                                            std::string address, PoolOptions options);
   ClientPool(const ClientPool&) = delete;
   ClientPool& operator=(const ClientPool&) = delete;
   ~ClientPool();
@@ -63,6 +60,8 @@ class ClientPool {
  private:
   struct State;
   explicit ClientPool(std::shared_ptr<State> state);
+  static std::shared_ptr<ClientPool> create(Loop& loop, std::shared_ptr<transport::Network> network,
+                                            std::string address, PoolOptions options);
   static bool may_go_elsewhere(const Error& error) noexcept {
     return error.code == ErrorCode::not_sent || error.code == ErrorCode::unavailable;
   }

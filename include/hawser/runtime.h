@@ -10,7 +10,8 @@ namespace hawser {
 
 namespace transport {
 class Network;
-}
+struct NetworkAccess;
+}  // namespace transport
 
 struct RuntimeOptions {
   // Receives messages that concern the runtime and no single loop. Called by any thread.
@@ -51,7 +52,9 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   const std::shared_ptr<transport::Network>& network() const noexcept { return network_; }
 
  private:
+  friend struct transport::NetworkAccess;
   explicit Runtime(RuntimeOptions options);
+  Runtime(RuntimeOptions options, std::shared_ptr<transport::Network> network);
 
   const LoopOptions loop_;
   const std::shared_ptr<transport::Network> network_;

@@ -136,9 +136,6 @@ class Server {
   explicit Server(ServerOptions options = {});
   // The server uses the caller's loop, which the caller must run. The options `threads` and `loop` are not used.
   Server(Loop& loop, ServerOptions options = {});
-  // For tests: listens on `network`.
-  Server(Loop& loop, std::shared_ptr<transport::Network> network, ServerOptions options);
-  Server(std::shared_ptr<transport::Network> network, ServerOptions options);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
   // Stops at once and waits for offloaded functions that are running. A handler of the server must not destroy it: that
@@ -261,6 +258,7 @@ class Server {
       (add_function<functions>(object, options), ...);
     }
   }
+  Server(Loop* loop, std::shared_ptr<transport::Network> network, ServerOptions options);
   Result<void> spawn_work(std::unique_ptr<detail::BackgroundWork> work);
 
   struct State;

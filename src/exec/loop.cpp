@@ -228,6 +228,11 @@ void Loop::post(std::unique_ptr<detail::Posted> work) {
 }
 
 std::uint64_t Loop::offload_posted(const void* client, std::unique_ptr<detail::Posted> work) {
+  if (!poller_->real_time()) {
+    // In a simulation the work runs on the loop's thread, so that the order of events depends on the seed alone.
+    post(std::move(work));
+    return 1;
+  }
   return state_->offload.submit(client, std::move(work));
 }
 

@@ -43,6 +43,9 @@ Runtime::Runtime(RuntimeOptions options)
     : loop_(without_runtime(std::move(options.loop))),
       network_(std::make_shared<setup::RuntimeNetwork>(std::move(options.log))) {}
 
+Runtime::Runtime(RuntimeOptions options, std::shared_ptr<transport::Network> network)
+    : loop_(without_runtime(std::move(options.loop))), network_(std::move(network)) {}
+
 Runtime::~Runtime() = default;
 
 std::shared_ptr<Runtime> Runtime::make(RuntimeOptions options) {
@@ -64,8 +67,9 @@ std::shared_ptr<Runtime> Runtime::process_default() {
 }
 
 RuntimeCounters Runtime::counters() const {
-  const auto& network = static_cast<const setup::RuntimeNetwork&>(*network_);
-  return {.transports = network.in_use(), .transports_not_shared = network.not_shared()};
+  const auto* const network = dynamic_cast<const setup::RuntimeNetwork*>(network_.get());
+  if (network == nullptr) return {};  // A simulated network.
+  return {.transports = network->in_use(), .transports_not_shared = network->not_shared()};
 }
 
 LoopOptions Runtime::loop_options() {
@@ -76,9 +80,10 @@ LoopOptions Runtime::loop_options() {
 
 // The constructors of the public API choose here what they are built from.
 
-Server::Server(ServerOptions options) : Server(network_of(options.runtime, &options.loop), std::move(options)) {}
+Server::Server(ServerOptions options)
+    : Server(nullptr, network_of(options.runtime, &options.loop), std::move(options)) {}
 Server::Server(Loop& loop, ServerOptions options)
-    : Server(loop, network_of(options.runtime, &loop), std::move(options)) {}
+    : Server(&loop, network_of(options.runtime, &loop), std::move(options)) {}
 
 Client::Client(ClientOptions options)
     : Client(nullptr, network_of(options.runtime, Loop::current()), std::move(options)) {}

@@ -11,6 +11,7 @@
 #include "hawser/transport/poller.h"
 #include "tests/testing.h"
 #include "transport/network.h"
+#include "transport/network_access.h"
 
 // One suite of the whole API over every available backend. Each test runs on each backend.
 namespace hawser::conformance {
@@ -76,19 +77,19 @@ class Conformance : public ::testing::TestWithParam<BackendFactory> {
   }
   std::unique_ptr<Server> make_server() { return make_server(server_options()); }
   std::unique_ptr<Server> make_server(ServerOptions options) {
-    return std::make_unique<Server>(loop(), backend->network(), std::move(options));
+    return std::make_unique<Server>(loop(), over(backend->network(), std::move(options)));
   }
   // Makes a server with loops and threads of its own.
   std::unique_ptr<Server> make_threaded_server(ServerOptions options) {
-    return std::make_unique<Server>(backend->network(), std::move(options));
+    return std::make_unique<Server>(over(backend->network(), std::move(options)));
   }
   std::unique_ptr<Client> make_client(ClientOptions options = {}) {
     options.transports = backend->transports();
-    return std::make_unique<Client>(loop(), backend->network(), std::move(options));
+    return std::make_unique<Client>(loop(), over(backend->network(), std::move(options)));
   }
   std::shared_ptr<ClientPool> make_pool(const std::string& address, PoolOptions options = {}) {
     options.client.transports = backend->transports();
-    return ClientPool::create(loop(), backend->network(), address, std::move(options));
+    return ClientPool::create(loop(), address, over(backend->network(), std::move(options)));
   }
 
   // Runs body(server, client) with a server of these handlers and a connected client.

@@ -3,6 +3,7 @@
 
 #include "tests/conformance/backend.h"
 #include "tests/conformance/handlers.h"
+#include "transport/network_access.h"
 
 // Connecting, stopping, and client pools.
 namespace hawser::conformance {
@@ -298,7 +299,7 @@ TEST_P(Conformance, SeveralLoopsServeManyClients) {
         std::vector<std::unique_ptr<Client>> clients;
         Scope scope;
         for (int i = 0; i < 10; ++i) {
-          clients.push_back(std::make_unique<Client>(on, network, ClientOptions{}));
+          clients.push_back(std::make_unique<Client>(on, over(network, ClientOptions())));
           AWAIT(connected, clients.back()->connect(to));
           REQUIRE_OK(connected);
           scope.spawn([](Client& client, std::atomic<int>& counted) -> Task<void> {

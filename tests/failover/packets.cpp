@@ -6,7 +6,9 @@
 
 #include "exec/sim_poller.h"
 #include "tests/testing.h"
+#include "transport/network_access.h"
 #include "transport/sim/sim_network.h"
+#include "transport/sim/sim_transport.h"
 
 // Transports that lose packets above a certain length.
 namespace hawser::failover {
@@ -30,18 +32,18 @@ Outcome connect_with(std::size_t mtu_max) {
               outcome.logged += std::string(text) + "\n";
             }});
   transport::SimOptions sim;
-  sim.transports = true;
+  sim.make_transport = &transport::make_sim_transport;
   sim.path_mtu_max = mtu_max;
   const auto network = std::make_shared<transport::SimNetwork>(11, sim);
   const TransportOptions transports{.order = {"simpath"}};
   ServerOptions server_options;
   server_options.listen = "server:0";
   server_options.transports = transports;
-  Server server(loop, network, server_options);
+  Server server(loop, over(network, server_options));
   server.register_handler<echo_back>();
   ClientOptions client_options;
   client_options.transports = transports;
-  Client client(loop, network, client_options);
+  Client client(loop, over(network, client_options));
   loop.run([](Server& serving, Client& calling, Outcome& result) -> Task<void> {
     REQUIRE_OK(serving.start());
     AWAIT(connected, calling.connect(serving.address()));

@@ -7,7 +7,9 @@
 
 #include "exec/sim_poller.h"
 #include "tests/testing.h"
+#include "transport/network_access.h"
 #include "transport/sim/sim_network.h"
+#include "transport/sim/sim_transport.h"
 
 // Transports whose pending connections take long to make and to connect. The loop keeps running, and either side may
 // give up meanwhile.
@@ -26,10 +28,10 @@ struct SlowPendingConnections : testing::TestWithParam<int> {
   template <class Body>
   void run(Duration ready_max, Body body) {
     transport::SimOptions sim;
-    sim.transports = true;
+    sim.make_transport = &transport::make_sim_transport;
     sim.transport_ready_max = ready_max;
     network = std::make_shared<transport::SimNetwork>(static_cast<std::uint64_t>(GetParam()), sim);
-    auto server = std::make_unique<Server>(loop, network, server_options);
+    auto server = std::make_unique<Server>(loop, over(network, server_options));
     server->register_handler<echo_slowly>();
     loop.run([](std::unique_ptr<Server>& serving, Body& doing) -> Task<void> {
       REQUIRE_OK(serving->start());
@@ -52,7 +54,7 @@ struct SlowPendingConnections : testing::TestWithParam<int> {
 
 TEST_P(SlowPendingConnections, AreWaitedFor) {
   run(500ms, [&](std::unique_ptr<Server>& server) -> Task<void> {
-    Client client(loop, network, client_options);
+    Client client(loop, over(network, client_options));
     AWAIT(connected, client.connect(server->address()));
     REQUIRE_OK(connected);
     EXPECT_EQ(client.transport(), "simpath");
@@ -65,7 +67,7 @@ TEST_P(SlowPendingConnections, AreNotWaitedForBeyondTheTimeToConnect) {
   client_options.connect_timeout = 100ms;
   server_options.handshake_timeout = 150ms;
   run(60s, [&](std::unique_ptr<Server>& server) -> Task<void> {
-    Client client(loop, network, client_options);
+    Client client(loop, over(network, client_options));
     AWAIT(connected, client.connect(server->address()));
     if (!connected) {
       EXPECT_EQ(connected.error().code, ErrorCode::unavailable) << connected.error().describe();
@@ -76,7 +78,7 @@ TEST_P(SlowPendingConnections, AreNotWaitedForBeyondTheTimeToConnect) {
 // The slow work of another transport does not fail a connection that the byte stream could carry.
 TEST_P(SlowPendingConnections, TheStreamCarriesWhenOneTakesTooLong) {
   run(30s, [&](std::unique_ptr<Server>& server) -> Task<void> {
-    Client client(loop, network, client_options);
+    Client client(loop, over(network, client_options));
     AWAIT(connected, client.connect(server->address()));
     REQUIRE_OK(connected);
     AWAIT(reply, client.call<echo_slowly>("x"));
@@ -91,7 +93,7 @@ TEST_P(SlowPendingConnections, TheStreamCarriesWhenOneTakesTooLong) {
 TEST_P(SlowPendingConnections, AClientMayGoMeanwhile) {
   run(500ms, [&](std::unique_ptr<Server>& server) -> Task<void> {
     for (int i = 0; i < 20; ++i) {
-      auto client = std::make_unique<Client>(loop, network, client_options);
+      auto client = std::make_unique<Client>(loop, over(network, client_options));
       Scope scope;
       scope.spawn([](Client& connecting, std::string to) -> Task<void> {
         AWAIT(ignored, connecting.connect(to));
@@ -107,7 +109,7 @@ TEST_P(SlowPendingConnections, AClientMayGoMeanwhile) {
 
 TEST_P(SlowPendingConnections, AServerMayGoMeanwhile) {
   run(500ms, [&](std::unique_ptr<Server>& server) -> Task<void> {
-    Client client(loop, network, client_options);
+    Client client(loop, over(network, client_options));
     std::optional<Result<void>> outcome;
     Scope scope;
     scope.spawn([](Client& connecting, std::string to, std::optional<Result<void>>& how) -> Task<void> {

@@ -8,6 +8,7 @@
 #include "tests/hostile/server_fixture.h"
 #include "transport/common/framed_connection.h"
 #include "transport/network.h"
+#include "transport/network_access.h"
 #include "transport/tcp/tcp_network.h"
 
 // Peers that break the rules while a transport beside the byte stream is negotiated.
@@ -99,7 +100,7 @@ class HostileTransportClient : public ::testing::Test {
   void start(ServerOptions options = {}) {
     options.transports = with_word();
     options.loop.log = no_log();
-    server_ = std::make_unique<Server>(std::make_shared<WordNetwork>(), options);
+    server_ = std::make_unique<Server>(transport::over(std::make_shared<WordNetwork>(), options));
     server_->register_handler<testing_tools::echo>();
     const Result<void> started = server_->start();
     ASSERT_TRUE(started) << error_of(started);
@@ -273,7 +274,7 @@ TEST(HostileTransportServer, WhatWasNotOfferedOrAgreedOnIsRefused) {
       loop.run([](Loop& on, std::string address, ErrorCode expected, std::string_view why) -> Task<void> {
         ClientOptions options;
         options.transports = with_word();
-        Client client(on, std::make_shared<WordNetwork>(), options);
+        Client client(on, transport::over(std::make_shared<WordNetwork>(), options));
         AWAIT(connected, client.connect(address));
         EXPECT_TRUE(is_error(connected, expected, why));
         EXPECT_FALSE(client.connected());

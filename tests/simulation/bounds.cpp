@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tests/simulation/world.h"
+#include "transport/network_access.h"
 
 // The memory of a server stays within its limits. Every allocation of the program is counted. These tests are skipped
 // with a sanitizer, which replaces the allocator.
@@ -102,15 +103,14 @@ Task<void> send_all(std::deque<Client>& clients, const std::string& text, Tally&
 
 TEST_F(Bounds, OfLargeRequestsBeingReceived) {
   // All clients are on one simulated host, whose share is the whole budget here.
-  Server server(loop_, network_,
-                {.listen = "server:1",
-                 .message_bytes_max = mib + 64 * kib,
-                 .receive_bytes_max = 4 * mib,
-                 .receive_peer_bytes_max = 4 * mib});
+  Server server(loop_, over(network_, ServerOptions{.listen = "server:1",
+                                                    .message_bytes_max = mib + 64 * kib,
+                                                    .receive_bytes_max = 4 * mib,
+                                                    .receive_peer_bytes_max = 4 * mib}));
   server.register_handler<length>();
   ASSERT_TRUE(server.start());
   std::deque<Client> clients;
-  for (unsigned i = 0; i < 32; ++i) clients.emplace_back(loop_, network_, ClientOptions());
+  for (unsigned i = 0; i < 32; ++i) clients.emplace_back(loop_, over(network_, ClientOptions()));
   const std::string text(mib, 'x');
   Tally tally;
   const std::size_t grown = growth(send_all(clients, text, tally));
@@ -138,10 +138,10 @@ Task<void> ask_all(Client& client, unsigned calls, Tally& tally) {
 }
 
 TEST_F(Bounds, OfRepliesThatWaitForASlowClient) {
-  Server server(loop_, network_, {.listen = "server:1", .send_backlog_bytes_max = 256 * kib});
+  Server server(loop_, over(network_, ServerOptions{.listen = "server:1", .send_backlog_bytes_max = 256 * kib}));
   server.register_handler<many>();
   ASSERT_TRUE(server.start());
-  Client client(loop_, network_, {.call_timeout = forever});
+  Client client(loop_, over(network_, ClientOptions{.call_timeout = forever}));
   Tally tally;
   const std::size_t grown = growth(ask_all(client, 1000, tally));
   EXPECT_EQ(tally.replied, 1000U);

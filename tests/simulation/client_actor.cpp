@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/simulation/call_material.h"
+#include "transport/network_access.h"
 
 namespace hawser::simulation {
 
@@ -56,7 +57,7 @@ Task<void> ClientActor::run() {
 }
 
 Task<bool> ClientActor::connect() {
-  if (!client_) client_ = std::make_unique<Client>(world_.loop, world_.network, world_.plan.client);
+  if (!client_) client_ = std::make_unique<Client>(world_.loop, over(world_.network, world_.plan.client));
   if (client_->connected()) co_return true;
   struct Counted {
     explicit Counted(unsigned& counted) : count(counted) { ++count; }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tests/simulation/world.h"
+#include "transport/network_access.h"
 
 // Conditions under which a connection is regarded as dead.
 namespace hawser::simulation {
@@ -21,8 +22,8 @@ struct Pair {
   explicit Pair(transport::SimOptions options, Duration ping_interval)
       : loop(std::make_unique<exec::SimPoller>(), {.log = no_log()}),
         network(std::make_shared<transport::SimNetwork>(1, options)),
-        server(loop, network, {.listen = "server:1", .ping_interval = ping_interval}),
-        client(loop, network, {.call_timeout = forever, .ping_interval = ping_interval}) {
+        server(loop, over(network, ServerOptions{.listen = "server:1", .ping_interval = ping_interval})),
+        client(loop, over(network, ClientOptions{.call_timeout = forever, .ping_interval = ping_interval})) {
     server.register_handler<sized>();
   }
 
@@ -69,10 +70,11 @@ TEST(Liveness, AnIdleClientLetsTheServerStopAtOnce) {
 TEST(Liveness, ASuccessResetsThePoolsBackOff) {
   Loop loop(std::make_unique<exec::SimPoller>(), {.log = no_log()});
   const auto network = std::make_shared<transport::SimNetwork>(1, transport::SimOptions{});
-  loop.run([](Loop& on, std::shared_ptr<transport::SimNetwork> over) -> Task<void> {
-    const auto pool = ClientPool::create(
-        on, over, "server:1",
-        {.backoff_min = std::chrono::seconds(1), .backoff_max = std::chrono::seconds(60), .connect_attempts_max = 4});
+  loop.run([](Loop& on, std::shared_ptr<transport::SimNetwork> sim) -> Task<void> {
+    const auto pool = ClientPool::create(on, "server:1",
+                                         over(sim, PoolOptions{.backoff_min = std::chrono::seconds(1),
+                                                               .backoff_max = std::chrono::seconds(60),
+                                                               .connect_attempts_max = 4}));
     const auto call = [&]() -> Task<Result<std::string>> {
       auto calling = pool->call<sized>(std::string("y"), 3U);
       co_return co_await std::move(calling);
@@ -81,7 +83,7 @@ TEST(Liveness, ASuccessResetsThePoolsBackOff) {
     const Result<std::string> failed = co_await std::move(failing);
     EXPECT_FALSE(failed);
     for (int i = 0; i < 2; ++i) {
-      auto server = std::make_unique<Server>(on, over, ServerOptions{.listen = "server:1"});
+      auto server = std::make_unique<Server>(on, over(sim, ServerOptions{.listen = "server:1"}));
       server->register_handler<sized>();
       EXPECT_TRUE(server->start());
       const Time begin = on.now();

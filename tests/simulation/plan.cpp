@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "transport/sim/sim_transport.h"
+
 namespace hawser::simulation {
 
 using std::chrono::microseconds;
@@ -85,7 +87,7 @@ Plan draw_plan(const Profile& profile, Random& random) {
     window(plan.client.stream_window_bytes);
   }
   if (profile.transports) {
-    plan.network.transports = true;
+    plan.network.make_transport = &transport::make_sim_transport;
     plan.network.transport_absent = 0.2 * static_cast<double>(random.below(2));
     plan.network.transport_declined = 0.3 * static_cast<double>(random.below(2));
     plan.network.transport_reset = 0.6 * static_cast<double>(random.below(3)) / 2;

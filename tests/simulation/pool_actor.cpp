@@ -3,13 +3,14 @@
 
 #include "tests/simulation/call_material.h"
 #include "tests/simulation/client_actor.h"
+#include "transport/network_access.h"
 
 namespace hawser::simulation {
 
 using std::chrono::milliseconds;
 
 PoolActor::PoolActor(World& world)
-    : world_(world), pool_(ClientPool::create(world.loop, world.network, "server:9000", world.plan.pool)) {}
+    : world_(world), pool_(ClientPool::create(world.loop, "server:9000", over(world.network, world.plan.pool))) {}
 
 Task<void> PoolActor::run() {
   for (unsigned calls = 0; calls < world_.plan.calls; ++calls) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tests/simulation/client_actor.h"
+#include "transport/network_access.h"
 
 namespace hawser::simulation {
 namespace {
@@ -55,7 +56,7 @@ Task<void> stop(World& world, Server& server) {
 Task<void> serve(World& world) {
   for (unsigned life = 1;; ++life) {
     const bool last = life == world.plan.servers;
-    auto server = std::make_unique<Server>(world.loop, world.network, world.plan.server);
+    auto server = std::make_unique<Server>(world.loop, over(world.network, world.plan.server));
     register_service(*server, world.service);
     Result<void> started = server->start();
     world.checker.expect(started.has_value(), "a server could not start");

@@ -22,9 +22,6 @@ Client::Client(Loop* loop, std::shared_ptr<transport::Network> network, ClientOp
   state_->link.reason = not_connected();
 }
 
-Client::Client(Loop& loop, std::shared_ptr<transport::Network> network, ClientOptions options)
-    : Client(&loop, std::move(network), std::move(options)) {}
-
 Client::~Client() = default;
 
 Task<Result<void>> Client::connect(std::string address) { return state_->connect(std::move(address)); }

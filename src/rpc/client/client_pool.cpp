@@ -141,7 +141,7 @@ Task<void> ClientPool::State::open_one() {
     auto pause = loop.sleep(pause_after(failures));
     co_await pause;
   }
-  auto client = std::make_shared<Client>(loop, network, options.client);
+  auto client = std::shared_ptr<Client>(new Client(&loop, network, options.client));
   auto connecting = client->connect(address);
   Result<void> outcome = co_await std::move(connecting);
   --opening;

@@ -18,13 +18,10 @@ namespace hawser {
 
 using rpc::ServerLoop;
 
-Server::Server(Loop& loop, std::shared_ptr<transport::Network> network, ServerOptions options)
+Server::Server(Loop* loop, std::shared_ptr<transport::Network> network, ServerOptions options)
     : state_(std::make_unique<State>(std::move(network), std::move(options))) {
-  state_->callers_loop = &loop;
+  state_->callers_loop = loop;
 }
-
-Server::Server(std::shared_ptr<transport::Network> network, ServerOptions options)
-    : state_(std::make_unique<State>(std::move(network), std::move(options))) {}
 
 Server::~Server() {
   // The state belongs to the parent process, including the descriptors that the loops' pollers watch. The child must

@@ -7,9 +7,18 @@
 #include "hawser/crc32c.h"
 #include "hawser/loop.h"
 #include "transport/sim/sim_stream.h"
-#include "transport/sim/sim_transport.h"
 
 namespace hawser::transport {
+namespace {
+
+// Pause after which an attempt to connect is repeated while nothing answers.
+constexpr Duration connect_retry = std::chrono::seconds(1);
+
+std::pair<std::string, std::string> ordered(std::string_view a, std::string_view b) {
+  return {std::string(std::min(a, b)), std::string(std::max(a, b))};
+}
+
+}  // namespace
 
 SimState::UnclaimedConnection::UnclaimedConnection(std::shared_ptr<SimLink> over,
                                                    std::unique_ptr<SimStream> end) noexcept
@@ -29,6 +38,12 @@ void SimState::record(Time when, std::uint64_t connection, SimEvent event, std::
   add(number);
   add(static_cast<std::uint64_t>(bytes.size()) << 32 | crc32c(0, bytes));
   ++events;
+}
+
+bool SimState::separated(std::string_view a, std::string_view b) const {
+  if (partitions.empty() || a == b) return false;
+  return partitions.contains(ordered(a, b)) || partitions.contains(ordered("", a)) ||
+         partitions.contains(ordered("", b));
 }
 
 // A listener that holds connections until they have arrived.
@@ -79,23 +94,33 @@ Result<std::unique_ptr<Listener>> SimNetwork::listen(Loop& loop, std::string_vie
   return std::make_unique<SimListener>(loop, state_, std::move(taken), sink);
 }
 
-Task<Result<std::unique_ptr<Stream>>> SimNetwork::connect(Loop& loop, std::string address, Duration timeout) {
+Task<Result<std::unique_ptr<Stream>>> SimNetwork::connect_from(Loop& loop, std::string host, std::string address,
+                                                               Duration timeout) {
   const std::shared_ptr<SimState> state = state_;
   const bool unanswered = state->random.chance(state->options.unanswered);
   const bool refused = state->random.chance(state->options.refuse);
   const Duration round_trip = state->delay() + state->delay();
-  auto travelling = loop.sleep(unanswered ? timeout : std::min(round_trip, timeout));
-  co_await travelling;
-  const auto listener = state->listeners.find(address);
-  if (unanswered || round_trip > timeout) {
+  const Time deadline = loop.after(timeout);
+  const std::string server(SimNetwork::host_of(address));
+  bool answered = false;
+  while (!answered && loop.now() < deadline) {
+    const Duration left = deadline - loop.now();
+    answered = !unanswered && round_trip <= left && !state->unreachable(host, server);
+    auto travelling = loop.sleep(answered ? round_trip : unanswered ? left : std::min(connect_retry, left));
+    co_await travelling;
+    answered = answered && !state->unreachable(host, server);
+  }
+  if (!answered) {
     state->record(loop.now(), 0, SimEvent::refuse, 1);
     co_return fail(ErrorCode::unavailable, "connecting to " + address + " timed out", ErrorScope::connection);
   }
+  const auto listener = state->listeners.find(address);
   if (refused || listener == state->listeners.end()) {
     state->record(loop.now(), 0, SimEvent::refuse, 0);
     co_return fail(ErrorCode::unavailable, "connecting to " + address + " was refused", ErrorScope::connection);
   }
-  const auto link = std::make_shared<SimLink>(loop, state, "client:" + std::to_string(state->connections + 1), address);
+  const auto link =
+      std::make_shared<SimLink>(loop, state, host + ":" + std::to_string(state->connections + 1), address);
   state->record(loop.now(), link->id, SimEvent::connect, 0);
   auto ours = std::make_unique<SimStream>(link, 0);
   listener->second->arrive(std::make_unique<SimStream>(link, 1), loop.now() + state->delay());
@@ -103,8 +128,9 @@ Task<Result<std::unique_ptr<Stream>>> SimNetwork::connect(Loop& loop, std::strin
 }
 
 std::vector<std::shared_ptr<Transport>> SimNetwork::transports(const TransportOptions& options) {
-  if (!state_->options.transports || std::ranges::find(options.order, "simpath") == options.order.end()) return {};
-  return {make_sim_transport(state_)};
+  if (state_->options.make_transport == nullptr || std::ranges::find(options.order, "simpath") == options.order.end())
+    return {};
+  return {state_->options.make_transport(state_)};
 }
 
 void SimNetwork::reset_streams() {
@@ -133,6 +159,48 @@ void SimNetwork::vanish_transports() {
   for (SimLink* link : state_->links) {
     if (link->kind == SimLink::Kind::transport) link->vanish();
   }
+}
+
+void SimNetwork::set_partition(std::string_view a, std::string_view b, bool separated) {
+  if (separated) {
+    state_->partitions.insert(ordered(a, b));
+  } else {
+    state_->partitions.erase(ordered(a, b));
+  }
+  for (SimLink* link : state_->links) link->update_partition();
+}
+
+void SimNetwork::end_partitions() {
+  state_->partitions.clear();
+  for (SimLink* link : state_->links) link->update_partition();
+}
+
+void SimNetwork::reset_host(std::string_view host) {
+  for (SimLink* link : state_->links) {
+    if (link->concerns(host)) link->reset();
+  }
+}
+
+void SimNetwork::reset_server(std::string_view address) {
+  for (SimLink* link : state_->links) {
+    if (link->addresses[1] != address) continue;
+    if (link->separated()) link->fall_silent(true, true);
+    link->reset();
+  }
+}
+
+void SimNetwork::power_off(std::string_view host) {
+  state_->powered_off.emplace(host);
+  for (SimLink* link : state_->links) {
+    if (link->concerns(host)) link->fall_silent(true, true);
+  }
+}
+
+void SimNetwork::power_on(std::string_view host) {
+  const auto found = state_->powered_off.find(host);
+  if (found == state_->powered_off.end()) return;
+  state_->powered_off.erase(found);
+  reset_host(host);
 }
 
 std::uint64_t SimNetwork::trace() const noexcept { return state_->trace; }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "transport/network.h"
 
@@ -38,7 +39,8 @@ struct SimOptions {
   double reset = 0;
   double vanish = 0;  // The connection falls silent: bytes of one direction or both are lost, and nobody is notified.
   // Faults of transports beside the streams (sim_transport.h).
-  bool transports = false;        // Such transports exist.
+  // Makes such transports: make_sim_transport, or null if there are none.
+  std::shared_ptr<Transport> (*make_transport)(std::shared_ptr<SimState> state) = nullptr;
   double transport_absent = 0;    // A loop cannot get its worker; drawn for each attempt.
   double transport_declined = 0;  // A pending connection cannot be made.
   double transport_reset = 0;     // Like `reset` and `vanish`.
@@ -61,7 +63,14 @@ class SimNetwork final : public Network {
   ~SimNetwork() override;
 
   Result<std::unique_ptr<Listener>> listen(Loop& loop, std::string_view address, AcceptSink& sink) override;
-  Task<Result<std::unique_ptr<Stream>>> connect(Loop& loop, std::string address, Duration timeout) override;
+  Task<Result<std::unique_ptr<Stream>>> connect(Loop& loop, std::string address, Duration timeout) override {
+    return connect_from(loop, "client", std::move(address), timeout);
+  }
+  // Returns the host of an address: its part before the last colon.
+  static std::string_view host_of(std::string_view address) noexcept { return address.substr(0, address.rfind(':')); }
+  // Connects from a host.
+  Task<Result<std::unique_ptr<Stream>>> connect_from(Loop& loop, std::string host, std::string address,
+                                                     Duration timeout);
 
   // Returns "simpath" if TransportOptions::order names it.
   std::vector<std::shared_ptr<Transport>> transports(const TransportOptions& options) override;
@@ -79,6 +88,19 @@ class SimNetwork final : public Network {
   void vanish_transports();
   // Makes every connection fall silent.
   void vanish_all();
+
+  // Separates two hosts, or joins them again. An empty name stands for every host. As with TCP, bytes that are sent
+  // meanwhile arrive afterwards, and attempts to connect are repeated each second until their timeout.
+  void set_partition(std::string_view a, std::string_view b, bool separated);
+  void end_partitions();
+  // Breaks the connections of a host.
+  void reset_host(std::string_view host);
+  // Breaks the connections to a server whose process ends. Nothing that it sends from now on arrives.
+  void reset_server(std::string_view address);
+  // The host falls silent, and does not answer attempts to connect.
+  void power_off(std::string_view host);
+  // The host answers again. It does not know its earlier connections and breaks them.
+  void power_on(std::string_view host);
 
   // Returns a hash of all events so far: times, connections, kinds, bytes.
   std::uint64_t trace() const noexcept;

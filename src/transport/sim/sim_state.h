@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -42,6 +45,12 @@ struct SimState {
     return least +
            Duration(static_cast<Duration::rep>(random.below(static_cast<std::uint64_t>((most - least).count()) + 1)));
   }
+  // Returns whether `a` and `b` are separated.
+  bool separated(std::string_view a, std::string_view b) const;
+  // Returns whether nothing that `from` sends arrives at `to`.
+  bool unreachable(std::string_view from, std::string_view to) const {
+    return separated(from, to) || powered_off.contains(to);
+  }
   Duration delay() noexcept { return between(options.delay_min, options.delay_max); }
 
   SimOptions options;
@@ -52,6 +61,8 @@ struct SimState {
   std::size_t streams = 0;
   std::uint16_t next_port = 20'000;
   std::map<std::string, SimListener*, std::less<>> listeners;
+  std::set<std::pair<std::string, std::string>> partitions;  // Pairs of hosts, the lesser first; empty: every host.
+  std::set<std::string, std::less<>> powered_off;
   std::vector<SimLink*> links;  // Links that have at least one end.
 
   // The client's end of a transport that the server has selected, found by the link's id.

@@ -64,6 +64,7 @@ SimLink::SimLink(Loop& on, std::shared_ptr<SimState> of, std::string client, std
     pipe.last_arrival = loop.now();
   }
   draw_fault();
+  separated_ = state->separated(SimNetwork::host_of(addresses[0]), SimNetwork::host_of(addresses[1]));
   state->links.push_back(this);
 }
 
@@ -113,8 +114,19 @@ void SimLink::vanish() {
   const bool both = state->random.chance(0.7);
   const unsigned one = static_cast<unsigned>(state->random.below(2));
   state->record(loop.now(), id, SimEvent::vanish, both ? 2 : one);
-  for (unsigned side = 0; side < 2; ++side) {
-    if (both || side == one) pipes[side].silent = true;
+  fall_silent(both || one == 0, both || one == 1);
+}
+
+void SimLink::fall_silent(bool client, bool server) {
+  pipes[0].silent |= client;
+  pipes[1].silent |= server;
+}
+
+void SimLink::update_partition() {
+  const bool now = state->separated(SimNetwork::host_of(addresses[0]), SimNetwork::host_of(addresses[1]));
+  if (std::exchange(separated_, now) == now || now) return;
+  for (SimStream* end : ends) {
+    if (end != nullptr) end->partition_ended();
   }
 }
 
@@ -194,7 +206,7 @@ void SimStream::finish() noexcept {
 
 // The reader is called when the next byte, or the end, has arrived, or soon if it has arrived already.
 void SimStream::wake_reader() {
-  if (sink_ == nullptr || paused_ || ended_ || reading_.running()) return;
+  if (sink_ == nullptr || paused_ || ended_ || reading_.running() || link_->separated()) return;
   const SimPipe& pipe = incoming();
   if (pipe.silent) return;
   if (!pipe.chunks.empty()) {
@@ -215,7 +227,7 @@ void SimStream::receive_later() {
 void SimStream::receive() {
   SimState& shared = state();
   SimPipe& pipe = incoming();
-  if (pipe.silent) return;
+  if (pipe.silent || link_->separated()) return;
   for (unsigned turn = 0; turn < receives_per_turn && !paused_ && !ended_; ++turn) {
     const std::size_t arrived = pipe.arrived(now());
     if (arrived == 0) break;
@@ -248,8 +260,22 @@ void SimStream::notify_sendable() {
   sink_->sendable(0);
 }
 
+void SimStream::partition_ended() {
+  SimPipe& pipe = incoming();
+  const Time arrival = now() + state().delay();
+  for (SimPipe::Chunk& chunk : pipe.chunks) chunk.arrival = std::max(chunk.arrival, arrival);
+  pipe.last_arrival = std::max(pipe.last_arrival, arrival);
+  pipe.end_arrival = std::max(pipe.end_arrival, arrival);
+  if (std::exchange(break_waits_, false)) break_at(arrival);
+  wake_reader();
+}
+
 void SimStream::break_at(Time when) {
   if (broken_at_) return;
+  if (link_->separated()) {
+    break_waits_ = true;
+    return;
+  }
   broken_at_ = when;
   breaking_.start(link_->loop, when);
 }

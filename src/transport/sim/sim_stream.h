@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hawser/loop.h"
@@ -55,6 +56,16 @@ class SimLink {
   // Breaks the connection. Each end learns of it after a delay.
   void reset();
   void vanish();
+  // Nothing that the client or the server sends arrives any more.
+  void fall_silent(bool client, bool server);
+  // Follows SimState::partitions.
+  void update_partition();
+  // True while the hosts are separated: bytes, ends and resets do not arrive.
+  bool separated() const noexcept { return separated_; }
+  // Returns whether one end is on that host.
+  bool concerns(std::string_view host) const noexcept {
+    return SimNetwork::host_of(addresses[0]) == host || SimNetwork::host_of(addresses[1]) == host;
+  }
   // `side` has sent bytes. The fault may be due.
   void check_fault(unsigned side);
 
@@ -77,6 +88,7 @@ class SimLink {
   void draw_fault();
   void trip();
 
+  bool separated_ = false;
   Fault fault_ = Fault::none;
   unsigned fault_side_ = 0;
   std::uint64_t fault_at_ = ~std::uint64_t{0};
@@ -103,6 +115,8 @@ class SimStream final : public Stream {
   // ---- For the other end and the link
   void wake_reader();
   void room_freed();
+  // The hosts are joined again: what was sent meanwhile arrives now.
+  void partition_ended();
   // The connection is broken. The sink is notified at `when`.
   void break_at(Time when);
 
@@ -137,6 +151,7 @@ class SimStream final : public Stream {
   bool ended_ = false;
   bool blocked_ = false;  // A send was short, and sendable() must follow.
   std::optional<Time> broken_at_;
+  bool break_waits_ = false;  // For the end of a partition.
   Event reading_{*this, &SimStream::receive};
   Event sending_{*this, &SimStream::notify_sendable};
   Event breaking_{*this, &SimStream::notify_broken};

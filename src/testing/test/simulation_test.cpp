@@ -1,0 +1,318 @@
+#include "hawser/testing/simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace hawser::testing {
+
+bool on_the_loop() { return Loop::current() != nullptr; }
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Counts in memory that a crash loses, and in memory that it does not lose.
+struct Counter {
+  int* durable = nullptr;
+  int volatile_count = 0;
+  int count() {
+    ++*durable;
+    return ++volatile_count;
+  }
+};
+
+Task<int> slow_count(Context& context, int value) {
+  auto pausing = context.loop().sleep(seconds(2));
+  co_await pausing;
+  co_return value;
+}
+
+auto serve_counter(int& durable) {
+  return [&durable](Server& server) {
+    auto counter = std::make_unique<Counter>(Counter{.durable = &durable});
+    server.register_handler<&Counter::count>(counter.get());
+    server.register_handler<slow_count>();
+    server.register_handler<on_the_loop>({.offload = true});
+    return counter;
+  };
+}
+
+Task<Result<int>> count(Client& client, Duration timeout = seconds(30)) {
+  const CallOptions options{.timeout = timeout};
+  auto call = client.call<&Counter::count>(options);
+  co_return co_await std::move(call);
+}
+
+Task<bool> connect(Client& client, std::string address) {
+  auto connecting = client.connect(std::move(address));
+  const Result<void> connected = co_await std::move(connecting);
+  co_return connected.has_value();
+}
+
+// A simulation with one server and one client, on which bodies of tests run.
+struct Bench {
+  explicit Bench(std::uint64_t seed = 1) : simulation(seed) {}
+  Simulation simulation;
+  int durable = 0;
+};
+
+TEST(Simulation, ClientsThatNameNoNetworkUseTheSimulatedOne) {
+  Bench bench;
+  bench.simulation.run([](Bench& of) -> Task<void> {
+    of.simulation.serve("counter:1", serve_counter(of.durable));
+    Client client;
+    auto connecting = connect(client, "counter:1");
+    EXPECT_TRUE(co_await std::move(connecting));
+    auto counting = count(client);
+    const Result<int> reply = co_await std::move(counting);
+    EXPECT_EQ(reply, 1);
+    const std::shared_ptr<ClientPool> pool = ClientPool::create("counter:1");
+    auto pooled = pool->call<&Counter::count>();
+    const Result<int> second = co_await std::move(pooled);
+    EXPECT_EQ(second, 2);
+  }(bench));
+  EXPECT_GT(bench.simulation.elapsed(), Duration::zero());
+  EXPECT_LT(bench.simulation.elapsed(), milliseconds(100));
+}
+
+TEST(Simulation, TheSameSeedGivesTheSameEvents) {
+  const auto trace = [](std::uint64_t seed) {
+    Bench bench(seed);
+    bench.simulation.run([](Bench& of) -> Task<void> {
+      of.simulation.serve("counter:1", serve_counter(of.durable));
+      Client client;
+      auto connecting = connect(client, "counter:1");
+      EXPECT_TRUE(co_await std::move(connecting));
+      for (int i = 0; i < 10; ++i) {
+        auto counting = count(client);
+        EXPECT_TRUE(co_await std::move(counting));
+      }
+    }(bench));
+    return bench.simulation.trace();
+  };
+  EXPECT_EQ(trace(5), trace(5));
+  EXPECT_NE(trace(5), trace(6));
+}
+
+TEST(Simulation, ACrashLosesTheStateOfTheServerAlone) {
+  Bench bench;
+  bench.simulation.run([](Bench& of) -> Task<void> {
+    SimServer& server = of.simulation.serve("counter:1", serve_counter(of.durable));
+    Client client;
+    auto connecting = connect(client, "counter:1");
+    EXPECT_TRUE(co_await std::move(connecting));
+    auto counting = count(client);
+    EXPECT_TRUE(co_await std::move(counting));
+    server.crash();
+    EXPECT_FALSE(server.running());
+    EXPECT_THROW(server.server(), std::logic_error);
+    auto late = count(client);
+    const Result<int> lost = co_await std::move(late);
+    EXPECT_FALSE(lost);
+    auto refused = connect(client, "counter:1");
+    EXPECT_FALSE(co_await std::move(refused)) << "a process that does not run accepts no connections";
+    server.restart();
+    EXPECT_THROW(server.restart(), std::logic_error);
+    auto again = connect(client, "counter:1");
+    EXPECT_TRUE(co_await std::move(again));
+    auto last = count(client);
+    EXPECT_EQ(co_await std::move(last), 1);
+    EXPECT_EQ(of.durable, 2);
+  }(bench));
+}
+
+TEST(Simulation, ACrashEndsHandlersThatWait) {
+  Bench bench;
+  bench.simulation.run([](Bench& of) -> Task<void> {
+    SimServer& server = of.simulation.serve("counter:1", serve_counter(of.durable));
+    Client client;
+    auto connecting = connect(client, "counter:1");
+    EXPECT_TRUE(co_await std::move(connecting));
+    auto sending = client.send_request<slow_count>(7);
+    auto pending = co_await std::move(sending);
+    EXPECT_TRUE(pending);
+    auto pausing = of.simulation.loop().sleep(seconds(1));
+    co_await pausing;
+    server.crash();
+    auto reply = co_await std::move(*pending);
+    EXPECT_FALSE(reply);
+    EXPECT_TRUE(!reply && reply.error().code == ErrorCode::outcome_unknown);
+    EXPECT_LT(of.simulation.elapsed(), milliseconds(1100)) << "the client learns of the end of the process at once";
+  }(bench));
+}
+
+TEST(Simulation, AMachineThatCrashesIsSilentUntilItRestarts) {
+  Bench bench;
+  bench.simulation.run([](Bench& of) -> Task<void> {
+    SimServer& server = of.simulation.serve("counter:1", serve_counter(of.durable));
+    SimServer& neighbour = of.simulation.serve("counter:2", serve_counter(of.durable));
+    Client client;
+    auto connecting = connect(client, "counter:1");
+    EXPECT_TRUE(co_await std::move(connecting));
+    server.crash(Crash::machine);
+    EXPECT_FALSE(neighbour.running()) << "it was on the same host";
+    auto counting = count(client, seconds(1));
+    const Result<int> lost = co_await std::move(counting);
+    EXPECT_TRUE(!lost && lost.error().code == ErrorCode::deadline_exceeded);
+    Client other({.connect_timeout = seconds(3)});
+    const Duration begin = of.simulation.elapsed();
+    auto unanswered = connect(other, "counter:1");
+    EXPECT_FALSE(co_await std::move(unanswered));
+    EXPECT_GE(of.simulation.elapsed() - begin, seconds(3)) << "nobody refuses the connection";
+    server.restart();
+    auto pausing = of.simulation.loop().sleep(milliseconds(10));
+    co_await pausing;
+    EXPECT_FALSE(client.connected()) << "the host does not know connections of its earlier life";
+    auto again = connect(client, "counter:1");
+    EXPECT_TRUE(co_await std::move(again));
+  }(bench));
+}
+
+TEST(Simulation, AConnectionSurvivesAPartitionAndLosesNothing) {
+  Bench bench;
+  bench.simulation.run([](Bench& of) -> Task<void> {
+    of.simulation.serve("counter:1", serve_counter(of.durable));
+    Client client;
+    Client elsewhere({.runtime = of.simulation.host("elsewhere")});
+    auto connecting = connect(client, "counter:1");
+    EXPECT_TRUE(co_await std::move(connecting));
+    auto second = connect(elsewhere, "counter:1");
+    EXPECT_TRUE(co_await std::move(second));
+    of.simulation.partition("client", "counter");
+    const CallOptions patient{.timeout = seconds(20)};
+    auto sending = client.send_request<&Counter::count>(patient);
+    auto pending = co_await std::move(sending);
+    EXPECT_TRUE(pending);
+    auto pausing = of.simulation.loop().sleep(seconds(5));
+    co_await pausing;
+    EXPECT_EQ(of.durable, 0) << "a request crossed the partition";
+    auto reaching = count(elsewhere);
+    EXPECT_TRUE(co_await std::move(reaching)) << "another host is not separated";
+    of.simulation.end_partition("client", "counter");
+    auto reply = co_await std::move(*pending);
+    EXPECT_EQ(reply, 2);
+    EXPECT_TRUE(client.connected());
+    of.simulation.partition("counter");
+    Client impatient({.connect_timeout = seconds(2)});
+    auto failing = connect(impatient, "counter:1");
+    EXPECT_FALSE(co_await std::move(failing));
+    // An attempt that began before the end of the partition is repeated.
+    Scope ending;
+    ending.spawn([](Simulation& simulation) -> Task<void> {
+      auto waiting = simulation.loop().sleep(milliseconds(1500));
+      co_await waiting;
+      simulation.end_partitions();
+    }(of.simulation));
+    Client late({.connect_timeout = seconds(10)});
+    const Duration begin = of.simulation.elapsed();
+    auto working = connect(late, "counter:1");
+    EXPECT_TRUE(co_await std::move(working));
+    EXPECT_LT(of.simulation.elapsed() - begin, seconds(3));
+  }(bench));
+}
+
+TEST(Simulation, ACrashBehindAPartitionIsNoticedWhenThePartitionEnds) {
+  Bench bench;
+  bench.simulation.run([](Bench& of) -> Task<void> {
+    SimServer& server = of.simulation.serve("counter:1", serve_counter(of.durable));
+    Client client;
+    auto connecting = connect(client, "counter:1");
+    EXPECT_TRUE(co_await std::move(connecting));
+    of.simulation.partition("counter");
+    server.crash();
+    auto pausing = of.simulation.loop().sleep(seconds(1));
+    co_await pausing;
+    EXPECT_TRUE(client.connected());
+    of.simulation.end_partition("counter");
+    auto waiting = of.simulation.loop().sleep(milliseconds(10));
+    co_await waiting;
+    EXPECT_FALSE(client.connected());
+  }(bench));
+}
+
+TEST(Simulation, OffloadedHandlersRunOnItsThread) {
+  Bench bench;
+  bench.simulation.run([](Bench& of) -> Task<void> {
+    of.simulation.serve("counter:1", serve_counter(of.durable));
+    Client client;
+    auto connecting = connect(client, "counter:1");
+    EXPECT_TRUE(co_await std::move(connecting));
+    auto call = client.call<on_the_loop>();
+    const Result<bool> there = co_await std::move(call);
+    EXPECT_EQ(there, true);
+  }(bench));
+}
+
+TEST(Simulation, ABodyThatCannotEndFails) {
+  const auto text_of = [](SimulationOptions options, auto body) -> std::string {
+    Simulation simulation(1, options);
+    try {
+      simulation.run(body(simulation));
+    } catch (const RunFailed& failure) {
+      return failure.what();
+    }
+    return "no failure";
+  };
+  const auto stuck = [](Simulation&) -> Task<void> { co_await std::suspend_always(); };
+  EXPECT_TRUE(text_of({}, stuck).contains("stuck at")) << text_of({}, stuck);
+  const auto endless = [](Simulation& simulation) -> Task<void> {
+    for (;;) {
+      auto pausing = simulation.loop().sleep(seconds(10));
+      co_await pausing;
+    }
+  };
+  EXPECT_TRUE(text_of({.time_max = seconds(60)}, endless).contains("time_max"));
+  const auto spinning = [](Simulation& simulation) -> Task<void> {
+    for (;;) {
+      auto pausing = simulation.loop().sleep(Duration::zero());
+      co_await pausing;
+    }
+  };
+  EXPECT_TRUE(text_of({.turns_max = 1000}, spinning).contains("turns_max"));
+}
+
+TEST(Simulation, AnotherLoopCannotUseItsNetwork) {
+  Bench bench;
+  const std::shared_ptr<Runtime> runtime = bench.simulation.host("counter");
+  Server server({.listen = "counter:1", .runtime = runtime});
+  const Result<void> started = server.start();
+  ASSERT_FALSE(started);
+  EXPECT_TRUE(started.error().text.contains("simulation's loop")) << started.error().text;
+  EXPECT_EQ(runtime->counters().transports, 0U);
+}
+
+TEST(Simulation, AddressesWithoutAHostBelongToTheHost) {
+  Bench bench;
+  bench.simulation.run([](Bench& of) -> Task<void> {
+    Server server(of.simulation.loop(), {.listen = "0.0.0.0:80", .runtime = of.simulation.host("web")});
+    server.register_handler<on_the_loop>();
+    EXPECT_TRUE(server.start());
+    EXPECT_EQ(server.address(), "web:80");
+    Client neighbour({.runtime = of.simulation.host("web")});
+    auto connecting = connect(neighbour, "localhost:80");
+    EXPECT_TRUE(co_await std::move(connecting));
+    Client stranger;
+    auto refused = connect(stranger, "localhost:80");
+    EXPECT_FALSE(co_await std::move(refused));
+    auto stopping = server.shut_down(Duration::zero());
+    co_await std::move(stopping);
+  }(bench));
+}
+
+TEST(Simulation, FailuresHaveTheirPlace) {
+  Simulation simulation(1);
+  EXPECT_FALSE(simulation.expect(false, "a text"));
+  EXPECT_TRUE(simulation.expect(true, "another"));
+  ASSERT_EQ(simulation.failures().size(), 1U);
+  EXPECT_TRUE(simulation.failures()[0].contains("simulation_test.cpp:")) << simulation.failures()[0];
+  EXPECT_TRUE(simulation.failures()[0].ends_with(": a text")) << simulation.failures()[0];
+  EXPECT_THROW(simulation.require(false, "a text"), RunFailed);
+  EXPECT_THROW(Simulation(1, {.network = {.delay_min = seconds(2), .delay_max = seconds(1)}}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace hawser::testing
