@@ -229,6 +229,18 @@ TEST_F(BaiduStdCompressedReplies, FollowTheRequest) {
   EXPECT_EQ(ask(socket, {.data = data}).compress_type, 0);
 }
 
+// The next reply must have nothing of a compressed or JSON reply that was begun and could not be encoded.
+TEST_F(BaiduStdCompressedReplies, AReplyThatCannotBeEncodedLeavesNothing) {
+  RawSocket socket = connected();
+  const std::string data = "throw" + text_of(2'000);
+  const std::string json = "[throw]";
+  const Buffer packed = *compress(Compression::snappy, as_bytes(data));
+  EXPECT_NE(ask(socket, {.data = packed.text(), .meta = {.compress_type = 1}}).error_code, 0);
+  EXPECT_EQ(ask(socket, {.id = 2, .data = text_of(9'000)}).data, text_of(9'000));
+  EXPECT_NE(ask(socket, {.data = json, .meta = {.content_type = 1}}).error_code, 0);
+  EXPECT_EQ(ask(socket, {.id = 4, .data = "plain"}).data, "plain");
+}
+
 TEST_F(BaiduStdCredentials, OnlyTheFirstMessageCarriesOne) {
   RawSocket socket = connected();
   EXPECT_EQ(ask(socket, {.meta = {.authentication_data = "secret"}}).error_code, 0);

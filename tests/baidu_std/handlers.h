@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +29,7 @@ struct Codec<prpc::RawMessage> {
   static constexpr std::size_t bytes_min = 0;
   static void size(Sizer& sizer, const prpc::RawMessage& value) { sizer.add(value.bytes.size()); }
   static void encode(Encoder& encoder, const prpc::RawMessage& value) {
+    if (value.bytes.starts_with("throw")) throw std::runtime_error("the message cannot be encoded");
     encoder.write(value.bytes.data(), value.bytes.size());
   }
   static bool decode(Decoder& decoder, prpc::RawMessage& value) {

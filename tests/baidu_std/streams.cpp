@@ -1,3 +1,4 @@
+#include <limits>
 #include <string>
 
 #include "tests/baidu_std/fixture.h"
@@ -204,6 +205,28 @@ TEST_F(BaiduStd, FeedbackForBytesThatWereNotSentEndsTheConnection) {
   const std::int64_t stream = open(socket, "Stream");
   socket.send(stream_frame({stream, client_id, StreamFrameType::feedback, false, 1}));
   EXPECT_TRUE(socket.closed_by_peer());
+}
+
+// Computing with them must not overflow.
+TEST_F(BaiduStd, IdsAndFeedbackAtTheirExtremes) {
+  RawSocket socket = connected();
+  const std::int64_t stream = open(socket, "Stream");
+  for (const std::int64_t number : {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max(),
+                                    std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 32, stream + 1}) {
+    socket.send(stream_frame({number, client_id, StreamFrameType::feedback, false, 1}));
+    socket.send(stream_frame({number, client_id, StreamFrameType::data}, "nobody's"));
+    const Answer frame = next_frame(socket);
+    EXPECT_EQ(frame.frame.type, StreamFrameType::reset) << number;
+    EXPECT_EQ(frame.frame.source_stream_id, number);
+  }
+  socket.send(stream_frame({stream, client_id, StreamFrameType::data}, "item"));
+  EXPECT_EQ(next_frame(socket).data, "item");
+  socket.send(stream_frame({stream, client_id, StreamFrameType::feedback, false, 4}));
+  for (const std::int64_t consumed : {std::numeric_limits<std::int64_t>::min(), std::int64_t{0}, std::int64_t{4}}) {
+    socket.send(stream_frame({stream, client_id, StreamFrameType::feedback, false, consumed}));
+  }
+  socket.send(bytes_of({.id = 7}));
+  EXPECT_EQ(next_frame(socket).id, 7);
 }
 
 TEST_F(BaiduStd, AStreamThatNobodyReadsIsResetWhenItsMemoryIsUsedUp) {

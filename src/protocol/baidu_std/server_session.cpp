@@ -296,6 +296,7 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
     return nullptr;
   }
   pending_.call = call;
+  pending_.plain = {};  // A reply that was begun may have thrown before its end.
   pending_.body_bytes = size.body;
   pending_.payload_bytes = size.payload;
   pending_.attachment_bytes = extras.attachment.size();

@@ -51,9 +51,10 @@ void ServerSession::on_stream_frame(const ReceivedFrame& frame) {
   if (!parsed) return protocol_error(parsed.error().text);
   if (!authenticated_) return protocol_error("a STRM frame precedes the request that carries the credential");
   const StreamFrameMeta& meta = *parsed;
-  const std::int64_t number = meta.stream_id - 1;
-  ServerCall* const call =
-      number < 0 || number > UINT32_MAX ? nullptr : states_.find(static_cast<std::uint32_t>(number));
+  // Any number may come, also the least one.
+  const bool is_id = meta.stream_id >= own_id(0) && meta.stream_id <= own_id(UINT32_MAX);
+  const std::int64_t number = is_id ? meta.stream_id - 1 : 0;
+  ServerCall* const call = is_id ? states_.find(static_cast<std::uint32_t>(number)) : nullptr;
   ServerStream* const stream = call == nullptr ? nullptr : call->stream.get();
   if (stream == nullptr || stream->peer_closed) {
     // The peer learns that the stream has ended. Frames that end or acknowledge are not answered.
@@ -70,8 +71,8 @@ void ServerSession::on_stream_frame(const ReceivedFrame& frame) {
     case StreamFrameType::feedback: break;
     case StreamFrameType::unknown: return protocol_error("a STRM frame has an unknown frame_type");
   }
+  if (meta.consumed_size <= stream->peer_consumed) return;
   const std::int64_t more = meta.consumed_size - stream->peer_consumed;
-  if (more <= 0) return;
   if (meta.consumed_size > stream->produced) {
     return protocol_error("FEEDBACK for " + std::to_string(meta.consumed_size) + " bytes of a stream on which " +
                           std::to_string(stream->produced) + " were sent");
