@@ -3,7 +3,8 @@
 #include <charconv>
 
 namespace hawser::testing_tools {
-namespace {
+// A named namespace: GCC warns of coroutine frames whose types have no linkage.
+namespace raw_handlers {
 
 struct Running {
   Running() { ++raw_handlers_running(); }
@@ -129,7 +130,7 @@ void add(Server& server, std::string_view method) {
                      .json = std::make_shared<RawBodies>()});
 }
 
-}  // namespace
+}  // namespace raw_handlers
 
 std::atomic<int>& raw_handlers_running() {
   static std::atomic<int> running{0};
@@ -137,6 +138,7 @@ std::atomic<int>& raw_handlers_running() {
 }
 
 void register_raw_service(Server& server) {
+  using namespace raw_handlers;
   add<repeat>(server, "Echo");
   add<sleep>(server, "Sleep");
   add<running_handlers>(server, "Running");

@@ -62,6 +62,8 @@ class CallOperation : public SendCompletion {
     codec::EncodedSize size;
     const CallOptions* options = nullptr;  // Null: the defaults.
     bool streams = false;
+    bool streams_in = false;      // The caller sends a stream.
+    bool streams_out = false;     // The handler sends a stream.
     bool arguments_last = false;  // The arguments exist until the call has ended, so that they can be encoded again.
   };
 

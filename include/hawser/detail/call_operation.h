@@ -161,6 +161,8 @@ class ArgumentOperation final : public ResultOperation<F, Outcome> {
     request.signature = Facts::signature;
     request.name = Facts::name;
     request.streams = Facts::streams;
+    request.streams_in = !std::is_same_v<typename Facts::incoming, NoStream>;
+    request.streams_out = !std::is_same_v<typename Facts::outgoing, NoStream>;
     ArgumentOperation::measure();
     if constexpr (std::is_same_v<Options, CallOptions>) request.options = &options_;
   }

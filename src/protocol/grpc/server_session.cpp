@@ -11,17 +11,8 @@
 namespace hawser::protocol::grpc {
 namespace {
 
-constexpr std::size_t prefix_bytes = MessageReader::prefix_bytes;
 constexpr std::uint32_t http2_refused_stream = 7;
-constexpr std::size_t message_bytes_max = UINT32_MAX;
-// Items up to this size are copied, so that they do not hold the block into which they were received.
-constexpr std::size_t copied_item_bytes_max = 4096;
 constexpr std::size_t error_text_bytes_max = 4096;
-
-void write_prefix(std::byte* to, std::size_t bytes, bool compressed) noexcept {
-  to[0] = compressed ? std::byte{1} : std::byte{0};
-  for (unsigned i = 0; i < 4; ++i) to[1 + i] = static_cast<std::byte>(bytes >> (24 - 8 * i));
-}
 
 MachineOptions machine_options(const GrpcOptions& options, std::size_t calls_max) {
   return {.server = true,
@@ -225,16 +216,7 @@ void ServerSession::on_message(Stream& stream, Bytes message, Block* block) {
   message_received();
   detail::StreamCore* const core = core_of(stream);
   if (core == nullptr) return;
-  detail::StreamCore::Item item;
-  const bool copied = block == nullptr || message.size() <= copied_item_bytes_max;
-  item.body = copied ? Buffer::copy_of(message) : Buffer::share(block, message.data(), message.size());
-  const std::size_t overhead = detail::StreamCore::kept_item_bytes;
-  if (account().bounded() && !(copied ? item.body_charge.add(account(), item.body.size() + overhead)
-                                      : item.body_charge.keep(account(), item.body))) {
-    return on_bad(stream, unkept_error(account()));
-  }
-  stream.held_bytes += message.size() + detail::StreamCore::item_overhead_bytes;
-  static_cast<void>(core->on_item(std::move(item)));
+  if (!deliver_item(*core, stream, message, block, account())) on_bad(stream, unkept_error(account()));
 }
 
 void ServerSession::on_bad(Stream& stream, const Error& why) {
@@ -261,15 +243,15 @@ std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t cal
 
 std::byte* ServerSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
   Stream* const stream = closed() ? nullptr : machine_.find(call);
-  if (stream == nullptr || !stream->open || size.too_large || size.body + size.payload > message_bytes_max) {
+  if (stream == nullptr || !stream->open || size.too_large || size.body + size.payload > message_length_max) {
     return nullptr;
   }
-  return begin_message(*stream, size);
+  begun_ = stream;
+  return writer_.begin(size);
 }
 
 void ServerSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
-  const std::size_t credit = begun_bytes_ + detail::StreamCore::item_overhead_bytes;
-  send_begun(pieces, owner, static_cast<std::uint32_t>(std::min<std::size_t>(credit, UINT32_MAX)));
+  send_begun(pieces, owner, item_credit(writer_.bytes()));
 }
 
 void ServerSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
@@ -287,46 +269,12 @@ bool ServerSession::has_room() const noexcept {
   return backlog() + machine_.waiting_bytes() <= host().options.send_backlog_bytes_max;
 }
 
-void ServerSession::wake_writers() {
-  if (!writers_.linked() || !has_room()) return;
-  detail::WaitingWriter woken;
-  woken.take_all(writers_);
-  while (woken.linked()) {
-    detail::WaitingWriter& first = *woken.next();
-    first.unlink();
-    detail::StreamCore::on_room(first);
-  }
-}
-
 // ---- Replies ----
-
-std::byte* ServerSession::begin_message(Stream& stream, const codec::EncodedSize& size) {
-  begun_ = &stream;
-  begun_head_ = Buffer::allocate(prefix_bytes + size.body);
-  begun_bytes_ = size.body + size.payload;
-  write_prefix(begun_head_.mutable_data(), begun_bytes_, false);
-  return begun_head_.mutable_data() + prefix_bytes;
-}
 
 void ServerSession::send_begun(std::span<const ConstBuffer> pieces, SendCompletion* owner, std::uint32_t credit) {
   Stream& stream = *std::exchange(begun_, nullptr);
-  Buffer head = std::move(begun_head_);
-  if (call_of(stream).compress && begun_bytes_ >= options_.compression_bytes_min) {
-    Buffer whole = Buffer::allocate(begun_bytes_);
-    std::byte* at = whole.mutable_data();
-    std::memcpy(at, head.data() + prefix_bytes, head.size() - prefix_bytes);
-    at += head.size() - prefix_bytes;
-    for (const ConstBuffer& piece : pieces) {
-      if (piece.size != 0) std::memcpy(at, piece.data, piece.size);
-      at += piece.size;
-    }
-    if (const Result<Buffer> packed = compress(stream.send_encoding, whole.bytes())) {
-      head = Buffer::allocate(prefix_bytes + packed->size());
-      write_prefix(head.mutable_data(), packed->size(), true);
-      std::memcpy(head.mutable_data() + prefix_bytes, packed->data(), packed->size());
-      pieces = {};
-    }
-  }
+  const bool compressed = call_of(stream).compress && writer_.bytes() >= options_.compression_bytes_min;
+  Buffer head = writer_.finish(pieces, compressed ? stream.send_encoding : Encoding::identity);
   machine_.send_message(stream, std::move(head), pieces, owner, credit);
   send_soon();
 }
@@ -340,8 +288,11 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
     return nullptr;
   }
   Error refused{ErrorCode::limit_exceeded, ErrorScope::call, Initiator::local, 0, {}};
-  if (size.too_large || size.body + size.payload > message_bytes_max) {
-    refused.text = "the result can't be encoded: it exceeds 4 GiB, or is nested too deeply";
+  if (size.too_large) {
+    refused.code = size.code;
+    refused.text = std::string("the result can't be encoded: ") + size.why_not;
+  } else if (size.body + size.payload > message_length_max) {
+    refused.text = "the result exceeds 4 GiB";
   } else if (!extras.attachment.empty()) {
     refused.code = ErrorCode::internal;
     refused.text = "the handler has set an attachment: gRPC has none";
@@ -355,7 +306,8 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
   }
   calls().answered(wire::CallId::from_number(call));
   begun_is_message_ = !call_of(*stream).method->streams_out;
-  return begin_message(*stream, size);
+  begun_ = stream;
+  return writer_.begin(size);
 }
 
 void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
@@ -379,7 +331,10 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   calls().answered(wire::CallId::from_number(call));
   Stream* const stream = machine_.find(call);
   if (stream == nullptr) return;
-  machine_.send_status(*stream, static_cast<int>(status_of(error)),
+  // The stop of a handler's token at the deadline is the reason for `cancelled`. The caller's own clock may be later.
+  const std::optional<Time>& deadline = call_of(*stream).deadline;
+  const bool late = error.code == ErrorCode::cancelled && deadline && host().loop.now() >= *deadline;
+  machine_.send_status(*stream, static_cast<int>(late ? Status::deadline_exceeded : status_of(error)),
                        std::string_view(error.text).substr(0, error_text_bytes_max));
   answered(*stream);
 }
@@ -416,7 +371,7 @@ bool ServerSession::choose_compression(std::uint32_t call, Encoding encoding) {
 void ServerSession::produce() {
   machine_.pump();
   if (!failed_ && machine_.failure()) fail_machine(*machine_.failure());
-  wake_writers();
+  if (writers_.linked() && has_room()) wake_writers(writers_);
   if (closed() || finishing()) return;
   close_if_done();
 }

@@ -9,6 +9,7 @@
 #include "hawser/grpc.h"
 #include "hawser/stream.h"
 #include "protocol/grpc/machine.h"
+#include "protocol/grpc/message_writer.h"
 #include "protocol/grpc/status.h"
 #include "rpc/port/byte_session.h"
 
@@ -88,12 +89,10 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
   void refuse(Stream& stream, Status status, std::string_view text);
   void dispatch(Stream& stream);
   detail::StreamCore* core_of(const Stream& stream) const noexcept;
-  std::byte* begin_message(Stream& stream, const codec::EncodedSize& size);
   void send_begun(std::span<const ConstBuffer> pieces, SendCompletion* owner, std::uint32_t credit);
   void answered(Stream& stream);
   void fail_machine(const Error& why);
   void close_if_done();
-  void wake_writers();
   void check_alive();
   void on_age();
   std::size_t calls_max() const noexcept;
@@ -103,8 +102,7 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
   std::vector<Call> calls_by_slot_;
   // The message between begin_reply() or begin_item() and its end.
   Stream* begun_ = nullptr;
-  Buffer begun_head_;
-  std::size_t begun_bytes_ = 0;
+  MessageWriter writer_;
   bool begun_is_message_ = true;
 
   bool going_away_ = false;

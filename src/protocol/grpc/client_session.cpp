@@ -1,0 +1,448 @@
+#include "protocol/grpc/client_session.h"
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "hawser/detail/const_buffers.h"
+#include "protocol/grpc/header_values.h"
+#include "protocol/grpc/status.h"
+#include "rpc/client/client_session.h"
+#include "transport/common/null_sink.h"
+
+namespace hawser::protocol::grpc {
+namespace {
+
+using detail::CallOperation;
+
+constexpr std::size_t receive_block_bytes = 64 * 1024;
+constexpr std::size_t pieces_max = 64;
+constexpr std::uint32_t http2_cancel = 8;
+constexpr std::uint32_t http2_refused_stream = 7;
+
+MachineOptions machine_options(const GrpcClientOptions& options) {
+  return {.server = false,
+          .message_bytes_max = options.message_bytes_max,
+          .metadata_bytes_max = options.metadata_bytes_max,
+          .streams_max = options.calls_in_flight_max,
+          .stream_window_bytes = options.stream_window_bytes,
+          .connection_window_bytes = options.connection_window_bytes,
+          .ping_interval_min = Duration::zero()};
+}
+
+// Lets the loop destroy an ended stream: its functions may be on the stack.
+struct Closing {
+  std::unique_ptr<transport::Stream> stream;
+  void operator()() const noexcept {}
+};
+
+}  // namespace
+
+ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, const GrpcClientOptions& options,
+                             std::string authority, Owner& owner)
+    : loop_(loop),
+      options_(options),
+      authority_(std::move(authority)),
+      owner_(&owner),
+      stream_(std::move(stream)),
+      keepalive_(*this),
+      machine_(machine_options(options), *this, nullptr, output_) {}
+
+ClientSession::~ClientSession() {
+  loop_.remove_tick_end(*this);
+  stream_.reset();
+  output_.clear();
+  if (block_ != nullptr) block_->release();
+}
+
+void ClientSession::begin() {
+  stream_->start(loop_, *this);
+  if (options_.ping_interval < forever) keepalive_.start(loop_, loop_.after(options_.ping_interval));
+  send_soon();
+}
+
+// ---- Requests ----
+
+Encoding ClientSession::encoding_for(std::size_t bytes) const noexcept {
+  if (options_.compression == GrpcCompression::none || bytes < options_.compression_bytes_min)
+    return Encoding::identity;
+  return options_.compression == GrpcCompression::gzip ? Encoding::gzip : Encoding::zstd;
+}
+
+bool ClientSession::may_send(CallOperation& operation) {
+  const CallOperation::Request& request = operation.request();
+  const auto refuse = [&](ErrorCode code, std::string text) {
+    operation.complete(loop_, {code, ErrorScope::call, Initiator::local, 0, std::move(text)});
+    return false;
+  };
+  if (Loop* const here = Loop::current(); here != &loop_ && here != nullptr) {
+    return refuse(ErrorCode::invalid_argument, "this client belongs to another loop than the one that runs here");
+  }
+  if (stream_ == nullptr) return refuse(ErrorCode::not_sent, "the connection has ended");
+  if (going_away_) return refuse(ErrorCode::unavailable, "the server is stopping and takes no new calls");
+  if (request.size.too_large) {
+    return refuse(request.size.code, std::string("the arguments can't be encoded: ") + request.size.why_not);
+  }
+  if (request.size.body + request.size.payload > message_length_max) {
+    return refuse(ErrorCode::limit_exceeded, "the arguments exceed 4 GiB");
+  }
+  if (machine_.used_streams() >= options_.calls_in_flight_max) {
+    return refuse(ErrorCode::overloaded,
+                  std::to_string(options_.calls_in_flight_max) +
+                      " calls (calls_in_flight_max) are in flight: wait for replies, or raise it");
+  }
+  if (!has_room()) {
+    return refuse(ErrorCode::overloaded,
+                  "send_backlog_bytes_max bytes of requests wait to be sent: the server is slower than the calls");
+  }
+  if (request.streams_in && request.size.body + request.size.payload != 0) {
+    return refuse(ErrorCode::invalid_argument, "gRPC carries no arguments beside a stream");
+  }
+  if (request.options == nullptr) return true;
+  if (!request.options->attachment.empty()) {
+    return refuse(ErrorCode::invalid_argument, "gRPC carries no attachment: put it into the message");
+  }
+  for (const auto& [name, value] : request.options->metadata) {
+    if (!is_metadata_name(name) || is_reserved_name(name) || (!is_binary_name(name) && !is_plain_value(value))) {
+      return refuse(ErrorCode::invalid_argument,
+                    "gRPC cannot carry the metadata '" + name +
+                        "': names consist of 0-9, a-z, '_', '-' and '.' and do not begin with grpc-; values are "
+                        "printable ASCII unless the name ends in -bin");
+    }
+  }
+  return true;
+}
+
+void ClientSession::start(CallOperation& operation) {
+  if (!may_send(operation)) return;
+  try {
+    send(operation);
+  } catch (const std::bad_alloc&) {
+    end({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
+  }
+}
+
+Stream* ClientSession::open(const CallOperation::Request& request, Time deadline) {
+  const std::string path = "/" + std::string(request.name);
+  std::vector<Machine::Field> fields = {{":method", "POST"},      {":scheme", "http"},
+                                        {":path", path},          {":authority", authority_},
+                                        {"te", "trailers"},       {"content-type", "application/grpc"},
+                                        {"user-agent", "hawser"}, {"grpc-accept-encoding", accepted_encodings}};
+  std::string timeout;
+  if (deadline != Time::max()) {
+    timeout = format_timeout(deadline - loop_.now());
+    fields.insert(fields.begin() + 4, {"grpc-timeout", timeout});
+  }
+  if (const Encoding encoding = encoding_for(SIZE_MAX); encoding != Encoding::identity) {
+    fields.emplace_back("grpc-encoding", to_string(encoding));
+  }
+  std::vector<std::string> encoded;
+  if (request.options != nullptr) {
+    encoded.reserve(request.options->metadata.size());
+    for (const auto& [name, value] : request.options->metadata) {
+      if (is_binary_name(name)) {
+        fields.emplace_back(name, encoded.emplace_back(base64_encode(value)));
+      } else {
+        fields.emplace_back(name, value);
+      }
+    }
+  }
+  return machine_.begin_request(fields);
+}
+
+void ClientSession::send(CallOperation& operation) {
+  const CallOperation::Request& request = operation.request();
+  const Time deadline = rpc::call_deadline(loop_, request, options_.call_timeout);
+  detail::ConstBuffers pieces(request.size.pieces);
+  Stream* const stream = open(request, deadline);
+  if (stream == nullptr) {
+    going_away_ = true;
+    return operation.complete(loop_, {ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0,
+                                      "the connection has no stream ids left: connect again"});
+  }
+  const std::size_t slot = stream->call & 0xFFFF;
+  if (slot >= operations_.size()) operations_.resize(slot + 1);
+  operations_[slot] = &operation;
+  stream->busy = true;
+  ++in_flight_;
+  operation.begin(*this, stream->call, deadline);
+  if (request.streams) {
+    operation.set_stream(std::make_shared<detail::StreamCore>(*this, stream->call, options_.stream_window_bytes,
+                                                              options_.stream_window_bytes));
+  }
+  if (!request.streams_in) {
+    std::byte* const body = writer_.begin(request.size);
+    operation.encode(body, pieces.data());
+    std::span<const ConstBuffer> rest = pieces.span();
+    Buffer head = writer_.finish(rest, encoding_for(writer_.bytes()));
+    if (!rest.empty()) operation.loan();
+    machine_.send_message(*stream, std::move(head), rest, rest.empty() ? nullptr : &operation, 0);
+    machine_.send_end(*stream);
+  }
+  send_soon();
+}
+
+CallOperation* ClientSession::operation_of(const Stream& stream) const noexcept {
+  const std::size_t slot = stream.call & 0xFFFF;
+  return slot < operations_.size() ? operations_[slot] : nullptr;
+}
+
+void ClientSession::forget(Stream& stream) noexcept {
+  operations_[stream.call & 0xFFFF] = nullptr;
+  --in_flight_;
+  if (stream.open && !(stream.remote_ended && stream.ended)) machine_.reset(stream, http2_cancel);
+  stream.take = Stream::Take::drop;
+  machine_.release_stream(stream);
+  send_soon();
+}
+
+void ClientSession::abandon(CallOperation& operation) noexcept {
+  Stream* const stream = machine_.find(operation.id());
+  if (stream != nullptr && operation_of(*stream) == &operation) forget(*stream);
+}
+
+void ClientSession::cancel(std::uint32_t call, const Error& error) {
+  Stream* const stream = machine_.find(call);
+  if (stream != nullptr && operation_of(*stream) != nullptr) finish(*stream, error);
+}
+
+// ---- Replies ----
+
+void ClientSession::finish(Stream& stream, const std::optional<Error>& error) {
+  CallOperation& operation = *operation_of(stream);
+  if (detail::StreamCore* const core = operation.stream()) core->on_closed(error);
+  forget(stream);
+  if (error) {
+    operation.complete(loop_, *error);
+  } else {
+    operation.complete(loop_);
+  }
+}
+
+void ClientSession::on_headers(Stream& stream) {
+  const CallOperation* const operation = operation_of(stream);
+  const bool usable = stream.fields.http_status == 200 && stream.fields.grpc_content && !stream.fields.too_large;
+  if (operation == nullptr || !usable) return;
+  stream.take = operation->request().streams_out ? Stream::Take::deliver : Stream::Take::keep_one;
+}
+
+void ClientSession::on_message(Stream& stream, Bytes message, Block* block) {
+  CallOperation* const operation = operation_of(stream);
+  if (operation == nullptr || operation->stream() == nullptr) return;
+  detail::ReceiveAccount unbounded(nullptr);
+  deliver_item(*operation->stream(), stream, message, block, unbounded);
+}
+
+void ClientSession::on_end(Stream& stream) {
+  CallOperation* const operation = operation_of(stream);
+  if (operation == nullptr) return;
+  const HeaderFields& fields = stream.fields;
+  const auto failed = [&](ErrorCode code, std::string text) {
+    finish(stream, Error{code, ErrorScope::call, Initiator::peer, 0, std::move(text)});
+  };
+  if (fields.too_large) {
+    return failed(ErrorCode::limit_exceeded, "the reply's metadata exceeds metadata_bytes_max (" +
+                                                 std::to_string(options_.metadata_bytes_max) + " bytes)");
+  }
+  if (fields.grpc_status == HeaderFields::no_status) {
+    return finish(
+        stream,
+        error_of(static_cast<int>(status_of_http(fields.http_status)),
+                 "the answer has no grpc-status; its HTTP status is " + std::to_string(fields.http_status), true));
+  }
+  if (fields.grpc_status < 0) return failed(ErrorCode::protocol_error, "grpc-status is malformed");
+  if (fields.grpc_status != 0) {
+    return finish(stream, error_of(fields.grpc_status, fields.grpc_message, !stream.headers_seen));
+  }
+  if (operation->request().streams_out || stream.messages == 1) return succeed(stream);
+  failed(ErrorCode::protocol_error, stream.messages == 0 ? "the answer has status OK and no message"
+                                                         : "the answer of a unary method has more than one message");
+}
+
+void ClientSession::succeed(Stream& stream) {
+  CallOperation& operation = *operation_of(stream);
+  detail::Received received{.body = stream.message,
+                            .payload = {},
+                            .attachment = {},
+                            .metadata = {},
+                            .head_block = stream.message_block,
+                            .decode_limits = &options_.decode_limits};
+  const Bytes metadata(stream.fields.metadata.data(), stream.fields.metadata.size());
+  Buffer together;
+  if (!metadata.empty()) {
+    // Metadata precedes the body in one piece of memory.
+    together = Buffer::allocate(metadata.size() + stream.message.size());
+    std::memcpy(together.mutable_data(), metadata.data(), metadata.size());
+    if (!stream.message.empty()) {
+      std::memcpy(together.mutable_data() + metadata.size(), stream.message.data(), stream.message.size());
+    }
+    received.metadata = MetadataView(together.bytes().first(metadata.size()));
+    received.body = together.bytes().subspan(metadata.size());
+    received.head_block = together.block();
+  }
+  operation.decode(received);
+  finish(stream, std::nullopt);
+}
+
+void ClientSession::on_bad(Stream& stream, const Error& why) {
+  if (operation_of(stream) != nullptr) finish(stream, why);
+}
+
+void ClientSession::on_closed(Stream& stream, std::uint32_t http2_code) {
+  if (operation_of(stream) == nullptr) return;
+  if (http2_code == http2_refused_stream) {
+    // The server has not processed it.
+    return finish(stream, Error{ErrorCode::unavailable, ErrorScope::call, Initiator::peer, 0,
+                                "the server refused the call and has not executed it: call again"});
+  }
+  finish(stream,
+         error_of(static_cast<int>(status_of_reset(http2_code)),
+                  "the server reset the call with the code " + std::to_string(http2_code) + " of HTTP/2", false));
+}
+
+void ClientSession::on_goaway(std::int32_t, std::uint32_t, std::string_view) { going_away_ = true; }
+
+// ---- Streams ----
+
+std::byte* ClientSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
+  Stream* const stream = stream_ == nullptr ? nullptr : machine_.find(call);
+  if (stream == nullptr || !stream->open || size.too_large || size.body + size.payload > message_length_max) {
+    return nullptr;
+  }
+  writing_ = stream;
+  return writer_.begin(size);
+}
+
+void ClientSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+  const std::uint32_t credit = item_credit(writer_.bytes());
+  Buffer head = writer_.finish(pieces, encoding_for(writer_.bytes()));
+  machine_.send_message(*std::exchange(writing_, nullptr), std::move(head), pieces, owner, credit);
+  send_soon();
+}
+
+void ClientSession::send_end(std::uint32_t call) {
+  Stream* const stream = machine_.find(call);
+  if (stream == nullptr) return;
+  const CallOperation* const operation = operation_of(*stream);
+  if (operation == nullptr || !operation->request().streams_in) return;
+  machine_.send_end(*stream);
+  send_soon();
+}
+
+void ClientSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
+  Stream* const stream = stream_ == nullptr ? nullptr : machine_.find(call);
+  if (stream == nullptr) return;
+  machine_.release(*stream, bytes);
+  send_soon();
+}
+
+void ClientSession::on_sent(Stream& stream, std::uint32_t credit) {
+  CallOperation* const operation = operation_of(stream);
+  if (operation != nullptr && operation->stream() != nullptr) {
+    static_cast<void>(operation->stream()->on_credit(credit));
+  }
+}
+
+bool ClientSession::has_room() const noexcept {
+  return output_.bytes() + machine_.waiting_bytes() <= options_.send_backlog_bytes_max;
+}
+
+// ---- The connection ----
+
+MutableBytes ClientSession::receive_space() {
+  if (stream_ == nullptr) return transport::discard_buffer();
+  if (block_ == nullptr || !block_->unique()) {
+    if (block_ != nullptr) block_->release();
+    block_ = nullptr;
+    block_ = Block::allocate(receive_block_bytes);
+  }
+  return {block_->data(), block_->size()};
+}
+
+void ClientSession::received(std::size_t bytes) {
+  const std::shared_ptr<ClientSession> alive = shared_from_this();
+  if (stream_ == nullptr) return;
+  if (bytes == 0) {
+    // A waiting connection holds no memory.
+    if (block_ != nullptr) std::exchange(block_, nullptr)->release();
+    return;
+  }
+  arrived_ += bytes;
+  const Result<void> status = machine_.receive(Bytes(block_->data(), bytes), block_, loop_.now());
+  if (!status) return end(status.error());
+  send_soon();
+}
+
+void ClientSession::flush() {
+  if (std::exchange(sending_, true)) return;
+  const std::shared_ptr<ClientSession> alive = shared_from_this();
+  while (!blocked_ && stream_ != nullptr) {
+    machine_.pump();
+    if (output_.empty() || stream_ == nullptr) break;
+    std::array<ConstBuffer, pieces_max> pieces;
+    const std::size_t count = output_.peek(pieces);
+    std::size_t offered = 0;
+    for (std::size_t i = 0; i < count; ++i) offered += pieces[i].size;
+    const std::size_t taken = stream_->send(std::span(pieces.data(), count));
+    blocked_ = taken < offered;
+    output_.consume(taken);
+  }
+  sending_ = false;
+  if (writers_.linked() && has_room()) wake_writers(writers_);
+  if (stream_ != nullptr && output_.empty() && machine_.finished()) {
+    end(machine_.failure()
+            ? *machine_.failure()
+            : Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, "the server has stopped"});
+  }
+}
+
+void ClientSession::sendable(std::size_t bytes) {
+  output_.consume(bytes);
+  blocked_ = false;
+  flush();
+}
+
+void ClientSession::end(const Error& reason) {
+  if (stream_ == nullptr) return;
+  const std::shared_ptr<ClientSession> alive = shared_from_this();
+  Owner* const owner = owner_;
+  close(reason);
+  if (owner != nullptr) owner->on_session_end(reason);
+}
+
+void ClientSession::close(const Error& why) {
+  if (stream_ == nullptr) return;
+  const std::shared_ptr<ClientSession> alive = shared_from_this();
+  owner_ = nullptr;
+  keepalive_.stop();
+  loop_.remove_tick_end(*this);
+  stream_->pause();
+  stream_->set_sink(transport::null_sink());
+  loop_.post(Closing{std::move(stream_)});
+  const Error error = rpc::ended_call(false, why);
+  machine_.for_each([&](Stream& stream) {
+    if (operation_of(stream) != nullptr) finish(stream, error);
+  });
+  output_.clear();
+  machine_.close_all(why);
+  writers_.unlink();
+}
+
+void ClientSession::check_alive() {
+  if (stream_ == nullptr) return;
+  const bool silent = arrived_ == std::exchange(arrived_at_check_, arrived_) && in_flight_ != 0;
+  if (silent && pinged_) {
+    return end({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
+                "the server has given no sign of life for two ping intervals"});
+  }
+  pinged_ = silent;
+  if (silent) {
+    machine_.ping();
+    send_soon();
+  }
+  keepalive_.start(loop_, loop_.after(options_.ping_interval));
+}
+
+}  // namespace hawser::protocol::grpc

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hawser/detail/call_channel.h"
+#include "hawser/grpc_client.h"
+#include "hawser/transport/poller.h"
+#include "hawser/transport/stream.h"
+#include "protocol/grpc/machine.h"
+#include "protocol/grpc/message_writer.h"
+
+namespace hawser::protocol::grpc {
+
+// A client's connection that speaks gRPC, with its calls in flight. Loop's thread only.
+class ClientSession final : public detail::CallChannel,
+                            public detail::StreamChannel,
+                            public std::enable_shared_from_this<ClientSession>,
+                            MachineSink,
+                            transport::StreamSink,
+                            exec::TickEnd {
+ public:
+  class Owner {
+   public:
+    // The connection has ended, and every call has been completed. Called at most once, and not from within close().
+    virtual void on_session_end(const Error& reason) = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  ClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, const GrpcClientOptions& options,
+                std::string authority, Owner& owner);
+  ~ClientSession();
+
+  void begin();
+  // Ends the connection without a call of the owner.
+  void close(const Error& why);
+  std::size_t calls_in_flight() const noexcept { return in_flight_; }
+  bool going_away() const noexcept { return going_away_; }
+
+  // ---- detail::CallChannel ----
+  Loop& loop() noexcept override { return loop_; }
+  void start(detail::CallOperation& operation) override;
+  void abandon(detail::CallOperation& operation) noexcept override;
+  void copy_and_release(SendCompletion& owner) override { machine_.copy_and_release(owner); }
+  std::weak_ptr<detail::CallChannel> weak() noexcept override { return weak_from_this(); }
+  void cancel(std::uint32_t call, const Error& error) override;
+
+ private:
+  struct KeepaliveTimer : Timer {
+    explicit KeepaliveTimer(ClientSession& owner) noexcept : Timer(&KeepaliveTimer::fire), session(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<KeepaliveTimer&>(timer).session.check_alive(); }
+    ClientSession& session;
+  };
+
+  // ---- transport::StreamSink ----
+  MutableBytes receive_space() override;
+  void received(std::size_t bytes) override;
+  void sendable(std::size_t bytes) override;
+  void broken(const Error& reason) override { end(reason); }
+  void ended(const Error& reason) override { end(reason); }
+  void on_tick_end() override { flush(); }
+
+  // ---- MachineSink ----
+  void on_headers(Stream& stream) override;
+  void on_message(Stream& stream, Bytes message, Block* block) override;
+  void on_end(Stream& stream) override;
+  void on_bad(Stream& stream, const Error& why) override;
+  void on_closed(Stream& stream, std::uint32_t http2_code) override;
+  void on_sent(Stream& stream, std::uint32_t credit) override;
+  void on_goaway(std::int32_t last, std::uint32_t http2_code, std::string_view text) override;
+  void on_pong() override {}
+
+  // ---- detail::StreamChannel ----
+  Loop& stream_loop() noexcept override { return loop_; }
+  std::byte* begin_item(std::uint32_t call, const codec::EncodedSize& size) override;
+  void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
+  void send_end(std::uint32_t call) override;
+  void send_credit(std::uint32_t call, std::uint32_t bytes) override;
+  void copy_and_release_item(SendCompletion& owner) override { machine_.copy_and_release(owner); }
+  bool has_room() const noexcept override;
+  detail::WaitingWriter& writers() noexcept override { return writers_; }
+  const codec::DecodeLimits& decode_limits() const noexcept override { return options_.decode_limits; }
+
+  bool may_send(detail::CallOperation& operation);
+  Stream* open(const detail::CallOperation::Request& request, Time deadline);
+  void send(detail::CallOperation& operation);
+  detail::CallOperation* operation_of(const Stream& stream) const noexcept;
+  // Removes the call of the stream, which the session does not use any more.
+  void forget(Stream& stream) noexcept;
+  void finish(Stream& stream, const std::optional<Error>& error);
+  void succeed(Stream& stream);
+  Encoding encoding_for(std::size_t bytes) const noexcept;
+  void send_soon() {
+    if (stream_ != nullptr && !queued()) loop_.at_tick_end(*this);
+  }
+  void flush();
+  void end(const Error& reason);
+  void check_alive();
+
+  Loop& loop_;
+  const GrpcClientOptions options_;
+  const std::string authority_;
+  Owner* owner_;
+  std::unique_ptr<transport::Stream> stream_;  // Null once the connection has ended.
+  transport::SendQueue output_;
+  bool blocked_ = false;
+  bool sending_ = false;
+  Block* block_ = nullptr;
+  detail::WaitingWriter writers_;
+  std::vector<detail::CallOperation*> operations_;  // By slot of the stream.
+  std::size_t in_flight_ = 0;
+  bool going_away_ = false;
+  bool pinged_ = false;
+  std::uint64_t arrived_ = 0;
+  std::uint64_t arrived_at_check_ = 0;
+  KeepaliveTimer keepalive_;
+  MessageWriter writer_;
+  Stream* writing_ = nullptr;
+  Machine machine_;  // Ends first: it notifies the owners of loans.
+};
+
+}  // namespace hawser::protocol::grpc

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "hawser/codec.h"
+#include "hawser/detail/json_transcoder.h"
+
+// Messages of the services that the component has itself. They are so small that it needs no protobuf library.
+namespace hawser::protocol::grpc {
+
+// A whole protobuf message in its encoding.
+// No aggregate, so that temporaries may be written to streams with GCC 12.
+struct ProtoBytes {
+  ProtoBytes() = default;
+  ProtoBytes(std::string given) : bytes(std::move(given)) {}
+  std::string bytes;
+};
+
+// The value of a field of type string or bytes; the last one counts. Empty text if it is absent, nothing if the message
+// is malformed.
+std::optional<std::string> string_field(std::string_view message, unsigned field);
+// Appends a field of type string, bytes or message.
+void add_bytes_field(std::string& message, unsigned field, std::string_view value);
+
+// States that the bodies of a method are protobuf messages. They have no JSON.
+class ProtoBodies final : public detail::JsonTranscoder {
+ public:
+  Result<Buffer> arguments_from_json(std::string_view) const override { return no_json(); }
+  Result<std::string> result_to_json(Bytes, Bytes) const override { return no_json(); }
+  std::string_view encoding() const noexcept override { return "proto"; }
+
+ private:
+  static std::unexpected<Error> no_json() {
+    return fail(ErrorCode::invalid_argument, "this method takes protobuf messages and no JSON");
+  }
+};
+
+}  // namespace hawser::protocol::grpc
+
+template <>
+struct hawser::codec::Codec<hawser::protocol::grpc::ProtoBytes> {
+  static constexpr std::string_view signature = "protobuf";
+  static constexpr std::size_t bytes_min = 0;
+  static void size(Sizer& sizer, const protocol::grpc::ProtoBytes& value) { sizer.add(value.bytes.size()); }
+  static void encode(Encoder& encoder, const protocol::grpc::ProtoBytes& value) {
+    encoder.write(value.bytes.data(), value.bytes.size());
+  }
+  static bool decode(Decoder& decoder, protocol::grpc::ProtoBytes& value) {
+    const std::size_t bytes = decoder.available();
+    const std::byte* data = nullptr;
+    if (!decoder.charge(bytes, "message") || !decoder.take(bytes, data, "message")) return false;
+    value.bytes.assign(reinterpret_cast<const char*>(data), bytes);
+    return true;
+  }
+};

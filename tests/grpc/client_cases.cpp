@@ -1,0 +1,363 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hawser/grpc_client.h"
+#include "hawser/hawser.h"
+#include "tests/grpc/raw_service.h"
+#include "tests/testing.h"
+
+// The client of gRPC, against grpcio's server and against Hawser's.
+namespace hawser {
+namespace remote {
+
+using testing_tools::Raw;
+Result<Raw> echo(Raw);
+Result<Raw> sleep(Raw);
+Result<Raw> running(Raw);
+Result<Raw> fail(Raw);
+Result<Raw> nothing(Raw);
+Task<Result<void>> count(Raw, Writer<Raw>);
+Task<Result<Raw>> sum(Reader<Raw>);
+Task<Result<void>> converse(Reader<Raw>, Writer<Raw>);
+
+}  // namespace remote
+
+template <>
+inline constexpr std::string_view method_name_override<&remote::echo> = "test.Raw/Echo";
+template <>
+inline constexpr std::string_view method_name_override<&remote::sleep> = "test.Raw/Sleep";
+template <>
+inline constexpr std::string_view method_name_override<&remote::running> = "test.Raw/Running";
+template <>
+inline constexpr std::string_view method_name_override<&remote::fail> = "test.Raw/Fail";
+template <>
+inline constexpr std::string_view method_name_override<&remote::nothing> = "test.Raw/Nothing";
+template <>
+inline constexpr std::string_view method_name_override<&remote::count> = "test.Raw/Count";
+template <>
+inline constexpr std::string_view method_name_override<&remote::sum> = "test.Raw/Sum";
+template <>
+inline constexpr std::string_view method_name_override<&remote::converse> = "test.Raw/Converse";
+
+namespace {
+
+using namespace testing_tools;
+
+// A server of one of the two kinds.
+class Peer {
+ public:
+  virtual ~Peer() = default;
+  std::string address;
+  std::string missing;  // The reason why there is no server.
+};
+
+class OwnPeer final : public Peer {
+ public:
+  OwnPeer() {
+    register_raw_service(server_);
+    server_.enable(grpc());
+    EXPECT_TRUE(server_.start());
+    address = server_.address();
+  }
+
+ private:
+  Server server_;
+};
+
+class GrpcioPeer final : public Peer {
+ public:
+  GrpcioPeer() {
+    const auto script = std::filesystem::path(__FILE__).parent_path() / "server.py";
+    pipe_ = popen(("exec /usr/bin/python3 -B '" + script.string() + "' 2>&1").c_str(), "r");
+    int port = 0;
+    char line[512] = "";
+    if (std::fgets(line, sizeof line, pipe_) != nullptr && std::sscanf(line, "%d %d", &process_, &port) == 2) {
+      address = "127.0.0.1:" + std::to_string(port);
+    } else {
+      missing = line;
+    }
+  }
+  ~GrpcioPeer() override {
+    if (process_ > 0) kill(process_, SIGTERM);
+    pclose(pipe_);
+  }
+
+ private:
+  FILE* pipe_ = nullptr;
+  int process_ = 0;
+};
+
+class GrpcCalls : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == std::string_view("Grpcio")) {
+      peer_ = std::make_unique<GrpcioPeer>();
+    } else {
+      peer_ = std::make_unique<OwnPeer>();
+    }
+    if (!peer_->missing.empty()) GTEST_SKIP() << peer_->missing;
+  }
+  // Runs `work` with a connected client.
+  void with_client(const std::function<Task<void>(GrpcClient&)>& work, GrpcClientOptions options = {}) {
+    options.call_timeout = patience;
+    Loop loop;
+    GrpcClient client(loop, std::move(options));
+    loop.run(
+        [](GrpcClient& used, std::string address, const std::function<Task<void>(GrpcClient&)>& run) -> Task<void> {
+          AWAIT(connected, used.connect(address));
+          EXPECT_TRUE(connected) << error_of(connected);
+          if (!connected) co_return;
+          auto working = run(used);
+          co_await std::move(working);
+        }(client, peer_->address, work));
+    EXPECT_EQ(client.calls_in_flight(), 0U);
+  }
+
+ private:
+  std::unique_ptr<Peer> peer_;
+};
+
+Task<void> unary(GrpcClient& client) {
+  for (const std::size_t size : {0UZ, 1UZ, 1000UZ, 16'384UZ, 100'000UZ, 3'000'000UZ}) {
+    const Raw message{text_of(size)};
+    AWAIT(reply, client.call<&remote::echo>(message));
+    REQUIRE(reply.has_value());
+    EXPECT_EQ(reply->bytes == message.bytes, true) << size;
+  }
+  AWAIT(whole, client.call<&remote::echo>(Raw{"whole"}));
+  EXPECT_EQ(whole->bytes, "whole");
+}
+
+Task<void> one_call(GrpcClient& client, int i, int& done) {
+  const Raw message{std::to_string(i)};
+  AWAIT(reply, client.call<&remote::echo>(message));
+  EXPECT_TRUE(reply) << error_of(reply);
+  if (reply) {
+    EXPECT_EQ(reply->bytes, message.bytes);
+  }
+  ++done;
+}
+
+Task<void> many(GrpcClient& client) {
+  int done = 0;
+  Scope scope;
+  for (int i = 0; i < 500; ++i) scope.spawn(one_call(client, i, done));
+  AWAIT(all, eventually(*Loop::current(), [&] { return done == 500; }));
+  EXPECT_TRUE(all);
+}
+
+Task<void> streams(GrpcClient& client) {
+  {
+    AWAIT(call, client.open<&remote::count>(Raw{"120"}));
+    REQUIRE(call.has_value());
+    auto reader = call->reader();
+    for (int i = 0; i < 120; ++i) {
+      AWAIT(item, reader.next());
+      REQUIRE(item.has_value() && item->has_value());
+      EXPECT_EQ((*item)->bytes.size(), static_cast<std::size_t>(i % 50 * 1000));
+    }
+    AWAIT(last, reader.next());
+    EXPECT_TRUE(last && !*last);
+    AWAIT(result, call->finish());
+    EXPECT_TRUE(result) << error_of(result);
+  }
+  {
+    AWAIT(call, client.open<&remote::sum>());
+    REQUIRE(call.has_value());
+    auto writer = call->writer();
+    for (int i = 0; i < 1000; ++i) {
+      AWAIT(written, writer.write(Raw{std::string(10'000, 'x')}));
+      REQUIRE(written.has_value());
+    }
+    AWAIT(result, call->finish());
+    EXPECT_TRUE(result) << error_of(result);
+    if (result) {
+      EXPECT_EQ(result->bytes, "1000 10000000");
+    }
+  }
+  {
+    AWAIT(call, client.open<&remote::converse>());
+    REQUIRE(call.has_value());
+    auto writer = call->writer();
+    auto reader = call->reader();
+    for (int i = 0; i < 100; ++i) {
+      AWAIT(written, writer.write(Raw{std::to_string(i)}));
+      REQUIRE(written.has_value());
+      AWAIT(item, reader.next());
+      REQUIRE(item.has_value() && item->has_value());
+      EXPECT_EQ((*item)->bytes, std::to_string(i));
+    }
+    writer.end();
+    AWAIT(last, reader.next());
+    EXPECT_TRUE(last && !*last);
+    AWAIT(result, call->finish());
+    EXPECT_TRUE(result) << error_of(result);
+  }
+}
+
+Task<int> running(GrpcClient& client) {
+  AWAIT(reply, client.call<&remote::running>(Raw{}));
+  co_return reply ? std::stoi(reply->bytes) : -1;
+}
+Task<bool> until_running(GrpcClient& client, int wanted) {
+  for (int i = 0; i < 5000; ++i) {
+    AWAIT(now, running(client));
+    if (now == wanted) co_return true;
+    auto pause = Loop::current()->sleep(1ms);
+    co_await pause;
+  }
+  ADD_FAILURE() << "the number of running handlers does not become " << wanted;
+  co_return false;
+}
+
+Task<void> deadline_and_cancellation(GrpcClient& client) {
+  CallOptions brief{.timeout = 20ms};
+  AWAIT(late, client.call<&remote::sleep>(brief, Raw{}));
+  EXPECT_TRUE(is_error(late, ErrorCode::deadline_exceeded, ""));
+  AWAIT(none, until_running(client, 0));
+  EXPECT_TRUE(none);
+  std::stop_source stop;
+  CallOptions stoppable;
+  stoppable.token = stop.get_token();
+  Scope scope;
+  bool ended = false;
+  scope.spawn([](GrpcClient& used, CallOptions options, bool& end) -> Task<void> {
+    AWAIT(reply, used.call<&remote::sleep>(options, Raw{}));
+    EXPECT_TRUE(is_error(reply, ErrorCode::cancelled, ""));
+    end = true;
+  }(client, stoppable, ended));
+  AWAIT(one, until_running(client, 1));
+  EXPECT_TRUE(one);
+  stop.request_stop();
+  AWAIT(over, eventually(*Loop::current(), [&] { return ended; }));
+  EXPECT_TRUE(over);
+  AWAIT(again, until_running(client, 0));
+  EXPECT_TRUE(again);
+  {
+    // A stream that is dropped is cancelled.
+    AWAIT(call, client.open<&remote::converse>());
+    REQUIRE(call.has_value());
+    auto writer = call->writer();
+    AWAIT(written, writer.write(Raw{"first"}));
+    auto reader = call->reader();
+    AWAIT(item, reader.next());
+    EXPECT_TRUE(item && *item);
+  }
+  AWAIT(end, until_running(client, 0));
+  EXPECT_TRUE(end);
+}
+
+Task<void> errors(GrpcClient& client) {
+  for (int status = 1; status <= 16; ++status) {
+    const Raw request{(status < 10 ? "0" : "") + std::to_string(status) + "text \xE2\x98\xBA 100 %"};
+    AWAIT(reply, client.call<&remote::fail>(request));
+    REQUIRE(!reply.has_value());
+    EXPECT_EQ(reply.error().text, "text \xE2\x98\xBA 100 %");
+    const ErrorCode expected = status == 1   ? ErrorCode::cancelled
+                               : status == 4 ? ErrorCode::deadline_exceeded
+                                             : ErrorCode::application;
+    EXPECT_TRUE(reply.error().code == expected || (status == 12 && reply.error().code == ErrorCode::unknown_method))
+        << reply.error().describe();
+    if (reply.error().code == ErrorCode::application) {
+      EXPECT_EQ(reply.error().application_code, status);
+    }
+  }
+  AWAIT(unknown, client.call<&remote::nothing>(Raw{}));
+  EXPECT_TRUE(is_error(unknown, ErrorCode::unknown_method, ""));
+  AWAIT(call, client.open<&remote::converse>());
+  REQUIRE(call.has_value());
+  auto writer = call->writer();
+  AWAIT(written, writer.write(Raw{"fail"}));
+  AWAIT(result, call->finish());
+  EXPECT_TRUE(is_error(result, ErrorCode::application, "as the client wants"));
+  CallOptions attached;
+  attached.attachment = as_bytes("attachment");
+  AWAIT(refused, client.call<&remote::echo>(attached, Raw{}));
+  EXPECT_TRUE(is_error(refused, ErrorCode::invalid_argument, "attachment"));
+  CallOptions named;
+  named.metadata = {{"Upper Case", "x"}};
+  AWAIT(misnamed, client.call<&remote::echo>(named, Raw{}));
+  EXPECT_TRUE(is_error(misnamed, ErrorCode::invalid_argument, "Upper Case"));
+}
+
+Task<void> metadata(GrpcClient& client) {
+  CallOptions options;
+  options.metadata = {{"echo-initial", "first"}, {"echo-text", "plain"}, {"echo-bytes-bin", std::string("\0\xFF,", 3)}};
+  AWAIT(reply, client.call<&remote::echo>(options, Raw{"hello"}).reply());
+  REQUIRE(reply.has_value());
+  EXPECT_EQ(reply->value().bytes, "hello");
+  EXPECT_EQ(reply->metadata().find("echo-initial").value_or("none"), "first");
+  EXPECT_EQ(reply->metadata().find("echo-text").value_or("none"), "plain");
+  EXPECT_EQ(reply->metadata().find("echo-bytes-bin").value_or("none"), std::string("\0\xFF,", 3));
+}
+
+Task<void> compressed_reply(GrpcClient& client) {
+  const Raw message{std::string(200'000, 'c')};
+  CallOptions options;
+  options.metadata = {{"compress-reply", "gzip"}};
+  AWAIT(reply, client.call<&remote::echo>(options, message));
+  EXPECT_TRUE(reply) << error_of(reply);
+  if (reply) {
+    EXPECT_EQ(reply->bytes == message.bytes, true);
+  }
+}
+
+TEST_P(GrpcCalls, Unary) { with_client(&unary); }
+TEST_P(GrpcCalls, Many) { with_client(&many); }
+TEST_P(GrpcCalls, Streams) { with_client(&streams); }
+TEST_P(GrpcCalls, StreamsWithSmallWindows) {
+  with_client(&streams, {.stream_window_bytes = 65'535, .connection_window_bytes = 65'535});
+}
+TEST_P(GrpcCalls, DeadlineAndCancellation) { with_client(&deadline_and_cancellation); }
+TEST_P(GrpcCalls, Errors) { with_client(&errors); }
+TEST_P(GrpcCalls, Metadata) { with_client(&metadata); }
+TEST_P(GrpcCalls, Compression) {
+  with_client(&compressed_reply);
+  with_client(&unary, {.compression = GrpcCompression::gzip});
+}
+TEST_P(GrpcCalls, TooLargeReply) {
+  with_client(
+      [](GrpcClient& client) -> Task<void> {
+        AWAIT(reply, client.call<&remote::echo>(Raw{text_of(200'000)}));
+        EXPECT_TRUE(is_error(reply, ErrorCode::limit_exceeded, "message_bytes_max"));
+        AWAIT(next, client.call<&remote::echo>(Raw{"small"}));
+        EXPECT_TRUE(next) << error_of(next);
+      },
+      {.message_bytes_max = 100'000});
+}
+
+TEST_P(GrpcCalls, CloseEndsCallsInFlight) {
+  with_client([](GrpcClient& client) -> Task<void> {
+    Scope scope;
+    bool ended = false;
+    scope.spawn([](GrpcClient& used, bool& end) -> Task<void> {
+      AWAIT(reply, used.call<&remote::sleep>(Raw{}));
+      EXPECT_TRUE(is_error(reply, ErrorCode::outcome_unknown, "closed"));
+      end = true;
+    }(client, ended));
+    AWAIT(one, until_running(client, 1));
+    EXPECT_TRUE(one);
+    client.close();
+    AWAIT(over, eventually(*Loop::current(), [&] { return ended; }));
+    EXPECT_TRUE(over);
+    AWAIT(refused, client.call<&remote::echo>(Raw{}));
+    EXPECT_TRUE(is_error(refused, ErrorCode::not_sent, "closed"));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Peers, GrpcCalls, ::testing::Values("Hawser", "Grpcio"),
+                         [](const auto& given) { return std::string(given.param); });
+
+}  // namespace
+}  // namespace hawser

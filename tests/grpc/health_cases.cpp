@@ -1,0 +1,105 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "hawser/grpc_client.h"
+#include "hawser/grpc_health.h"
+#include "hawser/hawser.h"
+#include "tests/grpc/raw_service.h"
+#include "tests/testing.h"
+
+// The service grpc.health.v1.Health. The messages are written by hand: HealthCheckRequest{string service = 1},
+// HealthCheckResponse{ServingStatus status = 1}.
+namespace hawser {
+namespace health {
+
+using testing_tools::Raw;
+Result<Raw> check(Raw);
+Result<Raw> list(Raw);
+Task<Result<void>> watch(Raw, Writer<Raw>);
+
+}  // namespace health
+
+template <>
+inline constexpr std::string_view method_name_override<&health::check> = "grpc.health.v1.Health/Check";
+template <>
+inline constexpr std::string_view method_name_override<&health::list> = "grpc.health.v1.Health/List";
+template <>
+inline constexpr std::string_view method_name_override<&health::watch> = "grpc.health.v1.Health/Watch";
+
+namespace {
+
+using namespace testing_tools;
+
+const std::string serving = "\x08\x01";
+const std::string not_serving = "\x08\x02";
+const std::string service_unknown = "\x08\x03";
+const std::string shop = "\x0A\x04shop";
+
+Task<void> use(GrpcClient& client, std::string address, GrpcHealth& health) {
+  AWAIT(connected, client.connect(address));
+  REQUIRE(connected.has_value());
+  AWAIT(whole, client.call<&health::check>(Raw{}));
+  EXPECT_EQ(whole.value_or(Raw{}).bytes, serving);
+  AWAIT(unknown, client.call<&health::check>(Raw{shop}));
+  EXPECT_TRUE(is_error(unknown, ErrorCode::application, "shop"));
+  EXPECT_EQ(unknown.error().application_code, 5);
+  AWAIT(malformed, client.call<&health::check>(Raw{"\x0A\x7F"}));
+  EXPECT_TRUE(is_error(malformed, ErrorCode::application, "HealthCheckRequest"));
+  AWAIT(watching, client.open<&health::watch>(Raw{shop}));
+  REQUIRE(watching.has_value());
+  auto reader = watching->reader();
+  AWAIT(first, reader.next());
+  REQUIRE(first.has_value() && first->has_value());
+  EXPECT_EQ((*first)->bytes, service_unknown);
+  for (const bool up : {true, false, true}) {
+    health.set("shop", up);
+    AWAIT(next, reader.next());
+    REQUIRE(next.has_value() && next->has_value());
+    EXPECT_EQ((*next)->bytes, up ? serving : not_serving);
+  }
+  AWAIT(now, client.call<&health::check>(Raw{shop}));
+  EXPECT_EQ(now.value_or(Raw{}).bytes, serving);
+  AWAIT(list, client.call<&health::list>(Raw{}));
+  EXPECT_EQ(list.value_or(Raw{}).bytes, "\x0A\x06" + std::string("\x0A\0\x12\x02", 4) + serving +  //
+                                            "\x0A\x0A" + shop + "\x12\x02" + serving);
+}
+
+TEST(GrpcHealth, ChecksWatchesAndLists) {
+  Server server;
+  GrpcHealth health(server);
+  server.enable(grpc());
+  ASSERT_TRUE(server.start());
+  Loop loop;
+  GrpcClient client(loop);
+  loop.run(use(client, server.address(), health));
+}
+
+// A stop of the server ends those who watch.
+TEST(GrpcHealth, WatchersEndWithTheServer) {
+  Server server;
+  GrpcHealth health(server);
+  server.enable(grpc());
+  ASSERT_TRUE(server.start());
+  Loop loop;
+  GrpcClient client(loop);
+  loop.run([](GrpcClient& used, Server& stopped) -> Task<void> {
+    AWAIT(connected, used.connect(stopped.address()));
+    REQUIRE(connected.has_value());
+    AWAIT(watching, used.open<&health::watch>(Raw{}));
+    REQUIRE(watching.has_value());
+    auto reader = watching->reader();
+    AWAIT(first, reader.next());
+    EXPECT_TRUE(first && *first);
+    std::thread stopping([&stopped] { stopped.stop(patience); });
+    AWAIT(result, watching->finish());
+    EXPECT_TRUE(is_error(result, ErrorCode::application, "stopping"));
+    AWAIT(gone, eventually(*Loop::current(), [&used] { return !used.connected(); }));
+    EXPECT_TRUE(gone);
+    stopping.join();
+  }(client, server));
+}
+
+}  // namespace
+}  // namespace hawser
