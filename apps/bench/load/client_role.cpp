@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "bench/load/baidu_std.h"
 #include "bench/load/handlers.h"
 #include "bench/load/load.h"
 #include "bench/load/meter.h"
@@ -44,6 +45,31 @@ ClientOptions client_options(const Options& options, const Cell& cell) {
   return client;
 }
 
+// One connection of a cell, over the protocol of the options.
+class CellClient {
+ public:
+  CellClient(Loop& loop, const Options& options, const Cell& cell) {
+    if (options.protocol == Protocol::baidu_std) {
+      baidu_std_ = make_baidu_std_caller(loop, client_options(options, cell));
+    } else {
+      native_ = std::make_unique<Client>(loop, client_options(options, cell));
+    }
+  }
+  Task<Result<void>> connect(std::string address) {
+    if (baidu_std_ != nullptr) return baidu_std_->connect(std::move(address));
+    if (native_ != nullptr) return native_->connect(std::move(address));
+    return absent();
+  }
+  Client& client() noexcept { return baidu_std_ != nullptr ? baidu_std_->client() : *native_; }
+
+ private:
+  static Task<Result<void>> absent() {
+    co_return hawser::fail(ErrorCode::unavailable, "this build has no baidu_std: install zlib and snappy");
+  }
+  std::unique_ptr<BaiduStdCaller> baidu_std_;
+  std::unique_ptr<Client> native_;
+};
+
 // Measures the cells in turn, each over its own connections. A control connection asks the server for its processor
 // time.
 class Measurement {
@@ -79,10 +105,10 @@ class Measurement {
   }
 
   Task<bool> measure(Cell cell) {
-    std::vector<std::unique_ptr<Client>> clients;
+    std::vector<std::unique_ptr<CellClient>> clients;
     const unsigned connections = cell.mode == Mode::connections ? cell.concurrency : 1;
     for (unsigned i = 0; i < connections; ++i) {
-      clients.push_back(std::make_unique<Client>(loop_, client_options(options_, cell)));
+      clients.push_back(std::make_unique<CellClient>(loop_, options_, cell));
     }
     // Connects several clients at once: one after the other takes long for ten thousand.
     std::string refused;
@@ -97,7 +123,7 @@ class Measurement {
 
     RegisteredBuffer memory;
     if (options_.registered) {
-      auto registered = RegisteredBuffer::allocate(*clients.front(), Payload::memory_bytes(cell.size_bytes));
+      auto registered = RegisteredBuffer::allocate(clients.front()->client(), Payload::memory_bytes(cell.size_bytes));
       if (!registered) co_return failed("--registered: " + registered.error().describe());
       memory = std::move(*registered);
       if (!memory.registered()) co_return failed("--registered: " + memory.why_not());
@@ -105,7 +131,7 @@ class Measurement {
     const auto load = std::make_unique<Load>(
         loop_, options_, options_.registered ? Payload(cell.size_bytes, memory.memory()) : Payload(cell.size_bytes));
     CellResult result{.cell = cell, .calls_at_once = calls_at_once(options_, cell)};
-    for (unsigned i = 0; i < result.calls_at_once; ++i) load->add(*clients[i % clients.size()]);
+    for (unsigned i = 0; i < result.calls_at_once; ++i) load->add(clients[i % clients.size()]->client());
     auto warming_up = warm_up(*load);
     co_await std::move(warming_up);
 
@@ -140,10 +166,10 @@ class Measurement {
   }
 
   // Connects the clients from `next` on. Several of these coroutines share `next`.
-  Task<void> connect_some(const std::vector<std::unique_ptr<Client>>& clients, std::size_t& next,
+  Task<void> connect_some(const std::vector<std::unique_ptr<CellClient>>& clients, std::size_t& next,
                           std::string& refused) {
     while (next < clients.size() && refused.empty()) {
-      Client& client = *clients[next++];
+      CellClient& client = *clients[next++];
       auto connecting = client.connect(address_);
       const Result<void> connected = co_await std::move(connecting);
       if (!connected) refused = connected.error().describe();

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include "bench/load/baidu_std.h"
 #include "bench/load/handlers.h"
 #include "bench/load/transport_choice.h"
 #include "hawser/server.h"
@@ -36,6 +37,7 @@ bool play_server(const Options& options, std::string_view transport, Wait wait, 
 #ifdef HAWSER_BENCH_PROTOBUF
   if (options.handler == HandlerKind::protobuf) server.add_service(&protobuf_echo);
 #endif
+  enable_baidu_std(server);
   if (const Result<void> started = server.start(); !started) {
     notify(Failed{"cannot listen at " + listen + ": " + started.error().describe()});
     return false;

@@ -181,6 +181,18 @@ void add_handler(CLI::App& app, Options& options) {
                                        : "neither function nor coroutine (this build has no protobuf)");
 }
 
+void add_protocol(CLI::App& app, Options& options) {
+  add(app, "--protocol", "NAME",
+      "native, or baidu_std: the protocol of bRPC over the byte stream, with --handler protobuf [native]",
+      [&options](const std::string& option, const std::string& text) {
+        if (text == "native") return;
+        if (text != "baidu_std") refuse(option, fmt::format("\"{}\" is neither native nor baidu_std", text));
+        if (!has_protobuf) refuse(option, "this build has no protobuf: install libprotobuf-dev and protobuf-compiler");
+        options.protocol = Protocol::baidu_std;
+        options.handler = HandlerKind::protobuf;
+      });
+}
+
 void add_rate(CLI::App& app, Options& options) {
   add_number(app, "--rate", "R",
              "Begin so many calls a second in all, by the clock; latency counts from when one should have begun",
@@ -247,6 +259,7 @@ void add_run_options(CLI::App& app, Options& options) {
   add_pairs(app, options, all_pairs);
   add_table(app, options);
   add_handler(app, options);
+  add_protocol(app, options);
   add_rate(app, options);
   add_server_threads(app, options);
   add_waits(app, options);
@@ -300,6 +313,7 @@ void add_client_options(CLI::App& app, Options& options) {
   add_pairs(app, options, all_pairs);
   add_table(app, options);
   add_handler(app, options);
+  add_protocol(app, options);
   add_rate(app, options);
   add_waits(app, options);
   add_poller(app, options);

@@ -24,6 +24,8 @@ enum class HandlerKind : std::uint8_t {
   coroutine,
   protobuf,  // A method of a service from a .proto file, with messages as argument and result.
 };
+// baidu_std implies HandlerKind::protobuf.
+enum class Protocol : std::uint8_t { native, baidu_std };
 // Whether this build has HandlerKind::protobuf.
 #ifdef HAWSER_BENCH_PROTOBUF
 inline constexpr bool has_protobuf = true;
@@ -49,6 +51,7 @@ struct Options {
   double seconds = 1;                     // Counted time of each cell.
   ReplyKind reply = ReplyKind::echo;
   HandlerKind handler = HandlerKind::function;
+  Protocol protocol = Protocol::native;
 
   PollerKind poller = PollerKind::automatic;
   // -1: not pinned. Empty: the first and second processor that the process may use, if there are two.

@@ -119,10 +119,10 @@ def smoke(program, poller):
         check("| 64K |" in re.sub(" +", " ", result.stdout), "table")
         check("cell 8 of 8" in result.stderr, "progress")
         for kind in (["--reply", "ack"], ["--handler", "coroutine"], ["--reply", "ack", "--handler", "coroutine"],
-                     ["--handler", "protobuf"], ["--wait", "event,busy_poll"]):
+                     ["--handler", "protobuf"], ["--protocol", "baidu_std"], ["--wait", "event,busy_poll"]):
             result = run(program, "run", "--sizes", "1,64K", "--concurrency", "4", "--seconds", "0.1", "--poller", poller,
                          *kind)
-            if "this build has no protobuf" in result.stderr:
+            if "this build has no " in result.stderr:
                 continue
             check(result.returncode == 0, f"exit status with {kind}")
         if meta["poller"] != poller or meta["server_poller"] != poller:
@@ -146,6 +146,7 @@ def options(program):
         (["run", "--poller", "kqueue"], ["kqueue", "auto, epoll or io_uring"]),
         (["run", "--reply", "none"], ["neither echo nor ack"]),
         (["run", "--handler", "thread"], ["neither function nor coroutine"]),
+        (["run", "--protocol", "thrift"], ["thrift", "neither native nor baidu_std"]),
         (["run", "--server-cpu", "9999"], ["9999", "-1 for no pinning"]),
         (["run", "--bytes-in-flight", "lots"], ["no size"]),
         (["run", "--call-timeout", "-1"], ["no number from"]),

@@ -1,0 +1,28 @@
+#include "bench/load/baidu_std.h"
+
+#include <utility>
+
+#include "hawser/brpc.h"
+
+namespace hawser::bench {
+namespace {
+
+class Caller final : public BaiduStdCaller {
+ public:
+  Caller(Loop& loop, const ClientOptions& options) : client_(loop, {.client = options}) {}
+  Task<Result<void>> connect(std::string address) override { return client_.connect(std::move(address)); }
+  Client& client() noexcept override { return client_.caller(); }
+
+ private:
+  BaiduStdClient client_;
+};
+
+}  // namespace
+
+std::unique_ptr<BaiduStdCaller> make_baidu_std_caller(Loop& loop, const ClientOptions& options) {
+  return std::make_unique<Caller>(loop, options);
+}
+
+void enable_baidu_std(Server& server) { server.enable(baidu_std()); }
+
+}  // namespace hawser::bench
