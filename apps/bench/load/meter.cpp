@@ -11,7 +11,7 @@ namespace {
 
 constexpr double retry_s = 0.02;  // Period of checking a condition again.
 
-Meter::Clock::duration duration_of(double seconds) {
+Meter::Clock::duration counted_time(double seconds) {
   return std::chrono::duration_cast<Meter::Clock::duration>(std::chrono::duration<double>(seconds));
 }
 double seconds_between(Meter::Clock::time_point begin, Meter::Clock::time_point end) {
@@ -41,7 +41,7 @@ Meter::Meter(double seconds, unsigned calls, pid_t server)
       calls_(calls),
       server_(server),
       start_(Clock::now()),
-      next_change_(start_ + duration_of(std::max(warm_up_s_min, warm_up_fraction * seconds))),
+      next_change_(start_ + counted_time(std::max(warm_up_s_min, warm_up_fraction * seconds))),
       cold_(calls) {}
 
 void Meter::fail(std::string text) {
@@ -50,14 +50,14 @@ void Meter::fail(std::string text) {
 
 bool Meter::change(Clock::time_point now) {
   if (over_) return false;
-  next_change_ = now + duration_of(retry_s);
+  next_change_ = now + counted_time(retry_s);
   if (!counting_) {
     if (cold_ > 0 && seconds_between(start_, now) < warm_up_s_max) return true;
     counting_ = true;
     own_cpu_s_ = processor_time_s(getpid());
     server_cpu_s_ = processor_time_s(server_);
     counting_since_ = now;
-    next_change_ = counting_since_ + duration_of(seconds_);
+    next_change_ = counting_since_ + counted_time(seconds_);
     return true;
   }
   // Counting lasts longer if no call has ended by then.
