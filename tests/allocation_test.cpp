@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "hawser/blocking_client.h"
 #include "hawser/hawser.h"
 #include "tests/raw_peer.h"
 #include "tests/rdma/counters.h"
@@ -182,6 +183,25 @@ Task<int> hold(Context& context) {
 
 // A server is often stopped because memory is scarce. Here it has a silent connection, and one with a call that does
 // not end.
+int twice(int value) { return 2 * value; }
+
+TEST(BlockingAllocations, NoneInTheSteadyState) {
+#ifdef HAWSER_SANITIZED
+  GTEST_SKIP() << "a sanitizer has an allocator of its own";
+#endif
+  Server server;
+  server.register_handler<twice>();
+  ASSERT_TRUE(server.start().has_value());
+  BlockingClient client(server.address());
+  const auto allocations_of = [&](int calls) {
+    const std::size_t before = allocations.load();
+    for (int i = 0; i < calls; ++i) EXPECT_EQ(client.call<twice>(i), 2 * i);
+    return allocations.load() - before;
+  };
+  static_cast<void>(allocations_of(200));
+  EXPECT_LT(allocations_of(500), 5U);
+}
+
 TEST(OutOfMemory, AServerStops) {
 #ifdef HAWSER_SANITIZED
   GTEST_SKIP() << "a sanitizer has an allocator of its own";

@@ -1,11 +1,13 @@
 // Programming errors end in an error or a message that names the mistake, and not in a hang or a silent crash.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "hawser/hawser.h"
 #include "tests/testing.h"
@@ -235,6 +237,138 @@ TEST_F(Misuse, APendingCallIsAwaitedTwice) {
     AWAIT(second, std::move(*sent));
     EXPECT_ERROR(second, invalid_argument, "await it once");
   });
+}
+
+// ---- Threads that do not run the loop ----
+
+// Connects a client on a loop and calls `use` on another thread while the loop runs.
+template <class Use>
+void use_from_another_thread(const std::string& address, Use use) {
+  Loop loop;
+  loop.run([](Loop& here, std::string to, Use from_there) -> Task<void> {
+    auto client = std::make_unique<Client>(client_options());
+    AWAIT(connected, client->connect(to));
+    REQUIRE_OK(connected);
+    AWAIT(pending, client->send_request<echo>("hello"));
+    REQUIRE_OK(pending);
+    AWAIT(streaming, client->open<sum>());
+    REQUIRE_OK(streaming);
+    std::optional<PendingCall<echo>> call(std::move(*pending));
+    std::thread([&] { from_there(client, call, *streaming); }).join();
+    co_await here.sleep(1ms);
+  }(loop, address, std::move(use)));
+}
+
+using MisuseDeathTest = Misuse;
+
+TEST_F(MisuseDeathTest, AnotherThreadUsesWhatALoopOwns) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  constexpr const char* text = "is used by a thread other than the one that runs the loop";
+  const std::string address = server.address();
+  using Call = std::optional<PendingCall<echo>>;
+  using Streaming = StreamingCall<sum>;
+  EXPECT_DEATH(use_from_another_thread(address, [](auto& client, Call&, Streaming&) { client.reset(); }), text);
+  EXPECT_DEATH(use_from_another_thread(address, [](auto& client, Call&, Streaming&) { client->close(); }), text);
+  EXPECT_DEATH(use_from_another_thread(address, [](auto&, Call& call, Streaming&) { call.reset(); }), text);
+  EXPECT_DEATH(use_from_another_thread(address, [](auto&, Call&, Streaming& one) { one.writer().end(); }), text);
+  // A scope starts its tasks on the thread that spawns them.
+  EXPECT_DEATH(use_from_another_thread(address,
+                                       [](auto& client, Call&, Streaming&) {
+                                         Scope scope;
+                                         scope.spawn([](Client& one) -> Task<void> {
+                                           AWAIT(reply, one.call<echo>("hello"));
+                                           EXPECT_OK(reply);
+                                         }(*client));
+                                       }),
+               text);
+  EXPECT_DEATH(use_from_another_thread(address,
+                                       [](auto&, Call& call, Streaming&) {
+                                         Scope scope;
+                                         scope.spawn([](PendingCall<echo> one) -> Task<void> {
+                                           AWAIT(reply, std::move(one));
+                                           EXPECT_OK(reply);
+                                         }(std::move(*call)));
+                                       }),
+               text);
+  EXPECT_DEATH(use_from_another_thread(address,
+                                       [](auto&, Call&, Streaming& one) {
+                                         Scope scope;
+                                         scope.spawn([](Writer<int> writer) -> Task<void> {
+                                           AWAIT(written, writer.write(1));
+                                           EXPECT_OK(written);
+                                         }(one.writer()));
+                                       }),
+               text);
+}
+
+TEST_F(MisuseDeathTest, AnotherThreadDestroysAPoolOrAServerOfALoop) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  constexpr const char* text = "is used by a thread other than the one that runs the loop";
+  EXPECT_DEATH(
+      {
+        Loop loop;
+        auto pool = ClientPool::create(loop, server.address(), {.client = client_options()});
+        loop.run([](auto& owned) -> Task<void> {
+          std::thread([&] { owned.reset(); }).join();
+          co_return;
+        }(pool));
+      },
+      text);
+  EXPECT_DEATH(
+      {
+        Loop loop;
+        auto other = std::make_unique<Server>(loop, server_options());
+        EXPECT_OK(other->start());
+        loop.run([](auto& owned) -> Task<void> {
+          std::thread([&] { owned.reset(); }).join();
+          co_return;
+        }(other));
+      },
+      text);
+}
+
+// ---- Loops that run only during calls ----
+
+// Nobody answers the server's pings during the pause. The client learns the end before it sends, and why.
+TEST(LoopsWithPauses, ALongPauseEndsTheConnectionWithTheReason) {
+  ServerOptions impatient = server_options();
+  impatient.ping_interval = 5ms;
+  Server server(impatient);
+  server.register_handler<echo>();
+  ASSERT_TRUE(server.start());
+  ClientOptions options = client_options();
+  options.ping_interval = 5ms;
+  Loop loop;
+  Client client(loop, options);
+  auto pool = ClientPool::create(loop, server.address(), {.client = options});
+  // Again, if a machine that is paused here lets the server lose patience before the pause.
+  while (!client.connected() || pool->connections() == 0) {
+    loop.run([](Client& one, ClientPool& other, std::string to) -> Task<void> {
+      AWAIT(connected, one.connect(to));
+      AWAIT(reply, other.call<echo>("hello"));
+    }(client, *pool, server.address()));
+  }
+  const std::uint64_t before = server.counters().connections_accepted;
+  std::this_thread::sleep_for(2 * options.ping_interval);
+  for (const auto end = std::chrono::steady_clock::now() + patience; server.counters().connections_open != 0;) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end);
+    std::this_thread::sleep_for(1ms);
+  }
+  // The server's loop closes the sockets before it runs this.
+  std::atomic<bool> closed{false};
+  server.loops().front()->post([&] {
+    closed.store(true);
+    closed.notify_all();
+  });
+  closed.wait(false);
+  loop.run([](Client& one, ClientPool& other) -> Task<void> {
+    AWAIT(reply, one.call<echo>("hello"));
+    EXPECT_ERROR(reply, not_sent, "ms and answered no ping in that time");
+    // A pool makes another connection. Its server may be too impatient for it, too, but it is tried.
+    AWAIT(pooled, other.call<echo>("hello"));
+    EXPECT_TRUE(pooled || pooled.error().code != ErrorCode::internal) << error_of(pooled);
+  }(client, *pool));
+  EXPECT_GT(server.counters().connections_accepted, before);
 }
 
 // ---- Servers that their own handlers end ----

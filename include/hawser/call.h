@@ -107,7 +107,7 @@ class [[nodiscard]] PendingCall {
     struct Awaiter {
       std::unique_ptr<Operation> operation;
       bool await_ready() const noexcept { return operation == nullptr || operation->done(); }
-      bool await_suspend(std::coroutine_handle<> waiting) { return operation->wait(waiting); }
+      bool await_suspend(std::coroutine_handle<> waiting) { return operation->wait_later(waiting); }
       typename Operation::Type await_resume() {
         if (operation == nullptr) [[unlikely]] {
           return fail(ErrorCode::invalid_argument, "this call has been awaited, finished or moved from: await it once");

@@ -157,6 +157,7 @@ class Client {
   friend class ClientPool;
   friend class RemoteMemory;
   friend struct detail::ClientAccess;
+  friend class detail::BlockingSite;
   struct State;
 
   template <auto F, class... Given>

@@ -58,6 +58,7 @@ class ClientPool {
   std::size_t calls_in_flight() const noexcept;
 
  private:
+  friend class detail::BlockingSite;
   struct State;
   explicit ClientPool(std::shared_ptr<State> state);
   static std::shared_ptr<ClientPool> create(Loop& loop, std::shared_ptr<transport::Network> network,
@@ -67,6 +68,7 @@ class ClientPool {
   }
   // Waits for a client that is connected and accepts another call.
   static Task<Result<std::shared_ptr<Client>>> acquire(std::shared_ptr<State> pool);
+  static std::shared_ptr<Client> try_acquire(State& pool);
 
   template <class Use>
   std::invoke_result_t<Use&, Client&> run(Use use) {

@@ -69,6 +69,8 @@ class Posted {
   Posted() noexcept = default;
   virtual ~Posted() = default;
   virtual void run() = 0;
+  // The loop's last use of this object, after run() or in its place. An object that has another owner overrides it.
+  virtual void release() noexcept { delete this; }
   Posted* next = nullptr;
 };
 

@@ -15,6 +15,7 @@
 #include "exec/offload_pool.h"
 #include "exec/spin_limit.h"
 #include "exec/timer_wheel.h"
+#include "hawser/detail/loop_access.h"
 #include "hawser/scope.h"
 #include "hawser/transport/poller.h"
 
@@ -27,6 +28,9 @@ thread_local Loop* current_loop = nullptr;
 // polls in all: many sources must not keep the poller waiting.
 constexpr unsigned source_rounds = 16;
 constexpr std::size_t source_polls = 64;
+
+// Limit of the polls for earlier input before run(task) starts its task.
+constexpr unsigned polls_before_task = 16;
 
 // The spin time is halved after each sleep that spinning could not avoid, down to this value. It returns to its limit
 // as soon as a sleep is shorter than the limit. (The kernel's halt polling has the same policy.)
@@ -126,12 +130,14 @@ struct Loop::State {
   std::atomic<pid_t> process{0};             // Process of that thread. In a child by fork(), no thread runs the loop.
   Time next_blocked_line{};                  // No line about a blocked loop is logged before this time.
   std::vector<detail::LoopUser*> users;
+  Time started{};          // Time at which the loop was last started.
+  Duration pause{};        // Time for which it did not run before that.
   bool stoppable = false;  // True within run(), which ends by stop(); run(task) does not.
   exec::Mailbox mailbox;
   exec::OffloadPool offload;  // Declared last: its threads post to the mailbox until they are joined.
 };
 
-// Marks the loop as running on this thread.
+// Marks the loop as running on this thread, and sets its time.
 class Loop::Running {
  public:
   explicit Running(Loop& loop) noexcept : thread_(loop.state_->thread), current_(loop) {
@@ -141,6 +147,9 @@ class Loop::Running {
     }
     thread_.store(&current_loop, std::memory_order_relaxed);
     loop.state_->process.store(getpid(), std::memory_order_relaxed);
+    const Time last = std::exchange(loop.now_, loop.poller_->now());
+    loop.state_->started = loop.now_;
+    loop.state_->pause = loop.now_ - last;
   }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
@@ -184,9 +193,19 @@ Loop* Loop::current() noexcept { return current_loop; }
 
 Loop* Loop::offloading() noexcept { return exec::OffloadPool::owner_of_this_thread(); }
 
-void Loop::add_user(detail::LoopUser& user) { state_->users.push_back(&user); }
+Duration detail::LoopAccess::pause_since(const Loop& loop, Time when) noexcept {
+  return when < loop.state_->started ? loop.state_->pause : Duration::zero();
+}
 
-void Loop::remove_user(detail::LoopUser& user) noexcept { std::erase(state_->users, &user); }
+void Loop::add_user(detail::LoopUser& user) {
+  check_thread();
+  state_->users.push_back(&user);
+}
+
+void Loop::remove_user(detail::LoopUser& user) noexcept {
+  check_thread();
+  std::erase(state_->users, &user);
+}
 
 void Timer::start(Loop& loop, Time when) noexcept {
   loop.check_thread();
@@ -195,7 +214,6 @@ void Timer::start(Loop& loop, Time when) noexcept {
 
 void Loop::run() {
   const Running running(*this);
-  now_ = poller_->now();
   state_->stoppable = true;
   while (!state_->stopping.load(std::memory_order_acquire)) tick();
   state_->stoppable = false;
@@ -205,7 +223,12 @@ void Loop::run() {
 
 void Loop::run_root(Task<void> root) {
   const Running running(*this);
-  now_ = poller_->now();
+  // Input that has arrived since the last run is delivered first, so that the task learns the ends of its connections
+  // before it sends. An end may be behind other input.
+  for (unsigned turns = 0; turns < polls_before_task && !state_->users.empty(); ++turns) {
+    state_->rounds = source_rounds - 1;  // The poller has a turn, too.
+    if (!poll_once()) break;
+  }
   {
     Scope scope;
     scope.spawn(std::move(root));
@@ -246,6 +269,7 @@ void Loop::resume_soon(std::coroutine_handle<> waiting) {
 }
 
 void Loop::forget(std::coroutine_handle<> waiting) noexcept {
+  check_thread();
   if (take_back(state_->ready, 0, state_->forgotten, waiting)) return;
   take_back(state_->resuming, state_->resumed, state_->forgotten, waiting);
 }
@@ -254,10 +278,14 @@ const void* Loop::resumed_frame() const noexcept {
   return state_->resumed == 0 ? nullptr : state_->resuming[state_->resumed - 1].address();
 }
 
-void Loop::add_source(exec::Source& source) noexcept { state_->sources.add(source); }
+void Loop::add_source(exec::Source& source) noexcept {
+  check_thread();
+  state_->sources.add(source);
+}
 
 void Loop::remove_source(exec::Source& source) noexcept {
   if (!state_->sources.contains(source)) return;
+  check_thread();
   if (state_->next_source == &source) state_->next_source = source.next_;
   state_->sources.remove(source);
 }
@@ -295,8 +323,9 @@ void Loop::tick() {
 bool Loop::take_posted() noexcept {
   if (state_->mailbox.empty()) return false;
   for (detail::Posted* work = state_->mailbox.take(); work != nullptr;) {
-    const std::unique_ptr<detail::Posted> one(std::exchange(work, work->next));
+    detail::Posted* const one = std::exchange(work, work->next);
     one->run();
+    one->release();
   }
   return true;
 }

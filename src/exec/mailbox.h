@@ -18,7 +18,7 @@ class Mailbox {
   ~Mailbox() {
     // The destructors of this work may post more work.
     while (!empty()) {
-      for (detail::Posted* work = take(); work != nullptr;) delete std::exchange(work, work->next);
+      for (detail::Posted* work = take(); work != nullptr;) std::exchange(work, work->next)->release();
     }
   }
 
@@ -33,7 +33,7 @@ class Mailbox {
 
   bool empty() const noexcept { return head_.load(std::memory_order_seq_cst) == nullptr; }
 
-  // Returns all work that has arrived, oldest first, linked by `next`. The caller owns it.
+  // Returns all work that has arrived, oldest first, linked by `next`. The caller calls release() on each.
   detail::Posted* take() noexcept {
     detail::Posted* newest = head_.exchange(nullptr, std::memory_order_acquire);
     detail::Posted* oldest = nullptr;

@@ -110,3 +110,16 @@ void OffloadPool::serve() {
 }
 
 }  // namespace hawser::exec
+
+namespace hawser::detail {
+
+const char* offload_refusal(bool of_no_client) noexcept {
+  return of_no_client
+             ? "offload_queue_max blocking calls are waiting for a thread already: raise "
+               "LoopOptions::offload_threads_max or offload_queue_max, or send less"
+             : "too many blocking calls are waiting for a thread, in all or of this connection, which may have "
+               "half of the free places of offload_queue_max: raise LoopOptions::offload_threads_max or "
+               "offload_queue_max, or send less";
+}
+
+}  // namespace hawser::detail

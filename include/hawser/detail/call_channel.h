@@ -24,6 +24,7 @@ namespace hawser::detail {
 
 class CallOperation;
 struct ClientAccess;  // For clients of other protocols: src/rpc/client/client_access.h.
+class BlockingSite;
 
 // One connection of a client. Loop's thread only. Before it ends, it completes its operations.
 class CallChannel {
@@ -120,6 +121,7 @@ class CallOperation : public SendCompletion {
     if (!done_) waiting_ = waiting;
     return !done_;
   }
+  bool wait_later(std::coroutine_handle<> waiting) noexcept;  // Like wait(), but checks the thread.
   bool wait_sent(std::coroutine_handle<> waiting) noexcept {
     if (!loaned_ || done_) return false;
     waiting_ = waiting;
@@ -133,6 +135,7 @@ class CallOperation : public SendCompletion {
   }
 
  private:
+  friend class ThreadCall;
   struct DeadlineTimer : Timer {
     explicit DeadlineTimer(CallOperation& owner) noexcept : Timer(&DeadlineTimer::fire), operation(owner) {}
     static void fire(Timer& timer) noexcept;
@@ -156,6 +159,7 @@ class CallOperation : public SendCompletion {
   std::optional<Error> error_;
   std::shared_ptr<StreamCore> stream_;  // Readers and writers may keep it longer than this object.
   StopWatch* stop_ = nullptr;
+  class ThreadCall* thread_call_ = nullptr;  // Waits for the end of the call in place of a coroutine.
   DeadlineTimer deadline_;
 };
 

@@ -123,13 +123,8 @@ class ResultOperation : public CallOperation, public PooledFrame {
   void set_memory(MutableBytes memory) noexcept { memory_ = memory; }
   void set_arguments_last() noexcept { request_.arguments_last = true; }
 
-  using CallOperation::done;
-  using CallOperation::error;
-  using CallOperation::measure;
-  using CallOperation::resumed;
-  using CallOperation::start;
-  using CallOperation::wait;
-  using CallOperation::wait_sent;
+  using CallOperation::done, CallOperation::error, CallOperation::measure, CallOperation::resumed, CallOperation::start,
+      CallOperation::wait, CallOperation::wait_later, CallOperation::wait_sent;
 
   Type take() {
     resumed();

@@ -10,7 +10,8 @@
 
 namespace hawser::detail {
 
-// The parts of a Loop that only the library uses. Loop's thread only.
+// The parts of a Loop that only the library uses. Loop's thread only,
+// except for check_thread().
 struct LoopAccess {
   // Calls LoopUser::on_loop_end() of `user` when the loop ends.
   static void add_user(Loop& loop, LoopUser& user) { loop.add_user(user); }
@@ -21,6 +22,10 @@ struct LoopAccess {
   // set.
   static void set_work(Loop& loop, const std::string& name) noexcept { loop.work_ = &name; }
   static void forget_work(Loop& loop) noexcept { loop.work_ = nullptr; }
+  // Ends the process with a message if another thread runs the loop.
+  static void check_thread(const Loop& loop) noexcept { loop.check_thread(); }
+  // Time for which the loop did not run before it was last started; zero if it was started before `when`.
+  static Duration pause_since(const Loop& loop, Time when) noexcept;
   // Like Loop::offload_for().
   template <class F>
   static Task<Result<std::invoke_result_t<F&>>> offload_for(Loop& loop, const void* client, std::stop_token token,

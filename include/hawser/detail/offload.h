@@ -17,6 +17,8 @@ namespace hawser {
 
 namespace detail {
 
+const char* offload_refusal(bool of_no_client) noexcept;  // Error text.
+
 // One piece of blocking work and its result. The awaiter abandons it by resetting `waiting`.
 template <class F>
 struct OffloadJob {
@@ -94,13 +96,7 @@ Task<Result<std::invoke_result_t<F&>>> Loop::offload_for(const void* client, std
     if (token.stop_possible()) given_up = std::make_unique<detail::OffloadEnd<F>>(job);
     ticket = offload_posted(client, std::make_unique<detail::OffloadPosted<F>>(*this, job));
     if (ticket == 0) {
-      co_return fail(ErrorCode::overloaded,
-                     client == nullptr
-                         ? "offload_queue_max blocking calls are waiting for a thread already: raise "
-                           "LoopOptions::offload_threads_max or offload_queue_max, or send less"
-                         : "too many blocking calls are waiting for a thread, in all or of this connection, "
-                           "which may have half of the free places of offload_queue_max: raise "
-                           "LoopOptions::offload_threads_max or offload_queue_max, or send less");
+      co_return fail(ErrorCode::overloaded, detail::offload_refusal(client == nullptr));
     }
     typename detail::OffloadJob<F>::Awaiter finished{*job};
     auto withdraw = [this, client, ticket, &job, &given_up] {

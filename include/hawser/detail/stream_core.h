@@ -136,8 +136,7 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
     bool await_ready() const noexcept { return reading_ ? core_.readable() : core_.may_write(); }
     void await_suspend(std::coroutine_handle<> handle) noexcept {
       suspended_ = true;
-      core_.slot(reading_).handle = handle;
-      if (!reading_) core_.wait_to_write();
+      core_.suspend(reading_, handle);
     }
     void await_resume() noexcept {
       suspended_ = false;
@@ -159,7 +158,7 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   };
   Slot& slot(bool reading) noexcept { return reading ? reader_ : writer_; }
   void wake(Slot& slot);
-  void wait_to_write();
+  void suspend(bool reading, std::coroutine_handle<> handle) noexcept;
   void withdraw(bool reading) noexcept;
   std::uint32_t cost(std::size_t bytes) const noexcept;
 

@@ -1,6 +1,8 @@
 #include <utility>
 
 #include "hawser/detail/call_channel.h"
+#include "hawser/detail/loop_access.h"
+#include "hawser/detail/thread_call.h"
 #include "hawser/stream.h"
 
 namespace hawser::detail {
@@ -38,6 +40,11 @@ void CallOperation::withdraw() noexcept {
     if (stream_) stream_->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call dropped"});
   }
   if (std::exchange(loaned_, false)) channel_->copy_and_release(*this);
+}
+
+bool CallOperation::wait_later(std::coroutine_handle<> waiting) noexcept {
+  if (in_flight_) LoopAccess::check_thread(channel_->loop());
+  return wait(waiting);
 }
 
 void CallOperation::start() {
@@ -88,7 +95,11 @@ void CallOperation::complete(Loop& loop, Error error) {
 }
 
 void CallOperation::resume_by(Loop& loop) {
-  if (!waiting_ || queued_on_ != nullptr) return;
+  if (!waiting_) {
+    if (thread_call_ != nullptr) thread_call_->on_complete();
+    return;
+  }
+  if (queued_on_ != nullptr) return;
   queued_on_ = &loop;
   loop.resume_soon(waiting_);
 }

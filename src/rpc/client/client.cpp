@@ -57,6 +57,7 @@ Task<Result<Duration>> Client::ping() {
 // ---- State ----
 
 Client::State::~State() {
+  if (uses_loop) detail::LoopAccess::check_thread(*loop);
   scope.clear();
   close("the client was destroyed");
   if (uses_loop) detail::LoopAccess::remove_user(*loop, *this);
@@ -75,6 +76,7 @@ Result<void> Client::State::acquire_loop() {
         "this client belongs to another loop than the one that runs here: use it on its own loop, or use another "
         "Client here");
   }
+  if (here == nullptr) detail::LoopAccess::check_thread(*loop);
   if (!std::exchange(uses_loop, true)) detail::LoopAccess::add_user(*loop, *this);
   return {};
 }
@@ -306,6 +308,7 @@ void Client::State::log_fallbacks() {
 }
 
 void Client::State::close(std::string_view why) {
+  if (uses_loop) detail::LoopAccess::check_thread(*loop);
   retry.stop();
   for (const auto& old : std::list(finishing)) old->close();
   if (session) session->close();

@@ -73,6 +73,7 @@ ClientPool::~ClientPool() {
 }
 
 void ClientPool::State::end(const char* why) {
+  detail::LoopAccess::check_thread(loop);
   ended = why;
   reaper.stop();
   scope.clear();
@@ -112,10 +113,11 @@ std::size_t ClientPool::State::usable_clients() const {
       std::count_if(clients.begin(), clients.end(), [](const auto& client) { return usable(*client); }));
 }
 
-// Drops lost connections, and connections to a stopping server once their calls have ended.
+// Drops lost connections, and connections to a stopping server, once their calls have ended. A client that has lost its
+// connection may have calls on the one that it used before a failback.
 void ClientPool::State::drop_dead() {
   std::erase_if(clients, [](const auto& client) {
-    return !client->connected() || (client->going_away() && client->calls_in_flight() == 0);
+    return (!client->connected() || client->going_away()) && client->calls_in_flight() == 0;
   });
 }
 
@@ -157,9 +159,25 @@ Task<void> ClientPool::State::open_one() {
   changed.notify_all();
 }
 
+// Returns a client that accepts another call, or null. Opens another connection if that is useful.
+std::shared_ptr<Client> ClientPool::try_acquire(State& state) {
+  if (!std::exchange(state.uses_loop, true)) detail::LoopAccess::add_user(state.loop, state);
+  for (;;) {
+    state.drop_dead();
+    std::shared_ptr<Client> client = state.least_loaded();
+    const bool wants_more = !client || client->calls_in_flight() >= state.options.calls_per_connection;
+    // A busy connection serves the caller while another one is being opened.
+    if (!wants_more || state.opening != 0 || state.usable_clients() >= state.options.connections_max) return client;
+    ++state.opening;
+    state.scope.spawn(state.open_one());  // The attempt may succeed at once.
+  }
+}
+
 Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State> pool) {
   State& state = *pool;
-  if (Loop* const here = Loop::current(); state.ended == nullptr && here != nullptr && here != &state.loop) {
+  Loop* const here = Loop::current();
+  if (state.ended == nullptr && here == nullptr) detail::LoopAccess::check_thread(state.loop);
+  if (state.ended == nullptr && here != nullptr && here != &state.loop) {
     co_return fail(
         ErrorCode::invalid_argument,
         "this pool belongs to another loop than the one that runs here: use it on its own loop, or make another "
@@ -168,17 +186,7 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State>
   const std::uint64_t failed_before = state.attempts_failed;
   for (;;) {
     if (state.ended != nullptr) co_return fail(ErrorCode::unavailable, state.ended, ErrorScope::connection);
-    if (!std::exchange(state.uses_loop, true)) detail::LoopAccess::add_user(state.loop, state);
-    state.drop_dead();
-    std::shared_ptr<Client> client = state.least_loaded();
-    const bool wants_more = !client || client->calls_in_flight() >= state.options.calls_per_connection;
-    if (wants_more && state.opening == 0 && state.usable_clients() < state.options.connections_max) {
-      ++state.opening;
-      state.scope.spawn(state.open_one());
-      continue;  // The attempt may have succeeded at once.
-    }
-    // A busy connection serves the caller while another one is being opened.
-    if (client) co_return client;
+    if (std::shared_ptr<Client> client = try_acquire(state)) co_return client;
     if (state.attempts_failed - failed_before >= state.options.connect_attempts_max) {
       Error error = *state.last_error;
       error.code = ErrorCode::unavailable;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hawser/detail/const_buffers.h"
+#include "hawser/detail/loop_access.h"
 
 namespace hawser::rpc {
 
@@ -57,7 +58,9 @@ void ClientSession::restart(CallOperation& operation) {
 }
 
 bool ClientSession::may_send(CallOperation& operation) {
-  if (Loop* const here = Loop::current(); here != &loop() && here != nullptr) [[unlikely]] {
+  Loop* const here = Loop::current();
+  if (here == nullptr) detail::LoopAccess::check_thread(loop());
+  if (here != &loop() && here != nullptr) [[unlikely]] {
     refuse(operation, ErrorCode::invalid_argument,
            "this client is connected on another loop than the one that runs here: use it on the loop, and the thread, "
            "that "
@@ -135,6 +138,7 @@ void ClientSession::send_as(CallId id, CallOperation& operation, Time deadline) 
 }
 
 void ClientSession::abandon(CallOperation& operation) noexcept {
+  detail::LoopAccess::check_thread(loop());
   if (operation.receive_buffer != nullptr) connection().revoke_receive_buffer(operation.receive_buffer);
   const CallId id = CallId::from_number(operation.id());
   calls_.abandon(id);

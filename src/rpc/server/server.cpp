@@ -11,6 +11,7 @@
 #include "base/misuse.h"
 #include "base/pin_thread.h"
 #include "base/process_id.h"
+#include "hawser/detail/loop_access.h"
 #include "hawser/protocols.h"
 #include "rpc/server/server_state.h"
 
@@ -30,6 +31,7 @@ Server::~Server() {
     static_cast<void>(state_.release());
     return;
   }
+  if (state_->callers_loop != nullptr) detail::LoopAccess::check_thread(*state_->callers_loop);
   const auto serving = [this] { return !state_->loops.empty() && state_->loops.front()->serving(); };
   if (state_->on_own_loop() || state_->offloaded() ||
       (state_->callers_loop != nullptr && Loop::current() == state_->callers_loop && serving())) {
@@ -139,6 +141,7 @@ Result<void> Server::State::start() {
     return fail(ErrorCode::invalid_argument, "the server was started by the parent of this process: make another one");
   }
   process.store(process_id());
+  if (callers_loop != nullptr) detail::LoopAccess::check_thread(*callers_loop);
   const std::lock_guard lock(lifecycle);
   if (std::exchange(started, true)) return fail(ErrorCode::invalid_argument, "the server was started before");
   if (stop_wanted.load()) {

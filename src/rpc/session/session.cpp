@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "hawser/detail/loop_access.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/transport.h"
 #include "wire/message.h"
@@ -263,7 +264,17 @@ void Session::end_session(const Error& reason) {
   rest_.stop();
   const std::uint64_t sent = connection_->sent();
   connection_->abort();
-  on_end(reason, sent);
+  // The loop did not run when this session was to check the peer. The peer's interval is not known; it is the same
+  // unless an option says otherwise.
+  const Duration pause = detail::LoopAccess::pause_since(loop_, check_due_);
+  if (reason.initiator != Initiator::peer || pause < settings_.ping_interval) return on_end(reason, sent);
+  Error told = reason;
+  told.text +=
+      "; this side's loop had not run for " +
+      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(pause).count()) +
+      " ms and answered no ping in that time: keep the loop running, as BackgroundLoops and BlockingClient do, "
+      "or connect again after a pause";
+  on_end(told, sent);
 }
 
 // Sends a ping after ping_interval of silence, and ends the session after twice that time. A peer that takes nothing of

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 
+#include "hawser/detail/loop_access.h"
 #include "hawser/stream.h"
 
 namespace hawser::detail {
@@ -17,7 +18,10 @@ void StreamCore::wake(Slot& slot) {
 }
 
 // The loop resumes the writer if only its turn has ended; otherwise on_credit(), on_room() or on_closed() does.
-void StreamCore::wait_to_write() {
+void StreamCore::suspend(bool reading, std::coroutine_handle<> handle) noexcept {
+  LoopAccess::check_thread(loop_);
+  slot(reading).handle = handle;
+  if (reading) return;
   turn_items_ = 0;
   turn_bytes_ = 0;
   if (writable()) return wake(writer_);
@@ -125,6 +129,7 @@ std::optional<Error> StreamCore::write_error() const {
 }
 
 std::byte* StreamCore::begin_item(const codec::EncodedSize& size) {
+  LoopAccess::check_thread(loop_);
   std::byte* const body = channel_.begin_item(call_, size);
   if (body != nullptr) {
     credit_ -= cost(size.body + size.payload);
@@ -139,6 +144,7 @@ void StreamCore::end_item(std::span<const ConstBuffer> pieces, SendCompletion* o
 }
 
 void StreamCore::end() {
+  LoopAccess::check_thread(loop_);
   if (closed_ || std::exchange(local_ended_, true)) return;
   channel_.send_end(call_);
 }
