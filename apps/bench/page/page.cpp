@@ -131,11 +131,18 @@ std::string table_of(const PageGroup& group) {
   return text + "</tbody></table></div>\n";
 }
 
+std::string_view connections_of(Mode mode) {
+  switch (mode) {
+    case Mode::pipeline: return "All calls in flight share one connection.";
+    case Mode::connections: return "Each call in flight has a connection of its own.";
+    case Mode::threads: return "Each call in flight has a thread that blocks. The threads share one connection.";
+  }
+  return {};
+}
+
 std::string section_of(const PageGroup& group) {
   std::string text = fmt::format("<section>\n<h2>{}, {}, wait {}</h2>\n<p>{} {}</p>\n", escaped(group.transport),
-                                 to_string(group.mode), to_string(group.wait),
-                                 group.mode == Mode::pipeline ? "All calls in flight share one connection."
-                                                              : "Each call in flight has a connection of its own.",
+                                 to_string(group.mode), to_string(group.wait), connections_of(group.mode),
                                  group.reply == "ack" ? "Replies are 16 bytes." : "The reply is the payload.");
   return text + heat_maps_of(group) + plots_of(group) + table_of(group) + "</section>\n";
 }

@@ -6,12 +6,14 @@
 #include <mutex>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "bench/peers/peer.h"
 #include "grpc_echo.grpc.pb.h"
 
-// gRPC with its callback interface, which its documentation calls the fastest.
+// gRPC with its callback interface, which its documentation calls the fastest. Blocking callers use its synchronous
+// stub.
 namespace hawser::bench {
 namespace {
 
@@ -99,6 +101,25 @@ class Caller {
   grpc_echo::Ack ack_;
 };
 
+// Makes one call after the other and blocks meanwhile.
+void call_in_turn(Stub& stub, PeerLoad& load, std::size_t number) {
+  grpc_echo::Payload request;
+  request.set_data(std::string(load.payload(number)));
+  for (bool more = true; more;) {
+    grpc::ClientContext context;
+    grpc_echo::Payload reply;
+    grpc_echo::Ack ack;
+    load.begin(number);
+    const grpc::Status status =
+        load.ack() ? stub.Acknowledge(&context, request, &ack) : stub.Echo(&context, request, &reply);
+    if (!status.ok()) {
+      load.fail("status " + std::to_string(status.error_code()) + ": " + status.error_message());
+      return;
+    }
+    more = load.ack() ? load.end(number, ack.bytes(), ack.head()) : load.end(number, reply.data());
+  }
+}
+
 std::shared_ptr<grpc::Channel> channel_to(const PeerLoad& load) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
@@ -133,6 +154,14 @@ void call_peer(PeerLoad& load) {
       throw std::runtime_error("cannot connect to " + load.address());
     }
     stubs.push_back(grpc_echo::Echo::NewStub(channel));
+  }
+  if (load.blocking()) {
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < load.callers(); ++i) {
+      threads.emplace_back([&, i] { call_in_turn(*stubs[i % stubs.size()], load, i); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return;
   }
   Going going(load.callers());
   std::vector<std::unique_ptr<Caller>> callers;

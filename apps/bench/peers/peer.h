@@ -10,8 +10,7 @@
 // not valid in later versions.
 namespace hawser::bench {
 
-// Calls to keep in flight: one for each caller. All callers share one connection, or each has its own. Any thread may
-// call.
+// Calls to keep in flight: one for each caller. All callers share one connection, or each has its own.
 class PeerLoad {
  public:
   virtual ~PeerLoad() = default;
@@ -19,11 +18,12 @@ class PeerLoad {
   virtual const std::string& address() const noexcept = 0;
   virtual unsigned callers() const noexcept = 0;
   virtual unsigned connections() const noexcept = 0;
-  virtual bool ack() const noexcept = 0;  // The reply has 16 bytes instead of the payload.
+  virtual bool blocking() const noexcept = 0;  // Each caller is a thread that blocks until its call has ended.
+  virtual bool ack() const noexcept = 0;       // The reply has 16 bytes instead of the payload.
   // Returns the payload that a caller sends; valid as long as this object.
   virtual std::string_view payload(std::size_t caller) const noexcept = 0;
 
-  // A caller begins a call.
+  // Any thread may call these. A caller begins a call.
   virtual void begin(std::size_t caller) noexcept = 0;
   // The reply of the caller's call has arrived. Returns whether the caller makes another call.
   virtual bool end(std::size_t caller, std::string_view reply) = 0;

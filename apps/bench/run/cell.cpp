@@ -6,12 +6,13 @@ std::string_view to_string(Mode mode) noexcept {
   switch (mode) {
     case Mode::pipeline: return "pipeline";
     case Mode::connections: return "connections";
+    case Mode::threads: return "threads";
   }
   return "?";
 }
 
 std::optional<Mode> parse_mode(std::string_view text) noexcept {
-  for (const Mode mode : {Mode::pipeline, Mode::connections}) {
+  for (const Mode mode : {Mode::pipeline, Mode::connections, Mode::threads}) {
     if (text == to_string(mode)) return mode;
   }
   return std::nullopt;

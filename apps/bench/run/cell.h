@@ -14,6 +14,8 @@ namespace hawser::bench {
 enum class Mode : std::uint8_t {
   pipeline,     // All calls on one connection.
   connections,  // One call on each connection.
+  threads,      // One thread for each call, which blocks. All threads share one connection, unless the system's name
+                // says otherwise.
 };
 std::string_view to_string(Mode mode) noexcept;
 std::optional<Mode> parse_mode(std::string_view text) noexcept;

@@ -107,10 +107,12 @@ int run_compare(Options options) {
   for (const std::string& peer : options.peers) {
     systems.push_back(peer == "baseline" ? baseline_system()
                       : peer == "ucx"    ? ucx_perftest_system()
+                      : peer == "loops"  ? loops_system()
                                          : peer_system(peer));
     if (!wrong.empty()) continue;
     wrong = peer == "baseline" ? missing_baseline(options)
             : peer == "ucx"    ? missing_ucx_perftest(options)
+            : peer == "loops"  ? missing_loops(options)
                                : missing_peer(peer);
   }
   if (wrong.empty()) wrong = preflight_check(options);

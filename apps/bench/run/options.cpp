@@ -17,7 +17,7 @@
 namespace hawser::bench {
 namespace {
 
-constexpr std::string_view peers_known[] = {"baseline", "grpc", "capnp", "ucx"};
+constexpr std::string_view peers_known[] = {"baseline", "grpc", "capnp", "ucx", "loops"};
 constexpr unsigned repeat_max = 99;
 
 constexpr double rate_min = 0.1;
@@ -148,8 +148,11 @@ void add_pairs(CLI::App& app, Options& options, std::string_view default_text) {
 }
 
 void add_table(CLI::App& app, Options& options) {
-  add_list(app, "--mode", "pipeline: all calls on one connection; connections: each on its own [pipeline]",
-           options.modes, reader(parse_mode, "no mode: give pipeline, connections or both"));
+  add_list(
+      app, "--mode",
+      "pipeline: all calls on one connection; connections: each on its own; threads: each by a thread that blocks, on "
+      "one connection [pipeline]",
+      options.modes, reader(parse_mode, "no mode: give pipeline, connections or threads"));
   add_number(app, "--seconds", "S", "Counted time of each cell, after warm-up [1]", options.seconds, seconds_min,
              seconds_max);
   add_choice<ReplyKind>(app, "--reply", "echo: the payload comes back; ack: 16 bytes do [echo]", options.reply,

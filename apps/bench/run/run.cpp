@@ -39,7 +39,8 @@ class Run final : Runner::Observer {
     while (end < cells_.size() && runner_.going()) {
       first_ = end;
       while (end < cells_.size() && cells_[end].wait == cells_[first_].wait &&
-             cells_[end].transport == cells_[first_].transport)
+             cells_[end].transport == cells_[first_].transport &&
+             (cells_[end].mode == Mode::threads) == (cells_[first_].mode == Mode::threads))
         ++end;
       runner_.measure(system_, {cells_.begin() + static_cast<std::ptrdiff_t>(first_),
                                 cells_.begin() + static_cast<std::ptrdiff_t>(end)});

@@ -9,6 +9,7 @@
 #include "bench/load/client_role.h"
 #include "bench/load/events.h"
 #include "bench/load/server_role.h"
+#include "bench/load/threads_role.h"
 #include "bench/load/transport_choice.h"
 
 namespace hawser::bench {
@@ -22,11 +23,32 @@ System hawser_system() {
                 return play_server(options, cell.transport, cell.wait, listen_address(cell.transport), notify) ? 0 : 1;
               },
           .measure =
-              [](const Options& options, const std::string& address, pid_t, const std::vector<Cell>& cells,
+              [](const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
                  int descriptor) {
                 const EventWriter events(descriptor);
-                return play_client(options, address, cells, events) ? 0 : 1;
+                const bool played = cells.front().mode == Mode::threads
+                                        ? play_threads(options, address, server, cells, ThreadsShare::client, events)
+                                        : play_client(options, address, cells, events);
+                return played ? 0 : 1;
               }};
+}
+
+System loops_system() {
+  System system = hawser_system();
+  system.name = "loops";
+  system.measure = [](const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
+                      int descriptor) {
+    const EventWriter events(descriptor);
+    return play_threads(options, address, server, cells, ThreadsShare::nothing, events) ? 0 : 1;
+  };
+  return system;
+}
+
+std::string missing_loops(const Options& options) {
+  for (const Mode mode : options.modes) {
+    if (mode != Mode::threads) return "loops are compared in one mode only: give --mode threads";
+  }
+  return {};
 }
 
 System baseline_system() {
@@ -41,6 +63,9 @@ System baseline_system() {
 }
 
 std::string missing_baseline(const Options& options) {
+  if (std::ranges::find(options.modes, Mode::threads) != options.modes.end()) {
+    return "the baseline has no threads: give --mode pipeline or connections, or --peers grpc,loops";
+  }
   for (const std::string& transport : options.transports) {
     if (transport != "tcp" && transport != "unix" && transport != "shm") {
       return fmt::format("there is no baseline over {}: give --transport tcp, unix or shm", transport);

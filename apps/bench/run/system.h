@@ -19,13 +19,18 @@ struct System {
   // Serves cells with the transport and the way of waiting of `cell` until SIGTERM. Reports its address: Listening.
   std::function<int(const Options& options, const Cell& cell, int descriptor)> serve;
   // Measures cells that share the transport and the way of waiting. Reports Connected, then CellBegun and CellResult
-  // for each cell. `server` is the process that serves at `address`, or -1 if it is not on this machine.
+  // for each cell. Cells in the mode `threads` are measured by themselves. `server` is the process that serves at
+  // `address`, or -1 if it is not on this machine.
   std::function<int(const Options& options, const std::string& address, pid_t server, const std::vector<Cell>& cells,
                     int descriptor)>
       measure;
 };
 
 System hawser_system();
+// Hawser with a loop and a connection for each thread, in place of threads that share a BlockingClient.
+System loops_system();
+// Returns why loops can't be compared with these options, or an empty string.
+std::string missing_loops(const Options& options);
 // The same calls on bare sockets or bare shared memory.
 System baseline_system();
 // Returns why a transport of the options has no baseline, or an empty string.
