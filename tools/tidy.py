@@ -59,6 +59,7 @@ LAYERS = {
     "transport/*": ("transport", "wire", "exec", "base"),
     "rpc": ("wire", "codec", "exec", "transport", "metrics", "base"),
     "protocol": ("rpc", "wire", "codec", "exec", "transport", "base"),
+    "protocol/http1": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "protocol/baidu_std": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "testing": ("transport/sim", "transport", "wire", "exec", "base"),
     "transport/ucx/absent": ("transport/ucx", "transport", "wire", "exec", "base"),

@@ -12,6 +12,7 @@ using Run = std::function<int()>;
 inline constexpr int wrong_options_status = 2;
 
 // Each function adds the options of its command to `command` and returns the function that executes it.
+Run add_demo(CLI::App& command);
 Run add_doctor(CLI::App& command);
 Run add_lab(CLI::App& command);
 

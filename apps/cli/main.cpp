@@ -17,6 +17,7 @@ struct Command {
 };
 
 constexpr Command commands[] = {
+    {"demo", "Serve example services, to be called by curl, gRPC and bRPC clients", hawser::cli::add_demo},
     {"doctor", "Say what TCP, shared memory and RDMA can do on this machine, and what is in their way",
      hawser::cli::add_doctor},
     {"lab", "Measure what verbs can do on a device, real or simulated, and what limits them", hawser::cli::add_lab},

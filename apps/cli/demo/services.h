@@ -6,8 +6,8 @@
 
 namespace hawser::cli {
 
-// The services of `hawser demo serve` that are defined in .proto files: example.EchoService and demo.ShopService. In a
-// build without protobuf there are none.
+// The services of `hawser demo serve`, which are defined in .proto files: example.EchoService and demo.ShopService. In
+// a build without protobuf there is example.EchoService only.
 class DemoServices {
  public:
   DemoServices();
@@ -17,7 +17,7 @@ class DemoServices {
 
   // Registers the services with `server`, which this object must outlive.
   void add_to(Server& server);
-  // Whether this build has the services.
+  // Whether this build has all services.
   static bool available() noexcept;
 
  private:

@@ -104,6 +104,47 @@ def lab_rdma():
     expect(result.returncode == 0 and "Root mean square" in result.stdout, result)
 
 
+def demo_curl():
+    """demo serve answers curl: JSON, protobuf bytes, routes, errors; and it ends on SIGTERM."""
+    if not shutil.which("curl"):
+        print("curl is not installed")
+        sys.exit(77)
+    with subprocess.Popen([sys.argv[1], "demo", "serve", "--threads", "2"], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            address = server.stdout.readline().rpartition(" ")[2].strip()
+
+            def curl(path, *arguments, data=None):
+                result = subprocess.run(["curl", "--silent", "--show-error", "--max-time", "30", *arguments,
+                                         f"http://{address}{path}"], input=data, capture_output=True)
+                result.stdout, result.stderr = (text.decode("latin-1") for text in (result.stdout, result.stderr))
+                return result
+
+            def expect_body(body, result):
+                expect(result.returncode == 0 and result.stdout == body, result)
+
+            echo = "/example.EchoService/Echo"
+            expect_body("OK\n", curl("/health"))
+            expect_body('{"message":"hi"}', curl(echo, "--data", '{"message": "hi"}', "-H", "Content-Type: application/json"))
+            expect_body("{}", curl(echo, "--data", "{}", "-H", "Content-Type: application/json"))
+            expect_body("\x0a\x02hi", curl(echo, "--data-binary", "\x0a\x02hi", "-H", "Content-Type: application/proto"))
+            # Chunked, and long enough for curl to expect 100-continue.
+            text = "x" * 2_000_000
+            sent = json.dumps({"message": text}).encode()
+            for fields in ((), ("-H", "Transfer-Encoding: chunked")):
+                expect_body('{"message":"' + text + '"}',
+                            curl(echo, "--data-binary", "@-", "-H", "Content-Type: application/json", *fields, data=sent))
+            expect_body("404", curl("/nothing", "-o", "/dev/null", "-w", "%{http_code}"))
+            expect_body("405", curl(echo, "-o", "/dev/null", "-w", "%{http_code}"))
+            result = curl("/health", "--head")
+            expect(result.returncode == 0 and "200 OK" in result.stdout and "Content-Length: 3" in result.stdout, result)
+            # Two transfers over one connection.
+            result = curl("/health", "-v", f"http://{address}/health")
+            expect(result.stdout == "OK\nOK\n" and "Re-using existing connection" in result.stderr, result)
+        finally:
+            server.terminate()
+    expect(server.returncode == 0, subprocess.CompletedProcess("demo serve", server.returncode, "", ""))
+
+
 if __name__ == "__main__":
-    cases = (version, wrong_options, doctor, doctor_json, doctor_rdma, lab, lab_rdma)
+    cases = (version, wrong_options, demo_curl, doctor, doctor_json, doctor_rdma, lab, lab_rdma)
     {case.__name__: case for case in cases}[sys.argv[2]]()

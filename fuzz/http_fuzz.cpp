@@ -1,0 +1,76 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "protocol/http1/request_parser.h"
+
+// Arbitrary bytes as HTTP/1 requests. The pieces in which they arrive must make no difference, and a body must keep its
+// limit. Input: u8 bytes that arrive at a time (0: all) | the bytes.
+namespace hawser::http1 {
+namespace {
+
+void expect(bool condition) {
+  if (!condition) std::abort();
+}
+
+constexpr RequestLimits limits{.line_bytes_max = 200,
+                               .head_bytes_max = 500,
+                               .fields_max = 8,
+                               .body_bytes_max = 1000,
+                               .chunk_extension_bytes_max = 20};
+
+// Describes the requests that the bytes contain, and the error behind them.
+std::string describe(std::string_view bytes, std::size_t piece) {
+  RequestParser parser(limits);
+  std::string out;
+  std::string held;
+  std::string body;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t size = std::min(piece, bytes.size() - at);
+    held += bytes.substr(at, size);
+    at += size;
+    for (bool more = false; !more;) {
+      const RequestParser::Step step = parser.next(as_bytes(held));
+      expect(step.consumed <= held.size());
+      switch (step.event) {
+        case RequestParser::Event::more: more = true; break;
+        case RequestParser::Event::error:
+          expect(parser.status() >= 400 && !parser.reason().empty());
+          return out + std::to_string(parser.status()) + std::string(parser.reason());
+        case RequestParser::Event::head:
+          out += parser.head().method;
+          out += parser.head().path;
+          for (const Field& field : parser.head().fields) {
+            out += field.name;
+            out += field.value;
+          }
+          expect(!parser.head().chunked || parser.head().content_length == 0);
+          body.clear();
+          break;
+        case RequestParser::Event::body:
+          body += as_text(step.data);
+          expect(body.size() <= limits.body_bytes_max);
+          break;
+        case RequestParser::Event::end: out += body + "|"; break;
+      }
+      held.erase(0, step.consumed);
+    }
+    // Bytes that the parser does not consume stay within its limits.
+    expect(held.size() <= limits.head_bytes_max + limits.line_bytes_max + piece);
+  }
+  return out;
+}
+
+}  // namespace
+}  // namespace hawser::http1
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < 2) return 0;
+  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const std::size_t piece = data[0] == 0 ? bytes.size() : data[0];
+  if (hawser::http1::describe(bytes, piece) != hawser::http1::describe(bytes, bytes.size())) std::abort();
+  return 0;
+}

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hawser/bytes.h"
+#include "hawser/loop.h"
+#include "hawser/protocols.h"
+#include "hawser/task.h"
+#include "hawser/time.h"
+
+// HTTP/1.1 on the port of a Server: methods with JSON or protobuf bodies, and routes. Component hawser::http.
+// docs/protocols/http.md.
+namespace hawser {
+
+namespace http1 {
+class HttpSession;
+class RouteTable;
+struct RequestAccess;
+}  // namespace http1
+
+// Limits of HTTP connections. ServerOptions::message_bytes_max limits a body, and the other limits of ServerOptions
+// hold too. A request that exceeds a limit is answered with 4xx and the connection closes.
+struct HttpOptions {
+  std::size_t line_bytes_max = 8 * 1024;         // The request line, one header field, one line of a chunked body.
+  std::size_t header_bytes_max = 32 * 1024;      // The request line and all fields.
+  std::size_t header_fields_max = 100;           // Number of fields.
+  std::size_t chunk_extension_bytes_max = 1024;  // All chunks of one body together. Extensions are ignored.
+  Duration header_timeout = std::chrono::seconds(10);  // From the first byte of a request to the end of its header.
+  Duration idle_timeout = std::chrono::seconds(75);    // Between two requests of a connection.
+  bool health = true;                                  // Serves GET /health: 200 "OK", and 503 while the server stops.
+};
+
+// A request, for the handler of a route. Belongs to the loop of its connection. Lives until the handler has returned.
+class HttpRequest {
+ public:
+  HttpRequest(const HttpRequest&) = delete;
+  HttpRequest& operator=(const HttpRequest&) = delete;
+  ~HttpRequest();
+
+  std::string_view method() const noexcept;
+  std::string_view path() const noexcept;   // Without the query. Not decoded.
+  std::string_view query() const noexcept;  // Behind '?'. Not decoded.
+  // The value of the first header field of that name, compared without case; nothing if there is none.
+  std::optional<std::string_view> header(std::string_view name) const noexcept;
+  Bytes body() const noexcept;
+  std::string_view text() const noexcept { return as_text(body()); }
+
+  std::string peer() const;
+  Loop& loop() const noexcept;
+  // Is stopped when the client goes away, the deadline (header timeout-ms or grpc-timeout) passes, or the grace of a
+  // stopping server ends.
+  std::stop_token token();
+  std::optional<Time> deadline() const noexcept;
+
+ private:
+  friend struct http1::RequestAccess;
+  struct State;
+  explicit HttpRequest(std::unique_ptr<State> state) noexcept;
+  std::unique_ptr<State> state_;
+};
+
+// Sends the body of a response in parts. Belongs to the loop of its connection; used by one coroutine at a time.
+class HttpBodyWriter {
+ public:
+  HttpBodyWriter(const HttpBodyWriter&) = delete;
+  HttpBodyWriter& operator=(const HttpBodyWriter&) = delete;
+
+  // Sends the next part. Waits while too much waits to be sent (ServerOptions::send_backlog_bytes_max). `bytes` must
+  // stay valid until then. Fails with `cancelled` if the client has gone.
+  Task<Result<void>> write(std::string_view bytes);
+
+ private:
+  friend class http1::HttpSession;
+  HttpBodyWriter(http1::HttpSession& session, std::uint32_t call, bool chunked) noexcept
+      : session_(session), call_(call), chunked_(chunked) {}
+
+  http1::HttpSession& session_;
+  const std::uint32_t call_;
+  const bool chunked_;
+  std::size_t turn_bytes_ = 0;  // Bytes since the loop last ran something else.
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string body = {};
+  std::string content_type = "text/plain; charset=utf-8";
+  // Further header fields. A field with a character that is not allowed there is left out, as are Content-Length,
+  // Transfer-Encoding and Connection.
+  std::vector<std::pair<std::string, std::string>> headers = {};
+  // Sends the body, if it is set; `body` is ignored then. The body is chunked; with HTTP/1.0 it ends with the
+  // connection. An exception ends the connection, so that the client sees that the body is not complete. Not called for
+  // HEAD.
+  std::function<Task<void>(HttpBodyWriter&)> stream = {};
+};
+
+// Runs on the loop of the connection. An exception is answered with 500.
+using HttpHandler = std::function<Task<HttpResponse>(HttpRequest&)>;
+
+// HTTP/1.1 with its routes, for Server::enable():
+//   server.enable(hawser::http().route("GET", "/version", version));
+class Http {
+ public:
+  explicit Http(HttpOptions options = {});
+  // Serves requests with exactly that method and path. A GET route serves HEAD too. A path may end with "/*": it serves
+  // every longer path that has no route of its own. Throws std::logic_error if the route exists, or if `path` does not
+  // begin with '/'. A route goes before a method of the same path. Call it before enable().
+  Http& route(std::string_view method, std::string_view path, HttpHandler handler) &;
+  Http&& route(std::string_view method, std::string_view path, HttpHandler handler) &&;
+  operator ProtocolSpec() const;
+
+ private:
+  HttpOptions options_;
+  std::shared_ptr<http1::RouteTable> routes_;
+};
+
+// Methods are served at POST /package.Service/Method; see docs/protocols/http.md.
+inline Http http(HttpOptions options = {}) { return Http(options); }
+
+}  // namespace hawser

@@ -1,0 +1,22 @@
+#include "protocol/http1/request_access.h"
+
+namespace hawser {
+
+HttpRequest::HttpRequest(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+HttpRequest::~HttpRequest() = default;
+
+std::string_view HttpRequest::method() const noexcept { return state_->head->method; }
+std::string_view HttpRequest::path() const noexcept { return state_->head->path; }
+std::string_view HttpRequest::query() const noexcept { return state_->head->query; }
+std::optional<std::string_view> HttpRequest::header(std::string_view name) const noexcept {
+  return state_->head->field(name);
+}
+Bytes HttpRequest::body() const noexcept { return state_->call.request().body; }
+std::string HttpRequest::peer() const { return state_->call.sink().peer(); }
+Loop& HttpRequest::loop() const noexcept { return state_->call.sink().loop(); }
+std::stop_token HttpRequest::token() { return state_->call.token(); }
+std::optional<Time> HttpRequest::deadline() const noexcept { return state_->call.request().deadline; }
+
+Task<Result<void>> HttpBodyWriter::write(std::string_view bytes) { return session_.write_part(*this, bytes); }
+
+}  // namespace hawser

@@ -1,0 +1,592 @@
+#include "protocol/http1/http_session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "hawser/detail/json_transcoder.h"
+#include "hawser/detail/send_reply.h"
+#include "protocol/http1/request_access.h"
+#include "wire/metadata.h"
+
+namespace hawser::http1 {
+namespace {
+
+// A refused request whose body is at most so long keeps its connection: the body is read and ignored.
+constexpr std::uint64_t ignored_body_bytes_max = 64 * 1024;
+
+constexpr std::string_view json_type = "application/json";
+
+RequestLimits limits_of(const HttpOptions& options, const ServerOptions& server) {
+  return {.line_bytes_max = options.line_bytes_max,
+          .head_bytes_max = options.header_bytes_max,
+          .fields_max = options.header_fields_max,
+          .body_bytes_max = server.message_bytes_max,
+          .chunk_extension_bytes_max = options.chunk_extension_bytes_max};
+}
+
+Error call_error(ErrorCode code, std::string text) {
+  return {code, ErrorScope::call, Initiator::local, 0, std::move(text)};
+}
+
+// The media type of a field Content-Type, without its parameters.
+std::string_view media_type(std::string_view value) noexcept {
+  value = value.substr(0, value.find(';'));
+  while (!value.empty() && (value.back() == ' ' || value.back() == '\t')) value.remove_suffix(1);
+  return value;
+}
+
+bool is_any_of(std::string_view type, std::initializer_list<std::string_view> names) noexcept {
+  return std::ranges::any_of(names, [&](std::string_view name) { return equal_without_case(type, name); });
+}
+
+// Returns the time that the client waits, from the value of timeout-ms (milliseconds) or of grpc-timeout (a number and
+// a unit). Nothing if the value is malformed.
+std::optional<Duration> timeout_of(std::string_view value, bool with_unit) noexcept {
+  constexpr std::size_t digits_max = 9;
+  std::int64_t number = 0;
+  std::size_t digits = 0;
+  for (; digits < value.size() && value[digits] >= '0' && value[digits] <= '9'; ++digits) {
+    if (digits == digits_max) return std::nullopt;
+    number = number * 10 + (value[digits] - '0');
+  }
+  if (digits == 0) return std::nullopt;
+  const std::string_view unit = value.substr(digits);
+  if (!with_unit) return unit.empty() ? std::optional<Duration>(std::chrono::milliseconds(number)) : std::nullopt;
+  if (unit == "H") return std::chrono::hours(std::min<std::int64_t>(number, 1'000'000));
+  if (unit == "M") return std::chrono::minutes(number);
+  if (unit == "S") return std::chrono::seconds(number);
+  if (unit == "m") return std::chrono::milliseconds(number);
+  if (unit == "u") return std::chrono::microseconds(number);
+  if (unit == "n") return std::chrono::nanoseconds(number);
+  return std::nullopt;
+}
+
+// Fields that a method's handler receives as metadata.
+bool is_metadata(std::string_view name) noexcept {
+  return (name.size() > 2 && (name[0] == 'x' || name[0] == 'X') && name[1] == '-') ||
+         is_any_of(name, {"authorization", "traceparent", "tracestate", "log-id"});
+}
+
+void add_metadata(std::vector<std::byte>& to, std::size_t& entries, const Field& field) {
+  const std::size_t size = wire::metadata_entry_bytes(field.name, field.value);
+  if (field.name.size() > wire::metadata_key_bytes_max || entries == wire::metadata_entries_max ||
+      to.size() + size > wire::metadata_bytes_max) {
+    return;
+  }
+  ++entries;
+  std::string name(field.name);
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+  to.resize(to.size() + size);
+  wire::write_metadata_entry(to.data() + to.size() - size, name, field.value);
+}
+
+// Runs a route's handler as a call, which can be cancelled and has a deadline.
+detail::Serving serve_route(HttpSession& session, const HttpHandler& handler, detail::IncomingRequest request,
+                            KeptHead head) {
+  const std::uint32_t id = request.call;
+  try {
+    detail::ActiveCall call(request, detail::ActiveCall::Keep::copy_small);
+    auto self = call.self();
+    co_await self;
+    if (!call.admitted()) co_return;
+    HttpRequest given = RequestAccess::make(call, std::move(head));
+    std::optional<HttpResponse> response;
+    std::optional<Error> error;
+    try {
+      Task<HttpResponse> task = handler(given);
+      call.handler_frame = task.frame();
+      response.emplace(co_await std::move(task));
+    } catch (...) {
+      error = session.exception_error(given.path(), "the handler", detail::exception_text());
+    }
+    if (error) {
+      session.reply_error(id, *error);
+    } else if (response->stream) {
+      Task<void> streaming = session.stream_route(id, *response);
+      call.handler_frame = streaming.frame();
+      co_await std::move(streaming);
+    } else {
+      session.reply_route(id, *response);
+    }
+  } catch (...) {
+    detail::reply_thrown(session, id, "a route", "answering the request");
+  }
+}
+
+}  // namespace
+
+std::int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+KeptHead::KeptHead(const RequestHead& head, Bytes bytes) : bytes_(Buffer::copy_of(bytes)), head_(head) {
+  const auto move = [&](std::string_view& view) {
+    const std::string_view from = as_text(bytes);
+    const bool inside = std::greater_equal<>()(view.data(), from.data()) &&
+                        std::less_equal<>()(view.data() + view.size(), from.data() + from.size());
+    if (inside) view = bytes_.text().substr(static_cast<std::size_t>(view.data() - from.data()), view.size());
+  };
+  for (std::string_view* const view : {&head_.method, &head_.target, &head_.path, &head_.query}) move(*view);
+  for (Field& field : head_.fields) {
+    move(field.name);
+    move(field.value);
+  }
+}
+
+HttpSession::HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
+                         const HttpOptions& options, const RouteTable& routes)
+    : ByteSession(host, std::move(stream), first),
+      options_(options),
+      routes_(routes),
+      parser_(limits_of(options, host.options)),
+      phase_begin_(host.loop.now()),
+      timer_(*this),
+      room_(host.loop) {
+  timer_.start(host.loop, host.loop.after(std::min(options.header_timeout, options.idle_timeout)));
+}
+
+// ---- Requests ----
+
+std::size_t HttpSession::take(Bytes bytes, Block& block) {
+  std::size_t used = 0;
+  Bytes head;
+  Bytes body;
+  for (;;) {
+    const Bytes in = bytes.subspan(used);
+    const RequestParser::Step step = parser_.next(in);
+    switch (step.event) {
+      case RequestParser::Event::more:
+        if (phase_ == Phase::idle && !in.empty()) set_phase(Phase::head);
+        return used;
+      case RequestParser::Event::error: on_parse_error(); return bytes.size();
+      case RequestParser::Event::head:
+        head = in.first(step.consumed);
+        if (!on_head(head, in.subspan(step.consumed))) return bytes.size();
+        break;
+      case RequestParser::Event::body:
+        if (collects_) {
+          append_body(step.data);
+          if (finishing() || closed()) return bytes.size();
+        } else {
+          body = step.data;
+        }
+        break;
+      case RequestParser::Event::end:
+        used += step.consumed;
+        if (collects_) {
+          on_request(*kept_head_, {}, body_.bytes().first(body_bytes_), body_.block());
+        } else {
+          on_request(parser_.head(), head, body, &block);
+        }
+        return used;
+    }
+    used += step.consumed;
+  }
+}
+
+bool HttpSession::on_head(Bytes head_bytes, Bytes rest) {
+  const RequestHead& head = parser_.head();
+  minor_ = head.minor;
+  head_only_ = head.method == "HEAD";
+  keep_alive_ = head.keep_alive && !going_away_;
+  plan_ = plan(head);
+  collects_ = head.chunked || rest.size() < head.content_length;
+  if (!collects_) return true;
+  if (plan_.kind == Kind::refused &&
+      (head.chunked || head.expects_continue || head.content_length > ignored_body_bytes_max)) {
+    keep_alive_ = false;
+    refuse(plan_.status, plan_.error, plan_.allow);
+    return false;
+  }
+  set_phase(Phase::body);
+  kept_head_ = KeptHead(head, head_bytes);
+  body_bytes_ = 0;
+  if (head.expects_continue && rest.empty()) write("HTTP/1.1 100 Continue\r\n\r\n");
+  return true;
+}
+
+HttpSession::Plan HttpSession::plan(const RequestHead& head) const {
+  const auto refused = [](ErrorCode code, std::string text, unsigned status = 0, std::string allow = {}) {
+    return Plan{.kind = Kind::refused,
+                .status = status != 0 ? status : status_of(code),
+                .error = call_error(code, std::move(text)),
+                .allow = std::move(allow)};
+  };
+  RouteTable::Found found = routes_.find(head.method, head.path);
+  if (found.handler != nullptr) return {.kind = Kind::route, .route = found.handler};
+  if (!found.allowed.empty()) {
+    return refused(ErrorCode::invalid_argument, "this path does not serve the method " + std::string(head.method), 405,
+                   std::move(found.allowed));
+  }
+  if (options_.health && head.path == "/health") {
+    if (head.method == "GET" || head.method == "HEAD") return {.kind = Kind::health};
+    return refused(ErrorCode::invalid_argument, "/health serves GET only", 405, "GET, HEAD");
+  }
+  const rpc::Dispatcher::Method* const method =
+      head.path.size() < 2 ? nullptr : host().dispatcher.find(head.path.substr(1));
+  if (method == nullptr || method->json == nullptr) {
+    return refused(ErrorCode::unknown_method,
+                   method == nullptr ? "nothing is served at this path"
+                                     : "the method of this path has no description by which JSON could be converted");
+  }
+  if (head.method != "POST") return refused(ErrorCode::invalid_argument, "a method is called by POST", 405, "POST");
+  if (method->streams_in || method->streams_out) {
+    return refused(ErrorCode::invalid_argument, "a method with streams is not served over HTTP/1.1", 501);
+  }
+  const std::string_view type = media_type(head.field("content-type").value_or(json_type));
+  if (equal_without_case(type, json_type)) return {.kind = Kind::json, .method = method};
+  const bool proto = is_any_of(
+      type, {"application/octet-stream", "application/proto", "application/x-protobuf", "application/protobuf"});
+  if (proto && method->json->encoding() == "proto") return {.kind = Kind::bytes, .method = method};
+  return refused(ErrorCode::invalid_argument, "send application/json or application/proto", 415);
+}
+
+MutableBytes HttpSession::direct_space() {
+  const bool direct = phase_ == Phase::body && collects_ && !kept_head_->chunked && plan_.kind != Kind::refused;
+  if (!direct || !grow_body(body_bytes_ + 1)) return {};
+  const std::size_t room = body_.size() - body_bytes_;
+  return body_.mutable_bytes().subspan(body_bytes_,
+                                       static_cast<std::size_t>(std::min<std::uint64_t>(room, parser_.body_left())));
+}
+
+void HttpSession::direct_received(std::size_t bytes) {
+  body_bytes_ += bytes;
+  parser_.skip_body(bytes);
+  if (parser_.body_left() != 0 || parser_.next({}).event != RequestParser::Event::end) return;
+  on_request(*kept_head_, {}, body_.bytes().first(body_bytes_), body_.block());
+}
+
+// Ensures that body_ has room for `bytes` bytes. If memory is scarce, it grows in proportion to what has arrived. False
+// if there is none: the request has been refused then.
+bool HttpSession::grow_body(std::size_t bytes) {
+  if (bytes <= body_.size()) return true;
+  constexpr std::size_t body_bytes_least = 4096;
+  const auto announced = static_cast<std::size_t>(kept_head_->content_length);
+  std::size_t size = std::max({bytes, 2 * body_.size(), body_bytes_least});
+  if (!kept_head_->chunked) size = account().plenty(announced) ? announced : std::min(size, announced);
+  if (!account().set_arriving(size)) {
+    keep_alive_ = false;
+    refuse(503, unkept_error(account()));
+    return false;
+  }
+  Buffer larger = Buffer::allocate(size);
+  if (body_bytes_ != 0) std::memcpy(larger.mutable_data(), body_.data(), body_bytes_);
+  body_ = std::move(larger);
+  return true;
+}
+
+void HttpSession::append_body(Bytes bytes) {
+  if (bytes.empty() || plan_.kind == Kind::refused || !grow_body(body_bytes_ + bytes.size())) return;
+  std::memcpy(body_.mutable_data() + body_bytes_, bytes.data(), bytes.size());
+  body_bytes_ += bytes.size();
+}
+
+void HttpSession::on_parse_error() {
+  host().counters.protocol_errors.add(1);
+  keep_alive_ = head_only_ = false;
+  respond(parser_.status(), "text/plain", std::string(parser_.reason()) + "\n");
+}
+
+void HttpSession::on_request(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block) {
+  const Buffer kept = body_;  // An answer in place releases it before the handler returns.
+  account().set_arriving(0);
+  switch (plan_.kind) {
+    case Kind::refused: return refuse(plan_.status, plan_.error, plan_.allow);
+    case Kind::health:
+      if (host().stopping.stop_requested()) return respond(503, "text/plain", "stopping\n");
+      return respond(200, "text/plain", "OK\n");
+    case Kind::bytes:
+    case Kind::json:
+    case Kind::route: break;
+  }
+  host().counters.calls.add(1);
+  if (full(host().options.calls_per_connection_max)) {
+    return refuse(503, full_error(host().options.calls_per_connection_max));
+  }
+  if (plan_.kind == Kind::route) return run_route(head, head_bytes, body, block);
+  run_method(head, body, block);
+}
+
+detail::IncomingRequest HttpSession::incoming(const RequestHead& head, Bytes body, Block* block) {
+  detail::IncomingRequest request{.sink = *this,
+                                  .body = body,
+                                  .head_block = block,
+                                  .account = bounded_account(),
+                                  .decode_limits = &host().options.decode_limits};
+  metadata_.clear();
+  std::size_t entries = 0;
+  for (const Field& field : head.fields) {
+    const bool with_unit = field.name.size() == 12 && equal_without_case(field.name, "grpc-timeout");
+    if (with_unit || equal_without_case(field.name, "timeout-ms")) {
+      const std::optional<Duration> timeout = timeout_of(field.value, with_unit);
+      if (timeout) request.deadline = host().loop.after(*timeout);
+    } else if (is_metadata(field.name)) {
+      add_metadata(metadata_, entries, field);
+    }
+  }
+  request.metadata = MetadataView(Bytes(metadata_));
+  deadline_ = request.deadline;
+  // One call after another uses slot 0.
+  if (++generation_ == 0) generation_ = 1;
+  request.call = call_ = wire::CallId(0, generation_).number();
+  set_phase(Phase::running);
+  hold();
+  return request;
+}
+
+void HttpSession::run_method(const RequestHead& head, Bytes body, Block* block) {
+  if (plan_.kind == Kind::bytes) return serve(*plan_.method, incoming(head, body, block));
+  const Result<Buffer> arguments = plan_.method->json->arguments_from_json(as_text(body));
+  if (!arguments) return refuse(status_of(arguments.error().code), arguments.error());
+  serve(*plan_.method, incoming(head, arguments->bytes(), arguments->block()));
+}
+
+void HttpSession::run_route(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block) {
+  KeptHead kept = collects_ ? std::move(kept_head_) : KeptHead(head, head_bytes);
+  detail::IncomingRequest request = incoming(*kept, body, block);
+  request.metadata = {};
+  host().serving = true;
+  try {
+    serve_route(*this, *plan_.route, request, std::move(kept));
+  } catch (...) {
+    detail::reply_thrown(*this, request.call, "a route", "beginning the request");
+  }
+  host().serving = false;
+}
+
+// ---- Answers ----
+
+bool HttpSession::begin_answer(std::uint32_t call) {
+  if (call_ == 0 || call != call_) return false;
+  calls().answered(wire::CallId::from_number(call));
+  return true;
+}
+
+void HttpSession::begin_head(unsigned status) { writer_.begin(status, minor_, unix_seconds()); }
+
+std::byte* HttpSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
+                                    const detail::ReplyExtras& extras) {
+  if (call_ == 0 || call != call_) return nullptr;
+  const std::size_t value_bytes = size.body + size.payload;
+  attachment_bytes_ = extras.attachment.size();
+  if (size.too_large || (attachment_bytes_ != 0 && value_bytes != 0)) {
+    reply_error(call, call_error(ErrorCode::limit_exceeded,
+                                 size.too_large ? "the result can't be encoded: a sequence of 2^31 elements or more"
+                                                : "a result and an attachment can't both be the body of a response"));
+    return nullptr;
+  }
+  begin_answer(call);
+  begin_head(200);
+  if (extras.metadata != nullptr) {
+    for (const auto& [key, value] : *extras.metadata) writer_.add(key, value);
+  }
+  if (plan_.kind == Kind::json && attachment_bytes_ == 0) {
+    json_body_ = Buffer::allocate(size.body);
+    return json_body_.mutable_data();
+  }
+  writer_.add_type(plan_.kind == Kind::json ? "application/octet-stream" : "application/proto");
+  writer_.end(value_bytes + attachment_bytes_, keep_alive_);
+  const std::string_view head = writer_.text();
+  reply_bytes_ = head.size() + size.body;
+  std::byte* const to = reserve(reply_bytes_);
+  std::memcpy(to, head.data(), head.size());
+  return to + head.size();
+}
+
+void HttpSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+  if (plan_.kind != Kind::json || attachment_bytes_ != 0) {
+    commit(reply_bytes_);
+    if (!pieces.empty()) {
+      borrow(pieces, owner);
+    } else if (owner != nullptr) {
+      owner->on_send_complete();
+    }
+    return end_answer();
+  }
+  try {
+    std::vector<std::byte> payload;
+    for (const ConstBuffer& piece : pieces) payload.insert(payload.end(), piece.data, piece.data + piece.size);
+    if (owner != nullptr) owner->on_send_complete();
+    const Result<std::string> text = plan_.method->json->result_to_json(json_body_.bytes(), payload);
+    if (!text) return refuse(500, text.error());
+    writer_.add_type(json_type);
+    writer_.end(text->size(), keep_alive_);
+    write(writer_.text());
+    write(*text);
+    end_answer();
+  } catch (const std::exception&) {
+    fail_connection();
+  }
+}
+
+void HttpSession::reply_error(std::uint32_t call, const Error& error) {
+  if (!begin_answer(call)) return;
+  // A handler that its token has ended reports `cancelled`, whatever has stopped the token.
+  if (error.code == ErrorCode::cancelled && deadline_ && host().loop.now() >= *deadline_) {
+    const Error late = call_error(ErrorCode::deadline_exceeded, "the deadline of the request has passed");
+    return respond(504, json_type, error_json(late));
+  }
+  respond(status_of(error.code), json_type, error_json(error));
+}
+
+bool HttpSession::begin_route(std::uint32_t call, const HttpResponse& response) {
+  if (call_ == 0 || call != call_) return false;
+  if (response.status < 200 || response.status > 599) {
+    reply_error(call, call_error(ErrorCode::internal, "the handler returned the status " +
+                                                          std::to_string(response.status) + ": use 200 to 599"));
+    return false;
+  }
+  begin_head(static_cast<unsigned>(response.status));
+  for (const auto& [name, value] : response.headers) writer_.add(name, value);
+  return true;
+}
+
+void HttpSession::reply_route(std::uint32_t call, const HttpResponse& response) {
+  if (!begin_route(call, response)) return;
+  begin_answer(call);
+  const int status = response.status;
+  const bool bare = status == 204 || status == 304;
+  if (bare) {
+    writer_.end_bare(keep_alive_);
+  } else {
+    writer_.add_type(response.content_type);
+    writer_.end(response.body.size(), keep_alive_);
+  }
+  write(writer_.text());
+  if (!bare && !head_only_) write(response.body);
+  end_answer();
+}
+
+Task<void> HttpSession::stream_route(std::uint32_t call, const HttpResponse& response) {
+  if (!begin_route(call, response)) co_return;
+  const bool chunked = minor_ == 1;
+  if (!chunked) keep_alive_ = false;
+  const bool bare = response.status == 204 || response.status == 304;
+  if (!bare) writer_.add_type(response.content_type);
+  if (!bare && chunked) {
+    writer_.end_chunked(keep_alive_);
+  } else {
+    writer_.end_bare(keep_alive_);
+  }
+  write(writer_.text());
+  if (!bare && !head_only_) {
+    HttpBodyWriter writer(*this, call, chunked);
+    std::string thrown;
+    try {
+      Task<void> streaming = response.stream(writer);
+      co_await std::move(streaming);
+    } catch (...) {
+      thrown = exception_error("a route", "the stream of the response", detail::exception_text()).text;
+    }
+    if (call_ != call) co_return;  // The connection has ended.
+    if (!thrown.empty()) {
+      co_return end_session({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, std::move(thrown)});
+    }
+    if (chunked) write(last_chunk);
+  }
+  begin_answer(call);
+  end_answer();
+}
+
+Task<Result<void>> HttpSession::write_part(HttpBodyWriter& writer, std::string_view bytes) {
+  // A writer that never has to wait lets the rest of its loop run after this number of bytes.
+  constexpr std::size_t turn_bytes_max = 256 * 1024;
+  while (call_ == writer.call_ && (!has_room() || writer.turn_bytes_ >= turn_bytes_max)) {
+    if (has_room()) {
+      auto pause = host().loop.sleep(Duration::zero());
+      co_await pause;
+      writer.turn_bytes_ = 0;
+    } else {
+      auto drained = room_.wait();
+      co_await drained;
+    }
+  }
+  if (call_ != writer.call_) co_return fail(ErrorCode::cancelled, "the client has gone, or the response has ended");
+  if (bytes.empty()) co_return Result<void>();  // An empty chunk would end the body.
+  writer.turn_bytes_ += bytes.size();
+  if (writer.chunked_) write(chunk_head(bytes.size()));
+  write(bytes);
+  if (writer.chunked_) write("\r\n");
+  co_return Result<void>();
+}
+
+void HttpSession::refuse(unsigned status, const Error& error, std::string_view allow) {
+  host().counters.calls_refused.add(1);
+  respond(status, json_type, error_json(error), allow);
+}
+
+void HttpSession::respond(unsigned status, std::string_view type, std::string_view body, std::string_view allow) {
+  begin_head(status);
+  if (!allow.empty()) writer_.add("Allow", allow);
+  if (status == 503) writer_.add("Retry-After", "1");
+  writer_.add_type(type);
+  writer_.end(body.size(), keep_alive_);
+  write(writer_.text());
+  if (!head_only_) write(body);
+  end_answer();
+}
+
+void HttpSession::end_answer() {
+  call_ = 0;
+  deadline_.reset();
+  json_body_ = {};
+  body_ = {};
+  body_bytes_ = 0;
+  collects_ = false;
+  account().set_arriving(0);
+  message_received();
+  set_phase(Phase::idle);
+  if (!keep_alive_ || going_away_) {
+    finish();
+  } else {
+    release();
+  }
+}
+
+// ---- Phases ----
+
+void HttpSession::set_phase(Phase phase) noexcept {
+  phase_ = phase;
+  phase_begin_ = host().loop.now();
+  if (phase == Phase::head) timer_.start(host().loop, host().loop.after(options_.header_timeout));
+}
+
+// The timer runs all the time and is late in most phases, so that a request costs no operation of the timer.
+void HttpSession::check_phase() {
+  if (closed() || finishing()) return;
+  const Duration elapsed = host().loop.now() - phase_begin_;
+  const bool waits = phase_ == Phase::idle || phase_ == Phase::head;
+  const Duration limit = phase_ == Phase::head ? options_.header_timeout : options_.idle_timeout;
+  if (!waits || elapsed < limit) {
+    const Duration next = std::min(options_.header_timeout, options_.idle_timeout);
+    timer_.start(host().loop, host().loop.after(waits ? std::min(limit - elapsed, next) : next));
+    return;
+  }
+  if (phase_ == Phase::idle) return finish();
+  keep_alive_ = head_only_ = false;
+  respond(408, "text/plain", "the header of the request did not come within header_timeout\n");
+}
+
+void HttpSession::go_away() {
+  if (std::exchange(going_away_, true)) return;
+  begin_ending();
+  keep_alive_ = false;
+  if (phase_ == Phase::idle) finish();
+}
+
+void HttpSession::on_no_calls() {
+  if (going_away_ && phase_ == Phase::idle) finish();
+}
+
+void HttpSession::on_end(const Error&) {
+  timer_.stop();
+  call_ = 0;
+  room_.notify_all();
+  body_ = {};
+  json_body_ = {};
+}
+
+}  // namespace hawser::http1

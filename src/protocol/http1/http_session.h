@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/condition.h"
+#include "hawser/http.h"
+#include "protocol/http1/request_parser.h"
+#include "protocol/http1/response.h"
+#include "protocol/http1/routes.h"
+#include "rpc/port/byte_session.h"
+
+namespace hawser::http1 {
+
+// The present time, for the field Date.
+std::int64_t unix_seconds();
+
+// A copy of a request's head with its own memory.
+class KeptHead {
+ public:
+  KeptHead() = default;
+  // `bytes` has the whole head, to which the views of `head` refer.
+  KeptHead(const RequestHead& head, Bytes bytes);
+  const RequestHead& operator*() const noexcept { return head_; }
+  const RequestHead* operator->() const noexcept { return &head_; }
+
+ private:
+  Buffer bytes_;
+  RequestHead head_;
+};
+
+// The server's end of an HTTP/1 connection. It executes one request after another; further requests that the client has
+// sent wait in the kernel, apart from ahead_bytes_max bytes.
+class HttpSession final : public rpc::ByteSession {
+ public:
+  HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first, const HttpOptions& options,
+              const RouteTable& routes);
+
+  // ---- PortSession ----
+  void go_away() override;
+
+  // ---- detail::ReplySink ----
+  std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size,
+                         const detail::ReplyExtras& extras) override;
+  void end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
+  void reply_error(std::uint32_t call, const Error& error) override;
+  // Methods with streams are not served.
+  std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t) override { return nullptr; }
+
+  // Answers a call of a route.
+  void reply_route(std::uint32_t call, const HttpResponse& response);
+  // Answers a call of a route, whose response has a `stream`. The caller owns `response` until the end.
+  Task<void> stream_route(std::uint32_t call, const HttpResponse& response);
+  Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes);
+
+ private:
+  struct PhaseTimer : Timer {
+    explicit PhaseTimer(HttpSession& owner) noexcept : Timer(&PhaseTimer::fire), session(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<PhaseTimer&>(timer).session.check_phase(); }
+    HttpSession& session;
+  };
+  // The part of a connection's life. `idle`: no byte of the next request has come.
+  enum class Phase : std::uint8_t { idle, head, body, running };
+  // The way in which the request is answered.
+  enum class Kind : std::uint8_t { refused, health, bytes, json, route };
+  struct Plan {
+    Kind kind = Kind::refused;
+    const rpc::Dispatcher::Method* method = nullptr;
+    const HttpHandler* route = nullptr;
+    unsigned status = 0;  // Status of a refused request, and its error.
+    Error error = {};
+    std::string allow = {};
+  };
+
+  std::size_t take(Bytes bytes, Block& block) override;
+  MutableBytes direct_space() override;
+  void direct_received(std::size_t bytes) override;
+  bool receiving() const noexcept override { return phase_ == Phase::head || phase_ == Phase::body; }
+  void on_end(const Error& reason) override;
+  void on_drained() override { room_.notify_all(); }
+  // Begins the head of a route's response. False if the status can't be: the request has been answered then.
+  bool begin_route(std::uint32_t call, const HttpResponse& response);
+  void on_no_calls() override;
+
+  void set_phase(Phase phase) noexcept;
+  void check_phase();
+  // False if the request was refused at once and nothing more is read.
+  bool on_head(Bytes head, Bytes rest);
+  Plan plan(const RequestHead& head) const;
+  bool grow_body(std::size_t bytes);
+  void append_body(Bytes bytes);
+  void on_parse_error();
+  void on_request(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
+  void run_method(const RequestHead& head, Bytes body, Block* block);
+  void run_route(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
+  detail::IncomingRequest incoming(const RequestHead& head, Bytes body, Block* block);
+  void refuse(unsigned status, const Error& error, std::string_view allow = {});
+  void respond(unsigned status, std::string_view type, std::string_view body, std::string_view allow = {});
+  bool begin_answer(std::uint32_t call);
+  void begin_head(unsigned status);
+  void end_answer();
+
+  const HttpOptions& options_;
+  const RouteTable& routes_;
+  RequestParser parser_;
+  ResponseWriter writer_;
+
+  Phase phase_ = Phase::idle;
+  Time phase_begin_{};
+  PhaseTimer timer_;
+  bool going_away_ = false;
+
+  // The present request.
+  Plan plan_;
+  KeptHead kept_head_;  // While a body is received in parts.
+  Buffer body_;         // Memory for a body that is received in parts; body_bytes_ bytes of it are received.
+  std::size_t body_bytes_ = 0;
+  bool collects_ = false;  // The body is received in parts.
+  bool keep_alive_ = true;
+  bool head_only_ = false;  // A response to HEAD.
+  unsigned minor_ = 1;
+  std::vector<std::byte> metadata_;
+  std::optional<Time> deadline_;
+
+  // The present answer.
+  std::uint32_t call_ = 0;  // Id of the call that is not answered; 0: none.
+  std::uint16_t generation_ = 0;
+  Buffer json_body_;
+  std::size_t reply_bytes_ = 0;  // Bytes of the head and the body that begin_reply() has reserved.
+  std::size_t attachment_bytes_ = 0;
+  exec::Condition room_;  // Notified when a writer may go on, and when the connection has ended.
+};
+
+}  // namespace hawser::http1

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+
+#include "hawser/http.h"
+#include "protocol/http1/http_session.h"
+
+namespace hawser {
+
+struct HttpRequest::State {
+  detail::ActiveCall& call;
+  http1::KeptHead head;
+};
+
+namespace http1 {
+
+// Makes the requests that handlers of routes receive.
+struct RequestAccess {
+  // `call` outlives the request.
+  static HttpRequest make(detail::ActiveCall& call, KeptHead head) {
+    return HttpRequest(std::unique_ptr<HttpRequest::State>(new HttpRequest::State{call, std::move(head)}));
+  }
+};
+
+}  // namespace http1
+}  // namespace hawser

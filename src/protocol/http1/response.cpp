@@ -1,0 +1,170 @@
+#include "protocol/http1/response.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+
+#include "protocol/http1/request_parser.h"
+
+namespace hawser::http1 {
+
+std::string_view reason_phrase(unsigned status) noexcept {
+  switch (status) {
+    case 200: return "OK";
+    case 201: return "Created";
+    case 202: return "Accepted";
+    case 204: return "No Content";
+    case 301: return "Moved Permanently";
+    case 302: return "Found";
+    case 304: return "Not Modified";
+    case 307: return "Temporary Redirect";
+    case 308: return "Permanent Redirect";
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 403: return "Forbidden";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 408: return "Request Timeout";
+    case 409: return "Conflict";
+    case 413: return "Content Too Large";
+    case 414: return "URI Too Long";
+    case 415: return "Unsupported Media Type";
+    case 417: return "Expectation Failed";
+    case 429: return "Too Many Requests";
+    case 431: return "Request Header Fields Too Large";
+    case 499: return "Client Closed Request";
+    case 500: return "Internal Server Error";
+    case 501: return "Not Implemented";
+    case 502: return "Bad Gateway";
+    case 503: return "Service Unavailable";
+    case 504: return "Gateway Timeout";
+    case 505: return "HTTP Version Not Supported";
+    default: return "Status";
+  }
+}
+
+unsigned status_of(ErrorCode code) noexcept {
+  switch (code) {
+    case ErrorCode::ok: return 200;
+    case ErrorCode::invalid_argument:
+    case ErrorCode::signature_mismatch:
+    case ErrorCode::protocol_error: return 400;
+    case ErrorCode::unknown_method: return 404;
+    case ErrorCode::limit_exceeded: return 413;
+    case ErrorCode::cancelled: return 499;
+    case ErrorCode::application:
+    case ErrorCode::internal: return 500;
+    case ErrorCode::outcome_unknown: return 502;
+    case ErrorCode::overloaded:
+    case ErrorCode::not_sent:
+    case ErrorCode::unavailable: return 503;
+    case ErrorCode::deadline_exceeded: return 504;
+  }
+  return 500;
+}
+
+std::string error_json(const Error& error) {
+  std::string json = "{\"code\":\"" + std::string(to_string(error.code)) + "\",";
+  if (error.code == ErrorCode::application) {
+    json += "\"application_code\":" + std::to_string(error.application_code) + ",";
+  }
+  json += "\"message\":\"";
+  for (const char c : error.text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      json += '\\';
+      json += c;
+    } else if (code < 0x20 || code >= 0x7f) {
+      // Not every text is UTF-8; each byte is written as the character of that number.
+      constexpr std::string_view digits = "0123456789abcdef";
+      json += "\\u00";
+      json += digits[code >> 4];
+      json += digits[code & 15];
+    } else {
+      json += c;
+    }
+  }
+  return json + "\"}\n";
+}
+
+void ResponseWriter::begin(unsigned status, unsigned minor, std::int64_t unix_seconds) {
+  minor_ = minor;
+  if (unix_seconds != date_seconds_) {
+    const std::chrono::sys_seconds time{std::chrono::seconds(unix_seconds)};
+    const auto day = std::chrono::floor<std::chrono::days>(time);
+    const std::chrono::year_month_day date(day);
+    const std::chrono::hh_mm_ss clock(time - day);
+    constexpr std::array<const char*, 7> days = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+    constexpr std::array<const char*, 12> months = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                                    "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+    std::array<char, 48> text{};
+    const int size = std::snprintf(text.data(), text.size(), "Date: %s, %02u %s %04d %02d:%02d:%02d GMT\r\n",
+                                   days[std::chrono::weekday(day).c_encoding()], static_cast<unsigned>(date.day()),
+                                   months[static_cast<unsigned>(date.month()) - 1], static_cast<int>(date.year()),
+                                   static_cast<int>(clock.hours().count()), static_cast<int>(clock.minutes().count()),
+                                   static_cast<int>(clock.seconds().count()));
+    date_.assign(text.data(), static_cast<std::size_t>(std::max(size, 0)));
+    date_seconds_ = unix_seconds;
+  }
+  if (status == 200) {
+    text_ = "HTTP/1.1 200 OK\r\n";
+  } else {
+    text_ = "HTTP/1.1 ";
+    text_ += std::to_string(status);
+    text_ += ' ';
+    text_ += reason_phrase(status);
+    text_ += "\r\n";
+  }
+  text_ += date_;
+}
+
+void ResponseWriter::add(std::string_view name, std::string_view value) {
+  const bool own = equal_without_case(name, "content-length") || equal_without_case(name, "transfer-encoding") ||
+                   equal_without_case(name, "connection") || equal_without_case(name, "date");
+  if (own || name.empty() || !std::ranges::all_of(name, is_token_character) ||
+      !std::ranges::all_of(value, is_value_character)) {
+    return;
+  }
+  text_ += name;
+  text_ += ": ";
+  text_ += value;
+  text_ += "\r\n";
+}
+
+void ResponseWriter::add_type(std::string_view type) {
+  if (type.empty() || !std::ranges::all_of(type, is_value_character)) return;
+  text_ += "Content-Type: ";
+  text_ += type;
+  text_ += "\r\n";
+}
+
+void ResponseWriter::add_connection(bool keep_alive) {
+  if (!keep_alive) {
+    text_ += "Connection: close\r\n";
+  } else if (minor_ == 0) {
+    text_ += "Connection: keep-alive\r\n";
+  }
+  text_ += "\r\n";
+}
+
+void ResponseWriter::end(std::uint64_t content_length, bool keep_alive) {
+  text_ += "Content-Length: ";
+  text_ += std::to_string(content_length);
+  text_ += "\r\n";
+  add_connection(keep_alive);
+}
+
+void ResponseWriter::end_chunked(bool keep_alive) {
+  text_ += "Transfer-Encoding: chunked\r\n";
+  add_connection(keep_alive);
+}
+
+std::string chunk_head(std::size_t bytes) {
+  std::array<char, 2 * sizeof bytes> digits;
+  const std::to_chars_result written = std::to_chars(digits.data(), digits.data() + digits.size(), bytes, 16);
+  return std::string(digits.data(), written.ptr) + "\r\n";
+}
+
+}  // namespace hawser::http1

@@ -1,0 +1,596 @@
+#include "hawser/http.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "hawser/detail/json_transcoder.h"
+#include "hawser/hawser.h"
+#include "tests/background_client.h"
+#include "tests/raw_peer.h"
+
+// A server that serves HTTP/1.1 beside its own protocol. A native client calls it all the time.
+namespace hawser {
+
+// GCC warns of anonymous functions that could be offloaded.
+namespace http_test {
+std::string say(std::string_view text) { return std::string(text); }
+}  // namespace http_test
+
+namespace {
+
+using http_test::say;
+
+using namespace testing_tools;
+
+// One text between quotes, without escapes, is the argument and the result.
+class TextTranscoder final : public detail::JsonTranscoder {
+ public:
+  Result<Buffer> arguments_from_json(std::string_view json) const override {
+    if (json.size() < 2 || json.front() != '"' || json.back() != '"') {
+      return fail(ErrorCode::invalid_argument, "the JSON is no text");
+    }
+    return Buffer::copy_of(text_body(json.substr(1, json.size() - 2)));
+  }
+  Result<std::string> result_to_json(Bytes body, Bytes payload) const override {
+    const std::string_view text = payload.empty() ? as_text(body).substr(4) : as_text(payload);
+    if (text == "no json") return fail(ErrorCode::internal, "this result has no JSON");
+    return "\"" + std::string(text) + "\"";
+  }
+  std::string_view encoding() const noexcept override { return "hawser"; }
+};
+
+// For methods whose bodies are bytes.
+class BytesTranscoder final : public detail::JsonTranscoder {
+ public:
+  Result<Buffer> arguments_from_json(std::string_view json) const override { return Buffer::copy_of(json); }
+  Result<std::string> result_to_json(Bytes body, Bytes) const override { return std::string(as_text(body)); }
+  std::string_view encoding() const noexcept override { return "proto"; }
+};
+
+// Answers with its body.
+class Repeat final : public detail::Handler {
+ public:
+  void serve(const detail::IncomingRequest& request) override {
+    codec::EncodedSize size;
+    size.body = request.body.size();
+    std::byte* const body = request.sink.begin_reply(request.call, size, {});
+    if (body == nullptr) return;
+    std::memcpy(body, request.body.data(), request.body.size());
+    request.sink.end_reply({}, nullptr);
+  }
+};
+
+std::atomic<int> waiting{0};
+std::atomic<int> cancelled{0};
+
+Task<Result<std::string>> say_later(Context& context, std::string text) {
+  auto sleep = context.loop().sleep(1ms);
+  co_await sleep;
+  if (text == "fail") co_return std::unexpected(Error::application(7, "it \"failed\"\n"));
+  if (text == "throw") throw std::runtime_error("thrown");
+  if (const auto value = context.metadata().find("x-one")) context.add_metadata("x-back-x-one", std::string(*value));
+  if (context.metadata().find("cookie")) context.add_metadata("x-back-cookie", "");
+  co_return text;
+}
+Task<Result<std::string>> wait_for_ever(Context& context, std::string) {
+  waiting.fetch_add(1);
+  auto sleep = context.loop().sleep(1h, context.token());
+  const Result<void> slept = co_await std::move(sleep);
+  cancelled.fetch_add(1);
+  if (!slept) co_return std::unexpected(slept.error());
+  co_return "late";
+}
+
+Task<HttpResponse> hello(HttpRequest& request) {
+  auto sleep = request.loop().sleep(1ms);
+  co_await sleep;
+  HttpResponse response;
+  response.body = std::string(request.method()) + " " + std::string(request.path()) + "?" +
+                  std::string(request.query()) + " " + std::string(request.header("X-Name").value_or("nobody")) + " " +
+                  std::string(request.text());
+  response.headers.emplace_back("X-Good", "yes");
+  response.headers.emplace_back("X-Bad", "a\r\nInjected: b");
+  response.headers.emplace_back("Content-Length", "1");
+  co_return response;
+}
+Task<HttpResponse> wait_in_route(HttpRequest& request) {
+  waiting.fetch_add(1);
+  auto sleep = request.loop().sleep(1h, request.token());
+  static_cast<void>(co_await std::move(sleep));
+  cancelled.fetch_add(1);
+  HttpResponse response;
+  response.status = 504;
+  co_return response;
+}
+Task<HttpResponse> broken(HttpRequest&) {
+  throw std::runtime_error("no luck");
+  co_return HttpResponse{};
+}
+Task<HttpResponse> large(HttpRequest&) {
+  HttpResponse response;
+  response.body.assign(1 << 20, 'x');
+  co_return response;
+}
+Task<void> send_parts(HttpBodyWriter& writer) {
+  for (int i = 0; i < 1000; ++i) {
+    const std::string part(1000, static_cast<char>('a' + i % 26));
+    auto writing = writer.write(part);
+    const Result<void> written = co_await std::move(writing);
+    if (!written) break;
+  }
+}
+Task<HttpResponse> streamed(HttpRequest&) {
+  HttpResponse response;
+  response.stream = send_parts;
+  co_return response;
+}
+Task<void> send_for_ever(HttpBodyWriter& writer) {
+  const std::string part(10'000, 'x');
+  for (;;) {
+    auto writing = writer.write(part);
+    const Result<void> written = co_await std::move(writing);
+    if (!written) break;
+  }
+  cancelled.fetch_add(1);
+}
+Task<HttpResponse> endless(HttpRequest&) {
+  HttpResponse response;
+  response.stream = send_for_ever;
+  co_return response;
+}
+Task<void> send_and_throw(HttpBodyWriter& writer) {
+  auto writing = writer.write("part");
+  static_cast<void>(co_await std::move(writing));
+  throw std::runtime_error("no more");
+}
+Task<HttpResponse> cut_short(HttpRequest&) {
+  HttpResponse response;
+  response.stream = send_and_throw;
+  co_return response;
+}
+Task<HttpResponse> empty(HttpRequest&) {
+  HttpResponse response;
+  response.status = 204;
+  co_return response;
+}
+
+template <class Condition>
+bool soon(Condition condition) {
+  for (const auto end = std::chrono::steady_clock::now() + patience; !condition();) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(1ms);
+  }
+  return true;
+}
+
+struct Response {
+  int status = 0;
+  std::string head;
+  std::string body;
+  bool has(std::string_view text) const { return head.find(text) != std::string::npos; }
+};
+
+class HttpServer : public ::testing::Test {
+ protected:
+  HttpServer() {
+    waiting = 0;
+    cancelled = 0;
+    options.loop.log = no_log();
+    options.message_bytes_max = 1 << 20;
+  }
+  ~HttpServer() override {
+    if (native) {
+      EXPECT_TRUE(native->sees_calls(5));
+      EXPECT_EQ(native->complaint(), "");
+      native->stop();
+    }
+  }
+  template <auto F>
+  void add(std::string name) {
+    using Facts = detail::MethodFacts<F>;
+    server->add_method({.id = Facts::id,
+                        .signature = Facts::signature,
+                        .name = std::move(name),
+                        .handler = std::make_unique<detail::FunctionHandler<F, void>>(nullptr, HandlerOptions{}),
+                        .json = std::make_shared<TextTranscoder>()});
+  }
+  void start(HttpOptions http_options = {}) {
+    server = std::make_unique<Server>(options);
+    server->register_handler<testing_tools::echo>();
+    add<say>("test.Text/Say");
+    add<say_later>("test.Text/Later");
+    add<wait_for_ever>("test.Text/Wait");
+    server->add_method({.id = 1,
+                        .name = "test.Bytes/Repeat",
+                        .handler = std::make_unique<Repeat>(),
+                        .json = std::make_shared<BytesTranscoder>()});
+    server->add_method({.id = 2,
+                        .name = "test.Bytes/Stream",
+                        .handler = std::make_unique<Repeat>(),
+                        .streams_out = true,
+                        .json = std::make_shared<BytesTranscoder>()});
+    server->enable(http(http_options)
+                       .route("GET", "/hello", hello)
+                       .route("POST", "/hello", hello)
+                       .route("GET", "/files/*", hello)
+                       .route("GET", "/wait", wait_in_route)
+                       .route("GET", "/broken", broken)
+                       .route("GET", "/large", large)
+                       .route("GET", "/streamed", streamed)
+                       .route("GET", "/endless", endless)
+                       .route("GET", "/cut", cut_short)
+                       .route("GET", "/empty", empty));
+    const Result<void> started = server->start();
+    ASSERT_TRUE(started) << error_of(started);
+    native = std::make_unique<BackgroundClient>(server->address());
+  }
+  RawSocket connected(std::string_view bytes = {}) {
+    RawSocket socket = RawSocket::connected_to(server->address());
+    if (!bytes.empty()) socket.send(as_bytes(bytes));
+    return socket;
+  }
+  static Response receive(RawSocket& socket, bool has_body = true) {
+    Response response;
+    response.head = socket.receive_text("\r\n\r\n");
+    if (response.head.size() < 12) return response;
+    response.status = std::stoi(response.head.substr(9, 3));
+    const std::size_t at = response.head.find("Content-Length: ");
+    if (at == std::string::npos || !has_body) return response;
+    const auto body = socket.receive(std::stoul(response.head.substr(at + 16)));
+    if (body) response.body = as_text(*body);
+    return response;
+  }
+  Response ask(std::string_view request) {
+    RawSocket socket = connected(request);
+    return receive(socket);
+  }
+  static std::string post(std::string_view path, std::string_view body, std::string_view fields = "") {
+    return "POST " + std::string(path) + " HTTP/1.1\r\nHost: a\r\n" + std::string(fields) +
+           "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + std::string(body);
+  }
+  static std::string get(std::string_view path, std::string_view fields = "") {
+    return "GET " + std::string(path) + " HTTP/1.1\r\nHost: a\r\n" + std::string(fields) + "\r\n";
+  }
+
+  ServerOptions options;
+  std::unique_ptr<Server> server;
+  std::unique_ptr<BackgroundClient> native;
+};
+
+TEST_F(HttpServer, CallsMethodsWithJson) {
+  start();
+  const Response now = ask(post("/test.Text/Say", "\"hi\"", "Content-Type: application/json; charset=utf-8\r\n"));
+  EXPECT_EQ(now.status, 200);
+  EXPECT_EQ(now.body, "\"hi\"");
+  EXPECT_TRUE(now.has("\r\nContent-Type: application/json\r\n")) << now.head;
+  EXPECT_TRUE(now.has("\r\nDate: ")) << now.head;
+  const Response later = ask(post("/test.Text/Later", "\"you\"", "X-One: two\r\nCookie: c\r\n"));
+  EXPECT_EQ(later.body, "\"you\"");
+  EXPECT_TRUE(later.has("x-back-x-one: two\r\n")) << later.head;
+  EXPECT_FALSE(later.has("cookie")) << later.head;
+  // Results that are sent as pieces in the library's own protocol.
+  const std::string text = text_of(100'000);
+  EXPECT_EQ(ask(post("/test.Text/Later", "\"" + text + "\"")).body, "\"" + text + "\"");
+  EXPECT_EQ(ask(post("/test.Text/Say", "\"" + text + "\"")).body, "\"" + text + "\"");
+}
+
+TEST_F(HttpServer, CallsMethodsWithBytes) {
+  start();
+  for (const std::string_view type : {"application/proto", "application/x-protobuf", "application/octet-stream"}) {
+    const Response response =
+        ask(post("/test.Bytes/Repeat", "\x08\x01", "Content-Type: " + std::string(type) + "\r\n"));
+    EXPECT_EQ(response.status, 200);
+    EXPECT_EQ(response.body, "\x08\x01");
+    EXPECT_TRUE(response.has("Content-Type: application/proto\r\n"));
+  }
+  const std::string text = text_of(1 << 20);
+  EXPECT_EQ(ask(post("/test.Bytes/Repeat", text, "Content-Type: application/proto\r\n")).body, text);
+  EXPECT_TRUE(soon([&] { return server->counters().receive_bytes == 0; }));
+}
+
+TEST_F(HttpServer, MapsErrorsToStatusAndJson) {
+  start();
+  const Response failed = ask(post("/test.Text/Later", "\"fail\""));
+  EXPECT_EQ(failed.status, 500);
+  EXPECT_EQ(failed.body,
+            "{\"code\":\"application\",\"application_code\":7,\"message\":\"it \\\"failed\\\"\\u000a\"}\n");
+  EXPECT_EQ(ask(post("/test.Text/Later", "\"throw\"")).status, 500);
+  EXPECT_EQ(ask(post("/test.Text/Say", "17")).status, 400);
+  EXPECT_EQ(ask(post("/test.Text/Say", "\"no json\"")).status, 500);
+  const Response unknown = ask(post("/test.Text/Nothing", "\"\""));
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_EQ(unknown.body, "{\"code\":\"unknown_method\",\"message\":\"nothing is served at this path\"}\n");
+  EXPECT_EQ(ask(post("/" + std::string(method_name<testing_tools::echo>), "\"\"")).status, 404);
+  const Response got = ask(get("/test.Text/Say"));
+  EXPECT_EQ(got.status, 405);
+  EXPECT_TRUE(got.has("Allow: POST\r\n"));
+  EXPECT_EQ(ask(post("/test.Text/Say", "x", "Content-Type: text/html\r\n")).status, 415);
+  EXPECT_EQ(ask(post("/test.Text/Say", "x", "Content-Type: application/proto\r\n")).status, 415);
+  EXPECT_EQ(ask(post("/test.Bytes/Stream", "x")).status, 501);
+}
+
+TEST_F(HttpServer, ServesRoutes) {
+  start();
+  const Response response = ask(get("/hello?a=b", "X-Name: me\r\n"));
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.body, "GET /hello?a=b me ");
+  EXPECT_TRUE(response.has("X-Good: yes\r\n"));
+  EXPECT_FALSE(response.has("Injected"));
+  EXPECT_FALSE(response.has("Content-Length: 1\r\n"));
+  EXPECT_EQ(ask(post("/hello", "body")).body, "POST /hello? nobody body");
+  EXPECT_EQ(ask(get("/files/a/b")).body, "GET /files/a/b? nobody ");
+  EXPECT_EQ(ask(get("/files")).status, 404);
+  EXPECT_EQ(ask(get("/broken")).status, 500);
+  EXPECT_EQ(ask(get("/large")).body.size(), std::size_t{1} << 20);
+  const Response other = ask("DELETE /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(other.status, 405);
+  EXPECT_TRUE(other.has("Allow: GET, POST\r\n"));
+  const Response none = ask(get("/empty"));
+  EXPECT_EQ(none.status, 204);
+  EXPECT_FALSE(none.has("Content-"));
+  RawSocket socket = connected("HEAD /hello HTTP/1.1\r\nHost: a\r\n\r\n" + get("/health"));
+  const Response head = receive(socket, false);
+  EXPECT_TRUE(head.has("Content-Length: 20\r\n")) << head.head;
+  EXPECT_EQ(receive(socket).body, "OK\n");
+}
+
+TEST_F(HttpServer, StreamsBodies) {
+  start();
+  RawSocket socket = connected(get("/streamed"));
+  const Response head = receive(socket);
+  EXPECT_TRUE(head.has("Transfer-Encoding: chunked\r\n")) << head.head;
+  EXPECT_FALSE(head.has("Content-Length"));
+  std::string body;
+  for (;;) {
+    const std::string line = socket.receive_text("\r\n");
+    const std::size_t size = std::stoul("0" + line, nullptr, 16);
+    const auto part = socket.receive(size + 2);
+    if (size == 0 || !part) break;
+    body += as_text(*part).substr(0, size);
+  }
+  EXPECT_EQ(body.size(), 1'000'000U);
+  EXPECT_EQ(body.substr(999, 2), "ab");
+  // The connection goes on.
+  socket.send(as_bytes("HEAD /streamed HTTP/1.1\r\nHost: a\r\n\r\n" + get("/health")));
+  EXPECT_TRUE(receive(socket).has("Transfer-Encoding: chunked\r\n"));
+  EXPECT_EQ(receive(socket).body, "OK\n");
+  const std::string old = connected("GET /streamed HTTP/1.0\r\n\r\n").receive_all();
+  EXPECT_EQ(old.size() - old.find("\r\n\r\n") - 4, 1'000'000U);
+  const std::string cut = connected(get("/cut")).receive_all();
+  EXPECT_TRUE(cut.find("0\r\n\r\n") == std::string::npos) << cut;
+}
+
+TEST_F(HttpServer, EndlessStreamsAreBoundedAndEndWithTheirClient) {
+  options.send_backlog_bytes_max = 100'000;
+  start();
+  RawSocket reads = connected(get("/endless"));
+  RawSocket never_reads = connected(get("/endless"));
+  EXPECT_TRUE(reads.receive(3'000'000));
+  EXPECT_TRUE(native->sees_calls(20));
+  reads.close();
+  never_reads.close();
+  EXPECT_TRUE(soon([&] { return cancelled == 2 && server->counters().connections_open == 1; }));
+}
+
+TEST_F(HttpServer, RoutesThatCannotBe) {
+  Http routes;
+  routes.route("GET", "/a", hello);
+  EXPECT_THROW(routes.route("GET", "/a", hello), std::logic_error);
+  EXPECT_THROW(routes.route("GET", "a", hello), std::logic_error);
+}
+
+TEST_F(HttpServer, KeepsConnectionsAndAnswersPipelinedRequestsInOrder) {
+  start();
+  std::string requests;
+  for (int i = 0; i < 300; ++i) {
+    const std::string text = "\"" + std::to_string(i) + "\"";
+    requests += post(i % 3 == 0 ? "/test.Text/Later" : "/test.Text/Say", text);
+  }
+  RawSocket socket = connected();
+  std::thread sender([&] { socket.send(as_bytes(requests)); });
+  for (int i = 0; i < 300; ++i) EXPECT_EQ(receive(socket).body, "\"" + std::to_string(i) + "\"");
+  sender.join();
+  socket.send(as_bytes(get("/health", "Connection: close\r\n")));
+  EXPECT_TRUE(receive(socket).has("Connection: close\r\n"));
+  EXPECT_TRUE(socket.closed_by_peer());
+  EXPECT_EQ(connected("GET /health HTTP/1.0\r\n\r\n").receive_all().substr(0, 15), "HTTP/1.1 200 OK");
+  RawSocket old = connected("GET /health HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  EXPECT_TRUE(receive(old).has("Connection: keep-alive\r\n"));
+  old.send(as_bytes("GET /health HTTP/1.0\r\n\r\n"));
+  EXPECT_EQ(receive(old).body, "OK\n");
+}
+
+TEST_F(HttpServer, BodiesArriveInAnyPieces) {
+  start();
+  const std::string chunks =
+      "POST /test.Bytes/Repeat HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n";
+  for (const std::string& request : {chunks, post("/test.Bytes/Repeat", "abcde")}) {
+    for (std::size_t cut = 0; cut < request.size(); cut += 3) {
+      RawSocket socket = connected(request.substr(0, cut));
+      std::this_thread::sleep_for(1ms);
+      socket.send(as_bytes(request.substr(cut)));
+      EXPECT_EQ(receive(socket).body, "abcde") << cut;
+    }
+  }
+}
+
+TEST_F(HttpServer, ContinuesOnExpectation) {
+  start();
+  RawSocket socket =
+      connected("POST /test.Bytes/Repeat HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+  EXPECT_EQ(socket.receive_text("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  socket.send(as_bytes("abc"));
+  EXPECT_EQ(receive(socket).body, "abc");
+  // A refused request is answered before its body.
+  RawSocket refused =
+      connected("POST /nothing HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+  EXPECT_EQ(receive(refused).status, 404);
+  EXPECT_TRUE(refused.closed_by_peer());
+}
+
+TEST_F(HttpServer, RefusedRequestsKeepTheConnectionIfTheirBodyIsShort) {
+  start();
+  RawSocket socket = connected(post("/nothing", text_of(20'000)) + get("/health"));
+  EXPECT_EQ(receive(socket).status, 404);
+  EXPECT_EQ(receive(socket).body, "OK\n");
+  RawSocket large = connected(post("/nothing", text_of(200'000)));
+  const Response response = receive(large);
+  EXPECT_EQ(response.status, 404);
+  EXPECT_TRUE(response.has("Connection: close\r\n"));
+  EXPECT_TRUE(large.closed_by_peer());
+}
+
+TEST_F(HttpServer, MalformedRequestsAreAnsweredAndClosed) {
+  start();
+  for (const auto& [request, status] : std::vector<std::pair<std::string, int>>{
+           {"GET / HTTP/1.1\nHost: a\n\n", 400},
+           {post("/hello", "x", "Content-Length: 2\r\n"), 400},
+           {post("/hello", "x", "Transfer-Encoding: chunked\r\n"), 400},
+           {get("/" + std::string(10'000, 'x')), 414},
+           {get("/", "X: " + std::string(10'000, 'x') + "\r\n"), 431},
+           {"POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n", 413},
+           {"GET / HTTP/1.1\r\nHost: a\r\nExpect: x\r\n\r\n", 417},
+           {"GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505}}) {
+    RawSocket socket = connected(request);
+    EXPECT_EQ(receive(socket).status, status) << request.substr(0, 60);
+    EXPECT_TRUE(socket.closed_by_peer());
+  }
+  EXPECT_EQ(server->counters().protocol_errors, 8U);
+  EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
+}
+
+TEST_F(HttpServer, DeadlinesStopHandlers) {
+  start();
+  const Response method = ask(post("/test.Text/Wait", "\"\"", "timeout-ms: 20\r\n"));
+  EXPECT_EQ(method.status, 504);
+  EXPECT_NE(method.body.find("deadline_exceeded"), std::string::npos);
+  EXPECT_EQ(ask(post("/test.Text/Wait", "\"\"", "grpc-timeout: 20m\r\n")).status, 504);
+  EXPECT_EQ(ask(get("/wait", "timeout-ms: 20\r\n")).status, 504);
+  EXPECT_EQ(cancelled, 3);
+}
+
+TEST_F(HttpServer, AClientThatGoesAwayCancelsItsCall) {
+  start();
+  RawSocket first = connected(post("/test.Text/Wait", "\"\""));
+  RawSocket second = connected(get("/wait"));
+  EXPECT_TRUE(soon([&] { return waiting == 2; }));
+  EXPECT_EQ(server->counters().calls_in_flight, 2U);
+  first.close();
+  second.reset();
+  EXPECT_TRUE(soon([&] { return cancelled == 2 && server->counters().connections_open == 1; }));
+}
+
+TEST_F(HttpServer, StopsGracefully) {
+  start();
+  RawSocket idle = connected(get("/health"));
+  EXPECT_EQ(receive(idle).status, 200);
+  RawSocket busy = connected(post("/test.Text/Wait", "\"\"", "timeout-ms: 100\r\n"));
+  EXPECT_TRUE(soon([&] { return waiting == 1; }));
+  native->stop();
+  native.reset();
+  std::thread stopper([&] { server->stop(patience); });
+  EXPECT_TRUE(idle.closed_by_peer());
+  const Response response = receive(busy);
+  EXPECT_EQ(response.status, 504);
+  EXPECT_TRUE(response.has("Connection: close\r\n"));
+  EXPECT_TRUE(busy.closed_by_peer());
+  busy.close();
+  idle.close();
+  stopper.join();
+}
+
+TEST_F(HttpServer, LimitsOfTheServerHold) {
+  options.connections_max = 2;
+  start();
+  EXPECT_TRUE(native->sees_calls(1));
+  RawSocket first = connected(get("/wait"));
+  EXPECT_TRUE(soon([&] { return waiting == 1; }));
+  RawSocket refused = connected(get("/health"));
+  const Response response = receive(refused);
+  EXPECT_EQ(response.status, 503);
+  EXPECT_NE(response.body.find("connections_max"), std::string::npos);
+  EXPECT_TRUE(refused.closed_by_peer());
+}
+
+// ---- Hostile clients ----
+
+TEST_F(HttpServer, SlowHeadersEndAtTheHeaderTimeout) {
+  HttpOptions http_options;
+  http_options.header_timeout = 50ms;
+  start(http_options);
+  RawSocket slow = connected("GET /health HTTP/1.1\r\n");
+  // Bytes that keep coming do not extend the time.
+  char answer = 0;
+  while (::recv(slow.fd(), &answer, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && slow.send(as_bytes("X: y\r\n"))) {
+    std::this_thread::sleep_for(5ms);
+  }
+  EXPECT_EQ(receive(slow).status, 408);
+}
+
+TEST_F(HttpServer, IdleConnectionsEndAtTheIdleTimeout) {
+  HttpOptions http_options;
+  http_options.idle_timeout = 50ms;
+  start(http_options);
+  RawSocket idle = connected(get("/health"));
+  EXPECT_EQ(receive(idle).status, 200);
+  EXPECT_TRUE(idle.closed_by_peer());
+}
+
+TEST_F(HttpServer, SlowBodiesEndAtTheLeastRate) {
+  options.receive_window = 50ms;
+  start();
+  RawSocket slow = connected("POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nabc");
+  EXPECT_TRUE(slow.closed_by_peer());
+  EXPECT_TRUE(soon([&] { return server->counters().receive_bytes == 0; }));
+}
+
+TEST_F(HttpServer, ReadersThatDoNotReadAreNotServedFurther) {
+  options.send_backlog_bytes_max = 1 << 20;
+  options.ping_interval = 50ms;
+  start();
+  RawSocket greedy = connected();
+  std::string requests;
+  for (int i = 0; i < 2000; ++i) requests += get("/large");
+  greedy.send_some(as_bytes(requests));
+  EXPECT_TRUE(native->sees_calls(20));
+  // Two gigabytes were asked for. The connection ends when its peer has taken nothing for two ping intervals.
+  EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
+  EXPECT_LT(server->counters().calls, 2000U + native->calls() + 100);
+}
+
+TEST_F(HttpServer, BodiesShareTheMemoryOfTheServer) {
+  options.receive_bytes_max = 2 << 20;
+  options.receive_share_bytes_max = 1 << 20;
+  options.receive_peer_bytes_max = 1 << 20;
+  start();
+  std::vector<RawSocket> senders;
+  for (int i = 0; i < 40; ++i) {
+    senders.push_back(connected("POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"));
+    senders.back().send_some(as_bytes(text_of(200'000)));
+  }
+  EXPECT_TRUE(native->sees_calls(20));
+  EXPECT_LE(server->counters().receive_bytes, std::uint64_t{4} << 20);
+  EXPECT_TRUE(soon([&] { return server->counters().memory_refusals > 0; }));
+  senders.clear();
+  EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
+}
+
+TEST_F(HttpServer, ManyPipelinedRequestsWaitForASlowOne) {
+  start();
+  RawSocket eager = connected(get("/wait"));
+  EXPECT_TRUE(soon([&] { return waiting == 1; }));
+  const std::string request = get("/health");
+  std::string requests;
+  while (requests.size() < 64U << 20) requests += request;
+  const std::size_t sent = eager.send_some(as_bytes(requests));
+  EXPECT_LT(sent, requests.size());
+  EXPECT_TRUE(native->sees_calls(20));
+  EXPECT_LE(server->counters().receive_bytes, 1U << 20);
+}
+
+}  // namespace
+}  // namespace hawser
