@@ -32,7 +32,7 @@ Task<int> sum(Reader<int> reader) {
   }
 }
 
-ServerOptions server_options() { return {.listen = "127.0.0.1:0"}; }
+ServerOptions server_options() { return {.listen = "127.0.0.1:0", .exception_texts = true}; }
 ClientOptions client_options() { return {.transports = {.required = "stream"}}; }
 
 // A server on its own thread.
