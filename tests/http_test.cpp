@@ -534,6 +534,7 @@ TEST_F(HttpServer, SlowHeadersEndAtTheHeaderTimeout) {
 TEST_F(HttpServer, IdleConnectionsEndAtTheIdleTimeout) {
   HttpOptions http_options;
   http_options.idle_timeout = 50ms;
+  http_options.header_timeout = 1h;
   start(http_options);
   RawSocket idle = connected(get("/health"));
   EXPECT_EQ(receive(idle).status, 200);

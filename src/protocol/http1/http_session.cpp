@@ -551,7 +551,12 @@ void HttpSession::end_answer() {
 void HttpSession::set_phase(Phase phase) noexcept {
   phase_ = phase;
   phase_begin_ = host().loop.now();
-  if (phase == Phase::head) timer_.start(host().loop, host().loop.after(options_.header_timeout));
+  if (phase == Phase::head) {
+    timer_.start(host().loop, host().loop.after(options_.header_timeout));
+  } else if (phase == Phase::idle && options_.idle_timeout < options_.header_timeout) {
+    // The timer of the head would be too late.
+    timer_.start(host().loop, host().loop.after(options_.idle_timeout));
+  }
 }
 
 // The timer runs all the time and is late in most phases, so that a request costs no operation of the timer.
