@@ -480,6 +480,7 @@ TEST_F(ReceiveMemory, OptionsThatServeNobodyAreRefused) {
   expect_refused_option({.message_bytes_max = 35}, "message_bytes_max (35)");
   expect_refused_option({.calls_per_connection_max = 0}, "calls_per_connection_max (0)");
   expect_refused_option({.stream_window_bytes = 0}, "stream_window_bytes (0)");
+  expect_refused_option({.ping_interval = Duration::zero()}, "ping_interval (0 ns)");
   expect_refused_option({.message_bytes_max = mib, .receive_peer_bytes_max = kib},
                         "receive_peer_bytes_max (1024 bytes)");
   expect_refused_option({.receive_bytes_max = 64 * mib, .receive_peer_bytes_max = 65 * mib}, "receive_peer_bytes_max");
@@ -494,6 +495,8 @@ TEST_F(ReceiveMemory, OptionsThatServeNobodyAreRefused) {
     return loop.run(client.connect("by hand"));
   };
   EXPECT_ERROR(connect({.stream_window_bytes = 0}), invalid_argument, "stream_window_bytes (0)");
+  EXPECT_ERROR(connect({.calls_in_flight_max = 0}), invalid_argument, "calls_in_flight_max (0)");
+  EXPECT_ERROR(connect({.ping_interval = Duration(-1)}), invalid_argument, "ping_interval (-1 ns)");
   EXPECT_ERROR(connect({.message_bytes_max = 0}), invalid_argument, "message_bytes_max (0)");
   EXPECT_ERROR(connect({.message_bytes_max = 35}), invalid_argument, "message_bytes_max (35)");
   EXPECT_ERROR(connect({.message_bytes_max = 36}), unavailable, "nobody connects here");

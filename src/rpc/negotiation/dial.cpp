@@ -117,6 +117,17 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
                        " bytes, which a frame without a body takes: raise it",
                    ErrorScope::connection);
   }
+  if (options.calls_in_flight_max == 0) {
+    co_return fail(ErrorCode::invalid_argument,
+                   "ClientOptions::calls_in_flight_max (0) is less than 1, without which no call can be made: raise it",
+                   ErrorScope::connection);
+  }
+  if (options.ping_interval <= Duration::zero()) {
+    co_return fail(ErrorCode::invalid_argument,
+                   "ClientOptions::ping_interval (" + std::to_string(options.ping_interval.count()) +
+                       " ns) is not positive: raise it, or use `forever` to send no PING",
+                   ErrorScope::connection);
+  }
   auto dialing = network.connect(loop, address, deadline - loop.now());
   Result<std::unique_ptr<transport::Stream>> stream = co_await std::move(dialing);
   if (!stream) co_return std::unexpected(std::move(stream.error()));

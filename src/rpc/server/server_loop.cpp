@@ -60,6 +60,11 @@ Result<void> check_memory(const ServerOptions& options) {
   if (options.calls_per_connection_max == 0) {
     return out_of_range("calls_per_connection_max", 0, "1, without which no client may call");
   }
+  if (options.ping_interval <= Duration::zero()) {
+    return fail(ErrorCode::invalid_argument, "ServerOptions::ping_interval (" +
+                                                 std::to_string(options.ping_interval.count()) +
+                                                 " ns) is not positive: raise it, or use `forever` to send no PING");
+  }
   if (options.receive_rate_min != 0 && options.receive_window > Duration::zero() &&
       options.receive_window < receive_window_min) {
     return out_of_range("receive_window", static_cast<std::size_t>(options.receive_window.count()),
