@@ -32,6 +32,7 @@ Plan draw_plan(const Profile& profile, Random& random) {
   plan.calls = static_cast<unsigned>(between(5, 40));
   plan.calls_at_once = static_cast<unsigned>(between(1, 24));
   plan.server.listen = "server:9000";
+  plan.server.exception_texts = true;  // The texts are checked.
   plan.server.ping_interval = milliseconds(between(200, 2000));
   plan.client.ping_interval = milliseconds(between(200, 2000));
   plan.server.checksum = random.chance(0.7);

@@ -10,7 +10,7 @@ namespace hawser::testing {
 
 bool on_the_loop() { return Loop::current() != nullptr; }
 
-namespace {
+namespace simulation_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -314,5 +314,5 @@ TEST(Simulation, FailuresHaveTheirPlace) {
   EXPECT_THROW(Simulation(1, {.network = {.delay_min = seconds(2), .delay_max = seconds(1)}}), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace simulation_test
 }  // namespace hawser::testing
