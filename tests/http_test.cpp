@@ -1,6 +1,7 @@
 #include "hawser/http.h"
 
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>

@@ -1,4 +1,5 @@
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>

@@ -1,5 +1,6 @@
 #include "transport/shm/memory/shared_memory.h"
 
+#include <cstring>
 #include <memory>
 #include <optional>
 

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <vector>
 
