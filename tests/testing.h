@@ -62,11 +62,11 @@ inline std::string text_of(std::size_t bytes, char first = 'a') {
     co_return;                                \
   }                                           \
   static_assert(true)
-#define REQUIRE_OK(result)                                                             \
-  if (!(result)) {                                                                     \
-    ADD_FAILURE() << #result " failed: " << ::hawser::testing_tools::error_of(result); \
-    co_return;                                                                         \
-  }                                                                                    \
+#define REQUIRE_OK(result)                                                                      \
+  if (const auto& required_result = (result); !required_result) {                               \
+    ADD_FAILURE() << #result " failed: " << ::hawser::testing_tools::error_of(required_result); \
+    co_return;                                                                                  \
+  }                                                                                             \
   static_assert(true)
 #define EXPECT_OK(result) EXPECT_TRUE(result) << ::hawser::testing_tools::error_of(result)
 #define EXPECT_ERROR(result, code, text) \

@@ -78,17 +78,18 @@ LoopOptions Runtime::loop_options() {
   return options;
 }
 
-// The constructors of the public API choose here what they are built from.
+// The constructors of the public API choose here what they are built from. Braces, since their elements are evaluated
+// in order: the network is chosen before the options are moved.
 
 Server::Server(ServerOptions options)
-    : Server(nullptr, network_of(options.runtime, &options.loop), std::move(options)) {}
+    : Server{nullptr, network_of(options.runtime, &options.loop), std::move(options)} {}
 Server::Server(Loop& loop, ServerOptions options)
-    : Server(&loop, network_of(options.runtime, &loop), std::move(options)) {}
+    : Server{&loop, network_of(options.runtime, &loop), std::move(options)} {}
 
 Client::Client(ClientOptions options)
-    : Client(nullptr, network_of(options.runtime, Loop::current()), std::move(options)) {}
+    : Client{nullptr, network_of(options.runtime, Loop::current()), std::move(options)} {}
 Client::Client(Loop& loop, ClientOptions options)
-    : Client(&loop, network_of(options.runtime, &loop), std::move(options)) {}
+    : Client{&loop, network_of(options.runtime, &loop), std::move(options)} {}
 
 std::shared_ptr<ClientPool> ClientPool::create(Loop& loop, std::string address, PoolOptions options) {
   std::shared_ptr<transport::Network> network = network_of(options.client.runtime, &loop);
