@@ -195,7 +195,7 @@ class GrpcAttack : public Grpc, public ::testing::WithParamInterface<Attack> {};
 
 // The attacker is cut off. A good client goes on meanwhile, and nothing of the attacker is left.
 TEST_P(GrpcAttack, EndsWhileAGoodClientGoesOn) {
-  start();
+  start({.idle_frames_per_second = 1});  // The attacker may be slow.
   BackgroundClient native(server->address());
   Client good(server->address(), "steady");
   EXPECT_TRUE(attack(server->address(), GetParam().next));

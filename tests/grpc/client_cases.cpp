@@ -177,7 +177,8 @@ Task<void> streams(GrpcClient& client) {
     REQUIRE(call.has_value());
     auto writer = call->writer();
     for (int i = 0; i < 1000; ++i) {
-      AWAIT(written, writer.write(Raw{std::string(10'000, 'x')}));
+      const Raw item{std::string(10'000, 'x')};
+      AWAIT(written, writer.write(item));
       REQUIRE(written.has_value());
     }
     AWAIT(result, call->finish());
@@ -192,7 +193,8 @@ Task<void> streams(GrpcClient& client) {
     auto writer = call->writer();
     auto reader = call->reader();
     for (int i = 0; i < 100; ++i) {
-      AWAIT(written, writer.write(Raw{std::to_string(i)}));
+      const Raw number{std::to_string(i)};
+      AWAIT(written, writer.write(number));
       REQUIRE(written.has_value());
       AWAIT(item, reader.next());
       REQUIRE(item.has_value() && item->has_value());
@@ -249,7 +251,8 @@ Task<void> deadline_and_cancellation(GrpcClient& client) {
     AWAIT(call, client.open<&remote::converse>());
     REQUIRE(call.has_value());
     auto writer = call->writer();
-    AWAIT(written, writer.write(Raw{"first"}));
+    const Raw text{"first"};
+    AWAIT(written, writer.write(text));
     auto reader = call->reader();
     AWAIT(item, reader.next());
     EXPECT_TRUE(item && *item);
@@ -278,7 +281,8 @@ Task<void> errors(GrpcClient& client) {
   AWAIT(call, client.open<&remote::converse>());
   REQUIRE(call.has_value());
   auto writer = call->writer();
-  AWAIT(written, writer.write(Raw{"fail"}));
+  const Raw item{"fail"};
+  AWAIT(written, writer.write(item));
   AWAIT(result, call->finish());
   EXPECT_TRUE(is_error(result, ErrorCode::application, "as the client wants"));
   CallOptions attached;

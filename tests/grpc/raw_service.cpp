@@ -61,8 +61,8 @@ Result<Raw> fail_with(Context& context, Raw request) {
 Task<Result<void>> count(Raw request, Writer<Raw> out) {
   const int most = number_of(request.bytes);
   for (int i = 0; i < most; ++i) {
-    auto writing =
-        out.write(Raw{std::string(static_cast<std::size_t>(i % 50) * 1000, static_cast<char>('a' + i % 26))});
+    const Raw item{std::string(static_cast<std::size_t>(i % 50) * 1000, static_cast<char>('a' + i % 26))};
+    auto writing = out.write(item);
     Result<void> written = co_await std::move(writing);
     if (!written) co_return std::unexpected(written.error());
   }
@@ -107,7 +107,8 @@ Task<Result<void>> converse(Context& context, Reader<Raw> in, Writer<Raw> out) {
 Task<Result<void>> watch(Context& context, Raw, Writer<Raw> out) {
   const Running running;
   while (!context.stopping().stop_requested() && !context.token().stop_requested()) {
-    auto writing = out.write(Raw{"event"});
+    const Raw event{"event"};
+    auto writing = out.write(event);
     Result<void> written = co_await std::move(writing);
     if (!written) break;
     auto pause = context.loop().sleep(std::chrono::milliseconds(1));

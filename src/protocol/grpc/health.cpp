@@ -99,7 +99,8 @@ struct GrpcHealth::State {
       const Status now = find(*service);
       if (now != last) {
         last = now;
-        auto writing = out.write(response(now));
+        const ProtoBytes message = response(now);  // Lives until it has been written.
+        auto writing = out.write(message);
         const Result<void> written = co_await std::move(writing);
         if (!written) co_return std::unexpected(written.error());
       }

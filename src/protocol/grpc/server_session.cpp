@@ -340,7 +340,8 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
 }
 
 void ServerSession::answered(Stream& stream) {
-  machine_.guard().give(1);
+  // A call that its peer has reset was no work of use: rapid resets would cost their sender nothing.
+  if (stream.open) machine_.guard().give(1);
   machine_.release_stream(stream);
   if (!closed()) send_soon();
 }
