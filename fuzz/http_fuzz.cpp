@@ -39,7 +39,8 @@ std::string describe(std::string_view bytes, std::size_t piece) {
         case RequestParser::Event::more: more = true; break;
         case RequestParser::Event::error:
           expect(parser.status() >= 400 && !parser.reason().empty());
-          return out + std::to_string(parser.status()) + std::string(parser.reason());
+          // Which of several violations is found first depends on the pieces.
+          return out + "error";
         case RequestParser::Event::head:
           out += parser.head().method;
           out += parser.head().path;
