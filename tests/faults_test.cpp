@@ -20,15 +20,6 @@ using hostile::hold;
 using hostile::request_of;
 using wire::FrameKind;
 
-template <class Condition>
-bool soon(Condition condition) {
-  for (const auto end = std::chrono::steady_clock::now() + patience; !condition();) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
-}
-
 // Returns the resident memory of this process.
 std::size_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");

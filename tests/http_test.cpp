@@ -1,7 +1,6 @@
 #include "hawser/http.h"
 
 #include <atomic>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +10,7 @@
 #include "hawser/hawser.h"
 #include "tests/background_client.h"
 #include "tests/raw_peer.h"
+#include "tests/repeat_handler.h"
 
 // A server that serves HTTP/1.1 beside its own protocol. A native client calls it all the time.
 namespace hawser {
@@ -49,19 +49,6 @@ class BytesTranscoder final : public detail::JsonTranscoder {
   Result<Buffer> arguments_from_json(std::string_view json) const override { return Buffer::copy_of(json); }
   Result<std::string> result_to_json(Bytes body, Bytes) const override { return std::string(as_text(body)); }
   std::string_view encoding() const noexcept override { return "proto"; }
-};
-
-// Answers with its body.
-class Repeat final : public detail::Handler {
- public:
-  void serve(const detail::IncomingRequest& request) override {
-    codec::EncodedSize size;
-    size.body = request.body.size();
-    std::byte* const body = request.sink.begin_reply(request.call, size, {});
-    if (body == nullptr) return;
-    std::memcpy(body, request.body.data(), request.body.size());
-    request.sink.end_reply({}, nullptr);
-  }
 };
 
 std::atomic<int> waiting{0};
@@ -156,15 +143,6 @@ Task<HttpResponse> empty(HttpRequest&) {
   HttpResponse response;
   response.status = 204;
   co_return response;
-}
-
-template <class Condition>
-bool soon(Condition condition) {
-  for (const auto end = std::chrono::steady_clock::now() + patience; !condition();) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
 }
 
 struct Response {

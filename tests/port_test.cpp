@@ -12,6 +12,7 @@
 #include "rpc/port/port_protocol.h"
 #include "tests/background_client.h"
 #include "tests/raw_peer.h"
+#include "tests/repeat_handler.h"
 
 // Other protocols on the port of a server, with a protocol of one line a call: "LINE method argument\n" is answered by
 // "OK result\n" or "ERR code text\n".
@@ -109,19 +110,6 @@ class LineProtocol final : public PortProtocol {
   const std::string_view magic_;
 };
 
-// Answers with its body, byte by byte.
-class Repeat final : public detail::Handler {
- public:
-  void serve(const detail::IncomingRequest& request) override {
-    codec::EncodedSize size;
-    size.body = request.body.size();
-    std::byte* const body = request.sink.begin_reply(request.call, size, {});
-    if (body == nullptr) return;
-    std::memcpy(body, request.body.data(), request.body.size());
-    request.sink.end_reply({}, nullptr);
-  }
-};
-
 std::atomic<int> waiting{0};
 std::atomic<int> cancelled{0};
 
@@ -135,15 +123,6 @@ Task<void> wait_for_stop(Context& context) {
   waiting.fetch_add(1);
   auto sleep = context.loop().sleep(1h, context.stopping());
   static_cast<void>(co_await std::move(sleep));
-}
-
-template <class Condition>
-bool soon(Condition condition) {
-  for (const auto end = std::chrono::steady_clock::now() + patience; !condition();) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
 }
 
 class Port : public ::testing::Test {

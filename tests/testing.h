@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "hawser/hawser.h"
@@ -31,6 +32,16 @@ Task<bool> eventually(Loop& loop, Condition condition) {
     co_await pause;
   }
   co_return true;
+}
+
+// Does the same on a thread without a loop.
+template <class Condition>
+bool soon(Condition condition) {
+  for (const auto end = std::chrono::steady_clock::now() + patience; !condition();) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(1ms);
+  }
+  return true;
 }
 
 template <class T>

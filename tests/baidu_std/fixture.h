@@ -158,14 +158,6 @@ class BaiduStd : public ::testing::Test {
     EXPECT_EQ(good_client->complaint(), "");
   }
 
-  template <class Condition>
-  static bool soon(Condition condition) {
-    for (const auto end = std::chrono::steady_clock::now() + patience; !condition();) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(1ms);
-    }
-    return true;
-  }
   RawSocket connected() const { return RawSocket::connected_to(server->address()); }
   // Sends a request and returns its answer.
   static Answer ask(RawSocket& socket, const Call& call) {

@@ -83,15 +83,6 @@ class HostileClient : public ::testing::Test {
     EXPECT_EQ(background_client->complaint(), "");
   }
 
-  template <class Condition>
-  static bool soon(Condition condition) {
-    for (const auto end = std::chrono::steady_clock::now() + patience; !condition();) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(1ms);
-    }
-    return true;
-  }
-
   RawSocket connected() const { return RawSocket::connected_to(server->address()); }
   RawSocket greeted() const { return RawSocket::greeted(server->address()); }
 
