@@ -91,8 +91,8 @@ class Writer {
   }
   // Sends `item` when the peer has granted enough credit. `item`, or the memory that a view refers to, must stay valid
   // until the task has completed: a temporary may be written by `co_await writer.write(T{...})`, but a task that is
-  // stored and awaited later needs a variable. Fails if the call or the connection has ended, and with limit_exceeded if
-  // the item is larger than message_bytes_max.
+  // stored and awaited later needs a variable. Fails if the call or the connection has ended, and with limit_exceeded
+  // if the item is larger than message_bytes_max.
   Task<Result<void>> write(Given item) {
     const std::shared_ptr<detail::StreamCore> kept = core_;
     if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
