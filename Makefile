@@ -2,7 +2,7 @@
 MAKEFLAGS += --no-print-directory
 CPUS := $(shell nproc)
 
-.PHONY: help docs test test-rest test-all mutate dev thorough gcc asan tsan fuzz counters bench compare install-dependencies tidy format clean
+.PHONY: help demo docs test test-rest test-all mutate dev thorough gcc asan tsan fuzz counters bench compare install-dependencies tidy format clean
 
 help:
 	@echo "make test      install what is missing, build, and run every functional test once, also over RDMA in a guest"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench-rdma  hawser over RDMA beside perftest, in the guest; writes build/bench-rdma.html"
 	@echo "make compare   the same, side by side with bare sockets, gRPC and Cap'n Proto; writes build/compare.html"
 	@echo "make counters  pieces of a call timed one by one; instructions and allocations of a whole call"
+	@echo "make demo      three servers that call each other; prints the addresses of their pages"
 	@echo "make docs      the documentation as a site in build/docs/site, by mkdocs-material from PyPI"
 	@echo "make tidy      check layers, lengths and wording"
 	@echo "make format    lay out the sources with clang-format"
@@ -59,6 +60,12 @@ compare:
 	@cmake --build --preset release --target hawser-bench hawser-peer-grpc hawser-peer-capnp --parallel $(CPUS) -- --quiet
 	@build/release/bench/hawser-bench compare --peers baseline,grpc,capnp --json build/compare.json $(ARGS)
 	@build/release/bench/hawser-bench report build/compare.json -o build/compare.html
+
+# Three servers with pages, for ten minutes or SECONDS.
+demo: install-dependencies
+	@cmake --preset dev --log-level=WARNING
+	@cmake --build --preset dev --target hawser-cli --parallel $(CPUS) -- --quiet
+	@python3 -B tools/demo.py build/dev/cli/hawser $(SECONDS)
 
 docs:
 	@python3 tools/build_docs.py

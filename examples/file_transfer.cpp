@@ -23,7 +23,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -46,7 +48,8 @@ class MappedFile {
  public:
   // Opens a file for reading.
   static hawser::Result<std::shared_ptr<MappedFile>> open(const std::string& path) {
-    return map(path, ::open(path.c_str(), O_RDONLY | O_CLOEXEC), PROT_READ, 0);
+    // O_NONBLOCK: opening a named pipe would wait for its writer.
+    return map(path, ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), PROT_READ, std::nullopt);
   }
   // Opens a file for writing, or creates it, and gives it this size.
   static hawser::Result<std::shared_ptr<MappedFile>> create(const std::string& path, std::size_t bytes) {
@@ -84,11 +87,11 @@ class MappedFile {
   MappedFile() = default;
 
   static hawser::Result<std::shared_ptr<MappedFile>> map(const std::string& path, int descriptor, int protection,
-                                                         std::size_t resize) {
+                                                         std::optional<std::size_t> resize) {
     if (descriptor < 0) return std::unexpected(file_error(path));
     std::shared_ptr<MappedFile> file(new MappedFile);
     file->descriptor_ = descriptor;
-    if (resize != 0 && ftruncate(descriptor, static_cast<off_t>(resize)) != 0) return std::unexpected(file_error(path));
+    if (resize && ftruncate(descriptor, static_cast<off_t>(*resize)) != 0) return std::unexpected(file_error(path));
     struct stat about = {};
     if (fstat(descriptor, &about) != 0) return std::unexpected(file_error(path));
     if (!S_ISREG(about.st_mode)) return std::unexpected(hawser::Error::application(EINVAL, path + " is no file"));
@@ -154,7 +157,8 @@ class Folder {
   // Opens a file, or returns the open one. `again`: looks whether another file has the name now. Files stay mapped,
   // since replies may still be sent from them.
   hawser::Result<std::shared_ptr<MappedFile>> find(const std::string& name, bool again) {
-    if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
+    // A name ends at its first zero byte for the system, so that many names would open the same file.
+    if (name.empty() || name.front() == '.' || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
       return std::unexpected(hawser::Error::application(EINVAL, "'" + name + "' is no name of a file in this folder"));
     }
     const std::scoped_lock lock(lock_);
@@ -430,11 +434,17 @@ int try_it() {
   const auto have = MappedFile::open(target);
   const bool same = want && have && std::ranges::equal((*want)->bytes(), (*have)->bytes());
   Transfer missing(server.address(), "../secret", target);
-  const bool refused = !missing.run();
+  Transfer cut_name(server.address(), std::string("source\0x", 8), target);
+  const bool refused = !missing.run() && !cut_name.run();
+  // An empty file, after an interrupted transfer of a longer one.
+  std::filesystem::copy_file(source, target + ".part", std::filesystem::copy_options::overwrite_existing);
+  static_cast<void>(MappedFile::create(scratch / "empty", 0));
+  const bool empty = Transfer(server.address(), "empty", target).run() && std::filesystem::file_size(target) == 0;
   std::error_code ignored;
   std::filesystem::remove_all(scratch, ignored);
-  std::printf("interrupted: %d, resumed: %d, same: %d, refused: %d\n", interrupted, resumed, same, refused);
-  return interrupted && resumed && same && refused ? 0 : 1;
+  std::printf("interrupted: %d, resumed: %d, same: %d, refused: %d, empty: %d\n", interrupted, resumed, same, refused,
+              empty);
+  return interrupted && resumed && same && refused && empty ? 0 : 1;
 }
 
 }  // namespace file_transfer

@@ -6,9 +6,10 @@
 #include <string_view>
 
 #include "protocol/http1/request_parser.h"
+#include "protocol/http1/response_parser.h"
 
-// Arbitrary bytes as HTTP/1 requests. The pieces in which they arrive must make no difference, and a body must keep its
-// limit. Input: u8 bytes that arrive at a time (0: all) | the bytes.
+// Arbitrary bytes as HTTP/1 requests and as responses. The pieces in which they arrive must make no difference, and a
+// body must keep its limit. Input: u8 bytes that arrive at a time (0: all) | the bytes.
 namespace hawser::http1 {
 namespace {
 
@@ -16,15 +17,19 @@ void expect(bool condition) {
   if (!condition) std::abort();
 }
 
-constexpr RequestLimits limits{.line_bytes_max = 200,
+constexpr MessageLimits limits{.line_bytes_max = 200,
                                .head_bytes_max = 500,
                                .fields_max = 8,
                                .body_bytes_max = 1000,
                                .chunk_extension_bytes_max = 20};
 
-// Describes the requests that the bytes contain, and the error behind them.
+std::string first_line(const RequestHead& head) { return std::string(head.method) + std::string(head.path); }
+std::string first_line(const ResponseHead& head) { return std::to_string(head.status) + std::string(head.phrase); }
+
+// Describes the messages that the bytes contain, and the error behind them.
+template <class Parser>
 std::string describe(std::string_view bytes, std::size_t piece) {
-  RequestParser parser(limits);
+  Parser parser(limits);
   std::string out;
   std::string held;
   std::string body;
@@ -33,17 +38,16 @@ std::string describe(std::string_view bytes, std::size_t piece) {
     held += bytes.substr(at, size);
     at += size;
     for (bool more = false; !more;) {
-      const RequestParser::Step step = parser.next(as_bytes(held));
+      const MessageParser::Step step = parser.next(as_bytes(held));
       expect(step.consumed <= held.size());
       switch (step.event) {
-        case RequestParser::Event::more: more = true; break;
-        case RequestParser::Event::error:
+        case MessageParser::Event::more: more = true; break;
+        case MessageParser::Event::error:
           expect(parser.status() >= 400 && !parser.reason().empty());
           // Which of several violations is found first depends on the pieces.
           return out + "error";
-        case RequestParser::Event::head:
-          out += parser.head().method;
-          out += parser.head().path;
+        case MessageParser::Event::head:
+          out += first_line(parser.head());
           for (const Field& field : parser.head().fields) {
             out += field.name;
             out += field.value;
@@ -51,11 +55,11 @@ std::string describe(std::string_view bytes, std::size_t piece) {
           expect(!parser.head().chunked || parser.head().content_length == 0);
           body.clear();
           break;
-        case RequestParser::Event::body:
+        case MessageParser::Event::body:
           body += as_text(step.data);
           expect(body.size() <= limits.body_bytes_max);
           break;
-        case RequestParser::Event::end: out += body + "|"; break;
+        case MessageParser::Event::end: out += body + "|"; break;
       }
       held.erase(0, step.consumed);
     }
@@ -72,6 +76,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const std::size_t piece = data[0] == 0 ? bytes.size() : data[0];
-  if (hawser::http1::describe(bytes, piece) != hawser::http1::describe(bytes, bytes.size())) std::abort();
+  using namespace hawser::http1;
+  if (describe<RequestParser>(bytes, piece) != describe<RequestParser>(bytes, bytes.size())) std::abort();
+  if (describe<ResponseParser>(bytes, piece) != describe<ResponseParser>(bytes, bytes.size())) std::abort();
   return 0;
 }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "hawser/hawser.h"
+#include "hawser/interceptor.h"
 #include "protocol/grpc/test/machine_pair.h"
 #include "tests/background_client.h"
 #include "tests/grpc/raw_service.h"
@@ -30,17 +31,17 @@ namespace h2 = protocol::grpc::testing;
 constexpr int skipped = 77;
 
 // A running grpcio client, which makes the calls of one function of tests/grpc/client.py.
-class Client {
+class FrameClient {
  public:
-  Client(const std::string& address, std::string_view name) {
+  FrameClient(const std::string& address, std::string_view name) {
     const auto script = std::filesystem::path(__FILE__).parent_path() / "grpc" / "client.py";
     const std::string command =
         "exec /usr/bin/python3 -B '" + script.string() + "' '" + address + "' " + std::string(name) + " 2>&1";
     pipe_ = popen(command.c_str(), "r");
   }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
-  ~Client() {
+  FrameClient(const FrameClient&) = delete;
+  FrameClient& operator=(const FrameClient&) = delete;
+  ~FrameClient() {
     if (pipe_ != nullptr) pclose(pipe_);
   }
   // Returns the next line, or nothing at the end.
@@ -65,6 +66,13 @@ class Grpc : public ::testing::Test {
   void start(GrpcOptions grpc_options = {}) {
     options.loop.log = [](LogLevel, std::string_view, std::string_view) {};
     server = std::make_unique<Server>(options);
+    if (intercepted) {
+      server->use([](IncomingCall& call, Next next) -> Task<Result<void>> {
+        auto pause = call.loop().sleep(1ms);
+        co_await pause;
+        co_return co_await next();
+      });
+    }
     register_raw_service(*server);
     server->register_handler<testing_tools::echo>();
     server->enable(grpc(grpc_options));
@@ -72,7 +80,7 @@ class Grpc : public ::testing::Test {
     ASSERT_TRUE(started) << error_of(started);
   }
   void run(std::string_view name) {
-    Client client(server->address(), name);
+    FrameClient client(server->address(), name);
     const int status = client.wait();
     if (status == skipped) GTEST_SKIP() << client.output;
     EXPECT_EQ(status, 0) << client.output;
@@ -80,12 +88,18 @@ class Grpc : public ::testing::Test {
   }
 
   ServerOptions options;
+  bool intercepted = false;
   std::unique_ptr<Server> server;
 };
 
 TEST_F(Grpc, Unary) {
   start();
   run("unary");
+}
+TEST_F(Grpc, InterceptorsChangeNothingForTheCaller) {
+  intercepted = true;
+  start();
+  for (const char* name : {"unary", "streams", "deadline", "cancellation", "metadata", "errors"}) run(name);
 }
 TEST_F(Grpc, Streams) {
   start();
@@ -149,7 +163,7 @@ TEST_F(Grpc, ManyCallsOfTheOwnProtocolAtTheSameTime) {
 
 TEST_F(Grpc, AGracefulStopLetsStreamsEnd) {
   start();
-  Client client(server->address(), "stopping");
+  FrameClient client(server->address(), "stopping");
   const std::string first = client.line();
   if (first != "watching\n") {
     client.output = first;
@@ -197,7 +211,7 @@ class GrpcAttack : public Grpc, public ::testing::WithParamInterface<Attack> {};
 TEST_P(GrpcAttack, EndsWhileAGoodClientGoesOn) {
   start({.idle_frames_per_second = 1});  // The attacker may be slow.
   BackgroundClient native(server->address());
-  Client good(server->address(), "steady");
+  FrameClient good(server->address(), "steady");
   EXPECT_TRUE(attack(server->address(), GetParam().next));
   const int status = good.wait();
   if (status != skipped) {

@@ -6,144 +6,19 @@
 #include <string_view>
 #include <thread>
 
-#include "hawser/detail/json_transcoder.h"
 #include "hawser/hawser.h"
+#include "hawser/interceptor.h"
 #include "tests/background_client.h"
+#include "tests/http_routes.h"
 #include "tests/raw_peer.h"
 #include "tests/repeat_handler.h"
 
 // A server that serves HTTP/1.1 beside its own protocol. A native client calls it all the time.
 namespace hawser {
 
-// GCC warns of anonymous functions that could be offloaded.
-namespace http_test {
-std::string say(std::string_view text) { return std::string(text); }
-}  // namespace http_test
-
 namespace {
 
-using http_test::say;
-
-using namespace testing_tools;
-
-// One text between quotes, without escapes, is the argument and the result.
-class TextTranscoder final : public detail::JsonTranscoder {
- public:
-  Result<Buffer> arguments_from_json(std::string_view json) const override {
-    if (json.size() < 2 || json.front() != '"' || json.back() != '"') {
-      return fail(ErrorCode::invalid_argument, "the JSON is no text");
-    }
-    return Buffer::copy_of(text_body(json.substr(1, json.size() - 2)));
-  }
-  Result<std::string> result_to_json(Bytes body, Bytes payload) const override {
-    const std::string_view text = payload.empty() ? as_text(body).substr(4) : as_text(payload);
-    if (text == "no json") return fail(ErrorCode::internal, "this result has no JSON");
-    return "\"" + std::string(text) + "\"";
-  }
-  std::string_view encoding() const noexcept override { return "hawser"; }
-};
-
-// For methods whose bodies are bytes.
-class BytesTranscoder final : public detail::JsonTranscoder {
- public:
-  Result<Buffer> arguments_from_json(std::string_view json) const override { return Buffer::copy_of(json); }
-  Result<std::string> result_to_json(Bytes body, Bytes) const override { return std::string(as_text(body)); }
-  std::string_view encoding() const noexcept override { return "proto"; }
-};
-
-std::atomic<int> waiting{0};
-std::atomic<int> cancelled{0};
-
-Task<Result<std::string>> say_later(Context& context, std::string text) {
-  auto sleep = context.loop().sleep(1ms);
-  co_await sleep;
-  if (text == "fail") co_return std::unexpected(Error::application(7, "it \"failed\"\n"));
-  if (text == "throw") throw std::runtime_error("thrown");
-  if (const auto value = context.metadata().find("x-one")) context.add_metadata("x-back-x-one", std::string(*value));
-  if (context.metadata().find("cookie")) context.add_metadata("x-back-cookie", "");
-  co_return text;
-}
-Task<Result<std::string>> wait_for_ever(Context& context, std::string) {
-  waiting.fetch_add(1);
-  auto sleep = context.loop().sleep(1h, context.token());
-  const Result<void> slept = co_await std::move(sleep);
-  cancelled.fetch_add(1);
-  if (!slept) co_return std::unexpected(slept.error());
-  co_return "late";
-}
-
-Task<HttpResponse> hello(HttpRequest& request) {
-  auto sleep = request.loop().sleep(1ms);
-  co_await sleep;
-  HttpResponse response;
-  response.body = std::string(request.method()) + " " + std::string(request.path()) + "?" +
-                  std::string(request.query()) + " " + std::string(request.header("X-Name").value_or("nobody")) + " " +
-                  std::string(request.text());
-  response.headers.emplace_back("X-Good", "yes");
-  response.headers.emplace_back("X-Bad", "a\r\nInjected: b");
-  response.headers.emplace_back("Content-Length", "1");
-  co_return response;
-}
-Task<HttpResponse> wait_in_route(HttpRequest& request) {
-  waiting.fetch_add(1);
-  auto sleep = request.loop().sleep(1h, request.token());
-  static_cast<void>(co_await std::move(sleep));
-  cancelled.fetch_add(1);
-  HttpResponse response;
-  response.status = 504;
-  co_return response;
-}
-Task<HttpResponse> broken(HttpRequest&) {
-  throw std::runtime_error("no luck");
-  co_return HttpResponse{};
-}
-Task<HttpResponse> large(HttpRequest&) {
-  HttpResponse response;
-  response.body.assign(1 << 20, 'x');
-  co_return response;
-}
-Task<void> send_parts(HttpBodyWriter& writer) {
-  for (int i = 0; i < 1000; ++i) {
-    const std::string part(1000, static_cast<char>('a' + i % 26));
-    auto writing = writer.write(part);
-    const Result<void> written = co_await std::move(writing);
-    if (!written) break;
-  }
-}
-Task<HttpResponse> streamed(HttpRequest&) {
-  HttpResponse response;
-  response.stream = send_parts;
-  co_return response;
-}
-Task<void> send_for_ever(HttpBodyWriter& writer) {
-  const std::string part(10'000, 'x');
-  for (;;) {
-    auto writing = writer.write(part);
-    const Result<void> written = co_await std::move(writing);
-    if (!written) break;
-  }
-  cancelled.fetch_add(1);
-}
-Task<HttpResponse> endless(HttpRequest&) {
-  HttpResponse response;
-  response.stream = send_for_ever;
-  co_return response;
-}
-Task<void> send_and_throw(HttpBodyWriter& writer) {
-  auto writing = writer.write("part");
-  static_cast<void>(co_await std::move(writing));
-  throw std::runtime_error("no more");
-}
-Task<HttpResponse> cut_short(HttpRequest&) {
-  HttpResponse response;
-  response.stream = send_and_throw;
-  co_return response;
-}
-Task<HttpResponse> empty(HttpRequest&) {
-  HttpResponse response;
-  response.status = 204;
-  co_return response;
-}
+using namespace http_test;
 
 struct Response {
   int status = 0;
@@ -177,7 +52,7 @@ class HttpServer : public ::testing::Test {
                         .json = std::make_shared<TextTranscoder>()});
   }
   void start(HttpOptions http_options = {}) {
-    server = std::make_unique<Server>(options);
+    if (server == nullptr) server = std::make_unique<Server>(options);
     server->register_handler<testing_tools::echo>();
     add<say>("test.Text/Say");
     add<say_later>("test.Text/Later");
@@ -191,6 +66,7 @@ class HttpServer : public ::testing::Test {
                         .handler = std::make_unique<Repeat>(),
                         .streams_out = true,
                         .json = std::make_shared<BytesTranscoder>()});
+    server->add_method({.id = 3, .name = "test.Bytes/Undescribed", .handler = std::make_unique<Repeat>()});
     server->enable(http(http_options)
                        .route("GET", "/hello", hello)
                        .route("POST", "/hello", hello)
@@ -232,6 +108,35 @@ class HttpServer : public ::testing::Test {
   }
   static std::string get(std::string_view path, std::string_view fields = "") {
     return "GET " + std::string(path) + " HTTP/1.1\r\nHost: a\r\n" + std::string(fields) + "\r\n";
+  }
+
+  // Clients that end their direction at once, as `printf ... | nc -N` does, receive all replies.
+  void expect_replies_after_end() {
+    HttpOptions http_options;
+    http_options.half_closed_timeout = patience;
+    start(http_options);
+    const auto count = [](std::string_view text, std::string_view part) {
+      std::size_t found = 0;
+      for (std::size_t at = 0; (at = text.find(part, at)) != std::string_view::npos; ++at) ++found;
+      return found;
+    };
+    const std::string slow = post("/test.Text/Later", "\"a\"");
+    for (const std::string& requests :
+         {slow, get("/health"), get("/large"), std::string("GET /large HTTP/1.0\r\n\r\n"),
+          get("/hello") + get("/health") + slow + get("/large") + slow, get("/large") + get("/large") + "GET /part"}) {
+      RawSocket socket = connected(requests);
+      ::shutdown(socket.fd(), SHUT_WR);
+      const std::string replies = socket.receive_all();
+      EXPECT_EQ(count(replies, "HTTP/1.1 200 OK\r\n"), count(requests, " HTTP/1.")) << requests;
+      EXPECT_GE(replies.size(), count(requests, "/large") << 20) << requests;
+    }
+    RawSocket streamed = connected(get("/streamed"));
+    ::shutdown(streamed.fd(), SHUT_WR);
+    EXPECT_TRUE(streamed.receive_all().ends_with("\r\n0\r\n\r\n"));
+    EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
+  }
+  static std::string line_with_token(std::string_view method, std::string_view path) {
+    return std::string(method) + " " + std::string(path) + " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer good\r\n\r\n";
   }
 
   ServerOptions options;
@@ -282,7 +187,7 @@ TEST_F(HttpServer, MapsErrorsToStatusAndJson) {
   const Response unknown = ask(post("/test.Text/Nothing", "\"\""));
   EXPECT_EQ(unknown.status, 404);
   EXPECT_EQ(unknown.body, "{\"code\":\"unknown_method\",\"message\":\"nothing is served at this path\"}\n");
-  EXPECT_EQ(ask(post("/" + std::string(method_name<testing_tools::echo>), "\"\"")).status, 404);
+  EXPECT_EQ(ask(post("/test.Bytes/Undescribed", "\"\"")).status, 404);
   const Response got = ask(get("/test.Text/Say"));
   EXPECT_EQ(got.status, 405);
   EXPECT_TRUE(got.has("Allow: POST\r\n"));
@@ -314,6 +219,33 @@ TEST_F(HttpServer, ServesRoutes) {
   const Response head = receive(socket, false);
   EXPECT_TRUE(head.has("Content-Length: 20\r\n")) << head.head;
   EXPECT_EQ(receive(socket).body, "OK\n");
+}
+
+TEST_F(HttpServer, InterceptorsSurroundMethodsAndRoutes) {
+  server = std::make_unique<Server>(options);
+  server->use([](IncomingCall& call, Next next) -> Task<Result<void>> {
+    if (call.protocol() == "hawser") co_return co_await next();
+    if (!call.metadata().find("authorization")) co_return fail(ErrorCode::unauthenticated, "who are you?");
+    if (call.metadata().find("authorization") != "Bearer good") co_return fail(ErrorCode::permission_denied, "no");
+    call.add_reply_metadata("x-method", std::string(call.method()) + " over " + std::string(call.protocol()));
+    co_return co_await next();
+  });
+  start();
+  for (const std::string& request : {get("/hello"), post("/test.Text/Later", "\"a\"")}) {
+    const std::string rest = request.substr(request.find("Host"));
+    const std::string line = request.substr(0, request.size() - rest.size());
+    const Response unknown = ask(request);
+    EXPECT_EQ(unknown.status, 401);
+    EXPECT_EQ(unknown.body, "{\"code\":\"unauthenticated\",\"message\":\"who are you?\"}\n");
+    EXPECT_EQ(ask(line + "Authorization: Bearer bad\r\n" + rest).status, 403);
+    const Response good = ask(line + "Authorization: Bearer good\r\n" + rest);
+    EXPECT_EQ(good.status, 200);
+    EXPECT_TRUE(
+        good.has(line.starts_with("GET") ? "x-method: GET /hello over http" : "x-method: test.Text/Later over http"))
+        << good.head;
+  }
+  EXPECT_EQ(ask(line_with_token("GET", "/broken")).status, 500);
+  EXPECT_EQ(ask(get("/health")).status, 200);  // No call.
 }
 
 TEST_F(HttpServer, StreamsBodies) {
@@ -452,8 +384,39 @@ TEST_F(HttpServer, DeadlinesStopHandlers) {
   EXPECT_EQ(cancelled, 3);
 }
 
+TEST_F(HttpServer, AClientThatEndsItsDirectionGetsItsReplies) { expect_replies_after_end(); }
+
+TEST_F(HttpServer, AClientThatEndsItsDirectionGetsItsRepliesFromARing) {
+  options.loop.poller = PollerKind::io_uring;
+  expect_replies_after_end();
+}
+
+TEST_F(HttpServer, AResetAfterTheEndOfTheClientsDirectionCancelsItsCall) {
+  for (const PollerKind poller : {PollerKind::epoll, PollerKind::io_uring}) {
+    waiting = cancelled = 0;
+    native.reset();
+    server.reset();
+    options.loop.poller = poller;
+    HttpOptions http_options;
+    http_options.half_closed_timeout = 1h;
+    start(http_options);
+    RawSocket held = connected(get("/wait"));
+    RawSocket streaming = connected(get("/endless"));
+    ::shutdown(held.fd(), SHUT_WR);
+    ::shutdown(streaming.fd(), SHUT_WR);
+    EXPECT_TRUE(soon([&] { return waiting == 1; }));
+    EXPECT_TRUE(streaming.receive(100'000));
+    EXPECT_EQ(cancelled, 0);
+    held.reset();
+    streaming.close();
+    EXPECT_TRUE(soon([&] { return cancelled == 2 && server->counters().connections_open == 1; }));
+  }
+}
+
 TEST_F(HttpServer, AClientThatGoesAwayCancelsItsCall) {
-  start();
+  HttpOptions http_options;
+  http_options.half_closed_timeout = 20ms;
+  start(http_options);
   RawSocket first = connected(post("/test.Text/Wait", "\"\""));
   RawSocket second = connected(get("/wait"));
   EXPECT_TRUE(soon([&] { return waiting == 2; }));
@@ -518,6 +481,20 @@ TEST_F(HttpServer, IdleConnectionsEndAtTheIdleTimeout) {
   RawSocket idle = connected(get("/health"));
   EXPECT_EQ(receive(idle).status, 200);
   EXPECT_TRUE(idle.closed_by_peer());
+}
+
+TEST_F(HttpServer, AClientThatStillReadsRepliesIsNotIdle) {
+  options.send_backlog_bytes_max = 1 << 20;
+  HttpOptions http_options;
+  http_options.idle_timeout = 10ms;
+  start(http_options);
+  constexpr int count = 40;  // More than the kernel's buffers hold.
+  std::string requests;
+  for (int i = 0; i < count; ++i) requests += get("/large");
+  RawSocket slow = connected(requests);
+  std::this_thread::sleep_for(100ms);
+  for (int i = 0; i < count; ++i) EXPECT_EQ(receive(slow).body.size(), std::size_t{1} << 20) << i;
+  EXPECT_TRUE(slow.closed_by_peer());
 }
 
 TEST_F(HttpServer, SlowBodiesEndAtTheLeastRate) {

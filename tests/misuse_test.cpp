@@ -537,4 +537,31 @@ TEST(MisuseOfServersDeathTest, AResumedHandlerDestroysItsServerOnTheCallersLoop)
   EXPECT_DEATH(call_on_the_callers_loop<&Owner::destroy_later>(), "destroyed by one of its own handlers");
 }
 
+// A token's callback destroys the server while it stops.
+void destroy_by_callback(bool at_the_end_of_the_grace) {
+  Loop loop;
+  Owner owner;
+  owner.server = std::make_unique<Server>(loop, server_options());
+  const auto background = [&owner, at_the_end_of_the_grace](Background given) -> Task<void> {
+    const std::stop_callback destroys(at_the_end_of_the_grace ? given.token : given.stopping,
+                                      [&owner] { owner.server.reset(); });
+    auto sleep = Loop::current()->sleep(1h);
+    co_await sleep;
+  };
+  static_cast<void>(owner.server->spawn(background));
+  if (!owner.server->start()) return;
+  loop.run([](Loop& on, Owner& own) -> Task<void> {
+    auto pause = on.sleep(10ms);
+    co_await pause;
+    auto stopping = own.server->shut_down(1ms);
+    co_await std::move(stopping);
+  }(loop, owner));
+}
+
+TEST(MisuseOfServersDeathTest, ACallbackOfAStopDestroysItsServerOnTheCallersLoop) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(destroy_by_callback(false), "by a callback of a token that it stops");
+  EXPECT_DEATH(destroy_by_callback(true), "by a callback of a token that it stops");
+}
+
 }  // namespace hawser::misuse_test

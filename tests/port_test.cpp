@@ -54,6 +54,7 @@ class LineSession final : public rpc::ByteSession {
     write("ERR " + std::string(to_string(error.code)) + " " + error.text + "\n");
   }
   std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t) override { return nullptr; }
+  std::string_view protocol() const noexcept override { return "line"; }
 
  private:
   struct State {};

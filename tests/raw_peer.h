@@ -266,6 +266,11 @@ class RawListener {
   ~RawListener() { ::close(fd_); }
 
   const std::string& address() const { return address_; }
+  // Waits for a connection no longer than `wait`. Without one, the socket's descriptor is -1.
+  RawSocket accept_within(std::chrono::milliseconds wait) {
+    pollfd one{fd_, POLLIN, 0};
+    return ::poll(&one, 1, static_cast<int>(wait.count())) > 0 ? accept() : RawSocket(-1);
+  }
   RawSocket accept() { return RawSocket(::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC)); }
   // Accepts a connection and exchanges HELLOs.
   RawSocket accept_greeted(wire::Hello hello = {}) {

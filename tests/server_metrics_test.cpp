@@ -39,6 +39,98 @@ TEST(ServerMetrics, CountersOfAServerAreSamplesWhileItIsRegistered) {
   EXPECT_THAT(registry.render(MetricFormat::openmetrics), HasSubstr("hawser_server_calls_total{port=\"main\"} 3\n"));
 }
 
+Result<std::string> refuse(std::string) { return fail(ErrorCode::overloaded, "no"); }
+Task<Result<std::string>> later(Context& context, std::string text) {
+  auto sleep = context.loop().sleep(1ms);
+  co_await sleep;
+  if (text == "fail") co_return std::unexpected(Error::application(7, "failed"));
+  co_return text;
+}
+Task<std::string> at_once(std::string text) { co_return text; }
+Task<void> wait(Context& context) {
+  auto sleep = context.loop().sleep(1h, context.token());
+  static_cast<void>(co_await std::move(sleep));
+}
+std::string block(std::string text) { return text; }
+std::string never() { return ""; }
+
+// The value of the line that begins with `series`; -1 if there is none.
+double value_of(const std::string& text, const std::string& series) {
+  const std::size_t at = ("\n" + text).find("\n" + series + " ");
+  return at == std::string::npos ? -1 : std::stod(text.substr(at + series.size() + 1));
+}
+
+TEST(ServerMetrics, EveryMethodHasOutcomesBytesAndTimes) {
+  MetricRegistry registry;
+  Server server({.listen = "127.0.0.1:0", .threads = 2});
+  server.register_handler<echo, refuse, later, at_once, wait, never>();
+  server.register_handler<block>({.offload = true});
+  ASSERT_TRUE(server.start());
+  const std::shared_ptr<void> registration = collect_metrics(registry, server);
+  const auto render = [&] { return registry.render(MetricFormat::prometheus); };
+  sync_wait([](std::string address, decltype(render) text) -> Task<void> {
+    for (int connection = 0; connection < 2; ++connection) {  // One on each loop.
+      Client client({.transports = {.required = "stream"}});
+      AWAIT(connected, client.connect(address));
+      REQUIRE_OK(connected);
+      for (int i = 0; i < 40; ++i) {
+        AWAIT(reply, client.call<echo>(std::string(100, 'x')));
+        REQUIRE_OK(reply);
+      }
+      AWAIT(refused, client.call<refuse>("x"));
+      EXPECT_FALSE(refused);
+      AWAIT(late, client.call<later>("x"));
+      REQUIRE_OK(late);
+      AWAIT(failed, client.call<later>("fail"));
+      EXPECT_FALSE(failed);
+      AWAIT(quick, client.call<at_once>("x"));
+      REQUIRE_OK(quick);
+      AWAIT(blocked, client.call<block>("x"));
+      REQUIRE_OK(blocked);
+      Loop& loop = *Loop::current();
+      {
+        Scope scope;
+        auto waits = [](Client& of) -> Task<void> {
+          AWAIT(reply, of.call<wait>());
+          EXPECT_FALSE(reply);
+        };
+        scope.spawn(waits(client));
+        const std::string active = "hawser_server_method_calls_in_flight{method=\"hawser::server_metrics_test::wait\"}";
+        AWAIT(seen, eventually(loop, [&] { return value_of(text(), active) == 1; }));
+        EXPECT_TRUE(seen);
+        client.close();
+        while (!scope.empty()) {
+          auto pause = loop.sleep(1ms);
+          co_await pause;
+        }
+        AWAIT(ended, eventually(loop, [&] { return value_of(text(), active) == 0; }));
+        EXPECT_TRUE(ended);
+      }
+    }
+  }(server.address(), render));
+  const std::string text = render();
+  const auto calls = [&](const std::string& method, const std::string& code) {
+    return value_of(text, "hawser_server_method_calls_total{method=\"hawser::server_metrics_test::" + method +
+                              "\",code=\"" + code + "\"}");
+  };
+  EXPECT_EQ(calls("echo", "ok"), 80);
+  EXPECT_EQ(calls("refuse", "overloaded"), 2);
+  EXPECT_EQ(calls("refuse", "ok"), -1);
+  EXPECT_EQ(calls("later", "ok"), 2);
+  EXPECT_EQ(calls("later", "application"), 2);
+  EXPECT_EQ(calls("at_once", "ok"), 2);
+  EXPECT_EQ(calls("block", "ok"), 2);
+  EXPECT_EQ(calls("never", "ok"), -1);
+  const std::string echo_labels = "{method=\"hawser::server_metrics_test::echo\"}";
+  EXPECT_EQ(value_of(text, "hawser_server_call_duration_seconds_count" + echo_labels), 80);
+  EXPECT_GE(value_of(text, "hawser_server_method_request_bytes_total" + echo_labels), 80 * 100);
+  EXPECT_GE(value_of(text, "hawser_server_method_reply_bytes_total" + echo_labels), 80 * 100);
+  EXPECT_GT(value_of(text, "hawser_server_call_duration_seconds_sum{method=\"hawser::server_metrics_test::later\"}"),
+            0.001);  // Two of the four take 1 ms or longer; each is measured by ticks.
+  EXPECT_GT(value_of(text, "hawser_loop_ticks_total{loop=\"1\"}"), 0);
+  EXPECT_GT(value_of(text, "hawser_loop_busy_seconds_total{loop=\"0\"}"), 0);
+}
+
 TEST(ServerMetrics, EndWithTheirRegistration) {
   MetricRegistry registry;
   {

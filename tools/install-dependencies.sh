@@ -6,11 +6,12 @@ set -eu
 packages="
   build-essential clang-19 libclang-rt-19-dev clang-format-19 lld-19 mold ccache cmake ninja-build pkg-config
   liburing-dev libc-ares-dev libibverbs-dev libucx-dev
-  libsnappy-dev zlib1g-dev libnghttp2-dev libzstd-dev nghttp2-client python3-grpcio
+  libsnappy-dev zlib1g-dev libssl-dev openssl libnghttp2-dev libzstd-dev nghttp2-client python3-grpcio
   libprotobuf-dev libprotoc-dev protobuf-compiler
   libgtest-dev libgmock-dev
   libfmt-dev libcli11-dev libbenchmark-dev nlohmann-json3-dev
-  python3 iproute2 valgrind curl
+  python3 iproute2 valgrind curl prometheus
+  redis-server redis-tools
 "
 if [ "${1:-}" = peers ]; then
   packages="$packages

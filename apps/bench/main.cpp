@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "bench/memory/memory_run.h"
 #include "bench/page/page.h"
 #include "bench/run/compare.h"
 #include "bench/run/options.h"
@@ -27,6 +28,8 @@ constexpr Command commands[] = {
      hawser::bench::add_limit_options, hawser::bench::run_limit},
     {"compare", "Measure the same cells with others in turn, and say how much faster this is",
      hawser::bench::add_compare_options, hawser::bench::run_compare},
+    {"memory", "Measure reads and writes of another process's memory", hawser::bench::add_memory_options,
+     hawser::bench::run_memory},
     {"report", "Make a page with tables and plots of what --json has written", hawser::bench::add_report_options,
      hawser::bench::run_report},
     {"server", "Be the server for a client on another machine", hawser::bench::add_server_options,
@@ -57,7 +60,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (app.get_subcommands().empty()) {
       const std::string given = argc > 1 ? fmt::format("\"{}\" is no command", argv[1]) : "no command";
-      fmt::print(stderr, "hawser-bench: {}: give run, baseline, compare, report, server or client, or --help\n", given);
+      fmt::print(stderr, "hawser-bench: {}: give run, baseline, compare, memory, report, server or client, or --help\n",
+                 given);
     } else {
       fmt::print(stderr, "hawser-bench: {}\nhawser-bench {} --help lists the options.\n", error.what(),
                  app.get_subcommands().front()->get_name());

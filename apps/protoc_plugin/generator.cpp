@@ -74,7 +74,7 @@ class ServicePrinter {
     each_method([&](const MethodDescriptor&) {
       printer_.Print(words_,
                      "template <>\n"
-                     "inline constexpr std::string_view hawser::method_name_override<&$qualified$::$method$> =\n"
+                     "inline constexpr ::std::string_view hawser::method_name_override<&$qualified$::$method$> =\n"
                      "    \"$full$/$wire$\";\n");
     });
     printer_.Print("\n");
@@ -114,9 +114,9 @@ class ServicePrinter {
                    "// `unknown_method`. Register it by hawser::Server::add_service().\n"
                    "class $class$ {\n"
                    " public:\n"
-                   "  static constexpr std::string_view hawser_service_name = \"$full$\";\n"
-                   "  // Calls this service over `Via`: a hawser::Client or a hawser::ClientPool.\n"
-                   "  template <class Via = ::hawser::Client>\n"
+                   "  static constexpr ::std::string_view hawser_service_name = \"$full$\";\n"
+                   "  // Calls this service over `HawserVia`: a hawser::Client or a hawser::ClientPool.\n"
+                   "  template <class HawserVia = ::hawser::Client>\n"
                    "  class Stub;\n"
                    "\n"
                    "  virtual ~$class$() = default;\n"
@@ -142,7 +142,7 @@ class ServicePrinter {
     each_method([&](const MethodDescriptor&) {
       printer_.Print(words_,
                      "inline $result$ $class$::$method$(::hawser::Context&$unnamed$) {\n"
-                     "  co_return std::unexpected(::hawser::detail::unimplemented(\"$full$/$wire$\"));\n"
+                     "  co_return ::std::unexpected(::hawser::detail::unimplemented(\"$full$/$wire$\"));\n"
                      "}\n"
                      "\n");
     });
@@ -164,12 +164,12 @@ class ServicePrinter {
     printer_.Print(
         words_,
         "// The methods with streams return a Task<Result<StreamingCall>>. The others return what call() of\n"
-        "// `Via` returns, such as hawser::Call. An rvalue request is kept in the call; an lvalue must stay\n"
-        "// valid until the call has ended. `Via` must outlive the stub and its calls.\n"
-        "template <class Via>\n"
+        "// `HawserVia` returns, such as hawser::Call. An rvalue request is kept in the call; an lvalue must stay\n"
+        "// valid until the call has ended. `HawserVia` must outlive the stub and its calls.\n"
+        "template <class HawserVia>\n"
         "class $class$::Stub {\n"
         " public:\n"
-        "  explicit Stub(Via& via) noexcept : hawser_via_(&via) {}\n"
+        "  explicit Stub(HawserVia& via) noexcept : hawser_via_(&via) {}\n"
         "\n");
     printer_.Indent();
     each_method([&](const MethodDescriptor& method) {
@@ -180,24 +180,24 @@ class ServicePrinter {
                        "auto $method$() const {\n"
                        "  return ::hawser::pb::open<&$class$::$method$>(*hawser_via_);\n"
                        "}\n"
-                       "template <::hawser::pb::SameAs<::hawser::CallOptions> Options = ::hawser::CallOptions>\n"
-                       "auto $method$(Options&& options) const {\n"
+                       "template <::hawser::pb::SameAs<::hawser::CallOptions> HawserOptions = ::hawser::CallOptions>\n"
+                       "auto $method$(HawserOptions&& options) const {\n"
                        "  return ::hawser::pb::open<&$class$::$method$>(*hawser_via_,\n"
-                       "      std::forward<Options>(options));\n"
+                       "      ::std::forward<HawserOptions>(options));\n"
                        "}\n"
                        "\n");
       } else {
         printer_.Print(words_,
-                       "template <::hawser::pb::SameAs<$request$> Request = $request$>\n"
-                       "auto $method$(Request&& request) const {\n"
+                       "template <::hawser::pb::SameAs<$request$> HawserRequest = $request$>\n"
+                       "auto $method$(HawserRequest&& request) const {\n"
                        "  return ::hawser::pb::$send$<&$class$::$method$>(*hawser_via_,\n"
-                       "      std::forward<Request>(request));\n"
+                       "      ::std::forward<HawserRequest>(request));\n"
                        "}\n"
-                       "template <::hawser::pb::SameAs<::hawser::CallOptions> Options = ::hawser::CallOptions,\n"
-                       "          ::hawser::pb::SameAs<$request$> Request = $request$>\n"
-                       "auto $method$(Options&& options, Request&& request) const {\n"
+                       "template <::hawser::pb::SameAs<::hawser::CallOptions> HawserOptions = ::hawser::CallOptions,\n"
+                       "          ::hawser::pb::SameAs<$request$> HawserRequest = $request$>\n"
+                       "auto $method$(HawserOptions&& options, HawserRequest&& request) const {\n"
                        "  return ::hawser::pb::$send$<&$class$::$method$>(*hawser_via_,\n"
-                       "      std::forward<Options>(options), std::forward<Request>(request));\n"
+                       "      ::std::forward<HawserOptions>(options), ::std::forward<HawserRequest>(request));\n"
                        "}\n"
                        "\n");
       }
@@ -205,7 +205,7 @@ class ServicePrinter {
     printer_.Outdent();
     printer_.Print(
         " private:\n"
-        "  Via* hawser_via_;\n"
+        "  HawserVia* hawser_via_;\n"
         "};\n"
         "\n");
   }

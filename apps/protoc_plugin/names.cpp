@@ -104,7 +104,7 @@ constexpr std::string_view keywords[] = {
     "while",
     "xor",
     "xor_eq",
-    // Macros of the standard headers.
+    // Macros of the standard headers, and of compilers in GNU mode.
     "NULL",
     "EOF",
     "assert",
@@ -113,10 +113,13 @@ constexpr std::string_view keywords[] = {
     "stdout",
     "stderr",
     "signals",
+    "linux",
+    "unix",
 };
 
 // Names of the generated class and its Stub.
-constexpr std::string_view own_names[] = {"Stub", "hawser_service_name", "hawser_register", "hawser_via"};
+constexpr std::string_view own_names[] = {"Stub",      "hawser_service_name", "hawser_register", "hawser_via_",
+                                          "HawserVia", "HawserOptions",       "HawserRequest"};
 
 template <std::size_t count>
 bool contains(const std::string_view (&names)[count], std::string_view name) {
@@ -151,6 +154,7 @@ std::string namespace_of(const google::protobuf::FileDescriptor& file) {
 
 ServiceNames names_of(const google::protobuf::ServiceDescriptor& service) {
   ServiceNames names{.service = escaped(service.name()), .methods = {}, .error = {}};
+  if (names.service == "HawserVia") names.service += "_";
   std::set<std::string> used;
   for (int i = 0; i < service.method_count(); ++i) {
     std::string name = escaped(service.method(i)->name());

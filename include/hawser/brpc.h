@@ -36,7 +36,7 @@ enum class BaiduStdCompression : std::uint8_t { none, snappy, gzip, zlib };
 // Options of a client that speaks baidu_std.
 struct BaiduStdClientOptions {
   // The options connect_timeout, call_timeout, calls_in_flight_max, message_bytes_max, send_backlog_bytes_max,
-  // decode_limits, checksum and runtime are used.
+  // decode_limits, checksum, runtime and security are used.
   ClientOptions client = {};
   // authentication_data of the first message of each connection. Empty: none.
   std::string credential = {};

@@ -22,7 +22,12 @@ namespace hawser {
 namespace transport {
 class Transport;
 class Network;
+class ClientSecurity;
 }  // namespace transport
+
+namespace detail {
+class RegionTable;
+}  // namespace detail
 
 struct ClientOptions {
   // Limit for resolving the name, connecting and the HELLO together.
@@ -45,6 +50,8 @@ struct ClientOptions {
   TransportOptions transports = {};
   // Owns the resources that this client shares with others. Null: the runtime of its loop (LoopOptions::runtime).
   std::shared_ptr<Runtime> runtime = {};
+  // Protects the connection: a TlsClient (hawser/tls.h). Null: plain text.
+  std::shared_ptr<transport::ClientSecurity> security = {};
 };
 
 // One connection to a server. Any number of concurrent calls share it. The client belongs to one loop: the loop that
@@ -152,6 +159,8 @@ class Client {
 
   // For the library: the transports that the options enable, without the byte stream.
   std::vector<std::shared_ptr<transport::Transport>> transports() const;
+  // For the library: the memory that is exposed to the server.
+  std::shared_ptr<detail::RegionTable> regions() const;
 
  private:
   friend class ClientPool;

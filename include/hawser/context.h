@@ -13,6 +13,8 @@
 
 namespace hawser {
 
+struct Identity;
+
 namespace detail {
 struct ContextAccess;
 }
@@ -29,6 +31,11 @@ class Context {
   Loop& loop() const noexcept { return request_.sink.loop(); }
   // The caller's address.
   std::string peer() const { return request_.sink.peer(); }
+  // Who the caller has proved to be (hawser/identity.h): the process at the other end of a Unix socket or of shared
+  // memory, the certificate of the connection, or what an interceptor found out. Valid until the handler returns.
+  const Identity& identity() const noexcept { return request_.sink.identity(); }
+  // The protocol of the call: "hawser", or the name of a ProtocolSpec.
+  std::string_view protocol() const noexcept { return request_.sink.protocol(); }
   // Time at which the caller stops waiting; empty if the call has no deadline.
   std::optional<Time> deadline() const noexcept { return request_.deadline; }
   // Is stopped when the caller cancels the call, its deadline passes, its connection ends, or the grace of a stopping

@@ -24,6 +24,9 @@ enum class ErrorCode : std::uint16_t {
   limit_exceeded = 11,     // A message or a count exceeds a configured limit: raise the limit or send less.
   application = 12,        // The handler returned an error of its own; see Error::application_code.
   internal = 13,           // A bug on the side that `initiator` names: report it.
+  stale_handle = 14,       // The memory of a RemoteRegion is not exposed any more: ask its owner for a new handle.
+  permission_denied = 15,  // The caller may not do this. Another attempt fails in the same way.
+  unauthenticated = 16,    // The caller has not proved who it is: send a valid credential.
 };
 
 // The part that an error affects.

@@ -4,24 +4,17 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 
-#include "hawser/call.h"
+#include "hawser/client.h"
 #include "hawser/codec/decoder.h"
-#include "hawser/detail/named_first.h"
 #include "hawser/error.h"
 #include "hawser/grpc.h"
 #include "hawser/loop.h"
-#include "hawser/streaming_call.h"
 #include "hawser/task.h"
 #include "hawser/time.h"
 
 namespace hawser {
-
-namespace transport {
-class Network;
-}
 
 struct GrpcClientOptions {
   Duration connect_timeout = std::chrono::seconds(5);
@@ -42,9 +35,11 @@ struct GrpcClientOptions {
   // for it. `forever`: none.
   Duration ping_interval = forever;
   std::string authority = {};  // The field :authority. Empty: the address.
+  // Protects the connection: a TlsClient (hawser/tls.h). Null: plain text.
+  std::shared_ptr<transport::ClientSecurity> security = {};
 };
 
-// A connection to a server of gRPC, without TLS. Calls are made like those of Client, with methods of services that are
+// A connection to a server of gRPC. Calls are made like those of Client, with methods of services that are
 // defined in .proto files; generated stubs take it as well. Used on the thread of its loop, which outlives it. Calls
 // that are in flight when it is destroyed end with an error.
 //
@@ -53,8 +48,6 @@ struct GrpcClientOptions {
 class GrpcClient {
  public:
   explicit GrpcClient(Loop& loop, GrpcClientOptions options = {});
-  // For tests: connects over `network`.
-  GrpcClient(Loop& loop, std::shared_ptr<transport::Network> network, GrpcClientOptions options);
   GrpcClient(const GrpcClient&) = delete;
   GrpcClient& operator=(const GrpcClient&) = delete;
   ~GrpcClient();
@@ -62,77 +55,35 @@ class GrpcClient {
   // Connects to "host:port", "unix:/path" or "unix:@name". Succeeds at once if the client is connected. After a
   // connection was lost, it makes a new one. One attempt at a time.
   Task<Result<void>> connect(std::string address);
-  bool connected() const noexcept { return link_->channel != nullptr; }
+  bool connected() const noexcept;
   // Ends the connection. Calls in flight end with outcome_unknown.
   void close();
   std::size_t calls_in_flight() const noexcept;
   // True after the server has announced that it takes no new calls. Calls in flight continue.
   bool going_away() const noexcept;
 
-  // Like the functions of Client.
+  // The object that makes the calls, for code that takes a Client. Only call(), send_request(), open() and connected()
+  // may be used.
+  Client& caller() noexcept { return calls_; }
+
+  // The same functions as of Client.
   template <auto F, class... Given>
-    requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
-  auto call(Given&&... arguments) {
-    return Call<F, detail::NoOptions, Given...>(*link_, {}, stored<F, Given...>(std::forward<Given>(arguments)...));
-  }
-  template <auto F, class Options = CallOptions, class... Given>
-    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
-  auto call(Options&& options, Given&&... arguments) {
-    detail::require_names<detail::MethodFacts<F>, Options>();
-    return Call<F, CallOptions, Given...>(*link_, std::forward<Options>(options),
-                                          stored<F, Given...>(std::forward<Given>(arguments)...));
+  auto call(Given&&... given) {
+    return calls_.call<F>(std::forward<Given>(given)...);
   }
   template <auto F, class... Given>
-    requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
-  Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
-    return begin<F, detail::NoOptions, Given...>({}, std::forward<Given>(arguments)...);
+  auto send_request(Given&&... given) {
+    return calls_.send_request<F>(std::forward<Given>(given)...);
   }
-  template <auto F, class Options = CallOptions, class... Given>
-    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
-  Task<Result<StreamingCall<F>>> open(Options&& options, Given&&... arguments) {
-    detail::require_names<detail::MethodFacts<F>, Options>();
-    return begin<F, CallOptions, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...);
+  template <auto F, class... Given>
+  auto open(Given&&... given) {
+    return calls_.open<F>(std::forward<Given>(given)...);
   }
 
  private:
   struct State;
-  static Task<Result<void>> connect_to(std::shared_ptr<State> state, std::string address);
-
-  template <auto F, class... Given>
-  static auto stored(Given&&... arguments) {
-    detail::require_names<detail::MethodFacts<F>, Given...>();
-    return typename detail::ArgumentsOf<typename detail::MethodFacts<F>::args, Given...>::stored(
-        std::forward<Given>(arguments)...);
-  }
-  template <auto F, class Options, class... Given>
-  Task<Result<StreamingCall<F>>> begin(Options options, Given&&... arguments) {
-    using Operation = typename StreamingCall<F>::Operation;
-    return send<F>(
-        std::unique_ptr<Operation>(new detail::ArgumentOperation<F, detail::ValueOutcome<F>, Options, Given...>(
-            *link_, std::move(options), stored<F, Given...>(std::forward<Given>(arguments)...))));
-  }
-  template <auto F>
-  static Task<Result<StreamingCall<F>>> send(std::unique_ptr<typename StreamingCall<F>::Operation> operation) {
-    operation->measure();
-    operation->start();
-    struct UntilSent {
-      typename StreamingCall<F>::Operation& waiting_for;
-      bool await_ready() const noexcept { return false; }
-      bool await_suspend(std::coroutine_handle<> waiting) const { return waiting_for.wait_sent(waiting); }
-      void await_resume() const noexcept { waiting_for.resumed(); }
-    };
-    UntilSent sent{*operation};
-    co_await sent;
-    if (operation->done() && operation->error()) {
-      Error error = std::move(*operation->error());
-      operation.reset();
-      co_return std::unexpected(std::move(error));
-    }
-    co_return StreamingCall<F>(std::move(operation));
-  }
-
+  Client calls_;  // Makes the calls; it is never connected itself.
   std::shared_ptr<State> state_;
-  detail::ClientLink* link_;
 };
 
 }  // namespace hawser

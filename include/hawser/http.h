@@ -36,7 +36,11 @@ struct HttpOptions {
   std::size_t chunk_extension_bytes_max = 1024;  // All chunks of one body together. Extensions are ignored.
   Duration header_timeout = std::chrono::seconds(10);  // From the first byte of a request to the end of its header.
   Duration idle_timeout = std::chrono::seconds(75);    // Between two requests of a connection.
-  bool health = true;                                  // Serves GET /health: 200 "OK", and 503 while the server stops.
+  // The client has ended its sending direction and waits for replies. Counted from the last byte that it took; then its
+  // call is cancelled. A client that has closed its connection looks the same. 0: its call is cancelled at once.
+  Duration half_closed_timeout = std::chrono::seconds(5);
+  bool health = true;     // Serves GET /health: 200 "OK", and 503 while the server stops.
+  bool functions = true;  // Serves plain functions and coroutines with JSON too, at POST /namespace::function.
 };
 
 // A request, for the handler of a route. Belongs to the loop of its connection. Lives until the handler has returned.

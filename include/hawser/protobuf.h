@@ -17,6 +17,10 @@
 // or a stream item travels as exactly its protobuf bytes. Among other arguments and within containers, a length of 4
 // bytes precedes it. Limits: message_bytes_max of server and client, and of DecodeLimits message_depth_max and the
 // limits of memory. Link hawser::protobuf. docs/services.md describes services that are defined in .proto files.
+namespace hawser::detail {
+class SchemaBuilder;
+}
+
 namespace hawser::pb {
 
 template <class T>
@@ -47,6 +51,10 @@ bool read_message(codec::Decoder& decoder, Bytes bytes, google::protobuf::Messag
 bool read_message(codec::Decoder& decoder, Bytes bytes, google::protobuf::MessageLite& message,
                   const MessageFacts& facts);
 
+// For the description of methods: adds the name of the message, and its file with the files that it imports.
+void describe_message(detail::SchemaBuilder& out, const google::protobuf::Message& message);
+void describe_message(detail::SchemaBuilder& out, const google::protobuf::MessageLite& message);  // The name alone.
+
 }  // namespace hawser::pb
 
 namespace hawser::codec {
@@ -58,6 +66,7 @@ template <pb::IsMessage T>
 struct Codec<T> {
   // The same for all messages: their evolution follows the rules of Protocol Buffers.
   static constexpr std::string_view signature = "protobuf";
+  static void hawser_describe(detail::SchemaBuilder& out) { pb::describe_message(out, T::default_instance()); }
   static constexpr std::size_t bytes_min = sizeof(std::uint32_t);
 
   static void size_whole(Sizer& sizer, const T& value) {

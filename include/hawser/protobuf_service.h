@@ -6,6 +6,7 @@
 #include <concepts>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -38,6 +39,14 @@ const google::protobuf::Descriptor* descriptor_of() {
   }
 }
 
+// Adds the file that defines the service of a method, named "package.Service/Method".
+void describe_service(detail::SchemaBuilder& out, std::string_view method);
+template <auto method>
+void describe_method(detail::SchemaBuilder& out) {
+  detail::describe_method<method>(out);
+  describe_service(out, detail::MethodFacts<method>::name);
+}
+
 // Registers a method of a service.
 template <auto method, class Service>
 void add_method(Server& server, Service* service, HandlerOptions options) {
@@ -54,7 +63,8 @@ void add_method(Server& server, Service* service, HandlerOptions options) {
                      .handler = std::make_unique<detail::FunctionHandler<method, Service>>(service, options),
                      .streams_in = streams_in,
                      .streams_out = streams_out,
-                     .json = json_transcoder(request, reply)});
+                     .json = json_transcoder(request, reply),
+                     .describe = &describe_method<method>});
 }
 
 template <auto method, class Via, class... Given>

@@ -13,6 +13,7 @@
 
 #include "hawser/codec/decoder.h"
 #include "hawser/detail/handler.h"
+#include "hawser/detail/interceptor_function.h"
 #include "hawser/detail/served_method.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
@@ -23,9 +24,13 @@ namespace hawser {
 
 class ProtocolSpec;
 
+namespace rpc {
+struct Inspector;
+}
 namespace transport {
 class Transport;
 class Network;
+class ServerSecurity;
 }  // namespace transport
 
 // Stop tokens of background work; see Server::spawn(). Both stops are requested on the loop's thread.
@@ -38,6 +43,8 @@ struct Background {
 };
 
 namespace detail {
+
+class RegionTable;
 
 // Background work that has not begun yet. It owns the objects that its task refers to.
 class BackgroundWork {
@@ -105,10 +112,13 @@ struct ServerOptions {
   // Sends the text of an exception that leaves a handler to the caller. Otherwise the caller learns that the handler
   // threw, and the text, which may contain what callers should not know, is in the log only.
   bool exception_texts = false;
+  bool describe = true;  // Serves the names and the descriptions of the methods (hawser/schema.h).
   // Transports that are used in addition to the byte stream, in the order of TransportOptions::order.
   TransportOptions transports = {};
   // Owns the resources that this server shares with others. Null: the runtime of its loops (LoopOptions::runtime).
   std::shared_ptr<Runtime> runtime = {};
+  // Protects connections: a TlsServer (hawser/tls.h). Null: plain text only.
+  std::shared_ptr<transport::ServerSecurity> security = {};
 };
 
 // Counters since the start, summed over all loops, for tests and monitoring. Each value is correct, but the values are
@@ -138,9 +148,9 @@ class Server {
   Server(Loop& loop, ServerOptions options = {});
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  // Stops at once and waits for offloaded functions that are running. A handler of the server must not destroy it: that
-  // ends the process with a message. In a child process made by fork() after the server started, the destructor and
-  // stop() do nothing: the server belongs to the parent process.
+  // Stops at once and waits for offloaded functions that are running. A handler of the server, or a callback of a token
+  // that it stops, must not destroy it: that ends the process with a message. In a child process made by fork()
+  // after the server started, the destructor and stop() do nothing: the server belongs to the parent process.
   ~Server();
 
   // Registers functions under their names. Plain functions run on the loop and must not block; coroutines that return
@@ -209,6 +219,16 @@ class Server {
   // first bytes of a connection decide. Replaces a protocol of the same name. Call it before run() or start().
   void enable(ProtocolSpec protocol);
 
+  // Runs `interceptor` around each call of every protocol, from before the handler until the call is answered. The
+  // first interceptor is the outermost. It is a function object that lives as long as the server and is called as
+  //   Task<Result<void>> interceptor(IncomingCall& call, Next next);
+  // Include hawser/interceptor.h for these types; docs/interceptors.md. The loops of the server call it at the same
+  // time. Call use() before run() or start().
+  template <class F>
+  void use(F interceptor) {
+    add_interceptor(std::make_shared<detail::FunctionInterceptor<IncomingCall, F>>(std::move(interceptor)));
+  }
+
   // Listens and serves until stop(). Fails if the server cannot listen at the address. Returns at once if stop() was
   // called before. Not available for a server on the caller's loop.
   Result<void> run();
@@ -234,6 +254,8 @@ class Server {
 
   // For the library: the transports that the options enable, without the byte stream.
   std::vector<std::shared_ptr<transport::Transport>> transports() const;
+  // For the library: the memory that is exposed to the clients.
+  std::shared_ptr<detail::RegionTable> regions() const;
   // For components of the library: registers a method. The rules are those of register_handler().
   void add_method(detail::ServedMethod method);
 
@@ -246,7 +268,8 @@ class Server {
                 .name = std::string(Facts::name),
                 .handler = std::make_unique<detail::FunctionHandler<F, Object>>(object, options),
                 .streams_in = !std::is_same_v<typename Facts::incoming, detail::NoStream>,
-                .streams_out = !std::is_same_v<typename Facts::outgoing, detail::NoStream>});
+                .streams_out = !std::is_same_v<typename Facts::outgoing, detail::NoStream>,
+                .describe = &detail::describe_method<F>});
   }
   template <class Object, auto... functions>
   void add(Object* object, const HandlerOptions& options) {
@@ -258,7 +281,9 @@ class Server {
       (add_function<functions>(object, options), ...);
     }
   }
+  friend struct rpc::Inspector;
   Server(Loop* loop, std::shared_ptr<transport::Network> network, ServerOptions options);
+  void add_interceptor(std::shared_ptr<detail::Interceptor<IncomingCall>> interceptor);
   Result<void> spawn_work(std::unique_ptr<detail::BackgroundWork> work);
 
   struct State;

@@ -5,10 +5,10 @@
 namespace hawser {
 
 std::string_view to_string(ErrorCode code) noexcept {
-  static constexpr std::array<std::string_view, 14> names = {
+  static constexpr std::array<std::string_view, 17> names = {
       "ok",          "invalid_argument", "unknown_method",  "signature_mismatch", "cancelled",      "deadline_exceeded",
       "overloaded",  "not_sent",         "outcome_unknown", "unavailable",        "protocol_error", "limit_exceeded",
-      "application", "internal"};
+      "application", "internal",         "stale_handle",    "permission_denied",  "unauthenticated"};
   const auto index = static_cast<std::size_t>(code);
   return index < names.size() ? names[index] : "unknown_code";
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/misuse.h"
+#include "exec/loop_statistics.h"
 #include "exec/mailbox.h"
 #include "exec/make_poller.h"
 #include "exec/offload_pool.h"
@@ -130,8 +131,9 @@ struct Loop::State {
   std::atomic<pid_t> process{0};             // Process of that thread. In a child by fork(), no thread runs the loop.
   Time next_blocked_line{};                  // No line about a blocked loop is logged before this time.
   std::vector<detail::LoopUser*> users;
-  Time started{};          // Time at which the loop was last started.
-  Duration pause{};        // Time for which it did not run before that.
+  Time started{};    // Time at which the loop was last started.
+  Duration pause{};  // Time for which it did not run before that.
+  exec::TickRecord record;
   bool stoppable = false;  // True within run(), which ends by stop(); run(task) does not.
   exec::Mailbox mailbox;
   exec::OffloadPool offload;  // Declared last: its threads post to the mailbox until they are joined.
@@ -196,6 +198,8 @@ Loop* Loop::offloading() noexcept { return exec::OffloadPool::owner_of_this_thre
 Duration detail::LoopAccess::pause_since(const Loop& loop, Time when) noexcept {
   return when < loop.state_->started ? loop.state_->pause : Duration::zero();
 }
+
+exec::LoopStatistics detail::LoopAccess::statistics(const Loop& loop) { return loop.state_->record.read(); }
 
 void Loop::add_user(detail::LoopUser& user) {
   check_thread();
@@ -379,9 +383,10 @@ bool Loop::poll_after_work() {
   const std::string* const before = std::exchange(work_, nullptr);
   const bool found = poll_once();
   // Sources deliver their input before the clock is read, a poller after that.
-  if (now_ - begin > options_.blocked_max) [[unlikely]] {
-    report_blocked(now_ - begin, state_->sources.empty() || work_ == nullptr ? before : work_);
-  }
+  const std::string* const work = state_->sources.empty() || work_ == nullptr ? before : work_;
+  state_->record.add(now_ - begin, work);
+  if (now_ - begin > options_.blocked_max) [[unlikely]]
+    report_blocked(now_ - begin, work);
   return found;
 }
 
@@ -431,8 +436,11 @@ void Loop::wait_for_work() {
   if (!state.busy()) {
     const Time asleep = poller_->now();
     // After a poll, only the machine itself can have taken long.
-    if (!polled && asleep - now_ > options_.blocked_max) [[unlikely]]
-      report_blocked(asleep - now_, work_);
+    if (!polled) {
+      state_->record.add(asleep - now_, work_);
+      if (asleep - now_ > options_.blocked_max) [[unlikely]]
+        report_blocked(asleep - now_, work_);
+    }
     work_ = nullptr;
     const Duration sleep = due == Time::max() ? forever : std::max(due - asleep, Duration::zero());
     if (options_.wait == Wait::spin && sleep > exec::SpinLimit::probe_sleep && poller_->real_time() &&

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "metrics/utf8.h"
+
 namespace hawser {
 
 std::string_view content_type(MetricFormat format) noexcept {
@@ -23,28 +25,6 @@ bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 bool is_name(std::string_view name) noexcept {
   return !name.empty() && is_letter(name.front()) &&
          std::all_of(name.begin(), name.end(), [](char c) { return is_letter(c) || is_digit(c); });
-}
-
-// Returns the length of the UTF-8 character at the front of `text`, or 0 if there is none.
-std::size_t character_bytes(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto follows = [&](std::size_t count, unsigned char least, unsigned char most) -> std::size_t {
-    if (text.size() < count || byte(1) < least || byte(1) > most) return 0;
-    for (std::size_t i = 2; i < count; ++i) {
-      if ((byte(i) & 0xC0) != 0x80) return 0;
-    }
-    return count;
-  };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return follows(2, 0x80, 0xBF);
-  if (first == 0xE0) return follows(3, 0xA0, 0xBF);
-  if (first == 0xED) return follows(3, 0x80, 0x9F);
-  if (first >= 0xE1 && first <= 0xEF) return follows(3, 0x80, 0xBF);
-  if (first == 0xF0) return follows(4, 0x90, 0xBF);
-  if (first >= 0xF1 && first <= 0xF3) return follows(4, 0x80, 0xBF);
-  if (first == 0xF4) return follows(4, 0x80, 0x8F);
-  return 0;
 }
 
 void append_escaped(std::string& text, std::string_view value, bool quotes) {
@@ -200,23 +180,25 @@ std::string invalid(const MetricLabels& labels) {
   return {};
 }
 
+std::string valid_text(std::string_view text, std::size_t bytes) {
+  std::string kept;
+  while (!text.empty()) {
+    const std::size_t length = utf8_character_bytes(text);
+    if (kept.size() + std::max<std::size_t>(length, 1) > bytes) break;
+    if (length == 0) {
+      kept += '?';
+    } else {
+      kept += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return kept;
+}
+
 MetricLabels bounded(const MetricLabels& labels, std::size_t bytes) {
   MetricLabels result;
   result.reserve(labels.size());
-  for (const auto& [name, value] : labels) {
-    std::string kept;
-    for (std::string_view rest = value; !rest.empty();) {
-      const std::size_t length = character_bytes(rest);
-      if (kept.size() + std::max<std::size_t>(length, 1) > bytes) break;
-      if (length == 0) {
-        kept += '?';
-      } else {
-        kept += rest.substr(0, length);
-      }
-      rest.remove_prefix(std::max<std::size_t>(length, 1));
-    }
-    result.emplace_back(name, std::move(kept));
-  }
+  for (const auto& [name, value] : labels) result.emplace_back(name, valid_text(value, bytes));
   return result;
 }
 

@@ -38,6 +38,8 @@ struct Family {
 // Returns why the name, the unit or a label cannot be exported, or an empty text.
 std::string invalid(const MetricInfo& info);
 std::string invalid(const MetricLabels& labels);
+// Cuts `text` to `bytes` at a UTF-8 character, and replaces bytes that are no UTF-8.
+std::string valid_text(std::string_view text, std::size_t bytes);
 // Cuts values of labels to `bytes` at a UTF-8 character, and replaces bytes that are no UTF-8.
 MetricLabels bounded(const MetricLabels& labels, std::size_t bytes);
 

@@ -5,6 +5,8 @@
 #include <limits>
 #include <optional>
 
+#include "base/base64.h"
+
 namespace hawser::pb {
 
 namespace {
@@ -15,7 +17,6 @@ using google::protobuf::FieldDescriptor;
 // Deeper messages are left to libprotobuf.
 constexpr int depth_max = 32;
 constexpr std::size_t fields_max = 64;
-constexpr std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 // Types with a JSON form of their own, such as Timestamp.
 bool has_own_form(const google::protobuf::FileDescriptor& file) { return file.package() == "google.protobuf"; }
@@ -33,45 +34,6 @@ void append_fixed(std::string& out, T value) {
   char bytes[sizeof(T)];
   std::memcpy(bytes, &value, sizeof(T));
   out.append(bytes, sizeof(T));
-}
-
-int digit_of(char c) {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-// Base64 with padding. False for other forms, which libprotobuf may accept.
-bool decode_base64(std::string_view text, std::string& out) {
-  if (text.size() % 4 != 0) return false;
-  for (std::size_t i = 0; i < text.size(); i += 4) {
-    const std::string_view four = text.substr(i, 4);
-    const bool last = i + 4 == text.size();
-    const int padding = !last ? 0 : four[3] != '=' ? 0 : four[2] != '=' ? 1 : 2;
-    std::uint32_t bits = 0;
-    for (int k = 0; k < 4; ++k) {
-      const int digit = k >= 4 - padding ? 0 : digit_of(four[static_cast<std::size_t>(k)]);
-      if (digit < 0) return false;
-      bits = bits << 6 | static_cast<std::uint32_t>(digit);
-    }
-    if ((bits & ((1U << (8 * padding)) - 1)) != 0) return false;
-    for (int k = 0; k < 3 - padding; ++k) out.push_back(static_cast<char>(bits >> (16 - 8 * k)));
-  }
-  return true;
-}
-
-void encode_base64(std::string_view bytes, std::string& out) {
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
-    std::uint32_t bits = 0;
-    for (std::size_t k = 0; k < 3; ++k) {
-      bits = bits << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0U);
-    }
-    for (std::size_t k = 0; k < 4; ++k) {
-      out.push_back(k <= count ? alphabet[bits >> (18 - 6 * k) & 63] : '=');
-    }
-  }
 }
 
 }  // namespace

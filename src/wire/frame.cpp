@@ -8,9 +8,9 @@
 namespace hawser::wire {
 namespace {
 
-constexpr std::array<std::string_view, kind_max + 1> names = {"unknown", "REQUEST",     "RESPONSE",   "ERROR",
-                                                              "CANCEL",  "STREAM_DATA", "STREAM_END", "STREAM_CREDIT",
-                                                              "PING",    "PONG",        "GOAWAY"};
+constexpr std::array<std::string_view, kind_max + 1> names = {
+    "unknown",       "REQUEST", "RESPONSE", "ERROR",  "CANCEL", "STREAM_DATA", "STREAM_END",
+    "STREAM_CREDIT", "PING",    "PONG",     "GOAWAY", "MEMORY", "MEMORY_REPLY"};
 
 bool known(std::uint8_t kind) noexcept { return kind >= kind_min && kind <= kind_max; }
 
@@ -57,8 +57,9 @@ Result<Frame> decode_frame(Bytes head, Bytes payload, std::size_t payload_bytes)
   const std::size_t attachment_bytes = load_le<std::uint32_t>(frame.header + at::attachment_bytes);
   const std::size_t body_at = header_bytes + metadata_bytes;
   frame.kind = static_cast<FrameKind>(kind);
-  const bool carries_payload =
-      frame.kind == FrameKind::request || frame.kind == FrameKind::response || frame.kind == FrameKind::stream_data;
+  const bool carries_payload = frame.kind == FrameKind::request || frame.kind == FrameKind::response ||
+                               frame.kind == FrameKind::stream_data || frame.kind == FrameKind::memory ||
+                               frame.kind == FrameKind::memory_reply;
   if (!known(kind)) [[unlikely]] {
     result = protocol_error("unknown frame kind " + std::to_string(kind));
   } else if ((flags & ~flags_known) != 0) [[unlikely]] {
@@ -91,7 +92,7 @@ Result<Frame> decode_cut_frame(Bytes head) {
 }
 
 ErrorCode decode_error_code(std::uint32_t number) noexcept {
-  constexpr auto last = static_cast<std::uint32_t>(ErrorCode::internal);
+  constexpr auto last = static_cast<std::uint32_t>(ErrorCode::unauthenticated);
   return number == 0 || number > last ? ErrorCode::internal : static_cast<ErrorCode>(number);
 }
 

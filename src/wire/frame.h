@@ -10,146 +10,13 @@
 #include "base/little_endian.h"
 #include "hawser/bytes.h"
 #include "hawser/error.h"
-#include "wire/call_id.h"
+#include "wire/frame_kind.h"
 
 // The frames of docs/wire-format.md, without I/O. A frame is the head of a message: a fixed header, then metadata, then
 // the body. The message's payload carries large pieces and the attachment.
 namespace hawser::wire {
 
 inline constexpr std::uint8_t version = 1;
-
-enum class FrameKind : std::uint8_t {
-  request = 1,
-  response = 2,
-  error = 3,
-  cancel = 4,
-  stream_data = 5,
-  stream_end = 6,
-  stream_credit = 7,
-  ping = 8,
-  pong = 9,
-  goaway = 10,
-};
-inline constexpr std::uint8_t kind_min = 1;
-inline constexpr std::uint8_t kind_max = 10;
-
-// Returns a name such as "STREAM_DATA", or "unknown" for a number that is no kind.
-std::string_view to_string(FrameKind kind) noexcept;
-
-inline constexpr std::uint8_t flag_checksum = 1;    // The checksum (CRC32C) covers head and payload.
-inline constexpr std::uint8_t flag_idempotent = 2;  // REQUEST: the call may be executed more than once.
-inline constexpr std::uint8_t flags_known = flag_checksum | flag_idempotent;
-
-// Offsets of the header's fields, which are little-endian. The meaning of `word_0` to `word_2` depends on the kind.
-namespace at {
-inline constexpr std::size_t kind = 0;
-inline constexpr std::size_t flags = 1;
-inline constexpr std::size_t metadata_bytes = 2;  // u16.
-inline constexpr std::size_t call = 4;            // u32, as the following.
-inline constexpr std::size_t word_0 = 8;
-inline constexpr std::size_t word_1 = 12;
-inline constexpr std::size_t word_2 = 16;
-inline constexpr std::size_t attachment_bytes = 20;
-inline constexpr std::size_t checksum = 24;
-}  // namespace at
-inline constexpr std::size_t header_bytes = 28;
-
-// Relative deadlines in 32 bits: below 2^31 microseconds (35 minutes), above in milliseconds, rounded up, with the top
-// bit set. Never 0, which stands for none; a deadline in the past is 1 microsecond.
-constexpr std::uint32_t encode_deadline(std::int64_t microseconds) noexcept {
-  constexpr std::int64_t top = std::int64_t{1} << 31;
-  if (microseconds < 1) return 1;
-  if (microseconds < top) return static_cast<std::uint32_t>(microseconds);
-  return static_cast<std::uint32_t>(std::min((microseconds - 1) / 1000 + 1, top - 1) | top);
-}
-// Returns microseconds; 0 means no deadline.
-constexpr std::int64_t decode_deadline(std::uint32_t encoded) noexcept {
-  constexpr std::uint32_t top = 1U << 31;
-  return (encoded & top) != 0 ? std::int64_t{encoded & ~top} * 1000 : std::int64_t{encoded};
-}
-
-// Converts received codes and scopes. An unknown code, or `ok` in an error, becomes `internal`; an unknown scope
-// becomes `call`.
-ErrorCode decode_error_code(std::uint32_t number) noexcept;
-ErrorScope decode_error_scope(std::uint32_t number) noexcept;
-
-// ---- Frames: what is in the header of each kind ----
-
-// Client: begins a call. Body and payload contain the arguments.
-struct RequestFrame {
-  static constexpr FrameKind kind = FrameKind::request;
-  CallId call = {};
-  std::uint32_t method = 0;
-  std::uint32_t signature = 0;
-  std::uint32_t deadline = 0;          // See encode_deadline(); 0 means none.
-  std::uint32_t attachment_bytes = 0;  // The last bytes of the payload.
-  bool idempotent = false;             // The call may be executed more than once.
-  friend bool operator==(const RequestFrame&, const RequestFrame&) = default;
-};
-
-// Server: ends a call with a result, in body and payload.
-struct ResponseFrame {
-  static constexpr FrameKind kind = FrameKind::response;
-  CallId call = {};
-  std::uint32_t attachment_bytes = 0;  // The last bytes of the payload.
-  friend bool operator==(const ResponseFrame&, const ResponseFrame&) = default;
-};
-
-// Server: ends a call with an error. The body is the error's text.
-struct ErrorFrame {
-  static constexpr FrameKind kind = FrameKind::error;
-  CallId call = {};
-  ErrorCode code = ErrorCode::internal;
-  ErrorScope scope = ErrorScope::call;
-  std::int32_t application_code = 0;
-  friend bool operator==(const ErrorFrame&, const ErrorFrame&) = default;
-};
-
-// Client: does not need the answer any more. The server still answers exactly once.
-struct CancelFrame {
-  static constexpr FrameKind kind = FrameKind::cancel;
-  CallId call = {};
-  friend bool operator==(const CancelFrame&, const CancelFrame&) = default;
-};
-
-// Either side: sends one item of a call's stream, in body and payload.
-struct StreamDataFrame {
-  static constexpr FrameKind kind = FrameKind::stream_data;
-  CallId call = {};
-  friend bool operator==(const StreamDataFrame&, const StreamDataFrame&) = default;
-};
-
-// Either side: sends no more items on the call's stream.
-struct StreamEndFrame {
-  static constexpr FrameKind kind = FrameKind::stream_end;
-  CallId call = {};
-  friend bool operator==(const StreamEndFrame&, const StreamEndFrame&) = default;
-};
-
-// Either side: grants the peer more bytes on the call's stream.
-struct CreditFrame {
-  static constexpr FrameKind kind = FrameKind::stream_credit;
-  CallId call = {};
-  std::uint32_t bytes = 0;
-  friend bool operator==(const CreditFrame&, const CreditFrame&) = default;
-};
-
-// Either side: asks for a PONG. Only the length of a body of PING or PONG has a meaning.
-struct PingFrame {
-  static constexpr FrameKind kind = FrameKind::ping;
-  friend bool operator==(const PingFrame&, const PingFrame&) = default;
-};
-
-struct PongFrame {
-  static constexpr FrameKind kind = FrameKind::pong;
-  friend bool operator==(const PongFrame&, const PongFrame&) = default;
-};
-
-// Server: accepts no new calls on this connection. Client: confirms that it sends no further request.
-struct GoawayFrame {
-  static constexpr FrameKind kind = FrameKind::goaway;
-  friend bool operator==(const GoawayFrame&, const GoawayFrame&) = default;
-};
 
 // ---- Encoding ----
 
@@ -200,6 +67,15 @@ inline void encode(std::byte* to, const ErrorFrame& frame, const Envelope& envel
 }
 inline void encode(std::byte* to, const CreditFrame& frame, const Envelope& envelope = {}) noexcept {
   detail::store_header(to, frame.kind, envelope, frame.call, {.word_1 = frame.bytes});
+}
+// The action is in bits 0 to 7 of its word, the wish for a CRC in bit 8.
+inline void encode(std::byte* to, const MemoryFrame& frame, const Envelope& envelope = {}) noexcept {
+  detail::store_header(to, frame.kind, envelope, frame.call,
+                       {.word_0 = (frame.action & 0xffU) | (frame.wants_crc ? 0x100U : 0U)});
+}
+inline void encode(std::byte* to, const MemoryReplyFrame& frame, const Envelope& envelope = {}) noexcept {
+  detail::store_header(to, frame.kind, envelope, frame.call,
+                       {.word_0 = static_cast<std::uint32_t>(frame.code), .word_1 = frame.crc});
 }
 // Frames that have a call id and nothing else.
 template <class Frame>
@@ -276,6 +152,16 @@ decltype(auto) visit(const Frame& frame, Visitor&& visitor) {
     case FrameKind::stream_credit: return visitor(CreditFrame{.call = frame.call(), .bytes = word(frame, at::word_1)});
     case FrameKind::ping: return visitor(PingFrame{});
     case FrameKind::pong: return visitor(PongFrame{});
+    case FrameKind::memory:
+      return visitor(MemoryFrame{.call = frame.call(),
+                                 .action = word(frame, at::word_0) & 0xffU,
+                                 .wants_crc = (word(frame, at::word_0) & 0x100U) != 0});
+    case FrameKind::memory_reply: {
+      const std::uint32_t code = word(frame, at::word_0) & 0xffffU;
+      return visitor(MemoryReplyFrame{.call = frame.call(),
+                                      .code = code == 0 ? ErrorCode::ok : decode_error_code(code),
+                                      .crc = word(frame, at::word_1)});
+    }
     case FrameKind::goaway: break;
   }
   return visitor(GoawayFrame{});

@@ -25,6 +25,7 @@ enum Tag : std::uint16_t {
   tag_ready = 11,
 };
 constexpr std::uint32_t feature_checksum = 1;
+constexpr std::uint32_t feature_memory = 2;
 
 std::unexpected<Error> hello_error(std::string text, const char* of = "") {
   return fail(ErrorCode::protocol_error, std::string("invalid ") + of + "HELLO: " + std::move(text),
@@ -93,6 +94,7 @@ bool read_field(Hello& hello, std::uint16_t tag, Bytes value) {
       std::uint32_t features = 0;
       if (!read_number(value, features)) return false;
       hello.checksum = (features & feature_checksum) != 0;
+      hello.memory = (features & feature_memory) != 0;
       return true;
     }
     case tag_message_bytes_max: return read_number(value, hello.message_bytes_max);
@@ -123,7 +125,7 @@ std::vector<std::byte> encode_hello(const Hello& hello) {
       .number(hello.version_min)
       .number(hello.version_max)
       .number(std::uint16_t{0});  // The length of the body; filled below.
-  put_number(out, tag_features, hello.checksum ? feature_checksum : 0);
+  put_number(out, tag_features, (hello.checksum ? feature_checksum : 0) | (hello.memory ? feature_memory : 0));
   put_number(out, tag_message_bytes_max, hello.message_bytes_max);
   put_number(out, tag_calls_max, hello.calls_max);
   put_number(out, tag_stream_window_bytes, hello.stream_window_bytes);

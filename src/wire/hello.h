@@ -26,6 +26,7 @@ struct Hello {
   std::uint8_t version_min = 1;
   std::uint8_t version_max = 1;           // The server answers with the one version that it chose, in both fields.
   bool checksum = false;                  // Client: requests it. Server: grants it.
+  bool memory = false;                    // This side serves MEMORY frames.
   std::uint32_t message_bytes_max = 0;    // The longest message that this side receives.
   std::uint32_t calls_max = 0;            // Server: maximum of calls in flight on the connection.
   std::uint32_t stream_window_bytes = 0;  // Window that this side grants to each stream at its start.

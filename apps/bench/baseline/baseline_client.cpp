@@ -8,6 +8,7 @@
 
 #include "bench/baseline/baseline_ring.h"
 #include "bench/baseline/baseline_socket.h"
+#include "bench/baseline/baseline_tls.h"
 #include "bench/load/client_role.h"
 #include "bench/load/handlers.h"
 #include "bench/load/meter.h"
@@ -177,6 +178,12 @@ std::optional<CellResult> measure(const Options& options, const std::string& add
         options, address, server, cell,
         [](BaselineSocket socket, Shared&) { return RingChannel::connect(std::move(socket)); },
         [](auto callers, auto go_on) { pump_rings(callers, go_on); });
+  }
+  if (cell.transport == "tls") {
+    return measure_over<TlsChannel>(
+        options, address, server, cell,
+        [](BaselineSocket socket, Shared& shared) { return TlsChannel::connect(std::move(socket), shared.buffer); },
+        [&](auto callers, auto go_on) { pump_baseline(callers, cell.wait, go_on); });
   }
   return measure_over<SocketChannel>(
       options, address, server, cell,

@@ -8,6 +8,7 @@
 
 #include "bench/baseline/baseline_ring.h"
 #include "bench/baseline/baseline_socket.h"
+#include "bench/baseline/baseline_tls.h"
 #include "bench/load/handlers.h"
 
 namespace hawser::bench {
@@ -96,6 +97,12 @@ void serve_sockets(const BaselineSocket& listener, Wait wait, ServerState& share
       [&](auto echoes) { pump_baseline(echoes, wait, [] { return true; }); });
 }
 
+void serve_tls(const BaselineSocket& listener, Wait wait, ServerState& shared) {
+  serve_cell<TlsChannel>(
+      listener, shared, [&](BaselineSocket socket) { return TlsChannel::serve(std::move(socket), shared.buffer); },
+      [&](auto echoes) { pump_baseline(echoes, wait, [] { return true; }); });
+}
+
 void serve_rings(const BaselineSocket& listener, ServerState& shared) {
   serve_cell<RingChannel>(
       listener, shared, [](BaselineSocket socket) { return RingChannel::serve(std::move(socket)); },
@@ -110,6 +117,7 @@ bool play_baseline_server(const Cell& cell, const EventWriter& events) try {
   const auto shared = std::make_unique<ServerState>();
   events.write(Listening{address});
   while (cell.transport == "shm") serve_rings(listener, *shared);
+  while (cell.transport == "tls") serve_tls(listener, cell.wait, *shared);
   while (true) serve_sockets(listener, cell.wait, *shared);
 } catch (const std::exception& error) {
   events.write(Failed{std::string("baseline: ") + error.what()});

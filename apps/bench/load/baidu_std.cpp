@@ -1,13 +1,12 @@
-#include "bench/load/baidu_std.h"
-
 #include <utility>
 
+#include "bench/load/protocols.h"
 #include "hawser/brpc.h"
 
 namespace hawser::bench {
 namespace {
 
-class Caller final : public BaiduStdCaller {
+class Caller final : public ProtocolCaller {
  public:
   Caller(Loop& loop, const ClientOptions& options) : client_(loop, {.client = options}) {}
   Task<Result<void>> connect(std::string address) override { return client_.connect(std::move(address)); }
@@ -19,7 +18,7 @@ class Caller final : public BaiduStdCaller {
 
 }  // namespace
 
-std::unique_ptr<BaiduStdCaller> make_baidu_std_caller(Loop& loop, const ClientOptions& options) {
+std::unique_ptr<ProtocolCaller> make_baidu_std_caller(Loop& loop, const ClientOptions& options) {
   return std::make_unique<Caller>(loop, options);
 }
 

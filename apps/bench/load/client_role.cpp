@@ -7,10 +7,11 @@
 #include <memory>
 #include <utility>
 
-#include "bench/load/baidu_std.h"
 #include "bench/load/handlers.h"
 #include "bench/load/load.h"
 #include "bench/load/meter.h"
+#include "bench/load/protocols.h"
+#include "bench/load/tls.h"
 #include "bench/load/transport_choice.h"
 #include "hawser/client.h"
 #include "hawser/loop.h"
@@ -39,6 +40,7 @@ ClientOptions client_options(const Options& options, const Cell& cell) {
   client.ping_interval = duration_of(options.call_timeout_s / 2);
   client.calls_in_flight_max = cell.concurrency;
   client.transports = client_transports(cell.transport);
+  client.security = client_security(options, cell.transport);
   client.message_bytes_max = size_bytes_max + 4096;
   // Waiting payloads are not copied: all requests refer to windows of one buffer.
   client.send_backlog_bytes_max = cell.concurrency * (cell.size_bytes + request_overhead_bytes_max) + (1 << 20);
@@ -49,24 +51,27 @@ ClientOptions client_options(const Options& options, const Cell& cell) {
 class CellClient {
  public:
   CellClient(Loop& loop, const Options& options, const Cell& cell) {
-    if (options.protocol == Protocol::baidu_std) {
-      baidu_std_ = make_baidu_std_caller(loop, client_options(options, cell));
-    } else {
-      native_ = std::make_unique<Client>(loop, client_options(options, cell));
+    const ClientOptions with = client_options(options, cell);
+    switch (options.protocol) {
+      case Protocol::native: native_ = std::make_unique<Client>(loop, with); break;
+      case Protocol::baidu_std: other_ = make_baidu_std_caller(loop, with); break;
+      case Protocol::grpc: other_ = make_grpc_caller(loop, with); break;
     }
   }
   Task<Result<void>> connect(std::string address) {
-    if (baidu_std_ != nullptr) return baidu_std_->connect(std::move(address));
+    if (other_ != nullptr) return other_->connect(std::move(address));
     if (native_ != nullptr) return native_->connect(std::move(address));
     return absent();
   }
-  Client& client() noexcept { return baidu_std_ != nullptr ? baidu_std_->client() : *native_; }
+  Client& client() noexcept { return other_ != nullptr ? other_->client() : *native_; }
 
  private:
   static Task<Result<void>> absent() {
-    co_return hawser::fail(ErrorCode::unavailable, "this build has no baidu_std: install zlib and snappy");
+    co_return hawser::fail(
+        ErrorCode::unavailable,
+        "this build has no such protocol: baidu_std needs zlib and snappy, grpc needs nghttp2, zlib and zstd");
   }
-  std::unique_ptr<BaiduStdCaller> baidu_std_;
+  std::unique_ptr<ProtocolCaller> other_;
   std::unique_ptr<Client> native_;
 };
 

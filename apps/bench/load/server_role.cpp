@@ -2,8 +2,9 @@
 
 #include <signal.h>
 
-#include "bench/load/baidu_std.h"
 #include "bench/load/handlers.h"
+#include "bench/load/protocols.h"
+#include "bench/load/tls.h"
 #include "bench/load/transport_choice.h"
 #include "hawser/server.h"
 #ifdef HAWSER_BENCH_PROTOBUF
@@ -29,6 +30,7 @@ bool play_server(const Options& options, std::string_view transport, Wait wait, 
   server_options.message_bytes_max = size_bytes_max + 4096;
   server_options.calls_per_connection_max = concurrency_max;
   server_options.transports = server_transports(transport);
+  server_options.security = server_security(options, transport);
 #ifdef HAWSER_BENCH_PROTOBUF
   ProtobufEcho protobuf_echo;
 #endif
@@ -38,6 +40,7 @@ bool play_server(const Options& options, std::string_view transport, Wait wait, 
   if (options.handler == HandlerKind::protobuf) server.add_service(&protobuf_echo);
 #endif
   enable_baidu_std(server);
+  enable_grpc(server);
   if (const Result<void> started = server.start(); !started) {
     notify(Failed{"cannot listen at " + listen + ": " + started.error().describe()});
     return false;

@@ -8,6 +8,7 @@
 #include "bench/load/client_role.h"
 #include "bench/load/handlers.h"
 #include "bench/load/metered_load.h"
+#include "bench/load/tls.h"
 #include "bench/load/transport_choice.h"
 #include "hawser/blocking_client.h"
 #include "hawser/client.h"
@@ -20,6 +21,7 @@ ClientOptions threads_client_options(const Options& options, const Cell& cell) {
   ClientOptions client;
   client.call_timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(options.call_timeout_s * 1e9));
   client.transports = client_transports(cell.transport);
+  client.security = client_security(options, cell.transport);
   client.message_bytes_max = size_bytes_max + 4096;
   client.send_backlog_bytes_max = cell.concurrency * (cell.size_bytes + 256) + (1 << 20);
   return client;

@@ -9,9 +9,9 @@
 namespace hawser::bench {
 namespace {
 
-constexpr std::string_view names[] = {"tcp", "unix", "shm", "ucx", "rdma", "auto"};
+constexpr std::string_view names[] = {"tcp", "unix", "tls", "shm", "ucx", "rdma", "auto"};
 
-bool is_stream(std::string_view name) noexcept { return name == "tcp" || name == "unix"; }
+bool is_stream(std::string_view name) noexcept { return name == "tcp" || name == "unix" || name == "tls"; }
 
 }  // namespace
 

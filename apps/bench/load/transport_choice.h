@@ -9,8 +9,8 @@
 // The values of `--transport` as options of servers and clients.
 namespace hawser::bench {
 
-// "tcp" and "unix" are byte streams, which carry the calls themselves; the others are used beside a TCP stream. "auto"
-// is the first in the order of preference that both sides can use.
+// "tcp", "unix" and "tls" (TLS over TCP) are byte streams, which carry the calls themselves; the others are used beside
+// a TCP stream. "auto" is the first in the order of preference that both sides can use.
 std::span<const std::string_view> transport_names() noexcept;
 bool is_transport(std::string_view name) noexcept;
 

@@ -12,6 +12,7 @@
 
 #include "bench/load/processors.h"
 #include "bench/load/size.h"
+#include "bench/load/tls.h"
 #include "bench/load/transport_choice.h"
 
 namespace hawser::bench {
@@ -23,6 +24,8 @@ constexpr unsigned repeat_max = 99;
 constexpr double rate_min = 0.1;
 constexpr double rate_max = 1e9;
 constexpr unsigned server_threads_max = 1024;
+constexpr unsigned memory_batch_max = 1'000'000;
+constexpr unsigned memory_depth_max = 256;
 
 constexpr double seconds_min = 0.01;
 constexpr double seconds_max = 3600;
@@ -105,6 +108,7 @@ std::string read_transport(const std::string& option, const std::string& text) {
     refuse(option,
            fmt::format("no transport is called \"{}\": there are {}", text, fmt::join(transport_names(), ", ")));
   }
+  if (text == "tls" && !has_tls()) refuse(option, "this build has no TLS: install libssl-dev and build it again");
   return text;
 }
 
@@ -186,12 +190,14 @@ void add_handler(CLI::App& app, Options& options) {
 
 void add_protocol(CLI::App& app, Options& options) {
   add(app, "--protocol", "NAME",
-      "native, or baidu_std: the protocol of bRPC over the byte stream, with --handler protobuf [native]",
+      "native, or over the byte stream, with --handler protobuf: baidu_std, the protocol of bRPC; grpc [native]",
       [&options](const std::string& option, const std::string& text) {
         if (text == "native") return;
-        if (text != "baidu_std") refuse(option, fmt::format("\"{}\" is neither native nor baidu_std", text));
+        if (text != "baidu_std" && text != "grpc") {
+          refuse(option, fmt::format("\"{}\" is none of native, baidu_std and grpc", text));
+        }
         if (!has_protobuf) refuse(option, "this build has no protobuf: install libprotobuf-dev and protobuf-compiler");
-        options.protocol = Protocol::baidu_std;
+        options.protocol = text == "grpc" ? Protocol::grpc : Protocol::baidu_std;
         options.handler = HandlerKind::protobuf;
       });
 }
@@ -200,6 +206,32 @@ void add_rate(CLI::App& app, Options& options) {
   add_number(app, "--rate", "R",
              "Begin so many calls a second in all, by the clock; latency counts from when one should have begun",
              options.rate_per_s, rate_min, rate_max);
+}
+
+void add_tls(CLI::App& app, Options& options) {
+  const auto check = [](const std::string& option) {
+    if (!has_tls()) refuse(option, "this build has no TLS: install libssl-dev and build it again");
+  };
+  app.add_flag_callback(
+      "--tls",
+      [&options, check] {
+        check("--tls");
+        options.tls = true;
+      },
+      "Connect within TLS, with a certificate that the server makes for itself; tcp carries calls within TLS then");
+  add(app, "--protection", "LEVEL",
+      "With --tls: authenticated, or encrypted, which lets no transport but the stream carry calls [authenticated]",
+      [&options, check](const std::string& option, const std::string& text) {
+        check(option);
+        if (text == "signed" || text == "sealed") {
+          refuse(option, fmt::format("no transport beside the stream can have messages {}: give encrypted", text));
+        }
+        if (text != "authenticated" && text != "encrypted") {
+          refuse(option, fmt::format("\"{}\" is neither authenticated nor encrypted", text));
+        }
+        options.tls = true;
+        options.encrypted_stream = text == "encrypted";
+      });
 }
 
 void add_server_threads(CLI::App& app, Options& options) {
@@ -263,6 +295,7 @@ void add_run_options(CLI::App& app, Options& options) {
   add_table(app, options);
   add_handler(app, options);
   add_protocol(app, options);
+  add_tls(app, options);
   add_rate(app, options);
   add_server_threads(app, options);
   add_waits(app, options);
@@ -286,9 +319,34 @@ void add_compare_options(CLI::App& app, Options& options) {
   add_pairs(app, options, "128x1,128x16,128x256,4Kx64,256Kx1,256Kx16,8Mx4");
   add_table(app, options);
   add_handler(app, options);
+  add_protocol(app, options);
   add_waits(app, options);
   add_poller(app, options);
   add_cpus(app, options);
+}
+
+void add_memory_options(CLI::App& app, Options& options) {
+  add_transports(app, options);
+  add_choice<std::string>(app, "--op", "read or write [write]", options.memory_op,
+                          {{"read", "read"}, {"write", "write"}}, "neither read nor write");
+  add(app, "--block", "SIZE", "Bytes of each block; K and M are powers of 1024 [256K]",
+      [&options](const std::string& option, const std::string& text) {
+        options.memory_block = read_size(option, text);
+      });
+  add_number(app, "--batch", "N", "Blocks of each batch [1]", options.memory_batch, 1U, memory_batch_max);
+  app.add_flag("--scattered", options.memory_scattered, "No two blocks are contiguous, and they come in random order");
+  add_number(app, "--depth", "N", "Batches in flight [4]", options.memory_depth, 1U, memory_depth_max);
+  app.add_flag("--baseline", options.memory_baseline, "Also measure bare sockets (tcp, unix) or memcpy (others)");
+  app.add_flag("--calls", options.memory_calls, "Also measure calls of 128 bytes, alone and beside the transfers");
+  add_number(app, "--seconds", "S", "Counted time, after warm-up [1]", options.seconds, seconds_min, seconds_max);
+  add_waits(app, options);
+  add_poller(app, options);
+  add_cpus(app, options);
+  app.add_option("--json", options.json_path, "Write the results there as JSON")->type_name("FILE");
+  app.callback([&options] {
+    if (options.transports.size() != 1) refuse("--transport", "give one");
+    if (options.waits.size() != 1) refuse("--wait", "give one");
+  });
 }
 
 void add_report_options(CLI::App& app, Options& options) {
@@ -301,6 +359,7 @@ void add_server_options(CLI::App& app, Options& options) {
   add_waits(app, options);
   add_poller(app, options);
   add_server_threads(app, options);
+  add_tls(app, options);
   add_cpu(app, "--server-cpu", options.server_cpu, "server");
   app.add_option("--listen", options.listen, "Where to listen; port 0 takes a free one [0.0.0.0:9000]")
       ->type_name("HOST:PORT");
@@ -317,6 +376,7 @@ void add_client_options(CLI::App& app, Options& options) {
   add_table(app, options);
   add_handler(app, options);
   add_protocol(app, options);
+  add_tls(app, options);
   add_rate(app, options);
   add_waits(app, options);
   add_poller(app, options);

@@ -24,8 +24,8 @@ enum class HandlerKind : std::uint8_t {
   coroutine,
   protobuf,  // A method of a service from a .proto file, with messages as argument and result.
 };
-// baidu_std implies HandlerKind::protobuf.
-enum class Protocol : std::uint8_t { native, baidu_std };
+// All except native imply HandlerKind::protobuf.
+enum class Protocol : std::uint8_t { native, baidu_std, grpc };
 // Whether this build has HandlerKind::protobuf.
 #ifdef HAWSER_BENCH_PROTOBUF
 inline constexpr bool has_protobuf = true;
@@ -49,6 +49,8 @@ struct Options {
   std::vector<unsigned> concurrencies = {1, 4, 16, 64, 256};
   std::vector<SizeAndConcurrency> pairs;  // Used instead of all sizes and concurrencies, unless empty.
   double seconds = 1;                     // Counted time of each cell.
+  bool tls = false;                       // HELLOs, and calls over the stream, travel in TLS.
+  bool encrypted_stream = false;          // TlsProtection::encrypted_stream.
   ReplyKind reply = ReplyKind::echo;
   HandlerKind handler = HandlerKind::function;
   Protocol protocol = Protocol::native;
@@ -84,6 +86,15 @@ struct Options {
   std::string json_path;
   std::string csv_path;
 
+  // memory
+  std::string memory_op = "write";
+  std::size_t memory_block = 256 << 10;
+  unsigned memory_batch = 1;
+  bool memory_scattered = false;
+  unsigned memory_depth = 4;     // Batches in flight.
+  bool memory_baseline = false;  // Also measures bare sockets or copies.
+  bool memory_calls = false;     // Also measures small calls, alone and beside the transfers.
+
   std::string listen = "0.0.0.0:9000";  // server
   std::string connect;                  // client
 
@@ -98,6 +109,8 @@ inline constexpr unsigned concurrency_max = 16'384;
 void add_run_options(CLI::App& app, Options& options);
 void add_limit_options(CLI::App& app, Options& options);
 void add_compare_options(CLI::App& app, Options& options);
+// hawser-bench memory; memory/memory_run.h runs it.
+void add_memory_options(CLI::App& app, Options& options);
 void add_report_options(CLI::App& app, Options& options);
 void add_server_options(CLI::App& app, Options& options);
 void add_client_options(CLI::App& app, Options& options);

@@ -67,8 +67,8 @@ std::string missing_baseline(const Options& options) {
     return "the baseline has no threads: give --mode pipeline or connections, or --peers grpc,loops";
   }
   for (const std::string& transport : options.transports) {
-    if (transport != "tcp" && transport != "unix" && transport != "shm") {
-      return fmt::format("there is no baseline over {}: give --transport tcp, unix or shm", transport);
+    if (transport != "tcp" && transport != "unix" && transport != "tls" && transport != "shm") {
+      return fmt::format("there is no baseline over {}: give --transport tcp, unix, tls or shm", transport);
     }
     if (transport == "shm" && std::ranges::find(options.waits, Wait::event) != options.waits.end()) {
       return "the baseline of shm never sleeps: give --wait spin or busy_poll";

@@ -119,7 +119,8 @@ def smoke(program, poller):
         check("| 64K |" in re.sub(" +", " ", result.stdout), "table")
         check("cell 8 of 8" in result.stderr, "progress")
         for kind in (["--reply", "ack"], ["--handler", "coroutine"], ["--reply", "ack", "--handler", "coroutine"],
-                     ["--handler", "protobuf"], ["--protocol", "baidu_std"], ["--wait", "event,busy_poll"]):
+                     ["--handler", "protobuf"], ["--protocol", "baidu_std"], ["--protocol", "grpc"],
+                     ["--wait", "event,busy_poll"]):
             result = run(program, "run", "--sizes", "1,64K", "--concurrency", "4", "--seconds", "0.1", "--poller", poller,
                          *kind)
             if "this build has no " in result.stderr:
@@ -133,7 +134,7 @@ def smoke(program, poller):
 def options(program):
     """Wrong options say what is accepted and end with 2."""
     for arguments, texts in [
-        (["run", "--transport", "pigeon"], ["pigeon", "tcp, unix, shm, ucx, rdma, auto"]),
+        (["run", "--transport", "pigeon"], ["pigeon", "shm, ucx, rdma, auto"]),
         (["run", "--sizes", "0x10"], ["0x10", "such as 128, 4K or 8M"]),
         (["run", "--sizes", "65M"], ["65M", "1 to 64M"]),
         (["run", "--sizes", "128,128"], ["twice"]),
@@ -146,7 +147,7 @@ def options(program):
         (["run", "--poller", "kqueue"], ["kqueue", "auto, epoll or io_uring"]),
         (["run", "--reply", "none"], ["neither echo nor ack"]),
         (["run", "--handler", "thread"], ["neither function nor coroutine"]),
-        (["run", "--protocol", "thrift"], ["thrift", "neither native nor baidu_std"]),
+        (["run", "--protocol", "thrift"], ["thrift", "none of native, baidu_std and grpc"]),
         (["run", "--server-cpu", "9999"], ["9999", "-1 for no pinning"]),
         (["run", "--bytes-in-flight", "lots"], ["no size"]),
         (["run", "--call-timeout", "-1"], ["no number from"]),
@@ -158,7 +159,7 @@ def options(program):
         (["compare", "--repeat", "0"], ["from 1 to 99"]),
         (["compare", "--cells", "128"], ["SIZExCONCURRENCY"]),
         (["compare", "--cells", "128x0"], ["from 1 to 16384"]),
-        (["baseline", "--transport", "rdma"], ["no baseline over rdma", "tcp, unix or shm"]),
+        (["baseline", "--transport", "rdma"], ["no baseline over rdma", "give --transport tcp, unix"]),
         (["baseline", "--transport", "shm", "--wait", "event"], ["never sleeps"]),
         (["run", "--rate", "0"], ["from 0.1 to"]),
         (["run", "--server-threads", "0"], ["from 1 to"]),
@@ -166,7 +167,7 @@ def options(program):
         (["server", "--wait", "spin,event"], ["give one"]),
         (["client"], ["--connect is required"]),
         (["dance"], ["dance"]),
-        ([], ["give run, baseline, compare, report, server or client"]),
+        ([], ["give run, baseline, compare, memory, report, server or client"]),
     ]:
         result = run(program, *arguments)
         check(result.returncode == 2, f"exit status {result.returncode}, not 2, for {arguments}")
@@ -332,6 +333,22 @@ def transports(program):
     check(took and both and took[1] == both[1] != "unix", "what unix took is said of auto")
 
 
+def tls(program):
+    """Calls within TLS beside bare OpenSSL, and TLS under another transport."""
+    result = run(program, "run", "--transport", "tls", "--cells", "128x2,64Kx2", "--seconds", "0.1")
+    if "this build has no TLS" in result.stderr:
+        sys.exit(77)
+    check(result.returncode == 0 and "tls, pipeline" in result.stdout, "--transport tls")
+    result = run(program, "baseline", "--transport", "tls", "--cells", "128x2,300Kx3", "--seconds", "0.1")
+    check(result.returncode == 0, "exit status of bare OpenSSL")
+    result = run(program, "run", "--tls", "--protocol", "native", "--transport", "tcp,shm", "--cells", "128x2", "--seconds", "0.1")
+    check(result.returncode == 0, "--tls")
+    result = run(program, "run", "--protection", "encrypted", "--transport", "shm", "--cells", "128x2", "--seconds", "0.1")
+    check(result.returncode != 0 and "encrypted_stream" in result.stderr, "--protection encrypted with shm")
+    result = run(program, "run", "--protection", "sealed", "--cells", "128x2")
+    check(result.returncode == 2 and "give encrypted" in result.stderr, "--protection sealed")
+
+
 def two_parts(program):
     """Server and client as they are started on two machines."""
     server = subprocess.Popen([program, "server", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
@@ -382,7 +399,27 @@ def watchdog(program):
     check("deadline_exceeded" in errors or "lost" in errors, "the reason is not said")
 
 
+def memory(program):
+    """Reads and writes of another process's memory, with the fields that its JSON promises."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "memory.json"
+        for transport, op, more, runs in (("tcp", "write", ["--scattered"], 100), ("unix", "read", [], 1),
+                                          ("shm", "write", ["--calls"], 1), ("tcp", "write", ["--baseline"], 1)):
+            result = run(program, "memory", "--op", op, "--transport", transport, "--block", "4K", "--batch", "100",
+                         "--seconds", "0.05", "--server-cpu", "-1", "--client-cpu", "-1", "--json", str(path), *more)
+            check(result.returncode == 0, f"{transport} {op}")
+            cells = json.loads(path.read_text())["cells"]
+            cell = cells[0]
+            check(cell["gbit_per_s"] > 0 and cell["post_us"] >= 0 and cell["validated"], f"{transport}: {cell}")
+            check(cell["work_requests"] == runs, f"{cell['work_requests']} work requests")
+            if "--baseline" in more:
+                check(cells[1]["system"] == "sockets" and cells[1]["gbit_per_s"] > 0, f"{cells[1:]}")
+    result = run(program, "memory", "--block", "64M", "--batch", "1000")
+    check(result.returncode == 1 and "more than 4 GiB" in result.stderr, "too much memory")
+
+
 CASES = {
+    "memory": memory,
     "epoll": lambda program: smoke(program, "epoll"),
     "io_uring": lambda program: smoke(program, "io_uring"),
     "options": options,
@@ -393,6 +430,7 @@ CASES = {
     "report": report,
     "rate": rate,
     "transports": transports,
+    "tls": tls,
     "refused": refused,
     "two_parts": two_parts,
     "server_death": server_death,

@@ -2,16 +2,20 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/demo/protocols.h"
 #include "cli/demo/services.h"
 #include "hawser/hawser.h"
-#include "hawser/http.h"
+#include "hawser/pages.h"
 
 namespace demo {
 
@@ -26,14 +30,30 @@ namespace {
 struct ServeOptions {
   std::string listen = "127.0.0.1:0";
   unsigned threads = 1;
+  std::vector<std::string> peers = {};
+  unsigned rate = 200;
+  std::string pages = "loopback";
+  DemoTls tls;
 };
 
-Task<HttpResponse> welcome(HttpRequest&) {
-  HttpResponse response;
-  response.body =
-      "hawser demo serve\n"
-      "POST /example.EchoService/Echo {\"message\": \"...\"} as JSON or protobuf; GET /health\n";
-  co_return response;
+// Calls another demo server `rate` times a second, and again after a pause if the connection ends.
+Task<void> load(std::string peer, unsigned rate, std::stop_token stopping) {
+  Loop& loop = *Loop::current();
+  Client client;
+  const Duration pause = std::chrono::duration_cast<Duration>(std::chrono::seconds(1)) / std::max(rate, 1U);
+  for (std::size_t i = 0; !stopping.stop_requested(); ++i) {
+    if (!client.connected()) {
+      auto connecting = client.connect(peer);
+      static_cast<void>(co_await std::move(connecting));
+    }
+    if (client.connected()) {
+      const std::string text(i % 100 == 99 ? 100'000 : i % 10 * 20, 'x');
+      auto call = client.call<demo::echo>(text);
+      static_cast<void>(co_await std::move(call));
+    }
+    auto sleep = loop.sleep(client.connected() ? pause : Duration(std::chrono::seconds(1)), stopping);
+    static_cast<void>(co_await std::move(sleep));
+  }
 }
 
 // Serves until SIGTERM or SIGINT. Both are blocked before the server starts its threads, which inherit that.
@@ -47,16 +67,31 @@ int serve(const ServeOptions& given) {
   ServerOptions options;
   options.listen = given.listen;
   options.threads = given.threads;
+  if (Result<void> secured = enable_tls(options, given.tls); !secured) {
+    fmt::print(stderr, "hawser demo serve: {}\n", secured.error().text);
+    return wrong_options_status;
+  }
   DemoServices services;
+  const RecentLog log;
+  options.loop.log = log.sink();
   Server server(options);
   server.register_handler<demo::echo>();
   services.add_to(server);
-  server.enable(http().route("GET", "/", welcome));
+  PagesOptions pages{.title = "hawser demo", .log = log};
+  pages.pages = pages.metrics = given.pages == "off"   ? PageAccess::off
+                                : given.pages == "all" ? PageAccess::all
+                                                       : PageAccess::loopback;
+  enable_pages(server, std::move(pages));
   enable_grpc(server);
   enable_baidu_std(server);
   if (const Result<void> started = server.start(); !started) {
     fmt::print(stderr, "hawser demo serve: {}\n", started.error().text);
     return 1;
+  }
+  for (const std::string& peer : given.peers) {
+    const Result<void> begun = server.spawn(
+        [peer, rate = given.rate](Background background) { return load(peer, rate, background.stopping); });
+    if (!begun) fmt::print(stderr, "hawser demo serve: {}\n", begun.error().text);
   }
   fmt::print("listening on {}\n", server.address());
   std::fflush(stdout);
@@ -79,6 +114,26 @@ Run add_demo(CLI::App& command) {
   added->add_option("--threads", options->threads, "Number of threads")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
+  added->add_option("--pages", options->pages, "Who may see the pages and /metrics: loopback, all or off")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"loopback", "all", "off"}));
+  added->add_option("--load", options->peers, "Addresses of demo servers that this one calls");
+  added->add_option("--rate", options->rate, "Calls a second to each of them")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100'000));
+  CLI::Option* const certificate = added->add_option(
+      "--tls-cert", options->tls.certificate_file, "Certificate in PEM format, with those of its issuers: speaks TLS");
+  CLI::Option* const key = added->add_option("--tls-key", options->tls.key_file, "Key of --tls-cert in PEM format");
+  certificate->needs(key);
+  key->needs(certificate);
+  added
+      ->add_option("--tls-client-ca", options->tls.client_ca_file,
+                   "Certificates of issuers: clients must have a certificate of one")
+      ->needs(certificate);
+  added->add_option("--tls", options->tls.policy, "Whether plain text is refused: required or allowed")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"required", "allowed"}))
+      ->needs(certificate);
   return [options] { return serve(*options); };
 }
 

@@ -20,6 +20,7 @@
 #include "cli/doctor/shm.h"
 #include "cli/doctor/system_files.h"
 #include "cli/doctor/tcp.h"
+#include "cli/doctor/tls.h"
 #include "cli/doctor/ucx.h"
 #include "hawser/rdma_options.h"
 #include "hawser/time.h"
@@ -39,6 +40,7 @@ struct Options {
   bool self_test = true;
   RdmaOptions rdma;
   UcxOptions ucx;
+  TlsFiles tls;
   std::vector<std::string> required;
 };
 
@@ -53,6 +55,10 @@ Report examine(const Options& options) {
   const auto verbs = transport::rdma::system_verbs();
   report.sections.push_back(examine_rdma(
       read_rdma(files, *verbs, machine, options.rdma, options.self_test ? self_test_duration : Duration::zero())));
+  if (!options.tls.certificate_file.empty()) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    report.sections.push_back(examine_tls(options.tls, std::chrono::duration_cast<std::chrono::seconds>(now).count()));
+  }
   return report;
 }
 
@@ -120,6 +126,13 @@ Run add_doctor(CLI::App& command) {
   command.add_flag("!--no-self-test", options->self_test, "Do not send anything over RDMA devices");
   add_rdma_options(command, options->rdma);
   add_ucx_options(command, options->ucx);
+  CLI::Option* const certificate =
+      command.add_option("--tls-cert", options->tls.certificate_file, "Certificate in PEM format to examine")
+          ->group("TLS");
+  command.add_option("--tls-key", options->tls.key_file, "Its key")->needs(certificate)->group("TLS");
+  command.add_option("--tls-host", options->tls.host, "Name that it should be valid for")
+      ->needs(certificate)
+      ->group("TLS");
   command.footer("Exit status: 0 if nothing is wrong, 1 for warnings or problems, 2 for wrong options.");
   return [options] { return run(*options); };
 }

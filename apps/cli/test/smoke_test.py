@@ -4,9 +4,12 @@
 import json
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 import xml.etree.ElementTree
 
 
@@ -145,6 +148,122 @@ def demo_curl():
     expect(server.returncode == 0, subprocess.CompletedProcess("demo serve", server.returncode, "", ""))
 
 
+def demo_tls():
+    """demo serve with a certificate that openssl makes, and doctor about it."""
+    if not shutil.which("curl") or not shutil.which("openssl"):
+        print("curl or openssl is not installed")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder:
+        certificate, key = f"{folder}/server.pem", f"{folder}/server.key"
+        made = subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                               "-days", "30", "-subj", "/CN=demo", "-addext", "subjectAltName=IP:127.0.0.1",
+                               "-keyout", key, "-out", certificate], capture_output=True, text=True)
+        expect(made.returncode == 0, made)
+        result = run("doctor", "--json", "--no-self-test", "--tls-cert", certificate, "--tls-key", key)
+        if "this build has no TLS" in result.stdout:
+            print("this build has no TLS")
+            sys.exit(77)
+        section = next(one for one in json.loads(result.stdout)["sections"] if one["name"] == "tls")
+        texts = " ".join(finding["text"] for finding in section["findings"])
+        expect("CN=demo" in texts and "ends in 30 days" in texts and "signed by itself" in texts, result)
+        serve = [sys.argv[1], "demo", "serve", "--tls-cert", certificate, "--tls-key", key]
+        for policy, plain in (("required", "requires TLS"), ("allowed", "OK")):
+            with subprocess.Popen([*serve, "--tls", policy], stdout=subprocess.PIPE, text=True) as server:
+                try:
+                    address = server.stdout.readline().rpartition(" ")[2].strip()
+                    ask = ["curl", "--silent", "--show-error", "--max-time", "30", "--cacert", certificate]
+                    result = subprocess.run([*ask, f"https://{address}/health"], capture_output=True, text=True)
+                    expect(result.returncode == 0 and result.stdout == "OK\n", result)
+                    result = subprocess.run([*ask, f"http://{address}/health"], capture_output=True, text=True)
+                    expect(plain in result.stdout, result)
+                finally:
+                    server.terminate()
+        result = run("demo", "serve", "--tls-cert", key, "--tls-key", key)
+        expect(result.returncode == 1 and "has no certificate in PEM format" in result.stderr, result)
+
+
+def demo_server(*options):
+    return subprocess.Popen([sys.argv[1], "demo", "serve", *options], stdout=subprocess.PIPE, text=True)
+
+
+def fetched(address, path, **fields):
+    request = urllib.request.Request(f"http://{address}{path}", headers=fields)
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return response.read()
+
+
+def demo_metrics():
+    """/metrics of a server that has been called passes promtool."""
+    promtool = shutil.which("promtool")
+    if not promtool:
+        print("promtool is not installed (Debian package prometheus)")
+        sys.exit(77)
+    with demo_server() as server:
+        try:
+            address = server.stdout.readline().rpartition(" ")[2].strip()
+            data = urllib.request.Request(f"http://{address}/example.EchoService/Echo", data=b'{"message": "hi"}',
+                                          headers={"Content-Type": "application/json"})
+            urllib.request.urlopen(data, timeout=30).close()
+            text = fetched(address, "/metrics")
+            expect(b'hawser_server_method_calls_total{method="example.EchoService/Echo",code="ok"} 1\n' in text,
+                   subprocess.CompletedProcess("metrics", 0, text, ""))
+            result = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True)
+            expect(result.returncode == 0 and not result.stderr, result)
+        finally:
+            server.terminate()
+
+
+def demo_prometheus():
+    """A prometheus server scrapes a demo server, and answers a query about it."""
+    prometheus = shutil.which("prometheus")
+    if not prometheus:
+        print("prometheus is not installed")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder, demo_server() as server:
+        scraper = None
+        try:
+            address = server.stdout.readline().rpartition(" ")[2].strip()
+            pathlib.Path(folder, "config.yml").write_text(
+                "global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: hawser\n"
+                f"  static_configs: [{{targets: ['{address}']}}]\n")
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+            with open(f"{folder}/log", "w") as log:
+                scraper = subprocess.Popen([prometheus, f"--config.file={folder}/config.yml",
+                                            f"--storage.tsdb.path={folder}/data",
+                                            f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
+            end = time.monotonic() + 60
+            values = []
+            while not values and time.monotonic() < end and scraper.poll() is None:
+                try:
+                    answer = json.loads(fetched(f"127.0.0.1:{port}", "/api/v1/query?query=hawser_loop_ticks_total"))
+                    values = answer["data"]["result"]
+                except OSError:
+                    pass
+                time.sleep(0.1)
+            log = pathlib.Path(folder, "log").read_text()
+            if not values and "address already in use" in log:
+                print("another program took the port")
+                sys.exit(77)
+            targets = fetched(f"127.0.0.1:{port}", "/api/v1/targets").decode() if values else ""
+            expect(values and values[0]["metric"]["instance"] == address and '"health":"up"' in targets,
+                   subprocess.CompletedProcess("prometheus", 0, targets, log))
+        finally:
+            server.terminate()
+            if scraper:
+                scraper.kill()
+                scraper.wait()
+
+
+def demo_cluster():
+    """The script of `make demo` starts three servers and ends by itself."""
+    script = pathlib.Path(__file__).parents[3] / "tools" / "demo.py"
+    result = subprocess.run([sys.executable, "-B", script, sys.argv[1], "1"], capture_output=True, text=True)
+    expect(result.returncode == 0 and result.stdout.count("http://127.0.0.1:") == 3 and not result.stderr, result)
+
+
 if __name__ == "__main__":
-    cases = (version, wrong_options, demo_curl, doctor, doctor_json, doctor_rdma, lab, lab_rdma)
+    cases = (version, wrong_options, demo_curl, demo_cluster, demo_tls, demo_metrics, demo_prometheus, doctor, doctor_json,
+             doctor_rdma, lab, lab_rdma)
     {case.__name__: case for case in cases}[sys.argv[2]]()

@@ -53,6 +53,11 @@ def main():
     accept("package a; " + MESSAGES + "service S { rpc delete(A) returns (A); rpc Stub(A) returns (A); "
            "rpc S(A) returns (A); }", "delete_(", "Stub_(", "S_(", '"a.S/delete"', '"a.S/Stub"', '"a.S/S"')
     accept("package a; " + MESSAGES + "service union { rpc M(A) returns (A); }", "class union_ {", '"a.union/M"')
+    accept("package a; " + MESSAGES + "service Via { rpc Via(A) returns (A); rpc hawser_via_(A) returns (A); }",
+           "class Via::Stub {", "template <class HawserVia>", "auto hawser_via__(")
+    accept("package a; " + MESSAGES + "service S { rpc Request(A) returns (A); rpc Options(stream A) returns (A); }",
+           "auto Request(HawserRequest&& request)", "auto Options(HawserOptions&& options)")
+    accept("package a; " + MESSAGES + "service HawserVia { rpc linux(A) returns (A); }", "class HawserVia_ {", "linux_(")
     refuse("package a; " + MESSAGES + "service S { rpc Stub(A) returns (A); rpc Stub_(A) returns (A); }",
            "one.proto", "a.S", "'Stub_'", "Rename one of the two methods")
     refuse("package a; option cc_generic_services = true; " + MESSAGES + "service S { rpc M(A) returns (A); }",

@@ -103,15 +103,20 @@ constexpr std::size_t levels_up() {
   return level;
 }
 
+// The letter of a number or character in the description of a type.
+template <class T>
+constexpr char scalar_letter() {
+  constexpr bool is_character = std::is_same_v<T, char> || std::is_same_v<T, char8_t> || std::is_same_v<T, char16_t> ||
+                                std::is_same_v<T, char32_t> || std::is_same_v<T, wchar_t>;
+  return is_character ? 'c' : std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
+}
+
 template <class T>
 constexpr void describe_scalar(Fnv1a64& hash) {
   if constexpr (std::is_enum_v<T>) {
     describe_scalar<std::underlying_type_t<T>>(hash);
   } else {
-    constexpr bool is_character = std::is_same_v<T, char> || std::is_same_v<T, char8_t> ||
-                                  std::is_same_v<T, char16_t> || std::is_same_v<T, char32_t> ||
-                                  std::is_same_v<T, wchar_t>;
-    hash.add(is_character ? 'c' : std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u');
+    hash.add(scalar_letter<T>());
     hash.add(static_cast<char>('0' + sizeof(T)));
   }
 }

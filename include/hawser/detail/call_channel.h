@@ -25,6 +25,7 @@ namespace hawser::detail {
 class CallOperation;
 struct ClientAccess;  // For clients of other protocols: src/rpc/client/client_access.h.
 class BlockingSite;
+class MemoryFrames;
 
 // One connection of a client. Loop's thread only. Before it ends, it completes its operations.
 class CallChannel {
@@ -42,6 +43,8 @@ class CallChannel {
   virtual void cancel(std::uint32_t call, const Error& error) = 0;
   // One-sided access to the server's memory. Null if the transport has none.
   virtual transport::RemoteMemory* remote_memory() noexcept { return nullptr; }
+  // Access to the server's memory by frames. Null if the connection has none. May throw std::bad_alloc.
+  virtual MemoryFrames* memory_frames() { return nullptr; }
 
  protected:
   ~CallChannel() = default;

@@ -268,7 +268,7 @@ class FunctionHandler final : public Handler {
             return invoke(object, args, context);
           }
         };
-        auto task = LoopAccess::offload_for(call.sink().loop(), &call.sink(), call.token(), std::move(work));
+        auto task = LoopAccess::offload_for(call.sink().loop(), &call.sink().origin(), call.token(), std::move(work));
         Result<std::remove_cvref_t<Kept>> outcome = co_await std::move(task);
         if (outcome) {
           returned.emplace(std::move(*outcome));

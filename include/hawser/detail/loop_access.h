@@ -8,6 +8,10 @@
 #include "hawser/loop.h"
 #include "hawser/task.h"
 
+namespace hawser::exec {
+struct LoopStatistics;
+}
+
 namespace hawser::detail {
 
 // The parts of a Loop that only the library uses. Loop's thread only,
@@ -22,6 +26,8 @@ struct LoopAccess {
   // set.
   static void set_work(Loop& loop, const std::string& name) noexcept { loop.work_ = &name; }
   static void forget_work(Loop& loop) noexcept { loop.work_ = nullptr; }
+  // Any thread, while the loop exists.
+  static exec::LoopStatistics statistics(const Loop& loop);
   // Ends the process with a message if another thread runs the loop.
   static void check_thread(const Loop& loop) noexcept { loop.check_thread(); }
   // Time for which the loop did not run before it was last started; zero if it was started before `when`.

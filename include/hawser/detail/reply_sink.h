@@ -8,6 +8,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,9 @@
 #include "hawser/metadata.h"
 #include "hawser/task.h"
 
+namespace hawser {
+struct Identity;
+}
 namespace hawser::transport {
 class RemoteMemory;
 }
@@ -29,7 +33,9 @@ class RemoteMemory;
 namespace hawser::detail {
 
 class ActiveCall;
+class MemoryFrames;
 class StreamCore;
+struct ServedMethod;
 
 // Data that a reply carries beside its result.
 struct ReplyExtras {
@@ -50,6 +56,12 @@ class ReplySink {
  public:
   virtual Loop& loop() noexcept = 0;
   virtual std::string peer() const = 0;
+  // Who the caller has proved to be. Lives as long as the call.
+  virtual const Identity& identity() const noexcept = 0;
+  // The name of the protocol, a literal: "hawser", "http".
+  virtual std::string_view protocol() const noexcept = 0;
+  // The sink of the connection, if this one stands between it and a handler.
+  virtual ReplySink& origin() noexcept { return *this; }
 
   // Returns memory for the body of the reply to `call`. Null if the connection has ended, or if the reply exceeds a
   // limit; the caller has been sent an error then. In both cases the call is finished.
@@ -74,6 +86,8 @@ class ReplySink {
   virtual std::shared_ptr<StreamCore> open_stream(std::uint32_t call) = 0;
   // One-sided access to the caller's memory. Null if the transport has none.
   virtual transport::RemoteMemory* remote_memory() noexcept { return nullptr; }
+  // Access to the caller's memory by frames. Null if the connection has none. May throw std::bad_alloc.
+  virtual MemoryFrames* memory_frames() { return nullptr; }
   // Stopped when the server begins to stop. Any thread.
   virtual std::stop_token stopping() const noexcept { return {}; }
 
@@ -152,7 +166,16 @@ class ActiveCall final : public SendCompletion {
   std::stop_token token();
   StreamCore& stream();
   StreamCore* stream_if_open() const noexcept { return stream_.get(); }
+  // The stream of a call that interceptors surround is that of the handler, too.
+  std::shared_ptr<StreamCore> share_stream() {
+    stream();
+    return stream_;
+  }
+  // The request for a handler that runs within this call: `sink` answers it, and the memory is not charged again.
+  IncomingRequest request_for(ReplySink& sink, MetadataView metadata) const noexcept;
 
+  // True once the caller does not wait any more.
+  bool stopped() const noexcept { return stopped_; }
   // The caller does not wait any more, for the reason `why`. Stops the handler's token and closes its streams.
   void request_stop(const Error& why) noexcept;
   // Like request_stop() above. If there is no memory for the text, the error has the code only.
@@ -210,10 +233,26 @@ class ActiveCall final : public SendCompletion {
    private:
     ActiveCall& call_;
   };
-  bool pinned() const noexcept { return pinned_; }
+  bool pinned() const noexcept { return pinned_ || (inner != nullptr && inner->pinned()); }
+
+  // The call of the handler that runs within this one, if interceptors surround it. A stop is passed on to it, and the
+  // coroutine of this call destroys it.
+  ActiveCall* inner = nullptr;
+  // The coroutine is to be destroyed when it is not pinned any more.
+  bool end_wanted = false;
 
   // Frame of the handler, if it is a coroutine. Null before it begins, and for other handlers.
   const void* handler_frame = nullptr;
+
+  // For the counters of the sink, which sets them.
+  const ServedMethod* method = nullptr;   // Null: a call of no method, such as a route.
+  Time begun{};                           // The tick in which the call began.
+  Duration lead = Duration::min();        // Time from the begin of that tick to the call; min(): not measured.
+  std::optional<ErrorCode> outcome = {};  // Empty until the call has been answered.
+  // Returns in a word why the call has not ended.
+  std::string_view waits_for() const noexcept {
+    return pinned_ ? "a thread" : loaned_ || outcome ? "sending" : stopped_ ? "handler, stopped" : "handler";
+  }
 
   // Links of the sink's list of active calls.
   ActiveCall* next = nullptr;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "hawser/detail/describe.h"
 #include "hawser/detail/reply_sink.h"
 
 namespace hawser::detail {
@@ -17,10 +18,11 @@ struct ServedMethod {
   std::uint32_t signature = 0;
   std::string name;
   std::unique_ptr<Handler> handler;
-  bool streams_in = false;   // The caller sends a stream.
-  bool streams_out = false;  // The handler sends a stream.
-  // Null: only the library's own protocol can call the method.
-  std::shared_ptr<const JsonTranscoder> json = {};
+  bool streams_in = false;                          // The caller sends a stream.
+  bool streams_out = false;                         // The handler sends a stream.
+  std::shared_ptr<const JsonTranscoder> json = {};  // Null: only the library's own protocol can call the method.
+  std::uint32_t index = 0;                          // Position in the order of registration; the server sets it.
+  DescribeType describe = nullptr;                  // Describes the types of the method. Null: they are not known.
 };
 
 }  // namespace hawser::detail

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,10 @@
 #include "hawser/bytes.h"
 #include "hawser/detail/receive_account.h"
 #include "hawser/error.h"
+
+namespace hawser {
+struct Identity;
+}
 
 namespace hawser::transport {
 
@@ -23,7 +28,8 @@ struct Capabilities {
   // The connection charges MessageSink::receive_account() for memory when it allocates it, and discards payloads that
   // the account refuses. Otherwise the session charges the whole payload in select_receive_buffer().
   bool charges = false;
-  bool remote_memory = false;  // One-sided reads and writes: Connection::remote_memory().
+  bool remote_memory = false;           // One-sided reads and writes: Connection::remote_memory().
+  bool guards_receive_buffers = false;  // The connection uses ReceiveBuffer::guard.
 };
 
 // A received message. The views are valid during MessageSink::on_message(). keep_head() and keep_payload() make buffers
@@ -45,6 +51,18 @@ struct Message {
   Buffer keep_payload() const { return Buffer::keep(payload_block, payload.data(), payload.size()); }
 };
 
+// Guards memory that another thread may withdraw. Between enter() and leave() the memory is not withdrawn. No function
+// of the application or of the session runs in between.
+class ReceiveGuard {
+ public:
+  // False if the memory has been withdrawn: it must not be accessed any more.
+  virtual bool enter() noexcept = 0;
+  virtual void leave() noexcept = 0;
+
+ protected:
+  ~ReceiveGuard() = default;
+};
+
 // The memory for a payload that is about to arrive.
 struct ReceiveBuffer {
   enum class Kind : std::uint8_t {
@@ -55,6 +73,9 @@ struct ReceiveBuffer {
   };
   Kind kind = Kind::own;
   MutableBytes memory;
+  // With `given` and Capabilities::guards_receive_buffers alone: the memory is accessed only between enter() and
+  // leave(). If enter() fails, the rest of the payload is discarded. Valid as long as the memory.
+  ReceiveGuard* guard = nullptr;
 };
 
 class RemoteMemory;
@@ -89,6 +110,9 @@ class Connection {
   virtual std::string_view transport() const noexcept = 0;  // "tcp", "sim", "rdma", ...
   virtual Capabilities capabilities() const noexcept = 0;
   virtual std::string peer() const = 0;
+  // Who the peer has proved to be by means of this transport, such as the process at the other end of shared memory.
+  // Null: nothing beyond Stream::identity(), which comes first. Constant from open() on.
+  virtual std::shared_ptr<const Identity> identity() const { return nullptr; }
 
   // One-sided access to memory that the peer has exposed. Null if the transport has none, and after the end.
   virtual RemoteMemory* remote_memory() noexcept { return nullptr; }

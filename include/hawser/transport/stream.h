@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,7 +11,8 @@
 
 namespace hawser {
 class Loop;
-}
+struct Identity;
+}  // namespace hawser
 
 namespace hawser::transport {
 
@@ -22,12 +24,19 @@ class StreamSink {
   // `bytes` bytes lie at the front of the last receive_space(). 0: no more bytes are available now, and the next
   // receive calls receive_space() again.
   virtual void received(std::size_t bytes) = 0;
+  // The receive after the last receive_space() wrote nothing there. See Stream::reports_every_receive().
+  virtual void received_nothing() noexcept {}
   // After a send() that did not accept all: `bytes` more of the same pieces were accepted, possibly 0. The rest may be
   // sent now.
   virtual void sendable(std::size_t bytes) = 0;
   // While the stream is paused: the connection broke, so that sent bytes do not arrive any more. Bytes received before
   // this, and ended(), follow after resume(), unless the stream is destroyed.
   virtual void broken(const Error&) {}
+  // The peer has ended its direction, and all its bytes have been received. True: the sink still sends, nothing more is
+  // received, and ended() follows when the connection breaks. A peer that has closed the connection looks like one
+  // that still receives, until bytes have been sent to it. False: ended() follows at once. A stream that carries no
+  // bytes after the peer's end does not ask.
+  virtual bool continues_after_end() { return false; }
   // The last call: the peer ended the stream, it broke, or a send failed.
   virtual void ended(const Error& reason) = 0;
 
@@ -54,6 +63,10 @@ class Stream {
   virtual void pause() noexcept = 0;
   virtual void resume() = 0;
 
+  // True if each receive_space() is followed by received() or received_nothing(), with no other call to the sink in
+  // between, and if the memory is written between the two calls only.
+  virtual bool reports_every_receive() const noexcept { return false; }
+
   // Sends the end of the stream after all accepted bytes. Receiving continues.
   virtual void finish() noexcept = 0;
 
@@ -62,6 +75,9 @@ class Stream {
   // Addresses as "host:port".
   virtual std::string peer() const = 0;
   virtual std::string local() const = 0;
+  // Who the peer has proved to be (hawser/identity.h). Null: nothing is proved. Asked when the first bytes of the peer
+  // have been received, and constant from then on.
+  virtual std::shared_ptr<const Identity> identity() const { return nullptr; }
 };
 
 }  // namespace hawser::transport

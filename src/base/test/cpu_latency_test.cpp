@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/test/temporary_folder_testing.h"
+#include "base/temporary_folder.h"
 
 namespace hawser {
 namespace {

@@ -1,3 +1,4 @@
+#include <google/protobuf/struct.pb.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -87,6 +88,28 @@ TEST(Json, DepthIsLimited) {
   EXPECT_TRUE(trees->arguments_from_json(nested(20)));
   EXPECT_FALSE(trees->arguments_from_json(nested(101)));
   EXPECT_FALSE(trees->arguments_from_json(nested(100'000)));
+  // libprotobuf would take minutes for a list of that depth. Brackets in texts do not count.
+  for (const char* const begin : {"[", "{\"x\":", "{'\\'\"[':"}) {
+    std::string deep;
+    for (int i = 0; i < 1'000'000; ++i) deep += begin;
+    const auto refused = trees->arguments_from_json(deep);
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().text.find("nested more than 100 deep"), std::string::npos) << refused.error().text;
+  }
+  const auto lists = json_transcoder(google::protobuf::ListValue::descriptor(), nullptr);
+  EXPECT_FALSE(lists->arguments_from_json(std::string(1'000'000, '[') + std::string(1'000'000, ']')));
+  // A flat list is slow as well, so its length is limited.
+  std::string flat = "[0";
+  while (flat.size() < 100'000) flat += ",0";
+  EXPECT_TRUE(lists->arguments_from_json(flat + "]"));
+  while (flat.size() <= 4 << 20) flat += ",0";
+  const auto too_long = lists->arguments_from_json(flat + "]");
+  ASSERT_FALSE(too_long);
+  EXPECT_EQ(too_long.error().code, ErrorCode::limit_exceeded) << too_long.error().text;
+  const std::string brackets(1000, '[');
+  const auto unknown = trees->arguments_from_json("{'" + brackets + "\\'" + brackets + "':\"" + brackets + "\"}");
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().text.find("nested more than"), std::string::npos) << unknown.error().text;
   EXPECT_FALSE(trees->arguments_from_json(std::string(1'000'000, '[')));
   Tree tree;
   Tree* top = &tree;

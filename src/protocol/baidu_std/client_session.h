@@ -7,45 +7,36 @@
 #include <vector>
 
 #include "hawser/brpc.h"
-#include "hawser/detail/call_channel.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
 #include "protocol/baidu_std/frame_receiver.h"
 #include "protocol/baidu_std/rpc_meta.h"
+#include "rpc/client/protocol_client.h"
 #include "transport/common/send_queue.h"
 #include "wire/call_table.h"
 
 namespace hawser::prpc {
 
 // The client's end of one connection: its calls in flight. Loop's thread only.
-class ClientSession final : public detail::CallChannel,
+class ClientSession final : public rpc::ProtocolSession,
                             transport::StreamSink,
                             exec::TickEnd,
                             public std::enable_shared_from_this<ClientSession> {
  public:
-  class Owner {
-   public:
-    // The connection has ended, and every call has been completed.
-    virtual void on_session_end(const Error& reason) = 0;
-
-   protected:
-    ~Owner() = default;
-  };
-
   static constexpr std::size_t receive_block_bytes = 64 * 1024;
   static constexpr std::size_t early_flush_bytes = 32 * 1024;
 
   // `options` and `owner` outlive the connection's end.
   ClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, const BaiduStdClientOptions& options,
                 Owner& owner);
-  ~ClientSession();
+  ~ClientSession() override;
 
-  void begin();
-  // Ends the connection at once.
-  void end(const Error& reason);
-  std::size_t calls_in_flight() const noexcept { return calls_.size(); }
+  // ---- rpc::ProtocolSession ----
+  void begin() override;
+  void end(const Error& reason) override;
+  std::size_t calls_in_flight() const noexcept override { return calls_.size(); }
 
-  // detail::CallChannel
+  // ---- detail::CallChannel ----
   Loop& loop() noexcept override { return loop_; }
   void start(detail::CallOperation& operation) override;
   void abandon(detail::CallOperation& operation) noexcept override;

@@ -7,12 +7,15 @@ std::int32_t rpc_error_of(const Error& error) noexcept {
     case ErrorCode::invalid_argument:
     case ErrorCode::signature_mismatch:
     case ErrorCode::protocol_error:
-    case ErrorCode::limit_exceeded: return bad_request;
+    case ErrorCode::limit_exceeded:
+    case ErrorCode::stale_handle: return bad_request;
     case ErrorCode::unknown_method: return no_method;
     case ErrorCode::cancelled: return cancelled_call;
     case ErrorCode::deadline_exceeded: return rpc_timed_out;
     case ErrorCode::overloaded: return limit_reached;
     case ErrorCode::unavailable: return log_off;
+    case ErrorCode::unauthenticated: return bad_credential;
+    case ErrorCode::permission_denied: return permission_refused;
     case ErrorCode::application: return error.application_code != 0 ? error.application_code : internal_error;
     // A client of bRPC sends a call again after EFAILEDSOCKET, so these two do not become that.
     case ErrorCode::not_sent:

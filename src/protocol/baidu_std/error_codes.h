@@ -20,7 +20,8 @@ enum RpcError : std::int32_t {
   log_off = 2003,
   limit_reached = 2004,
   closed = 2005,
-  cancelled_call = 125,  // ECANCELED of Linux.
+  permission_refused = 13,  // EACCES of Linux.
+  cancelled_call = 125,     // ECANCELED of Linux.
 };
 
 // The code that a reply carries for `error`. Never 0.

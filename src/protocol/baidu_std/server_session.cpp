@@ -295,6 +295,7 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
     reply_error(call, too_long(data_bytes, frame_bytes_max_));
     return nullptr;
   }
+  count_reply(call, data_bytes);
   pending_.call = call;
   pending_.plain = {};  // A reply that was begun may have thrown before its end.
   pending_.body_bytes = size.body;
@@ -451,6 +452,7 @@ void ServerSession::send_converted(std::span<const ConstBuffer> pieces, SendComp
 void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   ServerCall* const state = states_.find(call);
   if (state == nullptr) return;
+  count_error(call, error.code);
   ServerStream* const stream = state->stream.get();
   if (!closed()) {
     if (stream == nullptr || !stream->accepted) {

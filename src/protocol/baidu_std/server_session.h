@@ -62,6 +62,7 @@ class ServerSession final : public rpc::ByteSession, detail::StreamChannel {
   void go_away() override;
 
   // detail::ReplySink
+  std::string_view protocol() const noexcept override { return "baidu_std"; }
   std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size,
                          const detail::ReplyExtras& extras) override;
   void end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;

@@ -46,7 +46,7 @@ ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Stream> stre
     : loop_(loop),
       options_(options),
       authority_(std::move(authority)),
-      owner_(&owner),
+      owner_(owner),
       stream_(std::move(stream)),
       keepalive_(*this),
       machine_(machine_options(options), *this, nullptr, output_) {}
@@ -183,6 +183,10 @@ void ClientSession::send(CallOperation& operation) {
     machine_.send_end(*stream);
   }
   send_soon();
+  // Many requests of one tick are sent in parts. The server works on the first ones meanwhile.
+  if (machine_.receiving() || machine_.waiting_bytes() < early_.bytes(loop_.now())) return;
+  early_.sent();
+  flush();
 }
 
 CallOperation* ClientSession::operation_of(const Stream& stream) const noexcept {
@@ -408,27 +412,19 @@ void ClientSession::sendable(std::size_t bytes) {
 void ClientSession::end(const Error& reason) {
   if (stream_ == nullptr) return;
   const std::shared_ptr<ClientSession> alive = shared_from_this();
-  Owner* const owner = owner_;
-  close(reason);
-  if (owner != nullptr) owner->on_session_end(reason);
-}
-
-void ClientSession::close(const Error& why) {
-  if (stream_ == nullptr) return;
-  const std::shared_ptr<ClientSession> alive = shared_from_this();
-  owner_ = nullptr;
   keepalive_.stop();
   loop_.remove_tick_end(*this);
   stream_->pause();
   stream_->set_sink(transport::null_sink());
   loop_.post(Closing{std::move(stream_)});
-  const Error error = rpc::ended_call(false, why);
+  const Error error = rpc::ended_call(false, reason);
   machine_.for_each([&](Stream& stream) {
     if (operation_of(stream) != nullptr) finish(stream, error);
   });
   output_.clear();
-  machine_.close_all(why);
+  machine_.close_all(reason);
   writers_.unlink();
+  owner_.on_session_end(reason);
 }
 
 void ClientSession::check_alive() {

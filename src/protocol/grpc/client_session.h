@@ -4,41 +4,34 @@
 #include <string>
 #include <vector>
 
-#include "hawser/detail/call_channel.h"
 #include "hawser/grpc_client.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
+#include "protocol/grpc/early_flush.h"
 #include "protocol/grpc/machine.h"
 #include "protocol/grpc/message_writer.h"
+#include "rpc/client/protocol_client.h"
 
 namespace hawser::protocol::grpc {
 
 // A client's connection that speaks gRPC, with its calls in flight. Loop's thread only.
-class ClientSession final : public detail::CallChannel,
+class ClientSession final : public rpc::ProtocolSession,
                             public detail::StreamChannel,
                             public std::enable_shared_from_this<ClientSession>,
                             MachineSink,
                             transport::StreamSink,
                             exec::TickEnd {
  public:
-  class Owner {
-   public:
-    // The connection has ended, and every call has been completed. Called at most once, and not from within close().
-    virtual void on_session_end(const Error& reason) = 0;
-
-   protected:
-    ~Owner() = default;
-  };
-
   ClientSession(Loop& loop, std::unique_ptr<transport::Stream> stream, const GrpcClientOptions& options,
                 std::string authority, Owner& owner);
-  ~ClientSession();
+  ~ClientSession() override;
 
-  void begin();
-  // Ends the connection without a call of the owner.
-  void close(const Error& why);
-  std::size_t calls_in_flight() const noexcept { return in_flight_; }
   bool going_away() const noexcept { return going_away_; }
+
+  // ---- rpc::ProtocolSession ----
+  void begin() override;
+  void end(const Error& reason) override;
+  std::size_t calls_in_flight() const noexcept override { return in_flight_; }
 
   // ---- detail::CallChannel ----
   Loop& loop() noexcept override { return loop_; }
@@ -97,17 +90,17 @@ class ClientSession final : public detail::CallChannel,
     if (stream_ != nullptr && !queued()) loop_.at_tick_end(*this);
   }
   void flush();
-  void end(const Error& reason);
   void check_alive();
 
   Loop& loop_;
   const GrpcClientOptions options_;
   const std::string authority_;
-  Owner* owner_;
+  Owner& owner_;
   std::unique_ptr<transport::Stream> stream_;  // Null once the connection has ended.
   transport::SendQueue output_;
   bool blocked_ = false;
   bool sending_ = false;
+  EarlyFlush early_;
   Block* block_ = nullptr;
   detail::WaitingWriter writers_;
   std::vector<detail::CallOperation*> operations_;  // By slot of the stream.

@@ -1,5 +1,7 @@
 #include "hawser/grpc.h"
 
+#include <nghttp2/nghttp2.h>
+
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -13,11 +15,14 @@ namespace {
 
 // The first line of the connection preface of HTTP/2, which is enough to distinguish it from other protocols.
 constexpr std::string_view preface_line = "PRI * HTTP/2.0\r\n";
+// Longest text of a GOAWAY frame that refuses a connection.
+constexpr std::size_t refusal_text_bytes_max = 512;
 
 class GrpcProtocol final : public rpc::PortProtocol {
  public:
   explicit GrpcProtocol(GrpcOptions options) : options_(std::move(options)) {}
   std::string_view name() const noexcept override { return "grpc"; }
+  std::string_view alpn() const noexcept override { return "h2"; }
   Match match(Bytes first) const noexcept override {
     const std::string_view text = as_text(first);
     if (text.starts_with(preface_line)) return Match::yes;
@@ -26,6 +31,22 @@ class GrpcProtocol final : public rpc::PortProtocol {
   std::unique_ptr<rpc::PortSession> open(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream,
                                          Bytes first) const override {
     return std::make_unique<protocol::grpc::ServerSession>(host, std::move(stream), first, options_);
+  }
+  // SETTINGS, with which each side begins, and GOAWAY with the reason as debug data (RFC 9113, 6.5 and 6.8).
+  std::string refusal(const Error& why) const override {
+    const std::string text = why.text.substr(0, refusal_text_bytes_max);
+    const auto code = static_cast<char>(why.code == ErrorCode::overloaded    ? NGHTTP2_ENHANCE_YOUR_CALM
+                                        : why.code == ErrorCode::unavailable ? NGHTTP2_NO_ERROR
+                                                                             : NGHTTP2_INADEQUATE_SECURITY);
+    std::string frames(9, '\0');
+    frames[3] = NGHTTP2_SETTINGS;
+    const std::size_t body_bytes = 8 + text.size();
+    std::string goaway(9 + 8, '\0');
+    goaway[1] = static_cast<char>(body_bytes >> 8);
+    goaway[2] = static_cast<char>(body_bytes & 0xff);
+    goaway[3] = NGHTTP2_GOAWAY;
+    goaway[16] = code;
+    return frames + goaway + text;
   }
 
  private:
@@ -37,7 +58,7 @@ void check(bool valid, const char* text) {
 }
 
 protocol::grpc::ServerSession* session_of(Context& context) noexcept {
-  return dynamic_cast<protocol::grpc::ServerSession*>(&detail::ContextAccess::reply_sink(context));
+  return dynamic_cast<protocol::grpc::ServerSession*>(&detail::ContextAccess::reply_sink(context).origin());
 }
 
 bool add_metadata(Context& context, bool initial, std::string name, std::string value) {

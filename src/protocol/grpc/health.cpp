@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "hawser/any_stop.h"
-#include "hawser/detail/json_transcoder.h"
 #include "hawser/grpc.h"
 #include "hawser/grpc_health.h"
 #include "hawser/stream.h"
 #include "hawser/sync.h"
+#include "protocol/grpc/own_method.h"
 #include "protocol/grpc/proto_bytes.h"
 
 namespace hawser {
@@ -118,39 +118,11 @@ struct GrpcHealth::State {
   std::list<Watcher> watchers_;
 };
 
-namespace {
-
-// Keeps the state as long as the handler.
-template <auto F, class State>
-class HealthHandler final : public detail::Handler {
- public:
-  explicit HealthHandler(std::shared_ptr<State> state) : state_(std::move(state)), handler_(state_.get(), {}) {}
-  void serve(const detail::IncomingRequest& request) override { handler_.serve(request); }
-
- private:
-  const std::shared_ptr<State> state_;
-  detail::FunctionHandler<F, State> handler_;
-};
-
-template <auto F, class State>
-void add(Server& server, const std::shared_ptr<State>& state, std::string_view method) {
-  using Facts = detail::MethodFacts<F>;
-  std::string name = "grpc.health.v1.Health/" + std::string(method);
-  const std::uint32_t id = codec::fnv1a32(name);
-  server.add_method({.id = id,
-                     .signature = Facts::signature,
-                     .name = std::move(name),
-                     .handler = std::make_unique<HealthHandler<F, State>>(state),
-                     .streams_out = !std::is_same_v<typename Facts::outgoing, detail::NoStream>,
-                     .json = std::make_shared<protocol::grpc::ProtoBodies>()});
-}
-
-}  // namespace
-
 GrpcHealth::GrpcHealth(Server& server) : state_(std::make_shared<State>()) {
-  add<&State::check>(server, state_, "Check");
-  add<&State::watch>(server, state_, "Watch");
-  add<&State::list>(server, state_, "List");
+  using protocol::grpc::add_own_method;
+  add_own_method<&State::check>(server, state_, "grpc.health.v1.Health/Check");
+  add_own_method<&State::watch>(server, state_, "grpc.health.v1.Health/Watch");
+  add_own_method<&State::list>(server, state_, "grpc.health.v1.Health/List");
 }
 
 GrpcHealth::~GrpcHealth() = default;

@@ -81,6 +81,8 @@ class Machine {
   // Takes all bytes that have arrived, which lie in `block` if it is not null. Fails if the connection must end; the
   // output that pump() gives then should still be sent, because it states the reason.
   Result<void> receive(Bytes bytes, Block* block, Time now);
+  // True within receive(), thus in callbacks that it makes.
+  bool receiving() const noexcept { return receiving_; }
   // Moves frames that can be sent to the output. Not from within a callback.
   void pump();
   // True if nothing will be received or sent any more: the connection can be closed when the output is empty.

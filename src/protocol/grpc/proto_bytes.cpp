@@ -29,28 +29,45 @@ void add_varint(std::string& out, std::uint64_t value) {
 
 }  // namespace
 
-std::optional<std::string> string_field(std::string_view message, unsigned field) {
-  std::string found;
+bool visit_fields(std::string_view message, const std::function<void(const ProtoField&)>& visit) {
   while (!message.empty()) {
     std::uint64_t tag = 0;
     std::uint64_t size = 0;
-    if (!read_varint(message, tag)) return std::nullopt;
+    if (!read_varint(message, tag)) return false;
+    ProtoField field{.number = tag >> 3};
     switch (tag & 7) {
       case varint_type:
-        if (!read_varint(message, size)) return std::nullopt;
+        if (!read_varint(message, field.value)) return false;
+        visit(field);
         continue;
       case fixed64_type: size = 8; break;
       case bytes_type:
-        if (!read_varint(message, size)) return std::nullopt;
+        if (!read_varint(message, size)) return false;
+        field.is_bytes = true;
         break;
       case fixed32_type: size = 4; break;
-      default: return std::nullopt;
+      default: return false;
     }
-    if (size > message.size()) return std::nullopt;
-    if (tag == ((std::uint64_t{field} << 3) | bytes_type)) found = message.substr(0, size);
+    if (size > message.size()) return false;
+    field.bytes = message.substr(0, size);
     message.remove_prefix(size);
+    visit(field);
   }
+  return true;
+}
+
+std::optional<std::string> string_field(std::string_view message, unsigned number) {
+  std::string found;
+  const bool whole = visit_fields(message, [&](const ProtoField& field) {
+    if (field.number == number && field.is_bytes) found = field.bytes;
+  });
+  if (!whole) return std::nullopt;
   return found;
+}
+
+void add_number_field(std::string& message, unsigned field, std::uint64_t value) {
+  add_varint(message, (std::uint64_t{field} << 3) | varint_type);
+  add_varint(message, value);
 }
 
 void add_bytes_field(std::string& message, unsigned field, std::string_view value) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,9 +21,20 @@ struct ProtoBytes {
   std::string bytes;
 };
 
+// A field of a message.
+struct ProtoField {
+  std::uint64_t number = 0;
+  std::uint64_t value = 0;      // The value of a varint.
+  bool is_bytes = false;        // The field is a string, bytes or a message.
+  std::string_view bytes = {};  // The value, if it is not a varint.
+};
+// Calls `visit` for each field in order. False if the message is malformed.
+bool visit_fields(std::string_view message, const std::function<void(const ProtoField&)>& visit);
 // The value of a field of type string or bytes; the last one counts. Empty text if it is absent, nothing if the message
 // is malformed.
 std::optional<std::string> string_field(std::string_view message, unsigned field);
+// Appends a field of an integer type or an enumeration.
+void add_number_field(std::string& message, unsigned field, std::uint64_t value);
 // Appends a field of type string, bytes or message.
 void add_bytes_field(std::string& message, unsigned field, std::string_view value);
 

@@ -64,13 +64,20 @@ std::size_t ServerSession::calls_max() const noexcept {
 // ---- Receiving ----
 
 std::size_t ServerSession::take(Bytes bytes, Block& block) {
-  arrived_ += bytes.size();
+  // Replies to a part of the requests are sent before the next part is served. The client works on them meanwhile.
+  const std::size_t part =
+      std::min(bytes.size(), std::max(early_.bytes(host().loop.now()), machine_.guard().rest_of_frame()));
+  arrived_ += part;
   if (!failed_) {
-    const Result<void> status = machine_.receive(bytes, &block, host().loop.now());
+    const Result<void> status = machine_.receive(bytes.first(part), &block, host().loop.now());
     if (!status && !closed()) fail_machine(status.error());
   }
   send_soon();
-  return bytes.size();
+  if (part != bytes.size()) {
+    early_.sent();
+    send_now();
+  }
+  return part;
 }
 
 // Sends the reason, then closes.
@@ -304,6 +311,7 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
   if (extras.metadata != nullptr) {
     stream->trailers.insert(stream->trailers.end(), extras.metadata->begin(), extras.metadata->end());
   }
+  count_reply(call, size.body + size.payload);
   calls().answered(wire::CallId::from_number(call));
   begun_is_message_ = !call_of(*stream).method->streams_out;
   begun_ = stream;
@@ -328,6 +336,7 @@ void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletio
 }
 
 void ServerSession::reply_error(std::uint32_t call, const Error& error) {
+  count_error(call, error.code);
   calls().answered(wire::CallId::from_number(call));
   Stream* const stream = machine_.find(call);
   if (stream == nullptr) return;

@@ -8,6 +8,7 @@
 
 #include "hawser/grpc.h"
 #include "hawser/stream.h"
+#include "protocol/grpc/early_flush.h"
 #include "protocol/grpc/machine.h"
 #include "protocol/grpc/message_writer.h"
 #include "protocol/grpc/status.h"
@@ -26,6 +27,7 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
   void go_away() override;
 
   // ---- detail::ReplySink ----
+  std::string_view protocol() const noexcept override { return "grpc"; }
   std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size,
                          const detail::ReplyExtras& extras) override;
   void end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
@@ -115,6 +117,7 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
   std::uint64_t arrived_at_check_ = 0;
   bool pinged_ = false;
   Machine machine_;  // Ends first: it notifies the owners of loans.
+  EarlyFlush early_;
 };
 
 }  // namespace hawser::protocol::grpc

@@ -18,8 +18,11 @@ Status status_of(const Error& error) noexcept {
     case ErrorCode::not_sent:
     case ErrorCode::unavailable:
     case ErrorCode::outcome_unknown: return Status::unavailable;
+    case ErrorCode::stale_handle: return Status::failed_precondition;
     case ErrorCode::protocol_error:
     case ErrorCode::internal: return Status::internal;
+    case ErrorCode::permission_denied: return Status::permission_denied;
+    case ErrorCode::unauthenticated: return Status::unauthenticated;
     case ErrorCode::application:
       return error.application_code >= 1 && error.application_code <= status_max
                  ? static_cast<Status>(error.application_code)

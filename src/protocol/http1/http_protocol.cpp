@@ -51,7 +51,7 @@ HttpProtocol::Match HttpProtocol::match(Bytes first) const noexcept {
 
 std::unique_ptr<rpc::PortSession> HttpProtocol::open(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream,
                                                      Bytes first) const {
-  return std::make_unique<HttpSession>(host, std::move(stream), first, options_, *routes_);
+  return std::make_unique<HttpSession>(host, std::move(stream), first, options_, *routes_, functions_);
 }
 
 std::string HttpProtocol::refusal(const Error& why) const {

@@ -8,7 +8,8 @@
 
 #include "hawser/detail/json_transcoder.h"
 #include "hawser/detail/send_reply.h"
-#include "protocol/http1/request_access.h"
+#include "protocol/http1/field_values.h"
+#include "protocol/http1/route_call.h"
 #include "wire/metadata.h"
 
 namespace hawser::http1 {
@@ -19,7 +20,7 @@ constexpr std::uint64_t ignored_body_bytes_max = 64 * 1024;
 
 constexpr std::string_view json_type = "application/json";
 
-RequestLimits limits_of(const HttpOptions& options, const ServerOptions& server) {
+MessageLimits limits_of(const HttpOptions& options, const ServerOptions& server) {
   return {.line_bytes_max = options.line_bytes_max,
           .head_bytes_max = options.header_bytes_max,
           .fields_max = options.header_fields_max,
@@ -29,39 +30,6 @@ RequestLimits limits_of(const HttpOptions& options, const ServerOptions& server)
 
 Error call_error(ErrorCode code, std::string text) {
   return {code, ErrorScope::call, Initiator::local, 0, std::move(text)};
-}
-
-// The media type of a field Content-Type, without its parameters.
-std::string_view media_type(std::string_view value) noexcept {
-  value = value.substr(0, value.find(';'));
-  while (!value.empty() && (value.back() == ' ' || value.back() == '\t')) value.remove_suffix(1);
-  return value;
-}
-
-bool is_any_of(std::string_view type, std::initializer_list<std::string_view> names) noexcept {
-  return std::ranges::any_of(names, [&](std::string_view name) { return equal_without_case(type, name); });
-}
-
-// Returns the time that the client waits, from the value of timeout-ms (milliseconds) or of grpc-timeout (a number and
-// a unit). Nothing if the value is malformed.
-std::optional<Duration> timeout_of(std::string_view value, bool with_unit) noexcept {
-  constexpr std::size_t digits_max = 9;
-  std::int64_t number = 0;
-  std::size_t digits = 0;
-  for (; digits < value.size() && value[digits] >= '0' && value[digits] <= '9'; ++digits) {
-    if (digits == digits_max) return std::nullopt;
-    number = number * 10 + (value[digits] - '0');
-  }
-  if (digits == 0) return std::nullopt;
-  const std::string_view unit = value.substr(digits);
-  if (!with_unit) return unit.empty() ? std::optional<Duration>(std::chrono::milliseconds(number)) : std::nullopt;
-  if (unit == "H") return std::chrono::hours(std::min<std::int64_t>(number, 1'000'000));
-  if (unit == "M") return std::chrono::minutes(number);
-  if (unit == "S") return std::chrono::seconds(number);
-  if (unit == "m") return std::chrono::milliseconds(number);
-  if (unit == "u") return std::chrono::microseconds(number);
-  if (unit == "n") return std::chrono::nanoseconds(number);
-  return std::nullopt;
 }
 
 // Fields that a method's handler receives as metadata.
@@ -81,39 +49,6 @@ void add_metadata(std::vector<std::byte>& to, std::size_t& entries, const Field&
   for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
   to.resize(to.size() + size);
   wire::write_metadata_entry(to.data() + to.size() - size, name, field.value);
-}
-
-// Runs a route's handler as a call, which can be cancelled and has a deadline.
-detail::Serving serve_route(HttpSession& session, const HttpHandler& handler, detail::IncomingRequest request,
-                            KeptHead head) {
-  const std::uint32_t id = request.call;
-  try {
-    detail::ActiveCall call(request, detail::ActiveCall::Keep::copy_small);
-    auto self = call.self();
-    co_await self;
-    if (!call.admitted()) co_return;
-    HttpRequest given = RequestAccess::make(call, std::move(head));
-    std::optional<HttpResponse> response;
-    std::optional<Error> error;
-    try {
-      Task<HttpResponse> task = handler(given);
-      call.handler_frame = task.frame();
-      response.emplace(co_await std::move(task));
-    } catch (...) {
-      error = session.exception_error(given.path(), "the handler", detail::exception_text());
-    }
-    if (error) {
-      session.reply_error(id, *error);
-    } else if (response->stream) {
-      Task<void> streaming = session.stream_route(id, *response);
-      call.handler_frame = streaming.frame();
-      co_await std::move(streaming);
-    } else {
-      session.reply_route(id, *response);
-    }
-  } catch (...) {
-    detail::reply_thrown(session, id, "a route", "answering the request");
-  }
 }
 
 }  // namespace
@@ -137,10 +72,11 @@ KeptHead::KeptHead(const RequestHead& head, Bytes bytes) : bytes_(Buffer::copy_o
 }
 
 HttpSession::HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
-                         const HttpOptions& options, const RouteTable& routes)
+                         const HttpOptions& options, const RouteTable& routes, FunctionJsons& functions)
     : ByteSession(host, std::move(stream), first),
       options_(options),
       routes_(routes),
+      functions_(functions),
       parser_(limits_of(options, host.options)),
       phase_begin_(host.loop.now()),
       timer_(*this),
@@ -227,7 +163,9 @@ HttpSession::Plan HttpSession::plan(const RequestHead& head) const {
   }
   const rpc::Dispatcher::Method* const method =
       head.path.size() < 2 ? nullptr : host().dispatcher.find(head.path.substr(1));
-  if (method == nullptr || method->json == nullptr) {
+  const detail::JsonTranscoder* json = method == nullptr ? nullptr : method->json.get();
+  if (json == nullptr && method != nullptr && options_.functions) json = functions_.find(*method);
+  if (json == nullptr) {
     return refused(ErrorCode::unknown_method,
                    method == nullptr ? "nothing is served at this path"
                                      : "the method of this path has no description by which JSON could be converted");
@@ -237,10 +175,10 @@ HttpSession::Plan HttpSession::plan(const RequestHead& head) const {
     return refused(ErrorCode::invalid_argument, "a method with streams is not served over HTTP/1.1", 501);
   }
   const std::string_view type = media_type(head.field("content-type").value_or(json_type));
-  if (equal_without_case(type, json_type)) return {.kind = Kind::json, .method = method};
+  if (equal_without_case(type, json_type)) return {.kind = Kind::json, .method = method, .json = json};
   const bool proto = is_any_of(
       type, {"application/octet-stream", "application/proto", "application/x-protobuf", "application/protobuf"});
-  if (proto && method->json->encoding() == "proto") return {.kind = Kind::bytes, .method = method};
+  if (proto && json->encoding() == "proto") return {.kind = Kind::bytes, .method = method};
   return refused(ErrorCode::invalid_argument, "send application/json or application/proto", 415);
 }
 
@@ -338,16 +276,23 @@ detail::IncomingRequest HttpSession::incoming(const RequestHead& head, Bytes bod
 }
 
 void HttpSession::run_method(const RequestHead& head, Bytes body, Block* block) {
-  if (plan_.kind == Kind::bytes) return serve(*plan_.method, incoming(head, body, block));
-  const Result<Buffer> arguments = plan_.method->json->arguments_from_json(as_text(body));
-  if (!arguments) return refuse(status_of(arguments.error().code), arguments.error());
-  serve(*plan_.method, incoming(head, arguments->bytes(), arguments->block()));
+  // A connection that waits for its next request keeps no more metadata than that.
+  constexpr std::size_t idle_metadata_bytes_max = 512;
+  if (plan_.kind == Kind::bytes) {
+    serve(*plan_.method, incoming(head, body, block));
+  } else {
+    const Result<Buffer> arguments = plan_.json->arguments_from_json(as_text(body));
+    if (!arguments) return refuse(status_of(arguments.error().code), arguments.error());
+    serve(*plan_.method, incoming(head, arguments->bytes(), arguments->block()));
+  }
+  // A call that is not answered yet has copied its metadata.
+  if (metadata_.capacity() > idle_metadata_bytes_max) metadata_ = {};
 }
 
 void HttpSession::run_route(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block) {
   KeptHead kept = collects_ ? std::move(kept_head_) : KeptHead(head, head_bytes);
   detail::IncomingRequest request = incoming(*kept, body, block);
-  request.metadata = {};
+  if (interceptors().empty()) request.metadata = {};  // Only interceptors use it.
   host().serving = true;
   try {
     serve_route(*this, *plan_.route, request, std::move(kept));
@@ -378,6 +323,7 @@ std::byte* HttpSession::begin_reply(std::uint32_t call, const codec::EncodedSize
                                                 : "a result and an attachment can't both be the body of a response"));
     return nullptr;
   }
+  count_reply(call, value_bytes + attachment_bytes_);
   begin_answer(call);
   begin_head(200);
   if (extras.metadata != nullptr) {
@@ -410,7 +356,7 @@ void HttpSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion*
     std::vector<std::byte> payload;
     for (const ConstBuffer& piece : pieces) payload.insert(payload.end(), piece.data, piece.data + piece.size);
     if (owner != nullptr) owner->on_send_complete();
-    const Result<std::string> text = plan_.method->json->result_to_json(json_body_.bytes(), payload);
+    const Result<std::string> text = plan_.json->result_to_json(json_body_.bytes(), payload);
     if (!text) return refuse(500, text.error());
     writer_.add_type(json_type);
     writer_.end(text->size(), keep_alive_);
@@ -423,6 +369,7 @@ void HttpSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion*
 }
 
 void HttpSession::reply_error(std::uint32_t call, const Error& error) {
+  count_error(call, error.code);
   if (!begin_answer(call)) return;
   // A handler that its token has ended reports `cancelled`, whatever has stopped the token.
   if (error.code == ErrorCode::cancelled && deadline_ && host().loop.now() >= *deadline_) {
@@ -536,6 +483,7 @@ void HttpSession::end_answer() {
   body_ = {};
   body_bytes_ = 0;
   collects_ = false;
+  kept_head_ = {};
   account().set_arriving(0);
   message_received();
   set_phase(Phase::idle);
@@ -562,6 +510,8 @@ void HttpSession::set_phase(Phase phase) noexcept {
 // The timer runs all the time and is late in most phases, so that a request costs no operation of the timer.
 void HttpSession::check_phase() {
   if (closed() || finishing()) return;
+  // The client is still reading the last response.
+  if (phase_ == Phase::idle && backlog() != 0) phase_begin_ = host().loop.now();
   const Duration elapsed = host().loop.now() - phase_begin_;
   const bool waits = phase_ == Phase::idle || phase_ == Phase::head;
   const Duration limit = phase_ == Phase::head ? options_.header_timeout : options_.idle_timeout;

@@ -9,6 +9,7 @@
 
 #include "exec/condition.h"
 #include "hawser/http.h"
+#include "protocol/http1/json/function_json.h"
 #include "protocol/http1/request_parser.h"
 #include "protocol/http1/response.h"
 #include "protocol/http1/routes.h"
@@ -38,12 +39,13 @@ class KeptHead {
 class HttpSession final : public rpc::ByteSession {
  public:
   HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first, const HttpOptions& options,
-              const RouteTable& routes);
+              const RouteTable& routes, FunctionJsons& functions);
 
   // ---- PortSession ----
   void go_away() override;
 
   // ---- detail::ReplySink ----
+  std::string_view protocol() const noexcept override { return "http"; }
   std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size,
                          const detail::ReplyExtras& extras) override;
   void end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
@@ -51,6 +53,7 @@ class HttpSession final : public rpc::ByteSession {
   // Methods with streams are not served.
   std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t) override { return nullptr; }
 
+  const rpc::ServerInterceptors& interceptors() noexcept { return host().interceptors; }
   // Answers a call of a route.
   void reply_route(std::uint32_t call, const HttpResponse& response);
   // Answers a call of a route, whose response has a `stream`. The caller owns `response` until the end.
@@ -70,6 +73,7 @@ class HttpSession final : public rpc::ByteSession {
   struct Plan {
     Kind kind = Kind::refused;
     const rpc::Dispatcher::Method* method = nullptr;
+    const detail::JsonTranscoder* json = nullptr;  // The JSON of `method`.
     const HttpHandler* route = nullptr;
     unsigned status = 0;  // Status of a refused request, and its error.
     Error error = {};
@@ -80,6 +84,7 @@ class HttpSession final : public rpc::ByteSession {
   MutableBytes direct_space() override;
   void direct_received(std::size_t bytes) override;
   bool receiving() const noexcept override { return phase_ == Phase::head || phase_ == Phase::body; }
+  Duration half_closed_max() const noexcept override { return options_.half_closed_timeout; }
   void on_end(const Error& reason) override;
   void on_drained() override { room_.notify_all(); }
   // Begins the head of a route's response. False if the status can't be: the request has been answered then.
@@ -106,6 +111,7 @@ class HttpSession final : public rpc::ByteSession {
 
   const HttpOptions& options_;
   const RouteTable& routes_;
+  FunctionJsons& functions_;
   RequestParser parser_;
   ResponseWriter writer_;
 

@@ -28,6 +28,7 @@ std::string_view reason_phrase(unsigned status) noexcept {
     case 405: return "Method Not Allowed";
     case 408: return "Request Timeout";
     case 409: return "Conflict";
+    case 410: return "Gone";
     case 413: return "Content Too Large";
     case 414: return "URI Too Long";
     case 415: return "Unsupported Media Type";
@@ -51,7 +52,10 @@ unsigned status_of(ErrorCode code) noexcept {
     case ErrorCode::invalid_argument:
     case ErrorCode::signature_mismatch:
     case ErrorCode::protocol_error: return 400;
+    case ErrorCode::unauthenticated: return 401;
+    case ErrorCode::permission_denied: return 403;
     case ErrorCode::unknown_method: return 404;
+    case ErrorCode::stale_handle: return 410;
     case ErrorCode::limit_exceeded: return 413;
     case ErrorCode::cancelled: return 499;
     case ErrorCode::application:

@@ -45,6 +45,7 @@ void Client::enable(TransportSpec transport) {
 std::vector<std::shared_ptr<transport::Transport>> Client::transports() const {
   return state_->network->transports(state_->options.transports);
 }
+std::shared_ptr<detail::RegionTable> Client::regions() const { return state_->regions; }
 const std::string& Client::address() const noexcept { return state_->address; }
 
 Task<Result<Duration>> Client::ping() {
@@ -212,6 +213,8 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
     }
     const rpc::SessionSettings settings{
         .checksum = dialed->hello.checksum,
+        .peer_memory = dialed->hello.memory,
+        .regions = regions,
         .send_bytes_max =
             rpc::message_limits(dialed->hello.message_bytes_max, options.message_bytes_max).send_bytes_max,
         .calls_max = std::min<std::size_t>(options.calls_in_flight_max, dialed->hello.calls_max),

@@ -11,6 +11,8 @@ namespace hawser::detail {
 struct ClientAccess {
   // `link` must stay valid as long as the client.
   static void set_link(Client& client, ClientLink& link) noexcept { client.link_ = &link; }
+  // The connection of a client of any protocol, for calls whose types are known at run time only.
+  static ClientLink& link(const Client& client) noexcept { return *client.link_; }
   static const std::shared_ptr<transport::Network>& network(const Client& client) noexcept {
     return client.state_->network;
   }

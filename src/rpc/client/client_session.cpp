@@ -160,6 +160,8 @@ void ClientSession::on_frame(const wire::Frame& frame, const transport::Message&
                          [&](const wire::ResponseFrame& response) { on_response(response, frame, message); },
                          [&](const wire::ErrorFrame& error) { on_error(error, as_text(frame.body)); },
                          [&](const wire::GoawayFrame&) { on_goaway(); },
+                         [&](const wire::MemoryFrame& part) { on_memory_frame(part, frame, message); },
+                         [&](const wire::MemoryReplyFrame& part) { on_memory_frame(part, frame, message); },
                          [&](const wire::StreamDataFrame& part) { on_stream(part, frame, message); },
                          [&](const wire::StreamEndFrame& part) { on_stream(part, frame, message); },
                          [&](const wire::CreditFrame& part) { on_stream(part, frame, message); },
@@ -237,6 +239,7 @@ transport::ReceiveBuffer ClientSession::select_receive_buffer(Bytes head, std::s
     protocol_error(frame.error().text);
     return {Where::discard, {}};
   }
+  if (const auto selected = select_memory(*frame, payload_bytes)) return *selected;
   const Calls::Found found = calls_.find(frame->call());
   if (found.state != Calls::State::open) return {Where::discard, {}};
   if (frame->kind != wire::FrameKind::response) return {};

@@ -62,6 +62,7 @@ class ClientSession final : public Session,
   transport::RemoteMemory* remote_memory() noexcept override {
     return closed() ? nullptr : connection().remote_memory();
   }
+  detail::MemoryFrames* memory_frames() override { return open_memory(); }
 
  private:
   void on_frame(const wire::Frame& frame, const transport::Message& message) override;

@@ -15,6 +15,7 @@
 #include "rpc/negotiation/dial.h"
 #include "rpc/negotiation/transport_backoff.h"
 #include "rpc/session/limited_log.h"
+#include "rpc/session/region_table.h"
 #include "transport/network.h"
 
 namespace hawser {
@@ -68,6 +69,7 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
   bool loop_ending = false;
   std::string address;
   detail::ClientLink link;
+  const std::shared_ptr<detail::RegionTable> regions = std::make_shared<detail::RegionTable>();
 
   std::shared_ptr<rpc::ClientSession> session;
   std::string transport;  // The transport that carries the session; empty for the stream.

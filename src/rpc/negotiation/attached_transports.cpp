@@ -70,7 +70,10 @@ void TransportSelector::next() {
     transport_ = transport.name;
     const auto offer = std::find_if(offers_.begin(), offers_.end(),
                                     [&](const wire::NamedBytes& one) { return one.name == transport_; });
-    if (offer == offers_.end()) continue;
+    if (offer == offers_.end()) {
+      note("the client did not offer it");
+      continue;
+    }
     if (transport.worker == nullptr) {
       failed(transport.reason);
       continue;
@@ -144,9 +147,15 @@ void TransportSelector::selected() {
   done(pending_ != nullptr);
 }
 
+void TransportSelector::note(std::string_view reason) {
+  if (reasons_.size() >= reasons_max) return;
+  reasons_.push_back((std::string(transport_) + ": " + std::string(reason)).substr(0, reason_bytes_max));
+}
+
 void TransportSelector::failed(std::string reason) {
   pending_.reset();
   ++failures_;
+  note(reason);
   const Bytes bytes = as_bytes(reason);
   declined_.push_back({std::string(transport_), {bytes.begin(), bytes.end()}});
 }

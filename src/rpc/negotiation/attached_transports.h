@@ -86,6 +86,11 @@ class TransportSelector : Timer {
   transport::PendingConnection* pending() noexcept { return pending_.get(); }
   std::string_view transport() const noexcept { return transport_; }
   std::size_t failures() const noexcept { return failures_; }
+  // "name: reason" of each transport that was not used, also of those that the client did not offer. At most
+  // reasons_max, each of at most reason_bytes_max.
+  static constexpr std::size_t reasons_max = 6;
+  static constexpr std::size_t reason_bytes_max = 160;
+  std::vector<std::string>& reasons() noexcept { return reasons_; }
 
  private:
   Loop& loop_;
@@ -98,6 +103,7 @@ class TransportSelector : Timer {
   std::unique_ptr<transport::PendingConnection> pending_;
   std::vector<wire::NamedBytes> declined_;  // Declined transports that no hello has reported yet.
   std::size_t failures_ = 0;
+  std::vector<std::string> reasons_;
   wire::Hello* hello_ = nullptr;               // Non-null while a transport is being selected.
   Done done_;                                  // Set while the pending connection is made.
   transport::PendingConnection::Ready ready_;  // Set while the pending connection is connected.
@@ -107,6 +113,7 @@ class TransportSelector : Timer {
   void selected();
   void connected(const Result<void>& outcome);
   void give_up();
+  void note(std::string_view reason);
   static void on_timer(Timer& timer) noexcept;
 };
 

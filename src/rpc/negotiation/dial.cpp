@@ -54,10 +54,15 @@ void set_reason(std::vector<TransportFallback>& all, std::string_view transport,
   }
 }
 
+// `stream_only` is the reason why no transport is offered; empty: there is none.
 std::vector<wire::NamedBytes> offers(const AttachedTransports& transports, const std::string& local,
-                                     std::vector<TransportFallback>& fallback_reasons) {
+                                     std::string_view stream_only, std::vector<TransportFallback>& fallback_reasons) {
   std::vector<wire::NamedBytes> all;
   for (const AttachedTransports::Entry& transport : transports.all()) {
+    if (!stream_only.empty()) {
+      set_reason(fallback_reasons, transport.name, std::string(stream_only));
+      continue;
+    }
     const bool avoided = std::any_of(fallback_reasons.begin(), fallback_reasons.end(),
                                      [&](const TransportFallback& one) { return one.transport == transport.name; });
     if (avoided) continue;
@@ -100,6 +105,17 @@ Task<Result<void>> until_ready(Loop& loop, transport::PendingConnection& pending
 
 }  // namespace
 
+Task<Result<std::unique_ptr<transport::Stream>>> connect_stream(Loop& loop, transport::Network& network,
+                                                                std::string address,
+                                                                std::shared_ptr<transport::ClientSecurity> security,
+                                                                std::string_view protocol, Time deadline) {
+  auto connecting = network.connect(loop, address, deadline - loop.now());
+  Result<std::unique_ptr<transport::Stream>> stream = co_await std::move(connecting);
+  if (!stream || security == nullptr) co_return stream;
+  auto protecting = security->protect(loop, std::move(*stream), std::move(address), protocol, deadline);
+  co_return co_await std::move(protecting);
+}
+
 Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::string& address,
                           const ClientOptions& options, const AttachedTransports& transports,
                           std::vector<TransportFallback> avoided, Time deadline) {
@@ -128,8 +144,8 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
                        " ns) is not positive: raise it, or use `forever` to send no PING",
                    ErrorScope::connection);
   }
-  auto dialing = network.connect(loop, address, deadline - loop.now());
-  Result<std::unique_ptr<transport::Stream>> stream = co_await std::move(dialing);
+  auto connecting = connect_stream(loop, network, address, options.security, native_alpn, deadline);
+  Result<std::unique_ptr<transport::Stream>> stream = co_await std::move(connecting);
   if (!stream) co_return std::unexpected(std::move(stream.error()));
   const std::string local = (*stream)->local();
   Dialed dialed;
@@ -138,9 +154,12 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
       .version_min = wire::version,
       .version_max = wire::version,
       .checksum = options.checksum,
+      .memory = true,
       .message_bytes_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX)),
       .stream_window_bytes = options.stream_window_bytes,
-      .offers = offers(transports, local, dialed.fallback_reasons)};
+      .offers =
+          offers(transports, local, options.security != nullptr ? options.security->stream_only() : std::string_view(),
+                 dialed.fallback_reasons)};
   for (const wire::NamedBytes& offer : ours.offers) {
     dialed.fallback_reasons.push_back({offer.name, "the server has enabled none, or prefers another transport"});
   }

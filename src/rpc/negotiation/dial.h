@@ -8,6 +8,7 @@
 #include "hawser/transport/connection.h"
 #include "rpc/negotiation/attached_transports.h"
 #include "transport/network.h"
+#include "transport/stream_security.h"
 #include "wire/hello.h"
 
 namespace hawser::rpc {
@@ -23,6 +24,13 @@ struct Dialed {
   std::vector<std::byte> parameters;
   std::vector<TransportFallback> fallback_reasons;  // Why transports that this client has enabled are not used.
 };
+
+// Connects to `address`. With `security`, the stream is protected, and the server has proved who it is. See
+// ClientSecurity::protect() for `protocol`.
+Task<Result<std::unique_ptr<transport::Stream>>> connect_stream(Loop& loop, transport::Network& network,
+                                                                std::string address,
+                                                                std::shared_ptr<transport::ClientSecurity> security,
+                                                                std::string_view protocol, Time deadline);
 
 // Connects and negotiates what carries the messages. `avoided` are transports that are not offered, with the reasons.
 Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::string& address,

@@ -19,12 +19,13 @@ struct Handshake::Outcome final : detail::Posted {
   explicit Outcome(Handshake& of) : handshake(of), alive(of.alive_) {}
   void run() override {
     if (alive.expired()) return;
-    if (handshake.protocol_ != nullptr) {
+    if (handshake.protocol_ != nullptr || handshake.protected_) {
       // Copied, since the callee may destroy the handshake.
       const std::array<std::byte, sizeof(handshake.incoming_)>& from = handshake.incoming_;
       std::array<std::byte, PortProtocol::first_bytes_max> first;
       const std::size_t size = std::min(handshake.got_, first.size());
       std::memcpy(first.data(), from.data(), size);
+      if (handshake.protected_) return handshake.done_.on_protected(handshake, Bytes(first).first(size));
       return handshake.done_.on_protocol(handshake, *handshake.protocol_, Bytes(first).first(size));
     }
     handshake.done_.on_hello(handshake, std::move(hello));
@@ -35,13 +36,14 @@ struct Handshake::Outcome final : detail::Posted {
 };
 
 Handshake::Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done,
-                     const ProtocolList* protocols)
+                     const ProtocolList* protocols, const transport::ServerSecurity* security)
     : Timer(&Handshake::expired),
       loop_(loop),
       deadline_(deadline),
       done_(done),
       stream_(std::move(stream)),
-      protocols_(protocols) {
+      protocols_(protocols),
+      security_(security) {
   outcome_ = std::make_unique<Outcome>(*this);
   Timer::start(loop, deadline);
   stream_->start(loop, *this);
@@ -72,6 +74,7 @@ void Handshake::restart() {
   wanted_ = wire::hello_prefix_bytes;
   finished_ = false;
   protocol_ = nullptr;
+  protected_ = false;
   unknown_ = false;
 }
 
@@ -135,6 +138,13 @@ void Handshake::take_hello() {
 void Handshake::take_other() {
   const Bytes first = Bytes(incoming_).first(got_);
   bool more = got_ < magic_bytes_least;
+  if (security_ != nullptr) {
+    switch (security_->match(first)) {
+      case transport::ServerSecurity::Match::yes: protected_ = true; return finish(wire::Hello());
+      case transport::ServerSecurity::Match::more: more = true; break;
+      case transport::ServerSecurity::Match::no: break;
+    }
+  }
   if (protocols_ != nullptr) {
     for (const auto& protocol : *protocols_) {
       switch (protocol->match(first)) {

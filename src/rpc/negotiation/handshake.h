@@ -9,11 +9,15 @@
 
 #include "hawser/loop.h"
 #include "hawser/transport/stream.h"
+#include "transport/stream_security.h"
 #include "wire/hello.h"
 
 namespace hawser::rpc {
 
 class PortProtocol;
+
+// The name of the library's own protocol in ALPN.
+inline constexpr std::string_view native_alpn = "hawser";
 
 // Other protocols that a server speaks, in the order in which they are asked.
 using ProtocolList = std::vector<std::shared_ptr<const PortProtocol>>;
@@ -34,6 +38,9 @@ class Handshake final : transport::StreamSink, Timer {
       static_cast<void>(protocol);
       static_cast<void>(first);
     }
+    // The first bytes are those of a protected stream (ServerSecurity). `first` is valid during the call. Reported
+    // instead of on_hello().
+    virtual void on_protected(Handshake&, Bytes first) { static_cast<void>(first); }
     // The stream has accepted the rest of a hello that it did not accept at once.
     virtual void on_sent(Handshake&) {}
 
@@ -42,9 +49,9 @@ class Handshake final : transport::StreamSink, Timer {
   };
 
   // Starts `stream` on `loop` and waits for the peer's hello until `deadline`, or for the first bytes of one of
-  // `protocols`, which outlive this object; null: there are none.
+  // `protocols`, or of a stream that `security` protects. Both outlive this object; null: there are none.
   Handshake(Loop& loop, std::unique_ptr<transport::Stream> stream, Time deadline, Done& done,
-            const ProtocolList* protocols = nullptr);
+            const ProtocolList* protocols = nullptr, const transport::ServerSecurity* security = nullptr);
   ~Handshake();
 
   // Sends a hello. Hellos are shorter than any socket's buffer; if the stream nevertheless does not accept all bytes at
@@ -53,6 +60,7 @@ class Handshake final : transport::StreamSink, Timer {
   // Waits for another hello, until the same deadline. Call it after on_hello().
   void expect_next();
   transport::Stream& stream() noexcept { return *stream_; }
+  Time deadline() const noexcept { return deadline_; }
   // Passes the stream to the caller. Call it after on_hello().
   std::unique_ptr<transport::Stream> release_stream() noexcept { return std::move(stream_); }
   // Sends `text`, which ends the connection: then sends the end of the stream and reads, without a use for it, what the
@@ -95,6 +103,8 @@ class Handshake final : transport::StreamSink, Timer {
   bool finished_ = false;
   const ProtocolList* const protocols_;
   const PortProtocol* protocol_ = nullptr;  // The protocol whose first bytes these are.
+  const transport::ServerSecurity* const security_;
+  bool protected_ = false;  // The first bytes are those of a protected stream.
   bool unknown_ = false;
   bool leaving_ = false;
   std::string farewell_;

@@ -53,9 +53,18 @@ class ActiveCalls {
   // From now on the client may reuse the call's slot, although the call itself may have to wait until its reply is
   // sent.
   void answered(wire::CallId call) noexcept {
-    if (find(call) == nullptr) return;
+    detail::ActiveCall* const found = find(call);
+    if (found == nullptr) return;
+    if (!found->outcome) found->outcome = ErrorCode::ok;
     by_slot_[call.slot()] = nullptr;
     --unanswered_;
+  }
+
+  // Calls `visit` for each active call, the newest first, until it returns false.
+  template <class Visit>
+  void each(Visit visit) const {
+    for (const detail::ActiveCall* call = first_; call != nullptr && visit(*call); call = call->next) {
+    }
   }
 
   // Requests every call that is not answered yet to stop.

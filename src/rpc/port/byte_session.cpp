@@ -23,10 +23,14 @@ constexpr std::uint64_t take_cost = 512;
 // time, so that a pause of this process counts as one check.
 constexpr unsigned stuck_checks_max = 2;
 
+Error closed_error() {
+  return {ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the session has closed"};
+}
+
 }  // namespace
 
 ByteSession::ByteSession(PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first)
-    : PortSession(host, stream->peer()),
+    : PortSession(host, stream->peer(), stream->identity()),
       stream_(std::move(stream)),
       closing_(std::make_unique<Closing>()),
       receive_peer_(host.receive_peers.find(peer_name())),
@@ -199,6 +203,11 @@ void ByteSession::park() {
 
 void ByteSession::update_reading() {
   if (stream_ == nullptr || taking_) return;
+  if (peer_ended_) {
+    // Everything is taken that can be taken.
+    if (may_take()) finish();
+    return;
+  }
   const bool ahead = holding_ && end_ - begin_ >= ahead_bytes_max;
   const bool stop = !finishing_ && (paused_ || resting_ || full_ || ahead);
   if (stop == std::exchange(read_paused_, stop)) return;
@@ -263,6 +272,7 @@ void ByteSession::flush() {
   if (stream_ == nullptr) return;
   if (finishing_ && sending_.empty() && !std::exchange(finished_, true)) {
     stream_->finish();
+    if (peer_ended_) return end_session(closed_error());
     life_.start(host().loop, host().loop.after(linger_max));
   }
   watch_backlog();
@@ -314,8 +324,13 @@ void ByteSession::watch_backlog() {
 
 void ByteSession::check_life() {
   if (stream_ == nullptr) return;
-  if (finished_) {
-    return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the session has closed"});
+  if (finished_) return end_session(closed_error());
+  if (peer_ended_) {
+    if (sent_ == std::exchange(sent_at_life_check_, sent_)) {
+      return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
+                          "the peer ended its direction, and nothing could be sent to it for the time after that"});
+    }
+    return life_.start(host().loop, host().loop.after(half_closed_max()));
   }
   if (!blocked_) return;
   stuck_checks_ = sent_ == std::exchange(sent_at_life_check_, sent_) ? stuck_checks_ + 1 : 0;
@@ -324,6 +339,18 @@ void ByteSession::check_life() {
                         "the peer has not taken a byte for two ping intervals"});
   }
   life_.start(host().loop, host().loop.after(host().options.ping_interval));
+}
+
+// The peer may have closed the connection, or may wait for its replies.
+bool ByteSession::continues_after_end() {
+  const bool due = finishing_ ? !finished_ : holding_ || resting_ || full_ || backlog() != 0;
+  if (stream_ == nullptr || !due || half_closed_max() == Duration::zero()) return false;
+  peer_ended_ = true;
+  sent_at_life_check_ = sent_;
+  life_.start(host().loop, host().loop.after(half_closed_max()));
+  park();
+  update_reading();
+  return true;
 }
 
 void ByteSession::finish() {

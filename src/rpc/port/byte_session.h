@@ -36,6 +36,14 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   unsigned silent_checks() noexcept override;
   void end_if_slow(std::uint64_t bytes) override;
   void abort(const Error& why) override { end_session(why); }
+  void describe(ConnectionReport& report) const override {
+    report.transport = peer_name().starts_with("unix:") ? "unix" : "tcp";
+    report.received_bytes = arrived_;
+    report.sent_bytes = sent_;
+    report.backlog = backlog();
+    report.memory_bytes = account_.used();
+    report.paused = read_paused_;
+  }
 
   // ---- detail::ReplySink ----
   void fail_connection() noexcept override;
@@ -56,6 +64,9 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   virtual MutableBytes direct_space() { return {}; }
   // So many bytes lie at the front of the last direct_space().
   virtual void direct_received(std::size_t bytes) { static_cast<void>(bytes); }
+  // The time for which calls go on and replies are sent after the peer has ended its direction, counted from the last
+  // byte that it took. 0: the end of the peer's direction ends the connection, as an RPC client's end does.
+  virtual Duration half_closed_max() const noexcept { return Duration::zero(); }
   // True while a message of the peer has begun and is not complete, so that end_if_slow() applies.
   virtual bool receiving() const noexcept = 0;
   // The backlog was above send_backlog_bytes_max, and half of that is free again.
@@ -88,6 +99,8 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void send_soon() {
     if (stream_ != nullptr && !queued()) host().loop.at_tick_end(*this);
   }
+  // Sends at once what can be sent, so that the peer works on it meanwhile. send_soon() is still needed for the rest.
+  void send_now() { send_queued(); }
   void write(Bytes bytes);
   void write(std::string_view text) { write(as_bytes(text)); }
   // Queues memory of `owner`, which is notified when it has been sent. Without an owner, it is copied.
@@ -120,7 +133,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
     static void fire(Timer& timer) noexcept { static_cast<RestTimer&>(timer).session.continue_turn(); }
     ByteSession& session;
   };
-  // Runs while bytes wait for the peer to take them, and after finish().
+  // Runs while bytes wait for the peer to take them, after the peer's end, and after finish().
   struct LifeTimer : Timer {
     explicit LifeTimer(ByteSession& owner) noexcept : Timer(&LifeTimer::fire), session(owner) {}
     static void fire(Timer& timer) noexcept { static_cast<LifeTimer&>(timer).session.check_life(); }
@@ -139,6 +152,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void received(std::size_t bytes) override;
   void sendable(std::size_t bytes) override;
   void broken(const Error& reason) override { end_session(reason); }
+  bool continues_after_end() override;
   void ended(const Error& reason) override { end_session(reason); }
   void on_tick_end() override { flush(); }
 
@@ -188,7 +202,8 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   bool sending_now_ = false;  // send_queued() is running.
   bool full_ = false;         // Reading is paused because of the backlog.
   bool finishing_ = false;
-  bool finished_ = false;  // The stream's end has been sent.
+  bool finished_ = false;    // The stream's end has been sent.
+  bool peer_ended_ = false;  // The peer has ended its direction.
   LifeTimer life_;
   unsigned stuck_checks_ = 0;
   std::uint64_t sent_at_life_check_ = 0;

@@ -1,30 +1,28 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <stop_token>
 
+#include "base/owned_counter.h"
 #include "hawser/detail/receive_account.h"
 #include "hawser/server.h"
+#include "rpc/port/method_counters.h"
+#include "rpc/port/session_slots.h"
 #include "rpc/server/dispatcher.h"
 #include "rpc/server/receive_peers.h"
+#include "rpc/session/interceptor_chain.h"
 #include "rpc/session/limited_log.h"
 
 namespace hawser::rpc {
 
+using ServerInterceptors = InterceptorList<IncomingCall>;
+
 // Counters of one loop. Its thread writes them, and any thread reads them.
 struct LoopCounters {
-  class Counter {
-   public:
-    void add(std::int64_t difference) noexcept {
-      value_.store(value_.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(difference),
-                   std::memory_order_relaxed);
-    }
-    std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
-
-   private:
-    std::atomic<std::uint64_t> value_{0};
-  };
+  using Counter = OwnedCounter;
   Counter accepted;
   Counter open;
   Counter refused;
@@ -35,6 +33,10 @@ struct LoopCounters {
   Counter transports_declined;
   Counter memory_refusals;
   Counter slow_peers;
+  // Connections that were opened, by protocol: the library's own, then those of the server in their order. The last
+  // counts all further ones.
+  std::array<Counter, 8> opened;
+  void count_opened(std::size_t protocol) noexcept { opened[std::min(protocol, opened.size() - 1)].add(1); }
 };
 
 // State that the sessions of one loop share, of whatever protocol they are. Outlives them. Loop's thread only.
@@ -42,13 +44,29 @@ struct PortHost {
   Loop& loop;
   const Dispatcher& dispatcher;
   const ServerOptions& options;
-  detail::ReceiveBudget budget;               // The budget of this loop.
+  detail::ReceiveBudget budget;  // The budget of this loop.
+  const ServerInterceptors& interceptors;
   std::atomic<std::size_t>& calls_in_flight;  // Calls of the whole server that are not answered in place.
-  ReceivePeers receive_peers = {};            // find(Stream::peer()) returns the record of a peer's memory.
+  MethodTable& methods;                       // The counters of this loop.
+  SessionSlots sessions = {};
+  ReceivePeers receive_peers = {};  // find(Stream::peer()) returns the record of a peer's memory.
   LoopCounters counters = {};
   LimitedLog log = {};             // For lines that peers cause.
   std::stop_source stopping = {};  // Stopped when the server begins to stop.
   bool serving = false;            // True while a handler has been called and has not returned or suspended.
+  unsigned stopping_tokens = 0;    // Number of StopsTokens.
+};
+
+// Exists while a function stops tokens: their callbacks run any code, but must not destroy the server.
+class StopsTokens {
+ public:
+  explicit StopsTokens(PortHost& host) noexcept : host_(host) { ++host_.stopping_tokens; }
+  StopsTokens(const StopsTokens&) = delete;
+  StopsTokens& operator=(const StopsTokens&) = delete;
+  ~StopsTokens() { --host_.stopping_tokens; }
+
+ private:
+  PortHost& host_;
 };
 
 }  // namespace hawser::rpc

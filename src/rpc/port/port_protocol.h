@@ -22,6 +22,8 @@ class PortProtocol {
   virtual ~PortProtocol() = default;
   // A short name without spaces, such as "http". A literal.
   virtual std::string_view name() const noexcept = 0;
+  // Its name in ALPN, such as "h2". A literal. Empty: it has none.
+  virtual std::string_view alpn() const noexcept { return {}; }
 
   // `more`: the bytes may be the beginning of this protocol. Once first_bytes_max bytes are there, `more` counts as
   // `no`. Protocols are asked in the order in which they were enabled.

@@ -2,7 +2,9 @@
 
 #include <chrono>
 
+#include "hawser/identity.h"
 #include "hawser/protocols.h"
+#include "hawser/transport/poller.h"
 #include "rpc/port/port_protocol.h"
 
 namespace hawser {
@@ -25,7 +27,7 @@ void ActiveCalls::cancel(const Error& why) {
 
 bool ActiveCalls::handles(const void* frame) const noexcept {
   for (const ActiveCall* call = first_; call != nullptr; call = call->next) {
-    if (call->handler_frame == frame) return true;
+    if (call->handler_frame == frame || (call->inner != nullptr && call->inner->handler_frame == frame)) return true;
   }
   return false;
 }
@@ -34,6 +36,7 @@ void ActiveCalls::destroy() {
   for (ActiveCall* call = first_; call != nullptr;) {
     if (call->pinned()) {
       // The call ends by itself, at once if its work still waits for a thread.
+      call->end_wanted = true;
       call->request_stop(ErrorCode::cancelled, Initiator::local, "the server has stopped");
       call = call->next;
       continue;
@@ -43,12 +46,73 @@ void ActiveCalls::destroy() {
   }
 }
 
-PortSession::PortSession(PortHost& host, std::string peer)
-    : host_(host), peer_(std::move(peer)), calls_(host.calls_in_flight) {
+PortSession::PortSession(PortHost& host, std::string peer, std::shared_ptr<const Identity> identity)
+    : host_(host),
+      peer_(std::move(peer)),
+      identity_(identity != nullptr ? std::move(identity)
+                                    : std::shared_ptr<const Identity>(std::shared_ptr<void>(), &no_identity())),
+      slot_(host.sessions.add(*this)),
+      opened_(host.loop.now()),
+      reported_{.at = opened_},
+      calls_(host.calls_in_flight) {
   host_.counters.open.add(1);
 }
 
-PortSession::~PortSession() { host_.counters.open.add(-1); }
+PortSession::~PortSession() {
+  host_.sessions.remove(slot_);
+  host_.counters.open.add(-1);
+}
+
+// ---- Counting ----
+
+Duration PortSession::since_tick() noexcept { return host_.loop.poller().now() - host_.loop.now(); }
+
+void PortSession::count_begin(ActiveCall& call) noexcept {
+  call.begun = host_.loop.now();
+  if (serving_.counters == nullptr || serving_.call != call.id()) return;
+  call.method = serving_.method;
+  call.lead = serving_.lead;
+  serving_.counters->active.add(1);
+  serving_.counters = nullptr;
+}
+
+void PortSession::count_end(ActiveCall& call) noexcept {
+  MethodCounters& counters = host_.methods.of(call.method->index);
+  counters.active.add(-1);
+  const ErrorCode code = call.outcome.value_or(ErrorCode::cancelled);
+  const Time now = host_.loop.now();
+  const Duration lead = call.lead == Duration::min() ? Duration::zero() : call.lead;
+  if (now != call.begun) {
+    counters.end(code, now - call.begun - lead, false);
+  } else if (call.lead == Duration::min()) {
+    counters.end(code);
+  } else {
+    counters.end(code, since_tick() - lead, true);
+  }
+}
+
+ConnectionReport PortSession::report() {
+  ConnectionReport report{.slot = slot_,
+                          .serial = host_.sessions.serial(slot_),
+                          .peer = peer_,
+                          .identity = identity_->text(),
+                          .protocol = protocol(),
+                          .transport = {},
+                          .declined = declined_,
+                          .age = host_.loop.now() - opened_,
+                          .calls = served_,
+                          .active = calls_.active()};
+  describe(report);
+  const double seconds = std::chrono::duration<double>(host_.loop.now() - reported_.at).count();
+  const auto rate = [seconds](std::uint64_t now, std::uint64_t before) {
+    return seconds <= 0 ? 0 : static_cast<double>(now - before) / seconds;
+  };
+  report.received_rate = rate(report.received_bytes, reported_.received_bytes);
+  report.sent_rate = rate(report.sent_bytes, reported_.sent_bytes);
+  report.calls_rate = rate(report.calls, reported_.calls);
+  if (seconds >= 1) reported_ = {host_.loop.now(), report.received_bytes, report.sent_bytes, report.calls};
+  return report;
+}
 
 Error PortSession::full_error(std::size_t calls_max) const {
   if (ending_) return {ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0, "the server is stopping"};

@@ -4,12 +4,15 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "hawser/detail/loop_access.h"
 #include "hawser/detail/reply_sink.h"
 #include "hawser/detail/send_reply.h"
 #include "rpc/port/active_calls.h"
+#include "rpc/port/connection_report.h"
 #include "rpc/port/port_host.h"
 
 namespace hawser::rpc {
@@ -44,18 +47,53 @@ class PortSession : public detail::ReplySink {
   virtual void abort(const Error& why) = 0;
 
   // Requests every active call to stop.
-  void cancel_calls(const Error& why) { calls_.cancel(why); }
+  void cancel_calls(const Error& why) {
+    const StopsTokens stops(host_);
+    calls_.cancel(why);
+  }
   // Destroys every active call where it is suspended, except calls on which another thread works.
   void destroy_calls() { calls_.destroy(); }
   std::size_t active_calls() const noexcept { return calls_.active(); }
   // Returns true if that coroutine is the handler of an active call.
   bool handles(const void* frame) const noexcept { return calls_.handles(frame); }
 
+  // ---- For pages ----
+  // Completes the report, whose other members are set already.
+  virtual void describe(ConnectionReport& report) const = 0;
+  ConnectionReport report();
+  const ActiveCalls& active() const noexcept { return calls_; }
+  // The transports that do not carry the connection, with the reasons.
+  void set_declined(std::vector<std::string> declined) noexcept { declined_ = std::move(declined); }
+  // Requests the call of that id to stop. False if it has been answered.
+  bool cancel_call(std::uint32_t call, const Error& why) noexcept {
+    const StopsTokens stops(host_);
+    detail::ActiveCall* const found = calls_.find(wire::CallId::from_number(call));
+    if (found != nullptr) found->request_stop(why);
+    return found != nullptr;
+  }
+
+  // Runs a handler that interceptors surround. It answers `request`, whose sink stands before this session.
+  void serve_within(detail::Handler& handler, const std::string& method, const detail::IncomingRequest& request) {
+    const bool serving = std::exchange(host_.serving, true);
+    detail::LoopAccess::set_work(host_.loop, method);
+    try {
+      handler.serve(request);
+    } catch (...) {
+      detail::reply_thrown(request.sink, request.call, method, "beginning the call");
+    }
+    host_.serving = serving;
+  }
+
   // ---- detail::ReplySink ----
   Loop& loop() noexcept final { return host_.loop; }
   std::string peer() const final { return peer_; }
-  void enter(detail::ActiveCall& call) final { calls_.enter(call); }
+  const Identity& identity() const noexcept final { return *identity_; }
+  void enter(detail::ActiveCall& call) final {
+    calls_.enter(call);
+    count_begin(call);
+  }
   void leave(detail::ActiveCall& call) noexcept final {
+    if (call.method != nullptr) count_end(call);
     calls_.leave(call);
     if (ending_ && calls_.active() == 0) [[unlikely]]
       check_idle();
@@ -64,7 +102,8 @@ class PortSession : public detail::ReplySink {
   Error exception_error(std::string_view method, std::string_view part, std::string text) final;
 
  protected:
-  PortSession(PortHost& host, std::string peer);
+  // `identity` is null if the peer has proved nothing.
+  PortSession(PortHost& host, std::string peer, std::shared_ptr<const Identity> identity);
 
   PortHost& host() noexcept { return host_; }
   const PortHost& host() const noexcept { return host_; }
@@ -95,13 +134,47 @@ class PortSession : public detail::ReplySink {
   void serve(const Dispatcher::Method& method, const detail::IncomingRequest& request) {
     host_.serving = true;
     detail::LoopAccess::set_work(host_.loop, method.name);
+    MethodCounters& counters = host_.methods.of(method.index);
+    serving_.counters = &counters;
+    serving_.method = &method;
+    serving_.call = request.call;
+    serving_.code = ErrorCode::ok;
+    ++served_;
+    const std::size_t bytes = request.body.size() + request.payload.size() + request.attachment.size();
+    const bool timed = counters.begin(host_.loop.now(), bytes);
+    serving_.lead = timed ? since_tick() : Duration::min();
     try {
       method.handler->serve(request);
     } catch (...) {
       // Memory for the call's frame is exhausted; the call has not been entered.
       detail::reply_thrown(*this, request.call, method.name, "beginning the call");
     }
+    if (serving_.counters != nullptr) {  // No active call has taken it over.
+      serving_.counters = nullptr;
+      if (!timed) [[likely]] {
+        counters.end(serving_.code);
+      } else {
+        counters.end(serving_.code, since_tick() - serving_.lead, true);
+      }
+    }
     host_.serving = false;
+  }
+  // Count the answer of a call, before ActiveCalls::answered(): its error, or the bytes of its result.
+  void count_error(std::uint32_t call, ErrorCode code) noexcept {
+    if (serving_.counters != nullptr && serving_.call == call) {
+      serving_.code = MethodCounters::known(code);
+    } else if (detail::ActiveCall* const active = calls_.find(wire::CallId::from_number(call))) {
+      active->outcome = MethodCounters::known(code);
+    }
+  }
+  void count_reply(std::uint32_t call, std::size_t bytes) noexcept {
+    MethodCounters* counters = serving_.counters;
+    if (counters == nullptr || serving_.call != call) {
+      const detail::ActiveCall* const active = calls_.find(wire::CallId::from_number(call));
+      if (active == nullptr || active->method == nullptr) return;
+      counters = &host_.methods.of(active->method->index);
+    }
+    counters->reply_bytes.add(static_cast<std::int64_t>(bytes));
   }
   // Log the beginning and the end of the connection. `carrier` is the transport or the protocol. log_closed() must be
   // called at each end.
@@ -112,8 +185,36 @@ class PortSession : public detail::ReplySink {
   Error slow_error(bool taking, std::uint64_t bytes, const detail::ReceiveAccount& account);
 
  private:
+  // The call that serve() began, until it is known to be active or has ended.
+  struct Serving {
+    MethodCounters* counters = nullptr;
+    const Dispatcher::Method* method = nullptr;
+    std::uint32_t call = 0;
+    ErrorCode code = ErrorCode::ok;
+    Duration lead = Duration::min();  // As ActiveCall::lead.
+  };
+  // Reads the clock.
+  Duration since_tick() noexcept;
+  // The call may have been begun by serve(); otherwise it is of no method.
+  void count_begin(detail::ActiveCall& call) noexcept;
+  void count_end(detail::ActiveCall& call) noexcept;
+
   PortHost& host_;
   const std::string peer_;
+  const std::shared_ptr<const Identity> identity_;  // Not null.
+  const std::size_t slot_;
+  Serving serving_;
+  std::uint64_t served_ = 0;
+  std::vector<std::string> declined_;
+  Time opened_;
+  // The values of the previous report(), for rates.
+  struct Reported {
+    Time at;
+    std::uint64_t received_bytes = 0;
+    std::uint64_t sent_bytes = 0;
+    std::uint64_t calls = 0;
+  };
+  Reported reported_;
   ActiveCalls calls_;
   bool ending_ = false;
   std::unique_ptr<detail::Posted> end_;  // Non-null until the loop has been notified.

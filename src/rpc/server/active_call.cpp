@@ -103,6 +103,21 @@ bool ActiveCall::admitted() {
   return admitted_;
 }
 
+IncomingRequest ActiveCall::request_for(ReplySink& sink, MetadataView metadata) const noexcept {
+  return {.sink = sink,
+          .call = request_.call,
+          .deadline = request_.deadline,
+          .body = request_.body,
+          .payload = request_.payload,
+          .attachment = request_.attachment,
+          .metadata = metadata,
+          .head_block = head_.block(),
+          .payload_block = payload_.block(),
+          .placed = request_.placed,
+          .account = nullptr,
+          .decode_limits = request_.decode_limits};
+}
+
 // An offloaded handler calls this on another thread. serve_offloaded() has called it before on the loop, so this call
 // writes nothing.
 std::stop_token ActiveCall::token() {
@@ -121,11 +136,10 @@ StreamCore& ActiveCall::stream() {
 void ActiveCall::request_stop(const Error& why) noexcept {
   if (std::exchange(stopped_, true)) return;
   if (stream_ != nullptr) close_stream(why);
-  // This is the last step, since a callback of the token may end the call.
-  if (stop_) {
-    std::stop_source stop = *stop_;
-    stop.request_stop();
-  }
+  // These are the last steps, since a callback of a token may end the call.
+  std::optional<std::stop_source> stop = stop_;
+  if (inner != nullptr) inner->request_stop(why);
+  if (stop) stop->request_stop();
 }
 
 void ActiveCall::request_stop(ErrorCode code, Initiator initiator, std::string_view text) noexcept {

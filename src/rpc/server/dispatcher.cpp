@@ -17,6 +17,8 @@ void Dispatcher::add(Method method) {
                   "' have the same name hash: give one another name by method_name_override");
   }
   at->second = std::move(method);
+  at->second.index = static_cast<std::uint32_t>(all_.size());
+  all_.push_back(&at->second);
   by_name_.emplace(at->second.name, &at->second);
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "hawser/detail/served_method.h"
 
@@ -22,6 +23,14 @@ class Dispatcher {
   }
   const Method* find(std::string_view name) const noexcept;
 
+  // The methods in the order of their registration.
+  const std::vector<const Method*>& all() const noexcept { return all_; }
+
+  // Calls `change` for each method, which may replace its handler.
+  template <class Change>
+  void change(Change change) {
+    for (auto& [id, method] : methods_) change(method);
+  }
   // Calls `visit` for each method.
   template <class Visit>
   void each(Visit visit) const {
@@ -31,6 +40,7 @@ class Dispatcher {
  private:
   std::unordered_map<std::uint32_t, Method> methods_;
   std::unordered_map<std::string_view, const Method*> by_name_;  // The names lie in methods_.
+  std::vector<const Method*> all_;                               // Likewise.
 };
 
 }  // namespace hawser::rpc

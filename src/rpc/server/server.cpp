@@ -13,6 +13,7 @@
 #include "base/process_id.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/protocols.h"
+#include "rpc/server/interception.h"
 #include "rpc/server/server_state.h"
 
 namespace hawser {
@@ -36,9 +37,8 @@ Server::~Server() {
   if (state_->on_own_loop() || state_->offloaded() ||
       (state_->callers_loop != nullptr && Loop::current() == state_->callers_loop && serving())) {
     misuse(
-        "a Server was destroyed by one of its own handlers, which still needs it: stop it there, and let another "
-        "thread "
-        "or task destroy it");
+        "a Server was destroyed by one of its own handlers, or by a callback of a token that it stops, which still "
+        "needs it: stop it there, and let another thread or task destroy it");
   }
   if (state_->callers_loop == nullptr) stop(Duration::zero());
 }
@@ -46,6 +46,11 @@ Server::~Server() {
 void Server::add_method(detail::ServedMethod method) {
   if (state_->started) throw std::logic_error("hawser: register handlers before the server starts");
   state_->shared.dispatcher.add(std::move(method));
+}
+
+void Server::add_interceptor(std::shared_ptr<detail::Interceptor<IncomingCall>> interceptor) {
+  if (state_->started) throw std::logic_error("hawser: add interceptors before the server starts");
+  state_->shared.interceptors.push_back(std::move(interceptor));
 }
 
 void Server::enable(ProtocolSpec protocol) {
@@ -94,6 +99,7 @@ ServerCounters Server::counters() const { return state_->counters(); }
 std::vector<std::shared_ptr<transport::Transport>> Server::transports() const {
   return state_->shared.network->transports(state_->shared.options.transports);
 }
+std::shared_ptr<detail::RegionTable> Server::regions() const { return state_->shared.regions; }
 
 // ---- State ----
 
@@ -165,6 +171,17 @@ Result<void> Server::State::begin() {
   Result<rpc::TransportList> chosen = rpc::choose_transports(shared.options.transports, *shared.network);
   if (!chosen) return std::unexpected(std::move(chosen.error()));
   shared.transports = std::move(*chosen);
+  if (shared.options.describe) schema.begin();  // Before the interceptors, which see these methods too.
+  if (!shared.interceptors.empty() && !std::exchange(intercepted, true)) {
+    shared.dispatcher.change([this](detail::ServedMethod& method) {
+      method.handler =
+          std::make_unique<rpc::InterceptedHandler>(std::move(method.handler), shared.interceptors, method);
+    });
+  }
+  if (shared.options.security != nullptr) {
+    if (Result<void> prepared = shared.options.security->prepare(); !prepared) return prepared;
+    shared.alpn = rpc::alpn_names(shared.protocols);
+  }
   if (Result<void> held = hold_latency(); !held) return held;
   if (callers_loop != nullptr) {
     {

@@ -1,17 +1,15 @@
 #include "rpc/server/server_loop.h"
 
 #include <algorithm>
-#include <bit>
 #include <exception>
+#include <iterator>
 #include <new>
 #include <string>
 #include <thread>
 #include <utility>
 
-#include "base/block_pool.h"
 #include "hawser/detail/handler.h"
 #include "transport/common/framed_connection.h"
-#include "transport/common/payload_buffer.h"
 
 namespace hawser::rpc {
 namespace {
@@ -25,89 +23,10 @@ constexpr Duration last_wait = std::chrono::seconds(1);
 constexpr Duration silence_check = std::chrono::milliseconds(250);
 constexpr unsigned silent_checks_max = 4;
 
-// All connections of a loop are checked in each window.
-constexpr Duration receive_window_min = std::chrono::milliseconds(1);
-
 // Refusals come as fast as an attacker connects, so their log lines are limited.
 constexpr Duration refusal_line_interval = std::chrono::seconds(1);
 
-// Returns the memory that one message of `bytes` uses at most: its block, rounded up to a size class; the block of the
-// previous step, from which it is copied; and the blocks of its head.
-std::size_t message_footprint(std::size_t bytes) noexcept {
-  const auto block = [](std::size_t size) {
-    return size <= BlockPool::class_bytes_max ? std::bit_ceil(std::max(size, BlockPool::class_bytes_min)) : size;
-  };
-  return block(bytes) + block(bytes / transport::PayloadBuffer::step_factor + 1) +
-         2 * transport::FramedConnection::receive_block_bytes;
-}
-
 }  // namespace
-
-Result<void> check_memory(const ServerOptions& options) {
-  const auto contradiction = [](std::string_view small, std::size_t bytes, std::string_view large, std::size_t most) {
-    return fail(ErrorCode::invalid_argument, "ServerOptions::" + std::string(small) + " (" + std::to_string(bytes) +
-                                                 " bytes) is less than " + std::string(large) + " (" +
-                                                 std::to_string(most) + " bytes): raise the one, or lower the other");
-  };
-  const auto out_of_range = [](std::string_view name, std::size_t is, std::string_view least) {
-    return fail(ErrorCode::invalid_argument, "ServerOptions::" + std::string(name) + " (" + std::to_string(is) +
-                                                 ") is less than " + std::string(least) + ": raise it");
-  };
-  if (options.message_bytes_max < wire::message_bytes_least) {
-    return out_of_range("message_bytes_max", options.message_bytes_max,
-                        std::to_string(wire::message_bytes_least) + " bytes, which a frame without a body takes");
-  }
-  if (options.calls_per_connection_max == 0) {
-    return out_of_range("calls_per_connection_max", 0, "1, without which no client may call");
-  }
-  if (options.ping_interval <= Duration::zero()) {
-    return fail(ErrorCode::invalid_argument, "ServerOptions::ping_interval (" +
-                                                 std::to_string(options.ping_interval.count()) +
-                                                 " ns) is not positive: raise it, or use `forever` to send no PING");
-  }
-  if (options.receive_rate_min != 0 && options.receive_window > Duration::zero() &&
-      options.receive_window < receive_window_min) {
-    return out_of_range("receive_window", static_cast<std::size_t>(options.receive_window.count()),
-                        "1000000 ns, since all connections are looked at in each window");
-  }
-  if (options.stream_window_bytes == 0) {
-    return out_of_range("stream_window_bytes", 0, "1 byte, without which no client may send a stream item");
-  }
-  const std::size_t share = options.receive_share_bytes_max;
-  const std::size_t peer = options.receive_peer_bytes_max;
-  if (options.receive_bytes_max < options.message_bytes_max) {
-    return contradiction("receive_bytes_max", options.receive_bytes_max, "message_bytes_max",
-                         options.message_bytes_max);
-  }
-  if (peer != 0) {
-    const std::size_t least = std::max(share, options.message_bytes_max);
-    if (peer < least) {
-      return contradiction("receive_peer_bytes_max", peer,
-                           share > options.message_bytes_max ? "receive_share_bytes_max" : "message_bytes_max", least);
-    }
-    if (options.receive_bytes_max < peer) {
-      return contradiction("receive_bytes_max", options.receive_bytes_max, "receive_peer_bytes_max", peer);
-    }
-  }
-  if (share == 0) return {};
-  if (share < options.message_bytes_max) {
-    return contradiction("receive_share_bytes_max", share, "message_bytes_max", options.message_bytes_max);
-  }
-  if (options.receive_bytes_max < share) {
-    return contradiction("receive_bytes_max", options.receive_bytes_max, "receive_share_bytes_max", share);
-  }
-  return {};
-}
-
-detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept {
-  const std::size_t least = message_footprint(options.message_bytes_max);
-  const std::size_t share =
-      options.receive_share_bytes_max != 0 ? options.receive_share_bytes_max : options.receive_bytes_max / 4;
-  const std::size_t peer =
-      options.receive_peer_bytes_max != 0 ? options.receive_peer_bytes_max : options.receive_bytes_max / 2;
-  return detail::ReceiveBudget(std::max(options.receive_bytes_max, least), std::max(share, least),
-                               std::max({peer, share, least}));
-}
 
 ServerLoop::~ServerLoop() {
   detail::LoopAccess::forget_work(loop_);
@@ -151,7 +70,8 @@ void ServerLoop::adopt(std::unique_ptr<transport::Stream> stream) {
 
 void ServerLoop::admit(std::unique_ptr<transport::Stream> stream) {
   auto handshake = std::make_unique<Handshake>(loop_, std::move(stream), loop_.after(shared_.options.handshake_timeout),
-                                               static_cast<Handshake::Done&>(*this), &shared_.protocols);
+                                               static_cast<Handshake::Done&>(*this), &shared_.protocols,
+                                               shared_.options.security.get());
   if (attempts_.size() >= shared_.options.handshakes_max && !evict_silent()) {
     return refuse(*handshake, "the server has handshakes_max (" + std::to_string(shared_.options.handshakes_max) +
                                   ") handshakes going on: try again later, or raise it");
@@ -212,7 +132,8 @@ ServerLoop::ConnectionAttempts::iterator ServerLoop::find(Handshake& handshake) 
                       [&](const ConnectionAttempt& one) { return one.handshake.get() == &handshake; });
 }
 
-std::optional<Error> ServerLoop::refusal(const wire::Hello& theirs) const {
+std::optional<Error> ServerLoop::refusal(const ConnectionAttempt& attempt) const {
+  const wire::Hello& theirs = attempt.theirs;
   if (theirs.version_min > wire::version || theirs.version_max < wire::version) {
     return Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::local, 0,
                  "the server speaks version 1 of the protocol, the client " + std::to_string(theirs.version_min) +
@@ -223,7 +144,19 @@ std::optional<Error> ServerLoop::refusal(const wire::Hello& theirs) const {
                  "invalid client HELLO: message_bytes_max is " + std::to_string(theirs.message_bytes_max) +
                      ", and the shortest message has " + std::to_string(wire::message_bytes_least) + " bytes"};
   }
+  if (std::optional<Error> why = refusal_of_plain(attempt)) return why;
   return refusal();
+}
+
+std::optional<Error> ServerLoop::refusal_of_plain(const ConnectionAttempt& attempt) const {
+  if (attempt.secured || shared_.options.security == nullptr) return std::nullopt;
+  std::string why = shared_.options.security->refusal_of_plain(attempt.handshake->stream());
+  if (why.empty()) return std::nullopt;
+  return Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::local, 0, std::move(why)};
+}
+
+std::string_view ServerLoop::stream_only(const ConnectionAttempt& attempt) const noexcept {
+  return attempt.secured ? shared_.options.security->stream_only() : std::string_view();
 }
 
 std::optional<Error> ServerLoop::refusal() const {
@@ -242,8 +175,7 @@ void ServerLoop::on_hello(Handshake& handshake, Result<wire::Hello> hello) {
   guard(handshake, [&] { continue_handshake(find(handshake), std::move(hello)); });
 }
 
-// Performs a step of a handshake. An exception (memory is exhausted, or the poller accepts no more descriptors) costs
-// only this connection.
+// Performs a step of a handshake. An exception (no memory, or no more descriptors for the poller) costs the connection.
 template <class Step>
 void ServerLoop::guard(Handshake& handshake, Step step) {
   try {
@@ -280,6 +212,20 @@ void ServerLoop::continue_handshake(ConnectionAttempts::iterator attempt, Result
 
 // ---- Other protocols ----
 
+void ServerLoop::on_protected(Handshake& handshake, Bytes first) {
+  guard(handshake, [&] { protect(find(handshake), first); });
+}
+
+// The hello, or the first bytes of another protocol, are expected on the protected stream.
+void ServerLoop::protect(ConnectionAttempts::iterator attempt, Bytes first) {
+  const Time deadline = attempt->handshake->deadline();
+  std::unique_ptr<transport::Stream> stream =
+      shared_.options.security->protect(loop_, attempt->handshake->release_stream(), first, shared_.alpn);
+  attempt->secured = true;
+  attempt->handshake = std::make_unique<Handshake>(loop_, std::move(stream), deadline,
+                                                   static_cast<Handshake::Done&>(*this), &shared_.protocols);
+}
+
 // The answer to bytes of a protocol that this server does not speak: one line. HTTP clients receive it as a response.
 std::string ServerLoop::unknown_answer(Bytes first) const {
   std::string line = "unknown protocol: this port speaks hawser";
@@ -298,7 +244,9 @@ void ServerLoop::on_protocol(Handshake& handshake, const PortProtocol& protocol,
 }
 
 void ServerLoop::open_protocol(ConnectionAttempts::iterator attempt, const PortProtocol& protocol, Bytes first) {
-  if (const std::optional<Error> why = refusal()) {
+  std::optional<Error> why = refusal_of_plain(*attempt);
+  if (!why) why = refusal();
+  if (why) {
     host_.counters.refused.add(1);
     log_refusal("connection from " + attempt->handshake->stream().peer() + " refused: " + why->text);
     return attempt->handshake->leave(protocol.refusal(*why));
@@ -315,21 +263,22 @@ void ServerLoop::on_first_hello(ConnectionAttempts::iterator attempt) {
       .version_min = wire::version,
       .version_max = wire::version,
       .checksum = options.checksum && theirs.checksum,
+      .memory = true,
       .message_bytes_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX)),
       .calls_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.calls_per_connection_max, 65'536)),
       .stream_window_bytes = options.stream_window_bytes,
-      .refusal = refusal(theirs)};
+      .refusal = refusal(*attempt)};
   if (attempt->ours.refusal) {
     attempt->handshake->send(attempt->ours);
     host_.counters.refused.add(1);
     attempt->handshake->stream().finish();
-    attempts_.erase(attempt);
-    return;
+    return static_cast<void>(attempts_.erase(attempt));
   }
-  transports_.attach();
+  const bool alone = !stream_only(*attempt).empty();
+  if (!alone) transports_.attach();
   attempt->selector = std::make_unique<TransportSelector>(
-      loop_, transports_, std::move(theirs.offers), attempt->handshake->stream().local(),
-      message_limits(theirs.message_bytes_max, options.message_bytes_max));
+      loop_, transports_, alone ? std::vector<wire::NamedBytes>() : std::move(theirs.offers),
+      attempt->handshake->stream().local(), message_limits(theirs.message_bytes_max, options.message_bytes_max));
   select(attempt);
 }
 
@@ -348,11 +297,18 @@ void ServerLoop::on_selected(ConnectionAttempts::iterator attempt, bool selected
     attempt->handshake->expect_next();
     return;
   }
+  if (const std::string_view why = stream_only(*attempt); !why.empty()) {
+    const Bytes reason = as_bytes(why);
+    for (const wire::NamedBytes& offer : attempt->theirs.offers) {
+      attempt->ours.declined.push_back({offer.name, {reason.begin(), reason.end()}});
+    }
+  }
+  std::shared_ptr<const Identity> identity = attempt->handshake->stream().identity();
   auto connection = std::make_unique<transport::FramedConnection>(
       loop_, attempt->handshake->release_stream(),
       transport::FramedOptions{.message_limit = wire::MessageLimit(shared_.options.message_bytes_max)});
   connection->send_preface(wire::encode_hello(attempt->ours));
-  open_session(attempt, std::move(connection));
+  open_session(attempt, std::move(connection), std::move(identity));
 }
 
 void ServerLoop::on_answer(ConnectionAttempts::iterator attempt, const wire::Hello& answer) {
@@ -388,17 +344,21 @@ void ServerLoop::on_sent(Handshake& handshake) {
 }
 
 void ServerLoop::open_transport(ConnectionAttempts::iterator attempt) {
-  open_session(attempt, attempt->selector->pending()->open(attempt->handshake->release_stream()));
+  std::shared_ptr<const Identity> identity = attempt->handshake->stream().identity();
+  open_session(attempt, attempt->selector->pending()->open(attempt->handshake->release_stream()), std::move(identity));
 }
 
-void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_ptr<transport::Connection> connection) {
+void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_ptr<transport::Connection> connection,
+                              std::shared_ptr<const Identity> identity) {
+  if (identity == nullptr) identity = connection->identity();
   const ServerOptions& options = shared_.options;
   const wire::Hello& theirs = attempt->theirs;
-  const wire::Hello& ours = attempt->ours;
   const SessionSettings settings{
-      .checksum = ours.checksum,
+      .checksum = attempt->ours.checksum,
+      .peer_memory = theirs.memory,
+      .regions = shared_.regions,
       .send_bytes_max = message_limits(theirs.message_bytes_max, options.message_bytes_max).send_bytes_max,
-      .calls_max = ours.calls_max,
+      .calls_max = attempt->ours.calls_max,
       .peer_window_bytes = theirs.stream_window_bytes,
       .own_window_bytes = options.stream_window_bytes,
       .backlog_bytes_max = options.send_backlog_bytes_max,
@@ -407,22 +367,25 @@ void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_
       .budget = &host_.budget,
       .peer = host_.receive_peers.find(connection->peer())};
   host_.counters.transports_declined.add(static_cast<std::int64_t>(attempt->selector->failures()));
-  begin_session(attempt, std::make_unique<ServerSession>(host_, std::move(connection), settings));
+  begin_session(attempt, std::make_unique<ServerSession>(host_, std::move(connection), settings, std::move(identity)));
 }
 
 void ServerLoop::begin_session(ConnectionAttempts::iterator attempt, std::unique_ptr<PortSession> made) {
   struct End final : detail::Posted {
-    End(ServerLoop& of, PortSession& ended) : loop(of), alive(of.alive_), session(ended) {}
+    explicit End(ServerLoop& of) : loop(of), alive(of.alive_) {}
     void run() override {
       if (!alive.expired()) loop.remove(session);
     }
     ServerLoop& loop;
     const std::weak_ptr<char> alive;
-    PortSession& session;
+    SessionList::iterator session;
   };
   PortSession& session = *made;
-  auto end = std::make_unique<End>(*this, session);
+  host_.counters.count_opened(shared_.protocol_number(session.protocol()));
+  if (attempt->selector != nullptr) session.set_declined(std::move(attempt->selector->reasons()));
+  auto end = std::make_unique<End>(*this);
   sessions_.push_back(std::move(made));
+  end->session = std::prev(sessions_.end());
   attempts_.erase(attempt);
   shared_.connections.fetch_add(1, std::memory_order_relaxed);
   try {
@@ -457,8 +420,8 @@ void ServerLoop::sweep() {
   if (!sessions_.empty()) start_sweep();
 }
 
-void ServerLoop::remove(PortSession& session) {
-  sessions_.remove_if([&](const auto& one) { return one.get() == &session; });
+void ServerLoop::remove(SessionList::iterator session) {
+  sessions_.erase(session);
   shared_.connections.fetch_sub(1, std::memory_order_relaxed);
   if (phase_ != Phase::serving) continue_shut_down(false);
 }
@@ -532,14 +495,14 @@ void ServerLoop::begin_shut_down(Duration grace, Stopped* listener) {
     grace_ = grace;
     phase_end_ = std::min(phase_end_, loop_.after(grace));
   }
-  // Copied, and done last, because a stop callback may run any code.
-  std::stop_source stopping = host_.stopping;
-  stopping.request_stop();
+  {
+    const StopsTokens stops(host_);
+    host_.stopping.request_stop();
+  }
   continue_shut_down(false);
 }
 
-// `due` is true when the timer calls. Only then calls are cancelled and ended, since a handler may have requested the
-// stop.
+// `due`: the timer calls. Only then calls are cancelled and ended, since a handler may have requested the stop.
 void ServerLoop::continue_shut_down(bool due) {
   if (phase_ == Phase::stopped) return;
   if (idle()) return finish_shut_down();
@@ -573,6 +536,7 @@ void ServerLoop::finish_shut_down() noexcept {
 }
 
 void ServerLoop::cancel_all() noexcept {
+  const StopsTokens stops(host_);
   grace_over_.request_stop();
   for (const auto& session : sessions_) {
     try {

@@ -12,11 +12,13 @@
 
 #include "exec/condition.h"
 #include "hawser/detail/loop_access.h"
+#include "hawser/identity.h"
 #include "hawser/scope.h"
 #include "rpc/negotiation/attached_transports.h"
 #include "rpc/negotiation/handshake.h"
 #include "rpc/port/port_protocol.h"
 #include "rpc/server/server_session.h"
+#include "rpc/session/region_table.h"
 #include "transport/network.h"
 
 namespace hawser::rpc {
@@ -25,9 +27,19 @@ namespace hawser::rpc {
 struct ServerShared {
   ServerOptions options;
   std::shared_ptr<transport::Network> network;
-  TransportList transports = {};  // The transports that the options choose; set when the server starts.
+  std::list<MethodTable> methods = {};  // One for each loop. Lives on after the loops.
+  TransportList transports = {};        // The transports that the options choose; set when the server starts.
   Dispatcher dispatcher;
-  ProtocolList protocols = {};                  // Protocols beside the library's own.
+  std::shared_ptr<detail::RegionTable> regions = std::make_shared<detail::RegionTable>();
+  ServerInterceptors interceptors = {};
+  ProtocolList protocols = {};  // Protocols beside the library's own.
+  // 0 for the library's own protocol, then in the order of `protocols`.
+  std::size_t protocol_number(std::string_view name) const noexcept {
+    std::size_t number = 0;
+    while (number < protocols.size() && protocols[number]->name() != name) ++number;
+    return number == protocols.size() ? 0 : number + 1;
+  }
+  std::string alpn = {};                        // The names of all protocols, as ALPN lists them.
   std::atomic<std::size_t> connections{0};      // Connections after their handshake.
   std::atomic<std::size_t> calls_in_flight{0};  // Calls that are not answered in place.
 };
@@ -36,6 +48,9 @@ struct ServerShared {
 Result<void> check_memory(const ServerOptions& options);
 // Returns a budget with room for at least one message of message_bytes_max and the blocks into which it is received.
 detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept;
+
+// Returns the names of `protocols` and of the library's own, as ALPN lists them on the wire, in order of preference.
+std::string alpn_names(const ProtocolList& protocols);
 
 // The part of a server that lives on one loop: its handshakes and sessions. Loop's thread only.
 class ServerLoop final : Handshake::Done {
@@ -48,7 +63,9 @@ class ServerLoop final : Handshake::Done {
               .dispatcher = shared.dispatcher,
               .options = shared.options,
               .budget = make_budget(shared.options),
-              .calls_in_flight = shared.calls_in_flight},
+              .interceptors = shared.interceptors,
+              .calls_in_flight = shared.calls_in_flight,
+              .methods = shared.methods.emplace_back(shared.dispatcher.all().size())},
         transports_(loop, shared.transports, shared.options.transports.retry_min),
         sweep_(*this),
         changed_(loop),
@@ -60,12 +77,25 @@ class ServerLoop final : Handshake::Done {
 
   Loop& loop() noexcept { return loop_; }
   // Returns true if a handler calls this: a handler that has not returned or suspended, or a coroutine that the loop
-  // has resumed. Not detected: a handler that is resumed by the end of another coroutine that it awaits.
-  bool serving() const noexcept { return host_.serving || handles(detail::LoopAccess::resumed_frame(loop_)); }
+  // has resumed; or a callback of a token that the server stops. Not detected: a handler that is resumed by the end of
+  // another coroutine that it awaits.
+  bool serving() const noexcept {
+    return host_.serving || host_.stopping_tokens != 0 || handles(detail::LoopAccess::resumed_frame(loop_));
+  }
   // Returns true if that coroutine is the handler of an active call.
   bool handles(const void* frame) const noexcept;
   const LoopCounters& counters() const noexcept { return host_.counters; }
   std::size_t receive_bytes() const noexcept { return host_.budget.used(); }
+  std::size_t receive_bytes_max() const noexcept { return host_.budget.bytes_max(); }
+  const SessionSlots& sessions() const noexcept { return host_.sessions; }
+
+  // Calls `work(*this)` on the loop's thread, unless this object ends before. Any thread, while the server exists.
+  template <class Work>
+  void inspect(Work work) {
+    loop_.post([this, alive = std::weak_ptr<char>(alive_), inspecting = std::move(work)]() mutable {
+      if (!alive.expired()) inspecting(*this);
+    });
+  }
 
   // Adds a fresh connection to this loop. A connection that cannot be served is closed; the server continues.
   void adopt(std::unique_ptr<transport::Stream> stream);
@@ -96,9 +126,11 @@ class ServerLoop final : Handshake::Done {
     std::unique_ptr<TransportSelector> selector;  // Non-null once the client has offered transports.
     wire::Hello theirs;
     wire::Hello ours;
-    bool going = false;  // A transport was negotiated; our last hello is being sent.
+    bool going = false;    // A transport was negotiated; our last hello is being sent.
+    bool secured = false;  // The stream is protected by ServerOptions::security.
   };
   using ConnectionAttempts = std::list<ConnectionAttempt>;
+  using SessionList = std::list<std::unique_ptr<PortSession>>;
   // Checks for peers that are slow with a message, while there are sessions.
   struct Sweep : Timer {
     explicit Sweep(ServerLoop& on) noexcept : Timer(&Sweep::fire), owner(on) {}
@@ -121,6 +153,7 @@ class ServerLoop final : Handshake::Done {
   void log_dropped(const std::exception& error) noexcept;
   void on_hello(Handshake& handshake, Result<wire::Hello> hello) override;
   void on_protocol(Handshake& handshake, const PortProtocol& protocol, Bytes first) override;
+  void on_protected(Handshake& handshake, Bytes first) override;
   void on_sent(Handshake& handshake) override;
   template <class Step>
   void guard(Handshake& handshake, Step step);
@@ -132,15 +165,22 @@ class ServerLoop final : Handshake::Done {
   void select(ConnectionAttempts::iterator attempt);
   void on_selected(ConnectionAttempts::iterator attempt, bool selected);
   void open_transport(ConnectionAttempts::iterator attempt);
-  void remove(PortSession& session);
+  void remove(SessionList::iterator session);
   // Adds a session of any protocol and starts it.
   void begin_session(ConnectionAttempts::iterator attempt, std::unique_ptr<PortSession> made);
-  void open_session(ConnectionAttempts::iterator attempt, std::unique_ptr<transport::Connection> connection);
+  // `identity` is that of the stream on which the peers met. If it is null, the one of the connection counts.
+  void open_session(ConnectionAttempts::iterator attempt, std::unique_ptr<transport::Connection> connection,
+                    std::shared_ptr<const Identity> identity);
   void open_protocol(ConnectionAttempts::iterator attempt, const PortProtocol& protocol, Bytes first);
   std::string unknown_answer(Bytes first) const;
-  std::optional<Error> refusal(const wire::Hello& theirs) const;
+  void protect(ConnectionAttempts::iterator attempt, Bytes first);
+  std::optional<Error> refusal(const ConnectionAttempt& attempt) const;
   // Why no connection of any protocol is accepted now.
   std::optional<Error> refusal() const;
+  // Why a connection in plain text is not accepted.
+  std::optional<Error> refusal_of_plain(const ConnectionAttempt& attempt) const;
+  // Why only the stream may carry the messages; empty if other transports may.
+  std::string_view stream_only(const ConnectionAttempt& attempt) const noexcept;
   ConnectionAttempts::iterator find(Handshake& handshake);
   void begin_background(std::unique_ptr<detail::BackgroundWork> work);
   Task<void> run_background(std::unique_ptr<detail::BackgroundWork> work);
@@ -157,7 +197,7 @@ class ServerLoop final : Handshake::Done {
   PortHost host_;
   AttachedTransports transports_;
   ConnectionAttempts attempts_;
-  std::list<std::unique_ptr<PortSession>> sessions_;
+  SessionList sessions_;
   Sweep sweep_;
   Time next_refusal_line_{};  // No refusal is logged before this time.
   exec::Condition changed_;   // Notified when the last session has ended while stopping.

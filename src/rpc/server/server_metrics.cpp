@@ -1,8 +1,104 @@
 #include "hawser/server_metrics.h"
 
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include "rpc/server/inspector.h"
+
 namespace hawser {
+
+namespace {
+
+using rpc::Inspector;
+
+MetricLabels with(MetricLabels labels, std::string name, std::string value) {
+  labels.emplace_back(std::move(name), std::move(value));
+  return labels;
+}
+
+void write_method(MetricWriter& writer, const rpc::MethodReport& report, const HistogramSnapshot& latency,
+                  const MetricLabels& labels) {
+  for (std::size_t code = 0; code < report.by_code.size(); ++code) {
+    if (report.by_code[code] == 0) continue;
+    const std::string_view name = to_string(static_cast<ErrorCode>(code));
+    writer.counter({"hawser_server_method_calls", "Calls that have ended, by method and outcome."},
+                   with(labels, "code", std::string(name)), static_cast<double>(report.by_code[code]));
+  }
+  writer.gauge({"hawser_server_method_calls_in_flight", "Calls of a method that are in flight."}, labels,
+               static_cast<double>(report.active));
+  writer.counter(
+      {"hawser_server_method_request_bytes", "Encoded arguments and attachments, without stream items.", "bytes"},
+      labels, static_cast<double>(report.request_bytes));
+  writer.counter(
+      {"hawser_server_method_reply_bytes", "Encoded results and attachments, without stream items.", "bytes"}, labels,
+      static_cast<double>(report.reply_bytes));
+  writer.histogram({"hawser_server_call_duration_seconds",
+                    "Time from the begin of a call to its end. Of calls that end in the tick in which they began, some "
+                    "are timed and stand for the others.",
+                    "seconds"},
+                   labels, latency);
+}
+
+void write_methods(MetricWriter& writer, const Server& server, const MetricLabels& labels) {
+  const std::vector<const rpc::MethodTable*> tables = Inspector::tables(server);
+  const std::size_t methods = Inspector::methods(server);
+  rpc::MethodReport rest;
+  HistogramSnapshot rest_latency;
+  for (std::size_t i = 0; i < methods; ++i) {
+    const rpc::MethodReport report = Inspector::method(server, tables, i);
+    if (report.calls + report.active == 0) continue;
+    if (i < metric_methods_max) {
+      write_method(writer, report, Inspector::latency(tables, i), with(labels, "method", std::string(report.name)));
+      continue;
+    }
+    for (std::size_t code = 0; code < rest.by_code.size(); ++code) rest.by_code[code] += report.by_code[code];
+    rest.calls += report.calls;
+    rest.active += report.active;
+    rest.request_bytes += report.request_bytes;
+    rest.reply_bytes += report.reply_bytes;
+    rest_latency.merge(Inspector::latency(tables, i));
+  }
+  if (rest.calls + rest.active != 0) write_method(writer, rest, rest_latency, with(labels, "overflow", "true"));
+}
+
+void write_loops(MetricWriter& writer, const Server& server, const MetricLabels& labels) {
+  std::size_t number = 0;
+  const std::vector<std::string> protocols = Inspector::protocols(server);
+  std::array<std::uint64_t, 8> opened{};
+  for (const rpc::LoopReport& loop : Inspector::loops(server)) {
+    for (std::size_t i = 0; i < opened.size(); ++i) opened[i] += loop.opened[i];
+    const MetricLabels own = with(labels, "loop", std::to_string(number++));
+    const auto seconds = [](Duration time) { return std::chrono::duration<double>(time).count(); };
+    writer.counter({"hawser_loop_ticks", "Turns of a loop."}, own, static_cast<double>(loop.ticks.ticks));
+    writer.counter(
+        {"hawser_loop_busy_seconds", "Time in which a loop worked, without waiting and spinning.", "seconds"}, own,
+        seconds(loop.ticks.busy));
+    writer.gauge({"hawser_loop_longest_tick_seconds", "The longest tick since the start.", "seconds"}, own,
+                 seconds(loop.ticks.longest));
+    HistogramSnapshot lengths;
+    lengths.counts = loop.ticks.lengths;
+    for (const std::uint64_t count : lengths.counts) lengths.count += count;
+    lengths.sum = static_cast<std::uint64_t>(loop.ticks.busy.count());
+    writer.histogram({"hawser_loop_tick_duration_seconds", "Length of the ticks of a loop.", "seconds"}, own, lengths);
+    writer.gauge({"hawser_loop_connections", "Connections of a loop."}, own, static_cast<double>(loop.connections));
+    writer.gauge({"hawser_loop_receive_bytes", "Use of receive_bytes_max of a loop.", "bytes"}, own,
+                 static_cast<double>(loop.receive_bytes));
+    writer.gauge({"hawser_loop_receive_limit_bytes", "Limit of the memory of a loop for received data.", "bytes"}, own,
+                 static_cast<double>(loop.receive_bytes_max));
+  }
+  for (std::size_t i = 0; i < std::min(opened.size(), protocols.size()); ++i) {
+    const bool others = i + 1 == opened.size() && protocols.size() > opened.size();
+    writer.counter({"hawser_server_protocol_connections", "Connections that were opened, by protocol."},
+                   others ? with(labels, "overflow", "true") : with(labels, "protocol", protocols[i]),
+                   static_cast<double>(opened[i]));
+  }
+}
+
+}  // namespace
 
 std::shared_ptr<void> collect_metrics(MetricRegistry& registry, const Server& server, MetricLabels labels) {
   return registry.collect([&server, labels = std::move(labels)](MetricWriter& writer) {
@@ -31,6 +127,8 @@ std::shared_ptr<void> collect_metrics(MetricRegistry& registry, const Server& se
     gauge({"hawser_server_receive_bytes", "Memory of received data that is in use.", "bytes"}, counters.receive_bytes);
     counter("hawser_server_transports_declined", "Transports that were offered and do not carry their connection.",
             counters.transports_declined);
+    write_methods(writer, server, labels);
+    write_loops(writer, server, labels);
   });
 }
 

@@ -13,12 +13,22 @@ using detail::ActiveCall;
 using wire::CallId;
 
 ServerSession::ServerSession(PortHost& host, std::unique_ptr<transport::Connection> connection,
-                             const SessionSettings& settings)
+                             const SessionSettings& settings, std::shared_ptr<const Identity> identity)
     : Session(host.loop, std::move(connection), settings),
-      PortSession(host, Session::connection().peer()),
+      PortSession(host, Session::connection().peer(), std::move(identity)),
       connection_charges_(Session::connection().capabilities().charges) {}
 
 ServerSession::~ServerSession() = default;
+
+void ServerSession::describe(ConnectionReport& report) const {
+  const transport::Connection& carrier = connection();
+  report.transport = carrier.transport();
+  report.received_bytes = carrier.arrived();
+  report.sent_bytes = carrier.sent();
+  report.backlog = carrier.backlog();
+  report.memory_bytes = account().used();
+  report.paused = carrier.paused();
+}
 
 // ---- Requests ----
 
@@ -38,6 +48,7 @@ void ServerSession::on_frame(const wire::Frame& frame, const transport::Message&
                            on_request(request, frame, message, placed ? &*placed : nullptr);
                          },
                          [&](const wire::CancelFrame& cancel) {
+                           const StopsTokens stops(host());
                            if (ActiveCall* const call = calls().find(cancel.call)) {
                              call->request_stop(ErrorCode::cancelled, Initiator::peer, "the caller cancelled the call");
                            }
@@ -46,6 +57,8 @@ void ServerSession::on_frame(const wire::Frame& frame, const transport::Message&
                            peer_understood_ = true;
                            check_idle();
                          },
+                         [&](const wire::MemoryFrame& part) { on_memory_frame(part, frame, message); },
+                         [&](const wire::MemoryReplyFrame& part) { on_memory_frame(part, frame, message); },
                          [&](const wire::StreamDataFrame& part) { on_stream(part, frame, message); },
                          [&](const wire::StreamEndFrame& part) { on_stream(part, frame, message); },
                          [&](const wire::CreditFrame& part) { on_stream(part, frame, message); },
@@ -176,6 +189,7 @@ transport::ReceiveBuffer ServerSession::select_receive_buffer(Bytes head, std::s
   }
   if (!connection_charges_ && !account().set_arriving(account().arriving() + payload_bytes))
     return {Where::discard, {}};
+  if (const auto selected = select_memory(*frame, payload_bytes)) return *selected;
   if (frame->kind != wire::FrameKind::request || going_away_) return {};
   transport::ReceiveBuffer selected;
   wire::visit(*frame, wire::Visitor{[&](const wire::RequestFrame& request) {
@@ -206,6 +220,7 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
     return nullptr;
   }
   const CallId id = CallId::from_number(call);
+  count_reply(call, size.body + size.payload + extras.attachment.size());
   std::byte* const body = begin_frame(
       wire::ResponseFrame{.call = id, .attachment_bytes = static_cast<std::uint32_t>(extras.attachment.size())},
       size.body, size.payload + extras.attachment.size(), extras.metadata);
@@ -234,6 +249,7 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   const std::size_t room = settings().send_bytes_max - wire::header_bytes;
   const Bytes text = as_bytes(std::string_view(error.text).substr(0, std::min(text_bytes_max, room)));
   const CallId id = CallId::from_number(call);
+  count_error(call, error.code);
   std::byte* const body = begin_frame(
       wire::ErrorFrame{
           .call = id, .code = error.code, .scope = error.scope, .application_code = error.application_code},

@@ -11,7 +11,9 @@ namespace hawser::rpc {
 // The server's end of a connection of the library's own protocol.
 class ServerSession final : public Session, public PortSession {
  public:
-  ServerSession(PortHost& host, std::unique_ptr<transport::Connection> connection, const SessionSettings& settings);
+  // `identity` is null if the peer has proved nothing.
+  ServerSession(PortHost& host, std::unique_ptr<transport::Connection> connection, const SessionSettings& settings,
+                std::shared_ptr<const Identity> identity);
   ~ServerSession() override;
 
   // PortSession
@@ -19,8 +21,10 @@ class ServerSession final : public Session, public PortSession {
   unsigned silent_checks() noexcept override;
   void end_if_slow(std::uint64_t bytes) override;
   void abort(const Error& why) override { end_session(why); }
+  void describe(ConnectionReport& report) const override;
 
   // detail::ReplySink
+  std::string_view protocol() const noexcept override { return "hawser"; }
   std::byte* begin_reply(std::uint32_t call, const codec::EncodedSize& size,
                          const detail::ReplyExtras& extras) override;
   void end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
@@ -32,6 +36,7 @@ class ServerSession final : public Session, public PortSession {
   transport::RemoteMemory* remote_memory() noexcept override {
     return closed() ? nullptr : connection().remote_memory();
   }
+  detail::MemoryFrames* memory_frames() override { return open_memory(); }
 
  private:
   void on_frame(const wire::Frame& frame, const transport::Message& message) override;

@@ -12,6 +12,7 @@
 #include "base/cpu_latency.h"
 #include "hawser/scope.h"
 #include "hawser/server.h"
+#include "rpc/server/schema_service.h"
 #include "rpc/server/server_loop.h"
 
 namespace hawser {
@@ -21,7 +22,10 @@ struct Server::State final : transport::AcceptSink {
   State(std::shared_ptr<transport::Network> network, ServerOptions options)
       : shared{.options = std::move(options),
                .network = std::move(network),
+               .methods = {},
+               .transports = {},
                .dispatcher = {},
+               .interceptors = {},
                .protocols = {},
                .connections = 0,
                .calls_in_flight = 0} {}
@@ -68,8 +72,10 @@ struct Server::State final : transport::AcceptSink {
   };
 
   rpc::ServerShared shared;
+  rpc::SchemaService schema{shared.dispatcher};
   Loop* callers_loop = nullptr;
   bool started = false;
+  bool intercepted = false;     // The handlers of all methods are InterceptedHandlers.
   std::atomic<int> process{0};  // The process that started the server.
   // Guards the start and the end. Never locked on the server's own loops.
   std::mutex lifecycle;

@@ -5,31 +5,21 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "base/external_block.h"
 #include "hawser/client.h"
+#include "hawser/loop.h"
+#include "hawser/memory.h"
 #include "hawser/rdma.h"
 #include "hawser/server.h"
+#include "hawser/transport/poller.h"
 #include "hawser/transport/transport.h"
+#include "rpc/session/region_table.h"
 
 namespace hawser {
-
-// The regions that peers may access, until revoke() empties the grant.
-struct detail::Grant {
-  std::mutex mutex;
-  std::vector<std::unique_ptr<transport::MemoryExposure>> exposures;
-
-  void revoke() noexcept {
-    const std::lock_guard lock(mutex);
-    exposures.clear();
-  }
-  bool lost() noexcept {
-    const std::lock_guard lock(mutex);
-    return std::any_of(exposures.begin(), exposures.end(), [](const auto& one) { return one->lost(); });
-  }
-};
 
 namespace {
 
@@ -52,6 +42,17 @@ OwnMemory allocate_pages(std::size_t bytes) {
   void* const pages = ::operator new(bytes, std::align_val_t(alignment), std::nothrow);
   if (pages != nullptr) std::memset(pages, 0, bytes);
   return {static_cast<std::byte*>(pages), {alignment}};
+}
+
+using Regions = std::shared_ptr<detail::RegionTable>;
+
+// The end of a lease that begins now; Time::max() for none. Loops without virtual time use the monotonic clock.
+Time lease_end(Duration lease) {
+  constexpr Duration lease_max = std::chrono::hours(24 * 365 * 10);
+  if (lease > lease_max) return Time::max();
+  Loop* const loop = Loop::current();
+  const Time now = loop != nullptr ? loop->poller().now() : Time(std::chrono::steady_clock::now().time_since_epoch());
+  return now + lease;
 }
 
 std::vector<RdmaCounters> counters_of(const Transports& transports) {
@@ -78,11 +79,12 @@ std::vector<RdmaCounters> counters_of(const Transports& transports) {
 // The memory and its registrations. The RegisteredBuffer holds one reference; each user of the memory holds another.
 class RegisteredBuffer::Impl final : public ExternalBlock {
  public:
-  Impl(MutableBytes memory, OwnMemory own) noexcept
-      : ExternalBlock(&Impl::returned), memory_(memory), own_(std::move(own)) {}
+  Impl(MutableBytes memory, OwnMemory own, Regions regions) noexcept
+      : ExternalBlock(&Impl::returned), memory_(memory), own_(std::move(own)), regions_(std::move(regions)) {}
 
   // Null memory means that this function allocates it.
-  static Result<RegisteredBuffer> make(const Transports& transports, MutableBytes memory, std::size_t bytes) {
+  static Result<RegisteredBuffer> make(const Transports& transports, Regions regions, MutableBytes memory,
+                                       std::size_t bytes) {
     if (bytes == 0) return fail(ErrorCode::invalid_argument, "a registered buffer needs one byte or more");
     OwnMemory own(nullptr, {page_bytes});
     if (memory.data() == nullptr) {
@@ -94,7 +96,7 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
       }
       memory = {own.get(), whole};
     }
-    RegisteredBuffer made(new Impl(memory, std::move(own)));
+    RegisteredBuffer made(new Impl(memory, std::move(own), std::move(regions)));
     if (auto done = made.impl_->register_with(transports); !done) return std::unexpected(std::move(done.error()));
     return made;
   }
@@ -103,15 +105,23 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
   bool registered() const noexcept { return !registrations_.empty(); }
   const std::string& why_not() const noexcept { return why_not_; }
 
-  Result<std::shared_ptr<detail::Grant>> expose(MutableBytes stretch, RegionAccess access, RemoteRegion& handle,
-                                                std::vector<std::string>& left_out) {
-    const auto grant = std::make_shared<detail::Grant>();
+  Result<std::shared_ptr<detail::Grant>> expose(MutableBytes stretch, RegionAccess access, Duration lease,
+                                                RemoteRegion& handle, std::vector<std::string>& left_out) {
+    const bool readable = access != RegionAccess::write;
+    const bool writable = access != RegionAccess::read;
+    const auto grant = std::make_shared<detail::Grant>(regions_, stretch, readable, writable, lease_end(lease));
+    const wire::RegionId id = grant->publish();
     handle = {.bytes = stretch.size(),
-              .readable = access != RegionAccess::write,
-              .writable = access != RegionAccess::read,
+              .readable = readable,
+              .writable = writable,
+              .owner = id.owner,
+              .slot = id.slot,
+              .generation = id.generation,
+              .capability = id.capability,
               .places = {}};
     std::size_t places = 0;
-    for (const Registered& one : registrations_) {
+    // A device would not notice the end of a lease.
+    for (const Registered& one : grant->leased() ? std::span<const Registered>() : std::span(registrations_)) {
       auto exposure = one.registration->expose(stretch, handle.readable, handle.writable);
       if (!exposure) return std::unexpected(std::move(exposure.error()));
       std::size_t beyond = 0;
@@ -127,7 +137,7 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
         left_out.push_back(std::to_string(beyond) + " devices: a RemoteRegion names " +
                            std::to_string(RemoteRegion::places_max) + " at most (RemoteRegion::places_max)");
       }
-      grant->exposures.push_back(std::move(*exposure));
+      grant->add(std::move(*exposure));
     }
     const std::lock_guard lock(mutex_);
     std::erase_if(grants_, [](const auto& other) { return other.expired(); });
@@ -177,6 +187,7 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
 
   const MutableBytes memory_;
   const OwnMemory own_;  // Null if the memory belongs to the caller.
+  const Regions regions_;
   std::vector<Registered> registrations_;
   std::string why_not_;
   std::mutex mutex_;  // Guards the following members.
@@ -184,16 +195,16 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
 };
 
 Result<RegisteredBuffer> RegisteredBuffer::allocate(const Client& client, std::size_t bytes) {
-  return Impl::make(client.transports(), {}, bytes);
+  return Impl::make(client.transports(), client.regions(), {}, bytes);
 }
 Result<RegisteredBuffer> RegisteredBuffer::allocate(const Server& server, std::size_t bytes) {
-  return Impl::make(server.transports(), {}, bytes);
+  return Impl::make(server.transports(), server.regions(), {}, bytes);
 }
 Result<RegisteredBuffer> RegisteredBuffer::wrap(const Client& client, MutableBytes memory) {
-  return Impl::make(client.transports(), memory, memory.size());
+  return Impl::make(client.transports(), client.regions(), memory, memory.size());
 }
 Result<RegisteredBuffer> RegisteredBuffer::wrap(const Server& server, MutableBytes memory) {
-  return Impl::make(server.transports(), memory, memory.size());
+  return Impl::make(server.transports(), server.regions(), memory, memory.size());
 }
 
 RegisteredBuffer& RegisteredBuffer::operator=(RegisteredBuffer&& other) noexcept {
@@ -219,13 +230,18 @@ Buffer RegisteredBuffer::share(std::size_t offset, std::size_t bytes) const noex
 
 // ---- Exposed parts
 
-Result<ExposedRegion> RegisteredBuffer::expose(std::size_t offset, std::size_t bytes, RegionAccess access) const {
+Result<ExposedRegion> RegisteredBuffer::expose(std::size_t offset, std::size_t bytes, RegionAccess access,
+                                               const ExposeOptions& options) const {
   if (bytes == 0 || offset > size() || bytes > size() - offset) {
     return fail(ErrorCode::invalid_argument,
                 "the part to expose is empty, or not within the buffer's " + std::to_string(size()) + " bytes");
   }
+  if (options.lease <= Duration::zero()) {
+    return fail(ErrorCode::invalid_argument, "ExposeOptions::lease (" + std::to_string(options.lease.count()) +
+                                                 " ns) is not positive: raise it, or use `forever`");
+  }
   ExposedRegion region;
-  auto grant = impl_->expose(memory().subspan(offset, bytes), access, region.handle_, region.left_out_);
+  auto grant = impl_->expose(memory().subspan(offset, bytes), access, options.lease, region.handle_, region.left_out_);
   if (!grant) return std::unexpected(std::move(grant.error()));
   region.grant_ = std::move(*grant);
   region.memory_ = share(offset, bytes);

@@ -1,83 +1,75 @@
 #include "hawser/transport/remote_memory.h"
 
+#include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
-#include "exec/condition.h"
 #include "hawser/context.h"
 #include "hawser/detail/context_access.h"
-#include "hawser/rdma.h"
+#include "hawser/memory.h"
 #include "rpc/client/client_state.h"
+#include "rpc/session/remote_access.h"
 
 namespace hawser {
 
-// One access in progress. Destroying the object abandons the access.
-class detail::RemoteAccess final : public transport::RemoteOperation, Timer {
- public:
-  explicit RemoteAccess(Loop& loop) noexcept : Timer(&RemoteAccess::on_deadline), loop_(loop), changed_(loop) {}
-  ~RemoteAccess() {
-    if (remote_ != nullptr) remote_->abandon(*this);
-  }
+using detail::RemoteRequest;
+using wire::MemoryAction;
 
-  Result<void> start(transport::RemoteMemory& remote, Duration timeout) {
-    if (auto started = remote.start(*this); !started) return started;
-    if (outcome_) return {};
-    remote_ = &remote;
-    if (timeout != forever) Timer::start(loop_, loop_.after(timeout));
-    return {};
-  }
-  bool ended() const noexcept { return outcome_.has_value(); }
-  bool posted() const noexcept { return posted_ || ended(); }
-  const Result<void>& outcome() const noexcept { return *outcome_; }
-  exec::Condition::Waiter changed() noexcept { return changed_.wait(); }
+namespace {
 
-  // The client's connection on which the access was begun.
-  const CallChannel* channel = nullptr;
-
- private:
-  void on_posted() override {
-    posted_ = true;
-    changed_.notify_all();
-  }
-  void on_done(const std::optional<Error>& error) override {
-    remote_ = nullptr;
-    if (error) {
-      outcome_.emplace(std::unexpected(*error));
-    } else {
-      outcome_.emplace();
+// Returns why the request cannot succeed; null if it can.
+std::string mistake(const RemoteRequest& request) {
+  const RemoteRegion& region = request.region;
+  const auto outside = [&](std::uint64_t offset, std::uint64_t bytes) {
+    const bool overflows = offset > UINT64_MAX - request.base;
+    const std::uint64_t first = offset + request.base;
+    if (!overflows && first <= region.bytes && bytes <= region.bytes - first) return std::string();
+    return std::to_string(bytes) + " bytes at " + (overflows ? "an offset beyond 2^64" : std::to_string(first)) +
+           " are not within the region's " + std::to_string(region.bytes);
+  };
+  const bool reads = request.action != MemoryAction::write;
+  const bool writes = request.action != MemoryAction::read;
+  std::string found;
+  if (request.atomic()) {
+    found = outside(request.operands.offset, sizeof(std::uint64_t));
+  } else if (request.batch == nullptr) {
+    found = outside(request.single.offset, request.single.bytes);
+  } else {
+    for (const TransferBatch::Run& run : request.batch->runs()) {
+      if (found.empty()) found = outside(run.offset, run.bytes);
     }
-    Timer::stop();
-    changed_.notify_all();
   }
-  static void on_deadline(Timer& timer) noexcept {
-    RemoteAccess& self = static_cast<RemoteAccess&>(timer);
-    if (self.remote_ != nullptr) self.remote_->abandon(self);
-    self.on_done(
-        Error{ErrorCode::deadline_exceeded, ErrorScope::call, Initiator::local, 0,
-              "the peer's memory was not reached within the timeout; a write may have been, or may still be, done"});
-  }
+  if (!found.empty()) return found;
+  if (writes && !region.writable) return "the region was not exposed to be written";
+  if (reads && !region.readable) return "the region was not exposed to be read";
+  return {};
+}
 
-  Loop& loop_;
-  exec::Condition changed_;
-  transport::RemoteMemory* remote_ = nullptr;  // Non-null exactly while the transport knows this operation.
-  std::optional<Result<void>> outcome_;
-  bool posted_ = false;
-};
+}  // namespace
 
 RemoteMemory::RemoteMemory(const Context& context) noexcept
-    : reply_sink_(&detail::ContextAccess::reply_sink(context)) {}
+    : reply_sink_(&detail::ContextAccess::reply_sink(context).origin()) {}
 
-Result<RemoteMemory::Access> RemoteMemory::begin(bool writes, const RemoteRegion& region, std::uint64_t offset,
-                                                 MutableBytes memory, const RemoteOptions& options) {
-  if (offset > region.bytes || memory.size() > region.bytes - offset) {
-    return fail(ErrorCode::invalid_argument, std::to_string(memory.size()) + " bytes at " + std::to_string(offset) +
-                                                 " are not within the region's " + std::to_string(region.bytes));
+RemoteCapabilities RemoteMemory::capabilities() const {
+  detail::CallChannel* const channel = client_ == nullptr ? nullptr : client_->link().channel;
+  if (client_ != nullptr && channel == nullptr) return {};
+  const bool device = (channel != nullptr ? channel->remote_memory() : reply_sink_->remote_memory()) != nullptr;
+  const bool frames = (channel != nullptr ? channel->memory_frames() : reply_sink_->memory_frames()) != nullptr;
+  return {.reachable = device || frames,
+          .one_sided = device,
+          .one_sided_atomics = false,
+          .operations_max = frames ? detail::MemoryFrames::operations_max : 0,
+          .window_bytes = frames ? detail::MemoryFrames::window_bytes : 0};
+}
+
+Result<RemoteMemory::Access> RemoteMemory::begin(const RemoteRequest& request) {
+  if (std::string wrong = mistake(request); !wrong.empty()) {
+    return fail(ErrorCode::invalid_argument, std::move(wrong));
   }
-  if (!(writes ? region.writable : region.readable)) {
-    return fail(ErrorCode::invalid_argument,
-                std::string("the region was not exposed to be ") + (writes ? "written" : "read"));
+  const RemoteOptions& options = request.options;
+  if (options.token != nullptr && options.token->stop_requested()) {
+    return fail(ErrorCode::cancelled, "the access was cancelled before it began");
   }
   detail::CallChannel* const channel = client_ == nullptr ? nullptr : client_->link().channel;
   if (client_ != nullptr && channel == nullptr) {
@@ -85,25 +77,29 @@ Result<RemoteMemory::Access> RemoteMemory::begin(bool writes, const RemoteRegion
     error.code = ErrorCode::not_sent;
     return std::unexpected(std::move(error));
   }
-  transport::RemoteMemory* const remote = channel != nullptr ? channel->remote_memory() : reply_sink_->remote_memory();
-  if (remote == nullptr) {
+  Loop& loop = channel != nullptr ? channel->loop() : reply_sink_->loop();
+  if (!request.atomic() && !options.checksum) {
+    transport::RemoteMemory* const device =
+        channel != nullptr ? channel->remote_memory() : reply_sink_->remote_memory();
+    for (const RemoteRegion::Place& place : request.region.places) {
+      if (device == nullptr || place.domain == 0 || place.domain != device->domain()) continue;
+      const auto access = std::make_shared<detail::DeviceAccess>(loop);
+      access->channel = channel;
+      if (auto started = access->start(*device, place, request); !started) return std::unexpected(started.error());
+      access->watch(options);
+      return access;
+    }
+  }
+  detail::MemoryFrames* const frames = channel != nullptr ? channel->memory_frames() : reply_sink_->memory_frames();
+  if (frames == nullptr) {
     return fail(ErrorCode::unavailable,
-                "the peer's memory cannot be reached: the transport of the connection has no one-sided operations (see "
-                "Client::fallback_reasons()), or the connection is moving or has ended: use a call instead");
+                "the peer's memory cannot be reached: the peer is of a version or a protocol without access to memory, "
+                "or the connection is moving or has ended: use a call instead");
   }
-  const auto access =
-      std::make_shared<detail::RemoteAccess>(channel != nullptr ? channel->loop() : reply_sink_->loop());
-  access->kind = writes ? transport::RemoteOperation::Kind::write : transport::RemoteOperation::Kind::read;
-  access->memory = memory.data();
-  access->bytes = memory.size();
+  const auto access = std::make_shared<detail::FrameAccess>(loop);
   access->channel = channel;
-  for (const RemoteRegion::Place& place : region.places) {
-    if (place.domain == 0 || place.domain != remote->domain()) continue;
-    access->domain = place.domain;
-    access->address = place.address + offset;
-    access->key = place.key;
-  }
-  if (auto started = access->start(*remote, options.timeout); !started) return std::unexpected(started.error());
+  if (auto started = access->start(*frames, request); !started) return std::unexpected(started.error());
+  access->watch(options);
   return access;
 }
 
@@ -115,34 +111,84 @@ Task<Result<void>> RemoteMemory::finish(Access access) {
   co_return access->outcome();
 }
 
-Task<Result<void>> RemoteMemory::run(bool writes, RemoteRegion region, std::uint64_t offset, MutableBytes memory,
-                                     RemoteOptions options) {
-  Result<Access> access = begin(writes, region, offset, memory, options);
+Task<Result<void>> RemoteMemory::run(RemoteRequest request) {
+  Result<Access> access = begin(request);
   if (!access) co_return std::unexpected(std::move(access.error()));
   auto finishing = finish(std::move(*access));
   co_return co_await std::move(finishing);
 }
 
+Task<Result<std::uint64_t>> RemoteMemory::run_atomic(RemoteRequest request) {
+  Result<Access> begun = begin(request);
+  if (!begun) co_return std::unexpected(std::move(begun.error()));
+  const Access access = *begun;
+  auto finishing = finish(access);
+  Result<void> done = co_await std::move(finishing);
+  if (!done) co_return std::unexpected(std::move(done.error()));
+  co_return access->previous();
+}
+
+namespace {
+
+TransferBatch::Run run_of(Bytes memory, std::uint64_t offset) noexcept {
+  return {const_cast<std::byte*>(memory.data()), offset, memory.size()};
+}
+
+}  // namespace
+
 Task<Result<void>> RemoteMemory::read(RemoteRegion region, std::uint64_t offset, MutableBytes into,
                                       RemoteOptions options) {
-  return run(false, region, offset, into, options);
+  return run({.action = MemoryAction::read, .region = region, .single = run_of(into, offset), .options = options});
 }
 
 Task<Result<void>> RemoteMemory::write(RemoteRegion region, std::uint64_t offset, Bytes from, RemoteOptions options) {
-  return run(true, region, offset, {const_cast<std::byte*>(from.data()), from.size()}, options);
+  return run({.action = MemoryAction::write, .region = region, .single = run_of(from, offset), .options = options});
+}
+
+Task<Result<void>> RemoteMemory::read(RemoteRegion region, const TransferBatch& batch, RemoteOptions options,
+                                      std::uint64_t base) {
+  return run({.action = MemoryAction::read, .region = region, .batch = &batch, .base = base, .options = options});
+}
+
+Task<Result<void>> RemoteMemory::write(RemoteRegion region, const TransferBatch& batch, RemoteOptions options,
+                                       std::uint64_t base) {
+  return run({.action = MemoryAction::write, .region = region, .batch = &batch, .base = base, .options = options});
+}
+
+Task<Result<std::uint64_t>> RemoteMemory::compare_and_swap(RemoteRegion region, std::uint64_t offset,
+                                                           std::uint64_t expected, std::uint64_t desired,
+                                                           RemoteOptions options) {
+  return run_atomic({.action = MemoryAction::compare_and_swap,
+                     .region = region,
+                     .operands = {.offset = offset, .operand = desired, .expected = expected},
+                     .options = options});
+}
+
+Task<Result<std::uint64_t>> RemoteMemory::fetch_add(RemoteRegion region, std::uint64_t offset, std::uint64_t added,
+                                                    RemoteOptions options) {
+  return run_atomic({.action = MemoryAction::fetch_add,
+                     .region = region,
+                     .operands = {.offset = offset, .operand = added},
+                     .options = options});
 }
 
 Task<Result<RemoteMemory::Access>> RemoteMemory::begin_write(RemoteRegion region, std::uint64_t offset, Bytes from,
                                                              RemoteOptions options) {
-  Result<Access> begun = begin(true, region, offset, {const_cast<std::byte*>(from.data()), from.size()}, options);
+  return begin_ordered(
+      {.action = MemoryAction::write, .region = region, .single = run_of(from, offset), .options = options});
+}
+
+Task<Result<RemoteMemory::Access>> RemoteMemory::begin_write(RemoteRegion region, const TransferBatch& batch,
+                                                             RemoteOptions options) {
+  return begin_ordered({.action = MemoryAction::write, .region = region, .batch = &batch, .options = options});
+}
+
+Task<Result<RemoteMemory::Access>> RemoteMemory::begin_ordered(RemoteRequest request) {
+  Result<Access> begun = begin(request);
   if (!begun) co_return begun;
   const Access access = *begun;
-  while (!access->posted()) {
-    auto changed = access->changed();
-    co_await changed;
-  }
   // After a fail-over, the client sends calls over another connection, which has no order with the one of this access.
-  while (!access->ended() && client_->link().channel != access->channel) {
+  while (!access->ended() && !(access->ordered() && access->posted() && client_->link().channel == access->channel)) {
     auto changed = access->changed();
     co_await changed;
   }

@@ -7,6 +7,7 @@
 #include "hawser/detail/loop_access.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/transport.h"
+#include "rpc/session/memory_frames.h"
 #include "wire/message.h"
 #include "wire/metadata.h"
 
@@ -180,6 +181,31 @@ void Session::answer_ping(std::size_t body_bytes) {
   if (body_bytes != 0) long_pong_mark_ = pong_mark_;
 }
 
+// ---- Memory ----
+
+detail::MemoryFrames& Session::memory() {
+  if (memory_ == nullptr) memory_ = std::make_unique<detail::MemoryFrames>(*this);
+  return *memory_;
+}
+
+void Session::on_memory_frame(const wire::MemoryFrame& request, const wire::Frame& frame,
+                              const transport::Message& message) {
+  if (!memory().on_request(request, frame, message)) protocol_error("malformed MEMORY frame");
+}
+
+void Session::on_memory_frame(const wire::MemoryReplyFrame& reply, const wire::Frame& frame,
+                              const transport::Message& message) {
+  if (!memory().on_reply(reply, frame, message)) {
+    protocol_error("MEMORY_REPLY for an access (" + to_string(reply.call) +
+                   ") which is not in progress, or of the wrong length");
+  }
+}
+
+std::optional<transport::ReceiveBuffer> Session::select_memory(const wire::Frame& frame, std::size_t payload_bytes) {
+  if (frame.kind != wire::FrameKind::memory && frame.kind != wire::FrameKind::memory_reply) return std::nullopt;
+  return memory().select(frame, payload_bytes);
+}
+
 // Writers that find no room wait again, in the same order.
 void Session::on_drained() {
   detail::WaitingWriter woken;
@@ -189,6 +215,7 @@ void Session::on_drained() {
     first.unlink();
     detail::StreamCore::on_room(first);
   }
+  if (!closed_ && memory_ != nullptr) memory_->on_drained();
   if (!closed_ && connection_->paused() && !rest_.running()) connection_->resume();
 }
 
@@ -264,6 +291,7 @@ void Session::end_session(const Error& reason) {
   rest_.stop();
   const std::uint64_t sent = connection_->sent();
   connection_->abort();
+  if (memory_ != nullptr) memory_->end(reason, sent);
   // The loop did not run when this session was to check the peer. The peer's interval is not known; it is the same
   // unless an option says otherwise.
   const Duration pause = detail::LoopAccess::pause_since(loop_, check_due_);

@@ -13,15 +13,22 @@
 #include "hawser/transport/connection.h"
 #include "wire/frame.h"
 
+namespace hawser::detail {
+class MemoryFrames;
+class RegionTable;
+}  // namespace hawser::detail
+
 namespace hawser::rpc {
 
 // Settings that both hellos determine.
 struct SessionSettings {
   bool checksum = false;
-  std::size_t send_bytes_max = 0;       // Limit of one message that we send: the peer's receive limit.
-  std::size_t calls_max = 0;            // Limit of the calls in flight on the connection.
-  std::uint32_t peer_window_bytes = 0;  // The peer's grant to each of our streams at its start.
-  std::uint32_t own_window_bytes = 0;   // Our grant to each of the peer's streams at its start.
+  bool peer_memory = false;                           // The peer serves MEMORY frames.
+  std::shared_ptr<detail::RegionTable> regions = {};  // The memory that this side exposes; null: none.
+  std::size_t send_bytes_max = 0;                     // Limit of one message that we send: the peer's receive limit.
+  std::size_t calls_max = 0;                          // Limit of the calls in flight on the connection.
+  std::uint32_t peer_window_bytes = 0;                // The peer's grant to each of our streams at its start.
+  std::uint32_t own_window_bytes = 0;                 // Our grant to each of the peer's streams at its start.
   std::size_t backlog_bytes_max = 0;
   Duration ping_interval = forever;
   codec::DecodeLimits decode_limits = {};
@@ -39,6 +46,7 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
 
   bool closed() const noexcept { return closed_; }
   transport::Connection& connection() noexcept { return *connection_; }
+  const transport::Connection& connection() const noexcept { return *connection_; }
 
   // A connection's turn on the loop ends after this time and continues in a later tick. Other connections are served in
   // between, whatever the decoding of this connection's messages costs.
@@ -109,6 +117,16 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void on_stream_frame(const wire::CreditFrame& credit, const wire::Frame& frame, const transport::Message& message,
                        detail::StreamCore* core);
 
+  // Access to the peer's memory by frames. Null if the session has ended or the peer does not serve them. May throw
+  // std::bad_alloc.
+  detail::MemoryFrames* open_memory() { return closed_ || !settings_.peer_memory ? nullptr : &memory(); }
+  // Handle MEMORY and MEMORY_REPLY frames, in the same way on both ends.
+  void on_memory_frame(const wire::MemoryFrame& request, const wire::Frame& frame, const transport::Message& message);
+  void on_memory_frame(const wire::MemoryReplyFrame& reply, const wire::Frame& frame,
+                       const transport::Message& message);
+  // For select_receive_buffer(): nothing if `frame` is neither.
+  std::optional<transport::ReceiveBuffer> select_memory(const wire::Frame& frame, std::size_t payload_bytes);
+
   // A PONG with that many bytes behind its header has been received.
   virtual void on_pong(std::size_t body_bytes) { static_cast<void>(body_bytes); }
   void on_drained() override;
@@ -121,10 +139,15 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   enum class Behind : std::uint8_t { no, sending, taking };
   Behind falls_behind(std::uint64_t bytes) noexcept;
   detail::ReceiveAccount& account() noexcept { return account_; }
+  const detail::ReceiveAccount& account() const noexcept { return account_; }
   // There is no memory to keep a stream's item. Either `call` has ended, or its stream ends with this error.
   virtual void on_unkept_item(std::uint32_t call, const Error& why) = 0;
 
  private:
+  friend class detail::MemoryFrames;
+
+  detail::MemoryFrames& memory();
+
   struct LifeTimer : Timer {
     explicit LifeTimer(Session& owner) noexcept : Timer(&LifeTimer::fire), session(owner) {}
     static void fire(Timer& timer) noexcept { static_cast<LifeTimer&>(timer).session.check_life(); }
@@ -168,8 +191,9 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
 
   Loop& loop_;
   const SessionSettings settings_;
-  detail::ReceiveAccount account_;  // Declared before the members that it pays for.
-  detail::WaitingWriter writers_;   // Writers of streams that wait until the backlog is shorter.
+  detail::ReceiveAccount account_;                // Declared before the members that it pays for.
+  detail::WaitingWriter writers_;                 // Writers of streams that wait until the backlog is shorter.
+  std::unique_ptr<detail::MemoryFrames> memory_;  // Made on first use. Outlives the connection, which uses its loans.
   std::unique_ptr<transport::Connection> connection_;
   bool closed_ = false;
 

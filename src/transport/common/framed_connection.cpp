@@ -40,7 +40,8 @@ Capabilities FramedConnection::capabilities() const noexcept {
           .receive_buffer_bytes_min = receive_buffer_bytes_min,
           .gathers = true,
           .charges = true,
-          .remote_memory = false};
+          .remote_memory = false,
+          .guards_receive_buffers = stream_ != nullptr && stream_->reports_every_receive()};
 }
 
 void FramedConnection::start(MessageSink& sink) {
@@ -184,7 +185,9 @@ MutableBytes FramedConnection::receive_space() {
   if (receiving_payload_ && !payload.grow(incoming_.done + 1, incoming_.done)) payload.discard();
   if (!receiving_payload_ && !prepare_block() && ended_) return discard_buffer();
   if (receiving_payload_) {
-    if (payload.data() != nullptr) return {payload.data() + incoming_.done, payload.room() - incoming_.done};
+    // received() or received_nothing() leaves again.
+    if (payload.enter() && payload.data() != nullptr)
+      return {payload.data() + incoming_.done, payload.room() - incoming_.done};
     return discard_buffer().first(std::min(discard_buffer().size(), incoming_.size - incoming_.done));
   }
   const MutableBytes space(block_->data() + end_, block_->size() - end_);
@@ -193,6 +196,7 @@ MutableBytes FramedConnection::receive_space() {
 
 void FramedConnection::received(std::size_t bytes) {
   if (ended_) return;
+  incoming_.payload.leave();
   if (bytes == 0) return park();
   arrived_ += bytes;
   if (receiving_payload_) {
@@ -325,7 +329,10 @@ bool FramedConnection::begin_payload(Bytes head, std::size_t payload_bytes) {
   payload.select(buffer);
   if (!payload.grow(std::max<std::size_t>(present_bytes, 1), 0)) payload.discard();
   incoming_.done = present_bytes;
-  if (payload.data() != nullptr && present_bytes != 0) std::memcpy(payload.data(), present, present_bytes);
+  if (present_bytes != 0 && payload.enter() && payload.data() != nullptr) {
+    std::memcpy(payload.data(), present, present_bytes);
+  }
+  payload.leave();
   drop_block();
   return false;
 }

@@ -78,6 +78,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
 
   MutableBytes receive_space() override;
   void received(std::size_t bytes) override;
+  void received_nothing() noexcept override { incoming_.payload.leave(); }
   void sendable(std::size_t bytes) override;
   void broken(const Error& reason) override;
   void ended(const Error& reason) override;

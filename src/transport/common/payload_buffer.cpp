@@ -27,6 +27,7 @@ void PayloadBuffer::select(const ReceiveBuffer& selected) noexcept {
     case ReceiveBuffer::Kind::own: break;
     case ReceiveBuffer::Kind::given:
       assert(selected.memory.size() >= size_);
+      guard_ = selected.guard;
       if (data_ != nullptr) {
         wanted_ = selected.memory.data();
       } else {
@@ -65,6 +66,13 @@ bool PayloadBuffer::resize(std::size_t room, std::size_t filled) {
   return true;
 }
 
+bool PayloadBuffer::enter() noexcept {
+  if (guard_ == nullptr || entered_ || (!given_ && wanted_ == nullptr)) return true;
+  entered_ = guard_->enter();
+  if (!entered_) discard();
+  return entered_;
+}
+
 void PayloadBuffer::adopt(Buffer memory) noexcept {
   own_ = std::move(memory);
   data_ = own_.mutable_data();
@@ -77,6 +85,8 @@ void PayloadBuffer::replace() {
 }
 
 void PayloadBuffer::discard() noexcept {
+  leave();
+  guard_ = nullptr;
   discarded_ = true;
   data_ = wanted_ = nullptr;
   room_ = 0;
@@ -93,7 +103,12 @@ void PayloadBuffer::complete(Message& message) noexcept {
   charge_.reset();
   message.discarded = discarded_;
   if (discarded_ || data_ == nullptr) return;
-  if (wanted_ != nullptr) std::memcpy(wanted_, data_, size_);
+  if (wanted_ != nullptr) {
+    message.discarded = !enter();
+    if (message.discarded) return;
+    std::memcpy(wanted_, data_, size_);
+    leave();
+  }
   message.payload = {wanted_ != nullptr ? wanted_ : data_, size_};
   message.payload_block = given_ || wanted_ != nullptr ? nullptr : own_.block();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 #include "hawser/bytes.h"
 #include "hawser/transport/connection.h"
@@ -37,6 +38,13 @@ class PayloadBuffer {
   // Like allocate(), for memory that the transport already has: charge() first, then adopt().
   [[nodiscard]] bool charge() noexcept { return charge_.set(size_); }
   void adopt(Buffer memory) noexcept;
+  // Brackets each access to memory of the sink (ReceiveBuffer::guard). enter() returns false, and has discarded the
+  // payload, if the memory has been withdrawn.
+  [[nodiscard]] bool enter() noexcept;
+  void leave() noexcept {
+    if (std::exchange(entered_, false)) guard_->leave();
+  }
+
   // Replaces the transport's memory by other memory of the same size, without the contents.
   void replace();
   // Discards the payload and releases the transport's memory.
@@ -72,6 +80,8 @@ class PayloadBuffer {
   std::byte* wanted_ = nullptr;  // Memory of the sink, while the payload is received into own_.
   std::size_t size_ = 0;
   std::size_t room_ = 0;
+  ReceiveGuard* guard_ = nullptr;  // Guards the memory of the sink; null if it needs no guard.
+  bool entered_ = false;
   bool given_ = false;
   bool discarded_ = false;
 };

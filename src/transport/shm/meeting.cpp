@@ -110,7 +110,7 @@ Result<PeerIdentity> identify(const Doorbell& bell) {
                     std::to_string(geteuid()) + ": shared memory is for processes of one user",
                 ErrorScope::connection, Initiator::peer);
   }
-  return PeerIdentity{found.pid, found.uid};
+  return PeerIdentity{found.pid, found.uid, found.gid};
 }
 
 Result<MeetingSocket> MeetingSocket::listen() {

@@ -27,6 +27,7 @@ Error system_error(ErrorCode code, std::string_view what, int system_error);
 struct PeerIdentity {
   pid_t pid = 0;  // In this process's PID namespace; 0 if the process is not visible there.
   uid_t uid = 0;
+  gid_t gid = 0;
 };
 // An error if the identity is unknown, or if the process runs as another user than this one.
 Result<PeerIdentity> identify(const Doorbell& bell);

@@ -22,7 +22,8 @@ struct Link {
   std::size_t side = server_side;  // This side.
   std::shared_ptr<SharedMemory> memory;
   Doorbell bell;
-  std::shared_ptr<const PeerProcess> peer;  // Null unless this process may read the peer's memory.
+  std::shared_ptr<const PeerProcess> peer;   // Null unless this process may read the peer's memory.
+  std::shared_ptr<const Identity> identity;  // The process that the kernel reported at the other end of `bell`.
   std::shared_ptr<Helpers> helpers;
   ShmOptions options;  // The combined options of both sides.
   MessageLimits limits;
@@ -39,6 +40,7 @@ class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec
   std::string_view transport() const noexcept override { return "shm"; }
   Capabilities capabilities() const noexcept override;
   std::string peer() const override { return liveness_.peer(); }
+  std::shared_ptr<const Identity> identity() const override { return link_.identity; }
 
   void start(MessageSink& sink) override;
   std::byte* reserve(std::size_t head_bytes) override {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "hawser/identity.h"
 #include "hawser/loop.h"
 #include "transport/shm/handshake.h"
 #include "transport/shm/helpers.h"
@@ -112,6 +113,7 @@ class ShmPendingConnection : public PendingConnection {
                                                 .memory = std::move(memory_),
                                                 .bell = std::move(*bell_),
                                                 .peer = std::move(peer_),
+                                                .identity = std::move(identity_),
                                                 .helpers = worker_->helpers(),
                                                 .options = options_,
                                                 .limits = limits_,
@@ -152,6 +154,12 @@ class ShmPendingConnection : public PendingConnection {
     memory->control().sides[side_].reads.store(peer_ != nullptr ? 1 : 0, std::memory_order_relaxed);
     memory_ = std::move(memory);
     bell_.emplace(std::move(bell));
+    Identity identity;
+    identity.kind = Identity::Kind::unix_peer;
+    identity.pid = peer.pid;
+    identity.uid = peer.uid;
+    identity.gid = peer.gid;
+    identity_ = std::make_shared<const Identity>(std::move(identity));
   }
 
  private:
@@ -163,6 +171,7 @@ class ShmPendingConnection : public PendingConnection {
   std::shared_ptr<SharedMemory> memory_;
   std::optional<Doorbell> bell_;
   std::shared_ptr<const PeerProcess> peer_;
+  std::shared_ptr<const Identity> identity_;
 };
 
 class ServerPendingConnection final : public ShmPendingConnection {

@@ -206,7 +206,7 @@ void SimStream::finish() noexcept {
 
 // The reader is called when the next byte, or the end, has arrived, or soon if it has arrived already.
 void SimStream::wake_reader() {
-  if (sink_ == nullptr || paused_ || ended_ || reading_.running() || link_->separated()) return;
+  if (sink_ == nullptr || paused_ || ended_ || half_closed_ || reading_.running() || link_->separated()) return;
   const SimPipe& pipe = incoming();
   if (pipe.silent) return;
   if (!pipe.chunks.empty()) {
@@ -244,7 +244,9 @@ void SimStream::receive() {
     if (part) break;
   }
   if (!paused_ && !ended_ && pipe.chunks.empty() && pipe.finished && pipe.end_arrival <= now()) {
-    return end("the peer closed the connection");
+    if (half_closed_) return;
+    half_closed_ = !broken() && sink_->continues_after_end();
+    return half_closed_ ? void() : end("the peer closed the connection");
   }
   receive_later();
 }

@@ -108,6 +108,7 @@ class SimStream final : public Stream {
   void pause() noexcept override { paused_ = true; }
   void resume() override;
   void finish() noexcept override;
+  bool reports_every_receive() const noexcept override { return true; }
   std::string_view transport() const noexcept override { return "sim"; }
   std::string peer() const override { return link_->addresses[1 - side_]; }
   std::string local() const override { return link_->addresses[side_]; }
@@ -149,7 +150,8 @@ class SimStream final : public Stream {
   StreamSink* sink_ = nullptr;  // Null until start().
   bool paused_ = false;
   bool ended_ = false;
-  bool blocked_ = false;  // A send was short, and sendable() must follow.
+  bool half_closed_ = false;  // The peer has ended its direction, and the sink still sends.
+  bool blocked_ = false;      // A send was short, and sendable() must follow.
   std::optional<Time> broken_at_;
   bool break_waits_ = false;  // For the end of a partition.
   Event reading_{*this, &SimStream::receive};

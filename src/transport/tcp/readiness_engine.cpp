@@ -80,17 +80,31 @@ bool ReadinessEngine::receive() {
       got = true;
       sink_->received(static_cast<std::size_t>(size));
       if (!readable_) return true;
-    } else if (size < 0 && errno == EINTR) {
+      continue;
+    }
+    const int error = size < 0 ? errno : 0;
+    sink_->received_nothing();
+    if (error == EINTR) {
       readable_ = true;
-    } else if (size < 0 && errno == EAGAIN && send_error_ == 0) {
+    } else if (error == EAGAIN && send_error_ == 0) {
+      readable_ = false;
+      return got;
+    } else if (size == 0 && half_closed()) {
       readable_ = false;
       return got;
     } else {
-      end(end_reason(size < 0 ? -errno : 0, send_error_));
+      end(end_reason(-error, send_error_));
       return true;
     }
   }
   return got;
+}
+
+// After the peer's end. Returns true if the sink still sends and the connection is not known to be broken.
+bool ReadinessEngine::half_closed() {
+  if (broken_ || send_error_ != 0) return false;
+  if (!half_closed_) half_closed_ = sink_->continues_after_end();
+  return half_closed_;
 }
 
 // A paused stream is not read, so receiving does not report the break.

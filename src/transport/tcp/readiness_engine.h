@@ -33,6 +33,7 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
   void on_ready(exec::Readiness readiness) override;
   bool poll() override;
   bool arm() override { return !readable_ || paused_ || ended_; }
+  bool half_closed();
   bool receive();
   void set_hot(bool hot);
   void notify_if_broken();
@@ -48,8 +49,9 @@ class ReadinessEngine final : public TcpEngine, exec::Watcher, exec::Source {
   bool notified_broken_ = false;
   bool paused_ = false;
   bool ended_ = false;
-  bool blocked_ = false;  // A send was short.
-  bool hot_ = false;      // It is one of the loop's sources.
+  bool half_closed_ = false;  // The peer has ended its direction, and the sink still sends.
+  bool blocked_ = false;      // A send was short.
+  bool hot_ = false;          // It is one of the loop's sources.
   // Error after which sending is not possible any more. It is reported when all data has been received.
   int send_error_ = 0;
   unsigned idle_polls_ = 0;

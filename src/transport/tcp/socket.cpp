@@ -152,6 +152,21 @@ std::string local_of(int fd) {
   return to_string(address);
 }
 
+std::shared_ptr<const Identity> unix_peer_of(int fd) {
+  ucred process{};
+  socklen_t size = sizeof process;
+  if (!is_unix(fd) || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &process, &size) != 0 ||
+      process.uid == Identity::no_user) {
+    return nullptr;
+  }
+  Identity identity;
+  identity.kind = Identity::Kind::unix_peer;
+  identity.pid = process.pid;
+  identity.uid = process.uid;
+  identity.gid = process.gid;
+  return std::make_shared<const Identity>(std::move(identity));
+}
+
 bool is_unix(int fd) noexcept {
   int domain = 0;
   socklen_t size = sizeof domain;
@@ -161,6 +176,11 @@ bool is_unix(int fd) noexcept {
 void prepare_stream_socket(int fd) noexcept {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  // Not every protocol has messages by which a silent connection finds that its peer's host has vanished.
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &keep_alive_idle_seconds, sizeof keep_alive_idle_seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &keep_alive_interval_seconds, sizeof keep_alive_interval_seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &keep_alive_probes, sizeof keep_alive_probes);
 }
 
 void bound_local_send_buffer(int fd) noexcept {

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "base/descriptor.h"
 #include "hawser/error.h"
+#include "hawser/identity.h"
 
 namespace hawser::transport {
 
@@ -40,11 +42,17 @@ SocketAddress address_of(int family, const void* bytes, std::uint16_t port) noex
 std::string to_string(const SocketAddress& address);
 // Returns the peer's address. For a Unix socket's peer without a name, this is its process: "unix:pid 123".
 std::string peer_of(int fd);
+// Returns the process at the other end of a Unix socket, as the kernel noted it. Null for other sockets.
+std::shared_ptr<const Identity> unix_peer_of(int fd);
 std::string local_of(int fd);
 bool is_unix(int fd) noexcept;
 
-// Makes the socket non-blocking and disables Nagle's algorithm. Failures are ignored, because the socket works without
-// these settings.
+// A connection whose peer's host has vanished breaks after this time: 120 s of silence.
+inline constexpr int keep_alive_idle_seconds = 60;
+inline constexpr int keep_alive_interval_seconds = 15;
+inline constexpr int keep_alive_probes = 4;
+// Disables Nagle's algorithm and enables TCP keep-alive. Failures are ignored, because the socket works without these
+// settings.
 void prepare_stream_socket(int fd) noexcept;
 
 // Send buffer for connections within one machine, in bytes; the kernel doubles it for its own needs. Such a connection

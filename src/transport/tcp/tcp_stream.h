@@ -20,10 +20,12 @@ class TcpStream final : public Stream {
   std::size_t send(std::span<const ConstBuffer> pieces) override { return engine_->send(pieces); }
   void pause() noexcept override { engine_->pause(); }
   void resume() override { engine_->resume(); }
+  bool reports_every_receive() const noexcept override { return true; }
   void finish() noexcept override;
   std::string_view transport() const noexcept override { return transport_; }
   std::string peer() const override { return peer_; }
   std::string local() const override { return local_of(socket_.get()); }
+  std::shared_ptr<const Identity> identity() const override { return unix_peer_of(socket_.get()); }
 
  private:
   Descriptor socket_;

@@ -37,7 +37,7 @@ std::size_t UringEngine::send(std::span<const ConstBuffer> pieces) {
     send_broken_ = sent.broken;
     // The error is handled in the loop's next turn, not from within this call. Receiving reports a broken connection,
     // after the data that can still be received.
-    if (!send_broken_ || paused_) poll_later(true);
+    if (!send_broken_ || paused_ || half_closed_) poll_later(true);
   } else if (!sent.all && !writable_.running()) {
     writable_.token = ring_.poll(fd_, POLLOUT, writable_);
   }
@@ -53,6 +53,7 @@ void UringEngine::on_error(const exec::IoUring::Completion& completion) {
   if (!completion.more && !broken_ && !ended_ && (completion.result >= 0 || completion.result == -ECANCELED)) {
     error_.token = ring_.poll_always(fd_, 0, error_);
   }
+  if (half_closed_ && broken_ && !paused_) return end(end_reason(0, send_error_));
   notify_if_broken();
 }
 
@@ -124,7 +125,7 @@ void UringEngine::feed_held() {
 // Starts the operation that receives the next bytes, unless it is running already. The ring's last completion comes
 // before the first direct receive, which keeps the order.
 void UringEngine::receive_more() {
-  if (paused_ || ended_ || held_end_ || receiving_.running()) return;
+  if (paused_ || ended_ || half_closed_ || held_end_ || receiving_.running()) return;
   if (!held_.empty()) return poll_later(true);
   if (by_hand_) {
     if (!readable_.running()) readable_.token = ring_.poll(fd_, POLLIN | POLLRDHUP, readable_);
@@ -150,11 +151,15 @@ void UringEngine::receive_by_hand() {
       sink_->received(static_cast<std::size_t>(size));
       // A short receive has emptied the socket.
       if (static_cast<std::size_t>(size) < space.size()) break;
-    } else if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
-      break;
-    } else {
-      end(end_reason(size < 0 ? -errno : 0, send_error_));
+      continue;
     }
+    const int error = size < 0 ? errno : 0;
+    sink_->received_nothing();
+    if (error != EAGAIN && error != EINTR) {
+      broken_ |= size < 0;
+      end(end_reason(-error, send_error_));
+    }
+    break;
   }
   if (!paused_ && !ended_) sink_->received(0);
   small_rounds_ = large ? 0 : small_rounds_ + 1;
@@ -188,7 +193,7 @@ void UringEngine::poll_later(bool later) {
 bool UringEngine::poll() {
   poll_later(false);
   feed_held();
-  if (send_error_ != 0 && !send_broken_ && !ended_ && !paused_) end(end_reason(0, send_error_));
+  if (send_error_ != 0 && (!send_broken_ || half_closed_) && !ended_ && !paused_) end(end_reason(0, send_error_));
   receive_more();
   notify_if_broken();
   return true;
@@ -202,9 +207,17 @@ void UringEngine::end(const Error& reason) {
     held_end_ = reason;
     return;
   }
+  if (half_closed()) return;
   ended_ = true;
   poll_later(false);
   sink_->ended(reason);
+}
+
+// At the end. Returns true if it is the end of the peer's direction only, and the sink still sends.
+bool UringEngine::half_closed() {
+  if (broken_ || send_error_ != 0) return false;
+  if (!half_closed_) half_closed_ = sink_->continues_after_end();
+  return half_closed_;
 }
 
 }  // namespace hawser::transport

@@ -66,6 +66,7 @@ class UringEngine final : public TcpEngine, exec::Source {
   void poll_later(bool later);
   void notify_if_broken();
   void end(const Error& reason);
+  bool half_closed();
 
   Loop& loop_;
   exec::IoUring& ring_;
@@ -83,6 +84,7 @@ class UringEngine final : public TcpEngine, exec::Source {
   bool notified_broken_ = false;
   bool paused_ = false;
   bool ended_ = false;
+  bool half_closed_ = false;  // The peer has ended its direction, and the sink still sends.
   bool by_hand_ = false;      // Receives directly, without the ring.
   bool later_ = false;        // It is one of the loop's sources, to continue in the loop's next turn.
   int send_error_ = 0;        // Error after which sending is not possible any more.

@@ -58,13 +58,16 @@ TEST(Frame, EveryKindIsDecodedAsItWasEncoded) {
                       attachment);
     expect_round_trip(ResponseFrame{.call = call, .attachment_bytes = attachment}, attachment);
     expect_round_trip(ErrorFrame{.call = call,
-                                 .code = static_cast<ErrorCode>(1 + random.below(13)),
+                                 .code = static_cast<ErrorCode>(1 + random.below(14)),
                                  .scope = static_cast<ErrorScope>(random.below(3)),
                                  .application_code = static_cast<std::int32_t>(number())});
     expect_round_trip(CancelFrame{.call = call});
     expect_round_trip(StreamDataFrame{.call = call}, 1);
     expect_round_trip(StreamEndFrame{.call = call});
     expect_round_trip(CreditFrame{.call = call, .bytes = number()});
+    expect_round_trip(MemoryFrame{.call = call, .action = number() & 0xff, .wants_crc = random.chance(0.5)});
+    expect_round_trip(
+        MemoryReplyFrame{.call = call, .code = static_cast<ErrorCode>(random.below(15)), .crc = number()});
   }
   expect_round_trip(PingFrame{});
   expect_round_trip(PongFrame{});
@@ -86,7 +89,8 @@ TEST(Frame, UnusedFieldsAreIgnored) {
       visit(*expected, [&](const auto& other) {
         if constexpr (std::is_same_v<decltype(other), const Fields&>) {
           const bool uses_words = std::is_same_v<Fields, RequestFrame> || std::is_same_v<Fields, ErrorFrame> ||
-                                  std::is_same_v<Fields, CreditFrame>;
+                                  std::is_same_v<Fields, CreditFrame> || std::is_same_v<Fields, MemoryFrame> ||
+                                  std::is_same_v<Fields, MemoryReplyFrame>;
           EXPECT_EQ(one == other, !uses_words) << to_string(one.kind);
         } else {
           ADD_FAILURE() << "two kinds for the same number";
@@ -100,7 +104,7 @@ TEST(Frame, NamesOfKinds) {
   EXPECT_EQ(to_string(FrameKind::request), "REQUEST");
   EXPECT_EQ(to_string(FrameKind::goaway), "GOAWAY");
   EXPECT_EQ(to_string(FrameKind::stream_credit), "STREAM_CREDIT");
-  for (const int number : {0, 11, 255}) EXPECT_EQ(to_string(static_cast<FrameKind>(number)), "unknown");
+  for (const int number : {0, 13, 255}) EXPECT_EQ(to_string(static_cast<FrameKind>(number)), "unknown");
 }
 
 TEST(Frame, CallIds) {
@@ -121,7 +125,7 @@ TEST(Frame, CutHeads) {
   EXPECT_EQ(cut->call(), CallId(3, 9));
   EXPECT_FALSE(decode_frame(head, {}, 0));
   EXPECT_FALSE(decode_cut_frame(Bytes(head).first(header_bytes - 1)));
-  for (const int kind : {0, 11, 255}) {
+  for (const int kind : {0, 13, 255}) {
     std::vector<std::byte> wrong = head;
     wrong[at::kind] = static_cast<std::byte>(kind);
     const Result<Frame> refused = decode_cut_frame(wrong);
@@ -211,7 +215,10 @@ TEST(Frame, ChecksumSeesEveryBit) {
 TEST(Frame, ErrorCodesOfTheFuture) {
   EXPECT_EQ(decode_error_code(6), ErrorCode::overloaded);
   EXPECT_EQ(decode_error_code(13), ErrorCode::internal);
-  for (const std::uint32_t number : {0U, 14U, 999U, 0xffffU}) EXPECT_EQ(decode_error_code(number), ErrorCode::internal);
+  EXPECT_EQ(decode_error_code(14), ErrorCode::stale_handle);
+  EXPECT_EQ(decode_error_code(15), ErrorCode::permission_denied);
+  EXPECT_EQ(decode_error_code(16), ErrorCode::unauthenticated);
+  for (const std::uint32_t number : {0U, 17U, 999U, 0xffffU}) EXPECT_EQ(decode_error_code(number), ErrorCode::internal);
   EXPECT_EQ(decode_error_scope(2), ErrorScope::transport);
   for (const std::uint32_t number : {3U, 255U}) EXPECT_EQ(decode_error_scope(number), ErrorScope::call);
 }

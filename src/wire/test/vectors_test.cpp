@@ -75,8 +75,9 @@ std::vector<Vector> read_vectors(const std::string& file) {
   return vectors;
 }
 
-constexpr std::string_view kind_names[] = {"",           "request",       "response", "error", "cancel", "stream_data",
-                                           "stream_end", "stream_credit", "ping",     "pong",  "goaway"};
+constexpr std::string_view kind_names[] = {
+    "",     "request", "response", "error",  "cancel",      "stream_data", "stream_end", "stream_credit",
+    "ping", "pong",    "goaway",   "memory", "memory_reply"};
 
 FrameKind kind_of(const Vector& vector) {
   const std::string name = vector.text("kind");
@@ -126,6 +127,10 @@ void with_frame_of(const Vector& vector, Use use) {
     case FrameKind::ping: return use(PingFrame{});
     case FrameKind::pong: return use(PongFrame{});
     case FrameKind::goaway: return use(GoawayFrame{});
+    case FrameKind::memory:
+      return use(MemoryFrame{.call = call, .action = method & 0xffU, .wants_crc = (method & 0x100U) != 0});
+    case FrameKind::memory_reply:
+      return use(MemoryReplyFrame{.call = call, .code = static_cast<ErrorCode>(method), .crc = signature});
   }
 }
 
@@ -224,6 +229,7 @@ TEST(Vectors, Hellos) {
     Hello expected{.version_min = static_cast<std::uint8_t>(vector.number("version_min")),
                    .version_max = static_cast<std::uint8_t>(vector.number("version_max")),
                    .checksum = vector.text("checksum") == "yes",
+                   .memory = vector.has("memory"),
                    .message_bytes_max = vector.number("message_bytes_max"),
                    .calls_max = vector.number("calls_max"),
                    .stream_window_bytes = vector.number("stream_window_bytes")};

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/test/temporary_folder_testing.h"
+#include "base/temporary_folder.h"
 #include "cli/doctor/finding.h"
 #include "cli/doctor/system_files.h"
 

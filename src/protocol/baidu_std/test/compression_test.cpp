@@ -96,6 +96,8 @@ TEST(BaiduStdErrors, EveryCodeHasACodeOnTheOtherSide) {
         ErrorCode::overloaded, ErrorCode::unavailable, ErrorCode::internal}) {
     EXPECT_EQ(there_and_back(code), code) << to_string(code);
   }
+  EXPECT_EQ(rpc_error_of({ErrorCode::unauthenticated, ErrorScope::call, Initiator::local, 0, ""}), 1004);
+  EXPECT_EQ(rpc_error_of({ErrorCode::permission_denied, ErrorScope::call, Initiator::local, 0, ""}), 13);
   EXPECT_EQ(rpc_error_of(Error::application(77, "")), 77);
   EXPECT_EQ(rpc_error_of(Error::application(0, "")), 2001);
   EXPECT_EQ(error_code_of(77), ErrorCode::application);

@@ -19,7 +19,7 @@ struct Parsed {
 };
 
 // Parses `text`, which arrives in pieces of the lengths `cuts`, and the rest at once.
-Parsed parse(std::string_view text, const std::vector<std::size_t>& cuts = {}, const RequestLimits& limits = {}) {
+Parsed parse(std::string_view text, const std::vector<std::size_t>& cuts = {}, const MessageLimits& limits = {}) {
   RequestParser parser(limits);
   Parsed out;
   std::string held;  // Received and not consumed.
@@ -57,7 +57,7 @@ Parsed parse(std::string_view text, const std::vector<std::size_t>& cuts = {}, c
   return out;
 }
 
-unsigned status_of(std::string_view text, const RequestLimits& limits = {}) { return parse(text, {}, limits).status; }
+unsigned status_of(std::string_view text, const MessageLimits& limits = {}) { return parse(text, {}, limits).status; }
 
 std::string get(std::string_view fields) { return "GET / HTTP/1.1\r\nHost: a\r\n" + std::string(fields) + "\r\n"; }
 std::string chunked(std::string_view body) {
@@ -198,7 +198,7 @@ TEST(RequestParser, ChangedRequestsReadTheSameInAnyPieces) {
 }
 
 TEST(RequestParser, HoldsItsLimits) {
-  const RequestLimits limits{.line_bytes_max = 40,
+  const MessageLimits limits{.line_bytes_max = 40,
                              .head_bytes_max = 100,
                              .fields_max = 3,
                              .body_bytes_max = 10,
@@ -227,7 +227,7 @@ TEST(RequestParser, HoldsItsLimits) {
 
 TEST(RequestParser, ConnectionAndExpectation) {
   const auto head_of = [](std::string_view text) {
-    RequestParser parser(RequestLimits{});
+    RequestParser parser(MessageLimits{});
     EXPECT_EQ(parser.next(as_bytes(text)).event, RequestParser::Event::head) << text;
     return parser.head();
   };

@@ -25,7 +25,7 @@ Error ended(Kind kind, bool posted, const Error& reason) {
 
 Error refusal() {
   return {
-      ErrorCode::invalid_argument, ErrorScope::connection, Initiator::peer, 0,
+      ErrorCode::stale_handle, ErrorScope::connection, Initiator::peer, 0,
       "the peer's device refused the access, which ended the connection: the region was revoked, or its handle is not "
       "what the peer gave"};
 }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -61,6 +62,23 @@ class TcpNetworkTest : public TcpLoopTest {
   TcpNetwork network;
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, TcpNetworkTest, exec::every_loop(), exec::name_of);
+
+TEST_P(TcpNetworkTest, BothEndsFindVanishedHosts) {
+  const auto listener = listen();
+  const auto connected = connect(listener->address());
+  ASSERT_TRUE(connected);
+  ASSERT_TRUE(until([&] { return accepting.streams.size() == 1; }));
+  int kept_alive = 0;
+  for (int fd = 3; fd < 1024; ++fd) {
+    int value = 0;
+    socklen_t size = sizeof value;
+    if (getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &size) != 0 || value == 0) continue;
+    EXPECT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &value, &size), 0);
+    EXPECT_EQ(value, keep_alive_idle_seconds);
+    ++kept_alive;
+  }
+  EXPECT_EQ(kept_alive, 2);
+}
 
 TEST_P(TcpNetworkTest, ConnectsAndTalks) {
   const auto listener = listen();

@@ -80,6 +80,35 @@ TEST_P(StreamTest, FinishLeavesTheOtherWayOpen) {
   EXPECT_TRUE(sink.ends.empty());
 }
 
+TEST_P(StreamTest, SendsAfterThePeersEnd) {
+  sink.continues = true;
+  start();
+  write_all("question");
+  ASSERT_EQ(shutdown(peer.get(), SHUT_WR), 0);
+  EXPECT_TRUE(until([&] { return sink.questions == 1; }));
+  turns(5);
+  EXPECT_EQ(sink.text, "question");
+  EXPECT_TRUE(sink.ends.empty());
+  EXPECT_EQ(sink.questions, 1);
+  // More than the socket holds, so that the peer's reading is noticed too.
+  const std::string answer(4 << 20, 'x');
+  std::size_t sent = stream->send(std::array{piece_of(answer)});
+  EXPECT_LT(sent, answer.size());
+  sink.on_sendable = [&] { sent += stream->send(std::array{piece_of(std::string_view(answer).substr(sent))}); };
+  std::size_t received = 0;
+  EXPECT_TRUE(until([&] { return (received += read_some().size()) == answer.size(); }));
+  EXPECT_TRUE(sink.ends.empty());
+  // The peer has gone, which a send or the poller notices.
+  peer = {};
+  EXPECT_TRUE(until([&] {
+    stream->send(std::array{piece_of("x")});
+    return !sink.ends.empty();
+  }));
+  turns(5);
+  EXPECT_EQ(sink.ends.size(), 1U);
+  EXPECT_EQ(sink.questions, 1);
+}
+
 // ---- Pausing ----
 
 TEST_P(StreamTest, NothingComesWhilePaused) {

@@ -36,6 +36,11 @@ struct TestSink final : StreamSink {
     EXPECT_TRUE(paused) << "otherwise ended() tells";
     breaks.push_back(reason);
   }
+  bool continues_after_end() override {
+    EXPECT_FALSE(paused) << "ended while paused";
+    ++questions;
+    return continues;
+  }
   void ended(const Error& reason) override {
     EXPECT_FALSE(paused) << "ended while paused";
     ends.push_back(reason);
@@ -45,7 +50,9 @@ struct TestSink final : StreamSink {
   std::vector<std::byte> space;
   std::string text;
   int sendables = 0;
-  bool paused = false;  // Set by the test.
+  bool paused = false;     // Set by the test.
+  bool continues = false;  // The answer to continues_after_end().
+  int questions = 0;
   std::vector<Error> ends;
   std::vector<Error> breaks;
   std::function<void()> on_received;

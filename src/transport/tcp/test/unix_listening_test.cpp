@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "base/passed_descriptors.h"
+#include "base/temporary_folder.h"
 #include "base/test/lingering_socket_testing.h"
-#include "base/test/temporary_folder_testing.h"
 #include "transport/tcp/tcp_network.h"
 #include "transport/tcp/test/tcp_testing.h"
 

@@ -156,7 +156,7 @@ TEST_P(RdmaHostile, AWriteToARevokedRegionIsRefusedByName) {
     EXPECT_TRUE(write.done);
     EXPECT_EQ(write.error.has_value(), revoked);
     if (write.error) {
-      EXPECT_EQ(write.error->code, ErrorCode::invalid_argument) << write.error->text;
+      EXPECT_EQ(write.error->code, ErrorCode::stale_handle) << write.error->text;
     }
   }
   pair.reset();

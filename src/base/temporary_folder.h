@@ -9,7 +9,8 @@
 
 namespace hawser {
 
-// An empty folder for one test. The destructor removes it with its contents.
+// An empty folder that only its owner can read. The destructor removes it with its contents. Throws
+// std::filesystem::filesystem_error.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

@@ -1,0 +1,9 @@
+#include "bench/load/tls.h"
+
+namespace hawser::bench {
+
+bool has_tls() noexcept { return false; }
+std::shared_ptr<transport::ServerSecurity> server_security(const Options&, std::string_view) { return nullptr; }
+std::shared_ptr<transport::ClientSecurity> client_security(const Options&, std::string_view) { return nullptr; }
+
+}  // namespace hawser::bench

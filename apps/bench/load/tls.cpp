@@ -1,0 +1,46 @@
+#include "bench/load/tls.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "base/temporary_folder.h"
+#include "hawser/tls.h"
+#include "security/tls/authority.h"
+
+namespace hawser::bench {
+namespace {
+
+bool wanted(const Options& options, std::string_view transport) { return options.tls || transport == "tls"; }
+
+TlsProtection protection_of(const Options& options) {
+  return options.encrypted_stream ? TlsProtection::encrypted_stream : TlsProtection::authenticated;
+}
+
+}  // namespace
+
+bool has_tls() noexcept { return true; }
+
+std::shared_ptr<transport::ServerSecurity> server_security(const Options& options, std::string_view transport) {
+  if (!wanted(options, transport)) return nullptr;
+  // Files are read only once, so that they are removed at once.
+  const TemporaryFolder folder;
+  tls::Authority authority(folder.path().string(), "bench");
+  TlsServerOptions with;
+  with.certificates = {authority.issue("server")};
+  with.protection = protection_of(options);
+  with.reload_interval = forever;
+  TlsServer security(with);
+  if (const Result<void> loaded = security.reload(); !loaded) throw std::runtime_error(loaded.error().text);
+  return security;
+}
+
+std::shared_ptr<transport::ClientSecurity> client_security(const Options& options, std::string_view transport) {
+  if (!wanted(options, transport)) return nullptr;
+  TlsClientOptions with;
+  with.accept_any_server = true;
+  with.protection = protection_of(options);
+  with.reload_interval = forever;
+  return TlsClient(with);
+}
+
+}  // namespace hawser::bench

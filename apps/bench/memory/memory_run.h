@@ -1,0 +1,10 @@
+#pragma once
+
+#include "bench/run/options.h"
+
+namespace hawser::bench {
+
+// Measures reads or writes of another process's memory. Returns the exit status.
+int run_memory(Options options);
+
+}  // namespace hawser::bench

@@ -1,0 +1,7 @@
+#include "cli/call/peer.h"
+
+namespace hawser::cli {
+
+std::unique_ptr<Peer> make_baidu_std_peer(const PeerOptions&, std::unique_ptr<ProtobufFiles>) { return nullptr; }
+
+}  // namespace hawser::cli

@@ -1,0 +1,298 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/call/outcome.h"
+#include "cli/call/peer.h"
+#include "cli/call/raw_call.h"
+#include "cli/command.h"
+#include "hawser/http_client.h"
+#include "hawser/loop.h"
+#include "hawser/scope.h"
+#include "protocol/http1/json/value_types.h"
+
+namespace hawser::cli {
+namespace {
+
+struct CallOptionsGiven {
+  PeerOptions peer;
+  double timeout_s = 10;
+  std::string method;
+  std::vector<std::string> arguments;
+  bool json = false;
+};
+
+// The request and the items of the caller's stream.
+struct Inputs {
+  std::string request;
+  std::vector<std::string> items;
+};
+
+bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+
+// The first argument is the request, if the method takes one; the others are items. A file or the standard input has an
+// item on each line.
+Result<Inputs> inputs_of(const Method& method, const std::vector<std::string>& given) {
+  Inputs inputs;
+  std::size_t next = 0;
+  if (method.arguments) {
+    Result<std::string> json = given.empty() ? Result<std::string>(std::string()) : read_argument(given[0]);
+    if (!json) return std::unexpected(std::move(json.error()));
+    Result<std::string> bytes = method.arguments(*json);
+    if (!bytes) return std::unexpected(std::move(bytes.error()));
+    inputs.request = std::move(*bytes);
+    next = 1;
+  }
+  if (next < given.size() && !method.item) {
+    return fail(ErrorCode::invalid_argument, fmt::format("{} takes one JSON argument: {} were given; put several "
+                                                         "arguments of a function into one JSON array",
+                                                         method.name, given.size()));
+  }
+  for (; next < given.size(); ++next) {
+    Result<std::string> text = read_argument(given[next]);
+    if (!text) return std::unexpected(std::move(text.error()));
+    const bool lines = given[next] == "-" || given[next].starts_with('@');
+    for (std::size_t begin = 0; begin < text->size();) {
+      const std::size_t end = lines ? std::min(text->find('\n', begin), text->size()) : text->size();
+      const std::string_view one = std::string_view(*text).substr(begin, end - begin);
+      begin = end + 1;
+      if (is_blank(one)) continue;
+      Result<std::string> bytes = method.item(one);
+      if (!bytes) return std::unexpected(std::move(bytes.error()));
+      inputs.items.push_back(std::move(*bytes));
+    }
+  }
+  return inputs;
+}
+
+// The call's answer says why writing failed.
+Task<void> write_items(RawCall& call, std::vector<std::string> items) {
+  for (std::string& item : items) {
+    auto writing = call.write(std::move(item));
+    const Result<void> written = co_await std::move(writing);
+    if (!written) co_return;
+  }
+  call.end_writing();
+}
+
+Task<Result<void>> run_call(Peer& peer, const Method& method, Inputs inputs, Duration timeout, const Output& output) {
+  CallOptions options;
+  options.timeout = timeout;
+  RawCall call(peer.link(), method, std::move(inputs.request), std::move(options));
+  call.send();
+  Scope writing;
+  if (method.streams_in) writing.spawn(write_items(call, std::move(inputs.items)));
+  while (method.streams_out) {
+    auto reading = call.read();
+    const Result<std::optional<RawCall::Answer>> item = co_await std::move(reading);
+    if (!item || !*item) break;  // The answer has the error.
+    const Result<std::string> json = method.answer_item(as_bytes((*item)->body), as_bytes((*item)->payload));
+    if (!json) co_return std::unexpected(json.error());
+    output.line(*json);
+  }
+  auto answering = call.answer();
+  const Result<RawCall::Answer> answer = co_await std::move(answering);
+  if (!answer) co_return std::unexpected(answer.error());
+  if (method.result) {
+    const Result<std::string> json = method.result(as_bytes(answer->body), as_bytes(answer->payload));
+    if (!json) co_return std::unexpected(json.error());
+    output.line(*json);
+  }
+  co_return Result<void>();
+}
+
+// The server converts the JSON itself.
+Task<int> call_http(CallOptionsGiven given, Output output) {
+  if (given.arguments.size() > 1) {
+    co_return output.error({ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0,
+                            "HTTP carries one JSON argument: put several arguments into one JSON array"});
+  }
+  Result<std::string> json = given.arguments.empty() ? std::string("{}") : read_argument(given.arguments[0]);
+  if (!json) co_return output.error(json.error());
+  HttpClient client(*Loop::current());
+  HttpClientRequest request;
+  request.method = "POST";
+  request.url = "http://hawser/" + given.method;
+  request.address = given.peer.address;
+  request.content_type = "application/json";
+  request.body = std::move(*json);
+  request.timeout = given.peer.timeout;
+  auto sending = client.send(std::move(request));
+  const Result<HttpClientResponse> response = co_await std::move(sending);
+  if (!response) co_return output.error(response.error());
+  std::string_view body = response->body;
+  while (body.ends_with('\n')) body.remove_suffix(1);
+  if (response->status == 200) {
+    output.line(body);
+    co_return succeeded;
+  }
+  const ErrorCode code = response->status == 404   ? ErrorCode::unknown_method
+                         : response->status == 504 ? ErrorCode::deadline_exceeded
+                                                   : ErrorCode::application;
+  co_return output.error({code, ErrorScope::call, Initiator::peer, response->status,
+                          fmt::format("status {}: {}", response->status, body.substr(0, 4096))});
+}
+
+Task<int> call(CallOptionsGiven given, Output output) {
+  if (given.peer.protocol == "http") {
+    auto calling = call_http(std::move(given), output);
+    co_return co_await std::move(calling);
+  }
+  Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);
+  if (!peer) co_return output.error(peer.error());
+  auto connecting = (*peer)->connect();
+  const Result<void> connected = co_await std::move(connecting);
+  if (!connected) co_return output.error(connected.error());
+  auto finding = (*peer)->find(given.method);
+  Result<Method> method = co_await std::move(finding);
+  if (!method) {
+    // The name was asked for in an argument of ours.
+    const bool unknown = method.error().code == ErrorCode::invalid_argument;
+    output.error(method.error());
+    co_return unknown ? no_method : status_of(method.error());
+  }
+  Result<Inputs> inputs = inputs_of(*method, given.arguments);
+  if (!inputs) {
+    if (!output.json && !method->text.empty()) fmt::print(stderr, "{}", method->text);
+    co_return output.error(inputs.error());
+  }
+  auto running = run_call(**peer, *method, std::move(*inputs), given.peer.timeout, output);
+  const Result<void> done = co_await std::move(running);
+  if (!done) co_return output.error(done.error());
+  co_return succeeded;
+}
+
+struct NameOptions {
+  PeerOptions peer;
+  double timeout_s = 10;
+  std::string name;
+  bool json = false;
+};
+
+std::string json_list(const std::vector<std::string>& texts) {
+  std::string json = "[";
+  for (const std::string& text : texts) {
+    if (json.size() > 1) json += ",";
+    http1::append_quoted(json, text);
+  }
+  return json + "]";
+}
+
+Task<int> list(NameOptions given, Output output) {
+  Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);
+  if (!peer) co_return output.error(peer.error());
+  auto connecting = (*peer)->connect();
+  const Result<void> connected = co_await std::move(connecting);
+  if (!connected) co_return output.error(connected.error());
+  auto listing = (*peer)->list();
+  const Result<std::vector<std::string>> names = co_await std::move(listing);
+  if (!names) co_return output.error(names.error());
+  if (output.json) {
+    output.line(json_list(*names));
+  } else {
+    for (const std::string& name : *names) output.line(name);
+  }
+  co_return succeeded;
+}
+
+// Returns the methods of the service or namespace `name`; none if the server has no such methods or does not say.
+Task<std::vector<std::string>> methods_within(Peer& peer, std::string name) {
+  auto listing = peer.list();
+  Result<std::vector<std::string>> all = co_await std::move(listing);
+  if (!all) co_return std::vector<std::string>();
+  std::erase_if(*all,
+                [&](const std::string& one) { return !one.starts_with(name + "/") && !one.starts_with(name + "::"); });
+  co_return std::move(*all);
+}
+
+Task<int> describe(NameOptions given, Output output) {
+  Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);
+  if (!peer) co_return output.error(peer.error());
+  auto connecting = (*peer)->connect();
+  const Result<void> connected = co_await std::move(connecting);
+  if (!connected) co_return output.error(connected.error());
+  std::vector<std::string> names{given.name};
+  bool named = !given.name.empty();
+  if (!named) {
+    auto listing = (*peer)->list();
+    Result<std::vector<std::string>> all = co_await std::move(listing);
+    if (!all) co_return output.error(all.error());
+    names = std::move(*all);
+  }
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < names.size();) {
+    const std::string name = names[i];
+    auto describing = (*peer)->describe(name);
+    Result<std::string> text = co_await std::move(describing);
+    if (!text && named) {
+      const bool unknown = text.error().code == ErrorCode::invalid_argument;
+      if (unknown) {
+        auto finding = methods_within(**peer, name);
+        names = co_await std::move(finding);
+        named = false;
+        if (!names.empty()) continue;
+      }
+      output.error(text.error());
+      co_return unknown ? no_method : status_of(text.error());
+    }
+    // A method of which the server knows the name alone.
+    texts.push_back(text ? std::move(*text) : name + "\n  its types are not known\n");
+    ++i;
+  }
+  if (output.json) {
+    output.line(json_list(texts));
+  } else {
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      while (texts[i].ends_with('\n')) texts[i].pop_back();
+      output.line((i == 0 ? "" : "\n") + texts[i]);
+    }
+  }
+  co_return succeeded;
+}
+
+}  // namespace
+
+Run add_call(CLI::App& command) {
+  auto options = std::make_shared<CallOptionsGiven>();
+  add_peer_options(command, options->peer, options->timeout_s);
+  command.add_option("method", options->method, "Method: Service/Method or namespace::function; hawser list names all")
+      ->required();
+  command.add_option("json", options->arguments,
+                     "Arguments as JSON: an object, or an array with one element for each; then the items of a stream. "
+                     "@FILE and - read a file and the standard input, an item on each line");
+  command.add_flag("--json", options->json, "Print errors as JSON too");
+  command.footer(std::string("Items of a stream are printed one a line. ") + statuses);
+  return [options] {
+    options->peer.timeout = duration_of(options->timeout_s);
+    return sync_wait(call(*options, {.command = "call", .json = options->json}));
+  };
+}
+
+Run add_list(CLI::App& command) {
+  auto options = std::make_shared<NameOptions>();
+  add_peer_options(command, options->peer, options->timeout_s);
+  command.add_flag("--json", options->json, "Print JSON");
+  command.footer(statuses);
+  return [options] {
+    options->peer.timeout = duration_of(options->timeout_s);
+    return sync_wait(list(*options, {.command = "list", .json = options->json}));
+  };
+}
+
+Run add_describe(CLI::App& command) {
+  auto options = std::make_shared<NameOptions>();
+  add_peer_options(command, options->peer, options->timeout_s);
+  command.add_option("name", options->name,
+                     "Method; with gRPC also a service, message or enumeration. Absent: all methods");
+  command.add_flag("--json", options->json, "Print JSON");
+  command.footer(statuses);
+  return [options] {
+    options->peer.timeout = duration_of(options->timeout_s);
+    return sync_wait(describe(*options, {.command = "describe", .json = options->json}));
+  };
+}
+
+}  // namespace hawser::cli

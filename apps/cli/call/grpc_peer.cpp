@@ -1,0 +1,174 @@
+#include <algorithm>
+#include <deque>
+#include <set>
+#include <utility>
+
+#include "cli/call/grpc_reflection.pb.h"
+#include "cli/call/peer.h"
+#include "cli/call/raw_call.h"
+#include "hawser/grpc_client.h"
+#include "hawser/loop.h"
+#include "protocol/http1/json/value_types.h"
+#include "rpc/client/client_access.h"
+
+namespace hawser::cli {
+namespace {
+
+namespace reflection = grpc::reflection::v1;
+
+// Files that a server may send in all, and their bytes.
+constexpr std::size_t reflected_files_max = 1000;
+constexpr std::size_t reflected_bytes_max = std::size_t{64} << 20;
+
+GrpcClientOptions grpc_options(const PeerOptions& options) {
+  GrpcClientOptions made;
+  made.connect_timeout = options.timeout;
+  made.call_timeout = options.timeout;
+  made.message_bytes_max = reflected_bytes_max;
+  return made;
+}
+
+class GrpcPeer final : public Peer {
+ public:
+  GrpcPeer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files)
+      : options_(options), client_(*Loop::current(), grpc_options(options)), given_(std::move(files)) {}
+
+  Task<Result<void>> connect() override { return client_.connect(options_.address); }
+  detail::ClientLink& link() override { return detail::ClientAccess::link(client_.caller()); }
+  Task<Result<Duration>> ping() override {
+    co_return fail(ErrorCode::invalid_argument, "hawser ping measures the native protocol: use hawser health");
+  }
+
+  Task<Result<std::vector<std::string>>> list() override {
+    if (given_ != nullptr) co_return given_->methods();
+    reflection::ServerReflectionRequest request;
+    request.set_list_services("");
+    auto asking = ask(request);
+    const Result<reflection::ServerReflectionResponse> response = co_await std::move(asking);
+    if (!response) co_return std::unexpected(response.error());
+    std::vector<std::string> all;
+    for (const auto& service : response->list_services_response().service()) {
+      if (all.size() > reflected_files_max) break;
+      auto fetching = files_of(service.name());
+      const Result<ProtobufFiles> files = co_await std::move(fetching);
+      const std::string prefix = http1::printable(service.name()) + "/";
+      bool known = false;
+      for (const std::string& method : files ? files->methods() : std::vector<std::string>()) {
+        if (!method.starts_with(prefix)) continue;
+        known = true;
+        all.push_back(method);
+      }
+      if (!known) all.push_back(prefix + "?");  // Its methods are not known.
+    }
+    std::ranges::sort(all);
+    co_return all;
+  }
+
+  Task<Result<Method>> find(std::string name) override {
+    if (given_ != nullptr) co_return given_->method(name);
+    auto fetching = files_of(name.substr(0, name.find('/')));
+    const Result<ProtobufFiles> files = co_await std::move(fetching);
+    if (!files) co_return std::unexpected(files.error());
+    co_return files->method(name);
+  }
+
+  Task<Result<std::string>> describe(std::string name) override {
+    if (given_ != nullptr) co_return given_->text(name);
+    auto fetching = files_of(name.substr(0, name.find('/')));
+    const Result<ProtobufFiles> files = co_await std::move(fetching);
+    if (!files) co_return std::unexpected(files.error());
+    co_return files->text(name);
+  }
+
+ private:
+  // The definitions of a symbol, with all that its file imports.
+  Task<Result<ProtobufFiles>> files_of(std::string symbol) {
+    std::vector<std::string> encoded;
+    std::set<std::string> have;
+    std::set<std::string> asked;
+    std::deque<std::string> wanted;
+    std::size_t bytes = 0;
+    reflection::ServerReflectionRequest request;
+    request.set_file_containing_symbol(symbol);
+    for (;;) {
+      auto asking = ask(request);
+      Result<reflection::ServerReflectionResponse> response = co_await std::move(asking);
+      if (!response) co_return std::unexpected(response.error());
+      if (response->has_error_response()) {
+        co_return fail(ErrorCode::unknown_method, "the server has no definition of " + http1::printable(symbol) + ": " +
+                                                      http1::printable(response->error_response().error_message()));
+      }
+      for (const std::string& file : response->file_descriptor_response().file_descriptor_proto()) {
+        grpc::reflection::v1::FileHead head;
+        if (!head.ParseFromString(file)) co_return fail(ErrorCode::protocol_error, "a definition can't be read");
+        if (!have.insert(head.name()).second) continue;
+        bytes += file.size();
+        encoded.push_back(file);
+        if (encoded.size() > reflected_files_max || bytes > reflected_bytes_max) {
+          co_return fail(ErrorCode::limit_exceeded, "the definitions of the server exceed 1,000 files or 64 MiB");
+        }
+        for (const std::string& import : head.dependency()) wanted.push_back(import);
+      }
+      // A server may send the imported files at once, or only when it is asked.
+      while (!wanted.empty() && (have.contains(wanted.front()) || asked.contains(wanted.front()))) wanted.pop_front();
+      if (wanted.empty()) co_return ProtobufFiles::of_encoded(encoded);
+      if (asked.size() > reflected_files_max)
+        co_return fail(ErrorCode::limit_exceeded, "the server's files import too many others");
+      asked.insert(wanted.front());
+      request.set_file_by_filename(wanted.front());
+    }
+  }
+
+  Task<Result<reflection::ServerReflectionResponse>> ask(const reflection::ServerReflectionRequest& request) {
+    const std::string bytes = request.SerializeAsString();
+    for (;;) {
+      auto asking = ask_version(bytes, old_ ? "v1alpha" : "v1");
+      Result<std::string> response = co_await std::move(asking);
+      if (!response && response.error().code == ErrorCode::unknown_method && !std::exchange(old_, true)) continue;
+      if (!response) {
+        Error error = std::move(response.error());
+        if (error.code == ErrorCode::unknown_method) {
+          error.text = "the server has no gRPC reflection: give --proto FILE";
+        }
+        co_return std::unexpected(std::move(error));
+      }
+      reflection::ServerReflectionResponse message;
+      if (!message.ParseFromString(*response)) {
+        co_return fail(ErrorCode::protocol_error, "the server's reflection answers with another message");
+      }
+      co_return message;
+    }
+  }
+
+  Task<Result<std::string>> ask_version(std::string request, std::string version) {
+    const Method method =
+        protobuf_method("grpc.reflection." + version + ".ServerReflection/ServerReflectionInfo", true, true);
+    CallOptions with;
+    with.timeout = options_.timeout;
+    RawCall call(link(), method, {}, std::move(with));
+    call.send();
+    auto writing = call.write(std::move(request));
+    const Result<void> written = co_await std::move(writing);
+    if (written) call.end_writing();
+    auto reading = call.read();
+    Result<std::optional<RawCall::Answer>> item = co_await std::move(reading);
+    if (item && *item) co_return std::move((*item)->body);
+    auto answering = call.answer();
+    const Result<RawCall::Answer> answer = co_await std::move(answering);
+    if (!answer) co_return std::unexpected(answer.error());
+    co_return fail(ErrorCode::protocol_error, "the server's reflection ended without an answer");
+  }
+
+  const PeerOptions options_;
+  GrpcClient client_;
+  std::unique_ptr<ProtobufFiles> given_;
+  bool old_ = false;  // The server has the reflection of v1alpha only.
+};
+
+}  // namespace
+
+std::unique_ptr<Peer> make_grpc_peer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files) {
+  return std::make_unique<GrpcPeer>(options, std::move(files));
+}
+
+}  // namespace hawser::cli

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/call/method.h"
+#include "cli/call/protobuf_files.h"
+#include "hawser/detail/call_channel.h"
+#include "hawser/task.h"
+#include "hawser/time.h"
+
+namespace hawser::cli {
+
+// How a command reaches a server.
+struct PeerOptions {
+  std::string address;
+  std::string protocol = "native";
+  Duration timeout = std::chrono::seconds(10);
+  std::vector<std::string> transports = {};  // Beside TCP, of the native protocol: shm, rdma, ucx.
+  bool others = true;                        // The transports that are enabled by default may be used too.
+  std::string proto_file = {};
+  std::vector<std::string> proto_folders = {};
+};
+
+// A server whose methods are found at run time. Used on one loop.
+class Peer {
+ public:
+  virtual ~Peer() = default;
+  virtual Task<Result<void>> connect() = 0;
+  // Stays valid as long as the peer.
+  virtual detail::ClientLink& link() = 0;
+  virtual Task<Result<Duration>> ping() = 0;
+  // The transport of the connection, such as "tcp".
+  virtual std::string transport() const { return "tcp"; }
+  // The names of all methods, sorted. Names have no control characters.
+  virtual Task<Result<std::vector<std::string>>> list() = 0;
+  virtual Task<Result<Method>> find(std::string name) = 0;
+  // A description for people of a method, or of another thing that the protocol can name.
+  virtual Task<Result<std::string>> describe(std::string name) = 0;
+};
+
+// Call it on a loop. Fails if this build does not have the protocol or if the options contradict each other.
+Result<std::unique_ptr<Peer>> make_peer(const PeerOptions& options);
+
+// The protocols. `make_grpc_peer` and `make_baidu_std_peer` return null in a build without the protocol.
+std::unique_ptr<Peer> make_native_peer(const PeerOptions& options);
+std::unique_ptr<Peer> make_grpc_peer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files);
+std::unique_ptr<Peer> make_baidu_std_peer(const PeerOptions& options, std::unique_ptr<ProtobufFiles> files);
+
+}  // namespace hawser::cli

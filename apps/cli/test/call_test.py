@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Runs the commands that call a server against `hawser demo serve`. call_test.py PROGRAM CASE; exits 77 where the build
+lacks a protocol."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = sys.argv[1]
+PROTO = pathlib.Path(__file__).resolve().parent.parent / "demo" / "shop.proto"
+
+
+def run(*arguments, text=None):
+    return subprocess.run([PROGRAM, *arguments], input=text, capture_output=True, text=True, timeout=60)
+
+
+def expect(arguments, status, out=None, error=None, text=None):
+    """Runs the command. `out` is its whole standard output, `error` a part of the standard error."""
+    result = run(*arguments, text=text)
+    if result.returncode != status or (out is not None and result.stdout != out) or (error or "") not in result.stderr:
+        sys.exit(f"{' '.join(arguments)}: status {result.returncode} instead of {status}\n{result.stdout}\n{result.stderr}")
+    return result
+
+
+class Server:
+    def __enter__(self):
+        self.process = subprocess.Popen([PROGRAM, "demo", "serve"], stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().rpartition(" ")[2].strip()
+        return self.address
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(timeout=60)
+
+
+def has_protobuf(address):
+    return "demo.ShopService/Order" in run("list", address).stdout
+
+
+def skip(why):
+    print(why)
+    sys.exit(77)
+
+
+def functions():
+    """Plain functions by their description."""
+    with Server() as address:
+        expect(("call", address, "demo::echo", '"hi"'), 0, '"hi"\n')
+        expect(("call", address, "demo::echo", '["hi"]'), 0, '"hi"\n')
+        expect(("call", address, "demo::echo", "-"), 0, '"from stdin"\n', text='"from stdin"')
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write('"from a file"')
+            file.flush()
+            expect(("call", address, "demo::echo", "@" + file.name), 0, '"from a file"\n')
+        expect(("call", address, "demo::echo", "@/nowhere"), 2, "", "/nowhere")
+        result = expect(("call", address, "demo::echo", "7"), 2, "", "string: give")
+        assert "demo::echo(string)\n  returns string\n" in result.stderr, result.stderr
+        expect(("call", address, "demo::echo", '"a', ), 2, "", "no valid JSON")
+        expect(("call", address, "demo::echo"), 2, "")
+        expect(("call", address, "demo::echo", '"a"', '"b"'), 2, "", "one JSON argument")
+        expect(("call", address, "demo::nothing"), 5, "", "no method of that name")
+        result = expect(("call", address, "demo::nothing", "--json"), 5)
+        assert json.loads(result.stdout)["error"]["code"] == "invalid_argument", result.stdout
+        expect(("call", address), 2)
+        assert "demo::echo" in expect(("list", address), 0).stdout.splitlines()
+        assert "demo::echo" in json.loads(expect(("list", address, "--json"), 0).stdout)
+        expect(("describe", address, "demo::echo"), 0, "demo::echo(string)\n  returns string\n")
+        described = expect(("describe", address, "hawser::schema::list"), 0).stdout
+        assert "struct hawser::schema::Names {\n  names: list of string\n  more: bool\n}" in described, described
+        assert "demo::echo(string)" in expect(("describe", address), 0).stdout
+        expect(("describe", address, "demo"), 0, "demo::echo(string)\n  returns string\n")
+        expect(("describe", address, "dem"), 5, "", "no method of that name")
+        expect(("health", address), 0, "serving\n")
+        expect(("health", address, "--json"), 0, '{"health":"serving"}\n')
+        expect(("health", address, "--protocol", "http"), 0, "serving\n")
+        expect(("call", address, "demo::echo", '"hi"', "--protocol", "http"), 0, '"hi"\n')
+        expect(("call", address, "demo::nothing", '"hi"', "--protocol", "http"), 5, "", "404")
+        expect(("list", address, "--protocol", "http"), 2, "")
+        assert expect(("ping", address, "--count", "3", "--interval", "0"), 0).stdout.startswith("tcp: 3 answers, min ")
+        report = json.loads(expect(("ping", address, "--count", "3", "--interval", "0", "--json"), 0).stdout)
+        assert report[0]["transport"] == "tcp" and report[0]["latency_us"]["count"] == 3, report
+        expect(("ping", address, "--count", "0"), 2)
+    for command in (("call", address, "demo::echo", '""'), ("list", address), ("health", address), ("ping", address)):
+        expect(command, 3, "", "hawser " + command[0])
+
+
+def load():
+    """Calls at intended times and in a closed loop. The number of calls does not depend on the machine."""
+    with Server() as address:
+        echo = ("load", address, "demo::echo", '"hi"')
+        report = json.loads(expect((*echo, "--rate", "1000", "--duration", "0.2", "--json"), 0).stdout)
+        assert report["sent"] == report["latency_us"]["count"] == 200 and not report["failed"], report
+        report = json.loads(expect((*echo, "--rate", "1000", "--duration", "0.2", "--ramp", "0.2", "--json"), 0).stdout)
+        assert report["sent"] == 100, report
+        report = json.loads(expect((*echo, "--concurrency", "4", "--duration", "0.1", "--connections", "2", "--json"), 0).stdout)
+        assert report["latency_us"]["count"] >= 4, report
+        assert "answers/s" in expect((*echo, "--rate", "100", "--duration", "0.05"), 0).stdout
+        expect(echo, 2, "", "--rate")
+        expect((*echo, "--rate", "1", "--concurrency", "1"), 2, "", "--rate")
+        expect(("load", address, "demo::nothing", "--rate", "1"), 5, "")
+
+
+def reference():
+    """Help, manual pages and completion come from the options of the commands."""
+    assert "--rate" in expect(("help", "load"), 0).stdout
+    assert "describe" in expect(("help",), 0).stdout
+    page = expect(("help", "--man", "call"), 0).stdout
+    assert page.startswith(".TH HAWSER-CALL 1 ") and "\\-\\-proto" in page and "Exit status" in page, page
+    expect(("help", "dance"), 2, "", "dance")
+    script = expect(("help", "--completion", "bash"), 0).stdout
+    script += ("offer() { COMP_WORDS=(hawser \"$@\"); COMP_CWORD=$#; COMPREPLY=(); _hawser; echo \"${COMPREPLY[*]}\"; }\n"
+               "offer desc; offer load --ra; offer demo s; offer call --proto\n")
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert result.stdout.splitlines() == ["describe", "--rate --ramp", "serve", "--protocol --proto --proto-path"], result
+
+
+def services():
+    """Methods of .proto files over the native protocol, with streams of all kinds."""
+    with Server() as address:
+        if not has_protobuf(address):
+            skip("this build has no protobuf")
+        all_kinds(address, ())
+        described = expect(("describe", address, "demo.ShopService/Order"), 0).stdout
+        assert "OrderRequest" in described, described
+
+
+def all_kinds(address, options):
+    shop = "demo.ShopService/"
+    result = expect(("call", address, shop + "Order", '{"item": "rope", "count": 2}', *options), 0)
+    assert json.loads(result.stdout)["text"] == "2 x rope", result.stdout
+    expect(("call", address, shop + "Order", '{"count": 0}', *options), 1, "", "count is 0")
+    expect(("call", address, shop + "Order", '{"nothing": 0}', *options), 2, "", "nothing")
+    expect(("call", address, shop + "Nothing", "{}", *options), 5, "")
+    expect(("call", address, shop + "Watch", '{"events": 2}', *options), 0,
+           '{"number":1,"text":"event 1 of 2"}\n{"number":2,"text":"event 2 of 2"}\n')
+    expect(("call", address, shop + "Watch", '{"events": 2, "intervalMs": 60000}', "--timeout", "0.5", *options), 4, "")
+    expect(("call", address, shop + "Buy", '{"name": "a"}', '{"name": "b", "count": 2}', *options), 0,
+           '{"items":3,"names":["a","b"]}\n')
+    expect(("call", address, shop + "Chat", "-", *options), 0,
+           '{"number":1,"text":"a is in stock"}\n{"number":2,"text":"b is in stock"}\n',
+           text='{"name": "a"}\n\n{"name": "b"}\n')
+    expect(("call", address, shop + "Chat", *options), 0, "")
+
+
+def grpc():
+    """Methods over gRPC by reflection, and with a .proto file."""
+    with Server() as address:
+        if not has_protobuf(address):
+            skip("this build has no protobuf")
+        over = ("--protocol", "grpc")
+        if run("health", address, *over).returncode == 2:
+            skip("this build has no gRPC")
+        all_kinds(address, over)
+        all_kinds(address, (*over, "--proto", str(PROTO)))
+        names = expect(("list", address, *over), 0).stdout.splitlines()
+        assert "demo.ShopService/Order" in names and "grpc.health.v1.Health/?" in names, names
+        assert "rpc Watch" in expect(("describe", address, "demo.ShopService", *over), 0).stdout
+        assert "string item = 1;" in expect(("describe", address, "demo.OrderRequest", *over), 0).stdout
+        expect(("describe", address, "demo.Nothing", *over), 5, "")
+        expect(("health", address, *over), 0, "serving\n")
+        expect(("health", address, "--service", "nothing", *over), 1, "", "nothing")
+        expect(("call", address, "demo.ShopService/Order", "{}", *over, "--proto", "/nowhere.proto"), 2, "", "nowhere")
+
+
+def baidu_std():
+    with Server() as address:
+        if not has_protobuf(address):
+            skip("this build has no protobuf")
+        over = ("--protocol", "baidu_std")
+        order = ("call", address, "demo.ShopService/Order", '{"item": "rope", "count": 2}', *over)
+        result = run(*order, "--proto", str(PROTO))
+        if "this build of hawser has no baidu_std" in result.stderr:
+            skip("this build has no baidu_std")
+        assert json.loads(result.stdout)["text"] == "2 x rope", result
+        expect(order, 2, "", "--proto FILE")
+
+
+if __name__ == "__main__":
+    cases = (functions, load, reference, services, grpc, baidu_std)
+    {case.__name__: case for case in cases}[sys.argv[2]]()

@@ -1,0 +1,80 @@
+// The commands get and set.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "hawser/hawser.h"
+#include "kv/client.h"
+#include "kv/command.h"
+
+namespace hawser::kv {
+namespace {
+
+// Exit status of `get` if the key does not exist.
+constexpr int missing_status = 3;
+
+struct AccessOptions {
+  std::string connect = "127.0.0.1:6379";
+  std::string key;
+  std::string value;
+  double lifetime_seconds = 0;
+};
+
+int report(const Error& error) {
+  fmt::print(stderr, "hawser-kv: {}\n", error.text);
+  return 1;
+}
+
+Task<int> get(const AccessOptions& options) {
+  Client link;
+  auto connecting = link.connect(options.connect);
+  const Result<void> connected = co_await std::move(connecting);
+  if (!connected) co_return report(connected.error());
+  KvClient client(link);
+  auto reading = client.get(options.key);
+  const Result<std::optional<Value>> value = co_await std::move(reading);
+  if (!value) co_return report(value.error());
+  if (!*value) co_return missing_status;
+  std::fwrite((*value)->bytes.data(), 1, (*value)->bytes.size(), stdout);
+  std::fputc('\n', stdout);
+  co_return 0;
+}
+
+Task<int> set(const AccessOptions& options) {
+  Client link;
+  auto connecting = link.connect(options.connect);
+  const Result<void> connected = co_await std::move(connecting);
+  if (!connected) co_return report(connected.error());
+  KvClient client(link);
+  auto writing = client.set(options.key, options.value, static_cast<std::int64_t>(options.lifetime_seconds * 1000));
+  const Result<std::uint64_t> version = co_await std::move(writing);
+  if (!version) co_return report(version.error());
+  co_return 0;
+}
+
+std::shared_ptr<AccessOptions> add_options(CLI::App& command) {
+  auto options = std::make_shared<AccessOptions>();
+  command.add_option("--connect", options->connect, "Address of the server")->capture_default_str();
+  command.add_option("key", options->key, "The key")->required();
+  return options;
+}
+
+}  // namespace
+
+Run add_get(CLI::App& command) {
+  auto options = add_options(command);
+  return [options] { return sync_wait(get(*options)); };
+}
+
+Run add_set(CLI::App& command) {
+  auto options = add_options(command);
+  command.add_option("value", options->value, "The value")->required();
+  command.add_option("--lifetime", options->lifetime_seconds, "Seconds until the entry expires. Default: never")
+      ->check(CLI::Range(0.0, 1e9));
+  return [options] { return sync_wait(set(*options)); };
+}
+
+}  // namespace hawser::kv

@@ -1,0 +1,471 @@
+#include "kv/commands.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "kv/glob.h"
+#include "kv/set_options.h"
+#include "protocol/resp/number.h"
+
+namespace hawser::kv {
+namespace {
+
+using resp::parse_number;
+
+constexpr std::string_view not_integer = "ERR value is not an integer or out of range";
+constexpr std::string_view syntax_error = "ERR syntax error";
+constexpr std::string_view no_memory = "OOM command not allowed when used memory > 'maxmemory'.";
+constexpr std::string_view too_long = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+constexpr std::string_view reply_too_long = "ERR the reply exceeds 256 MiB: request fewer keys at once";
+
+// False if the key is too long; the reply has been written then.
+bool check_key(Execution& e, std::string_view key) {
+  if (key.size() <= Shard::key_bytes_max) [[likely]]
+    return true;
+  e.out.error("ERR the key has " + std::to_string(key.size()) + " bytes, and at most " +
+              std::to_string(Shard::key_bytes_max) + " are possible");
+  return false;
+}
+
+Key key_of(const Execution& e, std::string_view bytes) { return e.site.store().key(bytes); }
+
+// ---- Reading and writing values ----
+
+void run_get(Execution& e) {
+  Entry* const entry = e.shard().find(e.key(), e.site.now());
+  if (entry == nullptr) return e.out.null();
+  e.out.bulk(entry->value());
+}
+
+// Sets the value and replies with the old one, which is copied: the new one may take its place.
+void replace(Execution& e, Entry* entry, std::int64_t expires_at) {
+  const bool present = entry != nullptr;
+  const std::string old(present ? entry->value() : std::string_view());
+  if (e.shard().set(e.key(), e.arguments[2], expires_at) == nullptr) return e.out.error(no_memory);
+  present ? e.out.bulk(old) : e.out.null();
+}
+
+void run_set(Execution& e) {
+  SetOptions options;
+  if (!check_key(e, e.arguments[1])) return;
+  std::int64_t expires_at = 0;
+  if (e.arguments.size() > 3) {
+    if (!parse_set_options(e.arguments, 3, false, options)) return e.out.error(syntax_error);
+    if (options.unit != ExpiryUnit::none && !expiry_time(e, options, "set", expires_at)) return;
+    Entry* const entry = e.shard().find(e.key(), e.site.now(), options.get);
+    const bool refused = (options.only_new && entry != nullptr) || (options.only_present && entry == nullptr);
+    if (refused) return options.get && entry != nullptr ? e.out.bulk(entry->value()) : e.out.null();
+    if (options.keep_expiry && entry != nullptr) expires_at = entry->expires_at;
+    if (options.get) return replace(e, entry, expires_at);
+  }
+  e.shard().set(e.key(), e.arguments[2], expires_at) != nullptr ? e.out.ok() : e.out.error(no_memory);
+}
+
+void run_setnx(Execution& e) {
+  if (!check_key(e, e.arguments[1])) return;
+  if (e.shard().find(e.key(), e.site.now(), false) != nullptr) return e.out.number(0);
+  e.shard().set(e.key(), e.arguments[2], 0) != nullptr ? e.out.number(1) : e.out.error(no_memory);
+}
+
+void run_setex(Execution& e, bool milliseconds) {
+  if (!check_key(e, e.arguments[1])) return;
+  SetOptions options;
+  options.unit = milliseconds ? ExpiryUnit::milliseconds : ExpiryUnit::seconds;
+  options.expiry = e.arguments[2];
+  std::int64_t expires_at = 0;
+  if (!expiry_time(e, options, milliseconds ? "psetex" : "setex", expires_at)) return;
+  e.shard().set(e.key(), e.arguments[3], expires_at) != nullptr ? e.out.ok() : e.out.error(no_memory);
+}
+
+void run_getdel(Execution& e) {
+  Entry* const entry = e.shard().find(e.key(), e.site.now());
+  if (entry == nullptr) return e.out.null();
+  e.out.bulk(entry->value());
+  e.shard().remove(*entry);
+}
+
+void run_getset(Execution& e) {
+  if (!check_key(e, e.arguments[1])) return;
+  replace(e, e.shard().find(e.key(), e.site.now()), 0);
+}
+
+void run_getex(Execution& e) {
+  SetOptions options;
+  if (!parse_set_options(e.arguments, 2, true, options)) return e.out.error(syntax_error);
+  Entry* const entry = e.shard().find(e.key(), e.site.now());
+  if (entry == nullptr) return e.out.null();
+  std::int64_t expires_at = 0;
+  if (options.unit != ExpiryUnit::none && !expiry_time(e, options, "getex", expires_at)) return;
+  e.out.bulk(entry->value());
+  if (options.unit != ExpiryUnit::none && expires_at <= e.site.now()) {
+    e.shard().remove(*entry);
+  } else if (options.unit != ExpiryUnit::none || (options.persist && entry->expires_at != 0)) {
+    e.shard().set_expiry(*entry, expires_at);
+  }
+}
+
+void run_mget(Execution& e) {
+  const std::int64_t now = e.site.now();
+  std::size_t bytes = 0;
+  for (const std::string_view key : e.arguments.subspan(1)) {
+    Entry* const entry = e.shard().find(key_of(e, key), now, false);
+    bytes += 32 + (entry == nullptr ? 0 : entry->value_bytes);
+  }
+  if (bytes > reply_bytes_max) return e.out.error(reply_too_long);
+  e.out.array(e.arguments.size() - 1);
+  for (const std::string_view key : e.arguments.subspan(1)) {
+    Entry* const entry = e.shard().find(key_of(e, key), now);
+    entry != nullptr ? e.out.bulk(entry->value()) : e.out.null();
+  }
+}
+
+void run_mset(Execution& e) {
+  for (std::size_t i = 1; i < e.arguments.size(); i += 2) {
+    if (!check_key(e, e.arguments[i])) return;
+  }
+  for (std::size_t i = 1; i < e.arguments.size(); i += 2) {
+    if (e.shard().set(key_of(e, e.arguments[i]), e.arguments[i + 1], 0) == nullptr) return e.out.error(no_memory);
+  }
+  e.out.ok();
+}
+
+void run_del(Execution& e) {
+  std::int64_t removed = 0;
+  for (const std::string_view key : e.arguments.subspan(1)) {
+    Entry* const entry = e.shard().find(key_of(e, key), e.site.now(), false);
+    if (entry == nullptr) continue;
+    e.shard().remove(*entry);
+    ++removed;
+  }
+  e.out.number(removed);
+}
+
+void run_exists(Execution& e) {
+  std::int64_t present = 0;
+  for (const std::string_view key : e.arguments.subspan(1)) {
+    present += e.shard().find(key_of(e, key), e.site.now()) != nullptr ? 1 : 0;
+  }
+  e.out.number(present);
+}
+
+// ---- Numbers ----
+
+void increment(Execution& e, std::int64_t by) {
+  if (!check_key(e, e.arguments[1])) return;
+  Entry* const entry = e.shard().find(e.key(), e.site.now(), false);
+  std::int64_t value = 0;
+  if (entry != nullptr && !parse_number(entry->value(), value)) return e.out.error(not_integer);
+  if (__builtin_add_overflow(value, by, &value)) return e.out.error("ERR increment or decrement would overflow");
+  std::array<char, 24> text;
+  const char* const end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  const std::string_view stored(text.data(), static_cast<std::size_t>(end - text.data()));
+  const std::int64_t expires_at = entry == nullptr ? 0 : entry->expires_at;
+  if (e.shard().set(e.key(), stored, expires_at) == nullptr) return e.out.error(no_memory);
+  e.out.number(value);
+}
+
+void run_incr(Execution& e) { increment(e, 1); }
+void run_decr(Execution& e) { increment(e, -1); }
+void run_incrby(Execution& e) {
+  std::int64_t by = 0;
+  if (!parse_number(e.arguments[2], by)) return e.out.error(not_integer);
+  increment(e, by);
+}
+void run_decrby(Execution& e) {
+  std::int64_t by = 0;
+  if (!parse_number(e.arguments[2], by)) return e.out.error(not_integer);
+  if (by == INT64_MIN) return e.out.error("ERR decrement would overflow");
+  increment(e, -by);
+}
+
+// ---- Parts of values ----
+
+void run_append(Execution& e) {
+  if (!check_key(e, e.arguments[1])) return;
+  const std::string_view more = e.arguments[2];
+  Entry* entry = e.shard().find(e.key(), e.site.now(), false);
+  const std::size_t before = entry == nullptr ? 0 : entry->value_bytes;
+  if (before + more.size() > e.site.store().options().value_bytes_max) return e.out.error(too_long);
+  entry = e.shard().resize(e.key(), before + more.size(), e.site.now());
+  if (entry == nullptr) return e.out.error(no_memory);
+  if (!more.empty()) std::memcpy(entry->value_data() + before, more.data(), more.size());
+  e.shard().changed(*entry);
+  e.out.number(static_cast<std::int64_t>(before + more.size()));
+}
+
+void run_strlen(Execution& e) {
+  Entry* const entry = e.shard().find(e.key(), e.site.now());
+  e.out.number(entry == nullptr ? 0 : entry->value_bytes);
+}
+
+void run_getrange(Execution& e) {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  if (!parse_number(e.arguments[2], begin) || !parse_number(e.arguments[3], end)) return e.out.error(not_integer);
+  Entry* const entry = e.shard().find(e.key(), e.site.now());
+  if (entry == nullptr || (begin < 0 && end < 0 && begin > end)) return e.out.bulk({});
+  const std::int64_t size = entry->value_bytes;
+  begin = std::max<std::int64_t>(begin < 0 ? begin + size : begin, 0);
+  end = std::min(std::max<std::int64_t>(end < 0 ? end + size : end, 0), size - 1);
+  if (begin > end) return e.out.bulk({});
+  e.out.bulk(entry->value().substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin + 1)));
+}
+
+void run_setrange(Execution& e) {
+  if (!check_key(e, e.arguments[1])) return;
+  std::int64_t offset = 0;
+  if (!parse_number(e.arguments[2], offset)) return e.out.error(not_integer);
+  if (offset < 0) return e.out.error("ERR offset is out of range");
+  const std::string_view bytes = e.arguments[3];
+  Entry* entry = e.shard().find(e.key(), e.site.now(), false);
+  const std::size_t before = entry == nullptr ? 0 : entry->value_bytes;
+  if (bytes.empty()) return e.out.number(static_cast<std::int64_t>(before));
+  const std::size_t most = e.site.store().options().value_bytes_max;
+  if (static_cast<std::size_t>(offset) > most || static_cast<std::size_t>(offset) + bytes.size() > most) {
+    return e.out.error(too_long);
+  }
+  const std::size_t size = std::max(before, static_cast<std::size_t>(offset) + bytes.size());
+  entry = e.shard().resize(e.key(), size, e.site.now());
+  if (entry == nullptr) return e.out.error(no_memory);
+  std::memcpy(entry->value_data() + offset, bytes.data(), bytes.size());
+  e.shard().changed(*entry);
+  e.out.number(static_cast<std::int64_t>(size));
+}
+
+// ---- Expiry ----
+
+// EXPIRE and the like: `absolute` times are since 1970, others from now.
+void expire(Execution& e, std::string_view name, bool seconds, bool absolute) {
+  ExpireConditions when;
+  if (!parse_expire_conditions(e, when)) return;
+  std::int64_t at = 0;
+  if (!parse_number(e.arguments[2], at)) return e.out.error(not_integer);
+  const std::int64_t now = e.site.now();
+  if ((seconds && __builtin_mul_overflow(at, std::int64_t{1000}, &at)) || (!absolute && at > INT64_MAX - now)) {
+    return e.out.error("ERR invalid expire time in '" + std::string(name) + "' command");
+  }
+  if (!absolute) at += now;
+  Entry* const entry = e.shard().find(e.key(), now, false);
+  if (entry == nullptr || !when.allow(entry->expires_at, at)) return e.out.number(0);
+  if (at <= now) {
+    e.shard().remove(*entry);
+  } else {
+    e.shard().set_expiry(*entry, at);
+  }
+  e.out.number(1);
+}
+
+void run_ttl(Execution& e, bool seconds, bool absolute) {
+  Entry* const entry = e.shard().find(e.key(), e.site.now());
+  if (entry == nullptr) return e.out.number(-2);
+  if (entry->expires_at == 0) return e.out.number(-1);
+  const std::int64_t left = absolute ? entry->expires_at : entry->expires_at - e.site.now();
+  e.out.number(seconds ? (left + 500) / 1000 : left);
+}
+
+void run_persist(Execution& e) {
+  Entry* const entry = e.shard().find(e.key(), e.site.now(), false);
+  if (entry == nullptr || entry->expires_at == 0) return e.out.number(0);
+  e.shard().set_expiry(*entry, 0);
+  e.out.number(1);
+}
+
+void run_type(Execution& e) { e.out.status(e.shard().find(e.key(), e.site.now()) == nullptr ? "none" : "string"); }
+
+// ---- All keys ----
+
+void run_dbsize(Execution& e) { e.out.number(static_cast<std::int64_t>(e.shard().size())); }
+
+void run_flush(Execution& e) {
+  e.shard().clear();
+  e.out.ok();
+}
+
+void write_keys(Execution& e, const std::vector<std::string>& keys) {
+  e.out.array(keys.size());
+  for (const std::string& key : keys) e.out.bulk(key);
+}
+
+void run_keys(Execution& e) {
+  std::vector<std::string> keys;
+  std::size_t bytes = 0;
+  std::uint64_t cursor = 0;
+  const bool all = e.arguments[1] == "*";
+  do {
+    cursor = e.shard().scan(cursor, e.site.now(), [&](Entry& entry) {
+      if (!all && !matches_glob(e.arguments[1], entry.key())) return;
+      bytes += entry.key_bytes + sizeof(std::string);
+      if (bytes <= reply_bytes_max) keys.emplace_back(entry.key());
+    });
+  } while (cursor != 0 && bytes <= reply_bytes_max);
+  if (bytes > reply_bytes_max) return e.out.error("ERR the reply exceeds 256 MiB: use SCAN");
+  write_keys(e, keys);
+}
+
+void run_scan(Execution& e) {
+  std::uint64_t cursor = 0;
+  if (!parse_cursor(e.arguments[1], cursor)) return e.out.error("ERR invalid cursor");
+  std::int64_t count = 10;
+  std::string_view pattern = "*";
+  bool strings = true;
+  for (std::size_t i = 2; i < e.arguments.size(); i += 2) {
+    if (i + 1 == e.arguments.size()) return e.out.error(syntax_error);
+    const std::string_view value = e.arguments[i + 1];
+    if (is_word(e.arguments[i], "count")) {
+      if (!parse_number(value, count)) return e.out.error(not_integer);
+      if (count < 1) return e.out.error(syntax_error);
+    } else if (is_word(e.arguments[i], "match")) {
+      pattern = value;
+    } else if (is_word(e.arguments[i], "type")) {
+      strings = is_word(value, "string");
+    } else {
+      return e.out.error(syntax_error);
+    }
+  }
+  // Bounds the time of one call.
+  constexpr std::int64_t count_max = 10'000;
+  constexpr std::size_t bytes_max = std::size_t{4} << 20;
+  constexpr std::uint64_t bucket_mask = (std::uint64_t{1} << cursor_shard_shift) - 1;
+  std::vector<std::string> keys;
+  std::size_t bytes = 0;
+  std::int64_t seen = 0;
+  std::uint64_t bucket = cursor & bucket_mask;
+  do {
+    bucket = e.shard().scan(bucket, e.site.now(), [&](Entry& entry) {
+      ++seen;
+      if (!strings || !matches_glob(pattern, entry.key())) return;
+      bytes += entry.key_bytes;
+      keys.emplace_back(entry.key());
+    });
+    ++seen;  // Empty buckets count too.
+  } while (bucket != 0 && seen < std::min(count, count_max) && bytes < bytes_max);
+  std::uint64_t next = bucket | (std::uint64_t{e.site.index()} << cursor_shard_shift);
+  if (bucket == 0) {
+    const unsigned shard = e.site.index() + 1;
+    next = shard == e.site.store().shards() ? 0 : std::uint64_t{shard} << cursor_shard_shift;
+  }
+  e.out.array(2);
+  e.out.bulk(std::to_string(next));
+  write_keys(e, keys);
+}
+
+// ---- The table of commands ----
+
+constexpr Command commands[] = {
+    {"get", 2, Route::key, false, run_get},
+    {"set", -3, Route::key, true, run_set},
+    {"setnx", 3, Route::key, true, run_setnx},
+    {"setex", 4, Route::key, true, [](Execution& e) { run_setex(e, false); }},
+    {"psetex", 4, Route::key, true, [](Execution& e) { run_setex(e, true); }},
+    {"getdel", 2, Route::key, true, run_getdel},
+    {"getset", 3, Route::key, true, run_getset},
+    {"getex", -2, Route::key, true, run_getex},
+    {"del", -2, Route::keys_sum, true, run_del},
+    {"unlink", -2, Route::keys_sum, true, run_del},
+    {"exists", -2, Route::keys_sum, false, run_exists},
+    {"touch", -2, Route::keys_sum, false, run_exists},
+    {"mget", -2, Route::keys_list, false, run_mget},
+    {"mset", -3, Route::pairs, true, run_mset},
+    {"incr", 2, Route::key, true, run_incr},
+    {"decr", 2, Route::key, true, run_decr},
+    {"incrby", 3, Route::key, true, run_incrby},
+    {"decrby", 3, Route::key, true, run_decrby},
+    {"append", 3, Route::key, true, run_append},
+    {"strlen", 2, Route::key, false, run_strlen},
+    {"getrange", 4, Route::key, false, run_getrange},
+    {"substr", 4, Route::key, false, run_getrange},
+    {"setrange", 4, Route::key, true, run_setrange},
+    {"expire", -3, Route::key, true, [](Execution& e) { expire(e, "expire", true, false); }},
+    {"pexpire", -3, Route::key, true, [](Execution& e) { expire(e, "pexpire", false, false); }},
+    {"expireat", -3, Route::key, true, [](Execution& e) { expire(e, "expireat", true, true); }},
+    {"pexpireat", -3, Route::key, true, [](Execution& e) { expire(e, "pexpireat", false, true); }},
+    {"ttl", 2, Route::key, false, [](Execution& e) { run_ttl(e, true, false); }},
+    {"pttl", 2, Route::key, false, [](Execution& e) { run_ttl(e, false, false); }},
+    {"expiretime", 2, Route::key, false, [](Execution& e) { run_ttl(e, true, true); }},
+    {"pexpiretime", 2, Route::key, false, [](Execution& e) { run_ttl(e, false, true); }},
+    {"persist", 2, Route::key, true, run_persist},
+    {"type", 2, Route::key, false, run_type},
+    {"scan", -2, Route::cursor, false, run_scan},
+    {"keys", 2, Route::all_list, false, run_keys},
+    {"dbsize", 1, Route::all_sum, false, run_dbsize},
+    {"flushall", -1, Route::all_status, true, run_flush},
+    {"flushdb", -1, Route::all_status, true, run_flush},
+    {"ping", -1, Route::connection, false, nullptr, Own::ping},
+    {"echo", 2, Route::connection, false, nullptr, Own::echo},
+    {"info", -1, Route::connection, false, nullptr, Own::info},
+    {"config", -2, Route::connection, false, nullptr, Own::config},
+    {"command", -1, Route::connection, false, nullptr, Own::command},
+    {"client", -2, Route::connection, false, nullptr, Own::client},
+    {"hello", -1, Route::connection, false, nullptr, Own::hello},
+    {"select", 2, Route::connection, false, nullptr, Own::select},
+    {"quit", -1, Route::connection, false, nullptr, Own::quit},
+    {"reset", 1, Route::connection, false, nullptr, Own::reset},
+};
+
+// Names are found by their letters in two words, in a table with open addressing that is made by the compiler.
+constexpr std::size_t name_bytes_max = 16;
+constexpr std::size_t places = 256;
+
+struct Packed {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  bool operator==(const Packed&) const = default;
+};
+
+constexpr Packed pack(std::string_view name) noexcept {
+  Packed packed;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    // Bit 5 makes letters small. A command has letters only, and other bytes stay different from letters.
+    const unsigned char c = static_cast<unsigned char>(name[i]);
+    const std::uint64_t lower = c >= 'A' && c <= 'Z' ? c | 0x20U : c;
+    (i < 8 ? packed.low : packed.high) |= lower << (8 * (i % 8));
+  }
+  return packed;
+}
+
+constexpr std::size_t place_of(const Packed& packed) noexcept {
+  return static_cast<std::size_t>(((packed.low ^ (packed.high * 31)) * 0x9e3779b97f4a7c15U) >> 56);
+}
+
+struct NameTable {
+  Packed names[places] = {};
+  const Command* found[places] = {};
+};
+
+constexpr NameTable name_table = [] {
+  NameTable table;
+  for (const Command& command : commands) {
+    const Packed packed = pack(command.name);
+    std::size_t place = place_of(packed);
+    while (table.found[place] != nullptr) place = (place + 1) % places;
+    table.names[place] = packed;
+    table.found[place] = &command;
+  }
+  return table;
+}();
+
+}  // namespace
+
+const Command* find_command(std::string_view name) noexcept {
+  if (name.size() > name_bytes_max) return nullptr;
+  const Packed packed = pack(name);
+  for (std::size_t place = place_of(packed); name_table.found[place] != nullptr; place = (place + 1) % places) {
+    if (name_table.names[place] == packed && name_table.found[place]->name.size() == name.size()) {
+      return name_table.found[place];
+    }
+  }
+  return nullptr;
+}
+
+std::span<const Command> all_commands() noexcept { return commands; }
+
+bool parse_cursor(std::string_view text, std::uint64_t& cursor) noexcept {
+  const std::from_chars_result result = std::from_chars(text.data(), text.data() + text.size(), cursor);
+  return result.ec == std::errc() && result.ptr == text.data() + text.size();
+}
+
+}  // namespace hawser::kv

@@ -1,0 +1,324 @@
+#include "kv/engine/shard.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace hawser::kv {
+namespace {
+
+// Memory outside is counted in these steps, which cover what malloc() adds.
+constexpr std::size_t outside_step = 4096;
+
+// Entry::size_class of a slot that has no entry.
+constexpr std::uint8_t free_mark = 0xff;
+
+std::size_t outside_charge(std::size_t bytes) noexcept {
+  return (bytes + 64 + outside_step - 1) / outside_step * outside_step;
+}
+
+}  // namespace
+
+Shard::Shard(const ShardOptions& options)
+    : policy_(options.policy), arena_(options.memory_bytes), table_(arena_), version_(options.first_version) {
+  update_sizes();
+}
+
+Shard::~Shard() {
+  for (Ref ref = queues_[Arena::classes].oldest; ref != 0; ref = at(ref).newer) std::free(at(ref).outside_data());
+}
+
+// ---- Eviction ----
+
+void Shard::enqueue(Entry& entry) noexcept {
+  Queue& queue = queue_of(entry);
+  const Ref ref = arena_.ref_of(&entry);
+  entry.newer = 0;
+  entry.older = queue.newest;
+  if (queue.newest != 0) at(queue.newest).newer = ref;
+  queue.newest = ref;
+  if (queue.oldest == 0) queue.oldest = ref;
+  ++queue.size;
+}
+
+void Shard::dequeue(Entry& entry) noexcept {
+  Queue& queue = queue_of(entry);
+  if (queue.hand == arena_.ref_of(&entry)) queue.hand = entry.newer;
+  (entry.newer != 0 ? at(entry.newer).older : queue.newest) = entry.older;
+  (entry.older != 0 ? at(entry.older).newer : queue.oldest) = entry.newer;
+  --queue.size;
+}
+
+// SIEVE: the hand moves from old to new, spares entries that were read, and takes the first that was not.
+bool Shard::evict_from(Queue& queue) {
+  Ref ref = queue.hand != 0 ? queue.hand : queue.oldest;
+  for (std::size_t examined = 0; ref != 0; ++examined) {
+    Entry& entry = at(ref);
+    const Ref following = entry.newer != 0 ? entry.newer : queue.oldest;
+    if (ref == pinned_) {
+      if (queue.size == 1) return false;
+    } else if (entry.visited == 0 || examined >= examined_max) {
+      queue.hand = ref;  // drop() moves it on.
+      ++queue.evictions;
+      stats_.evicted.add();
+      drop(entry);
+      return true;
+    } else {
+      entry.visited = 0;
+    }
+    ref = following;
+  }
+  return false;
+}
+
+// Evicts all entries of one page, so that another class, the table or a large value can have it. `idle_only`: of a
+// class that has evicted nothing since the last time.
+bool Shard::empty_page(std::uint8_t for_class, bool idle_only) {
+  std::size_t most = idle_only ? 1 : 0;
+  std::size_t from = Arena::classes;
+  for (std::size_t i = 0; i < Arena::classes; ++i) {
+    const bool eligible = i != for_class && queues_[i].size != 0 && (!idle_only || queues_[i].evictions == 0);
+    if (eligible && arena_.pages_of(static_cast<std::uint8_t>(i)) > most) {
+      most = arena_.pages_of(static_cast<std::uint8_t>(i));
+      from = i;
+    }
+  }
+  if (from == Arena::classes) return false;
+  Queue& queue = queues_[from];
+  const Ref ref = queue.hand != 0 ? queue.hand : queue.oldest;
+  bool complete = true;
+  arena_.each_slot_of_page(ref, [&](Ref slot) {
+    Entry& entry = at(slot);
+    if (entry.size_class == free_mark) return;
+    if (slot == pinned_) {
+      complete = false;
+      return;
+    }
+    stats_.evicted.add();
+    drop(entry);
+  });
+  return complete;
+}
+
+// Makes room for `bytes` in the whole arena, for a page or a value outside.
+bool Shard::make_room(std::size_t bytes) {
+  if (bytes > arena_.bytes_max()) return false;
+  while (arena_.used() + bytes > arena_.bytes_max()) {
+    if (policy_ == MemoryPolicy::refuse) return false;
+    Queue& outside = queues_[Arena::classes];
+    const bool much_outside = arena_.outside() > arena_.bytes_max() / 2;
+    if (much_outside && evict_from(outside)) continue;
+    if (!empty_page(Arena::classes, false) && !evict_from(outside)) return false;
+  }
+  return true;
+}
+
+Ref Shard::take_slot(std::uint8_t size_class) {
+  for (;;) {
+    if (const Ref ref = arena_.take_slot(size_class); ref != 0) return ref;
+    if (arena_.add_page(size_class)) continue;
+    if (policy_ == MemoryPolicy::refuse) return 0;
+    Queue& queue = queues_[size_class];
+    const std::size_t slots = Arena::page_bytes / Arena::class_bytes(size_class);
+    if (queue.size > slots) {
+      // After as many evictions as a page has slots, the class gets a page of a class that needs none.
+      if (queue.evictions >= slots) {
+        const bool moved = empty_page(size_class, true);
+        for (Queue& other : queues_) other.evictions = 0;
+        if (moved) continue;
+      }
+      if (!evict_from(queue)) return 0;
+    } else if (!make_room(Arena::page_bytes) && !evict_from(queue)) {
+      return 0;
+    }
+  }
+}
+
+// ---- Entries ----
+
+// Frees the memory of an entry that is in no queue and not in the table.
+void Shard::release(Entry& entry) noexcept {
+  if (entry.outside != 0) {
+    std::free(entry.outside_data());
+    arena_.discharge(outside_charge(entry.value_bytes));
+  }
+  const std::uint8_t size_class = entry.size_class;
+  entry.size_class = free_mark;
+  arena_.free_slot(arena_.ref_of(&entry), size_class);
+}
+
+void Shard::drop(Entry& entry) {
+  if (log_ != nullptr) log_->on_remove({entry.key(), entry.hash});
+  if (entry.expires_at != 0) --with_expiry_;
+  table_.erase(entry.hash, arena_.ref_of(&entry));
+  dequeue(entry);
+  release(entry);
+  update_sizes();
+}
+
+Entry* Shard::find(const Key& key, std::int64_t now, bool read) {
+  const Ref ref = table_.find(key);
+  if (ref == 0) {
+    if (read) stats_.misses.add();
+    return nullptr;
+  }
+  Entry& entry = at(ref);
+  if (entry.expired(now)) [[unlikely]] {
+    stats_.expired.add();
+    if (read) stats_.misses.add();
+    drop(entry);
+    return nullptr;
+  }
+  if (read) {
+    stats_.hits.add();
+    if (entry.visited == 0) entry.visited = 1;
+  }
+  return &entry;
+}
+
+// A new entry that is neither in the table nor in a queue. Null if there is no memory.
+Entry* Shard::create(const Key& key, std::size_t value_bytes, Ref old) {
+  const bool outside = Entry::slot_bytes(key.bytes.size(), value_bytes, false) > Arena::slot_bytes_max;
+  const std::size_t bytes = Entry::slot_bytes(key.bytes.size(), value_bytes, outside);
+  const std::uint8_t size_class = Arena::class_of(bytes);
+  pinned_ = old;
+  char* data = nullptr;
+  if (outside) {
+    const std::size_t charge = outside_charge(value_bytes);
+    if (value_bytes > UINT32_MAX || !make_room(charge) || !arena_.charge(charge)) return pinned_ = 0, nullptr;
+    data = static_cast<char*>(std::malloc(value_bytes));
+    if (data == nullptr) return arena_.discharge(charge), pinned_ = 0, nullptr;
+  }
+  const Ref ref = take_slot(size_class);
+  pinned_ = 0;
+  if (ref == 0) {
+    if (outside) std::free(data), arena_.discharge(outside_charge(value_bytes));
+    return nullptr;
+  }
+  Entry& entry = at(ref);
+  entry.hash = key.hash;
+  entry.expires_at = 0;
+  entry.value_bytes = static_cast<std::uint32_t>(value_bytes);
+  entry.key_bytes = static_cast<std::uint16_t>(key.bytes.size());
+  entry.size_class = size_class;
+  entry.visited = 0;
+  entry.outside = outside ? 1 : 0;
+  if (outside) entry.set_outside_data(data);
+  if (!key.bytes.empty()) std::memcpy(entry.key_data(), key.bytes.data(), key.bytes.size());
+  return &entry;
+}
+
+// Allocates what the table needs for one more key.
+bool Shard::reserve(std::uint64_t hash) {
+  if (policy_ == MemoryPolicy::evict && table_.needs_segment() && make_room(Arena::page_bytes)) table_.add_segment();
+  return table_.reserve(hash) || (make_room(Arena::page_bytes) && table_.reserve(hash));
+}
+
+// Gives the key a value of this length whose first `kept_bytes` are those of the entry `old` (0: none), which it
+// replaces. The rest is not initialised. Keeps the expiry.
+Entry* Shard::put(const Key& key, std::size_t value_bytes, std::size_t kept_bytes, Ref old) {
+  if (old != 0) {
+    Entry& present = at(old);
+    const std::size_t bytes = Entry::slot_bytes(present.key_bytes, value_bytes, false);
+    if (present.outside == 0 && bytes <= Arena::slot_bytes_max && Arena::class_of(bytes) == present.size_class) {
+      present.value_bytes = static_cast<std::uint32_t>(value_bytes);
+      present.visited = 1;
+      return &present;
+    }
+    if (present.outside != 0 && value_bytes <= UINT32_MAX && bytes > Arena::slot_bytes_max &&
+        outside_charge(value_bytes) == outside_charge(present.value_bytes)) {
+      // The charge covers the value, and the memory is enlarged with the charge.
+      char* const data = static_cast<char*>(std::realloc(present.outside_data(), value_bytes));
+      if (data == nullptr) return nullptr;
+      present.set_outside_data(data);
+      present.value_bytes = static_cast<std::uint32_t>(value_bytes);
+      return &present;
+    }
+  }
+  Entry* const entry = old != 0 || reserve(key.hash) ? create(key, value_bytes, old) : nullptr;
+  if (entry == nullptr) {
+    stats_.refused.add();
+    return nullptr;
+  }
+  const Ref ref = arena_.ref_of(entry);
+  if (old != 0) {
+    Entry& replaced = at(old);
+    if (kept_bytes != 0) std::memcpy(entry->value_data(), replaced.value_data(), kept_bytes);
+    entry->expires_at = replaced.expires_at;
+    entry->visited = 1;
+    dequeue(replaced);
+    table_.replace(key.hash, old, ref);
+    release(replaced);
+  } else {
+    table_.insert(key.hash, ref);
+  }
+  enqueue(*entry);
+  update_sizes();
+  return entry;
+}
+
+Entry* Shard::set(const Key& key, std::string_view value, std::int64_t expires_at) {
+  Entry* const entry = put(key, value.size(), 0, table_.find(key));
+  if (entry == nullptr) return nullptr;
+  if (!value.empty()) std::memcpy(entry->value_data(), value.data(), value.size());
+  with_expiry_ += static_cast<std::size_t>(expires_at != 0) - static_cast<std::size_t>(entry->expires_at != 0);
+  entry->expires_at = expires_at;
+  changed(*entry);
+  return entry;
+}
+
+Entry* Shard::resize(const Key& key, std::size_t value_bytes, std::int64_t now) {
+  static_cast<void>(find(key, now, false));
+  const Ref old = table_.find(key);
+  const std::size_t before = old == 0 ? 0 : at(old).value_bytes;
+  Entry* const entry = put(key, value_bytes, std::min(before, value_bytes), old);
+  if (entry != nullptr && value_bytes > before) std::memset(entry->value_data() + before, 0, value_bytes - before);
+  return entry;
+}
+
+void Shard::changed(Entry& entry) {
+  entry.version = version_++;
+  stats_.writes.add();
+  if (log_ != nullptr) log_->on_set({entry.key(), entry.hash}, entry.value(), entry.expires_at);
+}
+
+void Shard::set_expiry(Entry& entry, std::int64_t expires_at) {
+  with_expiry_ += static_cast<std::size_t>(expires_at != 0) - static_cast<std::size_t>(entry.expires_at != 0);
+  entry.expires_at = expires_at;
+  entry.version = version_++;
+  if (log_ != nullptr) log_->on_expiry({entry.key(), entry.hash}, expires_at);
+}
+
+void Shard::remove(Entry& entry) { drop(entry); }
+
+void Shard::clear() {
+  if (log_ != nullptr && table_.size() != 0) log_->on_clear();
+  for (Ref ref = queues_[Arena::classes].oldest; ref != 0; ref = at(ref).newer) {
+    std::free(at(ref).outside_data());
+    arena_.discharge(outside_charge(at(ref).value_bytes));
+  }
+  for (Queue& queue : queues_) queue = {};
+  with_expiry_ = 0;
+  expiry_cursor_ = 0;
+  arena_.reset();
+  table_.reset();
+  update_sizes();
+}
+
+std::size_t Shard::remove_expired(std::int64_t now, std::size_t buckets) {
+  std::size_t removed = 0;
+  if (with_expiry_ == 0) return 0;
+  for (std::size_t i = 0; i < buckets; ++i) {
+    if (expiry_cursor_ >= table_.buckets()) expiry_cursor_ = 0;
+    table_.each_of_bucket(expiry_cursor_++, [&](Ref ref) {
+      Entry& entry = at(ref);
+      if (!entry.expired(now)) return;
+      stats_.expired.add();
+      drop(entry);
+      ++removed;
+    });
+  }
+  return removed;
+}
+
+}  // namespace hawser::kv

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "hawser/protocols.h"
+#include "kv/store.h"
+#include "protocol/resp/request_parser.h"
+#include "rpc/port/port_protocol.h"
+
+namespace hawser::kv {
+
+// Recognises Redis clients, and makes their sessions.
+class RespProtocol final : public rpc::PortProtocol {
+ public:
+  // `store` outlives the server.
+  explicit RespProtocol(Store& store);
+
+  std::string_view name() const noexcept override { return "resp"; }
+  Match match(Bytes first) const noexcept override;
+  std::unique_ptr<rpc::PortSession> open(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream,
+                                         Bytes first) const override;
+  std::string refusal(const Error& why) const override;
+
+ private:
+  Store& store_;
+  resp::RequestLimits limits_;
+};
+
+// For Server::enable().
+ProtocolSpec resp_protocol(Store& store);
+
+}  // namespace hawser::kv

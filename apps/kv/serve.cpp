@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hawser/protocols.h"
+#include "hawser/server.h"
+#include "kv/command.h"
+#include "kv/resp_protocol.h"
+#include "kv/service.h"
+#include "kv/store.h"
+
+namespace hawser::kv {
+namespace {
+
+struct ServeOptions {
+  std::string listen = "127.0.0.1:6379";
+  std::size_t memory_bytes = std::size_t{256} << 20;
+  std::size_t value_bytes_max = std::size_t{64} << 20;
+  unsigned threads = 1;
+  int cpu = -1;
+  std::string policy = "evict";
+};
+
+// Blocks the signals that end the program, so that wait() receives them.
+class EndSignals {
+ public:
+  EndSignals() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGINT);
+    sigaddset(&set_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+  void wait() const {
+    int signal = 0;
+    sigwait(&set_, &signal);
+  }
+
+ private:
+  sigset_t set_;
+};
+
+int serve(const ServeOptions& options) {
+  const EndSignals signals;
+  Store store({.memory_bytes = options.memory_bytes,
+               .policy = options.policy == "refuse" ? MemoryPolicy::refuse : MemoryPolicy::evict,
+               .shards = options.threads,
+               .value_bytes_max = options.value_bytes_max});
+  ServerOptions server_options;
+  server_options.listen = options.listen;
+  server_options.threads = options.threads;
+  for (unsigned i = 0; options.cpu >= 0 && i < options.threads; ++i) {
+    server_options.cpus.push_back(options.cpu + static_cast<int>(i));
+  }
+  server_options.message_bytes_max = options.value_bytes_max + (std::size_t{4} << 20);
+  Server server(server_options);
+  server.enable(resp_protocol(store));
+  Service service(store);
+  register_service(server, service);
+  if (const Result<void> started = server.start(); !started) {
+    fmt::print(stderr, "hawser-kv: {}\n", started.error().text);
+    return 1;
+  }
+  const std::vector<Loop*> loops = server.loops();
+  store.bind(loops);
+  for (std::size_t i = 0; i < loops.size(); ++i) {
+    static_cast<void>(server.spawn([&store](Background background) { return store.maintain(background); }));
+  }
+  fmt::print("hawser-kv: serving at {} with {} shard{} and {} MiB\n", server.address(), options.threads,
+             options.threads == 1 ? "" : "s", options.memory_bytes >> 20);
+  std::fflush(stdout);
+  signals.wait();
+  server.stop(std::chrono::seconds(1));
+  return 0;
+}
+
+}  // namespace
+
+Run add_serve(CLI::App& command) {
+  auto options = std::make_shared<ServeOptions>();
+  command.add_option("--listen", options->listen, "Address: HOST:PORT, unix:/path or unix:@name")
+      ->capture_default_str();
+  command.add_option("--memory", options->memory_bytes, "Memory of the store, such as 256M")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::size_t{1} << 20, std::size_t{1} << 46));
+  command.add_option("--value-max", options->value_bytes_max, "Longest value, such as 64M")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::size_t{1} << 10, std::size_t{1} << 30));
+  command.add_option("--threads", options->threads, "Threads, each with a loop and a shard")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command.add_option("--cpu", options->cpu, "Processor of the first thread; the others follow. Default: not pinned");
+  command.add_option("--policy", options->policy, "When the memory is used up: evict entries, or refuse writes")
+      ->check(CLI::IsMember({"evict", "refuse"}))
+      ->capture_default_str();
+  return [options] { return serve(*options); };
+}
+
+}  // namespace hawser::kv

@@ -1,0 +1,172 @@
+#include "kv/service.h"
+
+#include <functional>
+#include <memory>
+#include <type_traits>
+
+#include "hawser/loop.h"
+#include "hawser/server.h"
+#include "hawser/sync.h"
+#include "kv/store.h"
+#include "protocol/resp/number.h"
+
+namespace hawser::kv {
+namespace {
+
+// Work of a handler on another loop, and its result. The handler's loop and the shard's loop own it in turn; the
+// handler may end before the result comes.
+template <class Result>
+struct Trip {
+  Event done;
+  std::optional<Result> result;
+};
+
+// Calls `work(Site&)` on the loop of a shard. `work` owns everything that it uses.
+template <class Work>
+Task<std::invoke_result_t<Work&, Site&>> on_shard(Store& store, unsigned index, Work work) {
+  using Result = std::invoke_result_t<Work&, Site&>;
+  Site& site = store.site(index);
+  Loop& home = *Loop::current();
+  if (&site.loop() == &home) co_return work(site);
+  const std::shared_ptr<Trip<Result>> trip = std::make_shared<Trip<Result>>();
+  // The references travel: none is left at the shard's loop when the result has come.
+  site.loop().post([travelling = trip, moved = std::move(work), &site, &home]() mutable {
+    travelling->result.emplace(moved(site));
+    home.post([arrived = std::move(travelling)] { arrived->done.set(); });
+  });
+  co_await trip->done.wait();
+  co_return std::move(*trip->result);
+}
+
+std::optional<Error> check(Store& store, std::string_view key, std::string_view value = {}) {
+  const auto error = [](ErrorCode code, std::string text) {
+    return Error{code, ErrorScope::call, Initiator::local, 0, std::move(text)};
+  };
+  if (!store.bound()) return error(ErrorCode::unavailable, "the store is starting: call again");
+  if (key.size() > Shard::key_bytes_max) {
+    return error(ErrorCode::invalid_argument, "the key has " + std::to_string(key.size()) + " bytes, and at most " +
+                                                  std::to_string(Shard::key_bytes_max) + " are possible");
+  }
+  if (value.size() > store.options().value_bytes_max) {
+    return error(ErrorCode::invalid_argument, "the value has " + std::to_string(value.size()) + " bytes, and at most " +
+                                                  std::to_string(store.options().value_bytes_max) + " are possible");
+  }
+  return std::nullopt;
+}
+
+std::unexpected<Error> memory_error() {
+  return fail(ErrorCode::limit_exceeded, "the store has no memory for the value: remove keys, or raise --memory");
+}
+
+std::optional<Value> read(Site& site, const std::string& key, std::uint64_t hash) {
+  Entry* const entry = site.shard().find({key, hash}, site.now());
+  if (entry == nullptr) return std::nullopt;
+  return Value{std::string(entry->value()), entry->version};
+}
+
+// A lifetime that is not positive, or ends beyond the range of times, is none.
+std::int64_t expiry_after(Site& site, std::int64_t lifetime_ms) {
+  std::int64_t at = 0;
+  return lifetime_ms <= 0 || __builtin_add_overflow(site.now(), lifetime_ms, &at) ? 0 : at;
+}
+
+}  // namespace
+
+Task<Result<std::optional<Value>>> Service::get(std::string_view key) {
+  if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
+  const std::uint64_t hash = store_.key(key).hash;
+  auto reading = on_shard(store_, store_.shard_of(hash),
+                          [name = std::string(key), hash](Site& site) { return read(site, name, hash); });
+  co_return co_await std::move(reading);
+}
+
+Task<Result<std::vector<std::optional<Value>>>> Service::get_many(std::vector<std::string> keys) {
+  std::vector<std::optional<Value>> values(keys.size());
+  std::vector<std::vector<std::size_t>> by_shard(store_.shards());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (std::optional<Error> error = check(store_, keys[i])) co_return std::unexpected(std::move(*error));
+    by_shard[store_.shard_of(store_.key(keys[i]).hash)].push_back(i);
+  }
+  for (unsigned shard = 0; shard < by_shard.size(); ++shard) {
+    if (by_shard[shard].empty()) continue;
+    std::vector<std::pair<std::string, std::uint64_t>> wanted;
+    for (const std::size_t i : by_shard[shard]) wanted.emplace_back(keys[i], store_.key(keys[i]).hash);
+    auto reading = on_shard(store_, shard, [given = std::move(wanted)](Site& site) {
+      std::vector<std::optional<Value>> found;
+      for (const auto& [key, hash] : given) found.push_back(read(site, key, hash));
+      return found;
+    });
+    std::vector<std::optional<Value>> found = co_await std::move(reading);
+    for (std::size_t i = 0; i < found.size(); ++i) values[by_shard[shard][i]] = std::move(found[i]);
+  }
+  co_return values;
+}
+
+Task<Result<std::uint64_t>> Service::set(std::string_view key, std::string_view value, std::int64_t lifetime_ms) {
+  if (std::optional<Error> error = check(store_, key, value)) co_return std::unexpected(std::move(*error));
+  const std::uint64_t hash = store_.key(key).hash;
+  auto writing = on_shard(
+      store_, store_.shard_of(hash),
+      [name = std::string(key), bytes = std::string(value), hash, lifetime_ms](Site& site) -> Result<std::uint64_t> {
+        const std::int64_t expires_at = expiry_after(site, lifetime_ms);
+        const Entry* const entry = site.shard().set({name, hash}, bytes, expires_at);
+        if (entry == nullptr) return memory_error();
+        return entry->version;
+      });
+  co_return co_await std::move(writing);
+}
+
+Task<Result<std::optional<std::uint64_t>>> Service::compare_and_set(std::string_view key, std::uint64_t version,
+                                                                    std::string_view value, std::int64_t lifetime_ms) {
+  if (std::optional<Error> error = check(store_, key, value)) co_return std::unexpected(std::move(*error));
+  const std::uint64_t hash = store_.key(key).hash;
+  auto writing = on_shard(store_, store_.shard_of(hash),
+                          [name = std::string(key), bytes = std::string(value), hash, version,
+                           lifetime_ms](Site& site) -> Result<std::optional<std::uint64_t>> {
+                            const Entry* const present = site.shard().find({name, hash}, site.now(), false);
+                            if ((present == nullptr ? 0 : present->version) != version) return std::nullopt;
+                            const std::int64_t expires_at = expiry_after(site, lifetime_ms);
+                            const Entry* const entry = site.shard().set({name, hash}, bytes, expires_at);
+                            if (entry == nullptr) return memory_error();
+                            return entry->version;
+                          });
+  co_return co_await std::move(writing);
+}
+
+Task<Result<bool>> Service::remove(std::string_view key) {
+  if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
+  const std::uint64_t hash = store_.key(key).hash;
+  auto removing = on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash](Site& site) {
+    Entry* const entry = site.shard().find({name, hash}, site.now(), false);
+    if (entry != nullptr) site.shard().remove(*entry);
+    return entry != nullptr;
+  });
+  co_return co_await std::move(removing);
+}
+
+Task<Result<std::int64_t>> Service::increment(std::string_view key, std::int64_t by) {
+  if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
+  const std::uint64_t hash = store_.key(key).hash;
+  auto adding =
+      on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash, by](Site& site) -> Result<std::int64_t> {
+        Entry* const entry = site.shard().find({name, hash}, site.now(), false);
+        std::int64_t value = 0;
+        if (entry != nullptr && !resp::parse_number(entry->value(), value)) {
+          return fail(ErrorCode::invalid_argument, "the value is not a decimal number of 64 bits");
+        }
+        if (__builtin_add_overflow(value, by, &value)) {
+          return fail(ErrorCode::invalid_argument, "the sum exceeds 64 bits");
+        }
+        const std::int64_t expires_at = entry == nullptr ? 0 : entry->expires_at;
+        if (site.shard().set({name, hash}, std::to_string(value), expires_at) == nullptr) return memory_error();
+        return value;
+      });
+  co_return co_await std::move(adding);
+}
+
+void register_service(Server& server, Service& service) {
+  server.register_handler<&Service::get, &Service::get_many, &Service::set, &Service::compare_and_set, &Service::remove,
+                          &Service::increment>(&service);
+}
+
+}  // namespace hawser::kv

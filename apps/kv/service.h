@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hawser/error.h"
+#include "hawser/task.h"
+
+namespace hawser {
+class Server;
+}
+
+namespace hawser::kv {
+
+class Store;
+
+// A value and its version, which changes with each write of the key and never repeats.
+struct Value {
+  std::string bytes;
+  std::uint64_t version = 0;
+};
+
+// The methods of the store for clients of Hawser. Keys and values are bytes. Times to live are milliseconds; 0: the
+// entry does not expire. Errors: `invalid_argument` for a key or a value that is too long, `limit_exceeded` if
+// there is no memory for a write, `unavailable` while the server starts.
+class Service {
+ public:
+  explicit Service(Store& store) noexcept : store_(store) {}
+
+  Task<Result<std::optional<Value>>> get(std::string_view key);
+  // In the order of the keys. Each value is read at its own time.
+  Task<Result<std::vector<std::optional<Value>>>> get_many(std::vector<std::string> keys);
+  // Returns the new version.
+  Task<Result<std::uint64_t>> set(std::string_view key, std::string_view value, std::int64_t lifetime_ms);
+  // Sets the value if the key has that version; 0: if the key does not exist. Returns the new version, or nothing if
+  // the key has another version. Keeps no earlier expiry.
+  Task<Result<std::optional<std::uint64_t>>> compare_and_set(std::string_view key, std::uint64_t version,
+                                                             std::string_view value, std::int64_t lifetime_ms);
+  // Returns false if the key did not exist.
+  Task<Result<bool>> remove(std::string_view key);
+  // Adds to the decimal number that is the value, 0 if the key does not exist. Returns the sum.
+  Task<Result<std::int64_t>> increment(std::string_view key, std::int64_t by);
+
+ private:
+  Store& store_;
+};
+
+// Registers the methods. `service` outlives the server.
+void register_service(Server& server, Service& service);
+
+}  // namespace hawser::kv

@@ -1,0 +1,93 @@
+#include "kv/store.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/kernel_random.h"
+
+namespace hawser::kv {
+namespace {
+
+constexpr Duration maintenance_interval = std::chrono::milliseconds(20);
+// Buckets whose expired entries one maintenance removes, and the rounds that it makes while a quarter of the buckets
+// had one.
+constexpr std::size_t maintenance_buckets = 64;
+constexpr int maintenance_rounds = 16;
+
+HashSecret random_secret() { return {kernel_random(), kernel_random()}; }
+
+}  // namespace
+
+Site::Site(Store& store, unsigned index, const ShardOptions& options) : store_(store), index_(index), shard_(options) {}
+
+std::int64_t Site::now() {
+  if (now_tick_ != loop_->now() || now_ == 0) {
+    now_tick_ = loop_->now();
+    now_ = store_.clock();
+  }
+  return now_;
+}
+
+std::uint64_t Site::add(RespConnection& connection) {
+  connections_.emplace(++connections_made_, &connection);
+  return connections_made_;
+}
+
+void Site::maintain() {
+  const std::int64_t present = now();
+  for (int i = 0; i < maintenance_rounds; ++i) {
+    if (shard_.remove_expired(present, maintenance_buckets) < maintenance_buckets / 4) break;
+  }
+}
+
+Store::Store(StoreOptions options)
+    : options_(std::move(options)), secret_(options_.secret == HashSecret{} ? random_secret() : options_.secret) {
+  started_ = clock();
+  const unsigned shards = std::max(options_.shards, 1U);
+  const ShardOptions shard{.memory_bytes = options_.memory_bytes / shards,
+                           .policy = options_.policy,
+                           // Versions of a later process are larger than those of this one.
+                           .first_version = static_cast<std::uint64_t>(clock()) << 20};
+  for (unsigned i = 0; i < shards; ++i) sites_.push_back(std::make_unique<Site>(*this, i, shard));
+}
+
+Store::~Store() = default;
+
+std::int64_t Store::clock() const {
+  if (options_.clock) return options_.clock();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+void Store::bind(std::span<Loop* const> loops) {
+  const std::scoped_lock lock(mutex_);
+  for (std::size_t i = 0; i < sites_.size(); ++i) sites_[i]->loop_ = loops[i % loops.size()];
+  bound_ = true;
+}
+
+Task<void> Store::maintain(Background background) {
+  Loop& here = *Loop::current();
+  for (;;) {
+    for (const std::unique_ptr<Site>& site : sites_) {
+      if (site->loop_ == &here) site->maintain();
+    }
+    auto sleeping = here.sleep(maintenance_interval, background.stopping);
+    const Result<void> slept = co_await std::move(sleeping);
+    if (!slept) co_return;
+  }
+}
+
+Site* Store::site_on(const Loop& loop) noexcept {
+  const std::scoped_lock lock(mutex_);
+  if (!bound_) return nullptr;
+  for (std::size_t i = 0; i < sites_.size(); ++i) {
+    const std::size_t index = (next_ + i) % sites_.size();
+    if (sites_[index]->loop_ != &loop) continue;
+    next_ = static_cast<unsigned>(index) + 1;
+    return sites_[index].get();
+  }
+  return nullptr;
+}
+
+}  // namespace hawser::kv

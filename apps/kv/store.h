@@ -1,0 +1,110 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "hawser/loop.h"
+#include "hawser/server.h"
+#include "kv/engine/key_hash.h"
+#include "kv/engine/shard.h"
+
+namespace hawser::kv {
+
+class RespConnection;
+class Store;
+
+struct StoreOptions {
+  std::size_t memory_bytes = std::size_t{256} << 20;  // All shards together.
+  MemoryPolicy policy = MemoryPolicy::evict;
+  unsigned shards = 1;  // The number of loops of the server.
+  std::size_t value_bytes_max = std::size_t{64} << 20;
+  // Milliseconds since 1970, for simulations. Empty: the system's clock.
+  std::function<std::int64_t()> clock = {};
+  // Empty: random. For tests.
+  HashSecret secret = {};
+};
+
+// The part of the store on one loop: a shard, and what the connections of this loop need. Loop's thread only, apart
+// from stats().
+class Site {
+ public:
+  Site(Store& store, unsigned index, const ShardOptions& options);
+  Site(const Site&) = delete;
+  Site& operator=(const Site&) = delete;
+
+  Store& store() noexcept { return store_; }
+  unsigned index() const noexcept { return index_; }
+  Loop& loop() noexcept { return *loop_; }
+  Shard& shard() noexcept { return shard_; }
+  // Milliseconds since 1970 at the beginning of this tick.
+  std::int64_t now();
+
+  // Connections of this loop, which answers of other loops look up by their number.
+  std::uint64_t add(RespConnection& connection);
+  void remove(std::uint64_t number) { connections_.erase(number); }
+  RespConnection* find(std::uint64_t number) const noexcept {
+    const auto found = connections_.find(number);
+    return found == connections_.end() ? nullptr : found->second;
+  }
+  std::size_t connections() const noexcept { return connections_.size(); }
+
+ private:
+  friend class Store;
+  void maintain();
+
+  Store& store_;
+  const unsigned index_;
+  Shard shard_;
+  Loop* loop_ = nullptr;
+  Time now_tick_{};
+  std::int64_t now_ = 0;
+  std::uint64_t connections_made_ = 0;
+  std::unordered_map<std::uint64_t, RespConnection*> connections_;
+};
+
+// The store of a server: one shard a loop, and nothing shared between them. A key belongs to one shard by its hash.
+// The store outlives the server.
+class Store {
+ public:
+  explicit Store(StoreOptions options);
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  ~Store();
+
+  // Assigns a loop to each shard: as many loops as shards. Loops may occur twice, for simulations. Called once, when
+  // the loops exist; connections are refused before. Any thread.
+  void bind(std::span<Loop* const> loops);
+  // Background work of a server, once for each loop, after bind(): removes expired entries.
+  Task<void> maintain(Background background);
+  bool bound() const noexcept { return bound_.load(std::memory_order_acquire); }
+  // Returns the part on that loop; null before bind(). If several are on it, each in turn.
+  Site* site_on(const Loop& loop) noexcept;
+
+  Key key(std::string_view bytes) const noexcept { return {bytes, hash_of(secret_, bytes)}; }
+  unsigned shard_of(std::uint64_t hash) const noexcept {
+    return static_cast<unsigned>(((hash >> 48) * sites_.size()) >> 16);
+  }
+  unsigned shards() const noexcept { return static_cast<unsigned>(sites_.size()); }
+  Site& site(unsigned index) noexcept { return *sites_[index]; }
+  const StoreOptions& options() const noexcept { return options_; }
+  const HashSecret& secret() const noexcept { return secret_; }
+  std::int64_t clock() const;
+  std::int64_t started() const noexcept { return started_; }  // Milliseconds since 1970.
+
+ private:
+  const StoreOptions options_;
+  HashSecret secret_;
+  std::int64_t started_ = 0;
+  std::vector<std::unique_ptr<Site>> sites_;
+  std::mutex mutex_;
+  std::atomic<bool> bound_ = false;
+  unsigned next_ = 0;
+};
+
+}  // namespace hawser::kv

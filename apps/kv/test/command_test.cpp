@@ -1,0 +1,54 @@
+#include "kv/command.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "kv/test/resp_peer.h"
+
+namespace hawser::kv {
+namespace {
+
+int run_command(Run (*add)(CLI::App&), const std::string& arguments, std::string* output = nullptr) {
+  CLI::App app;
+  const Run run = add(app);
+  app.parse(arguments);
+  testing::internal::CaptureStdout();
+  const int status = run();
+  const std::string text = testing::internal::GetCapturedStdout();
+  if (output != nullptr) *output = text;
+  return status;
+}
+
+TEST(Commands, SetAndGet) {
+  KvServer server;
+  const std::string at = "--connect " + server.address() + " ";
+  EXPECT_EQ(run_command(add_get, at + "greeting"), 3);
+  EXPECT_EQ(run_command(add_set, at + "greeting hello --lifetime 100"), 0);
+  std::string output;
+  EXPECT_EQ(run_command(add_get, at + "greeting", &output), 0);
+  EXPECT_EQ(output, "hello\n");
+}
+
+TEST(Commands, BenchWritesItsResult) {
+  KvServer server({.shards = 2});
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("hawser-kv-bench-" + std::to_string(getpid()) + ".json");
+  for (const char* const workload : {"a", "c", "f"}) {
+    ASSERT_EQ(run_command(add_bench, "--connect " + server.address() + " --keys 200 --seconds 0.1 --ycsb " + workload +
+                                         " --json " + file.string()),
+              0);
+    const nlohmann::json result = nlohmann::json::parse(std::ifstream(file));
+    EXPECT_GT(result.at("ops_per_s").get<double>(), 0);
+    EXPECT_GE(result.at("p99_us").get<double>(), result.at("p50_us").get<double>());
+    EXPECT_FALSE(result.at("server_cpu_s_per_million").is_null());
+    EXPECT_EQ(result.at("failed").get<std::uint64_t>(), 0U);
+  }
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+}  // namespace hawser::kv

@@ -1,0 +1,130 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kv/test/resp_peer.h"
+
+// Clients that attack the server while another is served.
+namespace hawser::kv {
+namespace {
+
+TEST(Resp, AnnouncedBytesCostNothing) {
+  KvServer server({.value_bytes_max = std::size_t{1} << 30}, {.message_bytes_max = (std::size_t{1} << 30)});
+  std::vector<std::unique_ptr<RespPeer>> peers;
+  for (int i = 0; i < 20; ++i) {
+    peers.push_back(std::make_unique<RespPeer>(server.address()));
+    peers.back()->send("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1073741824\r\nxyz");
+    peers.back()->send("");
+  }
+  RespPeer other(server.address());
+  EXPECT_EQ(other.call({"SET", "b", "1"}), "+OK\r\n");
+  // Each connection holds a small block.
+  EXPECT_LE(server.server().counters().receive_bytes, 20U * 64 * 1024);
+}
+
+TEST(Resp, LimitsOfRequests) {
+  KvServer server({.value_bytes_max = 10'000});
+  const auto answer = [&](const std::string& bytes) {
+    RespPeer peer(server.address());
+    peer.send(bytes);
+    return peer.rest();
+  };
+  EXPECT_EQ(answer("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$10001\r\n"), "-ERR Protocol error: invalid bulk length\r\n");
+  EXPECT_EQ(answer("*1048577\r\n"), "-ERR Protocol error: invalid multibulk length\r\n");
+  EXPECT_EQ(answer("PING " + std::string(100'000, 'x')), "-ERR Protocol error: too big inline request\r\n");
+  EXPECT_EQ(answer("*" + std::string(100'000, '1')), "-ERR Protocol error: too big mbulk count string\r\n");
+  EXPECT_EQ(answer("*1\r\n$" + std::string(100'000, '1')), "-ERR Protocol error: too big bulk count string\r\n");
+  RespPeer peer(server.address());
+  EXPECT_TRUE(peer.call({"SET", std::string(9000, 'k'), "1"}).starts_with("-ERR the key has 9000 bytes"));
+  EXPECT_EQ(peer.call({"SET", "a", std::string(10'000, 'v')}), "+OK\r\n");
+  EXPECT_TRUE(peer.call({"APPEND", "a", "v"}).starts_with("-ERR string exceeds"));
+  EXPECT_TRUE(peer.call({"SETRANGE", "a", "9223372036854775807", "v"}).starts_with("-ERR string exceeds"));
+}
+
+TEST(Resp, AClientThatDoesNotReadIsNotReadEither) {
+  KvServer server({}, {.send_backlog_bytes_max = 1 << 20});
+  RespPeer peer(server.address());
+  EXPECT_EQ(peer.call({"SET", "a", std::string(100'000, 'v')}), "+OK\r\n");
+  // 2,000 replies of 100 KB: 200 MB, of which the server may hold about 1 MiB.
+  std::string bytes;
+  for (int i = 0; i < 2000; ++i) bytes += request({"GET", "a"});
+  std::thread sender([&] { peer.send(bytes); });
+  RespPeer other(server.address());
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(other.call({"SET", "b", "1"}), "+OK\r\n");
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(peer.receive().size(), 100'000U + 11);
+  sender.join();
+}
+
+TEST(Resp, RepliesKeepTheirOrderAcrossShards) {
+  KvServer server({.shards = 4});
+  RespPeer peer(server.address());
+  std::string bytes;
+  for (int i = 0; i < 3000; ++i) {
+    bytes += request({"SET", "key" + std::to_string(i), "value" + std::to_string(i)});
+    bytes += request({"ECHO", std::to_string(i)});
+    bytes += request({"MGET", "key" + std::to_string(i), "nosuch", "key" + std::to_string(i / 2)});
+  }
+  std::thread sender([&] { peer.send(bytes); });
+  for (int i = 0; i < 3000; ++i) {
+    const auto bulk = [](const std::string& text) {
+      return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
+    };
+    ASSERT_EQ(peer.receive(), "+OK\r\n");
+    ASSERT_EQ(peer.receive(), bulk(std::to_string(i)));
+    ASSERT_EQ(peer.receive(),
+              "*3\r\n" + bulk("value" + std::to_string(i)) + "$-1\r\n" + bulk("value" + std::to_string(i / 2)));
+  }
+  sender.join();
+  EXPECT_EQ(peer.call({"DBSIZE"}), ":3000\r\n");
+  // All of them by SCAN and KEYS.
+  std::size_t seen = 0;
+  std::string cursor = "0";
+  do {
+    const std::string reply = peer.call({"SCAN", cursor, "COUNT", "100", "MATCH", "key*"});
+    const std::size_t begin = reply.find("\r\n", 4) + 2;
+    cursor = reply.substr(begin, reply.find("\r\n", begin) - begin);
+    for (std::size_t at = reply.find("\r\nkey"); at != std::string::npos; at = reply.find("\r\nkey", at + 1)) ++seen;
+  } while (cursor != "0");
+  EXPECT_EQ(seen, 3000U);
+  EXPECT_TRUE(peer.call({"KEYS", "key*"}).starts_with("*3000\r\n"));
+  EXPECT_EQ(peer.call({"FLUSHALL"}), "+OK\r\n");
+  EXPECT_EQ(peer.call({"DBSIZE"}), ":0\r\n");
+}
+
+TEST(Resp, AConnectionMayEndWhileItsCommandsTravel) {
+  KvServer server({.shards = 3});
+  for (int i = 0; i < 100; ++i) {
+    RespPeer peer(server.address());
+    std::string bytes;
+    for (int j = 0; j < 100; ++j)
+      bytes += request({"MSET", "a" + std::to_string(j), "1", "b" + std::to_string(j), "2"});
+    if (i % 2 == 0) bytes += request({"QUIT"});
+    peer.send(bytes);
+  }
+  RespPeer peer(server.address());
+  EXPECT_EQ(peer.call({"PING"}), "+PONG\r\n");
+}
+
+TEST(Resp, RedisCliWorks) {
+  if (access("/usr/bin/redis-cli", X_OK) != 0) GTEST_SKIP() << "redis-cli is not installed";
+  KvServer server;
+  const std::string port = server.address().substr(server.address().rfind(':') + 1);
+  const auto run = [&](const std::string& command) {
+    const std::string whole = "exec /usr/bin/redis-cli -p " + port + " " + command + " 2>&1";
+    FILE* const pipe = popen(whole.c_str(), "r");
+    std::string out;
+    char bytes[4096];
+    while (const std::size_t got = fread(bytes, 1, sizeof bytes, pipe)) out.append(bytes, got);
+    pclose(pipe);
+    return out;
+  };
+  EXPECT_EQ(run("set a 1 ex 100"), "OK\n");
+  EXPECT_EQ(run("-3 incrby a 41"), "42\n");
+  EXPECT_EQ(run("--scan"), "a\n");
+  EXPECT_NE(run("info memory").find("used_memory:"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hawser::kv

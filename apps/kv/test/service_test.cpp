@@ -1,0 +1,83 @@
+#include "kv/service.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hawser/hawser.h"
+#include "kv/client.h"
+#include "kv/test/resp_peer.h"
+
+namespace hawser::kv {
+namespace {
+
+Task<void> use_all_operations(std::string address) {
+  const std::string longest(9000, 'k');
+  hawser::Client link;
+  auto connecting = link.connect(address);
+  const Result<void> connected = co_await std::move(connecting);
+  EXPECT_TRUE(connected);
+  KvClient client(link);
+  for (int i = 0; i < 20; ++i) {
+    const std::string key = "key" + std::to_string(i) + std::string(1, '\0');
+    auto call1 = client.get(key);
+    auto missing = co_await std::move(call1);
+    EXPECT_TRUE(missing && !*missing);
+    auto call2 = client.set(key, "one", 0);
+    auto version = co_await std::move(call2);
+    EXPECT_TRUE(version);
+    if (!version) co_return;
+    auto call3 = client.get(key);
+    auto value = co_await std::move(call3);
+    EXPECT_TRUE(value && *value && (*value)->bytes == "one" && (*value)->version == *version);
+    auto call4 = client.compare_and_set(key, *version + 1, "two", 0);
+    auto refused = co_await std::move(call4);
+    EXPECT_TRUE(refused && !*refused);
+    auto call5 = client.compare_and_set(key, *version, "7", 0);
+    auto changed = co_await std::move(call5);
+    EXPECT_TRUE(changed && *changed && **changed > *version);
+    auto call6 = client.increment(key, -9);
+    auto sum = co_await std::move(call6);
+    EXPECT_TRUE(sum && *sum == -2);
+  }
+  std::vector<std::string> keys{"nosuch"};
+  for (int i = 0; i < 20; ++i) keys.push_back("key" + std::to_string(i) + std::string(1, '\0'));
+  auto call7 = client.get_many(keys);
+  auto many = co_await std::move(call7);
+  EXPECT_TRUE(many && many->size() == 21 && !many->front());
+  for (std::size_t i = 1; many && i < many->size(); ++i) EXPECT_EQ((*many)[i]->bytes, "-2");
+  const std::string first = keys[1];
+  auto call8 = client.remove(first);
+  auto removed = co_await std::move(call8);
+  EXPECT_TRUE(removed && *removed);
+  auto call9 = client.remove(first);
+  removed = co_await std::move(call9);
+  EXPECT_TRUE(removed && !*removed);
+  auto call10 = client.compare_and_set(first, 0, "text", 0);
+  auto created = co_await std::move(call10);
+  EXPECT_TRUE(created && *created);
+  auto call11 = client.increment(first, 1);
+  auto no_number = co_await std::move(call11);
+  EXPECT_TRUE(!no_number && no_number.error().code == ErrorCode::invalid_argument);
+  auto call12 = client.get(longest);
+  auto long_key = co_await std::move(call12);
+  EXPECT_TRUE(!long_key && long_key.error().code == ErrorCode::invalid_argument);
+}
+
+TEST(Service, OneShard) {
+  KvServer server;
+  sync_wait(use_all_operations(server.address()));
+}
+
+TEST(Service, SeveralShards) {
+  KvServer server({.shards = 3});
+  sync_wait(use_all_operations(server.address()));
+  // Clients of Redis see the same keys.
+  RespPeer peer(server.address());
+  EXPECT_EQ(peer.call({"GET", std::string("key3") + '\0'}), "$2\r\n-2\r\n");
+}
+
+}  // namespace
+}  // namespace hawser::kv

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "hawser/bytes.h"
+#include "hawser/detail/interceptor_function.h"
+#include "hawser/detail/reply_sink.h"
+#include "hawser/error.h"
+#include "hawser/identity.h"
+#include "hawser/loop.h"
+#include "hawser/metadata.h"
+#include "hawser/task.h"
+#include "hawser/time.h"
+
+// Interceptors: coroutines that run around each call of a server (Server::use()). docs/interceptors.md.
+namespace hawser {
+
+namespace rpc {
+class Interception;
+}
+
+namespace detail {
+
+// A chain of interceptors, as a Next sees it. `level` 0 is the first interceptor.
+class NextTarget {
+ public:
+  virtual Task<Result<void>> enter_level(std::size_t level) = 0;
+
+ protected:
+  ~NextTarget() = default;
+};
+struct NextLink {
+  NextTarget* target = nullptr;  // Null once the call has ended.
+};
+
+}  // namespace detail
+
+// Continues a call: runs the interceptors that follow and then the handler. The result is that of the call: an error if
+// the handler or a later interceptor returned one. Called once; a second call, and a call after the interceptor has
+// ended, return an error. The task may be destroyed before it has ended, for example by with_timeout(): the handler
+// ends then as it does when its caller goes away. Used on the loop of the call.
+class Next {
+ public:
+  Next(std::shared_ptr<detail::NextLink> link, std::size_t level) noexcept : link_(std::move(link)), level_(level) {}
+  Task<Result<void>> operator()();
+
+ private:
+  std::shared_ptr<detail::NextLink> link_;
+  std::size_t level_;
+};
+
+// A call of a server, as its interceptors see it. Valid until the outermost interceptor has ended. Used on the loop of
+// the call's connection.
+class IncomingCall {
+ public:
+  IncomingCall(const IncomingCall&) = delete;
+  IncomingCall& operator=(const IncomingCall&) = delete;
+
+  // The name of the method, such as "package.Service/Method". For a route of HTTP, method and path: "GET /version".
+  std::string_view method() const noexcept { return method_; }
+  // "hawser", "grpc", "http", "baidu_std".
+  std::string_view protocol() const noexcept { return call_.sink().protocol(); }
+  // True if the caller or the handler sends a stream. The call lasts until both have ended.
+  bool streams() const noexcept { return streams_; }
+  Loop& loop() const noexcept { return call_.sink().loop(); }
+  std::string peer() const { return call_.sink().peer(); }
+  // Time at which the request was complete, or a stream's first part.
+  Time begin() const noexcept { return begin_; }
+  std::optional<Time> deadline() const noexcept { return call_.request().deadline; }
+  // Stopped when the caller does not wait any more: it cancelled, its deadline passed, or its connection ended.
+  std::stop_token token() { return call_.token(); }
+  // Stopped when the server begins to stop.
+  std::stop_token stopping() const noexcept { return call_.sink().stopping(); }
+  // Bytes of the arguments with their attachment, encoded. A stream's items are not counted.
+  std::size_t request_bytes() const noexcept;
+  // Bytes of the result with its attachment, after next(). 0 if the call failed.
+  std::size_t reply_bytes() const noexcept { return reply_bytes_; }
+
+  // Who the caller has proved to be: what set_identity() was given, or else what the connection proves.
+  const Identity& identity() const noexcept { return identity_ ? *identity_ : call_.sink().identity(); }
+  // For authentication: later interceptors and Context::identity() see it. Call it before next().
+  void set_identity(Identity identity) { identity_.emplace(std::move(identity)); }
+
+  // Metadata of the request, as the handler will see it. Valid until it is changed.
+  MetadataView metadata() const noexcept {
+    return changed_ ? MetadataView(metadata_.bytes()) : call_.request().metadata;
+  }
+  // Replaces all entries of that key by one. Call it before next(). Fails with limit_exceeded beyond the limits of
+  // Metadata; the metadata is unchanged then.
+  Result<void> set_metadata(std::string_view key, std::string_view value) { return change(key, &value); }
+  // Removes all entries of that key, such as a credential that the handler must not see.
+  void remove_metadata(std::string_view key) { static_cast<void>(change(key, nullptr)); }
+  // Sends metadata with the result, behind that of the handler. Errors carry no metadata.
+  void add_reply_metadata(std::string key, std::string value) {
+    reply_metadata_.emplace_back(std::move(key), std::move(value));
+  }
+
+  // For the library. `method` lives as long as this object.
+  IncomingCall(detail::ActiveCall& call, std::string_view method, bool streams);
+  const Metadata& reply_metadata() const noexcept { return reply_metadata_; }
+
+ private:
+  friend class rpc::Interception;
+  Result<void> change(std::string_view key, const std::string_view* value);
+
+  detail::ActiveCall& call_;
+  const std::string_view method_;
+  const bool streams_;
+  const Time begin_;
+  std::size_t reply_bytes_ = 0;
+  std::optional<Identity> identity_;
+  bool changed_ = false;  // metadata_ replaces that of the request.
+  Buffer metadata_;
+  Metadata reply_metadata_;
+};
+
+}  // namespace hawser

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hawser/error.h"
+#include "hawser/http.h"
+#include "hawser/metrics.h"
+#include "hawser/recent_log.h"
+#include "hawser/server.h"
+
+// Pages about a running server, and its metrics, over HTTP on its port. Component hawser::observe.
+// docs/operations.md says which page answers which question.
+//
+//   hawser::enable_pages(server);                 // Then http://ADDRESS/ in a browser, or with curl.
+//   hawser::enable_pages(server, {.metrics = hawser::PageAccess::all});   // A scraper on another machine.
+namespace hawser {
+
+// Who may ask for a page.
+enum class PageAccess : std::uint8_t {
+  off,       // Nobody: the page does not exist.
+  loopback,  // Clients of this machine: loopback addresses and Unix sockets. A request that a proxy has forwarded is
+             // refused, and so is one whose Host is neither an IP address, localhost nor in PagesOptions::hosts.
+  all,       // Everybody who reaches the port.
+};
+
+// A check of the application for /health. Called on a loop: it must not block.
+struct HealthReporter {
+  std::string name;
+  std::function<Result<void>()> check;
+};
+
+struct PagesOptions {
+  PageAccess pages = PageAccess::loopback;
+  PageAccess metrics = PageAccess::loopback;  // GET /metrics
+  // GET /health, /health/live and /health/ready. With `all`, others than those who may see the pages learn the status
+  // and the names of the reporters, not their errors.
+  PageAccess health = PageAccess::all;
+  // Changes: cancelling a call, the level of the log. They need POST, access to the pages, and no sign of a request
+  // that another site has caused (Origin, Sec-Fetch-Site).
+  PageAccess changes = PageAccess::loopback;
+  std::vector<std::string> hosts = {};  // Names of this machine by which a browser may ask; see PageAccess::loopback.
+  std::string title = {};               // Name of the program, for people.
+  // Metrics of the application, shown by /metrics after those of the server. Must outlive the server. Do not
+  // collect_metrics() of the same server there.
+  const MetricRegistry* registry = nullptr;
+  std::optional<RecentLog> log = {};  // For /log.
+  std::vector<HealthReporter> reporters = {};
+};
+
+// Enables HTTP on the server's port with the pages, and with the routes of `http`. A route that `http` has already is a
+// std::logic_error. Call it before run() or start(), and once.
+void enable_pages(Server& server, PagesOptions options = {}, Http http = Http());
+
+}  // namespace hawser

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hawser/error.h"
+#include "hawser/time.h"
+
+// TLS 1.3 and 1.2 for servers and clients. Component hawser::tls. docs/security.md.
+namespace hawser {
+
+namespace transport {
+class ServerSecurity;
+class ClientSecurity;
+}  // namespace transport
+
+// Files in PEM format. The first certificate of certificate_file is the own one. Those of its issuers follow, without
+// the root.
+struct TlsCertificate {
+  std::string certificate_file;
+  std::string key_file;
+};
+
+// The connections that a server with TLS accepts.
+enum class TlsPolicy : std::uint8_t {
+  required,             // TLS only. Plain text is refused with a text that names the remedy.
+  required_from_hosts,  // As `required`, but plain text is accepted from the loopback addresses and at Unix sockets.
+  allowed,              // TLS and plain text.
+};
+
+// Selects what may carry the messages of a native connection over TLS. The HELLOs travel within TLS in any case.
+enum class TlsProtection : std::uint8_t {
+  // Also the transport beside the stream that both sides agree on in their HELLOs: shared memory, RDMA, UCX. Its keys
+  // and addresses travel only within TLS, but its messages are neither encrypted nor signed.
+  authenticated,
+  // The encrypted stream only. Other transports are neither offered nor selected.
+  encrypted_stream,
+};
+
+struct TlsServerOptions {
+  // One at least. The server sends the first one that is valid for the host name that the client demands (SNI), and the
+  // first of all if there is none.
+  std::vector<TlsCertificate> certificates = {};
+  // Certificates of the issuers of client certificates. Empty: no client certificates are requested.
+  std::string client_ca_file = {};
+  bool client_certificate_required = true;  // With client_ca_file: clients without a certificate are refused.
+  // Lists of revoked certificates. If there is any, each issuer of a client certificate needs a current one.
+  std::vector<std::string> crl_files = {};
+  TlsPolicy policy = TlsPolicy::required;
+  TlsProtection protection = TlsProtection::authenticated;
+  bool tls12 = true;  // Accepts TLS 1.2 beside TLS 1.3.
+  // The files are checked for changes when a connection begins, at most once in this interval. New files are used by
+  // new connections. Files that cannot be used are logged, and the old ones stay. `forever`: see TlsServer::reload().
+  Duration reload_interval = std::chrono::seconds(5);
+  // Threads that perform handshakes, started when they are first needed. 0: handshakes run on the loops.
+  unsigned handshake_threads = 2;
+  std::size_t handshakes_max = 1024;  // Limit of those that wait for a thread. More are refused.
+  // Limit for the certificates that a client sends.
+  std::size_t peer_certificate_bytes_max = 32 * 1024;
+};
+
+struct TlsClientOptions {
+  // Certificates of the issuers of server certificates. Empty: those of the system.
+  std::string ca_file = {};
+  std::vector<std::string> crl_files = {};  // As in TlsServerOptions, for server certificates.
+  TlsCertificate certificate = {};          // For servers that demand one. Empty: none.
+  // The name or address that the server's certificate must have. Empty: the host of the address. Required with Unix
+  // sockets.
+  std::string server_name = {};
+  TlsProtection protection = TlsProtection::authenticated;
+  bool tls12 = true;
+  // Accepts every server, whoever it is. For experiments only: the connection is encrypted, and anybody in the network
+  // may be the peer.
+  bool accept_any_server = false;
+  bool resumption = true;  // Keeps sessions in memory, which makes later connections to the same server cheaper.
+  Duration reload_interval = std::chrono::seconds(5);  // As in TlsServerOptions.
+  unsigned handshake_threads = 1;                      // As in TlsServerOptions.
+  std::size_t handshakes_max = 1024;
+  std::size_t peer_certificate_bytes_max = 32 * 1024;
+};
+
+// Since the construction. Each value is correct, but the values are not read at one instant.
+struct TlsCounters {
+  std::uint64_t handshakes = 0;         // Complete handshakes.
+  std::uint64_t resumed = 0;            // Handshakes that resumed a session; `handshakes` counts them too.
+  std::uint64_t handshakes_failed = 0;  // Also connections that ended later by a violation of TLS.
+  std::uint64_t reloads = 0;            // Changed files that are used.
+  std::uint64_t reloads_failed = 0;     // Changed files that could not be used.
+};
+
+// TLS of servers, for ServerOptions::security. Several servers may share one. Thread-safe.
+//   hawser::TlsServer tls({.certificates = {{"server.pem", "server.key"}}});
+//   hawser::Server server({.listen = "0.0.0.0:9000", .security = tls});
+class TlsServer {
+ public:
+  // Reads no file: Server::start() does, and fails with the reason if a file cannot be used.
+  explicit TlsServer(TlsServerOptions options);
+  operator std::shared_ptr<transport::ServerSecurity>() const;
+  // Reads the files now. Existing connections stay. After an error the server continues with the files that it has.
+  Result<void> reload();
+  TlsCounters counters() const noexcept;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// TLS of clients, for ClientOptions::security and GrpcClientOptions::security. Clients that share one resume each
+// other's sessions. Thread-safe.
+class TlsClient {
+ public:
+  // Reads no file: the first connect() does, and fails with the reason if a file cannot be used.
+  explicit TlsClient(TlsClientOptions options = {});
+  operator std::shared_ptr<transport::ClientSecurity>() const;
+  Result<void> reload();  // As TlsServer::reload().
+  TlsCounters counters() const noexcept;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// Facts about a certificate, for tools.
+struct TlsCertificateReport {
+  std::string subject;
+  std::string issuer;
+  std::vector<std::string> names;  // Host names, addresses and URIs that it is valid for.
+  std::string key;                 // Such as "EC 256 bits".
+  std::int64_t begins = 0;         // Seconds since 1970.
+  std::int64_t ends = 0;
+  // Reasons why peers do not accept it at the time `now`, each with the remedy. Empty: none was found.
+  std::vector<std::string> problems;
+};
+
+// Reads a certificate, and its key if key_file is not empty. `host` is a name that it should be valid for; empty: any.
+// `now` is in seconds since 1970. Fails if a file cannot be read.
+Result<TlsCertificateReport> inspect_certificate(const TlsCertificate& certificate, const std::string& host,
+                                                 std::int64_t now);
+
+}  // namespace hawser

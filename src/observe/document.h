@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace hawser::observe {
+
+// One value of a table. Texts may come from peers: they are made harmless when they are rendered, and only there.
+struct Cell {
+  Cell() = default;
+  Cell(std::string shown) : text(std::move(shown)) {}
+  Cell(std::string_view shown) : text(shown) {}
+  Cell(const char* shown) : text(shown) {}
+
+  std::string text;
+  std::string json = {};  // The value as a JSON number or literal; empty: the text.
+  std::string link = {};  // Path and query of a page, percent-encoded.
+  // A button that sends POST to `link` instead of a link.
+  bool button = false;
+  bool alarm = false;              // Shown as a problem.
+  std::vector<double> trend = {};  // Drawn as a line.
+};
+
+Cell number(std::uint64_t value);
+Cell decimal(double value);          // Three significant digits.
+Cell bytes_cell(double value);       // With a unit for people, exact in JSON.
+Cell duration_cell(double seconds);  // Likewise.
+Cell boolean(bool value);
+
+struct Column {
+  std::string key;  // In JSON.
+  std::string title;
+  bool number = false;  // Aligned to the right.
+};
+
+struct Table {
+  std::string key;  // In JSON.
+  std::string title;
+  std::vector<Column> columns;
+  std::vector<std::vector<Cell>> rows = {};
+  bool facts = false;     // Two columns: name and value. An object in JSON.
+  std::string note = {};  // Below the table.
+  std::string next = {};  // Path and query of the next part.
+};
+
+// A page, before it is rendered as text, JSON or HTML.
+struct Document {
+  std::string path;
+  std::string title;
+  std::vector<Table> tables = {};
+  bool updates = true;     // The page in a browser updates itself.
+  std::string query = {};  // The query of the request without `format`, for links to the other formats.
+};
+
+// Valid UTF-8 without control characters, cut at `bytes_max`.
+std::string harmless(std::string_view text, std::size_t bytes_max = 512);
+// Percent-encodes a value of a query.
+std::string query_value(std::string_view text);
+// The decoded value of `name` in a query, or an empty text.
+std::string query_of(std::string_view query, std::string_view name);
+
+std::string render_text(const Document& document);
+std::string render_json(const Document& document);
+// `nonce` is allowed by the Content-Security-Policy.
+std::string render_html(const Document& document, std::string_view program, std::string_view nonce);
+
+// Every page, in the order of the navigation.
+struct PageName {
+  std::string_view path;
+  std::string_view title;
+  std::string_view about;
+};
+const std::vector<PageName>& page_names();
+
+}  // namespace hawser::observe

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "hawser/pages.h"
+#include "observe/document.h"
+#include "observe/trends.h"
+
+namespace hawser::observe {
+
+// State that the pages of a server share. The routes own it, so it ends with the server.
+struct PageState {
+  PageState(Server& of, PagesOptions given) : server(of), options(std::move(given)) {}
+
+  Server& server;
+  const PagesOptions options;
+  const std::chrono::system_clock::time_point started = std::chrono::system_clock::now();
+  MetricRegistry metrics{4000};
+  std::shared_ptr<void> collecting;  // The server's metrics in `metrics`.
+  std::shared_ptr<void> machine;     // Metrics of the process and its machine, there too.
+  Trends trends;
+};
+
+// Rows of a page.
+inline constexpr std::size_t rows_max = 100;
+
+// Builds a page. On a loop of the server.
+using Builder = Task<Document> (*)(PageState& state, HttpRequest& request);
+
+Task<Document> index_page(PageState& state, HttpRequest& request);
+Task<Document> status_page(PageState& state, HttpRequest& request);
+Task<Document> connections_page(PageState& state, HttpRequest& request);
+Task<Document> calls_page(PageState& state, HttpRequest& request);
+Task<Document> loops_page(PageState& state, HttpRequest& request);
+Task<Document> memory_page(PageState& state, HttpRequest& request);
+Task<Document> rdma_page(PageState& state, HttpRequest& request);
+Task<Document> options_page(PageState& state, HttpRequest& request);
+Task<Document> log_page(PageState& state, HttpRequest& request);
+Task<Document> version_page(PageState& state, HttpRequest& request);
+
+// Routes that change something, after POST. They return a line for the operator.
+using Change = Task<Result<std::string>> (*)(PageState& state, HttpRequest& request);
+Task<Result<std::string>> cancel_call(PageState& state, HttpRequest& request);
+Task<Result<std::string>> set_log_level(PageState& state, HttpRequest& request);
+
+// The value of `name` in the query as a number; `otherwise` if it is missing or none.
+std::uint64_t number_of(HttpRequest& request, std::string_view name, std::uint64_t otherwise);
+// Loops that did not answer, as a note; empty if all did.
+std::string silent_note(const std::vector<std::size_t>& loops);
+
+}  // namespace hawser::observe

@@ -1,0 +1,247 @@
+#include "hawser/pages.h"
+
+#include <charconv>
+#include <stdexcept>
+#include <utility>
+
+#include "base/kernel_random.h"
+#include "hawser/server_metrics.h"
+#include "observe/access.h"
+#include "observe/machine_metrics.h"
+#include "observe/page_state.h"
+#include "rpc/server/inspector.h"
+
+namespace hawser {
+namespace observe {
+namespace {
+
+using State = std::shared_ptr<PageState>;
+
+enum class Format : std::uint8_t { text, json, html };
+
+Format format_of(const HttpRequest& request) {
+  const std::string wanted = query_of(request.query(), "format");
+  if (wanted == "json") return Format::json;
+  if (wanted == "html") return Format::html;
+  if (wanted == "text") return Format::text;
+  const std::string_view accept = request.header("accept").value_or("");
+  if (accept.find("text/html") != std::string_view::npos) return Format::html;
+  return accept.find("application/json") != std::string_view::npos ? Format::json : Format::text;
+}
+
+HttpResponse plain(int status, std::string text) {
+  HttpResponse response;
+  response.status = status;
+  response.body = std::move(text) + "\n";
+  response.headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}};
+  return response;
+}
+
+// 128 random bits in hexadecimal digits.
+std::string make_nonce() {
+  std::string text;
+  for (int i = 0; i < 2; ++i) {
+    std::array<char, 20> digits;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), kernel_random(), 16).ptr;
+    text.append(digits.data(), end);
+  }
+  return text;
+}
+
+HttpResponse rendered(const Document& document, Format format, const PagesOptions& options) {
+  HttpResponse response = plain(200, {});
+  if (format == Format::json) {
+    response.body = render_json(document);
+    response.content_type = "application/json";
+  } else if (format == Format::text) {
+    response.body = render_text(document);
+  } else {
+    const std::string nonce = make_nonce();
+    response.body = render_html(document, options.title, nonce);
+    response.content_type = "text/html; charset=utf-8";
+    response.headers.emplace_back("Content-Security-Policy",
+                                  "default-src 'none'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+                                  "frame-ancestors 'none'; style-src 'nonce-" +
+                                      nonce + "'; script-src 'nonce-" + nonce + "'");
+    response.headers.emplace_back("X-Frame-Options", "DENY");
+    response.headers.emplace_back("Referrer-Policy", "same-origin");
+  }
+  response.headers.emplace_back("Vary", "Accept");
+  return response;
+}
+
+Task<HttpResponse> serve_page(State state, Builder build, HttpRequest& request) {
+  if (std::string why = refusal_of(request, state->options.pages, state->options); !why.empty()) {
+    co_return plain(403, std::move(why));
+  }
+  auto building = build(*state, request);
+  Document document = co_await std::move(building);
+  if (query_of(request.query(), "format").empty()) document.query = request.query();
+  co_return rendered(document, format_of(request), state->options);
+}
+
+Task<HttpResponse> serve_change(State state, Change change, std::string back, HttpRequest& request) {
+  if (std::string why = change_refusal_of(request, state->options); !why.empty()) co_return plain(403, std::move(why));
+  auto changing = change(*state, request);
+  const Result<std::string> done = co_await std::move(changing);
+  if (!done) co_return plain(done.error().code == ErrorCode::unknown_method ? 404 : 400, done.error().text);
+  request.loop().log(LogLevel::info, "pages", *done + " (asked by " + request.peer() + ")");
+  if (format_of(request) != Format::html) co_return plain(200, *done);
+  HttpResponse response = plain(303, *done);
+  response.headers.emplace_back("Location", back);
+  co_return response;
+}
+
+std::string metrics_text(const PageState& state, MetricFormat format) {
+  std::string text = state.metrics.render(format);
+  if (state.options.registry == nullptr) return text;
+  constexpr std::string_view end = "# EOF\n";
+  if (text.ends_with(end)) text.resize(text.size() - end.size());
+  return text + state.options.registry->render(format);
+}
+
+Task<HttpResponse> serve_metrics(State state, HttpRequest& request) {
+  if (std::string why = refusal_of(request, state->options.metrics, state->options); !why.empty()) {
+    co_return plain(403, std::move(why));
+  }
+  const std::string_view accept = request.header("accept").value_or("");
+  const bool open = accept.find("application/openmetrics-text") != std::string_view::npos;
+  const MetricFormat format = open ? MetricFormat::openmetrics : MetricFormat::prometheus;
+  HttpResponse response = plain(200, {});
+  response.content_type = std::string(content_type(format));
+  bool there = false;
+  // Many methods take more than a millisecond. The loops of a server wait for their threads before it ends; a loop of
+  // the caller may not.
+  if (!rpc::Inspector::on_callers_loop(state->server)) {
+    auto work = [state, format] { return metrics_text(*state, format); };
+    auto offloaded = request.loop().offload(hawser::moved(work));
+    Result<std::string> text = co_await std::move(offloaded);
+    there = text.has_value();
+    if (there) response.body = std::move(*text);
+  }
+  if (!there) response.body = metrics_text(*state, format);
+  co_return response;
+}
+
+Task<HttpResponse> serve_live(State state, HttpRequest& request) {
+  if (std::string why = refusal_of(request, state->options.health, state->options); !why.empty()) {
+    co_return plain(403, std::move(why));
+  }
+  co_return plain(200, "OK");
+}
+
+Task<HttpResponse> serve_ready(State state, HttpRequest& request) {
+  if (std::string why = refusal_of(request, state->options.health, state->options); !why.empty()) {
+    co_return plain(403, std::move(why));
+  }
+  if (rpc::Inspector::stopping(state->server)) co_return plain(503, "stopping");
+  const bool details = refusal_of(request, state->options.pages, state->options).empty();
+  std::string lines;
+  bool ready = true;
+  for (const HealthReporter& reporter : state->options.reporters) {
+    Result<void> found;
+    try {
+      found = reporter.check();
+    } catch (const std::exception& error) {
+      found = fail(ErrorCode::internal, std::string("the check threw ") + error.what());
+    }
+    ready = ready && found.has_value();
+    lines += "\n" + harmless(reporter.name) + ": " +
+             (found     ? "OK"
+              : details ? harmless(found.error().text)
+                        : std::string("not ready"));
+  }
+  co_return plain(ready ? 200 : 503, (ready ? "OK" : "not ready") + lines);
+}
+
+// Samples the counters once a second until the server stops.
+struct Sampler {
+  Task<void> operator()(Background background) const {
+    Loop& loop = *Loop::current();
+    while (!background.stopping.stop_requested()) {
+      state->trends.sample(state->server, loop.now());
+      auto sleep = loop.sleep(std::chrono::seconds(1), background.stopping);
+      static_cast<void>(co_await std::move(sleep));
+    }
+  }
+  State state;
+};
+
+}  // namespace
+
+const std::vector<PageName>& page_names() {
+  static const std::vector<PageName> names = {
+      {"/", "Overview", "This page."},
+      {"/status", "Status", "Methods: rate, errors, latency, trend."},
+      {"/connections", "Connections", "Peers, protocols, transports, and why a better transport is not used."},
+      {"/calls", "Calls", "Calls in flight, the oldest first."},
+      {"/loops", "Loops", "Utilisation, lengths of ticks, and the method that held a loop for the longest time."},
+      {"/memory", "Memory", "Budgets of received data, and the process."},
+      {"/rdma", "RDMA", "Devices, ports and their counters."},
+      {"/options", "Options", "Every option with its default."},
+      {"/log", "Log", "The latest lines, and the level."},
+      {"/version", "Version", "The build, the process, protocols and transports."},
+  };
+  return names;
+}
+
+std::uint64_t number_of(HttpRequest& request, std::string_view name, std::uint64_t otherwise) {
+  const std::string text = query_of(request.query(), name);
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return text.empty() || error != std::errc() || end != text.data() + text.size() ? otherwise : value;
+}
+
+std::string silent_note(const std::vector<std::size_t>& loops) {
+  std::string note;
+  for (const std::size_t loop : loops) note += (note.empty() ? "No answer from loop " : ", ") + std::to_string(loop);
+  return note.empty() ? note : note + ": something blocks it; see /loops and /log.";
+}
+
+}  // namespace observe
+
+void enable_pages(Server& server, PagesOptions options, Http http) {
+  using namespace observe;
+  auto state = std::make_shared<PageState>(server, std::move(options));
+  state->collecting = collect_metrics(state->metrics, server);
+  state->machine = state->metrics.collect(write_machine_metrics);
+  const auto page = [&](std::string_view path, Builder build) {
+    http.route("GET", path, [state, build](HttpRequest& request) { return serve_page(state, build, request); });
+  };
+  const auto change = [&](std::string_view path, std::string back, Change what) {
+    http.route("POST", path,
+               [state, what, back](HttpRequest& request) { return serve_change(state, what, back, request); });
+  };
+  const PagesOptions& given = state->options;
+  if (given.pages != PageAccess::off) {
+    page("/", index_page);
+    page("/status", status_page);
+    page("/connections", connections_page);
+    page("/calls", calls_page);
+    page("/loops", loops_page);
+    page("/memory", memory_page);
+    page("/rdma", rdma_page);
+    page("/options", options_page);
+    page("/log", log_page);
+    page("/version", version_page);
+    if (given.changes != PageAccess::off) {
+      change("/calls/cancel", "/calls", cancel_call);
+      if (given.log) change("/log/level", "/log", set_log_level);
+    }
+    if (const Result<void> sampled = server.spawn(Sampler{state}); !sampled) {
+      throw std::logic_error("hawser: enable_pages(): " + sampled.error().text);
+    }
+  }
+  if (given.metrics != PageAccess::off) {
+    http.route("GET", "/metrics", [state](HttpRequest& request) { return serve_metrics(state, request); });
+  }
+  if (given.health != PageAccess::off) {
+    http.route("GET", "/health/live", [state](HttpRequest& request) { return serve_live(state, request); });
+    for (const std::string_view path : {"/health", "/health/ready"}) {
+      http.route("GET", path, [state](HttpRequest& request) { return serve_ready(state, request); });
+    }
+  }
+  server.enable(http);
+}
+
+}  // namespace hawser

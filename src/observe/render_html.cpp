@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "observe/document.h"
+#include "observe/style.h"
+
+namespace hawser::observe {
+namespace {
+
+void append_escaped(std::string& out, std::string_view text) {
+  for (const char c : harmless(text)) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += c;
+    }
+  }
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  append_escaped(out, text);
+  return out;
+}
+
+void append_trend(std::string& out, const Cell& cell) {
+  const double top = std::max(*std::ranges::max_element(cell.trend), 1e-9);
+  out += R"(<svg class="trend" viewBox="0 0 100 20" preserveAspectRatio="none" role="img" aria-label="trend: )";
+  append_escaped(out, cell.text);
+  out += R"("><title>)";
+  append_escaped(out, cell.text);
+  out += R"(</title><polyline points=")";
+  const double step = 100.0 / static_cast<double>(std::max<std::size_t>(cell.trend.size(), 2) - 1);
+  for (std::size_t i = 0; i < cell.trend.size(); ++i) {
+    std::array<char, 48> point;
+    std::snprintf(point.data(), point.size(), "%.1f,%.1f ", static_cast<double>(i) * step,
+                  19 - 18 * cell.trend[i] / top);
+    out += point.data();
+  }
+  out += R"("/></svg>)";
+}
+
+void append_cell(std::string& out, const Cell& cell, bool number, bool heading) {
+  out += heading ? "<th scope=\"row\"" : "<td";
+  if (number || cell.alarm) {
+    out += " class=\"";
+    out += number ? (cell.alarm ? "n alarm" : "n") : "alarm";
+    out += '"';
+  }
+  out += '>';
+  if (!cell.trend.empty()) {
+    append_trend(out, cell);
+  } else if (cell.button) {
+    out += "<form method=\"post\" action=\"" + escaped(cell.link) + "\"><button>" + escaped(cell.text) +
+           "</button></form>";
+  } else if (!cell.link.empty()) {
+    out += "<a href=\"" + escaped(cell.link) + "\">" + escaped(cell.text) + "</a>";
+  } else {
+    append_escaped(out, cell.text);
+  }
+  out += heading ? "</th>" : "</td>";
+}
+
+void append_table(std::string& out, const Table& table) {
+  if (!table.title.empty()) out += "<h2>" + escaped(table.title) + "</h2>\n";
+  if (table.rows.empty()) {
+    out += "<p class=\"note\">none</p>\n";
+  } else {
+    out += "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"" +
+           escaped(table.title.empty() ? table.key : table.title) + "\"><table>\n";
+    if (!table.facts) {
+      out += "<thead><tr>";
+      for (const Column& column : table.columns) {
+        out += column.number ? "<th scope=\"col\" class=\"n\">" : "<th scope=\"col\">";
+        append_escaped(out, column.title);
+        out += "</th>";
+      }
+      out += "</tr></thead>\n";
+    }
+    out += "<tbody>\n";
+    for (const std::vector<Cell>& row : table.rows) {
+      out += "<tr>";
+      for (std::size_t i = 0; i < row.size() && i < table.columns.size(); ++i) {
+        append_cell(out, row[i], table.columns[i].number && !table.facts, table.facts && i == 0);
+      }
+      out += "</tr>\n";
+    }
+    out += "</tbody></table></div>\n";
+  }
+  if (!table.note.empty()) out += "<p class=\"note\">" + escaped(table.note) + "</p>\n";
+  if (!table.next.empty()) out += "<p><a rel=\"next\" href=\"" + escaped(table.next) + "\">Next</a></p>\n";
+}
+
+}  // namespace
+
+std::string render_html(const Document& document, std::string_view program, std::string_view nonce) {
+  std::string out = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
+  out += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>" + escaped(document.title) +
+         (program.empty() ? "" : " - " + escaped(program)) + "</title>\n<style nonce=\"" + escaped(nonce) + "\">";
+  out += style;
+  out += "</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">To the content</a>\n<header><strong>" +
+         escaped(program.empty() ? "hawser" : program) + "</strong>\n<nav aria-label=\"Pages\">";
+  for (const PageName& page : page_names()) {
+    out += "<a href=\"" + std::string(page.path) + "\"" + (page.path == document.path ? " aria-current=\"page\"" : "") +
+           ">" + std::string(page.title) + "</a>";
+  }
+  out += "</nav></header>\n<main id=\"main\">\n<h1>" + escaped(document.title) + "</h1>\n";
+  for (const Table& table : document.tables) append_table(out, table);
+  const std::string query = document.query.empty() ? std::string() : "&amp;" + escaped(document.query);
+  out += "</main>\n<footer>The same as <a href=\"?format=text" + query + "\">text</a> or <a href=\"?format=json" +
+         query + "\">JSON</a>.</footer>\n";
+  if (document.updates) {
+    out += "<script nonce=\"" + escaped(nonce) + "\">";
+    out += script;
+    out += "</script>\n";
+  }
+  return out + "</body>\n</html>\n";
+}
+
+}  // namespace hawser::observe

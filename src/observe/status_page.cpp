@@ -1,0 +1,211 @@
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "observe/page_state.h"
+#include "rpc/server/inspector.h"
+
+namespace hawser::observe {
+namespace {
+
+using rpc::Inspector;
+
+constexpr double ns_per_second = 1e9;
+
+Cell quantile(const HistogramSnapshot& latency, double fraction) {
+  return latency.count == 0 ? Cell("-")
+                            : duration_cell(static_cast<double>(latency.quantile(fraction)) / ns_per_second);
+}
+
+Cell errors(std::uint64_t count) {
+  Cell cell = number(count);
+  cell.alarm = count != 0;
+  return cell;
+}
+
+double last_of(const std::vector<double>& values) { return values.empty() ? 0 : values.back(); }
+
+double mean_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+Cell trend_cell(const std::vector<double>& values) {
+  if (values.empty()) return Cell("-");
+  Cell cell = decimal(mean_of(values));
+  cell.text = "mean " + cell.text + ", most " + decimal(*std::ranges::max_element(values)).text + " a second";
+  cell.trend = values;
+  return cell;
+}
+
+Table server_table(const PageState& state) {
+  const ServerCounters counters = state.server.counters();
+  const RateTrend trend = state.trends.calls();
+  Table table{.key = "server", .title = "Server", .columns = {{"name", ""}, {"value", ""}}, .facts = true};
+  table.rows = {{"status", Inspector::stopping(state.server) ? "stopping" : "serving"},
+                {"calls a second", decimal(last_of(trend.minute))},
+                {"calls a second, last minute", trend_cell(trend.minute)},
+                {"calls a second, last hour", trend_cell(trend.hour)},
+                {"calls a second, last day", trend_cell(trend.day)},
+                {"calls", number(counters.calls)},
+                {"calls in flight", number(counters.calls_in_flight)},
+                {"calls refused", errors(counters.calls_refused)},
+                {"connections open", number(counters.connections_open)},
+                {"connections accepted", number(counters.connections_accepted)},
+                {"connections refused", errors(counters.connections_refused)},
+                {"handshakes failed", number(counters.handshakes_failed)},
+                {"protocol errors", errors(counters.protocol_errors)},
+                {"memory refusals", errors(counters.memory_refusals)},
+                {"slow peers", errors(counters.slow_peers)},
+                {"transports declined", number(counters.transports_declined)}};
+  return table;
+}
+
+// One method in detail.
+Document method_page(const PageState& state, std::size_t index) {
+  const std::vector<const rpc::MethodTable*> tables = Inspector::tables(state.server);
+  const rpc::MethodReport report = Inspector::method(state.server, tables, index);
+  const HistogramSnapshot all = Inspector::latency(tables, index);
+  const HistogramSnapshot recent = state.trends.recent(index, all);
+  const RateTrend trend = state.trends.calls_of(index);
+  Document document{.path = "/status", .title = "Method " + harmless(report.name)};
+  Table facts{.key = "method", .title = {}, .columns = {{"name", ""}, {"value", ""}}, .facts = true};
+  facts.rows = {{"name", report.name},
+                {"calls", number(report.calls)},
+                {"errors", errors(report.errors)},
+                {"in flight", number(report.active)},
+                {"request bytes", bytes_cell(static_cast<double>(report.request_bytes))},
+                {"reply bytes", bytes_cell(static_cast<double>(report.reply_bytes))},
+                {"calls a second, last minute", trend_cell(trend.minute)},
+                {"calls a second, last hour", trend_cell(trend.hour)},
+                {"calls a second, last day", trend_cell(trend.day)}};
+  document.tables.push_back(std::move(facts));
+  Table latency{.key = "latency",
+                .title = "Latency",
+                .columns = {{"calls", "calls"},
+                            {"count", "count", true},
+                            {"mean", "mean", true},
+                            {"p50", "p50", true},
+                            {"p90", "p90", true},
+                            {"p99", "p99", true},
+                            {"p99_9", "p99.9", true},
+                            {"p99_99", "p99.99", true}}};
+  for (const auto& [name, one] : {std::pair<const char*, const HistogramSnapshot&>{"last one to two minutes", recent},
+                                  {"since the start", all}}) {
+    const double mean = one.count == 0 ? 0 : static_cast<double>(one.sum) / static_cast<double>(one.count);
+    latency.rows.push_back({name, number(one.count), duration_cell(mean / ns_per_second), quantile(one, 0.5),
+                            quantile(one, 0.9), quantile(one, 0.99), quantile(one, 0.999), quantile(one, 0.9999)});
+  }
+  document.tables.push_back(std::move(latency));
+  Table codes{.key = "outcomes", .title = "Outcomes", .columns = {{"code", "code"}, {"calls", "calls", true}}};
+  for (std::size_t code = 0; code < report.by_code.size(); ++code) {
+    if (report.by_code[code] == 0) continue;
+    codes.rows.push_back({to_string(static_cast<ErrorCode>(code)), number(report.by_code[code])});
+  }
+  document.tables.push_back(std::move(codes));
+  return document;
+}
+
+}  // namespace
+
+Task<Document> index_page(PageState& state, HttpRequest&) {
+  Document document{.path = "/", .title = "Overview"};
+  Table facts{.key = "server", .title = {}, .columns = {{"name", ""}, {"value", ""}}, .facts = true};
+  const ServerCounters counters = state.server.counters();
+  facts.rows = {{"program", state.options.title},
+                {"address", state.server.address()},
+                {"status", Inspector::stopping(state.server) ? "stopping" : "serving"},
+                {"calls a second", trend_cell(state.trends.calls().minute)},
+                {"calls in flight", number(counters.calls_in_flight)},
+                {"connections", number(counters.connections_open)}};
+  document.tables.push_back(std::move(facts));
+  Table pages{.key = "pages", .title = "Pages", .columns = {{"path", "page"}, {"about", ""}}};
+  const auto link = [](std::string_view path) {
+    Cell cell(path);
+    cell.link = path;
+    return cell;
+  };
+  for (const PageName& page : page_names()) pages.rows.push_back({link(page.path), page.about});
+  if (state.options.metrics != PageAccess::off) {
+    pages.rows.push_back({link("/metrics"), "Metrics for Prometheus and OpenMetrics."});
+  }
+  if (state.options.health != PageAccess::off) {
+    pages.rows.push_back(
+        {link("/health"), "Readiness, with the application's own checks; /health/live, /health/ready."});
+  }
+  pages.note = "Every page is text for curl, JSON with ?format=json, and HTML for browsers.";
+  document.tables.push_back(std::move(pages));
+  co_return document;
+}
+
+Task<Document> status_page(PageState& state, HttpRequest& request) {
+  const std::size_t methods = Inspector::methods(state.server);
+  if (!query_of(request.query(), "method").empty()) {
+    const std::uint64_t index = number_of(request, "method", methods);
+    if (index < methods) co_return method_page(state, index);
+  }
+  const std::vector<const rpc::MethodTable*> tables = Inspector::tables(state.server);
+  struct Row {
+    std::uint64_t calls;
+    std::size_t index;
+  };
+  std::vector<Row> called;
+  for (std::size_t i = 0; i < methods; ++i) {
+    const rpc::MethodReport report = Inspector::method(state.server, tables, i);
+    if (report.calls + report.active != 0) called.push_back({report.calls + report.active, i});
+    if (i % 512 == 511) {  // The rest of the loop gets its turn.
+      auto pause = request.loop().sleep(Duration::zero());
+      co_await pause;
+    }
+  }
+  std::ranges::sort(
+      called, [](const Row& a, const Row& b) { return a.calls != b.calls ? a.calls > b.calls : a.index < b.index; });
+  Document document{.path = "/status", .title = "Status"};
+  Table table{.key = "methods",
+              .title = "Methods",
+              .columns = {{"method", "method"},
+                          {"calls_rate", "calls/s", true},
+                          {"calls", "calls", true},
+                          {"errors", "errors", true},
+                          {"in_flight", "in flight", true},
+                          {"p50", "p50", true},
+                          {"p90", "p90", true},
+                          {"p99", "p99", true},
+                          {"p99_9", "p99.9", true},
+                          {"request_bytes", "bytes in", true},
+                          {"reply_bytes", "bytes out", true},
+                          {"trend", "last minute"}}};
+  const std::size_t from = std::min<std::size_t>(number_of(request, "from", 0), called.size());
+  const std::size_t to = std::min(called.size(), from + rows_max);
+  for (std::size_t i = from; i < to; ++i) {
+    const std::size_t index = called[i].index;
+    const rpc::MethodReport report = Inspector::method(state.server, tables, index);
+    const HistogramSnapshot latency = state.trends.recent(index, Inspector::latency(tables, index));
+    const RateTrend trend = state.trends.calls_of(index);
+    Cell name(report.name);
+    name.link = "/status?method=" + std::to_string(index);
+    table.rows.push_back({std::move(name), decimal(last_of(trend.minute)), number(report.calls), errors(report.errors),
+                          number(report.active), quantile(latency, 0.5), quantile(latency, 0.9),
+                          quantile(latency, 0.99), quantile(latency, 0.999),
+                          bytes_cell(static_cast<double>(report.request_bytes)),
+                          bytes_cell(static_cast<double>(report.reply_bytes)), trend_cell(trend.minute)});
+    if (i % 16 == 15) {
+      auto pause = request.loop().sleep(Duration::zero());
+      co_await pause;
+    }
+  }
+  table.note = "Percentiles are of the last one to two minutes.";
+  if (to < called.size()) {
+    table.next = "/status?from=" + std::to_string(to);
+    table.note += " " + number(called.size() - to).text + " more methods that were called.";
+  }
+  if (called.size() < methods) {
+    table.note += " " + number(methods - called.size()).text + " methods have not been called.";
+  }
+  document.tables.push_back(std::move(table));
+  document.tables.push_back(server_table(state));
+  co_return document;
+}
+
+}  // namespace hawser::observe

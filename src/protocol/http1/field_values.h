@@ -1,0 +1,22 @@
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+
+#include "hawser/time.h"
+
+// Values of header fields that a session reads.
+namespace hawser::http1 {
+
+// The media type of a field Content-Type, without its parameters.
+std::string_view media_type(std::string_view value) noexcept;
+
+// Compared without case.
+bool is_any_of(std::string_view text, std::initializer_list<std::string_view> names) noexcept;
+
+// Returns the time that the client waits, from the value of timeout-ms (milliseconds) or of grpc-timeout (a number and
+// a unit). Nothing if the value is malformed.
+std::optional<Duration> timeout_of(std::string_view value, bool with_unit) noexcept;
+
+}  // namespace hawser::http1

@@ -1,0 +1,107 @@
+#include "protocol/http1/route_call.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "hawser/detail/send_reply.h"
+#include "hawser/interceptor.h"
+#include "protocol/http1/http_session.h"
+#include "protocol/http1/request_access.h"
+
+namespace hawser::http1 {
+namespace {
+
+// Runs interceptors around the handler of a route.
+class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
+ public:
+  RouteChain(HttpSession& session, detail::ActiveCall& call, IncomingCall& info, const HttpHandler& handler,
+             HttpRequest& request)
+      : InterceptorChain(session.interceptors(), info),
+        session_(session),
+        call_(call),
+        handler_(handler),
+        request_(request) {}
+
+  std::optional<HttpResponse> response;
+
+ private:
+  Task<Result<void>> make_call() override {
+    Task<HttpResponse> task = handler_(request_);
+    call_.handler_frame = task.frame();
+    response.emplace(co_await std::move(task));
+    co_return Result<void>{};
+  }
+  Error thrown(std::string_view part, std::string text) override {
+    return session_.exception_error(request_.path(), part, std::move(text));
+  }
+  void entered(const void* frame) noexcept override { call_.handler_frame = frame; }
+
+  HttpSession& session_;
+  detail::ActiveCall& call_;
+  const HttpHandler& handler_;
+  HttpRequest& request_;
+};
+
+// Runs a route's handler with the interceptors of the server around it.
+Task<Result<HttpResponse>> intercept_route(HttpSession& session, detail::ActiveCall& call, const HttpHandler& handler,
+                                           HttpRequest& request) {
+  const std::string name = std::string(request.method()) + " " + std::string(request.path());
+  IncomingCall info(call, name, false);
+  RouteChain chain(session, call, info, handler, request);
+  auto running = chain.run();
+  Result<void> outcome = co_await std::move(running);
+  if (!outcome) co_return std::unexpected(std::move(outcome.error()));
+  if (!chain.response) {
+    co_return fail(ErrorCode::internal,
+                   "an interceptor returned success without a call of next(): return an Error, or call next()");
+  }
+  for (const auto& field : info.reply_metadata()) chain.response->headers.push_back(field);
+  co_return std::move(*chain.response);
+}
+
+}  // namespace
+
+detail::Serving serve_route(HttpSession& session, const HttpHandler& handler, detail::IncomingRequest request,
+                            KeptHead head) {
+  const std::uint32_t id = request.call;
+  try {
+    detail::ActiveCall call(request, detail::ActiveCall::Keep::copy_small);
+    auto self = call.self();
+    co_await self;
+    if (!call.admitted()) co_return;
+    HttpRequest given = RequestAccess::make(call, std::move(head));
+    std::optional<HttpResponse> response;
+    std::optional<Error> error;
+    try {
+      if (session.interceptors().empty()) {
+        Task<HttpResponse> task = handler(given);
+        call.handler_frame = task.frame();
+        response.emplace(co_await std::move(task));
+      } else {
+        auto task = intercept_route(session, call, handler, given);
+        Result<HttpResponse> outcome = co_await std::move(task);
+        if (outcome) {
+          response.emplace(std::move(*outcome));
+        } else {
+          error = std::move(outcome.error());
+        }
+      }
+    } catch (...) {
+      error = session.exception_error(given.path(), "the handler", detail::exception_text());
+    }
+    if (error) {
+      session.reply_error(id, *error);
+    } else if (response->stream) {
+      Task<void> streaming = session.stream_route(id, *response);
+      call.handler_frame = streaming.frame();
+      co_await std::move(streaming);
+    } else {
+      session.reply_route(id, *response);
+    }
+  } catch (...) {
+    detail::reply_thrown(session, id, "a route", "answering the request");
+  }
+}
+
+}  // namespace hawser::http1

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "hawser/detail/reply_sink.h"
+#include "hawser/http.h"
+#include "protocol/http1/http_session.h"
+
+namespace hawser::http1 {
+
+// Runs a route's handler as a call, which can be cancelled and has a deadline, with the interceptors of the server
+// around it.
+detail::Serving serve_route(HttpSession& session, const HttpHandler& handler, detail::IncomingRequest request,
+                            KeptHead head);
+
+}  // namespace hawser::http1

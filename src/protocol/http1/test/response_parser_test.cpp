@@ -1,0 +1,78 @@
+#include "protocol/http1/response_parser.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+namespace hawser::http1 {
+namespace {
+
+struct ParsedResponse {
+  std::string text;  // "STATUS phrase body|" for each response; "+" instead of "|" if it lasts until the end.
+  std::string_view reason;
+};
+
+// Shows the text in pieces of `piece` bytes.
+ParsedResponse parse_responses(std::string_view text, std::size_t piece, bool no_body = false) {
+  ResponseParser parser({.body_bytes_max = 100});
+  parser.expect_no_body(no_body);
+  ParsedResponse out;
+  std::string held;
+  std::string body;
+  while (!text.empty() || !held.empty()) {
+    const MessageParser::Step step = parser.next(as_bytes(held));
+    if (step.event == MessageParser::Event::error) {
+      out.reason = parser.reason();
+      return out;
+    }
+    if (step.event == MessageParser::Event::head) {
+      out.text += std::to_string(parser.head().status) + " " + std::string(parser.head().phrase) + " ";
+    }
+    if (step.event == MessageParser::Event::body) out.text += as_text(step.data);
+    if (step.event == MessageParser::Event::end) out.text += "|";
+    held.erase(0, step.consumed);
+    if (step.event != MessageParser::Event::more) continue;
+    if (text.empty()) break;
+    held += text.substr(0, piece);
+    text.remove_prefix(std::min(piece, text.size()));
+  }
+  // The end of a message without further bytes.
+  if (held.empty() && !parser.idle() && !parser.end_of_stream() && parser.next({}).event == MessageParser::Event::end) {
+    out.text += "|";
+  }
+  if (parser.end_of_stream()) out.text += "+";
+  return out;
+}
+
+TEST(ResponseParser, PiecesMakeNoDifference) {
+  const std::string_view text =
+      "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
+      "HTTP/1.1 100 Continue\r\n\r\n"
+      "HTTP/1.1 204\r\n\r\n"
+      "HTTP/1.1 404 Not here\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nde\r\n0\r\n\r\n"
+      "HTTP/1.1 304 Same\r\nContent-Length: 9\r\n\r\n"
+      "HTTP/1.0 200 \r\n\r\nrest";
+  for (std::size_t piece = 1; piece <= text.size(); ++piece) {
+    EXPECT_EQ(parse_responses(text, piece).text, "200 OK abc|100 Continue |204  |404 Not here de|304 Same |200  rest+");
+  }
+}
+
+TEST(ResponseParser, AnAnswerToHeadHasNoBody) {
+  EXPECT_EQ(parse_responses("HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n", 1000, true).text, "200 OK |");
+  EXPECT_EQ(parse_responses("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", 1000, true).text, "200 OK |");
+}
+
+TEST(ResponseParser, RefusesWhatIsNotAResponse) {
+  for (const std::string_view text :
+       {"HTTP/1.1\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/1.1 600 OK\r\n\r\n",
+        "HTTP/1.1 099 OK\r\n\r\n", "HTTP/3.1 200 OK\r\n\r\n", "HTTP/1.1  200 OK\r\n\r\n", "GET / HTTP/1.1\r\n\r\n",
+        "HTTP/1.1 200 a\x01\r\n\r\n", "HTTP/1.1 200 OK\r\n A: b\r\n\r\n", "HTTP/1.1 200 OK\n\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"}) {
+    EXPECT_FALSE(parse_responses(text, 1000).reason.empty()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hawser::http1

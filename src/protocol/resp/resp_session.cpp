@@ -1,0 +1,75 @@
+#include "protocol/resp/resp_session.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace hawser::resp {
+
+RespSession::RespSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
+                         const RequestLimits& limits)
+    : ByteSession(host, std::move(stream), first), parser_(limits), out_(*this) {}
+
+char* RespSession::more(std::size_t used, std::size_t bytes, std::size_t& size) {
+  if (used != 0) commit(used);
+  if (bytes == 0) {
+    size = 0;
+    return nullptr;
+  }
+  size = std::max(bytes, reserve_bytes_min);
+  return reinterpret_cast<char*>(reserve(size));
+}
+
+// Memory for the positions of many arguments counts as received memory.
+bool RespSession::charge_parser() {
+  constexpr std::size_t free_bytes = 4096;
+  const std::size_t held = parser_.held_bytes() > free_bytes ? parser_.held_bytes() : 0;
+  if (held == parser_charge_) return true;
+  if (held > parser_charge_ && !account().acquire(held - parser_charge_)) {
+    end_session(unkept_error(account()));
+    return false;
+  }
+  if (held < parser_charge_) account().release(parser_charge_ - held);
+  parser_charge_ = held;
+  return true;
+}
+
+std::size_t RespSession::take(Bytes bytes, Block&) {
+  std::size_t taken = 0;
+  for (unsigned i = 0; i < requests_per_take_max && taken < bytes.size(); ++i) {
+    if (closed() || finishing() || !has_room() || !may_go_on()) break;
+    const RequestParser::Step step = parser_.next(bytes.subspan(taken));
+    if (!charge_parser()) return bytes.size();
+    if (step.event == RequestParser::Event::more) break;
+    if (step.event == RequestParser::Event::error) {
+      host().counters.protocol_errors.add(1);
+      on_protocol_error("ERR Protocol error: " + parser_.error_text());
+      taken = bytes.size();
+      break;
+    }
+    taken += step.consumed;
+    message_received();
+    host().counters.calls.add(1);
+    if (!parser_.arguments().empty()) on_request(parser_.arguments());
+  }
+  out_.flush();
+  on_taken();
+  return taken;
+}
+
+void RespSession::on_end(const Error&) {
+  out_.detach();
+  account().release(std::exchange(parser_charge_, 0));
+}
+
+void RespSession::close_after_replies() {
+  out_.flush();
+  finish();
+}
+
+void RespSession::go_away() {
+  begin_ending();
+  if (!closed() && idle()) close_after_replies();
+}
+
+}  // namespace hawser::resp

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "protocol/resp/reply_writer.h"
+#include "protocol/resp/request_parser.h"
+#include "rpc/port/byte_session.h"
+
+namespace hawser::resp {
+
+// The server's end of a connection of a Redis client: what is the same for all servers. Requests are shown to the
+// derived class in order, and it writes their replies in that order. Loop's thread only.
+class RespSession : public rpc::ByteSession, ReplyMemory {
+ public:
+  // ---- PortSession ----
+  void go_away() override;
+
+  // ---- detail::ReplySink ----
+  std::string_view protocol() const noexcept override { return "resp"; }
+  // Requests are no calls of registered methods.
+  std::byte* begin_reply(std::uint32_t, const codec::EncodedSize&, const detail::ReplyExtras&) override {
+    return nullptr;
+  }
+  void end_reply(std::span<const ConstBuffer>, SendCompletion*) override {}
+  void reply_error(std::uint32_t, const Error&) override {}
+  std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t) override { return nullptr; }
+
+ protected:
+  // Most requests of one connection that are executed before others have their turn.
+  static constexpr unsigned requests_per_take_max = 64;
+
+  RespSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first, const RequestLimits& limits);
+
+  // A request with at least one argument. The views are valid until this returns.
+  virtual void on_request(std::span<const std::string_view> arguments) = 0;
+  // The client violates the protocol. `text` is the reply; the connection closes after all replies.
+  virtual void on_protocol_error(std::string_view text) = 0;
+  // False while replies wait that are not in the queue yet.
+  virtual bool idle() const noexcept { return true; }
+  // False: no further request is taken now. resume() of ByteSession continues.
+  virtual bool may_go_on() const noexcept { return true; }
+  // All requests that have arrived were executed, or the turn is over.
+  virtual void on_taken() {}
+  void on_end(const Error& reason) override;
+
+  ReplyWriter& out() noexcept { return out_; }
+  // Replies written by out() since the last flush() are sent at the end of the tick.
+  void flush_replies() { out_.flush(); }
+  // Sends the replies, and closes.
+  void close_after_replies();
+
+ private:
+  static constexpr std::size_t reserve_bytes_min = 4096;
+
+  std::size_t take(Bytes bytes, Block& block) override;
+  bool receiving() const noexcept override { return parser_.inside(); }
+  void on_no_calls() override {}
+  char* more(std::size_t used, std::size_t bytes, std::size_t& size) override;
+  bool charge_parser();
+
+  RequestParser parser_;
+  ReplyWriter out_;
+  std::size_t parser_charge_ = 0;
+};
+
+}  // namespace hawser::resp

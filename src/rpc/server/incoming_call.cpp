@@ -1,0 +1,60 @@
+#include <utility>
+
+#include "hawser/interceptor.h"
+#include "wire/metadata.h"
+
+namespace hawser {
+
+Task<Result<void>> Next::operator()() {
+  if (link_ == nullptr || link_->target == nullptr) {
+    return [](bool moved) -> Task<Result<void>> {
+      co_return fail(ErrorCode::internal, moved ? "next() was called on a Next that was moved from"
+                                                : "next() was called after its call had ended");
+    }(link_ == nullptr);
+  }
+  return link_->target->enter_level(level_);
+}
+
+IncomingCall::IncomingCall(detail::ActiveCall& call, std::string_view method, bool streams)
+    : call_(call), method_(method), streams_(streams), begin_(call.sink().loop().now()) {}
+
+std::size_t IncomingCall::request_bytes() const noexcept {
+  const detail::IncomingRequest& request = call_.request();
+  return request.body.size() + request.payload.size() + request.attachment.size();
+}
+
+// Writes all entries but those of `key`, and then the new one.
+Result<void> IncomingCall::change(std::string_view key, const std::string_view* value) {
+  const Bytes before = metadata().bytes();
+  std::size_t bytes = 0;
+  std::size_t entries = 0;
+  std::string_view name;
+  std::string_view text;
+  for (wire::MetadataReader reader(before); reader.next(name, text);) {
+    if (name == key) continue;
+    bytes += wire::metadata_entry_bytes(name, text);
+    ++entries;
+  }
+  if (value != nullptr) {
+    bytes += wire::metadata_entry_bytes(key, *value);
+    ++entries;
+    if (key.size() > wire::metadata_key_bytes_max || entries > wire::metadata_entries_max ||
+        bytes > wire::metadata_bytes_max) {
+      return fail(ErrorCode::limit_exceeded,
+                  "the metadata would have " + std::to_string(entries) + " entries and " + std::to_string(bytes) +
+                      " bytes, with a key of " + std::to_string(key.size()) +
+                      " bytes: at most 64 entries, 65535 bytes and keys of 255 bytes are allowed");
+    }
+  }
+  Buffer after = Buffer::allocate(bytes);
+  std::byte* to = after.mutable_data();
+  for (wire::MetadataReader reader(before); reader.next(name, text);) {
+    if (name != key) to = wire::write_metadata_entry(to, name, text);
+  }
+  if (value != nullptr) wire::write_metadata_entry(to, key, *value);
+  metadata_ = std::move(after);
+  changed_ = true;
+  return {};
+}
+
+}  // namespace hawser

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/loop_statistics.h"
+#include "hawser/metrics.h"
+#include "hawser/server.h"
+#include "rpc/port/connection_report.h"
+#include "rpc/port/method_counters.h"
+
+namespace hawser::rpc {
+
+// The counters of a method, summed over the loops.
+struct MethodReport {
+  std::string_view name;  // Lives as long as the server.
+  std::array<std::uint64_t, MethodCounters::codes> by_code{};
+  std::uint64_t calls = 0;  // Calls that have ended.
+  std::uint64_t errors = 0;
+  std::uint64_t active = 0;
+  std::uint64_t request_bytes = 0;
+  std::uint64_t reply_bytes = 0;
+};
+
+struct LoopReport {
+  exec::LoopStatistics ticks;
+  std::uint64_t connections = 0;
+  std::array<std::uint64_t, 8> opened{};  // LoopCounters::opened.
+  std::uint64_t calls = 0;
+  std::size_t receive_bytes = 0;
+  std::size_t receive_bytes_max = 0;
+};
+
+// A call in flight.
+struct CallReport {
+  std::size_t loop = 0;
+  std::size_t slot = 0;  // The connection, as in ConnectionReport.
+  std::uint64_t serial = 0;
+  std::uint32_t call = 0;
+  std::string_view method;  // Lives as long as the server.
+  std::string peer;
+  std::string_view protocol;
+  Duration age{};
+  std::optional<Duration> left = {};  // Until its deadline.
+  std::string_view waits_for;
+};
+
+// Shows pages what a server does. The functions that return a Task are awaited on a loop of the server: they ask the
+// other loops, a bounded part in each tick, and wait at most wait_max for the answer of one.
+struct Inspector {
+  static constexpr Duration wait_max = std::chrono::milliseconds(500);
+
+  // ---- Any thread, while the server exists ----
+  static const ServerOptions& options(const Server& server);
+  static std::vector<std::string> protocols(const Server& server);
+  // The names of the enabled transports beside the stream.
+  static std::vector<std::string> transports(const Server& server);
+  static bool stopping(const Server& server);
+  // True if the server runs on a loop of the caller's, which may outlive it.
+  static bool on_callers_loop(const Server& server);
+  static std::size_t methods(const Server& server);
+  // The methods, in no order. They live as long as the server.
+  static std::vector<const detail::ServedMethod*> served_methods(const Server& server);
+  // The counters of each loop. They live as long as the server.
+  static std::vector<const MethodTable*> tables(const Server& server);
+  // `index` is below methods(). Methods are in the order of their registration.
+  static MethodReport method(const Server& server, const std::vector<const MethodTable*>& tables, std::size_t index);
+  static HistogramSnapshot latency(const std::vector<const MethodTable*>& tables, std::size_t index);
+  // Empty before the start and after the end.
+  static std::vector<LoopReport> loops(const Server& server);
+
+  // ---- On a loop of the server ----
+  struct Position {
+    std::size_t loop = 0;
+    std::size_t slot = 0;
+  };
+  struct Connections {
+    std::vector<ConnectionReport> rows;
+    std::optional<Position> next = {};  // The begin of the next part; empty if this is the last.
+    std::vector<std::size_t> silent;    // Loops that did not answer: something blocks them.
+  };
+  // At most `limit` connections from `from` on.
+  static Task<Connections> connections(const Server& server, Loop& here, Position from, std::size_t limit);
+  struct Calls {
+    std::vector<CallReport> rows;
+    std::size_t all = 0;
+    std::vector<std::size_t> silent;
+  };
+  // The `limit` calls that are in flight for the longest time, the oldest first.
+  static Task<Calls> calls(const Server& server, Loop& here, std::size_t limit);
+  // Requests a call to stop. False if it is not in flight.
+  static Task<bool> cancel(const Server& server, Loop& here, CallReport call);
+};
+
+}  // namespace hawser::rpc

@@ -1,0 +1,294 @@
+#include "rpc/server/interception.h"
+
+#include <cstring>
+#include <exception>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "hawser/detail/send_reply.h"
+#include "hawser/stream.h"
+#include "rpc/port/port_session.h"
+
+namespace hawser::rpc {
+
+using detail::ActiveCall;
+
+class Interception::Run {
+ public:
+  explicit Run(Interception& on) noexcept : on_(&on), loop_(on.loop()) { on.run_ = this; }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+  ~Run() {
+    if (queued_) loop_.forget(waiting_);
+    if (on_ == nullptr) return;
+    on_->run_ = nullptr;
+    on_->abandon();
+  }
+
+  bool await_ready() const noexcept { return false; }
+  bool await_suspend(std::coroutine_handle<> waiting) {
+    waiting_ = waiting;
+    on_->start_handler();
+    return on_ != nullptr && !on_->answered_;
+  }
+  Result<void> await_resume() {
+    queued_ = false;
+    waiting_ = nullptr;
+    if (on_ == nullptr) return fail(ErrorCode::cancelled, "the call ended before its handler did");
+    if (on_->held_ == Held::error) return std::unexpected(on_->error_);
+    return {};
+  }
+
+  // The handler has answered.
+  void wake() {
+    if (!waiting_ || queued_) return;
+    loop_.resume_soon(waiting_);
+    queued_ = true;
+  }
+  // The chain ends before this.
+  void detach() {
+    on_ = nullptr;
+    wake();
+  }
+
+ private:
+  Interception* on_;
+  Loop& loop_;
+  std::coroutine_handle<> waiting_;
+  bool queued_ = false;
+};
+
+Interception::Interception(ActiveCall& outer, const ServerInterceptors& interceptors, detail::Handler& handler,
+                           const detail::ServedMethod& method)
+    : InterceptorChain(interceptors, call_),
+      outer_(outer),
+      handler_(handler),
+      method_(method.name),
+      call_(outer, method.name, method.streams_in || method.streams_out) {}
+
+Interception::~Interception() {
+  if (run_ != nullptr) std::exchange(run_, nullptr)->detach();
+  if (end_queued_) loop().forget(awaits_end_);
+  if (outer_.inner != nullptr) outer_.inner->destroy_coroutine();
+}
+
+Error Interception::thrown(std::string_view part, std::string text) {
+  return exception_error(call_.method(), part, std::move(text));
+}
+
+// ---- The handler ----
+
+Task<Result<void>> Interception::make_call() {
+  if (outer_.stopped()) {
+    co_return fail(outer_.request().deadline && loop().now() >= *outer_.request().deadline
+                       ? ErrorCode::deadline_exceeded
+                       : ErrorCode::cancelled,
+                   "the caller did not wait any more when the interceptors called next()");
+  }
+  Run run(*this);
+  co_return co_await run;
+}
+
+void Interception::start_handler() {
+  started_ = starting_ = true;
+  static_cast<PortSession&>(outer_.sink().origin())
+      .serve_within(handler_, method_, outer_.request_for(*this, call_.metadata()));
+  starting_ = false;
+}
+
+void Interception::answered() noexcept {
+  answered_ = true;
+  if (starting_) return;
+  try {
+    if (outer_.end_wanted) {
+      end_outer();
+    } else if (run_ != nullptr) {
+      run_->wake();
+    }
+  } catch (const std::bad_alloc&) {
+    fail_connection();
+  }
+}
+
+// The server has stopped and waited for a function on another thread, which has ended. The interceptors might wait for
+// ever.
+void Interception::end_outer() {
+  loop().post([alive = std::weak_ptr(alive_), this] {
+    if (!alive.expired()) outer_.destroy_coroutine();
+  });
+}
+
+void Interception::abandon() noexcept {
+  if (answered_ || outer_.inner == nullptr) return;
+  if (outer_.inner->pinned()) {
+    outer_.inner->request_stop(ErrorCode::cancelled, Initiator::local, "an interceptor has ended the call");
+  } else {
+    outer_.inner->destroy_coroutine();
+  }
+}
+
+void Interception::enter(ActiveCall& call) { outer_.inner = &call; }
+
+void Interception::leave(ActiveCall& call) noexcept {
+  if (outer_.inner == &call) outer_.inner = nullptr;
+  if (!awaits_end_ || end_queued_) return;
+  try {
+    if (outer_.end_wanted) return end_outer();
+    loop().resume_soon(awaits_end_);
+    end_queued_ = true;
+  } catch (const std::bad_alloc&) {
+    // The coroutine ends with its connection or its server.
+    fail_connection();
+  }
+}
+
+// ---- Its answer ----
+
+std::byte* Interception::begin_reply(std::uint32_t, const codec::EncodedSize& size, const detail::ReplyExtras& extras) {
+  if (answered_ || ended_) return nullptr;
+  if (size.too_large) {
+    reply_error(outer_.id(), {size.code, ErrorScope::call, Initiator::local, 0,
+                              std::string("the result can't be encoded: ") + size.why_not});
+    return nullptr;
+  }
+  body_ = Buffer::allocate(size.body);
+  size_ = size;
+  attachment_ = extras.attachment;
+  if (extras.metadata != nullptr) metadata_ = *extras.metadata;
+  return body_.mutable_data();
+}
+
+void Interception::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+  try {
+    pieces_.assign(pieces.begin(), pieces.end());
+    held_ = Held::reply;
+    call_.reply_bytes_ = size_.body + size_.payload + attachment_.size();
+    if (pieces_.empty()) {
+      if (owner != nullptr) owner->on_send_complete();
+    } else if (owner != nullptr) {
+      owner_ = owner;
+    } else {
+      copy_pieces();
+    }
+    answered();
+  } catch (const std::bad_alloc&) {
+    fail_connection();
+  }
+}
+
+void Interception::reply_error(std::uint32_t, const Error& error) {
+  if (answered_ || ended_) return;
+  error_ = error;
+  held_ = Held::error;
+  answered();
+}
+
+void Interception::refuse_unkept(std::uint32_t call) {
+  reply_error(call, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0, "no memory to keep the request"});
+}
+
+void Interception::copy_pieces() {
+  std::size_t bytes = 0;
+  for (const ConstBuffer& piece : pieces_) bytes += piece.size;
+  copied_ = Buffer::allocate(bytes);
+  std::byte* to = copied_.mutable_data();
+  for (const ConstBuffer& piece : pieces_) {
+    if (piece.size != 0) std::memcpy(to, piece.data, piece.size);
+    to += piece.size;
+  }
+  attachment_ = copied_.bytes().last(attachment_.size());
+  pieces_.assign(1, ConstBuffer{copied_.data(), bytes});
+}
+
+void Interception::copy_and_release(SendCompletion& owner) {
+  if (forwarded_) return outer_.sink().copy_and_release(owner);
+  if (owner_ != &owner) return;
+  owner_ = nullptr;
+  if (ended_) return;
+  try {
+    copy_pieces();
+  } catch (const std::bad_alloc&) {
+    held_ = Held::error;
+    error_ = {ErrorCode::internal, ErrorScope::call, Initiator::local, 0, {}};
+  }
+}
+
+void Interception::release_owner() noexcept {
+  if (SendCompletion* const owner = std::exchange(owner_, nullptr)) owner->on_send_complete();
+}
+
+void Interception::answer(Result<void>& outcome) {
+  ended_ = true;
+  if (started_ && !answered_) {
+    // A task of next() exists that no interceptor awaits.
+    if (run_ != nullptr) std::exchange(run_, nullptr)->detach();
+    abandon();
+  }
+  if (outcome && held_ == Held::reply) return forward();
+  release_owner();
+  Error error;
+  if (!outcome) {
+    error = std::move(outcome.error());
+    // Once the handler has run, no error may state that nothing was executed.
+    if (started_ && !(held_ == Held::error && error == error_)) error = detail::handler_error(std::move(error));
+    error.scope = ErrorScope::call;
+  } else if (held_ == Held::error) {
+    error = std::move(error_);  // There is no result that could be sent in its place.
+  } else {
+    error = {ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
+             started_ ? "an interceptor returned success before the handler had answered: await next()"
+                      : "an interceptor returned success without a call of next(): return an Error, or call next()"};
+  }
+  outer_.sink().reply_error(outer_.id(), error);
+}
+
+void Interception::forward() {
+  const Metadata& added = call_.reply_metadata();
+  metadata_.insert(metadata_.end(), added.begin(), added.end());
+  std::byte* const body = outer_.sink().begin_reply(outer_.id(), size_, detail::ReplyExtras{attachment_, &metadata_});
+  if (body == nullptr) return release_owner();
+  if (size_.body != 0) std::memcpy(body, body_.data(), size_.body);
+  SendCompletion* owner = std::exchange(owner_, nullptr);
+  if (owner == nullptr && !pieces_.empty()) owner = &outer_.loan();
+  forwarded_ = true;
+  outer_.sink().end_reply(pieces_, owner);
+}
+
+// ---- InterceptedHandler ----
+
+namespace {
+
+detail::Serving intercept(const detail::IncomingRequest& request, const ServerInterceptors& interceptors,
+                          detail::Handler& handler, const detail::ServedMethod& method) {
+  detail::ReplySink& sink = request.sink;
+  const std::uint32_t id = request.call;
+  try {
+    ActiveCall call(request, ActiveCall::Keep::copy_small);
+    auto self = call.self();
+    co_await self;
+    if (!call.admitted()) co_return;
+    // Items may come before the handler begins.
+    if (method.streams_in || method.streams_out) call.stream();
+    Interception interception(call, interceptors, handler, method);
+    {
+      auto chain = interception.run();
+      Result<void> outcome = co_await std::move(chain);
+      interception.answer(outcome);
+    }
+    auto end = interception.handler_end();
+    co_await end;
+    auto released = call.released();
+    co_await released;
+  } catch (...) {
+    detail::reply_thrown(sink, id, method.name, "answering the call");
+  }
+}
+
+}  // namespace
+
+void InterceptedHandler::serve(const detail::IncomingRequest& request) {
+  intercept(request, interceptors_, *handler_, method_);
+}
+
+}  // namespace hawser::rpc

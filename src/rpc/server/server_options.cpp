@@ -1,0 +1,114 @@
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "base/block_pool.h"
+#include "rpc/port/port_protocol.h"
+#include "rpc/server/server_loop.h"
+#include "transport/common/framed_connection.h"
+#include "transport/common/payload_buffer.h"
+#include "wire/message.h"
+
+namespace hawser::rpc {
+namespace {
+
+// All connections of a loop are checked in each window.
+constexpr Duration receive_window_min = std::chrono::milliseconds(1);
+
+// Returns the memory that one message of `bytes` uses at most: its block, rounded up to a size class; the block of the
+// previous step, from which it is copied; and the blocks of its head.
+std::size_t message_footprint(std::size_t bytes) noexcept {
+  const auto block = [](std::size_t size) {
+    return size <= BlockPool::class_bytes_max ? std::bit_ceil(std::max(size, BlockPool::class_bytes_min)) : size;
+  };
+  return block(bytes) + block(bytes / transport::PayloadBuffer::step_factor + 1) +
+         2 * transport::FramedConnection::receive_block_bytes;
+}
+
+}  // namespace
+
+Result<void> check_memory(const ServerOptions& options) {
+  const auto contradiction = [](std::string_view small, std::size_t bytes, std::string_view large, std::size_t most) {
+    return fail(ErrorCode::invalid_argument, "ServerOptions::" + std::string(small) + " (" + std::to_string(bytes) +
+                                                 " bytes) is less than " + std::string(large) + " (" +
+                                                 std::to_string(most) + " bytes): raise the one, or lower the other");
+  };
+  const auto out_of_range = [](std::string_view name, std::size_t is, std::string_view least) {
+    return fail(ErrorCode::invalid_argument, "ServerOptions::" + std::string(name) + " (" + std::to_string(is) +
+                                                 ") is less than " + std::string(least) + ": raise it");
+  };
+  if (options.message_bytes_max < wire::message_bytes_least) {
+    return out_of_range("message_bytes_max", options.message_bytes_max,
+                        std::to_string(wire::message_bytes_least) + " bytes, which a frame without a body takes");
+  }
+  if (options.calls_per_connection_max == 0) {
+    return out_of_range("calls_per_connection_max", 0, "1, without which no client may call");
+  }
+  if (options.ping_interval <= Duration::zero()) {
+    return fail(ErrorCode::invalid_argument, "ServerOptions::ping_interval (" +
+                                                 std::to_string(options.ping_interval.count()) +
+                                                 " ns) is not positive: raise it, or use `forever` to send no PING");
+  }
+  if (options.receive_rate_min != 0 && options.receive_window > Duration::zero() &&
+      options.receive_window < receive_window_min) {
+    return out_of_range("receive_window", static_cast<std::size_t>(options.receive_window.count()),
+                        "1000000 ns, since all connections are looked at in each window");
+  }
+  if (options.stream_window_bytes == 0) {
+    return out_of_range("stream_window_bytes", 0, "1 byte, without which no client may send a stream item");
+  }
+  const std::size_t share = options.receive_share_bytes_max;
+  const std::size_t peer = options.receive_peer_bytes_max;
+  if (options.receive_bytes_max < options.message_bytes_max) {
+    return contradiction("receive_bytes_max", options.receive_bytes_max, "message_bytes_max",
+                         options.message_bytes_max);
+  }
+  if (peer != 0) {
+    const std::size_t least = std::max(share, options.message_bytes_max);
+    if (peer < least) {
+      return contradiction("receive_peer_bytes_max", peer,
+                           share > options.message_bytes_max ? "receive_share_bytes_max" : "message_bytes_max", least);
+    }
+    if (options.receive_bytes_max < peer) {
+      return contradiction("receive_bytes_max", options.receive_bytes_max, "receive_peer_bytes_max", peer);
+    }
+  }
+  if (share == 0) return {};
+  if (share < options.message_bytes_max) {
+    return contradiction("receive_share_bytes_max", share, "message_bytes_max", options.message_bytes_max);
+  }
+  if (options.receive_bytes_max < share) {
+    return contradiction("receive_bytes_max", options.receive_bytes_max, "receive_share_bytes_max", share);
+  }
+  return {};
+}
+
+detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept {
+  const std::size_t least = message_footprint(options.message_bytes_max);
+  const std::size_t share =
+      options.receive_share_bytes_max != 0 ? options.receive_share_bytes_max : options.receive_bytes_max / 4;
+  const std::size_t peer =
+      options.receive_peer_bytes_max != 0 ? options.receive_peer_bytes_max : options.receive_bytes_max / 2;
+  return detail::ReceiveBudget(std::max(options.receive_bytes_max, least), std::max(share, least),
+                               std::max({peer, share, least}));
+}
+
+std::string alpn_names(const ProtocolList& protocols) {
+  std::string names;
+  const auto add = [&names](std::string_view name) {
+    if (!name.empty()) names.append(1, static_cast<char>(name.size())).append(name);
+  };
+  // HTTP/2 is last: clients of gRPC offer nothing else, and other clients get more from HTTP/1.1 here.
+  for (const auto& protocol : protocols) {
+    if (protocol->alpn() != "h2") add(protocol->alpn());
+  }
+  for (const auto& protocol : protocols) {
+    if (protocol->alpn() == "h2") add("h2");
+  }
+  add(native_alpn);
+  return names;
+}
+
+}  // namespace hawser::rpc

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hawser/detail/send_reply.h"
+#include "hawser/interceptor.h"
+
+namespace hawser::rpc {
+
+template <class CallInfo>
+using InterceptorList = std::vector<std::shared_ptr<detail::Interceptor<CallInfo>>>;
+
+// Runs the interceptors of one call, from the first to the last, and then the call itself. Belongs to one loop.
+// Destroying it ends the call: tasks of next() that still exist return an error.
+template <class CallInfo>
+class InterceptorChain : public detail::NextTarget {
+ public:
+  InterceptorChain(const InterceptorList<CallInfo>& interceptors, CallInfo& info)
+      : interceptors_(interceptors), info_(info), link_(std::make_shared<detail::NextLink>(this)) {}
+  InterceptorChain(const InterceptorChain&) = delete;
+  InterceptorChain& operator=(const InterceptorChain&) = delete;
+
+  Task<Result<void>> run() { return step(link_, 0); }
+  Task<Result<void>> enter_level(std::size_t level) final { return step(link_, level); }
+
+ protected:
+  ~InterceptorChain() { link_->target = nullptr; }
+
+  // Makes the call itself. Called at most once.
+  virtual Task<Result<void>> make_call() = 0;
+  // The error for an exception that left `part`: "an interceptor" or "the handler".
+  virtual Error thrown(std::string_view part, std::string text) = 0;
+  // The coroutine of an interceptor begins to run. Null: it has ended.
+  virtual void entered(const void* frame) noexcept { static_cast<void>(frame); }
+
+ private:
+  // A coroutine of its own data: the chain may end before it begins, and while it waits.
+  static Task<Result<void>> step(std::shared_ptr<detail::NextLink> link, std::size_t level) {
+    const auto chain = [&] { return static_cast<InterceptorChain*>(link->target); };
+    if (chain() == nullptr) co_return ended();
+    if (chain()->reached_ != level) {
+      co_return fail(ErrorCode::internal,
+                     "an interceptor called next() twice: it runs the rest of a call, which runs once; make another "
+                     "call to try again");
+    }
+    chain()->reached_ = level + 1;
+    std::string text;
+    try {
+      if (level == chain()->interceptors_.size()) {
+        auto call = chain()->make_call();
+        co_return co_await std::move(call);
+      }
+      auto around = chain()->interceptors_[level]->around(chain()->info_, Next(link, level + 1));
+      const void* const before = std::exchange(chain()->frame_, around.frame());
+      chain()->entered(around.frame());
+      Result<void> outcome = co_await std::move(around);
+      if (chain() != nullptr) chain()->entered(chain()->frame_ = before);
+      co_return outcome;
+    } catch (...) {
+      text = detail::exception_text();
+    }
+    if (chain() == nullptr) co_return ended();
+    co_return std::unexpected(
+        chain()->thrown(level == chain()->interceptors_.size() ? "the handler" : "an interceptor", std::move(text)));
+  }
+  static std::unexpected<Error> ended() {
+    return fail(ErrorCode::internal, "next() ran after its interceptor had ended: await it within the interceptor");
+  }
+
+  const InterceptorList<CallInfo>& interceptors_;
+  CallInfo& info_;
+  std::size_t reached_ = 0;  // Number of levels that were entered.
+  const void* frame_ = nullptr;
+  const std::shared_ptr<detail::NextLink> link_;
+};
+
+}  // namespace hawser::rpc

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hawser/transport/connection.h"
+#include "rpc/session/memory_operation.h"
+#include "rpc/session/region_table.h"
+#include "wire/call_table.h"
+
+namespace hawser::rpc {
+class Session;
+}
+
+namespace hawser::detail {
+
+// Access to exposed memory by frames, in both directions of one session: sends the operations of this side, and serves
+// those of the peer without a handler. Operations are cut into pieces, so that other messages come between them. Loop's
+// thread only.
+class MemoryFrames {
+ public:
+  // Limit of the operations of this side that have not ended.
+  static constexpr std::size_t operations_max = 4096;
+  // Limit of one frame's data. The next piece waits while window_bytes are on their way, or pieces_max frames.
+  static constexpr std::size_t piece_bytes_max = std::size_t{128} << 10;
+  static constexpr std::size_t window_bytes = std::size_t{512} << 10;
+  static constexpr std::size_t pieces_max = 64;
+  static_assert(piece_bytes_max <= wire::memory_read_bytes_max);
+
+  explicit MemoryFrames(rpc::Session& session);
+  MemoryFrames(const MemoryFrames&) = delete;
+  MemoryFrames& operator=(const MemoryFrames&) = delete;
+  ~MemoryFrames();
+
+  // ---- Operations of this side ----
+  // On an error, the operation has not begun and gets no callback. Callbacks may be called within this call.
+  Result<void> start(MemoryOperation& operation);
+  // The operation gets no more callbacks, and its local memory is not accessed any more.
+  void abandon(MemoryOperation& operation) noexcept;
+
+  // ---- For the session ----
+  // Where the payload that `frame` announces goes. `frame` is a MEMORY or MEMORY_REPLY frame.
+  transport::ReceiveBuffer select(const wire::Frame& frame, std::size_t payload_bytes);
+  // Return false if the peer has violated the protocol.
+  bool on_request(const wire::MemoryFrame& request, const wire::Frame& frame, const transport::Message& message);
+  bool on_reply(const wire::MemoryReplyFrame& reply, const wire::Frame& frame, const transport::Message& message);
+  // There is room for more messages.
+  void on_drained() { post(); }
+  // The session has ended, having sent the stream up to position `sent`.
+  void end(const Error& reason, std::uint64_t sent);
+
+ private:
+  struct Piece;
+  using Pieces = wire::CallTable<Piece>;
+
+  void post();
+  bool has_window() const noexcept;
+  Piece* open_piece(MemoryOperation& operation, std::size_t body_bytes, std::size_t payload_bytes, std::byte*& at);
+  bool send_piece(MemoryOperation& operation);
+  bool send_atomic(MemoryOperation& operation);
+  void begin_piece(Piece& piece, MemoryOperation& operation) noexcept;
+  void end_piece(Piece* piece) noexcept;
+  void unlink(MemoryOperation& operation) noexcept;
+  void finish(MemoryOperation& operation, std::optional<Error> error);
+  void finish_if_done(MemoryOperation& operation);
+  std::size_t piece_bytes() const noexcept;
+  std::size_t piece_ranges() const noexcept;
+  void take_reply(const wire::MemoryReplyFrame& reply, const wire::Frame& frame, const transport::Message& message,
+                  Piece& piece, MemoryOperation& operation);
+  transport::ReceiveBuffer select_for_reply(const wire::MemoryReplyFrame& reply, std::size_t payload_bytes) noexcept;
+  void scatter(const Piece& piece, const MemoryOperation& operation, Bytes payload) noexcept;
+
+  // Serving.
+  struct Served {
+    std::shared_ptr<Grant> grant;
+    Error error;  // If `grant` is null.
+  };
+  Served check(std::uint32_t action, const wire::MemoryBody& body) const;
+  void serve_read(const wire::MemoryFrame& request, const wire::MemoryBody& body);
+  void serve_write(const wire::MemoryFrame& request, const wire::MemoryBody& body, const transport::Message& message);
+  void serve_atomic(const wire::MemoryFrame& request, const wire::MemoryBody& body);
+  void reply(wire::CallId call, Bytes body);
+  void refuse(wire::CallId call, const Error& error);
+  void after_reply();
+
+  rpc::Session& session_;
+  Pieces pieces_;
+  std::size_t operations_ = 0;
+  std::size_t in_flight_bytes_ = 0;
+  MemoryOperation* first_ = nullptr;  // Operations with frames to be sent, in order.
+  MemoryOperation* last_ = nullptr;
+  bool posting_ = false;
+  bool ended_ = false;
+  // The region into which a payload is being received. Kept until the next one, because the connection uses its guard.
+  std::shared_ptr<Grant> receiving_;
+};
+
+}  // namespace hawser::detail

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "exec/condition.h"
+#include "hawser/loop.h"
+#include "hawser/memory.h"
+#include "hawser/transport/remote_memory.h"
+#include "rpc/session/memory_frames.h"
+
+namespace hawser::detail {
+
+class CallChannel;
+
+// An operation as the application requested it.
+struct RemoteRequest {
+  wire::MemoryAction action = wire::MemoryAction::read;
+  RemoteRegion region;
+  // Null: `single` is the only block.
+  const TransferBatch* batch = nullptr;
+  TransferBatch::Run single = {};
+  std::uint64_t base = 0;
+  wire::AtomicOperands operands = {};
+  RemoteOptions options = {};
+
+  bool atomic() const noexcept { return wire::MemoryBody::atomic(static_cast<std::uint32_t>(action)); }
+};
+
+// One access in progress. Destroying the object abandons the access.
+class RemoteAccess : public std::enable_shared_from_this<RemoteAccess>, Timer {
+ public:
+  RemoteAccess(const RemoteAccess&) = delete;
+  RemoteAccess& operator=(const RemoteAccess&) = delete;
+  virtual ~RemoteAccess() = default;
+
+  // Starts the deadline and the watch of the stop token, unless the access has ended.
+  void watch(const RemoteOptions& options);
+  bool ended() const noexcept { return outcome_.has_value(); }
+  bool posted() const noexcept { return posted_ || ended(); }
+  // Messages that are sent after posted() take effect after the access. Otherwise only after ended().
+  virtual bool ordered() const noexcept = 0;
+  const Result<void>& outcome() const noexcept { return *outcome_; }
+  virtual std::uint64_t previous() const noexcept { return 0; }
+  exec::Condition::Waiter changed() noexcept { return changed_.wait(); }
+
+  // The client's connection on which the access was begun.
+  const CallChannel* channel = nullptr;
+
+ protected:
+  explicit RemoteAccess(Loop& loop) noexcept : Timer(&RemoteAccess::on_deadline), loop_(loop), changed_(loop) {}
+  void set_posted();
+  void set_done(const std::optional<Error>& error);
+  // Abandons what the transport or the session still does.
+  virtual void withdraw() noexcept = 0;
+
+ private:
+  struct Stopper {
+    RemoteAccess* access;
+    void operator()() const noexcept;
+  };
+
+  void give_up(ErrorCode code, const char* text);
+  static void on_deadline(Timer& timer) noexcept;
+
+  Loop& loop_;
+  exec::Condition changed_;
+  std::optional<Result<void>> outcome_;
+  bool posted_ = false;
+  std::optional<std::stop_callback<Stopper>> stop_;
+};
+
+// An access by frames.
+class FrameAccess final : public RemoteAccess, MemoryOperation {
+ public:
+  explicit FrameAccess(Loop& loop) noexcept : RemoteAccess(loop) {}
+  ~FrameAccess() override { withdraw(); }
+  Result<void> start(MemoryFrames& frames, const RemoteRequest& request);
+  // The owner may refuse what the connection has carried, so that only an answer shows that the access took effect.
+  bool ordered() const noexcept override { return false; }
+  std::uint64_t previous() const noexcept override { return MemoryOperation::previous; }
+
+ private:
+  void on_posted() override { set_posted(); }
+  void on_done(const std::optional<Error>& error) override;
+  void withdraw() noexcept override;
+
+  TransferBatch::Run single_;
+  MemoryFrames* frames_ = nullptr;  // Non-null exactly while the session knows this operation.
+};
+
+// An access by the device: the runs of a batch as operations of their own, some at a time.
+class DeviceAccess final : public RemoteAccess {
+ public:
+  explicit DeviceAccess(Loop& loop) noexcept : RemoteAccess(loop) {}
+  ~DeviceAccess() override { withdraw(); }
+  Result<void> start(transport::RemoteMemory& remote, const RemoteRegion::Place& place, const RemoteRequest& request);
+  bool ordered() const noexcept override { return true; }
+
+ private:
+  struct Part final : transport::RemoteOperation {
+    void on_posted() override { access->part_posted(); }
+    void on_done(const std::optional<Error>& error) override { access->part_done(*this, error); }
+    DeviceAccess* access = nullptr;
+    bool running = false;
+  };
+  static constexpr std::size_t parts_max = 64;
+
+  void go_on();
+  void part_posted();
+  void part_done(Part& part, const std::optional<Error>& error);
+  void end_if_done();
+  void withdraw() noexcept override;
+
+  transport::RemoteMemory* remote_ = nullptr;  // Null once nothing runs any more.
+  RemoteRegion::Place place_;
+  bool writes_ = false;
+  std::uint64_t base_ = 0;
+  TransferBatch::Run single_;
+  std::span<const TransferBatch::Run> runs_;
+  std::size_t next_ = 0;     // The run that begins next.
+  std::size_t running_ = 0;  // Parts that the transport knows.
+  std::size_t not_posted_ = 0;
+  std::size_t confirmed_ = 0;
+  bool going_on_ = false;
+  std::optional<Error> error_;
+  std::vector<Part> parts_;  // Their addresses do not change.
+};
+
+}  // namespace hawser::detail

@@ -1,0 +1,245 @@
+#include "security/tls/certificate.h"
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <utility>
+
+namespace hawser::tls {
+namespace {
+
+using GeneralNamesPtr = std::unique_ptr<GENERAL_NAMES, Released<GENERAL_NAMES_free>>;
+
+BioPtr memory_bio(const std::string& text) {
+  return BioPtr(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+// PEM callbacks of encrypted keys: no password is known. Without it OpenSSL would ask at the terminal.
+int no_password(char*, int, int, void*) { return -1; }
+
+std::string text_of(const ASN1_STRING* string) {
+  std::string text(reinterpret_cast<const char*>(ASN1_STRING_get0_data(string)),
+                   static_cast<std::size_t>(ASN1_STRING_length(string)));
+  std::ranges::replace_if(text, [](char one) { return static_cast<unsigned char>(one) < 0x20 || one == 0x7f; }, '?');
+  return text;
+}
+
+std::string address_text(const ASN1_STRING* address) {
+  const unsigned char* const bytes = ASN1_STRING_get0_data(address);
+  const int size = ASN1_STRING_length(address);
+  std::string text;
+  if (size == 4) {
+    for (int i = 0; i < 4; ++i) text += (i == 0 ? "" : ".") + std::to_string(bytes[i]);
+  } else if (size == 16) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    for (int i = 0; i < 16; ++i) {
+      if (i != 0 && i % 2 == 0) text += ':';
+      text += digits[bytes[i] >> 4];
+      text += digits[bytes[i] & 15];
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> names_of(const X509* certificate) {
+  const GeneralNamesPtr names(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  std::vector<std::string> all;
+  for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    const GENERAL_NAME* const one = sk_GENERAL_NAME_value(names.get(), i);
+    if (one->type == GEN_URI) all.push_back("URI:" + text_of(one->d.uniformResourceIdentifier));
+    if (one->type == GEN_DNS) all.push_back("DNS:" + text_of(one->d.dNSName));
+    if (one->type == GEN_IPADD) all.push_back("IP:" + address_text(one->d.iPAddress));
+  }
+  return all;
+}
+
+namespace {
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "no name" : text;
+}
+
+}  // namespace
+
+std::string reason_text(unsigned long error) {
+  const char* const reason = ERR_reason_error_string(error);
+  if (reason != nullptr) return reason;
+  if (ERR_SYSTEM_ERROR(error)) return std::strerror(ERR_GET_REASON(error));
+  return "OpenSSL error " + std::to_string(error);
+}
+
+std::string take_errors() {
+  const unsigned long first = ERR_get_error();
+  ERR_clear_error();
+  return first == 0 ? std::string() : reason_text(first);
+}
+
+Result<std::string> read_file(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  if (file) {
+    std::array<char, 16 * 1024> part;
+    while (text.size() <= pem_bytes_max && (file.read(part.data(), part.size()) || file.gcount() != 0)) {
+      text.append(part.data(), static_cast<std::size_t>(file.gcount()));
+    }
+  }
+  if (!file.eof() && text.size() <= pem_bytes_max) {
+    return fail(ErrorCode::invalid_argument,
+                "cannot read " + path + ": " + (errno != 0 ? std::strerror(errno) : "it is no file"));
+  }
+  if (text.size() > pem_bytes_max) {
+    return fail(ErrorCode::limit_exceeded,
+                path + " is longer than " + std::to_string(pem_bytes_max) + " bytes: it cannot be a PEM file for TLS");
+  }
+  return text;
+}
+
+Result<std::vector<X509Ptr>> parse_certificates(const std::string& pem, const std::string& path) {
+  const BioPtr bio = memory_bio(pem);
+  std::vector<X509Ptr> all;
+  while (X509* const one = PEM_read_bio_X509(bio.get(), nullptr, no_password, nullptr)) all.emplace_back(one);
+  const std::string error = take_errors();
+  if (!all.empty()) return all;
+  return fail(ErrorCode::invalid_argument,
+              path + " has no certificate in PEM format (" + error + "): it must contain -----BEGIN CERTIFICATE-----");
+}
+
+Result<KeyPtr> parse_key(const std::string& pem, const std::string& path) {
+  const BioPtr bio = memory_bio(pem);
+  KeyPtr key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr));
+  const std::string error = take_errors();
+  if (key != nullptr) return key;
+  return fail(ErrorCode::invalid_argument,
+              path + " has no private key in PEM format that can be read without a password (" + error + ")");
+}
+
+Result<CrlPtr> parse_crl(const std::string& pem, const std::string& path) {
+  const BioPtr bio = memory_bio(pem);
+  CrlPtr crl(PEM_read_bio_X509_CRL(bio.get(), nullptr, no_password, nullptr));
+  const std::string error = take_errors();
+  if (crl != nullptr) return crl;
+  return fail(ErrorCode::invalid_argument, path + " has no list of revoked certificates in PEM format (" + error +
+                                               "): it must contain -----BEGIN X509 CRL-----");
+}
+
+std::string name_text(const X509_NAME* name) {
+  const BioPtr bio(BIO_new(BIO_s_mem()));
+  if (bio == nullptr ||
+      X509_NAME_print_ex(bio.get(), name, 0, XN_FLAG_RFC2253 & ~static_cast<unsigned long>(ASN1_STRFLGS_ESC_MSB)) < 0)
+    return {};
+  char* data = nullptr;
+  const long size = BIO_get_mem_data(bio.get(), &data);
+  return std::string(data, static_cast<std::size_t>(size));
+}
+
+std::string subject_text(const X509* certificate) { return name_text(X509_get_subject_name(certificate)); }
+
+std::int64_t unix_time(const ASN1_TIME* time) {
+  std::tm parts{};
+  return ASN1_TIME_to_tm(time, &parts) == 1 ? timegm(&parts) : 0;
+}
+
+std::string time_text(const ASN1_TIME* time) {
+  std::tm parts{};
+  if (ASN1_TIME_to_tm(time, &parts) != 1) return "an unknown time";
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text.data();
+}
+
+std::string key_text(const EVP_PKEY* key) {
+  if (key == nullptr) return "an unknown key";
+  const char* const type = EVP_PKEY_get0_type_name(key);
+  return std::string(type != nullptr ? type : "unknown") + " " + std::to_string(EVP_PKEY_get_bits(key)) + " bits";
+}
+
+Identity identity_of(const X509* certificate) {
+  Identity identity;
+  identity.kind = Identity::Kind::certificate;
+  identity.subject = subject_text(certificate);
+  identity.issuer = name_text(X509_get_issuer_name(certificate));
+  identity.alt_names = names_of(certificate);
+  // A certificate with several URIs is no SPIFFE certificate (X509-SVID, 2).
+  const auto is_uri = [](const std::string& name) { return name.starts_with("URI:"); };
+  if (std::ranges::count_if(identity.alt_names, is_uri) == 1) {
+    const std::string uri = std::ranges::find_if(identity.alt_names, is_uri)->substr(4);
+    if (uri.starts_with("spiffe://")) identity.spiffe_id = uri;
+  }
+  return identity;
+}
+
+bool is_address(const std::string& host) {
+  ASN1_OCTET_STRING* const address = a2i_IPADDRESS(host.c_str());
+  ERR_clear_error();
+  if (address == nullptr) return false;
+  ASN1_OCTET_STRING_free(address);
+  return true;
+}
+
+bool valid_for(X509* certificate, const std::string& host) {
+  const bool valid = is_address(host) ? X509_check_ip_asc(certificate, host.c_str(), 0) == 1
+                                      : X509_check_host(certificate, host.data(), host.size(), 0, nullptr) == 1;
+  ERR_clear_error();
+  return valid;
+}
+
+std::string verify_text(int error, X509* certificate, const std::string& host, const std::string& whose) {
+  const std::string subject = certificate != nullptr ? " (" + subject_text(certificate) + ")" : "";
+  const std::string issuer = certificate != nullptr ? name_text(X509_get_issuer_name(certificate)) : "";
+  const std::string ca = whose == "server" ? "TlsClientOptions::ca_file" : "TlsServerOptions::client_ca_file";
+  const std::string crls = whose == "server" ? "TlsClientOptions::crl_files" : "TlsServerOptions::crl_files";
+  const std::string it = "the " + whose + "'s certificate" + subject;
+  switch (error) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+      return it + " or one of its issuers expired on " +
+             (certificate != nullptr ? time_text(X509_get0_notAfter(certificate)) : "an unknown day") + ": renew it";
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+      return it + " is not valid before " +
+             (certificate != nullptr ? time_text(X509_get0_notBefore(certificate)) : "some later day") +
+             ": compare the clocks of both machines";
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+      return it + " is valid for " + (certificate != nullptr ? listed(names_of(certificate)) : "other names") +
+             " and not for '" + host + "': connect by one of its names, or set TlsClientOptions::server_name";
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_CERT_UNTRUSTED:
+      return it + " has an issuer that is not trusted (" + issuer + "): add the issuer's certificate to " + ca +
+             ", or send the certificates between them";
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+      return it + " is signed by itself and not trusted: add it to " + ca + ", or use one of a trusted issuer";
+    case X509_V_ERR_INVALID_PURPOSE:
+      return it + " is not meant for a " + whose + ": its extended key usage lacks " + whose + "Auth";
+    case X509_V_ERR_INVALID_CA:
+      return it + " was issued by a certificate that is not one of an issuer (basicConstraints lacks CA:TRUE)";
+    case X509_V_ERR_CERT_REVOKED: return it + " was revoked by its issuer (" + issuer + "): use a new one";
+    case X509_V_ERR_UNABLE_TO_GET_CRL:
+      return it + ": there is no list of revoked certificates of its issuer (" + issuer + "): add it to " + crls;
+    case X509_V_ERR_CRL_HAS_EXPIRED:
+      return it + ": the list of revoked certificates of its issuer (" + issuer + ") is too old: renew it in " + crls;
+    case X509_V_ERR_EE_KEY_TOO_SMALL:
+    case X509_V_ERR_CA_KEY_TOO_SMALL:
+      return it + " or one of its issuers has a weak key (" +
+             key_text(certificate != nullptr ? X509_get0_pubkey(certificate) : nullptr) +
+             "): use RSA with 2048 bits or more, or EC with 224 or more";
+    case X509_V_ERR_CA_MD_TOO_WEAK: return it + " or one of its issuers has a weak signature: use SHA-256 or better";
+    default: return it + ": " + X509_verify_cert_error_string(error);
+  }
+}
+
+}  // namespace hawser::tls

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hawser/error.h"
+#include "hawser/identity.h"
+#include "security/tls/openssl.h"
+
+// Certificates: reading them from files, and texts about them.
+namespace hawser::tls {
+
+// Files with a private key are read only up to this size, like the others.
+inline constexpr std::size_t pem_bytes_max = std::size_t{4} << 20;
+
+// The text of a file. The error names the file and the reason.
+Result<std::string> read_file(const std::string& path);
+// The certificates of a PEM text, one at least. `path` is for the error.
+Result<std::vector<X509Ptr>> parse_certificates(const std::string& pem, const std::string& path);
+Result<KeyPtr> parse_key(const std::string& pem, const std::string& path);
+Result<CrlPtr> parse_crl(const std::string& pem, const std::string& path);
+
+// The distinguished name of RFC 4514.
+std::string name_text(const X509_NAME* name);
+std::string subject_text(const X509* certificate);
+std::string time_text(const ASN1_TIME* time);
+std::string key_text(const EVP_PKEY* key);
+std::int64_t unix_time(const ASN1_TIME* time);
+// The subject alternative names that are DNS names, IP addresses and URIs: "DNS:a.example", "IP:10.0.0.1", "URI:a:b".
+std::vector<std::string> names_of(const X509* certificate);
+Identity identity_of(const X509* certificate);
+// True if `host`, a name or an address, is one of the certificate's.
+bool valid_for(X509* certificate, const std::string& host);
+bool is_address(const std::string& host);
+
+// Returns why the verification of `certificate` failed (X509_V_ERR_*), with the remedy. `host` is the name that was
+// demanded, empty if there was none; `whose` is "server" or "client".
+std::string verify_text(int error, X509* certificate, const std::string& host, const std::string& whose);
+
+}  // namespace hawser::tls

@@ -1,0 +1,123 @@
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "exec/condition.h"
+#include "hawser/tls.h"
+#include "security/tls/stream.h"
+#include "transport/common/null_sink.h"
+#include "transport/stream_security.h"
+
+namespace hawser {
+namespace {
+
+constexpr std::string_view client_streams_only =
+    "the client's TlsClientOptions::protection is encrypted_stream, and other transports do not encrypt";
+
+tls::ContextOptions context_options(const TlsClientOptions& options) {
+  return {.certificates = options.certificate.certificate_file.empty()
+                              ? std::vector<TlsCertificate>()
+                              : std::vector<TlsCertificate>{options.certificate},
+          .ca_file = options.ca_file,
+          .crl_files = options.crl_files,
+          .verify = !options.accept_any_server,
+          .tls12 = options.tls12,
+          .resumption = options.resumption,
+          .peer_certificate_bytes_max = options.peer_certificate_bytes_max};
+}
+
+// The host of "host:port" or "[v6]:port"; empty for a Unix socket.
+std::string host_of(const std::string& address) {
+  if (address.starts_with("unix:")) return {};
+  std::string host = address.substr(0, address.rfind(':'));
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return host;
+}
+
+// Waits for the end of a handshake.
+struct Opening final : transport::StreamSink, Timer {
+  explicit Opening(Loop& loop) : Timer(&Opening::fire), changed(loop) {}
+  static void fire(Timer& timer) noexcept {
+    auto& self = static_cast<Opening&>(timer);
+    self.late = true;
+    self.changed.notify_all();
+  }
+  MutableBytes receive_space() override { return transport::discard_buffer(); }
+  void received(std::size_t) override {}
+  void sendable(std::size_t) override {}
+  void ended(const Error& reason) override {
+    error = reason;
+    changed.notify_all();
+  }
+
+  exec::Condition changed;
+  bool open = false;
+  bool late = false;
+  std::optional<Error> error;
+};
+
+}  // namespace
+
+struct TlsClient::State final : transport::ClientSecurity {
+  explicit State(TlsClientOptions given)
+      : options(std::move(given)),
+        shared(std::make_shared<tls::Shared>(context_options(options), options.reload_interval,
+                                             options.handshake_threads, options.handshakes_max)) {}
+
+  Task<Result<std::unique_ptr<transport::Stream>>> protect(Loop& loop, std::unique_ptr<transport::Stream> stream,
+                                                           std::string address, std::string_view protocol,
+                                                           Time deadline) override {
+    std::string host = options.server_name.empty() ? host_of(address) : options.server_name;
+    if (host.empty() && !options.accept_any_server) {
+      co_return fail(ErrorCode::invalid_argument,
+                     "TLS to " + address + " needs the name of the server: set TlsClientOptions::server_name",
+                     ErrorScope::connection);
+    }
+    // The pool's threads end before `shared` does, so the function may refer to it.
+    auto make = [&store = shared->store, log = loop.options().log, host,
+                 name = std::string(protocol)]() -> Result<std::unique_ptr<tls::Session>> {
+      if (Result<void> prepared = store.prepare(); !prepared) return std::unexpected(std::move(prepared.error()));
+      std::shared_ptr<const tls::Context> context = store.current(log);
+      tls::SslSessionPtr resumed = context->take(host);
+      return std::make_unique<tls::Session>(std::move(context), host, name, std::move(resumed));
+    };
+    Opening opening(loop);
+    auto secured = std::make_unique<tls::TlsStream>(shared, std::move(stream), std::move(make), false);
+    secured->when_open([&opening] {
+      opening.open = true;
+      opening.changed.notify_all();
+    });
+    static_cast<Timer&>(opening).start(loop, deadline);
+    secured->start(loop, opening);
+    while (!opening.open && !opening.late && !opening.error) {
+      auto changed = opening.changed.wait();
+      co_await changed;
+    }
+    if (opening.error) {
+      opening.error->text = "cannot connect to " + address + ": " + opening.error->text;
+      co_return std::unexpected(std::move(*opening.error));
+    }
+    if (!opening.open) {
+      co_return fail(ErrorCode::unavailable,
+                     "cannot connect to " + address +
+                         ": the server did not complete the TLS handshake in time "
+                         "(connect_timeout)",
+                     ErrorScope::connection);
+    }
+    secured->set_sink(transport::null_sink());
+    co_return std::unique_ptr<transport::Stream>(std::move(secured));
+  }
+  std::string_view stream_only() const noexcept override {
+    return options.protection == TlsProtection::encrypted_stream ? client_streams_only : std::string_view();
+  }
+
+  const TlsClientOptions options;
+  const std::shared_ptr<tls::Shared> shared;
+};
+
+TlsClient::TlsClient(TlsClientOptions options) : state_(std::make_shared<State>(std::move(options))) {}
+TlsClient::operator std::shared_ptr<transport::ClientSecurity>() const { return state_; }
+Result<void> TlsClient::reload() { return state_->shared->store.reload(); }
+TlsCounters TlsClient::counters() const noexcept { return tls::counters_of(*state_->shared); }
+
+}  // namespace hawser

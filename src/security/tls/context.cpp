@@ -1,0 +1,302 @@
+#include "security/tls/context.h"
+
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "security/tls/session.h"
+
+namespace hawser::tls {
+namespace {
+
+// Forward secrecy and authenticated encryption only. TLS 1.3 has no others.
+constexpr const char* ciphers_of_tls12 = "ECDHE+AESGCM:ECDHE+CHACHA20";
+constexpr int security_level = 2;  // RSA and DH with 2048 bits or more, EC with 224 or more, SHA-256 or better.
+constexpr int verify_depth_max = 8;
+constexpr long session_seconds_max = 3600;
+
+Result<void> refused(const std::string& what) {
+  const std::string error = take_errors();
+  return fail(ErrorCode::invalid_argument, error.empty() ? what : what + ": " + error);
+}
+
+int on_verify(int valid, X509_STORE_CTX* store) {
+  if (valid == 1) return 1;
+  const auto* const ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  // The text is an extra; without memory the verification fails likewise.
+  try {
+    Session::of(ssl).refuse_certificate(X509_STORE_CTX_get_error(store), X509_STORE_CTX_get_current_cert(store));
+  } catch (const std::exception&) {
+    return 0;
+  }
+  return 0;
+}
+
+// Server: sets the certificate for the host that the client demands.
+int on_certificate(SSL* ssl, void*) {
+  const Session& session = Session::of(ssl);
+  const char* const demanded = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+  try {
+    const Context::Own& own = session.context().select(demanded != nullptr ? demanded : "");
+    STACK_OF(X509)* const issuers = sk_X509_new_null();
+    if (issuers == nullptr) return 0;
+    bool set = true;
+    for (const X509Ptr& issuer : own.issuers) set = set && sk_X509_push(issuers, issuer.get()) > 0;
+    set = set && SSL_use_cert_and_key(ssl, own.certificate.get(), own.key.get(), issuers, 1) == 1;
+    sk_X509_free(issuers);
+    return set ? 1 : 0;
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
+int on_alpn(SSL* ssl, const unsigned char** out, unsigned char* out_bytes, const unsigned char* in, unsigned in_bytes,
+            void*) {
+  const std::string& ours = Session::of(ssl).alpn();
+  if (ours.empty()) return SSL_TLSEXT_ERR_NOACK;
+  unsigned char* selected = nullptr;
+  if (SSL_select_next_proto(&selected, out_bytes, reinterpret_cast<const unsigned char*>(ours.data()),
+                            static_cast<unsigned>(ours.size()), in, in_bytes) != OPENSSL_NPN_NEGOTIATED) {
+    return SSL_TLSEXT_ERR_ALERT_FATAL;
+  }
+  *out = selected;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+// Client: a session that a later connection may resume.
+int on_session(SSL* ssl, SSL_SESSION* session) {
+  Session& own = Session::of(ssl);
+  try {
+    own.context().keep(own.host(), SslSessionPtr(session));
+  } catch (const std::exception&) {
+    // The session has been released.
+  }
+  return 1;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Context>> Context::load(const ContextOptions& options) {
+  const std::shared_ptr<Context> made(new Context(options));
+  ERR_clear_error();
+  if (Result<void> begun = made->begin(); !begun) return std::unexpected(std::move(begun.error()));
+  for (const TlsCertificate& files : options.certificates) {
+    if (Result<void> added = made->add_own(files); !added) return std::unexpected(std::move(added.error()));
+  }
+  if (Result<void> added = made->add_trusted(); !added) return std::unexpected(std::move(added.error()));
+  return made;
+}
+
+Result<void> Context::begin() {
+  context_.reset(SSL_CTX_new(options_.server ? TLS_server_method() : TLS_client_method()));
+  SSL_CTX* const context = context_.get();
+  if (context == nullptr) return refused("OpenSSL makes no context");
+  SSL_CTX_set_security_level(context, security_level);
+  if (SSL_CTX_set_min_proto_version(context, options_.tls12 ? TLS1_2_VERSION : TLS1_3_VERSION) != 1 ||
+      SSL_CTX_set_max_proto_version(context, 0) != 1 || SSL_CTX_set_cipher_list(context, ciphers_of_tls12) != 1) {
+    return refused("OpenSSL refuses the versions or the ciphers of TLS");
+  }
+  SSL_CTX_set_options(context, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE |
+                                   SSL_OP_PRIORITIZE_CHACHA);
+  SSL_CTX_clear_options(context, SSL_OP_ALLOW_UNSAFE_LEGACY_RENEGOTIATION | SSL_OP_LEGACY_SERVER_CONNECT);
+  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_max_early_data(context, 0);
+  SSL_CTX_set_recv_max_early_data(context, 0);
+  SSL_CTX_set_max_cert_list(context, static_cast<long>(options_.peer_certificate_bytes_max));
+  SSL_CTX_set_verify_depth(context, verify_depth_max);
+  SSL_CTX_set_timeout(context, session_seconds_max);
+  SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
+  if (options_.server) {
+    constexpr std::string_view id = "hawser";
+    SSL_CTX_set_session_id_context(context, reinterpret_cast<const unsigned char*>(id.data()), id.size());
+    // Sessions travel in encrypted tickets, so that the server keeps none.
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_cert_cb(context, on_certificate, nullptr);
+    SSL_CTX_set_alpn_select_cb(context, on_alpn, nullptr);
+    const int verify = options_.ca_file.empty()             ? SSL_VERIFY_NONE
+                       : options_.peer_certificate_required ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
+                                                            : SSL_VERIFY_PEER;
+    SSL_CTX_set_verify(context, verify, on_verify);
+  } else {
+    SSL_CTX_set_verify(context, options_.verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE,
+                       options_.verify ? on_verify : nullptr);
+    SSL_CTX_set_session_cache_mode(
+        context, options_.resumption ? SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL_STORE : SSL_SESS_CACHE_OFF);
+    if (options_.resumption) SSL_CTX_sess_set_new_cb(context, on_session);
+  }
+  return {};
+}
+
+Result<void> Context::add_own(const TlsCertificate& files) {
+  Result<std::string> pem = read_file(files.certificate_file);
+  if (!pem) return std::unexpected(std::move(pem.error()));
+  Result<std::vector<X509Ptr>> chain = parse_certificates(*pem, files.certificate_file);
+  if (!chain) return std::unexpected(std::move(chain.error()));
+  Result<std::string> key_pem = read_file(files.key_file);
+  if (!key_pem) return std::unexpected(std::move(key_pem.error()));
+  Result<KeyPtr> key = parse_key(*key_pem, files.key_file);
+  OPENSSL_cleanse(key_pem->data(), key_pem->size());
+  if (!key) return std::unexpected(std::move(key.error()));
+  Own own{std::move(chain->front()), std::move(*key), {}};
+  for (std::size_t i = 1; i < chain->size(); ++i) own.issuers.push_back(std::move((*chain)[i]));
+  if (X509_check_private_key(own.certificate.get(), own.key.get()) != 1) {
+    ERR_clear_error();
+    return fail(ErrorCode::invalid_argument, "the key in " + files.key_file + " (" + key_text(own.key.get()) +
+                                                 ") is not that of the certificate in " + files.certificate_file +
+                                                 " (" + subject_text(own.certificate.get()) + ")");
+  }
+  // Checks the key's length by the security level, too.
+  if (SSL_CTX_use_certificate(context_.get(), own.certificate.get()) != 1 ||
+      SSL_CTX_use_PrivateKey(context_.get(), own.key.get()) != 1) {
+    return refused("OpenSSL refuses the certificate in " + files.certificate_file + " (" + key_text(own.key.get()) +
+                   "; RSA needs 2048 bits or more, EC 224 or more)");
+  }
+  if (!options_.server) {
+    for (const X509Ptr& issuer : own.issuers) {
+      if (SSL_CTX_add1_chain_cert(context_.get(), issuer.get()) != 1) {
+        return refused("OpenSSL refuses a certificate in " + files.certificate_file);
+      }
+    }
+  }
+  own_.push_back(std::move(own));
+  return {};
+}
+
+Result<void> Context::add_trusted() {
+  X509_STORE* const store = SSL_CTX_get_cert_store(context_.get());
+  if (options_.ca_file.empty()) {
+    if (!options_.server && SSL_CTX_set_default_verify_paths(context_.get()) != 1) {
+      return refused("the certificates of the system's issuers cannot be read: set TlsClientOptions::ca_file");
+    }
+  } else {
+    Result<std::string> pem = read_file(options_.ca_file);
+    if (!pem) return std::unexpected(std::move(pem.error()));
+    Result<std::vector<X509Ptr>> issuers = parse_certificates(*pem, options_.ca_file);
+    if (!issuers) return std::unexpected(std::move(issuers.error()));
+    for (const X509Ptr& issuer : *issuers) {
+      if (X509_STORE_add_cert(store, issuer.get()) != 1 ||
+          (options_.server && SSL_CTX_add_client_CA(context_.get(), issuer.get()) != 1)) {
+        return refused("OpenSSL refuses a certificate in " + options_.ca_file);
+      }
+    }
+  }
+  for (const std::string& file : options_.crl_files) {
+    Result<std::string> pem = read_file(file);
+    if (!pem) return std::unexpected(std::move(pem.error()));
+    const Result<CrlPtr> crl = parse_crl(*pem, file);
+    if (!crl) return std::unexpected(crl.error());
+    if (X509_STORE_add_crl(store, crl->get()) != 1) return refused("OpenSSL refuses the list in " + file);
+  }
+  if (!options_.crl_files.empty()) X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
+  return {};
+}
+
+const Context::Own& Context::select(const std::string& host) const noexcept {
+  if (!host.empty()) {
+    for (const Own& own : own_) {
+      if (valid_for(own.certificate.get(), host)) return own;
+    }
+  }
+  return own_.front();
+}
+
+void Context::keep(const std::string& server, SslSessionPtr session) const {
+  const std::lock_guard lock(mutex_);
+  if (sessions_.size() >= servers_max && !sessions_.contains(server)) sessions_.erase(sessions_.begin());
+  std::vector<SslSessionPtr>& kept = sessions_[server];
+  if (kept.size() >= sessions_per_server_max) kept.erase(kept.begin());
+  kept.push_back(std::move(session));
+}
+
+// Each session is used once, so that connections cannot be linked by their tickets (RFC 8446, C.4).
+SslSessionPtr Context::take(const std::string& server) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = sessions_.find(server);
+  if (found == sessions_.end()) return nullptr;
+  SslSessionPtr session = std::move(found->second.back());
+  found->second.pop_back();
+  if (found->second.empty()) sessions_.erase(found);
+  return session;
+}
+
+// ---- ContextStore ----
+
+namespace {
+
+// An interval may be `forever`, which cannot be added to a time.
+constexpr Duration interval_max = std::chrono::hours(24 * 365);
+
+std::int64_t steady_ns() noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+std::string ContextStore::stamp() const {
+  std::string all;
+  const auto add = [&all](const std::string& path) {
+    if (path.empty()) return;
+    std::error_code error;
+    const auto time = std::filesystem::last_write_time(path, error);
+    const auto size = error ? 0 : std::filesystem::file_size(path, error);
+    all += error ? "absent;" : std::to_string(size) + " " + std::to_string(time.time_since_epoch().count()) + ";";
+  };
+  for (const TlsCertificate& files : options_.certificates) {
+    add(files.certificate_file);
+    add(files.key_file);
+  }
+  add(options_.ca_file);
+  for (const std::string& file : options_.crl_files) add(file);
+  return all;
+}
+
+std::int64_t ContextStore::next_check() const noexcept {
+  return steady_ns() + std::min<Duration>(interval_, interval_max).count();
+}
+
+// The stamp is taken first: a change while the files are read is noticed by the next check.
+Result<void> ContextStore::load_locked() {
+  stamp_ = stamp();
+  next_check_ns_ = next_check();
+  Result<std::shared_ptr<const Context>> loaded = Context::load(options_);
+  if (!loaded) return std::unexpected(std::move(loaded.error()));
+  context_ = std::move(*loaded);
+  return {};
+}
+
+Result<void> ContextStore::prepare() {
+  const std::lock_guard lock(mutex_);
+  if (context_ != nullptr) return {};
+  return load_locked();
+}
+
+Result<void> ContextStore::reload() {
+  const std::lock_guard lock(mutex_);
+  Result<void> loaded = load_locked();
+  (loaded ? reloads_ : reloads_failed_).fetch_add(1, std::memory_order_relaxed);
+  return loaded;
+}
+
+std::shared_ptr<const Context> ContextStore::current(const LogSink& log) {
+  const std::lock_guard lock(mutex_);
+  if (context_ == nullptr || interval_ == forever || steady_ns() < next_check_ns_) return context_;
+  next_check_ns_ = next_check();
+  if (stamp() == stamp_) return context_;
+  if (const Result<void> loaded = load_locked(); loaded) {
+    reloads_.fetch_add(1, std::memory_order_relaxed);
+    log(LogLevel::info, "tls", "the files of certificates have changed: new connections use the new ones");
+  } else {
+    reloads_failed_.fetch_add(1, std::memory_order_relaxed);
+    log(LogLevel::error, "tls",
+        "the files of certificates have changed and cannot be used; the old ones stay: " + loaded.error().text);
+  }
+  return context_;
+}
+
+}  // namespace hawser::tls

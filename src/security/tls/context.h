@@ -1,0 +1,94 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "hawser/log.h"
+#include "hawser/tls.h"
+#include "security/tls/certificate.h"
+
+namespace hawser::tls {
+
+// The options that a context is made of, for either side.
+struct ContextOptions {
+  bool server = false;
+  std::vector<TlsCertificate> certificates = {};
+  std::string ca_file = {};
+  std::vector<std::string> crl_files = {};
+  bool peer_certificate_required = false;  // Server: with ca_file.
+  bool verify = true;                      // Client: the server's certificate is verified.
+  bool tls12 = true;
+  bool resumption = true;
+  std::size_t peer_certificate_bytes_max = 0;
+};
+
+// Everything that sessions share: certificates, keys, trusted issuers, and the keys of session tickets. Made of files,
+// and not changed afterwards. Thread-safe.
+class Context {
+ public:
+  static Result<std::shared_ptr<const Context>> load(const ContextOptions& options);
+
+  SSL_CTX* get() const noexcept { return context_.get(); }
+  const ContextOptions& options() const noexcept { return options_; }
+  // The certificates for a client that demands `host`; empty: it demands none.
+  struct Own {
+    X509Ptr certificate;
+    KeyPtr key;
+    std::vector<X509Ptr> issuers;
+  };
+  const Own& select(const std::string& host) const noexcept;
+
+  // Client: sessions to resume, by server.
+  void keep(const std::string& server, SslSessionPtr session) const;
+  SslSessionPtr take(const std::string& server) const;
+  static constexpr std::size_t servers_max = 1024;
+  static constexpr std::size_t sessions_per_server_max = 8;
+
+ private:
+  explicit Context(const ContextOptions& options) : options_(options) {}
+  Result<void> begin();
+  Result<void> add_own(const TlsCertificate& files);
+  Result<void> add_trusted();
+
+  const ContextOptions options_;
+  ContextPtr context_;
+  std::vector<Own> own_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::vector<SslSessionPtr>> sessions_;  // Guarded by mutex_.
+};
+
+// The context in use, which is replaced when its files change. Thread-safe.
+class ContextStore {
+ public:
+  ContextStore(ContextOptions options, Duration interval) : options_(std::move(options)), interval_(interval) {}
+
+  // Loads the files for the first time. Later calls succeed at once.
+  Result<void> prepare();
+  Result<void> reload();
+  // The context for a new connection. Null before prepare(). Checks the files if `interval` has passed, and logs to
+  // `log` when they changed. May take as long as reading files does.
+  std::shared_ptr<const Context> current(const LogSink& log);
+
+  std::uint64_t reloads() const noexcept { return reloads_.load(std::memory_order_relaxed); }
+  std::uint64_t reloads_failed() const noexcept { return reloads_failed_.load(std::memory_order_relaxed); }
+
+ private:
+  std::string stamp() const;
+  std::int64_t next_check() const noexcept;
+  Result<void> load_locked();
+
+  const ContextOptions options_;
+  const Duration interval_;
+  std::mutex mutex_;  // Guards the following members.
+  std::shared_ptr<const Context> context_;
+  std::string stamp_;  // Describes the files when they were last read.
+  std::int64_t next_check_ns_ = 0;
+  std::atomic<std::uint64_t> reloads_{0};
+  std::atomic<std::uint64_t> reloads_failed_{0};
+};
+
+}  // namespace hawser::tls

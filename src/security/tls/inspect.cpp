@@ -1,0 +1,68 @@
+#include <openssl/x509v3.h>
+
+#include <string>
+#include <utility>
+
+#include "hawser/tls.h"
+#include "security/tls/certificate.h"
+
+namespace hawser {
+namespace {
+
+constexpr std::int64_t soon_seconds = 14 * 24 * 3600;
+
+}  // namespace
+
+Result<TlsCertificateReport> inspect_certificate(const TlsCertificate& files, const std::string& host,
+                                                 std::int64_t now) {
+  const Result<std::string> pem = tls::read_file(files.certificate_file);
+  if (!pem) return std::unexpected(pem.error());
+  const Result<std::vector<tls::X509Ptr>> chain = tls::parse_certificates(*pem, files.certificate_file);
+  if (!chain) return std::unexpected(chain.error());
+  X509* const own = chain->front().get();
+  const EVP_PKEY* const key = X509_get0_pubkey(own);
+  TlsCertificateReport report{.subject = tls::subject_text(own),
+                              .issuer = tls::name_text(X509_get_issuer_name(own)),
+                              .names = tls::names_of(own),
+                              .key = tls::key_text(key),
+                              .begins = tls::unix_time(X509_get0_notBefore(own)),
+                              .ends = tls::unix_time(X509_get0_notAfter(own)),
+                              .problems = {}};
+  const auto add = [&report](std::string text) { report.problems.push_back(std::move(text)); };
+  if (now < report.begins) {
+    add("it is not valid before " + tls::time_text(X509_get0_notBefore(own)) + ": compare the clock with the issuer's");
+  } else if (now >= report.ends) {
+    add("it expired on " + tls::time_text(X509_get0_notAfter(own)) + ": renew it");
+  } else if (report.ends - now < soon_seconds) {
+    add("it expires on " + tls::time_text(X509_get0_notAfter(own)) + ", in less than 14 days: renew it");
+  }
+  if (report.names.empty()) {
+    add("it has no subject alternative name, so that no client accepts it for a server: issue it with one");
+  } else if (!host.empty() && !tls::valid_for(own, host)) {
+    add("it is not valid for '" + host + "': issue it with this name");
+  }
+  if (key == nullptr || EVP_PKEY_get_security_bits(key) < 112) {
+    add("its key is weak (" + report.key + "): use RSA with 2048 bits or more, or EC with 224 or more");
+  }
+  const std::uint32_t usage = X509_get_extended_key_usage(own);
+  if (usage != UINT32_MAX && (usage & (XKU_SSL_SERVER | XKU_SSL_CLIENT | XKU_ANYEKU)) == 0) {
+    add("its extended key usage has neither serverAuth nor clientAuth: issue it for TLS");
+  }
+  if (X509_self_signed(own, 0) == 1) {
+    add("it is signed by itself: every peer must trust this very certificate");
+  }
+  if (!files.key_file.empty()) {
+    Result<std::string> key_pem = tls::read_file(files.key_file);
+    if (!key_pem) return std::unexpected(key_pem.error());
+    const Result<tls::KeyPtr> own_key = tls::parse_key(*key_pem, files.key_file);
+    OPENSSL_cleanse(key_pem->data(), key_pem->size());
+    if (!own_key) return std::unexpected(own_key.error());
+    if (X509_check_private_key(own, own_key->get()) != 1) {
+      add("the key in " + files.key_file + " is not that of this certificate: use the key with which it was requested");
+    }
+  }
+  tls::take_errors();
+  return report;
+}
+
+}  // namespace hawser

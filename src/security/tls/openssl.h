@@ -1,0 +1,33 @@
+#pragma once
+
+#include <openssl/bio.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+
+#include <memory>
+#include <string>
+
+// Owners of OpenSSL's objects, and the texts of its errors.
+namespace hawser::tls {
+
+template <auto release>
+struct Released {
+  template <class T>
+  void operator()(T* object) const noexcept {
+    release(object);
+  }
+};
+using BioPtr = std::unique_ptr<BIO, Released<BIO_free_all>>;
+using SslPtr = std::unique_ptr<SSL, Released<SSL_free>>;
+using ContextPtr = std::unique_ptr<SSL_CTX, Released<SSL_CTX_free>>;
+using SslSessionPtr = std::unique_ptr<SSL_SESSION, Released<SSL_SESSION_free>>;
+using X509Ptr = std::unique_ptr<X509, Released<X509_free>>;
+using KeyPtr = std::unique_ptr<EVP_PKEY, Released<EVP_PKEY_free>>;
+using CrlPtr = std::unique_ptr<X509_CRL, Released<X509_CRL_free>>;
+
+// Takes the errors of this thread from OpenSSL's queue. Returns the first one as text; empty if there is none.
+std::string take_errors();
+// Returns the part of an OpenSSL error that is for people, such as "no start line".
+std::string reason_text(unsigned long error);
+
+}  // namespace hawser::tls

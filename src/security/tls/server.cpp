@@ -1,0 +1,95 @@
+#include <string>
+#include <utility>
+
+#include "hawser/tls.h"
+#include "security/tls/stream.h"
+#include "transport/stream_security.h"
+
+namespace hawser {
+namespace {
+
+constexpr std::string_view server_streams_only =
+    "the server's TlsServerOptions::protection is encrypted_stream, and other transports do not encrypt";
+
+tls::ContextOptions context_options(const TlsServerOptions& options) {
+  return {.server = true,
+          .certificates = options.certificates,
+          .ca_file = options.client_ca_file,
+          .crl_files = options.crl_files,
+          .peer_certificate_required = options.client_certificate_required,
+          .tls12 = options.tls12,
+          .peer_certificate_bytes_max = options.peer_certificate_bytes_max};
+}
+
+bool from_this_host(const transport::Stream& stream) {
+  const std::string peer = stream.peer();
+  return peer.starts_with("127.") || peer.starts_with("[::1]:") || peer.starts_with("[::ffff:127.") ||
+         peer.starts_with("unix:");
+}
+
+}  // namespace
+
+struct TlsServer::State final : transport::ServerSecurity {
+  explicit State(TlsServerOptions given)
+      : options(std::move(given)),
+        shared(std::make_shared<tls::Shared>(context_options(options), options.reload_interval,
+                                             options.handshake_threads, options.handshakes_max)) {}
+
+  Result<void> check() const {
+    if (options.certificates.empty()) {
+      return fail(ErrorCode::invalid_argument, "TlsServerOptions::certificates is empty: a server needs one at least");
+    }
+    if (options.handshakes_max == 0) {
+      return fail(ErrorCode::invalid_argument, "TlsServerOptions::handshakes_max (0) is less than 1: raise it");
+    }
+    return {};
+  }
+  Result<void> prepare() override {
+    if (Result<void> sound = check(); !sound) return sound;
+    return shared->store.prepare();
+  }
+
+  // The record of a handshake, of version 3.x (RFC 8446, 5.1).
+  Match match(Bytes first) const noexcept override {
+    if (first.empty()) return Match::more;
+    if (first[0] != std::byte{0x16}) return Match::no;
+    if (first.size() < 2) return Match::more;
+    return first[1] == std::byte{0x03} ? Match::yes : Match::no;
+  }
+
+  std::unique_ptr<transport::Stream> protect(Loop& loop, std::unique_ptr<transport::Stream> stream, Bytes first,
+                                             const std::string& protocols) override {
+    // The pool's threads end before `shared` does, so the function may refer to it.
+    auto make = [&store = shared->store, log = loop.options().log,
+                 names = protocols]() -> Result<std::unique_ptr<tls::Session>> {
+      return std::make_unique<tls::Session>(store.current(log), names);
+    };
+    return std::make_unique<tls::TlsStream>(shared, std::move(stream), std::move(make), true, first);
+  }
+
+  std::string refusal_of_plain(const transport::Stream& stream) const override {
+    if (options.policy == TlsPolicy::allowed) return {};
+    const bool from_hosts = options.policy == TlsPolicy::required_from_hosts;
+    if (from_hosts && from_this_host(stream)) return {};
+    return "this server requires TLS, and the connection is in plain text: connect with TLS (https for HTTP; "
+           "ClientOptions::security = TlsClient for this library)";
+  }
+  std::string_view stream_only() const noexcept override {
+    return options.protection == TlsProtection::encrypted_stream ? server_streams_only : std::string_view();
+  }
+
+  const TlsServerOptions options;
+  const std::shared_ptr<tls::Shared> shared;
+};
+
+TlsServer::TlsServer(TlsServerOptions options) : state_(std::make_shared<State>(std::move(options))) {}
+TlsServer::operator std::shared_ptr<transport::ServerSecurity>() const { return state_; }
+
+Result<void> TlsServer::reload() {
+  if (Result<void> sound = state_->check(); !sound) return sound;
+  return state_->shared->store.reload();
+}
+
+TlsCounters TlsServer::counters() const noexcept { return tls::counters_of(*state_->shared); }
+
+}  // namespace hawser

@@ -1,0 +1,326 @@
+#include "security/tls/session.h"
+
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <ctime>
+#include <new>
+
+namespace hawser::tls {
+namespace {
+
+constexpr std::size_t record_bytes_max = 16 * 1024;
+// Bytes of a record beside its content, with any of the ciphers.
+constexpr std::size_t record_overhead_bytes_max = 64;
+
+// ---- The BIO of a session: OpenSSL reads from its input and writes to its output ----
+
+int bio_read(BIO* bio, char* to, std::size_t wanted, std::size_t* done) {
+  BIO_clear_retry_flags(bio);
+  ByteQueue& input = static_cast<Session*>(BIO_get_data(bio))->input();
+  const Bytes bytes = input.bytes();
+  *done = std::min(wanted, bytes.size());
+  if (*done == 0) {
+    BIO_set_retry_read(bio);
+    return 0;
+  }
+  std::memcpy(to, bytes.data(), *done);
+  input.consume(*done);
+  return 1;
+}
+
+int bio_write(BIO* bio, const char* from, std::size_t size, std::size_t* done) {
+  BIO_clear_retry_flags(bio);
+  *done = 0;
+  try {
+    static_cast<Session*>(BIO_get_data(bio))->output().append(Bytes(reinterpret_cast<const std::byte*>(from), size));
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+  *done = size;
+  return 1;
+}
+
+long bio_control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+
+const BIO_METHOD* session_bio() {
+  static const BIO_METHOD* const method = [] {
+    BIO_METHOD* const made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "hawser");
+    BIO_meth_set_read_ex(made, bio_read);
+    BIO_meth_set_write_ex(made, bio_write);
+    BIO_meth_set_ctrl(made, bio_control);
+    return made;
+  }();
+  return method;
+}
+
+int session_index() {
+  static const int index = SSL_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
+  return index;
+}
+
+}  // namespace
+
+// ---- ByteQueue ----
+
+MutableBytes ByteQueue::reserve(std::size_t bytes) {
+  if (block_ == nullptr) {
+    block_ = Block::allocate(bytes);
+    begin_ = end_ = 0;
+  } else if (block_->size() - end_ < bytes) {
+    const std::size_t held = end_ - begin_;
+    if (block_->size() >= held + bytes && begin_ >= held) {
+      std::memcpy(block_->data(), block_->data() + begin_, held);
+    } else {
+      Block* const larger = Block::allocate(std::max(held + bytes, 2 * held));
+      std::memcpy(larger->data(), block_->data() + begin_, held);
+      block_->release();
+      block_ = larger;
+    }
+    begin_ = 0;
+    end_ = held;
+  }
+  return {block_->data() + end_, block_->size() - end_};
+}
+
+void ByteQueue::append(Bytes bytes) {
+  const MutableBytes room = reserve(bytes.size());
+  std::memcpy(room.data(), bytes.data(), bytes.size());
+  commit(bytes.size());
+}
+
+void ByteQueue::consume(std::size_t bytes) noexcept {
+  begin_ += bytes;
+  if (begin_ == end_) clear();
+}
+
+void ByteQueue::clear() noexcept {
+  if (block_ != nullptr) std::exchange(block_, nullptr)->release();
+  begin_ = end_ = 0;
+}
+
+// ---- Session ----
+
+Session& Session::of(const SSL* ssl) noexcept { return *static_cast<Session*>(SSL_get_ex_data(ssl, session_index())); }
+
+void Session::begin() {
+  ERR_clear_error();
+  ssl_.reset(SSL_new(context_->get()));
+  BIO* const bio = BIO_new(session_bio());
+  if (ssl_ == nullptr || bio == nullptr || SSL_set_ex_data(ssl_.get(), session_index(), this) != 1) {
+    BIO_free(bio);
+    throw std::bad_alloc();
+  }
+  BIO_set_data(bio, this);
+  BIO_set_init(bio, 1);
+  SSL_set_bio(ssl_.get(), bio, bio);
+}
+
+Session::Session(std::shared_ptr<const Context> context, std::string protocols)
+    : context_(std::move(context)), alpn_(std::move(protocols)) {
+  begin();
+  SSL_set_accept_state(ssl_.get());
+}
+
+Session::Session(std::shared_ptr<const Context> context, std::string host, std::string_view protocol,
+                 SslSessionPtr resumed)
+    : context_(std::move(context)), host_(std::move(host)) {
+  begin();
+  SSL* const ssl = ssl_.get();
+  SSL_set_connect_state(ssl);
+  bool set = true;
+  if (!host_.empty()) {
+    X509_VERIFY_PARAM* const expected = SSL_get0_param(ssl);
+    if (is_address(host_)) {
+      set = X509_VERIFY_PARAM_set1_ip_asc(expected, host_.c_str()) == 1;
+    } else {
+      X509_VERIFY_PARAM_set_hostflags(expected, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+      set = X509_VERIFY_PARAM_set1_host(expected, host_.data(), host_.size()) == 1 &&
+            SSL_set_tlsext_host_name(ssl, host_.c_str()) == 1;
+    }
+  }
+  if (!protocol.empty()) {
+    const std::string list = std::string(1, static_cast<char>(protocol.size())) + std::string(protocol);
+    set = set && SSL_set_alpn_protos(ssl, reinterpret_cast<const unsigned char*>(list.data()),
+                                     static_cast<unsigned>(list.size())) == 0;
+  }
+  // A session that cannot be resumed is not used.
+  if (resumed != nullptr) SSL_set_session(ssl, resumed.get());
+  if (!set) {
+    ERR_clear_error();
+    throw std::bad_alloc();
+  }
+}
+
+// OpenSSL resumes no session of a connection that ended without close_notify, as it does when messages travel beside
+// the stream. A cut connection says nothing about the keys.
+Session::~Session() {
+  if (!over_) SSL_set_shutdown(ssl_.get(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+}
+
+Session::Progress Session::handshake() {
+  if (over_) return Progress::failed;
+  ERR_clear_error();
+  const int result = SSL_do_handshake(ssl_.get());
+  if (result == 1) {
+    // A resumed session does not verify the certificate again.
+    X509* const certificate = peer_certificate();
+    if (resumed() && certificate != nullptr && X509_cmp_current_time(X509_get0_notAfter(certificate)) <= 0) {
+      refuse_certificate(X509_V_ERR_CERT_HAS_EXPIRED, certificate);
+      fail_with("the TLS handshake failed: ");
+      return Progress::failed;
+    }
+    return Progress::done;
+  }
+  if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return Progress::more;
+  fail_with("the TLS handshake failed: ");
+  return Progress::failed;
+}
+
+bool Session::resumed() const noexcept { return SSL_session_reused(ssl_.get()) == 1; }
+X509* Session::peer_certificate() const noexcept {
+  return (SSL_get_verify_mode(ssl_.get()) & SSL_VERIFY_PEER) != 0 ? SSL_get0_peer_certificate(ssl_.get()) : nullptr;
+}
+
+std::string_view Session::protocol() const noexcept {
+  const unsigned char* data = nullptr;
+  unsigned size = 0;
+  SSL_get0_alpn_selected(ssl_.get(), &data, &size);
+  return {reinterpret_cast<const char*>(data), size};
+}
+
+Session::Read Session::read(MutableBytes space, std::size_t& bytes) {
+  bytes = 0;
+  if (over_) return Read::failed;
+  ERR_clear_error();
+  if (SSL_read_ex(ssl_.get(), space.data(), space.size(), &bytes) == 1) return Read::data;
+  bytes = 0;
+  switch (SSL_get_error(ssl_.get(), 0)) {
+    case SSL_ERROR_WANT_READ: return Read::more;
+    case SSL_ERROR_ZERO_RETURN: return Read::closed;
+    default: fail_with("TLS: "); return Read::failed;
+  }
+}
+
+bool Session::pending() const noexcept { return !over_ && SSL_pending(ssl_.get()) != 0; }
+
+bool Session::write_record(const std::byte* data, std::size_t bytes) {
+  records_ += (bytes + record_bytes_max - 1) / record_bytes_max;
+  if (records_ >= records_per_key && SSL_version(ssl_.get()) >= TLS1_3_VERSION) {
+    SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_REQUESTED);
+    records_ = 0;
+  }
+  std::size_t written = 0;
+  if (SSL_write_ex(ssl_.get(), data, bytes, &written) == 1) return true;
+  fail_with("TLS: ");
+  return false;
+}
+
+// Small pieces are put together in records. Others are encrypted where they are.
+std::size_t Session::write(std::span<const ConstBuffer> pieces, std::size_t bytes_max) {
+  static thread_local std::array<std::byte, record_bytes_max> together;
+  if (over_) return 0;
+  ERR_clear_error();
+  // Room for all records at once.
+  std::size_t planned = 0;
+  for (const ConstBuffer& piece : pieces) planned += std::min(piece.size, bytes_max);
+  planned = std::min(planned, bytes_max + record_bytes_max);
+  output_.reserve(planned + (planned / record_bytes_max + 2) * record_overhead_bytes_max);
+  std::size_t done = 0;
+  std::size_t held = 0;
+  for (const ConstBuffer& piece : pieces) {
+    std::size_t used = 0;
+    while (used < piece.size && done + held < bytes_max) {
+      const std::size_t rest = piece.size - used;
+      if (held == 0 && rest >= record_bytes_max) {
+        const std::size_t direct = std::min(rest, bytes_max - done) / record_bytes_max * record_bytes_max;
+        const std::size_t size = direct != 0 ? direct : record_bytes_max;
+        if (!write_record(piece.data + used, size)) return done;
+        done += size;
+        used += size;
+        continue;
+      }
+      const std::size_t size = std::min(rest, together.size() - held);
+      std::memcpy(together.data() + held, piece.data + used, size);
+      held += size;
+      used += size;
+      if (held == together.size()) {
+        if (!write_record(together.data(), held)) return done;
+        done += std::exchange(held, 0);
+      }
+    }
+  }
+  if (held != 0) {
+    if (!write_record(together.data(), held)) return done;
+    done += held;
+  }
+  return done;
+}
+
+void Session::shut_down() noexcept {
+  if (over_) return;
+  ERR_clear_error();
+  SSL_shutdown(ssl_.get());
+  ERR_clear_error();
+}
+
+void Session::refuse_certificate(int error, X509* certificate) {
+  refused_ = verify_text(error, certificate, host_, context_->options().server ? "client" : "server");
+}
+
+void Session::fail_with(std::string_view what) noexcept {
+  over_ = true;
+  error_ = {ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0, {}};
+  try {
+    error_.text = std::string(what) + failure_text();
+  } catch (const std::bad_alloc&) {
+    error_.text = "TLS failed";  // So short that it needs no memory.
+  }
+  ERR_clear_error();
+}
+
+std::string Session::failure_text() const {
+  if (!refused_.empty()) return refused_;
+  const unsigned long error = ERR_peek_error();
+  const bool server = context_->options().server;
+  const int reason = ERR_GET_LIB(error) == ERR_LIB_SSL ? ERR_GET_REASON(error) : 0;
+  if (reason > SSL_AD_REASON_OFFSET) {
+    const int alert = reason - SSL_AD_REASON_OFFSET;
+    std::string text = std::string("the ") + (server ? "client" : "server") + " ended it with the alert \"" +
+                       SSL_alert_desc_string_long(alert) + "\" (" + std::to_string(alert) + ")";
+    if (!server && alert == TLS1_AD_NO_APPLICATION_PROTOCOL) text += ": it does not speak this client's protocol";
+    if (!server && alert == SSL_AD_CERTIFICATE_REQUIRED) text += ": set TlsClientOptions::certificate";
+    if (server && alert == SSL_AD_UNKNOWN_CA)
+      text += ": the client does not trust the issuer of this server's certificate";
+    return text;
+  }
+  switch (reason) {
+    case SSL_R_WRONG_VERSION_NUMBER:
+    case SSL_R_HTTP_REQUEST:
+    case SSL_R_HTTPS_PROXY_REQUEST:
+    case SSL_R_PACKET_LENGTH_TOO_LONG:
+    case SSL_R_RECORD_LENGTH_MISMATCH:
+      return server ? "the client does not speak TLS"
+                    : "the server does not answer in TLS: enable TLS there, or remove `security` from the client's "
+                      "options";
+    case SSL_R_UNSUPPORTED_PROTOCOL:
+    case SSL_R_VERSION_TOO_LOW:
+      return std::string("the peer speaks no version of TLS from ") +
+             (context_->options().tls12 ? "1.2" : "1.3 (the option tls12 is false)") + " on";
+    case SSL_R_NO_SHARED_CIPHER:
+      return "the peer has no cipher in common with this side: it needs ECDHE with AES-GCM or ChaCha20";
+    case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
+      return "the client sent no certificate, which this server requires: set TlsClientOptions::certificate there";
+    case SSL_R_EXCESSIVE_MESSAGE_SIZE:
+      return "the peer sent a message longer than allowed, such as certificates of more than " +
+             std::to_string(context_->options().peer_certificate_bytes_max) + " bytes (peer_certificate_bytes_max)";
+    case SSL_R_NO_APPLICATION_PROTOCOL: return "the client offers no protocol (ALPN) that this server speaks";
+    default: break;
+  }
+  return error == 0 ? "the peer violated the protocol" : reason_text(error);
+}
+
+}  // namespace hawser::tls

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "hawser/bytes.h"
+#include "hawser/error.h"
+#include "security/tls/context.h"
+#include "security/tls/openssl.h"
+
+namespace hawser::tls {
+
+// Bytes in a block that are consumed from the front. Holds no block while it is empty.
+class ByteQueue {
+ public:
+  ByteQueue() noexcept = default;
+  ByteQueue(const ByteQueue&) = delete;
+  ByteQueue& operator=(const ByteQueue&) = delete;
+  ~ByteQueue() { clear(); }
+
+  bool empty() const noexcept { return begin_ == end_; }
+  Bytes bytes() const noexcept { return block_ == nullptr ? Bytes() : Bytes(block_->data() + begin_, end_ - begin_); }
+  // Room for at least `bytes` more bytes behind the present ones. May throw.
+  MutableBytes reserve(std::size_t bytes);
+  void commit(std::size_t bytes) noexcept { end_ += bytes; }
+  void append(Bytes bytes);
+  void consume(std::size_t bytes) noexcept;
+  void clear() noexcept;
+  void swap(ByteQueue& other) noexcept {
+    std::swap(block_, other.block_);
+    std::swap(begin_, other.begin_);
+    std::swap(end_, other.end_);
+  }
+
+ private:
+  Block* block_ = nullptr;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+};
+
+// One end of a TLS connection, without I/O: the peer's bytes are added to input(), and output() is what must be sent to
+// it. Used by one thread at a time, also by different ones. Keeps its context.
+class Session {
+ public:
+  // A server's end. `protocols` are the names that ALPN may select; empty: any offer is ignored.
+  Session(std::shared_ptr<const Context> context, std::string protocols);
+  // A client's end that expects the server `host`. `protocol` is offered by ALPN unless it is empty. `resumed` may be
+  // null.
+  Session(std::shared_ptr<const Context> context, std::string host, std::string_view protocol, SslSessionPtr resumed);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session();
+
+  ByteQueue& input() noexcept { return input_; }
+  ByteQueue& output() noexcept { return output_; }
+
+  // Continues the handshake. `more`: it needs further input.
+  enum class Progress : std::uint8_t { more, done, failed };
+  Progress handshake();
+  bool resumed() const noexcept;
+  const Context& context() const noexcept { return *context_; }
+  // The peer's verified certificate; null if it sent none, or if it is not verified. Valid as long as the session.
+  X509* peer_certificate() const noexcept;
+  // The protocol that ALPN selected; empty: none.
+  std::string_view protocol() const noexcept;
+
+  // Decrypts into `space`. `closed`: the peer has ended the stream by close_notify.
+  enum class Read : std::uint8_t { data, more, closed, failed };
+  Read read(MutableBytes space, std::size_t& bytes);
+  // Returns true if decrypted bytes wait that read() returns without further input.
+  bool pending() const noexcept;
+  // Encrypts the first bytes of `pieces`, up to `bytes_max` and somewhat more. Returns their number, which is less than
+  // that only after a failure.
+  std::size_t write(std::span<const ConstBuffer> pieces, std::size_t bytes_max);
+  // Adds close_notify to the output.
+  void shut_down() noexcept;
+
+  // Why a function returned `failed`.
+  const Error& error() const noexcept { return error_; }
+
+  // For tests, and for the callbacks of OpenSSL.
+  SSL* ssl() noexcept { return ssl_.get(); }
+  const std::string& alpn() const noexcept { return alpn_; }
+  const std::string& host() const noexcept { return host_; }
+  void refuse_certificate(int error, X509* certificate);
+  static Session& of(const SSL* ssl) noexcept;
+
+ private:
+  // The keys of a direction are replaced after this number of records: AES-GCM is safe for 2^24.5 of full length.
+  static constexpr std::uint64_t records_per_key = std::uint64_t{1} << 23;
+
+  void begin();
+  bool write_record(const std::byte* data, std::size_t bytes);
+  void fail_with(std::string_view what) noexcept;
+  std::string failure_text() const;
+
+  const std::shared_ptr<const Context> context_;
+  const std::string alpn_;
+  const std::string host_;
+  ByteQueue input_;
+  ByteQueue output_;
+  SslPtr ssl_;
+  std::uint64_t records_ = 0;  // Written with the present key.
+  bool over_ = false;          // The session has failed.
+  std::string refused_;        // Why the peer's certificate was refused.
+  Error error_;
+};
+
+}  // namespace hawser::tls

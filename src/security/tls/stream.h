@@ -1,0 +1,133 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "exec/offload_pool.h"
+#include "hawser/loop.h"
+#include "hawser/transport/poller.h"
+#include "hawser/transport/stream.h"
+#include "security/tls/session.h"
+
+namespace hawser::tls {
+
+// State that all streams of a TlsServer or TlsClient share. Thread-safe.
+struct Shared {
+  // `threads` 0: handshakes run on the loops.
+  Shared(ContextOptions options, Duration reload_interval, unsigned threads, std::size_t handshakes_max)
+      : store(std::move(options), reload_interval),
+        pool(threads == 0 ? nullptr : std::make_unique<exec::OffloadPool>(threads, handshakes_max, nullptr)),
+        waiting_max(handshakes_max) {}
+
+  ContextStore store;
+  std::atomic<std::uint64_t> handshakes{0};
+  std::atomic<std::uint64_t> resumed{0};
+  std::atomic<std::uint64_t> failed{0};
+  // Its threads use the other members, so it ends first.
+  const std::unique_ptr<exec::OffloadPool> pool;
+  const std::size_t waiting_max;
+};
+
+TlsCounters counters_of(const Shared& shared) noexcept;
+
+// A byte stream within TLS, above another stream. The first start() begins the handshake, and StreamSink::ended()
+// reports its failure. start() of a stream whose handshake is complete resumes with the given sink.
+//
+// Memory: the session of OpenSSL, one record in each direction while it is incomplete, and at most
+// `encrypt_bytes_max` of encrypted bytes that the stream below has not accepted. While the stream is paused, up to
+// receive_bytes of received bytes wait.
+class TlsStream final : public transport::Stream, transport::StreamSink, exec::Source {
+ public:
+  // Makes the session; runs where handshakes run.
+  using MakeSession = std::function<Result<std::unique_ptr<Session>>()>;
+  // `running`: `stream` has been started and is paused, and `first` has been received from it.
+  TlsStream(std::shared_ptr<Shared> shared, std::unique_ptr<transport::Stream> stream, MakeSession make, bool running,
+            Bytes first = {});
+  ~TlsStream() override;
+
+  // Called once, when the handshake is complete; the stream is paused then. It may destroy the stream later, not in
+  // the call. Set it before start().
+  void when_open(std::function<void()> opened) { opened_ = std::move(opened); }
+
+  void start(Loop& loop, StreamSink& sink) override;
+  void set_sink(StreamSink& sink) noexcept override;
+  std::size_t send(std::span<const ConstBuffer> pieces) override;
+  void pause() noexcept override;
+  void resume() override;
+  void finish() noexcept override;
+  std::string_view transport() const noexcept override { return transport_; }
+  std::string peer() const override { return stream_->peer(); }
+  std::string local() const override { return stream_->local(); }
+  std::shared_ptr<const Identity> identity() const override;
+
+  static constexpr std::size_t receive_bytes = 64 * 1024;
+  static constexpr std::size_t encrypt_bytes_max = 128 * 1024;
+  // Answers to messages of TLS, such as those that demand new keys, that the peer has not taken.
+  static constexpr std::size_t answers_bytes_max = 128 * 1024;
+
+ private:
+  // A step of the handshake, which the loop or another thread performs. It keeps the session if the stream is destroyed
+  // meanwhile.
+  struct Step {
+    explicit Step(TlsStream& of) noexcept : stream(&of) {}
+    void perform(Shared& shared) noexcept;
+
+    MakeSession make;
+    std::unique_ptr<Session> session;
+    ByteQueue first;  // Received before the session was made.
+    Session::Progress progress = Session::Progress::more;
+    std::shared_ptr<const Identity> identity;  // From the peer's certificate.
+    Error error;                               // Why it failed.
+    std::mutex mutex;
+    TlsStream* stream;  // Null after the end of the stream. Guarded by mutex on other threads.
+  };
+  struct OffloadedStep;
+
+  MutableBytes receive_space() override;
+  void received(std::size_t bytes) override;
+  void sendable(std::size_t bytes) override;
+  void broken(const Error& reason) override;
+  // The end below counts as that of the peer's direction only after close_notify.
+  bool continues_after_end() override { return half_closed_; }
+  void ended(const Error& reason) override;
+  bool poll() override;
+
+  void advance();
+  void stepped();
+  void deliver();
+  void send_output();
+  void end(Error reason);
+  void poll_later(bool later);
+  bool ready() const noexcept { return open_ && !ended_; }
+
+  const std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<Step> step_;
+  std::unique_ptr<transport::Stream> stream_;
+  const std::string_view transport_;
+  Loop* loop_ = nullptr;  // Set by start().
+  StreamSink* sink_ = nullptr;
+  std::function<void()> opened_;
+  ByteQueue sending_;  // Encrypted bytes that the stream below is sending.
+  bool running_;       // The stream below has been started.
+  exec::OffloadPool::Ticket ticket_ = 0;
+  bool busy_ = false;         // Another thread performs a step of the handshake.
+  bool open_ = false;         // The handshake is complete.
+  bool ended_ = false;        // The sink has been notified of the end, or will be by poll().
+  bool paused_ = false;       // By the sink.
+  bool half_closed_ = false;  // The peer has ended its direction, and the sink still sends.
+  bool delivering_ = false;
+  bool below_blocked_ = false;     // The stream below has not accepted all.
+  bool sink_blocked_ = false;      // send() has not accepted all.
+  bool finish_wanted_ = false;     // finish() was called.
+  bool finished_ = false;          // The end was sent on the stream below.
+  bool later_ = false;             // It is one of the loop's sources.
+  bool quiet_ = false;             // The stream below has no more bytes now.
+  std::optional<Error> held_end_;  // Reported by poll().
+};
+
+}  // namespace hawser::tls

@@ -1,0 +1,162 @@
+#include "hawser/authorization.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/testing.h"
+
+namespace hawser::authorization_test {
+
+using namespace testing_tools;
+
+std::string read_item(Context& context) { return context.identity().text(); }
+std::string write_item(Context& context) {
+  return std::string(context.metadata().find("authorization").value_or("no token"));
+}
+
+Identity named(Identity::Kind kind, std::string subject, std::string spiffe_id = {}) {
+  Identity identity;
+  identity.kind = kind;
+  identity.subject = std::move(subject);
+  identity.spiffe_id = std::move(spiffe_id);
+  return identity;
+}
+
+TEST(Authorization, DeniesByDefaultOnceThereIsARule) {
+  Authorization rules;
+  const Identity nobody;
+  EXPECT_TRUE(rules.allows("any.Method", nobody));
+  rules.allow("health.*", anyone());
+  rules.allow("storage.Read", authenticated());
+  rules.allow("storage.*", spiffe("spiffe://example.org/backup"));
+  rules.allow("team.*", spiffe("spiffe://example.org/team/*"));
+  EXPECT_TRUE(rules.allows("health.Check", nobody));
+  EXPECT_FALSE(rules.allows("health", nobody));
+  EXPECT_FALSE(rules.allows("other.Method", nobody));
+  EXPECT_FALSE(rules.allows("storage.Read", nobody));
+  const Identity alice = named(Identity::Kind::token, "alice");
+  EXPECT_TRUE(rules.allows("storage.Read", alice));
+  EXPECT_FALSE(rules.allows("storage.ReadAll", alice));
+  const Identity backup = named(Identity::Kind::certificate, "CN=b", "spiffe://example.org/backup");
+  EXPECT_TRUE(rules.allows("storage.Delete", backup));
+  EXPECT_FALSE(rules.allows("team.Get", backup));
+  EXPECT_TRUE(rules.allows("team.Get", named(Identity::Kind::token, "", "spiffe://example.org/team/a")));
+  EXPECT_FALSE(rules.allows("team.Get", named(Identity::Kind::token, "", "spiffe://example.org/team/")));
+  EXPECT_FALSE(rules.allows("team.Get", named(Identity::Kind::token, "", "spiffe://example.org/teams/a")));
+}
+
+TEST(Authorization, Conditions) {
+  Identity process;
+  process.kind = Identity::Kind::unix_peer;
+  process.uid = 1000;
+  process.gid = 100;
+  EXPECT_TRUE(uid(1000)(process));
+  EXPECT_FALSE(uid(0)(process));
+  EXPECT_TRUE(gid(100)(process));
+  EXPECT_FALSE(uid(Identity::no_user)(Identity()));
+  Identity token = named(Identity::Kind::token, "alice");
+  token.claims = {{"group", "a"}, {"group", "admins"}};
+  EXPECT_TRUE(claim("group", "admins")(token));
+  EXPECT_FALSE(claim("group", "admin")(token));
+  token.kind = Identity::Kind::certificate;
+  EXPECT_FALSE(claim("group", "admins")(token));
+  EXPECT_TRUE(subject("alice")(token));
+  EXPECT_THROW(subject(""), std::invalid_argument);
+  EXPECT_THROW(spiffe("example.org"), std::invalid_argument);
+  Authorization rules;
+  EXPECT_THROW(rules.allow("a*b", anyone()), std::invalid_argument);
+  EXPECT_THROW(rules.allow("a", Who()), std::invalid_argument);
+}
+
+TEST(BearerTokens, ComparesWhole) {
+  const std::string secret = "0123456789abcdef";
+  EXPECT_TRUE(equal_in_constant_time(secret, secret));
+  for (const std::string& other : {std::string(), secret + "0", secret + secret, secret.substr(1), std::string("x")}) {
+    EXPECT_FALSE(equal_in_constant_time(other, secret)) << other;
+  }
+  EXPECT_FALSE(equal_in_constant_time("x", ""));
+  BearerTokens tokens;
+  EXPECT_THROW(tokens.add("short", {}), std::invalid_argument);
+  tokens.add(secret, named(Identity::Kind::none, "alice"));
+  EXPECT_THROW(tokens.add(secret, {}), std::invalid_argument);
+  ASSERT_NE(tokens.find(secret), nullptr);
+  EXPECT_EQ(tokens.find(secret)->text(), "token alice");
+  EXPECT_EQ(tokens.find("0123456789abcdee"), nullptr);
+}
+
+class Guarded : public ::testing::Test {
+ protected:
+  template <class Body>
+  void run(std::string listen, Body body) {
+    ServerOptions options;
+    options.listen = std::move(listen);
+    server = std::make_unique<Server>(loop, options);
+    server->use(BearerTokens().add("alice-0123456789abc", named(Identity::Kind::token, "alice")));
+    server->use(Authorization({.log_allowed = true, .log_lines_per_second_max = 5})
+                    .allow(method_name<read_item>, authenticated())
+                    .allow(method_name<write_item>, subject("alice")));
+    server->register_handler<read_item, write_item>();
+    ASSERT_TRUE(server->start());
+    loop.run([](Loop& here, std::string address, Body& use) -> Task<void> {
+      Client client(here, {.transports = {.required = "stream"}});
+      AWAIT(connected, client.connect(address));
+      REQUIRE_OK(connected);
+      auto using_it = use(client);
+      co_await std::move(using_it);
+    }(loop, server->address(), body));
+    server.reset();
+  }
+  static CallOptions with(std::string authorization) {
+    return {.metadata = {{"authorization", std::move(authorization)}}};
+  }
+
+  std::vector<std::string> audit;
+  Loop loop{LoopOptions{.log = [this](LogLevel, std::string_view component, std::string_view text) {
+    if (component == "audit") audit.emplace_back(text);
+  }}};
+  std::unique_ptr<Server> server;
+};
+
+TEST_F(Guarded, ByToken) {
+  run("127.0.0.1:0", [this](Client& client) -> Task<void> {
+    AWAIT(nobody, client.call<read_item>());
+    EXPECT_ERROR(nobody, unauthenticated, "send a token");
+    const CallOptions for_unknown = with("Bearer alice-0123456789abd");
+    AWAIT(unknown, client.call<read_item>(for_unknown));
+    EXPECT_ERROR(unknown, unauthenticated, "does not know this token");
+    EXPECT_EQ(unknown.error().text.find("alice-"), std::string::npos);
+    const CallOptions for_other = with("Basic alice-0123456789abc");
+    AWAIT(other, client.call<read_item>(for_other));
+    EXPECT_ERROR(other, unauthenticated, "send a token");
+    const CallOptions for_read = with("bearer  alice-0123456789abc ");
+    AWAIT(read, client.call<read_item>(for_read));
+    EXPECT_EQ(read, "token alice");
+    const CallOptions for_written = with("Bearer alice-0123456789abc");
+    AWAIT(written, client.call<write_item>(for_written));
+    EXPECT_EQ(written, "no token");
+    REQUIRE(audit.size() == 4);
+    EXPECT_TRUE(audit[0].starts_with("refused " + std::string(method_name<read_item>) + " over hawser by nobody at "));
+    EXPECT_TRUE(
+        audit[2].starts_with("allowed " + std::string(method_name<read_item>) + " over hawser by token alice at "));
+    for (int i = 0; i < 50; ++i) {
+      AWAIT(again, client.call<read_item>());
+      EXPECT_FALSE(again);
+    }
+    EXPECT_LT(audit.size(), 40U);  // Five in each second that began meanwhile.
+  });
+}
+
+TEST_F(Guarded, ByProcess) {
+  run("unix:@hawser-guarded-" + std::to_string(getpid()), [](Client& client) -> Task<void> {
+    AWAIT(read, client.call<read_item>());
+    EXPECT_OK(read);
+    AWAIT(written, client.call<write_item>());
+    EXPECT_ERROR(written, permission_denied, "unix uid " + std::to_string(geteuid()));
+  });
+}
+
+}  // namespace hawser::authorization_test

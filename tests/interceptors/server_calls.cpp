@@ -1,0 +1,502 @@
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hawser/interceptor.h"
+#include "hawser/with_timeout.h"
+#include "tests/testing.h"
+
+// Interceptors of a server, seen by a client of the library's own protocol.
+namespace hawser::server_interceptors {
+
+using namespace testing_tools;
+
+int handlers_run = 0;
+int handlers_ended = 0;
+struct Ends {
+  ~Ends() { ++handlers_ended; }
+};
+
+std::string shout(Context& context, std::string_view text) {
+  ++handlers_run;
+  context.add_metadata("from", "handler");
+  return std::string(text) + "!" + std::string(context.metadata().find("who").value_or("")) + " " +
+         context.identity().text();
+}
+std::string_view mirror(std::string_view text) { return text; }
+Task<std::string> mirror_later(Context& context, std::string text) {
+  auto pause = context.loop().sleep(1ms);
+  co_await pause;
+  co_return text;
+}
+Task<Result<std::string>> wait_for_ever(Context& context, std::string) {
+  ++handlers_run;
+  const Ends ends;
+  auto pause = context.loop().sleep(1h, context.token());
+  const Result<void> slept = co_await std::move(pause);
+  if (!slept) co_return std::unexpected(slept.error());
+  co_return "late";
+}
+Result<int> fails() { return std::unexpected(Error::application(7, "it failed")); }
+int throws() { throw std::runtime_error("thrown"); }
+int blocks() {
+  std::this_thread::sleep_for(20ms);
+  return 5;
+}
+Task<Result<std::uint64_t>> sum(Context&, Reader<std::uint64_t> reader, Writer<std::uint64_t> writer) {
+  std::uint64_t total = 0;
+  for (;;) {
+    AWAIT(item, reader.next());
+    if (!item) co_return std::unexpected(item.error());
+    if (!*item) break;
+    total += **item;
+    AWAIT(written, writer.write(total));
+    if (!written) co_return std::unexpected(written.error());
+  }
+  co_return total;
+}
+
+class Intercepted : public ::testing::Test {
+ protected:
+  void SetUp() override { handlers_run = handlers_ended = 0; }
+
+  // Runs `body(client)` against a server with the interceptors that were added to `server`.
+  template <class Body>
+  void run(Body body) {
+    server.register_handler<shout, mirror, mirror_later, wait_for_ever, fails, throws, sum>();
+    server.register_handler<blocks>({.offload = true});
+    ASSERT_TRUE(server.start());
+    loop.run([](Loop& here, Server& on, Body& use) -> Task<void> {
+      Client client(here, {.transports = {.required = "stream"}});
+      AWAIT(connected, client.connect(on.address()));
+      REQUIRE_OK(connected);
+      auto using_it = use(client);
+      co_await std::move(using_it);
+      EXPECT_EQ(on.counters().calls_in_flight, 0U);
+    }(loop, server, body));
+  }
+
+  Loop loop{LoopOptions{.log = [](LogLevel, std::string_view, std::string_view) {}}};
+  Server server{loop, {.calls_per_connection_max = 8}};
+  std::vector<std::string> seen;
+};
+
+TEST_F(Intercepted, RunInOrderAndSeeTheCall) {
+  for (const char* name : {"a", "b"}) {
+    server.use([this, name](IncomingCall& call, Next next) -> Task<Result<void>> {
+      seen.push_back(std::string("<") + name + " " + std::string(call.method()) + " " + std::string(call.protocol()) +
+                     " " + std::to_string(call.request_bytes()) + " " + std::to_string(call.reply_bytes()));
+      EXPECT_EQ(call.peer().substr(0, 9), "127.0.0.1");
+      EXPECT_TRUE(call.deadline());
+      EXPECT_FALSE(call.streams());
+      EXPECT_FALSE(call.identity());
+      AWAIT(outcome, next());
+      seen.push_back(std::string(outcome ? ">" : "!") + name + " " + std::to_string(call.reply_bytes()));
+      co_return outcome;
+    });
+  }
+  run([this](Client& client) -> Task<void> {
+    const CallOptions for_reply{.timeout = 10s};
+    AWAIT(reply, client.call<shout>(for_reply, "hi").reply());
+    REQUIRE_OK(reply);
+    EXPECT_EQ(**reply, "hi! nobody");
+    EXPECT_EQ(reply->metadata().find("from"), "handler");
+    EXPECT_EQ(seen,
+              (std::vector<std::string>{"<a " + std::string(method_name<shout>) + " hawser 6 0",
+                                        "<b " + std::string(method_name<shout>) + " hawser 6 0", ">b 14", ">a 14"}));
+    const CallOptions for_failed{.timeout = 10s};
+    AWAIT(failed, client.call<fails>(for_failed));
+    EXPECT_ERROR(failed, application, "it failed");
+    const CallOptions for_thrown{.timeout = 10s};
+    AWAIT(thrown, client.call<throws>(for_thrown));
+    EXPECT_ERROR(thrown, internal, "the handler threw");
+    EXPECT_EQ(seen.back(), "!a 0");
+  });
+}
+
+TEST_F(Intercepted, ChangeMetadataAndIdentity) {
+  server.use([](IncomingCall& call, Next next) -> Task<Result<void>> {
+    EXPECT_EQ(call.metadata().find("secret"), "s");
+    call.remove_metadata("secret");
+    EXPECT_TRUE(call.set_metadata("who", "x"));
+    EXPECT_TRUE(call.set_metadata("who", "you"));
+    Identity identity;
+    identity.kind = Identity::Kind::token;
+    identity.subject = "alice";
+    call.set_identity(std::move(identity));
+    call.add_reply_metadata("via", "interceptor");
+    co_return co_await next();
+  });
+  server.use([](IncomingCall& call, Next next) -> Task<Result<void>> {
+    EXPECT_FALSE(call.metadata().find("secret"));
+    EXPECT_EQ(call.metadata().copy().size(), 2U);
+    // The limits of metadata hold.
+    for (int i = 0; i < 62; ++i) EXPECT_TRUE(call.set_metadata("key" + std::to_string(i), "v"));
+    EXPECT_ERROR(call.set_metadata("one more", "v"), limit_exceeded, "65 entries");
+    EXPECT_ERROR(call.set_metadata("key0", std::string(65'535, 'x')), limit_exceeded, "65535 bytes");
+    EXPECT_ERROR(call.set_metadata(std::string(256, 'k'), "v"), limit_exceeded, "a key of 256 bytes");
+    EXPECT_TRUE(call.set_metadata("key0", std::string(60'000, 'x')));
+    EXPECT_EQ(call.metadata().find("who"), "you");
+    co_return co_await next();
+  });
+  run([](Client& client) -> Task<void> {
+    const CallOptions options{.metadata = {{"secret", "s"}, {"kept", "k"}}};
+    AWAIT(reply, client.call<shout>(options, "hi").reply());
+    REQUIRE_OK(reply);
+    EXPECT_EQ(**reply, "hi!you token alice");
+    EXPECT_EQ(reply->metadata().find("via"), "interceptor");
+    EXPECT_EQ(reply->metadata().find("from"), "handler");
+  });
+}
+
+TEST_F(Intercepted, RefuseWithTheirOwnError) {
+  ErrorCode code = ErrorCode::permission_denied;
+  server.use([&code](IncomingCall&, Next) -> Task<Result<void>> { co_return fail(code, "not you"); });
+  run([&code](Client& client) -> Task<void> {
+    AWAIT(denied, client.call<shout>("hi"));
+    EXPECT_ERROR(denied, permission_denied, "not you");
+    code = ErrorCode::unavailable;  // The handler has not run, so this is true.
+    AWAIT(unavailable, client.call<mirror_later>("hi"));
+    EXPECT_ERROR(unavailable, unavailable, "not you");
+    AWAIT(stream, client.open<sum>());
+    REQUIRE_OK(stream);
+    AWAIT(finished, stream->finish());
+    EXPECT_ERROR(finished, unavailable, "not you");
+    EXPECT_EQ(handlers_run, 0);
+  });
+}
+
+TEST_F(Intercepted, ErrorsAfterTheHandlerDoNotClaimThatNothingRan) {
+  server.use([](IncomingCall&, Next next) -> Task<Result<void>> {
+    AWAIT(outcome, next());
+    if (outcome) co_return fail(ErrorCode::unavailable, "too late");
+    co_return Result<void>{};  // There is no result to send: the handler's error is.
+  });
+  run([](Client& client) -> Task<void> {
+    AWAIT(late, client.call<shout>("hi"));
+    EXPECT_ERROR(late, application, "too late");
+    const std::string text_large = text_of(1 << 20);
+    AWAIT(large, client.call<mirror>(text_large));
+    EXPECT_ERROR(large, application, "too late");
+    AWAIT(failed, client.call<fails>());
+    EXPECT_ERROR(failed, application, "it failed");
+  });
+}
+
+TEST_F(Intercepted, MistakesAreErrors) {
+  std::optional<Next> kept;
+  int way = 0;
+  server.use([&](IncomingCall&, Next next) -> Task<Result<void>> {
+    switch (way) {
+      case 0: co_return Result<void>{};
+      case 1: {
+        AWAIT(first, next());
+        EXPECT_OK(first);
+        co_return co_await next();
+      }
+      case 2: throw std::runtime_error("secret text");
+      default: {
+        kept = next;
+        co_return co_await next();
+      }
+    }
+  });
+  run([&](Client& client) -> Task<void> {
+    AWAIT(none, client.call<shout>("hi"));
+    EXPECT_ERROR(none, internal, "without a call of next()");
+    way = 1;
+    AWAIT(twice, client.call<shout>("hi"));
+    EXPECT_ERROR(twice, internal, "called next() twice");
+    EXPECT_EQ(handlers_run, 1);
+    way = 2;
+    AWAIT(thrown, client.call<shout>("hi"));
+    EXPECT_ERROR(thrown, internal, "an interceptor threw an exception");
+    way = 3;
+    AWAIT(good, client.call<shout>("hi"));
+    EXPECT_OK(good);
+    REQUIRE(kept);
+    AWAIT(late, (*kept)());
+    EXPECT_ERROR(late, internal, "after its call had ended");
+  });
+}
+
+TEST_F(Intercepted, RepliesOfAllSizesAndKindsPass) {
+  server.use([](IncomingCall& call, Next next) -> Task<Result<void>> {
+    auto pause = call.loop().sleep(1ms);
+    co_await pause;
+    co_return co_await next();
+  });
+  run([](Client& client) -> Task<void> {
+    for (const std::size_t size : {0UZ, 100UZ, 4097UZ, 9000UZ, 100'000UZ, 3'000'000UZ}) {
+      const std::string text = text_of(size);
+      AWAIT(at_once, client.call<mirror>(text));
+      REQUIRE_OK(at_once);
+      EXPECT_TRUE(*at_once == text) << size;
+      AWAIT(later, client.call<mirror_later>(text));
+      REQUIRE_OK(later);
+      EXPECT_TRUE(*later == text) << size;
+    }
+    AWAIT(blocked, client.call<blocks>());
+    EXPECT_EQ(blocked, 5);
+  });
+}
+
+TEST_F(Intercepted, SurroundAWholeStream) {
+  server.use([this](IncomingCall& call, Next next) -> Task<Result<void>> {
+    EXPECT_TRUE(call.streams());
+    auto pause = call.loop().sleep(5ms);  // The caller's items come before the handler runs.
+    co_await pause;
+    AWAIT(outcome, next());
+    seen.emplace_back("end");
+    co_return outcome;
+  });
+  run([this](Client& client) -> Task<void> {
+    AWAIT(stream, client.open<sum>());
+    REQUIRE_OK(stream);
+    auto writer = stream->writer();
+    auto reader = stream->reader();
+    std::uint64_t expected = 0;
+    for (std::uint64_t i = 1; i <= 100; ++i) {
+      AWAIT(written, writer.write(i));
+      REQUIRE_OK(written);
+    }
+    for (std::uint64_t i = 1; i <= 100; ++i) {
+      AWAIT(item, reader.next());
+      REQUIRE_OK(item);
+      expected += i;
+      EXPECT_EQ(*item, expected);
+    }
+    EXPECT_TRUE(seen.empty());
+    AWAIT(total, stream->finish());
+    EXPECT_EQ(total, expected);
+    EXPECT_EQ(seen.size(), 1U);
+  });
+}
+
+// ---- Interceptors that wait ----
+
+TEST_F(Intercepted, CancellationReachesAnInterceptorThatWaits) {
+  bool stopped = false;
+  server.use([&stopped](IncomingCall& call, Next next) -> Task<Result<void>> {
+    auto pause = call.loop().sleep(1h, call.token());
+    const Result<void> slept = co_await std::move(pause);
+    stopped = !slept;
+    AWAIT(outcome, next());  // The caller is gone: no handler runs.
+    EXPECT_ERROR(outcome, cancelled, "did not wait any more");
+    co_return outcome;
+  });
+  run([&](Client& client) -> Task<void> {
+    std::stop_source stop;
+    auto cancel = [](Loop& on, std::stop_source source) -> Task<void> {
+      auto pause = on.sleep(2ms);
+      co_await pause;
+      source.request_stop();
+    };
+    Scope scope;
+    scope.spawn(cancel(loop, stop));
+    const CallOptions for_reply{.token = stop.get_token()};
+    AWAIT(reply, client.call<shout>(for_reply, "hi"));
+    EXPECT_ERROR(reply, cancelled, "");
+    AWAIT(done, eventually(loop, [&] { return stopped && server.counters().calls_in_flight == 0; }));
+    EXPECT_TRUE(done);
+    EXPECT_EQ(handlers_run, 0);
+  });
+}
+
+TEST_F(Intercepted, CancellationReachesTheHandlerThatAnInterceptorAwaits) {
+  server.use([](IncomingCall&, Next next) -> Task<Result<void>> { co_return co_await next(); });
+  run([&](Client& client) -> Task<void> {
+    const CallOptions for_reply{.timeout = 5ms};
+    AWAIT(reply, client.call<wait_for_ever>(for_reply, "hi"));
+    EXPECT_ERROR(reply, deadline_exceeded, "");
+    AWAIT(done, eventually(loop, [&] { return handlers_ended == 1 && server.counters().calls_in_flight == 0; }));
+    EXPECT_TRUE(done);
+  });
+}
+
+TEST_F(Intercepted, DestroyingNextEndsTheHandler) {
+  server.use([](IncomingCall& call, Next next) -> Task<Result<void>> {
+    {
+      Scope scope;
+      scope.spawn([](Next rest) -> Task<void> {
+        AWAIT(outcome, rest());
+        EXPECT_OK(outcome);
+      }(next));
+      auto pause = call.loop().sleep(2ms);
+      co_await pause;
+      EXPECT_EQ(handlers_run, 1);
+    }
+    EXPECT_EQ(handlers_ended, 1);
+    co_return fail(ErrorCode::deadline_exceeded, "the interceptor's patience has ended");
+  });
+  run([](Client& client) -> Task<void> {
+    AWAIT(reply, client.call<wait_for_ever>("hi"));
+    EXPECT_ERROR(reply, deadline_exceeded, "patience");
+  });
+}
+
+TEST_F(Intercepted, ATaskOfNextMayOutliveItsCall) {
+  Scope scope;
+  server.use([&scope](IncomingCall& call, Next next) -> Task<Result<void>> {
+    scope.spawn([](Next rest) -> Task<void> {
+      AWAIT(outcome, rest());
+      EXPECT_ERROR(outcome, cancelled, "the call ended before its handler did");
+    }(std::move(next)));
+    auto pause = call.loop().sleep(2ms);
+    co_await pause;
+    co_return Result<void>{};
+  });
+  run([&](Client& client) -> Task<void> {
+    const CallOptions for_reply{.timeout = 5s};
+    AWAIT(reply, client.call<wait_for_ever>(for_reply, "hi"));
+    EXPECT_ERROR(reply, internal, "before the handler had answered");
+    auto joined = scope.join();
+    co_await std::move(joined);
+    EXPECT_EQ(handlers_ended, 1);
+  });
+}
+
+TEST_F(Intercepted, WaitingInterceptorsCountAsCalls) {
+  server.use([](IncomingCall& call, Next next) -> Task<Result<void>> {
+    auto pause = call.loop().sleep(1h, call.token());
+    static_cast<void>(co_await std::move(pause));
+    co_return co_await next();
+  });
+  run([&](Client& client) -> Task<void> {
+    std::stop_source stop;
+    std::vector<PendingCall<mirror>> calls;
+    for (int i = 0; i < 8; ++i) {
+      const CallOptions for_sent{.token = stop.get_token()};
+      AWAIT(sent, client.send_request<mirror>(for_sent, "hi"));
+      REQUIRE_OK(sent);
+      calls.push_back(std::move(*sent));
+    }
+    AWAIT(all, eventually(loop, [&] { return server.counters().calls_in_flight == 8; }));
+    EXPECT_TRUE(all);
+    AWAIT(ninth, client.call<mirror>("hi"));
+    EXPECT_ERROR(ninth, overloaded, "");
+    stop.request_stop();
+    for (auto& call : calls) {
+      AWAIT(reply, std::move(call));
+      EXPECT_ERROR(reply, cancelled, "");
+    }
+    AWAIT(none, eventually(loop, [&] { return server.counters().calls_in_flight == 0; }));
+    EXPECT_TRUE(none);
+  });
+}
+
+TEST_F(Intercepted, LostConnectionsStopInterceptors) {
+  server.use([](IncomingCall& call, Next next) -> Task<Result<void>> {
+    auto pause = call.loop().sleep(1h, call.token());
+    static_cast<void>(co_await std::move(pause));
+    co_return co_await next();
+  });
+  run([&](Client& client) -> Task<void> {
+    AWAIT(sent, client.send_request<mirror>("hi"));
+    REQUIRE_OK(sent);
+    AWAIT(began, eventually(loop, [&] { return server.counters().calls_in_flight == 1; }));
+    EXPECT_TRUE(began);
+    client.close();
+    AWAIT(none, eventually(loop, [&] { return server.counters().connections_open == 0; }));
+    EXPECT_TRUE(none);
+  });
+}
+
+// Interceptors that ignore their token, before and after the handler, are destroyed at the end of the grace.
+TEST_F(Intercepted, AStopEndsInterceptorsThatIgnoreIt) {
+  server.use([this](IncomingCall& call, Next next) -> Task<Result<void>> {
+    struct Leaves {
+      explicit Leaves(std::vector<std::string>& to) : lines(to) {}
+      ~Leaves() { lines.emplace_back("destroyed"); }
+      std::vector<std::string>& lines;
+    };
+    const Leaves leaves(seen);
+    const bool after = call.metadata().find("after").has_value();
+    if (after) {
+      AWAIT(outcome, next());
+      EXPECT_OK(outcome);
+    }
+    seen.emplace_back("waits");
+    auto pause = call.loop().sleep(1h);
+    co_await pause;
+    co_return co_await next();
+  });
+  run([&](Client& client) -> Task<void> {
+    const CallOptions after{.metadata = {{"after", ""}}};
+    AWAIT(before, client.send_request<mirror>("hi"));
+    AWAIT(small, client.send_request<mirror>(after, "hi"));
+    const std::string text_large = text_of(100'000);
+    AWAIT(large, client.send_request<mirror>(after, text_large));
+    const std::string text_inside = text_of(100'000);
+    AWAIT(inside, client.send_request<mirror_later>(after, text_inside));
+    AWAIT(elsewhere, client.send_request<blocks>(after));
+    AWAIT(began, eventually(loop, [&] { return seen.size() == 5; }));
+    EXPECT_TRUE(began);
+    auto stopping = server.shut_down(1ms);
+    co_await std::move(stopping);
+    EXPECT_EQ(seen.size(), 10U);
+    EXPECT_EQ(seen.back(), "destroyed");
+  });
+}
+
+// A function on another thread has not ended at the end of the grace; the interceptor around it would wait for ever.
+TEST_F(Intercepted, AStopWaitsForOffloadedFunctionsOnly) {
+  server.use([this](IncomingCall& call, Next next) -> Task<Result<void>> {
+    AWAIT(outcome, next());
+    seen.emplace_back("never");
+    auto pause = call.loop().sleep(1h);
+    co_await pause;
+    co_return outcome;
+  });
+  run([&](Client& client) -> Task<void> {
+    AWAIT(sent, client.send_request<blocks>());
+    AWAIT(began, eventually(loop, [&] { return server.counters().calls_in_flight == 1; }));
+    EXPECT_TRUE(began);
+    auto stopping = server.shut_down(0ms);
+    co_await std::move(stopping);
+    EXPECT_LE(seen.size(), 1U);
+  });
+}
+
+TEST_F(Intercepted, AreAddedBeforeTheStart) {
+  run([this](Client&) -> Task<void> {
+    EXPECT_THROW(server.use([](IncomingCall&, Next next) { return next(); }), std::logic_error);
+    co_return;
+  });
+}
+
+void destroy_in_an_interceptor(bool late) {
+  Loop loop;
+  auto server = std::make_unique<Server>(loop, ServerOptions{});
+  server->use([](IncomingCall&, Next next) { return next(); });
+  server->use([&server, late](IncomingCall& call, Next next) -> Task<Result<void>> {
+    if (late) {
+      auto pause = call.loop().sleep(1ms);
+      co_await pause;
+    }
+    server.reset();
+    co_return co_await next();
+  });
+  server->register_handler<mirror>();
+  ASSERT_TRUE(server->start());
+  loop.run([](Loop& here, std::string address) -> Task<void> {
+    Client client(here, {.transports = {.required = "stream"}});
+    AWAIT(connected, client.connect(address));
+    REQUIRE_OK(connected);
+    AWAIT(reply, client.call<mirror>("hi"));
+    ADD_FAILURE() << error_of(reply);
+  }(loop, server->address()));
+}
+
+TEST(InterceptorsDeathTest, MustNotDestroyTheirServer) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(destroy_in_an_interceptor(false), "destroyed by one of its own handlers");
+  EXPECT_DEATH(destroy_in_an_interceptor(true), "destroyed by one of its own handlers");
+}
+
+}  // namespace hawser::server_interceptors

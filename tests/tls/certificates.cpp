@@ -1,0 +1,265 @@
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "hawser/identity.h"
+#include "tests/tls/fixture.h"
+
+// Certificates that are wrong in every way, and certificates that change.
+namespace hawser {
+
+// GCC warns of anonymous functions that could be offloaded.
+namespace tls_test {
+
+std::string caller_of(Context& context) {
+  const Identity& identity = context.identity();
+  std::string text = std::string(to_string(identity.kind)) + " " + identity.subject + " by " + identity.issuer;
+  for (const std::string& name : identity.alt_names) text += " " + name;
+  return text + " " + identity.spiffe_id;
+}
+
+}  // namespace tls_test
+
+namespace {
+
+using namespace testing_tools;
+using tls_test::caller_of;
+
+class TlsCertificates : public TlsFixture {
+ protected:
+  // The text that a client gets whose server has this certificate.
+  std::string with_server(const tls::Request& request) {
+    tls_options.certificates = {authority.issue("server", request)};
+    start();
+    const std::string text = call(client_options());
+    server.reset();
+    return text;
+  }
+};
+
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+TEST_F(TlsCertificates, OfServersAreRefusedWithTheReason) {
+  EXPECT_EQ(with_server({}), "ok");
+  EXPECT_HAS(with_server({.begins_in_seconds = -7200, .ends_in_seconds = -3600}), "expired on ");
+  EXPECT_HAS(with_server({.begins_in_seconds = 3600}), "is not valid before ");
+  const std::string host = with_server({.names = "DNS:other.example,IP:10.0.0.1"});
+  EXPECT_HAS(host, "is valid for DNS:other.example, IP:10.0.0.1 and not for '127.0.0.1'");
+  EXPECT_HAS(host, "TlsClientOptions::server_name");
+  EXPECT_HAS(with_server({.names = ""}), "is valid for no name and not for '127.0.0.1'");
+  EXPECT_HAS(with_server({.usage = "clientAuth"}), "is not meant for a server");
+}
+
+TEST_F(TlsCertificates, OfUnknownIssuersAreRefused) {
+  start();
+  tls::Authority other(folder.path().string(), "other");
+  TlsClientOptions with;
+  with.ca_file = other.ca_file();
+  const std::string text = call(with);
+  EXPECT_HAS(text, "has an issuer that is not trusted (CN=authority main)");
+  EXPECT_HAS(text, "TlsClientOptions::ca_file");
+  // The issuers of the system are not this one.
+  EXPECT_HAS(call(TlsClientOptions{}), "not trusted");
+  TlsClientOptions any;
+  any.accept_any_server = true;
+  EXPECT_EQ(call(any), "ok");
+}
+
+TEST_F(TlsCertificates, WithWeakKeysAreRefused) {
+  // The server itself refuses it, before it starts.
+  TlsServerOptions weak;
+  weak.certificates = {authority.issue("weak", {.rsa_bits = 1024})};
+  const Result<void> loaded = TlsServer(weak).reload();
+  ASSERT_FALSE(loaded);
+  EXPECT_HAS(loaded.error().text, "RSA 1024 bits; RSA needs 2048 bits or more");
+}
+
+TEST_F(TlsCertificates, AndKeysMustBelongTogetherAndBeReadable) {
+  const TlsCertificate one = authority.issue("one");
+  const TlsCertificate two = authority.issue("two");
+  const auto refused = [](TlsServerOptions with) {
+    const Result<void> loaded = TlsServer(std::move(with)).reload();
+    return loaded ? std::string() : loaded.error().text;
+  };
+  EXPECT_HAS(refused({}), "TlsServerOptions::certificates is empty");
+  EXPECT_HAS(refused({.certificates = {{one.certificate_file, two.key_file}}}), "is not that of the certificate in");
+  EXPECT_HAS(refused({.certificates = {{folder.path().string() + "/absent", two.key_file}}}), "No such file");
+  EXPECT_HAS(refused({.certificates = {{folder.path().string(), two.key_file}}}), "cannot read");
+  EXPECT_HAS(refused({.certificates = {{one.key_file, one.key_file}}}), "has no certificate in PEM format");
+  EXPECT_HAS(refused({.certificates = {{one.certificate_file, one.certificate_file}}}), "has no private key");
+  EXPECT_HAS(refused({.certificates = {one}, .client_ca_file = one.key_file}), "has no certificate in PEM format");
+  EXPECT_HAS(refused({.certificates = {one}, .crl_files = {one.key_file}}), "has no list of revoked certificates");
+  // A server does not start, and a client does not connect.
+  options.security = TlsServer({.certificates = {{one.certificate_file, two.key_file}}});
+  server = std::make_unique<Server>(options);
+  EXPECT_TRUE(is_error(server->start(), ErrorCode::invalid_argument, "is not that of the certificate"));
+  start();
+  TlsClientOptions with = client_options();
+  with.ca_file = "/absent";
+  EXPECT_HAS(call(with), "cannot read /absent");
+}
+
+TEST_F(TlsCertificates, OfClientsAreDemandedAndBecomeTheIdentity) {
+  tls_options.client_ca_file = authority.ca_file();
+  security = nullptr;
+  tls_options.certificates = {authority.issue("server")};
+  options.security = TlsServer(tls_options);
+  server = std::make_unique<Server>(options);
+  server->register_handler<caller_of>();
+  server->register_handler<echo>();
+  ASSERT_TRUE(server->start());
+  EXPECT_HAS(call(client_options()), "set TlsClientOptions::certificate");
+
+  TlsClientOptions with = client_options();
+  with.certificate = authority.issue(
+      "client", {.subject = "storage-7", .names = "DNS:storage-7.example,URI:spiffe://example.org/storage"});
+  std::vector<std::string> seen;
+  for (const char* transport : {"stream", "shm"}) {
+    // The second connection resumes the session.
+    const TlsClient security_of_client(with);
+    for (int i = 0; i < 2; ++i) {
+      sync_wait([](std::string to, TlsClient tls, std::string over, std::vector<std::string>& out) -> Task<void> {
+        ClientOptions client_options;
+        client_options.security = tls;
+        client_options.transports.required = over;
+        Client client(client_options);
+        AWAIT(connected, client.connect(to));
+        REQUIRE_OK(connected);
+        AWAIT(reply, client.call<caller_of>());
+        REQUIRE_OK(reply);
+        out.push_back(*reply);
+      }(server->address(), security_of_client, transport, seen));
+    }
+    EXPECT_EQ(security_of_client.counters().resumed, 1U);
+  }
+  ASSERT_EQ(seen.size(), 4U);
+  for (const std::string& one : seen) {
+    EXPECT_EQ(one,
+              "certificate CN=storage-7 by CN=authority main DNS:storage-7.example URI:spiffe://example.org/storage "
+              "spiffe://example.org/storage");
+  }
+}
+
+TEST_F(TlsCertificates, OfClientsAreRefusedWithTheReason) {
+  tls_options.client_ca_file = authority.ca_file();
+  start();
+  tls::Authority other(folder.path().string(), "other");
+  const auto with_client = [&](const TlsCertificate& certificate) {
+    TlsClientOptions with = client_options();
+    with.certificate = certificate;
+    return call(with);
+  };
+  EXPECT_EQ(with_client(authority.issue("client")), "ok");
+  EXPECT_HAS(with_client(authority.issue("client", {.ends_in_seconds = -60})), "certificate expired");
+  EXPECT_HAS(with_client(authority.issue("client", {.usage = "serverAuth"})), "alert");
+  EXPECT_HAS(with_client(other.issue("client")), "unknown CA");
+  EXPECT_HAS(with_client(authority.issue("client", {.comment_bytes = 40'000})), "alert");
+  // The texts for the operator of the server.
+  const std::string text = logged();
+  EXPECT_HAS(text, "the client's certificate (CN=localhost) or one of its issuers expired on ");
+  EXPECT_HAS(text, "is not meant for a client");
+  EXPECT_HAS(text, "has an issuer that is not trusted (CN=authority other)");
+  EXPECT_HAS(text, "certificates of more than 32768 bytes (peer_certificate_bytes_max)");
+  EXPECT_EQ(with_client(authority.issue("client")), "ok");
+}
+
+TEST_F(TlsCertificates, MayBeRevoked) {
+  const TlsCertificate good = authority.issue("good");
+  const TlsCertificate bad = authority.issue("bad");
+  tls_options.certificates = {bad};
+  start();
+  TlsClientOptions with = client_options();
+  with.crl_files = {authority.revoke({})};
+  EXPECT_EQ(call(with), "ok");
+  authority.revoke({bad});
+  EXPECT_HAS(call(with), "was revoked by its issuer (CN=authority main)");
+  authority.revoke({}, -60);
+  EXPECT_HAS(call(with), "is too old: renew it in TlsClientOptions::crl_files");
+  tls::Authority other(folder.path().string(), "other");
+  with.crl_files = {other.revoke({})};
+  EXPECT_HAS(call(with), "there is no list of revoked certificates of its issuer");
+}
+
+TEST_F(TlsCertificates, AreSelectedByTheHostName) {
+  tls_options.certificates = {authority.issue("first", {.subject = "first"}),
+                              authority.issue("a", {.subject = "a", .names = "DNS:a.example"}),
+                              authority.issue("b", {.subject = "b", .names = "DNS:*.b.example"})};
+  start();
+  for (const std::string name : {"a.example", "x.b.example", "localhost", "127.0.0.1"}) {
+    TlsClientOptions with = client_options();
+    with.server_name = name;
+    EXPECT_EQ(call(with), "ok") << name;
+  }
+  TlsClientOptions with = client_options();
+  with.server_name = "c.example";
+  EXPECT_HAS(call(with), "not for 'c.example'");
+}
+
+TEST_F(TlsCertificates, AreReloadedWithoutTheLossOfAConnection) {
+  tls_options.reload_interval = std::chrono::seconds(0);
+  tls_options.certificates = {authority.issue("server")};
+  start();
+  const std::string certificate = tls_options.certificates.front().certificate_file;
+  const auto change = [&] {
+    // A file that cannot be used.
+    std::filesystem::rename(certificate, certificate + ".old");
+    EXPECT_EQ(call(client_options()), "ok");
+    EXPECT_EQ(security->counters().reloads_failed, 1U);
+    EXPECT_HAS(logged(), "cannot be used; the old ones stay: cannot read");
+    EXPECT_EQ(call(client_options()), "ok");
+    EXPECT_EQ(security->counters().reloads_failed, 1U);
+    // Another certificate.
+    authority.issue("server", {.names = "DNS:renewed.example"});
+    EXPECT_HAS(call(client_options()), "is valid for DNS:renewed.example");
+    EXPECT_EQ(security->counters().reloads, 1U);
+  };
+  ClientOptions with;
+  with.security = TlsClient(client_options());
+  with.transports.required = "stream";
+  Loop loop;
+  Client client(loop, with);
+  const Result<void> connected = loop.run(client.connect(server->address()));
+  ASSERT_TRUE(connected) << error_of(connected);
+  change();
+  const auto ask = [](Client& of) -> Task<bool> {
+    AWAIT(reply, of.call<echo>("still here"));
+    co_return reply.has_value();
+  };
+  EXPECT_TRUE(loop.run(ask(client)));
+  EXPECT_TRUE(security->reload());
+}
+
+TEST_F(TlsCertificates, AreInspected) {
+  const std::int64_t now =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const TlsCertificate good = authority.issue("good", {.ends_in_seconds = 100 * 24 * 3600});
+  const Result<TlsCertificateReport> report = inspect_certificate(good, "localhost", now);
+  ASSERT_TRUE(report) << error_of(report);
+  EXPECT_EQ(report->subject, "CN=localhost");
+  EXPECT_EQ(report->issuer, "CN=authority main");
+  EXPECT_EQ(report->key, "EC 256 bits");
+  EXPECT_EQ(report->problems, std::vector<std::string>());
+  EXPECT_NEAR(static_cast<double>(report->ends), static_cast<double>(now + 100 * 24 * 3600), 60.0);
+  const auto problem = [&](const TlsCertificate& files, std::int64_t at, const std::string& host = "") {
+    const Result<TlsCertificateReport> inspected = inspect_certificate(files, host, at);
+    if (!inspected) return inspected.error().text;
+    return inspected->problems.empty() ? std::string() : inspected->problems.front();
+  };
+  EXPECT_HAS(problem(good, now + 99 * 24 * 3600), "in less than 14 days");
+  EXPECT_HAS(problem(good, now + 101 * 24 * 3600), "it expired on");
+  EXPECT_HAS(problem(good, now - 7200), "it is not valid before");
+  EXPECT_HAS(problem(good, now, "other.example"), "not valid for 'other.example'");
+  const TlsCertificate other = authority.issue("other");
+  EXPECT_HAS(problem({good.certificate_file, other.key_file}, now), "is not that of this certificate");
+  const TlsCertificate nameless = authority.issue("nameless", {.names = "", .ends_in_seconds = 100 * 24 * 3600});
+  EXPECT_HAS(problem(nameless, now), "no subject alternative name");
+  const TlsCertificate weak = authority.issue("weak", {.ends_in_seconds = 100 * 24 * 3600, .rsa_bits = 1024});
+  EXPECT_HAS(problem(weak, now), "its key is weak (RSA 1024 bits)");
+  const TlsCertificate mail = authority.issue("mail", {.usage = "emailProtection", .ends_in_seconds = 100 * 24 * 3600});
+  EXPECT_HAS(problem(mail, now), "neither serverAuth nor clientAuth");
+  EXPECT_HAS(problem({folder.path().string() + "/absent", ""}, now), "cannot read");
+}
+
+}  // namespace
+}  // namespace hawser

@@ -1,0 +1,273 @@
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/tls/fixture.h"
+#include "tests/tls/raw_tls.h"
+
+// Peers that are slow, cut or change the bytes of TLS, or begin handshakes without an end.
+namespace hawser {
+namespace {
+
+using namespace testing_tools;
+using tls::Session;
+
+class TlsHostile : public TlsFixture {
+ protected:
+  TlsHostile() {
+    server_options.server = true;
+    server_options.certificates = {authority.issue("server")};
+    server_options.peer_certificate_bytes_max = 32 * 1024;
+    client_context_options.ca_file = authority.ca_file();
+    client_context_options.peer_certificate_bytes_max = 32 * 1024;
+    tls_options.certificates = server_options.certificates;
+  }
+  std::unique_ptr<Session> server_session() {
+    if (server_context == nullptr) server_context = load(server_options);
+    return std::make_unique<Session>(server_context, std::string("\x06hawser"));
+  }
+  std::unique_ptr<Session> client_session() {
+    if (client_context == nullptr) client_context = load(client_context_options);
+    return std::make_unique<Session>(client_context, "localhost", "hawser", nullptr);
+  }
+  RawTls connected() { return RawTls(RawSocket::connected_to(server->address()), client_session()); }
+
+  tls::ContextOptions server_options;
+  tls::ContextOptions client_context_options;
+  std::shared_ptr<const tls::Context> server_context;
+  std::shared_ptr<const tls::Context> client_context;
+};
+
+TEST_F(TlsHostile, BytesMayArriveOneByOne) {
+  for (const bool tls12 : {false, true}) {
+    SCOPED_TRACE(tls12);
+    client_context = load(client_context_options);
+    if (tls12) SSL_CTX_set_max_proto_version(client_context->get(), TLS1_2_VERSION);
+    const auto client = client_session();
+    const auto server_end = server_session();
+    Session* const ends[] = {client.get(), server_end.get()};
+    Session::Progress progress[] = {ends[0]->handshake(), Session::Progress::more};
+    while (progress[0] != Session::Progress::done || progress[1] != Session::Progress::done) {
+      bool moved = false;
+      for (int from : {0, 1}) {
+        const Bytes output = ends[from]->output().bytes();
+        const Octets bytes(output.begin(), output.end());
+        ends[from]->output().clear();
+        for (const std::byte one : bytes) {
+          moved = true;
+          ends[1 - from]->input().append(Bytes(&one, 1));
+          if (progress[1 - from] == Session::Progress::done) continue;
+          progress[1 - from] = ends[1 - from]->handshake();
+          ASSERT_NE(progress[1 - from], Session::Progress::failed) << ends[1 - from]->error().text;
+        }
+      }
+      ASSERT_TRUE(moved);
+    }
+    EXPECT_EQ(client->protocol(), "hawser");
+    // Several pieces, short and long, and what the other end makes of them.
+    const std::string long_text = text_of(50'000);
+    const std::string texts[] = {"a", "", long_text, "b", long_text.substr(1), "c"};
+    std::vector<ConstBuffer> pieces;
+    std::string all;
+    for (const std::string& one : texts) {
+      pieces.push_back({as_bytes(one).data(), one.size()});
+      all += one;
+    }
+    EXPECT_EQ(client->write(pieces, all.size()), all.size());
+    move_bytes(*client, *server_end);
+    std::string got;
+    std::array<std::byte, 1000> space;
+    std::size_t size = 0;
+    while (server_end->read(space, size) == Session::Read::data) got += as_text(Bytes(space).first(size));
+    EXPECT_EQ(got, all);
+  }
+}
+
+// Every byte of both directions is changed, one at a time. Nothing of what follows is accepted.
+TEST_F(TlsHostile, AChangedByteIsAlwaysNoticed) {
+  for (std::size_t at = 0, tried = 1; tried != 0; at += 3) {
+    tried = 0;
+    for (const int side : {0, 1}) {
+      const auto client = client_session();
+      const auto server_end = server_session();
+      Session* const ends[] = {client.get(), server_end.get()};
+      std::size_t sent[2] = {0, 0};
+      bool changed = false;
+      Session::Progress progress[] = {client->handshake(), Session::Progress::more};
+      std::string got;
+      bool written = false;
+      for (int turn = 0; turn < 6; ++turn) {
+        for (const int from : {0, 1}) {
+          const Bytes output = ends[from]->output().bytes();
+          Octets bytes(output.begin(), output.end());
+          ends[from]->output().clear();
+          if (from == side && at >= sent[from] && at < sent[from] + bytes.size()) {
+            bytes[at - sent[from]] ^= std::byte{0x20};
+            changed = true;
+          }
+          sent[from] += bytes.size();
+          Session& to = *ends[1 - from];
+          if (!bytes.empty()) to.input().append(bytes);
+          if (progress[1 - from] == Session::Progress::more) progress[1 - from] = to.handshake();
+        }
+        if (progress[0] == Session::Progress::done && !std::exchange(written, true)) {
+          const std::string_view secret = "the secret text";
+          const ConstBuffer piece{as_bytes(secret).data(), secret.size()};
+          client->write(std::span(&piece, 1), secret.size());
+        }
+        if (progress[1] == Session::Progress::done) {
+          std::array<std::byte, 100> space;
+          std::size_t size = 0;
+          while (server_end->read(space, size) == Session::Read::data) got += as_text(Bytes(space).first(size));
+        }
+      }
+      tried += changed ? 1 : 0;
+      // After a change on its way to the client, the client may send before it notices; the server gets that alone.
+      EXPECT_TRUE(got.empty() || got == "the secret text") << at;
+      if (changed && side == 0) {
+        EXPECT_EQ(got, "") << at;
+      }
+    }
+  }
+}
+
+TEST_F(TlsHostile, BytesThatAreNoTlsAreRefused) {
+  start();
+  for (const std::string_view bytes : {std::string_view("\x16\x03", 2), std::string_view("\x16\x03\x01\xff\xff", 5),
+                                       std::string_view("\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", 10)}) {
+    RawSocket socket = RawSocket::connected_to(server->address());
+    socket.send(as_bytes(bytes));
+    if (bytes.size() > 5) {
+      static_cast<void>(socket.receive(1));
+    }
+  }
+  // One half of a first byte that is shared with no protocol.
+  RawSocket other = RawSocket::connected_to(server->address());
+  other.send(as_bytes(std::string_view("\x16\x02\x01\x00", 4)));
+  EXPECT_NE(other.receive_text("\n").find("unknown protocol"), std::string::npos);
+  EXPECT_EQ(call(client_options()), "ok");
+}
+
+TEST_F(TlsHostile, ThousandsOfHalfHandshakesLeaveRoomForOthers) {
+  options.handshakes_max = 200;
+  start();
+  const auto hello = client_session();
+  ASSERT_EQ(hello->handshake(), Session::Progress::more);
+  const Bytes bytes = hello->output().bytes();
+  std::vector<RawSocket> half;
+  for (int i = 0; i < 600; ++i) {
+    half.push_back(RawSocket::connected_to(server->address()));
+    half.back().send(i % 2 == 0 ? bytes : bytes.first(bytes.size() / 2));
+    if (i % 100 == 99) {
+      EXPECT_EQ(call(client_options()), "ok");
+    }
+  }
+  EXPECT_TRUE(soon([&] { return server->counters().connections_refused >= 400; }));
+  half.clear();
+  EXPECT_EQ(call(client_options()), "ok");
+}
+
+TEST_F(TlsHostile, ASlowHandshakeEndsInTime) {
+  options.handshake_timeout = 50ms;
+  start();
+  RawTls peer = connected();
+  ASSERT_EQ(peer.session().handshake(), Session::Progress::more);
+  peer.flush();
+  // The server's flight, and then its end.
+  while (peer.socket().receive(1)) {
+  }
+  EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == 1; }));
+}
+
+TEST_F(TlsHostile, RenegotiationIsRefused) {
+  client_context_options.tls12 = true;
+  start();
+  client_context = load(client_context_options);
+  SSL_CTX_set_max_proto_version(client_context->get(), TLS1_2_VERSION);
+  SSL_CTX_clear_options(client_context->get(), SSL_OP_NO_RENEGOTIATION);
+  RawTls peer = connected();
+  ASSERT_TRUE(peer.handshake());
+  ASSERT_TRUE(peer.renegotiate());
+  EXPECT_EQ(peer.receive_end(), Session::Read::failed);
+  EXPECT_NE(peer.session().error().text.find("no renegotiation"), std::string::npos) << peer.session().error().text;
+  EXPECT_EQ(call(client_options()), "ok");
+}
+
+TEST_F(TlsHostile, AnEndWithCloseNotifyIsAnsweredSo) {
+  start();
+  RawTls peer = connected();
+  ASSERT_TRUE(peer.handshake());
+  peer.send(std::string_view("GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+  const auto head = peer.receive(15);
+  ASSERT_TRUE(head);
+  EXPECT_EQ(as_text(*head), "HTTP/1.1 200 OK");
+  EXPECT_EQ(peer.receive_end(), Session::Read::closed);
+}
+
+// A server that ends the bytes of the connection without the end of TLS.
+TEST_F(TlsHostile, ACutStreamIsNotTakenForItsEnd) {
+  RawListener listener;
+  for (const bool cut : {true, false}) {
+    std::thread peer([&] {
+      RawTls end(listener.accept(), server_session());
+      if (!end.handshake()) return;
+      const auto prefix = end.receive(wire::hello_prefix_bytes);
+      if (!prefix) return;
+      static_cast<void>(end.receive(*wire::hello_body_bytes(*prefix)));
+      wire::Hello hello = usual_hello();
+      hello.calls_max = 64;
+      end.send(wire::encode_hello(hello));
+      static_cast<void>(end.receive(20));  // A part of the call.
+      if (!cut) {
+        end.session().shut_down();
+        end.flush();
+      }
+      end.socket().close();
+    });
+    std::string text;
+    sync_wait([](std::string to, TlsClientOptions with, std::string& out) -> Task<void> {
+      with.server_name = "localhost";
+      ClientOptions client_options;
+      client_options.security = TlsClient(with);
+      client_options.transports.required = "stream";
+      Client client(client_options);
+      AWAIT(connected, client.connect(to));
+      REQUIRE_OK(connected);
+      AWAIT(reply, client.call<echo>("hi"));
+      out = reply ? "a reply" : reply.error().text;
+    }(listener.address(), client_options(), text));
+    peer.join();
+    EXPECT_EQ(text.find("without the end of TLS (close_notify)") != std::string::npos, cut) << text;
+  }
+}
+
+// A peer that does not read: the server stops reading from it, and its memory stays bounded.
+TEST_F(TlsHostile, APeerThatTakesNothingIsNotRead) {
+  options.send_backlog_bytes_max = 1 << 20;
+  start();
+  RawTls peer = connected();
+  ASSERT_TRUE(peer.handshake());
+  const std::string request = "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n";
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += request;
+  std::size_t sent = 0;
+  const auto refused = [&] {
+    const ConstBuffer piece{as_bytes(many).data(), many.size()};
+    if (peer.session().output().empty()) peer.session().write(std::span(&piece, 1), many.size());
+    const std::size_t some = peer.socket().send_some(peer.session().output().bytes());
+    if (some != 0) peer.session().output().consume(some);
+    sent += some;
+    return some == 0;
+  };
+  // Until nothing is taken for a while.
+  for (int idle = 0; idle < 50 && sent < (std::size_t{256} << 20);) {
+    idle = refused() ? idle + 1 : 0;
+    if (idle != 0) std::this_thread::sleep_for(2ms);
+  }
+  EXPECT_LT(sent, std::size_t{256} << 20);
+  EXPECT_EQ(call(client_options()), "ok");
+}
+
+}  // namespace
+}  // namespace hawser

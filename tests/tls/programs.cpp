@@ -1,0 +1,264 @@
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+
+#include "hawser/grpc.h"
+#include "hawser/grpc_client.h"
+#include "hawser/http_client.h"
+#include "tests/grpc/raw_service.h"
+#include "tests/repeat_handler.h"
+#include "tests/tls/fixture.h"
+
+// Other programs: openssl s_client and s_server, and curl.
+namespace hawser {
+namespace tls_remote {
+
+Result<testing_tools::Raw> echo(testing_tools::Raw);
+
+}  // namespace tls_remote
+
+template <>
+inline constexpr std::string_view method_name_override<&tls_remote::echo> = "test.Raw/Echo";
+
+namespace {
+
+using namespace testing_tools;
+
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+bool present(const std::string& program) { return !output_of("command -v " + program).empty(); }
+
+class TlsPrograms : public TlsFixture {
+ protected:
+  void SetUp() override {
+    if (!present("openssl") || !present("curl")) GTEST_SKIP() << "openssl or curl is not installed";
+  }
+  std::string s_client(const std::string& flags) {
+    return output_of(
+        "printf 'GET /hello HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n' | timeout 30 openssl "
+        "s_client -ign_eof -connect " +
+        server->address() + " -CAfile " + authority.ca_file() + " " + flags);
+  }
+  std::string curl(const std::string& flags, const std::string& host = "localhost") {
+    return output_of("timeout 30 curl -sS --noproxy '*' --cacert " + authority.ca_file() + " --resolve " + host + ":" +
+                     port() + ":127.0.0.1 " + flags + " https://" + host + ":" + port() + "/hello");
+  }
+};
+
+TEST_F(TlsPrograms, OpensslIsServed) {
+  start();
+  for (const std::string version : {"-tls1_3", "-tls1_2"}) {
+    const std::string text = s_client(version + " -verify_return_error -verify_hostname localhost -alpn http/1.1");
+    EXPECT_HAS(text, "hello over http");
+    EXPECT_HAS(text, "Verify return code: 0 (ok)");
+    EXPECT_HAS(text, "ALPN protocol: http/1.1");
+    EXPECT_HAS(text, "Secure Renegotiation IS");
+    EXPECT_EQ(text.find("unexpected eof"), std::string::npos) << text;
+  }
+  EXPECT_HAS(s_client("-tls1_1 -cipher DEFAULT@SECLEVEL=0"), "alert");
+  EXPECT_HAS(s_client("-tls1_2 -cipher AES128-SHA@SECLEVEL=0"), "alert handshake failure");
+  EXPECT_HAS(s_client("-tls1_3 -alpn spdy/1"), "alert no application protocol");
+  // A session of TLS 1.2 and of TLS 1.3 is resumed.
+  for (const std::string version : {"-tls1_3", "-tls1_2"}) {
+    const std::string file = folder.path().string() + "/session";
+    EXPECT_HAS(s_client(version + " -sess_out " + file), "hello over http");
+    const std::string text = s_client(version + " -sess_in " + file);
+    EXPECT_HAS(text, "hello over http");
+    EXPECT_HAS(text, "\nReused, ");
+  }
+  // Early data is not offered, and none is accepted.
+  EXPECT_HAS(s_client("-tls1_3"), "Max Early Data: 0");
+}
+
+TEST_F(TlsPrograms, OpensslRefusesTls12WhereItIsOff) {
+  tls_options.tls12 = false;
+  start();
+  EXPECT_HAS(s_client("-tls1_2"), "alert protocol version");
+  EXPECT_HAS(s_client("-tls1_3"), "hello over http");
+}
+
+TEST_F(TlsPrograms, CurlIsServed) {
+  start();
+  EXPECT_EQ(curl(""), "hello over http");
+  EXPECT_EQ(curl("--http1.1 --tls-max 1.2"), "hello over http");
+  EXPECT_HAS(curl("", "other.example"), "no alternative certificate subject name matches");
+  EXPECT_HAS(output_of("timeout 30 curl -sS --noproxy '*' http://" + server->address() + "/hello"), "requires TLS");
+}
+
+TEST_F(TlsPrograms, CurlProvesItselfByACertificate) {
+  tls_options.client_ca_file = authority.ca_file();
+  start();
+  const TlsCertificate own = authority.issue("curl");
+  EXPECT_EQ(curl("--cert " + own.certificate_file + " --key " + own.key_file), "hello over http");
+  EXPECT_HAS(curl(""), "alert");
+}
+
+class TlsGrpc : public TlsPrograms {
+ protected:
+  void start_grpc() {
+    if (tls_options.certificates.empty()) tls_options.certificates = {authority.issue("server")};
+    security = std::make_unique<TlsServer>(tls_options);
+    options.security = *security;
+    server = std::make_unique<Server>(options);
+    server->add_method({.id = 1,
+                        .name = "test.Raw/Echo",
+                        .handler = std::make_unique<Repeat>(),
+                        .json = std::make_shared<RawBodies>()});
+    server->enable(grpc());
+    server->enable(http().route("GET", "/hello", hello));
+    ASSERT_TRUE(server->start());
+  }
+};
+
+TEST_F(TlsGrpc, IsCalledByThisLibrary) {
+  start_grpc();
+  Loop loop;
+  GrpcClientOptions with;
+  with.security = TlsClient(client_options());
+  GrpcClient client(loop, with);
+  const Result<void> connected = loop.run(client.connect(server->address()));
+  ASSERT_TRUE(connected) << error_of(connected);
+  const auto ask = [](GrpcClient& of, std::string text) -> Task<std::string> {
+    const Raw sent(std::move(text));
+    AWAIT(reply, of.call<&tls_remote::echo>(sent));
+    co_return reply ? reply->bytes : reply.error().text;
+  };
+  const std::string text = text_of(1'000'000);
+  EXPECT_EQ(loop.run(ask(client, "hi")), "hi");
+  EXPECT_EQ(loop.run(ask(client, text)), text);
+  EXPECT_EQ(security->counters().handshakes, 1U);
+  // A server in plain text is no peer, and connect() says so.
+  TlsClientOptions wrong = client_options();
+  wrong.server_name = "other.example";
+  with.security = TlsClient(wrong);
+  GrpcClient other(loop, with);
+  const Result<void> refused = loop.run(other.connect(server->address()));
+  EXPECT_TRUE(is_error(refused, ErrorCode::unavailable, "not for 'other.example'"));
+}
+
+TEST_F(TlsGrpc, IsAskedByHttpClient) {
+  start_grpc();
+  Loop loop;
+  HttpClientOptions with;
+  with.security = TlsClient(client_options());
+  HttpClient client(loop, with);
+  const std::string url = "https://" + server->address() + "/hello";
+  for (int i = 0; i < 2; ++i) {
+    const Result<HttpClientResponse> reply = loop.run(client.get(url));
+    EXPECT_EQ(reply ? reply->body : error_of(reply), "hello over http");
+  }
+  EXPECT_EQ(security->counters().handshakes, 1U);
+  // The connection goes to an address, and the certificate must be that of the URL's host.
+  HttpClientRequest request;
+  request.url = "https://other.example/hello";
+  request.address = server->address();
+  const Result<HttpClientResponse> refused = loop.run(client.send(request));
+  EXPECT_TRUE(is_error(refused, ErrorCode::unavailable, "not for 'other.example'")) << error_of(refused);
+}
+
+TEST_F(TlsGrpc, IsCalledByGrpcioWithACertificate) {
+  if (output_of("/usr/bin/python3 -c 'import grpc'") != "") GTEST_SKIP() << "grpcio is not installed";
+  tls_options.client_ca_file = authority.ca_file();
+  start_grpc();
+  const TlsCertificate own = authority.issue("python");
+  const auto python = [&](const std::string& credentials) {
+    return output_of("timeout 60 /usr/bin/python3 -c 'import grpc\nread = lambda name: open(name, \"rb\").read()\n" +
+                     std::string("channel = grpc.secure_channel(\"localhost:") + port() +
+                     "\", grpc.ssl_channel_credentials(" + credentials +
+                     "))\ntry:\n  print(channel.unary_unary(\"/test.Raw/Echo\")(b\"hello\", timeout=30))\n"
+                     "except grpc.RpcError as error:\n  print(error.code())'");
+  };
+  const std::string ca = "read(\"" + authority.ca_file() + "\")";
+  EXPECT_EQ(python(ca + ", read(\"" + own.key_file + "\"), read(\"" + own.certificate_file + "\")"), "b'hello'\n");
+  EXPECT_HAS(python(ca), "UNAVAILABLE");
+}
+
+TEST_F(TlsGrpc, RefusesPlainTextWithAReason) {
+  start_grpc();
+  RawSocket socket = RawSocket::connected_to(server->address());
+  socket.send(as_bytes("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
+  const auto settings = socket.receive(9);
+  ASSERT_TRUE(settings);
+  EXPECT_EQ((*settings)[3], std::byte{4});
+  const auto head = socket.receive(17);
+  ASSERT_TRUE(head);
+  EXPECT_EQ((*head)[3], std::byte{7});
+  EXPECT_EQ((*head)[16], std::byte{12});  // INADEQUATE_SECURITY
+  const std::size_t size =
+      std::to_integer<std::size_t>((*head)[1]) * 256 + std::to_integer<std::size_t>((*head)[2]) - 8;
+  const auto text = socket.receive(size);
+  ASSERT_TRUE(text);
+  EXPECT_NE(as_text(*text).find("requires TLS"), std::string_view::npos);
+}
+
+TEST_F(TlsGrpc, IsSelectedByAlpn) {
+  start_grpc();
+  EXPECT_HAS(s_client("-alpn h2"), "ALPN protocol: h2");
+  // Routes are served by HTTP/1.1 only, so a client that speaks both gets it.
+  EXPECT_EQ(curl("--http2"), "hello over http");
+}
+
+// openssl s_server answers a client of this library in TLS, and shows what it received.
+TEST_F(TlsPrograms, OpensslServesAClientAsFarAsItCan) {
+  const TlsCertificate files = authority.issue("server");
+  const TlsCertificate weak = authority.issue("weak", {.rsa_bits = 1024});
+  for (const bool broken : {false, true}) {
+    const std::string log_file = folder.path().string() + (broken ? "/s_server.weak" : "/s_server");
+    const TlsCertificate& used = broken ? weak : files;
+    // An input that does not end.
+    int input[2];
+    ASSERT_EQ(pipe(input), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      dup2(input[0], 0);
+      close(input[1]);
+      const std::string command = "exec openssl s_server -accept 127.0.0.1:0 -cipher DEFAULT@SECLEVEL=0 -cert " +
+                                  used.certificate_file + " -key " + used.key_file + " > " + log_file + " 2>&1";
+      execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      _exit(127);
+    }
+    const auto written = [&] {
+      std::ifstream file(log_file);
+      return std::string(std::istreambuf_iterator<char>(file), {});
+    };
+    std::string address;
+    EXPECT_TRUE(soon([&] {
+      const std::string text = written();
+      const std::size_t at = text.find("ACCEPT 127.0.0.1:");
+      const std::size_t end = at == std::string::npos ? at : text.find('\n', at);
+      if (end != std::string::npos) address = text.substr(at + 7, end - at - 7);
+      return !address.empty();
+    })) << written();
+    std::string text;
+    std::thread caller([&] {
+      sync_wait([](std::string to, TlsClientOptions with, std::string& out) -> Task<void> {
+        ClientOptions client_options;
+        client_options.security = TlsClient(with);
+        client_options.connect_timeout = patience;
+        Client client(client_options);
+        AWAIT(connected, client.connect(to));
+        out = connected ? "connected" : connected.error().text;
+      }(address, client_options(), text));
+    });
+    // The HELLO arrives, which this server does not answer.
+    if (!broken) {
+      EXPECT_TRUE(soon([&] { return written().find("HWSR") != std::string::npos; })) << written();
+      kill(child, SIGTERM);
+    }
+    caller.join();
+    EXPECT_HAS(text, broken ? "has a weak key (RSA 1024 bits)" : "ended before the hello was complete");
+    kill(child, SIGTERM);
+    waitpid(child, nullptr, 0);
+    close(input[0]);
+    close(input[1]);
+  }
+}
+
+}  // namespace
+}  // namespace hawser
