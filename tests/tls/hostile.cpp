@@ -3,6 +3,7 @@
 #include <thread>
 #include <vector>
 
+#include "security/tls/stream.h"
 #include "tests/tls/fixture.h"
 #include "tests/tls/raw_tls.h"
 
@@ -177,6 +178,39 @@ TEST_F(TlsHostile, ASlowHandshakeEndsInTime) {
   // The server's flight, and then its end.
   while (peer.socket().receive(1)) {
   }
+  EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == 1; }));
+}
+
+// With TLS 1.3 a client sends its first requests before the server has verified its certificate.
+TEST_F(TlsHostile, ARefusedClientReceivesTheAlertBeforeTheEnd) {
+  tls_options.client_ca_file = authority.ca_file();
+  start();
+  RawTls peer = connected();
+  ASSERT_TRUE(peer.handshake());
+  peer.send(text_of(100'000));
+  ASSERT_TRUE(soon([&] { return security->counters().handshakes_failed == 1; }));
+  EXPECT_EQ(peer.receive_end(), Session::Read::failed);
+  EXPECT_HAS(peer.session().error().text, "set TlsClientOptions::certificate");
+  peer.socket().close();
+  EXPECT_TRUE(soon([&] { return logged().find("sent no certificate") != std::string::npos; })) << logged();
+}
+
+TEST_F(TlsHostile, ARefusedClientThatDoesNotEndIsEnded) {
+  tls_options.client_ca_file = authority.ca_file();
+  start();
+  RawTls peer = connected();
+  ASSERT_TRUE(peer.handshake());
+  EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == 1; }));
+}
+
+TEST_F(TlsHostile, ARefusedClientMayNotSendWithoutEnd) {
+  tls_options.client_ca_file = authority.ca_file();
+  start();
+  RawTls peer = connected();
+  ASSERT_TRUE(peer.handshake());
+  ASSERT_TRUE(soon([&] { return security->counters().handshakes_failed == 1; }));
+  const Octets much(tls::TlsStream::refused_bytes_max + 1);
+  peer.socket().send(much);
   EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == 1; }));
 }
 

@@ -85,6 +85,7 @@ TlsStream::TlsStream(std::shared_ptr<Shared> shared, std::unique_ptr<transport::
       step_(std::make_shared<Step>(*this)),
       stream_(std::move(stream)),
       transport_(name_above(stream_->transport())),
+      server_(running),
       running_(running) {
   step_->make = std::move(make);
   if (!first.empty()) step_->first.append(first);
@@ -146,7 +147,7 @@ void TlsStream::stepped() {
   if (ended_) return;
   if (step_->session != nullptr) send_output();
   switch (step_->progress) {
-    case Session::Progress::failed: return end(step_->error);
+    case Session::Progress::failed: return refuse();
     case Session::Progress::more:
       if (shared_->pool != nullptr && !paused_) stream_->resume();
       return;
@@ -178,7 +179,7 @@ void TlsStream::send_output() {
     if (taken != 0) sending_.consume(taken);
     below_blocked_ = taken < piece.size;
   }
-  if (finish_wanted_ && open_ && !std::exchange(finished_, true)) stream_->finish();
+  if (finish_wanted_ && (open_ || refused_) && !std::exchange(finished_, true)) stream_->finish();
 }
 
 std::size_t TlsStream::send(std::span<const ConstBuffer> pieces) {
@@ -251,7 +252,7 @@ void TlsStream::finish() noexcept {
 
 MutableBytes TlsStream::receive_space() {
   quiet_ = false;
-  if (ended_) return transport::discard_buffer();
+  if (ended_ || refused_) return transport::discard_buffer();
   try {
     ByteQueue& input = step_->session != nullptr ? step_->session->input() : step_->first;
     return input.reserve(open_ ? receive_bytes : receive_bytes / 4);
@@ -263,6 +264,11 @@ MutableBytes TlsStream::receive_space() {
 
 void TlsStream::received(std::size_t bytes) {
   if (ended_) return;
+  if (refused_) {
+    refused_bytes_ += bytes;
+    if (refused_bytes_ > refused_bytes_max) end_refused();
+    return;
+  }
   if (half_closed_) return step_->session->input().clear();
   if (bytes != 0) {
     ByteQueue& input = step_->session != nullptr ? step_->session->input() : step_->first;
@@ -356,6 +362,7 @@ void TlsStream::broken(const Error& reason) {
 // A stream below that ends without close_notify may have been cut by anybody in the network.
 void TlsStream::ended(const Error& reason) {
   if (ended_) return;
+  if (refused_) return end_refused();
   Error error = reason;
   if (!open_) {
     error.text = "the connection ended during the TLS handshake: " + reason.text;
@@ -367,8 +374,21 @@ void TlsStream::ended(const Error& reason) {
   end(std::move(error));
 }
 
+// The handshake has failed, and the alert has been passed to the stream below.
+void TlsStream::refuse() {
+  if (!server_ || step_->session == nullptr) return end(step_->error);
+  refused_ = true;
+  finish_wanted_ = true;
+  refused_timer_.start(*loop_, loop_->after(refused_time_max));
+  send_output();
+  if (!paused_) stream_->resume();
+}
+
+void TlsStream::end_refused() noexcept { end(std::move(step_->error)); }
+
 void TlsStream::end(Error reason) {
   if (std::exchange(ended_, true)) return;
+  refused_timer_.stop();
   stream_->pause();
   if (paused_ && open_) {
     held_end_ = std::move(reason);

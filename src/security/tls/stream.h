@@ -1,6 +1,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -45,7 +47,7 @@ class TlsStream final : public transport::Stream, transport::StreamSink, exec::S
  public:
   // Makes the session; runs where handshakes run.
   using MakeSession = std::function<Result<std::unique_ptr<Session>>()>;
-  // `running`: `stream` has been started and is paused, and `first` has been received from it.
+  // `running`: `stream` is a server's; it has been started and is paused, and `first` has been received from it.
   TlsStream(std::shared_ptr<Shared> shared, std::unique_ptr<transport::Stream> stream, MakeSession make, bool running,
             Bytes first = {});
   ~TlsStream() override;
@@ -69,6 +71,11 @@ class TlsStream final : public transport::Stream, transport::StreamSink, exec::S
   static constexpr std::size_t encrypt_bytes_max = 128 * 1024;
   // Answers to messages of TLS, such as those that demand new keys, that the peer has not taken.
   static constexpr std::size_t answers_bytes_max = 128 * 1024;
+  // A server that has failed a handshake discards what the client still sends, until the client ends the connection or
+  // one of these is passed. A socket that is closed with unread bytes resets the connection, and the client then may
+  // not receive the alert that states the reason.
+  static constexpr Duration refused_time_max = std::chrono::seconds(1);
+  static constexpr std::size_t refused_bytes_max = 1024 * 1024;
 
  private:
   // A step of the handshake, which the loop or another thread performs. It keeps the session if the stream is destroyed
@@ -87,6 +94,11 @@ class TlsStream final : public transport::Stream, transport::StreamSink, exec::S
     TlsStream* stream;  // Null after the end of the stream. Guarded by mutex on other threads.
   };
   struct OffloadedStep;
+  struct RefusedTimer : Timer {
+    explicit RefusedTimer(TlsStream& owner) noexcept : Timer(&RefusedTimer::fire), stream(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<RefusedTimer&>(timer).stream.end_refused(); }
+    TlsStream& stream;
+  };
 
   MutableBytes receive_space() override;
   void received(std::size_t bytes) override;
@@ -101,6 +113,8 @@ class TlsStream final : public transport::Stream, transport::StreamSink, exec::S
   void stepped();
   void deliver();
   void send_output();
+  void refuse();
+  void end_refused() noexcept;
   void end(Error reason);
   void poll_later(bool later);
   bool ready() const noexcept { return open_ && !ended_; }
@@ -113,7 +127,8 @@ class TlsStream final : public transport::Stream, transport::StreamSink, exec::S
   StreamSink* sink_ = nullptr;
   std::function<void()> opened_;
   ByteQueue sending_;  // Encrypted bytes that the stream below is sending.
-  bool running_;       // The stream below has been started.
+  const bool server_;
+  bool running_;  // The stream below has been started.
   exec::OffloadPool::Ticket ticket_ = 0;
   bool busy_ = false;         // Another thread performs a step of the handshake.
   bool open_ = false;         // The handshake is complete.
@@ -127,6 +142,9 @@ class TlsStream final : public transport::Stream, transport::StreamSink, exec::S
   bool finished_ = false;          // The end was sent on the stream below.
   bool later_ = false;             // It is one of the loop's sources.
   bool quiet_ = false;             // The stream below has no more bytes now.
+  bool refused_ = false;           // The handshake has failed, and the client has not ended the connection yet.
+  std::size_t refused_bytes_ = 0;  // Discarded since then.
+  RefusedTimer refused_timer_{*this};
   std::optional<Error> held_end_;  // Reported by poll().
 };
 
