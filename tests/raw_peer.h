@@ -228,17 +228,22 @@ class RawSocket {
       if (size > 0) out.append(scrap, static_cast<std::size_t>(size));
     }
   }
-  // Reads until the peer closes; false if it does not.
-  bool closed_by_peer() {
-    std::byte scrap[4096];
-    for (;;) {
-      if (!ready(POLLIN)) return false;
-      const ssize_t size = ::recv(fd_, scrap, sizeof scrap, MSG_DONTWAIT);
-      if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR)) return true;
-    }
-  }
+  // Reads until the peer closes or resets the connection; false if it does neither.
+  bool closed_by_peer() { return read_to_end().has_value(); }
+  // Reads until the peer closes; false if it resets the connection or does not close.
+  bool closed_without_reset() { return read_to_end() == 0; }
 
  private:
+  // The error that ends the connection, 0 for its orderly end; nothing if it does not end.
+  std::optional<int> read_to_end() {
+    std::byte scrap[4096];
+    for (;;) {
+      if (!ready(POLLIN)) return std::nullopt;
+      const ssize_t size = ::recv(fd_, scrap, sizeof scrap, MSG_DONTWAIT);
+      if (size == 0) return 0;
+      if (size < 0 && errno != EAGAIN && errno != EINTR) return errno;
+    }
+  }
   bool ready(short events, std::chrono::nanoseconds wait = patience) const {
     pollfd one{fd_, events, 0};
     const auto bound = std::chrono::duration_cast<std::chrono::milliseconds>(wait);

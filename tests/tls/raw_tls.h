@@ -38,10 +38,11 @@ class RawTls {
     socket_.send(session_->output().bytes());
     session_->output().clear();
   }
-  bool handshake() {
+  // `last` false: the last flight is sent with the first data.
+  bool handshake(bool last = true) {
     for (;;) {
       const tls::Session::Progress progress = session_->handshake();
-      flush();
+      if (last || progress != tls::Session::Progress::done) flush();
       if (progress != tls::Session::Progress::more) return progress == tls::Session::Progress::done;
       if (!fill()) return false;
     }
