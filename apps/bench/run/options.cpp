@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "bench/load/connecting_role.h"
 #include "bench/load/processors.h"
 #include "bench/load/size.h"
 #include "bench/load/tls.h"
@@ -23,6 +24,7 @@ constexpr unsigned repeat_max = 99;
 
 constexpr double rate_min = 0.1;
 constexpr double rate_max = 1e9;
+constexpr double connecting_per_s_max = 1e5;
 constexpr unsigned server_threads_max = 1024;
 constexpr unsigned memory_batch_max = 1'000'000;
 constexpr unsigned memory_depth_max = 256;
@@ -208,6 +210,15 @@ void add_rate(CLI::App& app, Options& options) {
              options.rate_per_s, rate_min, rate_max);
 }
 
+void add_connecting(CLI::App& app, Options& options) {
+  add_number(
+      app, "--connecting", "R",
+      fmt::format("Beside the cells, R other clients a second connect, make a call and disconnect, at most {} at "
+                  "once, from a process of their own",
+                  connecting_clients_max),
+      options.connecting_per_s, rate_min, connecting_per_s_max);
+}
+
 void add_tls(CLI::App& app, Options& options) {
   const auto check = [](const std::string& option) {
     if (!has_tls()) refuse(option, "this build has no TLS: install libssl-dev and build it again");
@@ -297,6 +308,7 @@ void add_run_options(CLI::App& app, Options& options) {
   add_protocol(app, options);
   add_tls(app, options);
   add_rate(app, options);
+  add_connecting(app, options);
   add_server_threads(app, options);
   add_waits(app, options);
   add_poller(app, options);

@@ -72,6 +72,8 @@ struct Options {
   }
   // Total rate at which calls begin by the clock. 0: a call begins when an earlier one has ended.
   double rate_per_s = 0;
+  // Clients that connect, make a call and disconnect beside the cells, a second. 0: none.
+  double connecting_per_s = 0;
   bool registered = false;  // Payloads lie in a RegisteredBuffer.
   bool rtt_table = false;   // Uses the sizes, concurrencies and transports of the round-trip table.
   unsigned server_threads = 1;

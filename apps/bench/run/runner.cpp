@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "bench/load/client_role.h"
+#include "bench/load/connecting_role.h"
 #include "bench/load/meter.h"
 #include "bench/load/processors.h"
 
@@ -55,6 +56,15 @@ bool Runner::measure(const System& system, const std::vector<Cell>& cells) {
     if (address.empty()) return false;
   }
 
+  std::unique_ptr<Child> connecting;
+  if (options_.connecting_per_s > 0) {
+    connecting = std::make_unique<Child>("bench-connects", [&](int) {
+      const std::string wrong = raise_descriptors_max(connecting_clients_max);
+      if (!wrong.empty()) fmt::print(stderr, "hawser-bench: {}\n", wrong);
+      return wrong.empty() ? play_connecting(options_, cells.front(), address) : 1;
+    });
+  }
+
   Child client("bench-client", [&](int descriptor) {
     const pid_t serving = server == nullptr ? -1 : server->pid();
     return pinned(options_.client_cpu) ? system.measure(options_, address, serving, cells, descriptor) : 1;
@@ -70,6 +80,12 @@ bool Runner::measure(const System& system, const std::vector<Cell>& cells) {
     return false;
   });
   client.end();
+  if (connecting != nullptr) {
+    if (connecting->wait(0) && problem_.empty()) {
+      problem_ = fmt::format("{} ended early: {}", connecting->name(), connecting->how_it_ended());
+    }
+    connecting->end();
+  }
   client_memory_bytes_max_ = std::max(client_memory_bytes_max_, client.memory_bytes_max());
   if (server == nullptr) return going();
   server->end();

@@ -300,6 +300,11 @@ def rate(program):
         # The rate is higher than one call in flight allows, so each call waits longer than the one before.
         cell = measure("--sizes", "4M", "--concurrency", "1", "--rate", "1e6", "--seconds", "0.5")["cells"][0]
         check(cell["p50_us"] > 100e3, "waiting does not count")
+        # Others connect and disconnect beside the calls.
+        result = run(program, "run", "--cells", "128x16", "--seconds", "0.5", "--connecting", "200")
+        check(result.returncode == 0, "exit status with --connecting")
+        others = re.search(r"(\d+) clients a second connected beside the cells for .* s; 0 failed$", result.stderr, re.M)
+        check(others and int(others[1]) > 0, "no other clients")
         # A rate that leaves callers idle does not delay the end, although the last of them begins after 50 s.
         began = time.monotonic()
         measure("--sizes", "128", "--concurrency", "1000", "--rate", "20", "--seconds", "0.2")
