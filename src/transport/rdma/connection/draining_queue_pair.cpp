@@ -61,8 +61,9 @@ bool DrainingQueuePair::advance(Time now, bool drain) noexcept {
     state_ = State::draining;
     give_up_ = now + drain_max;
   }
-  // When the marker's completion has been processed, so have all completions that came before the event.
-  if (parts_.last_receive_reached && !std::exchange(marked_, true) && !post_marker()) drained_ = true;
+  // When the marker's completion has been processed, so have all completions that came before the event. A full send
+  // queue refuses the marker until completions of other requests have been processed.
+  if (parts_.last_receive_reached && !marked_) marked_ = post_marker();
   return drained_ || !drain || now >= give_up_ || !worker_.usable();
 }
 

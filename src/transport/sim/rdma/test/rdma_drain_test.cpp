@@ -129,6 +129,53 @@ TEST_P(RdmaDrain, ALoopThatStoodStillGivesNothingUp) {
   EXPECT_FALSE(one.drained());
 }
 
+// Refuses to send while its queue is full.
+class FullPair final : public rdma::QueuePair {
+ public:
+  std::uint32_t number() const noexcept override { return 1U << 23; }
+  std::size_t inline_bytes() const noexcept override { return 0; }
+  std::size_t send_requests() const noexcept override { return 1; }
+  Result<void> connect(const rdma::QueuePairRoute&) override { return {}; }
+  void allow(rdma::Access) noexcept override {}
+  Result<void> post_send(std::span<const rdma::SendRequest> requests) override {
+    if (full) return hawser::fail(ErrorCode::limit_exceeded, "full");
+    sent.push_back(requests.front().id);
+    return {};
+  }
+  Result<void> post_receive(std::span<const rdma::ReceiveRequest>) override { return {}; }
+  void fail() noexcept override {}
+
+  bool full = true;
+  std::vector<std::uint64_t> sent;
+};
+
+TEST_P(RdmaDrain, AFullSendQueueDelaysTheMarker) {
+  rdma::RdmaWorker& end = server_worker();
+  ASSERT_TRUE(end.device().acquire_queue_pair());
+  rdma::DrainingQueuePair one(end);
+  auto made = std::make_unique<FullPair>();
+  FullPair& pair = *made;
+  Time now = loop_->now();
+  one.start({.pair = std::move(made),
+             .channel = nullptr,
+             .ring = end.shared_ring(),
+             .liveness = nullptr,
+             .shared_receives = 4,
+             .connecting = true,
+             .broken = true,
+             .last_receive_reached = true},
+            now);
+  EXPECT_FALSE(one.advance(now, true));
+  EXPECT_FALSE(one.advance(now += milliseconds(1), true));
+  pair.full = false;
+  EXPECT_FALSE(one.advance(now += milliseconds(1), true));
+  EXPECT_FALSE(one.advance(now += milliseconds(1), true));
+  ASSERT_EQ(pair.sent.size(), 1U);
+  one.on_completion({.id = pair.sent.front(), .status = rdma::Status::flushed});
+  EXPECT_TRUE(one.advance(now, true));
+  EXPECT_TRUE(one.drained());
+}
+
 // Chunks of an ended connection that the application keeps are no longer a part of the queue.
 TEST_P(RdmaDrain, MessagesThatOutliveTheirConnections) {
   make(8);
