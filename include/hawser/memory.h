@@ -175,7 +175,7 @@ struct RemoteCapabilities {
 
 // Reads and changes a peer's exposed memory without a handler: a client accesses its server's memory, or a handler
 // accesses its caller's memory. RDMA devices execute reads and writes; over every other transport the peer's loop
-// serves them. Used on the connection's loop. Must not outlive the client or context.
+// serves them. Used on the connection's loop. A value: its tasks and copies must not outlive the client or context.
 //
 // Operations of one connection begin in order. A write is complete before later writes take effect, but a read may see
 // the data of a later write. A call finds written what had ended before it was sent; over RDMA, also what had begun.
@@ -246,13 +246,14 @@ class RemoteMemory {
  private:
   using Access = std::shared_ptr<detail::RemoteAccess>;
 
-  Task<Result<void>> run(detail::RemoteRequest request);
+  // These tasks have a copy of this object, which may be destroyed before them.
+  static Task<Result<void>> run(RemoteMemory self, detail::RemoteRequest request);
   Result<Access> begin(const detail::RemoteRequest& request);
   // Completes when messages that are sent from now on take effect after the write.
   Task<Result<Access>> begin_write(RemoteRegion region, std::uint64_t offset, Bytes from, RemoteOptions options);
   Task<Result<Access>> begin_write(RemoteRegion region, const TransferBatch& batch, RemoteOptions options);
-  Task<Result<Access>> begin_ordered(detail::RemoteRequest request);
-  Task<Result<std::uint64_t>> run_atomic(detail::RemoteRequest request);
+  static Task<Result<Access>> begin_ordered(RemoteMemory self, detail::RemoteRequest request);
+  static Task<Result<std::uint64_t>> run_atomic(RemoteMemory self, detail::RemoteRequest request);
   static Task<Result<void>> finish(Access access);
 
   template <auto F>

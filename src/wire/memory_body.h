@@ -41,6 +41,10 @@ struct AtomicOperands {
 };
 inline constexpr std::size_t atomic_operands_bytes = 24;
 
+// The longest body that is served.
+inline constexpr std::size_t memory_body_bytes_max = region_id_bytes + memory_ranges_max * memory_range_bytes;
+static_assert(memory_ranges_max * memory_range_bytes >= atomic_operands_bytes);
+
 inline std::byte* write_region_id(std::byte* to, const RegionId& id) noexcept {
   store_le(to, id.owner);
   store_le(to + 8, id.slot);

@@ -1,8 +1,14 @@
 #include "hawser/memory.h"
 
+#include <atomic>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 
+#include "hawser/crc32c.h"
 #include "tests/hostile/server_fixture.h"
 #include "wire/memory_body.h"
 
@@ -140,6 +146,125 @@ TEST_F(HostileMemory, ReadsWhoseRepliesAreNotTaken) {
   }
   EXPECT_TRUE(background_client->sees_calls(20));
   attacker.reset();
+}
+
+// A client whose server answers its accesses with frames made by hand.
+class HostileOwner : public ::testing::Test {
+ protected:
+  static constexpr std::size_t asked = 100'000;
+
+  // The client reads `asked` bytes into the beginning of `memory`, and `script` has the request.
+  void run(std::function<void(RawSocket&, const RawFrame&)> script,
+           std::function<Task<void>(Client&, const RemoteRegion&)> body) {
+    RawListener listener;
+    std::thread thread([&] {
+      RawSocket peer = listener.accept_greeted(
+          {.memory = true, .message_bytes_max = 64U << 20, .calls_max = 64, .stream_window_bytes = 1 << 18});
+      const std::optional<RawFrame> request = peer.receive_frame(FrameKind::memory);
+      ASSERT_TRUE(request);
+      script(peer, *request);
+      peer.closed_by_peer();
+    });
+    {
+      Loop loop({.log = no_log()});
+      loop.run([](Loop& on, std::string address,
+                  std::function<Task<void>(Client&, const RemoteRegion&)> test) -> Task<void> {
+        Client client(on, {});
+        AWAIT(connected, client.connect(address));
+        REQUIRE_OK(connected);
+        auto testing = test(client, {.bytes = 1 << 20, .readable = true, .writable = true, .owner = 1, .slot = 2});
+        co_await std::move(testing);
+        client.close();
+      }(loop, listener.address(), std::move(body)));
+    }
+    thread.join();
+  }
+  static Octets reply_to(const RawFrame& request, std::string_view payload, std::uint32_t crc = 0) {
+    return message({.kind = FrameKind::memory_reply, .call = request.header.call, .signature = crc}, {}, payload);
+  }
+
+  std::string memory = std::string(2 * asked, 'U');
+  MutableBytes into = std::as_writable_bytes(std::span(memory)).first(asked);
+};
+
+TEST_F(HostileOwner, RepliesOfTheWrongLengthEndTheConnection) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, asked - 1, asked + 1, 2 * asked}) {
+    run([&](RawSocket& peer, const RawFrame& request) { peer.send(reply_to(request, std::string(bytes, 'x'))); },
+        [&](Client& client, const RemoteRegion& region) -> Task<void> {
+          AWAIT(read, RemoteMemory(client).read(region, 0, into));
+          EXPECT_ERROR(read, unavailable, "of the wrong length");
+        });
+    EXPECT_EQ(memory.find_first_not_of('U', asked), std::string::npos) << bytes;
+  }
+}
+
+TEST_F(HostileOwner, DamagedBytesAreReported) {
+  for (const bool right : {false, true}) {
+    const std::string payload(asked, 'x');
+    run(
+        [&](RawSocket& peer, const RawFrame& request) {
+          EXPECT_EQ(request.header.method & 0x100U, 0x100U);
+          peer.send(reply_to(request, payload, crc32c(as_bytes(payload)) ^ (right ? 0U : 1U)));
+        },
+        [&](Client& client, const RemoteRegion& region) -> Task<void> {
+          AWAIT(read, RemoteMemory(client).read(region, 0, into, {.checksum = true}));
+          if (right) {
+            EXPECT_OK(read);
+            EXPECT_EQ(as_text(into), payload);
+          } else {
+            EXPECT_ERROR(read, protocol_error, "CRC32C");
+          }
+          EXPECT_TRUE(client.connected());
+        });
+  }
+}
+
+// The caller frees its memory as soon as the access has ended.
+TEST_F(HostileOwner, AReplyToACancelledReadTouchesNothing) {
+  for (const std::size_t already : {std::size_t{0}, std::size_t{60'000}}) {
+    std::atomic<bool> ended{false};
+    std::atomic<bool> begun{false};
+    std::atomic<bool> over{false};
+    auto owned = std::make_unique<std::string>(asked, 'U');
+    run(
+        [&](RawSocket& peer, const RawFrame& request) {
+          const Octets reply = reply_to(request, std::string(asked, 'x'));
+          peer.send(first(reply, already));
+          begun = true;
+          EXPECT_TRUE(soon([&] { return ended.load(); }));
+          peer.send(Bytes(reply).subspan(already));
+          peer.send(message({.kind = FrameKind::ping}));
+          EXPECT_TRUE(peer.receive_frame(FrameKind::pong)) << "the connection goes on";
+          over = true;
+        },
+        [&](Client& client, const RemoteRegion& region) -> Task<void> {
+          std::stop_source stop;
+          const std::stop_token token = stop.get_token();
+          std::optional<Result<void>> outcome;
+          Scope scope;
+          scope.spawn([](RemoteMemory of, RemoteRegion from, MutableBytes to, const std::stop_token& with,
+                         std::optional<Result<void>>& out) -> Task<void> {
+            AWAIT(read, of.read(from, 0, to, {.token = &with}));
+            out = std::move(read);
+          }(RemoteMemory(client), region, std::as_writable_bytes(std::span(*owned)), token, outcome));
+          Loop& on = *Loop::current();
+          AWAIT(there, eventually(on, [&] { return begun.load(); }));
+          EXPECT_TRUE(there);
+          if (already != 0) {
+            AWAIT(arriving, eventually(on, [&] { return (*owned)[1000] == 'x'; }));
+            EXPECT_TRUE(arriving);
+          }
+          stop.request_stop();
+          auto all = scope.join();
+          co_await std::move(all);
+          REQUIRE(outcome.has_value());
+          EXPECT_ERROR(*outcome, cancelled, "");
+          owned.reset();  // The address sanitizer sees a later access.
+          ended = true;
+          AWAIT(all_sent, eventually(on, [&] { return over.load(); }));
+          EXPECT_TRUE(all_sent);
+        });
+  }
 }
 
 }  // namespace hawser::hostile

@@ -1,12 +1,16 @@
 #include "transport/shm/memory/shared_memory.h"
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <thread>
 
+#include "hawser/memory.h"
 #include "tests/hostile/server_fixture.h"
 #include "transport/shm/handshake.h"
 #include "transport/shm/peer.h"
+#include "wire/memory_body.h"
 
 // A client that uses shared memory by hand, and leaves or breaks the rules at each step.
 namespace hawser::hostile {
@@ -133,6 +137,65 @@ TEST_F(HostileClient, SharedMemoryPeersThatBreakTheRules) {
     EXPECT_TRUE(peer.stream.closed_by_peer());
   }
   EXPECT_TRUE(soon([&] { return server->counters().protocol_errors == before + std::size(wrong); }));
+}
+
+// The heads of frames lie in memory that the peer can change at any time, also between a check and its use.
+TEST_F(HostileClient, ASharedMemoryPeerThatChangesAFrameAfterItsCheck) {
+  constexpr std::size_t page = 4096;
+  RegisteredBuffer buffer = std::move(*RegisteredBuffer::allocate(*server, 2 * page));
+  const ExposedRegion region = std::move(*buffer.expose(0, page, RegionAccess::read_write));
+  ForgedPeer peer(connected());
+  ASSERT_TRUE(peer.offer());
+  ASSERT_TRUE(peer.come());
+  peer.answer();
+  ASSERT_TRUE(peer.goes());
+  // A ring full of atomics. Another thread moves them behind the region, where the buffer does not end, and back.
+  const RemoteRegion& handle = region.handle();
+  Octets head(wire::header_bytes + wire::region_id_bytes + wire::atomic_operands_bytes);
+  write_raw_header(head.data(), {.kind = FrameKind::memory,
+                                 .call = 0x10001,
+                                 .method = static_cast<std::uint32_t>(wire::MemoryAction::fetch_add)});
+  std::byte* const operands = wire::write_region_id(head.data() + wire::header_bytes,
+                                                    {handle.owner, handle.slot, handle.generation, handle.capability});
+  wire::write_atomic_operands(operands, {.offset = 0, .operand = 1});
+  const Record record{RecordKind::whole, static_cast<std::uint32_t>(head.size()), 0, 0};
+  const std::size_t each = sizeof record + aligned(head.size());
+  const std::size_t ring_bytes = peer.memory->sizes().ring;
+  const std::size_t frames = ring_bytes / each;
+  const std::size_t offset_at = sizeof record + wire::header_bytes + wire::region_id_bytes;
+  RingEnds& requests = peer.memory->control().rings[client_side];
+  RingEnds& replies = peer.memory->control().rings[server_side];
+  for (std::uint64_t tail = 0, pass = 0; pass < 50; ++pass) {
+    // The ring is mapped twice in a row, so the frames need not end with it.
+    std::byte* const begin = peer.memory->ring(client_side) + tail % ring_bytes;
+    for (std::size_t i = 0; i < frames; ++i) {
+      std::memcpy(begin + i * each, &record, sizeof record);
+      std::memcpy(begin + i * each + sizeof record, head.data(), head.size());
+    }
+    std::atomic<bool> stop{false};
+    std::atomic<bool> begun{false};
+    std::thread changes([&] {
+      for (std::uint64_t round = 0; !stop.load(std::memory_order_relaxed); ++round) {
+        for (std::size_t i = 0; i < frames; ++i) {
+          reinterpret_cast<std::atomic<std::uint64_t>*>(begin + i * each + offset_at)
+              ->store(round % 2 * page, std::memory_order_relaxed);
+        }
+        begun.store(true);
+      }
+    });
+    EXPECT_TRUE(soon([&] { return begun.load(); }));
+    tail += frames * each;
+    requests.tail.store(tail);
+    EXPECT_TRUE(soon([&] {
+      replies.head.store(replies.tail.load());
+      PeerWaker(peer.memory->control().sides[server_side], *peer.bell).wake(wants_messages | wants_room);
+      return requests.head.load() == tail;
+    }));
+    stop.store(true);
+    changes.join();
+  }
+  EXPECT_EQ(as_text(buffer.memory().subspan(page)).find_first_not_of('\0'), std::string_view::npos)
+      << "an atomic beyond the region was executed";
 }
 
 }  // namespace

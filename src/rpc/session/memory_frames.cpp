@@ -132,6 +132,7 @@ bool MemoryFrames::send_piece(MemoryOperation& operation) {
     offset = 0;
   }
   if (ranges == 0) return false;
+  const std::uint64_t committed_before = session_.connection().committed();
   ConstBuffers buffers(writes ? ranges : 0);
   ConstBuffer* next_buffer = buffers.data();
   std::byte* at = nullptr;
@@ -155,7 +156,10 @@ bool MemoryFrames::send_piece(MemoryOperation& operation) {
   piece.loaned = writes;
   begin_piece(piece, operation);
   session_.end_frame(buffers.span(), writes ? &piece : nullptr);
-  if (!ended_ && !std::exchange(operation.begun, true)) operation.mark = session_.connection().committed();
+  if (!ended_ && !std::exchange(operation.begun, true)) {
+    // The owner may receive a write directly into its memory, so a part of a frame may have been executed.
+    operation.mark = writes ? committed_before + 1 : session_.connection().committed();
+  }
   return !ended_;
 }
 
@@ -256,11 +260,11 @@ void MemoryFrames::take_reply(const wire::MemoryReplyFrame& reply, const wire::F
   } else if (message.discarded) {
     error = Error{ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0, "no memory to receive the bytes read"};
   } else if (operation.action == MemoryAction::read) {
-    if (operation.wants_crc && crc32c(0, message.payload) != reply.crc) {
+    // The checksum is that of the local memory, because the payload may lie in memory that the peer shares.
+    scatter(piece, operation, message.payload);
+    if (operation.wants_crc && checksum_of(piece, operation) != reply.crc) {
       error = Error{ErrorCode::protocol_error, ErrorScope::call, Initiator::peer, 0,
                     "the CRC32C of the bytes read does not match: they were damaged on their way"};
-    } else {
-      scatter(piece, operation, message.payload);
     }
   } else if (operation.action != MemoryAction::write) {
     operation.previous = load_le<std::uint64_t>(frame.body.data());
@@ -269,13 +273,13 @@ void MemoryFrames::take_reply(const wire::MemoryReplyFrame& reply, const wire::F
   if (error && !operation.failure) operation.failure = std::move(error);
 }
 
-// The local memory, if the bytes read are one run there. Bytes with a CRC are verified before anybody sees them.
+// The local memory, if the bytes read are one run there.
 ReceiveBuffer MemoryFrames::select_for_reply(const wire::MemoryReplyFrame& reply, std::size_t payload_bytes) noexcept {
   const Pieces::Found found = pieces_.find(reply.call);
   if (found.call == nullptr || found.call->operation == nullptr) return {ReceiveBuffer::Kind::discard, {}};
   Piece& piece = *found.call;
   const MemoryOperation& operation = *piece.operation;
-  if (operation.action != MemoryAction::read || operation.wants_crc || payload_bytes != piece.bytes) return {};
+  if (operation.action != MemoryAction::read || payload_bytes != piece.bytes) return {};
   const TransferBatch::Run& run = operation.runs[piece.run];
   if (run.bytes - piece.run_offset < piece.bytes) return {};
   piece.receive_buffer = run.memory + piece.run_offset;
@@ -292,6 +296,17 @@ void MemoryFrames::scatter(const Piece& piece, const MemoryOperation& operation,
   }
 }
 
+std::uint32_t MemoryFrames::checksum_of(const Piece& piece, const MemoryOperation& operation) noexcept {
+  std::uint32_t crc = 0;
+  for (std::size_t i = piece.run, from = piece.run_offset, left = piece.bytes; left != 0; ++i, from = 0) {
+    const TransferBatch::Run& run = operation.runs[i];
+    const std::size_t part = std::min(run.bytes - from, left);
+    crc = crc32c(crc, Bytes(run.memory + from, part));
+    left -= part;
+  }
+  return crc;
+}
+
 void MemoryFrames::end(const Error& reason, std::uint64_t sent) {
   ended_ = true;
   std::vector<MemoryOperation*> ending;
@@ -304,7 +319,7 @@ void MemoryFrames::end(const Error& reason, std::uint64_t sent) {
     piece.operation = nullptr;
     piece.loaned = false;  // The connection has ended its loans.
   });
-  receiving_.reset();
+  arriving_.grant.reset();
   for (MemoryOperation* const operation : ending) {
     Error error{ErrorCode::not_sent, ErrorScope::connection, reason.initiator, 0,
                 "the connection ended before the access had begun: " + reason.text};

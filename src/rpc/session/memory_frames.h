@@ -73,8 +73,17 @@ class MemoryFrames {
                   Piece& piece, MemoryOperation& operation);
   transport::ReceiveBuffer select_for_reply(const wire::MemoryReplyFrame& reply, std::size_t payload_bytes) noexcept;
   void scatter(const Piece& piece, const MemoryOperation& operation, Bytes payload) noexcept;
+  static std::uint32_t checksum_of(const Piece& piece, const MemoryOperation& operation) noexcept;
 
   // Serving.
+  // The region into which a payload is being received. Kept until the next one, because the connection uses the guard.
+  struct Arriving final : transport::ReceiveGuard {
+    explicit Arriving(const MemoryFrames& of) noexcept : frames(of) {}
+    bool enter() noexcept override;
+    void leave() noexcept override { grant->leave(); }
+    const MemoryFrames& frames;
+    std::shared_ptr<Grant> grant;
+  };
   struct Served {
     std::shared_ptr<Grant> grant;
     Error error;  // If `grant` is null.
@@ -95,8 +104,7 @@ class MemoryFrames {
   MemoryOperation* last_ = nullptr;
   bool posting_ = false;
   bool ended_ = false;
-  // The region into which a payload is being received. Kept until the next one, because the connection uses its guard.
-  std::shared_ptr<Grant> receiving_;
+  Arriving arriving_{*this};
 };
 
 }  // namespace hawser::detail

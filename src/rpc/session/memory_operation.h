@@ -41,7 +41,7 @@ class MemoryOperation {
   std::size_t pieces = 0;       // Frames without an answer.
   std::size_t confirmed = 0;    // Bytes.
   bool begun = false;           // A frame has been given to the connection,
-  std::uint64_t mark = 0;       // and Connection::committed() after it.
+  std::uint64_t mark = 0;       // and from this Connection::sent() on, the peer may have executed a part of it.
   std::optional<Error> failure;
   MemoryOperation* next = nullptr;  // In the queue of operations with frames to be sent.
 };

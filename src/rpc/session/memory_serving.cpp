@@ -1,4 +1,5 @@
 // The owner's side of MemoryFrames: serves the peer's accesses to exposed memory.
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -43,14 +44,15 @@ struct ReplyBytes final : SendCompletion, PooledFrame {
 
 }  // namespace
 
+bool MemoryFrames::Arriving::enter() noexcept {
+  // A peer may stretch its payload as long as it likes, so the lease is compared at each receive.
+  if (grant->leased() && grant->lease_ended(frames.session_.session_loop().poller().now())) return false;
+  return grant->enter();
+}
+
 // Finds the region and checks rights and bounds. The length of the body has been checked.
 MemoryFrames::Served MemoryFrames::check(std::uint32_t action, const wire::MemoryBody& body) const {
   const bool atomic = wire::MemoryBody::atomic(action);
-  if (!atomic && body.ranges() > wire::memory_ranges_max) {
-    return {nullptr, refusal(ErrorCode::limit_exceeded, "an access of " + std::to_string(body.ranges()) +
-                                                            " ranges exceeds the limit of one frame (" +
-                                                            std::to_string(wire::memory_ranges_max) + ")")};
-  }
   const auto& regions = session_.settings().regions;
   std::shared_ptr<Grant> grant = regions == nullptr ? nullptr : regions->find(body.region());
   if (grant == nullptr || (grant->leased() && grant->lease_ended(session_.session_loop().poller().now()))) {
@@ -103,6 +105,7 @@ ReceiveBuffer MemoryFrames::select(const wire::Frame& frame, std::size_t payload
         !wire::MemoryBody::well_formed(request.action, frame.body)) {
       return;
     }
+    // Connections that guard memory receive heads into memory of this process alone, so the body stays as it is.
     const wire::MemoryBody body(frame.body);
     if (body.ranges() != 1 || body.range(0).bytes != payload_bytes) return;
     Served served = check(request.action, body);
@@ -111,8 +114,8 @@ ReceiveBuffer MemoryFrames::select(const wire::Frame& frame, std::size_t payload
       return;
     }
     selected = {ReceiveBuffer::Kind::given, served.grant->memory().subspan(body.range(0).offset, payload_bytes),
-                served.grant.get()};
-    receiving_ = std::move(served.grant);
+                &arriving_};
+    arriving_.grant = std::move(served.grant);
   };
   const auto select_reply = [&](const wire::MemoryReplyFrame& reply) {
     selected = select_for_reply(reply, payload_bytes);
@@ -131,12 +134,26 @@ bool MemoryFrames::on_request(const wire::MemoryFrame& request, const wire::Fram
     return true;
   }
   if (!wire::MemoryBody::well_formed(request.action, frame.body)) return false;
-  const wire::MemoryBody body(frame.body);
+  if (request.action > wire::memory_action_max) {
+    refuse(request.call, refusal(ErrorCode::invalid_argument,
+                                 "the owner does not know the action " + std::to_string(request.action)));
+    return true;
+  }
+  const std::size_t ranges = wire::MemoryBody(frame.body).ranges();
+  if (!wire::MemoryBody::atomic(request.action) && ranges > wire::memory_ranges_max) {
+    refuse(request.call, refusal(ErrorCode::limit_exceeded, "an access of " + std::to_string(ranges) +
+                                                                " ranges exceeds the limit of one frame (" +
+                                                                std::to_string(wire::memory_ranges_max) + ")"));
+    return true;
+  }
+  // The frame may lie in memory that the peer shares and can change after the checks, so everything works on a copy.
+  std::array<std::byte, wire::memory_body_bytes_max> copy;  // NOLINT(*-member-init): only the part in use is filled.
+  std::memcpy(copy.data(), frame.body.data(), frame.body.size());
+  // Prevents the compiler from reading the frame again.
+  asm volatile("" : : "r"(copy.data()) : "memory");
+  const wire::MemoryBody body(Bytes(copy.data(), frame.body.size()));
   try {
-    if (request.action > wire::memory_action_max) {
-      refuse(request.call, refusal(ErrorCode::invalid_argument,
-                                   "the owner does not know the action " + std::to_string(request.action)));
-    } else if (request.action == number_of(MemoryAction::read)) {
+    if (request.action == number_of(MemoryAction::read)) {
       if (!message.payload.empty()) return false;
       serve_read(request, body);
     } else if (request.action == number_of(MemoryAction::write)) {

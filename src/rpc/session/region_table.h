@@ -17,7 +17,7 @@ namespace hawser::detail {
 class RegionTable;
 
 // One exposed region: what peers may do with it, until it is revoked. Any thread.
-class Grant final : public transport::ReceiveGuard, public std::enable_shared_from_this<Grant> {
+class Grant final : public std::enable_shared_from_this<Grant> {
  public:
   // `lease_end` is Time::max() for a region without a lease.
   Grant(std::shared_ptr<RegionTable> table, MutableBytes memory, bool readable, bool writable, Time lease_end) noexcept
@@ -34,17 +34,17 @@ class Grant final : public transport::ReceiveGuard, public std::enable_shared_fr
   MutableBytes memory() const noexcept { return memory_; }
   bool readable() const noexcept { return readable_; }
   bool writable() const noexcept { return writable_; }
-  // Null without a lease.
   bool leased() const noexcept { return lease_end_ != Time::max(); }
   bool lease_ended(Time now) const noexcept { return now >= lease_end_; }
 
-  // transport::ReceiveGuard: brackets each access to the memory by frames. Any number of threads at once.
-  bool enter() noexcept override {
+  // Brackets each access to the memory by frames. Any number of threads at once. enter() returns false if the region
+  // has been revoked.
+  bool enter() noexcept {
     if ((state_.fetch_add(1, std::memory_order_acquire) & revoked_bit) == 0) return true;
     leave();
     return false;
   }
-  void leave() noexcept override {
+  void leave() noexcept {
     if (state_.fetch_sub(1, std::memory_order_release) == (revoked_bit | 1)) state_.notify_all();
   }
 

@@ -111,15 +111,15 @@ Task<Result<void>> RemoteMemory::finish(Access access) {
   co_return access->outcome();
 }
 
-Task<Result<void>> RemoteMemory::run(RemoteRequest request) {
-  Result<Access> access = begin(request);
+Task<Result<void>> RemoteMemory::run(RemoteMemory self, RemoteRequest request) {
+  Result<Access> access = self.begin(request);
   if (!access) co_return std::unexpected(std::move(access.error()));
   auto finishing = finish(std::move(*access));
   co_return co_await std::move(finishing);
 }
 
-Task<Result<std::uint64_t>> RemoteMemory::run_atomic(RemoteRequest request) {
-  Result<Access> begun = begin(request);
+Task<Result<std::uint64_t>> RemoteMemory::run_atomic(RemoteMemory self, RemoteRequest request) {
+  Result<Access> begun = self.begin(request);
   if (!begun) co_return std::unexpected(std::move(begun.error()));
   const Access access = *begun;
   auto finishing = finish(access);
@@ -138,57 +138,62 @@ TransferBatch::Run run_of(Bytes memory, std::uint64_t offset) noexcept {
 
 Task<Result<void>> RemoteMemory::read(RemoteRegion region, std::uint64_t offset, MutableBytes into,
                                       RemoteOptions options) {
-  return run({.action = MemoryAction::read, .region = region, .single = run_of(into, offset), .options = options});
+  return run(*this,
+             {.action = MemoryAction::read, .region = region, .single = run_of(into, offset), .options = options});
 }
 
 Task<Result<void>> RemoteMemory::write(RemoteRegion region, std::uint64_t offset, Bytes from, RemoteOptions options) {
-  return run({.action = MemoryAction::write, .region = region, .single = run_of(from, offset), .options = options});
+  return run(*this,
+             {.action = MemoryAction::write, .region = region, .single = run_of(from, offset), .options = options});
 }
 
 Task<Result<void>> RemoteMemory::read(RemoteRegion region, const TransferBatch& batch, RemoteOptions options,
                                       std::uint64_t base) {
-  return run({.action = MemoryAction::read, .region = region, .batch = &batch, .base = base, .options = options});
+  return run(*this,
+             {.action = MemoryAction::read, .region = region, .batch = &batch, .base = base, .options = options});
 }
 
 Task<Result<void>> RemoteMemory::write(RemoteRegion region, const TransferBatch& batch, RemoteOptions options,
                                        std::uint64_t base) {
-  return run({.action = MemoryAction::write, .region = region, .batch = &batch, .base = base, .options = options});
+  return run(*this,
+             {.action = MemoryAction::write, .region = region, .batch = &batch, .base = base, .options = options});
 }
 
 Task<Result<std::uint64_t>> RemoteMemory::compare_and_swap(RemoteRegion region, std::uint64_t offset,
                                                            std::uint64_t expected, std::uint64_t desired,
                                                            RemoteOptions options) {
-  return run_atomic({.action = MemoryAction::compare_and_swap,
-                     .region = region,
-                     .operands = {.offset = offset, .operand = desired, .expected = expected},
-                     .options = options});
+  return run_atomic(*this, {.action = MemoryAction::compare_and_swap,
+                            .region = region,
+                            .operands = {.offset = offset, .operand = desired, .expected = expected},
+                            .options = options});
 }
 
 Task<Result<std::uint64_t>> RemoteMemory::fetch_add(RemoteRegion region, std::uint64_t offset, std::uint64_t added,
                                                     RemoteOptions options) {
-  return run_atomic({.action = MemoryAction::fetch_add,
-                     .region = region,
-                     .operands = {.offset = offset, .operand = added},
-                     .options = options});
+  return run_atomic(*this, {.action = MemoryAction::fetch_add,
+                            .region = region,
+                            .operands = {.offset = offset, .operand = added},
+                            .options = options});
 }
 
 Task<Result<RemoteMemory::Access>> RemoteMemory::begin_write(RemoteRegion region, std::uint64_t offset, Bytes from,
                                                              RemoteOptions options) {
   return begin_ordered(
-      {.action = MemoryAction::write, .region = region, .single = run_of(from, offset), .options = options});
+      *this, {.action = MemoryAction::write, .region = region, .single = run_of(from, offset), .options = options});
 }
 
 Task<Result<RemoteMemory::Access>> RemoteMemory::begin_write(RemoteRegion region, const TransferBatch& batch,
                                                              RemoteOptions options) {
-  return begin_ordered({.action = MemoryAction::write, .region = region, .batch = &batch, .options = options});
+  return begin_ordered(*this, {.action = MemoryAction::write, .region = region, .batch = &batch, .options = options});
 }
 
-Task<Result<RemoteMemory::Access>> RemoteMemory::begin_ordered(RemoteRequest request) {
-  Result<Access> begun = begin(request);
+Task<Result<RemoteMemory::Access>> RemoteMemory::begin_ordered(RemoteMemory self, RemoteRequest request) {
+  Result<Access> begun = self.begin(request);
   if (!begun) co_return begun;
   const Access access = *begun;
   // After a fail-over, the client sends calls over another connection, which has no order with the one of this access.
-  while (!access->ended() && !(access->ordered() && access->posted() && client_->link().channel == access->channel)) {
+  while (!access->ended() &&
+         !(access->ordered() && access->posted() && self.client_->link().channel == access->channel)) {
     auto changed = access->changed();
     co_await changed;
   }

@@ -1,0 +1,110 @@
+#include "hawser/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "tests/simulation/world.h"
+#include "transport/network_access.h"
+
+// Writes of a server's memory over a link that is so slow that anything can happen between two of their bytes.
+namespace hawser::simulation {
+namespace {
+
+using std::chrono::milliseconds;
+
+// 100,000 bytes take 100 ms.
+constexpr transport::SimOptions slow_memory_link{
+    .bytes_per_second = 1'000'000, .buffer_bytes_min = 16 * 1024, .buffer_bytes_max = 16 * 1024};
+constexpr std::size_t written_bytes = 100'000;
+
+struct SlowMemory {
+  // Runs `meanwhile`, which begins with a write of 'w' over the 'U' of an exposed region.
+  template <class Meanwhile>
+  void run(Duration lease, Meanwhile meanwhile) {
+    loop.run([](SlowMemory& self, Duration until, Meanwhile& body) -> Task<void> {
+      EXPECT_TRUE(self.server.start());
+      auto connecting = self.client.connect("server:1");
+      const Result<void> connected = co_await std::move(connecting);
+      EXPECT_TRUE(connected);
+      RegisteredBuffer theirs = std::move(*RegisteredBuffer::allocate(self.server, written_bytes));
+      RegisteredBuffer mine = std::move(*RegisteredBuffer::allocate(self.client, written_bytes));
+      std::memset(theirs.memory().data(), 'U', theirs.size());
+      std::memset(mine.memory().data(), 'w', mine.size());
+      const ExposedRegion region =
+          std::move(*theirs.expose(0, written_bytes, RegionAccess::read_write, {.lease = until}));
+      std::optional<Result<void>> outcome;
+      Scope scope;
+      scope.spawn([](Client& by, RemoteRegion to, Bytes from, std::optional<Result<void>>& out) -> Task<void> {
+        auto writing = RemoteMemory(by).write(to, 0, from);
+        out = co_await std::move(writing);
+      }(self.client, region.handle(), mine.memory().first(written_bytes), outcome));
+      auto testing = body(self, theirs.memory());
+      co_await std::move(testing);
+      auto ending = scope.join();
+      co_await std::move(ending);
+      self.outcome = std::move(outcome);
+    }(*this, lease, meanwhile));
+  }
+  Task<void> pause(Duration time) {
+    auto sleeping = loop.sleep(time);
+    co_await sleeping;
+  }
+  static std::size_t changed(Bytes memory) {
+    return static_cast<std::size_t>(std::count(memory.begin(), memory.end(), std::byte{'w'}));
+  }
+
+  Loop loop{std::make_unique<exec::SimPoller>(), {.log = no_log()}};
+  std::shared_ptr<transport::SimNetwork> network = std::make_shared<transport::SimNetwork>(1, slow_memory_link);
+  Server server{loop, over(network, ServerOptions{.listen = "server:1"})};
+  Client client{loop, over(network, ClientOptions())};
+  std::optional<Result<void>> outcome;
+};
+
+// A peer must not be able to stretch the lease by sending slowly.
+TEST(SlowMemoryAccess, ALeaseEndsInTheMidstOfAFrame) {
+  SlowMemory slow;
+  std::size_t at_end = 0;
+  std::size_t later = 0;
+  slow.run(milliseconds(50), [&](SlowMemory& self, Bytes memory) -> Task<void> {
+    auto until_end = self.pause(milliseconds(50));
+    co_await std::move(until_end);
+    at_end = SlowMemory::changed(memory);
+    auto until_later = self.pause(milliseconds(1000));
+    co_await std::move(until_later);
+    later = SlowMemory::changed(memory);
+  });
+  EXPECT_GT(at_end, 10'000U);
+  EXPECT_LT(at_end, 90'000U);
+  EXPECT_EQ(later, at_end) << "the lease had ended";
+  ASSERT_TRUE(slow.outcome);
+  ASSERT_FALSE(*slow.outcome);
+  EXPECT_EQ(slow.outcome->error().code, ErrorCode::stale_handle) << slow.outcome->error().text;
+}
+
+// A frame is written to the region while it arrives, so an incomplete frame is no access that has not begun.
+TEST(SlowMemoryAccess, AConnectionThatEndsInTheMidstOfAFrameHasAnUnknownOutcome) {
+  SlowMemory slow;
+  std::size_t written = 0;
+  slow.run(forever, [&](SlowMemory& self, Bytes memory) -> Task<void> {
+    auto half = self.pause(milliseconds(50));
+    co_await std::move(half);
+    self.client.close();
+    auto rest = self.pause(milliseconds(1000));
+    co_await std::move(rest);
+    written = SlowMemory::changed(memory);
+  });
+  EXPECT_GT(written, 0U);
+  EXPECT_LT(written, written_bytes);
+  ASSERT_TRUE(slow.outcome);
+  ASSERT_FALSE(*slow.outcome);
+  EXPECT_EQ(slow.outcome->error().code, ErrorCode::outcome_unknown) << slow.outcome->error().text;
+}
+
+}  // namespace
+}  // namespace hawser::simulation
