@@ -69,5 +69,9 @@ bool add_grpc_trailing_metadata(Context& context, std::string name, std::string 
 // Chooses whether this reply, or the next messages of the stream, are compressed. False if the caller does not accept
 // that compression, or if the first message has been sent.
 bool set_grpc_compression(Context& context, GrpcCompression compression);
+// True if the request of a unary or server-streaming method arrived compressed. For a method that reads a stream: true
+// if the message that arrived last did, which the handler may not have read yet. False for callers of other protocols.
+// Called on the loop.
+bool is_grpc_request_compressed(Context& context);
 
 }  // namespace hawser

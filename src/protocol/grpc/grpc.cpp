@@ -104,4 +104,9 @@ bool set_grpc_compression(Context& context, GrpcCompression compression) {
   return session->choose_compression(detail::ContextAccess::call(context), encoding);
 }
 
+bool is_grpc_request_compressed(Context& context) {
+  const protocol::grpc::ServerSession* const session = session_of(context);
+  return session != nullptr && session->request_compressed(detail::ContextAccess::call(context));
+}
+
 }  // namespace hawser

@@ -376,6 +376,11 @@ bool ServerSession::choose_compression(std::uint32_t call, Encoding encoding) {
   return state.compress = true;
 }
 
+bool ServerSession::request_compressed(std::uint32_t call) const noexcept {
+  const Stream* const stream = machine_.find(call);
+  return stream != nullptr && stream->messages != 0 && stream->reader.compressed();
+}
+
 // ---- The connection ----
 
 void ServerSession::produce() {

@@ -38,6 +38,7 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
   // For hawser/grpc.h.
   bool add_metadata(std::uint32_t call, bool initial, std::string name, std::string value);
   bool choose_compression(std::uint32_t call, Encoding encoding);
+  bool request_compressed(std::uint32_t call) const noexcept;
 
  private:
   // State of a call beside its HTTP/2 stream, by slot.

@@ -1,0 +1,388 @@
+#include "tests/grpc_interop/cases.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "hawser/grpc_client.h"
+#include "tests/grpc_interop/service.h"
+#include "tests/testing.h"
+
+// Ends a case with a text that names what does not hold.
+#define DEMAND(condition) \
+  if (!(condition)) co_return "line " + std::to_string(__LINE__) + ": " #condition
+#define DEMAND_OK(result)                         \
+  if (const auto& demanded = (result); !demanded) \
+  co_return "line " + std::to_string(__LINE__) + ": " #result " failed: " + demanded.error().describe()
+
+namespace hawser::grpc_interop {
+namespace interop_cases {
+
+using messages::ResponseParameters;
+using messages::StreamingOutputCallRequest;
+using testing_tools::patience;
+
+// Two connections to one server, for a case. The second one compresses each request.
+struct Peers {
+  GrpcClient& plain;
+  GrpcClient& compressing;
+};
+
+CallOptions patient() { return {.timeout = patience}; }
+
+messages::SimpleRequest large_request() {
+  messages::SimpleRequest request;
+  request.set_response_size(314'159);
+  request.mutable_payload()->set_body(std::string(271'828, '\0'));
+  return request;
+}
+
+StreamingOutputCallRequest stream_request(std::initializer_list<int> sizes, std::size_t payload = 0) {
+  StreamingOutputCallRequest request;
+  for (const int size : sizes) request.add_response_parameters()->set_size(size);
+  if (payload != 0) request.mutable_payload()->set_body(std::string(payload, '\0'));
+  return request;
+}
+
+bool has_status(const Error& error, int status, std::string_view text) {
+  return error.code == ErrorCode::application && error.application_code == status && error.text == text;
+}
+
+Task<std::string> empty_unary(Peers peers) {
+  messages::TestService::Stub stub(peers.plain);
+  const CallOptions options = patient();
+  const messages::Empty request;
+  AWAIT(reply, stub.EmptyCall(options, request));
+  DEMAND_OK(reply);
+  DEMAND(reply->ByteSizeLong() == 0);
+  co_return "";
+}
+
+Task<std::string> large_unary(Peers peers) {
+  messages::TestService::Stub stub(peers.plain);
+  const CallOptions options = patient();
+  const messages::SimpleRequest request = large_request();
+  AWAIT(reply, stub.UnaryCall(options, request));
+  DEMAND_OK(reply);
+  DEMAND(reply->payload().body() == std::string(314'159, '\0'));
+  co_return "";
+}
+
+Task<std::string> client_compressed_unary(Peers peers) {
+  messages::TestService::Stub plain(peers.plain);
+  messages::TestService::Stub compressing(peers.compressing);
+  const CallOptions options = patient();
+  messages::SimpleRequest request = large_request();
+  request.mutable_expect_compressed()->set_value(true);
+  AWAIT(refused, plain.UnaryCall(options, request));
+  DEMAND(!refused);
+  DEMAND(refused.error().application_code == 3);
+  AWAIT(packed, compressing.UnaryCall(options, request));
+  DEMAND_OK(packed);
+  DEMAND(packed->payload().body().size() == 314'159);
+  request.mutable_expect_compressed()->set_value(false);
+  AWAIT(unpacked, plain.UnaryCall(options, request));
+  DEMAND_OK(unpacked);
+  DEMAND(unpacked->payload().body().size() == 314'159);
+  co_return "";
+}
+
+Task<std::string> server_compressed_unary(Peers peers) {
+  messages::TestService::Stub stub(peers.plain);
+  const CallOptions options = patient();
+  for (const bool compressed : {true, false}) {
+    messages::SimpleRequest request = large_request();
+    request.mutable_response_compressed()->set_value(compressed);
+    AWAIT(reply, stub.UnaryCall(options, request));
+    DEMAND_OK(reply);
+    DEMAND(reply->payload().body() == std::string(314'159, '\0'));
+  }
+  co_return "";
+}
+
+Task<std::string> client_streaming(Peers peers) {
+  messages::TestService::Stub stub(peers.plain);
+  const CallOptions options = patient();
+  AWAIT(call, stub.StreamingInputCall(options));
+  DEMAND_OK(call);
+  auto writer = call->writer();
+  for (const std::size_t size : {27182UZ, 8UZ, 1828UZ, 45904UZ}) {
+    messages::StreamingInputCallRequest request;
+    request.mutable_payload()->set_body(std::string(size, '\0'));
+    AWAIT(written, writer.write(request));
+    DEMAND_OK(written);
+  }
+  AWAIT(reply, call->finish());
+  DEMAND_OK(reply);
+  DEMAND(reply->aggregated_payload_size() == 74922);
+  co_return "";
+}
+
+// Makes a StreamingOutputCall, and expects replies of the sizes that the request has.
+Task<std::string> expect_replies(GrpcClient& client, const StreamingOutputCallRequest& request) {
+  messages::TestService::Stub stub(client);
+  const CallOptions options = patient();
+  AWAIT(call, stub.StreamingOutputCall(options, request));
+  DEMAND_OK(call);
+  auto reader = call->reader();
+  for (const ResponseParameters& parameters : request.response_parameters()) {
+    AWAIT(reply, reader.next());
+    DEMAND_OK(reply);
+    DEMAND(reply->has_value());
+    DEMAND((*reply)->payload().body() == std::string(static_cast<std::size_t>(parameters.size()), '\0'));
+  }
+  AWAIT(last, reader.next());
+  DEMAND_OK(last);
+  DEMAND(!last->has_value());
+  AWAIT(result, call->finish());
+  DEMAND_OK(result);
+  co_return "";
+}
+
+Task<std::string> server_streaming(Peers peers) {
+  const StreamingOutputCallRequest request = stream_request({31415, 9, 2653, 58979});
+  AWAIT(failure, expect_replies(peers.plain, request));
+  co_return failure;
+}
+
+Task<std::string> server_compressed_streaming(Peers peers) {
+  StreamingOutputCallRequest request = stream_request({31415, 92653});
+  request.mutable_response_parameters(0)->mutable_compressed()->set_value(true);
+  request.mutable_response_parameters(1)->mutable_compressed()->set_value(false);
+  AWAIT(failure, expect_replies(peers.plain, request));
+  co_return failure;
+}
+
+Task<std::string> ping_pong(Peers peers) {
+  constexpr std::array<int, 4> reply_sizes = {31415, 9, 2653, 58979};
+  constexpr std::array<std::size_t, 4> request_sizes = {27182, 8, 1828, 45904};
+  messages::TestService::Stub stub(peers.plain);
+  const CallOptions options = patient();
+  AWAIT(call, stub.FullDuplexCall(options));
+  DEMAND_OK(call);
+  auto writer = call->writer();
+  auto reader = call->reader();
+  for (std::size_t i = 0; i < reply_sizes.size(); ++i) {
+    const StreamingOutputCallRequest request = stream_request({reply_sizes[i]}, request_sizes[i]);
+    AWAIT(written, writer.write(request));
+    DEMAND_OK(written);
+    AWAIT(reply, reader.next());
+    DEMAND_OK(reply);
+    DEMAND(reply->has_value());
+    DEMAND((*reply)->payload().body().size() == static_cast<std::size_t>(reply_sizes[i]));
+  }
+  writer.end();
+  AWAIT(last, reader.next());
+  DEMAND_OK(last);
+  DEMAND(!last->has_value());
+  AWAIT(result, call->finish());
+  DEMAND_OK(result);
+  co_return "";
+}
+
+Task<std::string> empty_stream(Peers peers) {
+  messages::TestService::Stub stub(peers.plain);
+  const CallOptions options = patient();
+  AWAIT(call, stub.FullDuplexCall(options));
+  DEMAND_OK(call);
+  call->writer().end();
+  auto reader = call->reader();
+  AWAIT(reply, reader.next());
+  DEMAND_OK(reply);
+  DEMAND(!reply->has_value());
+  AWAIT(result, call->finish());
+  DEMAND_OK(result);
+  co_return "";
+}
+
+Task<std::string> cancel_after_begin(Peers peers) {
+  messages::TestService::Stub stub(peers.plain);
+  std::stop_source stop;
+  CallOptions options = patient();
+  options.token = stop.get_token();
+  AWAIT(call, stub.StreamingInputCall(options));
+  DEMAND_OK(call);
+  stop.request_stop();
+  AWAIT(result, call->finish());
+  DEMAND(!result);
+  DEMAND(result.error().code == ErrorCode::cancelled);
+  co_return "";
+}
+
+Task<std::string> cancel_after_first_response(Peers peers) {
+  messages::TestService::Stub stub(peers.plain);
+  std::stop_source stop;
+  CallOptions options = patient();
+  options.token = stop.get_token();
+  AWAIT(call, stub.FullDuplexCall(options));
+  DEMAND_OK(call);
+  auto writer = call->writer();
+  auto reader = call->reader();
+  const StreamingOutputCallRequest request = stream_request({31415}, 27182);
+  AWAIT(written, writer.write(request));
+  DEMAND_OK(written);
+  AWAIT(reply, reader.next());
+  DEMAND_OK(reply);
+  DEMAND(reply->has_value());
+  stop.request_stop();
+  AWAIT(result, call->finish());
+  DEMAND(!result);
+  DEMAND(result.error().code == ErrorCode::cancelled);
+  co_return "";
+}
+
+Task<std::string> timeout_on_sleeping_server(Peers peers) {
+  messages::TestService::Stub stub(peers.plain);
+  const CallOptions options{.timeout = std::chrono::milliseconds(1)};
+  AWAIT(call, stub.FullDuplexCall(options));
+  if (!call) {
+    DEMAND(call.error().code == ErrorCode::deadline_exceeded);
+    co_return "";
+  }
+  auto writer = call->writer();
+  auto reader = call->reader();
+  const StreamingOutputCallRequest request = stream_request({}, 27182);
+  AWAIT(written, writer.write(request));  // Fails if the deadline has passed.
+  static_cast<void>(written);
+  AWAIT(reply, reader.next());
+  DEMAND(!reply || !reply->has_value());
+  AWAIT(result, call->finish());
+  DEMAND(!result);
+  DEMAND(result.error().code == ErrorCode::deadline_exceeded);
+  co_return "";
+}
+
+Task<std::string> custom_metadata(Peers peers) {
+  messages::TestService::Stub stub(peers.plain);
+  CallOptions options = patient();
+  options.metadata = {{"x-grpc-test-echo-initial", "test_initial_metadata_value"},
+                      {"x-grpc-test-echo-trailing-bin", "\xAB\xAB\xAB"}};
+  const messages::SimpleRequest request = large_request();
+  AWAIT(reply, stub.UnaryCall(options, request).reply());
+  DEMAND_OK(reply);
+  const Metadata given = reply->metadata().copy();
+  for (const auto& expected : options.metadata) {
+    DEMAND(std::count(given.begin(), given.end(), expected) == 1);
+  }
+  co_return "";
+}
+
+Task<std::string> status_code_and_message(Peers peers) {
+  constexpr std::string_view text = "test status message";
+  messages::TestService::Stub stub(peers.plain);
+  const CallOptions options = patient();
+  messages::SimpleRequest request;
+  request.mutable_response_status()->set_code(2);
+  request.mutable_response_status()->set_message(std::string(text));
+  AWAIT(reply, stub.UnaryCall(options, request));
+  DEMAND(!reply);
+  DEMAND(has_status(reply.error(), 2, text));
+  AWAIT(call, stub.FullDuplexCall(options));
+  DEMAND_OK(call);
+  StreamingOutputCallRequest item;
+  *item.mutable_response_status() = request.response_status();
+  auto writer = call->writer();
+  AWAIT(written, writer.write(item));
+  DEMAND_OK(written);
+  AWAIT(result, call->finish());
+  DEMAND(!result);
+  DEMAND(has_status(result.error(), 2, text));
+  co_return "";
+}
+
+Task<std::string> special_status_message(Peers peers) {
+  constexpr std::string_view text =
+      "\t\ntest with whitespace\r\nand Unicode BMP \xE2\x98\xBA and non-BMP \xF0\x9F\x98\x88\t\n";
+  messages::TestService::Stub stub(peers.plain);
+  const CallOptions options = patient();
+  messages::SimpleRequest request;
+  request.mutable_response_status()->set_code(2);
+  request.mutable_response_status()->set_message(std::string(text));
+  AWAIT(reply, stub.UnaryCall(options, request));
+  DEMAND(!reply);
+  DEMAND(has_status(reply.error(), 2, text));
+  co_return "";
+}
+
+Task<std::string> unimplemented_method(Peers peers) {
+  messages::TestService::Stub stub(peers.plain);
+  const CallOptions options = patient();
+  const messages::Empty request;
+  AWAIT(reply, stub.UnimplementedCall(options, request));
+  DEMAND(!reply);
+  DEMAND(reply.error().code == ErrorCode::unknown_method);
+  co_return "";
+}
+
+Task<std::string> unimplemented_service(Peers peers) {
+  messages::UnimplementedService::Stub stub(peers.plain);
+  const CallOptions options = patient();
+  const messages::Empty request;
+  AWAIT(reply, stub.UnimplementedCall(options, request));
+  DEMAND(!reply);
+  DEMAND(reply.error().code == ErrorCode::unknown_method);
+  co_return "";
+}
+
+struct Case {
+  std::string_view name;
+  Task<std::string> (*run)(Peers);
+};
+
+constexpr std::array cases = {
+    Case{"empty_unary", &empty_unary},
+    Case{"large_unary", &large_unary},
+    Case{"client_compressed_unary", &client_compressed_unary},
+    Case{"server_compressed_unary", &server_compressed_unary},
+    Case{"client_streaming", &client_streaming},
+    Case{"server_streaming", &server_streaming},
+    Case{"server_compressed_streaming", &server_compressed_streaming},
+    Case{"ping_pong", &ping_pong},
+    Case{"empty_stream", &empty_stream},
+    Case{"cancel_after_begin", &cancel_after_begin},
+    Case{"cancel_after_first_response", &cancel_after_first_response},
+    Case{"timeout_on_sleeping_server", &timeout_on_sleeping_server},
+    Case{"custom_metadata", &custom_metadata},
+    Case{"status_code_and_message", &status_code_and_message},
+    Case{"special_status_message", &special_status_message},
+    Case{"unimplemented_method", &unimplemented_method},
+    Case{"unimplemented_service", &unimplemented_service},
+};
+
+Task<std::string> connect_and_run(const Case& chosen, Peers peers, std::string address) {
+  for (GrpcClient* const client : {&peers.plain, &peers.compressing}) {
+    AWAIT(connected, client->connect(address));
+    if (!connected) co_return "connect(" + address + ") failed: " + connected.error().describe();
+  }
+  auto running = chosen.run(peers);
+  co_return co_await std::move(running);
+}
+
+}  // namespace interop_cases
+
+std::span<const std::string_view> case_names() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all;
+    for (const interop_cases::Case& one : interop_cases::cases) all.push_back(one.name);
+    return all;
+  }();
+  return names;
+}
+
+std::string run_case(std::string_view name, const std::string& address) {
+  const auto chosen = std::find_if(interop_cases::cases.begin(), interop_cases::cases.end(),
+                                   [&](const interop_cases::Case& one) { return one.name == name; });
+  if (chosen == interop_cases::cases.end()) return "there is no case " + std::string(name);
+  Loop loop;
+  GrpcClientOptions compressing;
+  compressing.compression = GrpcCompression::gzip;
+  GrpcClient plain(loop);
+  GrpcClient compressed(loop, compressing);
+  const interop_cases::Peers peers{plain, compressed};
+  return loop.run(interop_cases::connect_and_run(*chosen, peers, address));
+}
+
+}  // namespace hawser::grpc_interop

@@ -1,0 +1,128 @@
+#include "tests/grpc_interop/service.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hawser/grpc.h"
+
+namespace hawser::grpc_interop {
+namespace service_parts {
+
+constexpr int response_bytes_max = 4 << 20;
+
+// Sends back the metadata that the cases name.
+void echo_metadata(Context& context) {
+  constexpr std::string_view initial = "x-grpc-test-echo-initial";
+  constexpr std::string_view trailing = "x-grpc-test-echo-trailing-bin";
+  if (const auto value = context.metadata().find(initial)) {
+    add_grpc_initial_metadata(context, std::string(initial), std::string(*value));
+  }
+  if (const auto value = context.metadata().find(trailing)) {
+    add_grpc_trailing_metadata(context, std::string(trailing), std::string(*value));
+  }
+}
+
+Result<void> fill(messages::Payload& payload, int bytes) {
+  if (bytes < 0 || bytes > response_bytes_max) {
+    return fail(ErrorCode::invalid_argument, "a response of " + std::to_string(bytes) + " bytes: the most is 4 MiB");
+  }
+  payload.set_body(std::string(static_cast<std::size_t>(bytes), '\0'));
+  return {};
+}
+
+Task<Result<void>> respond(Context& context, const messages::StreamingOutputCallRequest& request,
+                           Writer<messages::StreamingOutputCallResponse>& replies) {
+  for (const messages::ResponseParameters& parameters : request.response_parameters()) {
+    if (parameters.interval_us() > 0) {
+      auto pausing = context.loop().sleep(std::chrono::microseconds(parameters.interval_us()), context.token());
+      const auto paused = co_await std::move(pausing);
+      if (!paused) co_return paused;
+    }
+    if (parameters.has_compressed()) {
+      set_grpc_compression(context, parameters.compressed().value() ? GrpcCompression::gzip : GrpcCompression::none);
+    }
+    messages::StreamingOutputCallResponse reply;
+    const Result<void> filled = fill(*reply.mutable_payload(), parameters.size());
+    if (!filled) co_return filled;
+    auto writing = replies.write(reply);
+    const auto written = co_await std::move(writing);
+    if (!written) co_return written;
+  }
+  if (request.has_response_status() && request.response_status().code() != 0) {
+    co_return std::unexpected(grpc_error(request.response_status().code(), request.response_status().message()));
+  }
+  co_return Result<void>{};
+}
+
+}  // namespace service_parts
+
+Task<Result<messages::Empty>> Service::EmptyCall(Context&, const messages::Empty&) { co_return messages::Empty(); }
+
+Task<Result<messages::SimpleResponse>> Service::UnaryCall(Context& context, const messages::SimpleRequest& request) {
+  service_parts::echo_metadata(context);
+  if (request.has_expect_compressed() && request.expect_compressed().value() != is_grpc_request_compressed(context)) {
+    co_return fail(ErrorCode::invalid_argument, "the request's compression is not what expect_compressed says");
+  }
+  if (request.has_response_status() && request.response_status().code() != 0) {
+    co_return std::unexpected(grpc_error(request.response_status().code(), request.response_status().message()));
+  }
+  if (request.has_response_compressed()) {
+    set_grpc_compression(context,
+                         request.response_compressed().value() ? GrpcCompression::gzip : GrpcCompression::none);
+  }
+  messages::SimpleResponse reply;
+  const Result<void> filled = service_parts::fill(*reply.mutable_payload(), request.response_size());
+  if (!filled) co_return std::unexpected(filled.error());
+  co_return reply;
+}
+
+Task<Result<void>> Service::StreamingOutputCall(Context& context, const messages::StreamingOutputCallRequest& request,
+                                                Writer<messages::StreamingOutputCallResponse> replies) {
+  auto responding = service_parts::respond(context, request, replies);
+  co_return co_await std::move(responding);
+}
+
+Task<Result<messages::StreamingInputCallResponse>> Service::StreamingInputCall(
+    Context&, Reader<messages::StreamingInputCallRequest> requests) {
+  messages::StreamingInputCallResponse reply;
+  while (true) {
+    auto reading = requests.next();
+    const auto request = co_await std::move(reading);
+    if (!request) co_return std::unexpected(request.error());
+    if (!*request) co_return reply;
+    reply.set_aggregated_payload_size(reply.aggregated_payload_size() +
+                                      static_cast<int>((*request)->payload().body().size()));
+  }
+}
+
+Task<Result<void>> Service::FullDuplexCall(Context& context, Reader<messages::StreamingOutputCallRequest> requests,
+                                           Writer<messages::StreamingOutputCallResponse> replies) {
+  service_parts::echo_metadata(context);
+  while (true) {
+    auto reading = requests.next();
+    const auto request = co_await std::move(reading);
+    if (!request) co_return std::unexpected(request.error());
+    if (!*request) co_return Result<void>{};
+    auto responding = service_parts::respond(context, **request, replies);
+    const auto responded = co_await std::move(responding);
+    if (!responded) co_return responded;
+  }
+}
+
+Task<Result<void>> Service::HalfDuplexCall(Context& context, Reader<messages::StreamingOutputCallRequest> requests,
+                                           Writer<messages::StreamingOutputCallResponse> replies) {
+  messages::StreamingOutputCallRequest all;
+  while (true) {
+    auto reading = requests.next();
+    const auto request = co_await std::move(reading);
+    if (!request) co_return std::unexpected(request.error());
+    if (!*request) break;
+    all.MergeFrom(**request);
+  }
+  auto responding = service_parts::respond(context, all, replies);
+  co_return co_await std::move(responding);
+}
+
+}  // namespace hawser::grpc_interop
