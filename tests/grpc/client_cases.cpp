@@ -360,6 +360,41 @@ TEST_P(GrpcCalls, CloseEndsCallsInFlight) {
   });
 }
 
+// A call whose deadline passes while it waits for the server's MAX_CONCURRENT_STREAMS frees its place.
+TEST(GrpcClientQueue, CallsThatTimeOutWhileTheyWaitForAStreamFreeTheirSlots) {
+  Server server;
+  register_raw_service(server);
+  server.enable(grpc({.calls_max = 1}));
+  ASSERT_TRUE(server.start());
+  Loop loop;
+  GrpcClient client(loop, {.calls_in_flight_max = 2});
+  const auto work = [](GrpcClient& used, std::string address) -> Task<void> {
+    AWAIT(connected, used.connect(address));
+    REQUIRE(connected.has_value());
+    AWAIT(first, used.call<&remote::echo>(Raw{"the server's SETTINGS have arrived with the reply"}));
+    REQUIRE(first.has_value());
+    AWAIT(stream, used.open<&remote::converse>());
+    REQUIRE(stream.has_value());
+    auto writer = stream->writer();
+    auto reader = stream->reader();
+    const Raw item{"item"};
+    AWAIT(written, writer.write(item));
+    AWAIT(echoed, reader.next());
+    REQUIRE(echoed && *echoed);
+    for (int i = 0; i < 10; ++i) {
+      CallOptions brief{.timeout = 1ms};
+      AWAIT(late, used.call<&remote::echo>(brief, Raw{"late"}));
+      EXPECT_TRUE(is_error(late, ErrorCode::deadline_exceeded, ""));
+      EXPECT_EQ(used.calls_in_flight(), 1U);
+    }
+    AWAIT(ended, stream->finish());
+    EXPECT_TRUE(ended) << error_of(ended);
+    AWAIT(next, used.call<&remote::echo>(Raw{"next"}));
+    EXPECT_TRUE(next) << error_of(next);
+  };
+  loop.run(work(client, server.address()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Peers, GrpcCalls, ::testing::Values("Hawser", "Grpcio"),
                          [](const auto& given) { return std::string(given.param); });
 

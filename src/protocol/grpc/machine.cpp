@@ -287,6 +287,7 @@ void Machine::release_stream(Stream& stream) noexcept {
 
 void Machine::recycle(Stream& stream) noexcept {
   stream.id = 0;
+  stream.waiting_fields.clear();
   stream.fields.clear();
   stream.headers_seen = false;
   stream.take = Stream::Take::drop;
@@ -312,6 +313,11 @@ void Machine::recycle(Stream& stream) noexcept {
 
 void Machine::close_stream(Stream& stream, std::uint32_t http2_code) {
   if (!std::exchange(stream.open, false)) return;
+  if (std::exchange(stream.waiting, false)) {
+    --waiting_count_;
+  } else if (!options_.server) {
+    --submitted_;
+  }
   if (header_stream_ == &stream) header_stream_ = nullptr;
   drop_output(stream);
   const bool busy = stream.busy;  // If it is, release_stream() recycles the stream, perhaps within on_closed().

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -108,7 +109,8 @@ class Machine {
   // The session does not use the stream any more.
   void release_stream(Stream& stream) noexcept;
 
-  // Client: begins a request. Null if HTTP/2 has no more stream ids, or the slots are used up. `fields` are copied.
+  // Client: begins a request. It waits within the machine while the server's MAX_CONCURRENT_STREAMS streams are open.
+  // Null if HTTP/2 has no more stream ids, or the slots are used up. `fields` are copied.
   using Field = std::pair<std::string_view, std::string_view>;
   Stream* begin_request(std::span<const Field> fields);
 
@@ -171,6 +173,10 @@ class Machine {
   void submit_headers(Stream& stream, bool end);
   int submit_trailers(Stream& stream);
   void send_piece(Stream& stream, std::size_t bytes);
+  bool may_open() const noexcept;
+  bool submit_request(Stream& stream, std::span<const Field> fields);
+  void open_waiting();
+  void refuse_waiting();
   void fail(Error why);
   void on_peer_ping();
 
@@ -186,7 +192,10 @@ class Machine {
   std::vector<std::unique_ptr<Stream>> streams_;  // By slot.
   std::vector<std::uint16_t> free_slots_;
   std::size_t used_streams_ = 0;
-  Stream* header_stream_ = nullptr;  // The stream whose header block is being received.
+  std::size_t submitted_ = 0;          // Client: streams that HTTP/2 has.
+  std::deque<std::uint32_t> waiting_;  // Client: requests that wait, in order, and some that have ended meanwhile.
+  std::size_t waiting_count_ = 0;      // Entries that still wait.
+  Stream* header_stream_ = nullptr;    // The stream whose header block is being received.
   std::size_t ignored_list_bytes_ = 0;
   Block* receive_block_ = nullptr;
   bool receiving_ = false;

@@ -169,6 +169,7 @@ int Machine::Callbacks::on_frame(nghttp2_session* session, const nghttp2_frame* 
         }
         return 0;
       case NGHTTP2_GOAWAY:
+        machine.refuse_waiting();
         machine.sink_.on_goaway(frame->goaway.last_stream_id, frame->goaway.error_code,
                                 text(frame->goaway.opaque_data, frame->goaway.opaque_data_len));
         return 0;

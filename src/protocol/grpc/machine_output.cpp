@@ -102,17 +102,62 @@ int Machine::submit_trailers(Stream& stream) {
 Stream* Machine::begin_request(std::span<const Field> fields) {
   Stream* const stream = take_slot();
   if (stream == nullptr) return nullptr;
-  HeaderBlock block;
-  for (const Field& one : fields) block.add(field(one.first, one.second));
-  const nghttp2_data_provider provider = Callbacks::provider(*stream);
-  stream->id = nghttp2_submit_request(session_, nullptr, block.data(), block.size(), &provider, stream);
-  if (stream->id < 0) {
+  if (waiting_count_ == 0 && may_open()) {
+    if (submit_request(*stream, fields)) return stream;
     stream->open = false;
     recycle(*stream);
     return nullptr;
   }
-  stream->headers_sent = true;
+  stream->waiting_fields.assign(fields.begin(), fields.end());
+  // Requests that have ended while they waited stay in the queue at most until half of it is such requests.
+  if (waiting_.size() >= 2 * waiting_count_ + 64) {
+    std::erase_if(waiting_, [&](std::uint32_t call) {
+      const Stream* const one = find(call);
+      return one == nullptr || !one->waiting;
+    });
+  }
+  waiting_.push_back(stream->call);
+  ++waiting_count_;
+  stream->waiting = true;
   return stream;
+}
+
+// nghttp2 would keep a request above the limit, also one that has been cancelled, until the server allows it.
+bool Machine::may_open() const noexcept {
+  return submitted_ < nghttp2_session_get_remote_settings(session_, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+}
+
+// False if the connection has no stream ids left.
+bool Machine::submit_request(Stream& stream, std::span<const Field> fields) {
+  HeaderBlock block;
+  for (const Field& one : fields) block.add(field(one.first, one.second));
+  const nghttp2_data_provider provider = Callbacks::provider(stream);
+  const std::int32_t id = nghttp2_submit_request(session_, nullptr, block.data(), block.size(), &provider, &stream);
+  if (id < 0) return false;
+  stream.id = id;
+  stream.headers_sent = true;
+  ++submitted_;
+  return true;
+}
+
+void Machine::open_waiting() {
+  while (waiting_count_ != 0 && may_open()) {
+    Stream* const stream = find(waiting_.front());
+    waiting_.pop_front();
+    if (stream == nullptr || !stream->waiting) continue;
+    const std::vector<std::pair<std::string, std::string>> kept = std::exchange(stream->waiting_fields, {});
+    const std::vector<Field> fields(kept.begin(), kept.end());
+    if (!submit_request(*stream, fields)) return refuse_waiting();
+    stream->waiting = false;
+    --waiting_count_;
+  }
+}
+
+void Machine::refuse_waiting() {
+  for_each([&](Stream& stream) {
+    if (stream.waiting) close_stream(stream, NGHTTP2_REFUSED_STREAM);
+  });
+  waiting_.clear();
 }
 
 void Machine::send_headers(Stream& stream) { submit_headers(stream, false); }
@@ -177,6 +222,7 @@ void Machine::send_end(Stream& stream) {
 }
 
 void Machine::reset(Stream& stream, std::uint32_t http2_code) {
+  if (stream.waiting) return close_stream(stream, http2_code);
   if (stream.open) nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id, http2_code);
 }
 
@@ -258,6 +304,7 @@ void Machine::copy_and_release(SendCompletion& owner) {
 }
 
 void Machine::pump() {
+  if (waiting_count_ != 0) open_waiting();
   while (output_.bytes() < ahead_bytes) {
     const std::uint8_t* data = nullptr;
     const auto bytes = nghttp2_session_mem_send(session_, &data);

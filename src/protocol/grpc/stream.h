@@ -60,6 +60,9 @@ struct Stream {
   std::uint32_t call = 0;  // Slot in the low 16 bits, generation in the high 16 bits.
   bool open = false;       // HTTP/2 has the stream.
   bool busy = false;       // The session uses it: it is not reused although it may be closed.
+  // A client's request that waits until the server allows another stream. HTTP/2 does not have it yet, and id is 0.
+  bool waiting = false;
+  std::vector<std::pair<std::string, std::string>> waiting_fields;
 
   HeaderFields fields;
   bool headers_seen = false;

@@ -96,6 +96,42 @@ TEST(GrpcMachine, LargeMessagesPassWithSmallWindows) {
   EXPECT_THAT(client.messages[3], ElementsAre(large));
 }
 
+// A request above the server's MAX_CONCURRENT_STREAMS waits in order. One that is cancelled meanwhile leaves at once.
+TEST(GrpcMachine, ARequestThatWaitsForAStreamCanBeCancelled) {
+  ServerLog server({.streams_max = 1});
+  server.silent = true;
+  ClientLog client;
+  exchange(client, server);  // SETTINGS.
+  Stream& first = client.begin("/stream/first");
+  Stream& cancelled = client.begin("/stream/cancelled");
+  Stream& last = client.begin("/stream/last");
+  EXPECT_EQ(client.machine.used_streams(), 3U);
+  exchange(client, server);
+  EXPECT_EQ(server.events.size(), 1U);
+  client.machine.reset(cancelled, 8);
+  EXPECT_EQ(client.machine.used_streams(), 2U);
+  for (int i = 0; i < 1000; ++i) client.machine.reset(client.begin("/stream/more"), 8);
+  EXPECT_EQ(client.machine.used_streams(), 2U);
+  client.machine.send_message(last, framed("text"), {}, nullptr, 1);
+  client.machine.reset(first, 8);
+  exchange(client, server);
+  EXPECT_THAT(server.events[3], ElementsAre("headers /stream/last", "message text"));
+}
+
+TEST(GrpcMachine, RequestsThatWaitForAStreamAreRefusedByAGoaway) {
+  ServerLog server({.streams_max = 1});
+  server.silent = true;
+  ClientLog client;
+  exchange(client, server);
+  client.begin("/stream/first");
+  client.begin("/stream/second");
+  exchange(client, server);
+  server.machine.announce_goaway();
+  exchange(client, server);
+  EXPECT_EQ(client.machine.used_streams(), 1U);
+  EXPECT_EQ(client.closed[0], 7U);  // REFUSED_STREAM; the request never had an id.
+}
+
 // Memory on loan is released when it has been sent.
 TEST(GrpcMachine, LoansEndWhenTheyHaveBeenSent) {
   struct Loan final : SendCompletion {
