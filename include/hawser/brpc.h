@@ -36,7 +36,7 @@ enum class BaiduStdCompression : std::uint8_t { none, snappy, gzip, zlib };
 // Options of a client that speaks baidu_std.
 struct BaiduStdClientOptions {
   // The options connect_timeout, call_timeout, calls_in_flight_max, message_bytes_max, send_backlog_bytes_max,
-  // decode_limits, checksum, runtime and security are used.
+  // decode_limits, checksum, runtime, security and interceptors are used.
   ClientOptions client = {};
   // authentication_data of the first message of each connection. Empty: none.
   std::string credential = {};
@@ -70,6 +70,12 @@ class BaiduStdClient {
   // The object that makes the calls, for code that takes a Client, such as a stub. Only call(), send_request(), open()
   // and connected() may be used.
   Client& caller() noexcept { return calls_; }
+
+  // As Client::use().
+  template <class F>
+  void use(F interceptor) {
+    calls_.use(std::move(interceptor));
+  }
 
   // The same functions as of Client. Calls with streams are not supported and fail with `invalid_argument`.
   template <auto F, class... Given>

@@ -10,6 +10,7 @@
 
 #include "hawser/call.h"
 #include "hawser/codec/decoder.h"
+#include "hawser/detail/interceptor_function.h"
 #include "hawser/detail/named_first.h"
 #include "hawser/error.h"
 #include "hawser/loop.h"
@@ -25,13 +26,8 @@ class Network;
 class ClientSecurity;
 }  // namespace transport
 
-namespace detail {
-class RegionTable;
-}  // namespace detail
-
 struct ClientOptions {
-  // Limit for resolving the name, connecting and the HELLO together.
-  Duration connect_timeout = std::chrono::seconds(5);
+  Duration connect_timeout = std::chrono::seconds(5);  // Resolving the name, connecting and the HELLO together.
   // Default of CallOptions::timeout for calls without streams; `forever`: none. A call with streams has no deadline
   // unless CallOptions::timeout sets one.
   Duration call_timeout = std::chrono::seconds(30);
@@ -42,16 +38,16 @@ struct ClientOptions {
   std::uint32_t stream_window_bytes = 256 * 1024;  // Credit granted to the handler for each stream. At least 1.
   // Limits for the values of a received reply or stream item: depth of nesting, memory, collisions in hash containers.
   codec::DecodeLimits decode_limits = {};
-  // A peer that sends nothing for this time receives a PING. The connection ends if the peer stays silent for the same
-  // time again.
+  // A peer that is silent for this time receives a PING. After the same time again, the connection ends.
   Duration ping_interval = std::chrono::seconds(15);
   bool checksum = false;  // Requests CRC32C on every frame.
   // Transports that the client offers in addition to the byte stream. The server selects one.
   TransportOptions transports = {};
-  // Owns the resources that this client shares with others. Null: the runtime of its loop (LoopOptions::runtime).
-  std::shared_ptr<Runtime> runtime = {};
+  std::shared_ptr<Runtime> runtime = {};  // Shared resources. Null: the runtime of the loop (LoopOptions::runtime).
   // Protects the connection: a TlsClient (hawser/tls.h). Null: plain text.
   std::shared_ptr<transport::ClientSecurity> security = {};
+  // Run around each call, as after Client::use(). Made by client_interceptor() (hawser/interceptor.h).
+  std::vector<std::shared_ptr<detail::Interceptor<OutgoingCall>>> interceptors = {};
 };
 
 // One connection to a server. Any number of concurrent calls share it. The client belongs to one loop: the loop that
@@ -78,6 +74,13 @@ class Client {
   // sent. A running attempt to connect or to fail over is abandoned: its connect() ends with `unavailable`. connect()
   // may be called again at once.
   void close();
+
+  // Runs `interceptor` around each call that begins later, within those that were added before. It is a function object
+  // that is called as Task<Result<void>>(OutgoingCall& call, Next next): hawser/interceptor.h, docs/interceptors.md.
+  template <class F>
+  void use(F interceptor) {
+    add_interceptor(std::make_shared<detail::FunctionInterceptor<OutgoingCall, F>>(std::move(interceptor)));
+  }
 
   // Calls handler F of the server: `Result<R> reply = co_await client.call<f>(args...)`. See Call for reply() and
   // into(). With GCC 12, arguments and options that are aggregates with a destructor must be variables: see
@@ -113,8 +116,7 @@ class Client {
         make<F, CallOptions, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...));
   }
 
-  // Begins a call with streams. The task completes when the request has been sent; see send_request() for the
-  // arguments.
+  // Begins a call with streams. The task completes when the request has been sent. Arguments: see send_request().
   template <auto F, class... Given>
     requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
   Task<Result<StreamingCall<F>>> open(Given&&... arguments) {
@@ -132,7 +134,6 @@ class Client {
 
   // Sends a PING and returns the round-trip time.
   Task<Result<Duration>> ping();
-
   // Number of calls that have no answer yet, including those in the pending call queue.
   std::size_t calls_in_flight() const noexcept;
   // Time at which a call last began or ended.
@@ -141,13 +142,10 @@ class Client {
   bool going_away() const noexcept;
   // Name of the connection's transport, such as "tcp"; empty without a connection.
   std::string_view transport() const noexcept;
-  // The enabled transports that do not carry the connection, each with its reason. Describes the last attempt to
-  // connect.
+  // The enabled transports that did not carry the connection at the last attempt to connect, each with its reason.
   const std::vector<TransportFallback>& fallback_reasons() const noexcept;
-
   // Number of times that the connection has changed its transport since this client was constructed.
   std::uint64_t failovers() const noexcept;
-
   // Offers a transport to the server, such as hawser::rdma({...}), from the next connect() on. Replaces a transport of
   // the same name. Shorthand for TransportOptions::enable().
   void enable(TransportSpec transport);
@@ -156,7 +154,6 @@ class Client {
   void enable_shm(ShmOptions options = {}) { enable(shm(options)); }
   // The address of the last connect(); empty before.
   const std::string& address() const noexcept;
-
   // For the library: the transports that the options enable, without the byte stream.
   std::vector<std::shared_ptr<transport::Transport>> transports() const;
   // For the library: the memory that is exposed to the server.
@@ -205,6 +202,7 @@ class Client {
 
   Client(Loop* loop, std::shared_ptr<transport::Network> network, ClientOptions options);
   detail::ClientLink& link() const noexcept { return *link_; }
+  void add_interceptor(std::shared_ptr<detail::Interceptor<OutgoingCall>> interceptor);
 
   std::unique_ptr<State> state_;
   detail::ClientLink* link_;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "hawser/client.h"
 #include "hawser/codec/decoder.h"
@@ -37,6 +38,8 @@ struct GrpcClientOptions {
   std::string authority = {};  // The field :authority. Empty: the address.
   // Protects the connection: a TlsClient (hawser/tls.h). Null: plain text.
   std::shared_ptr<transport::ClientSecurity> security = {};
+  // Run around each call, as after use(). Made by client_interceptor() (hawser/interceptor.h).
+  std::vector<std::shared_ptr<detail::Interceptor<OutgoingCall>>> interceptors = {};
 };
 
 // A connection to a server of gRPC. Calls are made like those of Client, with methods of services that are
@@ -65,6 +68,12 @@ class GrpcClient {
   // The object that makes the calls, for code that takes a Client. Only call(), send_request(), open() and connected()
   // may be used.
   Client& caller() noexcept { return calls_; }
+
+  // As Client::use().
+  template <class F>
+  void use(F interceptor) {
+    calls_.use(std::move(interceptor));
+  }
 
   // The same functions as of Client.
   template <auto F, class... Given>

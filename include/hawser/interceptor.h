@@ -15,15 +15,18 @@
 #include "hawser/identity.h"
 #include "hawser/loop.h"
 #include "hawser/metadata.h"
+#include "hawser/reply.h"
 #include "hawser/task.h"
 #include "hawser/time.h"
 
-// Interceptors: coroutines that run around each call of a server (Server::use()). docs/interceptors.md.
+// Interceptors: coroutines that run around each call of a server (Server::use()) or of a client (Client::use()).
+// docs/interceptors.md.
 namespace hawser {
 
 namespace rpc {
 class Interception;
-}
+class InterceptedCall;
+}  // namespace rpc
 
 namespace detail {
 
@@ -42,9 +45,10 @@ struct NextLink {
 }  // namespace detail
 
 // Continues a call: runs the interceptors that follow and then the handler. The result is that of the call: an error if
-// the handler or a later interceptor returned one. Called once; a second call, and a call after the interceptor has
-// ended, return an error. The task may be destroyed before it has ended, for example by with_timeout(): the handler
-// ends then as it does when its caller goes away. Used on the loop of the call.
+// the handler or a later interceptor returned one. A server's interceptor calls it once. A client's interceptor may
+// call it again (OutgoingCall::may_repeat()). Other calls, and a call after the interceptor has ended, return an error.
+// The task may be destroyed before it has ended: the handler ends then as it does when its caller goes away. Used on
+// the loop of the call.
 class Next {
  public:
   Next(std::shared_ptr<detail::NextLink> link, std::size_t level) noexcept : link_(std::move(link)), level_(level) {}
@@ -119,5 +123,77 @@ class IncomingCall {
   Buffer metadata_;
   Metadata reply_metadata_;
 };
+
+// A call of a client, as its interceptors see it. Valid until the outermost interceptor has ended. Used on the loop of
+// the client.
+class OutgoingCall {
+ public:
+  OutgoingCall(const OutgoingCall&) = delete;
+  OutgoingCall& operator=(const OutgoingCall&) = delete;
+
+  // The name of the method, such as "package.Service/Method".
+  std::string_view method() const noexcept { return method_; }
+  // "hawser", "grpc", "baidu_std".
+  std::string_view protocol() const noexcept { return protocol_; }
+  // The address that connect() was given.
+  std::string_view peer() const noexcept { return peer_; }
+  // True if the caller or the handler sends a stream. The call lasts until both have ended.
+  bool streams() const noexcept { return streams_; }
+  Loop& loop() const noexcept { return loop_; }
+  // Time at which the call began.
+  Time begin() const noexcept { return begin_; }
+  std::optional<Time> deadline() const noexcept { return deadline_; }
+  // CallOptions::idempotent.
+  bool idempotent() const noexcept { return options_.idempotent; }
+  // Bytes of the arguments with their attachment, encoded. A stream's items are not counted.
+  std::size_t request_bytes() const noexcept { return request_bytes_; }
+  // Bytes of the reply with its attachment, after next(). 0 if the call failed.
+  std::size_t reply_bytes() const noexcept { return reply_bytes_; }
+  // Number of requests that were passed to the connection.
+  unsigned attempts() const noexcept { return attempts_; }
+  // True if next() may be called again after it has returned: the request was not executed, or the call is idempotent.
+  // Calls with streams are not repeated once their request was sent, nor calls that are not awaited in place
+  // (Client::send_request()), since their arguments may not exist any more. Otherwise next() sends nothing and returns
+  // the outcome that it returned before.
+  bool may_repeat() const noexcept;
+
+  // Metadata of the request.
+  const Metadata& metadata() const noexcept { return options_.metadata; }
+  // The value of the first entry of that key.
+  std::optional<std::string_view> find_metadata(std::string_view key) const noexcept;
+  // Replaces all entries of that key by one. Call it before next(). next() fails with limit_exceeded if the limits of
+  // Metadata are exceeded.
+  void set_metadata(std::string_view key, std::string_view value);
+  void remove_metadata(std::string_view key);
+  // Metadata of the reply, after next(). Empty if the call failed.
+  MetadataView reply_metadata() const noexcept { return MetadataView(reply_metadata_.bytes()); }
+
+ private:
+  friend class rpc::InterceptedCall;
+  OutgoingCall(std::string_view method, std::string_view protocol, std::string_view peer, Loop& loop)
+      : method_(method), protocol_(protocol), peer_(peer), loop_(loop), begin_(loop.now()) {}
+
+  const std::string_view method_;
+  const std::string_view protocol_;
+  const std::string peer_;
+  Loop& loop_;
+  const Time begin_;
+  std::optional<Time> deadline_;
+  bool streams_ = false;
+  bool arguments_exist_ = true;  // The request can be encoded.
+  bool repeatable_ = true;       // Nothing was executed.
+  unsigned attempts_ = 0;
+  std::size_t request_bytes_ = 0;
+  std::size_t reply_bytes_ = 0;
+  CallOptions options_;
+  Buffer reply_metadata_;
+};
+
+// An interceptor for ClientOptions::interceptors, thus also for ClientPool, BlockingClient and BaiduStdClient, and for
+// GrpcClientOptions::interceptors. The clients that share it call it on their loops, several at the same time.
+template <class F>
+std::shared_ptr<detail::Interceptor<OutgoingCall>> client_interceptor(F interceptor) {
+  return std::make_shared<detail::FunctionInterceptor<OutgoingCall, F>>(std::move(interceptor));
+}
 
 }  // namespace hawser

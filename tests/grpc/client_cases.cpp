@@ -14,6 +14,7 @@
 
 #include "hawser/grpc_client.h"
 #include "hawser/hawser.h"
+#include "hawser/interceptor.h"
 #include "tests/grpc/raw_service.h"
 #include "tests/testing.h"
 
@@ -147,6 +148,26 @@ Task<void> one_call(GrpcClient& client, int i, int& done) {
     EXPECT_EQ(reply->bytes, message.bytes);
   }
   ++done;
+}
+
+// A server of either kind sees the metadata of an interceptor, which sees that of the reply.
+Task<void> intercepted(GrpcClient& client) {
+  int seen = 0;
+  client.use([&seen](OutgoingCall& call, Next next) -> Task<Result<void>> {
+    EXPECT_EQ(call.protocol(), "grpc");
+    EXPECT_EQ(call.method(), "test.Raw/Echo");
+    EXPECT_FALSE(call.peer().empty());
+    call.set_metadata("echo-who", "interceptor");
+    auto rest = next();
+    Result<void> outcome = co_await std::move(rest);
+    EXPECT_EQ(call.reply_metadata().find("echo-who"), "interceptor");
+    ++seen;
+    co_return outcome;
+  });
+  const Raw message{"around"};
+  AWAIT(reply, client.call<&remote::echo>(message));
+  EXPECT_TRUE(reply) << error_of(reply);
+  EXPECT_EQ(seen, 1);
 }
 
 Task<void> many(GrpcClient& client) {
@@ -317,6 +338,7 @@ Task<void> compressed_reply(GrpcClient& client) {
   }
 }
 
+TEST_P(GrpcCalls, WithInterceptors) { with_client(&intercepted); }
 TEST_P(GrpcCalls, Unary) { with_client(&unary); }
 TEST_P(GrpcCalls, Many) { with_client(&many); }
 TEST_P(GrpcCalls, Streams) { with_client(&streams); }

@@ -26,6 +26,7 @@ class CallOperation;
 struct ClientAccess;  // For clients of other protocols: src/rpc/client/client_access.h.
 class BlockingSite;
 class MemoryFrames;
+class RegionTable;
 
 // One connection of a client. Loop's thread only. Before it ends, it completes its operations.
 class CallChannel {
@@ -139,6 +140,7 @@ class CallOperation : public SendCompletion {
 
  private:
   friend class ThreadCall;
+  friend class InnerCall;
   struct DeadlineTimer : Timer {
     explicit DeadlineTimer(CallOperation& owner) noexcept : Timer(&DeadlineTimer::fire), operation(owner) {}
     static void fire(Timer& timer) noexcept;

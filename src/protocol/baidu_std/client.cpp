@@ -9,7 +9,8 @@ namespace hawser {
 
 struct BaiduStdClient::State final : rpc::ProtocolClient {
   State(Loop* loop, BaiduStdClientOptions with)
-      : ProtocolClient(loop, with.client.connect_timeout, with.client.security, {}), options(std::move(with)) {}
+      : ProtocolClient(loop, with.client.connect_timeout, with.client.security, {}, "baidu_std"),
+        options(std::move(with)) {}
   std::shared_ptr<rpc::ProtocolSession> open(Loop& loop, std::unique_ptr<transport::Stream> stream, const std::string&,
                                              rpc::ProtocolSession::Owner& owner) override {
     return std::make_shared<prpc::ClientSession>(loop, std::move(stream), options, owner);

@@ -21,11 +21,20 @@ void check(const GrpcClientOptions& options) {
   }
 }
 
+// The options of the Client that makes the calls.
+ClientOptions calls_options(const GrpcClientOptions& options) {
+  ClientOptions calls;
+  calls.call_timeout = options.call_timeout;
+  calls.calls_in_flight_max = options.calls_in_flight_max;
+  calls.interceptors = options.interceptors;
+  return calls;
+}
+
 }  // namespace
 
 struct GrpcClient::State final : rpc::ProtocolClient {
   State(Loop& loop, GrpcClientOptions with)
-      : ProtocolClient(&loop, with.connect_timeout, with.security, "h2"), options(std::move(with)) {}
+      : ProtocolClient(&loop, with.connect_timeout, with.security, "h2", "grpc"), options(std::move(with)) {}
   std::shared_ptr<rpc::ProtocolSession> open(Loop& loop, std::unique_ptr<transport::Stream> stream,
                                              const std::string& address, rpc::ProtocolSession::Owner& owner) override {
     const bool local = address.starts_with("unix:");
@@ -43,7 +52,7 @@ struct GrpcClient::State final : rpc::ProtocolClient {
   const GrpcClientOptions options;
 };
 
-GrpcClient::GrpcClient(Loop& loop, GrpcClientOptions options) : calls_(loop) {
+GrpcClient::GrpcClient(Loop& loop, GrpcClientOptions options) : calls_(loop, calls_options(options)) {
   check(options);
   state_ = std::make_shared<State>(loop, std::move(options));
   state_->attach(calls_);

@@ -20,15 +20,26 @@ Error not_connected() {
 Client::Client(Loop* loop, std::shared_ptr<transport::Network> network, ClientOptions options)
     : state_(std::make_unique<State>(loop, std::move(network), std::move(options))), link_(&state_->link) {
   state_->link.reason = not_connected();
+  for (const auto& interceptor : state_->options.interceptors) add_interceptor(interceptor);
 }
 
 Client::~Client() = default;
+
+void Client::add_interceptor(std::shared_ptr<detail::Interceptor<OutgoingCall>> interceptor) {
+  if (!state_->interception) {
+    state_->interception =
+        std::make_shared<rpc::ClientInterception>(state_->options.call_timeout, state_->options.calls_in_flight_max);
+    state_->interception->attach(static_cast<rpc::ConnectionLink&>(*link_));
+  }
+  state_->interception->add(std::move(interceptor));
+}
 
 Task<Result<void>> Client::connect(std::string address) { return state_->connect(std::move(address)); }
 void Client::close() { state_->close("the client was closed"); }
 std::size_t Client::calls_in_flight() const noexcept {
   std::size_t sum = state_->pending_calls ? state_->pending_calls->size() : 0;
   for (const auto& session : state_->finishing) sum += session->calls_in_flight();
+  if (state_->interception) sum += state_->interception->calls_waiting();
   return sum + (state_->session ? state_->session->calls_in_flight() : 0);
 }
 Time Client::last_used() const noexcept { return state_->session ? state_->session->last_used() : Time{}; }
@@ -61,6 +72,7 @@ Client::State::~State() {
   if (uses_loop) detail::LoopAccess::check_thread(*loop);
   scope.clear();
   close("the client was destroyed");
+  if (interception) interception->end("the client was destroyed");
   if (uses_loop) detail::LoopAccess::remove_user(*loop, *this);
 }
 
@@ -90,7 +102,8 @@ void Client::State::on_loop_end() noexcept {
   loop_ending = true;
   scope.clear();
   close("the loop has ended");
-  link.channel = nullptr;
+  if (interception) interception->end("the loop has ended");
+  link.set(nullptr);
   link.reason = {
       ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0,
       "not connected any more: the loop that this client was connected on has ended, as the one of sync_wait() "
@@ -169,7 +182,7 @@ Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
 void Client::State::use(Opened opened) {
   session = std::move(opened.session);
   transport = std::move(opened.transport);
-  link.channel = session.get();
+  link.set(session.get());
   health.carries(transport, loop->now());
   if (const Time when = health.next_try(); when != Time::max()) retry.start(*loop, when);
 }
@@ -328,7 +341,7 @@ void Client::State::close(std::string_view why) {
 }
 
 void Client::State::not_connected_any_more(const Error& reason) {
-  link.channel = nullptr;
+  link.set(nullptr);
   link.reason = reason;
   link.reason.text = "not connected any more: " + reason.text;
 }
@@ -388,7 +401,7 @@ void Client::State::on_session_end(rpc::ClientSession& ended, const Error& reaso
   ++failovers;
   if (!pending_calls)
     pending_calls = std::make_shared<rpc::PendingCallQueue>(*loop, options.calls_in_flight_max, options.call_timeout);
-  link.channel = pending_calls.get();
+  link.set(pending_calls.get());
   current_attempt = std::make_shared<Attempt>();
   scope.spawn(attempt(current_attempt));
 }

@@ -10,9 +10,16 @@ namespace hawser::detail {
 // Lets a client of another protocol make its calls through the functions of a Client that is never connected.
 struct ClientAccess {
   // `link` must stay valid as long as the client.
-  static void set_link(Client& client, ClientLink& link) noexcept { client.link_ = &link; }
+  static void set_link(Client& client, rpc::ConnectionLink& link) noexcept {
+    client.link_ = &link;
+    if (client.state_->interception) client.state_->interception->attach(link);
+  }
   // The connection of a client of any protocol, for calls whose types are known at run time only.
   static ClientLink& link(const Client& client) noexcept { return *client.link_; }
+  // The connection itself, without interceptors.
+  static CallChannel* connection(const Client& client) noexcept {
+    return static_cast<const rpc::ConnectionLink&>(*client.link_).connection;
+  }
   static const std::shared_ptr<transport::Network>& network(const Client& client) noexcept {
     return client.state_->network;
   }

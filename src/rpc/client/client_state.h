@@ -10,7 +10,9 @@
 #include "exec/condition.h"
 #include "hawser/client.h"
 #include "hawser/scope.h"
+#include "rpc/client/client_interception.h"
 #include "rpc/client/client_session.h"
+#include "rpc/client/connection_link.h"
 #include "rpc/client/pending_call_queue.h"
 #include "rpc/negotiation/dial.h"
 #include "rpc/negotiation/transport_backoff.h"
@@ -68,7 +70,8 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
   bool uses_loop = false;  // Set by connect(): the loop knows that this client uses it.
   bool loop_ending = false;
   std::string address;
-  detail::ClientLink link;
+  rpc::ConnectionLink link{address, "hawser"};
+  std::shared_ptr<rpc::ClientInterception> interception;  // Null without interceptors.
   const std::shared_ptr<detail::RegionTable> regions = std::make_shared<detail::RegionTable>();
 
   std::shared_ptr<rpc::ClientSession> session;

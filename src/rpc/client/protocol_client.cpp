@@ -1,14 +1,20 @@
 #include "rpc/client/protocol_client.h"
 
 #include "rpc/client/client_access.h"
+#include "rpc/client/client_interception.h"
 #include "rpc/negotiation/dial.h"
 #include "transport/network.h"
 
 namespace hawser::rpc {
 
 ProtocolClient::ProtocolClient(Loop* loop, Duration connect_timeout,
-                               std::shared_ptr<transport::ClientSecurity> security, std::string_view alpn)
-    : connect_timeout_(connect_timeout), security_(std::move(security)), alpn_(alpn), loop_(loop) {
+                               std::shared_ptr<transport::ClientSecurity> security, std::string_view alpn,
+                               std::string_view protocol)
+    : connect_timeout_(connect_timeout),
+      security_(std::move(security)),
+      alpn_(alpn),
+      loop_(loop),
+      link_(address_, protocol) {
   link_.reason = {ErrorCode::not_sent, ErrorScope::connection, Initiator::local, 0,
                   "not connected: co_await connect(address) first"};
 }
@@ -23,7 +29,7 @@ void ProtocolClient::attach(Client& calls) {
 }
 
 void ProtocolClient::on_session_end(const Error& reason) {
-  link_.channel = nullptr;
+  link_.set(nullptr);
   link_.reason = {ErrorCode::not_sent, ErrorScope::connection, reason.initiator, 0,
                   "not connected any more: " + reason.text};
   session_.reset();  // The session keeps itself alive until its function returns.
@@ -31,6 +37,7 @@ void ProtocolClient::on_session_end(const Error& reason) {
 
 void ProtocolClient::on_loop_end() noexcept {
   close("the loop has ended");
+  if (const auto interception = link_.interception.lock()) interception->end("the loop has ended");
   uses_loop_ = false;
   loop_ = nullptr;
 }
@@ -57,6 +64,7 @@ Task<Result<void>> ProtocolClient::connect_to(std::shared_ptr<ProtocolClient> cl
     co_return fail(ErrorCode::invalid_argument, "this client is connecting already: await that connect()");
   }
   if (self.session_ != nullptr) co_return Result<void>();
+  self.address_ = address;
   if (!std::exchange(self.uses_loop_, true)) detail::LoopAccess::add_user(*self.loop_, self);
   struct Connecting {
     explicit Connecting(bool& on) : flag(on) { flag = true; }
@@ -75,7 +83,7 @@ Task<Result<void>> ProtocolClient::connect_to(std::shared_ptr<ProtocolClient> cl
   if (self.closed_) co_return fail(ErrorCode::unavailable, "the client was closed", ErrorScope::connection);
   const std::shared_ptr<ProtocolSession> session = self.open(*self.loop_, std::move(*stream), address, self);
   self.session_ = session;
-  self.link_.channel = session.get();
+  self.link_.set(session.get());
   session->begin();
   co_return Result<void>();
 }

@@ -10,6 +10,7 @@
 #include "hawser/detail/call_channel.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/transport/stream.h"
+#include "rpc/client/connection_link.h"
 
 namespace hawser::rpc {
 
@@ -38,9 +39,9 @@ class ProtocolSession : public detail::CallChannel {
 class ProtocolClient : ProtocolSession::Owner, detail::LoopUser, public std::enable_shared_from_this<ProtocolClient> {
  public:
   // `loop` may be null: the first connect() then sets it. `security` may be null: plain text. `alpn` is the name of the
-  // protocol in ALPN, a literal; empty: it has none.
+  // protocol in ALPN, a literal; empty: it has none. `protocol` is its name for interceptors, a literal.
   ProtocolClient(Loop* loop, Duration connect_timeout, std::shared_ptr<transport::ClientSecurity> security,
-                 std::string_view alpn);
+                 std::string_view alpn, std::string_view protocol);
   ProtocolClient(const ProtocolClient&) = delete;
   ProtocolClient& operator=(const ProtocolClient&) = delete;
 
@@ -74,7 +75,8 @@ class ProtocolClient : ProtocolSession::Owner, detail::LoopUser, public std::ena
   bool connecting_ = false;
   bool closed_ = false;  // close() was called while connecting.
   std::shared_ptr<transport::Network> network_;
-  detail::ClientLink link_;
+  std::string address_;  // The argument of the last connect().
+  ConnectionLink link_;
   std::shared_ptr<ProtocolSession> session_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,24 +32,46 @@ class InterceptorChain : public detail::NextTarget {
  protected:
   ~InterceptorChain() { link_->target = nullptr; }
 
-  // Makes the call itself. Called at most once.
+  // Makes the call itself. Called once, and again after repeat() has allowed it.
   virtual Task<Result<void>> make_call() = 0;
   // The error for an exception that left `part`: "an interceptor" or "the handler".
   virtual Error thrown(std::string_view part, std::string text) = 0;
+  // An interceptor called next() again. `running`: what its first call of next() runs has not ended. Returns what the
+  // second call of next() returns; empty: it runs the rest of the call again.
+  virtual std::optional<Result<void>> repeat(bool running) {
+    static_cast<void>(running);
+    return fail(ErrorCode::internal,
+                "an interceptor called next() twice: it runs the rest of a call, which runs once; make another "
+                "call to try again");
+  }
   // The coroutine of an interceptor begins to run. Null: it has ended.
   virtual void entered(const void* frame) noexcept { static_cast<void>(frame); }
 
  private:
+  // Until the end of a level, also if its task is destroyed.
+  struct Running {
+    Running(const detail::NextLink& of, std::size_t entered) noexcept : link(of), level(entered) { set(level + 1); }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+    ~Running() { set(level); }
+    void set(std::size_t levels) const noexcept {
+      if (link.target != nullptr) static_cast<InterceptorChain*>(link.target)->running_ = levels;
+    }
+    const detail::NextLink& link;
+    const std::size_t level;
+  };
+
   // A coroutine of its own data: the chain may end before it begins, and while it waits.
   static Task<Result<void>> step(std::shared_ptr<detail::NextLink> link, std::size_t level) {
     const auto chain = [&] { return static_cast<InterceptorChain*>(link->target); };
     if (chain() == nullptr) co_return ended();
     if (chain()->reached_ != level) {
-      co_return fail(ErrorCode::internal,
-                     "an interceptor called next() twice: it runs the rest of a call, which runs once; make another "
-                     "call to try again");
+      if (std::optional<Result<void>> instead = chain()->repeat(chain()->running_ > level)) {
+        co_return std::move(*instead);
+      }
     }
     chain()->reached_ = level + 1;
+    const Running running(*link, level);
     std::string text;
     try {
       if (level == chain()->interceptors_.size()) {
@@ -74,7 +97,8 @@ class InterceptorChain : public detail::NextTarget {
 
   const InterceptorList<CallInfo>& interceptors_;
   CallInfo& info_;
-  std::size_t reached_ = 0;  // Number of levels that were entered.
+  std::size_t reached_ = 0;  // Number of levels that were entered, since the last repetition.
+  std::size_t running_ = 0;  // Number of levels that have not ended.
   const void* frame_ = nullptr;
   const std::shared_ptr<detail::NextLink> link_;
 };

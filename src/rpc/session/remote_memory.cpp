@@ -8,6 +8,7 @@
 #include "hawser/context.h"
 #include "hawser/detail/context_access.h"
 #include "hawser/memory.h"
+#include "rpc/client/client_access.h"
 #include "rpc/client/client_state.h"
 #include "rpc/session/remote_access.h"
 
@@ -52,7 +53,7 @@ RemoteMemory::RemoteMemory(const Context& context) noexcept
     : reply_sink_(&detail::ContextAccess::reply_sink(context).origin()) {}
 
 RemoteCapabilities RemoteMemory::capabilities() const {
-  detail::CallChannel* const channel = client_ == nullptr ? nullptr : client_->link().channel;
+  detail::CallChannel* const channel = client_ == nullptr ? nullptr : detail::ClientAccess::connection(*client_);
   if (client_ != nullptr && channel == nullptr) return {};
   const bool device = (channel != nullptr ? channel->remote_memory() : reply_sink_->remote_memory()) != nullptr;
   const bool frames = (channel != nullptr ? channel->memory_frames() : reply_sink_->memory_frames()) != nullptr;
@@ -71,7 +72,7 @@ Result<RemoteMemory::Access> RemoteMemory::begin(const RemoteRequest& request) {
   if (options.token != nullptr && options.token->stop_requested()) {
     return fail(ErrorCode::cancelled, "the access was cancelled before it began");
   }
-  detail::CallChannel* const channel = client_ == nullptr ? nullptr : client_->link().channel;
+  detail::CallChannel* const channel = client_ == nullptr ? nullptr : detail::ClientAccess::connection(*client_);
   if (client_ != nullptr && channel == nullptr) {
     Error error = client_->link().reason;
     error.code = ErrorCode::not_sent;
@@ -192,8 +193,8 @@ Task<Result<RemoteMemory::Access>> RemoteMemory::begin_ordered(RemoteMemory self
   if (!begun) co_return begun;
   const Access access = *begun;
   // After a fail-over, the client sends calls over another connection, which has no order with the one of this access.
-  while (!access->ended() &&
-         !(access->ordered() && access->posted() && self.client_->link().channel == access->channel)) {
+  while (!access->ended() && !(access->ordered() && access->posted() &&
+                               detail::ClientAccess::connection(*self.client_) == access->channel)) {
     auto changed = access->changed();
     co_await changed;
   }

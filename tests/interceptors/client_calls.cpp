@@ -1,0 +1,503 @@
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hawser/blocking_client.h"
+#include "hawser/client_pool.h"
+#include "hawser/interceptor.h"
+#include "hawser/scope.h"
+#include "tests/testing.h"
+
+// Interceptors of a client, of the library's own protocol.
+namespace hawser::client_interceptors {
+
+using namespace testing_tools;
+
+std::string greet(Context& context, std::string_view text) {
+  context.add_metadata("from", "handler");
+  return std::string(text) + "!" + std::string(context.metadata().find("who").value_or(""));
+}
+std::string_view same(std::string_view text) { return text; }
+
+// Fails `failures_left` times with `failure`, and counts its runs.
+int runs = 0;
+int failures_left = 0;
+ErrorCode failure = ErrorCode::overloaded;
+Result<int> flaky() {
+  ++runs;
+  if (failures_left-- > 0) return fail(failure, "try again");
+  return runs;
+}
+Task<Result<std::string>> never(Context& context) {
+  ++runs;
+  auto pause = context.loop().sleep(1h, context.token());
+  const Result<void> slept = co_await std::move(pause);
+  if (!slept) co_return std::unexpected(slept.error());
+  co_return "late";
+}
+Task<Result<std::uint64_t>> add(Context&, Reader<std::uint64_t> reader, Writer<std::uint64_t> writer) {
+  std::uint64_t total = 0;
+  for (;;) {
+    AWAIT(item, reader.next());
+    if (!item) co_return std::unexpected(item.error());
+    if (!*item) break;
+    total += **item;
+    AWAIT(written, writer.write(total));
+    if (!written) co_return std::unexpected(written.error());
+  }
+  co_return total;
+}
+
+class ClientInterceptors : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    runs = failures_left = 0;
+    failure = ErrorCode::overloaded;
+  }
+
+  // Runs `body(client)` with the interceptors of `options`.
+  template <class Body>
+  void run(Body body) {
+    server.register_handler<greet, same, flaky, never, add>();
+    ASSERT_TRUE(server.start());
+    options.transports.required = "stream";
+    loop.run([](Loop& here, Server& on, ClientOptions with, Body& use) -> Task<void> {
+      Client client(here, std::move(with));
+      AWAIT(connected, client.connect(on.address()));
+      REQUIRE_OK(connected);
+      auto using_it = use(client);
+      co_await std::move(using_it);
+      // A cancelled call keeps its place until the server has answered.
+      AWAIT(idle, eventually(here, [&] { return client.calls_in_flight() + on.counters().calls_in_flight == 0; }));
+      EXPECT_TRUE(idle);
+    }(loop, server, std::move(options), body));
+  }
+  template <class F>
+  void add_interceptor(F interceptor) {
+    options.interceptors.push_back(client_interceptor(std::move(interceptor)));
+  }
+  // Repeats a call that failed, up to three attempts.
+  void use_retries() {
+    add_interceptor([](OutgoingCall& call, Next next) -> Task<Result<void>> {
+      for (;;) {
+        AWAIT(outcome, next());
+        if (outcome || !call.may_repeat() || call.attempts() == 3) co_return outcome;
+        auto pause = call.loop().sleep(1ms);
+        co_await pause;
+      }
+    });
+  }
+
+  Loop loop{LoopOptions{.log = [](LogLevel, std::string_view, std::string_view) {}}};
+  Server server{loop};
+  ClientOptions options;
+  std::vector<std::string> seen;
+};
+
+TEST_F(ClientInterceptors, RunInOrderAndSeeTheCall) {
+  for (const char* name : {"a", "b"}) {
+    add_interceptor([this, name](OutgoingCall& call, Next next) -> Task<Result<void>> {
+      seen.push_back(std::string("<") + name + " " + std::string(call.method()) + " " + std::string(call.protocol()) +
+                     " " + std::to_string(call.request_bytes()) + " " + std::to_string(call.reply_bytes()));
+      EXPECT_EQ(call.peer(), server.address());
+      EXPECT_TRUE(call.deadline());
+      EXPECT_FALSE(call.streams());
+      EXPECT_EQ(call.attempts(), 0U);
+      AWAIT(outcome, next());
+      EXPECT_EQ(call.attempts(), 1U);
+      seen.push_back(std::string(outcome ? ">" : "!") + name + " " + std::to_string(call.reply_bytes()) + " " +
+                     std::string(call.reply_metadata().find("from").value_or("")));
+      co_return outcome;
+    });
+  }
+  run([this](Client& client) -> Task<void> {
+    AWAIT(reply, client.call<greet>("hi").reply());
+    REQUIRE_OK(reply);
+    EXPECT_EQ(**reply, "hi!");
+    EXPECT_EQ(reply->metadata().find("from"), "handler");
+    const std::string method(method_name<greet>);
+    EXPECT_EQ(seen, (std::vector<std::string>{"<a " + method + " hawser 6 0", "<b " + method + " hawser 6 0",
+                                              ">b 7 handler", ">a 7 handler"}));
+    failures_left = 1;
+    failure = ErrorCode::application;
+    AWAIT(failed, client.call<flaky>());
+    EXPECT_ERROR(failed, application, "try again");
+    EXPECT_EQ(seen.back(), "!a 0 ");
+    // Later ones run within those that were there.
+    client.use([this](OutgoingCall&, Next next) -> Task<Result<void>> {
+      seen.push_back("c");
+      co_return co_await next();
+    });
+    seen.clear();
+    AWAIT(again, client.call<greet>("hi"));
+    EXPECT_OK(again);
+    REQUIRE(seen.size() == 5);
+    EXPECT_EQ(seen[2], "c");
+  });
+}
+
+TEST_F(ClientInterceptors, ChangeMetadata) {
+  add_interceptor([](OutgoingCall& call, Next next) -> Task<Result<void>> {
+    EXPECT_EQ(call.find_metadata("secret"), "s");
+    call.remove_metadata("secret");
+    call.set_metadata("who", "x");
+    call.set_metadata("who", "you");
+    EXPECT_EQ(call.metadata().size(), 2U);
+    co_return co_await next();
+  });
+  run([](Client& client) -> Task<void> {
+    const CallOptions some{.metadata = {{"secret", "s"}, {"kept", "k"}}};
+    AWAIT(reply, client.call<greet>(some, "hi"));
+    EXPECT_EQ(reply, "hi!you");
+    client.use([](OutgoingCall& call, Next next) -> Task<Result<void>> {
+      call.set_metadata(std::string(256, 'k'), "v");
+      co_return co_await next();
+    });
+    const CallOptions other{.metadata = {{"secret", "s"}, {"kept", "k"}}};
+    AWAIT(refused, client.call<greet>(other, "hi"));
+    EXPECT_ERROR(refused, limit_exceeded, "metadata");
+  });
+}
+
+TEST_F(ClientInterceptors, RefuseWithTheirOwnError) {
+  add_interceptor(
+      [](OutgoingCall&, Next) -> Task<Result<void>> { co_return fail(ErrorCode::permission_denied, "not you"); });
+  run([](Client& client) -> Task<void> {
+    AWAIT(denied, client.call<flaky>());
+    EXPECT_ERROR(denied, permission_denied, "not you");
+    AWAIT(sent, client.send_request<flaky>());
+    EXPECT_ERROR(sent, permission_denied, "not you");
+    AWAIT(opened, client.open<add>());
+    EXPECT_ERROR(opened, permission_denied, "not you");
+    EXPECT_EQ(runs, 0);
+  });
+}
+
+TEST_F(ClientInterceptors, RepeatWhatWasNotExecuted) {
+  use_retries();
+  run([](Client& client) -> Task<void> {
+    failures_left = 2;
+    AWAIT(value, client.call<flaky>());
+    EXPECT_EQ(value, 3);
+    failures_left = 3;
+    runs = 0;
+    AWAIT(thrice, client.call<flaky>());
+    EXPECT_ERROR(thrice, overloaded, "try again");
+    EXPECT_EQ(runs, 3);
+  });
+}
+
+TEST_F(ClientInterceptors, RepeatExecutedCallsOnlyIfTheyAreIdempotent) {
+  add_interceptor([](OutgoingCall& call, Next next) -> Task<Result<void>> {
+    // It does not ask may_repeat(): a second next() returns the outcome of the first one.
+    AWAIT(first, next());
+    AWAIT(second, next());
+    EXPECT_EQ(first.has_value(), second.has_value() && !call.idempotent());
+    co_return second;
+  });
+  run([](Client& client) -> Task<void> {
+    failure = ErrorCode::application;
+    failures_left = 1;
+    AWAIT(once, client.call<flaky>());
+    EXPECT_ERROR(once, application, "try again");
+    EXPECT_EQ(runs, 1);
+    AWAIT(value, client.call<flaky>());
+    EXPECT_EQ(value, 2);
+    EXPECT_EQ(runs, 2);
+
+    failures_left = 1;
+    const CallOptions harmless{.idempotent = true};
+    AWAIT(twice, client.call<flaky>(harmless));
+    EXPECT_EQ(twice, 4);
+  });
+}
+
+TEST_F(ClientInterceptors, DoNotRepeatRequestsWhoseArgumentsMayBeGone) {
+  add_interceptor([](OutgoingCall& call, Next next) -> Task<Result<void>> {
+    EXPECT_TRUE(call.may_repeat());
+    AWAIT(first, next());
+    EXPECT_FALSE(call.may_repeat());
+    AWAIT(second, next());
+    EXPECT_EQ(first, second);
+    co_return second;
+  });
+  run([](Client& client) -> Task<void> {
+    failures_left = 1;
+    AWAIT(sent, client.send_request<flaky>());
+    REQUIRE_OK(sent);
+    AWAIT(value, std::move(*sent));
+    EXPECT_ERROR(value, overloaded, "try again");
+    EXPECT_EQ(runs, 1);
+  });
+}
+
+TEST_F(ClientInterceptors, ErrorsAfterTheReplyDoNotClaimThatNothingRan) {
+  add_interceptor([](OutgoingCall&, Next next) -> Task<Result<void>> {
+    AWAIT(outcome, next());
+    if (outcome) co_return fail(ErrorCode::unavailable, "too late");
+    co_return Result<void>{};  // There is no result: the error of the call is returned.
+  });
+  run([](Client& client) -> Task<void> {
+    AWAIT(late, client.call<flaky>());
+    EXPECT_ERROR(late, application, "too late");
+    failures_left = 1;
+    AWAIT(failed, client.call<flaky>());
+    EXPECT_ERROR(failed, overloaded, "try again");
+  });
+}
+
+TEST_F(ClientInterceptors, MistakesAreErrors) {
+  std::optional<Next> kept;
+  int way = 0;
+  add_interceptor([&](OutgoingCall&, Next next) -> Task<Result<void>> {
+    if (way == 0) co_return Result<void>{};
+    if (way == 1) throw std::runtime_error("thrown");
+    kept = std::move(next);
+    co_return fail(ErrorCode::unavailable, "kept");
+  });
+  run([&](Client& client) -> Task<void> {
+    AWAIT(success, client.call<flaky>());
+    EXPECT_ERROR(success, internal, "without a call of next()");
+    way = 1;
+    AWAIT(thrown, client.call<flaky>());
+    EXPECT_ERROR(thrown, internal, "an interceptor threw");
+    way = 2;
+    AWAIT(refused, client.call<flaky>());
+    EXPECT_ERROR(refused, unavailable, "kept");
+    REQUIRE(kept);
+    AWAIT(after, (*kept)());
+    EXPECT_ERROR(after, internal, "after its call had ended");
+    EXPECT_EQ(runs, 0);
+  });
+}
+
+TEST_F(ClientInterceptors, LargeArgumentsStayUntilTheRequestIsSent) {
+  // The request leaves long after send_request() began.
+  add_interceptor([](OutgoingCall& call, Next next) -> Task<Result<void>> {
+    auto pause = call.loop().sleep(2ms);
+    co_await pause;
+    co_return co_await next();
+  });
+  run([](Client& client) -> Task<void> {
+    std::optional<PendingCall<same>> pending;
+    const std::string expected = text_of(3 << 20);
+    {
+      const std::string text = expected;
+      AWAIT(sent, client.send_request<same>(text));
+      REQUIRE_OK(sent);
+      pending.emplace(std::move(*sent));
+    }
+    AWAIT(reply, std::move(*pending));
+    REQUIRE_OK(reply);
+    EXPECT_EQ(*reply, expected);
+    std::string memory(expected.size(), '\0');
+    AWAIT(placed, client.call<same>(expected).into(std::as_writable_bytes(std::span(memory))));
+    REQUIRE_OK(placed);
+    EXPECT_EQ(memory, expected);
+  });
+}
+
+TEST_F(ClientInterceptors, SurroundStreams) {
+  add_interceptor([this](OutgoingCall& call, Next next) -> Task<Result<void>> {
+    EXPECT_TRUE(call.streams());
+    EXPECT_FALSE(call.deadline());
+    AWAIT(outcome, next());
+    EXPECT_FALSE(call.may_repeat());
+    seen.push_back(outcome ? "ok" : "failed");
+    co_return outcome;
+  });
+  run([this](Client& client) -> Task<void> {
+    AWAIT(stream, client.open<add>());
+    REQUIRE_OK(stream);
+    auto writer = stream->writer();
+    auto reader = stream->reader();
+    for (std::uint64_t i = 1; i <= 3; ++i) {
+      AWAIT(written, writer.write(i));
+      REQUIRE_OK(written);
+      AWAIT(item, reader.next());
+      REQUIRE_OK(item);
+      EXPECT_EQ(*item, i * (i + 1) / 2);
+    }
+    EXPECT_TRUE(seen.empty());
+    AWAIT(total, stream->finish());
+    EXPECT_EQ(total, 6U);
+    EXPECT_EQ(seen, std::vector<std::string>{"ok"});
+    // A stream that is dropped cancels its call.
+    AWAIT(dropped, client.open<add>());
+    REQUIRE_OK(dropped);
+  });
+  EXPECT_EQ(seen.size(), 1U);  // The interceptor of the dropped call was destroyed where it waited.
+}
+
+TEST_F(ClientInterceptors, SeeADeadlineThatPassesDuringTheRequest) {
+  add_interceptor([this](OutgoingCall&, Next next) -> Task<Result<void>> {
+    AWAIT(outcome, next());
+    seen.push_back(outcome ? "ok" : std::string(to_string(outcome.error().code)));
+    // Nothing is sent for a caller that does not wait.
+    AWAIT(again, next());
+    EXPECT_ERROR(again, deadline_exceeded, "");
+    co_return outcome;
+  });
+  run([](Client& client) -> Task<void> {
+    const CallOptions brief{.timeout = 20ms, .idempotent = true};
+    AWAIT(reply, client.call<never>(brief));
+    EXPECT_ERROR(reply, deadline_exceeded, "");
+  });
+  EXPECT_EQ(seen, std::vector<std::string>{std::string(to_string(ErrorCode::deadline_exceeded))});
+}
+
+TEST_F(ClientInterceptors, AreDestroyedWhereTheyWaitWhenTheCallerStops) {
+  struct Ended {
+    explicit Ended(int& at) : count(at) {}
+    Ended(const Ended&) = delete;
+    Ended& operator=(const Ended&) = delete;
+    ~Ended() { ++count; }
+    int& count;
+  };
+  int ended = 0;
+  add_interceptor([&ended](OutgoingCall& call, Next next) -> Task<Result<void>> {
+    const Ended ending(ended);
+    auto pause = call.loop().sleep(1h);
+    co_await pause;
+    co_return co_await next();
+  });
+  run([&ended](Client& client) -> Task<void> {
+    const CallOptions brief{.timeout = 20ms};
+    AWAIT(reply, client.call<flaky>(brief));
+    EXPECT_ERROR(reply, deadline_exceeded, "");
+    EXPECT_EQ(ended, 1);
+    std::stop_source stop;
+    stop.request_stop();
+    const CallOptions stopped{.token = stop.get_token()};
+    AWAIT(cancelled, client.call<flaky>(stopped));
+    EXPECT_ERROR(cancelled, cancelled, "");
+    EXPECT_EQ(ended, 2);
+    {
+      Scope scope;
+      scope.spawn([](Client& on) -> Task<void> {
+        AWAIT(dropped, on.send_request<flaky>());
+        ADD_FAILURE() << "the call has ended";
+      }(client));
+      EXPECT_EQ(client.calls_in_flight(), 1U);
+    }
+    EXPECT_EQ(ended, 3);
+    EXPECT_EQ(runs, 0);
+  });
+}
+
+TEST_F(ClientInterceptors, MayDestroyTheTaskOfNext) {
+  add_interceptor([](OutgoingCall& call, Next next) -> Task<Result<void>> {
+    {
+      Scope attempt;
+      attempt.spawn([](Next rest) -> Task<void> {
+        AWAIT(outcome, rest());
+        ADD_FAILURE() << "the attempt has ended: " << error_of(outcome);
+      }(next));
+      AWAIT(served, eventually(call.loop(), [] { return runs == 1; }));
+      EXPECT_TRUE(served);
+      AWAIT(beside, next());
+      EXPECT_ERROR(beside, internal, "at the same time");
+    }
+    EXPECT_FALSE(call.may_repeat());
+    AWAIT(again, next());
+    EXPECT_ERROR(again, outcome_unknown, "not sent again");
+    co_return again;
+  });
+  run([](Client& client) -> Task<void> {
+    AWAIT(once, client.call<never>());
+    EXPECT_ERROR(once, outcome_unknown, "not sent again");
+    EXPECT_EQ(runs, 1);
+  });
+}
+
+TEST_F(ClientInterceptors, EndWithTheirClient) {
+  run([this](Client& first) -> Task<void> {
+    std::optional<Client> client;
+    client.emplace(loop, ClientOptions{});
+    client->use([](OutgoingCall& call, Next next) -> Task<Result<void>> {
+      if (call.find_metadata("wait")) {
+        auto pause = call.loop().sleep(1h);
+        co_await pause;
+      }
+      co_return co_await next();
+    });
+    AWAIT(connected, client->connect(first.address()));
+    REQUIRE_OK(connected);
+    Scope scope;
+    std::vector<Result<std::string>> outcomes;
+    scope.spawn([](Client& on, std::vector<Result<std::string>>& to) -> Task<void> {
+      const CallOptions waits{.metadata = {{"wait", "yes"}}};
+      AWAIT(reply, on.call<greet>(waits, "x"));
+      to.push_back(reply);
+    }(*client, outcomes));
+    scope.spawn([](Client& on, std::vector<Result<std::string>>& to) -> Task<void> {
+      AWAIT(reply, on.call<never>());
+      to.push_back(reply);
+    }(*client, outcomes));
+    EXPECT_EQ(client->calls_in_flight(), 2U);
+    AWAIT(served, eventually(loop, [] { return runs == 1; }));
+    EXPECT_TRUE(served);
+    client.reset();
+    auto joined = scope.join();
+    co_await joined;
+    REQUIRE(outcomes.size() == 2);
+    EXPECT_FALSE(outcomes[0]);
+    EXPECT_FALSE(outcomes[1]);
+  });
+}
+
+TEST_F(ClientInterceptors, CallsThatWaitAreBounded) {
+  options.calls_in_flight_max = 2;
+  add_interceptor([](OutgoingCall& call, Next next) -> Task<Result<void>> {
+    auto pause = call.loop().sleep(20ms);
+    co_await pause;
+    co_return co_await next();
+  });
+  run([](Client& client) -> Task<void> {
+    std::vector<Result<int>> outcomes;
+    Scope scope;
+    for (int i = 0; i < 3; ++i) {
+      scope.spawn([](Client& on, std::vector<Result<int>>& to) -> Task<void> {
+        AWAIT(value, on.call<flaky>());
+        to.push_back(value);
+      }(client, outcomes));
+    }
+    auto joined = scope.join();
+    co_await joined;
+    REQUIRE(outcomes.size() == 3);
+    EXPECT_ERROR(outcomes[0], overloaded, "2 calls (calls_in_flight_max)");
+    EXPECT_OK(outcomes[1]);
+    EXPECT_OK(outcomes[2]);
+  });
+}
+
+TEST_F(ClientInterceptors, OfAPoolAndOfABlockingClient) {
+  Server own({.listen = "127.0.0.1:0"});
+  own.register_handler<greet>();
+  ASSERT_TRUE(own.start());
+  PoolOptions pool_options;
+  pool_options.client.interceptors.push_back(
+      client_interceptor([](OutgoingCall& call, Next next) -> Task<Result<void>> {
+        call.set_metadata("who", "pool");
+        co_return co_await next();
+      }));
+  loop.run([](Loop& here, std::string address, PoolOptions with) -> Task<void> {
+    const auto pool = ClientPool::create(here, std::move(address), std::move(with));
+    AWAIT(reply, pool->call<greet>(std::string("hi")));
+    EXPECT_EQ(reply, "hi!pool");
+  }(loop, own.address(), pool_options));
+  BlockingOptions blocking;
+  blocking.pool = pool_options;
+  BlockingClient client(own.address(), blocking);
+  EXPECT_EQ(client.call<greet>("hi"), "hi!pool");
+  auto started = client.start<greet>(std::string("ho"));
+  EXPECT_EQ(started.get(), "ho!pool");
+}
+
+}  // namespace hawser::client_interceptors
