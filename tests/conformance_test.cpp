@@ -1,12 +1,18 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "exec/sim_poller.h"
 #include "hawser/runtime.h"
 #include "tests/conformance/backend.h"
 #include "tests/rdma/counters.h"
+#include "transport/rdma/rdma_transport.h"
+#include "transport/sim/rdma/fabric_poller.h"
 #include "transport/sim/sim_network.h"
 #include "transport/sim/sim_transport.h"
 #include "transport/tcp/tcp_network.h"
@@ -141,6 +147,44 @@ class SimTransportBackend final : public SimBackend {
   TransportOptions transports() override { return {.order = {"simpath"}, .required = "simpath"}; }
 };
 
+// RDMA over a simulated device, which client and server share.
+class SimRdmaBackend final : public SimBackend {
+ public:
+  std::unique_ptr<Loop> make_loop() override {
+    return std::make_unique<Loop>(std::make_unique<transport::FabricPoller>(network_->fabric), loop_options());
+  }
+  std::shared_ptr<transport::Network> network() override { return network_; }
+  TransportOptions transports() override { return {.order = {"rdma"}, .required = "rdma"}; }
+
+ private:
+  class Device final : public transport::Network {
+   public:
+    Result<std::unique_ptr<transport::Listener>> listen(Loop& loop, std::string_view address,
+                                                        transport::AcceptSink& sink) override {
+      return streams_.listen(loop, address, sink);
+    }
+    Task<Result<std::unique_ptr<transport::Stream>>> connect(Loop& loop, std::string address,
+                                                             Duration timeout) override {
+      return streams_.connect(loop, std::move(address), timeout);
+    }
+    std::vector<std::shared_ptr<transport::Transport>> transports(const TransportOptions& options) override {
+      if (options.order.empty()) return {};
+      std::shared_ptr<transport::Transport> made = made_.lock();
+      if (made == nullptr)
+        made_ = made = transport::make_rdma_transport({.device = "sim0", .huge_pages = false}, fabric);
+      return {made};
+    }
+    std::vector<std::string_view> transport_names() const override { return {"rdma"}; }
+
+    const std::shared_ptr<transport::SimFabric> fabric = transport::SimFabric::create({}, 1);
+
+   private:
+    transport::SimNetwork streams_{7};
+    std::weak_ptr<transport::Transport> made_;
+  };
+  const std::shared_ptr<Device> network_ = std::make_shared<Device>();
+};
+
 }  // namespace
 
 std::vector<BackendFactory> backends() {
@@ -153,6 +197,7 @@ std::vector<BackendFactory> backends() {
       {"rdma", [] { return std::unique_ptr<Backend>(new RdmaBackend(false)); }},
       {"rdma_shared_queue", [] { return std::unique_ptr<Backend>(new RdmaBackend(true)); }},
       {"sim", [] { return std::unique_ptr<Backend>(new SimBackend); }},
+      {"sim_rdma", [] { return std::unique_ptr<Backend>(new SimRdmaBackend); }},
       {"sim_path", [] { return std::unique_ptr<Backend>(new SimTransportBackend); }},
   };
 }

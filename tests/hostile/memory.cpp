@@ -172,7 +172,8 @@ class HostileOwner : public ::testing::Test {
         Client client(on, {});
         AWAIT(connected, client.connect(address));
         REQUIRE_OK(connected);
-        auto testing = test(client, {.bytes = 1 << 20, .readable = true, .writable = true, .owner = 1, .slot = 2});
+        const RemoteRegion region{.bytes = 1 << 20, .readable = true, .writable = true, .owner = 1, .slot = 2};
+        auto testing = test(client, region);
         co_await std::move(testing);
         client.close();
       }(loop, listener.address(), std::move(body)));

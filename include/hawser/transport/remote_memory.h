@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "hawser/error.h"
+#include "hawser/transfer_batch.h"
 
 namespace hawser::transport {
 
@@ -13,8 +15,9 @@ class RemoteOperation {
  public:
   enum class Kind : std::uint8_t { read, write };
   Kind kind = Kind::read;
-  std::byte* memory = nullptr;  // Local memory, registered by the application.
-  std::size_t bytes = 0;
+  // Local memory, registered by the application, and its places behind `address`. The runs last until the operation
+  // has ended or has been abandoned.
+  std::span<const TransferBatch::Run> runs = {};
   std::uint64_t domain = 0;  // Domain of the peer's device, as in the peer's ExposedPlace.
   std::uint64_t address = 0;
   std::uint32_t key = 0;
@@ -22,7 +25,8 @@ class RemoteOperation {
   // The operation is ordered before all messages that are committed from now on: the peer sees its effect first. Called
   // before on_done().
   virtual void on_posted() = 0;
-  // The last call. Must not destroy the connection.
+  // The last call. Must not destroy the connection. The text of an error has the number of confirmed bytes, if there
+  // are any.
   virtual void on_done(const std::optional<Error>& error) = 0;
 
  protected:

@@ -46,7 +46,7 @@ wire::RegionId RegionTable::add(const std::shared_ptr<Grant>& grant) {
   const std::uint64_t capability = kernel_random();
   const std::lock_guard lock(mutex_);
   if (free_.empty()) {
-    free_.reserve(slots_.size() + 1);
+    if (free_.capacity() <= slots_.size()) free_.reserve(2 * slots_.size() + 1);
     slots_.emplace_back();
     free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
   }

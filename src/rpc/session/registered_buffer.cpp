@@ -140,7 +140,10 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
       grant->add(std::move(*exposure));
     }
     const std::lock_guard lock(mutex_);
-    std::erase_if(grants_, [](const auto& other) { return other.expired(); });
+    if (grants_.size() >= sweep_at_) {
+      std::erase_if(grants_, [](const auto& other) { return other.expired(); });
+      sweep_at_ = std::max(sweep_min, 2 * grants_.size());
+    }
     grants_.push_back(grant);
     return grant;
   }
@@ -159,6 +162,8 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
   }
 
  private:
+  static constexpr std::size_t sweep_min = 16;
+
   struct Registered {
     std::shared_ptr<transport::Transport> transport;
     std::unique_ptr<transport::MemoryRegistration> registration;
@@ -192,6 +197,7 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
   std::string why_not_;
   std::mutex mutex_;  // Guards the following members.
   std::vector<std::weak_ptr<detail::Grant>> grants_;
+  std::size_t sweep_at_ = sweep_min;  // The size at which the revoked ones are removed from grants_.
 };
 
 Result<RegisteredBuffer> RegisteredBuffer::allocate(const Client& client, std::size_t bytes) {

@@ -1,7 +1,6 @@
 #include "rpc/session/remote_access.h"
 
-#include <algorithm>
-#include <string>
+#include <span>
 
 namespace hawser::detail {
 
@@ -91,85 +90,27 @@ void FrameAccess::withdraw() noexcept {
 
 Result<void> DeviceAccess::start(transport::RemoteMemory& remote, const RemoteRegion::Place& place,
                                  const RemoteRequest& request) {
-  remote_ = &remote;
-  place_ = place;
-  writes_ = request.action == MemoryAction::write;
-  base_ = request.base;
   single_ = request.single;
-  runs_ = request.batch != nullptr ? request.batch->runs() : std::span<const TransferBatch::Run>(&single_, 1);
-  if (runs_.empty()) {
+  kind = request.action == MemoryAction::write ? Kind::write : Kind::read;
+  runs = request.batch != nullptr ? request.batch->runs() : std::span<const TransferBatch::Run>(&single_, 1);
+  domain = place.domain;
+  address = place.address + request.base;
+  key = place.key;
+  remote_ = &remote;
+  if (auto started = remote.start(*this); !started) {
     remote_ = nullptr;
-    set_done(std::nullopt);
-    return {};
+    return started;
   }
-  parts_ = std::vector<Part>(std::min(parts_max, runs_.size()));
-  not_posted_ = runs_.size();
-  go_on();
-  if (!ended() || outcome() || confirmed_ != 0 || next_ != 0) return {};
-  return outcome();
+  return {};
 }
 
-// Begins as many parts as there are free ones. A part that cannot begin ends the access when the others have ended.
-void DeviceAccess::go_on() {
-  if (std::exchange(going_on_, true)) return;
-  for (std::size_t i = 0; i < parts_.size() && next_ < runs_.size() && !error_; ++i) {
-    Part& part = parts_[i];
-    if (part.running) continue;
-    const TransferBatch::Run& run = runs_[next_];
-    part.access = this;
-    part.kind = writes_ ? transport::RemoteOperation::Kind::write : transport::RemoteOperation::Kind::read;
-    part.memory = run.memory;
-    part.bytes = run.bytes;
-    part.domain = place_.domain;
-    part.address = place_.address + base_ + run.offset;
-    part.key = place_.key;
-    part.running = true;
-    ++running_;
-    if (auto started = remote_->start(part); !started) {
-      part.running = false;
-      --running_;
-      // The device has no room: the next completion begins the part.
-      if (started.error().code == ErrorCode::overloaded && running_ != 0) break;
-      error_ = std::move(started.error());
-      break;
-    }
-    ++next_;
-    if (!part.running) i = SIZE_MAX;  // It has ended already, and is free again.
-  }
-  going_on_ = false;
-  end_if_done();
-}
-
-void DeviceAccess::part_posted() {
-  if (--not_posted_ == 0) set_posted();
-}
-
-void DeviceAccess::part_done(Part& part, const std::optional<Error>& error) {
-  part.running = false;
-  --running_;
-  if (error) {
-    if (!error_) error_ = error;
-  } else {
-    confirmed_ += part.bytes;
-  }
-  if (!going_on_) go_on();
-}
-
-void DeviceAccess::end_if_done() {
-  if (ended() || running_ != 0 || (!error_ && next_ < runs_.size())) return;
+void DeviceAccess::on_done(const std::optional<Error>& error) {
   remote_ = nullptr;
-  if (error_ && confirmed_ != 0) {
-    error_->text += "; " + std::to_string(confirmed_) + " bytes of the batch had been confirmed";
-  }
-  set_done(error_);
+  set_done(error);
 }
 
 void DeviceAccess::withdraw() noexcept {
-  if (remote_ == nullptr) return;
-  for (Part& part : parts_) {
-    if (std::exchange(part.running, false)) remote_->abandon(part);
-  }
-  remote_ = nullptr;
+  if (remote_ != nullptr) std::exchange(remote_, nullptr)->abandon(*this);
 }
 
 }  // namespace hawser::detail

@@ -6,7 +6,6 @@
 #include <span>
 #include <stop_token>
 #include <utility>
-#include <vector>
 
 #include "exec/condition.h"
 #include "hawser/loop.h"
@@ -94,8 +93,8 @@ class FrameAccess final : public RemoteAccess, MemoryOperation {
   MemoryFrames* frames_ = nullptr;  // Non-null exactly while the session knows this operation.
 };
 
-// An access by the device: the runs of a batch as operations of their own, some at a time.
-class DeviceAccess final : public RemoteAccess {
+// An access by the device.
+class DeviceAccess final : public RemoteAccess, transport::RemoteOperation {
  public:
   explicit DeviceAccess(Loop& loop) noexcept : RemoteAccess(loop) {}
   ~DeviceAccess() override { withdraw(); }
@@ -103,33 +102,12 @@ class DeviceAccess final : public RemoteAccess {
   bool ordered() const noexcept override { return true; }
 
  private:
-  struct Part final : transport::RemoteOperation {
-    void on_posted() override { access->part_posted(); }
-    void on_done(const std::optional<Error>& error) override { access->part_done(*this, error); }
-    DeviceAccess* access = nullptr;
-    bool running = false;
-  };
-  static constexpr std::size_t parts_max = 64;
-
-  void go_on();
-  void part_posted();
-  void part_done(Part& part, const std::optional<Error>& error);
-  void end_if_done();
+  void on_posted() override { set_posted(); }
+  void on_done(const std::optional<Error>& error) override;
   void withdraw() noexcept override;
 
-  transport::RemoteMemory* remote_ = nullptr;  // Null once nothing runs any more.
-  RemoteRegion::Place place_;
-  bool writes_ = false;
-  std::uint64_t base_ = 0;
   TransferBatch::Run single_;
-  std::span<const TransferBatch::Run> runs_;
-  std::size_t next_ = 0;     // The run that begins next.
-  std::size_t running_ = 0;  // Parts that the transport knows.
-  std::size_t not_posted_ = 0;
-  std::size_t confirmed_ = 0;
-  bool going_on_ = false;
-  std::optional<Error> error_;
-  std::vector<Part> parts_;  // Their addresses do not change.
+  transport::RemoteMemory* remote_ = nullptr;  // Non-null exactly while the transport knows this operation.
 };
 
 }  // namespace hawser::detail

@@ -199,7 +199,7 @@ Result<std::unique_ptr<QueuePair>> RdmaWorker::make_pair(unsigned send_requests,
                                              .shared_receives = shared_queue_.get(),
                                              .send_requests = send_requests,
                                              .receive_requests = receive_requests,
-                                             .send_segments = 1,
+                                             .send_segments = static_cast<unsigned>(send_segments()),
                                              .inline_bytes = static_cast<unsigned>(device_->options.inline_bytes),
                                              .pkey_index = device_->options.pkey_index},
                                             device_->port.number);

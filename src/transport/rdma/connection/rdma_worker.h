@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -133,6 +134,10 @@ class RdmaWorker final : public TransportWorker,
   SideWork& side_work() noexcept { return side_work_; }
   // Destroys a queue pair whose connection does not exist any more.
   void discard(std::unique_ptr<QueuePair> pair);
+  // Segments of one send request of the queue pairs.
+  std::size_t send_segments() const noexcept {
+    return std::clamp(device_->device->limits().segments, std::size_t{1}, OneSided::segments_most);
+  }
   // Makes a queue pair with this worker's queues. Runs on any thread that side_work() uses.
   Result<std::unique_ptr<QueuePair>> make_pair(unsigned send_requests, unsigned receive_requests);
   void add(std::uint32_t queue_pair, CompletionTarget& target) { targets_[queue_pair] = &target; }

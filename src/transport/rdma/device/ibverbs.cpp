@@ -299,6 +299,7 @@ class VerbsPair final : public QueuePair {
   Result<void> post_send(std::span<const SendRequest> requests) override {
     constexpr std::size_t batch_max = 32;
     constexpr std::size_t segments_max = 64;
+    accepted_ = 0;
     while (!requests.empty()) {
       std::array<ibv_send_wr, batch_max> work;
       std::array<ibv_sge, segments_max> segments;
@@ -327,11 +328,16 @@ class VerbsPair final : public QueuePair {
       }
       assert(count != 0);
       ibv_send_wr* bad = nullptr;
-      if (const int error = ibv_post_send(pair_, work.data(), &bad); error != 0) return failed("posting sends", error);
+      if (const int error = ibv_post_send(pair_, work.data(), &bad); error != 0) {
+        accepted_ += bad == nullptr ? count : static_cast<std::size_t>(bad - work.data());
+        return failed("posting sends", error);
+      }
+      accepted_ += count;
       requests = requests.subspan(count);
     }
     return {};
   }
+  std::size_t accepted() const noexcept override { return accepted_; }
 
   Result<void> post_receive(std::span<const ReceiveRequest> requests) override {
     return post_receives(requests,
@@ -369,6 +375,7 @@ class VerbsPair final : public QueuePair {
 
   ibv_qp* const pair_;
   const ibv_qp_cap granted_;
+  std::size_t accepted_ = 0;  // Requests of the last batch.
 };
 
 class VerbsDevice final : public Device {
@@ -379,6 +386,9 @@ class VerbsDevice final : public Device {
     limits_.queue_pairs = static_cast<std::size_t>(attributes.max_qp);
     limits_.queue_pair_requests = static_cast<std::size_t>(attributes.max_qp_wr);
     limits_.segments = static_cast<std::size_t>(attributes.max_sge);
+    if (attributes.max_sge_rd > 0) {
+      limits_.segments = std::min(limits_.segments, static_cast<std::size_t>(attributes.max_sge_rd));
+    }
     limits_.completion_queue_entries = static_cast<std::size_t>(attributes.max_cqe);
     limits_.shared_receive_requests = attributes.max_srq > 0 ? static_cast<std::size_t>(attributes.max_srq_wr) : 0;
     limits_.memory_regions = static_cast<std::size_t>(attributes.max_mr);

@@ -241,8 +241,11 @@ class QueuePair {
   virtual Result<void> connect(const QueuePairRoute& route) = 0;
   // Changes the access of the peer, after connect(). Any thread. A queue pair that failed ignores it.
   virtual void allow(Access access) noexcept = 0;
-  // Each batch needs one doorbell. After an error the queue pair is not usable any more.
+  // Each batch needs one doorbell. After an error the queue pair is not usable any more; accepted() returns what
+  // the device has taken nevertheless.
   virtual Result<void> post_send(std::span<const SendRequest> requests) = 0;
+  // After an error of post_send(): how many requests of the batch, from its beginning, may be executed.
+  virtual std::size_t accepted() const noexcept { return SIZE_MAX; }
   virtual Result<void> post_receive(std::span<const ReceiveRequest> requests) = 0;
   // Sets it to the error state: outstanding requests complete with Status::flushed, unless they have completed already.
   virtual void fail() noexcept = 0;

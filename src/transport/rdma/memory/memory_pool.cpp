@@ -318,6 +318,13 @@ MemoryPool::PayloadBlock MemoryPool::find_user(std::byte* data, std::size_t byte
   return {found.block, {data, bytes, found.local_key, found.remote_key}, true};
 }
 
+MemoryPool::PayloadBlock MemoryPool::find_user_block(std::byte* data) noexcept {
+  if (user_ == nullptr) return {};
+  const UserMemory::Found found = user_->retain(device_, data, 1, options_.later);
+  if (found.block == nullptr) return {};
+  return {found.block, {found.memory.data(), found.memory.size(), found.local_key, found.remote_key}, true};
+}
+
 MemoryPool::PayloadBlock MemoryPool::retain_user(std::byte* data, std::size_t bytes) noexcept {
   const PayloadBlock found = find_user(data, bytes);
   if (found.block != nullptr) user_receives_.fetch_add(1, std::memory_order_relaxed);

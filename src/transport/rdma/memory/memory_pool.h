@@ -87,6 +87,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   PayloadBlock retain(const std::byte* data, std::size_t bytes) noexcept;
   // The same, but only for memory of the application.
   PayloadBlock find_user(std::byte* data, std::size_t bytes) noexcept;
+  // All memory of the application's block that holds `data`, with the block.
+  PayloadBlock find_user_block(std::byte* data) noexcept;
   // The same as find_user(), for memory into which a payload will be received.
   PayloadBlock retain_user(std::byte* data, std::size_t bytes) noexcept;
 

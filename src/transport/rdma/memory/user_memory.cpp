@@ -80,9 +80,9 @@ void UserMemory::remove(const std::byte* memory) noexcept {
   }
 }
 
-UserMemory::Found UserMemory::found_in(Entry& entry, const Registered& place) const noexcept {
+UserMemory::Found UserMemory::found_in(Entry& entry, MutableBytes memory, const Registered& place) noexcept {
   entry.block->retain();
-  return {entry.block, place.region->local_key(), place.region->remote_key()};
+  return {entry.block, memory, place.region->local_key(), place.region->remote_key()};
 }
 
 UserMemory::Found UserMemory::retain(const std::shared_ptr<Device>& device, const std::byte* data, std::size_t bytes,
@@ -92,7 +92,7 @@ UserMemory::Found UserMemory::retain(const std::shared_ptr<Device>& device, cons
   auto found = entries_.find(data, bytes);
   if (found.entry == nullptr) return {};
   Registered& place = place_of(*found.entry, device);
-  if (place.region != nullptr) return found_in(*found.entry, place);
+  if (place.region != nullptr) return found_in(*found.entry, found.memory, place);
   const auto now = Clock::now();
   if (place.busy || now < place.again) return {};
   place.again = now + refusal_pause;
@@ -109,7 +109,7 @@ UserMemory::Found UserMemory::retain(const std::shared_ptr<Device>& device, cons
   found = entries_.find(data, bytes);
   if (found.entry == nullptr) return {};
   Registered& made = place_of(*found.entry, device);
-  return made.region != nullptr ? found_in(*found.entry, made) : Found{};
+  return made.region != nullptr ? found_in(*found.entry, found.memory, made) : Found{};
 }
 
 }  // namespace hawser::transport::rdma

@@ -29,6 +29,7 @@ class UserMemory : public std::enable_shared_from_this<UserMemory> {
   struct Found {
     // The caller owns one reference. Null: the device has not registered the memory, or not yet.
     Block* block = nullptr;
+    MutableBytes memory;  // All memory of the block.
     std::uint32_t local_key = 0;
     std::uint32_t remote_key = 0;
   };
@@ -69,7 +70,7 @@ class UserMemory : public std::enable_shared_from_this<UserMemory> {
   };
 
   static Registered& place_of(Entry& entry, const std::shared_ptr<Device>& device);
-  Found found_in(Entry& entry, const Registered& place) const noexcept;
+  static Found found_in(Entry& entry, MutableBytes memory, const Registered& place) noexcept;
 
   const bool relaxed_ordering_;
   std::mutex mutex_;

@@ -1,20 +1,19 @@
 #include "transport/rdma/protocol/one_sided.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
 namespace hawser::transport::rdma {
 namespace {
 
-using Kind = RemoteOperation::Kind;
-
-Error ended(Kind kind, bool posted, const Error& reason) {
+Error ended(bool reads, bool posted, const Error& reason) {
   if (!posted) {
     return {ErrorCode::not_sent, ErrorScope::connection, reason.initiator, 0,
             "the connection ended before the access had begun: " + reason.text};
   }
-  if (kind == Kind::read) {
+  if (reads) {
     return {ErrorCode::unavailable, ErrorScope::connection, reason.initiator, 0,
             "the connection ended while the memory was read: " + reason.text};
   }
@@ -32,12 +31,6 @@ Error refusal() {
 
 }  // namespace
 
-OneSided::~OneSided() {
-  while (!entries_.empty()) {
-    if (Block* const block = entries_.pop().block) block->release();
-  }
-}
-
 Result<void> OneSided::start(RemoteOperation& operation) {
   if (ended_) {
     return fail(ErrorCode::not_sent, "the connection has ended", ErrorScope::connection);
@@ -51,20 +44,63 @@ Result<void> OneSided::start(RemoteOperation& operation) {
     return fail(ErrorCode::overloaded, std::to_string(options_.operations_max) +
                                            " one-sided operations are under way on this connection: await some first");
   }
-  const MemoryPool::PayloadBlock local = pool_->find_user(operation.memory, operation.bytes);
-  if (local.block == nullptr) {
-    return fail(ErrorCode::invalid_argument,
-                "the local memory does not lie within one RegisteredBuffer that this connection's device knows");
+  Entry entry;
+  entry.operation = &operation;
+  entry.opcode = operation.kind == RemoteOperation::Kind::read ? Opcode::read : Opcode::write;
+  entry.runs = operation.runs;
+  entry.address = operation.address;
+  entry.key = operation.key;
+  for (const TransferBatch::Run& run : operation.runs) {
+    if (!hold(entry, run.memory, run.bytes)) {
+      return fail(ErrorCode::invalid_argument,
+                  "the local memory does not lie within a RegisteredBuffer that this connection's device knows");
+    }
+    entry.bytes += run.bytes;
   }
-  entries_.push({.operation = &operation,
-                 .kind = operation.kind,
-                 .memory = {local.memory.data, 0, local.memory.local_key},
-                 .bytes = operation.bytes,
-                 .address = operation.address,
-                 .key = operation.key,
-                 .block = local.block});
+  entry.last_held = 0;
+  if (entries_.empty() && !busy_) {
+    period_posted_ = 0;
+    period_sends_ = work_queue_.sends();
+  }
+  entries_.push(std::move(entry));
   post();
   return {};
+}
+
+// Holds the registered memory of [memory, memory + bytes), which may be that of several neighbours. Memory that was not
+// used lately may be held twice, so that many of them take no long search.
+bool OneSided::hold(Entry& entry, std::byte* memory, std::size_t bytes) {
+  constexpr std::size_t lately = 8;
+  while (bytes != 0) {
+    const Held* found = find(entry, memory, entry.held.size() - std::min(entry.held.size(), lately));
+    if (found == nullptr) {
+      const MemoryPool::PayloadBlock block = pool_->find_user_block(memory);
+      if (block.block == nullptr) return false;
+      Held held(block);
+      entry.held.push_back(std::move(held));
+      entry.last_held = entry.held.size() - 1;
+      found = &entry.held.back();
+    }
+    const std::size_t part = std::min(bytes, found->bytes_from(memory));
+    memory += part;
+    bytes -= part;
+  }
+  return true;
+}
+
+// Parts are posted in the order in which their memory was held, so the next one is a good guess.
+const OneSided::Held* OneSided::find(Entry& entry, const std::byte* memory, std::size_t from) noexcept {
+  for (std::size_t i = entry.last_held; i < std::min(entry.last_held + 2, entry.held.size()); ++i) {
+    if (entry.held[i].bytes_from(memory) == 0) continue;
+    entry.last_held = i;
+    return &entry.held[i];
+  }
+  for (std::size_t i = from; i < entry.held.size(); ++i) {
+    if (entry.held[i].bytes_from(memory) == 0) continue;
+    entry.last_held = i;
+    return &entry.held[i];
+  }
+  return nullptr;
 }
 
 void OneSided::abandon(RemoteOperation& operation) noexcept {
@@ -72,25 +108,32 @@ void OneSided::abandon(RemoteOperation& operation) noexcept {
     Entry& entry = entries_[i];
     if (entry.operation != &operation) continue;
     entry.operation = nullptr;
+    entry.runs = {};
     entry.bytes = entry.posted;
+    // Its last part would have been signalled.
+    if (i == next_ && !ended_) post_marker();
   }
+}
+
+// Parts that nothing behind them covers are covered by a read without bytes, which peers always allow.
+void OneSided::post_marker() {
+  if (unsignalled_parts_ == 0 || !work_queue_.slots.may_post_control()) return;
+  work_queue_.access(Opcode::read, {}, 0, 0, true);
+  unsignalled_parts_ = unsignalled_bytes_ = 0;
+  work_queue_.submit();
+}
+
+bool OneSided::has_window() noexcept {
+  busy_ = busy_ || work_queue_.sends() - period_sends_ >= busy_sends;
+  const std::size_t most = busy_ ? busy_window_bytes : std::max(window_bytes, 2 * options_.part_bytes_max);
+  return parts_.size() < options_.parts_max && in_flight_bytes_ < most && work_queue_.slots.may_post_data();
 }
 
 void OneSided::post() {
   if (ended_ || std::exchange(posting_, true)) return;
   while (next_ < entries_.size()) {
+    while (entries_[next_].posted < entries_[next_].bytes && has_window()) post_part(entries_[next_]);
     Entry& entry = entries_[next_];
-    while (entry.posted < entry.bytes && parts_.size() < options_.parts_max && work_queue_.slots.may_post_data()) {
-      Segment part = entry.memory;
-      part.data += entry.posted;
-      part.bytes = static_cast<std::uint32_t>(std::min(entry.bytes - entry.posted, options_.part_bytes_max));
-      const std::uint64_t address = entry.address + entry.posted;
-      entry.last_id = entry.kind == Kind::read ? work_queue_.read(part, address, entry.key)
-                                               : work_queue_.write(part, address, entry.key);
-      if (entry.posted == 0) entry.first_id = entry.last_id;
-      entry.posted += part.bytes;
-      parts_.push(entry.last_id);
-    }
     if (entry.posted < entry.bytes) break;
     ++next_;
     if (entry.operation != nullptr) entry.operation->on_posted();
@@ -101,25 +144,70 @@ void OneSided::post() {
   if (!ended_) on_completed();
 }
 
+void OneSided::post_part(Entry& entry) {
+  std::array<Segment, segments_most> segments;
+  std::size_t count = 0;
+  std::size_t bytes = 0;
+  const std::size_t most = busy_ ? std::min(options_.part_bytes_max, busy_part_bytes) : options_.part_bytes_max;
+  while (entry.runs[entry.run].bytes == 0) ++entry.run;
+  const std::uint64_t begin = entry.runs[entry.run].offset + entry.offset;
+  while (entry.run < entry.runs.size() && count < options_.segments_max && bytes < most) {
+    const TransferBatch::Run& run = entry.runs[entry.run];
+    if (run.offset + entry.offset != begin + bytes) break;
+    std::byte* const memory = run.memory + entry.offset;
+    if (run.bytes != 0) {
+      const Held& held = *find(entry, memory, 0);
+      const std::size_t part = std::min({run.bytes - entry.offset, most - bytes, held.bytes_from(memory)});
+      segments[count++] = {memory, static_cast<std::uint32_t>(part), held.local_key()};
+      bytes += part;
+      entry.offset += part;
+    }
+    if (entry.offset < run.bytes) continue;
+    ++entry.run;
+    entry.offset = 0;
+  }
+  entry.posted += bytes;
+  // The limits of has_window() need completions, also of parts that were posted before the connection became busy.
+  const bool must_signal = entry.posted == entry.bytes ||
+                           unsignalled_parts_ + 1 >= std::max<std::size_t>(options_.parts_max / 2, 1) ||
+                           unsignalled_bytes_ + bytes >= busy_window_bytes / 2;
+  const SendSlots::Posted posted =
+      work_queue_.access(entry.opcode, std::span(segments).first(count), entry.address + begin, entry.key, must_signal);
+  unsignalled_parts_ = posted.signalled ? 0 : unsignalled_parts_ + 1;
+  unsignalled_bytes_ = posted.signalled ? 0 : unsignalled_bytes_ + bytes;
+  if (entry.first_id == 0) entry.first_id = posted.id;
+  entry.last_id = posted.id;
+  parts_.push({posted.id, bytes});
+  in_flight_bytes_ += bytes;
+  period_posted_ += bytes;
+  if (period_posted_ < period_bytes) return;
+  busy_ = work_queue_.sends() - period_sends_ >= busy_sends;
+  period_posted_ = 0;
+  period_sends_ = work_queue_.sends();
+}
+
 void OneSided::on_completed() {
-  while (!parts_.empty() && work_queue_.slots.is_done(parts_.front())) parts_.pop();
-  while (next_ != 0 && work_queue_.slots.is_done(entries_.front().last_id)) {
-    const Entry done = entries_.pop();
+  for (;;) {
+    if (!parts_.empty() && work_queue_.slots.is_done(parts_.front().id)) {
+      const Part part = parts_.pop();
+      in_flight_bytes_ -= part.bytes;
+      entries_.front().confirmed += part.bytes;  // Parts are those of the first entry until it is complete.
+    }
+    if (next_ == 0 || entries_.front().confirmed < entries_.front().bytes) {
+      if (parts_.empty() || !work_queue_.slots.is_done(parts_.front().id)) return;
+      continue;
+    }
+    RemoteOperation* const operation = entries_.front().operation;
+    entries_.pop();  // Releases its memory.
     --next_;
-    done.block->release();
-    if (done.operation != nullptr) done.operation->on_done(std::nullopt);
+    if (operation != nullptr) operation->on_done(std::nullopt);
     if (ended_) return;
   }
 }
 
 bool OneSided::refused(std::uint64_t id) noexcept {
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    const Entry& entry = entries_[i];
-    if (entry.posted == 0 || id < entry.first_id || id > entry.last_id) continue;
-    // Message requests may lie between the parts of an operation.
-    for (std::size_t part = 0; part < parts_.size(); ++part) {
-      if (parts_[part] == id) refused_ = id;
-    }
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    if (parts_[i].id == id) refused_ = id;
   }
   return refused_ != 0;
 }
@@ -130,8 +218,14 @@ void OneSided::end(const Error& reason) {
     Entry& entry = entries_[i];
     RemoteOperation* const operation = std::exchange(entry.operation, nullptr);
     if (operation == nullptr) continue;
-    const bool blamed = refused_ != 0 && entry.posted != 0 && refused_ >= entry.first_id && refused_ <= entry.last_id;
-    operation->on_done(blamed ? refusal() : ended(entry.kind, entry.posted != 0, reason));
+    const bool begun = entry.first_id != 0 && entry.first_id <= work_queue_.submitted();
+    const bool blamed = refused_ != 0 && begun && refused_ >= entry.first_id && refused_ <= entry.last_id;
+    Error error = blamed ? refusal() : ended(entry.opcode == Opcode::read, begun, reason);
+    if (entry.confirmed != 0) {
+      error.text +=
+          "; " + std::to_string(entry.confirmed) + " of " + std::to_string(entry.bytes) + " bytes had been confirmed";
+    }
+    operation->on_done(error);
   }
 }
 

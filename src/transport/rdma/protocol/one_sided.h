@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "hawser/bytes.h"
 #include "hawser/transport/remote_memory.h"
@@ -16,19 +19,32 @@ namespace hawser::transport::rdma {
 struct OneSidedOptions {
   std::uint64_t peer_domain = 0;  // 0: the peer exposes nothing.
   std::size_t operations_max = 256;
-  std::size_t part_bytes_max = std::size_t{1} << 20;
-  std::size_t parts_max = 16;  // Limit of outstanding parts.
+  std::size_t part_bytes_max = std::size_t{2} << 20;  // Limit of one work request.
+  std::size_t segments_max = 1;                       // Limit of one work request; at most segments_most.
+  std::size_t parts_max = 16;                         // Limit of outstanding work requests.
 };
 
 // The application's reads and writes of the peer's memory, next to the messages. They are executed in the order of the
-// calls and divided into parts. No loop, no clock.
+// calls and divided into parts, one work request each. A part is contiguous in the peer's memory and has a segment for
+// each piece of local memory. Only the last part of an operation is signalled, and as many before it as the limits
+// need. No loop, no clock.
 class OneSided final : public RemoteMemory {
  public:
+  static constexpr std::size_t segments_most = 16;
+  // While messages are sent between the parts, each waits for at most busy_window_bytes. Otherwise parts are large.
+  static constexpr std::size_t busy_part_bytes = std::size_t{128} << 10;
+  static constexpr std::size_t busy_window_bytes = std::size_t{512} << 10;
+  static constexpr std::size_t window_bytes = std::size_t{4} << 20;
+  // The connection is busy from this number of packets on that are sent within a period of so many bytes, and until a
+  // period with fewer.
+  static constexpr std::uint64_t busy_sends = 2;
+  static constexpr std::size_t period_bytes = 4 * window_bytes;
+
   OneSided(WorkQueue& work_queue, std::shared_ptr<MemoryPool> pool, const OneSidedOptions& options)
       : work_queue_(work_queue), pool_(std::move(pool)), options_(options) {}
   OneSided(const OneSided&) = delete;
   OneSided& operator=(const OneSided&) = delete;
-  ~OneSided();
+  ~OneSided() = default;
 
   std::uint64_t domain() const noexcept override { return options_.peer_domain; }
   Result<void> start(RemoteOperation& operation) override;
@@ -45,25 +61,74 @@ class OneSided final : public RemoteMemory {
   bool idle() const noexcept { return entries_.empty(); }
 
  private:
+  // Registered memory of the application, which is held.
+  class Held {
+   public:
+    Held() noexcept = default;
+    explicit Held(const MemoryPool::PayloadBlock& of) noexcept
+        : memory_(of.memory.data, of.memory.bytes), local_key_(of.memory.local_key), block_(of.block) {}
+    Held(Held&& other) noexcept
+        : memory_(other.memory_), local_key_(other.local_key_), block_(std::exchange(other.block_, nullptr)) {}
+    Held& operator=(Held&& other) noexcept {
+      std::swap(memory_, other.memory_);
+      std::swap(local_key_, other.local_key_);
+      std::swap(block_, other.block_);
+      return *this;
+    }
+    ~Held() {
+      if (block_ != nullptr) block_->release();
+    }
+    std::uint32_t local_key() const noexcept { return local_key_; }
+    // Bytes from `data` to the end of the memory; 0 if it lies elsewhere.
+    std::size_t bytes_from(const std::byte* data) const noexcept {
+      const auto offset = static_cast<std::size_t>(data - memory_.data());
+      return data < memory_.data() || offset >= memory_.size() ? 0 : memory_.size() - offset;
+    }
+
+   private:
+    MutableBytes memory_;
+    std::uint32_t local_key_ = 0;
+    Block* block_ = nullptr;
+  };
   struct Entry {
     RemoteOperation* operation = nullptr;  // Null: abandoned.
-    RemoteOperation::Kind kind = RemoteOperation::Kind::read;
-    Segment memory;  // The length is not used.
-    std::size_t bytes = 0;
+    Opcode opcode = Opcode::read;
+    std::span<const TransferBatch::Run> runs;
     std::uint64_t address = 0;
     std::uint32_t key = 0;
-    Block* block = nullptr;  // Holds the memory.
+    std::vector<Held> held;     // All local memory of the runs.
+    std::size_t last_held = 0;  // Index of the one that was used last.
+    std::size_t bytes = 0;      // Bytes to be posted, the posted ones included.
     std::size_t posted = 0;
+    std::size_t confirmed = 0;
+    std::size_t run = 0;  // The next byte to be posted.
+    std::size_t offset = 0;
     std::uint64_t first_id = 0;
     std::uint64_t last_id = 0;  // Id of the last part.
   };
+  struct Part {
+    std::uint64_t id = 0;
+    std::size_t bytes = 0;
+  };
+
+  bool hold(Entry& entry, std::byte* memory, std::size_t bytes);
+  static const Held* find(Entry& entry, const std::byte* memory, std::size_t from) noexcept;
+  bool has_window() noexcept;
+  void post_part(Entry& entry);
+  void post_marker();
 
   WorkQueue& work_queue_;
   const std::shared_ptr<MemoryPool> pool_;
   const OneSidedOptions options_;
   Queue<Entry> entries_;
   std::size_t next_ = 0;  // Index in entries_: entries before it are posted.
-  Queue<std::uint64_t> parts_;
+  Queue<Part> parts_;     // Outstanding.
+  std::size_t in_flight_bytes_ = 0;
+  std::size_t unsignalled_parts_ = 0;  // Parts behind the last signalled one.
+  std::size_t unsignalled_bytes_ = 0;
+  std::size_t period_posted_ = 0;   // Bytes posted since the number of packets
+  std::uint64_t period_sends_ = 0;  // was this.
+  bool busy_ = false;
   std::uint64_t refused_ = 0;
   bool posting_ = false;
   bool ended_ = false;

@@ -140,8 +140,13 @@ class SimDevice final : public rdma::Device {
 
   // This number of connect() calls fail, and leave the queue pair ready to receive but not to send.
   unsigned connects_refused = 0;
-  std::uint64_t rnr_received = 0;  // "Receiver not ready" replies from the peer,
-  std::uint64_t rnr_sent = 0;      // and replies to the peer.
+  // post_send() accepts this number of further requests, and refuses the next one and all behind it.
+  std::size_t sends_accepted = SIZE_MAX;
+  std::uint64_t doorbells = 0;         // Calls of post_send(),
+  std::uint64_t send_requests = 0;     // their requests,
+  std::uint64_t send_completions = 0;  // and those that have completed with a completion.
+  std::uint64_t rnr_received = 0;      // "Receiver not ready" replies from the peer,
+  std::uint64_t rnr_sent = 0;          // and replies to the peer.
 
  private:
   const std::shared_ptr<SimFabric> fabric_;

@@ -66,6 +66,9 @@ Result<void> SimQueuePair::accept(const rdma::SendRequest& request) {
             .immediate = request.immediate,
             .remote_address = request.remote_address,
             .remote_key = request.remote_key};
+  if (device_.sends_accepted == 0) {
+    return hawser::fail(ErrorCode::unavailable, "a fault that the test set: the device accepts no more requests");
+  }
   if (request.segments.size() > options_.send_segments) {
     return hawser::fail(ErrorCode::limit_exceeded, "more segments than the queue pair was made for");
   }
@@ -90,10 +93,12 @@ Result<void> SimQueuePair::accept(const rdma::SendRequest& request) {
     device_.charge(device_.parameters().inline_byte_ns * work.bytes);
   }
   work_.push_back(std::move(work));
+  if (device_.sends_accepted != SIZE_MAX) --device_.sends_accepted;
   return {};
 }
 
 Result<void> SimQueuePair::post_send(std::span<const rdma::SendRequest> requests) {
+  accepted_ = 0;
   if (!connected_ || (refused_ && !broken_)) {
     return hawser::fail(ErrorCode::invalid_argument, "the queue pair is not connected");
   }
@@ -102,17 +107,22 @@ Result<void> SimQueuePair::post_send(std::span<const rdma::SendRequest> requests
   }
   const SimParameters& costs = device_.parameters();
   const std::uint64_t first = first_sequence_ + work_.size();
+  Result<void> all;
   for (const rdma::SendRequest& request : requests) {
-    if (Result<void> accepted = accept(request); !accepted) return accepted;
+    all = accept(request);
+    if (!all) break;
+    ++accepted_;
   }
+  ++device_.doorbells;
+  device_.send_requests += accepted_;
   const SimProcessor& processor =
       device_.charge(costs.doorbell_ns + costs.send_request_ns * static_cast<double>(requests.size()));
-  for (std::uint64_t sequence = first; sequence < first + requests.size(); ++sequence) {
+  for (std::uint64_t sequence = first; sequence < first + accepted_; ++sequence) {
     at(sequence).posted_ns = processor.now_ns;
     if (!waiting_ && !broken_) transmit(sequence, processor.now_ns + costs.doorbell_latency_ns);
   }
   if (broken_) break_down(Status::flushed, processor.now_ns);
-  return {};
+  return all;
 }
 
 Result<void> SimQueuePair::post_receive(std::span<const rdma::ReceiveRequest> requests) {
@@ -329,6 +339,7 @@ void SimQueuePair::complete_finished(double ns) {
   while (!work_.empty() && work_.front().done) {
     const Work& work = work_.front();
     if (work.signalled) {
+      ++device_.send_completions;
       completions_.add({.id = work.id, .queue_pair = number_, .opcode = work.opcode},
                        ns + device_.parameters().completion_ns, false);
       unsignalled_done_ = 0;

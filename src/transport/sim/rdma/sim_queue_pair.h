@@ -25,6 +25,7 @@ class SimQueuePair final : public rdma::QueuePair {
   std::size_t send_requests() const noexcept override { return options_.send_requests; }
   Result<void> connect(const rdma::QueuePairRoute& route) override;
   Result<void> post_send(std::span<const rdma::SendRequest> requests) override;
+  std::size_t accepted() const noexcept override { return accepted_; }
   Result<void> post_receive(std::span<const rdma::ReceiveRequest> requests) override;
   void allow(rdma::Access access) noexcept override { route_.access = access; }
   void fail() noexcept override;
@@ -80,6 +81,7 @@ class SimQueuePair final : public rdma::QueuePair {
   const unsigned unit_;
   std::uint32_t number_ = 0;
   rdma::QueuePairRoute route_;
+  std::size_t accepted_ = 0;  // Requests of the last batch.
   bool connected_ = false;
   bool broken_ = false;
   bool refused_ = false;  // It is ready to receive only.

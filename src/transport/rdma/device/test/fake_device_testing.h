@@ -93,16 +93,15 @@ class FakePair final : public QueuePair {
   Result<void> post_send(std::span<const SendRequest> requests) override {
     ++doorbells;
     for (const SendRequest& request : requests) {
-      Work work{.request = request};
-      EXPECT_LE(request.segments.size(), 1U);
-      if (!request.segments.empty()) {
-        work.segment = request.segments.front();
-        if (request.inlined) {
-          EXPECT_LE(work.segment.bytes, inline_bytes_);
-          work.data.assign(work.segment.data, work.segment.data + work.segment.bytes);
-        } else {
-          device_.check_local(work.segment);
-        }
+      Work work;
+      work.request = request;
+      work.segments.assign(request.segments.begin(), request.segments.end());
+      for (const Segment& segment : work.segments) {
+        if (!request.inlined) device_.check_local(segment);
+      }
+      if (request.inlined) {
+        work.data = work.gathered();
+        EXPECT_LE(work.data.size(), inline_bytes_);
       }
       sends.push_back(std::move(work));
       EXPECT_LE(sends.size() + unacknowledged.size() + unsignalled_, send_requests_) << "the send queue overflowed";
@@ -124,15 +123,20 @@ class FakePair final : public QueuePair {
     if (sends.empty()) return false;
     Work work = std::move(sends.front());
     sends.pop_front();
-    if (work.request.opcode == Opcode::read) {
+    if (work.request.opcode == Opcode::read && work.bytes() == 0) {
+      // A device checks neither key nor address.
+    } else if (work.request.opcode == Opcode::read) {
       const auto region = peer->device_.regions.find(work.request.remote_key);
       EXPECT_NE(region, peer->device_.regions.end());
       if (region == peer->device_.regions.end()) return false;
       const auto* from = reinterpret_cast<const std::byte*>(work.request.remote_address);
       EXPECT_TRUE(region->second.access.remote_read);
       EXPECT_GE(from, region->second.memory.data());
-      EXPECT_LE(from + work.segment.bytes, region->second.memory.data() + region->second.memory.size());
-      std::memcpy(const_cast<std::byte*>(work.segment.data), from, work.segment.bytes);
+      EXPECT_LE(from + work.bytes(), region->second.memory.data() + region->second.memory.size());
+      for (const Segment& segment : work.segments) {
+        std::memcpy(const_cast<std::byte*>(segment.data), from, segment.bytes);
+        from += segment.bytes;
+      }
     } else if (work.request.opcode == Opcode::write) {
       const auto region = peer->device_.regions.find(work.request.remote_key);
       EXPECT_NE(region, peer->device_.regions.end());
@@ -140,11 +144,11 @@ class FakePair final : public QueuePair {
       auto* const to = reinterpret_cast<std::byte*>(work.request.remote_address);
       EXPECT_TRUE(region->second.access.remote_write);
       EXPECT_GE(to, region->second.memory.data());
-      EXPECT_LE(to + work.segment.bytes, region->second.memory.data() + region->second.memory.size());
-      if (!work.request.inlined) work.data.assign(work.segment.data, work.segment.data + work.segment.bytes);
+      EXPECT_LE(to + work.bytes(), region->second.memory.data() + region->second.memory.size());
+      if (!work.request.inlined) work.data = work.gathered();
       std::memcpy(to, work.data.data(), work.data.size());
     } else {
-      if (!work.request.inlined) work.data.assign(work.segment.data, work.segment.data + work.segment.bytes);
+      if (!work.request.inlined) work.data = work.gathered();
       if (peer->receives.empty()) {
         ADD_FAILURE() << "receiver not ready";
         ++not_ready;
@@ -173,7 +177,7 @@ class FakePair final : public QueuePair {
     unacknowledged.pop_front();
     if (work.request.opcode != Opcode::read && !work.request.inlined && !work.data.empty()) {
       // Until now a device may have to send the data again.
-      EXPECT_EQ(std::memcmp(work.data.data(), work.segment.data, work.data.size()), 0) << "reused before it was done";
+      EXPECT_EQ(work.data, work.gathered()) << "reused before it was done";
     }
     ++unsignalled_;
     if (work.request.signalled) {
@@ -198,8 +202,18 @@ class FakePair final : public QueuePair {
 
   struct Work {
     SendRequest request;
-    Segment segment;
+    std::vector<Segment> segments;
     std::vector<std::byte> data;
+    std::size_t bytes() const {
+      std::size_t sum = 0;
+      for (const Segment& segment : segments) sum += segment.bytes;
+      return sum;
+    }
+    std::vector<std::byte> gathered() const {
+      std::vector<std::byte> all;
+      for (const Segment& segment : segments) all.insert(all.end(), segment.data, segment.data + segment.bytes);
+      return all;
+    }
   };
   FakePair* peer = nullptr;
   std::deque<Work> sends;

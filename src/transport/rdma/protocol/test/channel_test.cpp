@@ -74,8 +74,11 @@ class Side final : public MessageSink, public ReceiverOwner, public ReceiveRingO
                         .ahead_bytes_max = setup.ahead_bytes_max,
                         .staging_bytes = 4096,
                         .held_chunks_max = Credits::held_max(setup.receives)};
-    options.one_sided = {
-        .peer_domain = OneSidedUser::domain, .operations_max = 6, .part_bytes_max = 1024, .parts_max = 3};
+    options.one_sided = {.peer_domain = OneSidedUser::domain,
+                         .operations_max = 6,
+                         .part_bytes_max = 1024,
+                         .segments_max = 4,
+                         .parts_max = 3};
     options.signal_every = setup.signal_every;
     options.peer_receives = options.own_receives = setup.receives;
     channel = std::make_unique<Channel>(*this, pair, pool_, *ring, *memory, options);
@@ -524,7 +527,7 @@ TEST(RdmaChannel, WhatNoPacketHoldsIsCopiedOnceAndRead) {
         fill(memory.data(), payload, 1);
       }
       std::size_t bytes = 0;
-      for (const auto& work : side.pair.sends) bytes += work.segment.bytes;
+      for (const auto& work : side.pair.sends) bytes += work.bytes();
       EXPECT_EQ(bytes < 500, copied) << bytes << " of " << payload << " with " << copied_bytes_max;
       run.settle();
       EXPECT_EQ(owner.times, 1);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <list>
@@ -54,8 +55,7 @@ class OneSidedUser {
       access->seed = last_[slot];
     }
     access->domain = domain;
-    access->memory = access->local->memory.data();
-    access->bytes = slot_bytes;
+    access->divide(random_);
     access->address = reinterpret_cast<std::uintptr_t>(memory_.data() + slot * slot_bytes);
     access->key = region_->remote_key();
     open_.push_back(std::move(access));
@@ -99,6 +99,18 @@ class OneSidedUser {
     Access(OneSidedUser& owner, std::size_t of)
         : user(owner), slot(of), local(new UserBlock(owner.user_, slot_bytes)) {}
     ~Access() { local->release(); }
+    // Runs of random lengths. Each is at its own place in both memories, in random order.
+    void divide(Random& random) {
+      for (std::size_t at = 0; at < slot_bytes;) {
+        const std::size_t bytes = std::min(slot_bytes - at, 1 + random.below(random.chance(0.5) ? 40 : 3000));
+        pieces.push_back({local->memory.data() + at, at, bytes});
+        at += bytes;
+      }
+      for (std::size_t i = pieces.size(); random.chance(0.5) && i > 1; --i) {
+        std::swap(pieces[i - 1], pieces[random.below(i)]);
+      }
+      runs = pieces;
+    }
     void on_posted() override {
       EXPECT_FALSE(posted);
       posted = true;
@@ -117,6 +129,7 @@ class OneSidedUser {
     OneSidedUser& user;
     const std::size_t slot;
     UserBlock* const local;
+    std::vector<TransferBatch::Run> pieces;
     std::optional<unsigned char> seed;  // Unknown after a write that was abandoned.
     bool posted = false;
   };

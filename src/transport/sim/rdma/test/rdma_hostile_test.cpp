@@ -146,8 +146,8 @@ TEST_P(RdmaHostile, AWriteToARevokedRegionIsRefusedByName) {
     if (revoked) exposed.reset();
     Write write;
     write.kind = transport::RemoteOperation::Kind::write;
-    write.memory = here.memory.data();
-    write.bytes = 8;
+    const TransferBatch::Run run{here.memory.data(), 0, 8};
+    write.runs = {&run, 1};
     write.domain = place.domain;
     write.address = place.address;
     write.key = place.key;
