@@ -1,9 +1,13 @@
+#include <openssl/x509v3.h>
+
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "hawser/identity.h"
+#include "security/tls/certificate.h"
 #include "tests/tls/fixture.h"
 
 // Certificates that are wrong in every way, and certificates that change.
@@ -37,8 +41,6 @@ class TlsCertificates : public TlsFixture {
     return text;
   }
 };
-
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST_F(TlsCertificates, OfServersAreRefusedWithTheReason) {
   EXPECT_EQ(with_server({}), "ok");
@@ -181,6 +183,67 @@ TEST_F(TlsCertificates, MayBeRevoked) {
   tls::Authority other(folder.path().string(), "other");
   with.crl_files = {other.revoke({})};
   EXPECT_HAS(call(with), "there is no list of revoked certificates of its issuer");
+}
+
+// A session is not resumed with a list that is too old for a handshake.
+TEST_F(TlsCertificates, MayBeRevokedByALaterList) {
+  tls_options.client_ca_file = authority.ca_file();
+  tls_options.crl_files = {authority.revoke({}, 2)};
+  start();
+  TlsClientOptions with = client_options();
+  with.certificate = authority.issue("client");
+  const TlsClient shared(with);
+  EXPECT_TRUE(soon([&] { return call(shared) != "ok"; }));
+  EXPECT_TRUE(soon([&] {
+    return logged().find("is too old: renew it in TlsServerOptions::crl_files") != std::string::npos;
+  })) << logged();
+}
+
+// Texts about certificates are written to logs, and anybody may send one.
+TEST_F(TlsCertificates, WithLongNamesAreQuotedInPart) {
+  const tls::X509Ptr certificate(X509_new());
+  X509_NAME* const name = X509_get_subject_name(certificate.get());
+  const std::string text(30'000, 'x');
+  ASSERT_EQ(X509_NAME_add_entry_by_txt(name, "SN", MBSTRING_UTF8, reinterpret_cast<const unsigned char*>(text.data()),
+                                       static_cast<int>(text.size()), -1, 0),
+            1);
+  X509_set_issuer_name(certificate.get(), name);
+  std::string names;
+  for (int i = 0; i < 1000; ++i) names += (i == 0 ? "DNS:host" : ",DNS:host") + std::to_string(i);
+  X509V3_CTX context;
+  X509V3_set_ctx_nodb(&context);
+  X509_EXTENSION* const extension = X509V3_EXT_conf_nid(nullptr, &context, NID_subject_alt_name, names.c_str());
+  ASSERT_EQ(X509_add_ext(certificate.get(), extension, -1), 1);
+  X509_EXTENSION_free(extension);
+  for (const int error : {X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_CERT_UNTRUSTED, X509_V_ERR_CERT_REVOKED}) {
+    const std::string shown = tls::verify_text(error, certificate.get(), "host", "server");
+    EXPECT_LT(shown.size(), 1000U);
+    EXPECT_HAS(shown, "SN=xxx");
+  }
+}
+
+TEST_F(TlsCertificates, AreNotDemandedForAnImpossibleName) {
+  start();
+  for (const std::string& name : {std::string(300, 'a'), std::string(".example"), std::string("a\0b", 3)}) {
+    TlsClientOptions with = client_options();
+    with.server_name = name;
+    EXPECT_HAS(call(with), "set TlsClientOptions::server_name to a host name of at most 255 bytes");
+  }
+}
+
+// The threads of handshakes outlive a server, whose log may refer to anything that lives as long as the server.
+TEST_F(TlsCertificates, ThatChangeAreLoggedByTheLoop) {
+  std::atomic<int> on_loop{0};
+  std::atomic<int> elsewhere{0};
+  options.loop.log = LogSink([&](LogLevel, std::string_view component, std::string_view) {
+    if (component == "tls") ++(Loop::current() != nullptr ? on_loop : elsewhere);
+  });
+  tls_options.reload_interval = std::chrono::seconds(0);
+  start();
+  authority.issue("server", {.names = "DNS:renewed.example"});
+  EXPECT_HAS(call(client_options()), "is valid for DNS:renewed.example");
+  EXPECT_EQ(on_loop.load(), 1);
+  EXPECT_EQ(elsewhere.load(), 0);
 }
 
 TEST_F(TlsCertificates, AreSelectedByTheHostName) {

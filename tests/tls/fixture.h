@@ -17,6 +17,8 @@
 #include "tests/background_client.h"
 #include "tests/raw_peer.h"
 
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
 namespace hawser::testing_tools {
 
 // Runs a command of the shell. Returns what it writes.

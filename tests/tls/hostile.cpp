@@ -1,8 +1,11 @@
+#include <sys/socket.h>
+
 #include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "hawser/http_client.h"
 #include "security/tls/stream.h"
 #include "tests/tls/fixture.h"
 #include "tests/tls/raw_tls.h"
@@ -275,6 +278,77 @@ TEST_F(TlsHostile, ACutStreamIsNotTakenForItsEnd) {
     peer.join();
     EXPECT_EQ(text.find("without the end of TLS (close_notify)") != std::string::npos, cut) << text;
   }
+}
+
+// A body that lasts until the end of the stream could otherwise be shortened by anybody in the network.
+TEST_F(TlsHostile, ACutBodyIsNoResponse) {
+  server_context = load(server_options);
+  RawListener listener;
+  for (const bool cut : {true, false}) {
+    std::thread peer([&] {
+      RawTls end(listener.accept(), std::make_unique<Session>(server_context, std::string("\x08http/1.1")));
+      if (!end.handshake() || !end.receive(18)) return;
+      end.send(std::string_view("HTTP/1.0 200 OK\r\n\r\npay 1"));
+      if (!cut) {
+        end.session().shut_down();
+        end.flush();
+      }
+      ::shutdown(end.socket().fd(), SHUT_WR);
+      // Until the client has closed the connection.
+      while (end.socket().receive(1)) {
+      }
+    });
+    std::string outcome;
+    Loop loop({.log = no_log()});
+    loop.run([](Loop& on, std::string to, TlsClientOptions with, std::string& out) -> Task<void> {
+      with.server_name = "localhost";
+      HttpClientOptions http_options;
+      http_options.security = TlsClient(with);
+      HttpClient client(on, http_options);
+      AWAIT(got, client.get("https://" + to + "/"));
+      out = got ? got->body : got.error().text;
+    }(loop, listener.address(), client_options(), outcome));
+    peer.join();
+    if (cut) {
+      EXPECT_HAS(outcome, "without the end of TLS (close_notify)");
+    } else {
+      EXPECT_EQ(outcome, "pay 1");
+    }
+  }
+}
+
+// A resumed handshake verifies no certificate, and gives new tickets.
+TEST_F(TlsHostile, TicketsOfTicketsEndWithTheFirst) {
+  for (const bool by_server : {true, false}) {
+    for (const bool tls12 : {true, false}) {
+      SCOPED_TRACE(std::string(by_server ? "server" : "client") + (tls12 ? ", TLS 1.2" : ", TLS 1.3"));
+      server_options.session_seconds_max = by_server ? 1 : 3600;
+      client_context_options.session_seconds_max = by_server ? 3600 : 1;
+      server_context = load(server_options);
+      client_context = load(client_context_options);
+      if (tls12) SSL_CTX_set_max_proto_version(client_context->get(), TLS1_2_VERSION);
+      const auto resumes = [&] {
+        Session client(client_context, "localhost", "hawser", client_context->take("localhost"));
+        const auto other = server_session();
+        EXPECT_TRUE(shake_hands(client, *other)) << client.error().text << other->error().text;
+        EXPECT_EQ(received_by(client), "");
+        return client.resumed();
+      };
+      EXPECT_FALSE(resumes());
+      EXPECT_TRUE(soon([&] { return !resumes(); }));
+    }
+  }
+}
+
+TEST_F(TlsHostile, ASecondEndDiscardsNothing) {
+  const auto client = client_session();
+  const auto other = server_session();
+  ASSERT_TRUE(shake_hands(*client, *other));
+  write_text(*other, "the rest");
+  move_bytes(*other, *client);
+  client->shut_down();
+  client->shut_down();
+  EXPECT_EQ(received_by(*client), "the rest");
 }
 
 // A peer that does not read: the server stops reading from it, and its memory stays bounded.

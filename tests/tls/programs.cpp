@@ -30,8 +30,6 @@ namespace {
 
 using namespace testing_tools;
 
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-
 bool present(const std::string& program) { return !output_of("command -v " + program).empty(); }
 
 class TlsPrograms : public TlsFixture {

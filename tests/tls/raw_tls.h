@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,32 @@ inline std::size_t move_bytes(tls::Session& from, tls::Session& to) {
   to.input().append(bytes);
   if (size != 0) from.output().consume(size);
   return size;
+}
+
+// Performs the handshake of both ends, and moves what they send afterwards. Returns false if it fails.
+inline bool shake_hands(tls::Session& client, tls::Session& server) {
+  tls::Session::Progress progress[] = {client.handshake(), tls::Session::Progress::more};
+  for (int turn = 0; turn < 8; ++turn) {
+    move_bytes(client, server);
+    if (progress[1] == tls::Session::Progress::more) progress[1] = server.handshake();
+    move_bytes(server, client);
+    if (progress[0] == tls::Session::Progress::more) progress[0] = client.handshake();
+  }
+  return progress[0] == tls::Session::Progress::done && progress[1] == tls::Session::Progress::done;
+}
+
+// The bytes that `session` has received and can decrypt.
+inline std::string received_by(tls::Session& session) {
+  std::string all;
+  std::array<std::byte, 4096> space;
+  std::size_t size = 0;
+  while (session.read(space, size) == tls::Session::Read::data) all += as_text(Bytes(space).first(size));
+  return all;
+}
+
+inline void write_text(tls::Session& session, std::string_view text) {
+  const ConstBuffer piece{as_bytes(text).data(), text.size()};
+  EXPECT_EQ(session.write(std::span(&piece, 1), text.size()), text.size());
 }
 
 // A peer over a socket whose TLS is performed by hand.

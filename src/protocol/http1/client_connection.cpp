@@ -137,10 +137,16 @@ void ClientConnection::keep_head() {
   for (const Field& field : head.fields) response_.headers.emplace_back(field.name, field.value);
 }
 
+// Asked only at an end that the server has sent, and not when the connection has been cut (StreamSink).
+bool ClientConnection::continues_after_end() {
+  whole_ = true;
+  return false;
+}
+
 void ClientConnection::ended(const Error& reason) {
   ended_ = true;
   end_reason_ = reason.text;
-  if (busy_) finish(parser_.end_of_stream());
+  if (busy_) finish(whole_ && parser_.end_of_stream());
 }
 
 void ClientConnection::finish(bool complete) noexcept {

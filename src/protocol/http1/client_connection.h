@@ -48,6 +48,7 @@ class ClientConnection final : transport::StreamSink {
   MutableBytes receive_space() override;
   void received(std::size_t bytes) override;
   void sendable(std::size_t bytes) override;
+  bool continues_after_end() override;
   void ended(const Error& reason) override;
 
   void send();
@@ -68,6 +69,7 @@ class ClientConnection final : transport::StreamSink {
   bool busy_ = false;
   bool keep_alive_ = true;
   bool ended_ = false;
+  bool whole_ = false;  // The server has sent the end of its direction.
   bool complete_ = false;
   bool too_long_ = false;
   bool answered_ = false;

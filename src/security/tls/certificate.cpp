@@ -12,6 +12,8 @@
 #include <fstream>
 #include <utility>
 
+#include "base/escaped_text.h"
+
 namespace hawser::tls {
 namespace {
 
@@ -65,10 +67,22 @@ std::vector<std::string> names_of(const X509* certificate) {
 
 namespace {
 
+// Anybody may send a certificate with long names, and its texts are written to logs.
+constexpr std::size_t quoted_bytes_max = 256;
+
+std::string quoted(std::string_view text) {
+  std::string shown;
+  append_escaped(shown, text, quoted_bytes_max);
+  return shown;
+}
+
 std::string listed(const std::vector<std::string>& names) {
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text.empty() ? "no name" : text;
+  for (const std::string& name : names) {
+    text += (text.empty() ? "" : ", ") + name;
+    if (text.size() > quoted_bytes_max) break;
+  }
+  return text.empty() ? "no name" : quoted(text);
 }
 
 }  // namespace
@@ -197,8 +211,8 @@ bool valid_for(X509* certificate, const std::string& host) {
 }
 
 std::string verify_text(int error, X509* certificate, const std::string& host, const std::string& whose) {
-  const std::string subject = certificate != nullptr ? " (" + subject_text(certificate) + ")" : "";
-  const std::string issuer = certificate != nullptr ? name_text(X509_get_issuer_name(certificate)) : "";
+  const std::string subject = certificate != nullptr ? " (" + quoted(subject_text(certificate)) + ")" : "";
+  const std::string issuer = certificate != nullptr ? quoted(name_text(X509_get_issuer_name(certificate))) : "";
   const std::string ca = whose == "server" ? "TlsClientOptions::ca_file" : "TlsServerOptions::client_ca_file";
   const std::string crls = whose == "server" ? "TlsClientOptions::crl_files" : "TlsServerOptions::crl_files";
   const std::string it = "the " + whose + "'s certificate" + subject;

@@ -14,6 +14,8 @@ namespace {
 constexpr std::string_view client_streams_only =
     "the client's TlsClientOptions::protection is encrypted_stream, and other transports do not encrypt";
 
+constexpr std::size_t name_bytes_max = 255;  // The limit of DNS, and of host names in TLS (RFC 6066, 3).
+
 tls::ContextOptions context_options(const TlsClientOptions& options) {
   return {.certificates = options.certificate.certificate_file.empty()
                               ? std::vector<TlsCertificate>()
@@ -73,11 +75,19 @@ struct TlsClient::State final : transport::ClientSecurity {
                      "TLS to " + address + " needs the name of the server: set TlsClientOptions::server_name",
                      ErrorScope::connection);
     }
+    if (!host.empty() && (host.size() > name_bytes_max || host.front() == '.' || host.contains('\0'))) {
+      co_return fail(ErrorCode::invalid_argument,
+                     "no certificate can be valid for the name of the server, which has " +
+                         std::to_string(host.size()) +
+                         " bytes: set TlsClientOptions::server_name to a host name of at most " +
+                         std::to_string(name_bytes_max) + " bytes that does not begin with a dot and has no NUL",
+                     ErrorScope::connection);
+    }
     // The pool's threads end before `shared` does, so the function may refer to it.
-    auto make = [&store = shared->store, log = loop.options().log, host,
+    auto make = [&store = shared->store, host,
                  name = std::string(protocol)]() -> Result<std::unique_ptr<tls::Session>> {
       if (Result<void> prepared = store.prepare(); !prepared) return std::unexpected(std::move(prepared.error()));
-      std::shared_ptr<const tls::Context> context = store.current(log);
+      std::shared_ptr<const tls::Context> context = store.current();
       tls::SslSessionPtr resumed = context->take(host);
       return std::make_unique<tls::Session>(std::move(context), host, name, std::move(resumed));
     };

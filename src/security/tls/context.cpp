@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -18,7 +20,6 @@ namespace {
 constexpr const char* ciphers_of_tls12 = "ECDHE+AESGCM:ECDHE+CHACHA20";
 constexpr int security_level = 2;  // RSA and DH with 2048 bits or more, EC with 224 or more, SHA-256 or better.
 constexpr int verify_depth_max = 8;
-constexpr long session_seconds_max = 3600;
 
 Result<void> refused(const std::string& what) {
   const std::string error = take_errors();
@@ -68,11 +69,23 @@ int on_alpn(SSL* ssl, const unsigned char** out, unsigned char* out_bytes, const
   return SSL_TLSEXT_ERR_OK;
 }
 
+// Server: called for the session that a ticket will hold, and for the session that a ticket holds.
+int on_ticket(SSL* ssl, void*) { return Context::note_verified(SSL_get_session(ssl)) ? 1 : 0; }
+
+SSL_TICKET_RETURN on_returned_ticket(SSL* ssl, SSL_SESSION* session, const unsigned char*, std::size_t,
+                                     SSL_TICKET_STATUS status, void*) {
+  if (status != SSL_TICKET_SUCCESS && status != SSL_TICKET_SUCCESS_RENEW) return SSL_TICKET_RETURN_IGNORE_RENEW;
+  // Otherwise a handshake follows that verifies the certificates.
+  if (!Session::of(ssl).context().may_resume(session)) return SSL_TICKET_RETURN_IGNORE_RENEW;
+  return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE : SSL_TICKET_RETURN_USE_RENEW;
+}
+
 // Client: a session that a later connection may resume.
 int on_session(SSL* ssl, SSL_SESSION* session) {
   Session& own = Session::of(ssl);
   try {
-    own.context().keep(own.host(), SslSessionPtr(session));
+    SslSessionPtr kept(session);
+    if (Context::note_verified(session)) own.context().keep(own.host(), std::move(kept));
   } catch (const std::exception&) {
     // The session has been released.
   }
@@ -109,13 +122,14 @@ Result<void> Context::begin() {
   SSL_CTX_set_recv_max_early_data(context, 0);
   SSL_CTX_set_max_cert_list(context, static_cast<long>(options_.peer_certificate_bytes_max));
   SSL_CTX_set_verify_depth(context, verify_depth_max);
-  SSL_CTX_set_timeout(context, session_seconds_max);
+  SSL_CTX_set_timeout(context, static_cast<long>(options_.session_seconds_max));
   SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
   if (options_.server) {
     constexpr std::string_view id = "hawser";
     SSL_CTX_set_session_id_context(context, reinterpret_cast<const unsigned char*>(id.data()), id.size());
     // Sessions travel in encrypted tickets, so that the server keeps none.
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_session_ticket_cb(context, on_ticket, on_returned_ticket, nullptr);
     SSL_CTX_set_cert_cb(context, on_certificate, nullptr);
     SSL_CTX_set_alpn_select_cb(context, on_alpn, nullptr);
     const int verify = options_.ca_file.empty()             ? SSL_VERIFY_NONE
@@ -190,6 +204,9 @@ Result<void> Context::add_trusted() {
     if (!pem) return std::unexpected(std::move(pem.error()));
     const Result<CrlPtr> crl = parse_crl(*pem, file);
     if (!crl) return std::unexpected(crl.error());
+    if (const ASN1_TIME* const end = X509_CRL_get0_nextUpdate(crl->get())) {
+      crls_end_ = std::min(crls_end_, unix_time(end));
+    }
     if (X509_STORE_add_crl(store, crl->get()) != 1) return refused("OpenSSL refuses the list in " + file);
   }
   if (!options_.crl_files.empty()) X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
@@ -203,6 +220,26 @@ const Context::Own& Context::select(const std::string& host) const noexcept {
     }
   }
   return own_.front();
+}
+
+bool Context::note_verified(SSL_SESSION* session) noexcept {
+  void* noted = nullptr;
+  std::size_t size = 0;
+  if (SSL_SESSION_get0_ticket_appdata(session, &noted, &size) == 1 && size != 0) return true;
+  const std::int64_t now = std::time(nullptr);
+  return SSL_SESSION_set1_ticket_appdata(session, &now, sizeof now) == 1;
+}
+
+bool Context::may_resume(SSL_SESSION* session) const noexcept {
+  void* noted = nullptr;
+  std::size_t size = 0;
+  std::int64_t verified = 0;
+  if (SSL_SESSION_get0_ticket_appdata(session, &noted, &size) != 1 || size != sizeof verified) return false;
+  std::memcpy(&verified, noted, sizeof verified);
+  const std::int64_t now = std::time(nullptr);
+  if (now < verified || now - verified >= options_.session_seconds_max || now >= crls_end_) return false;
+  const X509* const certificate = SSL_SESSION_get0_peer(session);
+  return certificate == nullptr || now < unix_time(X509_get0_notAfter(certificate));
 }
 
 void Context::keep(const std::string& server, SslSessionPtr session) const {
@@ -221,7 +258,7 @@ SslSessionPtr Context::take(const std::string& server) const {
   SslSessionPtr session = std::move(found->second.back());
   found->second.pop_back();
   if (found->second.empty()) sessions_.erase(found);
-  return session;
+  return may_resume(session.get()) ? std::move(session) : nullptr;
 }
 
 // ---- ContextStore ----
@@ -283,18 +320,31 @@ Result<void> ContextStore::reload() {
   return loaded;
 }
 
-std::shared_ptr<const Context> ContextStore::current(const LogSink& log) {
+void ContextStore::write_line(LogLevel level, std::string text) {
+  const std::lock_guard lock(line_mutex_);
+  line_ = Line{level, std::move(text)};
+  line_waits_.store(true, std::memory_order_release);
+}
+
+std::optional<ContextStore::Line> ContextStore::take_line() {
+  if (!line_waits_.load(std::memory_order_acquire)) return std::nullopt;
+  const std::lock_guard lock(line_mutex_);
+  line_waits_.store(false, std::memory_order_relaxed);
+  return std::exchange(line_, std::nullopt);
+}
+
+std::shared_ptr<const Context> ContextStore::current() {
   const std::lock_guard lock(mutex_);
   if (context_ == nullptr || interval_ == forever || steady_ns() < next_check_ns_) return context_;
   next_check_ns_ = next_check();
   if (stamp() == stamp_) return context_;
   if (const Result<void> loaded = load_locked(); loaded) {
     reloads_.fetch_add(1, std::memory_order_relaxed);
-    log(LogLevel::info, "tls", "the files of certificates have changed: new connections use the new ones");
+    write_line(LogLevel::info, "the files of certificates have changed: new connections use the new ones");
   } else {
     reloads_failed_.fetch_add(1, std::memory_order_relaxed);
-    log(LogLevel::error, "tls",
-        "the files of certificates have changed and cannot be used; the old ones stay: " + loaded.error().text);
+    write_line(LogLevel::error,
+               "the files of certificates have changed and cannot be used; the old ones stay: " + loaded.error().text);
   }
   return context_;
 }

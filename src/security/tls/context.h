@@ -1,9 +1,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,8 @@ struct ContextOptions {
   bool tls12 = true;
   bool resumption = true;
   std::size_t peer_certificate_bytes_max = 0;
+  // A session is resumed for this long after the handshake that verified the certificates, whatever tickets followed.
+  std::int64_t session_seconds_max = 3600;
 };
 
 // Everything that sessions share: certificates, keys, trusted issuers, and the keys of session tickets. Made of files,
@@ -42,6 +46,12 @@ class Context {
   };
   const Own& select(const std::string& host) const noexcept;
 
+  // Notes in `session` when the certificates were verified, unless it notes that already: a session that continues
+  // another one keeps the time of the first. Returns false without memory.
+  static bool note_verified(SSL_SESSION* session) noexcept;
+  // True if a handshake may resume `session`, although it verifies no certificate again.
+  bool may_resume(SSL_SESSION* session) const noexcept;
+
   // Client: sessions to resume, by server.
   void keep(const std::string& server, SslSessionPtr session) const;
   SslSessionPtr take(const std::string& server) const;
@@ -57,6 +67,7 @@ class Context {
   const ContextOptions options_;
   ContextPtr context_;
   std::vector<Own> own_;
+  std::int64_t crls_end_ = INT64_MAX;  // When the first of the lists becomes too old, in seconds since 1970.
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::vector<SslSessionPtr>> sessions_;  // Guarded by mutex_.
 };
@@ -69,9 +80,16 @@ class ContextStore {
   // Loads the files for the first time. Later calls succeed at once.
   Result<void> prepare();
   Result<void> reload();
-  // The context for a new connection. Null before prepare(). Checks the files if `interval` has passed, and logs to
-  // `log` when they changed. May take as long as reading files does.
-  std::shared_ptr<const Context> current(const LogSink& log);
+  // The context for a new connection. Null before prepare(). Checks the files if `interval` has passed. May take as
+  // long as reading files does.
+  std::shared_ptr<const Context> current();
+  // A line for the log about files that have changed, once. current() runs on threads that outlive the servers and
+  // their logs, so the loops write the lines. Does not wait for current().
+  struct Line {
+    LogLevel level;
+    std::string text;
+  };
+  std::optional<Line> take_line();
 
   std::uint64_t reloads() const noexcept { return reloads_.load(std::memory_order_relaxed); }
   std::uint64_t reloads_failed() const noexcept { return reloads_failed_.load(std::memory_order_relaxed); }
@@ -80,6 +98,7 @@ class ContextStore {
   std::string stamp() const;
   std::int64_t next_check() const noexcept;
   Result<void> load_locked();
+  void write_line(LogLevel level, std::string text);
 
   const ContextOptions options_;
   const Duration interval_;
@@ -87,6 +106,9 @@ class ContextStore {
   std::shared_ptr<const Context> context_;
   std::string stamp_;  // Describes the files when they were last read.
   std::int64_t next_check_ns_ = 0;
+  std::atomic<bool> line_waits_{false};
+  std::mutex line_mutex_;
+  std::optional<Line> line_;  // The latest one. Guarded by line_mutex_.
   std::atomic<std::uint64_t> reloads_{0};
   std::atomic<std::uint64_t> reloads_failed_{0};
 };

@@ -57,12 +57,11 @@ struct TlsServer::State final : transport::ServerSecurity {
     return first[1] == std::byte{0x03} ? Match::yes : Match::no;
   }
 
-  std::unique_ptr<transport::Stream> protect(Loop& loop, std::unique_ptr<transport::Stream> stream, Bytes first,
+  std::unique_ptr<transport::Stream> protect(Loop&, std::unique_ptr<transport::Stream> stream, Bytes first,
                                              const std::string& protocols) override {
     // The pool's threads end before `shared` does, so the function may refer to it.
-    auto make = [&store = shared->store, log = loop.options().log,
-                 names = protocols]() -> Result<std::unique_ptr<tls::Session>> {
-      return std::make_unique<tls::Session>(store.current(log), names);
+    auto make = [&store = shared->store, names = protocols]() -> Result<std::unique_ptr<tls::Session>> {
+      return std::make_unique<tls::Session>(store.current(), names);
     };
     return std::make_unique<tls::TlsStream>(shared, std::move(stream), std::move(make), true, first);
   }

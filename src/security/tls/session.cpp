@@ -173,6 +173,8 @@ Session::Progress Session::handshake() {
       fail_with("the TLS handshake failed: ");
       return Progress::failed;
     }
+    // Without the note the session is not resumed.
+    Context::note_verified(SSL_get_session(ssl_.get()));
     return Progress::done;
   }
   if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return Progress::more;
@@ -261,7 +263,8 @@ std::size_t Session::write(std::span<const ConstBuffer> pieces, std::size_t byte
 }
 
 void Session::shut_down() noexcept {
-  if (over_) return;
+  // A second SSL_shutdown() would read, and refuse what the peer still sends.
+  if (over_ || (SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0) return;
   ERR_clear_error();
   SSL_shutdown(ssl_.get());
   ERR_clear_error();

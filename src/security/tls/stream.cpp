@@ -144,6 +144,7 @@ void TlsStream::advance() {
 
 void TlsStream::stepped() {
   busy_ = false;
+  if (const auto line = shared_->store.take_line()) loop_->log(line->level, "tls", line->text);
   if (ended_) return;
   if (step_->session != nullptr) send_output();
   switch (step_->progress) {
