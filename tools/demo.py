@@ -7,22 +7,30 @@ demo.py PROGRAM [SECONDS]   PROGRAM: the hawser command; SECONDS: 600 by default
 
 import http.client
 import json
+import random
 import socket
 import subprocess
 import sys
 import time
 
 SERVERS = 3
+PORTS = range(20_000, 32_000)
 SECONDS_DEFAULT = 600
 PAGES = ("/", "/status", "/connections", "/calls", "/loops", "/metrics")
 
 
 def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    """Ports below those that the kernel selects, so that no other program gets one before the servers do."""
+    ports = []
+    for port in random.sample(PORTS, len(PORTS)):
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    sys.exit(f"fewer than {count} ports from {PORTS.start} to {PORTS.stop - 1} of 127.0.0.1 are free")
 
 
 def post(connection, path, value):
