@@ -66,6 +66,13 @@ inline Error grpc_error(int status, std::string text) { return Error::applicatio
 // does not speak gRPC, or for initial metadata after the first message. Called on the loop.
 bool add_grpc_initial_metadata(Context& context, std::string name, std::string value);
 bool add_grpc_trailing_metadata(Context& context, std::string name, std::string value);
+// Sends details beside the status of a call that fails: grpc-status-details-bin, by convention a serialised
+// google.rpc.Status. A caller that uses GrpcClient finds them in GrpcOutcome::details. False if the caller does not
+// speak gRPC. Called on the loop.
+bool set_grpc_status_details(Context& context, std::string details);
+// Asks the caller to wait for `pause` before it makes the call again, rounded down to milliseconds; negative: not to
+// make it again. False if the caller does not speak gRPC. Called on the loop.
+bool set_grpc_retry_pushback(Context& context, Duration pause);
 // Chooses whether this reply, or the next messages of the stream, are compressed. False if the caller does not accept
 // that compression, or if the first message has been sent.
 bool set_grpc_compression(Context& context, GrpcCompression compression);

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "hawser/error.h"
 #include "hawser/grpc.h"
 #include "hawser/loop.h"
+#include "hawser/metadata.h"
 #include "hawser/task.h"
 #include "hawser/time.h"
 
@@ -42,6 +45,15 @@ struct GrpcClientOptions {
   std::vector<std::shared_ptr<detail::Interceptor<OutgoingCall>>> interceptors = {};
 };
 
+// The end of a call as the server has sent it, beside the result. See GrpcClient::report_next().
+struct GrpcOutcome {
+  int status = -1;           // From 0 (OK) to 16. -1: the server has sent none, because the call ended otherwise.
+  std::string details = {};  // grpc-status-details-bin; by convention a google.rpc.Status.
+  Metadata metadata = {};    // Initial and trailing metadata in one list, also of calls that failed or have streams.
+  // The pause that the server asks for before another attempt (grpc-retry-pushback-ms). Negative: it forbids one.
+  std::optional<Duration> retry_after = {};
+};
+
 // A connection to a server of gRPC. Calls are made like those of Client, with methods of services that are
 // defined in .proto files; generated stubs take it as well. Used on the thread of its loop, which outlives it. Calls
 // that are in flight when it is destroyed end with an error.
@@ -64,6 +76,16 @@ class GrpcClient {
   std::size_t calls_in_flight() const noexcept;
   // True after the server has announced that it takes no new calls. Calls in flight continue.
   bool going_away() const noexcept;
+
+  // Returns an object that the call that starts next on this client fills before its result is available. A call starts
+  // when it is awaited:
+  //   const auto outcome = client.report_next();
+  //   auto reply = co_await stub.Order(request);
+  // No other call may start on this client between the two lines, also none of an interceptor. If an interceptor
+  // repeats the call, the outcome is that of its first attempt. Without a connection, the object stays as it is.
+  std::shared_ptr<const GrpcOutcome> report_next();
+  // Metadata by which `Retrying` reports the number of earlier attempts to the server.
+  static constexpr std::string_view attempts_name = "grpc-previous-rpc-attempts";
 
   // The object that makes the calls, for code that takes a Client. Only call(), send_request(), open() and connected()
   // may be used.

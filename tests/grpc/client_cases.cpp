@@ -15,6 +15,7 @@
 #include "hawser/grpc_client.h"
 #include "hawser/hawser.h"
 #include "hawser/interceptor.h"
+#include "hawser/retry.h"
 #include "tests/grpc/raw_service.h"
 #include "tests/testing.h"
 
@@ -28,6 +29,7 @@ Result<Raw> sleep(Raw);
 Result<Raw> running(Raw);
 Result<Raw> fail(Raw);
 Result<Raw> nothing(Raw);
+Result<Raw> succeed_at(Raw);
 Task<Result<void>> count(Raw, Writer<Raw>);
 Task<Result<Raw>> sum(Reader<Raw>);
 Task<Result<void>> converse(Reader<Raw>, Writer<Raw>);
@@ -44,6 +46,8 @@ template <>
 inline constexpr std::string_view method_name_override<&remote::fail> = "test.Raw/Fail";
 template <>
 inline constexpr std::string_view method_name_override<&remote::nothing> = "test.Raw/Nothing";
+template <>
+inline constexpr std::string_view method_name_override<&remote::succeed_at> = "test.Raw/SucceedAt";
 template <>
 inline constexpr std::string_view method_name_override<&remote::count> = "test.Raw/Count";
 template <>
@@ -327,6 +331,41 @@ Task<void> metadata(GrpcClient& client) {
   EXPECT_EQ(reply->metadata().find("echo-bytes-bin").value_or("none"), std::string("\0\xFF,", 3));
 }
 
+Task<void> outcomes(GrpcClient& client) {
+  const std::string details("\0details\xFF", 9);
+  const auto failed = client.report_next();
+  AWAIT(reply, client.call<&remote::fail>(Raw{"09text"}));
+  EXPECT_FALSE(reply);
+  EXPECT_EQ(failed->status, 9);
+  EXPECT_EQ(failed->details, details);
+  EXPECT_FALSE(failed->retry_after);
+  CallOptions options;
+  options.metadata = {{"echo-text", "plain"}};
+  const auto good = client.report_next();
+  AWAIT(echoed, client.call<&remote::echo>(options, Raw{"hello"}));
+  EXPECT_TRUE(echoed) << error_of(echoed);
+  EXPECT_EQ(good->status, 0);
+  EXPECT_EQ(std::count(good->metadata.begin(), good->metadata.end(), options.metadata.front()), 1);
+  EXPECT_EQ(failed->details, details) << "a later call fills its own";
+  // A call that is refused here, or given up, leaves nothing behind.
+  const auto refused = client.report_next();
+  CallOptions attached;
+  attached.attachment = as_bytes("attachment");
+  AWAIT(unsent, client.call<&remote::echo>(attached, Raw{}));
+  EXPECT_FALSE(unsent);
+  EXPECT_EQ(refused->status, -1);
+  static_cast<void>(client.report_next());  // Nobody keeps it until the call.
+  AWAIT(next, client.call<&remote::echo>(Raw{"next"}));
+  EXPECT_TRUE(next) << error_of(next);
+  const auto late = client.report_next();
+  CallOptions brief{.timeout = 1ms};
+  AWAIT(slept, client.call<&remote::sleep>(brief, Raw{}));
+  EXPECT_FALSE(slept);
+  EXPECT_TRUE(late->status == -1 || late->status == 4) << late->status;
+  AWAIT(none, until_running(client, 0));
+  EXPECT_TRUE(none);
+}
+
 Task<void> compressed_reply(GrpcClient& client) {
   const Raw message{std::string(200'000, 'c')};
   CallOptions options;
@@ -348,6 +387,7 @@ TEST_P(GrpcCalls, StreamsWithSmallWindows) {
 TEST_P(GrpcCalls, DeadlineAndCancellation) { with_client(&deadline_and_cancellation); }
 TEST_P(GrpcCalls, Errors) { with_client(&errors); }
 TEST_P(GrpcCalls, Metadata) { with_client(&metadata); }
+TEST_P(GrpcCalls, Outcomes) { with_client(&outcomes); }
 TEST_P(GrpcCalls, Compression) {
   with_client(&compressed_reply);
   with_client(&unary, {.compression = GrpcCompression::gzip});
@@ -413,6 +453,44 @@ TEST(GrpcClientQueue, CallsThatTimeOutWhileTheyWaitForAStreamFreeTheirSlots) {
     EXPECT_TRUE(ended) << error_of(ended);
     AWAIT(next, used.call<&remote::echo>(Raw{"next"}));
     EXPECT_TRUE(next) << error_of(next);
+  };
+  loop.run(work(client, server.address()));
+}
+
+// Retries wait as the server asks, and count the attempts for it.
+TEST(GrpcRetries, FollowThePushbackOfTheServer) {
+  Server server;
+  register_raw_service(server);
+  server.enable(grpc());
+  ASSERT_TRUE(server.start());
+  Loop loop;
+  GrpcClient client(loop);
+  const auto work = [](GrpcClient& used, std::string address) -> Task<void> {
+    AWAIT(connected, used.connect(address));
+    REQUIRE(connected.has_value());
+    RetryPolicy policy;
+    policy.attempts_max = 4;
+    policy.backoff_first = policy.backoff_max = std::chrono::hours(1);  // The pushback goes before it.
+    policy.application_codes = {14};
+    Retrying retrying(used, policy);
+    CallOptions idempotent{.timeout = patience, .idempotent = true};
+    const Raw third{"2"};
+    AWAIT(reply, retrying.call<&remote::succeed_at>(idempotent, third));
+    EXPECT_TRUE(reply) << error_of(reply);
+    const Raw never{"never"};
+    AWAIT(forbidden, retrying.call<&remote::succeed_at>(idempotent, never));
+    EXPECT_TRUE(is_error(forbidden, ErrorCode::application, "not yet"));
+    if (!forbidden) {
+      EXPECT_EQ(forbidden.error().text, "not yet") << "there was one attempt";
+    }
+    CallOptions once{.timeout = patience};
+    AWAIT(not_idempotent, retrying.call<&remote::succeed_at>(once, third));
+    EXPECT_TRUE(is_error(not_idempotent, ErrorCode::application, "not yet"));
+    const auto outcome = used.report_next();
+    AWAIT(failed, used.call<&remote::succeed_at>(third));
+    EXPECT_FALSE(failed);
+    EXPECT_EQ(outcome->retry_after.value_or(Duration::zero()), Duration(1ms));
+    EXPECT_EQ(outcome->details, "earlier attempts: 0");
   };
   loop.run(work(client, server.address()));
 }

@@ -57,6 +57,16 @@ Result<Raw> fail_with(Context& context, Raw request) {
   return std::unexpected(grpc_error(status, request.bytes.substr(2)));
 }
 
+// Fails until the caller's attempt is the one that the request names, with UNAVAILABLE and a pushback of 1 ms; "never"
+// forbids another attempt.
+Result<Raw> succeed_at(Context& context, Raw request) {
+  const std::string attempts(context.metadata().find("grpc-previous-rpc-attempts").value_or("0"));
+  if (attempts == request.bytes) return request;
+  set_grpc_retry_pushback(context, request.bytes == "never" ? Duration(-1) : Duration(std::chrono::milliseconds(1)));
+  set_grpc_status_details(context, "earlier attempts: " + attempts);
+  return std::unexpected(grpc_error(14, "not yet"));
+}
+
 // Sends as many messages as the request says, of 0, 1000, 2000... bytes.
 Task<Result<void>> count(Raw request, Writer<Raw> out) {
   const int most = number_of(request.bytes);
@@ -149,6 +159,7 @@ void register_raw_service(Server& server) {
   add<sum>(server, "Sum");
   add<converse>(server, "Converse");
   add<watch>(server, "Watch");
+  add<succeed_at>(server, "SucceedAt");
 }
 
 }  // namespace hawser::testing_tools

@@ -117,9 +117,10 @@ bool ClientSession::may_send(CallOperation& operation) {
 }
 
 void ClientSession::start(CallOperation& operation) {
+  std::shared_ptr<GrpcOutcome> outcome = std::exchange(next_outcome_, nullptr);
   if (!may_send(operation)) return;
   try {
-    send(operation);
+    send(operation, std::move(outcome));
   } catch (const std::bad_alloc&) {
     end({ErrorCode::internal, ErrorScope::connection, Initiator::local, 0, "out of memory"});
   }
@@ -153,7 +154,7 @@ Stream* ClientSession::open(const CallOperation::Request& request, Time deadline
   return machine_.begin_request(fields);
 }
 
-void ClientSession::send(CallOperation& operation) {
+void ClientSession::send(CallOperation& operation, std::shared_ptr<GrpcOutcome> outcome) {
   const CallOperation::Request& request = operation.request();
   const Time deadline = rpc::call_deadline(loop_, request, options_.call_timeout);
   detail::ConstBuffers pieces(request.size.pieces);
@@ -164,8 +165,12 @@ void ClientSession::send(CallOperation& operation) {
                                       "the connection has no stream ids left: connect again"});
   }
   const std::size_t slot = stream->call & 0xFFFF;
-  if (slot >= operations_.size()) operations_.resize(slot + 1);
+  if (slot >= operations_.size()) {
+    outcomes_.resize(slot + 1);
+    operations_.resize(slot + 1);
+  }
   operations_[slot] = &operation;
+  outcomes_[slot] = std::move(outcome);
   stream->busy = true;
   ++in_flight_;
   operation.begin(*this, stream->call, deadline);
@@ -196,6 +201,7 @@ CallOperation* ClientSession::operation_of(const Stream& stream) const noexcept 
 
 void ClientSession::forget(Stream& stream) noexcept {
   operations_[stream.call & 0xFFFF] = nullptr;
+  outcomes_[stream.call & 0xFFFF] = nullptr;
   --in_flight_;
   if (stream.open && !(stream.remote_ended && stream.ended)) machine_.reset(stream, http2_cancel);
   stream.take = Stream::Take::drop;
@@ -217,6 +223,7 @@ void ClientSession::cancel(std::uint32_t call, const Error& error) {
 
 void ClientSession::finish(Stream& stream, const std::optional<Error>& error) {
   CallOperation& operation = *operation_of(stream);
+  if (const auto& outcome = outcomes_[stream.call & 0xFFFF]) report(stream, *outcome);
   if (detail::StreamCore* const core = operation.stream()) core->on_closed(error);
   forget(stream);
   if (error) {
@@ -224,6 +231,15 @@ void ClientSession::finish(Stream& stream, const std::optional<Error>& error) {
   } else {
     operation.complete(loop_);
   }
+}
+
+void ClientSession::report(const Stream& stream, GrpcOutcome& outcome) {
+  const HeaderFields& fields = stream.fields;
+  if (fields.grpc_status >= 0) outcome.status = fields.grpc_status;
+  const MetadataView metadata(Bytes(fields.metadata.data(), fields.metadata.size()));
+  outcome.metadata = metadata.copy();
+  if (const auto details = metadata.find(status_details_name)) outcome.details = *details;
+  if (const auto pushback = metadata.find(retry_pushback_name)) outcome.retry_after = parse_pushback(*pushback);
 }
 
 void ClientSession::on_headers(Stream& stream) {

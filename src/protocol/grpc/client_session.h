@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hawser/grpc_client.h"
@@ -27,6 +28,8 @@ class ClientSession final : public rpc::ProtocolSession,
   ~ClientSession() override;
 
   bool going_away() const noexcept { return going_away_; }
+  // The call that starts next fills `outcome` when it ends.
+  void report_next(std::shared_ptr<GrpcOutcome> outcome) noexcept { next_outcome_ = std::move(outcome); }
 
   // ---- rpc::ProtocolSession ----
   void begin() override;
@@ -79,12 +82,13 @@ class ClientSession final : public rpc::ProtocolSession,
 
   bool may_send(detail::CallOperation& operation);
   Stream* open(const detail::CallOperation::Request& request, Time deadline);
-  void send(detail::CallOperation& operation);
+  void send(detail::CallOperation& operation, std::shared_ptr<GrpcOutcome> outcome);
   detail::CallOperation* operation_of(const Stream& stream) const noexcept;
   // Removes the call of the stream, which the session does not use any more.
   void forget(Stream& stream) noexcept;
   void finish(Stream& stream, const std::optional<Error>& error);
   void succeed(Stream& stream);
+  static void report(const Stream& stream, GrpcOutcome& outcome);
   Encoding encoding_for(std::size_t bytes) const noexcept;
   void send_soon() {
     if (stream_ != nullptr && !queued()) loop_.at_tick_end(*this);
@@ -103,7 +107,9 @@ class ClientSession final : public rpc::ProtocolSession,
   EarlyFlush early_;
   Block* block_ = nullptr;
   detail::WaitingWriter writers_;
-  std::vector<detail::CallOperation*> operations_;  // By slot of the stream.
+  std::vector<detail::CallOperation*> operations_;      // By slot of the stream.
+  std::vector<std::shared_ptr<GrpcOutcome>> outcomes_;  // By slot; null if nobody wants it.
+  std::shared_ptr<GrpcOutcome> next_outcome_;
   std::size_t in_flight_ = 0;
   bool going_away_ = false;
   bool pinged_ = false;

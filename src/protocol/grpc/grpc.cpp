@@ -2,11 +2,15 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <stdexcept>
 #include <utility>
 
 #include "hawser/detail/context_access.h"
+#include "protocol/grpc/header_values.h"
 #include "protocol/grpc/server_session.h"
 #include "rpc/port/port_protocol.h"
 
@@ -92,6 +96,15 @@ bool add_grpc_initial_metadata(Context& context, std::string name, std::string v
 }
 bool add_grpc_trailing_metadata(Context& context, std::string name, std::string value) {
   return add_metadata(context, false, std::move(name), std::move(value));
+}
+
+bool set_grpc_status_details(Context& context, std::string details) {
+  return add_metadata(context, false, std::string(protocol::grpc::status_details_name), std::move(details));
+}
+bool set_grpc_retry_pushback(Context& context, Duration pause) {
+  const auto ms = std::min<std::int64_t>(std::chrono::floor<std::chrono::milliseconds>(pause).count(), INT32_MAX);
+  return add_metadata(context, false, std::string(protocol::grpc::retry_pushback_name),
+                      std::to_string(std::max<std::int64_t>(ms, -1)));
 }
 
 bool set_grpc_compression(Context& context, GrpcCompression compression) {

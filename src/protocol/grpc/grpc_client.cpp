@@ -49,6 +49,12 @@ struct GrpcClient::State final : rpc::ProtocolClient {
     return current != nullptr && current->going_away();
   }
 
+  std::shared_ptr<const GrpcOutcome> report_next() {
+    auto outcome = std::make_shared<GrpcOutcome>();
+    if (auto* const current = static_cast<protocol::grpc::ClientSession*>(session())) current->report_next(outcome);
+    return outcome;
+  }
+
   const GrpcClientOptions options;
 };
 
@@ -65,5 +71,6 @@ bool GrpcClient::connected() const noexcept { return state_->connected(); }
 void GrpcClient::close() { state_->close("the client was closed"); }
 std::size_t GrpcClient::calls_in_flight() const noexcept { return state_->calls_in_flight(); }
 bool GrpcClient::going_away() const noexcept { return state_->going_away(); }
+std::shared_ptr<const GrpcOutcome> GrpcClient::report_next() { return state_->report_next(); }
 
 }  // namespace hawser

@@ -1,8 +1,10 @@
 #include "protocol/grpc/header_values.h"
 
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <system_error>
 
 namespace hawser::protocol::grpc {
 namespace {
@@ -141,12 +143,22 @@ bool is_metadata_name(std::string_view name) noexcept {
 }
 
 bool is_reserved_name(std::string_view name) noexcept {
-  if (name.starts_with("grpc-")) return name != "grpc-status-details-bin";
+  if (name.starts_with("grpc-")) {
+    return name != status_details_name && name != retry_pushback_name && name != previous_attempts_name;
+  }
   for (const std::string_view reserved : {"te", "content-type", "content-length", "user-agent", "host", "connection",
                                           "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}) {
     if (name == reserved) return true;
   }
   return false;
+}
+
+Duration parse_pushback(std::string_view text) noexcept {
+  constexpr Duration forbidden = std::chrono::milliseconds(-1);
+  std::int32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0) return forbidden;
+  return std::chrono::milliseconds(number);
 }
 
 bool is_plain_value(std::string_view value) noexcept {

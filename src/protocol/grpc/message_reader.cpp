@@ -21,7 +21,8 @@ bool MessageReader::grow(std::size_t needed, detail::ReceiveAccount* account) {
   const std::size_t whole = room_ + length_;
   std::size_t size = whole;
   if (account == nullptr || !account->plenty(whole)) {
-    size = std::min(whole, std::max({needed, first_step_bytes, step_factor * memory_.size()}));
+    const std::size_t factor = account == nullptr ? uncounted_step_factor : step_factor;
+    size = std::min(whole, std::max({needed, first_step_bytes, factor * memory_.size()}));
   }
   if (account != nullptr) {
     if (!charge_.add(*account, size - charged_)) return false;

@@ -18,6 +18,8 @@ class MessageReader {
   // Memory for a message that has not arrived completely is allocated in steps of this factor, unless the account has
   // plenty.
   static constexpr std::size_t step_factor = 2;
+  // The factor without an account. The memory is at most so many times what has arrived.
+  static constexpr std::size_t uncounted_step_factor = 16;
   static constexpr std::size_t first_step_bytes = 16 * 1024;
 
   enum class Step : std::uint8_t { more, message, too_large, bad_flag, no_memory };

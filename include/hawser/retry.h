@@ -1,0 +1,189 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "hawser/client.h"
+#include "hawser/error.h"
+#include "hawser/loop.h"
+#include "hawser/task.h"
+#include "hawser/time.h"
+
+// Calls that are made again when they fail. Not part of hawser.h. docs/guide has a chapter about errors; the section
+// "Retries" of docs/protocols/grpc.md states what is particular to gRPC.
+//
+//   hawser::Retrying retrying(client);          // A Client, a ClientPool or a GrpcClient.
+//   auto reply = co_await retrying.call<f>(options, x);
+//   demo::ShopService::Stub stub(retrying);
+namespace hawser {
+
+// Decides which calls are made again, and when. An error is retried if its code is listed here, and if the call was
+// certainly not executed (Error::not_executed()) or CallOptions::idempotent is set.
+struct RetryPolicy {
+  unsigned attempts_max = 3;  // With the first one. 1: no retries.
+  // The pause before attempt n is backoff_first * backoff_factor^(n-2), at most backoff_max, and differs from that by
+  // at most the part `jitter` of it in either direction.
+  Duration backoff_first = std::chrono::milliseconds(50);
+  Duration backoff_max = std::chrono::seconds(2);
+  double backoff_factor = 2;
+  double jitter = 0.2;
+  std::vector<ErrorCode> codes = {ErrorCode::overloaded, ErrorCode::not_sent, ErrorCode::unavailable,
+                                  ErrorCode::outcome_unknown};
+  // Codes of ErrorCode::application that are retried, for idempotent calls only. Over gRPC: statuses, such as 14
+  // (UNAVAILABLE).
+  std::vector<std::int32_t> application_codes = {};
+  // Runs before each attempt but the first one, for example to connect again. Its own errors are its own affair: the
+  // attempt follows in any case.
+  std::function<Task<void>()> before_retry = {};
+};
+
+// Limits the retries of many calls together, so that retries do not keep a server overloaded. Each retriable failure
+// takes one token, and each success gives `tokens_per_success` back. There are no retries while at most half of the
+// tokens are left. Used by the loops of one thread.
+class RetryBudget {
+ public:
+  // Throws std::invalid_argument unless 0 < tokens_max <= 1000 and tokens_per_success >= 0.
+  explicit RetryBudget(double tokens_max = 100, double tokens_per_success = 0.1);
+
+  void failed() noexcept { tokens_ = std::max(0.0, tokens_ - 1); }
+  void succeeded() noexcept { tokens_ = std::min(tokens_max_, tokens_ + tokens_per_success_); }
+  bool may_retry() const noexcept { return tokens_ > tokens_max_ / 2; }
+  double tokens() const noexcept { return tokens_; }
+
+ private:
+  double tokens_max_;
+  double tokens_per_success_;
+  double tokens_;
+};
+
+namespace detail {
+
+// The decisions of one call, without types of methods.
+class RetryRun {
+ public:
+  RetryRun(const RetryPolicy& policy, RetryBudget& budget, CallOptions options);
+
+  // The options of the next attempt: `timeout` is what is left of the whole call's.
+  CallOptions attempt_options() const;
+  // Decides after an attempt that failed. Returns the pause before the next one, or nothing if `error` is the result of
+  // the call. `pushback` is the pause that the server asks for; negative: it forbids retries.
+  std::optional<Duration> after_failure(Error& error, std::optional<Duration> pushback);
+  // Ends the call while it waits for the next attempt.
+  Error cancelled_error() const;
+  unsigned attempts() const noexcept { return attempts_; }
+
+ private:
+  bool retriable(const Error& error) const noexcept;
+  void finish(Error& error) const;
+  Duration backoff() const noexcept;
+
+  const RetryPolicy& policy_;
+  RetryBudget& budget_;
+  const CallOptions options_;
+  Loop& loop_;
+  std::optional<Time> end_;
+  unsigned attempts_ = 1;
+  bool maybe_executed_ = false;
+};
+
+template <class Via>
+concept ReportsOutcomes = requires(Via& via) { via.report_next()->retry_after; };
+
+}  // namespace detail
+
+// Makes calls through a client, a pool or a GrpcClient, and makes them again by a policy. CallOptions::timeout limits
+// the call with all its attempts and pauses; without it, each attempt has the client's own default. The error of a call
+// is true of all its attempts: if one of them may have been executed, the code does not claim otherwise. Calls with
+// streams are made once. Used on the thread of `via`; `via` and this object must outlive their calls.
+template <class Via>
+class Retrying {
+ public:
+  explicit Retrying(Via& via, RetryPolicy policy = {}, std::shared_ptr<RetryBudget> budget = {})
+      : via_(via),
+        policy_(std::move(policy)),
+        budget_(budget != nullptr ? std::move(budget) : std::make_shared<RetryBudget>()) {}
+  Retrying(const Retrying&) = delete;
+  Retrying& operator=(const Retrying&) = delete;
+
+  // As ClientPool::call(). Arguments that are lvalues must stay valid until the task has ended.
+  template <auto F, class... Given>
+    requires(!std::is_same_v<std::remove_cvref_t<std::tuple_element_t<0, std::tuple<Given..., void>>>, CallOptions>)
+  Task<typename detail::ValueOutcome<F>::type> call(Given&&... arguments) {
+    detail::require_names<detail::MethodFacts<F>, Given...>();
+    return run<F, Given...>(CallOptions(), std::forward<Given>(arguments)...);
+  }
+  template <auto F, class Options = CallOptions, class... Given>
+    requires std::is_same_v<std::remove_cvref_t<Options>, CallOptions>
+  Task<typename detail::ValueOutcome<F>::type> call(Options&& options, Given&&... arguments) {
+    detail::require_names<detail::MethodFacts<F>, Options, Given...>();
+    return run<F, Given...>(std::forward<Options>(options), std::forward<Given>(arguments)...);
+  }
+  // Begins a call with streams. It is not retried.
+  template <auto F, class... Given>
+  auto open(Given&&... given) {
+    return via_.template open<F>(std::forward<Given>(given)...);
+  }
+
+  const RetryBudget& budget() const noexcept { return *budget_; }
+
+ private:
+  // Lvalues are kept as references, the others as copies.
+  template <auto F, class... Given>
+  Task<typename detail::ValueOutcome<F>::type> run(CallOptions options, Given... arguments) {
+    detail::RetryRun state(policy_, *budget_, std::move(options));
+    while (true) {
+      const CallOptions attempt = state.attempt_options();
+      std::optional<Duration> pushback;
+      auto calling = attempt_call<F>(attempt, pushback, state.attempts(), arguments...);
+      auto result = co_await std::move(calling);
+      if (result) {
+        budget_->succeeded();
+        co_return result;
+      }
+      const std::optional<Duration> pause = state.after_failure(result.error(), pushback);
+      if (!pause) co_return result;
+      auto pausing = Loop::current()->sleep(*pause, attempt.token);
+      const Result<void> slept = co_await std::move(pausing);
+      if (!slept) co_return std::unexpected(state.cancelled_error());
+      if (policy_.before_retry) {
+        auto preparing = policy_.before_retry();
+        co_await std::move(preparing);
+      }
+    }
+  }
+
+  template <auto F, class... Given>
+  Task<typename detail::ValueOutcome<F>::type> attempt_call(const CallOptions& options,
+                                                            std::optional<Duration>& pushback, unsigned attempt,
+                                                            Given&... arguments) {
+    if constexpr (detail::ReportsOutcomes<Via>) {
+      CallOptions counted = options;
+      if (attempt > 1) counted.metadata.emplace_back(Via::attempts_name, std::to_string(attempt - 1));
+      auto call = via_.template call<F>(counted, arguments...);
+      const auto outcome = via_.report_next();
+      auto result = co_await std::move(call);
+      pushback = outcome->retry_after;
+      co_return result;
+    } else {
+      static_cast<void>(pushback);
+      static_cast<void>(attempt);
+      auto call = via_.template call<F>(options, arguments...);
+      co_return co_await std::move(call);
+    }
+  }
+
+  Via& via_;
+  const RetryPolicy policy_;
+  const std::shared_ptr<RetryBudget> budget_;
+};
+
+}  // namespace hawser

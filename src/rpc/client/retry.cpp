@@ -1,0 +1,78 @@
+#include "hawser/retry.h"
+
+#include <cmath>
+
+namespace hawser {
+
+RetryBudget::RetryBudget(double tokens_max, double tokens_per_success)
+    : tokens_max_(tokens_max), tokens_per_success_(tokens_per_success), tokens_(tokens_max) {
+  if (!(tokens_max > 0 && tokens_max <= 1000 && tokens_per_success >= 0)) {
+    throw std::invalid_argument(
+        "hawser: RetryBudget: tokens_max must be above 0 and at most 1000, tokens_per_success at least 0");
+  }
+}
+
+namespace detail {
+
+RetryRun::RetryRun(const RetryPolicy& policy, RetryBudget& budget, CallOptions options)
+    : policy_(policy), budget_(budget), options_(std::move(options)), loop_(*Loop::current()) {
+  if (options_.timeout && *options_.timeout < forever) end_ = loop_.after(*options_.timeout);
+}
+
+CallOptions RetryRun::attempt_options() const {
+  CallOptions attempt = options_;
+  if (end_) attempt.timeout = std::max(*end_ - loop_.now(), Duration::zero());
+  return attempt;
+}
+
+bool RetryRun::retriable(const Error& error) const noexcept {
+  if (!error.not_executed() && !options_.idempotent) return false;
+  if (error.code == ErrorCode::application) {
+    return std::ranges::find(policy_.application_codes, error.application_code) != policy_.application_codes.end();
+  }
+  return std::ranges::find(policy_.codes, error.code) != policy_.codes.end();
+}
+
+Duration RetryRun::backoff() const noexcept {
+  const auto most = static_cast<double>(policy_.backoff_max.count());
+  const double pause = std::min(
+      most, static_cast<double>(policy_.backoff_first.count()) * std::pow(policy_.backoff_factor, attempts_ - 1));
+  // Calls that failed together must not be made again together. The bits of addresses and of the clock suffice.
+  std::uint64_t bits = reinterpret_cast<std::uintptr_t>(this) ^
+                       static_cast<std::uint64_t>(loop_.now().time_since_epoch().count() + attempts_);
+  bits *= 0x9E3779B97F4A7C15U;
+  const double spread = static_cast<double>(bits >> 11) / static_cast<double>(std::uint64_t{1} << 53) * 2 - 1;
+  return Duration(static_cast<Duration::rep>(std::max(0.0, pause * (1 + spread * policy_.jitter))));
+}
+
+void RetryRun::finish(Error& error) const {
+  if (attempts_ == 1) return;
+  error.text += " (attempt " + std::to_string(attempts_) + ")";
+  if (!maybe_executed_ || !error.not_executed()) return;
+  error.code = ErrorCode::outcome_unknown;
+  error.text += "; an earlier attempt may have been executed";
+}
+
+std::optional<Duration> RetryRun::after_failure(Error& error, std::optional<Duration> pushback) {
+  const bool again = retriable(error);
+  if (again) budget_.failed();
+  const bool forbidden = pushback && *pushback < Duration::zero();
+  if (again && !forbidden && attempts_ < policy_.attempts_max && budget_.may_retry()) {
+    const Duration pause = pushback ? *pushback : backoff();
+    if (!end_ || loop_.after(pause) < *end_) {
+      maybe_executed_ = maybe_executed_ || !error.not_executed();
+      ++attempts_;
+      return pause;
+    }
+  }
+  finish(error);
+  return std::nullopt;
+}
+
+Error RetryRun::cancelled_error() const {
+  return {ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0,
+          "the caller cancelled the call before attempt " + std::to_string(attempts_)};
+}
+
+}  // namespace detail
+}  // namespace hawser
