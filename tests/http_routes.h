@@ -77,6 +77,16 @@ inline Task<HttpResponse> hello(HttpRequest& request) {
   response.headers.emplace_back("Content-Length", "1");
   co_return response;
 }
+// Answers with the parameters of the path.
+inline Task<HttpResponse> parameters(HttpRequest& request) {
+  HttpResponse response;
+  for (const std::string_view name : {"id", "order", "kind"}) {
+    if (const auto value = request.parameter(name)) {
+      response.body += std::string(name) + "=" + std::string(*value) + ";";
+    }
+  }
+  co_return response;
+}
 inline Task<HttpResponse> wait_in_route(HttpRequest& request) {
   waiting.fetch_add(1);
   auto sleep = request.loop().sleep(1h, request.token());

@@ -71,6 +71,12 @@ class HttpServer : public ::testing::Test {
                        .route("GET", "/hello", hello)
                        .route("POST", "/hello", hello)
                        .route("GET", "/files/*", hello)
+                       .route("GET", "/v1/users/{id}", parameters)
+                       .route("DELETE", "/v1/users/{id}", parameters)
+                       .route("GET", "/v1/users/{id}/orders/{order}", parameters)
+                       .route("GET", "/v1/{kind}/7", parameters)
+                       .route("GET", "/v1/users/me", hello)
+                       .route("GET", "/v1/*", hello)
                        .route("GET", "/wait", wait_in_route)
                        .route("GET", "/broken", broken)
                        .route("GET", "/large", large)
@@ -291,6 +297,29 @@ TEST_F(HttpServer, RoutesThatCannotBe) {
   routes.route("GET", "/a", hello);
   EXPECT_THROW(routes.route("GET", "/a", hello), std::logic_error);
   EXPECT_THROW(routes.route("GET", "a", hello), std::logic_error);
+  routes.route("GET", "/v1/{id}", hello);
+  for (const char* path :
+       {"/v1/{id}", "/v1/{name}", "/{}", "/a{id}", "/{id}b", "/{a}/{a}", "/{a", "/a}", "/{a}/*", "/{a{b}}"}) {
+    EXPECT_THROW(routes.route("GET", path, hello), std::logic_error) << path;
+  }
+  routes.route("POST", "/v1/{id}", hello);
+}
+
+TEST_F(HttpServer, ParametersOfPaths) {
+  start();
+  EXPECT_EQ(ask(get("/v1/users/42?x=1")).body, "id=42;");
+  EXPECT_EQ(ask(get("/v1/users/4%202")).body, "id=4%202;") << "not decoded";
+  EXPECT_EQ(ask("DELETE /v1/users/42 HTTP/1.1\r\nHost: a\r\n\r\n").body, "id=42;");
+  EXPECT_EQ(ask(get("/v1/users/42/orders/7")).body, "id=42;order=7;");
+  EXPECT_EQ(ask(get("/v1/things/7")).body, "kind=things;");
+  EXPECT_EQ(ask(get("/v1/users/7")).body, "id=7;") << "the fixed segment comes first";
+  // A path without parameters goes first, and "/*" serves what is left.
+  EXPECT_TRUE(ask(get("/v1/users/me")).body.starts_with("GET /v1/users/me?"));
+  EXPECT_TRUE(ask(get("/v1/users/")).body.starts_with("GET /v1/users/?"));
+  EXPECT_TRUE(ask(get("/v1/users/42/orders")).body.starts_with("GET /v1/users/42/orders?"));
+  const Response refused = ask("PUT /v1/users/42 HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(refused.status, 405);
+  EXPECT_NE(refused.head.find("Allow: DELETE, GET"), std::string::npos) << refused.head;
 }
 
 TEST_F(HttpServer, KeepsConnectionsAndAnswersPipelinedRequestsInOrder) {

@@ -53,6 +53,9 @@ class HttpRequest {
   std::string_view method() const noexcept;
   std::string_view path() const noexcept;   // Without the query. Not decoded.
   std::string_view query() const noexcept;  // Behind '?'. Not decoded.
+  // The segment of the path that stands in place of {name} in the path of the route; nothing if the route has no such
+  // parameter. Not decoded.
+  std::optional<std::string_view> parameter(std::string_view name) const noexcept;
   // The value of the first header field of that name, compared without case; nothing if there is none.
   std::optional<std::string_view> header(std::string_view name) const noexcept;
   Bytes body() const noexcept;
@@ -115,8 +118,10 @@ class Http {
  public:
   explicit Http(HttpOptions options = {});
   // Serves requests with exactly that method and path. A GET route serves HEAD too. A path may end with "/*": it serves
-  // every longer path that has no route of its own. Throws std::logic_error if the route exists, or if `path` does not
-  // begin with '/'. A route goes before a method of the same path. Call it before enable().
+  // every longer path that has no route of its own. A segment {name} of a path stands for any segment that is not
+  // empty: see HttpRequest::parameter(). A path without parameters goes first, then one whose parameters come later.
+  // Throws std::logic_error if the route exists, if `path` does not begin with '/', or if its parameters are malformed.
+  // A route goes before a method of the same path. Call it before enable().
   Http& route(std::string_view method, std::string_view path, HttpHandler handler) &;
   Http&& route(std::string_view method, std::string_view path, HttpHandler handler) &&;
   operator ProtocolSpec() const;

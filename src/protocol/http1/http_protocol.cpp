@@ -11,12 +11,84 @@ namespace hawser {
 
 namespace http1 {
 
+namespace {
+
+// Removes the first segment of a path, which begins with '/', and returns it.
+std::string_view take_segment(std::string_view& path) noexcept {
+  path.remove_prefix(1);
+  const std::string_view segment = path.substr(0, path.find('/'));
+  path.remove_prefix(segment.size());
+  return segment;
+}
+
+bool is_parameter(std::string_view segment) noexcept { return segment.starts_with('{'); }
+
+bool matches(std::string_view pattern, std::string_view path) noexcept {
+  while (!pattern.empty() && !path.empty()) {
+    const std::string_view wanted = take_segment(pattern);
+    const std::string_view given = take_segment(path);
+    if (is_parameter(wanted) ? given.empty() : given != wanted) return false;
+  }
+  return pattern.empty() && path.empty();
+}
+
+}  // namespace
+
+std::optional<std::string_view> path_parameter(std::string_view pattern, std::string_view path,
+                                               std::string_view name) noexcept {
+  while (!pattern.empty() && !path.empty()) {
+    const std::string_view wanted = take_segment(pattern);
+    const std::string_view given = take_segment(path);
+    if (is_parameter(wanted) && wanted.substr(1, wanted.size() - 2) == name) return given;
+  }
+  return std::nullopt;
+}
+
+RouteTable::Methods& RouteTable::pattern_methods(std::string_view path) {
+  std::string kinds;
+  std::vector<std::string_view> names;
+  for (std::string_view rest = path; !rest.empty();) {
+    const std::string_view segment = take_segment(rest);
+    kinds += is_parameter(segment) ? '1' : '0';
+    const bool braces = segment.find_first_of("{}") != std::string_view::npos;
+    const bool whole =
+        segment.size() > 2 && segment.front() == '{' && segment.find_first_of("{}", 1) == segment.size() - 1;
+    if (segment == "*" || (braces && (!whole || std::ranges::find(names, segment) != names.end()))) {
+      throw std::logic_error("hawser: the path " + std::string(path) +
+                             " of a route: a parameter is a whole segment {name}, with a name of its own, and no * "
+                             "stands beside it");
+    }
+    if (whole) names.push_back(segment);
+  }
+  for (Pattern& one : patterns_) {
+    if (one.path == path) return one.methods;
+    // Equal but for the names: the same paths would match.
+    bool same = one.kinds == kinds;
+    std::string_view left = one.path;
+    std::string_view right = path;
+    while (same && !left.empty()) {
+      const std::string_view a = take_segment(left);
+      const std::string_view b = take_segment(right);
+      same = is_parameter(a) || a == b;
+    }
+    if (same) {
+      throw std::logic_error("hawser: the route " + std::string(path) + " exists already as " + one.path);
+    }
+  }
+  const auto before = [](const Pattern& one, const std::string& other) { return one.kinds <= other; };
+  const auto place = std::lower_bound(patterns_.begin(), patterns_.end(), kinds, before);
+  return patterns_.insert(place, Pattern{std::string(path), kinds, {}})->methods;
+}
+
 void RouteTable::add(std::string_view method, std::string_view path, HttpHandler handler) {
   const std::string text = std::string(method) + " " + std::string(path);
   if (!path.starts_with('/'))
     throw std::logic_error("hawser: the path of the route " + text + " does not begin with /");
   const bool prefix = path.ends_with("/*");
-  Methods& methods = prefix ? prefixes_[std::string(path.substr(0, path.size() - 1))] : exact_[std::string(path)];
+  const bool pattern = path.find_first_of("{}") != std::string_view::npos;
+  Methods& methods = pattern  ? pattern_methods(path)
+                     : prefix ? prefixes_[std::string(path.substr(0, path.size() - 1))]
+                              : exact_[std::string(path)];
   if (!methods.emplace(method, std::move(handler)).second) {
     throw std::logic_error("hawser: the route " + text + " exists already");
   }
@@ -24,7 +96,13 @@ void RouteTable::add(std::string_view method, std::string_view path, HttpHandler
 
 RouteTable::Found RouteTable::find(std::string_view method, std::string_view path) const {
   const Methods* methods = nullptr;
+  std::string_view pattern;
   if (const auto exact = exact_.find(path); exact != exact_.end()) methods = &exact->second;
+  for (std::size_t i = 0; methods == nullptr && i < patterns_.size(); ++i) {
+    if (!path.starts_with('/') || !matches(patterns_[i].path, path)) continue;
+    methods = &patterns_[i].methods;
+    pattern = patterns_[i].path;
+  }
   // The longest prefix first.
   for (std::size_t slash = path.rfind('/'); methods == nullptr && !prefixes_.empty() && slash != std::string_view::npos;
        slash = slash == 0 ? std::string_view::npos : path.rfind('/', slash - 1)) {
@@ -34,10 +112,10 @@ RouteTable::Found RouteTable::find(std::string_view method, std::string_view pat
   if (methods == nullptr) return {};
   auto found = methods->find(method);
   if (found == methods->end() && method == "HEAD") found = methods->find("GET");
-  if (found != methods->end()) return {.handler = &found->second, .allowed = {}};
+  if (found != methods->end()) return {.handler = &found->second, .allowed = {}, .pattern = pattern};
   std::string allowed;
   for (const auto& [name, handler] : *methods) allowed += (allowed.empty() ? "" : ", ") + name;
-  return {.handler = nullptr, .allowed = std::move(allowed)};
+  return {.handler = nullptr, .allowed = std::move(allowed), .pattern = {}};
 }
 
 HttpProtocol::Match HttpProtocol::match(Bytes first) const noexcept {

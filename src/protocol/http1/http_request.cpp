@@ -11,6 +11,9 @@ std::string_view HttpRequest::query() const noexcept { return state_->head->quer
 std::optional<std::string_view> HttpRequest::header(std::string_view name) const noexcept {
   return state_->head->field(name);
 }
+std::optional<std::string_view> HttpRequest::parameter(std::string_view name) const noexcept {
+  return http1::path_parameter(state_->pattern, state_->head->path, name);
+}
 Bytes HttpRequest::body() const noexcept { return state_->call.request().body; }
 std::string HttpRequest::peer() const { return state_->call.sink().peer(); }
 Loop& HttpRequest::loop() const noexcept { return state_->call.sink().loop(); }

@@ -152,7 +152,7 @@ HttpSession::Plan HttpSession::plan(const RequestHead& head) const {
                 .allow = std::move(allow)};
   };
   RouteTable::Found found = routes_.find(head.method, head.path);
-  if (found.handler != nullptr) return {.kind = Kind::route, .route = found.handler};
+  if (found.handler != nullptr) return {.kind = Kind::route, .route = found.handler, .pattern = found.pattern};
   if (!found.allowed.empty()) {
     return refused(ErrorCode::invalid_argument, "this path does not serve the method " + std::string(head.method), 405,
                    std::move(found.allowed));
@@ -295,7 +295,7 @@ void HttpSession::run_route(const RequestHead& head, Bytes head_bytes, Bytes bod
   if (interceptors().empty()) request.metadata = {};  // Only interceptors use it.
   host().serving = true;
   try {
-    serve_route(*this, *plan_.route, request, std::move(kept));
+    serve_route(*this, *plan_.route, plan_.pattern, request, std::move(kept));
   } catch (...) {
     detail::reply_thrown(*this, request.call, "a route", "beginning the request");
   }

@@ -75,7 +75,8 @@ class HttpSession final : public rpc::ByteSession {
     const rpc::Dispatcher::Method* method = nullptr;
     const detail::JsonTranscoder* json = nullptr;  // The JSON of `method`.
     const HttpHandler* route = nullptr;
-    unsigned status = 0;  // Status of a refused request, and its error.
+    std::string_view pattern = {};  // The route's path, if it has parameters.
+    unsigned status = 0;            // Status of a refused request, and its error.
     Error error = {};
     std::string allow = {};
   };

@@ -10,15 +10,16 @@ namespace hawser {
 struct HttpRequest::State {
   detail::ActiveCall& call;
   http1::KeptHead head;
+  std::string_view pattern;
 };
 
 namespace http1 {
 
 // Makes the requests that handlers of routes receive.
 struct RequestAccess {
-  // `call` outlives the request.
-  static HttpRequest make(detail::ActiveCall& call, KeptHead head) {
-    return HttpRequest(std::unique_ptr<HttpRequest::State>(new HttpRequest::State{call, std::move(head)}));
+  // `call` and `pattern` outlive the request.
+  static HttpRequest make(detail::ActiveCall& call, KeptHead head, std::string_view pattern) {
+    return HttpRequest(std::unique_ptr<HttpRequest::State>(new HttpRequest::State{call, std::move(head), pattern}));
   }
 };
 

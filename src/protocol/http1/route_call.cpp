@@ -62,15 +62,15 @@ Task<Result<HttpResponse>> intercept_route(HttpSession& session, detail::ActiveC
 
 }  // namespace
 
-detail::Serving serve_route(HttpSession& session, const HttpHandler& handler, detail::IncomingRequest request,
-                            KeptHead head) {
+detail::Serving serve_route(HttpSession& session, const HttpHandler& handler, std::string_view pattern,
+                            detail::IncomingRequest request, KeptHead head) {
   const std::uint32_t id = request.call;
   try {
     detail::ActiveCall call(request, detail::ActiveCall::Keep::copy_small);
     auto self = call.self();
     co_await self;
     if (!call.admitted()) co_return;
-    HttpRequest given = RequestAccess::make(call, std::move(head));
+    HttpRequest given = RequestAccess::make(call, std::move(head), pattern);
     std::optional<HttpResponse> response;
     std::optional<Error> error;
     try {

@@ -7,8 +7,8 @@
 namespace hawser::http1 {
 
 // Runs a route's handler as a call, which can be cancelled and has a deadline, with the interceptors of the server
-// around it.
-detail::Serving serve_route(HttpSession& session, const HttpHandler& handler, detail::IncomingRequest request,
-                            KeptHead head);
+// around it. `pattern` is the route's path if it has parameters.
+detail::Serving serve_route(HttpSession& session, const HttpHandler& handler, std::string_view pattern,
+                            detail::IncomingRequest request, KeptHead head);
 
 }  // namespace hawser::http1

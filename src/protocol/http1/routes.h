@@ -1,8 +1,10 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "hawser/http.h"
 
@@ -17,6 +19,7 @@ class RouteTable {
   struct Found {
     const HttpHandler* handler = nullptr;  // Null if the path is not served, or not with this method.
     std::string allowed;                   // The methods of the path, if it is served but not with this method.
+    std::string_view pattern;              // The route's path if it has parameters. Valid as long as the table.
   };
   Found find(std::string_view method, std::string_view path) const;
 
@@ -24,6 +27,18 @@ class RouteTable {
   using Methods = std::map<std::string, HttpHandler, std::less<>>;
   std::map<std::string, Methods, std::less<>> exact_;
   std::map<std::string, Methods, std::less<>> prefixes_;  // Paths with '/' at their end.
+  struct Pattern {
+    std::string path;
+    std::string kinds;  // One character for each segment: '0' if it is fixed, '1' if it is a parameter.
+    Methods methods;
+  };
+  Methods& pattern_methods(std::string_view path);
+  std::vector<Pattern> patterns_;  // In the order in which they are tried: fixed segments go before parameters.
 };
+
+// The segment of `path` that the parameter `name` of `pattern` stands for; nothing if there is no such parameter.
+// `path` matches `pattern`.
+std::optional<std::string_view> path_parameter(std::string_view pattern, std::string_view path,
+                                               std::string_view name) noexcept;
 
 }  // namespace hawser::http1
