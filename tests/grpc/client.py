@@ -18,7 +18,7 @@ def channel_to(address, **options):
     limits = {"grpc.max_receive_message_length": -1, "grpc.max_send_message_length": -1,
               "grpc.use_local_subchannel_pool": 1, "grpc.enable_retries": 0}
     limits.update(options)
-    return grpc.insecure_channel(address, options=list(limits.items()))
+    return grpc.insecure_channel(address, options=[*limits.items(), ("grpc.enable_http_proxy", 0)])
 
 
 def stub(channel, name):

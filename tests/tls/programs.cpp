@@ -169,7 +169,8 @@ TEST_F(TlsGrpc, IsCalledByGrpcioWithACertificate) {
     return output_of("timeout 60 /usr/bin/python3 -c 'import grpc\nread = lambda name: open(name, \"rb\").read()\n" +
                      std::string("channel = grpc.secure_channel(\"localhost:") + port() +
                      "\", grpc.ssl_channel_credentials(" + credentials +
-                     "))\ntry:\n  print(channel.unary_unary(\"/test.Raw/Echo\")(b\"hello\", timeout=30))\n"
+                     "), ((\"grpc.enable_http_proxy\", 0),))\ntry:\n  "
+                     "print(channel.unary_unary(\"/test.Raw/Echo\")(b\"hello\", timeout=30))\n"
                      "except grpc.RpcError as error:\n  print(error.code())'");
   };
   const std::string ca = "read(\"" + authority.ca_file() + "\")";
