@@ -46,6 +46,7 @@ class BytesTranscoder final : public detail::JsonTranscoder {
 
 inline std::atomic<int> waiting{0};
 inline std::atomic<int> cancelled{0};
+inline std::atomic<bool> released{false};
 
 inline Task<Result<std::string>> say_later(Context& context, std::string text) {
   auto sleep = context.loop().sleep(1ms);
@@ -94,6 +95,16 @@ inline Task<HttpResponse> wait_in_route(HttpRequest& request) {
   cancelled.fetch_add(1);
   HttpResponse response;
   response.status = 504;
+  co_return response;
+}
+inline Task<HttpResponse> wait_for_release(HttpRequest& request) {
+  waiting.fetch_add(1);
+  while (!released.load()) {
+    auto pause = request.loop().sleep(1ms);
+    co_await pause;
+  }
+  HttpResponse response;
+  response.body = "released";
   co_return response;
 }
 inline Task<HttpResponse> broken(HttpRequest&) {

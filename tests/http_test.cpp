@@ -32,6 +32,7 @@ class HttpServer : public ::testing::Test {
   HttpServer() {
     waiting = 0;
     cancelled = 0;
+    released = false;
     options.loop.log = no_log();
     options.message_bytes_max = 1 << 20;
   }
@@ -78,6 +79,7 @@ class HttpServer : public ::testing::Test {
                        .route("GET", "/v1/users/me", hello)
                        .route("GET", "/v1/*", hello)
                        .route("GET", "/wait", wait_in_route)
+                       .route("GET", "/held", wait_for_release)
                        .route("GET", "/broken", broken)
                        .route("GET", "/large", large)
                        .route("GET", "/streamed", streamed)
@@ -459,14 +461,17 @@ TEST_F(HttpServer, StopsGracefully) {
   start();
   RawSocket idle = connected(get("/health"));
   EXPECT_EQ(receive(idle).status, 200);
-  RawSocket busy = connected(post("/test.Text/Wait", "\"\"", "timeout-ms: 100\r\n"));
+  RawSocket busy = connected(get("/held"));
   EXPECT_TRUE(soon([&] { return waiting == 1; }));
   native->stop();
   native.reset();
   std::thread stopper([&] { server->stop(patience); });
   EXPECT_TRUE(idle.closed_by_peer());
+  // The stop has begun, and waits for the call that is in progress.
+  released = true;
   const Response response = receive(busy);
-  EXPECT_EQ(response.status, 504);
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.body, "released");
   EXPECT_TRUE(response.has("Connection: close\r\n"));
   EXPECT_TRUE(busy.closed_by_peer());
   busy.close();
@@ -536,7 +541,8 @@ TEST_F(HttpServer, SlowBodiesEndAtTheLeastRate) {
 
 TEST_F(HttpServer, ReadersThatDoNotReadAreNotServedFurther) {
   options.send_backlog_bytes_max = 1 << 20;
-  options.ping_interval = 50ms;
+  // The native client answers pings as well: it needs a processor within two intervals.
+  options.ping_interval = 1s;
   start();
   RawSocket greedy = connected();
   std::string requests;
@@ -545,7 +551,8 @@ TEST_F(HttpServer, ReadersThatDoNotReadAreNotServedFurther) {
   EXPECT_TRUE(native->sees_calls(20));
   // Two gigabytes were asked for. The connection ends when its peer has taken nothing for two ping intervals.
   EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
-  EXPECT_LT(server->counters().calls, 2000U + native->calls() + 100);
+  const std::uint64_t calls = server->counters().calls;  // First: the native client goes on.
+  EXPECT_LT(calls, native->calls() + 200);
 }
 
 TEST_F(HttpServer, BodiesShareTheMemoryOfTheServer) {
