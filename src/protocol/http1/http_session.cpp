@@ -163,7 +163,7 @@ HttpSession::Plan HttpSession::plan(const RequestHead& head) const {
   }
   const rpc::Dispatcher::Method* const method =
       head.path.size() < 2 ? nullptr : host().dispatcher.find(head.path.substr(1));
-  const detail::JsonTranscoder* json = method == nullptr ? nullptr : method->json.get();
+  std::shared_ptr<const detail::JsonTranscoder> json = method == nullptr ? nullptr : method->json;
   if (json == nullptr && method != nullptr && options_.functions) json = functions_.find(*method);
   if (json == nullptr) {
     return refused(ErrorCode::unknown_method,
@@ -175,7 +175,7 @@ HttpSession::Plan HttpSession::plan(const RequestHead& head) const {
     return refused(ErrorCode::invalid_argument, "a method with streams is not served over HTTP/1.1", 501);
   }
   const std::string_view type = media_type(head.field("content-type").value_or(json_type));
-  if (equal_without_case(type, json_type)) return {.kind = Kind::json, .method = method, .json = json};
+  if (equal_without_case(type, json_type)) return {.kind = Kind::json, .method = method, .json = std::move(json)};
   const bool proto = is_any_of(
       type, {"application/octet-stream", "application/proto", "application/x-protobuf", "application/protobuf"});
   if (proto && json->encoding() == "proto") return {.kind = Kind::bytes, .method = method};
@@ -280,6 +280,8 @@ void HttpSession::run_method(const RequestHead& head, Bytes body, Block* block) 
   constexpr std::size_t idle_metadata_bytes_max = 512;
   if (plan_.kind == Kind::bytes) {
     serve(*plan_.method, incoming(head, body, block));
+  } else if (body.size() > converted_in_place_max) {
+    return conversion_.spawn(convert_arguments(incoming(head, body, block)));
   } else {
     const Result<Buffer> arguments = plan_.json->arguments_from_json(as_text(body));
     if (!arguments) return refuse(status_of(arguments.error().code), arguments.error());
@@ -356,13 +358,11 @@ void HttpSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion*
     std::vector<std::byte> payload;
     for (const ConstBuffer& piece : pieces) payload.insert(payload.end(), piece.data, piece.data + piece.size);
     if (owner != nullptr) owner->on_send_complete();
-    const Result<std::string> text = plan_.json->result_to_json(json_body_.bytes(), payload);
-    if (!text) return refuse(500, text.error());
-    writer_.add_type(json_type);
-    writer_.end(text->size(), keep_alive_);
-    write(writer_.text());
-    write(*text);
-    end_answer();
+    if (json_body_.size() + payload.size() > converted_in_place_max) {
+      call_ = 0;  // It has been answered.
+      return conversion_.spawn(convert_result(std::move(payload)));
+    }
+    reply_json(plan_.json->result_to_json(json_body_.bytes(), payload));
   } catch (const std::exception&) {
     fail_connection();
   }
@@ -539,6 +539,7 @@ void HttpSession::on_no_calls() {
 void HttpSession::on_end(const Error&) {
   timer_.stop();
   call_ = 0;
+  conversion_stop_.request_stop();
   room_.notify_all();
   body_ = {};
   json_body_ = {};

@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "exec/condition.h"
 #include "hawser/http.h"
+#include "hawser/scope.h"
 #include "protocol/http1/json/function_json.h"
 #include "protocol/http1/request_parser.h"
 #include "protocol/http1/response.h"
@@ -53,6 +55,10 @@ class HttpSession final : public rpc::ByteSession {
   // Methods with streams are not served.
   std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t) override { return nullptr; }
 
+  // JSON of more bytes, and JSON of values of more bytes, is converted on a thread of the offload pool. libprotobuf
+  // converts some types at 2 MB/s.
+  static constexpr std::size_t converted_in_place_max = 8 * 1024;
+
   const rpc::ServerInterceptors& interceptors() noexcept { return host().interceptors; }
   // Answers a call of a route.
   void reply_route(std::uint32_t call, const HttpResponse& response);
@@ -73,7 +79,7 @@ class HttpSession final : public rpc::ByteSession {
   struct Plan {
     Kind kind = Kind::refused;
     const rpc::Dispatcher::Method* method = nullptr;
-    const detail::JsonTranscoder* json = nullptr;  // The JSON of `method`.
+    std::shared_ptr<const detail::JsonTranscoder> json = {};  // The JSON of `method`.
     const HttpHandler* route = nullptr;
     std::string_view pattern = {};  // The route's path, if it has parameters.
     unsigned status = 0;            // Status of a refused request, and its error.
@@ -103,6 +109,10 @@ class HttpSession final : public rpc::ByteSession {
   void on_request(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
   void run_method(const RequestHead& head, Bytes body, Block* block);
   void run_route(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
+  // Convert long JSON on another thread, while the session holds. They end early if the connection does.
+  Task<void> convert_arguments(detail::IncomingRequest request);
+  Task<void> convert_result(std::vector<std::byte> payload);
+  void reply_json(const Result<std::string>& text);
   detail::IncomingRequest incoming(const RequestHead& head, Bytes body, Block* block);
   void refuse(unsigned status, const Error& error, std::string_view allow = {});
   void respond(unsigned status, std::string_view type, std::string_view body, std::string_view allow = {});
@@ -140,6 +150,8 @@ class HttpSession final : public rpc::ByteSession {
   std::size_t reply_bytes_ = 0;  // Bytes of the head and the body that begin_reply() has reserved.
   std::size_t attachment_bytes_ = 0;
   exec::Condition room_;  // Notified when a writer may go on, and when the connection has ended.
+  std::stop_source conversion_stop_ = std::stop_source(std::nostopstate);
+  Scope conversion_;  // Its task works for the present request.
 };
 
 }  // namespace hawser::http1

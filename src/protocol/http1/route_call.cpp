@@ -30,6 +30,8 @@ class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
     Task<HttpResponse> task = handler_(request_);
     call_.handler_frame = task.frame();
     response.emplace(co_await std::move(task));
+    // As the replies of methods: charged until the interceptors have ended, and not refused.
+    if (call_.request().account != nullptr) charge_.add(*call_.request().account, response->body.size(), true);
     co_return Result<void>{};
   }
   Error thrown(std::string_view part, std::string text) override {
@@ -41,6 +43,7 @@ class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
   detail::ActiveCall& call_;
   const HttpHandler& handler_;
   HttpRequest& request_;
+  detail::ReceiveCharge charge_;
 };
 
 // Runs a route's handler with the interceptors of the server around it.

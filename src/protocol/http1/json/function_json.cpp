@@ -18,16 +18,16 @@ Result<std::string> FunctionJson::result_to_json(Bytes body, Bytes payload) cons
   return json;
 }
 
-const detail::JsonTranscoder* FunctionJsons::find(const detail::ServedMethod& method) {
+std::shared_ptr<const detail::JsonTranscoder> FunctionJsons::find(const detail::ServedMethod& method) {
   if (method.describe == nullptr) return nullptr;
   const std::lock_guard lock(mutex_);
-  std::unique_ptr<const FunctionJson>& known = known_[method.describe];
+  std::shared_ptr<const FunctionJson>& known = known_[method.describe];
   if (known == nullptr) {
     Result<ValueTypes> types = ValueTypes::check(rpc::Describer(method).take());
     if (!types) return nullptr;
-    known = std::make_unique<FunctionJson>(std::move(*types));
+    known = std::make_shared<const FunctionJson>(std::move(*types));
   }
-  return known.get();
+  return known;
 }
 
 }  // namespace hawser::http1

@@ -26,13 +26,13 @@ class FunctionJson final : public detail::JsonTranscoder {
 // The transcoders of plain functions, which are made when they are first needed. Thread-safe.
 class FunctionJsons {
  public:
-  // Null if the types of the method are not known. The transcoder lives as long as this object.
-  const detail::JsonTranscoder* find(const detail::ServedMethod& method);
+  // Null if the types of the method are not known.
+  std::shared_ptr<const detail::JsonTranscoder> find(const detail::ServedMethod& method);
 
  private:
   std::mutex mutex_;
   // A function that describes a method determines its types, on whichever server the method is.
-  std::unordered_map<detail::DescribeType, std::unique_ptr<const FunctionJson>> known_;
+  std::unordered_map<detail::DescribeType, std::shared_ptr<const FunctionJson>> known_;
 };
 
 }  // namespace hawser::http1
