@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "hawser/interceptor.h"
+#include "hawser/sync.h"
 #include "hawser/with_timeout.h"
+#include "rpc/server/inspector.h"
 #include "tests/testing.h"
 
 // Interceptors of a server, seen by a client of the library's own protocol.
@@ -358,6 +360,58 @@ TEST_F(Intercepted, ATaskOfNextMayOutliveItsCall) {
     auto joined = scope.join();
     co_await std::move(joined);
     EXPECT_EQ(handlers_ended, 1);
+  });
+}
+
+TEST_F(Intercepted, NextDoesNothingOnceItsInterceptorHasEnded) {
+  std::optional<Next> kept;
+  server.use([&](IncomingCall&, Next next) -> Task<Result<void>> {
+    AWAIT(refused, next());
+    EXPECT_ERROR(refused, permission_denied, "");
+    AWAIT(late, (*kept)());
+    EXPECT_ERROR(late, internal, "after its interceptor had ended");
+    co_return refused;
+  });
+  server.use([&](IncomingCall&, Next next) -> Task<Result<void>> {
+    kept = next;
+    co_return fail(ErrorCode::permission_denied, "no");
+  });
+  run([&](Client& client) -> Task<void> {
+    AWAIT(reply, client.call<shout>("hi"));
+    EXPECT_ERROR(reply, permission_denied, "no");
+    EXPECT_EQ(handlers_run, 0);
+  });
+}
+
+std::string made(std::uint32_t bytes) { return text_of(bytes); }
+
+TEST_F(Intercepted, HeldRepliesCountAsReceivedMemory) {
+  constexpr std::uint32_t reply_bytes = 3'000'000;
+  Event held;
+  Event done;
+  server.use([&](IncomingCall& call, Next next) -> Task<Result<void>> {
+    AWAIT(outcome, next());
+    if (call.reply_bytes() >= reply_bytes) {
+      held.set();
+      auto waiting = done.wait();
+      co_await waiting;
+    }
+    co_return outcome;
+  });
+  server.register_handler<made>();
+  const auto kept = [&] { return rpc::Inspector::loops(server).at(0).receive_bytes; };
+  run([&](Client& client) -> Task<void> {
+    AWAIT(sent, client.send_request<made>(reply_bytes));
+    REQUIRE_OK(sent);
+    auto holding = held.wait();
+    co_await holding;
+    EXPECT_GE(kept(), reply_bytes);
+    done.set();
+    AWAIT(reply, std::move(*sent));
+    REQUIRE_OK(reply);
+    EXPECT_TRUE(*reply == text_of(reply_bytes));
+    AWAIT(released, eventually(loop, [&] { return kept() < reply_bytes; }));
+    EXPECT_TRUE(released);
   });
 }
 

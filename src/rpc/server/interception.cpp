@@ -164,6 +164,8 @@ void Interception::end_reply(std::span<const ConstBuffer> pieces, SendCompletion
     pieces_.assign(pieces.begin(), pieces.end());
     held_ = Held::reply;
     call_.reply_bytes_ = size_.body + size_.payload + attachment_.size();
+    // The handler has run, so its reply is not refused. Later requests are, if it exceeds the limits.
+    if (outer_.request().account != nullptr) held_charge_.add(*outer_.request().account, call_.reply_bytes_, true);
     if (pieces_.empty()) {
       if (owner != nullptr) owner->on_send_complete();
     } else if (owner != nullptr) {
@@ -220,6 +222,7 @@ void Interception::release_owner() noexcept {
 
 void Interception::answer(Result<void>& outcome) {
   ended_ = true;
+  held_charge_.reset();
   if (started_ && !answered_) {
     // A task of next() exists that no interceptor awaits.
     if (run_ != nullptr) std::exchange(run_, nullptr)->detach();

@@ -103,6 +103,7 @@ class Interception final : public detail::ReplySink, public InterceptorChain<Inc
   std::vector<ConstBuffer> pieces_;  // On loan from owner_, or of copied_.
   SendCompletion* owner_ = nullptr;
   Buffer copied_;
+  detail::ReceiveCharge held_charge_;                             // For the reply, until the interceptors have ended.
   const std::shared_ptr<char> alive_ = std::make_shared<char>();  // Expires with this object; posted work checks it.
 };
 

@@ -64,7 +64,8 @@ class InterceptorChain : public detail::NextTarget {
   // A coroutine of its own data: the chain may end before it begins, and while it waits.
   static Task<Result<void>> step(std::shared_ptr<detail::NextLink> link, std::size_t level) {
     const auto chain = [&] { return static_cast<InterceptorChain*>(link->target); };
-    if (chain() == nullptr) co_return ended();
+    // The interceptor before this level has this Next.
+    if (chain() == nullptr || chain()->running_ < level) co_return ended();
     if (chain()->reached_ != level) {
       if (std::optional<Result<void>> instead = chain()->repeat(chain()->running_ > level)) {
         co_return std::move(*instead);
