@@ -171,6 +171,7 @@ class MetricRegistry {
 
   // Calls `collector` at each render(), on the thread that renders, until the returned object is destroyed. The
   // destruction waits for a collector that runs. A collector must not use the registry.
+  // If it throws, the other metrics are shown, and hawser_metric_collectors_failed counts it.
   using Collector = std::function<void(MetricWriter&)>;
   [[nodiscard]] std::shared_ptr<void> collect(Collector collector);
 

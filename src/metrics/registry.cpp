@@ -196,7 +196,18 @@ std::string MetricRegistry::render(MetricFormat format) const {
     }
   }
   const std::scoped_lock lock(state_->collectors_lock);
-  for (const State::Collecting& one : state_->collectors) one.collector(families);
+  double failed = 0;
+  for (const State::Collecting& one : state_->collectors) {
+    try {
+      one.collector(families);
+    } catch (...) {  // The other metrics are shown, and what this collector has written.
+      ++failed;
+    }
+  }
+  if (failed != 0) {
+    families.gauge({"hawser_metric_collectors_failed", "Collectors that threw an exception during this rendering."}, {},
+                   failed);
+  }
   return families.text(format);
 }
 

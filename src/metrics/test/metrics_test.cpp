@@ -195,6 +195,21 @@ TEST(MetricRegistry, CollectorsAddSamplesUntilTheyEnd) {
   EXPECT_EQ(calls, 1);
 }
 
+TEST(MetricRegistry, ACollectorThatThrowsHidesNoOtherMetric) {
+  MetricRegistry registry;
+  registry.counter({"a", "A."}).add(3);
+  const auto before = registry.collect([](MetricWriter& writer) { writer.gauge({"b", "B."}, {}, 1); });
+  const auto broken = registry.collect([](MetricWriter& writer) {
+    writer.gauge({"c", "C."}, {}, 1);
+    throw std::runtime_error("no luck");
+  });
+  const auto behind = registry.collect([](MetricWriter& writer) { writer.gauge({"d", "D."}, {}, 1); });
+  const std::string text = registry.render(MetricFormat::prometheus);
+  for (const char* const line : {"a_total 3\n", "b 1\n", "c 1\n", "d 1\n", "hawser_metric_collectors_failed 1\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  }
+}
+
 TEST(MetricRegistry, ARegistrationMayOutliveTheRegistry) {
   std::shared_ptr<void> registration;
   {
