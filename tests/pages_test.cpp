@@ -234,7 +234,10 @@ TEST_F(Pages, AreForLoopbackUnlessTheProgramSaysOtherwise) {
   EXPECT_EQ(ask("GET", "/metrics", "", "evil.example:80").status, 403);
   EXPECT_EQ(ask("GET", "/status", "", "localhost:80").status, 200);
   EXPECT_EQ(ask("GET", "/status", "", "[::1]:80").status, 200);
-  EXPECT_EQ(get("/status", "X-Forwarded-For: 127.0.0.1\r\n").status, 403);
+  for (const char* const name : {"X-Forwarded-For", "x-forwarded-proto", "X-Forwarded-Host", "Forwarded", "Via",
+                                 "X-Real-IP", "X-Client-IP", "CF-Connecting-IP"}) {
+    EXPECT_EQ(get("/status", std::string(name) + ": 127.0.0.1\r\n").status, 403) << name;
+  }
   EXPECT_TRUE(observe::is_loopback("127.0.0.1:80"));
   EXPECT_TRUE(observe::is_loopback("[::1]:80"));
   EXPECT_TRUE(observe::is_loopback("[::ffff:127.0.0.1]:80"));

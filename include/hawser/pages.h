@@ -22,8 +22,10 @@ namespace hawser {
 // Who may ask for a page.
 enum class PageAccess : std::uint8_t {
   off,       // Nobody: the page does not exist.
-  loopback,  // Clients of this machine: loopback addresses and Unix sockets. A request that a proxy has forwarded is
-             // refused, and so is one whose Host is neither an IP address, localhost nor in PagesOptions::hosts.
+  loopback,  // Clients of this machine: loopback addresses and Unix sockets. Refused are requests with a field that
+             // proxies add (Forwarded, Via, X-Forwarded-*, X-Real-IP and the like), and those whose Host is neither an
+             // IP address, localhost nor in PagesOptions::hosts. A proxy on this machine that adds no such field, such
+             // as nginx as it is delivered, looks like a client of this machine: use `off` behind it.
   all,       // Everybody who reaches the port.
 };
 

@@ -12,6 +12,17 @@ bool equal(std::string_view a, std::string_view b) noexcept {
   });
 }
 
+// Fields that proxies add. Envoy adds no address by default, only the scheme.
+constexpr std::string_view proxy_fields[] = {
+    "forwarded",          "via",
+    "x-forwarded-for",    "x-forwarded-host",
+    "x-forwarded-proto",  "x-forwarded-port",
+    "x-forwarded-server", "x-original-forwarded-for",
+    "x-real-ip",          "x-client-ip",
+    "x-original-host",    "x-envoy-external-address",
+    "cf-connecting-ip",   "true-client-ip",
+};
+
 // The host of "host", "host:port" or "[address]:port".
 std::string_view host_of(std::string_view authority) noexcept {
   if (authority.starts_with('[')) return authority.substr(0, std::min(authority.find(']') + 1, authority.size()));
@@ -44,7 +55,7 @@ std::string refusal_of(const HttpRequest& request, PageAccess access, const Page
     return "this page is for clients of the server's machine (PagesOptions: PageAccess::loopback): ask there, or "
            "through ssh -L, or set PageAccess::all";
   }
-  for (const std::string_view name : {"forwarded", "x-forwarded-for", "x-real-ip", "via"}) {
+  for (const std::string_view name : proxy_fields) {
     if (request.header(name)) {
       return "this page is for clients of the server's machine, and a proxy has forwarded the request (" +
              std::string(name) + "): ask without it, or set PageAccess::all";
