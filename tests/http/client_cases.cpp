@@ -277,7 +277,11 @@ TEST(HttpClientAlone, HostileServers) {
     ErrorCode code;
     std::string_view text;
   };
+  std::string announcements;
+  for (int i = 0; i < 101; ++i) announcements += "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n";
   const std::vector<Case> cases = {
+      {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n" + ok("1"), ErrorCode::protocol_error, "status 101"},
+      {announcements + ok("1"), ErrorCode::protocol_error, "more than 100 statuses below 200"},
       {ok("", "Content-Length: 3\r\n"), ErrorCode::protocol_error, "Content-Length is sent twice"},
       {"HTTP/1.1 200 OK\nContent-Length: 0\n\n", ErrorCode::protocol_error, "LF instead of CRLF"},
       {"HTTP/2.0 200 OK\r\n\r\n", ErrorCode::protocol_error, "only HTTP/1.0"},

@@ -25,6 +25,7 @@ void ClientConnection::begin(std::string_view head, std::string_view body, bool 
   if (buffer_.empty()) buffer_.resize(buffer_bytes_);
   busy_ = true;
   complete_ = answered_ = false;
+  announcements_ = 0;
   response_ = {};
   done_.reset();
   parser_.expect_no_body(is_head_method);
@@ -115,7 +116,7 @@ bool ClientConnection::on_step(const MessageParser::Step& step) {
     case MessageParser::Event::more:
       // The parser refuses heads and lines that do not fit into the buffer.
       return false;
-    case MessageParser::Event::head: keep_head(); return true;
+    case MessageParser::Event::head: return keep_head();
     case MessageParser::Event::body: response_.body.append(as_text(step.data)); return true;
     case MessageParser::Event::end:
       if (parser_.head().status >= 200) finish(true);
@@ -128,13 +129,23 @@ bool ClientConnection::on_step(const MessageParser::Step& step) {
   return false;
 }
 
-void ClientConnection::keep_head() {
+bool ClientConnection::refuse(std::string_view why) {
+  violation_ = why;
+  finish(false);
+  return false;
+}
+
+bool ClientConnection::keep_head() {
   const ResponseHead& head = parser_.head();
-  if (head.status < 200) return;  // 100 and the like announce the response.
+  if (head.status == 101) return refuse("the server switches to a protocol that nobody asked for (status 101)");
+  if (head.status < 200) {  // 100 and the like announce the response.
+    return ++announcements_ <= announcements_max || refuse("more than 100 statuses below 200 came before it");
+  }
   keep_alive_ = head.keep_alive;
   response_.status = static_cast<int>(head.status);
   response_.headers.reserve(head.fields.size());
   for (const Field& field : head.fields) response_.headers.emplace_back(field.name, field.value);
+  return true;
 }
 
 // Asked only at an end that the server has sent, and not when the connection has been cut (StreamSink).

@@ -44,6 +44,8 @@ class ClientConnection final : transport::StreamSink {
 
  private:
   static constexpr std::size_t read_bytes = 16 * 1024;
+  // Announcements (statuses 100 to 199) before one response.
+  static constexpr unsigned announcements_max = 100;
 
   MutableBytes receive_space() override;
   void received(std::size_t bytes) override;
@@ -56,7 +58,8 @@ class ClientConnection final : transport::StreamSink {
   void parse();
   // Returns whether more can be parsed.
   bool on_step(const MessageParser::Step& step);
-  void keep_head();
+  bool keep_head();
+  bool refuse(std::string_view why);
   void finish(bool complete) noexcept;
 
   std::unique_ptr<transport::Stream> stream_;
@@ -73,6 +76,7 @@ class ClientConnection final : transport::StreamSink {
   bool complete_ = false;
   bool too_long_ = false;
   bool answered_ = false;
+  unsigned announcements_ = 0;
   std::string violation_;
   std::string end_reason_;
   HttpClientResponse response_;
