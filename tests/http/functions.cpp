@@ -225,6 +225,10 @@ TEST_F(Functions, RefuseWrongJson) {
             "400 {\"code\":\"invalid_argument\",\"message\":\"JSON: [1]: int32: give an integer from -2147483648 to "
             "2147483647\"}\n");
   EXPECT_EQ(post("/hawser::functions_test::buy", "[[]]").substr(0, 4), "400 ");
+  using namespace std::string_view_literals;
+  for (const std::string_view wrong : {"[1, 2]\0"sv, "[1, 2]\0[3]"sv, "\0[1, 2]"sv}) {
+    EXPECT_EQ(post("/hawser::functions_test::add", wrong).substr(0, 4), "400 ") << wrong.size();
+  }
   EXPECT_EQ(post("/hawser::functions_test::sum", "\"\"").substr(0, 4), "501 ");
 }
 

@@ -59,6 +59,11 @@ class ValueEncoder {
       : known_(known), types_(types), is_arguments_(is_arguments) {}
 
   Result<std::string> read(std::string_view json) {
+    // The parser takes a zero byte for the end of the text and would ignore what follows.
+    if (const std::size_t zero = json.find('\0'); zero != std::string_view::npos) {
+      fail_with("no valid JSON at byte " + std::to_string(zero));
+      return std::unexpected(std::move(error_));
+    }
     if (!nlohmann::json::sax_parse(json.begin(), json.end(), this) && !failed_) fail_with("the text is no JSON");
     if (failed_) return std::unexpected(std::move(error_));
     return std::move(out_);
