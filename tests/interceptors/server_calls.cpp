@@ -103,7 +103,7 @@ TEST_F(Intercepted, RunInOrderAndSeeTheCall) {
     });
   }
   run([this](Client& client) -> Task<void> {
-    const CallOptions for_reply{.timeout = 10s};
+    const CallOptions for_reply{.timeout = patience};
     AWAIT(reply, client.call<shout>(for_reply, "hi").reply());
     REQUIRE_OK(reply);
     EXPECT_EQ(**reply, "hi! nobody");
@@ -111,10 +111,10 @@ TEST_F(Intercepted, RunInOrderAndSeeTheCall) {
     EXPECT_EQ(seen,
               (std::vector<std::string>{"<a " + std::string(method_name<shout>) + " hawser 6 0",
                                         "<b " + std::string(method_name<shout>) + " hawser 6 0", ">b 14", ">a 14"}));
-    const CallOptions for_failed{.timeout = 10s};
+    const CallOptions for_failed{.timeout = patience};
     AWAIT(failed, client.call<fails>(for_failed));
     EXPECT_ERROR(failed, application, "it failed");
-    const CallOptions for_thrown{.timeout = 10s};
+    const CallOptions for_thrown{.timeout = patience};
     AWAIT(thrown, client.call<throws>(for_thrown));
     EXPECT_ERROR(thrown, internal, "the handler threw");
     EXPECT_EQ(seen.back(), "!a 0");
@@ -313,9 +313,18 @@ TEST_F(Intercepted, CancellationReachesAnInterceptorThatWaits) {
 TEST_F(Intercepted, CancellationReachesTheHandlerThatAnInterceptorAwaits) {
   server.use([](IncomingCall&, Next next) -> Task<Result<void>> { co_return co_await next(); });
   run([&](Client& client) -> Task<void> {
-    const CallOptions for_reply{.timeout = 5ms};
+    // After the handler has begun: a cancelled call whose request has not left runs no handler.
+    std::stop_source stop;
+    auto cancel = [](Loop& on, std::stop_source source) -> Task<void> {
+      AWAIT(began, eventually(on, [] { return handlers_run == 1; }));
+      EXPECT_TRUE(began);
+      source.request_stop();
+    };
+    Scope scope;
+    scope.spawn(cancel(loop, stop));
+    const CallOptions for_reply{.token = stop.get_token()};
     AWAIT(reply, client.call<wait_for_ever>(for_reply, "hi"));
-    EXPECT_ERROR(reply, deadline_exceeded, "");
+    EXPECT_ERROR(reply, cancelled, "");
     AWAIT(done, eventually(loop, [&] { return handlers_ended == 1 && server.counters().calls_in_flight == 0; }));
     EXPECT_TRUE(done);
   });
@@ -354,7 +363,7 @@ TEST_F(Intercepted, ATaskOfNextMayOutliveItsCall) {
     co_return Result<void>{};
   });
   run([&](Client& client) -> Task<void> {
-    const CallOptions for_reply{.timeout = 5s};
+    const CallOptions for_reply{.timeout = patience};
     AWAIT(reply, client.call<wait_for_ever>(for_reply, "hi"));
     EXPECT_ERROR(reply, internal, "before the handler had answered");
     auto joined = scope.join();
