@@ -59,6 +59,8 @@ struct Measured {
   std::vector<double> batch_us;
   std::vector<double> idle_call_us;
   std::vector<double> busy_call_us;
+  double idle_calls_per_s = 0;
+  double busy_calls_per_s = 0;
   bool one_sided = false;
   bool validated = false;
 };
@@ -170,8 +172,10 @@ Task<void> measure_library(const Options& options, std::string address, std::siz
     bool stop = false;
     Scope calls;
     calls.spawn(keep_calling(client, stop, measured.idle_call_us));
+    const auto idle_begin = Clock::now();
     auto idle = pause_for(options.seconds / 2);
     co_await std::move(idle);
+    measured.idle_calls_per_s = static_cast<double>(measured.idle_call_us.size()) / seconds_since(idle_begin);
     stop = true;
     auto joining = calls.join();
     co_await std::move(joining);
@@ -188,6 +192,7 @@ Task<void> measure_library(const Options& options, std::string address, std::siz
   co_await std::move(counted);
   work.counting = false;
   measured.seconds = seconds_since(begin);
+  measured.busy_calls_per_s = static_cast<double>(measured.busy_call_us.size()) / measured.seconds;
   work.stop = true;
   auto joining = scope.join();
   co_await std::move(joining);
@@ -272,6 +277,8 @@ json cell_of(const Options& options, const char* system, Measured& measured) {
   cell["one_sided"] = measured.one_sided;
   cell["validated"] = measured.validated;
   if (options.memory_calls) {
+    cell["calls_idle_per_s"] = measured.idle_calls_per_s;
+    cell["calls_busy_per_s"] = measured.busy_calls_per_s;
     cell["call_idle_p50_us"] = percentile(measured.idle_call_us, 0.5);
     cell["call_idle_p99_us"] = percentile(measured.idle_call_us, 0.99);
     cell["call_busy_p50_us"] = percentile(measured.busy_call_us, 0.5);
@@ -337,8 +344,9 @@ int run_memory(Options options) {
                  cell["batch_p99_us"].get<double>());
     }
     if (cell.contains("call_idle_p99_us")) {
-      fmt::print(", 128 B calls p99 {:.0f} us idle, {:.0f} us beside", cell["call_idle_p99_us"].get<double>(),
-                 cell["call_busy_p99_us"].get<double>());
+      fmt::print(", 128 B calls p99 {:.0f} us idle, {:.0f} us beside, {:.2f} of their rate",
+                 cell["call_idle_p99_us"].get<double>(), cell["call_busy_p99_us"].get<double>(),
+                 cell["calls_busy_per_s"].get<double>() / std::max(cell["calls_idle_per_s"].get<double>(), 1.0));
     }
     fmt::print("\n");
   }
