@@ -45,7 +45,7 @@ class BackgroundClient {
  private:
   Task<void> work(std::string address) {
     // The limit of all waits of tests: a call that never ends is counted as failed.
-    Client client({.call_timeout = patience});
+    Client client({.connect_timeout = patience, .call_timeout = patience});
     AWAIT(connected, client.connect(address));
     if (!connected) co_return complain(error_of(connected));
     const std::string large = text_of(40'000);

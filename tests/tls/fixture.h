@@ -39,6 +39,7 @@ class TlsFixture : public ::testing::Test {
       const std::lock_guard lock(log_mutex);
       log += std::string(text) + "\n";
     });
+    options.handshake_timeout = patience;
     tls_options.reload_interval = forever;
   }
 
