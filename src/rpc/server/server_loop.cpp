@@ -269,8 +269,8 @@ void ServerLoop::on_first_hello(ConnectionAttempts::iterator attempt) {
       .stream_window_bytes = options.stream_window_bytes,
       .refusal = refusal(*attempt)};
   if (attempt->ours.refusal) {
+    host_.counters.refused.add(1);  // Before the client can see the refusal.
     attempt->handshake->send(attempt->ours);
-    host_.counters.refused.add(1);
     attempt->handshake->stream().finish();
     return static_cast<void>(attempts_.erase(attempt));
   }
