@@ -308,6 +308,11 @@ TEST_F(Blocking, AServerThatReturnsIsFound) {
   const auto own = client(std::move(given));
   EXPECT_EQ(own->call<add>(1, 2), 3);
   server.reset();
+  // Until the client has seen the end of the connection, a request may still be written to it.
+  EXPECT_TRUE(soon([&] {
+    const CallOptions brief{.timeout = 5ms};
+    return is_error(own->call<add>(brief, 3, 4), ErrorCode::deadline_exceeded, "no connection within");
+  }));
   auto started = own->start<add>(3, 4);
   start(address);
   EXPECT_EQ(started.get(), 7);

@@ -11,6 +11,7 @@
 #include "hawser/metrics.h"
 #include "hawser/recent_log.h"
 #include "hawser/server.h"
+#include "hawser/tracing.h"
 
 // Pages about a running server, and its metrics, over HTTP on its port. Component hawser::observe.
 // docs/operations.md says which page answers which question.
@@ -51,6 +52,7 @@ struct PagesOptions {
   const MetricRegistry* registry = nullptr;
   std::optional<RecentLog> log = {};  // For /log.
   std::vector<HealthReporter> reporters = {};
+  std::optional<Tracer> tracer = {};  // For /traces.
 };
 
 // Enables HTTP on the server's port with the pages, and with the routes of `http`. A route that `http` has already is a

@@ -33,6 +33,7 @@ Task<Document> index_page(PageState& state, HttpRequest& request);
 Task<Document> status_page(PageState& state, HttpRequest& request);
 Task<Document> connections_page(PageState& state, HttpRequest& request);
 Task<Document> calls_page(PageState& state, HttpRequest& request);
+Task<Document> traces_page(PageState& state, HttpRequest& request);
 Task<Document> loops_page(PageState& state, HttpRequest& request);
 Task<Document> memory_page(PageState& state, HttpRequest& request);
 Task<Document> rdma_page(PageState& state, HttpRequest& request);

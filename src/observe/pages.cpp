@@ -175,6 +175,7 @@ const std::vector<PageName>& page_names() {
       {"/status", "Status", "Methods: rate, errors, latency, trend."},
       {"/connections", "Connections", "Peers, protocols, transports, and why a better transport is not used."},
       {"/calls", "Calls", "Calls in flight, the oldest first."},
+      {"/traces", "Traces", "Recorded calls: the latest, the slowest, and each trace as a tree."},
       {"/loops", "Loops", "Utilisation, lengths of ticks, and the method that held a loop for the longest time."},
       {"/memory", "Memory", "Budgets of received data, and the process."},
       {"/rdma", "RDMA", "Devices, ports and their counters."},
@@ -218,6 +219,7 @@ void enable_pages(Server& server, PagesOptions options, Http http) {
     page("/status", status_page);
     page("/connections", connections_page);
     page("/calls", calls_page);
+    page("/traces", traces_page);
     page("/loops", loops_page);
     page("/memory", memory_page);
     page("/rdma", rdma_page);
