@@ -122,6 +122,13 @@ TEST_F(HostileClient, HellosWithoutRoomForAMessage) {
   EXPECT_EQ(static_cast<ErrorCode>(answer->header.method & 0xffffU), ErrorCode::limit_exceeded);
 }
 
+// The server's timer may be earlier than that of the client.
+TEST_F(HostileClient, AHandlerThatItsDeadlineCancelsReportsTheDeadline) {
+  RawHeader request = request_of<nap>(call_id(0));
+  request.deadline = wire::encode_deadline(5000);
+  expect_refused(message(request), call_id(0), ErrorCode::deadline_exceeded, "a stop was requested");
+}
+
 TEST_F(HostileClient, HelloTwiceAndGarbageAfterIt) {
   expect_protocol_violation(wire::encode_hello(usual_hello()), "a second hello");
   Random random(1);

@@ -156,7 +156,6 @@ void RespConnection::execute_own(const Command& command, Arguments arguments, re
 
 void RespConnection::set_version(int version) {
   if (version == version_) return;
-  send_batches();  // Their replies have the old version.
   version_ = version;
   out().set_version(version);
 }

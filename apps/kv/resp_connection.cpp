@@ -22,7 +22,7 @@ RespConnection::RespConnection(rpc::PortHost& host, std::unique_ptr<transport::S
     : RespSession(host, std::move(stream), first, limits),
       site_(site),
       number_(site == nullptr ? 0 : site->add(*this)) {
-  if (site_ != nullptr && site_->store().shards() > 1) batches_.resize(site_->store().shards());
+  if (site_ != nullptr && site_->store().shards() > 1) lanes_.resize(site_->store().shards());
 }
 
 RespConnection::~RespConnection() {
@@ -32,7 +32,10 @@ RespConnection::~RespConnection() {
 void RespConnection::on_end(const Error& reason) {
   RespSession::on_end(reason);
   waiting_.clear();
-  batches_.clear();
+  held_replies_ = 0;
+  for (std::shared_ptr<Lane>& lane : lanes_) {
+    if (lane != nullptr) std::exchange(lane, nullptr)->end();
+  }
 }
 
 // ---- Requests ----
@@ -48,6 +51,8 @@ void RespConnection::reply(Write write) {
   write(to);
   to.flush();
   waiting_.push_back({.text = std::move(memory.text())});
+  waiting_.back().bytes = waiting_.back().text.size();
+  held_replies_ += waiting_.back().bytes;
 }
 
 void RespConnection::on_protocol_error(std::string_view text) {
@@ -153,6 +158,10 @@ void RespConnection::split(const Command& command, Arguments arguments) {
   if (command.route == Route::keys_list) waiting_.back().parts.resize(parts);
   const std::uint64_t slot = first_slot_ + waiting_.size() - 1;
   for (std::size_t i = 0; i < parts; ++i) {
+    if (!command.writes && !waiting_[slot - first_slot_].error.empty()) {
+      --waiting_[slot - first_slot_].parts_left;
+      continue;
+    }
     std::string_view of_part[3] = {arguments[0]};
     Arguments given = arguments;
     unsigned shard = static_cast<unsigned>(i);
@@ -178,33 +187,33 @@ void RespConnection::split(const Command& command, Arguments arguments) {
 
 void RespConnection::forward(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard,
                              std::size_t part) {
-  std::unique_ptr<ForwardedBatch>& batch = batches_[shard];
-  if (batch == nullptr) {
-    batch = std::make_unique<ForwardedBatch>();
-    batch->home = site_;
-    batch->target = &site_->store().site(shard);
-    batch->connection = number_;
-    batch->resp3 = version_ == 3;
-  }
-  const std::size_t before = batch->held_bytes();
-  batch->items.push_back({.command = &command,
-                          .slot = first_slot_ + waiting_.size() - 1,
-                          .part = static_cast<std::uint32_t>(part),
-                          .arguments = static_cast<std::uint32_t>(arguments.size()),
-                          .hash = hash});
+  std::shared_ptr<Lane>& lane = lanes_[shard];
+  if (lane == nullptr) lane = std::make_shared<Lane>(*site_, site_->store().site(shard), number_);
+  ForwardedBatch& batch = lane->filling();
+  const std::size_t before = batch.held_bytes();
+  batch.items.push_back({.command = &command,
+                         .slot = first_slot_ + waiting_.size() - 1,
+                         .part = static_cast<std::uint32_t>(part),
+                         .arguments = static_cast<std::uint32_t>(arguments.size()),
+                         .hash = hash,
+                         .resp3 = version_ == 3});
   for (const std::string_view argument : arguments) {
-    batch->bytes.append(argument);
-    batch->sizes.push_back(static_cast<std::uint32_t>(argument.size()));
+    batch.bytes.append(argument);
+    batch.sizes.push_back(static_cast<std::uint32_t>(argument.size()));
   }
-  forwarded_bytes_ += batch->held_bytes() - before;
+  forwarded_bytes_ += batch.held_bytes() - before;
 }
 
+// While the replies do not fit, only the oldest command goes on. Its parts are the first of each lane.
 void RespConnection::send_batches() {
-  for (std::unique_ptr<ForwardedBatch>& batch : batches_) {
+  if (closed()) return;
+  const bool fits = replies_fit();
+  for (const std::shared_ptr<Lane>& lane : lanes_) {
+    if (lane == nullptr || lane->moving()) continue;
+    ForwardedBatch* const batch = lane->waiting();
     if (batch == nullptr) continue;
-    ++travelling_;
-    Loop& to = batch->target->loop();
-    to.post([moved = std::move(batch)]() mutable { run_batch(std::move(moved)); });
+    if (!fits && (!has_room() || batch->items[batch->first].slot != first_slot_)) continue;
+    lane->send();
   }
 }
 
@@ -214,53 +223,90 @@ void RespConnection::on_taken() {
   write_ready();
 }
 
-void run_batch(std::unique_ptr<ForwardedBatch> batch) {
-  StringReplies memory;
-  resp::ReplyWriter out(memory);
-  out.set_version(batch->resp3 ? 3 : 2);
-  std::vector<std::string_view> arguments;
-  std::size_t at = 0;
-  std::size_t argument = 0;
-  for (ForwardedBatch::Item& item : batch->items) {
-    arguments.clear();
-    for (std::uint32_t i = 0; i < item.arguments; ++i) {
-      const std::size_t size = batch->sizes[argument++];
-      arguments.push_back(std::string_view(batch->bytes).substr(at, size));
-      at += size;
-    }
-    Execution execution{*batch->target, out, arguments, item.hash};
-    if (memory.text().size() <= batch_reply_bytes_max) {
-      item.command->run(execution);
-    } else {
-      out.error("ERR the replies of a pipeline to another shard exceed 64 MiB: read the earlier ones first");
-    }
-    out.flush();
-    item.reply_end = memory.text().size();
-  }
-  batch->replies = std::move(memory.text());
-  Loop& back = batch->home->loop();
-  back.post([moved = std::move(batch)] {
-    if (RespConnection* const connection = moved->home->find(moved->connection)) connection->on_replies(*moved);
+void Lane::send() {
+  if (current_ == nullptr) current_ = std::move(filling_);
+  travelling_ = true;
+  target_.loop().post([lane = shared_from_this(), batch = std::move(current_)]() mutable {
+    lane->execute(*batch);
+    Loop& back = lane->home_.loop();
+    back.post(
+        [lane = std::move(lane), returning = std::move(batch)]() mutable { lane->returned(std::move(returning)); });
   });
 }
 
-void RespConnection::on_replies(const ForwardedBatch& batch) {
+void Lane::end() {
+  gone_.store(true, std::memory_order_relaxed);
+  if (!travelling_ && waiting() != nullptr) send();
+}
+
+// On the target's loop.
+void Lane::execute(ForwardedBatch& batch) const {
+  StringReplies memory;
+  resp::ReplyWriter out(memory);
+  std::vector<std::string_view> arguments;
+  while (batch.end < batch.items.size() && memory.text().size() < batch_reply_bytes_max) {
+    ForwardedBatch::Item& item = batch.items[batch.end++];
+    arguments.clear();
+    for (std::uint32_t i = 0; i < item.arguments; ++i) {
+      const std::size_t size = batch.sizes[batch.next_size++];
+      arguments.push_back(std::string_view(batch.bytes).substr(batch.next_byte, size));
+      batch.next_byte += size;
+    }
+    const bool gone = gone_.load(std::memory_order_relaxed);
+    if (item.command != nullptr && (item.command->writes || !gone)) {
+      out.set_version(item.resp3 ? 3 : 2);
+      Execution execution{target_, out, arguments, item.hash};
+      item.command->run(execution);
+      out.flush();
+      if (gone) memory.clear();
+    }
+    item.reply_end = memory.text().size();
+  }
+  batch.replies = std::move(memory.text());
+}
+
+void Lane::returned(std::unique_ptr<ForwardedBatch> batch) {
+  travelling_ = false;
+  ForwardedBatch& replied = *batch;
+  // Before the connection is asked: it may end, and then the rest has to be executed.
+  if (batch->end < batch->items.size()) current_ = std::move(batch);
+  RespConnection* const connection = gone_.load(std::memory_order_relaxed) ? nullptr : home_.find(connection_);
+  if (connection != nullptr) return connection->on_replies(replied);
+  replied.first = replied.end;
+  if (waiting() != nullptr) send();
+}
+
+void RespConnection::on_replies(ForwardedBatch& batch) {
   if (closed()) return;
-  --travelling_;
-  forwarded_bytes_ -= std::min(forwarded_bytes_, batch.held_bytes());
   std::size_t begin = 0;
-  for (const ForwardedBatch::Item& item : batch.items) {
+  for (; batch.first < batch.end; ++batch.first) {
+    const ForwardedBatch::Item& item = batch.items[batch.first];
     finish_part(item.slot, item.part, std::string_view(batch.replies).substr(begin, item.reply_end - begin));
     begin = item.reply_end;
   }
+  batch.replies = {};
+  if (batch.end == batch.items.size()) {
+    forwarded_bytes_ -= std::min(forwarded_bytes_, batch.held_bytes());
+  } else {
+    // Commands that have failed already need no more replies.
+    for (std::size_t i = batch.end; i < batch.items.size(); ++i) {
+      ForwardedBatch::Item& item = batch.items[i];
+      if (item.command != nullptr && !item.command->writes && !waiting_[item.slot - first_slot_].error.empty()) {
+        item.command = nullptr;
+      }
+    }
+  }
   write_ready();
-  if (!closed() && std::exchange(stopped_, false)) resume();
+  if (!charge_replies()) return;
+  send_batches();
+  if (!closed() && may_go_on() && std::exchange(stopped_, false)) resume();
 }
 
 // Adds the reply of one part to the reply of its command.
 void RespConnection::finish_part(std::uint64_t slot, std::uint32_t part, std::string_view reply) {
   Waiting& waiting = waiting_[slot - first_slot_];
   --waiting.parts_left;
+  if (reply.empty()) return;
   if (reply.starts_with('-')) {
     if (waiting.error.empty()) waiting.error = reply;
     return;
@@ -270,13 +316,30 @@ void RespConnection::finish_part(std::uint64_t slot, std::uint32_t part, std::st
   std::from_chars(reply.data() + 1, reply.data() + reply.size(), number);
   switch (waiting.route) {
     case Route::keys_sum:
-    case Route::all_sum: waiting.sum += number; break;
-    case Route::keys_list: waiting.parts[part] = reply.substr(line_end); break;
+    case Route::all_sum: waiting.sum += number; return;
+    case Route::keys_list: reply.remove_prefix(line_end); break;
     case Route::all_list:
       waiting.elements += static_cast<std::size_t>(number);
-      waiting.text += reply.substr(line_end);
+      reply.remove_prefix(line_end);
       break;
-    default: waiting.text = reply; break;
+    default:
+      if (!waiting.text.empty()) return;  // The parts have the same reply.
+      break;
+  }
+  if (!waiting.error.empty()) return;
+  if (waiting.bytes + reply.size() > reply_bytes_max) {
+    waiting.error = "-ERR the reply exceeds 256 MiB: request fewer keys at once\r\n";
+    waiting.text = {};
+    waiting.parts = {};
+    held_replies_ -= std::exchange(waiting.bytes, 0);
+    return;
+  }
+  waiting.bytes += reply.size();
+  held_replies_ += reply.size();
+  if (waiting.route == Route::keys_list) {
+    waiting.parts[part] = reply;
+  } else {
+    waiting.text += reply;
   }
 }
 
@@ -285,6 +348,7 @@ void RespConnection::write_ready() {
     const Waiting ready = std::move(waiting_.front());
     waiting_.pop_front();
     ++first_slot_;
+    held_replies_ -= ready.bytes;
     if (!ready.error.empty()) {
       out().raw(ready.error);
     } else if (ready.route == Route::keys_sum || ready.route == Route::all_sum) {

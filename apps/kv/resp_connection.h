@@ -1,9 +1,12 @@
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kv/commands.h"
@@ -17,6 +20,11 @@ class StringReplies final : public resp::ReplyMemory {
  public:
   // The replies that were flushed.
   std::string& text() noexcept { return text_; }
+  // Drops them. What the writer has not flushed must be empty.
+  void clear() noexcept {
+    text_.clear();
+    used_ = 0;
+  }
 
  private:
   char* more(std::size_t used, std::size_t bytes, std::size_t& size) override;
@@ -25,27 +33,63 @@ class StringReplies final : public resp::ReplyMemory {
   std::size_t used_ = 0;
 };
 
-// Commands of one connection that another shard executes, and then their replies. It travels to that shard's loop and
-// back.
+// Commands of one connection that another shard executes, and their replies. It travels to that shard's loop and back,
+// several times if its replies are long.
 struct ForwardedBatch {
   struct Item {
-    const Command* command;
-    std::uint64_t slot;  // The reply belongs to this one of the connection.
-    std::uint32_t part;  // And there to this part.
+    const Command* command;  // Null: it needs no execution and has no reply.
+    std::uint64_t slot;      // The reply belongs to this one of the connection.
+    std::uint32_t part;      // And there to this part.
     std::uint32_t arguments;
     std::uint64_t hash;
+    bool resp3;
     std::size_t reply_end = 0;  // The reply ends here in `replies`.
   };
-  Site* home = nullptr;
-  Site* target = nullptr;
-  std::uint64_t connection = 0;  // Its number at `home`.
-  bool resp3 = false;
   std::vector<Item> items;
   std::string bytes;                 // The arguments of all items.
   std::vector<std::uint32_t> sizes;  // Their lengths.
+  // Items before `first` are done. Those before `end` have been executed, and their replies are here.
+  std::size_t first = 0;
+  std::size_t end = 0;
+  std::size_t next_byte = 0;  // Of the arguments of the item `end`.
+  std::size_t next_size = 0;
   std::string replies;
 
   std::size_t held_bytes() const noexcept { return bytes.size() + items.size() * sizeof(Item); }
+};
+
+// The way of one connection's commands to one shard. One batch travels at a time, so that commands stay in order. It
+// outlives its connection until the commands that change the store have been executed. Used on the loop of the
+// connection, apart from `gone`.
+class Lane : public std::enable_shared_from_this<Lane> {
+ public:
+  Lane(Site& home, Site& target, std::uint64_t connection) noexcept
+      : home_(home), target_(target), connection_(connection) {}
+
+  // The batch that the next commands are added to.
+  ForwardedBatch& filling() {
+    if (filling_ == nullptr) filling_ = std::make_unique<ForwardedBatch>();
+    return *filling_;
+  }
+  bool moving() const noexcept { return travelling_; }
+  // The next batch to travel, or the one whose rest waits; null if there is none or it travels.
+  ForwardedBatch* waiting() noexcept { return current_ != nullptr ? current_.get() : filling_.get(); }
+  // Sends that batch.
+  void send();
+  // The connection has ended: commands that only read are not executed any more.
+  void end();
+
+ private:
+  void execute(ForwardedBatch& batch) const;
+  void returned(std::unique_ptr<ForwardedBatch> batch);
+
+  Site& home_;
+  Site& target_;
+  const std::uint64_t connection_;  // Its number at home.
+  std::atomic<bool> gone_ = false;
+  bool travelling_ = false;
+  std::unique_ptr<ForwardedBatch> current_;
+  std::unique_ptr<ForwardedBatch> filling_;
 };
 
 // A Redis client. Commands of its own loop's shard are executed at once. Others travel to their shards, and replies
@@ -56,8 +100,8 @@ class RespConnection final : public resp::RespSession {
                  const resp::RequestLimits& limits, Site* site);
   ~RespConnection() override;
 
-  // A batch has been executed.
-  void on_replies(const ForwardedBatch& batch);
+  // Items of a batch have been executed.
+  void on_replies(ForwardedBatch& batch);
 
  private:
   // A reply that is not complete, or waits for one.
@@ -70,12 +114,11 @@ class RespConnection final : public resp::RespSession {
     std::vector<std::string> parts = {};
     std::string error = {};
     bool close = false;
+    std::size_t bytes = 0;  // Of text and parts.
   };
   // Commands whose replies wait at most, and bytes of their arguments.
   static constexpr std::size_t waiting_max = 1024;
   static constexpr std::size_t forwarded_bytes_max = std::size_t{4} << 20;
-  // Batches of one connection that travel at a time.
-  static constexpr std::size_t travelling_max = 8;
   // Parts of one command.
   static constexpr std::size_t parts_max = 64 * 1024;
 
@@ -83,10 +126,15 @@ class RespConnection final : public resp::RespSession {
   void on_protocol_error(std::string_view text) override;
   bool idle() const noexcept override { return waiting_.empty(); }
   bool may_go_on() const noexcept override {
-    return waiting_.size() < waiting_max && forwarded_bytes_ < forwarded_bytes_max && travelling_ < travelling_max &&
-           !closing_;
+    return waiting_.size() < waiting_max && forwarded_bytes_ < forwarded_bytes_max && replies_fit() && !closing_;
   }
+  std::size_t held_replies() const noexcept override { return held_replies_; }
+  // False: of the commands for other shards, only the oldest goes on.
+  bool replies_fit() const noexcept { return held_replies_ + backlog() <= host().options.send_backlog_bytes_max; }
   void on_taken() override;
+  void on_drained() override {
+    if (charge_replies()) send_batches();
+  }
   void on_end(const Error& reason) override;
 
   void execute(const Command& command, Arguments arguments, std::uint64_t hash, resp::ReplyWriter& out);
@@ -120,15 +168,12 @@ class RespConnection final : public resp::RespSession {
   std::deque<Waiting> waiting_;
   std::uint64_t first_slot_ = 0;  // Number of waiting_.front().
   std::size_t forwarded_bytes_ = 0;
-  std::size_t travelling_ = 0;
-  bool stopped_ = false;                                  // take() stopped because of may_go_on().
-  std::vector<std::unique_ptr<ForwardedBatch>> batches_;  // By shard; null: none in this turn.
+  std::size_t held_replies_ = 0;              // Bytes of all of waiting_.
+  bool stopped_ = false;                      // take() stopped because of may_go_on().
+  std::vector<std::shared_ptr<Lane>> lanes_;  // By shard; null: not used yet.
 };
 
-// Replies of one batch beyond which its other commands fail.
-constexpr std::size_t batch_reply_bytes_max = std::size_t{64} << 20;
-
-// Executes a batch on its target's loop, and sends it back.
-void run_batch(std::unique_ptr<ForwardedBatch> batch);
+// A batch that has replies of so many bytes returns, and its other items are executed later.
+constexpr std::size_t batch_reply_bytes_max = std::size_t{1} << 20;
 
 }  // namespace hawser::kv

@@ -18,6 +18,13 @@ inline Task<int> hold(Context& context) {
   static_cast<void>(co_await std::move(sleep));
   co_return 0;
 }
+// Reports its cancellation as an error.
+inline Task<Result<int>> nap(Context& context) {
+  auto sleep = context.loop().sleep(1h, context.token());
+  const Result<void> slept = co_await std::move(sleep);
+  if (!slept) co_return std::unexpected(slept.error());
+  co_return 0;
+}
 // Reads items until the end. Unless `reads` is set, it reads nothing until the call is cancelled.
 inline Task<std::uint64_t> collect(Context& context, bool reads, Reader<std::string> in) {
   if (!reads) {
@@ -68,7 +75,7 @@ class HostileClient : public ::testing::Test {
     options.handshake_timeout = 500ms;
     options.loop.log = no_log();
     server = std::make_unique<Server>(options);
-    server->register_handler<testing_tools::echo, hold, collect, pour>();
+    server->register_handler<testing_tools::echo, hold, nap, collect, pour>();
     EXPECT_TRUE(server->start());
     background_client = std::make_unique<BackgroundClient>(server->address());
     EXPECT_TRUE(background_client->sees_calls(1));

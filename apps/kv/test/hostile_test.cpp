@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kv/test/resp_peer.h"
+#include "tests/testing.h"
 
 // Clients that attack the server while another is served.
 namespace hawser::kv {
@@ -55,6 +56,57 @@ TEST(Resp, AClientThatDoesNotReadIsNotReadEither) {
   for (int i = 0; i < 50; ++i) EXPECT_EQ(other.call({"SET", "b", "1"}), "+OK\r\n");
   for (int i = 0; i < 2000; ++i) ASSERT_EQ(peer.receive().size(), 100'000U + 11);
   sender.join();
+}
+
+// Replies of other shards wait there until the client has read earlier ones.
+TEST(Resp, LongRepliesOfOtherShardsDoNotPileUp) {
+  KvServer server({.shards = 3}, {.send_backlog_bytes_max = 1 << 20});
+  RespPeer peer(server.address());
+  std::string bytes;
+  for (int key = 0; key < 6; ++key) {
+    EXPECT_EQ(peer.call({"SET", std::to_string(key), std::string(100'000, 'v')}), "+OK\r\n");
+    for (int i = 0; i < 1000; ++i) bytes += request({"GET", std::to_string(key)});
+  }
+  std::thread sender([&] { peer.send(bytes); });
+  RespPeer other(server.address());
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(other.call({"SET", "b" + std::to_string(i), "1"}), "+OK\r\n");
+    EXPECT_LE(server.server().counters().receive_bytes, 8U << 20);
+  }
+  for (int i = 0; i < 6000; ++i) ASSERT_EQ(peer.receive().size(), 100'000U + 11);
+  sender.join();
+}
+
+TEST(Resp, AReplyOfAllShardsIsBounded) {
+  KvServer server({.memory_bytes = std::size_t{256} << 20, .shards = 3});
+  RespPeer peer(server.address());
+  std::vector<std::string> many = {"MGET"};
+  for (int key = 0; key < 4; ++key) {
+    EXPECT_EQ(peer.call({"SET", std::to_string(key), std::string(8 << 20, 'v')}), "+OK\r\n");
+    for (int i = 0; i < 250; ++i) many.push_back(std::to_string(key));
+  }
+  EXPECT_EQ(peer.call(many), "-ERR the reply exceeds 256 MiB: request fewer keys at once\r\n");
+  EXPECT_EQ(peer.call({"STRLEN", "0"}), ":8388608\r\n");
+}
+
+TEST(Resp, WritesOfAConnectionThatHasEndedAreExecuted) {
+  KvServer server({.shards = 3});
+  RespPeer other(server.address());
+  for (int round = 0; round < 20; ++round) {
+    {
+      RespPeer peer(server.address());
+      std::string bytes;
+      for (int i = 0; i < 50; ++i) bytes += request({"INCR", "key" + std::to_string(i)});
+      peer.send(bytes);
+      // The last has been taken, and the others before it.
+      EXPECT_EQ(peer.receive(), ":" + std::to_string(round + 1) + "\r\n");
+    }
+    for (int i = 0; i < 50; ++i) {
+      const std::string key = "key" + std::to_string(i);
+      EXPECT_TRUE(testing_tools::soon(
+          [&] { return other.call({"GET", key}).ends_with("\r\n" + std::to_string(round + 1) + "\r\n"); }));
+    }
+  }
 }
 
 TEST(Resp, RepliesKeepTheirOrderAcrossShards) {

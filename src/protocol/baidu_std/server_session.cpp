@@ -452,13 +452,15 @@ void ServerSession::send_converted(std::span<const ConstBuffer> pieces, SendComp
 void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   ServerCall* const state = states_.find(call);
   if (state == nullptr) return;
-  count_error(call, error.code);
+  const ErrorCode code = code_for_caller(call, error.code);
+  count_error(call, code);
   ServerStream* const stream = state->stream.get();
   if (!closed()) {
     if (stream == nullptr || !stream->accepted) {
       std::optional<std::int64_t> stream_id;
       if (stream != nullptr) stream_id = stream->peer_id;
-      send_error(state->correlation_id, stream_id, rpc_error_of(error), error.text);
+      send_error(state->correlation_id, stream_id, code == error.code ? rpc_error_of(error) : rpc_timed_out,
+                 error.text);
     } else if (!stream->peer_closed) {
       send_stream_frame({stream->peer_id, own_id(call), StreamFrameType::reset});
     }

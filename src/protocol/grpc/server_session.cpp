@@ -336,14 +336,12 @@ void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletio
 }
 
 void ServerSession::reply_error(std::uint32_t call, const Error& error) {
-  count_error(call, error.code);
+  const ErrorCode code = code_for_caller(call, error.code);
+  count_error(call, code);
   calls().answered(wire::CallId::from_number(call));
   Stream* const stream = machine_.find(call);
   if (stream == nullptr) return;
-  // The stop of a handler's token at the deadline is the reason for `cancelled`. The caller's own clock may be later.
-  const std::optional<Time>& deadline = call_of(*stream).deadline;
-  const bool late = error.code == ErrorCode::cancelled && deadline && host().loop.now() >= *deadline;
-  machine_.send_status(*stream, static_cast<int>(late ? Status::deadline_exceeded : status_of(error)),
+  machine_.send_status(*stream, static_cast<int>(code != error.code ? Status::deadline_exceeded : status_of(error)),
                        std::string_view(error.text).substr(0, error_text_bytes_max));
   answered(*stream);
 }

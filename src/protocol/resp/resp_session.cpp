@@ -34,6 +34,23 @@ bool RespSession::charge_parser() {
   return true;
 }
 
+bool RespSession::charge_replies() {
+  if (closed()) return false;
+  const std::size_t waiting = held_replies() + backlog();
+  const std::size_t free = host().options.send_backlog_bytes_max;
+  const std::size_t held = waiting > free ? waiting - free : 0;
+  if (held > replies_charge_ && !account().acquire(held - replies_charge_)) {
+    end_session({ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0,
+                 "the client has not read " + std::to_string(waiting) +
+                     " bytes of replies, and there is no memory left (receive_bytes_max, receive_share_bytes_max, "
+                     "receive_peer_bytes_max) for them: read replies before sending more requests"});
+    return false;
+  }
+  if (held < replies_charge_) account().release(replies_charge_ - held);
+  replies_charge_ = held;
+  return true;
+}
+
 std::size_t RespSession::take(Bytes bytes, Block&) {
   std::size_t taken = 0;
   for (unsigned i = 0; i < requests_per_take_max && taken < bytes.size(); ++i) {
@@ -54,12 +71,14 @@ std::size_t RespSession::take(Bytes bytes, Block&) {
   }
   out_.flush();
   on_taken();
+  if (!charge_replies()) return bytes.size();
   return taken;
 }
 
 void RespSession::on_end(const Error&) {
   out_.detach();
   account().release(std::exchange(parser_charge_, 0));
+  account().release(std::exchange(replies_charge_, 0));
 }
 
 void RespSession::close_after_replies() {

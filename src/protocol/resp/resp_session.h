@@ -43,7 +43,13 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
   virtual bool may_go_on() const noexcept { return true; }
   // All requests that have arrived were executed, or the turn is over.
   virtual void on_taken() {}
+  // Bytes of replies that are not in the queue yet.
+  virtual std::size_t held_replies() const noexcept { return 0; }
+  void on_drained() override { charge_replies(); }
   void on_end(const Error& reason) override;
+  // Charges replies that wait, above send_backlog_bytes_max, to the memory of the connection. False if there is none
+  // left: the connection has ended then.
+  bool charge_replies();
 
   ReplyWriter& out() noexcept { return out_; }
   // Replies written by out() since the last flush() are sent at the end of the tick.
@@ -63,6 +69,7 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
   RequestParser parser_;
   ReplyWriter out_;
   std::size_t parser_charge_ = 0;
+  std::size_t replies_charge_ = 0;
 };
 
 }  // namespace hawser::resp

@@ -159,6 +159,16 @@ class PortSession : public detail::ReplySink {
     }
     host_.serving = false;
   }
+  // The code that the caller receives. A handler that its token has ended reports `cancelled`, whatever has stopped the
+  // token; after the caller's deadline that was the deadline, even if the caller's own timer is later. Called before
+  // ActiveCalls::answered().
+  ErrorCode code_for_caller(std::uint32_t call, ErrorCode code) const noexcept {
+    if (code != ErrorCode::cancelled) return code;
+    const detail::ActiveCall* const active = calls_.find(wire::CallId::from_number(call));
+    const bool late =
+        active != nullptr && active->request().deadline && host_.loop.now() >= *active->request().deadline;
+    return late ? ErrorCode::deadline_exceeded : code;
+  }
   // Count the answer of a call, before ActiveCalls::answered(): its error, or the bytes of its result.
   void count_error(std::uint32_t call, ErrorCode code) noexcept {
     if (serving_.counters != nullptr && serving_.call == call) {

@@ -249,10 +249,10 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   const std::size_t room = settings().send_bytes_max - wire::header_bytes;
   const Bytes text = as_bytes(std::string_view(error.text).substr(0, std::min(text_bytes_max, room)));
   const CallId id = CallId::from_number(call);
-  count_error(call, error.code);
+  const ErrorCode code = code_for_caller(call, error.code);
+  count_error(call, code);
   std::byte* const body = begin_frame(
-      wire::ErrorFrame{
-          .call = id, .code = error.code, .scope = error.scope, .application_code = error.application_code},
+      wire::ErrorFrame{.call = id, .code = code, .scope = error.scope, .application_code = error.application_code},
       text.size(), 0);
   if (body == nullptr) return;  // The session has ended, so there is no peer to notify.
   if (!text.empty()) std::memcpy(body, text.data(), text.size());
