@@ -51,7 +51,7 @@ struct ForwardedBatch {
   // Items before `first` are done. Those before `end` have been executed, and their replies are here.
   std::size_t first = 0;
   std::size_t end = 0;
-  std::size_t next_byte = 0;  // Of the arguments of the item `end`.
+  std::size_t next_byte = 0;  // Where the arguments of the item `end` begin, in `bytes`; next_size: in `sizes`.
   std::size_t next_size = 0;
   std::string replies;
 
@@ -114,7 +114,7 @@ class RespConnection final : public resp::RespSession {
     std::vector<std::string> parts = {};
     std::string error = {};
     bool close = false;
-    std::size_t bytes = 0;  // Of text and parts.
+    std::size_t bytes = 0;  // Length of text and parts.
   };
   // Commands whose replies wait at most, and bytes of their arguments.
   static constexpr std::size_t waiting_max = 1024;
