@@ -51,7 +51,8 @@ struct ForwardedBatch {
   // Items before `first` are done. Those before `end` have been executed, and their replies are here.
   std::size_t first = 0;
   std::size_t end = 0;
-  std::size_t next_byte = 0;  // Where the arguments of the item `end` begin, in `bytes`; next_size: in `sizes`.
+  // The arguments of the item `end` begin there, in `bytes` and in `sizes`.
+  std::size_t next_byte = 0;
   std::size_t next_size = 0;
   std::string replies;
 
