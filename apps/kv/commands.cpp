@@ -20,7 +20,6 @@ constexpr std::string_view not_integer = "ERR value is not an integer or out of 
 constexpr std::string_view syntax_error = "ERR syntax error";
 constexpr std::string_view no_memory = "OOM command not allowed when used memory > 'maxmemory'.";
 constexpr std::string_view too_long = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
-constexpr std::string_view reply_too_long = "ERR the reply exceeds 256 MiB: request fewer keys at once";
 
 // False if the key is too long; the reply has been written then.
 bool check_key(Execution& e, std::string_view key) {
@@ -115,7 +114,7 @@ void run_mget(Execution& e) {
     Entry* const entry = e.shard().find(key_of(e, key), now, false);
     bytes += 32 + (entry == nullptr ? 0 : entry->value_bytes);
   }
-  if (bytes > reply_bytes_max) return e.out.error(reply_too_long);
+  if (bytes > reply_bytes_max) return e.out.error(values_too_long);
   e.out.array(e.arguments.size() - 1);
   for (const std::string_view key : e.arguments.subspan(1)) {
     Entry* const entry = e.shard().find(key_of(e, key), now);
@@ -264,7 +263,8 @@ void run_ttl(Execution& e, bool seconds, bool absolute) {
   if (entry == nullptr) return e.out.number(-2);
   if (entry->expires_at == 0) return e.out.number(-1);
   const std::int64_t left = absolute ? entry->expires_at : entry->expires_at - e.site.now();
-  e.out.number(seconds ? (left + 500) / 1000 : left);
+  // Rounded without a sum, which would overflow for the latest time.
+  e.out.number(seconds ? left / 1000 + (left % 1000 >= 500 ? 1 : 0) : left);
 }
 
 void run_persist(Execution& e) {
@@ -302,7 +302,7 @@ void run_keys(Execution& e) {
       if (bytes <= reply_bytes_max) keys.emplace_back(entry.key());
     });
   } while (cursor != 0 && bytes <= reply_bytes_max);
-  if (bytes > reply_bytes_max) return e.out.error("ERR the reply exceeds 256 MiB: use SCAN");
+  if (bytes > reply_bytes_max) return e.out.error(keys_too_long);
   write_keys(e, keys);
 }
 

@@ -54,6 +54,8 @@ std::span<const Command> all_commands() noexcept;
 
 // Most bytes of one reply.
 constexpr std::size_t reply_bytes_max = std::size_t{256} << 20;
+constexpr std::string_view values_too_long = "ERR the reply exceeds 256 MiB: request fewer keys at once";
+constexpr std::string_view keys_too_long = "ERR the reply exceeds 256 MiB: use SCAN";
 
 // Cursors of SCAN name the shard in the upper bits.
 constexpr unsigned cursor_shard_shift = 48;

@@ -51,8 +51,7 @@ void RespConnection::reply(Write write) {
   write(to);
   to.flush();
   waiting_.push_back({.text = std::move(memory.text())});
-  waiting_.back().bytes = waiting_.back().text.size();
-  held_replies_ += waiting_.back().bytes;
+  charge(waiting_.back(), waiting_.back().text.size());
 }
 
 void RespConnection::on_protocol_error(std::string_view text) {
@@ -155,7 +154,10 @@ void RespConnection::split(const Command& command, Arguments arguments) {
     });
   }
   waiting_.push_back({.route = command.route, .parts_left = parts});
-  if (command.route == Route::keys_list) waiting_.back().parts.resize(parts);
+  if (command.route == Route::keys_list) {
+    waiting_.back().parts.resize(parts);
+    charge(waiting_.back(), parts * sizeof(std::string));
+  }
   const std::uint64_t slot = first_slot_ + waiting_.size() - 1;
   for (std::size_t i = 0; i < parts; ++i) {
     if (!command.writes && !waiting_[slot - first_slot_].error.empty()) {
@@ -306,11 +308,8 @@ void RespConnection::on_replies(ForwardedBatch& batch) {
 void RespConnection::finish_part(std::uint64_t slot, std::uint32_t part, std::string_view reply) {
   Waiting& waiting = waiting_[slot - first_slot_];
   --waiting.parts_left;
-  if (reply.empty()) return;
-  if (reply.starts_with('-')) {
-    if (waiting.error.empty()) waiting.error = reply;
-    return;
-  }
+  if (reply.empty() || !waiting.error.empty()) return;
+  if (reply.starts_with('-')) return fail_waiting(waiting, std::string(reply));
   const std::size_t line_end = reply.find('\n') + 1;
   std::int64_t number = 0;
   std::from_chars(reply.data() + 1, reply.data() + reply.size(), number);
@@ -326,21 +325,25 @@ void RespConnection::finish_part(std::uint64_t slot, std::uint32_t part, std::st
       if (!waiting.text.empty()) return;  // The parts have the same reply.
       break;
   }
-  if (!waiting.error.empty()) return;
-  if (waiting.bytes + reply.size() > reply_bytes_max) {
-    waiting.error = "-ERR the reply exceeds 256 MiB: request fewer keys at once\r\n";
-    waiting.text = {};
-    waiting.parts = {};
-    held_replies_ -= std::exchange(waiting.bytes, 0);
-    return;
+  const bool list = waiting.route == Route::keys_list || waiting.route == Route::all_list;
+  if (list && waiting.bytes + reply.size() > reply_bytes_max) {
+    const std::string_view text = waiting.route == Route::keys_list ? values_too_long : keys_too_long;
+    return fail_waiting(waiting, "-" + std::string(text) + "\r\n");
   }
-  waiting.bytes += reply.size();
-  held_replies_ += reply.size();
+  charge(waiting, reply.size());
   if (waiting.route == Route::keys_list) {
     waiting.parts[part] = reply;
   } else {
     waiting.text += reply;
   }
+}
+
+// The error takes the place of the replies of the parts.
+void RespConnection::fail_waiting(Waiting& waiting, std::string error) {
+  waiting.error = std::move(error);
+  std::string().swap(waiting.text);
+  std::vector<std::string>().swap(waiting.parts);
+  held_replies_ -= std::exchange(waiting.bytes, 0);
 }
 
 void RespConnection::write_ready() {

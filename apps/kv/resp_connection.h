@@ -114,8 +114,8 @@ class RespConnection final : public resp::RespSession {
     std::string text = {};
     std::vector<std::string> parts = {};
     std::string error = {};
+    std::size_t bytes = 0;  // `text` and `parts` have so many.
     bool close = false;
-    std::size_t bytes = 0;  // Length of text and parts.
   };
   // Commands whose replies wait at most, and bytes of their arguments.
   static constexpr std::size_t waiting_max = 1024;
@@ -144,6 +144,11 @@ class RespConnection final : public resp::RespSession {
   void forward(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard, std::size_t part);
   void split(const Command& command, Arguments arguments);
   void finish_part(std::uint64_t slot, std::uint32_t part, std::string_view reply);
+  void charge(Waiting& waiting, std::size_t bytes) noexcept {
+    waiting.bytes += bytes;
+    held_replies_ += bytes;
+  }
+  void fail_waiting(Waiting& waiting, std::string error);
   void send_batches();
   void write_ready();
   void close_now(bool replies_wait);

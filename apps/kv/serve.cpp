@@ -43,7 +43,19 @@ class EndSignals {
   sigset_t set_;
 };
 
+// Memory of one shard. Its positions have 32 bits and count 16 bytes.
+constexpr std::size_t shard_bytes_min = std::size_t{1} << 20;
+constexpr std::size_t shard_bytes_max = std::size_t{63} << 30;
+
 int serve(const ServeOptions& options) {
+  const std::size_t shard_bytes = options.memory_bytes / options.threads;
+  if (shard_bytes < shard_bytes_min || shard_bytes > shard_bytes_max) {
+    fmt::print(stderr,
+               "hawser-kv: --memory: {} bytes for --threads {} are {} bytes for each thread, and {} to {} are "
+               "possible: change --memory or --threads\n",
+               options.memory_bytes, options.threads, shard_bytes, shard_bytes_min, shard_bytes_max);
+    return wrong_options_status;
+  }
   const EndSignals signals;
   Store store({.memory_bytes = options.memory_bytes,
                .policy = options.policy == "refuse" ? MemoryPolicy::refuse : MemoryPolicy::evict,
@@ -92,7 +104,8 @@ Run add_serve(CLI::App& command) {
   command.add_option("--threads", options->threads, "Threads, each with a loop and a shard")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  command.add_option("--cpu", options->cpu, "Processor of the first thread; the others follow. Default: not pinned");
+  command.add_option("--cpu", options->cpu, "Processor of the first thread; the others follow. Default: not pinned")
+      ->check(CLI::Range(0, 1023));
   command.add_option("--policy", options->policy, "When the memory is used up: evict entries, or refuse writes")
       ->check(CLI::IsMember({"evict", "refuse"}))
       ->capture_default_str();

@@ -7,6 +7,7 @@
 #include "hawser/loop.h"
 #include "hawser/server.h"
 #include "hawser/sync.h"
+#include "kv/commands.h"
 #include "kv/store.h"
 #include "protocol/resp/number.h"
 
@@ -82,6 +83,7 @@ Task<Result<std::optional<Value>>> Service::get(std::string_view key) {
 
 Task<Result<std::vector<std::optional<Value>>>> Service::get_many(std::vector<std::string> keys) {
   std::vector<std::optional<Value>> values(keys.size());
+  std::size_t bytes_left = reply_bytes_max;
   std::vector<std::vector<std::size_t>> by_shard(store_.shards());
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (std::optional<Error> error = check(store_, keys[i])) co_return std::unexpected(std::move(*error));
@@ -91,12 +93,25 @@ Task<Result<std::vector<std::optional<Value>>>> Service::get_many(std::vector<st
     if (by_shard[shard].empty()) continue;
     std::vector<std::pair<std::string, std::uint64_t>> wanted;
     for (const std::size_t i : by_shard[shard]) wanted.emplace_back(keys[i], store_.key(keys[i]).hash);
-    auto reading = on_shard(store_, shard, [given = std::move(wanted)](Site& site) {
-      std::vector<std::optional<Value>> found;
-      for (const auto& [key, hash] : given) found.push_back(read(site, key, hash));
-      return found;
+    // Reads until the values exceed the bytes that are left: a message may name one key many times.
+    auto reading = on_shard(store_, shard, [given = std::move(wanted), bytes_left](Site& site) {
+      std::vector<std::optional<Value>> read_values;
+      std::size_t bytes = 0;
+      for (const auto& [key, hash] : given) {
+        read_values.push_back(read(site, key, hash));
+        if (read_values.back()) bytes += read_values.back()->bytes.size();
+        if (bytes > bytes_left) break;
+      }
+      return read_values;
     });
     std::vector<std::optional<Value>> found = co_await std::move(reading);
+    std::size_t bytes = 0;
+    for (const std::optional<Value>& value : found) bytes += value ? value->bytes.size() : 0;
+    if (bytes > bytes_left) {
+      co_return fail(ErrorCode::limit_exceeded, "the values of " + std::to_string(keys.size()) +
+                                                    " keys exceed 256 MiB: request fewer keys at once");
+    }
+    bytes_left -= bytes;
     for (std::size_t i = 0; i < found.size(); ++i) values[by_shard[shard][i]] = std::move(found[i]);
   }
   co_return values;

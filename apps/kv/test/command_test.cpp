@@ -33,6 +33,17 @@ TEST(Commands, SetAndGet) {
   EXPECT_EQ(output, "hello\n");
 }
 
+TEST(Commands, ServeRefusesMemoryThatItsThreadsCannotUse) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run_command(add_serve, "--listen unix:@unused --memory 100G"), wrong_options_status);
+  EXPECT_EQ(run_command(add_serve, "--listen unix:@unused --memory 2M --threads 3"), wrong_options_status);
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("--memory: 107374182400 bytes for --threads 1 are 107374182400 bytes"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("--memory: 2097152 bytes for --threads 3 are 699050 bytes"), std::string::npos) << text;
+  EXPECT_NE(text.find("change --memory or --threads"), std::string::npos) << text;
+}
+
 TEST(Commands, BenchWritesItsResult) {
   KvServer server({.shards = 2});
   const std::filesystem::path file =

@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "kv/test/resp_peer.h"
+#include "protocol/resp/request_parser.h"
 #include "tests/testing.h"
 
 // Clients that attack the server while another is served.
@@ -77,20 +79,6 @@ TEST(Resp, LongRepliesOfOtherShardsDoNotPileUp) {
   sender.join();
 }
 
-TEST(Resp, AReplyOfAllShardsIsBounded) {
-  KvServer server({.shards = 3});
-  RespPeer peer(server.address());
-  for (const std::string key : {"a", "b", "c", "d"}) {
-    // One value fits into a shard.
-    EXPECT_EQ(peer.call({"FLUSHALL"}), "+OK\r\n");
-    EXPECT_EQ(peer.call({"SET", key, std::string(8 << 20, 'v')}), "+OK\r\n");
-    std::vector<std::string> many(100, key);
-    many.insert(many.begin(), "MGET");
-    EXPECT_EQ(peer.call(many), "-ERR the reply exceeds 256 MiB: request fewer keys at once\r\n");
-    EXPECT_EQ(peer.call({"STRLEN", key}), ":8388608\r\n");
-  }
-}
-
 TEST(Resp, WritesOfAConnectionThatHasEndedAreExecuted) {
   KvServer server({.shards = 3});
   RespPeer other(server.address());
@@ -145,6 +133,79 @@ TEST(Resp, RepliesKeepTheirOrderAcrossShards) {
   EXPECT_TRUE(peer.call({"KEYS", "key*"}).starts_with("*3000\r\n"));
   EXPECT_EQ(peer.call({"FLUSHALL"}), "+OK\r\n");
   EXPECT_EQ(peer.call({"DBSIZE"}), ":0\r\n");
+}
+
+// Runs `work` at the loop of a shard, and waits for its result.
+template <class Work>
+auto at_shard(Store& store, unsigned index, Work work) {
+  std::promise<decltype(work())> promise;
+  store.site(index).loop().post([&] { promise.set_value(work()); });
+  return promise.get_future().get();
+}
+
+// Replies that wait for another shard's are bounded: that shard does not answer here.
+TEST(Resp, RepliesThatWaitForAnotherShardAreBounded) {
+  KvServer server({.shards = 2});
+  RespPeer peer(server.address());
+  ASSERT_EQ(peer.call({"PING"}), "+PONG\r\n");
+  const unsigned home = at_shard(server.store, 0, [&] { return server.store.site(0).connections(); }) == 1 ? 0 : 1;
+  std::string near;
+  std::string far;
+  for (int i = 0; near.empty() || far.empty(); ++i) {
+    const std::string key = "key" + std::to_string(i);
+    (server.store.shard_of(server.store.key(key).hash) == home ? near : far) = key;
+  }
+  ASSERT_EQ(peer.call({"SET", near, std::string(100'000, 'v')}), "+OK\r\n");
+  const std::uint64_t before = server.server().counters().calls;
+  std::promise<void> release;
+  server.store.site(1 - home).loop().post([waiting = release.get_future().share()] { waiting.wait(); });
+  std::string bytes = request({"GET", far});
+  for (int i = 0; i < 500; ++i) bytes += request({"GET", near});
+  peer.send(bytes);
+  // The loop would execute more in each of these turns.
+  for (int i = 0; i < 200; ++i) EXPECT_TRUE(at_shard(server.store, home, [] { return true; }));
+  // 8 MiB are 84 of the replies.
+  EXPECT_LE(server.server().counters().calls - before, 86U);
+  release.set_value();
+  EXPECT_EQ(peer.receive(), "$-1\r\n");
+  for (int i = 0; i < 500; ++i) ASSERT_EQ(peer.receive().size(), 100'000U + 11);
+}
+
+TEST(Resp, AReplyOfSeveralShardsIsBounded) {
+  KvServer server({.shards = 2});
+  RespPeer peer(server.address());
+  for (int i = 0; i < 8; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    ASSERT_EQ(peer.call({"SET", key, std::string(1 << 20, 'v')}), "+OK\r\n");
+    std::vector<std::string> words(258, key);
+    words[0] = "MGET";
+    EXPECT_TRUE(peer.call(words).starts_with("-ERR the repl")) << key;
+    EXPECT_EQ(peer.call({"STRLEN", key}), ":1048576\r\n");
+  }
+}
+
+TEST(Resp, WordsOfAnInlineRequestAreCountedAndReleased) {
+  resp::RequestParser parser;
+  std::string line;
+  for (int i = 0; i < 30'000; ++i) line += "a ";
+  line += "\r\n";
+  ASSERT_EQ(parser.next(as_bytes(line)).event, resp::RequestParser::Event::request);
+  ASSERT_EQ(parser.arguments().size(), 30'000U);
+  EXPECT_GE(parser.held_bytes(), 30'000U * (sizeof(std::string) + sizeof(std::string_view)));
+  for (const std::string_view small : {std::string_view("PING\r\n"), std::string_view("*1\r\n$4\r\nPING\r\n")}) {
+    ASSERT_EQ(parser.next(as_bytes(line)).event, resp::RequestParser::Event::request);
+    ASSERT_EQ(parser.next(as_bytes(small)).event, resp::RequestParser::Event::request);
+    EXPECT_LE(parser.held_bytes(), 8192U);
+  }
+}
+
+TEST(Resp, TheLatestTimeOfExpiry) {
+  KvServer server;
+  RespPeer peer(server.address());
+  EXPECT_EQ(peer.call({"SET", "a", "1", "PXAT", "9223372036854775807"}), "+OK\r\n");
+  EXPECT_EQ(peer.call({"PEXPIRETIME", "a"}), ":9223372036854775807\r\n");
+  EXPECT_EQ(peer.call({"EXPIRETIME", "a"}), ":9223372036854776\r\n");
+  EXPECT_EQ(peer.call({"GET", "a"}), "$1\r\n1\r\n");
 }
 
 TEST(Resp, AConnectionMayEndWhileItsCommandsTravel) {

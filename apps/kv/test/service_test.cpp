@@ -66,6 +66,38 @@ Task<void> use_all_operations(std::string address) {
   EXPECT_TRUE(!long_key && long_key.error().code == ErrorCode::invalid_argument);
 }
 
+Task<void> get_one_value_often(std::string address) {
+  hawser::Client link;
+  auto connecting = link.connect(address);
+  const Result<void> connected = co_await std::move(connecting);
+  EXPECT_TRUE(connected);
+  KvClient client(link);
+  const std::string value(1 << 20, 'v');
+  for (int i = 0; i < 2; ++i) {
+    const std::string key = "key" + std::to_string(i);
+    auto setting = client.set(key, value, 0);
+    const auto version = co_await std::move(setting);
+    EXPECT_TRUE(version);
+  }
+  // 258 MiB, half of them from each key.
+  std::vector<std::string> keys;
+  for (int i = 0; i < 258; ++i) keys.push_back("key" + std::to_string(i % 2));
+  auto reading = client.get_many(keys);
+  const auto values = co_await std::move(reading);
+  EXPECT_FALSE(values);
+  if (values) co_return;
+  EXPECT_EQ(values.error().code, ErrorCode::limit_exceeded);
+  EXPECT_NE(values.error().text.find("the values of 258 keys exceed 256 MiB"), std::string::npos)
+      << values.error().text;
+}
+
+TEST(Service, GetManyIsBounded) {
+  for (const unsigned shards : {1U, 2U}) {
+    KvServer server({.shards = shards});
+    sync_wait(get_one_value_often(server.address()));
+  }
+}
+
 TEST(Service, OneShard) {
   KvServer server;
   sync_wait(use_all_operations(server.address()));

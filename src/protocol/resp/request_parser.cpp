@@ -50,6 +50,7 @@ RequestParser::Step RequestParser::next(Bytes bytes) {
   const std::string_view text = as_text(bytes);
   if (text.empty()) return {Event::more, 0};
   if (at_ == 0) {
+    if (inline_arguments_.capacity() > kept_arguments) std::vector<std::string>().swap(inline_arguments_);
     if (text.front() != '*') return parse_inline(text);
     const std::size_t end = text.find('\r', std::max<std::size_t>(searched_, 1));
     if (end == std::string_view::npos || end + 1 == text.size()) {

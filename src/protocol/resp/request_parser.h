@@ -43,9 +43,10 @@ class RequestParser {
   const std::string& error_text() const noexcept { return error_text_; }
   // True while a request has begun and is not complete.
   bool inside() const noexcept { return at_ != 0 || waiting_; }
-  // Bytes of memory for the positions of arguments.
+  // Bytes of memory for the positions of arguments, and for the words of an inline request.
   std::size_t held_bytes() const noexcept {
-    return parts_.capacity() * sizeof(Part) + arguments_.capacity() * sizeof(std::string_view);
+    return parts_.capacity() * sizeof(Part) + arguments_.capacity() * sizeof(std::string_view) +
+           inline_arguments_.capacity() * sizeof(std::string);
   }
 
  private:
