@@ -70,7 +70,7 @@ namespace {
 // Anybody may send a certificate with long names, and its texts are written to logs.
 constexpr std::size_t quoted_bytes_max = 256;
 
-std::string quoted(std::string_view text) {
+std::string printable(std::string_view text) {
   std::string shown;
   append_escaped(shown, text, quoted_bytes_max);
   return shown;
@@ -82,7 +82,7 @@ std::string listed(const std::vector<std::string>& names) {
     text += (text.empty() ? "" : ", ") + name;
     if (text.size() > quoted_bytes_max) break;
   }
-  return text.empty() ? "no name" : quoted(text);
+  return text.empty() ? "no name" : printable(text);
 }
 
 }  // namespace
@@ -211,8 +211,8 @@ bool valid_for(X509* certificate, const std::string& host) {
 }
 
 std::string verify_text(int error, X509* certificate, const std::string& host, const std::string& whose) {
-  const std::string subject = certificate != nullptr ? " (" + quoted(subject_text(certificate)) + ")" : "";
-  const std::string issuer = certificate != nullptr ? quoted(name_text(X509_get_issuer_name(certificate))) : "";
+  const std::string subject = certificate != nullptr ? " (" + printable(subject_text(certificate)) + ")" : "";
+  const std::string issuer = certificate != nullptr ? printable(name_text(X509_get_issuer_name(certificate))) : "";
   const std::string ca = whose == "server" ? "TlsClientOptions::ca_file" : "TlsServerOptions::client_ca_file";
   const std::string crls = whose == "server" ? "TlsClientOptions::crl_files" : "TlsServerOptions::crl_files";
   const std::string it = "the " + whose + "'s certificate" + subject;
