@@ -260,7 +260,9 @@ def demo_cluster():
     """The script of `make demo` starts three servers and ends by itself."""
     script = pathlib.Path(__file__).parents[3] / "tools" / "demo.py"
     result = subprocess.run([sys.executable, "-B", script, sys.argv[1], "1"], capture_output=True, text=True)
-    expect(result.returncode == 0 and result.stdout.count("http://127.0.0.1:") == 3 and not result.stderr, result)
+    # A busy machine may keep a loop from running.
+    complaints = [line for line in result.stderr.splitlines() if "(LoopOptions::blocked_max is" not in line]
+    expect(result.returncode == 0 and result.stdout.count("http://127.0.0.1:") == 3 and not complaints, result)
 
 
 if __name__ == "__main__":
