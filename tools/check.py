@@ -28,7 +28,7 @@ STAGES = {
     "dev": "Clang 19 with assertions: every functional test, examples, packaging, tidy",
     "rdma": "the everyday build's tests that need an RDMA device, in a guest with Soft-RoCE",
     "thorough": "the everyday build's tests that take long: each header alone, simulations for longer",
-    "gcc": "GCC 12, optimised, without warnings: every test again",
+    "gcc": "GCC 12, optimised, without warnings: every test again; the library as docs/install.md builds it",
     "asan": "address and undefined behaviour sanitizers",
     "tsan": "thread sanitizer",
     "fuzz": "each fuzzer for a short while",
@@ -156,6 +156,18 @@ def test_stage(stage):
     totals = Totals()
     if build_preset(stage, stage, totals):
         totals.add(ctest_totals(stage, stage, "ctest", "--label-exclude", THOROUGH))
+    return totals
+
+
+def gcc_stage(stage):
+    """Also builds the preset of docs/install.md, in which each target of the library is one compilation."""
+    totals = test_stage(stage)
+    started = time.monotonic()
+    if configure("library") and build("library", "--", "--quiet"):
+        totals.passed += 1
+    else:
+        totals.failed.append(f"{stage}: build of the preset library")
+    totals.seconds["build"] = totals.seconds.get("build", 0) + time.monotonic() - started
     return totals
 
 
@@ -378,7 +390,7 @@ def run_stages(stages):
             elif stage == "rdma":
                 outcomes = [rdma_stage(stage, None)]
             else:
-                run_stage = {"thorough": thorough_stage, "counters": counters_stage}.get(stage, test_stage)
+                run_stage = {"thorough": thorough_stage, "gcc": gcc_stage, "counters": counters_stage}.get(stage, test_stage)
                 outcomes = [run_stage(stage)]
         except Exception:  # A stage that raises an exception has failed. The others continue.
             traceback.print_exc()

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "hawser/time.h"
 
 namespace hawser::observe {
 
@@ -28,6 +31,7 @@ Cell number(std::uint64_t value);
 Cell decimal(double value);          // Three significant digits.
 Cell bytes_cell(double value);       // With a unit for people, exact in JSON.
 Cell duration_cell(double seconds);  // Likewise.
+inline Cell duration_cell(Duration time) { return duration_cell(std::chrono::duration<double>(time).count()); }
 Cell boolean(bool value);
 
 struct Column {

@@ -12,8 +12,6 @@ constexpr std::size_t spans_read_max = 2'000;
 constexpr std::size_t slowest_rows = 20;
 constexpr std::size_t depth_max = 32;
 
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
-
 template <std::size_t size>
 std::string hex(const std::array<std::uint8_t, size>& id) {
   static constexpr std::string_view digits = "0123456789abcdef";
@@ -58,7 +56,7 @@ std::vector<Cell> row_of(const Span& span, std::chrono::system_clock::time_point
           span.kind == Span::Kind::server ? "server" : "client",
           method + span.method,
           duration_cell(std::max(0.0, std::chrono::duration<double>(now - ended).count())),
-          duration_cell(seconds(span.duration)),
+          duration_cell(span.duration),
           std::move(outcome),
           span.peer,
           span.protocol,

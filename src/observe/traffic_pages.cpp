@@ -10,8 +10,6 @@ namespace {
 
 using rpc::Inspector;
 
-double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
-
 std::string joined(const std::vector<std::string>& texts) {
   std::string all;
   for (const std::string& one : texts) all += (all.empty() ? "" : "; ") + one;
@@ -51,11 +49,10 @@ Task<Document> connections_page(PageState& state, HttpRequest& request) {
                           {"identity", "identity"}}};
   for (const rpc::ConnectionReport& one : found.rows) {
     table.rows.push_back({id_of(one.loop, one.slot, one.serial), one.peer, one.protocol, one.transport,
-                          joined(one.declined), duration_cell(seconds(one.age)), number(one.calls),
-                          decimal(one.calls_rate), number(one.active),
-                          bytes_cell(static_cast<double>(one.received_bytes)), bytes_cell(one.received_rate),
-                          bytes_cell(static_cast<double>(one.sent_bytes)), bytes_cell(one.sent_rate),
-                          bytes_cell(static_cast<double>(one.backlog)),
+                          joined(one.declined), duration_cell(one.age), number(one.calls), decimal(one.calls_rate),
+                          number(one.active), bytes_cell(static_cast<double>(one.received_bytes)),
+                          bytes_cell(one.received_rate), bytes_cell(static_cast<double>(one.sent_bytes)),
+                          bytes_cell(one.sent_rate), bytes_cell(static_cast<double>(one.backlog)),
                           bytes_cell(static_cast<double>(one.memory_bytes)), boolean(one.paused), one.identity});
   }
   table.note = "An id is loop.slot.serial. Rates are those since somebody last looked.";
@@ -84,9 +81,8 @@ Task<Document> calls_page(PageState& state, HttpRequest& request) {
   if (changes) table.columns.push_back({"cancel", ""});
   for (const rpc::CallReport& one : found.rows) {
     const std::string id = id_of(one.loop, one.slot, one.serial) + "." + std::to_string(one.call);
-    table.rows.push_back({id, one.method, duration_cell(seconds(one.age)),
-                          one.left ? duration_cell(seconds(*one.left)) : Cell("-"), one.waits_for, one.peer,
-                          one.protocol});
+    table.rows.push_back({id, one.method, duration_cell(one.age), one.left ? duration_cell(*one.left) : Cell("-"),
+                          one.waits_for, one.peer, one.protocol});
     if (!changes) continue;
     Cell cancel("Cancel");
     cancel.link = "/calls/cancel?id=" + id;
