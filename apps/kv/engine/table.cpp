@@ -1,5 +1,6 @@
 #include "kv/engine/table.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -92,9 +93,7 @@ bool Table::grow() {
   if (target / segment_buckets >= segments_.size() && !add_segment()) return false;
   Bucket* const high = at(target);
   const std::uint64_t bit = mask_ + 1;
-  Bucket* previous = nullptr;
-  for (Bucket* bucket = at(split_);;) {
-    bool empty = true;
+  for (Bucket* bucket = at(split_);; bucket = next(*bucket)) {
     for (std::size_t i = 0; i < bucket_slots; ++i) {
       if (bucket->tags[i] == 0) continue;
       const Entry& entry = *reinterpret_cast<const Entry*>(arena_.at(bucket->refs[i]));
@@ -111,19 +110,20 @@ bool Table::grow() {
           }
         }
         bucket->tags[i] = 0;
-      } else {
-        empty = false;
       }
     }
+    if (bucket->overflow == 0) break;
+  }
+  // Empty buckets are freed only now: an entry that cannot move needs the room of the old chain.
+  for (Bucket* bucket = at(split_); bucket->overflow != 0;) {
     const Ref following = bucket->overflow;
-    if (previous != nullptr && empty) {
-      previous->overflow = following;
-      arena_.free_slot(arena_.ref_of(bucket), Arena::bucket_class);
-    } else {
-      previous = bucket;
+    Bucket* const after = next(*bucket);
+    if (std::any_of(after->tags, after->tags + bucket_slots, [](std::uint8_t tag) { return tag != 0; })) {
+      bucket = after;
+      continue;
     }
-    if (following == 0) break;
-    bucket = reinterpret_cast<Bucket*>(arena_.at(following));
+    bucket->overflow = after->overflow;
+    arena_.free_slot(following, Arena::bucket_class);
   }
   ++buckets_;
   if (++split_ == mask_ + 1) {

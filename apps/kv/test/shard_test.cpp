@@ -34,6 +34,40 @@ TEST(Arena, ClassesFitAndWasteLittle) {
   }
 }
 
+// The first bucket is split when there is memory for a part of its entries in the new one. All stay where they are.
+TEST(Table, KeepsTheEntriesOfABucketThatCannotBeSplit) {
+  constexpr std::size_t buckets = 1024;
+  constexpr std::uint8_t entry_class = 3;
+  Arena arena(2 << 20);
+  Table table(arena);
+  ASSERT_EQ(table.buckets(), buckets);
+  std::set<std::uint64_t> hashes;
+  const auto insert = [&](std::uint64_t hash) {
+    Ref ref = arena.take_slot(entry_class);
+    if (ref == 0 && arena.add_page(entry_class)) ref = arena.take_slot(entry_class);
+    ASSERT_NE(ref, 0U);
+    reinterpret_cast<Entry*>(arena.at(ref))->hash = hash;
+    ASSERT_TRUE(table.reserve(hash));
+    table.insert(hash, ref);
+    ASSERT_TRUE(hashes.insert(hash).second);
+  };
+  // A chain of four full buckets: each entry but one moves to the new bucket.
+  for (std::uint64_t i = 0; i < 48; ++i) insert(i << 20 | (i == 30 ? 0 : buckets));
+  for (std::uint64_t i = 48; i < 8 * buckets; ++i) insert(i << 20 | (1 + i % (buckets - 1)));
+  // Memory for one more bucket of a chain, and for the table's next page.
+  ASSERT_TRUE(table.add_segment());
+  for (std::size_t i = 0; i < Arena::page_bytes / 64 - 3 - 1; ++i) ASSERT_NE(arena.take_slot(Arena::bucket_class), 0U);
+  if (arena.pages_of(entry_class) * (Arena::page_bytes / 64) == 8 * buckets) {
+    ASSERT_TRUE(arena.add_page(entry_class));
+  }
+  while (arena.take_page() != 0) {
+  }
+  insert(std::uint64_t{1} << 60 | 1);
+  EXPECT_EQ(table.buckets(), buckets);
+  EXPECT_EQ(table.size(), 8 * buckets + 1);
+  for (const std::uint64_t hash : hashes) ASSERT_NE(table.find({{}, hash}), 0U) << hash;
+}
+
 TEST(Shard, AgreesWithAMap) {
   Shard shard({.memory_bytes = 8 << 20, .policy = MemoryPolicy::refuse});
   std::unordered_map<std::string, std::string> expected;
