@@ -290,18 +290,35 @@ void write_keys(Execution& e, const std::vector<std::string>& keys) {
   for (const std::string& key : keys) e.out.bulk(key);
 }
 
+// Longest pattern, and the characters that one command compares before it ends: about half a second for KEYS, and 20 ms
+// for a call of SCAN, which completes its bucket.
+constexpr std::size_t pattern_bytes_max = 8192;
+constexpr std::uint64_t keys_steps_max = 500'000'000;
+constexpr std::uint64_t scan_steps_max = 20'000'000;
+
+bool pattern_fits(Execution& e, std::string_view pattern) {
+  if (pattern.size() <= pattern_bytes_max) return true;
+  e.out.error("ERR the pattern has " + std::to_string(pattern.size()) + " bytes, and at most " +
+              std::to_string(pattern_bytes_max) + " are allowed");
+  return false;
+}
+
 void run_keys(Execution& e) {
   std::vector<std::string> keys;
   std::size_t bytes = 0;
   std::uint64_t cursor = 0;
-  const bool all = e.arguments[1] == "*";
+  const std::string_view pattern = e.arguments[1];
+  if (!pattern_fits(e, pattern)) return;
+  const bool all = pattern == "*";
+  std::uint64_t steps = 0;
   do {
     cursor = e.shard().scan(cursor, e.site.now(), [&](Entry& entry) {
-      if (!all && !matches_glob(e.arguments[1], entry.key())) return;
+      if (steps > keys_steps_max || (!all && !matches_glob(pattern, entry.key(), steps))) return;
       bytes += entry.key_bytes + sizeof(std::string);
       if (bytes <= reply_bytes_max) keys.emplace_back(entry.key());
     });
-  } while (cursor != 0 && bytes <= reply_bytes_max);
+  } while (cursor != 0 && bytes <= reply_bytes_max && steps <= keys_steps_max);
+  if (steps > keys_steps_max) return e.out.error("ERR the pattern takes too long for so many keys: use SCAN");
   if (bytes > reply_bytes_max) return e.out.error(keys_too_long);
   write_keys(e, keys);
 }
@@ -319,6 +336,7 @@ void run_scan(Execution& e) {
       if (!parse_number(value, count)) return e.out.error(not_integer);
       if (count < 1) return e.out.error(syntax_error);
     } else if (is_word(e.arguments[i], "match")) {
+      if (!pattern_fits(e, value)) return;
       pattern = value;
     } else if (is_word(e.arguments[i], "type")) {
       strings = is_word(value, "string");
@@ -333,16 +351,17 @@ void run_scan(Execution& e) {
   std::vector<std::string> keys;
   std::size_t bytes = 0;
   std::int64_t seen = 0;
+  std::uint64_t steps = 0;
   std::uint64_t bucket = cursor & bucket_mask;
   do {
     bucket = e.shard().scan(bucket, e.site.now(), [&](Entry& entry) {
       ++seen;
-      if (!strings || !matches_glob(pattern, entry.key())) return;
+      if (!strings || !matches_glob(pattern, entry.key(), steps)) return;
       bytes += entry.key_bytes;
       keys.emplace_back(entry.key());
     });
     ++seen;  // Empty buckets count too.
-  } while (bucket != 0 && seen < std::min(count, count_max) && bytes < bytes_max);
+  } while (bucket != 0 && seen < std::min(count, count_max) && bytes < bytes_max && steps < scan_steps_max);
   std::uint64_t next = bucket | (std::uint64_t{e.site.index()} << cursor_shard_shift);
   if (bucket == 0) {
     const unsigned shard = e.site.index() + 1;

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 namespace hawser::kv {
 namespace {
 
-// Matches the class that begins at pattern[at], the '[', against `c`. Moves `at` to its last character.
-bool matches_class(std::string_view pattern, std::size_t& at, char c) noexcept {
-  ++at;
+// Matches the class that begins at pattern[at], the '[', against `c`. Moves `at` to its last character. Adds the
+// characters that it read to `steps`.
+bool matches_class(std::string_view pattern, std::size_t& at, char c, std::uint64_t& steps) noexcept {
+  const std::size_t begin = at++;
   const bool negated = at < pattern.size() && pattern[at] == '^';
   if (negated) ++at;
   bool found = false;
@@ -29,18 +31,20 @@ bool matches_class(std::string_view pattern, std::size_t& at, char c) noexcept {
       found |= pattern[at] == c;
     }
   }
+  steps += at - begin;
   return found != negated;
 }
 
 }  // namespace
 
-bool matches_glob(std::string_view pattern, std::string_view text) noexcept {
+bool matches_glob(std::string_view pattern, std::string_view text, std::uint64_t& steps) noexcept {
   std::size_t p = 0;
   std::size_t t = 0;
   // The last star and the text that it was tried with: only the last one must be tried again.
   std::size_t star = std::string_view::npos;
   std::size_t star_text = 0;
   while (t < text.size()) {
+    ++steps;
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;
       star_text = t;
@@ -52,7 +56,7 @@ bool matches_glob(std::string_view pattern, std::string_view text) noexcept {
       if (pattern[p] == '?') {
         matched = true;
       } else if (pattern[p] == '[') {
-        matched = matches_class(pattern, next, text[t]);
+        matched = matches_class(pattern, next, text[t], steps);
       } else {
         if (pattern[p] == '\\' && p + 1 < pattern.size()) ++next;
         matched = pattern[next] == text[t];

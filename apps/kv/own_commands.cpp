@@ -268,7 +268,8 @@ void RespConnection::run_config(Arguments arguments, resp::ReplyWriter& to) {
       if (argument.size() > pattern_bytes_max) continue;
       std::string pattern(argument);
       for (char& c : pattern) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-      if (!matches_glob(pattern, value.first)) continue;
+      std::uint64_t steps = 0;
+      if (!matches_glob(pattern, value.first, steps)) continue;
       found.push_back(&value);
       break;
     }

@@ -79,6 +79,23 @@ TEST(Resp, LongRepliesOfOtherShardsDoNotPileUp) {
   sender.join();
 }
 
+TEST(Resp, PatternsThatTakeLongAreBounded) {
+  KvServer server;
+  RespPeer peer(server.address());
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(peer.call({"SET", std::string(8000, 'a') + std::to_string(i), "1"}), "+OK\r\n");
+  }
+  const std::string pattern = "*[" + std::string(8000, 'b') + "]";
+  EXPECT_EQ(peer.call({"KEYS", pattern}), "-ERR the pattern takes too long for so many keys: use SCAN\r\n");
+  EXPECT_TRUE(peer.call({"SCAN", "0", "COUNT", "10000", "MATCH", pattern}).ends_with("*0\r\n"));
+  for (const std::string command : {"KEYS", "SCAN"}) {
+    std::vector<std::string> words = {command, std::string(10'000, '*')};
+    if (command == "SCAN") words.insert(words.begin() + 1, {"0", "MATCH"});
+    EXPECT_EQ(peer.call(words), "-ERR the pattern has 10000 bytes, and at most 8192 are allowed\r\n");
+  }
+  EXPECT_TRUE(peer.call({"KEYS", "*19"}).starts_with("*1\r\n"));
+}
+
 TEST(Resp, WritesOfAConnectionThatHasEndedAreExecuted) {
   KvServer server({.shards = 3});
   RespPeer other(server.address());
