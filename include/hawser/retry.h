@@ -41,8 +41,8 @@ struct RetryPolicy {
   // Codes of ErrorCode::application that are retried, for idempotent calls only. Over gRPC: statuses, such as 14
   // (UNAVAILABLE).
   std::vector<std::int32_t> application_codes = {};
-  // Runs before each attempt but the first one, for example to connect again. Its own errors are its own affair: the
-  // attempt follows in any case.
+  // Runs before each attempt except the first one, for example to connect again. Its errors are ignored: the
+  // attempt follows.
   std::function<Task<void>()> before_retry = {};
 };
 
