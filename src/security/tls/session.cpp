@@ -87,6 +87,7 @@ MutableBytes ByteQueue::reserve(std::size_t bytes) {
 }
 
 void ByteQueue::append(Bytes bytes) {
+  if (bytes.empty()) return;
   const MutableBytes room = reserve(bytes.size());
   std::memcpy(room.data(), bytes.data(), bytes.size());
   commit(bytes.size());
