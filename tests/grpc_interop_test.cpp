@@ -72,8 +72,8 @@ TEST_P(GrpcInterop, ClientOfGrpcio) {
   const int status = client.wait();
   if (status == skipped_status) GTEST_SKIP() << client.output;
   EXPECT_EQ(status, 0) << client.output;
-  // A call that grpcio cancels at once ended its connection with a protocol error in one of 400 runs, perhaps by a reset
-  // of a stream that it had not opened (RFC 9113, 5.1).
+  // A call that grpcio cancels at once ended its connection with a protocol error in one of 400 runs, perhaps by a
+  // reset of a stream that it had not opened (RFC 9113, 5.1).
   const bool at_once = GetParam() == "cancel_after_begin";
   EXPECT_LE(server_.counters().protocol_errors, at_once ? 1U : 0U);
 }
