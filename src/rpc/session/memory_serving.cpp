@@ -199,6 +199,9 @@ void MemoryFrames::serve_write(const wire::MemoryFrame& request, const wire::Mem
   const Served served = check(request.action, body);
   if (served.grant == nullptr) return refuse(request.call, served.error);
   if (message.discarded) {
+    // A revocation that is in progress refuses the bytes too.
+    if (!served.grant->enter()) return refuse(request.call, stale());
+    served.grant->leave();
     return refuse(request.call,
                   refusal(ErrorCode::overloaded, "there is no memory for the bytes of the write (receive_bytes_max)"));
   }
