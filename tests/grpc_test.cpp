@@ -1,7 +1,6 @@
 #include "hawser/grpc.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <array>
 #include <atomic>
@@ -19,6 +18,7 @@
 #include "protocol/grpc/test/machine_pair.h"
 #include "tests/background_client.h"
 #include "tests/grpc/raw_service.h"
+#include "tests/python_process.h"
 #include "tests/raw_peer.h"
 
 // A server that speaks gRPC, with clients of grpcio (Debian: python3-grpcio).
@@ -28,37 +28,12 @@ namespace {
 using namespace testing_tools;
 namespace h2 = protocol::grpc::testing;
 
-constexpr int skipped = 77;
-
 // A running grpcio client, which makes the calls of one function of tests/grpc/client.py.
-class FrameClient {
+class FrameClient : public PythonProcess {
  public:
-  FrameClient(const std::string& address, std::string_view name) {
-    const auto script = std::filesystem::path(__FILE__).parent_path() / "grpc" / "client.py";
-    const std::string command =
-        "exec /usr/bin/python3 -B '" + script.string() + "' '" + address + "' " + std::string(name) + " 2>&1";
-    pipe_ = popen(command.c_str(), "r");
-  }
-  FrameClient(const FrameClient&) = delete;
-  FrameClient& operator=(const FrameClient&) = delete;
-  ~FrameClient() {
-    if (pipe_ != nullptr) pclose(pipe_);
-  }
-  // Returns the next line, or nothing at the end.
-  std::string line() {
-    std::array<char, 4096> text{};
-    return std::fgets(text.data(), text.size(), pipe_) == nullptr ? std::string() : std::string(text.data());
-  }
-  // Waits for the end. Returns the exit status.
-  int wait() {
-    for (std::string next = line(); !next.empty(); next = line()) output += next;
-    const int status = pclose(std::exchange(pipe_, nullptr));
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-  std::string output;
-
- private:
-  FILE* pipe_ = nullptr;
+  FrameClient(const std::string& address, std::string_view name)
+      : PythonProcess(std::filesystem::path(__FILE__).parent_path() / "grpc" / "client.py",
+                      "'" + address + "' " + std::string(name)) {}
 };
 
 class Grpc : public ::testing::Test {
@@ -82,7 +57,7 @@ class Grpc : public ::testing::Test {
   void run(std::string_view name) {
     FrameClient client(server->address(), name);
     const int status = client.wait();
-    if (status == skipped) GTEST_SKIP() << client.output;
+    if (status == FrameClient::skipped) GTEST_SKIP() << client.output;
     EXPECT_EQ(status, 0) << client.output;
     EXPECT_EQ(server->counters().protocol_errors, 0U);
   }
@@ -168,7 +143,7 @@ TEST_F(Grpc, AGracefulStopLetsStreamsEnd) {
   if (first != "watching\n") {
     client.output = first;
     const int status = client.wait();
-    if (status == skipped) GTEST_SKIP() << client.output;
+    if (status == FrameClient::skipped) GTEST_SKIP() << client.output;
     FAIL() << client.output;
   }
   server->stop(patience);
@@ -214,7 +189,7 @@ TEST_P(GrpcAttack, EndsWhileAGoodClientGoesOn) {
   FrameClient good(server->address(), "steady");
   EXPECT_TRUE(attack(server->address(), GetParam().next));
   const int status = good.wait();
-  if (status != skipped) {
+  if (status != FrameClient::skipped) {
     EXPECT_EQ(status, 0) << good.output;
   }
   EXPECT_TRUE(native.sees_calls(5));

@@ -1,9 +1,6 @@
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -17,6 +14,7 @@
 #include "hawser/interceptor.h"
 #include "hawser/retry.h"
 #include "tests/grpc/raw_service.h"
+#include "tests/python_process.h"
 #include "tests/testing.h"
 
 // The client of gRPC, against grpcio's server and against Hawser's.
@@ -82,25 +80,18 @@ class OwnPeer final : public Peer {
 
 class GrpcioPeer final : public Peer {
  public:
-  GrpcioPeer() {
-    const auto script = std::filesystem::path(__FILE__).parent_path() / "server.py";
-    pipe_ = popen(("exec /usr/bin/python3 -B '" + script.string() + "' 2>&1").c_str(), "r");
-    int port = 0;
-    char line[512] = "";
-    if (std::fgets(line, sizeof line, pipe_) != nullptr && std::sscanf(line, "%d %d", &process_, &port) == 2) {
+  GrpcioPeer() : process_(std::filesystem::path(__FILE__).parent_path() / "server.py", "") {
+    if (const int port = process_.listening_port(); port != 0) {
       address = "127.0.0.1:" + std::to_string(port);
+    } else if (const int status = process_.wait(); status == testing_tools::PythonProcess::skipped) {
+      missing = process_.output;
     } else {
-      missing = line;
+      ADD_FAILURE() << "server.py ended with status " << status << ": " << process_.output;
     }
-  }
-  ~GrpcioPeer() override {
-    if (process_ > 0) kill(process_, SIGTERM);
-    pclose(pipe_);
   }
 
  private:
-  FILE* pipe_ = nullptr;
-  int process_ = 0;
+  testing_tools::PythonProcess process_;
 };
 
 class GrpcCalls : public ::testing::TestWithParam<const char*> {
@@ -112,6 +103,7 @@ class GrpcCalls : public ::testing::TestWithParam<const char*> {
       peer_ = std::make_unique<OwnPeer>();
     }
     if (!peer_->missing.empty()) GTEST_SKIP() << peer_->missing;
+    ASSERT_NE(peer_->address, "");
   }
   // Runs `work` with a connected client.
   void with_client(const std::function<Task<void>(GrpcClient&)>& work, GrpcClientOptions options = {}) {

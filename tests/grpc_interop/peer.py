@@ -249,13 +249,17 @@ def empty_stream(channel):
 
 
 def cancel_after_begin(channel):
-    end = threading.Event()
+    """The first request is sent before, since grpcio may reset a stream that it has not opened if a call is cancelled
+    earlier; that ends the connection."""
+    begun, end = threading.Event(), threading.Event()
 
     def requests():
-        end.wait(PATIENCE)
         yield b""
+        begun.set()
+        end.wait(PATIENCE)
 
     call = channel.stream_unary(path("StreamingInputCall")).future(requests(), timeout=PATIENCE)
+    expect(begun.wait(PATIENCE))
     call.cancel()
     expect(call.cancelled() and call.code() == grpc.StatusCode.CANCELLED)
     end.set()

@@ -3,12 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -21,6 +19,7 @@
 #include "hawser/http_client.h"
 #include "hawser/pages.h"
 #include "observe/span_ring.h"
+#include "tests/python_process.h"
 #include "tests/testing.h"
 
 namespace hawser::tracing_test {
@@ -46,36 +45,26 @@ Task<Result<int>> waits(Context& context) {
   co_return 1;
 }
 
-// Collects what the collector prints.
+// A running collector.py, which prints what it receives.
 class Collector {
  public:
-  explicit Collector(std::string_view statuses) {
-    const auto script = std::filesystem::path(__FILE__).parent_path() / "collector.py";
-    pipe_ =
-        popen(("exec /usr/bin/python3 -B '" + script.string() + "' " + std::string(statuses) + " 2>&1").c_str(), "r");
-    const std::string first = line();
-    EXPECT_EQ(std::sscanf(first.c_str(), "%d %d", &process_, &port_), 2) << first;
-  }
-  Collector(const Collector&) = delete;
-  Collector& operator=(const Collector&) = delete;
-  ~Collector() {
-    if (process_ > 0) kill(process_, SIGTERM);
-    pclose(pipe_);
+  explicit Collector(std::string_view statuses)
+      : process_(std::filesystem::path(__FILE__).parent_path() / "collector.py", std::string(statuses)),
+        port_(process_.listening_port()) {
+    EXPECT_NE(port_, 0) << process_.output;
   }
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_) + "/v1/traces"; }
   // The next line. Waits for it; the watchdog ends a test that waits for ever.
   std::string line() {
-    std::array<char, 4096> text{};
-    if (std::fgets(text.data(), text.size(), pipe_) == nullptr) return "the collector has ended";
-    std::string found(text.data());
+    std::string found = process_.line();
+    if (found.empty()) return "the collector has ended";
     if (found.ends_with('\n')) found.pop_back();
     return found;
   }
 
  private:
-  FILE* pipe_ = nullptr;
-  int process_ = 0;
-  int port_ = 0;
+  PythonProcess process_;
+  const int port_;
 };
 
 class Tracing : public ::testing::Test {
