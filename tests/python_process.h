@@ -44,7 +44,7 @@ class PythonProcess {
     const int status = pclose(std::exchange(pipe_, nullptr));
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
-  std::string output;  // What listening_port() and wait() have read.
+  std::string output;  // Filled by listening_port() and wait().
 
  private:
   FILE* pipe_;
