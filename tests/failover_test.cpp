@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "exec/sim_poller.h"
+#include "tests/at_rest.h"
 #include "tests/testing.h"
 #include "transport/network_access.h"
 #include "transport/sim/sim_network.h"
@@ -59,6 +60,8 @@ class FailoverTest : public ::testing::Test {
       client.close();
       auto stopping = server.shut_down(1s);
       co_await std::move(stopping);
+      auto resting = reach_rest(*loop_, server);
+      co_await std::move(resting);
     };
     run_to_end(task());
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "tests/at_rest.h"
 #include "tests/background_client.h"
 #include "tests/hostile/server_fixture.h"
 #include "tests/raw_peer.h"
@@ -39,19 +40,16 @@ inline Task<std::string> slow_zeros(Context& context, std::uint32_t bytes) {
 class Faults : public ::testing::Test {
  protected:
   // Starts a quiet server with the handlers that the tests call.
-  std::unique_ptr<Server> started(ServerOptions options) {
+  RestingServer started(ServerOptions options) {
     options.loop.log = no_log();
-    auto server = std::make_unique<Server>(options);
+    RestingServer server(new Server(options));
     server->register_handler<testing_tools::echo, hold, hostile::collect, hostile::pour, zeros, slow_zeros>();
     EXPECT_TRUE(server->start());
     return server;
   }
   static void expect_calm(Server& server, BackgroundClient& background_client) {
     EXPECT_TRUE(background_client.sees_calls(20));
-    EXPECT_TRUE(soon([&] {
-      const ServerCounters counters = server.counters();
-      return counters.connections_open == 1 && counters.calls_in_flight == 0;
-    }));
+    expect_rest(server, 1);
     background_client.stop();
     EXPECT_EQ(background_client.complaint(), "");
   }

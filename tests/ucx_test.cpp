@@ -18,6 +18,7 @@
 #include "hawser/rdma.h"
 #include "hawser/runtime.h"
 #include "hawser/transport/transport.h"
+#include "tests/at_rest.h"
 #include "tests/testing.h"
 #include "transport/network.h"
 
@@ -247,6 +248,7 @@ TEST_P(RegisteredPayloads, AreFetchedFromWhereTheyLie) {
     EXPECT_OK(reply);
     EXPECT_EQ(rdma_counters(client).at(0).buffer_sends, sends);
   }(server->address(), transports, expected));
+  loop.run(reach_rest(loop, *server));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ucx, RegisteredPayloads, ::testing::Values("tcp", "posix,cma,self"),
@@ -290,6 +292,7 @@ TEST(Ucx, ABrokenWorkerIsLeftForTcpAndComeBackTo) {
     EXPECT_LE(count.unknown, 4U) << "at most what was under way and is not idempotent";
     EXPECT_GE(client.failovers(), 2U);
   }(loop, *server, transports));
+  loop.run(reach_rest(loop, *server));
 }
 
 }  // namespace hawser::ucx_tests

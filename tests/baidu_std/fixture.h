@@ -14,6 +14,7 @@
 #include "protocol/baidu_std/compression.h"
 #include "protocol/baidu_std/frame.h"
 #include "protocol/baidu_std/rpc_meta.h"
+#include "tests/at_rest.h"
 #include "tests/background_client.h"
 #include "tests/baidu_std/handlers.h"
 #include "tests/raw_peer.h"
@@ -150,10 +151,7 @@ class BaiduStd : public ::testing::Test {
   }
   ~BaiduStd() override {
     EXPECT_TRUE(good_client->sees_calls(10));
-    EXPECT_TRUE(soon([&] {
-      const ServerCounters counters = server->counters();
-      return counters.connections_open == 1 && counters.calls_in_flight == 0;
-    })) << "the test left something behind";
+    expect_rest(*server, 1);
     good_client->stop();
     EXPECT_EQ(good_client->complaint(), "");
   }

@@ -9,6 +9,7 @@
 
 #include "hawser/hawser.h"
 #include "hawser/transport/poller.h"
+#include "tests/at_rest.h"
 #include "tests/testing.h"
 #include "transport/network.h"
 #include "transport/network_access.h"
@@ -123,6 +124,8 @@ class Conformance : public ::testing::TestWithParam<BackendFactory> {
       const ServerCounters counters = server.counters();
       EXPECT_EQ(counters.connections_open, 0U);
       EXPECT_EQ(counters.calls_in_flight, 0U);
+      auto resting = reach_rest(loop(), server);
+      co_await std::move(resting);
     });
   }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "exec/sim_poller.h"
+#include "tests/at_rest.h"
 #include "tests/testing.h"
 #include "transport/network_access.h"
 #include "transport/sim/sim_network.h"
@@ -40,6 +41,8 @@ struct SlowPendingConnections : testing::TestWithParam<int> {
       if (serving == nullptr) co_return;
       auto stopping = serving->shut_down(1s);
       co_await std::move(stopping);
+      auto resting = reach_rest(*Loop::current(), *serving);
+      co_await std::move(resting);
     }(server, body));
     server.reset();
     loop.run_posted();

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "hawser/hawser.h"
+#include "tests/at_rest.h"
 #include "tests/background_client.h"
 #include "tests/raw_peer.h"
 
@@ -82,10 +83,7 @@ class HostileClient : public ::testing::Test {
   }
   ~HostileClient() override {
     EXPECT_TRUE(background_client->sees_calls(20));
-    EXPECT_TRUE(soon([&] {
-      const ServerCounters counters = server->counters();
-      return counters.connections_open == 1 && counters.calls_in_flight == 0;
-    })) << "the attack left something behind";
+    expect_rest(*server, 1);
     background_client->stop();
     EXPECT_EQ(background_client->complaint(), "");
   }

@@ -13,8 +13,8 @@ inline std::string_view echo(std::string_view text) { return text; }
 inline std::uint64_t length(std::string_view text) { return text.size(); }
 class Calls : public Device {
  protected:
-  static std::unique_ptr<Server> started(const RdmaOptions& options) {
-    auto server = std::make_unique<Server>(server_options(options));
+  static RestingServer started(const RdmaOptions& options) {
+    RestingServer server(new Server(server_options(options)));
     server->register_handler<echo, length>();
     const Result<void> running = server->start();
     EXPECT_OK(running);

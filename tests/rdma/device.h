@@ -7,6 +7,7 @@
 #include <string>
 
 #include "hawser/hawser.h"
+#include "tests/at_rest.h"
 #include "tests/rdma/counters.h"
 #include "tests/testing.h"
 

@@ -55,6 +55,7 @@ Taken taken_by(unsigned connections, const RdmaOptions& options) {
     each.registered = (counters.used_bytes - used_before) / count / 2;
     each.resident = (resident_bytes() - resident_before) / count / 2;
   }(server.address(), options, connections, taken));
+  expect_rest(server);
   return taken;
 }
 
