@@ -183,7 +183,8 @@ TEST_F(BackgroundOfServers, AnExceptionIsLogged) {
     }));
     EXPECT_OK(server->spawn([]() -> Task<void> { throw std::runtime_error("nor this"); }));
     co_await loop.sleep(1ms);
-    EXPECT_EQ(errors, "background work threw nobody catches thisbackground work threw nor this");
+    EXPECT_EQ(errors,
+              "background work threw an exception: nobody catches thisbackground work threw an exception: nor this");
     auto shutting_down = server->shut_down(0s);
     co_await std::move(shutting_down);
   });

@@ -345,6 +345,14 @@ TEST_F(WithoutServer, CallsFailWithTheReason) {
   EXPECT_ERROR(own.start<add>(1, 2).get(), unavailable, "after 3 attempts");
 }
 
+// Attempts would be made in vain, so the first error is returned, with its code.
+TEST_F(WithoutServer, AWrongAddressIsNoReasonToTryAgain) {
+  BlockingOptions given = options();
+  given.pool.backoff_min = given.pool.backoff_max = std::chrono::hours(1);
+  BlockingClient own("http://127.0.0.1:9000", std::move(given));
+  EXPECT_ERROR(own.call<add>(1, 2), invalid_argument, "'http://127.0.0.1:9000' is a URL");
+}
+
 TEST_F(WithoutServer, TheTimeoutAndTheTokenEndTheWaitForAConnection) {
   BlockingClient own(nowhere, patient());
   EXPECT_ERROR(own.call<add>(CallOptions{.timeout = 5ms}, 1, 2), deadline_exceeded, "the call was not sent");

@@ -95,7 +95,7 @@ TEST_F(Observability, ExceptionsAreLoggedWithTheirMethodAndKeptFromTheCaller) {
       AWAIT(later, client.call<throws_later>());
       for (const Result<int>* const result : {&at_once, &later}) {
         if (sends_texts) {
-          EXPECT_ERROR(*result, internal, "the handler threw the password is 1234");
+          EXPECT_ERROR(*result, internal, "the handler threw an exception: the password is 1234");
         } else {
           EXPECT_ERROR(*result, internal, "the handler threw an exception, whose text is in the server's log");
           EXPECT_EQ(error_of(*result).find("1234"), std::string::npos);
@@ -108,7 +108,7 @@ TEST_F(Observability, ExceptionsAreLoggedWithTheirMethodAndKeptFromTheCaller) {
     EXPECT_EQ(lines.count(LogLevel::error, "") - before, 2U) << lines.all();
   }
   EXPECT_EQ(lines.count(LogLevel::error, "throws_at_once from "), 2U) << lines.all();
-  EXPECT_EQ(lines.count(LogLevel::error, ": the handler threw the password is 1234"), 4U) << lines.all();
+  EXPECT_EQ(lines.count(LogLevel::error, ": the handler threw an exception: the password is 1234"), 4U) << lines.all();
 }
 
 TEST_F(Observability, ConnectionsAndStopsAreLogged) {

@@ -74,7 +74,7 @@ class OutOfMemory : public ::testing::Test {
   void expect_refused() {
     run([&]() -> Task<void> {
       AWAIT(refused, client.call<F>(1000));
-      EXPECT_ERROR(refused, internal, "threw std::bad_alloc");
+      EXPECT_ERROR(refused, internal, "threw an exception: std::bad_alloc");
       // Neither the connection nor the process has ended.
       block_bytes_max = SIZE_MAX;
       AWAIT(small, client.call<F>(1));

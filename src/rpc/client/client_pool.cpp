@@ -45,6 +45,8 @@ struct ClientPool::State final : detail::LoopUser {
   static bool usable(const Client& client) { return client.connected() && !client.going_away(); }
   std::shared_ptr<Client> least_loaded() const;
   std::size_t usable_clients() const;
+  // The address or the options are wrong: another attempt would fail in the same way.
+  bool attempts_are_vain() const { return failures != 0 && last_error->code == ErrorCode::invalid_argument; }
   void drop_dead();
   void reap();
   Task<void> open_one();
@@ -167,7 +169,9 @@ std::shared_ptr<Client> ClientPool::try_acquire(State& state) {
     std::shared_ptr<Client> client = state.least_loaded();
     const bool wants_more = !client || client->calls_in_flight() >= state.options.calls_per_connection;
     // A busy connection serves the caller while another one is being opened.
-    if (!wants_more || state.opening != 0 || state.usable_clients() >= state.options.connections_max) return client;
+    if (!wants_more || state.opening != 0 || state.attempts_are_vain() ||
+        state.usable_clients() >= state.options.connections_max)
+      return client;
     ++state.opening;
     state.scope.spawn(state.open_one());  // The attempt may succeed at once.
   }
@@ -187,6 +191,7 @@ Task<Result<std::shared_ptr<Client>>> ClientPool::acquire(std::shared_ptr<State>
   for (;;) {
     if (state.ended != nullptr) co_return fail(ErrorCode::unavailable, state.ended, ErrorScope::connection);
     if (std::shared_ptr<Client> client = try_acquire(state)) co_return client;
+    if (state.attempts_are_vain()) co_return std::unexpected(*state.last_error);
     if (state.attempts_failed - failed_before >= state.options.connect_attempts_max) {
       Error error = *state.last_error;
       error.code = ErrorCode::unavailable;

@@ -177,7 +177,8 @@ Task<Result<void>> InterceptedCall::make_call() {
 }
 
 Error InterceptedCall::thrown(std::string_view part, std::string text) {
-  return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0, std::string(part) + " threw " + text};
+  return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
+          std::string(part) + " threw an exception: " + text};
 }
 
 std::optional<Result<void>> InterceptedCall::repeat(bool running) {

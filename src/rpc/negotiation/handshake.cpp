@@ -173,7 +173,10 @@ void Handshake::ended(const Error& reason) {
 void Handshake::expired(Timer& timer) noexcept {
   Handshake& self = static_cast<Handshake&>(timer);
   self.finish_if_it_throws([&self] {
-    self.finish(fail(ErrorCode::unavailable, "the peer did not complete its hello in time", ErrorScope::connection));
+    self.finish(fail(ErrorCode::unavailable,
+                     "the peer did not complete its hello in time (ClientOptions::connect_timeout, "
+                     "ServerOptions::handshake_timeout): it is no Hawser, or it is blocked or overloaded",
+                     ErrorScope::connection));
   });
 }
 

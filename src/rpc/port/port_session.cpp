@@ -137,12 +137,12 @@ Error PortSession::unkept_error(const detail::ReceiveAccount& account) {
 }
 
 Error PortSession::exception_error(std::string_view method, std::string_view part, std::string text) {
-  const std::string threw = std::string(part) + " threw ";
+  const std::string threw = std::string(part) + " threw an exception";
   host_.log.write(host_.loop, LogLevel::error,
-                  [&] { return "call of " + std::string(method) + " from " + peer_ + ": " + threw + text; });
+                  [&] { return "call of " + std::string(method) + " from " + peer_ + ": " + threw + ": " + text; });
   return {ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
-          threw + (host_.options.exception_texts ? text
-                                                 : "an exception, whose text is in the server's log "
+          threw + (host_.options.exception_texts ? ": " + text
+                                                 : ", whose text is in the server's log "
                                                    "(ServerOptions::exception_texts sends it)")};
 }
 

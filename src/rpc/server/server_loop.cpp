@@ -459,7 +459,7 @@ Task<void> ServerLoop::run_background(std::unique_ptr<detail::BackgroundWork> wo
       auto task = held->begin(background);
       co_await std::move(task);
     } catch (...) {
-      thrown = "background work threw " + detail::exception_text();
+      thrown = "background work threw an exception: " + detail::exception_text();
     }
   }
   if (!thrown.empty()) loop_.log(LogLevel::error, "rpc", thrown);

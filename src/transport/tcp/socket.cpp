@@ -22,6 +22,11 @@ Result<HostPort> parse_host_port(std::string_view address) {
         "'" + std::string(address) + "' is not an address: write host:port, such as 127.0.0.1:9000 or [::1]:9000",
         ErrorScope::connection);
   }
+  if (address.find("://") != std::string_view::npos) {
+    return fail(ErrorCode::invalid_argument,
+                "'" + std::string(address) + "' is a URL: write its host and its port alone, such as 127.0.0.1:9000",
+                ErrorScope::connection);
+  }
   std::string_view host = address.substr(0, colon);
   const std::string_view port = address.substr(colon + 1);
   const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';

@@ -192,8 +192,8 @@ TEST_P(TcpNetworkTest, APortIsFreeOnceItsListenerIsGone) {
 
 TEST_P(TcpNetworkTest, WrongAddressesSayWhatIsWrong) {
   const std::string zero("127.0.0.1\0.example:80", 21);
-  for (const std::string& address :
-       std::vector<std::string>{"", "host", "host:", "host:70000", "host:http", "::1:80", "a:b:80", zero}) {
+  for (const std::string& address : std::vector<std::string>{"", "host", "host:", "host:70000", "host:http", "::1:80",
+                                                             "a:b:80", "tcp://host:80", zero}) {
     const auto listener = network.listen(loop, address, accepting);
     ASSERT_FALSE(listener.has_value()) << address;
     EXPECT_EQ(listener.error().code, ErrorCode::invalid_argument) << address;
@@ -201,6 +201,9 @@ TEST_P(TcpNetworkTest, WrongAddressesSayWhatIsWrong) {
     ASSERT_FALSE(client.has_value()) << address;
     EXPECT_EQ(client.error().code, ErrorCode::invalid_argument) << address;
   }
+  const auto url = connect("http://127.0.0.1:80");
+  ASSERT_FALSE(url.has_value());
+  EXPECT_THAT(url.error().text, ::testing::HasSubstr("is a URL: write its host and its port alone"));
 }
 
 // A listener whose queue is full drops new connections, so an attempt is not answered.
