@@ -17,12 +17,13 @@
 #include "hawser/task.h"
 #include "hawser/time.h"
 
-// HTTP/1.1 on the port of a Server: methods with JSON or protobuf bodies, and routes. Component hawser::http.
+// HTTP/1.1 on the port of a Server, and HTTP/2 if gRPC is enabled too: methods with JSON or protobuf bodies, and
+// routes. Component hawser::http.
 // docs/protocols/http.md.
 namespace hawser {
 
 namespace http1 {
-class HttpSession;
+class RouteResponder;
 class RouteTable;
 struct RequestAccess;
 }  // namespace http1
@@ -86,11 +87,11 @@ class HttpBodyWriter {
   Task<Result<void>> write(std::string_view bytes);
 
  private:
-  friend class http1::HttpSession;
-  HttpBodyWriter(http1::HttpSession& session, std::uint32_t call, bool chunked) noexcept
-      : session_(session), call_(call), chunked_(chunked) {}
+  friend class http1::RouteResponder;
+  HttpBodyWriter(http1::RouteResponder& responder, std::uint32_t call, bool chunked) noexcept
+      : responder_(responder), call_(call), chunked_(chunked) {}
 
-  http1::HttpSession& session_;
+  http1::RouteResponder& responder_;
   const std::uint32_t call_;
   const bool chunked_;
   std::size_t turn_bytes_ = 0;  // Bytes since the loop last ran something else.

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,21 +13,12 @@
 #include "hawser/tls.h"
 #include "security/tls/authority.h"
 #include "tests/background_client.h"
+#include "tests/output_of.h"
 #include "tests/raw_peer.h"
 
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 namespace hawser::testing_tools {
-
-// Runs a command of the shell. Returns what it writes.
-inline std::string output_of(const std::string& command) {
-  FILE* const pipe = popen(("exec 2>&1; " + command).c_str(), "r");
-  std::string text;
-  std::array<char, 4096> part;
-  while (const std::size_t size = std::fread(part.data(), 1, part.size(), pipe)) text.append(part.data(), size);
-  pclose(pipe);
-  return text;
-}
 
 // A server with TLS that offers echo() and GET /hello, and certificates of one authority.
 class TlsFixture : public ::testing::Test {

@@ -43,6 +43,10 @@ void HeaderFields::clear() noexcept {
   metadata.clear();
   metadata_entries = 0;
   list_bytes = 0;
+  method.clear();
+  authority.clear();
+  plain.clear();
+  plain_sizes.clear();
 }
 
 void HeaderFields::add(std::string_view name, std::string_view value, std::size_t list_bytes_max) {
@@ -54,10 +58,19 @@ void HeaderFields::add(std::string_view name, std::string_view value, std::size_
       path = value;
     } else if (name == ":method") {
       post = value == "POST";
+      if (keep_plain) method = value;
     } else if (name == ":status") {
       http_status = parse_http_status(value);
+    } else if (name == ":authority" && keep_plain) {
+      authority = value;
     }
-  } else if (name == "content-type") {
+    return;
+  }
+  if (keep_plain && !grpc_content) {
+    plain_sizes.emplace_back(static_cast<std::uint32_t>(name.size()), static_cast<std::uint32_t>(value.size()));
+    plain.append(name).append(value);
+  }
+  if (name == "content-type") {
     grpc_content = is_grpc_content(value);
   } else if (name == "grpc-timeout") {
     timeout = parse_timeout(value);

@@ -94,6 +94,10 @@ void Machine::consume(Stream& stream, std::size_t bytes) {
 }
 
 void Machine::take_data(Stream& stream, Bytes bytes, Block* block) {
+  if (stream.take == Stream::Take::plain) {
+    sink_.on_plain(stream, bytes);
+    return consume(stream, bytes.size());
+  }
   if (stream.take == Stream::Take::deliver &&
       (!stream.stalled.empty() || stream.held_bytes >= options_.stream_window_bytes)) {
     return stall(stream, bytes);
@@ -276,6 +280,7 @@ Stream* Machine::take_slot() {
   stream.call += 0x10000;
   if ((stream.call >> 16) == 0) stream.call += 0x10000;  // 0 is no generation.
   stream.open = true;
+  stream.fields.keep_plain = options_.server && options_.plain_requests;
   ++used_streams_;
   return &stream;
 }
@@ -301,6 +306,7 @@ void Machine::recycle(Stream& stream) noexcept {
   if (!stream.stalled.empty()) stream.stalled = {};
   stream.stalled_charge.reset();
   stream.remote_ended = stream.end_delivered = false;
+  stream.plain = false;
   stream.headers_sent = stream.deferred = stream.ending = stream.ended = false;
   stream.send_encoding = Encoding::identity;
   stream.initial.clear();

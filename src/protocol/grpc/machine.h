@@ -36,6 +36,7 @@ struct MachineOptions {
   // than this, while nothing was sent to it. Zero: not checked.
   Duration ping_interval_min = std::chrono::minutes(5);
   unsigned ping_strikes_max = 2;
+  bool plain_requests = false;  // A server keeps the fields of requests that are not gRPC.
 };
 
 // Receives the events of a machine. Called from within Machine::receive(), release() and, for on_sent(), pump().
@@ -46,6 +47,11 @@ class MachineSink {
   virtual void on_headers(Stream& stream) = 0;
   // A message, with Stream::Take::deliver. `block` holds it, or is null if its memory is reused.
   virtual void on_message(Stream& stream, Bytes message, Block* block) = 0;
+  // Bytes of a body, with Stream::Take::plain.
+  virtual void on_plain(Stream& stream, Bytes bytes) {
+    static_cast<void>(stream);
+    static_cast<void>(bytes);
+  }
   // The peer has ended its direction; all messages have been delivered.
   virtual void on_end(Stream& stream) = 0;
   // The peer's bytes on the stream can't be used. From now on it is dropped.
@@ -124,7 +130,11 @@ class Machine {
   void send_status(Stream& stream, int status, std::string_view text);
   // Server: answers a request that is not gRPC.
   void send_http_status(Stream& stream, int http_status);
-  // Client: nothing follows the queued messages.
+  // Likewise with fields, and with a body by send_message() unless `end`, until send_end(). An interim status, such as
+  // 100, may precede it.
+  void send_plain_head(Stream& stream, unsigned http_status, std::span<const Field> fields, bool end);
+  void send_interim(Stream& stream, unsigned http_status);
+  // Client, and response that is not gRPC: nothing follows the queued messages.
   void send_end(Stream& stream);
   void reset(Stream& stream, std::uint32_t http2_code);
   // Copies the memory that is still on loan from `owner`, which is not notified any more.

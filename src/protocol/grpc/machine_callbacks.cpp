@@ -212,22 +212,26 @@ int Machine::Callbacks::on_close(nghttp2_session* session, std::int32_t id, std:
 
 // ---- Sending ----
 
+// The client need not send the rest of a request that has been answered.
+void Machine::Callbacks::end_request(const Machine& machine, nghttp2_session* session, const nghttp2_frame* frame) {
+  if (!machine.options_.server || (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return;
+  const Stream* const stream = stream_of(session, frame->hd.stream_id);
+  if (stream == nullptr || !stream->remote_ended) {
+    nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR);
+  }
+}
+
 int Machine::Callbacks::on_sent_frame(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
   Machine& machine = *static_cast<Machine*>(user);
   return guarded(machine, [&] {
     switch (frame->hd.type) {
       case NGHTTP2_HEADERS:
         machine.ping_strikes_ = 0;
-        if (machine.options_.server && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
-          // The client need not send the rest of a request that has been answered.
-          const Stream* const stream = stream_of(session, frame->hd.stream_id);
-          if (stream == nullptr || !stream->remote_ended) {
-            nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR);
-          }
-        }
+        end_request(machine, session, frame);
         return 0;
       case NGHTTP2_DATA:
         machine.ping_strikes_ = 0;
+        end_request(machine, session, frame);
         // The peer answers with WINDOW_UPDATEs for the stream and for the connection.
         machine.guard_.give(2 + static_cast<std::int64_t>(frame->hd.length / 4096));
         return 0;
@@ -281,7 +285,7 @@ ssize_t Machine::Callbacks::read(nghttp2_session*, std::int32_t, std::uint8_t*, 
   if (stream.ending && part == stream.out_bytes) {
     stream.ended = true;
     *flags |= NGHTTP2_DATA_FLAG_EOF;
-    if (machine.options_.server) {
+    if (machine.options_.server && !stream.plain) {
       *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
       try {
         if (machine.submit_trailers(stream) != 0) return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;

@@ -215,6 +215,26 @@ void Machine::send_http_status(Stream& stream, int http_status) {
   nghttp2_submit_response(session_, stream.id, &block, 1, nullptr);
 }
 
+void Machine::send_plain_head(Stream& stream, unsigned http_status, std::span<const Field> fields, bool end) {
+  if (!stream.open || stream.headers_sent) return;
+  stream.headers_sent = true;
+  stream.plain = true;
+  if (end) stream.ending = stream.ended = true;
+  const std::string number = std::to_string(http_status);
+  HeaderBlock block;
+  block.add(known(":status", number));
+  for (const Field& one : fields) block.add(field(one.first, one.second));
+  const nghttp2_data_provider provider = Callbacks::provider(stream);
+  nghttp2_submit_response(session_, stream.id, block.data(), block.size(), end ? nullptr : &provider);
+}
+
+void Machine::send_interim(Stream& stream, unsigned http_status) {
+  if (!stream.open || stream.headers_sent) return;
+  const std::string number = std::to_string(http_status);
+  const nghttp2_nv block = known(":status", number);
+  nghttp2_submit_headers(session_, NGHTTP2_FLAG_NONE, stream.id, nullptr, &block, 1, nullptr);
+}
+
 void Machine::send_end(Stream& stream) {
   if (!stream.open || stream.ending) return;
   stream.ending = true;

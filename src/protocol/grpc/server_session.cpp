@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t http2_refused_stream = 7;
 constexpr std::size_t error_text_bytes_max = 4096;
 
-MachineOptions machine_options(const GrpcOptions& options, std::size_t calls_max) {
+MachineOptions machine_options(const GrpcOptions& options, std::size_t calls_max, bool http) {
   return {.server = true,
           .message_bytes_max = options.message_bytes_max,
           .metadata_bytes_max = options.metadata_bytes_max,
@@ -23,7 +23,8 @@ MachineOptions machine_options(const GrpcOptions& options, std::size_t calls_max
           .connection_window_bytes = options.connection_window_bytes,
           .flood = {.tokens_max = static_cast<std::int64_t>(options.idle_frames_max),
                     .tokens_per_second = static_cast<std::int64_t>(options.idle_frames_per_second)},
-          .ping_interval_min = options.ping_interval_min};
+          .ping_interval_min = options.ping_interval_min,
+          .plain_requests = http};
 }
 
 Encoding encoding_of(GrpcCompression compression) noexcept {
@@ -43,7 +44,7 @@ ServerSession::ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Str
       options_(options),
       keepalive_(*this),
       age_(*this),
-      machine_(machine_options(options, calls_max()), *this, bounded_account(), queue()) {
+      machine_(machine_options(options, calls_max(), host.http != nullptr), *this, bounded_account(), queue()) {
   Loop& loop = host.loop;
   if (host.options.ping_interval < forever) keepalive_.start(loop, loop.after(host.options.ping_interval));
   if (options_.connection_age_max < forever) {
@@ -95,8 +96,8 @@ bool ServerSession::receiving() const noexcept {
   bool found = false;
   machine_.for_each([&](const Stream& stream) {
     // A stream that waits for its receiver is not slow.
-    found =
-        found || (stream.reader.begun() && stream.stalled.empty() && stream.held_bytes < options_.stream_window_bytes);
+    found = found || (stream.take == Stream::Take::plain && !stream.remote_ended) ||
+            (stream.reader.begun() && stream.stalled.empty() && stream.held_bytes < options_.stream_window_bytes);
   });
   return found;
 }
@@ -146,8 +147,12 @@ std::optional<Error> ServerSession::check_request(const Stream& stream, const rp
 }
 
 void ServerSession::on_headers(Stream& stream) {
+  if (goaway_sent_) {
+    host().counters.calls.add(1);
+    return machine_.reset(stream, http2_refused_stream);
+  }
+  if (!stream.fields.grpc_content && host().http != nullptr) return begin_plain(stream);
   host().counters.calls.add(1);
-  if (goaway_sent_) return machine_.reset(stream, http2_refused_stream);
   if (!stream.fields.post) return machine_.send_http_status(stream, 405);
   if (!stream.fields.grpc_content) return machine_.send_http_status(stream, 415);
   Call& call = call_of(stream);
@@ -200,6 +205,7 @@ void ServerSession::dispatch(Stream& stream) {
 }
 
 void ServerSession::on_end(Stream& stream) {
+  if (rpc::HttpExchange* const exchange = exchange_of(stream)) return exchange->on_end();
   if (stream.take == Stream::Take::deliver) {
     if (detail::StreamCore* const core = core_of(stream)) static_cast<void>(core->on_end());
     return;
@@ -237,6 +243,7 @@ void ServerSession::on_closed(Stream& stream, std::uint32_t) {
     if (detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call))) {
       call->request_stop(ErrorCode::cancelled, Initiator::peer, "the caller cancelled the call");
     }
+    if (rpc::HttpExchange* const exchange = exchange_of(stream)) exchange->on_gone();
   }
   if (goaway_sent_) send_soon();
 }
@@ -269,6 +276,7 @@ void ServerSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
 }
 
 void ServerSession::on_sent(Stream& stream, std::uint32_t credit) {
+  if (rpc::HttpExchange* const exchange = exchange_of(stream)) return exchange->on_sent();
   if (detail::StreamCore* const core = core_of(stream)) static_cast<void>(core->on_credit(credit));
 }
 
@@ -336,6 +344,11 @@ void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletio
 }
 
 void ServerSession::reply_error(std::uint32_t call, const Error& error) {
+  if (const Stream* const found = machine_.find(call); found != nullptr && found->plain) {
+    // An error before the handler had the sink of the exchange.
+    if (rpc::HttpExchange* const exchange = exchange_of(*found)) exchange->fail_call(error);
+    return;
+  }
   const ErrorCode code = code_for_caller(call, error.code);
   count_error(call, code);
   calls().answered(wire::CallId::from_number(call));
@@ -355,14 +368,14 @@ void ServerSession::answered(Stream& stream) {
 
 bool ServerSession::add_metadata(std::uint32_t call, bool initial, std::string name, std::string value) {
   Stream* const stream = machine_.find(call);
-  if (stream == nullptr || stream->ending || (initial && stream->headers_sent)) return false;
+  if (stream == nullptr || stream->plain || stream->ending || (initial && stream->headers_sent)) return false;
   (initial ? stream->initial : stream->trailers).emplace_back(std::move(name), std::move(value));
   return true;
 }
 
 bool ServerSession::choose_compression(std::uint32_t call, Encoding encoding) {
   Stream* const stream = machine_.find(call);
-  if (stream == nullptr) return false;
+  if (stream == nullptr || stream->plain) return false;
   Call& state = call_of(*stream);
   if (encoding == Encoding::identity) {
     state.compress = false;
@@ -385,6 +398,7 @@ void ServerSession::produce() {
   machine_.pump();
   if (!failed_ && machine_.failure()) fail_machine(*machine_.failure());
   if (writers_.linked() && has_room()) wake_writers(writers_);
+  if (http_ != nullptr && has_room()) http_->on_room();
   if (closed() || finishing()) return;
   close_if_done();
 }

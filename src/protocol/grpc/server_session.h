@@ -13,11 +13,13 @@
 #include "protocol/grpc/message_writer.h"
 #include "protocol/grpc/status.h"
 #include "rpc/port/byte_session.h"
+#include "rpc/port/http_streams.h"
 
 namespace hawser::protocol::grpc {
 
 // A server's connection that speaks gRPC. Finds the methods in the dispatcher whose bodies are protobuf messages.
-class ServerSession final : public rpc::ByteSession, MachineSink, public detail::StreamChannel {
+// Requests that are not gRPC are given to the protocol that serves HTTP, if it is enabled.
+class ServerSession final : public rpc::ByteSession, MachineSink, public detail::StreamChannel, rpc::HttpStreamHost {
  public:
   ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
                 const GrpcOptions& options);
@@ -46,6 +48,7 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
     const rpc::Dispatcher::Method* method = nullptr;
     std::optional<Time> deadline;
     bool compress = false;
+    rpc::HttpExchange* exchange = nullptr;  // The request, if it is not gRPC and has not been answered.
   };
   struct KeepaliveTimer : Timer {
     explicit KeepaliveTimer(ServerSession& owner) noexcept : Timer(&KeepaliveTimer::fire), session(owner) {}
@@ -75,6 +78,26 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
   void on_goaway(std::int32_t, std::uint32_t, std::string_view) override {}
   void on_pong() override;
 
+  void on_plain(Stream& stream, Bytes bytes) override;
+
+  // ---- rpc::HttpStreamHost ----
+  detail::ReplySink& connection() noexcept override { return *this; }
+  rpc::PortHost& port_host() noexcept override { return host(); }
+  detail::ReceiveAccount& receive_account() noexcept override { return account(); }
+  std::optional<Error> refusal() const override;
+  Error no_memory() override { return unkept_error(account()); }
+  void run_method(const detail::ServedMethod& method, const detail::IncomingRequest& request) override {
+    serve(method, request);
+  }
+  void count_answer(std::uint32_t call, std::size_t bytes) noexcept override;
+  void count_failure(std::uint32_t call, ErrorCode code) noexcept override;
+  void send_continue(std::uint32_t call) override;
+  void send_head(std::uint32_t call, unsigned status, std::span<const rpc::HttpField> fields, bool end) override;
+  void send_body(std::uint32_t call, Buffer head, std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
+  void end_response(std::uint32_t call, bool whole) override;
+  bool stream_has_room(std::uint32_t call) const noexcept override;
+  bool connection_has_room() const noexcept override { return has_room(); }
+
   // ---- detail::StreamChannel ----
   Loop& stream_loop() noexcept override { return host().loop; }
   std::byte* begin_item(std::uint32_t call, const codec::EncodedSize& size) override;
@@ -87,6 +110,8 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
   const codec::DecodeLimits& decode_limits() const noexcept override { return host().options.decode_limits; }
 
   Call& call_of(const Stream& stream);
+  void begin_plain(Stream& stream);
+  rpc::HttpExchange* exchange_of(const Stream& stream) noexcept;
   // The reason to refuse the request, or nothing.
   std::optional<Error> check_request(const Stream& stream, const rpc::Dispatcher::Method*& method) const;
   void refuse(Stream& stream, Status status, std::string_view text);
@@ -119,6 +144,8 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
   bool pinged_ = false;
   Machine machine_;  // Ends first: it notifies the owners of loans.
   EarlyFlush early_;
+  std::unique_ptr<rpc::HttpStreams> http_;  // Null until the first request that is not gRPC.
+  std::vector<rpc::HttpField> plain_fields_;
 };
 
 }  // namespace hawser::protocol::grpc

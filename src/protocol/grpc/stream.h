@@ -36,6 +36,14 @@ struct HeaderFields {
   std::size_t metadata_entries = 0;
   std::size_t list_bytes = 0;  // As SETTINGS_MAX_HEADER_LIST_SIZE counts.
 
+  // ---- For requests that are not gRPC, if they are kept: `keep_plain`. Fields that come before the content type of a
+  // request of gRPC are kept for nothing. ----
+  bool keep_plain = false;
+  std::string method;
+  std::string authority;
+  std::string plain;  // The names and the values of all other fields, one after another.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> plain_sizes;
+
   void clear() noexcept;
   // Adds a field that has been decoded. `list_bytes_max` is the limit of list_bytes.
   void add(std::string_view name, std::string_view value, std::size_t list_bytes_max);
@@ -69,8 +77,8 @@ struct Stream {
 
   // ---- Receiving ----
   // What happens to messages: the first is kept until the peer's end of the stream, each is delivered, or all are
-  // dropped.
-  enum class Take : std::uint8_t { drop, keep_one, deliver };
+  // dropped; or the bytes are no messages.
+  enum class Take : std::uint8_t { drop, keep_one, deliver, plain };
   Take take = Take::drop;
   MessageReader reader;
   unsigned messages = 0;  // Whole messages so far; counted up to 2 with keep_one.
@@ -94,6 +102,7 @@ struct Stream {
   bool ending = false;        // Nothing follows `out` but the trailers, if this is a server.
   bool ended = false;         // The end was handed to HTTP/2.
   bool has_loans = false;
+  bool plain = false;  // The response is not gRPC: it has no trailers.
   Encoding send_encoding = Encoding::identity;
   Metadata initial;   // Sent with the response's header block.
   Metadata trailers;  // Sent with the status.

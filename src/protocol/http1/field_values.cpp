@@ -31,7 +31,7 @@ std::optional<Duration> timeout_of(std::string_view value, bool with_unit) noexc
   const std::string_view unit = value.substr(digits);
   if (!with_unit) return unit.empty() ? std::optional<Duration>(std::chrono::milliseconds(number)) : std::nullopt;
   if (unit == "H") return std::chrono::hours(std::min<std::int64_t>(number, 1'000'000));
-  if (unit == "M") return std::chrono::minutes(number);
+  if (unit == "M") return std::chrono::minutes(std::min<std::int64_t>(number, 60'000'000));
   if (unit == "S") return std::chrono::seconds(number);
   if (unit == "m") return std::chrono::milliseconds(number);
   if (unit == "u") return std::chrono::microseconds(number);

@@ -6,6 +6,7 @@
 
 #include "protocol/http1/http_session.h"
 #include "protocol/http1/response.h"
+#include "protocol/http1/stream_exchange.h"
 
 namespace hawser {
 
@@ -129,7 +130,11 @@ HttpProtocol::Match HttpProtocol::match(Bytes first) const noexcept {
 
 std::unique_ptr<rpc::PortSession> HttpProtocol::open(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream,
                                                      Bytes first) const {
-  return std::make_unique<HttpSession>(host, std::move(stream), first, options_, *routes_, functions_);
+  return std::make_unique<HttpSession>(host, std::move(stream), first, served());
+}
+
+std::unique_ptr<rpc::HttpStreams> HttpProtocol::open_streams(rpc::HttpStreamHost& host) const {
+  return std::make_unique<StreamExchanges>(host, served());
 }
 
 std::string HttpProtocol::refusal(const Error& why) const {

@@ -6,13 +6,15 @@
 
 #include "hawser/http.h"
 #include "protocol/http1/json/function_json.h"
+#include "protocol/http1/request_plan.h"
 #include "protocol/http1/routes.h"
+#include "rpc/port/http_streams.h"
 #include "rpc/port/port_protocol.h"
 
 namespace hawser::http1 {
 
-// Recognises HTTP/1 by its methods, and makes the sessions.
-class HttpProtocol final : public rpc::PortProtocol {
+// Recognises HTTP/1 by its methods, and makes the sessions. Serves requests over HTTP/2 too.
+class HttpProtocol final : public rpc::PortProtocol, rpc::HttpStreamService {
  public:
   HttpProtocol(const HttpOptions& options, std::shared_ptr<const RouteTable> routes)
       : options_(options), routes_(std::move(routes)) {}
@@ -24,7 +26,12 @@ class HttpProtocol final : public rpc::PortProtocol {
                                          Bytes first) const override;
   std::string refusal(const Error& why) const override;
 
+  const rpc::HttpStreamService* http_streams() const noexcept override { return this; }
+
  private:
+  std::unique_ptr<rpc::HttpStreams> open_streams(rpc::HttpStreamHost& host) const override;
+  Served served() const noexcept { return {options_, *routes_, functions_}; }
+
   const HttpOptions options_;
   const std::shared_ptr<const RouteTable> routes_;
   mutable FunctionJsons functions_;

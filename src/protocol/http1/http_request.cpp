@@ -20,6 +20,6 @@ Loop& HttpRequest::loop() const noexcept { return state_->call.sink().loop(); }
 std::stop_token HttpRequest::token() { return state_->call.token(); }
 std::optional<Time> HttpRequest::deadline() const noexcept { return state_->call.request().deadline; }
 
-Task<Result<void>> HttpBodyWriter::write(std::string_view bytes) { return session_.write_part(*this, bytes); }
+Task<Result<void>> HttpBodyWriter::write(std::string_view bytes) { return responder_.write_part(*this, bytes); }
 
 }  // namespace hawser

@@ -8,9 +8,7 @@
 
 #include "hawser/detail/json_transcoder.h"
 #include "hawser/detail/send_reply.h"
-#include "protocol/http1/field_values.h"
 #include "protocol/http1/route_call.h"
-#include "wire/metadata.h"
 
 namespace hawser::http1 {
 namespace {
@@ -18,37 +16,12 @@ namespace {
 // A refused request whose body is at most so long keeps its connection: the body is read and ignored.
 constexpr std::uint64_t ignored_body_bytes_max = 64 * 1024;
 
-constexpr std::string_view json_type = "application/json";
-
 MessageLimits limits_of(const HttpOptions& options, const ServerOptions& server) {
   return {.line_bytes_max = options.line_bytes_max,
           .head_bytes_max = options.header_bytes_max,
           .fields_max = options.header_fields_max,
           .body_bytes_max = server.message_bytes_max,
           .chunk_extension_bytes_max = options.chunk_extension_bytes_max};
-}
-
-Error call_error(ErrorCode code, std::string text) {
-  return {code, ErrorScope::call, Initiator::local, 0, std::move(text)};
-}
-
-// Fields that a method's handler receives as metadata.
-bool is_metadata(std::string_view name) noexcept {
-  return (name.size() > 2 && (name[0] == 'x' || name[0] == 'X') && name[1] == '-') ||
-         is_any_of(name, {"authorization", "traceparent", "tracestate", "log-id"});
-}
-
-void add_metadata(std::vector<std::byte>& to, std::size_t& entries, const Field& field) {
-  const std::size_t size = wire::metadata_entry_bytes(field.name, field.value);
-  if (field.name.size() > wire::metadata_key_bytes_max || entries == wire::metadata_entries_max ||
-      to.size() + size > wire::metadata_bytes_max) {
-    return;
-  }
-  ++entries;
-  std::string name(field.name);
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
-  to.resize(to.size() + size);
-  wire::write_metadata_entry(to.data() + to.size() - size, name, field.value);
 }
 
 }  // namespace
@@ -72,16 +45,15 @@ KeptHead::KeptHead(const RequestHead& head, Bytes bytes) : bytes_(Buffer::copy_o
 }
 
 HttpSession::HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
-                         const HttpOptions& options, const RouteTable& routes, FunctionJsons& functions)
+                         const Served& served)
     : ByteSession(host, std::move(stream), first),
-      options_(options),
-      routes_(routes),
-      functions_(functions),
-      parser_(limits_of(options, host.options)),
+      options_(served.options),
+      served_(served),
+      parser_(limits_of(served.options, host.options)),
       phase_begin_(host.loop.now()),
       timer_(*this),
       room_(host.loop) {
-  timer_.start(host.loop, host.loop.after(std::min(options.header_timeout, options.idle_timeout)));
+  timer_.start(host.loop, host.loop.after(std::min(options_.header_timeout, options_.idle_timeout)));
 }
 
 // ---- Requests ----
@@ -128,7 +100,7 @@ bool HttpSession::on_head(Bytes head_bytes, Bytes rest) {
   minor_ = head.minor;
   head_only_ = head.method == "HEAD";
   keep_alive_ = head.keep_alive && !going_away_;
-  plan_ = plan(head);
+  plan_ = plan_request(served_, host().dispatcher, head);
   collects_ = head.chunked || rest.size() < head.content_length;
   if (!collects_) return true;
   if (plan_.kind == Kind::refused &&
@@ -142,44 +114,6 @@ bool HttpSession::on_head(Bytes head_bytes, Bytes rest) {
   body_bytes_ = 0;
   if (head.expects_continue && rest.empty()) write("HTTP/1.1 100 Continue\r\n\r\n");
   return true;
-}
-
-HttpSession::Plan HttpSession::plan(const RequestHead& head) const {
-  const auto refused = [](ErrorCode code, std::string text, unsigned status = 0, std::string allow = {}) {
-    return Plan{.kind = Kind::refused,
-                .status = status != 0 ? status : status_of(code),
-                .error = call_error(code, std::move(text)),
-                .allow = std::move(allow)};
-  };
-  RouteTable::Found found = routes_.find(head.method, head.path);
-  if (found.handler != nullptr) return {.kind = Kind::route, .route = found.handler, .pattern = found.pattern};
-  if (!found.allowed.empty()) {
-    return refused(ErrorCode::invalid_argument, "this path does not serve the method " + std::string(head.method), 405,
-                   std::move(found.allowed));
-  }
-  if (options_.health && head.path == "/health") {
-    if (head.method == "GET" || head.method == "HEAD") return {.kind = Kind::health};
-    return refused(ErrorCode::invalid_argument, "/health serves GET only", 405, "GET, HEAD");
-  }
-  const rpc::Dispatcher::Method* const method =
-      head.path.size() < 2 ? nullptr : host().dispatcher.find(head.path.substr(1));
-  std::shared_ptr<const detail::JsonTranscoder> json = method == nullptr ? nullptr : method->json;
-  if (json == nullptr && method != nullptr && options_.functions) json = functions_.find(*method);
-  if (json == nullptr) {
-    return refused(ErrorCode::unknown_method,
-                   method == nullptr ? "nothing is served at this path"
-                                     : "the method of this path has no description by which JSON could be converted");
-  }
-  if (head.method != "POST") return refused(ErrorCode::invalid_argument, "a method is called by POST", 405, "POST");
-  if (method->streams_in || method->streams_out) {
-    return refused(ErrorCode::invalid_argument, "a method with streams is not served over HTTP/1.1", 501);
-  }
-  const std::string_view type = media_type(head.field("content-type").value_or(json_type));
-  if (equal_without_case(type, json_type)) return {.kind = Kind::json, .method = method, .json = std::move(json)};
-  const bool proto = is_any_of(
-      type, {"application/octet-stream", "application/proto", "application/x-protobuf", "application/protobuf"});
-  if (proto && json->encoding() == "proto") return {.kind = Kind::bytes, .method = method};
-  return refused(ErrorCode::invalid_argument, "send application/json or application/proto", 415);
 }
 
 MutableBytes HttpSession::direct_space() {
@@ -254,19 +188,10 @@ detail::IncomingRequest HttpSession::incoming(const RequestHead& head, Bytes bod
                                   .head_block = block,
                                   .account = bounded_account(),
                                   .decode_limits = &host().options.decode_limits};
-  metadata_.clear();
-  std::size_t entries = 0;
-  for (const Field& field : head.fields) {
-    const bool with_unit = field.name.size() == 12 && equal_without_case(field.name, "grpc-timeout");
-    if (with_unit || equal_without_case(field.name, "timeout-ms")) {
-      const std::optional<Duration> timeout = timeout_of(field.value, with_unit);
-      if (timeout) request.deadline = host().loop.after(*timeout);
-    } else if (is_metadata(field.name)) {
-      add_metadata(metadata_, entries, field);
-    }
-  }
-  request.metadata = MetadataView(Bytes(metadata_));
-  deadline_ = request.deadline;
+  call_fields_.clear();
+  for (const Field& field : head.fields) call_fields_.add(field.name, field.value, host().loop);
+  request.deadline = call_fields_.deadline;
+  request.metadata = MetadataView(Bytes(call_fields_.metadata));
   // One call after another uses slot 0.
   if (++generation_ == 0) generation_ = 1;
   request.call = call_ = wire::CallId(0, generation_).number();
@@ -288,7 +213,7 @@ void HttpSession::run_method(const RequestHead& head, Bytes body, Block* block) 
     serve(*plan_.method, incoming(head, arguments->bytes(), arguments->block()));
   }
   // A call that is not answered yet has copied its metadata.
-  if (metadata_.capacity() > idle_metadata_bytes_max) metadata_ = {};
+  if (call_fields_.metadata.capacity() > idle_metadata_bytes_max) call_fields_.metadata = {};
 }
 
 void HttpSession::run_route(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block) {
@@ -372,7 +297,7 @@ void HttpSession::reply_error(std::uint32_t call, const Error& error) {
   count_error(call, error.code);
   if (!begin_answer(call)) return;
   // A handler that its token has ended reports `cancelled`, whatever has stopped the token.
-  if (error.code == ErrorCode::cancelled && deadline_ && host().loop.now() >= *deadline_) {
+  if (error.code == ErrorCode::cancelled && call_fields_.deadline && host().loop.now() >= *call_fields_.deadline) {
     const Error late = call_error(ErrorCode::deadline_exceeded, "the deadline of the request has passed");
     return respond(504, json_type, error_json(late));
   }
@@ -420,7 +345,7 @@ Task<void> HttpSession::stream_route(std::uint32_t call, const HttpResponse& res
   }
   write(writer_.text());
   if (!bare && !head_only_) {
-    HttpBodyWriter writer(*this, call, chunked);
+    HttpBodyWriter writer = writer_for(call, chunked);
     std::string thrown;
     try {
       Task<void> streaming = response.stream(writer);
@@ -439,24 +364,22 @@ Task<void> HttpSession::stream_route(std::uint32_t call, const HttpResponse& res
 }
 
 Task<Result<void>> HttpSession::write_part(HttpBodyWriter& writer, std::string_view bytes) {
-  // A writer that never has to wait lets the rest of its loop run after this number of bytes.
-  constexpr std::size_t turn_bytes_max = 256 * 1024;
-  while (call_ == writer.call_ && (!has_room() || writer.turn_bytes_ >= turn_bytes_max)) {
+  while (call_ == call_of(writer) && (!has_room() || turn_bytes(writer) >= turn_bytes_max)) {
     if (has_room()) {
       auto pause = host().loop.sleep(Duration::zero());
       co_await pause;
-      writer.turn_bytes_ = 0;
+      turn_bytes(writer) = 0;
     } else {
       auto drained = room_.wait();
       co_await drained;
     }
   }
-  if (call_ != writer.call_) co_return fail(ErrorCode::cancelled, "the client has gone, or the response has ended");
+  if (call_ != call_of(writer)) co_return fail(ErrorCode::cancelled, "the client has gone, or the response has ended");
   if (bytes.empty()) co_return Result<void>();  // An empty chunk would end the body.
-  writer.turn_bytes_ += bytes.size();
-  if (writer.chunked_) write(chunk_head(bytes.size()));
+  turn_bytes(writer) += bytes.size();
+  if (chunked(writer)) write(chunk_head(bytes.size()));
   write(bytes);
-  if (writer.chunked_) write("\r\n");
+  if (chunked(writer)) write("\r\n");
   co_return Result<void>();
 }
 
@@ -478,7 +401,7 @@ void HttpSession::respond(unsigned status, std::string_view type, std::string_vi
 
 void HttpSession::end_answer() {
   call_ = 0;
-  deadline_.reset();
+  call_fields_.deadline.reset();
   json_body_ = {};
   body_ = {};
   body_bytes_ = 0;

@@ -6,15 +6,16 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "exec/condition.h"
 #include "hawser/http.h"
 #include "hawser/scope.h"
-#include "protocol/http1/json/function_json.h"
 #include "protocol/http1/request_parser.h"
+#include "protocol/http1/request_plan.h"
 #include "protocol/http1/response.h"
-#include "protocol/http1/routes.h"
+#include "protocol/http1/route_responder.h"
 #include "rpc/port/byte_session.h"
 
 namespace hawser::http1 {
@@ -28,6 +29,8 @@ class KeptHead {
   KeptHead() = default;
   // `bytes` has the whole head, to which the views of `head` refer.
   KeptHead(const RequestHead& head, Bytes bytes);
+  // The views of `head` refer to `bytes`.
+  KeptHead(Buffer bytes, RequestHead head) noexcept : bytes_(std::move(bytes)), head_(std::move(head)) {}
   const RequestHead& operator*() const noexcept { return head_; }
   const RequestHead* operator->() const noexcept { return &head_; }
 
@@ -38,10 +41,9 @@ class KeptHead {
 
 // The server's end of an HTTP/1 connection. It executes one request after another; further requests that the client has
 // sent wait in the kernel, apart from ahead_bytes_max bytes.
-class HttpSession final : public rpc::ByteSession {
+class HttpSession final : public rpc::ByteSession, public RouteResponder {
  public:
-  HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first, const HttpOptions& options,
-              const RouteTable& routes, FunctionJsons& functions);
+  HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first, const Served& served);
 
   // ---- PortSession ----
   void go_away() override;
@@ -55,16 +57,12 @@ class HttpSession final : public rpc::ByteSession {
   // Methods with streams are not served.
   std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t) override { return nullptr; }
 
-  // JSON of more bytes, and JSON of values of more bytes, is converted on a thread of the offload pool. libprotobuf
-  // converts some types at 2 MB/s.
-  static constexpr std::size_t converted_in_place_max = 8 * 1024;
-
-  const rpc::ServerInterceptors& interceptors() noexcept { return host().interceptors; }
-  // Answers a call of a route.
-  void reply_route(std::uint32_t call, const HttpResponse& response);
-  // Answers a call of a route, whose response has a `stream`. The caller owns `response` until the end.
-  Task<void> stream_route(std::uint32_t call, const HttpResponse& response);
-  Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes);
+  // ---- RouteResponder ----
+  detail::ReplySink& sink() noexcept override { return *this; }
+  const rpc::ServerInterceptors& interceptors() noexcept override { return host().interceptors; }
+  void reply_route(std::uint32_t call, const HttpResponse& response) override;
+  Task<void> stream_route(std::uint32_t call, const HttpResponse& response) override;
+  Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) override;
 
  private:
   struct PhaseTimer : Timer {
@@ -74,18 +72,7 @@ class HttpSession final : public rpc::ByteSession {
   };
   // The part of a connection's life. `idle`: no byte of the next request has come.
   enum class Phase : std::uint8_t { idle, head, body, running };
-  // The way in which the request is answered.
-  enum class Kind : std::uint8_t { refused, health, bytes, json, route };
-  struct Plan {
-    Kind kind = Kind::refused;
-    const rpc::Dispatcher::Method* method = nullptr;
-    std::shared_ptr<const detail::JsonTranscoder> json = {};  // The JSON of `method`.
-    const HttpHandler* route = nullptr;
-    std::string_view pattern = {};  // The route's path, if it has parameters.
-    unsigned status = 0;            // Status of a refused request, and its error.
-    Error error = {};
-    std::string allow = {};
-  };
+  using Kind = RequestPlan::Kind;
 
   std::size_t take(Bytes bytes, Block& block) override;
   MutableBytes direct_space() override;
@@ -102,7 +89,6 @@ class HttpSession final : public rpc::ByteSession {
   void check_phase();
   // False if the request was refused at once and nothing more is read.
   bool on_head(Bytes head, Bytes rest);
-  Plan plan(const RequestHead& head) const;
   bool grow_body(std::size_t bytes);
   void append_body(Bytes bytes);
   void on_parse_error();
@@ -121,8 +107,7 @@ class HttpSession final : public rpc::ByteSession {
   void end_answer();
 
   const HttpOptions& options_;
-  const RouteTable& routes_;
-  FunctionJsons& functions_;
+  const Served served_;
   RequestParser parser_;
   ResponseWriter writer_;
 
@@ -132,7 +117,7 @@ class HttpSession final : public rpc::ByteSession {
   bool going_away_ = false;
 
   // The present request.
-  Plan plan_;
+  RequestPlan plan_;
   KeptHead kept_head_;  // While a body is received in parts.
   Buffer body_;         // Memory for a body that is received in parts; body_bytes_ bytes of it are received.
   std::size_t body_bytes_ = 0;
@@ -140,8 +125,7 @@ class HttpSession final : public rpc::ByteSession {
   bool keep_alive_ = true;
   bool head_only_ = false;  // A response to HEAD.
   unsigned minor_ = 1;
-  std::vector<std::byte> metadata_;
-  std::optional<Time> deadline_;
+  CallFields call_fields_;
 
   // The present answer.
   std::uint32_t call_ = 0;  // Id of the call that is not answered; 0: none.

@@ -4,20 +4,11 @@
 #include <string>
 #include <utility>
 
-#include "hawser/detail/json_transcoder.h"
-#include "hawser/detail/loop_access.h"
 #include "hawser/with_timeout.h"
 #include "protocol/http1/http_session.h"
 
 // The conversion of long JSON on a thread of the offload pool.
 namespace hawser::http1 {
-namespace {
-
-Error failure(ErrorCode code, std::string text) {
-  return {code, ErrorScope::call, Initiator::local, 0, std::move(text)};
-}
-
-}  // namespace
 
 Task<void> HttpSession::convert_arguments(detail::IncomingRequest request) {
   const std::uint32_t call = request.call;
@@ -27,7 +18,7 @@ Task<void> HttpSession::convert_arguments(detail::IncomingRequest request) {
                       : Buffer::share(request.head_block, request.body.data(), request.body.size());
     body_ = {};
     // The members may belong to the next request when serve() returns.
-    const std::vector<std::byte> metadata = std::exchange(metadata_, {});
+    const std::vector<std::byte> metadata = std::exchange(call_fields_.metadata, {});
     request.metadata = MetadataView(Bytes(metadata));
     detail::ReceiveCharge charge;
     if (!charge.keep(account(), json)) co_return refuse(503, unkept_error(account()));
@@ -36,23 +27,19 @@ Task<void> HttpSession::convert_arguments(detail::IncomingRequest request) {
     if (request.deadline) {
       timer.emplace(host().loop, std::max(Duration::zero(), *request.deadline - host().loop.now()), conversion_stop_);
     }
-    auto work = [json = std::move(json), transcoder = plan_.json] {
-      return transcoder->arguments_from_json(json.text());
-    };
-    auto converting = detail::LoopAccess::offload_for(host().loop, this, conversion_stop_.get_token(), std::move(work));
-    const Result<Result<Buffer>> arguments = co_await std::move(converting);
+    auto converting = offload_arguments(host().loop, this, conversion_stop_.get_token(), std::move(json), plan_.json);
+    const Result<Buffer> arguments = co_await std::move(converting);
     if (call_ != call) co_return;  // The connection has ended.
     charge.reset();
     const bool late = timer && (timer->expired() || host().loop.now() >= *request.deadline);
     timer.reset();
     if (late) {
-      const Error passed = failure(ErrorCode::deadline_exceeded, "the deadline of the request has passed");
+      const Error passed = call_error(ErrorCode::deadline_exceeded, "the deadline of the request has passed");
       co_return refuse(504, passed);
     }
     if (!arguments) co_return refuse(status_of(arguments.error().code), arguments.error());
-    if (!*arguments) co_return refuse(status_of(arguments->error().code), arguments->error());
-    request.body = (*arguments)->bytes();
-    request.head_block = (*arguments)->block();
+    request.body = arguments->bytes();
+    request.head_block = arguments->block();
     serve(*plan_.method, request);
   } catch (const std::exception&) {
     fail_connection();
@@ -73,17 +60,12 @@ Task<void> HttpSession::convert_result(std::vector<std::byte> payload) {
     detail::ReceiveCharge charge;
     charge.add(account(), json_body_.size() + payload.size(), true);
     conversion_stop_ = std::stop_source();
-    auto work = [body = std::move(json_body_), payload = std::move(payload), transcoder = plan_.json] {
-      return transcoder->result_to_json(body.bytes(), payload);
-    };
-    auto converting = detail::LoopAccess::offload_for(host().loop, this, conversion_stop_.get_token(), std::move(work));
-    const Result<Result<std::string>> text = co_await std::move(converting);
+    auto converting = offload_result(host().loop, this, conversion_stop_.get_token(), std::move(json_body_),
+                                     std::move(payload), plan_.json);
+    const Result<std::string> text = co_await std::move(converting);
     if (closed()) co_return;
     charge.reset();
-    if (text) co_return reply_json(*text);
-    // The handler has run, so no error may state that nothing was executed.
-    const Error lost = failure(ErrorCode::internal, "the result was not converted to JSON: " + text.error().text);
-    refuse(500, lost);
+    reply_json(text);
   } catch (const std::exception&) {
     fail_connection();
   }

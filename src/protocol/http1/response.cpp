@@ -69,6 +69,23 @@ unsigned status_of(ErrorCode code) noexcept {
   return 500;
 }
 
+std::string date_text(std::int64_t unix_seconds) {
+  const std::chrono::sys_seconds time{std::chrono::seconds(unix_seconds)};
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(time - day);
+  constexpr std::array<const char*, 7> days = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+  constexpr std::array<const char*, 12> months = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                                  "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  std::array<char, 40> text{};
+  const int size = std::snprintf(text.data(), text.size(), "%s, %02u %s %04d %02d:%02d:%02d GMT",
+                                 days[std::chrono::weekday(day).c_encoding()], static_cast<unsigned>(date.day()),
+                                 months[static_cast<unsigned>(date.month()) - 1], static_cast<int>(date.year()),
+                                 static_cast<int>(clock.hours().count()), static_cast<int>(clock.minutes().count()),
+                                 static_cast<int>(clock.seconds().count()));
+  return std::string(text.data(), std::min(static_cast<std::size_t>(std::max(size, 0)), text.size() - 1));
+}
+
 std::string error_json(const Error& error) {
   std::string json = "{\"code\":\"" + std::string(to_string(error.code)) + "\",";
   if (error.code == ErrorCode::application) {
@@ -96,20 +113,7 @@ std::string error_json(const Error& error) {
 void ResponseWriter::begin(unsigned status, unsigned minor, std::int64_t unix_seconds) {
   minor_ = minor;
   if (unix_seconds != date_seconds_) {
-    const std::chrono::sys_seconds time{std::chrono::seconds(unix_seconds)};
-    const auto day = std::chrono::floor<std::chrono::days>(time);
-    const std::chrono::year_month_day date(day);
-    const std::chrono::hh_mm_ss clock(time - day);
-    constexpr std::array<const char*, 7> days = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
-    constexpr std::array<const char*, 12> months = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                                                    "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-    std::array<char, 48> text{};
-    const int size = std::snprintf(text.data(), text.size(), "Date: %s, %02u %s %04d %02d:%02d:%02d GMT\r\n",
-                                   days[std::chrono::weekday(day).c_encoding()], static_cast<unsigned>(date.day()),
-                                   months[static_cast<unsigned>(date.month()) - 1], static_cast<int>(date.year()),
-                                   static_cast<int>(clock.hours().count()), static_cast<int>(clock.minutes().count()),
-                                   static_cast<int>(clock.seconds().count()));
-    date_.assign(text.data(), static_cast<std::size_t>(std::max(size, 0)));
+    date_ = "Date: " + date_text(unix_seconds) + "\r\n";
     date_seconds_ = unix_seconds;
   }
   if (status == 200) {

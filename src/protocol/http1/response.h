@@ -15,6 +15,9 @@ std::string_view reason_phrase(unsigned status) noexcept;
 // The status code for an error of a call.
 unsigned status_of(ErrorCode code) noexcept;
 
+// The present time as the value of the field Date.
+std::string date_text(std::int64_t unix_seconds);
+
 // The JSON body for an error: {"code":"overloaded","message":"..."}, and "application_code" if it has one.
 std::string error_json(const Error& error);
 

@@ -15,10 +15,10 @@ namespace {
 // Runs interceptors around the handler of a route.
 class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
  public:
-  RouteChain(HttpSession& session, detail::ActiveCall& call, IncomingCall& info, const HttpHandler& handler,
+  RouteChain(RouteResponder& responder, detail::ActiveCall& call, IncomingCall& info, const HttpHandler& handler,
              HttpRequest& request)
-      : InterceptorChain(session.interceptors(), info),
-        session_(session),
+      : InterceptorChain(responder.interceptors(), info),
+        responder_(responder),
         call_(call),
         handler_(handler),
         request_(request) {}
@@ -35,11 +35,11 @@ class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
     co_return Result<void>{};
   }
   Error thrown(std::string_view part, std::string text) override {
-    return session_.exception_error(request_.path(), part, std::move(text));
+    return responder_.sink().exception_error(request_.path(), part, std::move(text));
   }
   void entered(const void* frame) noexcept override { call_.handler_frame = frame; }
 
-  HttpSession& session_;
+  RouteResponder& responder_;
   detail::ActiveCall& call_;
   const HttpHandler& handler_;
   HttpRequest& request_;
@@ -47,11 +47,11 @@ class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
 };
 
 // Runs a route's handler with the interceptors of the server around it.
-Task<Result<HttpResponse>> intercept_route(HttpSession& session, detail::ActiveCall& call, const HttpHandler& handler,
-                                           HttpRequest& request) {
+Task<Result<HttpResponse>> intercept_route(RouteResponder& responder, detail::ActiveCall& call,
+                                           const HttpHandler& handler, HttpRequest& request) {
   const std::string name = std::string(request.method()) + " " + std::string(request.path());
   IncomingCall info(call, name, false);
-  RouteChain chain(session, call, info, handler, request);
+  RouteChain chain(responder, call, info, handler, request);
   auto running = chain.run();
   Result<void> outcome = co_await std::move(running);
   if (!outcome) co_return std::unexpected(std::move(outcome.error()));
@@ -65,7 +65,7 @@ Task<Result<HttpResponse>> intercept_route(HttpSession& session, detail::ActiveC
 
 }  // namespace
 
-detail::Serving serve_route(HttpSession& session, const HttpHandler& handler, std::string_view pattern,
+detail::Serving serve_route(RouteResponder& responder, const HttpHandler& handler, std::string_view pattern,
                             detail::IncomingRequest request, KeptHead head) {
   const std::uint32_t id = request.call;
   try {
@@ -77,12 +77,12 @@ detail::Serving serve_route(HttpSession& session, const HttpHandler& handler, st
     std::optional<HttpResponse> response;
     std::optional<Error> error;
     try {
-      if (session.interceptors().empty()) {
+      if (responder.interceptors().empty()) {
         Task<HttpResponse> task = handler(given);
         call.handler_frame = task.frame();
         response.emplace(co_await std::move(task));
       } else {
-        auto task = intercept_route(session, call, handler, given);
+        auto task = intercept_route(responder, call, handler, given);
         Result<HttpResponse> outcome = co_await std::move(task);
         if (outcome) {
           response.emplace(std::move(*outcome));
@@ -91,19 +91,19 @@ detail::Serving serve_route(HttpSession& session, const HttpHandler& handler, st
         }
       }
     } catch (...) {
-      error = session.exception_error(given.path(), "the handler", detail::exception_text());
+      error = responder.sink().exception_error(given.path(), "the handler", detail::exception_text());
     }
     if (error) {
-      session.reply_error(id, *error);
+      responder.sink().reply_error(id, *error);
     } else if (response->stream) {
-      Task<void> streaming = session.stream_route(id, *response);
+      Task<void> streaming = responder.stream_route(id, *response);
       call.handler_frame = streaming.frame();
       co_await std::move(streaming);
     } else {
-      session.reply_route(id, *response);
+      responder.reply_route(id, *response);
     }
   } catch (...) {
-    detail::reply_thrown(session, id, "a route", "answering the request");
+    detail::reply_thrown(responder.sink(), id, "a route", "answering the request");
   }
 }
 

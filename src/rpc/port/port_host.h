@@ -18,6 +18,8 @@
 
 namespace hawser::rpc {
 
+class HttpStreamService;
+
 using ServerInterceptors = InterceptorList<IncomingCall>;
 
 // Counters of one loop. Its thread writes them, and any thread reads them.
@@ -51,10 +53,11 @@ struct PortHost {
   SessionSlots sessions = {};
   ReceivePeers receive_peers = {};  // find(Stream::peer()) returns the record of a peer's memory.
   LoopCounters counters = {};
-  LimitedLog log = {};             // For lines that peers cause.
-  std::stop_source stopping = {};  // Stopped when the server begins to stop.
-  bool serving = false;            // True while a handler has been called and has not returned or suspended.
-  unsigned stopping_tokens = 0;    // Number of StopsTokens.
+  LimitedLog log = {};                      // For lines that peers cause.
+  std::stop_source stopping = {};           // Stopped when the server begins to stop.
+  bool serving = false;                     // True while a handler has been called and has not returned or suspended.
+  unsigned stopping_tokens = 0;             // Number of StopsTokens.
+  const HttpStreamService* http = nullptr;  // Serves HTTP on the streams of HTTP/2. Null: it is not enabled.
 };
 
 // Exists while a function stops tokens: their callbacks run any code, but must not destroy the server.

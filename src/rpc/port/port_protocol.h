@@ -12,6 +12,8 @@
 
 namespace hawser::rpc {
 
+class HttpStreamService;
+
 // A protocol beside the library's own that a server speaks on its port: recognises it by the first bytes of a
 // connection and makes its sessions. One for each server, shared by its loops: thread-safe by being const.
 class PortProtocol {
@@ -34,6 +36,9 @@ class PortProtocol {
   // been received from it already. The session begins with PortSession::on_start(). May throw.
   virtual std::unique_ptr<PortSession> open(PortHost& host, std::unique_ptr<transport::Stream> stream,
                                             Bytes first) const = 0;
+
+  // Serves HTTP requests on the streams of HTTP/2. Null: this protocol does not.
+  virtual const HttpStreamService* http_streams() const noexcept { return nullptr; }
 
   // The bytes that a client of this protocol understands as a refusal of the connection for the reason `why`. They are
   // sent before the connection is closed.

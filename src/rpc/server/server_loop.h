@@ -69,7 +69,11 @@ class ServerLoop final : Handshake::Done {
         transports_(loop, shared.transports, shared.options.transports.retry_min),
         sweep_(*this),
         changed_(loop),
-        stop_timer_(*this) {}
+        stop_timer_(*this) {
+    for (const auto& protocol : shared.protocols) {
+      if (host_.http == nullptr) host_.http = protocol->http_streams();
+    }
+  }
   ~ServerLoop();
 
   // Posts background work to the loop. Any thread, while the server exists.

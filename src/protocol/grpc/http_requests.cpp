@@ -1,0 +1,114 @@
+#include <algorithm>
+#include <utility>
+
+#include "protocol/grpc/server_session.h"
+
+// Requests on the connection that are not gRPC.
+namespace hawser::protocol::grpc {
+namespace {
+
+constexpr std::uint32_t http2_internal_error = 2;
+constexpr std::uint32_t http2_cancel = 8;
+// A response may queue so many bytes beside those of others.
+constexpr std::size_t plain_queue_bytes_least = 64 * 1024;
+
+}  // namespace
+
+void ServerSession::begin_plain(Stream& stream) {
+  if (http_ == nullptr) http_ = host().http->open_streams(*this);
+  const HeaderFields& fields = stream.fields;
+  plain_fields_.clear();
+  std::string_view rest = fields.plain;
+  for (const auto& [name, value] : fields.plain_sizes) {
+    plain_fields_.push_back({rest.substr(0, name), rest.substr(name, value)});
+    rest.remove_prefix(std::size_t{name} + value);
+  }
+  stream.plain = true;
+  stream.busy = true;
+  stream.take = Stream::Take::plain;
+  const std::uint32_t call = stream.call;
+  rpc::HttpExchange* const exchange = http_->begin(call, {.method = fields.method,
+                                                          .target = fields.path,
+                                                          .authority = fields.authority,
+                                                          .fields = plain_fields_,
+                                                          .too_large = fields.too_large});
+  call_of(stream).exchange = exchange;
+}
+
+rpc::HttpExchange* ServerSession::exchange_of(const Stream& stream) noexcept {
+  return stream.plain && stream.busy ? call_of(stream).exchange : nullptr;
+}
+
+void ServerSession::on_plain(Stream& stream, Bytes bytes) {
+  if (rpc::HttpExchange* const exchange = exchange_of(stream)) exchange->on_body(bytes);
+}
+
+std::optional<Error> ServerSession::refusal() const {
+  if (full(calls_max())) return full_error(calls_max());
+  if (machine_.waiting_bytes() > host().options.send_backlog_bytes_max) {
+    return Error{ErrorCode::overloaded, ErrorScope::call, Initiator::peer, 0,
+                 "more than send_backlog_bytes_max bytes of responses wait for the client: it must read them before it "
+                 "sends another request"};
+  }
+  return std::nullopt;
+}
+
+void ServerSession::count_answer(std::uint32_t call, std::size_t bytes) noexcept {
+  count_reply(call, bytes);
+  calls().answered(wire::CallId::from_number(call));
+}
+
+void ServerSession::count_failure(std::uint32_t call, ErrorCode code) noexcept {
+  count_error(call, code);
+  calls().answered(wire::CallId::from_number(call));
+}
+
+void ServerSession::send_continue(std::uint32_t call) {
+  if (Stream* const stream = machine_.find(call)) machine_.send_interim(*stream, 100);
+}
+
+void ServerSession::send_head(std::uint32_t call, unsigned status, std::span<const rpc::HttpField> fields, bool end) {
+  Stream* const stream = machine_.find(call);
+  if (stream == nullptr) return;
+  std::vector<Machine::Field> pairs;
+  pairs.reserve(fields.size());
+  for (const rpc::HttpField& field : fields) pairs.emplace_back(field.name, field.value);
+  machine_.send_plain_head(*stream, status, pairs, end);
+  if (!closed()) send_soon();
+}
+
+void ServerSession::send_body(std::uint32_t call, Buffer head, std::span<const ConstBuffer> pieces,
+                              SendCompletion* owner) {
+  Stream* const stream = machine_.find(call);
+  if (stream == nullptr) {
+    if (owner != nullptr) owner->on_send_complete();
+    return;
+  }
+  std::size_t bytes = head.size();
+  for (const ConstBuffer& piece : pieces) bytes += piece.size;
+  machine_.send_message(*stream, std::move(head), pieces, owner,
+                        static_cast<std::uint32_t>(std::min<std::size_t>(bytes, UINT32_MAX)));
+  if (!closed()) send_soon();
+}
+
+void ServerSession::end_response(std::uint32_t call, bool whole) {
+  Stream* const stream = machine_.find(call);
+  if (stream == nullptr) return;
+  call_of(*stream).exchange = nullptr;
+  stream->take = Stream::Take::drop;
+  message_received();
+  if (whole) {
+    machine_.send_end(*stream);
+  } else if (stream->open) {
+    machine_.reset(*stream, stream->headers_sent ? http2_internal_error : http2_cancel);
+  }
+  answered(*stream);
+}
+
+bool ServerSession::stream_has_room(std::uint32_t call) const noexcept {
+  const Stream* const stream = machine_.find(call);
+  return stream == nullptr ||
+         stream->out_bytes <= std::max(plain_queue_bytes_least, host().options.send_backlog_bytes_max / 8);
+}
+
+}  // namespace hawser::protocol::grpc

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hawser/detail/json_transcoder.h"
+#include "hawser/http.h"
+#include "protocol/http1/json/function_json.h"
+#include "protocol/http1/request_parser.h"
+#include "protocol/http1/routes.h"
+#include "rpc/port/port_host.h"
+
+namespace hawser::http1 {
+
+inline constexpr std::string_view json_type = "application/json";
+// JSON of more bytes, and JSON of values of more bytes, is converted on a thread of the offload pool. libprotobuf
+// converts some types at 2 MB/s.
+inline constexpr std::size_t converted_in_place_max = 8 * 1024;
+
+// The routes, functions and options of a server. Outlives its sessions.
+struct Served {
+  const HttpOptions& options;
+  const RouteTable& routes;
+  FunctionJsons& functions;
+};
+
+// The way in which a request is answered.
+struct RequestPlan {
+  enum class Kind : std::uint8_t { refused, health, bytes, json, route };
+  Kind kind = Kind::refused;
+  const rpc::Dispatcher::Method* method = nullptr;
+  std::shared_ptr<const detail::JsonTranscoder> json = {};  // The JSON of `method`.
+  const HttpHandler* route = nullptr;
+  std::string_view pattern = {};  // The route's path, if it has parameters.
+  unsigned status = 0;            // Status of a refused request, and its error.
+  Error error = {};
+  std::string allow = {};
+};
+RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher, const RequestHead& head);
+
+// The fields of a request that concern its call.
+class CallFields {
+ public:
+  // Reads a field: metadata or the deadline, or neither.
+  void add(std::string_view name, std::string_view value, const Loop& loop);
+  void clear() noexcept {
+    metadata.clear();
+    entries_ = 0;
+    deadline.reset();
+  }
+
+  std::vector<std::byte> metadata;  // Encoded as wire/metadata.h describes.
+  std::optional<Time> deadline;
+
+ private:
+  std::size_t entries_ = 0;
+};
+
+Error call_error(ErrorCode code, std::string text);
+
+// Convert JSON on a thread of the offload pool. The token ends the wait. `connection` stands for the connection among
+// those that share the pool.
+Task<Result<Buffer>> offload_arguments(Loop& loop, const void* connection, std::stop_token token, Buffer json,
+                                       std::shared_ptr<const detail::JsonTranscoder> transcoder);
+Task<Result<std::string>> offload_result(Loop& loop, const void* connection, std::stop_token token, Buffer body,
+                                         std::vector<std::byte> payload,
+                                         std::shared_ptr<const detail::JsonTranscoder> transcoder);
+
+}  // namespace hawser::http1

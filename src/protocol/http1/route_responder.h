@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "hawser/detail/reply_sink.h"
+#include "hawser/http.h"
+#include "rpc/port/port_host.h"
+
+namespace hawser::http1 {
+
+// Answers the calls of routes: a connection of HTTP/1, or a stream of HTTP/2.
+class RouteResponder {
+ public:
+  virtual detail::ReplySink& sink() noexcept = 0;
+  virtual const rpc::ServerInterceptors& interceptors() noexcept = 0;
+  virtual void reply_route(std::uint32_t call, const HttpResponse& response) = 0;
+  // For a response that has a `stream`. The caller owns `response` until the end.
+  virtual Task<void> stream_route(std::uint32_t call, const HttpResponse& response) = 0;
+  virtual Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) = 0;
+
+ protected:
+  // A writer that never has to wait lets the rest of its loop run after this number of bytes.
+  static constexpr std::size_t turn_bytes_max = 256 * 1024;
+
+  ~RouteResponder() = default;
+  HttpBodyWriter writer_for(std::uint32_t call, bool chunked) noexcept { return {*this, call, chunked}; }
+  static std::uint32_t call_of(const HttpBodyWriter& writer) noexcept { return writer.call_; }
+  static bool chunked(const HttpBodyWriter& writer) noexcept { return writer.chunked_; }
+  static std::size_t& turn_bytes(HttpBodyWriter& writer) noexcept { return writer.turn_bytes_; }
+};
+
+}  // namespace hawser::http1

@@ -1,0 +1,486 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "hawser/grpc.h"
+#include "hawser/hawser.h"
+#include "hawser/http.h"
+#include "hawser/interceptor.h"
+#include "protocol/grpc/test/machine_pair.h"
+#include "tests/background_client.h"
+#include "tests/http2_client.h"
+#include "tests/http_routes.h"
+#include "tests/output_of.h"
+#include "tests/repeat_handler.h"
+
+// HTTP over HTTP/2, on the connections that gRPC uses too. A native client calls the server all the time.
+namespace hawser {
+namespace {
+
+using namespace http_test;
+namespace h2 = protocol::grpc::testing;
+using Fields = Http2Client::Fields;
+
+class Http2 : public ::testing::Test {
+ protected:
+  Http2() {
+    waiting = 0;
+    cancelled = 0;
+    released = false;
+    options.loop.log = no_log();
+    options.message_bytes_max = 1 << 20;
+  }
+  ~Http2() override {
+    if (!native) return;
+    EXPECT_TRUE(native->sees_calls(5));
+    EXPECT_EQ(native->complaint(), "");
+    native->stop();
+  }
+  template <auto F>
+  void add(std::string name) {
+    using Facts = detail::MethodFacts<F>;
+    server->add_method({.id = Facts::id,
+                        .signature = Facts::signature,
+                        .name = std::move(name),
+                        .handler = std::make_unique<detail::FunctionHandler<F, void>>(nullptr, HandlerOptions{}),
+                        .json = std::make_shared<TextTranscoder>()});
+  }
+  void start(GrpcOptions grpc_options = {}) {
+    if (server == nullptr) server = std::make_unique<Server>(options);
+    server->register_handler<testing_tools::echo>();
+    add<say>("test.Text/Say");
+    add<say_later>("test.Text/Later");
+    add<wait_for_ever>("test.Text/Wait");
+    server->add_method({.id = 1,
+                        .name = "test.Bytes/Repeat",
+                        .handler = std::make_unique<Repeat>(),
+                        .json = std::make_shared<BytesTranscoder>()});
+    server->add_method({.id = 2,
+                        .name = "test.Bytes/Stream",
+                        .handler = std::make_unique<Repeat>(),
+                        .streams_out = true,
+                        .json = std::make_shared<BytesTranscoder>()});
+    server->enable(grpc(grpc_options));
+    server->enable(http()
+                       .route("GET", "/hello", hello)
+                       .route("POST", "/hello", hello)
+                       .route("GET", "/v1/users/{id}", parameters)
+                       .route("GET", "/wait", wait_in_route)
+                       .route("GET", "/held", wait_for_release)
+                       .route("GET", "/broken", broken)
+                       .route("GET", "/large", large)
+                       .route("GET", "/streamed", streamed)
+                       .route("GET", "/endless", endless)
+                       .route("GET", "/cut", cut_short)
+                       .route("GET", "/empty", empty));
+    const Result<void> started = server->start();
+    ASSERT_TRUE(started) << error_of(started);
+    native = std::make_unique<BackgroundClient>(server->address());
+  }
+  bool only_native_left() {
+    return soon([&] { return server->counters().connections_open == 1 && server->counters().calls_in_flight == 0; });
+  }
+
+  ServerOptions options;
+  std::unique_ptr<Server> server;
+  std::unique_ptr<BackgroundClient> native;
+};
+
+TEST_F(Http2, CallsMethods) {
+  start();
+  Http2Client client(server->address());
+  Http2Client::Response said = client.post("/test.Text/Say", "\"hello\"", {{"content-type", "application/json"}});
+  EXPECT_EQ(said.status, 200);
+  EXPECT_EQ(said.body, "\"hello\"");
+  EXPECT_TRUE(said.has("content-type", "application/json"));
+  EXPECT_TRUE(said.has("content-length", "7"));
+  EXPECT_TRUE(said.ended);
+  EXPECT_EQ(said.code, 0U);
+  EXPECT_TRUE(said.fields.contains("date"));
+  EXPECT_EQ(client.post("/test.Text/Say", "\"hello\"").body, "\"hello\"");
+  said = client.post("/test.Text/Later", "\"later\"", {{"x-one", "1"}, {"cookie", "a=b"}});
+  EXPECT_EQ(said.body, "\"later\"");
+  EXPECT_TRUE(said.has("x-back-x-one", "1"));
+  EXPECT_FALSE(said.fields.contains("x-back-cookie"));
+  for (const char* type : {"application/proto", "application/x-protobuf; a=b", "application/octet-stream"}) {
+    said = client.post("/test.Bytes/Repeat", "bytes", {{"content-type", type}});
+    EXPECT_EQ(said.body, "bytes");
+    EXPECT_TRUE(said.has("content-type", "application/proto"));
+  }
+  EXPECT_EQ(client.ask("POST", "/test.Bytes/Repeat", {{"content-type", "application/proto"}}).status, 200);
+  EXPECT_EQ(client.post("/hawser::testing_tools::echo", "\"plain\"").body, "\"plain\"");
+}
+
+TEST_F(Http2, LongJsonIsConvertedOnAnotherThread) {
+  start();
+  Http2Client client(server->address());
+  const std::string text = "\"" + std::string(100'000, 'x') + "\"";
+  EXPECT_EQ(client.post("/test.Text/Say", text).body, text);
+  EXPECT_EQ(client.post("/test.Text/Later", text).body, text);
+  EXPECT_EQ(client.post("/test.Text/Say", std::string(100'000, 'x')).status, 400);
+  // Many at once, of which some are given up.
+  std::vector<std::int32_t> all;
+  for (int i = 0; i < 20; ++i) all.push_back(client.begin("POST", "/test.Text/Later", {}, {text}));
+  for (std::size_t i = 0; i < all.size(); i += 2) client.reset(all[i]);
+  EXPECT_TRUE(client.until([&] {
+    for (std::size_t i = 1; i < all.size(); i += 2) {
+      if (!client.responses[all[i]].closed) return false;
+    }
+    return true;
+  }));
+  EXPECT_EQ(client.responses[all[1]].body, text);
+}
+
+TEST_F(Http2, MapsErrors) {
+  start();
+  Http2Client client(server->address());
+  const auto status = [&](const std::string& method, const std::string& path, const Fields& fields = {},
+                          const std::string& body = "\"a\"") {
+    return client.ask(method, path, fields, {body}).status;
+  };
+  EXPECT_EQ(status("POST", "/test.Text/Nothing"), 404);
+  EXPECT_EQ(status("PUT", "/test.Text/Say"), 405);
+  EXPECT_EQ(status("POST", "/test.Text/Say", {{"content-type", "text/html"}}), 415);
+  EXPECT_EQ(status("POST", "/test.Text/Say", {{"content-type", "application/grpc-web"}}), 415);
+  EXPECT_EQ(status("POST", "/test.Bytes/Stream"), 501);
+  EXPECT_EQ(status("POST", "/test.Text/Say", {}, "no json"), 400);
+  EXPECT_EQ(status("POST", "/test.Text/Say", {}, "\"no json\""), 500);
+  EXPECT_EQ(status("DELETE", "/hello"), 405);
+  EXPECT_EQ(status("POST", "/health"), 405);
+  EXPECT_EQ(status("POST", "/test.Text/Wait", {{"timeout-ms", "1"}}), 504);
+  EXPECT_EQ(status("POST", "/test.Text/Wait", {{"grpc-timeout", "1m"}}), 504);
+  const Http2Client::Response failed = client.post("/test.Text/Later", "\"fail\"");
+  EXPECT_EQ(failed.status, 500);
+  EXPECT_EQ(failed.body,
+            "{\"code\":\"application\",\"application_code\":7,\"message\":\"it \\\"failed\\\"\\u000a\"}\n");
+  EXPECT_EQ(client.post("/test.Text/Later", "\"throw\"").status, 500);
+  EXPECT_EQ(client.ask("GET", "/broken").status, 500);
+  EXPECT_TRUE(client.ask("DELETE", "/hello").has("allow", "GET, POST"));
+}
+
+TEST_F(Http2, ServesRoutes) {
+  start();
+  Http2Client client(server->address());
+  const Http2Client::Response given = client.ask("GET", "/hello?a=b", {{"x-name", "Ada"}});
+  EXPECT_EQ(given.status, 200);
+  EXPECT_EQ(given.body, "GET /hello?a=b Ada ");
+  EXPECT_TRUE(given.has("x-good", "yes"));
+  EXPECT_FALSE(given.fields.contains("x-bad"));
+  EXPECT_TRUE(given.has("content-length", std::to_string(given.body.size())));
+  EXPECT_EQ(client.post("/hello", "body").body, "POST /hello? nobody body");
+  EXPECT_EQ(client.ask("GET", "/v1/users/7").body, "id=7;");
+  const Http2Client::Response head = client.ask("HEAD", "/hello");
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.body, "");
+  EXPECT_EQ(head.fields.at("content-length"), "20");
+  EXPECT_EQ(client.ask("GET", "/empty").status, 204);
+  EXPECT_EQ(client.ask("GET", "/health").body, "OK\n");
+  EXPECT_EQ(client.ask("GET", "/large").body.size(), std::size_t{1} << 20);
+}
+
+TEST_F(Http2, InterceptorsSurroundMethodsAndRoutes) {
+  server = std::make_unique<Server>(options);
+  server->use([](IncomingCall& call, Next next) -> Task<Result<void>> {
+    const bool known = call.metadata().find("authorization") || call.method().ends_with("echo");
+    if (!known) co_return fail(ErrorCode::unauthenticated, "who are you?");
+    call.add_reply_metadata("x-seen", std::string(call.method()));
+    co_return co_await next();
+  });
+  start();
+  Http2Client client(server->address());
+  EXPECT_EQ(client.ask("GET", "/hello").status, 401);
+  EXPECT_EQ(client.post("/test.Text/Say", "\"a\"").status, 401);
+  EXPECT_TRUE(client.ask("GET", "/hello", {{"authorization", "me"}}).has("x-seen", "GET /hello"));
+  EXPECT_TRUE(client.post("/test.Text/Later", "\"a\"", {{"authorization", "me"}}).has("x-seen", "test.Text/Later"));
+}
+
+TEST_F(Http2, GrpcAndHttpShareAConnection) {
+  start();
+  Http2Client client(server->address());
+  const Fields grpc_fields = {{"te", "trailers"}, {"content-type", "application/grpc"}};
+  const std::string message("\0\0\0\0\3abc", 8);
+  for (int i = 0; i < 50; ++i) {
+    const std::int32_t called = client.begin("POST", "/test.Bytes/Repeat", grpc_fields, {message});
+    const std::int32_t asked = client.begin("POST", "/test.Text/Later", {}, {"\"text\""});
+    ASSERT_TRUE(client.until([&] { return client.responses[called].closed && client.responses[asked].closed; }));
+    EXPECT_EQ(client.responses[called].body, message);
+    EXPECT_TRUE(client.responses[called].has("grpc-status", "0"));
+    EXPECT_EQ(client.responses[asked].body, "\"text\"");
+    EXPECT_FALSE(client.responses[asked].fields.contains("grpc-status"));
+  }
+  EXPECT_EQ(client.ask("GET", "/x", {{"content-type", "application/grpc"}}).status, 405);
+}
+
+TEST_F(Http2, BodiesArriveInAnyPieces) {
+  start();
+  Http2Client client(server->address());
+  std::vector<std::string> pieces;
+  std::string whole;
+  for (std::size_t i = 0; i < 300; ++i) {
+    pieces.push_back(std::string(1 + i * i % 997, static_cast<char>('a' + i % 26)));
+    whole += pieces.back();
+  }
+  const Fields bytes = {{"content-type", "application/proto"}};
+  EXPECT_EQ(client.ask("POST", "/test.Bytes/Repeat", bytes, pieces).body, whole);
+  Fields with_length = bytes;
+  with_length.emplace_back("content-length", std::to_string(whole.size()));
+  with_length.emplace_back("expect", "100-continue");
+  const Http2Client::Response response = client.ask("POST", "/test.Bytes/Repeat", with_length, pieces);
+  EXPECT_EQ(response.body, whole);
+  EXPECT_EQ(response.interim, std::vector<int>{100});
+  const std::string most(1 << 20, 'x');
+  EXPECT_EQ(client.post("/test.Bytes/Repeat", most, bytes).body, most);
+}
+
+TEST_F(Http2, TooLargeBodiesAreRefusedBeforeTheirEnd) {
+  start();
+  Http2Client client(server->address());
+  const Fields bytes = {{"content-type", "application/proto"}};
+  for (const Fields& fields : {bytes, Fields{{"content-type", "application/proto"}, {"content-length", "1048577"}}}) {
+    // The stream is not ended by the client.
+    const std::int32_t id =
+        client.begin("POST", "/test.Bytes/Repeat", fields, {std::string((1 << 20) + 1, 'x')}, false);
+    EXPECT_TRUE(client.until([&] { return client.responses[id].closed; }));
+    EXPECT_EQ(client.responses[id].status, 413);
+    EXPECT_EQ(client.responses[id].code, 0U);
+  }
+  EXPECT_EQ(client.post("/test.Bytes/Repeat", "goes on", bytes).body, "goes on");
+}
+
+TEST_F(Http2, RefusesWhatAProxyCouldReadDifferently) {
+  start();
+  Http2Client client(server->address());
+  EXPECT_EQ(client.ask("GET", "/hello", {{"host", "other"}}).status, 400);
+  EXPECT_EQ(client.ask("GET", "/hello", {{"host", "test"}}).status, 200);
+  EXPECT_EQ(client.ask("GET", "/hello", {{"expect", "much"}}).status, 417);
+  EXPECT_NE(client.ask("GET", "hello").status, 200);
+  EXPECT_NE(client.ask("GET", "http://test/hello").status, 200);
+  // nghttp2 resets these streams.
+  for (const Fields& fields :
+       {Fields{{"connection", "keep-alive"}}, Fields{{"transfer-encoding", "chunked"}}, Fields{{"content-length", "1"}},
+        Fields{{"content-length", "1"}, {"content-length", "1"}}, Fields{{":path", "/health"}},
+        Fields{{"x-a", "a\r\nb: c"}}}) {
+    const Http2Client::Response response = client.ask("POST", "/hello", fields, {"ab"});
+    EXPECT_EQ(response.status, 0) << fields[0].first;
+    EXPECT_NE(response.code, 0U) << fields[0].first;
+  }
+  Fields many;
+  for (int i = 0; i < 101; ++i) many.emplace_back("x-" + std::to_string(i), "1");
+  EXPECT_EQ(client.ask("GET", "/hello", many).status, 431);
+  EXPECT_EQ(client.ask("GET", "/hello", {{"x-large", std::string(20'000, 'x')}}).status, 431);
+  EXPECT_EQ(client.ask("GET", "/health").status, 200);
+}
+
+TEST_F(Http2, StreamsBodies) {
+  start();
+  Http2Client client(server->address());
+  const Http2Client::Response response = client.ask("GET", "/streamed");
+  EXPECT_EQ(response.body.size(), 1'000'000U);
+  EXPECT_EQ(response.body.substr(999'000), std::string(1000, static_cast<char>('a' + 999 % 26)));
+  EXPECT_FALSE(response.fields.contains("content-length"));
+  EXPECT_EQ(client.ask("HEAD", "/streamed").body, "");
+  const Http2Client::Response cut = client.ask("GET", "/cut");
+  EXPECT_FALSE(cut.ended);
+  EXPECT_EQ(cut.code, static_cast<std::uint32_t>(NGHTTP2_INTERNAL_ERROR));
+  EXPECT_EQ(client.ask("GET", "/health").status, 200);
+}
+
+TEST_F(Http2, EndlessStreamsAreBoundedAndEndWithTheirClient) {
+  options.send_backlog_bytes_max = 1 << 20;
+  start();
+  // Without a window: nothing is taken. A stream queues 128 KiB and waits.
+  Http2Client idle(server->address(), 0);
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < 5; ++i) ids.push_back(idle.begin("GET", "/endless"));
+  for (const std::int32_t id : ids) EXPECT_TRUE(idle.until([&] { return idle.responses[id].status == 200; }));
+  // They do not stop other streams of the connection.
+  EXPECT_EQ(idle.ask("HEAD", "/hello").status, 200);
+  idle.reset(ids[0]);
+  idle.reset(ids[1]);
+  EXPECT_TRUE(idle.until([&] { return cancelled == 2; }));
+  // More streams than the backlog has room for: the later ones wait or are refused.
+  for (int i = 0; i < 30; ++i) ids.push_back(idle.begin("GET", "/endless"));
+  EXPECT_TRUE(idle.until([&] { return idle.responses[ids.back()].status == 503; }));
+  EXPECT_EQ(idle.ask("HEAD", "/hello").status, 503);
+  idle.socket().close();
+  EXPECT_TRUE(soon([&] { return server->counters().calls_in_flight == 0; }));
+  cancelled = 20;
+  {
+    Http2Client reader(server->address());
+    const std::int32_t id = reader.begin("GET", "/endless");
+    EXPECT_TRUE(reader.until([&] { return reader.responses[id].body.size() > 10'000'000; }));
+    reader.reset(id);
+    EXPECT_TRUE(reader.until([&] { return cancelled == 21; }));
+    EXPECT_EQ(reader.ask("GET", "/health").status, 200);
+  }
+  EXPECT_TRUE(only_native_left());
+}
+
+TEST_F(Http2, AClientThatGoesAwayCancelsItsCalls) {
+  start();
+  Http2Client client(server->address());
+  const std::int32_t route = client.begin("GET", "/wait");
+  client.begin("POST", "/test.Text/Wait", {}, {"\"a\""});
+  EXPECT_TRUE(soon([&] { return waiting == 2; }));
+  client.reset(route);
+  EXPECT_TRUE(soon([&] { return cancelled == 1; }));
+  client.begin("POST", "/test.Text/Say", {}, {"\"a part"}, false);  // Its body does not end.
+  client.socket().reset();
+  EXPECT_TRUE(soon([&] { return cancelled == 2; }));
+  EXPECT_TRUE(only_native_left());
+}
+
+TEST_F(Http2, StopsGracefully) {
+  start();
+  Http2Client client(server->address());
+  const std::int32_t held = client.begin("GET", "/held");
+  EXPECT_TRUE(soon([&] { return waiting == 1; }));
+  std::thread stopping([&] { server->stop(patience); });
+  EXPECT_TRUE(client.until([&] { return client.goaway; }));
+  released = true;
+  EXPECT_TRUE(client.until([&] { return client.responses[held].closed; }));
+  EXPECT_EQ(client.responses[held].body, "released");
+  EXPECT_TRUE(client.until([&] { return client.ended; }));
+  stopping.join();
+  native->stop();
+  native.reset();
+}
+
+TEST_F(Http2, BodiesShareTheMemoryOfTheServer) {
+  options.message_bytes_max = 1 << 20;
+  options.receive_bytes_max = 4 << 20;
+  start();
+  Http2Client client(server->address());
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < 30; ++i) {
+    ids.push_back(client.begin("POST", "/test.Bytes/Repeat", {{"content-type", "application/proto"}},
+                               {std::string(1'000'000, 'x')}, false));
+  }
+  const auto refused = [&] {
+    return std::ranges::count_if(ids, [&](std::int32_t id) { return client.responses[id].status == 503; });
+  };
+  EXPECT_TRUE(client.until([&] { return refused() > 0; }));
+  for (const std::int32_t id : ids) client.reset(id);
+  EXPECT_EQ(client.post("/test.Bytes/Repeat", "goes on", {{"content-type", "application/proto"}}).body, "goes on");
+}
+
+TEST_F(Http2, LimitsOfCallsHold) {
+  options.calls_per_connection_max = 2;
+  start();
+  Http2Client client(server->address());
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < 5; ++i) ids.push_back(client.begin("GET", "/held"));
+  EXPECT_TRUE(soon([&] { return waiting == 2; }));
+  released = true;
+  // The client waits with the others until the server allows further streams.
+  EXPECT_TRUE(client.until(
+      [&] { return std::ranges::all_of(ids, [&](std::int32_t id) { return client.responses[id].closed; }); }));
+  for (const std::int32_t id : ids) {
+    const Http2Client::Response& response = client.responses[id];
+    EXPECT_TRUE(response.status == 200 || response.code == NGHTTP2_REFUSED_STREAM) << response.status;
+  }
+}
+
+TEST_F(Http2, CurlIsServed) {
+  if (output_of("command -v curl").empty()) GTEST_SKIP() << "curl is not installed";
+  start();
+  const std::string curl = "timeout 60 curl -sS --noproxy '*' --http2-prior-knowledge ";
+  const std::string url = "http://" + server->address();
+  EXPECT_EQ(output_of(curl + "-d '\"hello\"' -H 'Content-Type: application/json' -w ' %{http_version}' " + url +
+                      "/test.Text/Say"),
+            "\"hello\" 2");
+  EXPECT_EQ(output_of(curl + url + "/health"), "OK\n");
+  EXPECT_EQ(output_of(curl + url + "/large | wc -c"), "1048576\n");
+  EXPECT_EQ(output_of("head -c 1000000 /dev/zero | " + curl + "-T - -X POST -H 'Content-Type: application/proto' " +
+                      url + "/test.Bytes/Repeat | wc -c"),
+            "1000000\n");
+}
+
+// ---- Hostile clients ----
+
+std::string open_request(std::size_t i, std::string_view path, std::uint8_t flags = 5,
+                         std::string_view method = "GET") {
+  return h2::frame(1, flags, static_cast<std::uint32_t>(2 * i + 1),
+                   h2::hpack({{":method", method}, {":scheme", "http"}, {":path", path}, {":authority", "test"}}));
+}
+std::string reset_request(std::size_t i) {
+  return h2::frame(3, 0, static_cast<std::uint32_t>(2 * i + 1), std::string("\0\0\0\10", 4));
+}
+
+struct Flood {
+  const char* name;
+  std::function<std::string(std::size_t)> next;
+};
+
+class Http2Flood : public Http2, public ::testing::WithParamInterface<Flood> {};
+
+// The attacker is cut off, and nothing of it is left.
+TEST_P(Http2Flood, EndsWhileAGoodClientGoesOn) {
+  start({.idle_frames_per_second = 1});  // The attacker may be slow.
+  Http2Client good(server->address());
+  EXPECT_EQ(good.ask("GET", "/hello").status, 200);
+  RawSocket socket = RawSocket::connected_to(server->address());
+  socket.send(as_bytes(h2::hello()));
+  std::string parts;
+  bool open = true;
+  for (std::size_t i = 0; i < 5000 && open; ++i) {
+    parts += GetParam().next(i);
+    if (parts.size() < 10'000) continue;
+    open = socket.send(as_bytes(parts));
+    parts.clear();
+  }
+  EXPECT_TRUE(!open || !socket.send(as_bytes(parts)) || socket.closed_by_peer());
+  EXPECT_EQ(good.ask("GET", "/hello").status, 200);
+  EXPECT_GE(server->counters().protocol_errors, 1U);
+  good.socket().close();
+  EXPECT_TRUE(only_native_left());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Floods, Http2Flood,
+    ::testing::Values(
+        Flood{"RapidReset", [](std::size_t i) { return open_request(i, "/wait") + reset_request(i); }},
+        Flood{"RapidResetOfBodies",
+              [](std::size_t i) {
+                return open_request(i, "/test.Text/Say", 4, "POST") +
+                       h2::frame(0, 0, static_cast<std::uint32_t>(2 * i + 1), "\"some") + reset_request(i);
+              }},
+        Flood{"RapidResetOfStreams", [](std::size_t i) { return open_request(i, "/endless") + reset_request(i); }},
+        Flood{"EmptyData",
+              [](std::size_t i) { return i == 0 ? open_request(0, "/hello", 4, "POST") : h2::frame(0, 0, 1, {}); }},
+        Flood{"Continuation",
+              [](std::size_t i) {
+                return i == 0 ? open_request(0, "/hello", 0) : h2::frame(9, 0, 1, h2::hpack({{"a", "b"}}));
+              }},
+        Flood{"CausedResets",
+              [](std::size_t i) {
+                return open_request(i, "/hello", 4, "POST") +
+                       h2::frame(8, 0, static_cast<std::uint32_t>(2 * i + 1), "\x7f\xff\xff\xff");
+              }},
+        Flood{"WindowUpdates",
+              [](std::size_t i) {
+                return i == 0 ? open_request(0, "/wait") : h2::frame(8, 0, 1, std::string("\0\0\0\1", 4));
+              }},
+        Flood{"HeaderList",
+              [](std::size_t i) {
+                std::string block =
+                    h2::hpack({{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {":authority", "t"}});
+                block += std::string("\x40\x03x-a", 5) + std::string("\x7f\xa1\x1e", 3) + std::string(4000, 'v');
+                return h2::frame(1, 5, static_cast<std::uint32_t>(2 * i + 1), block + std::string(8000, '\xbe'));
+              }},
+        Flood{"Malformed",
+              [](std::size_t i) {
+                return h2::frame(1, 5, static_cast<std::uint32_t>(2 * i + 1),
+                                 h2::hpack({{":method", "GET"}, {":scheme", "http"}, {"X", "y"}}));
+              }}),
+    [](const auto& given) { return given.param.name; });
+
+}  // namespace
+}  // namespace hawser
