@@ -1,6 +1,10 @@
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -338,6 +342,66 @@ TEST_F(TlsHostile, TicketsOfTicketsEndWithTheFirst) {
       EXPECT_TRUE(soon([&] { return !resumes(); }));
     }
   }
+}
+
+TEST_F(TlsHostile, KeysAreReplacedAfterManyRecords) {
+  server_options.records_per_key = 4;
+  const auto client = client_session();
+  const auto other = server_session();
+  ASSERT_TRUE(shake_hands(*client, *other));
+  EXPECT_EQ(received_by(*client), "");
+  int updates = 0;
+  SSL_set_msg_callback_arg(client->ssl(), &updates);
+  SSL_set_msg_callback(
+      client->ssl(), [](int sent, int, int type, const void* bytes, std::size_t size, SSL*, void* arg) {
+        const bool update =
+            type == SSL3_RT_HANDSHAKE && size != 0 && *static_cast<const char*>(bytes) == SSL3_MT_KEY_UPDATE;
+        *static_cast<int*>(arg) += sent == 0 && update ? 1 : 0;
+      });
+  std::string written;
+  std::string got;
+  for (int i = 0; i < 20; ++i) {
+    write_text(*other, "record " + std::to_string(i));
+    written += "record " + std::to_string(i);
+    move_bytes(*other, *client);
+    got += received_by(*client);
+    // The client's answer, and data with its new keys.
+    write_text(*client, "x");
+    move_bytes(*client, *other);
+    EXPECT_EQ(received_by(*other), "x");
+  }
+  EXPECT_EQ(got, written);
+  EXPECT_EQ(updates, 5);
+}
+
+// The only thread waits for a file that has no end.
+TEST_F(TlsHostile, HandshakesThatWaitAreBounded) {
+  tls_options.handshake_threads = 1;
+  tls_options.handshakes_max = 1;
+  tls_options.reload_interval = std::chrono::seconds(0);
+  start();
+  const std::string file = tls_options.certificates.front().certificate_file;
+  const std::string pipe = file + ".pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::rename(file, file + ".old");
+  std::filesystem::create_hard_link(pipe, file);
+  const auto hello = client_session();
+  ASSERT_EQ(hello->handshake(), Session::Progress::more);
+  std::vector<RawSocket> peers;
+  for (int i = 0; i < 3; ++i) {
+    peers.push_back(RawSocket::connected_to(server->address()));
+    peers.back().send(hello->output().bytes());
+  }
+  EXPECT_TRUE(soon([&] {
+    return logged().find("handshakes_max (1) TLS handshakes wait already") != std::string::npos;
+  })) << logged();
+  const int end = open(pipe.c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(end, 0);
+  std::filesystem::remove(file);
+  std::filesystem::rename(file + ".old", file);
+  close(end);
+  peers.clear();
+  EXPECT_TRUE(soon([&] { return call(client_options()) == "ok"; })) << logged();
 }
 
 TEST_F(TlsHostile, ASecondEndDiscardsNothing) {

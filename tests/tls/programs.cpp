@@ -1,7 +1,13 @@
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -201,6 +207,64 @@ TEST_F(TlsGrpc, IsSelectedByAlpn) {
   EXPECT_HAS(s_client("-alpn h2"), "ALPN protocol: h2");
   // Routes are served by HTTP/1.1 only, so a client that speaks both gets it.
   EXPECT_EQ(curl("--http2"), "hello over http");
+}
+
+// True if a needle lies in memory of this process that a core dump would contain. `hidden` is the needle with its
+// letters moved by 13, so that looking for it adds no copy.
+bool in_memory(const std::string& hidden) {
+  constexpr std::size_t part_bytes = 1 << 20;
+  // Shared, and therefore not looked into.
+  char* const part =
+      static_cast<char*>(mmap(nullptr, part_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const auto moved = [](char c) {
+    if (c >= 'a' && c <= 'z') return static_cast<char>('a' + (c - 'a' + 13) % 26);
+    if (c >= 'A' && c <= 'Z') return static_cast<char>('A' + (c - 'A' + 13) % 26);
+    return c;
+  };
+  const int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  EXPECT_GE(memory, 0);
+  std::ifstream maps("/proc/self/maps");
+  bool found = false;
+  std::size_t looked_at = 0;
+  for (std::string line; !found && std::getline(maps, line);) {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    char access[5] = {};
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s", &begin, &end, access) != 3) continue;
+    // The reserved memory of a sanitizer is not that of the program.
+    if (std::string_view(access) != "rw-p" || end - begin > std::uint64_t{1} << 32) continue;
+    for (std::uint64_t at = begin; !found && at < end; at += part_bytes - hidden.size()) {
+      const std::size_t wanted = std::min<std::uint64_t>(part_bytes, end - at);
+      const ssize_t size = pread(memory, part, wanted, static_cast<off_t>(at));
+      if (size <= 0) break;
+      looked_at += static_cast<std::size_t>(size);
+      found = std::search(part, part + size, hidden.begin(), hidden.end(),
+                          [&](char here, char wanted_here) { return moved(here) == wanted_here; }) != part + size;
+    }
+  }
+  EXPECT_GT(looked_at, 0U);
+  close(memory);
+  munmap(part, part_bytes);
+  return found;
+}
+
+TEST_F(TlsPrograms, KeyFilesLeaveNoTextInMemory) {
+  const std::string base = folder.path().string() + "/own";
+  output_of("openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 2 -keyout " + base + ".key -out " +
+            base + ".pem");
+  // A line of the key, which this process reads through the library only.
+  const std::string hidden = output_of("sed -n 9p " + base + ".key | tr 'A-Za-z' 'N-ZA-Mn-za-m' | tr -d '\\n'");
+  ASSERT_EQ(hidden.size(), 64U);
+  tls_options.certificates = {{base + ".pem", base + ".key"}};
+  start();
+  TlsClientOptions with = client_options();
+  with.ca_file = base + ".pem";
+  with.server_name = "localhost";
+  EXPECT_EQ(call(with), "ok");
+  EXPECT_FALSE(in_memory(hidden));
+  // It is found once this process has read it in another way.
+  const std::string known = output_of("sed -n 9p " + base + ".key");
+  EXPECT_TRUE(in_memory(hidden)) << known.size();
 }
 
 // openssl s_server answers a client of this library in TLS, and shows what it received.

@@ -121,7 +121,7 @@ std::string Authority::revoke(const std::vector<TlsCertificate>& revoked, std::i
   X509_CRL_set1_lastUpdate(crl.get(), begins.get());
   X509_CRL_set1_nextUpdate(crl.get(), ends.get());
   for (const TlsCertificate& files : revoked) {
-    const Result<std::string> pem = read_file(files.certificate_file);
+    const Result<PemText> pem = read_file(files.certificate_file);
     require(pem.has_value(), "cannot read " + files.certificate_file);
     const Result<std::vector<X509Ptr>> chain = parse_certificates(*pem, files.certificate_file);
     require(chain.has_value(), "cannot read " + files.certificate_file);

@@ -1,5 +1,6 @@
 #include "security/tls/certificate.h"
 
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
@@ -7,9 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <utility>
 
 #include "base/escaped_text.h"
@@ -19,7 +20,8 @@ namespace {
 
 using GeneralNamesPtr = std::unique_ptr<GENERAL_NAMES, Released<GENERAL_NAMES_free>>;
 
-BioPtr memory_bio(const std::string& text) {
+BioPtr memory_bio(const PemText& pem) {
+  const std::string_view text = pem.text();
   return BioPtr(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
@@ -100,28 +102,40 @@ std::string take_errors() {
   return first == 0 ? std::string() : reason_text(first);
 }
 
-Result<std::string> read_file(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  if (file) {
-    std::array<char, 16 * 1024> part;
-    while (text.size() <= pem_bytes_max && (file.read(part.data(), part.size()) || file.gcount() != 0)) {
-      text.append(part.data(), static_cast<std::size_t>(file.gcount()));
+PemText::~PemText() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
+
+Result<PemText> read_file(const std::string& path) {
+  const auto failed = [&] {
+    return fail(ErrorCode::invalid_argument, "cannot read " + path + ": " + std::strerror(errno));
+  };
+  const std::unique_ptr<std::FILE, Released<std::fclose>> file(std::fopen(path.c_str(), "rbe"));
+  if (file == nullptr) return failed();
+  // A buffer of the library would keep a copy.
+  std::setvbuf(file.get(), nullptr, _IONBF, 0);
+  PemText text;
+  std::vector<char>& bytes = text.bytes_;
+  std::size_t got = 0;
+  for (;;) {
+    if (got == bytes.size()) {
+      PemText larger;
+      larger.bytes_.resize(std::max(PemText::first_bytes, 2 * got));
+      if (got != 0) std::memcpy(larger.bytes_.data(), bytes.data(), got);
+      bytes.swap(larger.bytes_);
     }
+    const std::size_t size = std::fread(bytes.data() + got, 1, bytes.size() - got, file.get());
+    got += size;
+    if (got > pem_bytes_max) {
+      return fail(ErrorCode::limit_exceeded, path + " is longer than " + std::to_string(pem_bytes_max) +
+                                                 " bytes: it cannot be a PEM file for TLS");
+    }
+    if (std::ferror(file.get()) != 0) return failed();
+    if (size == 0) break;
   }
-  if (!file.eof() && text.size() <= pem_bytes_max) {
-    return fail(ErrorCode::invalid_argument,
-                "cannot read " + path + ": " + (errno != 0 ? std::strerror(errno) : "it is no file"));
-  }
-  if (text.size() > pem_bytes_max) {
-    return fail(ErrorCode::limit_exceeded,
-                path + " is longer than " + std::to_string(pem_bytes_max) + " bytes: it cannot be a PEM file for TLS");
-  }
+  bytes.resize(got);
   return text;
 }
 
-Result<std::vector<X509Ptr>> parse_certificates(const std::string& pem, const std::string& path) {
+Result<std::vector<X509Ptr>> parse_certificates(const PemText& pem, const std::string& path) {
   const BioPtr bio = memory_bio(pem);
   std::vector<X509Ptr> all;
   while (X509* const one = PEM_read_bio_X509(bio.get(), nullptr, no_password, nullptr)) all.emplace_back(one);
@@ -131,7 +145,7 @@ Result<std::vector<X509Ptr>> parse_certificates(const std::string& pem, const st
               path + " has no certificate in PEM format (" + error + "): it must contain -----BEGIN CERTIFICATE-----");
 }
 
-Result<KeyPtr> parse_key(const std::string& pem, const std::string& path) {
+Result<KeyPtr> parse_key(const PemText& pem, const std::string& path) {
   const BioPtr bio = memory_bio(pem);
   KeyPtr key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr));
   const std::string error = take_errors();
@@ -140,7 +154,7 @@ Result<KeyPtr> parse_key(const std::string& pem, const std::string& path) {
               path + " has no private key in PEM format that can be read without a password (" + error + ")");
 }
 
-Result<CrlPtr> parse_crl(const std::string& pem, const std::string& path) {
+Result<CrlPtr> parse_crl(const PemText& pem, const std::string& path) {
   const BioPtr bio = memory_bio(pem);
   CrlPtr crl(PEM_read_bio_X509_CRL(bio.get(), nullptr, no_password, nullptr));
   const std::string error = take_errors();

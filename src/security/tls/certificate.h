@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hawser/error.h"
@@ -14,12 +17,27 @@ namespace hawser::tls {
 // Files with a private key are read only up to this size, like the others.
 inline constexpr std::size_t pem_bytes_max = std::size_t{4} << 20;
 
-// The text of a file. The error names the file and the reason.
-Result<std::string> read_file(const std::string& path);
+// The text of a file, which may be or contain a private key: it is wiped at the end, and no copy is left.
+class PemText {
+ public:
+  PemText() noexcept = default;
+  PemText(PemText&& other) noexcept : bytes_(std::move(other.bytes_)) {}
+  PemText& operator=(PemText&&) = delete;
+  ~PemText();
+  std::string_view text() const noexcept { return {bytes_.data(), bytes_.size()}; }
+
+ private:
+  friend Result<PemText> read_file(const std::string& path);
+  static constexpr std::size_t first_bytes = 16 * 1024;
+  std::vector<char> bytes_;
+};
+
+// The error names the file and the reason.
+Result<PemText> read_file(const std::string& path);
 // The certificates of a PEM text, one at least. `path` is for the error.
-Result<std::vector<X509Ptr>> parse_certificates(const std::string& pem, const std::string& path);
-Result<KeyPtr> parse_key(const std::string& pem, const std::string& path);
-Result<CrlPtr> parse_crl(const std::string& pem, const std::string& path);
+Result<std::vector<X509Ptr>> parse_certificates(const PemText& pem, const std::string& path);
+Result<KeyPtr> parse_key(const PemText& pem, const std::string& path);
+Result<CrlPtr> parse_crl(const PemText& pem, const std::string& path);
 
 // The distinguished name of RFC 4514.
 std::string name_text(const X509_NAME* name);

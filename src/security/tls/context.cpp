@@ -147,14 +147,13 @@ Result<void> Context::begin() {
 }
 
 Result<void> Context::add_own(const TlsCertificate& files) {
-  Result<std::string> pem = read_file(files.certificate_file);
+  Result<PemText> pem = read_file(files.certificate_file);
   if (!pem) return std::unexpected(std::move(pem.error()));
   Result<std::vector<X509Ptr>> chain = parse_certificates(*pem, files.certificate_file);
   if (!chain) return std::unexpected(std::move(chain.error()));
-  Result<std::string> key_pem = read_file(files.key_file);
+  Result<PemText> key_pem = read_file(files.key_file);
   if (!key_pem) return std::unexpected(std::move(key_pem.error()));
   Result<KeyPtr> key = parse_key(*key_pem, files.key_file);
-  OPENSSL_cleanse(key_pem->data(), key_pem->size());
   if (!key) return std::unexpected(std::move(key.error()));
   Own own{std::move(chain->front()), std::move(*key), {}};
   for (std::size_t i = 1; i < chain->size(); ++i) own.issuers.push_back(std::move((*chain)[i]));
@@ -188,7 +187,7 @@ Result<void> Context::add_trusted() {
       return refused("the certificates of the system's issuers cannot be read: set TlsClientOptions::ca_file");
     }
   } else {
-    Result<std::string> pem = read_file(options_.ca_file);
+    Result<PemText> pem = read_file(options_.ca_file);
     if (!pem) return std::unexpected(std::move(pem.error()));
     Result<std::vector<X509Ptr>> issuers = parse_certificates(*pem, options_.ca_file);
     if (!issuers) return std::unexpected(std::move(issuers.error()));
@@ -200,7 +199,7 @@ Result<void> Context::add_trusted() {
     }
   }
   for (const std::string& file : options_.crl_files) {
-    Result<std::string> pem = read_file(file);
+    Result<PemText> pem = read_file(file);
     if (!pem) return std::unexpected(std::move(pem.error()));
     const Result<CrlPtr> crl = parse_crl(*pem, file);
     if (!crl) return std::unexpected(crl.error());

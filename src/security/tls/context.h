@@ -28,6 +28,9 @@ struct ContextOptions {
   std::size_t peer_certificate_bytes_max = 0;
   // A session is resumed for this long after the handshake that verified the certificates, whatever tickets followed.
   std::int64_t session_seconds_max = 3600;
+  // TLS 1.3: the keys of a direction are replaced after this number of records. AES-GCM is safe for 2^24.5 of full
+  // length.
+  std::uint64_t records_per_key = std::uint64_t{1} << 23;
 };
 
 // Everything that sessions share: certificates, keys, trusted issuers, and the keys of session tickets. Made of files,

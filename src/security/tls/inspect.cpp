@@ -15,7 +15,7 @@ constexpr std::int64_t soon_seconds = 14 * 24 * 3600;
 
 Result<TlsCertificateReport> inspect_certificate(const TlsCertificate& files, const std::string& host,
                                                  std::int64_t now) {
-  const Result<std::string> pem = tls::read_file(files.certificate_file);
+  const Result<tls::PemText> pem = tls::read_file(files.certificate_file);
   if (!pem) return std::unexpected(pem.error());
   const Result<std::vector<tls::X509Ptr>> chain = tls::parse_certificates(*pem, files.certificate_file);
   if (!chain) return std::unexpected(chain.error());
@@ -52,10 +52,9 @@ Result<TlsCertificateReport> inspect_certificate(const TlsCertificate& files, co
     add("it is signed by itself: every peer must trust this very certificate");
   }
   if (!files.key_file.empty()) {
-    Result<std::string> key_pem = tls::read_file(files.key_file);
+    Result<tls::PemText> key_pem = tls::read_file(files.key_file);
     if (!key_pem) return std::unexpected(key_pem.error());
     const Result<tls::KeyPtr> own_key = tls::parse_key(*key_pem, files.key_file);
-    OPENSSL_cleanse(key_pem->data(), key_pem->size());
     if (!own_key) return std::unexpected(own_key.error());
     if (X509_check_private_key(own, own_key->get()) != 1) {
       add("the key in " + files.key_file + " is not that of this certificate: use the key with which it was requested");

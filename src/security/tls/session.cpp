@@ -212,7 +212,7 @@ bool Session::pending() const noexcept { return !over_ && SSL_pending(ssl_.get()
 
 bool Session::write_record(const std::byte* data, std::size_t bytes) {
   records_ += (bytes + record_bytes_max - 1) / record_bytes_max;
-  if (records_ >= records_per_key && SSL_version(ssl_.get()) >= TLS1_3_VERSION) {
+  if (records_ >= context_->options().records_per_key && SSL_version(ssl_.get()) >= TLS1_3_VERSION) {
     SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_REQUESTED);
     records_ = 0;
   }

@@ -91,9 +91,6 @@ class Session {
   static Session& of(const SSL* ssl) noexcept;
 
  private:
-  // The keys of a direction are replaced after this number of records: AES-GCM is safe for 2^24.5 of full length.
-  static constexpr std::uint64_t records_per_key = std::uint64_t{1} << 23;
-
   void begin();
   bool write_record(const std::byte* data, std::size_t bytes);
   void fail_with(std::string_view what) noexcept;
