@@ -28,7 +28,7 @@ test-all: guest-dependencies
 
 # The rest of test-all after make test, with one summary of both.
 test-rest: install-dependencies
-	@python3 tools/check.py --with-earlier thorough gcc asan tsan fuzz counters
+	@python3 tools/check.py --with-earlier thorough gcc asan fuzz tsan counters
 
 # ARGS as tools/mutate.py --help lists them.
 mutate: install-dependencies

@@ -35,13 +35,14 @@ hawser_option(HAWSER_TLS STRING AUTO "Build the component tls: ON, OFF, or AUTO,
 hawser_option(HAWSER_UCX STRING AUTO "Build the UCX transport: ON, OFF, or AUTO, which is ON if the headers of libucx exist")
 hawser_option(HAWSER_WERROR BOOL OFF "Treat warnings as errors")
 hawser_option(HAWSER_PCH BOOL OFF "Precompile the standard headers; hides missing includes, so one checked build leaves it off")
-hawser_option(HAWSER_QUICK_TESTS BOOL OFF "Compile tests and programs in batches, and tests without optimisation")
+hawser_option(HAWSER_BATCHES BOOL OFF "Compile the sources of tests and programs in batches")
+hawser_option(HAWSER_QUICK_TESTS BOOL OFF "Compile tests without optimisation")
 hawser_option(HAWSER_LTO BOOL OFF "Optimise across translation units")
 hawser_option(HAWSER_SANITIZE STRING "" "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
 hawser_option(HAWSER_TEST_PROGRAMS STRING "" "Test programs to build, without _test: base;codec. Empty: all of them")
 hawser_option(HAWSER_TEST_PROGRAMS_EXCLUDED STRING "" "Test programs to leave out, without _test")
 hawser_option(HAWSER_TEST_RULES BOOL OFF "Add the tests of the project's own rules and tools; they are the same for every compiler")
-hawser_option(HAWSER_FUZZ_SECONDS STRING 20 "How long ctest runs each fuzzer")
+hawser_option(HAWSER_FUZZ_SECONDS STRING 10 "How long ctest runs each fuzzer")
 if(HAWSER_SHARED AND (HAWSER_BUILD_TESTS OR HAWSER_BUILD_BENCH OR HAWSER_BUILD_CLI OR HAWSER_BUILD_FUZZERS))
   message(FATAL_ERROR "HAWSER_SHARED is ON together with HAWSER_BUILD_TESTS, _BENCH, _CLI or _FUZZERS: these programs "
                       "use symbols that the shared library does not export. Set them to OFF, or build them in another "
@@ -57,7 +58,7 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE RelWithDebInfo)
 endif()
 if(HAWSER_BUILD_FUZZERS AND NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  message(FATAL_ERROR "HAWSER_BUILD_FUZZERS needs Clang, which brings libFuzzer: use --preset fuzz")
+  message(FATAL_ERROR "HAWSER_BUILD_FUZZERS needs Clang, which brings libFuzzer: use --preset asan")
 endif()
 
 if(PROJECT_IS_TOP_LEVEL)
@@ -78,7 +79,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # GCC reports overlapping copies in std::string's own operator+ (GCC bug 105651).
   target_compile_options(hawser_flags INTERFACE -Wno-restrict)
 endif()
-if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+if((CMAKE_UNITY_BUILD OR HAWSER_BATCHES) AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # In a batch, GCC takes sources for headers, whose types must not have members of an unnamed namespace.
   target_compile_options(hawser_flags INTERFACE -Wno-subobject-linkage)
 endif()

@@ -30,8 +30,8 @@ function(hawser_precompile target name)
   target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()
 
-# hawser_batch(TARGET...): with HAWSER_QUICK_TESTS, the sources are compiled in batches. Names in unnamed namespaces
+# hawser_batch(TARGET...): with HAWSER_BATCHES, the sources are compiled in batches. Names in unnamed namespaces
 # must differ within a target.
 function(hawser_batch)
-  set_target_properties(${ARGV} PROPERTIES UNITY_BUILD ${HAWSER_QUICK_TESTS} UNITY_BUILD_BATCH_SIZE 6)
+  set_target_properties(${ARGV} PROPERTIES UNITY_BUILD ${HAWSER_BATCHES} UNITY_BUILD_BATCH_SIZE 6)
 endfunction()

@@ -30,15 +30,16 @@ STAGES = {
     "thorough": "the everyday build's tests that take long: each header alone, simulations for longer",
     "gcc": "GCC 12, optimised, without warnings: every test again; the library as docs/install.md builds it",
     "asan": "address and undefined behaviour sanitizers",
+    "fuzz": "each fuzzer of the build asan for a short while",
     "tsan": "thread sanitizer",
-    "fuzz": "each fuzzer for a short while",
     "counters": "what a call costs in instructions and allocations",
 }
 
 # Tests that may need an RDMA device or change the machine. If they were skipped here, they are run in the guest.
 RDMA_TESTS = "[Rr][Dd][Mm][Aa]|EachYamaScope"  # ctest uses this expression too, and has no option to ignore case.
-# Label of tests that only the stage "thorough" runs.
+# Labels of tests that only the stages of these names run.
 THOROUGH = "thorough"
+FUZZ = "fuzz"
 RESULTS = ROOT / "build" / "check.json"
 RDMA_GUEST = ROOT / "tools" / "rdma-guest"
 RDMA_GUEST_TIME_LIMIT_S = 1500
@@ -155,7 +156,7 @@ def ctest_totals(stage, preset, name, *arguments, **options):
 def test_stage(stage):
     totals = Totals()
     if build_preset(stage, stage, totals):
-        totals.add(ctest_totals(stage, stage, "ctest", "--label-exclude", THOROUGH))
+        totals.add(ctest_totals(stage, stage, "ctest", "--label-exclude", f"^({THOROUGH}|{FUZZ})$"))
     return totals
 
 
@@ -171,11 +172,14 @@ def gcc_stage(stage):
     return totals
 
 
-def thorough_stage(stage):
-    totals = Totals()
-    if build_preset(stage, "dev", totals):
-        totals.add(ctest_totals(stage, "dev", "ctest-thorough", "--label-regex", THOROUGH))
-    return totals
+def labelled_stage(preset, label):
+    """Returns the stage that runs the tests with this label in the build of another stage."""
+    def run_stage(stage):
+        totals = Totals()
+        if build_preset(stage, preset, totals):
+            totals.add(ctest_totals(stage, preset, f"ctest-{label}", "--label-regex", f"^{label}$"))
+        return totals
+    return run_stage
 
 
 def dev_and_rdma_stages():
@@ -390,7 +394,8 @@ def run_stages(stages):
             elif stage == "rdma":
                 outcomes = [rdma_stage(stage, None)]
             else:
-                run_stage = {"thorough": thorough_stage, "gcc": gcc_stage, "counters": counters_stage}.get(stage, test_stage)
+                run_stage = {"thorough": labelled_stage("dev", THOROUGH), "fuzz": labelled_stage("asan", FUZZ), "gcc": gcc_stage,
+                             "counters": counters_stage}.get(stage, test_stage)
                 outcomes = [run_stage(stage)]
         except Exception:  # A stage that raises an exception has failed. The others continue.
             traceback.print_exc()
