@@ -48,6 +48,12 @@ if(HAWSER_SHARED AND (HAWSER_BUILD_TESTS OR HAWSER_BUILD_BENCH OR HAWSER_BUILD_C
                       "use symbols that the shared library does not export. Set them to OFF, or build them in another "
                       "folder with HAWSER_SHARED=OFF")
 endif()
+foreach(component BRPC GRPC TLS)
+  if(HAWSER_SHARED AND HAWSER_${component} AND NOT HAWSER_${component} STREQUAL "AUTO")
+    message(FATAL_ERROR "HAWSER_SHARED is ON together with HAWSER_${component}=${HAWSER_${component}}: this component uses "
+                        "symbols that the shared library does not export. Set HAWSER_SHARED or HAWSER_${component} to OFF")
+  endif()
+endforeach()
 
 set(CMAKE_CXX_STANDARD 23)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)

@@ -1,5 +1,5 @@
 # cmake -DBUILD=<build folder> -DSOURCE=<source folder> -DWORK=<folder to use> -DCOMPILER=<c++> -DLIBDIR=<lib>
-#       -P run.cmake
+#       -DCOMPONENTS=<components that BUILD has, with commas> -P run.cmake
 # Uses Hawser as other projects do: the static library installed from BUILD; as a part of a project, through
 # add_subdirectory and through FetchContent; the shared library installed from the latter. Installed libraries are used
 # through find_package and through pkg-config.
@@ -28,10 +28,11 @@ function(configure name project)
   run(${CMAKE_COMMAND} --build ${WORK}/${name} --parallel ${processors} -- --quiet)
 endfunction()
 
-# Uses the package that is installed in `prefix`.
-function(use_package name prefix)
-  configure(${name}/cmake . -DCMAKE_PREFIX_PATH=${prefix})
+# Uses the package that is installed in `prefix` and must have these components, which are separated by commas.
+function(use_package name prefix components)
+  configure(${name}/cmake . -DCMAKE_PREFIX_PATH=${prefix} -DCOMPONENTS=${components})
   run(${WORK}/${name}/cmake/consumer)
+  run(${WORK}/${name}/cmake/components)
   if(EXISTS ${WORK}/${name}/cmake/service)
     run(${WORK}/${name}/cmake/service)
   endif()
@@ -82,7 +83,7 @@ file(MAKE_DIRECTORY ${WORK})
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
 # An installed tree can be moved.
 file(RENAME ${WORK}/first ${WORK}/static)
-use_package(use_static ${WORK}/static)
+use_package(use_static ${WORK}/static ${COMPONENTS})
 
 # Without optional parts, which take time to compile.
 set(library_alone -DHAWSER_UCX=OFF -DHAWSER_BRPC=OFF -DHAWSER_GRPC=OFF -DHAWSER_PROTOBUF=OFF)
@@ -91,4 +92,4 @@ build_in_project(FetchContent ${library_alone} -DHAWSER_SHARED=ON -DHAWSER_INSTA
 run(${CMAKE_COMMAND} --install ${WORK}/in_project --prefix ${WORK}/first)
 file(RENAME ${WORK}/first ${WORK}/shared)
 check_shared_library(${WORK}/shared)
-use_package(use_shared ${WORK}/shared)
+use_package(use_shared ${WORK}/shared testing)

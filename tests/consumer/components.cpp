@@ -1,0 +1,75 @@
+// All components of the installed package in one program. Each one gives this program something to run.
+#include <hawser/hawser.h>
+#ifdef HAS_BRPC
+#include <hawser/brpc.h>
+#endif
+#ifdef HAS_GRPC
+#include <hawser/grpc.h>
+#include <hawser/grpc_client.h>
+#endif
+#ifdef HAS_HTTP
+#include <hawser/http.h>
+#include <hawser/http_client.h>
+#endif
+#ifdef HAS_OBSERVE
+#include <hawser/pages.h>
+#endif
+#ifdef HAS_PROTOBUF
+#include <hawser/protobuf.h>
+#endif
+#ifdef HAS_TESTING
+#include <hawser/testing.h>
+#endif
+#ifdef HAS_TLS
+#include <hawser/tls.h>
+#endif
+
+#include <cstdio>
+#include <string>
+
+std::string_view echo(std::string_view text) { return text; }
+
+// A server of every protocol on one port answers a call.
+hawser::Task<bool> talk(std::string address) {
+  hawser::Client client;
+  auto connecting = client.connect(address);
+  if (hawser::Result<void> connected = co_await std::move(connecting); !connected) co_return false;
+  auto call = client.call<echo>("installed");
+  const hawser::Result<std::string> reply = co_await std::move(call);
+#ifdef HAS_GRPC
+  hawser::GrpcClient grpc(*hawser::Loop::current());
+  auto opening = grpc.connect(address);
+  if (hawser::Result<void> opened = co_await std::move(opening); !opened) co_return false;
+#endif
+  co_return reply == "installed";
+}
+
+int main() {
+  hawser::Server server;
+  server.register_handler<echo>();
+#ifdef HAS_BRPC
+  server.enable(hawser::baidu_std());
+#endif
+#ifdef HAS_GRPC
+  server.enable(hawser::grpc());
+#endif
+#if defined(HAS_OBSERVE)
+  hawser::enable_pages(server);
+#elif defined(HAS_HTTP)
+  server.enable(hawser::http());
+#endif
+#ifdef HAS_TLS
+  // No certificate: start() would fail, so this is only made.
+  const hawser::TlsClient security{hawser::TlsClientOptions()};
+#endif
+#ifdef HAS_TESTING
+  const hawser::testing::SeedOptions seeds{.name = "components", .count = 1};
+  auto nothing = [](hawser::testing::Simulation&) -> hawser::Task<void> { co_return; };
+  if (!hawser::testing::for_each_seed(seeds, nothing)) return 1;
+#endif
+  if (const hawser::Result<void> started = server.start(); !started) {
+    std::fprintf(stderr, "%s\n", started.error().describe().c_str());
+    return 1;
+  }
+  return hawser::sync_wait(talk(server.address())) ? 0 : 1;
+}
