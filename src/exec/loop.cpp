@@ -401,7 +401,8 @@ void Loop::report_blocked(Duration blocked, const std::string* work) {
           "): " +
           (work == nullptr ? std::string("a coroutine, a timer or posted work has blocked it: use Loop::offload()")
                            : "the last call that began was of " + *work +
-                                 ": register handlers that block with HandlerOptions::offload"));
+                                 ": register handlers that block with HandlerOptions::offload") +
+          ". Other programs that use all processors have the same effect");
 }
 
 void Loop::wait_for_work() {
