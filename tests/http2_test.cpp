@@ -292,6 +292,26 @@ TEST_F(Http2, StreamsBodies) {
   EXPECT_EQ(client.ask("GET", "/health").status, 200);
 }
 
+TEST_F(Http2, ResponsesThatBreakAreNotCountedAgainstTheClient) {
+  start({.idle_frames_max = 100, .idle_frames_per_second = 1});
+  Http2Client client(server->address());
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(client.ask("GET", "/cut").code, static_cast<std::uint32_t>(NGHTTP2_INTERNAL_ERROR));
+  }
+  EXPECT_EQ(client.ask("GET", "/health").status, 200);
+  EXPECT_EQ(server->counters().protocol_errors, 0U);
+}
+
+TEST_F(Http2, TrailersOfRequestsAreIgnored) {
+  start();
+  RawSocket socket = RawSocket::connected_to(server->address());
+  const std::string fields =
+      h2::hpack({{":method", "POST"}, {":scheme", "http"}, {":path", "/test.Text/Say"}, {":authority", "test"}});
+  socket.send(as_bytes(h2::hello() + h2::frame(1, 4, 1, fields) + h2::frame(0, 0, 1, "\"a text\"") +
+                       h2::frame(1, 5, 1, h2::hpack({{"x-trailer", "b"}}))));
+  EXPECT_TRUE(socket.receive_text("\"a text\"").ends_with("\"a text\""));
+}
+
 TEST_F(Http2, EndlessStreamsAreBoundedAndEndWithTheirClient) {
   options.send_backlog_bytes_max = 1 << 20;
   start();

@@ -16,6 +16,7 @@ constexpr std::size_t plain_queue_bytes_least = 64 * 1024;
 
 void ServerSession::begin_plain(Stream& stream) {
   if (http_ == nullptr) http_ = host().http->open_streams(*this);
+  call_of(stream) = {};
   const HeaderFields& fields = stream.fields;
   plain_fields_.clear();
   std::string_view rest = fields.plain;
@@ -100,6 +101,7 @@ void ServerSession::end_response(std::uint32_t call, bool whole) {
   if (whole) {
     machine_.send_end(*stream);
   } else if (stream->open) {
+    machine_.guard().give(FloodGuard::sent_reset_cost);  // The handler caused the reset, not the client.
     machine_.reset(*stream, stream->headers_sent ? http2_internal_error : http2_cancel);
   }
   answered(*stream);
