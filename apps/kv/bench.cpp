@@ -31,6 +31,7 @@ struct BenchOptions {
   std::string connect = "127.0.0.1:6379";
   std::string workload = "c";
   std::string transport = "tcp";
+  std::string reads = "direct";
   std::string distribution = "zipfian";
   std::string json;
   std::size_t value_bytes = 64;
@@ -135,8 +136,8 @@ Task<void> load_keys(Client& link, Measurement& run, std::uint64_t begin, std::u
   }
 }
 
-Task<void> run_operations(Client& link, Measurement& run, std::uint64_t seed) {
-  KvClient client(link);
+Task<void> run_operations(Client& link, OneSidedReader* reader, Measurement& run, std::uint64_t seed) {
+  KvClient client(link, reader);
   Random random(seed);
   Loop& here = *Loop::current();
   while (here.now() < run.end && !run.error) {
@@ -191,6 +192,7 @@ Task<int> bench(const BenchOptions& options) {
     fmt::print(stderr, "hawser-kv: {}\n", connected.error().text);
     co_return 1;
   }
+  OneSidedReader reader(link);
   Scope scope;
   for (unsigned i = 0; i < options.in_flight; ++i) scope.spawn(load_keys(link, run, i, options.in_flight));
   co_await scope.join();
@@ -198,7 +200,8 @@ Task<int> bench(const BenchOptions& options) {
   const std::optional<double> before = processor_seconds(process);
   const auto begin = std::chrono::steady_clock::now();
   run.end = Loop::current()->after(std::chrono::nanoseconds(static_cast<std::int64_t>(options.seconds * 1e9)));
-  for (unsigned i = 0; i < options.in_flight; ++i) scope.spawn(run_operations(link, run, i + 1));
+  for (unsigned i = 0; i < options.in_flight; ++i)
+    scope.spawn(run_operations(link, options.reads == "direct" ? &reader : nullptr, run, i + 1));
   scope.spawn(show_progress(run));
   co_await scope.join();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -219,6 +222,7 @@ Task<int> bench(const BenchOptions& options) {
                            {"in_flight", options.in_flight},
                            {"operations", run.operations},
                            {"failed", run.failed},
+                           {"reads_without_calls", reader.counters().found},
                            {"ops_per_s", static_cast<double>(run.operations) / seconds},
                            {"p50_us", microseconds(0.5)},
                            {"p99_us", microseconds(0.99)},
@@ -253,6 +257,11 @@ Run add_bench(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--transport", options->transport, "Transport of the calls")
       ->check(CLI::IsMember({"tcp", "shm", "rdma"}))
+      ->capture_default_str();
+  command
+      .add_option("--reads", options->reads,
+                  "How values are read: direct (without calls where the transport allows it) or calls")
+      ->check(CLI::IsMember({"direct", "calls"}))
       ->capture_default_str();
   command.add_option("--distribution", options->distribution, "Distribution of the keys: zipfian (0.99) or uniform")
       ->check(CLI::IsMember({"zipfian", "uniform"}))

@@ -8,6 +8,7 @@
 
 #include "hawser/client.h"
 #include "hawser/client_pool.h"
+#include "kv/one_sided_reader.h"
 #include "kv/service.h"
 
 namespace hawser::kv {
@@ -17,9 +18,25 @@ namespace hawser::kv {
 template <class Calls>
 class KvClient {
  public:
-  explicit KvClient(Calls& calls) noexcept : calls_(calls) {}
+  // `reader`: get() reads without a call if it can. It is that of the client `calls`, and outlives this object. Null:
+  // every operation is a call.
+  explicit KvClient(Calls& calls, OneSidedReader* reader = nullptr) noexcept : calls_(calls), reader_(reader) {}
 
   Task<Result<std::optional<Value>>> get(std::string key) {
+    if (reader_ != nullptr) {
+      if (std::optional<Value> found = reader_->find(key)) co_return found;
+      auto reading = reader_->read(key);
+      std::optional<Value> read = co_await std::move(reading);
+      if (read) co_return read;
+      auto asking = calls_.template call<&Service::read>(key);
+      Result<Reading> reply = co_await std::move(asking);
+      if (!reply) {
+        reader_->forget();
+        co_return std::unexpected(std::move(reply.error()));
+      }
+      reader_->on_reply(key, reply->generation);
+      co_return std::move(reply->value);
+    }
     auto call = calls_.template call<&Service::get>(key);
     co_return co_await std::move(call);
   }
@@ -47,6 +64,7 @@ class KvClient {
 
  private:
   Calls& calls_;
+  OneSidedReader* reader_;
 };
 
 }  // namespace hawser::kv

@@ -9,6 +9,7 @@
 #include "hawser/protocols.h"
 #include "hawser/server.h"
 #include "kv/command.h"
+#include "kv/index_publication.h"
 #include "kv/resp_protocol.h"
 #include "kv/service.h"
 #include "kv/store.h"
@@ -20,6 +21,7 @@ struct ServeOptions {
   std::string listen = "127.0.0.1:6379";
   std::size_t memory_bytes = std::size_t{256} << 20;
   std::size_t value_bytes_max = std::size_t{64} << 20;
+  std::size_t index_bytes = std::size_t{64} << 20;
   unsigned threads = 1;
   int cpu = -1;
   std::string policy = "evict";
@@ -60,7 +62,8 @@ int serve(const ServeOptions& options) {
   Store store({.memory_bytes = options.memory_bytes,
                .policy = options.policy == "refuse" ? MemoryPolicy::refuse : MemoryPolicy::evict,
                .shards = options.threads,
-               .value_bytes_max = options.value_bytes_max});
+               .value_bytes_max = options.value_bytes_max,
+               .index_bytes_max = options.index_bytes});
   ServerOptions server_options;
   server_options.listen = options.listen;
   server_options.threads = options.threads;
@@ -72,6 +75,8 @@ int serve(const ServeOptions& options) {
   server.enable(resp_protocol(store));
   Service service(store);
   register_service(server, service);
+  // Readers of an index of an earlier process may have values until its lease ends.
+  if (options.index_bytes != 0) std::this_thread::sleep_for(IndexPublication::lease);
   if (const Result<void> started = server.start(); !started) {
     fmt::print(stderr, "hawser-kv: {}\n", started.error().text);
     return 1;
@@ -101,6 +106,11 @@ Run add_serve(CLI::App& command) {
   command.add_option("--value-max", options->value_bytes_max, "Longest value, such as 64M")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(std::size_t{1} << 10, std::size_t{1} << 30));
+  command
+      .add_option("--index", options->index_bytes,
+                  "Memory beyond --memory for entries that clients read without calls, such as 64M. 0: none")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::size_t{0}, std::size_t{1} << 40));
   command.add_option("--threads", options->threads, "Threads, each with a loop and a shard")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();

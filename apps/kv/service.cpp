@@ -4,10 +4,12 @@
 #include <memory>
 #include <type_traits>
 
+#include "base/process_id.h"
 #include "hawser/loop.h"
 #include "hawser/server.h"
 #include "hawser/sync.h"
 #include "kv/commands.h"
+#include "kv/index_publication.h"
 #include "kv/store.h"
 #include "protocol/resp/number.h"
 
@@ -59,7 +61,7 @@ std::unexpected<Error> memory_error() {
   return fail(ErrorCode::limit_exceeded, "the store has no memory for the value: remove keys, or raise --memory");
 }
 
-std::optional<Value> read(Site& site, const std::string& key, std::uint64_t hash) {
+std::optional<Value> read_entry(Site& site, const std::string& key, std::uint64_t hash) {
   Entry* const entry = site.shard().find({key, hash}, site.now());
   if (entry == nullptr) return std::nullopt;
   return Value{std::string(entry->value()), entry->version};
@@ -77,8 +79,47 @@ Task<Result<std::optional<Value>>> Service::get(std::string_view key) {
   if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
   auto reading = on_shard(store_, store_.shard_of(hash),
-                          [name = std::string(key), hash](Site& site) { return read(site, name, hash); });
+                          [name = std::string(key), hash](Site& site) { return read_entry(site, name, hash); });
   co_return co_await std::move(reading);
+}
+
+Task<Result<Reading>> Service::read(std::string_view key) {
+  if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
+  const std::uint64_t hash = store_.key(key).hash;
+  auto reading = on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash](Site& site) {
+    Reading result;
+    Entry* const entry = site.shard().find({name, hash}, site.now());
+    if (entry != nullptr) result.value = Value{std::string(entry->value()), entry->version};
+    if (IndexPublication* const publication = site.index_publication()) {
+      if (entry != nullptr) publication->add({name, hash}, *entry);
+      result.generation = publication->index().generation();
+    }
+    return result;
+  });
+  co_return co_await std::move(reading);
+}
+
+Task<Result<Directory>> Service::directory() {
+  if (std::optional<Error> error = check(store_, {})) co_return std::unexpected(std::move(*error));
+  Directory directory{.secret_first = store_.index_secret().first,
+                      .secret_second = store_.index_secret().second,
+                      .process = process_id(),
+                      .shards = {}};
+  for (unsigned shard = 0; shard < store_.shards(); ++shard) {
+    auto publishing = on_shard(store_, shard, [server = server_](Site& site) {
+      const IndexPublication* const publication = site.publish_index(*server);
+      if (publication == nullptr) return ShardIndex{};
+      const RemoteIndex& index = publication->index();
+      return ShardIndex{.generation = index.generation(),
+                        .buckets = index.geometry().buckets,
+                        .ring_bytes = index.geometry().ring_bytes,
+                        .region = publication->region(),
+                        .identity = publication->identity(),
+                        .descriptor = publication->descriptor()};
+    });
+    directory.shards.push_back(co_await std::move(publishing));
+  }
+  co_return directory;
 }
 
 Task<Result<std::vector<std::optional<Value>>>> Service::get_many(std::vector<std::string> keys) {
@@ -98,7 +139,7 @@ Task<Result<std::vector<std::optional<Value>>>> Service::get_many(std::vector<st
       std::vector<std::optional<Value>> read_values;
       std::size_t bytes = 0;
       for (const auto& [key, hash] : given) {
-        read_values.push_back(read(site, key, hash));
+        read_values.push_back(read_entry(site, key, hash));
         if (read_values.back()) bytes += read_values.back()->bytes.size();
         if (bytes > bytes_left) break;
       }
@@ -180,8 +221,9 @@ Task<Result<std::int64_t>> Service::increment(std::string_view key, std::int64_t
 }
 
 void register_service(Server& server, Service& service) {
-  server.register_handler<&Service::get, &Service::get_many, &Service::set, &Service::compare_and_set, &Service::remove,
-                          &Service::increment>(&service);
+  service.server_ = &server;
+  server.register_handler<&Service::get, &Service::read, &Service::directory, &Service::get_many, &Service::set,
+                          &Service::compare_and_set, &Service::remove, &Service::increment>(&service);
 }
 
 }  // namespace hawser::kv

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hawser/error.h"
+#include "hawser/memory.h"
 #include "hawser/task.h"
 
 namespace hawser {
@@ -24,6 +25,30 @@ struct Value {
   std::uint64_t version = 0;
 };
 
+// The index of one shard, for readers. docs/kv.md has its layout.
+struct ShardIndex {
+  std::uint32_t generation = 0;  // 0: the shard has no index. All other fields are 0 then.
+  std::uint64_t buckets = 0;
+  std::uint64_t ring_bytes = 0;
+  RemoteRegion region;
+  std::uint64_t identity = 0;   // The first word of the index.
+  std::int32_t descriptor = 0;  // The server's descriptor of the memory.
+};
+
+// The places in which clients find entries.
+struct Directory {
+  std::uint64_t secret_first = 0;  // Both are the HashSecret of keys.
+  std::uint64_t secret_second = 0;
+  std::int32_t process = 0;        // Process id of the server, as the server sees it.
+  std::vector<ShardIndex> shards;  // A key's shard is shard_of(hash, shards.size()).
+};
+
+// A value, and the generation of its shard's index, by which readers notice that their directory is old.
+struct Reading {
+  std::optional<Value> value;
+  std::uint32_t generation = 0;
+};
+
 // The methods of the store for clients of Hawser. Keys and values are bytes. Times to live are milliseconds; 0: the
 // entry does not expire. Errors: `invalid_argument` for a key or a value that is too long, `limit_exceeded` if
 // there is no memory for a write, `unavailable` while the server starts.
@@ -32,6 +57,10 @@ class Service {
   explicit Service(Store& store) noexcept : store_(store) {}
 
   Task<Result<std::optional<Value>>> get(std::string_view key);
+  // The same for a client that has not found the key in the index. An entry that the index can have is added to it.
+  Task<Result<Reading>> read(std::string_view key);
+  // Makes the indexes if there are none.
+  Task<Result<Directory>> directory();
   // In the order of the keys. Each value is read at its own time.
   Task<Result<std::vector<std::optional<Value>>>> get_many(std::vector<std::string> keys);
   // Returns the new version.
@@ -46,7 +75,10 @@ class Service {
   Task<Result<std::int64_t>> increment(std::string_view key, std::int64_t by);
 
  private:
+  friend void register_service(Server& server, Service& service);
+
   Store& store_;
+  Server* server_ = nullptr;
 };
 
 // Registers the methods. `service` outlives the server.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/kernel_random.h"
+#include "kv/index_publication.h"
 
 namespace hawser::kv {
 namespace {
@@ -20,6 +21,18 @@ HashSecret random_secret() { return {kernel_random(), kernel_random()}; }
 }  // namespace
 
 Site::Site(Store& store, unsigned index, const ShardOptions& options) : store_(store), index_(index), shard_(options) {}
+
+Site::~Site() = default;
+
+IndexPublication* Site::publish_index(const Server& server) {
+  const std::size_t bytes = store_.options().index_bytes_max / store_.shards();
+  if (publication_ == nullptr && bytes >= IndexPublication::bytes_min) {
+    publication_ = IndexPublication::make(
+        shard_, *loop_, server,
+        {.secret = store_.index_secret(), .bytes_max = bytes, .buckets_first = store_.options().index_buckets_first});
+  }
+  return publication_.get();
+}
 
 std::int64_t Site::now() {
   if (now_tick_ != loop_->now() || now_ == 0) {
@@ -39,10 +52,13 @@ void Site::maintain() {
   for (int i = 0; i < maintenance_rounds; ++i) {
     if (shard_.remove_expired(present, maintenance_buckets) < maintenance_buckets / 4) break;
   }
+  if (publication_ != nullptr) publication_->maintain(present);
 }
 
 Store::Store(StoreOptions options)
-    : options_(std::move(options)), secret_(options_.secret == HashSecret{} ? random_secret() : options_.secret) {
+    : options_(std::move(options)),
+      secret_(options_.secret == HashSecret{} ? random_secret() : options_.secret),
+      index_secret_(options_.secret == HashSecret{} ? random_secret() : HashSecret{~secret_.first, secret_.second}) {
   started_ = clock();
   const unsigned shards = std::max(options_.shards, 1U);
   const ShardOptions shard{.memory_bytes = options_.memory_bytes / shards,

@@ -16,6 +16,7 @@
 
 namespace hawser::kv {
 
+class IndexPublication;
 class RespConnection;
 class Store;
 
@@ -24,6 +25,10 @@ struct StoreOptions {
   MemoryPolicy policy = MemoryPolicy::evict;
   unsigned shards = 1;  // The number of loops of the server.
   std::size_t value_bytes_max = std::size_t{64} << 20;
+  // Memory of the indexes that clients read without calls, of all shards together, beyond memory_bytes. It is allocated
+  // when the first client asks for it, and grows with the number of keys. 0: there are none.
+  std::size_t index_bytes_max = std::size_t{64} << 20;
+  std::size_t index_buckets_first = 1024;  // Size of a new index with few keys. A power of two.
   // Milliseconds since 1970, for simulations. Empty: the system's clock.
   std::function<std::int64_t()> clock = {};
   // Empty: random. For tests.
@@ -37,6 +42,7 @@ class Site {
   Site(Store& store, unsigned index, const ShardOptions& options);
   Site(const Site&) = delete;
   Site& operator=(const Site&) = delete;
+  ~Site();
 
   Store& store() noexcept { return store_; }
   unsigned index() const noexcept { return index_; }
@@ -54,6 +60,12 @@ class Site {
   }
   std::size_t connections() const noexcept { return connections_.size(); }
 
+  // The index of this shard, which is made at the first call; null if the options forbid it or there is no memory.
+  // Clients of `server` read it.
+  IndexPublication* publish_index(const Server& server);
+  // Null if there is none yet.
+  IndexPublication* index_publication() noexcept { return publication_.get(); }
+
  private:
   friend class Store;
   void maintain();
@@ -66,6 +78,7 @@ class Site {
   std::int64_t now_ = 0;
   std::uint64_t connections_made_ = 0;
   std::unordered_map<std::uint64_t, RespConnection*> connections_;
+  std::unique_ptr<IndexPublication> publication_;
 };
 
 // The store of a server: one shard a loop, and nothing shared between them. A key belongs to one shard by its hash.
@@ -86,20 +99,26 @@ class Store {
   // Returns the part on that loop; null before bind(). If several are on it, each in turn.
   Site* site_on(const Loop& loop) noexcept;
 
-  Key key(std::string_view bytes) const noexcept { return {bytes, hash_of(secret_, bytes)}; }
-  unsigned shard_of(std::uint64_t hash) const noexcept {
-    return static_cast<unsigned>(((hash >> 48) * sites_.size()) >> 16);
+  // With several shards, the bits that choose the shard come from the hash of the index, whose secret clients know.
+  Key key(std::string_view bytes) const noexcept {
+    const std::uint64_t hash = hash_of(secret_, bytes);
+    if (sites_.size() == 1) return {bytes, hash};
+    return {bytes, (hash_of(index_secret_, bytes) >> 48 << 48) | (hash << 16 >> 16)};
   }
+  unsigned shard_of(std::uint64_t hash) const noexcept { return kv::shard_of(hash, sites_.size()); }
   unsigned shards() const noexcept { return static_cast<unsigned>(sites_.size()); }
   Site& site(unsigned index) noexcept { return *sites_[index]; }
   const StoreOptions& options() const noexcept { return options_; }
   const HashSecret& secret() const noexcept { return secret_; }
+  // The secret of the hash by which clients find entries in an index. A client that abuses it finds nothing there.
+  const HashSecret& index_secret() const noexcept { return index_secret_; }
   std::int64_t clock() const;
   std::int64_t started() const noexcept { return started_; }  // Milliseconds since 1970.
 
  private:
   const StoreOptions options_;
   HashSecret secret_;
+  HashSecret index_secret_;
   std::int64_t started_ = 0;
   std::vector<std::unique_ptr<Site>> sites_;
   std::mutex mutex_;

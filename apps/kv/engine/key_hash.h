@@ -59,4 +59,9 @@ inline std::uint64_t hash_of(const HashSecret& secret, std::string_view key) noe
   return v0 ^ v1 ^ v2 ^ v3;
 }
 
+// The shard of a key, by the upper 16 bits of its hash.
+inline unsigned shard_of(std::uint64_t hash, std::size_t shards) noexcept {
+  return static_cast<unsigned>(((hash >> 48) * shards) >> 16);
+}
+
 }  // namespace hawser::kv

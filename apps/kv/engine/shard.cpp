@@ -148,7 +148,7 @@ void Shard::release(Entry& entry) noexcept {
 }
 
 void Shard::drop(Entry& entry) {
-  if (log_ != nullptr) log_->on_remove({entry.key(), entry.hash});
+  for (ChangeLog* log : logs_) log->on_remove({entry.key(), entry.hash});
   if (entry.expires_at != 0) --with_expiry_;
   table_.erase(entry.hash, arena_.ref_of(&entry));
   dequeue(entry);
@@ -279,20 +279,22 @@ Entry* Shard::resize(const Key& key, std::size_t value_bytes, std::int64_t now) 
 void Shard::changed(Entry& entry) {
   entry.version = version_++;
   stats_.writes.add();
-  if (log_ != nullptr) log_->on_set({entry.key(), entry.hash}, entry.value(), entry.expires_at);
+  for (ChangeLog* log : logs_) log->on_set({entry.key(), entry.hash}, entry.value(), entry.expires_at, entry.version);
 }
 
 void Shard::set_expiry(Entry& entry, std::int64_t expires_at) {
   with_expiry_ += static_cast<std::size_t>(expires_at != 0) - static_cast<std::size_t>(entry.expires_at != 0);
   entry.expires_at = expires_at;
   entry.version = version_++;
-  if (log_ != nullptr) log_->on_expiry({entry.key(), entry.hash}, expires_at);
+  for (ChangeLog* log : logs_) log->on_expiry({entry.key(), entry.hash}, expires_at);
 }
 
 void Shard::remove(Entry& entry) { drop(entry); }
 
 void Shard::clear() {
-  if (log_ != nullptr && table_.size() != 0) log_->on_clear();
+  if (table_.size() != 0) {
+    for (ChangeLog* log : logs_) log->on_clear();
+  }
   for (Ref ref = queues_[Arena::classes].oldest; ref != 0; ref = at(ref).newer) {
     std::free(at(ref).outside_data());
     arena_.discharge(outside_charge(at(ref).value_bytes));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "kv/engine/arena.h"
 #include "kv/engine/entry.h"
@@ -49,7 +50,7 @@ struct ShardStats {
 // Receives every change of a shard, in order. The key with an empty string and length 0 is a key like any other.
 class ChangeLog {
  public:
-  virtual void on_set(const Key& key, std::string_view value, std::int64_t expires_at) = 0;
+  virtual void on_set(const Key& key, std::string_view value, std::int64_t expires_at, std::uint64_t version) = 0;
   virtual void on_expiry(const Key& key, std::int64_t expires_at) = 0;
   virtual void on_remove(const Key& key) = 0;
   virtual void on_clear() = 0;
@@ -109,8 +110,9 @@ class Shard {
   std::size_t memory_used() const noexcept { return arena_.used(); }
   std::size_t memory_max() const noexcept { return arena_.bytes_max(); }
   ShardStats& stats() noexcept { return stats_; }
-  // Null: changes are not logged. It outlives the shard, or is set to null before.
-  void set_log(ChangeLog* log) noexcept { log_ = log; }
+  // `log` receives changes until it is removed. It outlives the shard, or is removed before.
+  void add_log(ChangeLog& log) { logs_.push_back(&log); }
+  void remove_log(ChangeLog& log) noexcept { std::erase(logs_, &log); }
 
  private:
   struct Queue {  // One for each size class, in the order of insertion.
@@ -149,7 +151,7 @@ class Shard {
   std::uint64_t version_;
   std::size_t with_expiry_ = 0;
   std::uint64_t expiry_cursor_ = 0;
-  ChangeLog* log_ = nullptr;
+  std::vector<ChangeLog*> logs_;
   ShardStats stats_;
 };
 
