@@ -63,7 +63,7 @@ LAYERS = {
     "protocol/baidu_std": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "observe": ("rpc", "metrics", "wire", "codec", "exec", "transport", "base"),
     "protocol/resp": ("rpc", "wire", "codec", "exec", "transport", "base"),
-    "security/tls": ("transport", "exec", "base"),
+    "security/tls": ("rpc", "transport", "exec", "base"),
     "testing": ("transport/sim", "transport", "wire", "exec", "base"),
     "transport/ucx/absent": ("transport/ucx", "transport", "wire", "exec", "base"),
     "protocol/grpc": ("rpc", "wire", "codec", "exec", "transport", "base"),

@@ -126,7 +126,7 @@ Result<PemText> read_file(const std::string& path) {
     got += size;
     if (got > pem_bytes_max) {
       return fail(ErrorCode::limit_exceeded, path + " is longer than " + std::to_string(pem_bytes_max) +
-                                                 " bytes: it cannot be a PEM file for TLS");
+                                                 " bytes: it cannot be a file of certificates or keys");
     }
     if (std::ferror(file.get()) != 0) return failed();
     if (size == 0) break;

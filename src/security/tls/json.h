@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hawser::tls {
+
+// A value of a JSON text (RFC 8259), for tokens and keys.
+struct Json {
+  enum class Kind : std::uint8_t { null, boolean, number, text, list, object };
+  Kind kind = Kind::null;
+  std::string text;                // text: decoded. Others: as they are written.
+  std::vector<Json> items;         // list: the elements. object: the values of its members.
+  std::vector<std::string> names;  // object: the names, one for each of the items.
+
+  const Json* find(std::string_view name) const noexcept;
+  // The member of that name if it is a text; empty otherwise.
+  std::string_view text_of(std::string_view name) const noexcept;
+  // The value of a number, also of one with a fraction. Nothing for everything else.
+  std::optional<double> number() const noexcept;
+};
+
+// Strict. An object with two members of one name is refused: another reader might take the other one. Nesting is
+// limited to json_depth_max, and the number of values and names to `values_max`.
+inline constexpr int json_depth_max = 16;
+std::optional<Json> parse_json(std::string_view text, std::size_t values_max);
+
+}  // namespace hawser::tls
