@@ -120,8 +120,7 @@ inline constexpr std::size_t calls_max = 16;
 class BaiduStd : public ::testing::Test {
  protected:
   BaiduStd() : BaiduStd(BaiduStdOptions{}) {}
-  explicit BaiduStd(BaiduStdOptions options) {
-    ServerOptions server_options;
+  explicit BaiduStd(BaiduStdOptions options, ServerOptions server_options = {}) {
     server_options.message_bytes_max = message_bytes_max;
     server_options.calls_per_connection_max = calls_max;
     server_options.receive_bytes_max = 8 * message_bytes_max;

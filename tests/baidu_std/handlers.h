@@ -47,17 +47,34 @@ namespace hawser::prpc {
 
 using namespace testing_tools;
 
+// Long conversions on a loop's thread and on others, and whether conversions of JSON that begins with "[gate" wait.
+inline std::atomic<int> conversions_on_a_loop{0};
+inline std::atomic<int> conversions_elsewhere{0};
+inline std::atomic<bool> gate_closed{false};
+inline std::atomic<int> at_the_gate{0};
+
 // "JSON" of a message is its bytes in brackets.
 class RawTranscoder final : public detail::JsonTranscoder {
  public:
   Result<Buffer> arguments_from_json(std::string_view json) const override {
+    count(json.size());
+    if (json.starts_with("[gate")) {
+      at_the_gate.fetch_add(1);
+      gate_closed.wait(true);
+    }
     if (json.size() < 2 || json.front() != '[') return fail(ErrorCode::invalid_argument, "no bracket");
     return Buffer::copy_of(json.substr(1, json.size() - 2));
   }
   Result<std::string> result_to_json(Bytes body, Bytes payload) const override {
+    count(body.size() + payload.size());
     return "[" + std::string(as_text(body)) + std::string(as_text(payload)) + "]";
   }
   std::string_view encoding() const noexcept override { return "proto"; }
+
+ private:
+  static void count(std::size_t bytes) {
+    if (bytes > 10'000) (Loop::current() != nullptr ? conversions_on_a_loop : conversions_elsewhere).fetch_add(1);
+  }
 };
 
 // ---- Handlers ----

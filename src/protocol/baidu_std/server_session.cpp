@@ -217,11 +217,25 @@ void ServerSession::on_request(const RpcMeta& meta, const ReceivedFrame& frame) 
     body_block = decompressed.data.block();
   }
   const auto content = static_cast<ContentType>(meta.content_type);
+  if (content != ContentType::proto && !is_json(content)) [[unlikely]] {
+    return refuse(meta, bad_request,
+                  "content_type " + std::to_string(meta.content_type) + " is not supported: send pb or JSON");
+  }
+  Buffer metadata;
+  if (!collect_metadata(meta, frame.meta, metadata)) [[unlikely]]
+    return refuse(meta, bad_request, "user_fields exceed 64 entries, 255 bytes of a key, or 65535 bytes in all");
+  std::optional<Time> deadline;
+  // The timeout of a request that opens a stream bounds the reply, which is sent at once, and not the stream.
+  if (!streams && meta.request->timeout_ms && *meta.request->timeout_ms > 0) {
+    deadline = loop().now() + std::chrono::milliseconds(*meta.request->timeout_ms);
+  }
+  const Bytes attachment = frame.data.last(attachment_bytes);
   Buffer converted;
   if (content != ContentType::proto) [[unlikely]] {
-    if (!is_json(content)) {
-      return refuse(meta, bad_request,
-                    "content_type " + std::to_string(meta.content_type) + " is not supported: send pb or JSON");
+    if (body.size() > converted_in_place_max) {
+      return conversions_.spawn(convert_arguments(
+          meta, *method, Buffer::keep(body_block, body.data(), body.size()), std::move(decompressed.charge),
+          Buffer::keep(frame.block, attachment.data(), attachment.size()), std::move(metadata), deadline));
     }
     Result<Buffer> arguments = method->json->arguments_from_json(as_text(body));
     if (!arguments) return refuse(meta, bad_request, arguments.error().text);
@@ -229,39 +243,38 @@ void ServerSession::on_request(const RpcMeta& meta, const ReceivedFrame& frame) 
     body = converted.bytes();
     body_block = converted.block();
   }
-  Buffer metadata;
-  if (!collect_metadata(meta, frame.meta, metadata)) [[unlikely]]
-    return refuse(meta, bad_request, "user_fields exceed 64 entries, 255 bytes of a key, or 65535 bytes in all");
+  begin_call(meta, *method,
+             {.sink = *this,
+              .deadline = deadline,
+              .body = body,
+              .attachment = attachment,
+              .metadata = MetadataView(metadata.bytes()),
+              .head_block = body_block,
+              .payload_block = frame.block,
+              .account = bounded_account(),
+              .decode_limits = &host().options.decode_limits});
+}
 
+void ServerSession::begin_call(const RpcMeta& meta, const rpc::Dispatcher::Method& method,
+                               detail::IncomingRequest request) {
+  const auto content = static_cast<ContentType>(meta.content_type);
   const auto [number, call] = states_.add();
   call.correlation_id = meta.correlation_id;
   call.compression = static_cast<Compression>(meta.compress_type);
   call.content = content;
-  call.json = content == ContentType::proto ? nullptr : method->json.get();
+  call.json = content == ContentType::proto ? nullptr : method.json;
   call.checksum = meta.checksum_type != 0;
   call.checksum_with_attachment = meta.checksum_with_attachment;
   if (meta.stream) [[unlikely]] {
     call.stream = std::make_unique<ServerStream>();
     call.stream->peer_id = meta.stream->stream_id;
     call.stream->peer_needs_feedback = meta.stream->need_feedback;
-    call.stream->incoming = method->streams_in;
+    call.stream->incoming = method.streams_in;
   }
-  detail::IncomingRequest request{.sink = *this,
-                                  .call = number,
-                                  .body = body,
-                                  .attachment = frame.data.last(attachment_bytes),
-                                  .metadata = MetadataView(metadata.bytes()),
-                                  .head_block = body_block,
-                                  .payload_block = frame.block,
-                                  .account = bounded_account(),
-                                  .decode_limits = &host().options.decode_limits};
-  // The timeout of a request that opens a stream bounds the reply, which is sent at once, and not the stream.
-  if (!streams && meta.request->timeout_ms && *meta.request->timeout_ms > 0) {
-    request.deadline = loop().now() + std::chrono::milliseconds(*meta.request->timeout_ms);
-  }
-  serve(*method, request);
+  request.call = number;
+  serve(method, request);
   // The caller waits for the reply before it uses the stream, so a handler that waits for the caller gets it opened.
-  if (streams) {
+  if (method.streams_in || method.streams_out) {
     ServerCall* const still = states_.find(number);
     if (still != nullptr && !still->stream->accepted && !closed()) accept_stream(number, *still);
   }
@@ -362,7 +375,7 @@ std::byte* ServerSession::begin_response(const ServerCall& call, const RpcMeta& 
 void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   try {
     if (pending_.plain.block() != nullptr) [[unlikely]] {
-      send_converted(pieces, owner);
+      if (!send_converted(pieces, owner)) return;
     } else {
       if (pending_.checksum != nullptr) [[unlikely]] {
         ServerCall* const call = states_.find(pending_.call);
@@ -391,13 +404,14 @@ void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletio
   }
 }
 
-// Sends a reply whose body is JSON or compressed. The attachment is neither.
-void ServerSession::send_converted(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
-  const Buffer plain = std::exchange(pending_.plain, {});
-  const Metadata metadata = std::exchange(pending_.metadata, {});
-  ServerCall& call = *states_.find(pending_.call);
-  const std::size_t loaned = pending_.payload_bytes + pending_.attachment_bytes;
-  Buffer body = plain.slice(0, pending_.body_bytes);
+// Sends a reply whose body is JSON or compressed, or begins to convert it. The attachment is neither.
+bool ServerSession::send_converted(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+  PendingReply reply = std::exchange(pending_, {});
+  pending_.call = reply.call;
+  pending_.closes_stream = reply.closes_stream;
+  const ServerCall& call = *states_.find(reply.call);
+  const std::size_t loaned = reply.payload_bytes + reply.attachment_bytes;
+  Buffer body = reply.plain.slice(0, reply.body_bytes);
   Buffer rest;
   if (loaned != 0) {
     // One contiguous copy: the result and the attachment may share a piece list.
@@ -409,25 +423,39 @@ void ServerSession::send_converted(std::span<const ConstBuffer> pieces, SendComp
     }
   }
   if (owner != nullptr) owner->on_send_complete();
+  const Bytes payload = rest.bytes().first(reply.payload_bytes);
   if (call.json != nullptr) {
-    const Result<std::string> text =
-        call.json->result_to_json(body.bytes(), rest.bytes().first(pending_.payload_bytes));
-    if (!text) return reply_error(pending_.call, text.error());
+    // The replies that open streams are in order with the frames of the stream.
+    if (body.size() + payload.size() > converted_in_place_max && call.stream == nullptr) {
+      conversions_.spawn(convert_result(std::move(reply), std::move(body), std::move(rest)));
+      return false;
+    }
+    const Result<std::string> text = call.json->result_to_json(body.bytes(), payload);
+    if (!text) {
+      reply_error(reply.call, text.error());
+      return false;
+    }
     body = Buffer::copy_of(std::string_view(*text));
-  } else if (pending_.payload_bytes != 0) {
-    Buffer joined = Buffer::allocate(body.size() + pending_.payload_bytes);
+  } else if (!payload.empty()) {
+    Buffer joined = Buffer::allocate(body.size() + payload.size());
     if (!body.empty()) std::memcpy(joined.mutable_data(), body.data(), body.size());
-    std::memcpy(joined.mutable_data() + body.size(), rest.data(), pending_.payload_bytes);
+    std::memcpy(joined.mutable_data() + body.size(), payload.data(), payload.size());
     body = std::move(joined);
   }
+  return send_body(call, reply, std::move(body), rest.bytes().last(reply.attachment_bytes));
+}
+
+bool ServerSession::send_body(const ServerCall& call, const PendingReply& reply, Buffer body, Bytes attachment) {
   Compression compression = Compression::none;
   if (call.compression != Compression::none && body.size() >= options_->compress_reply_bytes_min) {
     Result<Buffer> packed = compress(call.compression, body.bytes());
-    if (!packed) return reply_error(pending_.call, packed.error());
+    if (!packed) {
+      reply_error(reply.call, packed.error());
+      return false;
+    }
     body = std::move(*packed);
     compression = call.compression;
   }
-  const Bytes attachment = rest.bytes().last(pending_.attachment_bytes);
   const bool with_attachment = call.checksum && call.checksum_with_attachment;
   RpcMeta meta{.response = ResponseMeta{},
                .compress_type = static_cast<std::int32_t>(compression),
@@ -436,10 +464,13 @@ void ServerSession::send_converted(std::span<const ConstBuffer> pieces, SendComp
                .content_type = static_cast<std::int32_t>(call.content),
                .checksum_type = call.checksum ? 1 : 0,
                .checksum_with_attachment = with_attachment};
-  if (pending_.closes_stream) meta.stream = own_settings(pending_.call, *call.stream);
+  if (reply.closes_stream) meta.stream = own_settings(reply.call, *call.stream);
   const std::size_t data_bytes = body.size() + attachment.size();
-  if (data_bytes > frame_bytes_max_) return reply_error(pending_.call, too_long(data_bytes, frame_bytes_max_));
-  std::byte* const to = begin_response(call, meta, &metadata, data_bytes, data_bytes);
+  if (data_bytes > frame_bytes_max_) {
+    reply_error(reply.call, too_long(data_bytes, frame_bytes_max_));
+    return false;
+  }
+  std::byte* const to = begin_response(call, meta, &reply.metadata, data_bytes, data_bytes);
   if (!body.empty()) std::memcpy(to, body.data(), body.size());
   if (!attachment.empty()) std::memcpy(to + body.size(), attachment.data(), attachment.size());
   if (pending_.checksum != nullptr) {
@@ -447,6 +478,7 @@ void ServerSession::send_converted(std::span<const ConstBuffer> pieces, SendComp
     std::memcpy(pending_.checksum, &value, checksum_bytes);
   }
   commit(pending_.head_bytes);
+  return true;
 }
 
 void ServerSession::reply_error(std::uint32_t call, const Error& error) {

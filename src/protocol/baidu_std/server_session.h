@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "hawser/brpc.h"
 #include "hawser/detail/json_transcoder.h"
 #include "hawser/detail/stream_core.h"
+#include "hawser/scope.h"
+#include "hawser/task.h"
 #include "protocol/baidu_std/compression.h"
 #include "protocol/baidu_std/frame.h"
 #include "protocol/baidu_std/frame_receiver.h"
@@ -40,10 +43,10 @@ struct ServerStream {
 // The properties of a request that its answer needs.
 struct ServerCall {
   std::int64_t correlation_id = 0;
-  Compression compression = Compression::none;   // The request's.
-  ContentType content = ContentType::proto;      // The request's, thus the reply's.
-  const detail::JsonTranscoder* json = nullptr;  // Non-null if the content is JSON.
-  bool checksum = false;                         // The request had one, so the reply gets one.
+  Compression compression = Compression::none;              // The request's.
+  ContentType content = ContentType::proto;                 // The request's, thus the reply's.
+  std::shared_ptr<const detail::JsonTranscoder> json = {};  // Non-null if the content is JSON.
+  bool checksum = false;                                    // The request had one, so the reply gets one.
   bool checksum_with_attachment = false;
   std::unique_ptr<ServerStream> stream;  // Non-null if the request opened a stream.
 };
@@ -53,6 +56,9 @@ class ServerSession final : public rpc::ByteSession, detail::StreamChannel {
  public:
   // Consumed bytes are reported once they amount to this, or when the handler has read everything.
   static constexpr std::int64_t feedback_bytes = 64 * 1024;
+  // JSON of more bytes, and JSON of values of more bytes, is converted on a thread of the offload pool. Meanwhile no
+  // further frame of the connection is taken.
+  static constexpr std::size_t converted_in_place_max = 8 * 1024;
 
   ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
                 std::shared_ptr<const BaiduStdOptions> options);
@@ -90,10 +96,13 @@ class ServerSession final : public rpc::ByteSession, detail::StreamChannel {
   void direct_received(std::size_t bytes) override;
   bool receiving() const noexcept override { return receiver_.receiving(); }
   void on_drained() override;
+  void on_end(const Error& reason) override;
 
   // Requests.
   void on_frame(const ReceivedFrame& frame);
   void on_request(const RpcMeta& meta, const ReceivedFrame& frame);
+  // Adds the call and runs its handler. Of `meta`, no view is used. The body of `request` is decompressed and protobuf.
+  void begin_call(const RpcMeta& meta, const rpc::Dispatcher::Method& method, detail::IncomingRequest request);
   bool authenticate(const RpcMeta& meta);
   const rpc::Dispatcher::Method* find_method(const RequestMeta& request);
   void refuse(const RpcMeta& meta, std::int32_t code, std::string_view text);
@@ -104,7 +113,17 @@ class ServerSession final : public rpc::ByteSession, detail::StreamChannel {
   // the part of them that is reserved behind. Sets the members of pending_ that name places.
   std::byte* begin_response(const ServerCall& call, const RpcMeta& meta, const Metadata* metadata, std::size_t room,
                             std::size_t after);
-  void send_converted(std::span<const ConstBuffer> pieces, SendCompletion* owner);
+  // Both return false if they have refused the call.
+  bool send_converted(std::span<const ConstBuffer> pieces, SendCompletion* owner);
+  bool send_body(const ServerCall& call, const PendingReply& reply, Buffer body, Bytes attachment);
+
+  // Conversions of long JSON. They end early if the connection does.
+  void begin_conversion();
+  void end_conversion();
+  Task<void> convert_arguments(RpcMeta meta, const rpc::Dispatcher::Method& method, Buffer json,
+                               detail::ReceiveCharge charge, Buffer attachment, Buffer metadata,
+                               std::optional<Time> deadline);
+  Task<void> convert_result(PendingReply reply, Buffer body, Buffer rest);
 
   // Streams.
   // The id of a call's stream on this side. It is never 0.
@@ -140,6 +159,9 @@ class ServerSession final : public rpc::ByteSession, detail::StreamChannel {
   PendingReply pending_;
   std::size_t item_head_bytes_ = 0;  // Reserved memory of the item between begin_item() and end_item().
   detail::WaitingWriter writers_;    // Writers that wait until the backlog is shorter.
+  std::size_t converting_ = 0;       // Conversions of JSON on other threads.
+  std::stop_source conversion_stop_ = std::stop_source(std::nostopstate);
+  Scope conversions_;
 };
 
 }  // namespace hawser::prpc

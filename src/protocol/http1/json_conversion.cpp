@@ -38,6 +38,8 @@ Task<void> HttpSession::convert_arguments(detail::IncomingRequest request) {
       co_return refuse(504, passed);
     }
     if (!arguments) co_return refuse(status_of(arguments.error().code), arguments.error());
+    // Other calls have begun meanwhile.
+    if (server_full()) co_return refuse(503, server_full_error());
     request.body = arguments->bytes();
     request.head_block = arguments->block();
     serve(*plan_.method, request);

@@ -116,12 +116,14 @@ ConnectionReport PortSession::report() {
 
 Error PortSession::full_error(std::size_t calls_max) const {
   if (ending_) return {ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0, "the server is stopping"};
-  const bool whole_server = calls_.unanswered() < calls_max &&
-                            host_.calls_in_flight.load(std::memory_order_relaxed) >= host_.options.calls_max;
-  std::string text =
-      whole_server ? std::to_string(host_.options.calls_max) + " calls (calls_max) are in flight on the server already"
-                   : std::to_string(calls_max) + " calls (calls_per_connection_max) are in flight already";
-  return {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0, std::move(text)};
+  if (calls_.unanswered() < calls_max && server_full()) return server_full_error();
+  return {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
+          std::to_string(calls_max) + " calls (calls_per_connection_max) are in flight already"};
+}
+
+Error PortSession::server_full_error() const {
+  return {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
+          std::to_string(host_.options.calls_max) + " calls (calls_max) are in flight on the server already"};
 }
 
 Error PortSession::unkept_error(const detail::ReceiveAccount& account) {

@@ -124,10 +124,15 @@ class PortSession : public detail::ReplySink {
 
   // Returns true if no further call may begin, for the reason full_error(). `calls_max` bounds the connection.
   bool full(std::size_t calls_max) const noexcept {
-    return ending_ || calls_.unanswered() >= calls_max ||
-           host_.calls_in_flight.load(std::memory_order_relaxed) >= host_.options.calls_max;
+    return ending_ || calls_.unanswered() >= calls_max || server_full();
   }
   Error full_error(std::size_t calls_max) const;
+  // Returns true if calls_max calls are in flight on the server. Asked again when a request begins late.
+  bool server_full() const noexcept {
+    return host_.calls_in_flight.load(std::memory_order_relaxed) >= host_.options.calls_max;
+  }
+  // The error for that.
+  Error server_full_error() const;
   // The error for a request that cannot be kept. Counts it.
   Error unkept_error(const detail::ReceiveAccount& account);
   // Runs the method's handler, which answers `request` now or later.
