@@ -69,6 +69,7 @@ LAYERS = {
     "protocol/grpc": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "transport/sim/rdma": ("transport/rdma", "transport", "wire", "exec", "base"),
     "protobuf": ("rpc", "wire", "codec", "exec", "transport", "base"),
+    "protobuf/channel": ("protobuf", "protocol/baidu_std", "rpc", "wire", "codec", "exec", "transport", "base"),
     "runtime": ("protocol", "rpc", "wire", "codec", "exec", "transport", "transport/*", "base"),
 }
 # Folders of src/transport that are not backends.

@@ -3,9 +3,7 @@
 
 #include <atomic>
 #include <coroutine>
-#include <functional>
 #include <mutex>
-#include <stop_token>
 #include <utility>
 
 #include "hawser/detail/context_access.h"
@@ -15,6 +13,7 @@
 #include "hawser/protobuf.h"
 #include "hawser/protobuf_generic.h"
 #include "hawser/protobuf_service.h"
+#include "protobuf/client_call.h"
 
 namespace hawser::pb {
 
@@ -58,44 +57,6 @@ struct hawser::codec::Codec<hawser::pb::AnyMessage> {
 };
 
 namespace hawser::pb {
-
-// ---- Controller ----
-
-// The callback of NotifyOnCancel(), which runs once.
-struct Controller::Cancellation {
-  Cancellation(const std::stop_token& token, google::protobuf::Closure* given)
-      : callback(given), watch(token, std::bind_front(&Cancellation::run, this)) {}
-  void run() noexcept {
-    if (auto* const once = callback.exchange(nullptr)) once->Run();
-  }
-  std::atomic<google::protobuf::Closure*> callback;
-  std::stop_callback<decltype(std::bind_front(&Cancellation::run, static_cast<Cancellation*>(nullptr)))> watch;
-};
-
-// Copies what the caller sent beside the request: the method may need it after the call has been destroyed.
-Controller::Controller(Context& context)
-    : token_(context.token()),
-      request_attachment_(context.attachment().empty() ? Buffer() : Buffer::copy_of(context.attachment())),
-      request_metadata_(context.metadata().copy()),
-      peer_(context.peer()),
-      deadline_(context.deadline()) {}
-Controller::~Controller() { finish(); }
-
-void Controller::SetFailed(std::int32_t code, const std::string& text) { error_ = Error::application(code, text); }
-
-void Controller::NotifyOnCancel(google::protobuf::Closure* callback) {
-  finish();
-  cancellation_ = std::make_unique<Cancellation>(token_, callback);
-}
-
-void Controller::Reset() {
-  error_.reset();
-  response_attachment_ = {};
-}
-
-void Controller::finish() noexcept {
-  if (const auto cancellation = std::move(cancellation_)) cancellation->run();
-}
 
 namespace {
 
@@ -205,7 +166,7 @@ class GenericMethod {
     auto completed = call->completed(context.loop());
     co_await completed;
     if (call->controller.error()) co_return std::unexpected(*call->controller.error());
-    context.set_attachment(std::move(call->controller.response_attachment()));
+    context.set_attachment(call->controller.response_attachment().take());
     AnyMessage reply;
     reply.message = std::move(call->response);
     co_return reply;
@@ -238,6 +199,8 @@ class GenericHandler final : public detail::Handler {
 };
 
 }  // namespace
+
+std::uint32_t message_signature() noexcept { return signature<&GenericMethod::serve>; }
 
 void add_service(Server& server, google::protobuf::Service* service, GenericServiceOptions options) {
   const google::protobuf::ServiceDescriptor& type = *service->GetDescriptor();

@@ -3,6 +3,9 @@
 #ifdef HAS_BRPC
 #include <hawser/brpc.h>
 #endif
+#ifdef HAS_CHANNEL
+#include <hawser/protobuf_channel.h>
+#endif
 #ifdef HAS_GRPC
 #include <hawser/grpc.h>
 #include <hawser/grpc_client.h>
@@ -71,5 +74,9 @@ int main() {
     std::fprintf(stderr, "%s\n", started.error().describe().c_str());
     return 1;
   }
+#ifdef HAS_CHANNEL
+  hawser::pb::Channel channel;
+  if (channel.Init(server.address(), nullptr) != 0) return 1;
+#endif
   return hawser::sync_wait(talk(server.address())) ? 0 : 1;
 }

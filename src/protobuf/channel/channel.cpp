@@ -1,0 +1,174 @@
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <atomic>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "hawser/protobuf_channel.h"
+#include "protobuf/channel/site.h"
+
+namespace hawser::pb {
+
+namespace {
+
+// The loop of all channels that name none. It is never ended: calls may be in flight when the process exits.
+std::shared_ptr<BackgroundLoops> default_loops() {
+  static std::mutex& mutex = *new std::mutex;
+  static std::shared_ptr<BackgroundLoops>& loops = *new std::shared_ptr<BackgroundLoops>;
+  const std::lock_guard lock(mutex);
+  if (loops == nullptr || !loops->in_this_process()) loops = BackgroundLoops::start();
+  return loops;
+}
+
+// The loop destroys a site, and keeps running until then.
+struct SiteRelease {
+  std::shared_ptr<BackgroundLoops> loops;
+  void operator()(Site* site) const noexcept {
+    if (!loops->in_this_process()) return;  // After fork(): the connections belong to the parent.
+    site->loop().post([kept = loops, owned = std::unique_ptr<Site>(site)]() mutable { owned.reset(); });
+  }
+};
+
+}  // namespace
+
+struct Channel::State {
+  std::shared_ptr<const MethodInfo> method(const google::protobuf::MethodDescriptor& of,
+                                           const google::protobuf::Message& response) {
+    const std::lock_guard lock(mutex);
+    std::shared_ptr<const MethodInfo>& known = methods[&of];
+    if (known == nullptr) {
+      known = std::make_shared<const MethodInfo>(of.service()->full_name() + "/" + of.name(), MessageFacts(response));
+    }
+    return known;
+  }
+
+  std::string address;
+  std::shared_ptr<BackgroundLoops> loops;
+  std::shared_ptr<Site> site;
+  std::mutex mutex;
+  std::unordered_map<const google::protobuf::MethodDescriptor*, std::shared_ptr<const MethodInfo>> methods;
+};
+
+Channel::Channel() = default;
+Channel::~Channel() = default;
+
+int Channel::Init(const std::string& address, const ChannelOptions* given) {
+  const auto refuse = [this](std::string text) {
+    error_text_ = std::move(text);
+    return -1;
+  };
+  const ChannelOptions options = given != nullptr ? *given : ChannelOptions();
+  if (state_ != nullptr) return refuse("Init() was called before: make another channel");
+  if (address.empty()) return refuse("the address is empty: give host:port or unix:/path");
+  if (options.protocol != "baidu_std" && options.protocol != "hawser") {
+    return refuse("protocol is '" + options.protocol + "': it must be baidu_std or hawser");
+  }
+  if (options.connection_type != "single" && options.connection_type != "pooled" &&
+      options.connection_type != "short") {
+    return refuse("connection_type is '" + options.connection_type + "': it must be single, pooled or short");
+  }
+  auto state = std::make_shared<State>();
+  state->address = address;
+  try {
+    state->loops = options.loops ? options.loops : default_loops();
+  } catch (const std::exception& error) {
+    return refuse(std::string("a background loop cannot be started: ") + error.what());
+  }
+  static std::atomic<std::size_t> channels{0};
+  Loop& loop = state->loops->loop(channels.fetch_add(1, std::memory_order_relaxed) % state->loops->size());
+  ChannelOptions kept = options;
+  kept.loops = nullptr;  // The loops destroy the site.
+  state->site = std::shared_ptr<Site>(new Site(loop, address, kept), SiteRelease{state->loops});
+  state_ = std::move(state);
+  return 0;
+}
+
+int Channel::Init(const std::string& address, const std::string& balancer, const ChannelOptions* options) {
+  if (balancer.empty()) return Init(address, options);
+  error_text_ = "load balancer '" + balancer + "': a channel has one server, so the name must be empty";
+  return -1;
+}
+
+int Channel::Init(const char* host, int port, const ChannelOptions* options) {
+  return Init(std::string(host) + ":" + std::to_string(port), options);
+}
+
+void Channel::CallMethod(const google::protobuf::MethodDescriptor* method, google::protobuf::RpcController* base,
+                         const google::protobuf::Message* request, google::protobuf::Message* response,
+                         google::protobuf::Closure* done) {
+  auto* const controller = dynamic_cast<Controller*>(base);
+  if (controller == nullptr) {
+    base->SetFailed("the controller of a hawser::pb::Channel must be a hawser::pb::Controller");
+    if (done != nullptr) done->Run();
+    return;
+  }
+  static_cast<void>(controller->call_id());
+  std::shared_ptr<ClientCall> call = controller->call_;
+  if (!call->begin(controller, response, done)) {
+    // The controller was used before. A call that is still in flight goes on to use it.
+    if (call->running()) {
+      std::fputs("hawser: CallMethod() with a controller whose call is in flight: make a controller for each call\n",
+                 stderr);
+      std::abort();
+    }
+    call = controller->call_ = std::make_shared<ClientCall>();
+    static_cast<void>(call->begin(controller, response, done));
+  }
+  controller->error_.reset();
+  controller->code_ = 0;
+  const std::shared_ptr<State> state = state_;  // The call may destroy the channel.
+  const auto refuse = [&](std::string text) {
+    call->refuse({hawser::ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0, std::move(text)});
+  };
+  if (state == nullptr) return refuse("this channel has no server: call Init() first, and look at its result");
+  controller->peer_ = state->address;
+  if (done == nullptr && Loop::current() != nullptr) {
+    return refuse(
+        "a call without `done` would block a thread that runs a loop, as in a handler, a coroutine or a `done`: pass a "
+        "`done`, or make the call on another thread");
+  }
+  if (!state->loops->in_this_process()) {
+    return refuse(
+        "this channel was made by the parent of this process, whose loops do not run here after fork(): make another "
+        "one");
+  }
+  if (!request->IsInitialized()) {
+    return refuse("required fields of the request are missing: " + request->InitializationErrorString());
+  }
+  const std::size_t bytes = request->ByteSizeLong();
+  if (bytes > INT_MAX) return refuse("the request takes " + std::to_string(bytes) + " bytes: it may have 2 GiB");
+
+  auto work = std::make_unique<Work>();
+  work->site = state->site;
+  work->method = state->method(*method, *response);
+  if (bytes != 0) {
+    work->request = Buffer::allocate(bytes);
+    request->SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(work->request.mutable_data()));
+  }
+  if (!controller->request_attachment_.empty()) {
+    work->attachment = Buffer::copy_of(controller->request_attachment_.bytes());
+  }
+  work->metadata = controller->request_metadata_;
+  work->compression = controller->compress_type_;
+  const ChannelOptions& options = state->site->options();
+  const std::int64_t timeout_ms = controller->timeout_ms_.value_or(options.timeout_ms);
+  work->timeout = timeout_ms < 0 ? forever : std::chrono::milliseconds(timeout_ms);
+  work->max_retry = controller->max_retry_.value_or(options.max_retry);
+  const std::int64_t backup_ms = controller->backup_request_ms_.value_or(options.backup_request_ms);
+  if (backup_ms >= 0) work->backup_after = std::chrono::milliseconds(backup_ms);
+  call->run_on(state->loops, state->site->loop());
+  work->call = call;
+  state->site->loop().post([ready = std::move(work)]() mutable {
+    Site& site = *ready->site;
+    site.begin(std::move(ready));
+  });
+  if (done == nullptr) call->wait();
+}
+
+}  // namespace hawser::pb

@@ -1,0 +1,263 @@
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <functional>
+#include <ostream>
+
+#include "hawser/loop.h"
+#include "hawser/protobuf.h"
+#include "hawser/protobuf_controller.h"
+#include "protobuf/client_call.h"
+
+namespace hawser::pb {
+
+// ---- Attachment ----
+
+void Attachment::clear() noexcept {
+  received_ = {};
+  text_.clear();
+}
+
+std::string& Attachment::grown() {
+  if (!received_.empty()) {
+    text_ = as_text(received_.bytes());
+    received_ = {};
+  }
+  return text_;
+}
+
+Buffer Attachment::take() {
+  if (text_.empty()) return std::exchange(received_, {});
+  auto owned = std::make_unique<std::string>(std::move(text_));
+  text_.clear();
+  const Bytes bytes = as_bytes(std::string_view(*owned));
+  return Buffer::of_foreign(bytes, [kept = std::move(owned)]() mutable { kept.reset(); });
+}
+
+std::ostream& operator<<(std::ostream& out, const Attachment& attachment) { return out << as_text(attachment.bytes()); }
+
+// ---- ClientCall ----
+
+namespace {
+
+std::int32_t rpc_code_of(const Error& error) noexcept {
+  switch (error.code) {
+    case hawser::ErrorCode::invalid_argument:
+    case hawser::ErrorCode::signature_mismatch:
+    case hawser::ErrorCode::limit_exceeded:
+    case hawser::ErrorCode::stale_handle: return EREQUEST;
+    case hawser::ErrorCode::protocol_error: return ERESPONSE;
+    case hawser::ErrorCode::unknown_method: return ENOMETHOD;
+    case hawser::ErrorCode::cancelled: return ECANCELED;
+    case hawser::ErrorCode::deadline_exceeded: return ERPCTIMEDOUT;
+    case hawser::ErrorCode::overloaded: return ELIMIT;
+    case hawser::ErrorCode::not_sent: return EHOSTDOWN;
+    case hawser::ErrorCode::unavailable: return error.initiator == Initiator::peer ? ELOGOFF : EHOSTDOWN;
+    case hawser::ErrorCode::outcome_unknown: return EFAILEDSOCKET;
+    case hawser::ErrorCode::unauthenticated: return ERPCAUTH;
+    case hawser::ErrorCode::permission_denied: return EACCES;
+    case hawser::ErrorCode::application: return error.application_code != 0 ? error.application_code : EINTERNAL;
+    case hawser::ErrorCode::ok:
+    case hawser::ErrorCode::internal: break;
+  }
+  return EINTERNAL;
+}
+
+Result<void> read_response(const Buffer& body, google::protobuf::Message& response, const codec::DecodeLimits& limits,
+                           const MessageFacts& facts) {
+  response.Clear();
+  codec::Decoder decoder(body.bytes(), {}, limits);
+  if (!read_message(decoder, body.bytes(), response, facts)) return std::unexpected(decoder.error());
+  return {};
+}
+
+}  // namespace
+
+bool ClientCall::begin(Controller* of, google::protobuf::Message* into, google::protobuf::Closure* closure) {
+  const std::lock_guard lock(mutex_);
+  if (state_ != State::idle) return false;
+  state_ = State::running;
+  controller_ = of;
+  response_ = into;
+  done_ = closure;
+  begun_ = std::chrono::steady_clock::now();
+  return true;
+}
+
+void ClientCall::run_on(const std::shared_ptr<BackgroundLoops>& background, Loop& on) {
+  const std::lock_guard lock(mutex_);
+  loops_ = background;
+  loop_ = &on;
+}
+
+bool ClientCall::cancelled() const {
+  const std::lock_guard lock(mutex_);
+  return cancelled_;
+}
+
+bool ClientCall::running() const {
+  const std::lock_guard lock(mutex_);
+  return state_ == State::running;
+}
+
+template <class Write>
+void ClientCall::end_with(Write write) {
+  google::protobuf::Closure* done = nullptr;
+  std::shared_ptr<BackgroundLoops> loops;  // Released after the lock.
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ != State::running) return;
+    loops = std::move(loops_);
+    if (Controller* const to = std::exchange(controller_, nullptr)) {
+      std::optional<Error> error = write(*to);
+      if (error) {
+        to->code_ = rpc_code_of(*error);
+        to->error_ = std::move(error);
+      }
+      to->latency_us_ =
+          std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begun_).count();
+      to->retried_count_ = retried;
+      to->backup_sent_ = backup_sent;
+    }
+    done = std::exchange(done_, nullptr);
+    state_ = State::ended;
+  }
+  if (done != nullptr) done->Run();  // May destroy the controller and the channel.
+  const std::lock_guard lock(mutex_);
+  state_ = State::joined;
+  changed_.notify_all();
+}
+
+void ClientCall::end(Result<RawReply> reply, const codec::DecodeLimits& limits, const MessageFacts& facts) {
+  end_with([&](Controller& to) -> std::optional<Error> {
+    if (!reply) return std::move(reply.error());
+    if (Result<void> read = read_response(reply->body, *response_, limits, facts); !read)
+      return std::move(read.error());
+    to.response_attachment_ = Attachment(std::move(reply->attachment));
+    to.response_metadata_ = std::move(reply->metadata);
+    return std::nullopt;
+  });
+}
+
+void ClientCall::refuse(Error error) {
+  end_with([&](Controller&) -> std::optional<Error> { return std::move(error); });
+}
+
+void ClientCall::cancel() {
+  const std::lock_guard lock(mutex_);
+  cancelled_ = true;
+  if (state_ != State::running || loops_ == nullptr || !loops_->in_this_process()) return;
+  loop_->post([self = shared_from_this()] { self->stop.request_stop(); });
+}
+
+void ClientCall::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return state_ == State::idle || state_ == State::joined; });
+}
+
+void ClientCall::unlink() {
+  {
+    const std::lock_guard lock(mutex_);
+    controller_ = nullptr;
+    response_ = nullptr;
+    if (state_ != State::running) return;
+  }
+  cancel();
+}
+
+void StartCancel(const CallId& id) {
+  if (id.call_ != nullptr) id.call_->cancel();
+}
+
+void Join(const CallId& id) {
+  if (id.call_ != nullptr && Loop::current() == nullptr) id.call_->wait();
+}
+
+google::protobuf::Closure* DoNothing() { return google::protobuf::NewCallback(&google::protobuf::DoNothing); }
+
+// ---- Controller ----
+
+// The callback of NotifyOnCancel(), which runs once.
+struct Controller::Cancellation {
+  Cancellation(const std::stop_token& token, google::protobuf::Closure* given)
+      : callback(given), watch(token, std::bind_front(&Cancellation::run, this)) {}
+  void run() noexcept {
+    if (auto* const once = callback.exchange(nullptr)) once->Run();
+  }
+  std::atomic<google::protobuf::Closure*> callback;
+  std::stop_callback<decltype(std::bind_front(&Cancellation::run, static_cast<Cancellation*>(nullptr)))> watch;
+};
+
+Controller::Controller() = default;
+// Copies what the caller sent beside the request: the method may need it after the call has been destroyed.
+Controller::Controller(Context& context)
+    : token_(context.token()),
+      request_attachment_(context.attachment().empty() ? Buffer() : Buffer::copy_of(context.attachment())),
+      request_metadata_(context.metadata().copy()),
+      peer_(context.peer()),
+      deadline_(context.deadline()) {}
+Controller::~Controller() {
+  unlink();
+  finish();
+}
+
+void Controller::unlink() noexcept {
+  if (const auto call = std::exchange(call_, nullptr)) call->unlink();
+}
+
+void Controller::SetFailed(std::int32_t code, const std::string& text) {
+  code_ = code;
+  error_ = Error::application(code, text);
+}
+
+bool Controller::IsCanceled() const {
+  return token_.stop_requested() || (error_ && error_->code == hawser::ErrorCode::cancelled);
+}
+
+void Controller::NotifyOnCancel(google::protobuf::Closure* callback) {
+  finish();
+  cancellation_ = std::make_unique<Cancellation>(token_, callback);
+}
+
+void Controller::Reset() {
+  unlink();
+  error_.reset();
+  code_ = 0;
+  response_attachment_.clear();
+  response_metadata_.clear();
+  if (token_.stop_possible()) return;  // A server's: what the caller sent stays.
+  request_attachment_.clear();
+  request_metadata_.clear();
+  timeout_ms_.reset();
+  max_retry_.reset();
+  backup_request_ms_.reset();
+  compress_type_ = COMPRESS_TYPE_NONE;
+  latency_us_ = 0;
+  retried_count_ = 0;
+  backup_sent_ = false;
+}
+
+std::uint64_t Controller::log_id() const noexcept {
+  std::uint64_t id = 0;
+  for (const auto& [key, value] : request_metadata_) {
+    if (key == "log-id") std::from_chars(value.data(), value.data() + value.size(), id);
+  }
+  return id;
+}
+
+void Controller::set_log_id(std::uint64_t id) {
+  std::erase_if(request_metadata_, [](const auto& entry) { return entry.first == "log-id"; });
+  request_metadata_.emplace_back("log-id", std::to_string(id));
+}
+
+CallId Controller::call_id() {
+  if (call_ == nullptr) call_ = std::make_shared<ClientCall>();
+  return CallId(call_);
+}
+
+void Controller::finish() noexcept {
+  if (const auto cancellation = std::move(cancellation_)) cancellation->run();
+}
+
+}  // namespace hawser::pb
