@@ -183,7 +183,7 @@ Task<bool> found_without_call(KvClient<Client>& client, OneSidedReader& reader, 
   co_return false;
 }
 
-Task<void> read_directly(const Direct& direct, const ClientOptions& options, const std::string& address) {
+Task<void> read_directly(Direct direct, ClientOptions options, std::string address) {
   Client link(options);
   auto connecting = link.connect(address);
   const Result<void> connected = co_await std::move(connecting);

@@ -1,6 +1,7 @@
 #include "transport/tcp/tcp_network.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/resource.h>
