@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <iterator>
 #include <stop_token>
 #include <utility>
@@ -198,6 +199,14 @@ Task<std::string> empty_stream(Peers peers) {
   co_return "";
 }
 
+// A stop takes effect in the loop's next tick. Before that, finish() would send the end of the stream, and the server's
+// result could arrive first.
+Task<void> cancel(std::stop_source& stop) {
+  stop.request_stop();
+  auto pause = Loop::current()->sleep(std::chrono::milliseconds(1));
+  co_await pause;
+}
+
 Task<std::string> cancel_after_begin(Peers peers) {
   messages::TestService::Stub stub(peers.plain);
   std::stop_source stop;
@@ -205,7 +214,8 @@ Task<std::string> cancel_after_begin(Peers peers) {
   options.token = stop.get_token();
   AWAIT(call, stub.StreamingInputCall(options));
   DEMAND_OK(call);
-  stop.request_stop();
+  auto cancelling = cancel(stop);
+  co_await std::move(cancelling);
   AWAIT(result, call->finish());
   DEMAND(!result);
   DEMAND(result.error().code == ErrorCode::cancelled);
@@ -227,7 +237,8 @@ Task<std::string> cancel_after_first_response(Peers peers) {
   AWAIT(reply, reader.next());
   DEMAND_OK(reply);
   DEMAND(reply->has_value());
-  stop.request_stop();
+  auto cancelling = cancel(stop);
+  co_await std::move(cancelling);
   AWAIT(result, call->finish());
   DEMAND(!result);
   DEMAND(result.error().code == ErrorCode::cancelled);
