@@ -1,3 +1,6 @@
+#include <sys/socket.h>
+
+#include <optional>
 #include <string>
 
 #include "hawser/crc32c.h"
@@ -117,6 +120,45 @@ TEST_F(BaiduStd, TheEndOfTheConnectionCancelsItsCalls) {
   socket.send(bytes_of({.method = "Wait"}));
   ASSERT_TRUE(soon([&] { return server->counters().calls_in_flight >= 1; }));
   socket.close();  // The fixture expects that no call is left.
+}
+
+class BaiduStdPollers : public BaiduStd, public ::testing::WithParamInterface<PollerKind> {
+ protected:
+  BaiduStdPollers() : BaiduStd(BaiduStdOptions{}, options()) {}
+  static ServerOptions options() {
+    ServerOptions with;
+    with.loop.poller = GetParam();
+    with.ping_interval = patience;  // A busy machine may keep the client from reading.
+    return with;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Pollers, BaiduStdPollers, ::testing::Values(PollerKind::epoll, PollerKind::io_uring),
+                         [](const auto& one) { return one.param == PollerKind::epoll ? "epoll" : "io_uring"; });
+
+TEST_P(BaiduStdPollers, FinishedRepliesReachAClientThatEndsItsDirection) {
+  // Too long for the buffers of the sockets.
+  const std::string data = text_of(message_bytes_max - 1000);
+  for (const std::string_view method : {"Echo", "Later"}) {
+    RawSocket socket = connected();
+    socket.send(bytes_of({.method = method, .data = data}));
+    const std::optional<Octets> first = socket.receive(1);  // The reply has been given.
+    ASSERT_TRUE(first);
+    ::shutdown(socket.fd(), SHUT_WR);
+    const std::string rest = socket.receive_all();
+    EXPECT_TRUE(rest.ends_with(data)) << rest.size();
+  }
+  // Short replies, whose requests arrive together with the end.
+  RawSocket socket = connected();
+  Octets requests;
+  for (int i = 0; i < 10; ++i) requests = requests + bytes_of({.id = i});
+  socket.send(requests);
+  ::shutdown(socket.fd(), SHUT_WR);
+  for (int i = 0; i < 10; ++i) {
+    const std::optional<Answer> answer = receive_answer(socket);
+    ASSERT_TRUE(answer) << i;
+    EXPECT_EQ(answer->id, i);
+  }
+  EXPECT_TRUE(socket.closed_without_reset());
 }
 
 TEST_F(BaiduStd, MetadataAndIds) {

@@ -23,6 +23,13 @@ constexpr std::uint64_t take_cost = 512;
 // time, so that a pause of this process counts as one check.
 constexpr unsigned stuck_checks_max = 2;
 
+// The time in which a peer that has ended its direction must take a byte.
+Duration rest_interval(Duration half_closed_max, const ServerOptions& options) noexcept {
+  if (half_closed_max != Duration::zero()) return half_closed_max;
+  constexpr Duration interval_max = std::chrono::hours(1);
+  return std::min(options.ping_interval, interval_max);
+}
+
 Error closed_error() {
   return {ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the session has closed"};
 }
@@ -330,7 +337,7 @@ void ByteSession::check_life() {
       return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
                           "the peer ended its direction, and nothing could be sent to it for the time after that"});
     }
-    return life_.start(host().loop, host().loop.after(half_closed_max()));
+    return life_.start(host().loop, host().loop.after(rest_interval(half_closed_max(), host().options)));
   }
   if (!blocked_) return;
   stuck_checks_ = sent_ == std::exchange(sent_at_life_check_, sent_) ? stuck_checks_ + 1 : 0;
@@ -341,10 +348,22 @@ void ByteSession::check_life() {
   life_.start(host().loop, host().loop.after(host().options.ping_interval));
 }
 
+// Sends replies that are finished before the session ends. True if it takes longer: it ends when they are sent.
+bool ByteSession::sends_rest() {
+  send_queued();
+  if (stream_ == nullptr || sending_.empty() || holding_ || calls().unanswered() != 0) return false;
+  peer_ended_ = true;
+  finish();
+  sent_at_life_check_ = sent_;
+  life_.start(host().loop, host().loop.after(rest_interval(half_closed_max(), host().options)));
+  return true;
+}
+
 // The peer may have closed the connection, or may wait for its replies.
 bool ByteSession::continues_after_end() {
+  if (half_closed_max() == Duration::zero()) return stream_ != nullptr && !finished_ && sends_rest();
   const bool due = finishing_ ? !finished_ : holding_ || resting_ || full_ || backlog() != 0;
-  if (stream_ == nullptr || !due || half_closed_max() == Duration::zero()) return false;
+  if (stream_ == nullptr || !due) return false;
   peer_ended_ = true;
   sent_at_life_check_ = sent_;
   life_.start(host().loop, host().loop.after(half_closed_max()));

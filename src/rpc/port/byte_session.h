@@ -65,7 +65,8 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   // So many bytes lie at the front of the last direct_space().
   virtual void direct_received(std::size_t bytes) { static_cast<void>(bytes); }
   // The time for which calls go on and replies are sent after the peer has ended its direction, counted from the last
-  // byte that it took. 0: the end of the peer's direction ends the connection, as an RPC client's end does.
+  // byte that it took. 0: the end of the peer's direction ends its calls, as an RPC client's end does, and ends the
+  // connection when finished replies have been sent.
   virtual Duration half_closed_max() const noexcept { return Duration::zero(); }
   // True while a message of the peer has begun and is not complete, so that end_if_slow() applies.
   virtual bool receiving() const noexcept = 0;
@@ -153,6 +154,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   void sendable(std::size_t bytes) override;
   void broken(const Error& reason) override { end_session(reason); }
   bool continues_after_end() override;
+  bool sends_rest();
   void ended(const Error& reason) override { end_session(reason); }
   void on_tick_end() override { flush(); }
 
