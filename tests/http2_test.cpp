@@ -14,11 +14,9 @@
 #include "hawser/http.h"
 #include "hawser/interceptor.h"
 #include "protocol/grpc/test/machine_pair.h"
-#include "tests/background_client.h"
 #include "tests/http2_client.h"
-#include "tests/http_routes.h"
+#include "tests/http_server_fixture.h"
 #include "tests/output_of.h"
-#include "tests/repeat_handler.h"
 
 // HTTP over HTTP/2, on the connections that gRPC uses too. A native client calls the server all the time.
 namespace hawser {
@@ -28,69 +26,14 @@ using namespace http_test;
 namespace h2 = protocol::grpc::testing;
 using Fields = Http2Client::Fields;
 
-class Http2 : public ::testing::Test {
+class Http2 : public ServerFixture {
  protected:
-  Http2() {
-    waiting = 0;
-    cancelled = 0;
-    released = false;
-    options.loop.log = no_log();
-    options.message_bytes_max = 1 << 20;
-  }
-  ~Http2() override {
-    if (!native) return;
-    EXPECT_TRUE(native->sees_calls(5));
-    EXPECT_EQ(native->complaint(), "");
-    native->stop();
-  }
-  template <auto F>
-  void add(std::string name) {
-    using Facts = detail::MethodFacts<F>;
-    server->add_method({.id = Facts::id,
-                        .signature = Facts::signature,
-                        .name = std::move(name),
-                        .handler = std::make_unique<detail::FunctionHandler<F, void>>(nullptr, HandlerOptions{}),
-                        .json = std::make_shared<TextTranscoder>()});
-  }
   void start(GrpcOptions grpc_options = {}) {
-    if (server == nullptr) server = std::make_unique<Server>(options);
-    server->register_handler<testing_tools::echo>();
-    add<say>("test.Text/Say");
-    add<say_later>("test.Text/Later");
-    add<wait_for_ever>("test.Text/Wait");
-    server->add_method({.id = 1,
-                        .name = "test.Bytes/Repeat",
-                        .handler = std::make_unique<Repeat>(),
-                        .json = std::make_shared<BytesTranscoder>()});
-    server->add_method({.id = 2,
-                        .name = "test.Bytes/Stream",
-                        .handler = std::make_unique<Repeat>(),
-                        .streams_out = true,
-                        .json = std::make_shared<BytesTranscoder>()});
+    make_server();
     server->enable(grpc(grpc_options));
-    server->enable(http()
-                       .route("GET", "/hello", hello)
-                       .route("POST", "/hello", hello)
-                       .route("GET", "/v1/users/{id}", parameters)
-                       .route("GET", "/wait", wait_in_route)
-                       .route("GET", "/held", wait_for_release)
-                       .route("GET", "/broken", broken)
-                       .route("GET", "/large", large)
-                       .route("GET", "/streamed", streamed)
-                       .route("GET", "/endless", endless)
-                       .route("GET", "/cut", cut_short)
-                       .route("GET", "/empty", empty));
-    const Result<void> started = server->start();
-    ASSERT_TRUE(started) << error_of(started);
-    native = std::make_unique<BackgroundClient>(server->address());
+    server->enable(add_routes(http()));
+    start_server();
   }
-  bool only_native_left() {
-    return soon([&] { return server->counters().connections_open == 1 && server->counters().calls_in_flight == 0; });
-  }
-
-  ServerOptions options;
-  std::unique_ptr<Server> server;
-  std::unique_ptr<BackgroundClient> native;
 };
 
 TEST_F(Http2, CallsMethods) {

@@ -8,8 +8,7 @@
 
 #include "hawser/hawser.h"
 #include "hawser/interceptor.h"
-#include "tests/background_client.h"
-#include "tests/http_routes.h"
+#include "tests/http_server_fixture.h"
 #include "tests/raw_peer.h"
 #include "tests/repeat_handler.h"
 
@@ -27,68 +26,19 @@ struct Response {
   bool has(std::string_view text) const { return head.find(text) != std::string::npos; }
 };
 
-class HttpServer : public ::testing::Test {
+class HttpServer : public ServerFixture {
  protected:
-  HttpServer() {
-    waiting = 0;
-    cancelled = 0;
-    released = false;
-    options.loop.log = no_log();
-    options.message_bytes_max = 1 << 20;
-  }
-  ~HttpServer() override {
-    if (native) {
-      EXPECT_TRUE(native->sees_calls(5));
-      EXPECT_EQ(native->complaint(), "");
-      native->stop();
-    }
-  }
-  template <auto F>
-  void add(std::string name) {
-    using Facts = detail::MethodFacts<F>;
-    server->add_method({.id = Facts::id,
-                        .signature = Facts::signature,
-                        .name = std::move(name),
-                        .handler = std::make_unique<detail::FunctionHandler<F, void>>(nullptr, HandlerOptions{}),
-                        .json = std::make_shared<TextTranscoder>()});
-  }
   void start(HttpOptions http_options = {}) {
-    if (server == nullptr) server = std::make_unique<Server>(options);
-    server->register_handler<testing_tools::echo>();
-    add<say>("test.Text/Say");
-    add<say_later>("test.Text/Later");
-    add<wait_for_ever>("test.Text/Wait");
-    server->add_method({.id = 1,
-                        .name = "test.Bytes/Repeat",
-                        .handler = std::make_unique<Repeat>(),
-                        .json = std::make_shared<BytesTranscoder>()});
-    server->add_method({.id = 2,
-                        .name = "test.Bytes/Stream",
-                        .handler = std::make_unique<Repeat>(),
-                        .streams_out = true,
-                        .json = std::make_shared<BytesTranscoder>()});
+    make_server();
     server->add_method({.id = 3, .name = "test.Bytes/Undescribed", .handler = std::make_unique<Repeat>()});
-    server->enable(http(http_options)
-                       .route("GET", "/hello", hello)
-                       .route("POST", "/hello", hello)
+    server->enable(add_routes(http(http_options))
                        .route("GET", "/files/*", hello)
-                       .route("GET", "/v1/users/{id}", parameters)
                        .route("DELETE", "/v1/users/{id}", parameters)
                        .route("GET", "/v1/users/{id}/orders/{order}", parameters)
                        .route("GET", "/v1/{kind}/7", parameters)
                        .route("GET", "/v1/users/me", hello)
-                       .route("GET", "/v1/*", hello)
-                       .route("GET", "/wait", wait_in_route)
-                       .route("GET", "/held", wait_for_release)
-                       .route("GET", "/broken", broken)
-                       .route("GET", "/large", large)
-                       .route("GET", "/streamed", streamed)
-                       .route("GET", "/endless", endless)
-                       .route("GET", "/cut", cut_short)
-                       .route("GET", "/empty", empty));
-    const Result<void> started = server->start();
-    ASSERT_TRUE(started) << error_of(started);
-    native = std::make_unique<BackgroundClient>(server->address());
+                       .route("GET", "/v1/*", hello));
+    start_server();
   }
   RawSocket connected(std::string_view bytes = {}) {
     RawSocket socket = RawSocket::connected_to(server->address());
@@ -146,10 +96,6 @@ class HttpServer : public ::testing::Test {
   static std::string line_with_token(std::string_view method, std::string_view path) {
     return std::string(method) + " " + std::string(path) + " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer good\r\n\r\n";
   }
-
-  ServerOptions options;
-  std::unique_ptr<Server> server;
-  std::unique_ptr<BackgroundClient> native;
 };
 
 TEST_F(HttpServer, CallsMethodsWithJson) {
