@@ -58,10 +58,8 @@ Result<void> OneSided::start(RemoteOperation& operation) {
     entry.bytes += run.bytes;
   }
   entry.last_held = 0;
-  if (entries_.empty() && !busy_) {
-    period_posted_ = 0;
-    period_sends_ = work_queue_.sends();
-  }
+  // Packets between two operations wait for neither.
+  if (entries_.empty()) period_sends_ += work_queue_.sends() - idle_sends_;
   entries_.push(std::move(entry));
   post();
   return {};
@@ -200,6 +198,7 @@ void OneSided::on_completed() {
     RemoteOperation* const operation = entries_.front().operation;
     entries_.pop();  // Releases its memory.
     --next_;
+    idle_sends_ = work_queue_.sends();
     if (operation != nullptr) operation->on_done(std::nullopt);
     if (ended_) return;
   }

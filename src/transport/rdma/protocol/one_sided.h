@@ -32,8 +32,8 @@ class OneSided final : public RemoteMemory {
  public:
   static constexpr std::size_t segments_most = 16;
   // While messages are sent between the parts, each waits for at most busy_window_bytes. Otherwise parts are large.
-  static constexpr std::size_t busy_part_bytes = std::size_t{128} << 10;
-  static constexpr std::size_t busy_window_bytes = std::size_t{512} << 10;
+  static constexpr std::size_t busy_part_bytes = std::size_t{64} << 10;
+  static constexpr std::size_t busy_window_bytes = std::size_t{256} << 10;
   static constexpr std::size_t window_bytes = std::size_t{4} << 20;
   // The connection is busy from this number of packets on that are sent within a period of so many bytes, and until a
   // period with fewer.
@@ -128,6 +128,7 @@ class OneSided final : public RemoteMemory {
   std::size_t unsignalled_bytes_ = 0;
   std::size_t period_posted_ = 0;   // Bytes posted since the number of packets
   std::uint64_t period_sends_ = 0;  // was this.
+  std::uint64_t idle_sends_ = 0;    // Number of packets when the last operation ended.
   bool busy_ = false;
   std::uint64_t refused_ = 0;
   bool posting_ = false;
