@@ -14,7 +14,6 @@
 
 // The templates behind Loop::offload(). Included by hawser/loop.h.
 namespace hawser {
-
 namespace detail {
 
 const char* offload_refusal(bool of_no_client) noexcept;  // Error text.
@@ -56,8 +55,7 @@ struct OffloadJob {
   bool withdrawn = false;           // Loop's thread only. True: `work` does not run.
 };
 
-// Posted to the loop when a job has ended or has been withdrawn. It is allocated in advance, because a lack of memory
-// could not be reported at that time.
+// Posted to the loop when a job has ended or been withdrawn. Allocated in advance: a failure could not be reported.
 template <class F>
 struct OffloadEnd final : Posted {
   explicit OffloadEnd(std::shared_ptr<OffloadJob<F>> shared) noexcept : job(std::move(shared)) {}
@@ -87,6 +85,10 @@ Task<Result<std::invoke_result_t<detail::Taken<F>&>>> Loop::offload(F&& work) {
   return offload_for<detail::Taken<F>>(nullptr, std::stop_token(), detail::Taking<F>::take(work));
 }
 
+#pragma GCC diagnostic push
+#ifndef __clang__  // GCC 12 warns of fields of the coroutine frame if the handler is in an unnamed namespace.
+#pragma GCC diagnostic ignored "-Wsubobject-linkage"
+#endif
 template <class F>
 Task<Result<std::invoke_result_t<F&>>> Loop::offload_for(const void* client, std::stop_token token, F work) {
   auto job = std::make_shared<detail::OffloadJob<F>>(std::move(work));
@@ -95,9 +97,7 @@ Task<Result<std::invoke_result_t<F&>>> Loop::offload_for(const void* client, std
     std::unique_ptr<detail::OffloadEnd<F>> given_up;
     if (token.stop_possible()) given_up = std::make_unique<detail::OffloadEnd<F>>(job);
     ticket = offload_posted(client, std::make_unique<detail::OffloadPosted<F>>(*this, job));
-    if (ticket == 0) {
-      co_return fail(ErrorCode::overloaded, detail::offload_refusal(client == nullptr));
-    }
+    if (ticket == 0) co_return fail(ErrorCode::overloaded, detail::offload_refusal(client == nullptr));
     typename detail::OffloadJob<F>::Awaiter finished{*job};
     auto withdraw = [this, client, ticket, &job, &given_up] {
       if (!withdraw_offloaded(client, ticket)) return;
@@ -118,4 +118,5 @@ Task<Result<std::invoke_result_t<F&>>> Loop::offload_for(const void* client, std
   }
 }
 
+#pragma GCC diagnostic pop
 }  // namespace hawser
