@@ -118,8 +118,9 @@ inline Task<HttpResponse> large(HttpRequest&) {
 }
 inline Task<void> send_parts(HttpBodyWriter& writer) {
   for (int i = 0; i < 1000; ++i) {
-    const std::string part(1000, static_cast<char>('a' + i % 26));
-    auto writing = writer.write(part);
+    std::string part(1000, static_cast<char>('a' + i % 26));
+    auto writing = writer.write(std::move(part));
+    part.assign(1000, '?');  // The task has kept it.
     const Result<void> written = co_await std::move(writing);
     if (!written) break;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -85,9 +86,15 @@ class HttpBodyWriter {
   // Sends the next part. Waits while too much waits to be sent (ServerOptions::send_backlog_bytes_max). `bytes` must
   // stay valid until then. Fails with `cancelled` if the client has gone.
   Task<Result<void>> write(std::string_view bytes);
+  // Keeps a temporary, or a string passed by std::move(), in the task.
+  template <std::same_as<std::string> Given>
+  Task<Result<void>> write(Given&& bytes) {
+    return write_kept(std::move(bytes));
+  }
 
  private:
   friend class http1::RouteResponder;
+  Task<Result<void>> write_kept(std::string bytes);
   HttpBodyWriter(http1::RouteResponder& responder, std::uint32_t call, bool chunked) noexcept
       : responder_(responder), call_(call), chunked_(chunked) {}
 

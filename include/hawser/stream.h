@@ -82,19 +82,26 @@ class Writer {
   Writer() noexcept = default;
   explicit Writer(detail::StreamCore& core) noexcept : core_(core.shared_from_this()) {}
 
-  // GCC 12 would destroy such an item twice, so it must be a variable.
-  Task<Result<void>> write(T&&)
-    requires(!detail::SafeToAwait<T>)
+  // Keeps `item` in the task. GCC 12 would destroy some temporaries twice, so they must be variables.
+  Task<Result<void>> write(T&& item)
+    requires(std::is_reference_v<Given> || !detail::SafeToAwait<T>)
   {
     detail::require_names<Writer, T>();
-    return {};
+    return send<T>(core_, std::move(item));
   }
-  // Sends `item` when the peer has granted enough credit. `item`, or the memory that a view refers to, must stay valid
-  // until the task has completed: a temporary may be written by `co_await writer.write(T{...})`, but a task that is
-  // stored and awaited later needs a variable. Fails if the call or the connection has ended, and with limit_exceeded
-  // if the item is larger than message_bytes_max.
-  Task<Result<void>> write(Given item) {
-    const std::shared_ptr<detail::StreamCore> kept = core_;
+  // Sends `item` when the peer has granted enough credit. A variable, or the memory that a view refers to, must stay
+  // valid until the task has completed. Fails if the call or the connection has ended, and with limit_exceeded if the
+  // item is larger than message_bytes_max.
+  Task<Result<void>> write(Given item) { return send<Given>(core_, item); }
+
+  // Ends the stream: this side sends no more items. Happens by itself when the handler returns.
+  void end() {
+    if (core_) core_->end();
+  }
+
+ private:
+  template <class Item>
+  static Task<Result<void>> send(std::shared_ptr<detail::StreamCore> kept, Item item) {
     if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);
     detail::StreamCore& core = *kept;
     // A loop, because credit or room in the backlog may be used up again before this writer is resumed.
@@ -123,13 +130,6 @@ class Writer {
     if (std::optional<Error> error = core.write_error()) co_return std::unexpected(std::move(*error));
     co_return Result<void>{};
   }
-
-  // Ends the stream: this side sends no more items. Happens by itself when the handler returns.
-  void end() {
-    if (core_) core_->end();
-  }
-
- private:
   std::shared_ptr<detail::StreamCore> core_;
 };
 

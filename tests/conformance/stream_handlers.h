@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hawser/hawser.h"
@@ -29,6 +30,21 @@ inline Task<Result<std::uint64_t>> sum_up(Reader<std::uint64_t> in) {
     if (!*item) co_return sum;
     sum += **item;
   }
+}
+// Writes `count` items that it gives up before they are sent, and changes the variables that held them.
+inline Task<Result<std::uint32_t>> hand_over(std::uint32_t count, Writer<std::string> out) {
+  for (std::uint32_t i = 0; i < count; ++i) {
+    std::string item(1000, 'k');
+    auto writing = out.write(std::move(item));
+    item.assign(1000, 'x');
+    const Result<void> written = co_await std::move(writing);
+    if (!written) co_return std::unexpected(written.error());
+  }
+  auto of_temporary = out.write(std::string(1000, 'k'));
+  const std::string other(1000, 'x');  // Likely where the temporary was.
+  const Result<void> written = co_await std::move(of_temporary);
+  if (!written) co_return std::unexpected(written.error());
+  co_return count;
 }
 // Returns every text that it reads. The result is the number of texts.
 inline Task<Result<std::uint32_t>> converse(std::string greeting, Reader<std::string_view> in,

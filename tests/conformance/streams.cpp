@@ -25,6 +25,24 @@ TEST_P(Conformance, ServersStream) {
   });
 }
 
+TEST_P(Conformance, WritersKeepItemsThatAreGivenUp) {
+  serve<hand_over>([](Server&, Client& client) -> Task<void> {
+    AWAIT(call, client.open<hand_over>(3U));
+    REQUIRE_OK(call);
+    auto reader = call->reader();
+    std::uint32_t count = 0;
+    for (;; ++count) {
+      AWAIT(item, reader.next());
+      REQUIRE_OK(item);
+      if (!*item) break;
+      EXPECT_EQ(**item, std::string(1000, 'k'));
+    }
+    EXPECT_EQ(count, 4U);
+    AWAIT(result, call->finish());
+    EXPECT_EQ(result, 3U);
+  });
+}
+
 TEST_P(Conformance, ClientsStream) {
   serve<sum_up>([](Server&, Client& client) -> Task<void> {
     for (const std::uint64_t count : {0UL, 1UL, 20'000UL}) {

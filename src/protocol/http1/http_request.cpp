@@ -21,5 +21,9 @@ std::stop_token HttpRequest::token() { return state_->call.token(); }
 std::optional<Time> HttpRequest::deadline() const noexcept { return state_->call.request().deadline; }
 
 Task<Result<void>> HttpBodyWriter::write(std::string_view bytes) { return responder_.write_part(*this, bytes); }
+Task<Result<void>> HttpBodyWriter::write_kept(std::string bytes) {
+  auto writing = responder_.write_part(*this, bytes);
+  co_return co_await std::move(writing);
+}
 
 }  // namespace hawser
