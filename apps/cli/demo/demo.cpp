@@ -16,6 +16,7 @@
 #include "cli/demo/services.h"
 #include "hawser/hawser.h"
 #include "hawser/pages.h"
+#include "hawser/structured_log.h"
 
 namespace demo {
 
@@ -33,6 +34,7 @@ struct ServeOptions {
   std::vector<std::string> peers = {};
   unsigned rate = 200;
   std::string pages = "loopback";
+  std::string log_format = "text";
   DemoTls tls;
 };
 
@@ -56,6 +58,13 @@ Task<void> load(std::string peer, unsigned rate, std::stop_token stopping) {
   }
 }
 
+// The page /log has the level, so these accept all lines.
+Result<LogSink> log_output(const std::string& format) {
+  if (format == "json") return json_log(LogLevel::debug);
+  if (format == "journal") return journal_log({.least = LogLevel::debug, .identifier = "hawser-demo"});
+  return text_log(LogLevel::debug);
+}
+
 // Serves until SIGTERM or SIGINT. Both are blocked before the server starts its threads, which inherit that.
 int serve(const ServeOptions& given) {
   sigset_t ends;
@@ -72,7 +81,12 @@ int serve(const ServeOptions& given) {
     return wrong_options_status;
   }
   DemoServices services;
-  const RecentLog log;
+  const Result<LogSink> output = log_output(given.log_format);
+  if (!output) {
+    fmt::print(stderr, "hawser demo serve: --log-format {}: {}\n", given.log_format, output.error().text);
+    return 1;
+  }
+  const RecentLog log(rate_limited(*output));
   options.loop.log = log.sink();
   Server server(options);
   server.register_handler<demo::echo>();
@@ -117,6 +131,11 @@ Run add_demo(CLI::App& command) {
   added->add_option("--pages", options->pages, "Who may see the pages and /metrics: loopback, all or off")
       ->capture_default_str()
       ->check(CLI::IsMember({"loopback", "all", "off"}));
+  added
+      ->add_option("--log-format", options->log_format,
+                   "Lines of the log: text or json to stderr, or journal (systemd)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"text", "json", "journal"}));
   added->add_option("--load", options->peers, "Addresses of demo servers that this one calls");
   added->add_option("--rate", options->rate, "Calls a second to each of them")
       ->capture_default_str()

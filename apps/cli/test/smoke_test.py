@@ -218,6 +218,26 @@ def demo_metrics():
             server.terminate()
 
 
+def demo_log():
+    """A line of the log in JSON, and as text."""
+    for form in ("json", "text"):
+        with subprocess.Popen([sys.argv[1], "demo", "serve", "--log-format", form], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as server:
+            try:
+                address = server.stdout.readline().rpartition(" ")[2].strip()
+                change = urllib.request.Request(f"http://{address}/log/level?level=info", data=b"")
+                urllib.request.urlopen(change, timeout=60).close()
+                line = next(line for line in server.stderr if "asked by" in line)
+            finally:
+                server.terminate()
+        if form == "json":
+            fields = json.loads(line)
+            expect(set(fields) == {"time", "level", "component", "message"} and fields["component"] == "pages",
+                   subprocess.CompletedProcess("log", 0, line, ""))
+        else:
+            expect("Z info [pages] " in line, subprocess.CompletedProcess("log", 0, line, ""))
+
+
 def demo_prometheus():
     """A prometheus server scrapes a demo server, and answers a query about it."""
     prometheus = shutil.which("prometheus")
@@ -269,6 +289,6 @@ def demo_cluster():
 
 
 if __name__ == "__main__":
-    cases = (version, wrong_options, demo_curl, demo_cluster, demo_tls, demo_metrics, demo_prometheus, doctor, doctor_json,
-             doctor_rdma, lab, lab_rdma)
+    cases = (version, wrong_options, demo_curl, demo_cluster, demo_tls, demo_metrics, demo_log, demo_prometheus, doctor,
+             doctor_json, doctor_rdma, lab, lab_rdma)
     {case.__name__: case for case in cases}[sys.argv[2]]()

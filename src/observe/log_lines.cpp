@@ -1,0 +1,157 @@
+// The forms of a line of a log.
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "hawser/structured_log.h"
+#include "metrics/utf8.h"
+
+namespace hawser {
+namespace {
+
+constexpr std::string_view cut_mark = "...";
+constexpr std::size_t component_bytes_max = 64;
+
+enum class Form : std::uint8_t {
+  line,   // Control characters and invalid bytes are '?'.
+  lines,  // Likewise, with line feeds and tabs.
+  json,
+};
+
+// True for U+0000 to U+001F, U+007F, U+0080 to U+009F, and U+2028 and U+2029, which end lines in some programs.
+bool is_control(std::string_view character) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
+  if (character.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7F;
+  if (character.size() == 2) return byte(0) == 0xC2 && byte(1) < 0xA0;
+  return character.size() == 3 && byte(0) == 0xE2 && byte(1) == 0x80 && (byte(2) == 0xA8 || byte(2) == 0xA9);
+}
+
+void append_code(std::string& out, std::string_view control) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>(control[i])); };
+  const unsigned code = control.size() == 1   ? byte(0)
+                        : control.size() == 2 ? byte(1)  // U+0080 to U+009F
+                                              : 0x2000 + (byte(2) & 0x3F);
+  std::array<char, 8> text;
+  std::snprintf(text.data(), text.size(), "\\u%04x", code);
+  out += text.data();
+}
+
+void append_character(std::string& out, std::string_view character, Form form) {
+  if (form == Form::json && (character == "\"" || character == "\\")) {
+    out += '\\';
+    out += character;
+  } else if (!is_control(character) || (form == Form::lines && (character == "\n" || character == "\t"))) {
+    out += character;
+  } else if (form != Form::json) {
+    out += '?';
+  } else if (character == "\n") {
+    out += "\\n";
+  } else if (character == "\t") {
+    out += "\\t";
+  } else {
+    append_code(out, character);
+  }
+}
+
+// Appends `text` in the form. At most `bytes_max` of its bytes are used.
+void append(std::string& out, std::string_view text, Form form, std::size_t bytes_max = log_text_bytes_max) {
+  const bool cut = text.size() > bytes_max;
+  std::size_t left = cut ? bytes_max - cut_mark.size() : text.size();
+  while (!text.empty()) {
+    const std::size_t valid = utf8_character_bytes(text);
+    const std::size_t bytes = valid == 0 ? 1 : valid;
+    if (bytes > left) break;
+    if (valid != 0) {
+      append_character(out, text.substr(0, bytes), form);
+    } else {
+      out += form == Form::json ? "\\ufffd" : "?";
+    }
+    text.remove_prefix(bytes);
+    left -= bytes;
+  }
+  if (cut) out += cut_mark;
+}
+
+// RFC 3339 in UTC, with microseconds.
+std::string time_text(std::chrono::system_clock::time_point at) {
+  using namespace std::chrono;
+  const auto day = floor<days>(at);
+  const year_month_day date(day);
+  const hh_mm_ss time(floor<microseconds>(at - day));
+  std::array<char, 40> text;
+  std::snprintf(text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%06dZ", static_cast<int>(date.year()),
+                static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                static_cast<int>(time.hours().count()), static_cast<int>(time.minutes().count()),
+                static_cast<int>(time.seconds().count()), static_cast<int>(time.subseconds().count()));
+  return text.data();
+}
+
+// Priorities of syslog, by which journalctl -p selects.
+char priority(LogLevel level) noexcept {
+  switch (level) {
+    case LogLevel::debug: return '7';
+    case LogLevel::info: return '6';
+    case LogLevel::warning: return '4';
+    case LogLevel::error: return '3';
+  }
+  return '6';
+}
+
+// A field whose value may have line feeds: the name, a line feed, the length in 64 bits (little endian), the value.
+void append_field(std::string& entry, std::string_view name, std::string_view value) {
+  entry += name;
+  entry += '\n';
+  for (unsigned shift = 0; shift < 64; shift += 8) entry += static_cast<char>((value.size() >> shift) & 0xFF);
+  entry += value;
+  entry += '\n';
+}
+
+}  // namespace
+
+std::string text_line(const LogRecord& record) {
+  std::string line = time_text(record.at);
+  line += ' ';
+  line += to_string(record.level);
+  line += " [";
+  append(line, record.component, Form::line, component_bytes_max);
+  line += "] ";
+  append(line, record.text, Form::line);
+  if (record.trace != nullptr) {
+    line += " trace_id=" + record.trace->trace_id_text() + " span_id=" + record.trace->span_id_text();
+  }
+  return line + "\n";
+}
+
+std::string json_line(const LogRecord& record) {
+  std::string line = "{\"time\":\"" + time_text(record.at) + "\",\"level\":\"";
+  line += to_string(record.level);
+  line += "\",\"component\":\"";
+  append(line, record.component, Form::json, component_bytes_max);
+  line += "\",\"message\":\"";
+  append(line, record.text, Form::json);
+  if (record.trace != nullptr) {
+    line += "\",\"trace_id\":\"" + record.trace->trace_id_text() + "\",\"span_id\":\"" + record.trace->span_id_text();
+  }
+  return line + "\"}\n";
+}
+
+std::string journal_entry(const LogRecord& record, std::string_view identifier) {
+  const auto shown = [](std::string_view text, Form form, std::size_t bytes_max) {
+    std::string value;
+    append(value, text, form, bytes_max);
+    return value;
+  };
+  std::string entry;
+  append_field(entry, "MESSAGE", shown(record.text, Form::lines, log_text_bytes_max));
+  entry += std::string("PRIORITY=") + priority(record.level) + "\n";
+  append_field(entry, "SYSLOG_IDENTIFIER", shown(identifier, Form::line, component_bytes_max));
+  append_field(entry, "HAWSER_COMPONENT", shown(record.component, Form::line, component_bytes_max));
+  if (record.trace != nullptr) {
+    entry += "TRACE_ID=" + record.trace->trace_id_text() + "\nSPAN_ID=" + record.trace->span_id_text() + "\n";
+  }
+  return entry;
+}
+
+}  // namespace hawser
