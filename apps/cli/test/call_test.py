@@ -2,12 +2,21 @@
 """Runs the commands that call a server against `hawser demo serve`. call_test.py PROGRAM CASE; exits 77 where the build
 lacks a protocol."""
 
+import contextlib
+import fcntl
 import json
+import os
 import pathlib
+import pty
+import select
+import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
+import threading
 
 PROGRAM = sys.argv[1]
 PROTO = pathlib.Path(__file__).resolve().parent.parent / "demo" / "shop.proto"
@@ -26,8 +35,11 @@ def expect(arguments, status, out=None, error=None, text=None):
 
 
 class Server:
+    def __init__(self, *options):
+        self.options = options
+
     def __enter__(self):
-        self.process = subprocess.Popen([PROGRAM, "demo", "serve"], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([PROGRAM, "demo", "serve", *self.options], stdout=subprocess.PIPE, text=True)
         self.address = self.process.stdout.readline().rpartition(" ")[2].strip()
         return self.address
 
@@ -107,6 +119,91 @@ def load():
         expect(("load", address, "demo::nothing", "--rate", "1"), 5, "")
 
 
+class Answering:
+    """A server that answers the first bytes of each connection with the same bytes. Nothing: it keeps silent."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __enter__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self.serve, daemon=True).start()
+        return f"127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def serve(self):
+        with contextlib.suppress(OSError):
+            kept = []
+            while True:
+                kept.append(self.listener.accept()[0])
+                kept[-1].recv(65536)
+                kept[-1].sendall(self.answer)
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+
+def read_until(terminal, text):
+    """Reads what a program draws until `text` is there."""
+    drawn = b""
+    while text not in drawn:
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, drawn
+        drawn += os.read(terminal, 65536)
+    return drawn
+
+
+def top():
+    """One view, views that follow each other, a terminal, and servers that are none of Hawser's."""
+    quick = ("--interval", "0.05")
+    with Server() as address:
+        for _ in range(3):
+            expect(("call", address, "demo::echo", '"hi"'), 0)
+        report = json.loads(expect(("top", address, "--once", "--json", *quick), 0).stdout)
+        method = next(one for one in report["methods"] if one["method"] == "demo::echo")
+        assert method["calls"] == 3 and method["errors"] == 0 and method["calls_per_second"] == 0, report
+        assert report["status"] == "serving" and report["connections"] and len(report["loops"]) == 1, report
+        text = expect(("top", address, "--once", *quick), 0).stdout
+        assert text.startswith(address + "  serving") and "demo::echo" in text and "\x1b" not in text, text
+        expect(("top", address, "--interval", "0"), 2)
+        expect(("top", address, "--sort", "beauty"), 2)
+
+        with subprocess.Popen([PROGRAM, "top", address, "--json", *quick], stdout=subprocess.PIPE, text=True) as views:
+            for _ in range(3):
+                assert json.loads(views.stdout.readline())["status"] == "serving"
+            views.send_signal(signal.SIGINT)
+            views.stdout.read()
+            assert views.wait(timeout=60) == 0, views.returncode
+
+        process, terminal = pty.fork()
+        if process == 0:
+            os.environ["TERM"] = "xterm"
+            os.execv(PROGRAM, [PROGRAM, "top", address, *quick])
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+        drawn = read_until(terminal, b"demo::echo")
+        assert b"\x1b[?1049h" in drawn, drawn
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 3, 20, 0, 0))
+        read_until(terminal, b"\x1b[H" + f"{address}  serving"[:19].encode() + b"~")
+        os.write(terminal, b"\x03")  # Ctrl-C
+        read_until(terminal, b"\x1b[?1049l")
+        _, status = os.waitpid(process, 0)
+        os.close(terminal)
+        assert os.waitstatus_to_exitcode(status) == 0, status
+
+    with Server("--pages", "off") as address:
+        expect(("top", address, "--once"), 1, "", "enable_pages()")
+    for answer, status, error in ((b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 1, "is it another server?"),
+                                  (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 1, "no Hawser server"),
+                                  (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 6\r\n\r\nno\x1b\nno", 1, "refuses /status: no?"),
+                                  (b"SSH-2.0-Other\r\n\r\n", 1, "is it another server?"),
+                                  (b"", 4, "does not answer /status")):
+        with Answering(answer) as address:
+            result = expect(("top", address, "--once", "--timeout", "0.5" if status == 4 else "60"), status, "", error)
+            assert len(result.stderr.splitlines()) == 1, result.stderr
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        expect(("top", f"127.0.0.1:{silent.getsockname()[1]}", "--once"), 3, "", "does not answer")
+
+
 def reference():
     """Help, manual pages and completion come from the options of the commands."""
     assert "--rate" in expect(("help", "load"), 0).stdout
@@ -183,5 +280,5 @@ def baidu_std():
 
 
 if __name__ == "__main__":
-    cases = (functions, load, reference, services, grpc, baidu_std)
+    cases = (functions, load, top, reference, services, grpc, baidu_std)
     {case.__name__: case for case in cases}[sys.argv[2]]()
