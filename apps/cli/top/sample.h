@@ -58,8 +58,8 @@ struct TopSample {
   std::vector<Loop> loops = {};
 };
 
-// These add the content of a page, as JSON. False if the page is none of Hawser's. Values of unexpected types count as 0
-// or as an empty text.
+// These add the content of a page, as JSON. False if the page is none of Hawser's. Values of unexpected types count as
+// 0 or as an empty text.
 bool add_status(TopSample& sample, const nlohmann::json& page);
 bool add_connections(TopSample& sample, const nlohmann::json& page);
 bool add_loops(TopSample& sample, const nlohmann::json& page);
