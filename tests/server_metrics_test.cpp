@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "hawser/hawser.h"
 #include "tests/testing.h"
@@ -58,6 +60,52 @@ std::string never() { return ""; }
 double value_of(const std::string& text, const std::string& series) {
   const std::size_t at = ("\n" + text).find("\n" + series + " ");
   return at == std::string::npos ? -1 : std::stod(text.substr(at + series.size() + 1));
+}
+
+std::uint32_t sleep_here(std::uint32_t ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+  return ms;
+}
+
+// The loop's own readings of its clock measure calls that are answered in place.
+TEST(ServerMetrics, CallsThatBlockTheLoopHaveTheirTime) {
+  for (const std::string transport : {"stream", "shm"}) {
+    for (const Wait wait : {Wait::spin, Wait::event}) {
+      MetricRegistry registry;
+      ServerOptions options;
+      options.listen = "127.0.0.1:0";
+      options.loop.wait = wait;
+      Server server(options);
+      server.register_handler<sleep_here>();
+      ASSERT_TRUE(server.start());
+      const std::shared_ptr<void> registration = collect_metrics(registry, server);
+      sync_wait([](std::string address, std::string name, const MetricRegistry& metrics) -> Task<void> {
+        Client client({.transports = {.required = name}});
+        AWAIT(connected, client.connect(address));
+        REQUIRE_OK(connected);
+        for (int i = 1; i <= 5; ++i) {
+          AWAIT(done, client.call<sleep_here>(20U));
+          REQUIRE_OK(done);
+          AWAIT(quick, client.call<sleep_here>(0U));
+          REQUIRE_OK(quick);
+          // The times are counted when the loop has read its clock, which may be after the reply.
+          AWAIT(counted, eventually(*Loop::current(), [&] {
+                  return value_of(metrics.render(MetricFormat::prometheus),
+                                  "hawser_server_call_duration_seconds_count{method=\"hawser::server_metrics_test::"
+                                  "sleep_here\"}") == 2 * i;
+                }));
+          EXPECT_TRUE(counted);
+        }
+      }(server.address(), transport, registry));
+      EXPECT_GE(value_of(registry.render(MetricFormat::prometheus),
+                         "hawser_server_call_duration_seconds_sum{method=\"hawser::server_metrics_test::sleep_here\"}"),
+                5 * 0.020)
+          << transport;
+      EXPECT_GE(value_of(registry.render(MetricFormat::prometheus), "hawser_loop_busy_seconds_total{loop=\"0\"}"),
+                5 * 0.020)
+          << transport;
+    }
+  }
 }
 
 TEST(ServerMetrics, EveryMethodHasOutcomesBytesAndTimes) {

@@ -40,12 +40,10 @@ enum class PollerKind : std::uint8_t { automatic, epoll, io_uring };
 struct LoopOptions {
   Wait wait = Wait::spin;
   // `automatic` is epoll, which was measured to be faster unless hundreds of connections are busy at once
-  // (docs/decisions/0007). `io_uring` falls back to epoll if the kernel lacks a feature that is needed; the log gives
-  // the reason.
+  // (docs/decisions/0007). `io_uring` falls back to epoll if the kernel lacks a feature, which the log names.
   PollerKind poller = PollerKind::automatic;
   // Longest time of polling before the loop sleeps, with Wait::spin. Empty: four times the wake-up time, at least 50 us
-  // and at most 1 ms. The loop measures the wake-up time now and then; on virtual machines it can be hundreds of
-  // microseconds.
+  // and at most 1 ms. The loop measures the wake-up time now and then; it can be hundreds of us on virtual machines.
   std::optional<Duration> spin_max = {};
   unsigned offload_threads_max = 4;  // Threads for blocking work, started when they are first needed.
   // Blocking work that waits for a thread. The calls of one connection of a server use at most half of the places that
@@ -180,8 +178,7 @@ class Loop {
   // removes it from the queue; the result is `cancelled` then.
   template <class F>
   Task<Result<std::invoke_result_t<F&>>> offload_for(const void* client, std::stop_token token, F work);
-  // Loop's thread only. The coroutine that the loop has resumed and that has not returned to the loop; null if there is
-  // none.
+  // Loop's thread only. The coroutine that the loop has resumed and that has not returned to it; null if none.
   const void* resumed_frame() const noexcept;
   void add_user(detail::LoopUser& user);
   void remove_user(detail::LoopUser& user) noexcept;

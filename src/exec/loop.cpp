@@ -16,6 +16,7 @@
 #include "exec/offload_pool.h"
 #include "exec/spin_limit.h"
 #include "exec/timer_wheel.h"
+#include "exec/work_timer.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/scope.h"
 #include "hawser/transport/poller.h"
@@ -134,6 +135,15 @@ struct Loop::State {
   Time started{};    // Time at which the loop was last started.
   Duration pause{};  // Time for which it did not run before that.
   exec::TickRecord record;
+  Duration polled_work{};  // Time of the work that sources did in the previous poll, if the loop was spinning.
+  exec::WorkTimer* timers = nullptr;      // They wait for the next reading of the clock.
+  exec::WorkTimer* due_timers = nullptr;  // The poller reads the clock for them, and then delivers input.
+  void notify(exec::WorkTimer*& list, Time now) noexcept {
+    while (exec::WorkTimer* const timer = list) {
+      list = std::exchange(timer->next_, nullptr);
+      timer->on_clock(now);
+    }
+  }
   bool stoppable = false;  // True within run(), which ends by stop(); run(task) does not.
   exec::Mailbox mailbox;
   exec::OffloadPool offload;  // Declared last: its threads post to the mailbox until they are joined.
@@ -142,7 +152,8 @@ struct Loop::State {
 // Marks the loop as running on this thread, and sets its time.
 class Loop::Running {
  public:
-  explicit Running(Loop& loop) noexcept : thread_(loop.state_->thread), current_(loop) {
+  explicit Running(Loop& loop) noexcept
+      : loop_(loop), state_(*loop.state_), thread_(loop.state_->thread), current_(loop) {
     if (!thread_.compare_exchange_strong(outer_, &current_loop, std::memory_order_acquire) && outer_ != &current_loop &&
         loop.state_->process.load(std::memory_order_relaxed) == getpid()) {
       misuse("Loop::run() is called while another thread runs the loop; use Loop::post()");
@@ -150,14 +161,20 @@ class Loop::Running {
     thread_.store(&current_loop, std::memory_order_relaxed);
     loop.state_->process.store(getpid(), std::memory_order_relaxed);
     const Time last = std::exchange(loop.now_, loop.poller_->now());
-    loop.state_->started = loop.now_;
-    loop.state_->pause = loop.now_ - last;
+    state_.started = loop.now_;
+    state_.polled_work = Duration::zero();
+    state_.pause = loop.now_ - last;
   }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
-  ~Running() { thread_.store(outer_, std::memory_order_release); }
+  ~Running() {
+    if (state_.timers != nullptr) state_.notify(state_.timers, loop_.poller_->now());
+    thread_.store(outer_, std::memory_order_release);
+  }
 
  private:
+  Loop& loop_;
+  State& state_;
   std::atomic<const void*>& thread_;
   const void* outer_ = nullptr;  // The address of current_loop if this thread already runs the loop.
   const Current current_;
@@ -200,6 +217,20 @@ Duration detail::LoopAccess::pause_since(const Loop& loop, Time when) noexcept {
 }
 
 exec::LoopStatistics detail::LoopAccess::statistics(const Loop& loop) { return loop.state_->record.read(); }
+
+void detail::LoopAccess::time_work(Loop& loop, exec::WorkTimer& timer) noexcept {
+  timer.next_ = std::exchange(loop.state_->timers, &timer);
+}
+
+void detail::LoopAccess::stop_timing(Loop& loop, exec::WorkTimer& timer) noexcept {
+  for (exec::WorkTimer** list : {&loop.state_->timers, &loop.state_->due_timers}) {
+    for (exec::WorkTimer** at = list; *at != nullptr; at = &(*at)->next_) {
+      if (*at != &timer) continue;
+      *at = std::exchange(timer.next_, nullptr);
+      return;
+    }
+  }
+}
 
 void Loop::add_user(detail::LoopUser& user) {
   check_thread();
@@ -369,9 +400,12 @@ bool Loop::poll_once() {
   if (state_->sources.empty() || ++state_->rounds == source_rounds || state_->polls >= source_polls) {
     state_->rounds = 0;
     state_->polls = 0;
+    state_->due_timers = std::exchange(state_->timers, nullptr);
     found |= poller_->wait(Duration::zero(), now_) != 0;
+    state_->notify(state_->due_timers, now_);
   } else {
     now_ = poller_->now();
+    state_->notify(state_->timers, now_);
   }
   return found;
 }
@@ -379,7 +413,7 @@ bool Loop::poll_once() {
 // The first poll after work. The clock that it reads shows how long the work took, including input that the previous
 // poll delivered.
 bool Loop::poll_after_work() {
-  const Time begin = now_;
+  const Time begin = now_ - std::exchange(state_->polled_work, Duration::zero());
   const std::string* const before = std::exchange(work_, nullptr);
   const bool found = poll_once();
   // Sources deliver their input before the clock is read, a poller after that.
@@ -414,9 +448,14 @@ void Loop::wait_for_work() {
     const Time spin_end =
         options_.wait == Wait::busy_poll || state.spin >= Time::max() - start ? Time::max() : start + state.spin;
     for (;;) {
-      const bool found = std::exchange(polled, true) ? poll_once() : poll_after_work();
+      const Time before = now_;
+      const bool after_work = !std::exchange(polled, true);
+      const bool found = after_work ? poll_after_work() : poll_once();
       if (found || state.busy() || now_ >= due) {
-        if (found) state.spin = state.spin_limit.get();
+        if (found) {
+          if (!after_work) state.polled_work = now_ - before;
+          state.spin = state.spin_limit.get();
+        }
         return;
       }
       if (now_ >= spin_end) break;
@@ -443,6 +482,7 @@ void Loop::wait_for_work() {
         report_blocked(asleep - now_, work_);
     }
     work_ = nullptr;
+    state.notify(state.timers, asleep);
     const Duration sleep = due == Time::max() ? forever : std::max(due - asleep, Duration::zero());
     if (options_.wait == Wait::spin && sleep > exec::SpinLimit::probe_sleep && poller_->real_time() &&
         state.spin_limit.probe_due()) {

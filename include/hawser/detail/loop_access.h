@@ -10,22 +10,24 @@
 
 namespace hawser::exec {
 struct LoopStatistics;
-}
+class WorkTimer;
+}  // namespace hawser::exec
 
 namespace hawser::detail {
 
-// The parts of a Loop that only the library uses. Loop's thread only,
-// except for check_thread().
+// The parts of a Loop that only the library uses. Loop's thread only, except for check_thread().
 struct LoopAccess {
   // Calls LoopUser::on_loop_end() of `user` when the loop ends.
   static void add_user(Loop& loop, LoopUser& user) { loop.add_user(user); }
   static void remove_user(Loop& loop, LoopUser& user) noexcept { loop.remove_user(user); }
   // The coroutine that the loop has resumed and that has not returned to it; null if there is none.
   static const void* resumed_frame(const Loop& loop) noexcept { return loop.resumed_frame(); }
-  // Names the work that begins, for LoopOptions::blocked_max. Valid until the end of the next tick, or until null is
-  // set.
+  // Names the work that begins, for LoopOptions::blocked_max. Valid until the end of the next tick or forget_work().
   static void set_work(Loop& loop, const std::string& name) noexcept { loop.work_ = &name; }
   static void forget_work(Loop& loop) noexcept { loop.work_ = nullptr; }
+  // Calls WorkTimer::on_clock() once, when the loop reads its clock next. Must not be called again before that.
+  static void time_work(Loop& loop, exec::WorkTimer& timer) noexcept;
+  static void stop_timing(Loop& loop, exec::WorkTimer& timer) noexcept;
   // Any thread, while the loop exists.
   static exec::LoopStatistics statistics(const Loop& loop);
   // Ends the process with a message if another thread runs the loop.

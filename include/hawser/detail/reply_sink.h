@@ -247,7 +247,6 @@ class ActiveCall final : public SendCompletion {
   // For the counters of the sink, which sets them.
   const ServedMethod* method = nullptr;   // Null: a call of no method, such as a route.
   Time begun{};                           // The tick in which the call began.
-  Duration lead = Duration::min();        // Time from the begin of that tick to the call; min(): not measured.
   std::optional<ErrorCode> outcome = {};  // Empty until the call has been answered.
   // Returns in a word why the call has not ended.
   std::string_view waits_for() const noexcept {

@@ -8,78 +8,64 @@
 #include <memory>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 #include "base/owned_counter.h"
+#include "exec/work_timer.h"
 #include "hawser/detail/log_linear.h"
+#include "hawser/detail/loop_access.h"
 #include "hawser/error.h"
+#include "hawser/loop.h"
 #include "hawser/time.h"
 
 namespace hawser::rpc {
 
 // Counters of one method on one loop. The loop's thread writes them, and any thread reads them.
 //
-// Reading the clock twice would cost a short call more than everything else that is counted. So of the calls that end
-// in the tick in which they began, the first of each tick is timed, and each 64th; the others count with the
-// duration of the one that was timed last. Calls that take longer than a tick have the times of their ticks.
+// Reading the clock twice would cost a short call more than everything else that is counted. So the loop's readings are
+// used: calls that end in the tick in which they began count with the mean of all such calls of that tick, and calls
+// that take longer have the times of their ticks.
 class MethodCounters {
  public:
   static constexpr std::size_t codes = static_cast<std::size_t>(ErrorCode::internal) + 1;
-  static constexpr unsigned timed_interval = 64;
   using Buckets = detail::LogLinear<4, 42>;  // As in HistogramSnapshot.
 
-  // A call begins. Returns true if it is to be timed.
-  bool begin(Time tick, std::size_t bytes) noexcept {
-    request_bytes.add(static_cast<std::int64_t>(bytes));
-    if (tick_ == tick && --until_timed_ != 0) [[likely]]
-      return false;
-    tick_ = tick;
-    until_timed_ = timed_interval;
-    return true;
-  }
   // An application may have made up the code of an error. The other functions take known codes.
   static ErrorCode known(ErrorCode code) noexcept {
     return static_cast<std::size_t>(code) < codes ? code : ErrorCode::internal;
   }
-  // A call that was not timed ends in the tick in which it began.
-  void end(ErrorCode code) noexcept {
+  // A call ends in a later tick than that in which it began.
+  void end(ErrorCode code, Duration elapsed) noexcept {
     count(code);
-    latency[last_bucket_].add(1);
-    ++untimed_;
-  }
-  // Another call ends. `typical`: it stands for those that are not timed.
-  void end(ErrorCode code, Duration elapsed, bool typical) noexcept {
-    count(code);
-    const std::uint64_t ns = elapsed < Duration::zero() ? 0 : static_cast<std::uint64_t>(elapsed.count());
-    const std::size_t bucket = Buckets::index_of(ns);
-    latency[bucket].add(1);
-    latency_ns.add(static_cast<std::int64_t>(ns + last_ns_ * untimed_));
-    untimed_ = 0;
-    if (!typical) return;
-    last_bucket_ = bucket;
-    last_ns_ = ns;
+    add_latency(nanoseconds(elapsed), 1);
   }
 
   std::array<OwnedCounter, codes> by_code;  // Calls that have ended, by the value of their ErrorCode.
   OwnedCounter active;                      // Calls that are not answered in place and have not ended.
   OwnedCounter request_bytes;               // Encoded arguments with their attachments; without stream items.
   OwnedCounter reply_bytes;                 // Likewise of results.
-  OwnedCounter latency_ns;                  // The sum. Calls that are not timed are added by the next one that is.
+  OwnedCounter latency_ns;                  // The sum.
   std::array<OwnedCounter, Buckets::buckets> latency;
 
  private:
+  friend class MethodTable;
   static_assert(std::is_same_v<Duration, std::chrono::nanoseconds>);
+  static std::uint64_t nanoseconds(Duration time) noexcept {
+    return time < Duration::zero() ? 0 : static_cast<std::uint64_t>(time.count());
+  }
   void count(ErrorCode code) noexcept { by_code[static_cast<std::size_t>(code)].add(1); }
+  void add_latency(std::uint64_t ns, std::uint64_t calls) noexcept {
+    latency[Buckets::index_of(ns)].add(static_cast<std::int64_t>(calls));
+    latency_ns.add(static_cast<std::int64_t>(ns * calls));
+  }
 
-  Time tick_ = Time::min();
-  unsigned until_timed_ = timed_interval;
-  std::size_t last_bucket_ = 0;
-  std::uint64_t last_ns_ = 0;
-  std::uint64_t untimed_ = 0;  // Calls that are not in latency_ns yet.
+  std::uint64_t short_calls_ = 0;         // Calls that ended in the tick in which they began and have no latency yet.
+  MethodCounters* next_short_ = nullptr;  // The next method that has such calls.
 };
 
 // The counters of all methods on one loop, by the index of the method. Those of a method take 5 KiB when it is first
 // called.
-class MethodTable {
+class MethodTable final : exec::WorkTimer {
  public:
   explicit MethodTable(std::size_t methods)
       : methods_(methods), counters_(std::make_unique<std::atomic<MethodCounters*>[]>(methods)) {}
@@ -96,6 +82,20 @@ class MethodTable {
     MethodCounters* const found = counters_[method].load(std::memory_order_relaxed);
     return found != nullptr ? *found : make(method);
   }
+  // A call ends in the tick in which it began. Loop's thread only.
+  void end_short(Loop& loop, MethodCounters& method, ErrorCode code) noexcept {
+    method.count(code);
+    if (short_methods_ == nullptr || tick_ != loop.now()) [[unlikely]]
+      begin_tick(loop);
+    if (method.short_calls_++ != 0) return;
+    method.next_short_ = short_methods_;
+    short_methods_ = &method;
+  }
+  // No call ends after this. The loop is about to end, so the calls of its last tick keep a latency of 0.
+  void stop_timing(Loop& loop) noexcept {
+    detail::LoopAccess::stop_timing(loop, *this);
+    on_clock(tick_);
+  }
   // Null if the method has not been called on this loop. Any thread.
   const MethodCounters* read(std::size_t method) const noexcept {
     return method < methods_ ? counters_[method].load(std::memory_order_acquire) : nullptr;
@@ -109,6 +109,27 @@ class MethodTable {
     return *made;
   }
 
+  void begin_tick(Loop& loop) noexcept {
+    // The poller delivers input of the next tick before it returns to the loop.
+    if (short_methods_ != nullptr) {
+      detail::LoopAccess::stop_timing(loop, *this);
+      on_clock(loop.now());
+    }
+    tick_ = loop.now();
+    detail::LoopAccess::time_work(loop, *this);
+  }
+  // exec::WorkTimer
+  void on_clock(Time now) noexcept override {
+    std::uint64_t calls = 0;
+    for (const MethodCounters* one = short_methods_; one != nullptr; one = one->next_short_) calls += one->short_calls_;
+    while (MethodCounters* const one = short_methods_) {
+      short_methods_ = std::exchange(one->next_short_, nullptr);
+      one->add_latency(MethodCounters::nanoseconds(now - tick_) / calls, std::exchange(one->short_calls_, 0));
+    }
+  }
+
+  Time tick_{};                              // The tick of the calls that have no latency yet.
+  MethodCounters* short_methods_ = nullptr;  // The methods with such calls.
   const std::size_t methods_;
   const std::unique_ptr<std::atomic<MethodCounters*>[]> counters_;
   MethodCounters lost_;  // Calls of methods for whose counters there was no memory.

@@ -4,7 +4,6 @@
 
 #include "hawser/identity.h"
 #include "hawser/protocols.h"
-#include "hawser/transport/poller.h"
 #include "rpc/port/port_protocol.h"
 
 namespace hawser {
@@ -65,13 +64,10 @@ PortSession::~PortSession() {
 
 // ---- Counting ----
 
-Duration PortSession::since_tick() noexcept { return host_.loop.poller().now() - host_.loop.now(); }
-
 void PortSession::count_begin(ActiveCall& call) noexcept {
   call.begun = host_.loop.now();
   if (serving_.counters == nullptr || serving_.call != call.id()) return;
   call.method = serving_.method;
-  call.lead = serving_.lead;
   serving_.counters->active.add(1);
   serving_.counters = nullptr;
 }
@@ -81,13 +77,10 @@ void PortSession::count_end(ActiveCall& call) noexcept {
   counters.active.add(-1);
   const ErrorCode code = call.outcome.value_or(ErrorCode::cancelled);
   const Time now = host_.loop.now();
-  const Duration lead = call.lead == Duration::min() ? Duration::zero() : call.lead;
   if (now != call.begun) {
-    counters.end(code, now - call.begun - lead, false);
-  } else if (call.lead == Duration::min()) {
-    counters.end(code);
+    counters.end(code, now - call.begun);
   } else {
-    counters.end(code, since_tick() - lead, true);
+    host_.methods.end_short(host_.loop, counters, code);
   }
 }
 

@@ -145,9 +145,8 @@ class PortSession : public detail::ReplySink {
     serving_.call = request.call;
     serving_.code = ErrorCode::ok;
     ++served_;
-    const std::size_t bytes = request.body.size() + request.payload.size() + request.attachment.size();
-    const bool timed = counters.begin(host_.loop.now(), bytes);
-    serving_.lead = timed ? since_tick() : Duration::min();
+    counters.request_bytes.add(
+        static_cast<std::int64_t>(request.body.size() + request.payload.size() + request.attachment.size()));
     try {
       method.handler->serve(request);
     } catch (...) {
@@ -156,11 +155,7 @@ class PortSession : public detail::ReplySink {
     }
     if (serving_.counters != nullptr) {  // No active call has taken it over.
       serving_.counters = nullptr;
-      if (!timed) [[likely]] {
-        counters.end(serving_.code);
-      } else {
-        counters.end(serving_.code, since_tick() - serving_.lead, true);
-      }
+      host_.methods.end_short(host_.loop, counters, serving_.code);
     }
     host_.serving = false;
   }
@@ -206,10 +201,7 @@ class PortSession : public detail::ReplySink {
     const Dispatcher::Method* method = nullptr;
     std::uint32_t call = 0;
     ErrorCode code = ErrorCode::ok;
-    Duration lead = Duration::min();  // As ActiveCall::lead.
   };
-  // Reads the clock.
-  Duration since_tick() noexcept;
   // The call may have been begun by serve(); otherwise it is of no method.
   void count_begin(detail::ActiveCall& call) noexcept;
   void count_end(detail::ActiveCall& call) noexcept;

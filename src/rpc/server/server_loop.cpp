@@ -40,6 +40,7 @@ ServerLoop::~ServerLoop() {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
+  host_.methods.stop_timing(loop_);
   shared_.connections.fetch_sub(sessions_.size(), std::memory_order_relaxed);
 }
 
