@@ -34,7 +34,8 @@ enum class TlsPolicy : std::uint8_t {
 // Selects what may carry the messages of a native connection over TLS. The HELLOs travel within TLS in any case.
 enum class TlsProtection : std::uint8_t {
   // Also the transport beside the stream that both sides agree on in their HELLOs: shared memory, RDMA, UCX. Its keys
-  // and addresses travel only within TLS, but its messages are neither encrypted nor signed.
+  // and addresses travel only within TLS, and both sides prove by their first messages on it that they are the ends of
+  // this TLS connection. Later messages are neither encrypted nor signed.
   authenticated,
   // The encrypted stream only. Other transports are neither offered nor selected.
   encrypted_stream,
@@ -87,6 +88,8 @@ struct TlsCounters {
   std::uint64_t handshakes = 0;         // Complete handshakes.
   std::uint64_t resumed = 0;            // Handshakes that resumed a session; `handshakes` counts them too.
   std::uint64_t handshakes_failed = 0;  // Also connections that ended later by a violation of TLS.
+  std::uint64_t paths_proved = 0;       // Paths whose peer has proved that it agreed on them within TLS.
+  std::uint64_t paths_refused = 0;      // Paths that ended because their peer did not prove it.
   std::uint64_t reloads = 0;            // Changed files that are used.
   std::uint64_t reloads_failed = 0;     // Changed files that could not be used.
 };

@@ -46,6 +46,7 @@ Task<Document> connections_page(PageState& state, HttpRequest& request) {
                           {"backlog", "backlog", true},
                           {"memory", "memory", true},
                           {"paused", "paused"},
+                          {"protection", "protection"},
                           {"identity", "identity"}}};
   for (const rpc::ConnectionReport& one : found.rows) {
     table.rows.push_back({id_of(one.loop, one.slot, one.serial), one.peer, one.protocol, one.transport,
@@ -53,7 +54,8 @@ Task<Document> connections_page(PageState& state, HttpRequest& request) {
                           number(one.active), bytes_cell(static_cast<double>(one.received_bytes)),
                           bytes_cell(one.received_rate), bytes_cell(static_cast<double>(one.sent_bytes)),
                           bytes_cell(one.sent_rate), bytes_cell(static_cast<double>(one.backlog)),
-                          bytes_cell(static_cast<double>(one.memory_bytes)), boolean(one.paused), one.identity});
+                          bytes_cell(static_cast<double>(one.memory_bytes)), boolean(one.paused), one.protection,
+                          one.identity});
   }
   table.note = "An id is loop.slot.serial. Rates are those since somebody last looked.";
   if (const std::string silent = silent_note(found.silent); !silent.empty()) table.note += " " + silent;

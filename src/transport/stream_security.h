@@ -10,6 +10,7 @@
 #include "hawser/task.h"
 #include "hawser/time.h"
 #include "hawser/transport/stream.h"
+#include "transport/path_proof.h"
 
 namespace hawser::transport {
 
@@ -33,9 +34,12 @@ class ServerSecurity {
 
   // Empty if a connection over the unprotected `stream` is served; otherwise the reason, which names the remedy.
   virtual std::string refusal_of_plain(const Stream& stream) const = 0;
-  // Empty if other transports may carry the messages of a connection that was agreed on over a protected stream;
-  // otherwise the reason. A literal.
-  virtual std::string_view stream_only() const noexcept = 0;
+  // Empty if other transports may carry the messages of a connection that was agreed on over `secured`, a stream that
+  // protect() returned and whose handshake is complete; otherwise the reason. A literal.
+  virtual std::string_view stream_only(const Stream& secured) const noexcept = 0;
+  // This side's proof on a path that was agreed on over such a stream. The streams of both sides must be those of one
+  // connection.
+  virtual Result<std::unique_ptr<PathProof>> prove_path(Stream& secured, const PathTerms& terms) = 0;
 };
 
 // Protects the byte streams of clients. ClientOptions::security holds one. Thread-safe, and outlives its tasks.
@@ -49,7 +53,8 @@ class ClientSecurity {
   virtual Task<Result<std::unique_ptr<Stream>>> protect(Loop& loop, std::unique_ptr<Stream> stream, std::string address,
                                                         std::string_view protocol, Time deadline) = 0;
   // As in ServerSecurity.
-  virtual std::string_view stream_only() const noexcept = 0;
+  virtual std::string_view stream_only(const Stream& secured) const noexcept = 0;
+  virtual Result<std::unique_ptr<PathProof>> prove_path(Stream& secured, const PathTerms& terms) = 0;
 };
 
 }  // namespace hawser::transport

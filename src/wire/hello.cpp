@@ -23,6 +23,7 @@ enum Tag : std::uint16_t {
   tag_answer = 9,
   tag_unanswered = 10,
   tag_ready = 11,
+  tag_protection = 12,
 };
 constexpr std::uint32_t feature_checksum = 1;
 constexpr std::uint32_t feature_memory = 2;
@@ -113,6 +114,10 @@ bool read_field(Hello& hello, std::uint16_t tag, Bytes value) {
       hello.unanswered.emplace(as_text(value));
       return true;
     case tag_ready: hello.ready = true; return value.empty();
+    case tag_protection:
+      if (value.size() != 1) return false;
+      hello.protection = std::to_integer<std::uint8_t>(value[0]);
+      return true;
     default: return true;  // Fields of later versions are ignored.
   }
 }
@@ -142,6 +147,10 @@ std::vector<std::byte> encode_hello(const Hello& hello) {
     put_bytes(out, tag_unanswered, as_bytes(std::string_view(*hello.unanswered).substr(0, transport_reason_bytes_max)));
   }
   if (hello.ready) put_bytes(out, tag_ready, {});
+  if (hello.protection != 0) {
+    const std::byte protection{hello.protection};
+    put_bytes(out, tag_protection, Bytes(&protection, 1));
+  }
   return out.replace(6, static_cast<std::uint16_t>(out.size() - hello_prefix_bytes)).take();
 }
 

@@ -40,6 +40,8 @@ struct Hello {
   std::optional<std::vector<std::byte>> answer = {};  // Client: the parameters of its pending connection.
   std::optional<std::string> unanswered = {};         // Client: why it has no pending connection for the selection.
   bool ready = false;                                 // Server: both pending connections are connected.
+  // transport::PathProtection of a path: what the client demands, and what the server answers. 0: none.
+  std::uint8_t protection = 0;
 
   friend bool operator==(const Hello&, const Hello&) = default;
 };

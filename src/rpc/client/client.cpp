@@ -162,9 +162,12 @@ Task<void> Client::State::attempt(std::shared_ptr<Attempt> own) {
     if (!left.transport.empty() && opened->transport != left.transport) {
       health.broke(left.transport, left.reason, loop->now(), options.transports);
     }
+    const bool authenticated = opened->authenticated;
     use(std::move(*opened));
-    log.write(*loop, LogLevel::info,
-              [&] { return "connected to " + address + " over " + std::string(session->connection().transport()); });
+    log.write(*loop, LogLevel::info, [&] {
+      return "connected to " + address + " over " + std::string(session->connection().transport()) +
+             (authenticated ? ", authenticated within TLS" : "");
+    });
     log_fallbacks();
     own->outcome.emplace();
     if (waiting) waiting->send_all(*session);
@@ -240,6 +243,8 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
     auto made =
         std::make_shared<rpc::ClientSession>(*loop, std::move(dialed->connection), settings, options.call_timeout,
                                              static_cast<rpc::ClientSession::Owner&>(*this));
+    const bool proves = dialed->proof != nullptr;
+    if (proves) made->require_proof(std::move(dialed->proof), deadline);
     made->start();
     if (dialed->transport.empty()) co_return Opened{std::move(made), {}};
     // The probe gets a part of the remaining time, so that time remains to try another transport.
@@ -252,7 +257,7 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
         auto filling = probe(*made, probe_bytes, (deadline - loop->now()) / 2);
         works = co_await std::move(filling);
       }
-      if (works) co_return Opened{std::move(made), std::move(dialed->transport)};
+      if (works) co_return Opened{std::move(made), std::move(dialed->transport), proves};
       // The network between the peers does not carry packets of that size.
       shorter = dialed->worker->select_device(dialed->local).use_shorter_packets(dialed->parameters);
     }
@@ -284,6 +289,9 @@ Task<Result<void>> Client::State::probe(rpc::ClientSession& probed, std::size_t 
   alarm.start(*loop, loop->after(time));
   auto asked = probed.ping(body_bytes);
   const Result<Duration> answered = co_await std::move(asked);
+  if (!answered && !probed.unproved().empty()) {
+    co_return fail(ErrorCode::unavailable, probed.unproved(), ErrorScope::transport);
+  }
   if (!answered) {
     co_return fail(ErrorCode::unavailable,
                    body_bytes == 0

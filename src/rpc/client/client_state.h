@@ -34,6 +34,7 @@ struct Client::State final : rpc::ClientSession::Owner, detail::LoopUser {
   struct Opened {
     std::shared_ptr<rpc::ClientSession> session;
     std::string transport;
+    bool authenticated = false;  // Both sides have proved that they agreed on the path.
   };
   struct RetryTimer : Timer {
     explicit RetryTimer(State& owner) noexcept : Timer(&RetryTimer::fire), state(owner) {}

@@ -57,6 +57,11 @@ const AttachedTransports::Entry* AttachedTransports::find(std::string_view name)
   return at == attached_.end() ? nullptr : &*at;
 }
 
+Bytes TransportSelector::offer() const noexcept {
+  const auto at = std::ranges::find(offers_, transport_, &wire::NamedBytes::name);
+  return at == offers_.end() ? Bytes() : Bytes(at->bytes);
+}
+
 void TransportSelector::select(wire::Hello& hello, Done done) {
   hello_ = &hello;
   done_ = std::move(done);

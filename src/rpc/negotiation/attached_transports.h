@@ -84,6 +84,8 @@ class TransportSelector : Timer {
   void connect(Bytes answer, transport::PendingConnection::Ready ready);
 
   transport::PendingConnection* pending() noexcept { return pending_.get(); }
+  // The client's offer of the selected transport.
+  Bytes offer() const noexcept;
   std::string_view transport() const noexcept { return transport_; }
   std::size_t failures() const noexcept { return failures_; }
   // "name: reason" of each transport that was not used, also of those that the client did not offer. At most

@@ -15,6 +15,8 @@
 namespace hawser::rpc {
 namespace {
 
+constexpr auto path_protection = static_cast<std::uint8_t>(transport::PathProtection::authenticated);
+
 // An awaitable that performs the client's side of a handshake.
 class ServerHello final : Handshake::Done {
  public:
@@ -33,6 +35,7 @@ class ServerHello final : Handshake::Done {
     handshake_.send(ours);
     handshake_.expect_next();
   }
+  transport::Stream& stream() noexcept { return handshake_.stream(); }
   std::unique_ptr<transport::Stream> release_stream() noexcept { return handshake_.release_stream(); }
 
  private:
@@ -148,6 +151,7 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
   Result<std::unique_ptr<transport::Stream>> stream = co_await std::move(connecting);
   if (!stream) co_return std::unexpected(std::move(stream.error()));
   const std::string local = (*stream)->local();
+  transport::ClientSecurity* const security = options.security.get();
   Dialed dialed;
   dialed.fallback_reasons = std::move(avoided);
   const wire::Hello ours{
@@ -157,9 +161,9 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
       .memory = true,
       .message_bytes_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX)),
       .stream_window_bytes = options.stream_window_bytes,
-      .offers =
-          offers(transports, local, options.security != nullptr ? options.security->stream_only() : std::string_view(),
-                 dialed.fallback_reasons)};
+      .offers = offers(transports, local, security != nullptr ? security->stream_only(**stream) : std::string_view(),
+                       dialed.fallback_reasons),
+      .protection = security != nullptr ? path_protection : std::uint8_t{0}};
   for (const wire::NamedBytes& offer : ours.offers) {
     dialed.fallback_reasons.push_back({offer.name, "the server has enabled none, or prefers another transport"});
   }
@@ -192,6 +196,16 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
     if (both_ready) {
       std::erase_if(dialed.fallback_reasons,
                     [&](const TransportFallback& one) { return one.transport == dialed.transport; });
+      if (security != nullptr) {
+        const auto offered = std::ranges::find(ours.offers, dialed.transport, &wire::NamedBytes::name);
+        Result<std::unique_ptr<transport::PathProof>> proof =
+            security->prove_path(server.stream(), {.transport = dialed.transport,
+                                                   .offer = offered->bytes,
+                                                   .selection = dialed.parameters,
+                                                   .answer = pending->parameters()});
+        if (!proof) co_return std::unexpected(std::move(proof.error()));
+        dialed.proof = std::move(*proof);
+      }
       dialed.connection = pending->open(server.release_stream());
       co_return dialed;
     }
@@ -212,8 +226,12 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
                          "', which was not offered, or proposes it again",
                      ErrorScope::connection, Initiator::peer);
     }
-    Result<std::unique_ptr<transport::PendingConnection>> made = offered.mapped()->select_device(local).begin_accept(
-        selection->bytes, message_limits(dialed.hello.message_bytes_max, options.message_bytes_max));
+    Result<std::unique_ptr<transport::PendingConnection>> made =
+        security != nullptr && dialed.hello.protection != path_protection
+            ? fail(ErrorCode::unavailable, "the server does not prove that it agreed on the path: update it",
+                   ErrorScope::transport)
+            : offered.mapped()->select_device(local).begin_accept(
+                  selection->bytes, message_limits(dialed.hello.message_bytes_max, options.message_bytes_max));
     if (made) {
       auto preparing = until_ready(loop, **made, std::min(deadline, loop.after(TransportSelector::step_max)));
       const Result<void> ready = co_await std::move(preparing);

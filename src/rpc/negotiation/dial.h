@@ -22,6 +22,7 @@ struct Dialed {
   std::shared_ptr<transport::TransportWorker> worker;
   std::string local;
   std::vector<std::byte> parameters;
+  std::unique_ptr<transport::PathProof> proof;      // Over a protected stream.
   std::vector<TransportFallback> fallback_reasons;  // Why transports that this client has enabled are not used.
 };
 

@@ -19,6 +19,7 @@ struct ConnectionReport {
   std::string identity;               // Identity::text().
   std::string_view protocol;          // Such as "hawser" or "http". Lives as long as the server.
   std::string transport;              // Such as "tcp" or "rdma".
+  std::string_view protection;        // "authenticated", "encrypted" or empty. A literal.
   std::vector<std::string> declined;  // "name: reason" of each transport that does not carry the connection.
   Duration age{};
   std::uint64_t received_bytes = 0;  // In units of the transport.

@@ -91,6 +91,7 @@ ConnectionReport PortSession::report() {
                           .identity = identity_->text(),
                           .protocol = protocol(),
                           .transport = {},
+                          .protection = protection_,
                           .declined = declined_,
                           .age = host_.loop.now() - opened_,
                           .calls = served_,

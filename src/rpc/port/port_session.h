@@ -64,6 +64,8 @@ class PortSession : public detail::ReplySink {
   const ActiveCalls& active() const noexcept { return calls_; }
   // The transports that do not carry the connection, with the reasons.
   void set_declined(std::vector<std::string> declined) noexcept { declined_ = std::move(declined); }
+  // "authenticated": a path whose ends have proved themselves; "encrypted": TLS; empty: plain text. A literal.
+  void set_protection(std::string_view protection) noexcept { protection_ = protection; }
   // Requests the call of that id to stop. False if it has been answered.
   bool cancel_call(std::uint32_t call, const Error& why) noexcept {
     const StopsTokens stops(host_);
@@ -213,6 +215,7 @@ class PortSession : public detail::ReplySink {
   Serving serving_;
   std::uint64_t served_ = 0;
   std::vector<std::string> declined_;
+  std::string_view protection_;
   Time opened_;
   // The values of the previous report(), for rates.
   struct Reported {

@@ -26,6 +26,8 @@ constexpr unsigned silent_checks_max = 4;
 // Refusals come as fast as an attacker connects, so their log lines are limited.
 constexpr Duration refusal_line_interval = std::chrono::seconds(1);
 
+constexpr auto path_protection = static_cast<std::uint8_t>(transport::PathProtection::authenticated);
+
 }  // namespace
 
 ServerLoop::~ServerLoop() {
@@ -77,7 +79,9 @@ void ServerLoop::admit(std::unique_ptr<transport::Stream> stream) {
     return refuse(*handshake, "the server has handshakes_max (" + std::to_string(shared_.options.handshakes_max) +
                                   ") handshakes going on: try again later, or raise it");
   }
+  const Time deadline = handshake->deadline();
   attempts_.emplace_back().handshake = std::move(handshake);
+  attempts_.back().deadline = deadline;
 }
 
 // Makes room for a new connection by closing the oldest attempt that has been refused, else the oldest without a hello,
@@ -157,7 +161,19 @@ std::optional<Error> ServerLoop::refusal_of_plain(const ConnectionAttempt& attem
 }
 
 std::string_view ServerLoop::stream_only(const ConnectionAttempt& attempt) const noexcept {
-  return attempt.secured ? shared_.options.security->stream_only() : std::string_view();
+  if (!attempt.secured) return {};
+  const std::string_view why = shared_.options.security->stream_only(attempt.handshake->stream());
+  if (!why.empty()) return why;
+  if (attempt.theirs.protection == path_protection) {
+    const std::size_t bytes =
+        std::min<std::size_t>(attempt.theirs.message_bytes_max, shared_.options.message_bytes_max);
+    return bytes >= wire::MessagePrefix::bytes + PathGuard::message_bytes
+               ? std::string_view()
+               : "message_bytes_max of one side is less than 48 bytes, which a proof on a path takes: raise it";
+  }
+  return attempt.theirs.protection == 0
+             ? "the client does not prove that it agreed on the path: update it"
+             : "the client demands a protection of paths that this server does not know: update the server";
 }
 
 std::optional<Error> ServerLoop::refusal() const {
@@ -268,7 +284,8 @@ void ServerLoop::on_first_hello(ConnectionAttempts::iterator attempt) {
       .message_bytes_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.message_bytes_max, UINT32_MAX)),
       .calls_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.calls_per_connection_max, 65'536)),
       .stream_window_bytes = options.stream_window_bytes,
-      .refusal = refusal(*attempt)};
+      .refusal = refusal(*attempt),
+      .protection = attempt->secured ? path_protection : std::uint8_t{0}};
   if (attempt->ours.refusal) {
     host_.counters.refused.add(1);  // Before the client can see the refusal.
     attempt->handshake->send(attempt->ours);
@@ -313,15 +330,15 @@ void ServerLoop::on_selected(ConnectionAttempts::iterator attempt, bool selected
 }
 
 void ServerLoop::on_answer(ConnectionAttempts::iterator attempt, const wire::Hello& answer) {
-  if (answer.unanswered) return on_connected(attempt, *answer.unanswered);
-  if (!answer.answer) return on_connected(attempt, "the client did not answer the selection of this transport");
-  attempt->selector->connect(*answer.answer, [this, attempt](const Result<void>& connected) {
+  if (answer.unanswered) return on_connected(attempt, {}, *answer.unanswered);
+  if (!answer.answer) return on_connected(attempt, {}, "the client did not answer the selection of this transport");
+  attempt->selector->connect(*answer.answer, [this, attempt, bytes = *answer.answer](const Result<void>& connected) {
     guard(*attempt->handshake,
-          [&] { on_connected(attempt, connected ? std::nullopt : std::optional(connected.error().text)); });
+          [&] { on_connected(attempt, bytes, connected ? std::nullopt : std::optional(connected.error().text)); });
   });
 }
 
-void ServerLoop::on_connected(ConnectionAttempts::iterator attempt, std::optional<std::string> failure) {
+void ServerLoop::on_connected(ConnectionAttempts::iterator attempt, Bytes answer, std::optional<std::string> failure) {
   TransportSelector& selector = *attempt->selector;
   if (failure) {
     loop_.log(LogLevel::info, "rpc",
@@ -329,6 +346,15 @@ void ServerLoop::on_connected(ConnectionAttempts::iterator attempt, std::optiona
                   attempt->handshake->stream().peer() + ": " + *failure);
     selector.failed(std::move(*failure));
     return select(attempt);
+  }
+  if (attempt->secured) {
+    Result<std::unique_ptr<transport::PathProof>> proof =
+        shared_.options.security->prove_path(attempt->handshake->stream(), {.transport = selector.transport(),
+                                                                            .offer = selector.offer(),
+                                                                            .selection = attempt->ours.selection->bytes,
+                                                                            .answer = answer});
+    if (!proof) return on_connected(attempt, {}, std::move(proof.error().text));
+    attempt->proof = std::move(*proof);
   }
   attempt->ours.declined.clear();
   attempt->ours.selection.reset();
@@ -368,7 +394,10 @@ void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_
       .budget = &host_.budget,
       .peer = host_.receive_peers.find(connection->peer())};
   host_.counters.transports_declined.add(static_cast<std::int64_t>(attempt->selector->failures()));
-  begin_session(attempt, std::make_unique<ServerSession>(host_, std::move(connection), settings, std::move(identity)));
+  const Time deadline = attempt->deadline;
+  auto session = std::make_unique<ServerSession>(host_, std::move(connection), settings, std::move(identity));
+  if (attempt->proof != nullptr) session->require_proof(std::move(attempt->proof), deadline);
+  begin_session(attempt, std::move(session));
 }
 
 void ServerLoop::begin_session(ConnectionAttempts::iterator attempt, std::unique_ptr<PortSession> made) {
@@ -383,6 +412,7 @@ void ServerLoop::begin_session(ConnectionAttempts::iterator attempt, std::unique
   };
   PortSession& session = *made;
   host_.counters.count_opened(shared_.protocol_number(session.protocol()));
+  if (attempt->secured) session.set_protection(attempt->going ? "authenticated" : "encrypted");
   if (attempt->selector != nullptr) session.set_declined(std::move(attempt->selector->reasons()));
   auto end = std::make_unique<End>(*this);
   sessions_.push_back(std::move(made));

@@ -130,8 +130,10 @@ class ServerLoop final : Handshake::Done {
     std::unique_ptr<TransportSelector> selector;  // Non-null once the client has offered transports.
     wire::Hello theirs;
     wire::Hello ours;
-    bool going = false;    // A transport was negotiated; our last hello is being sent.
-    bool secured = false;  // The stream is protected by ServerOptions::security.
+    bool going = false;                           // A transport was negotiated; our last hello is being sent.
+    bool secured = false;                         // The stream is protected by ServerOptions::security.
+    std::unique_ptr<transport::PathProof> proof;  // Non-null if it is, and `going`.
+    Time deadline{};                              // The end of the time for the handshake and the client's proof.
   };
   using ConnectionAttempts = std::list<ConnectionAttempt>;
   using SessionList = std::list<std::unique_ptr<PortSession>>;
@@ -164,8 +166,9 @@ class ServerLoop final : Handshake::Done {
   void continue_handshake(ConnectionAttempts::iterator attempt, Result<wire::Hello> hello);
   void on_first_hello(ConnectionAttempts::iterator attempt);
   void on_answer(ConnectionAttempts::iterator attempt, const wire::Hello& answer);
-  // The pending connection is connected to the client's, or `failure` says why it is not.
-  void on_connected(ConnectionAttempts::iterator attempt, std::optional<std::string> failure);
+  // The pending connection is connected to the client's, whose parameters are `answer`, or `failure` says why it is
+  // not.
+  void on_connected(ConnectionAttempts::iterator attempt, Bytes answer, std::optional<std::string> failure);
   void select(ConnectionAttempts::iterator attempt);
   void on_selected(ConnectionAttempts::iterator attempt, bool selected);
   void open_transport(ConnectionAttempts::iterator attempt);

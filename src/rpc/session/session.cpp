@@ -32,7 +32,15 @@ void Session::start_session() {
   // The limit is longer than any connection lives, and far enough from the end of time that it can be doubled.
   constexpr Duration ping_interval_max = std::chrono::hours(24 * 365 * 10);
   if (settings_.ping_interval <= ping_interval_max) check_life_at(loop_.now() + settings_.ping_interval);
+  if (guard_ != nullptr) return guard_->start();
   connection_->start(*this);
+}
+
+void Session::require_proof(std::unique_ptr<transport::PathProof> proof, Time deadline) {
+  guard_ = std::make_unique<PathGuard>(loop_, *connection_, *this, std::move(proof), deadline, [this](Error why) {
+    unproved_ = why.text;
+    end_session(why);
+  });
 }
 
 // ---- Sending ----
@@ -291,6 +299,7 @@ void Session::end_session(const Error& reason) {
   rest_.stop();
   const std::uint64_t sent = connection_->sent();
   connection_->abort();
+  if (guard_ != nullptr) guard_->end();
   if (memory_ != nullptr) memory_->end(reason, sent);
   // The loop did not run when this session was to check the peer. The peer's interval is not known; it is the same
   // unless an option says otherwise.

@@ -11,6 +11,7 @@
 #include "hawser/metadata.h"
 #include "hawser/stream.h"
 #include "hawser/transport/connection.h"
+#include "rpc/negotiation/path_guard.h"
 #include "wire/frame.h"
 
 namespace hawser::detail {
@@ -47,6 +48,12 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   bool closed() const noexcept { return closed_; }
   transport::Connection& connection() noexcept { return *connection_; }
   const transport::Connection& connection() const noexcept { return *connection_; }
+
+  // The peer must prove by its first message, until `deadline`, that it agreed on this path, and this side does so,
+  // too. Called before the session starts.
+  void require_proof(std::unique_ptr<transport::PathProof> proof, Time deadline);
+  // Why the peer's proof was refused; empty if it was not.
+  const std::string& unproved() const noexcept { return unproved_; }
 
   // A connection's turn on the loop ends after this time and continues in a later tick. Other connections are served in
   // between, whatever the decoding of this connection's messages costs.
@@ -195,6 +202,8 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   detail::WaitingWriter writers_;                 // Writers of streams that wait until the backlog is shorter.
   std::unique_ptr<detail::MemoryFrames> memory_;  // Made on first use. Outlives the connection, which uses its loans.
   std::unique_ptr<transport::Connection> connection_;
+  std::unique_ptr<PathGuard> guard_;  // Non-null on paths that were agreed on over a protected stream.
+  std::string unproved_;
   bool closed_ = false;
 
   std::byte* head_ = nullptr;  // The frame between begin_frame() and end_frame().

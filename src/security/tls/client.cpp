@@ -4,6 +4,7 @@
 
 #include "exec/condition.h"
 #include "hawser/tls.h"
+#include "security/tls/path_keys.h"
 #include "security/tls/stream.h"
 #include "transport/common/null_sink.h"
 #include "transport/stream_security.h"
@@ -117,8 +118,14 @@ struct TlsClient::State final : transport::ClientSecurity {
     secured->set_sink(transport::null_sink());
     co_return std::unique_ptr<transport::Stream>(std::move(secured));
   }
-  std::string_view stream_only() const noexcept override {
-    return options.protection == TlsProtection::encrypted_stream ? client_streams_only : std::string_view();
+  // `secured` is a stream of protect().
+  std::string_view stream_only(const transport::Stream& secured) const noexcept override {
+    if (options.protection == TlsProtection::encrypted_stream) return client_streams_only;
+    return static_cast<const tls::TlsStream&>(secured).session().no_export_reason();
+  }
+  Result<std::unique_ptr<transport::PathProof>> prove_path(transport::Stream& secured,
+                                                           const transport::PathTerms& terms) override {
+    return tls::prove_path(static_cast<tls::TlsStream&>(secured), terms, tls::Side::client);
   }
 
   const TlsClientOptions options;

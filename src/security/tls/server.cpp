@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "hawser/tls.h"
+#include "security/tls/path_keys.h"
 #include "security/tls/stream.h"
 #include "transport/stream_security.h"
 
@@ -73,8 +74,14 @@ struct TlsServer::State final : transport::ServerSecurity {
     return "this server requires TLS, and the connection is in plain text: connect with TLS (https for HTTP; "
            "ClientOptions::security = TlsClient for this library)";
   }
-  std::string_view stream_only() const noexcept override {
-    return options.protection == TlsProtection::encrypted_stream ? server_streams_only : std::string_view();
+  // `secured` is a stream of protect().
+  std::string_view stream_only(const transport::Stream& secured) const noexcept override {
+    if (options.protection == TlsProtection::encrypted_stream) return server_streams_only;
+    return static_cast<const tls::TlsStream&>(secured).session().no_export_reason();
+  }
+  Result<std::unique_ptr<transport::PathProof>> prove_path(transport::Stream& secured,
+                                                           const transport::PathTerms& terms) override {
+    return tls::prove_path(static_cast<tls::TlsStream&>(secured), terms, tls::Side::server);
   }
 
   const TlsServerOptions options;

@@ -195,6 +195,12 @@ std::string_view Session::protocol() const noexcept {
   return {reinterpret_cast<const char*>(data), size};
 }
 
+// Without the extended master secret, a man in the middle can make two connections of TLS 1.2 that have the same keys.
+std::string_view Session::no_export_reason() const noexcept {
+  if (SSL_version(ssl_.get()) >= TLS1_3_VERSION || SSL_get_extms_support(ssl_.get()) == 1) return {};
+  return "the peer speaks TLS 1.2 without the extended master secret, so that no keys of a path can be derived";
+}
+
 Session::Read Session::read(MutableBytes space, std::size_t& bytes) {
   bytes = 0;
   if (over_) return Read::failed;

@@ -83,6 +83,9 @@ class Session {
   // Why a function returned `failed`.
   const Error& error() const noexcept { return error_; }
 
+  // Empty if keys can be exported that only the two ends of this connection have (RFC 5705, RFC 7627); otherwise the
+  // reason, a literal. After the handshake.
+  std::string_view no_export_reason() const noexcept;
   // For tests, and for the callbacks of OpenSSL.
   SSL* ssl() noexcept { return ssl_.get(); }
   const std::string& alpn() const noexcept { return alpn_; }

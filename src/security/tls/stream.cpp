@@ -23,6 +23,8 @@ TlsCounters counters_of(const Shared& shared) noexcept {
   return {.handshakes = get(shared.handshakes),
           .resumed = get(shared.resumed),
           .handshakes_failed = get(shared.failed),
+          .paths_proved = get(shared.paths_proved),
+          .paths_refused = get(shared.paths_refused),
           .reloads = shared.store.reloads(),
           .reloads_failed = shared.store.reloads_failed()};
 }

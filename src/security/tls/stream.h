@@ -30,6 +30,8 @@ struct Shared {
   std::atomic<std::uint64_t> handshakes{0};
   std::atomic<std::uint64_t> resumed{0};
   std::atomic<std::uint64_t> failed{0};
+  std::atomic<std::uint64_t> paths_proved{0};
+  std::atomic<std::uint64_t> paths_refused{0};
   // Its threads use the other members, so it ends first.
   const std::unique_ptr<exec::OffloadPool> pool;
   const std::size_t waiting_max;
@@ -66,6 +68,11 @@ class TlsStream final : public transport::Stream, transport::StreamSink, exec::S
   std::string peer() const override { return stream_->peer(); }
   std::string local() const override { return stream_->local(); }
   std::shared_ptr<const Identity> identity() const override;
+
+  // After the handshake.
+  Session& session() noexcept { return *step_->session; }
+  const Session& session() const noexcept { return *step_->session; }
+  const std::shared_ptr<Shared>& shared() const noexcept { return shared_; }
 
   static constexpr std::size_t receive_bytes = 64 * 1024;
   static constexpr std::size_t encrypt_bytes_max = 128 * 1024;

@@ -43,6 +43,7 @@ TEST(Hello, TransportsGoThereAndBack) {
   hello.answer = std::vector<std::byte>(11, std::byte{1});
   hello.unanswered = "no such device";
   hello.ready = true;
+  hello.protection = 1;
   const Result<Hello> back = decode_hello(encode_hello(hello));
   ASSERT_TRUE(back) << back.error().text;
   EXPECT_EQ(*back, hello);
