@@ -21,6 +21,8 @@ Run add_lab(CLI::App& command);
 Run add_list(CLI::App& command);
 Run add_load(CLI::App& command);
 Run add_ping(CLI::App& command);
+Run add_record(CLI::App& command);
+Run add_replay(CLI::App& command);
 Run add_top(CLI::App& command);
 
 }  // namespace hawser::cli

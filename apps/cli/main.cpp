@@ -24,6 +24,8 @@ constexpr Command commands[] = {
     {"health", "Say whether a server serves", hawser::cli::add_health},
     {"load", "Call a method at a given rate and measure the latencies", hawser::cli::add_load},
     {"ping", "Measure the round trip to a server, over each transport", hawser::cli::add_ping},
+    {"record", "Record requests of a running server into a file", hawser::cli::add_record},
+    {"replay", "Send the requests of a recording to a server, and compare the outcomes", hawser::cli::add_replay},
     {"top", "Show the methods, connections and loops of a server, again and again", hawser::cli::add_top},
     {"demo", "Serve example services, to be called by curl, gRPC and bRPC clients", hawser::cli::add_demo},
     {"doctor", "Say what TCP, shared memory and RDMA can do on this machine, and what is in their way",

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -105,7 +106,12 @@ class IncomingCall {
     reply_metadata_.emplace_back(std::move(key), std::move(value));
   }
 
-  // For the library. `method` lives as long as this object.
+  // For the library. The request, whose metadata may have been changed since.
+  const detail::IncomingRequest& request() const noexcept { return call_.request(); }
+  // Makes reply_checksum() the CRC32C of the encoded result and its attachment, after next(). Call it before next().
+  void checksum_reply() noexcept { checksum_wanted_ = true; }
+  std::uint32_t reply_checksum() const noexcept { return reply_checksum_; }
+  // `method` lives as long as this object.
   IncomingCall(detail::ActiveCall& call, std::string_view method, bool streams);
   const Metadata& reply_metadata() const noexcept { return reply_metadata_; }
 
@@ -118,6 +124,8 @@ class IncomingCall {
   const bool streams_;
   const Time begin_;
   std::size_t reply_bytes_ = 0;
+  std::uint32_t reply_checksum_ = 0;
+  bool checksum_wanted_ = false;
   std::optional<Identity> identity_;
   bool changed_ = false;  // metadata_ replaces that of the request.
   Buffer metadata_;

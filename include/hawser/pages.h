@@ -10,6 +10,7 @@
 #include "hawser/http.h"
 #include "hawser/metrics.h"
 #include "hawser/recent_log.h"
+#include "hawser/recorder.h"
 #include "hawser/server.h"
 #include "hawser/tracing.h"
 
@@ -53,6 +54,9 @@ struct PagesOptions {
   std::optional<RecentLog> log = {};  // For /log.
   std::vector<HealthReporter> reporters = {};
   std::optional<Tracer> tracer = {};  // For /traces.
+  // For POST /record, by which `hawser record` fetches requests. Only for clients of this machine, whatever `pages` and
+  // `changes` are, unless one of them is `off`.
+  std::optional<Recorder> recorder = {};
 };
 
 // Enables HTTP on the server's port with the pages, and with the routes of `http`. A route that `http` has already is a

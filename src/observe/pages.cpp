@@ -123,6 +123,26 @@ Task<HttpResponse> serve_metrics(State state, HttpRequest& request) {
   co_return response;
 }
 
+// Requests of clients are not shown to the outside, even where pages are.
+Task<HttpResponse> serve_record(State state, HttpRequest& request) {
+  std::string why = change_refusal_of(request, state->options);
+  if (why.empty()) why = refusal_of(request, PageAccess::loopback, state->options);
+  if (!why.empty()) co_return plain(403, std::move(why));
+  const std::string given = query_of(request.query(), "ratio");
+  double ratio = given.empty() ? 1 : -1;
+  std::from_chars(given.data(), given.data() + given.size(), ratio);
+  Result<Recorder::Part> part = state->options.recorder->take(query_of(request.query(), "recording"), ratio,
+                                                              query_of(request.query(), "end") == "1");
+  if (!part) co_return plain(part.error().code == ErrorCode::overloaded ? 409 : 400, part.error().text);
+  HttpResponse response = plain(200, {});
+  response.content_type = "application/octet-stream";
+  response.body = std::move(part->records);
+  response.headers.emplace_back("Hawser-Recorded", std::to_string(part->recorded));
+  response.headers.emplace_back("Hawser-Dropped", std::to_string(part->dropped));
+  response.headers.emplace_back("Hawser-Skipped", std::to_string(part->skipped));
+  co_return response;
+}
+
 Task<HttpResponse> serve_live(State state, HttpRequest& request) {
   if (std::string why = refusal_of(request, state->options.health, state->options); !why.empty()) {
     co_return plain(403, std::move(why));
@@ -229,6 +249,9 @@ void enable_pages(Server& server, PagesOptions options, Http http) {
     if (given.changes != PageAccess::off) {
       change("/calls/cancel", "/calls", cancel_call);
       if (given.log) change("/log/level", "/log", set_log_level);
+      if (given.recorder) {
+        http.route("POST", "/record", [state](HttpRequest& request) { return serve_record(state, request); });
+      }
     }
     if (const Result<void> sampled = server.spawn(Sampler{state}); !sampled) {
       throw std::logic_error("hawser: enable_pages(): " + sampled.error().text);

@@ -25,23 +25,29 @@ Method protobuf_method(std::string name, bool streams_in, bool streams_out) {
 }
 
 RawCall::RawCall(detail::ClientLink& link, const Method& method, std::string body, CallOptions options)
-    : CallOperation(link), body_(std::move(body)), options_(std::move(options)) {
+    : RawCall(link, method, std::move(body), {}, std::move(options)) {}
+
+RawCall::RawCall(detail::ClientLink& link, const Method& method, std::string body, std::string payload,
+                 CallOptions options)
+    : CallOperation(link), body_(std::move(body)), payload_(std::move(payload)), options_(std::move(options)) {
   request_.method = method.id;
   request_.signature = method.signature;
   request_.name = method.name;
-  request_.size = {.body = body_.size()};
+  RawCall::measure();
   request_.options = &options_;
   request_.streams_in = method.streams_in;
   request_.streams_out = method.streams_out;
   request_.streams = method.streams_in || method.streams_out;
 }
 
-void RawCall::encode(std::byte* body, ConstBuffer*) {
+void RawCall::encode(std::byte* body, ConstBuffer* pieces) {
   if (!body_.empty()) std::memcpy(body, body_.data(), body_.size());
+  if (!payload_.empty()) *pieces = {as_bytes(payload_).data(), payload_.size()};
 }
 
 void RawCall::decode(const detail::Received& reply) {
-  answer_ = {std::string(as_text(reply.body)), std::string(as_text(reply.payload))};
+  answer_ = {std::string(as_text(reply.body)), std::string(as_text(reply.payload)),
+             std::string(as_text(reply.attachment))};
 }
 
 struct RawCall::Ended {

@@ -18,10 +18,13 @@ class RawCall final : public detail::CallOperation {
   struct Answer {
     std::string body;
     std::string payload;
+    std::string attachment = {};
   };
 
   // `method` must stay valid until the call has ended.
   RawCall(detail::ClientLink& link, const Method& method, std::string body, CallOptions options);
+  // With large values of the arguments beside the body.
+  RawCall(detail::ClientLink& link, const Method& method, std::string body, std::string payload, CallOptions options);
   ~RawCall() { withdraw(); }
 
   // Sends the request. Call it once.
@@ -36,13 +39,16 @@ class RawCall final : public detail::CallOperation {
 
  private:
   struct Ended;
-  void measure() noexcept override { request_.size = {.body = body_.size()}; }
+  void measure() noexcept override {
+    request_.size = {.body = body_.size(), .payload = payload_.size(), .pieces = payload_.empty() ? 0U : 1U};
+  }
   void encode(std::byte* body, ConstBuffer* pieces) override;
   void decode(const detail::Received& reply) override;
   // The stream; kept while it is read after the end of the call.
   detail::StreamCore* kept_stream();
 
   const std::string body_;
+  const std::string payload_;
   const CallOptions options_;
   Answer answer_;
   std::shared_ptr<detail::StreamCore> stream_kept_;

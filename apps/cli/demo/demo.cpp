@@ -35,6 +35,7 @@ struct ServeOptions {
   unsigned rate = 200;
   std::string pages = "loopback";
   std::string log_format = "text";
+  bool recorder = false;
   DemoTls tls;
 };
 
@@ -95,6 +96,11 @@ int serve(const ServeOptions& given) {
   pages.pages = pages.metrics = given.pages == "off"   ? PageAccess::off
                                 : given.pages == "all" ? PageAccess::all
                                                        : PageAccess::loopback;
+  if (given.recorder) {
+    const Recorder recorder;
+    server.use(recorder.calls());
+    pages.recorder = recorder;
+  }
   enable_pages(server, std::move(pages));
   enable_grpc(server);
   enable_baidu_std(server);
@@ -136,6 +142,7 @@ Run add_demo(CLI::App& command) {
                    "Lines of the log: text or json to stderr, or journal (systemd)")
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "json", "journal"}));
+  added->add_flag("--recorder", options->recorder, "Let clients of this machine record requests (hawser record)");
   added->add_option("--load", options->peers, "Addresses of demo servers that this one calls");
   added->add_option("--rate", options->rate, "Calls a second to each of them")
       ->capture_default_str()

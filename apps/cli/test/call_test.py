@@ -17,6 +17,7 @@ import sys
 import tempfile
 import termios
 import threading
+import time
 
 PROGRAM = sys.argv[1]
 PROTO = pathlib.Path(__file__).resolve().parent.parent / "demo" / "shop.proto"
@@ -204,6 +205,48 @@ def top():
         expect(("top", f"127.0.0.1:{silent.getsockname()[1]}", "--once"), 3, "", "does not answer")
 
 
+def wait_for(path):
+    end = time.monotonic() + 60
+    while not os.path.exists(path):
+        assert time.monotonic() < end, path
+        time.sleep(0.01)
+
+
+def record():
+    """A recording, its replay, differences that the replay finds, and damaged files."""
+    with tempfile.TemporaryDirectory() as folder, Server("--recorder") as address:
+        path = f"{folder}/calls"
+        with subprocess.Popen([PROGRAM, "record", address, path, "--seconds", "600", "--json"], stdout=subprocess.PIPE,
+                              text=True) as recording:
+            wait_for(path)  # From now on calls are recorded.
+            for text in ("one", "two", "x" * 20000):
+                expect(("call", address, "demo::echo", json.dumps(text)), 0)
+            expect(("record", address, f"{folder}/other", "--seconds", "0"), 1, "", "another recording")
+            recording.send_signal(signal.SIGINT)
+            report = json.loads(recording.stdout.read())
+            assert recording.wait(timeout=60) == 0 and report["recorded"] >= 3 and report["dropped"] == 0, report
+        assert os.path.getsize(path) == report["bytes"] and os.stat(path).st_mode & 0o77 == 0, report
+        replay = ("replay", path, address, "--speed", "100")
+        again = json.loads(expect((*replay, "--compare", "--json"), 0).stdout)
+        assert again["sent"] == report["recorded"] and again["compared"] >= 3 and again["different"] == 0, again
+        assert "all outcomes are the recorded ones" in expect(replay, 0).stdout
+        shared = expect((*replay, "--compare", "--transport", "shm"), 0).stdout
+        assert "all outcomes and replies are the recorded ones" in shared, shared
+        expect((*replay, "--speed", "101"), 2)
+        expect(("record", address, path), 2, "", "it exists")
+        whole = pathlib.Path(path).read_bytes()
+        flipped = whole[:40] + bytes([whole[40] ^ 1]) + whole[41:]
+        for name, content, error in (("short", whole[:-1], "offset"), ("flipped", flipped, "offset 16"),
+                                     ("other", b"GIF89a", "no recording"), ("empty", whole[:16], "has no calls")):
+            pathlib.Path(folder, name).write_bytes(content)
+            expect(("replay", f"{folder}/{name}", address), 2, "", error)
+        expect(("replay", "/nowhere", address), 2, "", "/nowhere")
+    with Server() as address:
+        expect(("record", address, "/nowhere/file"), 1, "", "PagesOptions::recorder")
+    with Answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi") as address, tempfile.TemporaryDirectory() as folder:
+        expect(("record", address, f"{folder}/calls"), 1, "", "something else than records")
+
+
 def reference():
     """Help, manual pages and completion come from the options of the commands."""
     assert "--rate" in expect(("help", "load"), 0).stdout
@@ -280,5 +323,5 @@ def baidu_std():
 
 
 if __name__ == "__main__":
-    cases = (functions, load, top, reference, services, grpc, baidu_std)
+    cases = (functions, load, top, record, reference, services, grpc, baidu_std)
     {case.__name__: case for case in cases}[sys.argv[2]]()

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "hawser/crc32c.h"
 #include "hawser/detail/send_reply.h"
 #include "hawser/stream.h"
 #include "rpc/port/port_session.h"
@@ -164,6 +165,11 @@ void Interception::end_reply(std::span<const ConstBuffer> pieces, SendCompletion
     pieces_.assign(pieces.begin(), pieces.end());
     held_ = Held::reply;
     call_.reply_bytes_ = size_.body + size_.payload + attachment_.size();
+    if (call_.checksum_wanted_) {
+      std::uint32_t checksum = crc32c(body_.bytes().first(size_.body));
+      for (const ConstBuffer& piece : pieces_) checksum = crc32c(checksum, {piece.data, piece.size});
+      call_.reply_checksum_ = checksum;
+    }
     // The handler has run, so its reply is not refused. Later requests are, if it exceeds the limits.
     if (outer_.request().account != nullptr) held_charge_.add(*outer_.request().account, call_.reply_bytes_, true);
     if (pieces_.empty()) {

@@ -1,0 +1,228 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/descriptor.h"
+#include "base/kernel_random.h"
+#include "cli/call/outcome.h"
+#include "cli/command.h"
+#include "cli/top/signals.h"
+#include "hawser/http_client.h"
+#include "hawser/loop.h"
+#include "observe/record_format.h"
+
+namespace hawser::cli {
+namespace {
+
+struct RecordOptions {
+  std::string address;
+  std::string file;
+  double ratio = 1;
+  std::uint64_t requests_max = 1'000'000;
+  std::uint64_t bytes_max = std::uint64_t{256} << 20;
+  double seconds = 10;
+  double timeout_s = 5;
+  bool json = false;
+};
+
+// A new file that only its owner may read: requests may be confidential.
+class NewFile {
+ public:
+  Result<void> open(const std::string& path) {
+    file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (file_.valid()) return {};
+    const std::string why = errno == EEXIST ? "it exists: remove it, or give another name" : std::strerror(errno);
+    return fail(ErrorCode::invalid_argument, "the file " + path + " can't be written: " + why);
+  }
+  Result<void> write(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return fail(ErrorCode::internal, fmt::format("writing the file: {}", std::strerror(errno)));
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+      size_ += static_cast<std::uint64_t>(written);
+    }
+    return {};
+  }
+  std::uint64_t size() const noexcept { return size_; }
+
+ private:
+  Descriptor file_;
+  std::uint64_t size_ = 0;
+};
+
+std::uint64_t count_in(const HttpClientResponse& response, std::string_view name) {
+  std::uint64_t count = 0;
+  const std::string_view text = response.header(name).value_or("");
+  std::from_chars(text.data(), text.data() + text.size(), count);
+  return count;
+}
+
+// Used on the loop's thread.
+class Recording {
+ public:
+  Recording(Loop& loop, const RecordOptions& options)
+      : loop_(loop),
+        options_(options),
+        client_(loop, {.body_bytes_max = observe::record_bytes_max + (std::size_t{1} << 20)}) {}
+
+  void end() { ended_.request_stop(); }
+
+  Task<int> run() {
+    const Output output{.command = "record", .json = options_.json};
+    // The server answers before the file is made: it may refuse.
+    auto beginning = fetch(false);
+    Result<HttpClientResponse> response = co_await std::move(beginning);
+    if (const std::optional<Error> error = refusal(response)) co_return output.error(*error);
+    auto keeping = record(std::move(*response));
+    const Result<void> kept = co_await std::move(keeping);
+    if (!ended_there_) {
+      auto ending = fetch(true);
+      static_cast<void>(co_await std::move(ending));
+    }
+    if (!kept) co_return output.error(kept.error());
+    output.line(summary());
+    co_return succeeded;
+  }
+
+ private:
+  // Asks for the records since the last time. `end`: the recording ends.
+  Task<Result<HttpClientResponse>> fetch(bool end) {
+    HttpClientRequest request;
+    request.method = "POST";
+    request.url =
+        fmt::format("http://localhost/record?recording={}&ratio={}&end={}", name_, options_.ratio, end ? 1 : 0);
+    request.address = options_.address;
+    request.timeout = duration_of(options_.timeout_s);
+    return client_.send(std::move(request));
+  }
+
+  Task<Result<void>> record(HttpClientResponse response) {
+    if (Result<void> made = file_.open(options_.file); !made) co_return made;
+    if (Result<void> begun = file_.write(observe::recording_header()); !begun) co_return begun;
+    const Time until = loop_.after(duration_of(options_.seconds));
+    for (;;) {
+      dropped_ = count_in(response, "hawser-dropped");
+      skipped_ = count_in(response, "hawser-skipped");
+      const Result<bool> more = keep(response.body);
+      if (!more) co_return std::unexpected(more.error());
+      if (!*more || ended_there_) co_return Result<void>();
+      auto pause = loop_.sleep(std::chrono::milliseconds(100), ended_.get_token());
+      static_cast<void>(co_await std::move(pause));
+      const bool last = ended_.stop_requested() || loop_.now() >= until;
+      auto fetching = fetch(last);
+      Result<HttpClientResponse> next = co_await std::move(fetching);
+      if (const std::optional<Error> error = refusal(next)) co_return std::unexpected(*error);
+      ended_there_ = last;
+      response = std::move(*next);
+    }
+  }
+
+  std::optional<Error> refusal(const Result<HttpClientResponse>& response) const {
+    if (!response) {
+      Error error = response.error();
+      // The request changes nothing but the time at which the recording ends.
+      if (error.code == ErrorCode::outcome_unknown) error.code = ErrorCode::unavailable;
+      error.text = options_.address + " does not answer /record: " + error.text;
+      return error;
+    }
+    if (response->status == 200) return std::nullopt;
+    std::string why = response->body.substr(0, std::min<std::size_t>(response->body.find('\n'), 200));
+    if (response->status == 404) why = "it is no Hawser server, or it has no PagesOptions::recorder";
+    return Error{
+        .code = response->status == 403 ? ErrorCode::permission_denied : ErrorCode::protocol_error,
+        .initiator = Initiator::peer,
+        .text = fmt::format("{} answers /record with HTTP status {}: {}", options_.address, response->status, why)};
+  }
+
+  // Writes the records within the limits. False if one is reached.
+  Result<bool> keep(std::string_view records) {
+    observe::RecordReader reader(as_bytes(records));
+    for (;;) {
+      const auto record = reader.next();
+      if (!record) {
+        return fail(ErrorCode::protocol_error,
+                    options_.address + " sends something else than records: " + record.error().text);
+      }
+      if (!*record) return recorded_ < options_.requests_max;
+      const std::string_view bytes = as_text(reader.record());
+      if (recorded_ >= options_.requests_max || file_.size() + bytes.size() > options_.bytes_max) return false;
+      if (const Result<void> written = file_.write(bytes); !written) return std::unexpected(written.error());
+      ++recorded_;
+    }
+  }
+
+  std::string summary() const {
+    if (options_.json) {
+      return fmt::format("{{\"recorded\":{},\"bytes\":{},\"dropped\":{},\"skipped\":{}}}", recorded_, file_.size(),
+                         dropped_, skipped_);
+    }
+    std::string text = fmt::format("{} requests, {} bytes", recorded_, file_.size());
+    if (dropped_ != 0)
+      text += fmt::format("; {} were not recorded because the server's queue was full: give --ratio", dropped_);
+    if (skipped_ != 0)
+      text += fmt::format("; {} were not recorded because they have streams or are too large", skipped_);
+    return text;
+  }
+
+  Loop& loop_;
+  const RecordOptions& options_;
+  HttpClient client_;
+  const std::string name_ = fmt::format("{:016x}", kernel_random());
+  std::stop_source ended_;
+  bool ended_there_ = false;  // The server knows that the recording has ended.
+  NewFile file_;
+  std::uint64_t recorded_ = 0;
+  std::uint64_t dropped_ = 0;
+  std::uint64_t skipped_ = 0;
+};
+
+int run_record(const RecordOptions& options) {
+  Loop loop;
+  Recording recording(loop, options);
+  const Signals signals([&](int number) {
+    if (number != SIGWINCH) loop.post([&recording] { recording.end(); });
+  });
+  return loop.run(recording.run());
+}
+
+}  // namespace
+
+Run add_record(CLI::App& command) {
+  auto options = std::make_shared<RecordOptions>();
+  command.add_option("address", options->address, "Server with a recorder: HOST:PORT, unix:/path or unix:@name")
+      ->required();
+  command.add_option("file", options->file, "File to write; it must not exist")->required();
+  command.add_option("--ratio", options->ratio, "Part of the calls to record")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1.0));
+  command.add_option("--requests", options->requests_max, "End after that many requests")
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40));
+  command.add_option("--bytes", options->bytes_max, "End before the file is larger")
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{1024}, std::uint64_t{1} << 40));
+  command.add_option("--seconds", options->seconds, "End after that time")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86'400.0));
+  command.add_option("--timeout", options->timeout_s, "Seconds for each request of this command")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 3600.0));
+  command.add_flag("--json", options->json, "Print JSON");
+  command.footer(
+      "The server must have PagesOptions::recorder; hawser demo serve --recorder has. Ctrl-C ends the recording with "
+      "what "
+      "is there. Exit status: 0 if the file is complete, 1 if the server refuses or has no recorder, 2 for wrong "
+      "options or "
+      "a file that cannot be written, 3 if there is no connection, 4 if the time was over.");
+  return [options] { return run_record(*options); };
+}
+
+}  // namespace hawser::cli

@@ -1,0 +1,230 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/call/latency.h"
+#include "cli/call/outcome.h"
+#include "cli/call/peer.h"
+#include "cli/call/raw_call.h"
+#include "cli/command.h"
+#include "hawser/crc32c.h"
+#include "hawser/loop.h"
+#include "hawser/scope.h"
+#include "hawser/sync.h"
+#include "observe/record_format.h"
+
+namespace hawser::cli {
+namespace {
+
+using observe::RecordedCall;
+
+struct ReplayOptions {
+  PeerOptions peer;
+  double timeout_s = 10;
+  std::string file;
+  double speed = 1;
+  unsigned connections = 1;
+  unsigned in_flight_max = 1000;
+  bool compare = false;
+  bool json = false;
+};
+
+// The calls of a file, by their time. They refer to `bytes`.
+struct RecordingFile {
+  std::string bytes = {};
+  std::vector<RecordedCall> calls = {};
+};
+
+Result<RecordingFile> read_recording(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return fail(ErrorCode::invalid_argument, "the file " + path + " can't be read");
+  RecordingFile all;
+  all.bytes.assign(std::istreambuf_iterator<char>(file), {});
+  observe::RecordReader reader(as_bytes(all.bytes));
+  const auto named = [&](Error error) {
+    error.code = ErrorCode::invalid_argument;
+    error.text = path + ": " + error.text;
+    return std::unexpected(std::move(error));
+  };
+  if (Result<void> begun = reader.header(); !begun) return named(std::move(begun.error()));
+  for (;;) {
+    auto call = reader.next();
+    if (!call) return named(std::move(call.error()));
+    if (!*call) break;
+    all.calls.push_back(**call);
+  }
+  std::ranges::sort(all.calls, {}, [](const RecordedCall& one) { return std::pair(one.at, one.method.data()); });
+  return all;
+}
+
+// Sends the calls at their times, and compares their outcomes.
+class Replay {
+ public:
+  Replay(const ReplayOptions& given, const RecordingFile& file, const std::map<std::string_view, Method>& methods,
+         const std::vector<std::unique_ptr<Peer>>& peers)
+      : given_(given), file_(file), methods_(methods), peers_(peers) {}
+
+  Task<void> run() {
+    const Time begin = loop_.now();
+    const Duration first = file_.calls.front().at;
+    Semaphore free(given_.in_flight_max);
+    Scope calls;
+    for (std::size_t i = 0; i < file_.calls.size(); ++i) {
+      const auto since = std::chrono::duration<double>(file_.calls[i].at - first) / given_.speed;
+      const Time at = begin + std::chrono::duration_cast<Duration>(since);
+      // Replies are read between the calls of a burst.
+      if (const Time now = loop_.now(); at > now || i % 64 == 63) {
+        auto pause = loop_.sleep(std::max(at - now, Duration::zero()));
+        co_await pause;
+      }
+      auto waiting = free.acquire();
+      Permit permit = co_await waiting;
+      if (loop_.now() > at + std::chrono::milliseconds(1)) ++late_;
+      calls.spawn(one(at, i, std::move(permit)));
+    }
+    auto joined = calls.join();
+    co_await joined;
+    seconds_ = std::chrono::duration<double>(loop_.now() - begin).count();
+  }
+
+  bool same() const noexcept { return statuses_.empty() && different_ == 0; }
+
+  std::string text() const {
+    std::string out = fmt::format("{} calls in {:.2f} s\n", file_.calls.size(), seconds_);
+    for (const auto& [change, count] : statuses_) out += fmt::format("{} were {}\n", count, change);
+    if (given_.compare)
+      out += fmt::format("{} replies of {} that were compared are different\n", different_, compared_);
+    if (same())
+      out +=
+          given_.compare ? "all outcomes and replies are the recorded ones\n" : "all outcomes are the recorded ones\n";
+    if (late_ != 0) {
+      out +=
+          fmt::format("{} calls were sent more than 1 ms late; their latency counts from the intended time\n", late_);
+    }
+    return out + latencies_.text();
+  }
+  std::string json() const {
+    std::string changes;
+    for (const auto& [change, count] : statuses_)
+      changes += fmt::format("{}\"{}\":{}", changes.empty() ? "" : ",", change, count);
+    return fmt::format(
+        "{{\"sent\":{},\"seconds\":{:.6f},\"changed_outcomes\":{{{}}},\"compared\":{},\"different\":{},\"sent_late\":{}"
+        ","
+        "\"latency_us\":{}}}",
+        file_.calls.size(), seconds_, changes, compared_, different_, late_, latencies_.json());
+  }
+
+ private:
+  Task<void> one(Time since, std::size_t number, Permit) {
+    const RecordedCall& recorded = file_.calls[number];
+    CallOptions options;
+    options.timeout = given_.peer.timeout;
+    options.attachment = recorded.attachment;
+    // The replayed calls are no part of the traces of the recorded ones.
+    for (auto& [key, value] : MetadataView(recorded.metadata).copy()) {
+      if (key != "traceparent" && key != "tracestate") options.metadata.emplace_back(std::move(key), std::move(value));
+    }
+    RawCall call(peers_[number % peers_.size()]->link(), methods_.at(recorded.method),
+                 std::string(as_text(recorded.body)), std::string(as_text(recorded.payload)), std::move(options));
+    call.send();
+    auto answering = call.answer();
+    const Result<RawCall::Answer> answer = co_await std::move(answering);
+    if (answer) latencies_.record(loop_.now() - since);
+    const ErrorCode outcome = answer ? ErrorCode::ok : answer.error().code;
+    if (outcome != recorded.outcome) {
+      ++statuses_[fmt::format("{}, now {}", name_of(recorded.outcome), name_of(outcome))];
+    } else if (given_.compare && answer && recorded.reply_checksum) {
+      ++compared_;
+      std::uint32_t checksum = 0;
+      for (const std::string* part : {&answer->body, &answer->payload, &answer->attachment}) {
+        checksum = crc32c(checksum, as_bytes(*part));
+      }
+      const std::size_t bytes = answer->body.size() + answer->payload.size() + answer->attachment.size();
+      if (bytes != recorded.reply_bytes || checksum != *recorded.reply_checksum) ++different_;
+    }
+  }
+  static std::string name_of(ErrorCode code) { return code == ErrorCode::ok ? "ok" : std::string(to_string(code)); }
+
+  const ReplayOptions& given_;
+  const RecordingFile& file_;
+  const std::map<std::string_view, Method>& methods_;
+  const std::vector<std::unique_ptr<Peer>>& peers_;
+  Loop& loop_ = *Loop::current();
+  double seconds_ = 0;
+  std::uint64_t late_ = 0;
+  std::uint64_t compared_ = 0;
+  std::uint64_t different_ = 0;
+  std::map<std::string, std::uint64_t> statuses_;
+  Latencies latencies_;
+};
+
+Task<int> replay(ReplayOptions given, Output output) {
+  const Result<RecordingFile> file = read_recording(given.file);
+  if (!file) co_return output.error(file.error());
+  if (file->calls.empty()) {
+    co_return output.error(
+        {ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0, given.file + " has no calls"});
+  }
+  std::vector<std::unique_ptr<Peer>> peers;
+  for (unsigned i = 0; i < given.connections; ++i) {
+    Result<std::unique_ptr<Peer>> peer = make_peer(given.peer);
+    if (!peer) co_return output.error(peer.error());
+    auto connecting = (*peer)->connect();
+    const Result<void> connected = co_await std::move(connecting);
+    if (!connected) co_return output.error(connected.error());
+    peers.push_back(std::move(*peer));
+  }
+  std::map<std::string_view, Method> methods;
+  for (const RecordedCall& call : file->calls) {
+    if (methods.contains(call.method)) continue;
+    auto finding = peers[0]->find(std::string(call.method));
+    Result<Method> method = co_await std::move(finding);
+    if (!method) {
+      output.error(method.error());
+      co_return method.error().code == ErrorCode::invalid_argument ? no_method : status_of(method.error());
+    }
+    methods.emplace(call.method, std::move(*method));
+  }
+  Replay run(given, *file, methods, peers);
+  auto running = run.run();
+  co_await std::move(running);
+  output.line(output.json ? run.json() : run.text());
+  co_return run.same() ? succeeded : refused;
+}
+
+}  // namespace
+
+Run add_replay(CLI::App& command) {
+  auto options = std::make_shared<ReplayOptions>();
+  command.add_option("file", options->file, "Recording of hawser record")->required();
+  add_peer_options(command, options->peer, options->timeout_s);
+  command.add_option("--speed", options->speed, "How many times faster than recorded the calls are sent")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 100.0));
+  command.add_option("--connections", options->connections, "Number of connections")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 1000U));
+  command.add_option("--in-flight-max", options->in_flight_max, "Calls in flight; further calls wait")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 1'000'000U));
+  command.add_flag("--compare", options->compare, "Compare the bytes of the replies, by size and checksum");
+  command.add_flag("--json", options->json, "Print JSON");
+  command.footer(
+      std::string("Calls are sent at their recorded times, whether or not earlier ones have been answered. Status "
+                  "1 if an outcome or a compared reply differs, 2 for a damaged file. ") +
+      statuses);
+  return [options] {
+    options->peer.timeout = duration_of(options->timeout_s);
+    return sync_wait(replay(*options, {.command = "replay", .json = options->json}));
+  };
+}
+
+}  // namespace hawser::cli

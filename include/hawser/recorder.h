@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hawser/error.h"
+#include "hawser/interceptor.h"
+#include "hawser/task.h"
+
+// Records requests of a running server, for `hawser record` and `hawser replay`. Component hawser::observe.
+// docs/recordings.md.
+//
+//   hawser::Recorder recorder;
+//   server.use(recorder.calls());                               // The last interceptor: it sees what handlers see.
+//   hawser::enable_pages(server, {.recorder = recorder});       // Then: hawser record HOST:PORT FILE
+namespace hawser {
+
+struct RecorderOptions {
+  // Bytes of requests that wait to be fetched. Further requests are not recorded, and counted.
+  std::size_t queue_bytes_max = std::size_t{8} << 20;
+  // Bytes of one request: arguments, attachment and metadata. Larger ones are not recorded, and counted.
+  std::size_t request_bytes_max = std::size_t{1} << 20;
+  // Metadata whose key contains one of these words, compared without case, is not recorded.
+  std::vector<std::string> secrets = {"authorization", "cookie",  "token",  "secret", "password",
+                                      "credential",    "api-key", "apikey", "session"};
+};
+
+// Keeps requests while somebody fetches them: name of the method, arguments, metadata, times, outcome, and size and
+// CRC32C of the reply. Costs one comparison for each call at other times. Calls with streams and routes of HTTP are not
+// recorded. A value: copies share the recording. Any thread.
+class Recorder {
+ public:
+  // Throws std::invalid_argument if a limit is 0.
+  explicit Recorder(RecorderOptions options = {});
+
+  struct State;
+  struct Calls {
+    Task<Result<void>> operator()(IncomingCall& call, Next next) const;
+    std::shared_ptr<State> recorder;
+  };
+  Calls calls() const { return {state_}; }
+
+  struct Part {
+    std::string records = {};    // In the form of docs/recordings.md, without the beginning of the file.
+    std::uint64_t recorded = 0;  // Since the recording began, like the next two.
+    std::uint64_t dropped = 0;   // The queue was full.
+    std::uint64_t skipped = 0;   // With streams, or larger than request_bytes_max.
+  };
+  // Takes the requests that were recorded since the last call. The first call with a name begins a recording of that
+  // part of the calls, from 0 to 1. The recording ends with `last`, or when nobody has taken for 10 s. Fails with
+  // `overloaded` while another recording runs, and with `invalid_argument` for a name that is empty or longer than 64
+  // bytes, or another part.
+  Result<Part> take(std::string_view recording, double ratio = 1, bool last = false) const;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace hawser

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "hawser/bytes.h"
+#include "hawser/error.h"
+#include "hawser/time.h"
+
+// The format of docs/recordings.md. No I/O.
+namespace hawser::observe {
+
+// One recorded call. The views refer to the bytes that were decoded, or to the call.
+struct RecordedCall {
+  Duration at{};        // Since the recording began.
+  Duration duration{};  // Until its end.
+  ErrorCode outcome = ErrorCode::ok;
+  std::uint64_t reply_bytes = 0;                     // Result and attachment.
+  std::optional<std::uint32_t> reply_checksum = {};  // CRC32C of these; empty if the call failed.
+  std::string_view method = {};
+  std::string_view protocol = {};
+  Bytes metadata = {};  // As on the wire, well-formed.
+  Bytes body = {};
+  Bytes payload = {};
+  Bytes attachment = {};
+};
+
+inline constexpr std::size_t record_bytes_max = std::size_t{256} << 20;
+
+// The bytes at the beginning of a file.
+std::string recording_header();
+// Appends a record. `metadata` of the call may have any entries.
+void append_record(std::string& out, const RecordedCall& call);
+
+// Reads the records of a file, or those of a part without the header. Errors are `protocol_error` and name the offset.
+class RecordReader {
+ public:
+  // `offset` is that of `bytes` in the file.
+  explicit RecordReader(Bytes bytes, std::size_t offset = 0) noexcept : bytes_(bytes), at_(0), offset_(offset) {}
+  // Checks the beginning of a file. Call it first, or not at all for a part.
+  Result<void> header();
+  // The next record; empty at the end.
+  Result<std::optional<RecordedCall>> next();
+  // The bytes of the record that next() returned.
+  Bytes record() const noexcept { return record_; }
+
+ private:
+  std::unexpected<Error> damaged(std::string what) const;
+
+  Bytes bytes_;
+  std::size_t at_;
+  std::size_t offset_;
+  Bytes record_;
+};
+
+}  // namespace hawser::observe
