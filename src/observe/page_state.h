@@ -39,12 +39,16 @@ Task<Document> memory_page(PageState& state, HttpRequest& request);
 Task<Document> rdma_page(PageState& state, HttpRequest& request);
 Task<Document> options_page(PageState& state, HttpRequest& request);
 Task<Document> log_page(PageState& state, HttpRequest& request);
+Task<Document> profile_page(PageState& state, HttpRequest& request);
 Task<Document> version_page(PageState& state, HttpRequest& request);
 
 // Routes that change something, after POST. They return a line for the operator.
 using Change = Task<Result<std::string>> (*)(PageState& state, HttpRequest& request);
 Task<Result<std::string>> cancel_call(PageState& state, HttpRequest& request);
 Task<Result<std::string>> set_log_level(PageState& state, HttpRequest& request);
+
+// A profile of the process: GET /profile/cpu. Access has been checked.
+Task<HttpResponse> take_profile(PageState& state, HttpRequest& request);
 
 // The value of `name` in the query as a number; `otherwise` if it is missing or none.
 std::uint64_t number_of(HttpRequest& request, std::string_view name, std::uint64_t otherwise);

@@ -123,10 +123,14 @@ Task<HttpResponse> serve_metrics(State state, HttpRequest& request) {
   co_return response;
 }
 
-// Requests of clients are not shown to the outside, even where pages are.
+// For what is not shown to the outside even where pages are, or costs time.
+std::string inside_refusal_of(const HttpRequest& request, const PagesOptions& options) {
+  std::string why = change_refusal_of(request, options);
+  return why.empty() ? refusal_of(request, PageAccess::loopback, options) : why;
+}
+
 Task<HttpResponse> serve_record(State state, HttpRequest& request) {
-  std::string why = change_refusal_of(request, state->options);
-  if (why.empty()) why = refusal_of(request, PageAccess::loopback, state->options);
+  std::string why = inside_refusal_of(request, state->options);
   if (!why.empty()) co_return plain(403, std::move(why));
   const std::string given = query_of(request.query(), "ratio");
   double ratio = given.empty() ? 1 : -1;
@@ -141,6 +145,13 @@ Task<HttpResponse> serve_record(State state, HttpRequest& request) {
   response.headers.emplace_back("Hawser-Dropped", std::to_string(part->dropped));
   response.headers.emplace_back("Hawser-Skipped", std::to_string(part->skipped));
   co_return response;
+}
+
+Task<HttpResponse> serve_profile(State state, HttpRequest& request) {
+  std::string why = inside_refusal_of(request, state->options);
+  if (!why.empty()) co_return plain(403, std::move(why));
+  auto taking = take_profile(*state, request);
+  co_return co_await std::move(taking);
 }
 
 Task<HttpResponse> serve_live(State state, HttpRequest& request) {
@@ -199,6 +210,7 @@ const std::vector<PageName>& page_names() {
       {"/loops", "Loops", "Utilisation, lengths of ticks, and the method that held a loop for the longest time."},
       {"/memory", "Memory", "Budgets of received data, and the process."},
       {"/rdma", "RDMA", "Devices, ports and their counters."},
+      {"/profile", "Profile", "Where the processor time goes: flame graphs, and files for other tools."},
       {"/options", "Options", "Every option with its default."},
       {"/log", "Log", "The latest lines, and the level."},
       {"/version", "Version", "The build, the process, protocols and transports."},
@@ -243,12 +255,14 @@ void enable_pages(Server& server, PagesOptions options, Http http) {
     page("/loops", loops_page);
     page("/memory", memory_page);
     page("/rdma", rdma_page);
+    page("/profile", profile_page);
     page("/options", options_page);
     page("/log", log_page);
     page("/version", version_page);
     if (given.changes != PageAccess::off) {
       change("/calls/cancel", "/calls", cancel_call);
       if (given.log) change("/log/level", "/log", set_log_level);
+      http.route("GET", "/profile/cpu", [state](HttpRequest& request) { return serve_profile(state, request); });
       if (given.recorder) {
         http.route("POST", "/record", [state](HttpRequest& request) { return serve_record(state, request); });
       }

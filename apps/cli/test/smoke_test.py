@@ -238,6 +238,50 @@ def demo_log():
             expect("Z info [pages] " in line, subprocess.CompletedProcess("log", 0, line, ""))
 
 
+def protobuf_fields(data):
+    """The fields of a message with their numbers: integers, and bytes for texts and messages."""
+    def varint(at):
+        value = shift = 0
+        while True:
+            value |= (data[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+            if data[at - 1] < 0x80:
+                return value, at
+
+    at = 0
+    while at < len(data):
+        key, at = varint(at)
+        value, at = varint(at)
+        if key & 7 == 2:
+            value, at = data[at:at + value], at + value
+        yield key >> 3, value
+
+
+def demo_profile():
+    """The flame graph is XML, and the profile for pprof has the fields of profile.proto."""
+    with demo_server() as server:
+        try:
+            address = server.stdout.readline().rpartition(" ")[2].strip()
+            busy = subprocess.Popen([sys.argv[1], "load", address, "demo::echo", '"hi"', "--concurrency", "8"],
+                                    stdout=subprocess.DEVNULL)
+            graph = xml.etree.ElementTree.fromstring(fetched(address, "/profile/cpu?seconds=1"))
+            profile = fetched(address, "/profile/cpu?seconds=1&format=pprof")
+        finally:
+            busy.kill()
+            busy.wait()
+            server.terminate()
+    expect(graph.tag.endswith("svg"), subprocess.CompletedProcess("svg", 0, graph.tag, ""))
+    fields = list(protobuf_fields(profile))
+    strings = [value.decode() for number, value in fields if number == 6]
+    functions = {dict(protobuf_fields(value))[1] for number, value in fields if number == 5}
+    locations = {dict(protobuf_fields(value))[1] for number, value in fields if number == 4}
+    used = {value for number, sample in fields if number == 2 for field, value in protobuf_fields(sample) if field == 1}
+    types = [strings[dict(protobuf_fields(value))[1]] for number, value in fields if number == 1]
+    expect(types == ["samples", "cpu"] and strings[0] == "" and locations == functions and used <= locations,
+           subprocess.CompletedProcess("pprof", 0, str(fields), ""))
+
+
 def demo_prometheus():
     """A prometheus server scrapes a demo server, and answers a query about it."""
     prometheus = shutil.which("prometheus")
@@ -289,6 +333,6 @@ def demo_cluster():
 
 
 if __name__ == "__main__":
-    cases = (version, wrong_options, demo_curl, demo_cluster, demo_tls, demo_metrics, demo_log, demo_prometheus, doctor,
-             doctor_json, doctor_rdma, lab, lab_rdma)
+    cases = (version, wrong_options, demo_curl, demo_cluster, demo_tls, demo_metrics, demo_log, demo_profile,
+             demo_prometheus, doctor, doctor_json, doctor_rdma, lab, lab_rdma)
     {case.__name__: case for case in cases}[sys.argv[2]]()
