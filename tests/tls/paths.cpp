@@ -320,6 +320,49 @@ TEST_F(TlsPaths, AClientThatDoesNotProveGetsTheEncryptedStream) {
   }
 }
 
+// A server of an earlier version selects a path, and does not state that it proves it.
+TEST_F(TlsPaths, AServerThatDoesNotProveKeepsTheEncryptedStream) {
+  RawListener listener;
+  ClientOptions with{.connect_timeout = patience, .call_timeout = patience};
+  with.security = TlsClient(client_options());
+  std::string outcome;
+  std::jthread client([&] {
+    sync_wait([](std::string to, ClientOptions given, std::string& out) -> Task<void> {
+      Client connecting(std::move(given));
+      AWAIT(connected, connecting.connect(to));
+      out = connected ? "connected over " + std::string(connecting.transport()) + ": " +
+                            connecting.fallback_reasons().at(0).reason
+                      : error_of(connected);
+    }(listener.address(), with, outcome));
+  });
+  const auto context = load({.server = true, .certificates = {authority.issue("old")}});
+  RawTls old(listener.accept(), std::make_unique<tls::Session>(context, std::string("\x06hawser")));
+  ASSERT_TRUE(old.handshake());
+  const auto receive_hello = [&old]() -> Result<wire::Hello> {
+    const std::optional<Octets> prefix = old.receive(wire::hello_prefix_bytes);
+    if (!prefix) return fail(ErrorCode::unavailable, "no hello came");
+    const std::optional<Octets> body = old.receive(*wire::hello_body_bytes(*prefix));
+    if (!body) return fail(ErrorCode::unavailable, "the hello was cut");
+    return wire::decode_hello(*prefix + *body);
+  };
+  const Result<wire::Hello> theirs = receive_hello();
+  ASSERT_TRUE(theirs) << error_of(theirs);
+  EXPECT_EQ(theirs->protection, 1);
+  ASSERT_EQ(theirs->offers.size(), 1U);
+  wire::Hello hello = usual_hello();
+  hello.calls_max = 64;
+  hello.selection = {"shm", octets("parameters")};
+  old.send(wire::encode_hello(hello));
+  const Result<wire::Hello> answer = receive_hello();
+  ASSERT_TRUE(answer) << error_of(answer);
+  EXPECT_FALSE(answer->answer);
+  ASSERT_TRUE(answer->unanswered);
+  hello.selection.reset();
+  old.send(wire::encode_hello(hello));
+  client.join();
+  EXPECT_EQ(outcome, "connected over tcp+tls: the server does not prove that it agreed on the path: update it");
+}
+
 // ---- A man in the middle ----
 
 // He does one of these with the second path, that of the second or the third client, mostly with the first messages,
@@ -504,6 +547,43 @@ class TlsManInTheMiddle : public TlsFixture {
   const TlsCertificate certificate = authority.issue("server");
   std::string logged_lines;
 };
+
+// A client that requires the path does not fall back.
+TEST_F(TlsManInTheMiddle, MakesARequiredPathFailWithTheReason) {
+  const auto roads = std::make_shared<Roads>();
+  roads->carry = [&](Road& road, std::size_t end, Octets message) {
+    if (end == 1 && road.sent[end] == 0) message.back() ^= std::byte{1};
+    Roads::deliver(road, 1 - end, message);
+  };
+  LoopOptions quiet;
+  quiet.log = no_log();
+  Loop loop(std::make_unique<exec::SimPoller>(), quiet);
+  const auto network = std::make_shared<RoadNetwork>(1, roads);
+  const TlsServer server_tls({.certificates = {certificate}, .reload_interval = forever, .handshake_threads = 0});
+  TlsClientOptions client_tls = client_options();
+  client_tls.server_name = "localhost";
+  client_tls.handshake_threads = 0;
+  ServerOptions server_options;
+  server_options.listen = "server:0";
+  server_options.transports.order = {"road"};
+  server_options.security = server_tls;
+  Server served(loop, transport::over(network, server_options));
+  ClientOptions with;
+  with.transports.order = {"road"};
+  with.transports.required = "road";
+  with.security = TlsClient(client_tls);
+  const auto body = [&]() -> Task<void> {
+    REQUIRE_OK(served.start());
+    Client client(loop, transport::over(network, with));
+    AWAIT(connected, client.connect(served.address()));
+    EXPECT_ERROR(connected, unavailable, "the options require road, which can't be had");
+    EXPECT_ERROR(connected, unavailable, "did not prove that it agreed on this path within TLS");
+    client.close();
+    auto stopping = served.shut_down(1s);
+    co_await std::move(stopping);
+  };
+  loop.run(body());
+}
 
 TEST_F(TlsManInTheMiddle, GetsNothingDelivered) {
   for (std::uint64_t seed = 0; seed < attacks * 8 && !HasFailure(); ++seed) run(seed);
