@@ -394,7 +394,8 @@ void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_
       .budget = &host_.budget,
       .peer = host_.receive_peers.find(connection->peer())};
   host_.counters.transports_declined.add(static_cast<std::int64_t>(attempt->selector->failures()));
-  const Time deadline = attempt->deadline;
+  // The handshake may have taken nearly all of its time.
+  const Time deadline = std::max(attempt->deadline, loop_.after(TransportSelector::step_max));
   auto session = std::make_unique<ServerSession>(host_, std::move(connection), settings, std::move(identity));
   if (attempt->proof != nullptr) session->require_proof(std::move(attempt->proof), deadline);
   begin_session(attempt, std::move(session));

@@ -133,7 +133,7 @@ class ServerLoop final : Handshake::Done {
     bool going = false;                           // A transport was negotiated; our last hello is being sent.
     bool secured = false;                         // The stream is protected by ServerOptions::security.
     std::unique_ptr<transport::PathProof> proof;  // Non-null if it is, and `going`.
-    Time deadline{};                              // The end of the time for the handshake and the client's proof.
+    Time deadline{};                              // The end of the time for the handshake.
   };
   using ConnectionAttempts = std::list<ConnectionAttempt>;
   using SessionList = std::list<std::unique_ptr<PortSession>>;
