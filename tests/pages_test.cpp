@@ -198,6 +198,13 @@ TEST_F(Pages, ConnectionsShowTheTransportAndWhyNoOther) {
   EXPECT_THAT(page, HasSubstr("\"protocol\":\"hawser\",\"transport\":\"tcp\""));
   EXPECT_THAT(page, HasSubstr("shm: the client did not offer it"));
   EXPECT_THAT(page, HasSubstr("\"protocol\":\"http\""));
+  // Both connections are TCP, which measures the round trip.
+  for (const std::string_view key : {"round_trip", "window", "retransmissions"}) {
+    const std::string field = "\"" + std::string(key) + "\":";
+    EXPECT_THAT(page, HasSubstr(field));
+    EXPECT_THAT(page, Not(HasSubstr(field + "\"-\""))) << key;
+  }
+  EXPECT_THAT(page, Not(HasSubstr("\"window\":0,")));
 }
 
 TEST_F(Pages, CallsInFlightAreShownAndOneIsCancelled) {

@@ -11,6 +11,7 @@
 #include "hawser/transport/stream.h"
 #include "rpc/port/port_session.h"
 #include "transport/common/backlog_watermark.h"
+#include "transport/common/link_facts.h"
 #include "transport/common/send_queue.h"
 
 namespace hawser::rpc {
@@ -43,6 +44,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
     report.backlog = backlog();
     report.memory_bytes = account_.used();
     report.paused = read_paused_;
+    report.link = transport::link_facts_of(stream_.get());
   }
 
   // ---- detail::ReplySink ----

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "hawser/time.h"
+#include "transport/common/link_facts.h"
 
 namespace hawser::rpc {
 
@@ -29,10 +31,11 @@ struct ConnectionReport {
   double received_rate = 0;
   double sent_rate = 0;
   double calls_rate = 0;
-  std::size_t active = 0;        // Calls in flight.
-  std::size_t backlog = 0;       // Bytes that wait to be sent.
-  std::size_t memory_bytes = 0;  // Received data that is kept.
-  bool paused = false;           // Nothing is received for the time being.
+  std::size_t active = 0;                         // Calls in flight.
+  std::size_t backlog = 0;                        // Bytes that wait to be sent.
+  std::size_t memory_bytes = 0;                   // Received data that is kept.
+  bool paused = false;                            // Nothing is received for the time being.
+  std::optional<transport::LinkFacts> link = {};  // Empty if the transport measures nothing.
 };
 
 }  // namespace hawser::rpc

@@ -28,6 +28,7 @@ void ServerSession::describe(ConnectionReport& report) const {
   report.backlog = carrier.backlog();
   report.memory_bytes = account().used();
   report.paused = carrier.paused();
+  report.link = transport::link_facts_of(&carrier);
 }
 
 // ---- Requests ----

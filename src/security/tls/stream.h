@@ -15,6 +15,7 @@
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
 #include "security/tls/session.h"
+#include "transport/common/link_facts.h"
 
 namespace hawser::tls {
 
@@ -45,7 +46,10 @@ TlsCounters counters_of(const Shared& shared) noexcept;
 // Memory: the session of OpenSSL, one record in each direction while it is incomplete, and at most
 // `encrypt_bytes_max` of encrypted bytes that the stream below has not accepted. While the stream is paused, up to
 // receive_bytes of received bytes wait.
-class TlsStream final : public transport::Stream, transport::StreamSink, exec::Source {
+class TlsStream final : public transport::Stream,
+                        public transport::LinkFactsSource,
+                        transport::StreamSink,
+                        exec::Source {
  public:
   // Makes the session; runs where handshakes run.
   using MakeSession = std::function<Result<std::unique_ptr<Session>>()>;
@@ -68,6 +72,9 @@ class TlsStream final : public transport::Stream, transport::StreamSink, exec::S
   std::string peer() const override { return stream_->peer(); }
   std::string local() const override { return stream_->local(); }
   std::shared_ptr<const Identity> identity() const override;
+  std::optional<transport::LinkFacts> link_facts() const noexcept override {
+    return transport::link_facts_of(stream_.get());
+  }
 
   // After the handshake.
   Session& session() noexcept { return *step_->session; }

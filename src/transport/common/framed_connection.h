@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "hawser/loop.h"
@@ -10,6 +11,7 @@
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
 #include "transport/common/backlog_watermark.h"
+#include "transport/common/link_facts.h"
 #include "transport/common/payload_buffer.h"
 #include "transport/common/send_queue.h"
 #include "wire/message.h"
@@ -24,7 +26,7 @@ struct FramedOptions {
 };
 
 // Sends messages over a byte stream, each after its prefix (wire/message.h).
-class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
+class FramedConnection final : public Connection, public LinkFactsSource, StreamSink, exec::TickEnd {
  public:
   // Small messages are received one after another into blocks of this size and read there.
   static constexpr std::size_t receive_block_bytes = 256 * 1024;
@@ -57,6 +59,7 @@ class FramedConnection final : public Connection, StreamSink, exec::TickEnd {
   std::uint64_t committed() const noexcept override { return committed_; }
   std::uint64_t sent() const noexcept override { return sent_; }
   std::uint64_t arrived() const noexcept override { return arrived_; }
+  std::optional<LinkFacts> link_facts() const noexcept override { return link_facts_of(stream_.get()); }
   std::size_t backlog() const noexcept override { return sending_.bytes(); }
   void set_high_watermark(std::size_t bytes) noexcept override { watermark_.set(bytes, sending_.bytes()); }
   void pause() noexcept override;

@@ -1,17 +1,19 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "hawser/transport/stream.h"
+#include "transport/common/link_facts.h"
 #include "transport/tcp/socket.h"
 #include "transport/tcp/tcp_engine.h"
 
 namespace hawser::transport {
 
 // A connected socket. The loop on which it is started determines how its bytes are sent and received.
-class TcpStream final : public Stream {
+class TcpStream final : public Stream, public LinkFactsSource {
  public:
   explicit TcpStream(Descriptor socket);
 
@@ -26,6 +28,7 @@ class TcpStream final : public Stream {
   std::string peer() const override { return peer_; }
   std::string local() const override { return local_of(socket_.get()); }
   std::shared_ptr<const Identity> identity() const override { return unix_peer_of(socket_.get()); }
+  std::optional<LinkFacts> link_facts() const noexcept override;
 
  private:
   Descriptor socket_;

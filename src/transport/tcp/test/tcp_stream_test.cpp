@@ -4,10 +4,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <thread>
 
 #include "exec/io_uring.h"
+#include "transport/common/link_facts.h"
 #include "transport/tcp/test/tcp_testing.h"
 
 namespace hawser::transport {
@@ -29,6 +31,28 @@ TEST_P(StreamTest, ReceivesInOrder) {
   EXPECT_TRUE(until([&] { return sink.text.size() == expected.size(); }));
   EXPECT_TRUE(sink.text == expected);
   EXPECT_TRUE(sink.ends.empty());
+}
+
+TEST_P(StreamTest, MeasuresTcpAndNoUnixSocket) {
+  const Stream& pair = *stream;
+  EXPECT_FALSE(link_facts_of(&pair));
+  const Descriptor listening(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(listening.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(listening.get(), 1), 0);
+  ASSERT_EQ(getsockname(listening.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  Descriptor connecting(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(connecting.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+  const TcpStream tcp(std::move(connecting));
+  const Stream& measured = tcp;
+  const std::optional<LinkFacts> facts = link_facts_of(&measured);
+  ASSERT_TRUE(facts);
+  EXPECT_GT(facts->window_bytes, 0U);
+  EXPECT_GE(facts->round_trip, Duration::zero());
+  EXPECT_FALSE(link_facts_of<Stream>(nullptr));
 }
 
 TEST_P(StreamTest, ReceivesWhatCameBeforeItsStart) {

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "hawser/time.h"
+
+namespace hawser::transport {
+
+// Measurements of the network below a connection, for pages.
+struct LinkFacts {
+  Duration round_trip{};              // Smoothed.
+  std::uint64_t retransmissions = 0;  // Packets that were sent again, since the connection opened.
+  // Bytes that may be on their way at the same time: the smaller of the congestion window and the peer's window.
+  std::uint64_t window_bytes = 0;
+};
+
+// Implemented by a Stream or a Connection that has such measurements, beside that interface. Loop's thread only.
+class LinkFactsSource {
+ public:
+  // Empty if there are none now, such as after the end of the connection.
+  virtual std::optional<LinkFacts> link_facts() const noexcept = 0;
+
+ protected:
+  ~LinkFactsSource() = default;
+};
+
+// The facts of a Stream or a Connection. Empty if it has none.
+template <class Carrier>
+std::optional<LinkFacts> link_facts_of(const Carrier* carrier) noexcept {
+  const auto* const source = dynamic_cast<const LinkFactsSource*>(carrier);
+  return source != nullptr ? source->link_facts() : std::nullopt;
+}
+
+}  // namespace hawser::transport
