@@ -51,7 +51,7 @@ class Recorder {
     std::uint64_t skipped = 0;   // With streams, or larger than request_bytes_max.
   };
   // Takes the requests that were recorded since the last call. The first call with a name begins a recording of that
-  // part of the calls, from 0 to 1. The recording ends with `last`, or when nobody has taken for 10 s. Fails with
+  // part of the calls, from 0 to 1. The recording ends with `last`, or when nobody has taken for 60 s. Fails with
   // `overloaded` while another recording runs, and with `invalid_argument` for a name that is empty or longer than 64
   // bytes, or another part.
   Result<Part> take(std::string_view recording, double ratio = 1, bool last = false) const;

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto lease = std::chrono::seconds(10);
+constexpr auto lease = std::chrono::seconds(60);
 constexpr std::size_t name_bytes_max = 64;
 
 char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }

@@ -155,7 +155,7 @@ def read_until(terminal, text):
 
 def top():
     """One view, views that follow each other, a terminal, and servers that are none of Hawser's."""
-    quick = ("--interval", "0.05")
+    quick = ("--interval", "0.05", "--timeout", "60")
     with Server() as address:
         for _ in range(3):
             expect(("call", address, "demo::echo", '"hi"'), 0)
@@ -216,7 +216,7 @@ def record():
     """A recording, its replay, differences that the replay finds, and damaged files."""
     with tempfile.TemporaryDirectory() as folder, Server("--recorder") as address:
         path = f"{folder}/calls"
-        with subprocess.Popen([PROGRAM, "record", address, path, "--seconds", "600", "--json"], stdout=subprocess.PIPE,
+        with subprocess.Popen([PROGRAM, "record", address, path, "--seconds", "600", "--timeout", "60", "--json"], stdout=subprocess.PIPE,
                               text=True) as recording:
             wait_for(path)  # From now on calls are recorded.
             for text in ("one", "two", "x" * 20000):
@@ -226,13 +226,13 @@ def record():
             report = json.loads(recording.stdout.read())
             assert recording.wait(timeout=60) == 0 and report["recorded"] >= 3 and report["dropped"] == 0, report
         assert os.path.getsize(path) == report["bytes"] and os.stat(path).st_mode & 0o77 == 0, report
-        replay = ("replay", path, address, "--speed", "100")
+        replay = ("replay", path, address, "--speed", "100", "--timeout", "60")
         again = json.loads(expect((*replay, "--compare", "--json"), 0).stdout)
         assert again["sent"] == report["recorded"] and again["compared"] >= 3 and again["different"] == 0, again
         assert "all outcomes are the recorded ones" in expect(replay, 0).stdout
         shared = expect((*replay, "--compare", "--transport", "shm"), 0).stdout
         assert "all outcomes and replies are the recorded ones" in shared, shared
-        expect((*replay, "--speed", "101"), 2)
+        expect(("replay", path, address, "--speed", "101"), 2, "", "--speed")
         expect(("record", address, path), 2, "", "it exists")
         whole = pathlib.Path(path).read_bytes()
         flipped = whole[:40] + bytes([whole[40] ^ 1]) + whole[41:]
