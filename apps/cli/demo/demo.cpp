@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/call/outcome.h"
 #include "cli/command.h"
 #include "cli/demo/protocols.h"
 #include "cli/demo/services.h"
@@ -160,7 +161,22 @@ Run add_demo(CLI::App& command) {
       ->capture_default_str()
       ->check(CLI::IsMember({"required", "allowed"}))
       ->needs(certificate);
-  return [options] { return serve(*options); };
+  struct ClientOptionsGiven {
+    std::string address;
+    double timeout_s = 10;
+  };
+  const auto given = std::make_shared<ClientOptionsGiven>();
+  CLI::App* const client =
+      command.add_subcommand("client", "Make a call of each kind over each protocol to `hawser demo serve`");
+  client->add_option("address", given->address, "Server: HOST:PORT, unix:/path or unix:@name")->required();
+  client->add_option("--timeout", given->timeout_s, "Seconds for connecting, and for each call")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 86'400.0));
+  client->footer(statuses);
+  return [options, given, client] {
+    if (client->parsed()) return show_calls(given->address, duration_of(given->timeout_s));
+    return serve(*options);
+  };
 }
 
 }  // namespace hawser::cli

@@ -153,6 +153,33 @@ def demo_curl():
     expect(server.returncode == 0, subprocess.CompletedProcess("demo serve", server.returncode, "", ""))
 
 
+def demo_client():
+    """demo client makes a call of each kind; a server that is not there gives status 3."""
+    with demo_server() as server:
+        try:
+            address = server.stdout.readline().rpartition(" ")[2].strip()
+            result = run("demo", "client", address, "--timeout", "30")
+        finally:
+            server.terminate()
+    if "this build does not have" in result.stderr:
+        print("no protobuf in this build")
+        sys.exit(77)
+    expect(result.returncode == 0 and not complaints(result), result)
+    lines = [line.split() for line in result.stdout.splitlines()]
+    methods = {}
+    for line in lines[1:]:
+        methods.setdefault(line[0], []).append(line)
+    expect(list(methods) == ["native", "grpc", "baidu_std", "http"], result)
+    for protocol, number in (("native", 5), ("grpc", 5), ("baidu_std", 2), ("http", 3)):
+        absent = f"{protocol} this build does not have the protocol" in " ".join(methods[protocol][0])
+        expect(absent or len(methods[protocol]) == number, result)
+    for answer in ("hello", "2 x rope", "2 items", "3 events", "rope is in stock", '{"message":"hello"}', "OK"):
+        expect(any(line.endswith(answer) for line in result.stdout.splitlines()), result)
+    with tempfile.TemporaryDirectory() as folder:
+        result = run("demo", "client", f"unix:{folder}/nobody", "--timeout", "30")
+    expect(result.returncode == 3 and result.stdout.count("unavailable") >= 2, result)
+
+
 def demo_tls():
     """demo serve with a certificate that openssl makes, and doctor about it."""
     if not shutil.which("curl") or not shutil.which("openssl"):
@@ -333,6 +360,6 @@ def demo_cluster():
 
 
 if __name__ == "__main__":
-    cases = (version, wrong_options, demo_curl, demo_cluster, demo_tls, demo_metrics, demo_log, demo_profile,
-             demo_prometheus, doctor, doctor_json, doctor_rdma, lab, lab_rdma)
+    cases = (version, wrong_options, demo_client, demo_curl, demo_cluster, demo_tls, demo_metrics, demo_log,
+             demo_profile, demo_prometheus, doctor, doctor_json, doctor_rdma, lab, lab_rdma)
     {case.__name__: case for case in cases}[sys.argv[2]]()

@@ -4,5 +4,6 @@
 namespace hawser::cli {
 
 void enable_baidu_std(Server&) {}
+std::unique_ptr<DemoCaller> make_baidu_std_caller(Duration) { return nullptr; }
 
 }  // namespace hawser::cli

@@ -1,0 +1,278 @@
+#include "hawser/client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/call/outcome.h"
+#include "cli/demo/echo.hawser.h"
+#include "cli/demo/protocols.h"
+#include "cli/demo/shop.hawser.h"
+#include "hawser/http_client.h"
+#include "protocol/http1/json/value_types.h"
+
+namespace hawser::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Answer = Result<std::string>;
+
+// One line of the table.
+struct Shown {
+  std::string_view protocol;
+  std::string_view kind;
+  std::string_view method;
+  std::string time;
+  std::string answer;
+};
+
+class NativeCaller final : public DemoCaller {
+ public:
+  explicit NativeCaller(ClientOptions options) : client_(*Loop::current(), std::move(options)) {}
+  Task<Result<void>> connect(std::string address) override { return client_.connect(std::move(address)); }
+  Client& client() noexcept override { return client_; }
+
+ private:
+  Client client_;
+};
+
+demo::Item item_of(std::string name) {
+  demo::Item item;
+  item.set_name(std::move(name));
+  item.set_count(1);
+  return item;
+}
+
+// Returns `text`, or an error if the answer is not right.
+Answer expected(bool right, std::string text) {
+  if (right) return text;
+  return fail(ErrorCode::protocol_error, "the answer is wrong: " + text);
+}
+
+Task<Answer> echo(Client& client) {
+  const example::EchoService::Stub stub(client);
+  example::EchoRequest request;
+  request.set_message("hello");
+  auto calling = stub.Echo(request);
+  const auto reply = co_await std::move(calling);
+  if (!reply) co_return std::unexpected(reply.error());
+  co_return expected(reply->message() == "hello", reply->message());
+}
+
+Task<Answer> order(Client& client) {
+  const demo::ShopService::Stub stub(client);
+  demo::OrderRequest request;
+  request.set_item("rope");
+  request.set_count(2);
+  auto calling = stub.Order(request);
+  const auto reply = co_await std::move(calling);
+  if (!reply) co_return std::unexpected(reply.error());
+  co_return expected(reply->text() == "2 x rope", reply->text());
+}
+
+Task<Answer> buy(Client& client) {
+  const demo::ShopService::Stub stub(client);
+  auto opening = stub.Buy();
+  auto call = co_await std::move(opening);
+  if (!call) co_return std::unexpected(call.error());
+  auto items = call->writer();
+  for (const char* name : {"rope", "anchor"}) {
+    auto writing = items.write(item_of(name));
+    // The result says why the call ended early.
+    if (const Result<void> written = co_await std::move(writing); !written) break;
+  }
+  auto finishing = call->finish();
+  const auto receipt = co_await std::move(finishing);
+  if (!receipt) co_return std::unexpected(receipt.error());
+  co_return expected(receipt->items() == 2, fmt::format("{} items", receipt->items()));
+}
+
+// Counts the events until their end.
+template <class Events>
+Task<Result<int>> count_of(Events events) {
+  int count = 0;
+  while (true) {
+    auto next = events.next();
+    const auto event = co_await std::move(next);
+    if (!event) co_return std::unexpected(event.error());
+    if (!*event) co_return count;
+    ++count;
+  }
+}
+
+Task<Answer> watch(Client& client) {
+  const demo::ShopService::Stub stub(client);
+  demo::WatchRequest request;
+  request.set_events(3);
+  auto opening = stub.Watch(request);
+  auto call = co_await std::move(opening);
+  if (!call) co_return std::unexpected(call.error());
+  auto counting = count_of(call->reader());
+  const Result<int> count = co_await std::move(counting);
+  auto finishing = call->finish();
+  const auto end = co_await std::move(finishing);
+  if (!end) co_return std::unexpected(end.error());
+  if (!count) co_return std::unexpected(count.error());
+  co_return expected(*count == 3, fmt::format("{} events", *count));
+}
+
+Task<Answer> chat(Client& client) {
+  const demo::ShopService::Stub stub(client);
+  auto opening = stub.Chat();
+  auto call = co_await std::move(opening);
+  if (!call) co_return std::unexpected(call.error());
+  auto items = call->writer();
+  auto events = call->reader();
+  auto writing = items.write(item_of("rope"));
+  const Result<void> written = co_await std::move(writing);
+  std::string text;
+  if (written) {
+    auto next = events.next();
+    const auto event = co_await std::move(next);
+    if (event && *event) text = (*event)->text();
+  }
+  auto finishing = call->finish();
+  const auto end = co_await std::move(finishing);
+  if (!end) co_return std::unexpected(end.error());
+  co_return expected(text == "rope is in stock", text);
+}
+
+// JSON over HTTP/1.1, or a route if `body` is empty.
+Task<Answer> request(HttpClient& client, std::string address, std::string path, std::string body) {
+  HttpClientRequest request;
+  request.url = "http://hawser" + path;
+  request.address = std::move(address);
+  if (!body.empty()) {
+    request.method = "POST";
+    request.body = std::move(body);
+    request.content_type = "application/json";
+  }
+  auto sending = client.send(std::move(request));
+  Result<HttpClientResponse> response = co_await std::move(sending);
+  if (!response) co_return std::unexpected(response.error());
+  std::string text = std::move(response->body);
+  while (text.ends_with('\n')) text.pop_back();
+  if (response->status == 200) co_return text;
+  co_return fail(response->status == 404 ? ErrorCode::unknown_method : ErrorCode::application,
+                 fmt::format("HTTP status {}: {}", response->status, text));
+}
+
+// Makes the calls and collects the lines of the table.
+class Showing {
+ public:
+  Showing(std::string address, Duration timeout) : address_(std::move(address)), timeout_(timeout) {}
+
+  Task<int> run() {
+    ClientOptions options;
+    options.connect_timeout = options.call_timeout = timeout_;
+    NativeCaller native(options);
+    auto by_native = all_kinds("native", &native);
+    co_await std::move(by_native);
+    const auto grpc = make_grpc_caller(timeout_);
+    auto by_grpc = all_kinds("grpc", grpc.get());
+    co_await std::move(by_grpc);
+    const auto baidu_std = make_baidu_std_caller(timeout_);
+    auto by_baidu_std = unary("baidu_std", baidu_std.get());
+    co_await std::move(by_baidu_std);
+    auto by_http = http();
+    co_await std::move(by_http);
+    print();
+    co_return status_;
+  }
+
+ private:
+  // Returns whether the methods of the protocol can be called.
+  Task<bool> connected(std::string_view protocol, DemoCaller* caller) {
+    if (caller == nullptr) {
+      lines_.push_back({protocol, "", "", "", "this build does not have the protocol"});
+      co_return false;
+    }
+    auto connecting = caller->connect(address_);
+    const Result<void> done = co_await std::move(connecting);
+    if (!done) add(protocol, "connect", "", {}, std::unexpected(done.error()));
+    co_return done.has_value();
+  }
+
+  Task<void> unary(std::string_view protocol, DemoCaller* caller) {
+    auto connecting = connected(protocol, caller);
+    if (!co_await std::move(connecting)) co_return;
+    auto echoing = timed(protocol, "unary", "example.EchoService/Echo", echo(caller->client()));
+    co_await std::move(echoing);
+    auto ordering = timed(protocol, "unary", "demo.ShopService/Order", order(caller->client()));
+    co_await std::move(ordering);
+  }
+
+  Task<void> all_kinds(std::string_view protocol, DemoCaller* caller) {
+    auto calling = unary(protocol, caller);
+    co_await std::move(calling);
+    if (caller == nullptr || !caller->client().connected()) co_return;
+    auto buying = timed(protocol, "client streams", "demo.ShopService/Buy", buy(caller->client()));
+    co_await std::move(buying);
+    auto watching = timed(protocol, "server streams", "demo.ShopService/Watch", watch(caller->client()));
+    co_await std::move(watching);
+    auto chatting = timed(protocol, "both stream", "demo.ShopService/Chat", chat(caller->client()));
+    co_await std::move(chatting);
+  }
+
+  Task<void> http() {
+    HttpClientOptions options;
+    options.connect_timeout = options.request_timeout = timeout_;
+    HttpClient client(*Loop::current(), options);
+    const std::string_view echo_method = "example.EchoService/Echo";
+    auto echoing = timed("http", "JSON", echo_method,
+                         request(client, address_, "/example.EchoService/Echo", "{\"message\":\"hello\"}"));
+    co_await std::move(echoing);
+    auto ordering = timed("http", "JSON", "demo.ShopService/Order",
+                          request(client, address_, "/demo.ShopService/Order", "{\"item\":\"rope\",\"count\":2}"));
+    co_await std::move(ordering);
+    auto asking = timed("http", "route", "GET /health", request(client, address_, "/health", ""));
+    co_await std::move(asking);
+  }
+
+  Task<void> timed(std::string_view protocol, std::string_view kind, std::string_view method, Task<Answer> call) {
+    const auto begin = Clock::now();
+    const Answer answer = co_await std::move(call);
+    add(protocol, kind, method, Clock::now() - begin, answer);
+  }
+
+  void add(std::string_view protocol, std::string_view kind, std::string_view method, Clock::duration time,
+           const Answer& answer) {
+    std::string text = answer ? *answer : fmt::format("{}: {}", to_string(answer.error().code), answer.error().text);
+    if (!answer && status_ == succeeded) status_ = status_of(answer.error());
+    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+    std::string taken = answer ? fmt::format("{} us", us) : std::string();
+    lines_.push_back({protocol, kind, method, std::move(taken), http1::printable(text)});
+  }
+
+  void print() const {
+    constexpr const char* form = "{:<9}  {:<14}  {:<24}  {:>10}  {}\n";
+    fmt::print(fmt::runtime(form), "protocol", "kind", "method", "time", "answer");
+    for (const Shown& line : lines_) {
+      fmt::print(fmt::runtime(form), line.protocol, line.kind, line.method, line.time, line.answer);
+    }
+    std::fflush(stdout);
+  }
+
+  const std::string address_;
+  const Duration timeout_;
+  std::vector<Shown> lines_;
+  int status_ = succeeded;
+};
+
+Task<int> show(std::string address, Duration timeout) {
+  Showing showing(std::move(address), timeout);
+  auto running = showing.run();
+  co_return co_await std::move(running);
+}
+
+}  // namespace
+
+int show_calls(const std::string& address, Duration timeout) { return sync_wait(show(address, timeout)); }
+
+}  // namespace hawser::cli
