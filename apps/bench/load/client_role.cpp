@@ -56,22 +56,28 @@ class CellClient {
       case Protocol::native: native_ = std::make_unique<Client>(loop, with); break;
       case Protocol::baidu_std: other_ = make_baidu_std_caller(loop, with); break;
       case Protocol::grpc: other_ = make_grpc_caller(loop, with); break;
+      case Protocol::http: http_ = make_http_caller(loop, with); break;
     }
   }
   Task<Result<void>> connect(std::string address) {
     if (other_ != nullptr) return other_->connect(std::move(address));
+    if (http_ != nullptr) return http_->connect(std::move(address));
     if (native_ != nullptr) return native_->connect(std::move(address));
     return absent();
   }
+  // Not for HTTP.
   Client& client() noexcept { return other_ != nullptr ? other_->client() : *native_; }
+  void add_to(Load& load) { http_ != nullptr ? load.add(*http_) : load.add(client()); }
 
  private:
   static Task<Result<void>> absent() {
     co_return hawser::fail(
         ErrorCode::unavailable,
-        "this build has no such protocol: baidu_std needs zlib and snappy, grpc needs nghttp2, zlib and zstd");
+        "this build has no such protocol: baidu_std needs zlib and snappy, grpc needs nghttp2, zlib and zstd, "
+        "http needs the component http");
   }
   std::unique_ptr<ProtocolCaller> other_;
+  std::unique_ptr<HttpCaller> http_;
   std::unique_ptr<Client> native_;
 };
 
@@ -136,7 +142,7 @@ class Measurement {
     const auto load = std::make_unique<Load>(
         loop_, options_, options_.registered ? Payload(cell.size_bytes, memory.memory()) : Payload(cell.size_bytes));
     CellResult result{.cell = cell, .calls_at_once = calls_at_once(options_, cell)};
-    for (unsigned i = 0; i < result.calls_at_once; ++i) load->add(clients[i % clients.size()]->client());
+    for (unsigned i = 0; i < result.calls_at_once; ++i) clients[i % clients.size()]->add_to(*load);
     auto warming_up = warm_up(*load);
     co_await std::move(warming_up);
 

@@ -140,6 +140,40 @@ Task<void> Load::call_on(Client& client) {
   }
 }
 
+void Load::add(HttpCaller& caller) {
+  ++cold_;
+  callers_.spawn(call_over_http(caller));
+}
+
+Task<void> Load::call_over_http(HttpCaller& caller) {
+  const std::string text = caller.text_of(payload_.of(calls_begun_));
+  bool cold = true;
+  auto start = Clock::now();
+  while (!stopping_) {
+    const std::uint64_t number = calls_begun_++;
+    auto calling = caller.call(text);
+    const Result<std::string> reply = co_await std::move(calling);
+    const auto end = Clock::now();
+    ++calls_ended_;
+    const Check check = cold || number % calls_per_full_check == 0 ? Check::all : Check::ends;
+    if (cold) --cold_;
+    cold = false;
+    if (reply && same(text, *reply, check)) [[likely]] {
+      record(start, end);
+    } else {
+      fail(reply ? "a reply is not what was sent" : reply.error().describe());
+    }
+    if (!reply) [[unlikely]] {
+      if (reply.error().scope == ErrorScope::connection || reply.error().code == ErrorCode::unavailable) co_return;
+      auto pause = loop_.sleep(pause_after_error);
+      co_await pause;
+      start = Clock::now();
+      continue;
+    }
+    start = check == Check::all ? Clock::now() : end;
+  }
+}
+
 template <auto handler>
 Task<void> Load::pace() {
   const auto begin = Clock::now();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "bench/load/payload.h"
+#include "bench/load/protocols.h"
 #include "bench/results/histogram.h"
 #include "bench/run/cell.h"
 #include "bench/run/options.h"
@@ -27,6 +28,8 @@ class Load {
   // Adds a call in flight through `client` until stop() or until the connection is lost. With a rate: allows one more
   // call in flight.
   void add(Client& client);
+  // The same over HTTP, without a rate.
+  void add(HttpCaller& caller);
   void stop() noexcept { stopping_ = true; }
   // Suspends until no call is in flight.
   auto ended() noexcept { return callers_.join(); }
@@ -47,6 +50,7 @@ class Load {
 
   template <auto handler>
   Task<void> call_on(Client& client);
+  Task<void> call_over_http(HttpCaller& caller);
   template <auto handler>
   Task<void> pace();
   template <auto handler>

@@ -41,6 +41,7 @@ bool play_server(const Options& options, std::string_view transport, Wait wait, 
 #endif
   enable_baidu_std(server);
   enable_grpc(server);
+  enable_http(server);
   if (const Result<void> started = server.start(); !started) {
     notify(Failed{"cannot listen at " + listen + ": " + started.error().describe()});
     return false;

@@ -192,15 +192,28 @@ void add_handler(CLI::App& app, Options& options) {
 
 void add_protocol(CLI::App& app, Options& options) {
   add(app, "--protocol", "NAME",
-      "native, or over the byte stream, with --handler protobuf: baidu_std, the protocol of bRPC; grpc [native]",
-      [&options](const std::string& option, const std::string& text) {
+      "native, or over the byte stream, with --handler protobuf: baidu_std, the protocol of bRPC; grpc; http: HTTP/1.1 "
+      "with JSON, each call in flight on its own connection [native]",
+      [&app, &options](const std::string& option, const std::string& text) {
         if (text == "native") return;
-        if (text != "baidu_std" && text != "grpc") {
-          refuse(option, fmt::format("\"{}\" is none of native, baidu_std and grpc", text));
+        if (text != "baidu_std" && text != "grpc" && text != "http") {
+          refuse(option, fmt::format("\"{}\" is none of native, baidu_std, grpc and http", text));
         }
         if (!has_protobuf) refuse(option, "this build has no protobuf: install libprotobuf-dev and protobuf-compiler");
-        options.protocol = text == "grpc" ? Protocol::grpc : Protocol::baidu_std;
+        options.protocol = text == "grpc" ? Protocol::grpc : text == "http" ? Protocol::http : Protocol::baidu_std;
         options.handler = HandlerKind::protobuf;
+        if (text != "http") return;
+        const auto given = [&app](const char* name) {
+          const CLI::Option* const other = app.get_option_no_throw(name);
+          return other != nullptr && other->count() != 0;
+        };
+        for (const char* other : {"--rate", "--registered", "--tls", "--protection"}) {
+          if (given(other)) refuse(option, fmt::format("http is measured without {}", other));
+        }
+        if (given("--mode") && options.modes != std::vector{Mode::connections}) {
+          refuse(option, "with http, each call in flight has its own connection: give --mode connections, or none");
+        }
+        options.modes = {Mode::connections};
       });
 }
 

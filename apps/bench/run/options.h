@@ -25,7 +25,7 @@ enum class HandlerKind : std::uint8_t {
   protobuf,  // A method of a service from a .proto file, with messages as argument and result.
 };
 // All except native imply HandlerKind::protobuf.
-enum class Protocol : std::uint8_t { native, baidu_std, grpc };
+enum class Protocol : std::uint8_t { native, baidu_std, grpc, http };
 // Whether this build has HandlerKind::protobuf.
 #ifdef HAWSER_BENCH_PROTOBUF
 inline constexpr bool has_protobuf = true;

@@ -119,7 +119,7 @@ def smoke(program, poller):
         check("| 64K |" in re.sub(" +", " ", result.stdout), "table")
         check("cell 8 of 8" in result.stderr, "progress")
         for kind in (["--reply", "ack"], ["--handler", "coroutine"], ["--reply", "ack", "--handler", "coroutine"],
-                     ["--handler", "protobuf"], ["--protocol", "baidu_std"], ["--protocol", "grpc"],
+                     ["--handler", "protobuf"], ["--protocol", "baidu_std"], ["--protocol", "grpc"], ["--protocol", "http"],
                      ["--wait", "event,busy_poll"]):
             result = run(program, "run", "--sizes", "1,64K", "--concurrency", "4", "--seconds", "0.1", "--poller", poller,
                          *kind)
@@ -147,7 +147,9 @@ def options(program):
         (["run", "--poller", "kqueue"], ["kqueue", "auto, epoll or io_uring"]),
         (["run", "--reply", "none"], ["neither echo nor ack"]),
         (["run", "--handler", "thread"], ["neither function nor coroutine"]),
-        (["run", "--protocol", "thrift"], ["thrift", "none of native, baidu_std and grpc"]),
+        (["run", "--protocol", "thrift"], ["thrift", "none of native, baidu_std, grpc and http"]),
+        (["run", "--protocol", "http", "--mode", "pipeline"], ["its own connection"]),
+        (["run", "--protocol", "http", "--rate", "10"], ["without --rate"]),
         (["run", "--server-cpu", "9999"], ["9999", "-1 for no pinning"]),
         (["run", "--bytes-in-flight", "lots"], ["no size"]),
         (["run", "--call-timeout", "-1"], ["no number from"]),
