@@ -39,6 +39,11 @@ Task<void> count(std::uint32_t items, Writer<std::uint32_t> to) {
   }
 }
 
+Task<void> hold(Context& context, std::string) {
+  auto sleeping = context.loop().sleep(1h, context.token());
+  static_cast<void>(co_await std::move(sleeping));
+}
+
 // ---- The format ----
 
 std::string sample_file() {
@@ -189,7 +194,7 @@ void with_server(Recorder recorder, Task<void> (*calls)(Client&, Recorder)) {
   Loop loop;
   loop.run([](Loop& here, Recorder given, Task<void> (*run)(Client&, Recorder)) -> Task<void> {
     Server server(here);
-    server.register_handler<repeat, fail_always, count>();
+    server.register_handler<repeat, fail_always, count, hold>();
     server.use(given.calls());
     EXPECT_OK(server.start());
     Client client(here);
@@ -268,6 +273,31 @@ TEST(Recorder, IsBounded) {
                 EXPECT_EQ(part->recorded + part->dropped, 100U);
                 EXPECT_EQ(part->skipped, 1U);
                 EXPECT_THAT(records_of(*part), SizeIs(part->recorded));
+              });
+}
+
+TEST(Recorder, CopiesOfCallsInFlightAreBounded) {
+  with_server(Recorder({.queue_bytes_max = 4000, .request_bytes_max = 2000}),
+              [](Client& client, Recorder recorder) -> Task<void> {
+                Loop& loop = *Loop::current();
+                REQUIRE_OK(recorder.take("one"));
+                Scope scope;
+                auto waits = [](Client& of) -> Task<void> {
+                  AWAIT(ended, of.call<hold>(std::string(1500, 'x')));
+                  EXPECT_FALSE(ended);
+                };
+                for (int i = 0; i < 10; ++i) scope.spawn(waits(client));
+                const auto dropped = [&] { return recorder.take("one")->dropped; };
+                AWAIT(bounded, eventually(loop, [&] { return dropped() == 8; }));
+                EXPECT_TRUE(bounded);
+                client.close();
+                while (!scope.empty()) {
+                  auto pause = loop.sleep(1ms);
+                  co_await pause;
+                }
+                AWAIT(recorded, eventually(loop, [&] { return recorder.take("one")->recorded == 2; }));
+                EXPECT_TRUE(recorded);
+                EXPECT_EQ(dropped(), 8U);
               });
 }
 

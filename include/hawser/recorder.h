@@ -20,7 +20,8 @@
 namespace hawser {
 
 struct RecorderOptions {
-  // Bytes of requests that wait to be fetched. Further requests are not recorded, and counted.
+  // Bytes of requests that wait to be fetched, and of copies of requests whose calls have not ended. Further requests
+  // are not recorded, and counted.
   std::size_t queue_bytes_max = std::size_t{8} << 20;
   // Bytes of one request: arguments, attachment and metadata. Larger ones are not recorded, and counted.
   std::size_t request_bytes_max = std::size_t{1} << 20;

@@ -47,7 +47,22 @@ struct Recorder::State {
   Clock::time_point begin{};
   Clock::time_point lease_end{};
   Part waiting = {};
+  std::size_t in_flight_bytes = 0;  // Copies of requests whose calls have not ended.
 
+  // False, and counted, if the copy of a request does not fit beside what waits.
+  bool reserve(std::size_t bytes) {
+    const std::lock_guard guard(lock);
+    if (waiting.records.size() + in_flight_bytes + bytes > options.queue_bytes_max) {
+      ++waiting.dropped;
+      return false;
+    }
+    in_flight_bytes += bytes;
+    return true;
+  }
+  void release(std::size_t bytes) noexcept {
+    const std::lock_guard guard(lock);
+    in_flight_bytes -= bytes;
+  }
   void add(Clock::time_point at, const std::string& record) {
     const std::lock_guard guard(lock);
     if (!running(Clock::now()) || at < begin) return;
@@ -74,6 +89,23 @@ struct Recorder::State {
 
 namespace {
 
+// The place of a request's copy, until its call has ended.
+class Copy {
+ public:
+  Copy(Recorder::State& state, std::size_t bytes) : state_(state), bytes_(state.reserve(bytes) ? bytes : 0) {}
+  Copy(const Copy&) = delete;
+  Copy& operator=(const Copy&) = delete;
+  ~Copy() { release(); }
+  explicit operator bool() const noexcept { return bytes_ != 0; }
+  void release() noexcept {
+    if (bytes_ != 0) state_.release(std::exchange(bytes_, 0));
+  }
+
+ private:
+  Recorder::State& state_;
+  std::size_t bytes_;
+};
+
 std::string kept_metadata(const RecorderOptions& options, MetadataView given) {
   std::string kept;
   std::string_view key;
@@ -94,6 +126,11 @@ Task<Result<void>> recorded(std::shared_ptr<Recorder::State> state, IncomingCall
   const std::size_t bytes = call.request_bytes() + metadata.size();
   if (call.streams() || bytes > state->options.request_bytes_max) {
     state->skip();
+    auto rest = next();
+    co_return co_await std::move(rest);
+  }
+  Copy copy(*state, bytes + call.method().size());
+  if (!copy) {
     auto rest = next();
     co_return co_await std::move(rest);
   }
@@ -123,6 +160,7 @@ Task<Result<void>> recorded(std::shared_ptr<Recorder::State> state, IncomingCall
   record.at = std::max<Duration>(begin - since, Duration::zero());
   std::string encoded;
   observe::append_record(encoded, record);
+  copy.release();
   state->add(begin, encoded);
   co_return outcome;
 }
