@@ -14,13 +14,13 @@ struct ShmOptions {
   // Size of the slab for payloads above eager_bytes, per direction. The sender writes a payload there once, and the
   // receiver reads it in place until it releases it. A power of two from 16 KiB to 1 GiB. 0: no slab. Without a slab,
   // or while it is full, payloads pass through the ring in parts. Both sides use the smaller value of the two.
-  std::size_t slab_bytes = std::size_t{4} << 20;
+  std::size_t slab_bytes = std::size_t{16} << 20;
   // Payloads up to this size are sent in the ring with their message. At most an eighth of ring_bytes.
   std::size_t eager_bytes = 8 * 1024;
-  // Payloads of at least this size are not written to the slab. The receiver reads them from the sender's memory
-  // (process_vm_readv), directly to their final place, if the system allows it. That takes one copy and has no limit
-  // except message_bytes_max. SIZE_MAX: never. At least eager_bytes + 1.
-  std::size_t direct_read_bytes_min = std::size_t{1} << 20;
+  // Payloads of at least this size are not written to the slab, nor are smaller ones that a full slab has no room for.
+  // The receiver reads them from the sender's memory (process_vm_readv), directly to their final place, if the system
+  // allows it. That takes one copy; only message_bytes_max limits it. SIZE_MAX: never. At least eager_bytes + 1.
+  std::size_t direct_read_bytes_min = std::size_t{8} << 20;
   // Within a tick, the sender publishes its messages when 1 KiB has been written, then after twice as much each time,
   // up to this size. So the receiver begins early and is not disturbed often. The rest is published at the end of the
   // tick. 1 to ring_bytes.

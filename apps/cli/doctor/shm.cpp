@@ -137,7 +137,7 @@ Section examine_shm(const ShmFacts& facts) {
   section.findings.push_back(
       {"shm.direct_read",
        Severity::note,
-       reason + ": payloads of 1 MiB and more are copied twice rather than once, and nothing else is lost: leave the "
+       reason + ": payloads of 8 MiB and more are copied twice rather than once, and nothing else is lost: leave the "
                 "protection against tracing as it is",
        {},
        {}});

@@ -19,8 +19,9 @@ std::vector<TransportCase> shm_cases() {
       cases.push_back(std::move(one));
     }
   };
-  add("shm", {});
-  add("shm_copies", {.direct_read_bytes_min = SIZE_MAX});
+  // Smaller than by default, so that payloads of moderate size take each way.
+  add("shm", {.slab_bytes = 4 << 20, .direct_read_bytes_min = 1 << 20});
+  add("shm_copies", {.slab_bytes = 4 << 20, .direct_read_bytes_min = SIZE_MAX});
   // Small sizes, so that every resource is sometimes used up.
   add("shm_small",
       {.ring_bytes = 64 * 1024, .slab_bytes = 512 * 1024, .eager_bytes = 1000, .direct_read_bytes_min = 300'000});
