@@ -161,6 +161,9 @@ function(hawser_library)
   # Its names for the vendor's objects, such as Channel, are those of other classes.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/transport/rdma/device/ibverbs.cpp
                               PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  # It includes the kernel's definition of tcp_info, and other sources include that of the C library.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/transport/tcp/tcp_stream.cpp
+                              PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   # It uses symbols that the shared library does not export. In a file of its own it is linked only if it is used.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/transport/sim/sim_transport.cpp
                               PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -52,14 +52,14 @@ Symbols::Module Symbols::read(const std::string& path, std::uintptr_t base) {
     return module;
   }
   // The complete table, or that of the exported functions in a stripped file.
-  auto table = std::ranges::find(sections, Elf64_Word{SHT_SYMTAB}, &Elf64_Shdr::sh_type);
-  if (table == sections.end()) table = std::ranges::find(sections, Elf64_Word{SHT_DYNSYM}, &Elf64_Shdr::sh_type);
-  if (table == sections.end() || table->sh_link >= sections.size()) return module;
-  const Elf64_Shdr& texts = sections[table->sh_link];
-  if (table->sh_size > table_bytes_max || texts.sh_size > table_bytes_max || texts.sh_size == 0) return module;
-  std::vector<Elf64_Sym> symbols(table->sh_size / sizeof(Elf64_Sym));
+  auto section = std::ranges::find(sections, Elf64_Word{SHT_SYMTAB}, &Elf64_Shdr::sh_type);
+  if (section == sections.end()) section = std::ranges::find(sections, Elf64_Word{SHT_DYNSYM}, &Elf64_Shdr::sh_type);
+  if (section == sections.end() || section->sh_link >= sections.size()) return module;
+  const Elf64_Shdr& texts = sections[section->sh_link];
+  if (section->sh_size > table_bytes_max || texts.sh_size > table_bytes_max || texts.sh_size == 0) return module;
+  std::vector<Elf64_Sym> symbols(section->sh_size / sizeof(Elf64_Sym));
   std::string names(texts.sh_size, '\0');
-  if (symbols.empty() || !read_at(file, table->sh_offset, symbols.data(), symbols.size() * sizeof(Elf64_Sym)) ||
+  if (symbols.empty() || !read_at(file, section->sh_offset, symbols.data(), symbols.size() * sizeof(Elf64_Sym)) ||
       !read_at(file, texts.sh_offset, names.data(), names.size())) {
     return module;
   }

@@ -16,6 +16,9 @@ enum class PathProtection : std::uint8_t {
   authenticated = 1,
 };
 
+// The level that this version demands, as HELLO carries it.
+inline constexpr auto demanded_protection = static_cast<std::uint8_t>(PathProtection::authenticated);
+
 // The terms of a path, which both sides know from their HELLOs. The views are valid during a call.
 struct PathTerms {
   std::string_view transport;

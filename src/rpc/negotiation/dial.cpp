@@ -15,8 +15,6 @@
 namespace hawser::rpc {
 namespace {
 
-constexpr auto path_protection = static_cast<std::uint8_t>(transport::PathProtection::authenticated);
-
 // An awaitable that performs the client's side of a handshake.
 class ServerHello final : Handshake::Done {
  public:
@@ -163,7 +161,7 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
       .stream_window_bytes = options.stream_window_bytes,
       .offers = offers(transports, local, security != nullptr ? security->stream_only(**stream) : std::string_view(),
                        dialed.fallback_reasons),
-      .protection = security != nullptr ? path_protection : std::uint8_t{0}};
+      .protection = security != nullptr ? transport::demanded_protection : std::uint8_t{0}};
   for (const wire::NamedBytes& offer : ours.offers) {
     dialed.fallback_reasons.push_back({offer.name, "the server has enabled none, or prefers another transport"});
   }
@@ -227,7 +225,7 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
                      ErrorScope::connection, Initiator::peer);
     }
     Result<std::unique_ptr<transport::PendingConnection>> made =
-        security != nullptr && dialed.hello.protection != path_protection
+        security != nullptr && dialed.hello.protection != transport::demanded_protection
             ? fail(ErrorCode::unavailable, "the server does not prove that it agreed on the path: update it",
                    ErrorScope::transport)
             : offered.mapped()->select_device(local).begin_accept(

@@ -29,7 +29,7 @@ namespace {
 
 static_assert(TransportOptions::transports_max == wire::transports_max);
 
-constexpr std::string_view stream = "stream";  // In TransportOptions::required: no transport beside the stream.
+constexpr std::string_view stream_name = "stream";  // In TransportOptions::required: no transport beside the stream.
 
 template <class Names>
 std::string listed(const Names& names) {
@@ -48,7 +48,7 @@ bool may_be_name(std::string_view name) noexcept {
   const auto fits = [](char one) {
     return (one >= 'a' && one <= 'z') || (one >= '0' && one <= '9') || one == '-' || one == '_';
   };
-  return !name.empty() && name.size() <= wire::transport_name_bytes_max && name != stream &&
+  return !name.empty() && name.size() <= wire::transport_name_bytes_max && name != stream_name &&
          std::ranges::all_of(name, fits);
 }
 
@@ -89,7 +89,7 @@ Result<void> check_named(const TransportOptions& options, const std::vector<std:
   for (const std::string& name : options.order) {
     if (!is_known(name)) return unknown("order", name, "");
   }
-  if (!options.required.empty() && options.required != stream && !is_known(options.required)) {
+  if (!options.required.empty() && options.required != stream_name && !is_known(options.required)) {
     return unknown("required", options.required, " or stream");
   }
   return {};

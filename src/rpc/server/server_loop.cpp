@@ -26,8 +26,6 @@ constexpr unsigned silent_checks_max = 4;
 // Refusals come as fast as an attacker connects, so their log lines are limited.
 constexpr Duration refusal_line_interval = std::chrono::seconds(1);
 
-constexpr auto path_protection = static_cast<std::uint8_t>(transport::PathProtection::authenticated);
-
 }  // namespace
 
 ServerLoop::~ServerLoop() {
@@ -164,7 +162,7 @@ std::string_view ServerLoop::stream_only(const ConnectionAttempt& attempt) const
   if (!attempt.secured) return {};
   const std::string_view why = shared_.options.security->stream_only(attempt.handshake->stream());
   if (!why.empty()) return why;
-  if (attempt.theirs.protection == path_protection) {
+  if (attempt.theirs.protection == transport::demanded_protection) {
     const std::size_t bytes =
         std::min<std::size_t>(attempt.theirs.message_bytes_max, shared_.options.message_bytes_max);
     return bytes >= wire::MessagePrefix::bytes + PathGuard::message_bytes
@@ -285,7 +283,7 @@ void ServerLoop::on_first_hello(ConnectionAttempts::iterator attempt) {
       .calls_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.calls_per_connection_max, 65'536)),
       .stream_window_bytes = options.stream_window_bytes,
       .refusal = refusal(*attempt),
-      .protection = attempt->secured ? path_protection : std::uint8_t{0}};
+      .protection = attempt->secured ? transport::demanded_protection : std::uint8_t{0}};
   if (attempt->ours.refusal) {
     host_.counters.refused.add(1);  // Before the client can see the refusal.
     attempt->handshake->send(attempt->ours);

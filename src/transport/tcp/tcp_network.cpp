@@ -19,7 +19,7 @@ namespace hawser::transport {
 namespace {
 
 // Limit of connections that wait in the kernel. The kernel caps it at net.core.somaxconn.
-constexpr int backlog = 4096;
+constexpr int backlog_max = 4096;
 
 class TcpListener final : public Listener, exec::Watcher {
  public:
@@ -122,7 +122,7 @@ Result<Descriptor> listening_socket(const SocketAddress& address, std::string_vi
   if (!socket.valid()) return std::unexpected(socket_error(ErrorCode::unavailable, "cannot make a socket", errno));
   const int on = 1;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (bind(socket.get(), address.get(), address.size) != 0 || ::listen(socket.get(), backlog) != 0) {
+  if (bind(socket.get(), address.get(), address.size) != 0 || ::listen(socket.get(), backlog_max) != 0) {
     return std::unexpected(socket_error(ErrorCode::unavailable, "cannot listen on " + std::string(text), errno));
   }
   return socket;
@@ -185,7 +185,7 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(Loop& loop, std::string_vie
   Result<std::optional<SocketAddress>> local = parse_unix(address);
   if (!local) return std::unexpected(std::move(local.error()));
   if (*local) {
-    Result<UnixListening> listening = listen_unix(**local, backlog);
+    Result<UnixListening> listening = listen_unix(**local, backlog_max);
     if (!listening) return std::unexpected(std::move(listening.error()));
     return std::make_unique<TcpListener>(loop, std::move(listening->socket), std::move(listening->file), sink);
   }
