@@ -254,7 +254,8 @@ void RespConnection::run_config(Arguments arguments, resp::ReplyWriter& to) {
   if (arguments.size() < 3) return to.error("ERR wrong number of arguments for 'config|get' command");
   const StoreOptions& options = site_->store().options();
   const std::pair<std::string_view, std::string> values[] = {
-      {"appendonly", "no"},
+      {"appendfsync", site_->log() == nullptr ? "no" : site_->log()->sync_name()},
+      {"appendonly", site_->log() == nullptr ? "no" : "yes"},
       {"databases", "1"},
       {"maxmemory", std::to_string(options.memory_bytes)},
       {"maxmemory-policy", options.policy == MemoryPolicy::evict ? "allkeys-sieve" : "noeviction"},

@@ -42,8 +42,8 @@ void RespConnection::on_end(const Error& reason) {
 
 // Writes a reply in its place: into the queue, or behind the replies that wait.
 template <class Write>
-void RespConnection::reply(Write write) {
-  if (waiting_.empty()) [[likely]]
+void RespConnection::reply(Write write, bool waits) {
+  if (waiting_.empty() && !waits) [[likely]]
     return write(out());
   StringReplies memory;
   resp::ReplyWriter to(memory);
@@ -127,6 +127,8 @@ void RespConnection::dispatch(const Command& command, Arguments arguments) {
     }
   }
   if (shard == site_->index()) {
+    if (command.writes && site_->log() != nullptr) [[unlikely]]
+      return execute_logged(command, arguments, hash);
     return reply([&](resp::ReplyWriter& to) { execute(command, arguments, hash, to); });
   }
   waiting_.push_back({.route = Route::key, .parts_left = 1});
@@ -136,6 +138,41 @@ void RespConnection::dispatch(const Command& command, Arguments arguments) {
 void RespConnection::execute(const Command& command, Arguments arguments, std::uint64_t hash, resp::ReplyWriter& to) {
   Execution execution{*site_, to, arguments, hash};
   command.run(execution);
+}
+
+// ---- The log ----
+
+std::string RespConnection::log_error(const std::string& why) {
+  return "-MISCONF Errors writing to the log: " + why + "\r\n";
+}
+
+// A command that may change this loop's shard. Its reply waits until the change is durable, if the options say so.
+void RespConnection::execute_logged(const Command& command, Arguments arguments, std::uint64_t hash) {
+  if (const std::string* const why = site_->write_refusal()) {
+    return reply([&](resp::ReplyWriter& to) { to.raw(log_error(*why)); });
+  }
+  reply([&](resp::ReplyWriter& to) { execute(command, arguments, hash, to); }, site_->sync_always());
+  if (site_->sync_always()) hold(first_slot_ + waiting_.size() - 1);
+}
+
+// The reply of that slot waits until everything that is logged now is durable.
+void RespConnection::hold(std::uint64_t slot) {
+  if (!site_->unsynced()) return;
+  ++waiting_[slot - first_slot_].parts_left;
+  site_->when_durable([site = site_, number = number_, slot](const std::string* error) {
+    if (RespConnection* const connection = site->find(number)) connection->on_durable(slot, error);
+  });
+}
+
+void RespConnection::on_durable(std::uint64_t slot, const std::string* error) {
+  if (closed()) return;
+  Waiting& waiting = waiting_[slot - first_slot_];
+  --waiting.parts_left;
+  if (error != nullptr && waiting.error.empty()) fail_waiting(waiting, log_error(*error));
+  write_ready();
+  if (!charge_replies()) return;
+  send_batches();
+  if (!closed() && may_go_on() && std::exchange(stopped_, false)) resume();
 }
 
 // ---- Other shards ----
@@ -181,10 +218,16 @@ void RespConnection::split(const Command& command, Arguments arguments) {
     StringReplies memory;
     resp::ReplyWriter to(memory);
     to.set_version(version_);
-    execute(command, given, hash, to);
+    const std::string* const refusal = command.writes ? site_->write_refusal() : nullptr;
+    if (refusal != nullptr) {
+      to.raw(log_error(*refusal));
+    } else {
+      execute(command, given, hash, to);
+    }
     to.flush();
     finish_part(slot, static_cast<std::uint32_t>(i), memory.text());
   }
+  if (command.writes) hold(slot);
 }
 
 void RespConnection::forward(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard,
@@ -230,10 +273,38 @@ void Lane::send() {
   travelling_ = true;
   target_.loop().post([lane = shared_from_this(), batch = std::move(current_)]() mutable {
     lane->execute(*batch);
-    Loop& back = lane->home_.loop();
-    back.post(
-        [lane = std::move(lane), returning = std::move(batch)]() mutable { lane->returned(std::move(returning)); });
+    if (!batch->wrote || !lane->target_.unsynced()) return go_back(std::move(lane), std::move(batch));
+    Site& target = lane->target_;
+    // A std::function is copyable.
+    const auto held = std::make_shared<std::unique_ptr<ForwardedBatch>>(std::move(batch));
+    target.when_durable([lane = std::move(lane), held](const std::string* error) {
+      if (error != nullptr) fail_writes(**held, *error);
+      go_back(lane, std::move(*held));
+    });
   });
+}
+
+void Lane::go_back(std::shared_ptr<Lane> lane, std::unique_ptr<ForwardedBatch> batch) {
+  Loop& back = lane->home_.loop();
+  back.post([kept = std::move(lane), returning = std::move(batch)]() mutable { kept->returned(std::move(returning)); });
+}
+
+// The replies of commands that may have changed the store become an error: their changes will not be durable.
+void Lane::fail_writes(ForwardedBatch& batch, const std::string& why) {
+  std::string replies;
+  std::size_t begin = 0;
+  for (std::size_t i = batch.first; i < batch.end; ++i) {
+    ForwardedBatch::Item& item = batch.items[i];
+    const std::size_t end = item.reply_end;
+    if (item.command != nullptr && item.command->writes) {
+      replies += RespConnection::log_error(why);
+    } else {
+      replies.append(batch.replies, begin, end - begin);
+    }
+    begin = end;
+    item.reply_end = replies.size();
+  }
+  batch.replies = std::move(replies);
 }
 
 void Lane::end() {
@@ -246,6 +317,7 @@ void Lane::execute(ForwardedBatch& batch) const {
   StringReplies memory;
   resp::ReplyWriter out(memory);
   std::vector<std::string_view> arguments;
+  batch.wrote = false;
   while (batch.end < batch.items.size() && memory.text().size() < batch_reply_bytes_max) {
     ForwardedBatch::Item& item = batch.items[batch.end++];
     arguments.clear();
@@ -257,8 +329,14 @@ void Lane::execute(ForwardedBatch& batch) const {
     const bool gone = gone_.load(std::memory_order_relaxed);
     if (item.command != nullptr && (item.command->writes || !gone)) {
       out.set_version(item.resp3 ? 3 : 2);
-      Execution execution{target_, out, arguments, item.hash};
-      item.command->run(execution);
+      const std::string* const refusal = item.command->writes ? target_.write_refusal() : nullptr;
+      if (refusal != nullptr) {
+        out.raw(RespConnection::log_error(*refusal));
+      } else {
+        Execution execution{target_, out, arguments, item.hash};
+        item.command->run(execution);
+        batch.wrote |= item.command->writes;
+      }
       out.flush();
       if (gone) memory.clear();
     }

@@ -51,6 +51,7 @@ struct ForwardedBatch {
   // Items before `first` are done. Those before `end` have been executed, and their replies are here.
   std::size_t first = 0;
   std::size_t end = 0;
+  bool wrote = false;  // One of these changed the store, or may have.
   // The arguments of the item `end` begin there, in `bytes` and in `sizes`.
   std::size_t next_byte = 0;
   std::size_t next_size = 0;
@@ -82,6 +83,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
 
  private:
   void execute(ForwardedBatch& batch) const;
+  static void go_back(std::shared_ptr<Lane> lane, std::unique_ptr<ForwardedBatch> batch);
+  static void fail_writes(ForwardedBatch& batch, const std::string& why);
   void returned(std::unique_ptr<ForwardedBatch> batch);
 
   Site& home_;
@@ -101,6 +104,8 @@ class RespConnection final : public resp::RespSession {
                  const resp::RequestLimits& limits, Site* site);
   ~RespConnection() override;
 
+  // The reply to a write that the log refuses.
+  static std::string log_error(const std::string& why);
   // Items of a batch have been executed.
   void on_replies(ForwardedBatch& batch);
 
@@ -143,6 +148,9 @@ class RespConnection final : public resp::RespSession {
   void dispatch(const Command& command, Arguments arguments);
   void forward(const Command& command, Arguments arguments, std::uint64_t hash, unsigned shard, std::size_t part);
   void split(const Command& command, Arguments arguments);
+  void execute_logged(const Command& command, Arguments arguments, std::uint64_t hash);
+  void hold(std::uint64_t slot);
+  void on_durable(std::uint64_t slot, const std::string* error);
   void finish_part(std::uint64_t slot, std::uint32_t part, std::string_view reply);
   void charge(Waiting& waiting, std::size_t bytes) noexcept {
     waiting.bytes += bytes;
@@ -152,8 +160,9 @@ class RespConnection final : public resp::RespSession {
   void send_batches();
   void write_ready();
   void close_now(bool replies_wait);
+  // `waits`: the reply gets a place of its own among those that wait.
   template <class Write>
-  void reply(Write write);
+  void reply(Write write, bool waits = false);
 
   void set_version(int version);
   // False if the name is invalid; the reply has been written then.

@@ -25,6 +25,9 @@ struct ServeOptions {
   unsigned threads = 1;
   int cpu = -1;
   std::string policy = "evict";
+  std::string log = {};
+  std::string sync = "second";
+  std::size_t rewrite_bytes = std::size_t{64} << 20;
 };
 
 // Blocks the signals that end the program, so that wait() receives them.
@@ -64,6 +67,22 @@ int serve(const ServeOptions& options) {
                .shards = options.threads,
                .value_bytes_max = options.value_bytes_max,
                .index_bytes_max = options.index_bytes});
+  if (!options.log.empty()) {
+    const LogSync sync = options.sync == "always"   ? LogSync::always
+                         : options.sync == "second" ? LogSync::second
+                                                    : LogSync::never;
+    const Result<LogReport> report =
+        store.open_log({.folder = options.log, .shards = {.sync = sync, .rewrite_bytes_min = options.rewrite_bytes}});
+    if (!report) {
+      fmt::print(stderr, "hawser-kv: {}\n", report.error().text);
+      return 1;
+    }
+    fmt::print("hawser-kv: read {} records from {} files of the log\n", report->records, report->files);
+    if (report->cut_bytes != 0) {
+      fmt::print(stderr, "hawser-kv: {} bytes at the end of {} files were no complete record, and are not used\n",
+                 report->cut_bytes, report->cut_files);
+    }
+  }
   ServerOptions server_options;
   server_options.listen = options.listen;
   server_options.threads = options.threads;
@@ -91,6 +110,7 @@ int serve(const ServeOptions& options) {
   std::fflush(stdout);
   signals.wait();
   server.stop(std::chrono::seconds(1));
+  store.close_log();
   return 0;
 }
 
@@ -119,6 +139,19 @@ Run add_serve(CLI::App& command) {
   command.add_option("--policy", options->policy, "When the memory is used up: evict entries, or refuse writes")
       ->check(CLI::IsMember({"evict", "refuse"}))
       ->capture_default_str();
+  auto* const log = command.add_option("--log", options->log,
+                                       "Folder of the append-only log, from which the store is read at the start. "
+                                       "Default: the store is lost at the end");
+  command.add_option("--fsync", options->sync, "When writes of the log reach the disk")
+      ->check(CLI::IsMember({"always", "second", "never"}))
+      ->capture_default_str()
+      ->needs(log);
+  command
+      .add_option("--log-rewrite", options->rewrite_bytes,
+                  "A log file that has doubled is rewritten when it has so many bytes, such as 64M")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::size_t{1} << 12, std::size_t{1} << 46))
+      ->needs(log);
   return [options] { return serve(*options); };
 }
 

@@ -41,6 +41,43 @@ Task<std::invoke_result_t<Work&, Site&>> on_shard(Store& store, unsigned index, 
   co_return std::move(*trip->result);
 }
 
+// The same for work that may change the shard, and whose result is a Result: it fails if the log refuses writes, and
+// returns when the change is durable, if the options say so.
+template <class Work>
+Task<std::invoke_result_t<Work&, Site&>> write_on_shard(Store& store, unsigned index, Work work) {
+  using Result = std::invoke_result_t<Work&, Site&>;
+  Site& site = store.site(index);
+  Loop& home = *Loop::current();
+  if (&site.loop() == &home && site.log() == nullptr) co_return work(site);
+  const std::shared_ptr<Trip<Result>> trip = std::make_shared<Trip<Result>>();
+  const auto log_error = [](const std::string& why) {
+    return fail(ErrorCode::unavailable, "the store refuses writes, because its log cannot be written: " + why);
+  };
+  auto run = [travelling = trip, moved = std::move(work), &site, &home, log_error]() mutable {
+    const auto end = [&home](std::shared_ptr<Trip<Result>> done) {
+      if (Loop::current() == &home) return done->done.set();
+      home.post([arrived = std::move(done)] { arrived->done.set(); });
+    };
+    if (const std::string* const why = site.write_refusal()) {
+      travelling->result.emplace(log_error(*why));
+      return end(std::move(travelling));
+    }
+    travelling->result.emplace(moved(site));
+    if (!site.unsynced()) return end(std::move(travelling));
+    site.when_durable([travelling, end, log_error](const std::string* error) {
+      if (error != nullptr) travelling->result.emplace(log_error(*error));
+      end(travelling);
+    });
+  };
+  if (&site.loop() == &home) {
+    run();
+  } else {
+    site.loop().post(std::move(run));
+  }
+  co_await trip->done.wait();
+  co_return std::move(*trip->result);
+}
+
 std::optional<Error> check(Store& store, std::string_view key, std::string_view value = {}) {
   const auto error = [](ErrorCode code, std::string text) {
     return Error{code, ErrorScope::call, Initiator::local, 0, std::move(text)};
@@ -161,7 +198,7 @@ Task<Result<std::vector<std::optional<Value>>>> Service::get_many(std::vector<st
 Task<Result<std::uint64_t>> Service::set(std::string_view key, std::string_view value, std::int64_t lifetime_ms) {
   if (std::optional<Error> error = check(store_, key, value)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  auto writing = on_shard(
+  auto writing = write_on_shard(
       store_, store_.shard_of(hash),
       [name = std::string(key), bytes = std::string(value), hash, lifetime_ms](Site& site) -> Result<std::uint64_t> {
         const std::int64_t expires_at = expiry_after(site, lifetime_ms);
@@ -176,35 +213,36 @@ Task<Result<std::optional<std::uint64_t>>> Service::compare_and_set(std::string_
                                                                     std::string_view value, std::int64_t lifetime_ms) {
   if (std::optional<Error> error = check(store_, key, value)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  auto writing = on_shard(store_, store_.shard_of(hash),
-                          [name = std::string(key), bytes = std::string(value), hash, version,
-                           lifetime_ms](Site& site) -> Result<std::optional<std::uint64_t>> {
-                            const Entry* const present = site.shard().find({name, hash}, site.now(), false);
-                            if ((present == nullptr ? 0 : present->version) != version) return std::nullopt;
-                            const std::int64_t expires_at = expiry_after(site, lifetime_ms);
-                            const Entry* const entry = site.shard().set({name, hash}, bytes, expires_at);
-                            if (entry == nullptr) return memory_error();
-                            return entry->version;
-                          });
+  auto writing = write_on_shard(store_, store_.shard_of(hash),
+                                [name = std::string(key), bytes = std::string(value), hash, version,
+                                 lifetime_ms](Site& site) -> Result<std::optional<std::uint64_t>> {
+                                  const Entry* const present = site.shard().find({name, hash}, site.now(), false);
+                                  if ((present == nullptr ? 0 : present->version) != version) return std::nullopt;
+                                  const std::int64_t expires_at = expiry_after(site, lifetime_ms);
+                                  const Entry* const entry = site.shard().set({name, hash}, bytes, expires_at);
+                                  if (entry == nullptr) return memory_error();
+                                  return entry->version;
+                                });
   co_return co_await std::move(writing);
 }
 
 Task<Result<bool>> Service::remove(std::string_view key) {
   if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  auto removing = on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash](Site& site) {
-    Entry* const entry = site.shard().find({name, hash}, site.now(), false);
-    if (entry != nullptr) site.shard().remove(*entry);
-    return entry != nullptr;
-  });
+  auto removing =
+      write_on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash](Site& site) -> Result<bool> {
+        Entry* const entry = site.shard().find({name, hash}, site.now(), false);
+        if (entry != nullptr) site.shard().remove(*entry);
+        return entry != nullptr;
+      });
   co_return co_await std::move(removing);
 }
 
 Task<Result<std::int64_t>> Service::increment(std::string_view key, std::int64_t by) {
   if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  auto adding =
-      on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash, by](Site& site) -> Result<std::int64_t> {
+  auto adding = write_on_shard(
+      store_, store_.shard_of(hash), [name = std::string(key), hash, by](Site& site) -> Result<std::int64_t> {
         Entry* const entry = site.shard().find({name, hash}, site.now(), false);
         std::int64_t value = 0;
         if (entry != nullptr && !resp::parse_number(entry->value(), value)) {

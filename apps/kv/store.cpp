@@ -53,6 +53,7 @@ void Site::maintain() {
     if (shard_.remove_expired(present, maintenance_buckets) < maintenance_buckets / 4) break;
   }
   if (publication_ != nullptr) publication_->maintain(present);
+  if (log_ != nullptr) log_->maintain(present);
 }
 
 Store::Store(StoreOptions options)
@@ -76,9 +77,23 @@ std::int64_t Store::clock() const {
       .count();
 }
 
+Result<LogReport> Store::open_log(const LogOptions& options) {
+  Result<LogReport> report = log_folder_.open(*this, options);
+  if (!report) return report;
+  for (std::size_t i = 0; i < sites_.size(); ++i) sites_[i]->log_ = log_folder_.logs()[i].get();
+  return report;
+}
+
+void Store::close_log() {
+  for (const std::unique_ptr<ShardLog>& log : log_folder_.logs()) log->close();
+}
+
 void Store::bind(std::span<Loop* const> loops) {
   const std::scoped_lock lock(mutex_);
-  for (std::size_t i = 0; i < sites_.size(); ++i) sites_[i]->loop_ = loops[i % loops.size()];
+  for (std::size_t i = 0; i < sites_.size(); ++i) {
+    sites_[i]->loop_ = loops[i % loops.size()];
+    if (sites_[i]->log_ != nullptr) sites_[i]->log_->bind(*sites_[i]->loop_);
+  }
   bound_ = true;
 }
 

@@ -13,6 +13,7 @@
 #include "hawser/server.h"
 #include "kv/engine/key_hash.h"
 #include "kv/engine/shard.h"
+#include "kv/log/log_folder.h"
 
 namespace hawser::kv {
 
@@ -66,6 +67,16 @@ class Site {
   // Null if there is none yet.
   IndexPublication* index_publication() noexcept { return publication_.get(); }
 
+  // Why writes must be refused: the log has failed. Null if they need not be.
+  const std::string* write_refusal() const noexcept { return log_ == nullptr ? nullptr : log_->refusal(); }
+  // Returns true if a write is answered when it is durable.
+  bool sync_always() const noexcept { return log_ != nullptr && log_->sync_always(); }
+  // Returns true if replies to writes must wait for when_durable().
+  bool unsynced() const noexcept { return log_ != nullptr && log_->unsynced(); }
+  // As ShardLog::when_durable(). At once if there is no log.
+  void when_durable(ShardLog::Durable done) { log_ == nullptr ? done(nullptr) : log_->when_durable(std::move(done)); }
+  const ShardLog* log() const noexcept { return log_; }
+
  private:
   friend class Store;
   void maintain();
@@ -79,6 +90,7 @@ class Site {
   std::uint64_t connections_made_ = 0;
   std::unordered_map<std::uint64_t, RespConnection*> connections_;
   std::unique_ptr<IndexPublication> publication_;
+  ShardLog* log_ = nullptr;
 };
 
 // The store of a server: one shard a loop, and nothing shared between them. A key belongs to one shard by its hash.
@@ -89,6 +101,11 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
   ~Store();
+
+  // Reads the log in a folder, and logs all changes from then on. Called at most once, before bind().
+  Result<LogReport> open_log(const LogOptions& options);
+  // Makes everything durable. Called when the server has stopped, and before it ends.
+  void close_log();
 
   // Assigns a loop to each shard: as many loops as shards. Loops may occur twice, for simulations. Called once, when
   // the loops exist; connections are refused before. Any thread.
@@ -121,6 +138,7 @@ class Store {
   HashSecret index_secret_;
   std::int64_t started_ = 0;
   std::vector<std::unique_ptr<Site>> sites_;
+  LogFolder log_folder_;
   std::mutex mutex_;
   std::atomic<bool> bound_ = false;
   unsigned next_ = 0;

@@ -113,6 +113,10 @@ class Shard {
   // `log` receives changes until it is removed. It outlives the shard, or is removed before.
   void add_log(ChangeLog& log) { logs_.push_back(&log); }
   void remove_log(ChangeLog& log) noexcept { std::erase(logs_, &log); }
+  // Later versions are at least `version`.
+  void raise_version(std::uint64_t version) noexcept {
+    if (version_ < version) version_ = version;
+  }
 
  private:
   struct Queue {  // One for each size class, in the order of insertion.

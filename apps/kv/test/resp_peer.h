@@ -135,7 +135,13 @@ class RespPeer {
 // A server with a store in this process.
 class KvServer {
  public:
-  explicit KvServer(StoreOptions options = {}, ServerOptions server = {}) : store(set_up(options)) {
+  explicit KvServer(StoreOptions options = {}, ServerOptions server = {}, const LogOptions* log = nullptr)
+      : store(set_up(options)) {
+    if (log != nullptr) {
+      const Result<LogReport> opened = store.open_log(*log);
+      EXPECT_TRUE(opened) << (opened ? "" : opened.error().text);
+      if (opened) report = *opened;
+    }
     server.threads = store.shards();
     server_ = std::make_unique<Server>(server);
     server_->enable(resp_protocol(store));
@@ -147,12 +153,16 @@ class KvServer {
       EXPECT_TRUE(server_->spawn([this](Background background) { return store.maintain(background); }));
     }
   }
-  ~KvServer() { server_->stop(std::chrono::milliseconds(100)); }
+  ~KvServer() {
+    server_->stop(std::chrono::milliseconds(100));
+    store.close_log();
+  }
   std::string address() const { return server_->address(); }
   Server& server() { return *server_; }
 
   Store store;
   Service service{store};
+  LogReport report;
 
  private:
   static StoreOptions set_up(StoreOptions options) {

@@ -1,0 +1,246 @@
+#include "kv/log/log_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "kv/log/log_format.h"
+#include "kv/store.h"
+
+namespace hawser::kv {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::unexpected<Error> folder_error(std::string_view what, const fs::path& path, std::string_view why) {
+  return fail(ErrorCode::unavailable,
+              "cannot " + std::string(what) + " " + path.string() + " (--log): " + std::string(why));
+}
+
+// The number in "PREFIX<number>SUFFIX".
+std::optional<std::uint64_t> number_in(std::string_view name, std::string_view prefix, std::string_view suffix) {
+  if (!name.starts_with(prefix) || !name.ends_with(suffix) || name.size() <= prefix.size() + suffix.size())
+    return std::nullopt;
+  name.remove_prefix(prefix.size());
+  name.remove_suffix(suffix.size());
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return number;
+}
+
+// A file in memory, to be read.
+class MappedFile {
+ public:
+  MappedFile() noexcept = default;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile() {
+    if (data_ != nullptr) munmap(data_, bytes_);
+  }
+  Result<void> open(const fs::path& path) {
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat status{};
+    if (!file.valid() || fstat(file.get(), &status) != 0) return folder_error("read", path, std::strerror(errno));
+    bytes_ = static_cast<std::size_t>(status.st_size);
+    if (bytes_ == 0) return {};
+    void* const mapped = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+    if (mapped == MAP_FAILED) return folder_error("read", path, std::strerror(errno));
+    madvise(mapped, bytes_, MADV_SEQUENTIAL);
+    data_ = static_cast<char*>(mapped);
+    return {};
+  }
+  std::string_view text() const noexcept { return {data_, bytes_}; }
+
+ private:
+  char* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace
+
+Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
+  std::error_code error;
+  fs::create_directories(options.folder, error);
+  if (error) return folder_error("make the folder", options.folder, error.message());
+  if (const Result<void> locked = lock(options.folder); !locked) return std::unexpected(locked.error());
+  std::map<std::uint64_t, fs::path> runs;
+  std::vector<fs::path> incomplete;
+  for (const auto& entry : fs::directory_iterator(options.folder, error)) {
+    const std::string name = entry.path().filename();
+    if (const auto number = number_in(name, "run-", "")) runs.emplace(*number, entry.path());
+    if (number_in(name, "run-", ".tmp")) incomplete.push_back(entry.path());
+  }
+  if (error) return folder_error("read the folder", options.folder, error.message());
+  LogReport report;
+  if (!runs.empty()) {
+    if (const Result<void> loaded = load(store, runs.rbegin()->second, report); !loaded)
+      return std::unexpected(loaded.error());
+  }
+  for (const fs::path& path : incomplete) fs::remove_all(path, error);
+  if (const Result<void> begun = begin_run(store, options, runs.empty() ? 1 : runs.rbegin()->first + 1); !begun)
+    return std::unexpected(begun.error());
+  for (const auto& [number, path] : runs) fs::remove_all(path, error);
+  return report;
+}
+
+// The kernel releases the lock when the process ends.
+Result<void> LogFolder::lock(const fs::path& folder) {
+  const fs::path path = folder / "lock";
+  lock_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock_.valid()) return folder_error("make", path, std::strerror(errno));
+  if (flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return {};
+  if (errno == EWOULDBLOCK) {
+    return fail(ErrorCode::unavailable,
+                "another process uses the log in " + folder.string() + " (--log): end it, or use another folder");
+  }
+  return folder_error("lock", path, std::strerror(errno));
+}
+
+// ---- Reading ----
+
+Result<void> LogFolder::load(Store& store, const fs::path& run, LogReport& report) {
+  // The file with the largest number of each shard counts. A crash leaves others when it comes before they are removed.
+  std::map<std::uint64_t, std::uint64_t> newest;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run, error)) {
+    const std::string name = entry.path().filename();
+    const std::size_t dot = name.find('.');
+    if (dot == std::string::npos) continue;
+    const auto shard = number_in(name.substr(0, dot), "shard-", "");
+    const auto number = number_in(name.substr(dot), ".", ".log");
+    if (shard && number) newest[*shard] = std::max(newest[*shard], *number);
+  }
+  if (error) return folder_error("read the folder", run, error.message());
+  std::vector<std::pair<fs::path, std::size_t>> files;
+  for (const auto& [shard, number] : newest) {
+    files.emplace_back(run / ShardLog::file_name(static_cast<unsigned>(shard), number), 0);
+    if (Result<void> checked = check_file(files.back().first, files.back().second, report); !checked) return checked;
+  }
+  // Entries have new versions after a start, which no entry has had.
+  for (unsigned i = 0; i < store.shards(); ++i) store.site(i).shard().raise_version(version_max_ + 1);
+  for (const auto& [path, begin] : files) {
+    if (Result<void> loaded = load_file(store, path, begin); !loaded) return loaded;
+  }
+  return {};
+}
+
+// Reads all of a file. `begin` becomes the offset of the first record that counts: records before the last one of kind
+// `clear` do not.
+Result<void> LogFolder::check_file(const fs::path& path, std::size_t& begin, LogReport& report) {
+  MappedFile file;
+  if (Result<void> opened = file.open(path); !opened) return opened;
+  LogReader reader(file.text());
+  const auto damaged = [&](const Error& error) {
+    return fail(ErrorCode::unavailable, "cannot use the log " + path.string() + ": " + error.text);
+  };
+  if (const Result<void> begun = reader.header(); !begun) return damaged(begun.error());
+  begin = reader.offset();
+  for (;;) {
+    const Result<std::optional<LogRecord>> next = reader.next();
+    if (!next) return damaged(next.error());
+    if (!*next) break;
+    ++report.records;
+    version_max_ = std::max(version_max_, (*next)->version);
+    if ((*next)->kind == LogKind::clear) begin = reader.offset();
+  }
+  ++report.files;
+  if (reader.cut_bytes() != 0) {
+    ++report.cut_files;
+    report.cut_bytes += reader.cut_bytes();
+  }
+  return {};
+}
+
+Result<void> LogFolder::load_file(Store& store, const fs::path& path, std::size_t begin) {
+  MappedFile file;
+  if (Result<void> opened = file.open(path); !opened) return opened;
+  LogReader reader(file.text());
+  reader.skip_to(begin);
+  const std::int64_t now = store.clock();
+  for (;;) {
+    const Result<std::optional<LogRecord>> next = reader.next();
+    if (!next || !*next) break;
+    const LogRecord& record = **next;
+    if (record.kind == LogKind::synced || record.kind == LogKind::clear) continue;
+    const Key key = store.key(record.key);
+    Shard& shard = store.site(store.shard_of(key.hash)).shard();
+    const bool expired = record.expires_at != 0 && record.expires_at <= now;
+    Entry* const present = shard.find(key, now, false);
+    if (record.kind == LogKind::remove || expired) {
+      if (present != nullptr) shard.remove(*present);
+    } else if (record.kind == LogKind::expiry) {
+      if (present != nullptr) shard.set_expiry(*present, record.expires_at);
+    } else if (shard.set(key, record.value, record.expires_at) == nullptr) {
+      return fail(ErrorCode::limit_exceeded, "the log " + path.string() + " has more entries than --memory (" +
+                                                 std::to_string(store.options().memory_bytes) +
+                                                 " bytes) has room for: raise it");
+    }
+  }
+  return {};
+}
+
+// ---- A new run ----
+
+Result<void> LogFolder::begin_run(Store& store, const LogOptions& options, std::uint64_t number) {
+  const fs::path run = options.folder / ("run-" + std::to_string(number));
+  fs::path made = run;
+  made += ".tmp";
+  std::error_code error;
+  fs::create_directory(made, error);
+  if (error) return folder_error("make the folder", made, error.message());
+  std::vector<std::pair<Descriptor, std::uint64_t>> files;
+  for (unsigned i = 0; i < store.shards(); ++i) {
+    const fs::path path = made / ShardLog::file_name(i, 0);
+    Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
+    if (!file.valid()) return folder_error("make", path, std::strerror(errno));
+    std::uint64_t bytes = 0;
+    std::string text = log_header();
+    const auto write = [&]() -> Result<void> {
+      bytes += text.size();
+      Result<void> written = write_all(file.get(), text, path);
+      text.clear();
+      return written;
+    };
+    std::uint64_t cursor = 0;
+    Result<void> done;
+    do {
+      cursor = store.site(i).shard().scan(cursor, store.clock(), [&](Entry& entry) {
+        append_record(text, {.kind = LogKind::set,
+                             .key = entry.key(),
+                             .value = entry.value(),
+                             .expires_at = entry.expires_at,
+                             .version = entry.version});
+      });
+      if (text.size() >= std::size_t{1} << 20) done = write();
+    } while (done && cursor != 0);
+    if (done) done = write();
+    if (done) done = sync_file(file.get(), path);
+    if (done) {
+      text = synced_record(bytes);
+      done = write();
+    }
+    if (done) done = sync_file(file.get(), path);
+    if (!done) return done;
+    files.emplace_back(std::move(file), bytes);
+  }
+  if (Result<void> synced = sync_folder(made); !synced) return synced;
+  if (rename(made.c_str(), run.c_str()) != 0) return folder_error("rename", made, std::strerror(errno));
+  if (Result<void> synced = sync_folder(options.folder); !synced) return synced;
+  for (unsigned i = 0; i < store.shards(); ++i) {
+    logs_.push_back(std::make_unique<ShardLog>(store.site(i).shard(), i, std::move(files[i].first),
+                                               run / ShardLog::file_name(i, 0), files[i].second, options.shards));
+  }
+  return {};
+}
+
+}  // namespace hawser::kv

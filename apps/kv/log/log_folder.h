@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/descriptor.h"
+#include "hawser/error.h"
+#include "kv/log/shard_log.h"
+
+namespace hawser::kv {
+
+class Store;
+
+struct LogOptions {
+  std::filesystem::path folder;  // Made if it does not exist.
+  ShardLogOptions shards = {};
+};
+
+// The contents of the folder at the start.
+struct LogReport {
+  std::uint64_t files = 0;
+  std::uint64_t records = 0;
+  std::uint64_t cut_files = 0;  // Whose last record was not complete.
+  std::uint64_t cut_bytes = 0;
+};
+
+// The folder of a store's log. One process has it at a time. Each start reads the files of the run before, writes one
+// file for each shard into a folder of this run, and then removes the files of the run before. So a start may have
+// another number of shards.
+class LogFolder {
+ public:
+  LogFolder() = default;
+
+  // Reads the log into the shards of `store`, which are empty. Then their changes are logged to what logs() returns.
+  Result<LogReport> open(Store& store, const LogOptions& options);
+  std::vector<std::unique_ptr<ShardLog>>& logs() noexcept { return logs_; }
+
+ private:
+  Result<void> lock(const std::filesystem::path& folder);
+  Result<void> load(Store& store, const std::filesystem::path& run, LogReport& report);
+  Result<void> check_file(const std::filesystem::path& path, std::size_t& begin, LogReport& report);
+  Result<void> load_file(Store& store, const std::filesystem::path& path, std::size_t begin);
+  Result<void> begin_run(Store& store, const LogOptions& options, std::uint64_t number);
+
+  Descriptor lock_;
+  std::uint64_t version_max_ = 0;  // The largest one of all records.
+  std::vector<std::unique_ptr<ShardLog>> logs_;
+};
+
+}  // namespace hawser::kv

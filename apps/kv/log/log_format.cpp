@@ -1,0 +1,141 @@
+#include "kv/log/log_format.h"
+
+#include <utility>
+
+#include "base/byte_fields.h"
+#include "hawser/bytes.h"
+#include "hawser/crc32c.h"
+
+namespace hawser::kv {
+namespace {
+
+constexpr std::string_view log_magic = "HWKVLOG\n";
+constexpr std::uint32_t log_version = 1;
+constexpr std::size_t log_header_bytes = 16;   // The magic text, the version, the CRC of both.
+constexpr std::size_t record_frame_bytes = 8;  // Bytes of the content, CRC of these four bytes and of the content.
+constexpr std::uint32_t synced_content_bytes = 9;
+
+void append_le(std::string& out, std::integral auto value) {
+  std::byte bytes[sizeof value];
+  store_le(bytes, value);
+  out.append(reinterpret_cast<const char*>(bytes), sizeof value);
+}
+
+}  // namespace
+
+std::string log_header() {
+  std::string header(log_magic);
+  append_le(header, log_version);
+  append_le(header, crc32c(as_bytes(header)));
+  return header;
+}
+
+void append_record(std::string& out, const LogRecord& record) {
+  const std::size_t begin = out.size();
+  append_le(out, std::uint64_t{0});  // The length and the CRC follow at the end.
+  append_le(out, static_cast<std::uint8_t>(record.kind));
+  switch (record.kind) {
+    case LogKind::set:
+      append_le(out, record.expires_at);
+      append_le(out, record.version);
+      append_le(out, static_cast<std::uint32_t>(record.key.size()));
+      out.append(record.key).append(record.value);
+      break;
+    case LogKind::expiry:
+      append_le(out, record.expires_at);
+      out.append(record.key);
+      break;
+    case LogKind::remove: out.append(record.key); break;
+    case LogKind::clear: break;
+    case LogKind::synced: append_le(out, record.offset); break;
+  }
+  std::byte* const frame = reinterpret_cast<std::byte*>(out.data() + begin);
+  store_le(frame, static_cast<std::uint32_t>(out.size() - begin - record_frame_bytes));
+  const Bytes content = as_bytes(std::string_view(out).substr(begin + record_frame_bytes));
+  store_le(frame + 4, crc32c(crc32c(Bytes(frame, 4)), content));
+}
+
+std::string synced_record(std::uint64_t offset) {
+  std::string text;
+  append_record(text, {.kind = LogKind::synced, .offset = offset});
+  return text;
+}
+
+Result<void> LogReader::header() {
+  if (!bytes_.starts_with(log_magic)) {
+    return fail(ErrorCode::protocol_error, "it is no log of hawser-kv: it does not begin with HWKVLOG");
+  }
+  ByteReader reader(as_bytes(bytes_.substr(log_magic.size())));
+  const auto version = reader.number<std::uint32_t>();
+  const auto checksum = reader.number<std::uint32_t>();
+  if (!reader.complete() || checksum != crc32c(as_bytes(bytes_.substr(0, log_header_bytes - 4)))) {
+    return fail(ErrorCode::protocol_error, "its header is damaged: restore the file from a copy");
+  }
+  if (version != log_version) {
+    return fail(ErrorCode::protocol_error, "it has version " + std::to_string(version) +
+                                               " of the format, and this program reads version " +
+                                               std::to_string(log_version));
+  }
+  at_ = log_header_bytes;
+  return {};
+}
+
+std::optional<LogRecord> LogReader::record_at(std::size_t offset, std::size_t& bytes) const {
+  const Bytes left = as_bytes(bytes_.substr(offset));
+  if (left.size() < record_frame_bytes + 1) return std::nullopt;
+  ByteReader frame(left);
+  const std::size_t size = frame.number<std::uint32_t>();
+  const auto checksum = frame.number<std::uint32_t>();
+  if (size == 0 || size > left.size() - record_frame_bytes) return std::nullopt;
+  const Bytes content = left.subspan(record_frame_bytes, size);
+  if (crc32c(crc32c(left.first(4)), content) != checksum) return std::nullopt;
+  ByteReader reader(content);
+  LogRecord record{.kind = static_cast<LogKind>(reader.number<std::uint8_t>())};
+  switch (record.kind) {
+    case LogKind::set:
+      record.expires_at = reader.number<std::int64_t>();
+      record.version = reader.number<std::uint64_t>();
+      record.key = as_text(reader.bytes(reader.number<std::uint32_t>()));
+      record.value = as_text(reader.rest());
+      break;
+    case LogKind::expiry:
+      record.expires_at = reader.number<std::int64_t>();
+      record.key = as_text(reader.rest());
+      break;
+    case LogKind::remove: record.key = as_text(reader.rest()); break;
+    case LogKind::clear: break;
+    case LogKind::synced: record.offset = reader.number<std::uint64_t>(); break;
+    default: return std::nullopt;
+  }
+  if (!reader.finished()) return std::nullopt;
+  bytes = record_frame_bytes + size;
+  return record;
+}
+
+// Returns true if a later record shows that the byte at `offset` had been on the disk.
+bool LogReader::was_synced(std::size_t offset) const {
+  for (std::size_t i = offset + 1; i + record_frame_bytes + synced_content_bytes <= bytes_.size(); ++i) {
+    if (load_le<std::uint32_t>(as_bytes(bytes_.substr(i, 4)).data()) != synced_content_bytes) continue;
+    std::size_t bytes = 0;
+    const std::optional<LogRecord> found = record_at(i, bytes);
+    if (found && found->kind == LogKind::synced && found->offset > offset && found->offset <= i) return true;
+  }
+  return false;
+}
+
+Result<std::optional<LogRecord>> LogReader::next() {
+  if (at_ == bytes_.size()) return std::nullopt;
+  std::size_t bytes = 0;
+  std::optional<LogRecord> record = record_at(at_, bytes);
+  if (!record) {
+    if (was_synced(at_)) {
+      return fail(ErrorCode::protocol_error, "it is damaged at offset " + std::to_string(at_) +
+                                                 ", before data that had been on the disk: restore it from a copy");
+    }
+    return std::nullopt;
+  }
+  at_ += bytes;
+  return record;
+}
+
+}  // namespace hawser::kv

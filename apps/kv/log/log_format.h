@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "hawser/error.h"
+
+// The file format of the append-only log (docs/kv.md, "The log").
+namespace hawser::kv {
+
+enum class LogKind : std::uint8_t {
+  set = 1,
+  expiry = 2,
+  remove = 3,
+  clear = 4,
+  synced = 5,  // All bytes of the file before `offset` were on the disk when this was written.
+};
+
+struct LogRecord {
+  LogKind kind = LogKind::clear;
+  std::string_view key = {};
+  std::string_view value = {};  // set
+  std::int64_t expires_at = 0;  // set, expiry: milliseconds since 1970; 0: never.
+  std::uint64_t version = 0;    // set
+  std::uint64_t offset = 0;     // synced
+};
+
+// The bytes at the beginning of each file.
+std::string log_header();
+void append_record(std::string& out, const LogRecord& record);
+std::string synced_record(std::uint64_t offset);
+
+// Reads a file. An incomplete or damaged record is the tail that a crash has left, unless a record of kind `synced`
+// shows that it had been on the disk: then the file is damaged. `bytes` outlive the reader and its records.
+class LogReader {
+ public:
+  explicit LogReader(std::string_view bytes) noexcept : bytes_(bytes) {}
+
+  // Call it first.
+  Result<void> header();
+  // Empty at the end, and before a tail that is to be cut.
+  Result<std::optional<LogRecord>> next();
+  // Bytes at the end that are no complete record. Valid when next() has returned nothing.
+  std::size_t cut_bytes() const noexcept { return bytes_.size() - at_; }
+  // The next record begins there.
+  std::size_t offset() const noexcept { return at_; }
+  void skip_to(std::size_t offset) noexcept { at_ = offset; }
+
+ private:
+  std::optional<LogRecord> record_at(std::size_t offset, std::size_t& bytes) const;
+  bool was_synced(std::size_t offset) const;
+
+  const std::string_view bytes_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace hawser::kv

@@ -1,0 +1,219 @@
+#include "kv/log/log_writer.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "kv/log/log_format.h"
+
+namespace hawser::kv {
+namespace {
+
+std::unexpected<Error> file_error(std::string_view what, const std::filesystem::path& path, int error) {
+  return fail(ErrorCode::unavailable,
+              "cannot " + std::string(what) + " " + path.string() + ": " + std::strerror(error));
+}
+
+}  // namespace
+
+Result<void> write_all(int file, std::string_view bytes, const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return file_error("write to", path, written == 0 ? ENOSPC : errno);
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+Result<void> sync_file(int file, const std::filesystem::path& path) {
+  if (fdatasync(file) != 0) return file_error("sync", path, errno);
+  return {};
+}
+
+Result<void> sync_folder(const std::filesystem::path& path) {
+  const Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid() || fsync(folder.get()) != 0) return file_error("sync the folder", path, errno);
+  return {};
+}
+
+LogWriter::LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t bytes, LogSync sync,
+                     std::function<void()> advanced)
+    : sync_(sync),
+      advanced_(std::move(advanced)),
+      file_(std::move(file)),
+      path_(std::move(path)),
+      bytes_(bytes),
+      last_sync_(std::chrono::steady_clock::now()),
+      progress_{.file_bytes = bytes} {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void LogWriter::push(std::string& bytes, std::string& replacement, const std::filesystem::path& path, bool last) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(
+      lock, [this] { return queued_.size() + queued_replacement_.size() < queued_max || !progress_.error.empty(); });
+  if (progress_.error.empty()) {
+    queued_ += bytes;
+    queued_replacement_ += replacement;
+    queued_path_ = path;
+    last_ = last;
+    replacing_ |= last;
+  }
+  bytes.clear();
+  replacement.clear();
+  changed_.notify_all();
+}
+
+LogWriter::Progress LogWriter::progress() {
+  const std::lock_guard lock(mutex_);
+  Progress now = progress_;
+  progress_.replaced = progress_.replacement_failed = false;
+  return now;
+}
+
+void LogWriter::wait_for_replacement() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !replacing_; });
+}
+
+void LogWriter::finish() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void LogWriter::run() {
+  std::unique_lock lock(mutex_);
+  const auto work = [this] { return !queued_.empty() || !queued_replacement_.empty() || last_ || ending_; };
+  for (;;) {
+    if (sync_ == LogSync::second && unsynced_) {
+      changed_.wait_until(lock, last_sync_ + sync_interval, work);
+    } else {
+      changed_.wait(lock, work);
+    }
+    std::string bytes = std::exchange(queued_, {});
+    const std::string replacement = std::exchange(queued_replacement_, {});
+    const std::filesystem::path path = queued_path_;
+    const bool last = std::exchange(last_, false);
+    const bool ending = ending_;
+    changed_.notify_all();
+    if (!progress_.error.empty()) {
+      if (ending) return;
+      continue;
+    }
+    lock.unlock();
+
+    Result<void> done = write(bytes, false);
+    const bool due = sync_ == LogSync::always ||
+                     (sync_ == LogSync::second && std::chrono::steady_clock::now() >= last_sync_ + sync_interval);
+    if (done && unsynced_ && (due || ending)) done = sync();
+    Result<void> replaced;
+    if (done && (!replacement.empty() || last)) replaced = replace(replacement, path, last);
+    if (broken_) done = replaced;
+    std::string nothing;
+    if (done && ending) done = write(nothing, true);
+
+    lock.lock();
+    progress_.durable = unsynced_ ? progress_.durable : pushed_;
+    progress_.file_bytes = bytes_;
+    if (!done) progress_.error = done.error().text;
+    if (last || !replaced || !done) {
+      progress_.replaced |= last && replaced && done;
+      progress_.replacement_failed |= !replaced;
+      replacing_ = false;
+    }
+    changed_.notify_all();
+    const bool finished = ending && queued_.empty() && queued_replacement_.empty();
+    lock.unlock();
+    advanced_();
+    lock.lock();
+    if (finished) return;
+  }
+}
+
+// Afterwards the bytes are in the file, but perhaps not on the disk.
+Result<void> LogWriter::write(std::string& bytes, bool marker_alone) {
+  const std::size_t size = bytes.size();
+  if (marker_due_ && (size != 0 || marker_alone)) bytes.insert(0, synced_record(bytes_));
+  if (bytes.empty()) return {};
+  if (Result<void> written = write_all(file_.get(), bytes, path_); !written) return written;
+  marker_due_ = false;
+  unsynced_ |= size != 0;
+  bytes_ += bytes.size();
+  pushed_ += size;
+  return {};
+}
+
+Result<void> LogWriter::sync() {
+  if (Result<void> synced = sync_file(file_.get(), path_); !synced) return synced;
+  last_sync_ = std::chrono::steady_clock::now();
+  unsynced_ = false;
+  marker_due_ = true;
+  return {};
+}
+
+// A failure leaves the file as it is. It concerns the replacement only.
+Result<void> LogWriter::replace(const std::string& bytes, const std::filesystem::path& path, bool last) {
+  const auto failed = [this](std::unexpected<Error> error) {
+    discard_replacement();
+    return error;
+  };
+  if (!replacement_.valid()) {
+    replacement_path_ = path;
+    replacement_path_ += ".tmp";
+    replacement_bytes_ = 0;
+    replacement_ =
+        Descriptor(open(replacement_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
+    if (!replacement_.valid()) return failed(file_error("create", replacement_path_, errno));
+    const std::string header = log_header();
+    if (const Result<void> written = write_all(replacement_.get(), header, replacement_path_); !written)
+      return failed(std::unexpected(written.error()));
+    replacement_bytes_ = header.size();
+  }
+  if (const Result<void> written = write_all(replacement_.get(), bytes, replacement_path_); !written)
+    return failed(std::unexpected(written.error()));
+  replacement_bytes_ += bytes.size();
+  if (!last) return {};
+  Result<void> synced = sync_file(replacement_.get(), replacement_path_);
+  if (synced) {
+    const std::string marker = synced_record(replacement_bytes_);
+    synced = write_all(replacement_.get(), marker, replacement_path_);
+    replacement_bytes_ += marker.size();
+  }
+  if (synced) synced = sync_file(replacement_.get(), replacement_path_);
+  if (!synced) return failed(std::unexpected(synced.error()));
+  if (rename(replacement_path_.c_str(), path.c_str()) != 0)
+    return failed(file_error("rename", replacement_path_, errno));
+  // From now on the new file is the one that is read. It has everything that the old one has.
+  if (Result<void> named = sync_folder(path.parent_path()); !named) {
+    broken_ = true;
+    return named;
+  }
+  const std::filesystem::path old = std::exchange(path_, path);
+  file_ = std::exchange(replacement_, Descriptor());
+  bytes_ = replacement_bytes_;
+  unsynced_ = false;
+  marker_due_ = false;
+  if (old != path) unlink(old.c_str());
+  return {};
+}
+
+void LogWriter::discard_replacement() noexcept {
+  if (replacement_.valid()) unlink(replacement_path_.c_str());
+  replacement_ = Descriptor();
+}
+
+}  // namespace hawser::kv

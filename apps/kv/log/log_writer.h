@@ -1,0 +1,100 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "base/descriptor.h"
+#include "hawser/error.h"
+
+namespace hawser::kv {
+
+// When what was written reaches the disk.
+enum class LogSync : std::uint8_t {
+  always,  // Before a write is answered.
+  second,  // At the latest a second later.
+  never,   // When the kernel writes it.
+};
+
+// Writes all of `bytes`. An error names the file.
+Result<void> write_all(int file, std::string_view bytes, const std::filesystem::path& path);
+// Makes what was written to a file, or the names in a folder, durable.
+Result<void> sync_file(int file, const std::filesystem::path& path);
+Result<void> sync_folder(const std::filesystem::path& path);
+
+// Writes one log file on a thread of its own, and replaces it by a shorter one. push(), replaced() and finish() are
+// called by one thread.
+class LogWriter {
+ public:
+  // push() waits while so many bytes are queued.
+  static constexpr std::size_t queued_max = std::size_t{64} << 20;
+  static constexpr std::chrono::milliseconds sync_interval{1000};
+
+  struct Progress {
+    std::uint64_t durable = 0;  // Bytes passed to push() that are durable. With LogSync::always only.
+    std::uint64_t file_bytes = 0;
+    bool replaced = false;  // The file has been replaced since the last call.
+    bool replacement_failed = false;
+    std::string error = {};  // Nothing more is written.
+  };
+
+  // Appends to `file`, which has `bytes` bytes and is at `path`. `advanced` is called by the thread when progress()
+  // has something new.
+  LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t bytes, LogSync sync,
+            std::function<void()> advanced);
+  LogWriter(const LogWriter&) = delete;
+  LogWriter& operator=(const LogWriter&) = delete;
+  ~LogWriter() { finish(); }
+
+  // `bytes` are written to the file, and `replacement` to the file that will replace it at `path`; the first call with
+  // some makes that file. `last`: the replacement is complete; push() must not be called until it has been reported.
+  void push(std::string& bytes, std::string& replacement, const std::filesystem::path& path, bool last);
+  Progress progress();
+  // Waits until a replacement has ended.
+  void wait_for_replacement();
+  // Writes what is queued, makes it durable and ends the thread.
+  void finish();
+
+ private:
+  void run();
+  Result<void> write(std::string& bytes, bool marker_alone);
+  Result<void> sync();
+  Result<void> replace(const std::string& bytes, const std::filesystem::path& path, bool last);
+  void discard_replacement() noexcept;
+
+  const LogSync sync_;
+  const std::function<void()> advanced_;
+
+  // Used by the thread.
+  Descriptor file_;
+  std::filesystem::path path_;
+  std::uint64_t bytes_;       // Length of the file.
+  bool unsynced_ = false;     // Something was written since the last sync.
+  bool marker_due_ = false;   // The next write begins with a record that says what has been synced.
+  std::uint64_t pushed_ = 0;  // Bytes of push() that were written.
+  std::chrono::steady_clock::time_point last_sync_{};
+  Descriptor replacement_;
+  std::filesystem::path replacement_path_;
+  std::uint64_t replacement_bytes_ = 0;
+  bool broken_ = false;  // Nothing more can be written.
+
+  std::mutex mutex_;  // Guards the members below.
+  std::condition_variable changed_;
+  std::string queued_;
+  std::string queued_replacement_;
+  std::filesystem::path queued_path_;
+  bool last_ = false;       // The queued bytes complete the replacement.
+  bool replacing_ = false;  // From push() with `last` until the replacement has ended.
+  bool ending_ = false;
+  Progress progress_;
+  std::thread thread_;  // Declared last: it uses the other members.
+};
+
+}  // namespace hawser::kv

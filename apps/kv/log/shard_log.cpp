@@ -1,0 +1,175 @@
+#include "kv/log/shard_log.h"
+
+#include <utility>
+
+#include "kv/log/log_format.h"
+
+namespace hawser::kv {
+
+ShardLog::ShardLog(Shard& shard, unsigned index, Descriptor file, const std::filesystem::path& path,
+                   std::uint64_t bytes, const ShardLogOptions& options)
+    : shard_(shard),
+      index_(index),
+      options_(options),
+      folder_(path.parent_path()),
+      file_bytes_(bytes),
+      base_bytes_(bytes) {
+  link_->log = this;
+  writer_ = std::make_unique<LogWriter>(std::move(file), path, bytes, options.sync, [link = link_] {
+    const std::lock_guard lock(link->mutex);
+    if (link->loop == nullptr) return;
+    link->loop->post([link] {
+      if (link->log != nullptr) link->log->on_progress();
+    });
+  });
+  shard_.add_log(*this);
+}
+
+ShardLog::~ShardLog() {
+  close();
+  shard_.remove_log(*this);
+}
+
+void ShardLog::bind(Loop& loop) {
+  loop_ = &loop;
+  const std::lock_guard lock(link_->mutex);
+  link_->loop = &loop;
+}
+
+void ShardLog::close() {
+  if (writer_ == nullptr) return;
+  if (loop_ != nullptr && queued()) loop_->remove_tick_end(*this);
+  if (finishing_) {
+    writer_->wait_for_replacement();
+    finishing_ = false;
+  }
+  rewriting_ = false;
+  replacement_.clear();
+  hand_over(false);
+  {
+    const std::lock_guard lock(link_->mutex);
+    link_->loop = nullptr;
+  }
+  writer_->finish();
+  link_->log = nullptr;
+  if (error_.empty()) error_ = writer_->progress().error;
+  if (error_.empty()) {
+    durable_ = logged_;
+    error_ = "the log is closed";
+  }
+  writer_.reset();
+}
+
+// ---- Changes ----
+
+template <class Record>
+void ShardLog::append(const Record& record) {
+  if (!error_.empty()) return;
+  const std::size_t before = pending_.size();
+  append_record(pending_, record);
+  const std::size_t bytes = pending_.size() - before;
+  logged_ += bytes;
+  if (rewriting_) replacement_.append(pending_, before, bytes);
+  if (pending_.size() >= pending_max) {
+    hand_over(false);
+  } else {
+    loop_->at_tick_end(*this);
+  }
+}
+
+void ShardLog::on_set(const Key& key, std::string_view value, std::int64_t expires_at, std::uint64_t version) {
+  append(
+      LogRecord{.kind = LogKind::set, .key = key.bytes, .value = value, .expires_at = expires_at, .version = version});
+}
+
+void ShardLog::on_expiry(const Key& key, std::int64_t expires_at) {
+  append(LogRecord{.kind = LogKind::expiry, .key = key.bytes, .expires_at = expires_at});
+}
+
+void ShardLog::on_remove(const Key& key) { append(LogRecord{.kind = LogKind::remove, .key = key.bytes}); }
+
+void ShardLog::on_clear() { append(LogRecord{.kind = LogKind::clear}); }
+
+void ShardLog::hand_over(bool last) {
+  if (finishing_) {
+    // The bytes belong to the new file. A writer that is slow with it stops the loop.
+    if (pending_.size() < LogWriter::queued_max) return;
+    writer_->wait_for_replacement();
+    take_progress();
+    if (!error_.empty()) return;
+  }
+  if (pending_.empty() && replacement_.empty() && !last) return;
+  writer_->push(pending_, replacement_, next_path(), last);
+  finishing_ = last;
+}
+
+// ---- Durability ----
+
+void ShardLog::when_durable(Durable done) {
+  if (!error_.empty()) return done(&error_);
+  if (logged_ == durable_) return done(nullptr);
+  waiting_.push_back({logged_, std::move(done)});
+}
+
+void ShardLog::take_progress() {
+  LogWriter::Progress progress = writer_->progress();
+  file_bytes_ = progress.file_bytes;
+  durable_ = progress.durable;
+  if (progress.replaced) {
+    ++number_;
+    rewrites_.fetch_add(1, std::memory_order_relaxed);
+    base_bytes_ = file_bytes_;
+    finishing_ = false;
+  }
+  if (progress.replacement_failed) {
+    // Tried again when the file has doubled.
+    base_bytes_ = file_bytes_;
+    rewriting_ = finishing_ = false;
+    replacement_.clear();
+    loop_->log(LogLevel::warning, "kv", "the log of shard " + std::to_string(index_) + " could not be rewritten");
+  }
+  if (error_.empty() && !progress.error.empty()) {
+    error_ = std::move(progress.error);
+    pending_.clear();
+    replacement_.clear();
+    rewriting_ = false;
+    loop_->log(LogLevel::error, "kv", "writes are refused: " + error_);
+  }
+}
+
+void ShardLog::on_progress() {
+  take_progress();
+  hand_over(false);
+  while (!waiting_.empty() && (waiting_.front().position <= durable_ || !error_.empty())) {
+    const Waiting ready = std::move(waiting_.front());
+    waiting_.pop_front();
+    ready.done(ready.position <= durable_ ? nullptr : &error_);
+  }
+}
+
+// ---- Rewriting ----
+
+void ShardLog::maintain(std::int64_t now) {
+  if (!error_.empty() || finishing_) return;
+  if (!rewriting_) {
+    if (file_bytes_ < options_.rewrite_bytes_min || file_bytes_ / 2 < base_bytes_) return;
+    // The replacement begins at a point of the changes that the file has.
+    hand_over(false);
+    rewriting_ = true;
+    cursor_ = 0;
+  }
+  do {
+    cursor_ = shard_.scan(cursor_, now, [&](Entry& entry) {
+      append_record(replacement_, {.kind = LogKind::set,
+                                   .key = entry.key(),
+                                   .value = entry.value(),
+                                   .expires_at = entry.expires_at,
+                                   .version = entry.version});
+    });
+  } while (cursor_ != 0 && replacement_.size() < step_bytes);
+  const bool last = cursor_ == 0;
+  rewriting_ = !last;
+  hand_over(last);
+}
+
+}  // namespace hawser::kv

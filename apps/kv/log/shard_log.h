@@ -1,0 +1,117 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "hawser/loop.h"
+#include "hawser/transport/poller.h"
+#include "kv/engine/shard.h"
+#include "kv/log/log_writer.h"
+
+namespace hawser::kv {
+
+struct ShardLogOptions {
+  LogSync sync = LogSync::second;
+  // The file is rewritten when it has twice as many bytes as after the previous rewriting, and at least so many.
+  std::size_t rewrite_bytes_min = std::size_t{64} << 20;
+};
+
+// Appends the changes of one shard to a file: the effects of commands, not the commands. Belongs to the shard's loop,
+// which is set before the first change. Ends after that loop's thread, and before the loop and the shard.
+class ShardLog final : public ChangeLog, exec::TickEnd {
+ public:
+  // Called with null when everything that was logged before is durable, and with an error if it never will be.
+  using Durable = std::function<void(const std::string* error)>;
+
+  // `file` is open at its end, and has `bytes` bytes. Later files of the shard are beside it.
+  ShardLog(Shard& shard, unsigned index, Descriptor file, const std::filesystem::path& path, std::uint64_t bytes,
+           const ShardLogOptions& options);
+  ShardLog(const ShardLog&) = delete;
+  ShardLog& operator=(const ShardLog&) = delete;
+  ~ShardLog();
+
+  static std::string file_name(unsigned shard, std::uint64_t number) {
+    return "shard-" + std::to_string(shard) + "." + std::to_string(number) + ".log";
+  }
+
+  void bind(Loop& loop);
+  // Why writes must be refused; null if they need not be.
+  const std::string* refusal() const noexcept { return error_.empty() ? nullptr : &error_; }
+  bool sync_always() const noexcept { return options_.sync == LogSync::always; }
+  // As Redis names it.
+  std::string sync_name() const {
+    return options_.sync == LogSync::always ? "always" : options_.sync == LogSync::second ? "everysec" : "no";
+  }
+  // Returns true if a reply must wait for when_durable().
+  bool unsynced() const noexcept { return sync_always() && logged_ != durable_; }
+  void when_durable(Durable done);
+  // Rewrites the file, step by step, if it is due.
+  void maintain(std::int64_t now);
+  // Makes everything durable and ends the writer. The loop's thread has ended, or calls this.
+  void close();
+  // Any thread.
+  std::uint64_t rewrites() const noexcept { return rewrites_.load(std::memory_order_relaxed); }
+
+ private:
+  // Bytes that a rewriting adds at most in one step.
+  static constexpr std::size_t step_bytes = std::size_t{1} << 20;
+  // Bytes after which changes do not wait for the end of the tick.
+  static constexpr std::size_t pending_max = std::size_t{1} << 20;
+  // Posted by the writer's thread; reaches this object only while it exists.
+  struct Link {
+    std::mutex mutex;
+    Loop* loop = nullptr;
+    ShardLog* log = nullptr;  // Used on the loop.
+  };
+
+  // ChangeLog
+  void on_set(const Key& key, std::string_view value, std::int64_t expires_at, std::uint64_t version) override;
+  void on_expiry(const Key& key, std::int64_t expires_at) override;
+  void on_remove(const Key& key) override;
+  void on_clear() override;
+  // exec::TickEnd
+  void on_tick_end() override { hand_over(false); }
+
+  template <class Record>
+  void append(const Record& record);
+  void hand_over(bool last);
+  void take_progress();
+  void on_progress();
+  std::filesystem::path next_path() const { return folder_ / file_name(index_, number_ + 1); }
+
+  Shard& shard_;
+  const unsigned index_;
+  const ShardLogOptions options_;
+  const std::filesystem::path folder_;
+  Loop* loop_ = nullptr;
+  std::string pending_;
+  std::uint64_t logged_ = 0;   // Bytes that were appended to pending_ since the beginning.
+  std::uint64_t durable_ = 0;  // The first so many of them are durable.
+  std::string error_;
+  struct Waiting {
+    std::uint64_t position;
+    Durable done;
+  };
+  std::deque<Waiting> waiting_;
+
+  std::uint64_t number_ = 0;  // Number in the name of the file.
+  std::uint64_t file_bytes_ = 0;
+  std::uint64_t base_bytes_ = 0;  // Length of the file after the previous rewriting.
+  bool rewriting_ = false;        // The entries of the shard are being added to the replacement.
+  bool finishing_ = false;        // The writer completes it.
+  std::uint64_t cursor_ = 0;
+  std::string replacement_;
+  std::atomic<std::uint64_t> rewrites_{0};
+
+  const std::shared_ptr<Link> link_ = std::make_shared<Link>();
+  std::unique_ptr<LogWriter> writer_;
+};
+
+}  // namespace hawser::kv

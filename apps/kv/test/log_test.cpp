@@ -1,0 +1,408 @@
+// The append-only log: its format, recovery, and failures of the disk.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/temporary_folder.h"
+#include "hawser/hawser.h"
+#include "kv/client.h"
+#include "kv/log/log_format.h"
+#include "kv/test/resp_peer.h"
+#include "tests/testing.h"
+
+namespace hawser::kv {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+// ---- The format ----
+
+struct ReadFile {
+  std::vector<LogRecord> records;
+  std::size_t cut = 0;
+  std::string error;
+};
+
+ReadFile read_log(std::string_view text) {
+  ReadFile read;
+  LogReader reader(text);
+  if (const Result<void> begun = reader.header(); !begun) {
+    read.error = begun.error().text;
+    return read;
+  }
+  for (;;) {
+    const auto next = reader.next();
+    if (!next) {
+      read.error = next.error().text;
+      return read;
+    }
+    if (!*next) break;
+    read.records.push_back(**next);
+  }
+  read.cut = reader.cut_bytes();
+  return read;
+}
+
+std::string two_records() {
+  std::string text = log_header();
+  append_record(text, {.kind = LogKind::set, .key = "first", .value = "value", .expires_at = 7, .version = 9});
+  return text;
+}
+
+TEST(LogFormat, TailsAreCutAtEveryByte) {
+  const std::string first = two_records();
+  std::string text = first;
+  append_record(text, {.kind = LogKind::set, .key = "second", .value = std::string(40, 'v'), .version = 10});
+  ASSERT_EQ(read_log(text).records.size(), 2U);
+  EXPECT_EQ(read_log(text).records[0].expires_at, 7);
+  EXPECT_EQ(read_log(text).records[1].value, std::string(40, 'v'));
+  for (std::size_t size = first.size(); size < text.size(); ++size) {
+    const std::string torn = text.substr(0, size);
+    const ReadFile read = read_log(torn);
+    EXPECT_EQ(read.error, "") << size;
+    ASSERT_EQ(read.records.size(), 1U) << size;
+    EXPECT_EQ(read.cut, size - first.size());
+  }
+  for (std::size_t at = first.size(); at < text.size(); ++at) {
+    for (const int bit : {0, 3, 7}) {
+      std::string damaged = text;
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << bit));
+      const ReadFile read = read_log(damaged);
+      EXPECT_EQ(read.error, "") << at;
+      ASSERT_EQ(read.records.size(), 1U) << at;
+      EXPECT_EQ(read.records[0].key, "first");
+    }
+  }
+}
+
+TEST(LogFormat, DamageBeforeSyncedDataIsAnError) {
+  std::string text = two_records();
+  const std::size_t synced = text.size();
+  text += synced_record(synced);
+  append_record(text, {.kind = LogKind::remove, .key = "first"});
+  ASSERT_EQ(read_log(text).records.size(), 3U);
+  for (std::size_t at = 0; at < synced; ++at) {
+    std::string damaged = text;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    EXPECT_NE(read_log(damaged).error, "") << at;
+  }
+  std::string damaged = text;
+  damaged[log_header().size()] ^= 1;
+  EXPECT_THAT(read_log(damaged).error, HasSubstr("offset 16"));
+  // Nothing shows that the record had been on the disk.
+  damaged = text;
+  damaged[synced + 3] ^= 1;
+  EXPECT_EQ(read_log(damaged).error, "");
+  EXPECT_EQ(read_log(damaged).records.size(), 1U);
+}
+
+TEST(LogFormat, ValuesThatLookLikeRecordsAreNone) {
+  std::string text = log_header();
+  const std::size_t begin = text.size();
+  append_record(text, {.kind = LogKind::set, .key = "k", .value = synced_record(begin + 1000), .version = 1});
+  text.pop_back();
+  EXPECT_EQ(read_log(text).error, "");
+  EXPECT_EQ(read_log(text).records.size(), 0U);
+}
+
+// ---- Recovery ----
+
+LogOptions in(const fs::path& folder, LogSync sync = LogSync::always, std::size_t rewrite = std::size_t{64} << 20) {
+  return {.folder = folder, .shards = {.sync = sync, .rewrite_bytes_min = rewrite}};
+}
+
+std::map<std::string, std::string> contents(RespPeer& peer) {
+  std::map<std::string, std::string> found;
+  const std::string keys = peer.call({"KEYS", "*"});
+  std::size_t at = keys.find("\r\n") + 2;
+  while (at < keys.size()) {
+    const std::size_t line = keys.find("\r\n", at);
+    const std::size_t bytes = std::stoul(keys.substr(at + 1, line - at - 1));
+    const std::string key = keys.substr(line + 2, bytes);
+    at = line + 2 + bytes + 2;
+    found[key] = peer.call({"GET", key});
+  }
+  return found;
+}
+
+TEST(Log, EveryKindOfChangeIsThereAfterARestart) {
+  for (const LogSync sync : {LogSync::always, LogSync::second, LogSync::never}) {
+    const TemporaryFolder folder;
+    std::map<std::string, std::string> before;
+    const LogOptions options = in(folder.path() / "log", sync);
+    unsigned shards = 2;
+    {
+      KvServer server({.shards = shards}, {}, &options);
+      RespPeer peer(server.address());
+      EXPECT_EQ(peer.call({"SET", "gone", "1"}), "+OK\r\n");
+      EXPECT_EQ(peer.call({"FLUSHALL"}), "+OK\r\n");
+      EXPECT_EQ(peer.call({"SET", "a", std::string(100'000, 'a')}), "+OK\r\n");
+      EXPECT_EQ(peer.call({"APPEND", "a", "more"}), ":100004\r\n");
+      EXPECT_EQ(peer.call({"INCRBY", "n", "41"}), ":41\r\n");
+      EXPECT_EQ(peer.call({"INCR", "n"}), ":42\r\n");
+      EXPECT_EQ(peer.call({"SETRANGE", "r", "5", "xyz"}), ":8\r\n");
+      EXPECT_EQ(peer.call({"MSET", "m1", "1", "m2", "2", "m3", "3"}), "+OK\r\n");
+      EXPECT_EQ(peer.call({"DEL", "m2"}), ":1\r\n");
+      EXPECT_EQ(peer.call({"SET", "t", "1", "EX", "1000"}), "+OK\r\n");
+      EXPECT_EQ(peer.call({"SET", "p", "1", "EX", "1000"}), "+OK\r\n");
+      EXPECT_EQ(peer.call({"PERSIST", "p"}), ":1\r\n");
+      EXPECT_EQ(peer.call({"SET", "e", "1"}), "+OK\r\n");
+      EXPECT_EQ(peer.call({"PEXPIRE", "e", "1"}), ":1\r\n");
+      EXPECT_EQ(peer.call({"GETDEL", "none"}), "$-1\r\n");
+      EXPECT_EQ(peer.call({"SET", "", "the empty key"}), "+OK\r\n");
+      while (peer.call({"EXISTS", "e"}) != ":0\r\n") std::this_thread::sleep_for(1ms);
+      before = contents(peer);
+      EXPECT_EQ(before.size(), 8U);
+    }
+    for (const unsigned next : {2U, 3U, 1U}) {  // Also with other numbers of shards.
+      KvServer server({.shards = next}, {}, &options);
+      EXPECT_EQ(server.report.cut_bytes, 0U);
+      EXPECT_EQ(server.report.files, shards);
+      shards = next;
+      RespPeer peer(server.address());
+      EXPECT_EQ(contents(peer), before);
+      EXPECT_NE(peer.call({"TTL", "t"}), ":-1\r\n");
+      EXPECT_EQ(peer.call({"TTL", "p"}), ":-1\r\n");
+    }
+    // One run is kept.
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder.path() / "log"), {}), 2);
+  }
+}
+
+TEST(Log, AFolderBelongsToOneProcess) {
+  const TemporaryFolder folder;
+  const LogOptions options = in(folder.path());
+  Store first({});
+  ASSERT_TRUE(first.open_log(options));
+  Store second({});
+  const Result<LogReport> opened = second.open_log(options);
+  ASSERT_FALSE(opened);
+  EXPECT_THAT(opened.error().text, HasSubstr("another process uses the log in " + folder.path().string()));
+}
+
+TEST(Log, ADamagedFileIsNamed) {
+  const TemporaryFolder folder;
+  const LogOptions options = in(folder.path());
+  {
+    KvServer server({}, {}, &options);
+    RespPeer peer(server.address());
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(peer.call({"SET", "key" + std::to_string(i), "value"}), "+OK\r\n");
+  }
+  const fs::path path = folder.path() / "run-1" / "shard-0.0.log";
+  ASSERT_TRUE(fs::exists(path));
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(100);
+    file.put('\x55');
+  }
+  Store store({});
+  const Result<LogReport> opened = store.open_log(options);
+  ASSERT_FALSE(opened);
+  EXPECT_THAT(opened.error().text, HasSubstr(path.string()));
+  EXPECT_THAT(opened.error().text, HasSubstr("damaged at offset"));
+  EXPECT_TRUE(fs::exists(path));  // Nothing is removed.
+}
+
+TEST(Log, GrowingFilesAreRewritten) {
+  const TemporaryFolder folder;
+  const LogOptions options = in(folder.path(), LogSync::never, 32 * 1024);
+  std::map<std::string, std::string> before;
+  {
+    KvServer server({.shards = 2}, {}, &options);
+    RespPeer peer(server.address());
+    const auto rewrites = [&] {
+      return std::min(server.store.site(0).log()->rewrites(), server.store.site(1).log()->rewrites());
+    };
+    // The number is read from another thread, so it may be old; it only grows.
+    for (int round = 0; rewrites() < 3; ++round) {
+      ASSERT_LT(round, 100'000);
+      for (int i = 0; i < 50; ++i) {
+        const std::string key = "key" + std::to_string(i);
+        EXPECT_EQ(peer.call({"SET", key, std::string(200, 'v') + std::to_string(round)}), "+OK\r\n");
+      }
+      if (round % 7 == 0) EXPECT_EQ(peer.call({"DEL", "key3"}), ":1\r\n");
+      if (round % 50 == 0) EXPECT_EQ(peer.call({"FLUSHALL"}), "+OK\r\n");
+    }
+    before = contents(peer);
+  }
+  std::uintmax_t bytes = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path())) {
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  }
+  EXPECT_LT(bytes, 2'000'000U);
+  KvServer server({.shards = 2}, {}, &options);
+  RespPeer peer(server.address());
+  EXPECT_EQ(contents(peer), before);
+}
+
+TEST(Log, WritesFailWhenTheFileCannotGrow) {
+  const TemporaryFolder folder;
+  for (const unsigned shards : {1U, 2U}) {
+    const LogOptions options = in(folder.path() / std::to_string(shards));
+    KvServer server({.shards = shards}, {}, &options);
+    RespPeer peer(server.address());
+    EXPECT_EQ(peer.call({"SET", "good", "1"}), "+OK\r\n");
+    signal(SIGXFSZ, SIG_IGN);
+    rlimit before{};
+    getrlimit(RLIMIT_FSIZE, &before);
+    rlimit small = before;
+    small.rlim_cur = 20'000;
+    setrlimit(RLIMIT_FSIZE, &small);
+    int acknowledged = 0;
+    std::string reply;
+    for (int i = 0; i < 1000; ++i) {
+      reply = peer.call({"SET", "key" + std::to_string(i), std::string(500, 'v')});
+      if (!reply.starts_with("+OK")) break;
+      ++acknowledged;
+    }
+    setrlimit(RLIMIT_FSIZE, &before);
+    EXPECT_THAT(reply, HasSubstr("-MISCONF Errors writing to the log: cannot write to"));
+    EXPECT_LT(acknowledged, 20'000 / 500 * static_cast<int>(shards));
+    // The shard refuses writes from now on, and serves reads.
+    std::size_t refused = 0;
+    for (int i = 0; i < 50; ++i) refused += peer.call({"SET", "key" + std::to_string(i), "1"}).starts_with("-MISCONF");
+    EXPECT_GT(refused, 0U);
+    EXPECT_EQ(peer.call({"GET", "good"}), "$1\r\n1\r\n");
+    EXPECT_EQ(peer.call({"PING"}), "+PONG\r\n");
+    sync_wait([](std::string address, std::size_t of) -> Task<void> {
+      Client link;
+      auto connecting = link.connect(address);
+      const Result<void> connected = co_await std::move(connecting);
+      EXPECT_TRUE(connected);
+      KvClient<Client> client(link);
+      std::size_t failed = 0;
+      for (int i = 0; i < 50; ++i) {
+        auto setting = client.set("key" + std::to_string(i), "1");
+        const auto set = co_await std::move(setting);
+        if (!set) EXPECT_THAT(set.error().text, HasSubstr("its log cannot be written"));
+        failed += set ? 0 : 1;
+      }
+      EXPECT_GT(failed, 0U);
+      EXPECT_TRUE(of != 1 || failed == 50U);
+    }(server.address(), shards));
+  }
+}
+
+// ---- kill -9 ----
+
+// A running hawser-kv, at a Unix socket.
+class KvProcess {
+ public:
+  KvProcess(const fs::path& folder, const std::string& sync, unsigned threads)
+      : address_("unix:" + (folder / "kv").string()) {
+    const fs::path program = fs::read_symlink("/proc/self/exe").parent_path() / "hawser-kv";
+    std::vector<std::string> words = {program.string(), "serve",
+                                      "--listen",       address_,
+                                      "--memory",       "64M",
+                                      "--index",        "0",
+                                      "--threads",      std::to_string(threads),
+                                      "--log",          (folder / "log").string(),
+                                      "--fsync",        sync,
+                                      "--log-rewrite",  "8K"};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    if (posix_spawn(&process_, program.c_str(), nullptr, nullptr, arguments.data(), environ) != 0) process_ = -1;
+    for (int i = 0; i < 6000; ++i) {
+      RespPeer peer(address_);
+      if (peer.connected() && peer.call({"PING"}) == "+PONG\r\n") {
+        ready = true;
+        break;
+      }
+      std::this_thread::sleep_for(10ms);
+    }
+  }
+  ~KvProcess() { end(SIGKILL); }
+  void end(int with) {
+    if (process_ <= 0) return;
+    kill(process_, with);
+    waitpid(process_, &status, 0);
+    process_ = -1;
+  }
+  const std::string& address() const { return address_; }
+  bool ready = false;
+  int status = 0;
+
+ private:
+  pid_t process_ = -1;
+  std::string address_;
+};
+
+TEST(Log, KilledServersHaveEverythingThatTheyAcknowledged) {
+  const TemporaryFolder folder;
+  constexpr int writers = 4;
+  constexpr int keys = 20;
+  // The last values of each key that were acknowledged, and that were sent.
+  std::array<std::array<int, keys>, writers> acknowledged{};
+  std::array<std::array<int, keys>, writers> sent{};
+  std::mt19937 random(1);
+  for (int round = 0; round < 6; ++round) {
+    KvProcess server(folder.path(), "always", 1 + static_cast<unsigned>(round) % 3);
+    ASSERT_TRUE(server.ready);
+    RespPeer check(server.address());
+    for (int writer = 0; writer < writers; ++writer) {
+      for (int key = 0; key < keys; ++key) {
+        const std::string reply = check.call({"GET", std::to_string(writer) + ":" + std::to_string(key)});
+        const int value = reply == "$-1\r\n" ? 0 : std::stoi(reply.substr(reply.find('\n') + 1));
+        EXPECT_GE(value, acknowledged[writer][key]) << "round " << round;
+        EXPECT_LE(value, sent[writer][key]) << "round " << round;
+        acknowledged[writer][key] = sent[writer][key] = value;
+      }
+    }
+    std::atomic<int> writes = 0;
+    std::vector<std::thread> threads;
+    for (int writer = 0; writer < writers; ++writer) {
+      threads.emplace_back([&, writer] {
+        RespPeer peer(server.address());
+        for (int i = 0;; ++i) {
+          const int key = i % keys;
+          const int value = sent[writer][key] + 1;
+          sent[writer][key] = value;
+          const std::string name = std::to_string(writer) + ":" + std::to_string(key);
+          if (peer.call({"SET", name, std::to_string(value)}) != "+OK\r\n") return;
+          acknowledged[writer][key] = value;
+          ++writes;
+        }
+      });
+    }
+    const int until = 200 + static_cast<int>(random() % 400);
+    const auto end = std::chrono::steady_clock::now() + 60s;
+    while (writes < until && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
+    server.end(SIGKILL);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_GE(writes, until);
+  }
+  // A stop keeps everything, whatever the option says.
+  std::map<std::string, std::string> before;
+  {
+    KvProcess server(folder.path(), "never", 2);
+    ASSERT_TRUE(server.ready);
+    RespPeer peer(server.address());
+    for (int i = 0; i < 1000; ++i) EXPECT_EQ(peer.call({"SET", "n" + std::to_string(i), "1"}), "+OK\r\n");
+    before = contents(peer);
+    server.end(SIGTERM);
+    EXPECT_EQ(server.status, 0);
+  }
+  KvProcess server(folder.path(), "second", 1);
+  ASSERT_TRUE(server.ready);
+  RespPeer peer(server.address());
+  EXPECT_EQ(contents(peer), before);
+}
+
+}  // namespace
+}  // namespace hawser::kv
