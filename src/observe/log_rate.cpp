@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t places_max = 128;
 constexpr std::size_t beginning_bytes_max = 48;
-constexpr std::size_t component_bytes_max = 64;
+constexpr std::size_t place_component_bytes_max = 64;
 
 std::string_view beginning_of(std::string_view text) noexcept {
   return text.substr(0, std::min(text.find_first_of("0123456789\"'"), beginning_bytes_max));
@@ -61,7 +61,7 @@ class Limiter {
       } else {
         if (place.suppressed++ == 0) {
           place.level = level;
-          place.component = component.substr(0, component_bytes_max);
+          place.component = component.substr(0, place_component_bytes_max);
           place.beginning = beginning;
         }
         place.level = std::max(place.level, level);

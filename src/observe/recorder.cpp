@@ -7,8 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/kernel_random.h"
-#include "base/random.h"
+#include "observe/quick_random.h"
 #include "observe/record_format.h"
 #include "wire/metadata.h"
 
@@ -21,12 +20,6 @@ constexpr auto lease = std::chrono::seconds(60);
 constexpr std::size_t name_bytes_max = 64;
 
 char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-// Sampling needs no secret.
-std::uint64_t quick_random() noexcept {
-  thread_local Random random(kernel_random());
-  return random.next();
-}
 
 bool contains(std::string_view key, std::string_view word) noexcept {
   const auto same = [](char a, char b) { return lower(a) == lower(b); };
@@ -179,7 +172,7 @@ Task<Result<void>> Recorder::Calls::operator()(IncomingCall& call, Next next) co
     return next();
   // Routes have method and path of HTTP as their name.
   if (call.method().find(' ') != std::string_view::npos) return next();
-  if ((quick_random() >> 32) >= recorder->threshold.load(std::memory_order_relaxed)) return next();
+  if ((observe::quick_random() >> 32) >= recorder->threshold.load(std::memory_order_relaxed)) return next();
   return recorded(recorder, call, std::move(next));
 }
 

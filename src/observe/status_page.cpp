@@ -10,11 +10,10 @@ namespace {
 
 using rpc::Inspector;
 
-constexpr double ns_per_second = 1e9;
+constexpr double ns_of_second = 1e9;
 
 Cell quantile(const HistogramSnapshot& latency, double fraction) {
-  return latency.count == 0 ? Cell("-")
-                            : duration_cell(static_cast<double>(latency.quantile(fraction)) / ns_per_second);
+  return latency.count == 0 ? Cell("-") : duration_cell(static_cast<double>(latency.quantile(fraction)) / ns_of_second);
 }
 
 Cell errors(std::uint64_t count) {
@@ -94,7 +93,7 @@ Document method_page(const PageState& state, std::size_t index) {
   for (const auto& [name, one] : {std::pair<const char*, const HistogramSnapshot&>{"last one to two minutes", recent},
                                   {"since the start", all}}) {
     const double mean = one.count == 0 ? 0 : static_cast<double>(one.sum) / static_cast<double>(one.count);
-    latency.rows.push_back({name, number(one.count), duration_cell(mean / ns_per_second), quantile(one, 0.5),
+    latency.rows.push_back({name, number(one.count), duration_cell(mean / ns_of_second), quantile(one, 0.5),
                             quantile(one, 0.9), quantile(one, 0.99), quantile(one, 0.999), quantile(one, 0.9999)});
   }
   document.tables.push_back(std::move(latency));

@@ -3,8 +3,8 @@
 #include <optional>
 #include <stdexcept>
 
-#include "base/kernel_random.h"
 #include "hawser/tracing.h"
+#include "observe/quick_random.h"
 #include "observe/tracer_state.h"
 
 namespace hawser {
@@ -13,16 +13,6 @@ namespace {
 std::uint64_t next_number() noexcept {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
-}
-
-// A number of SplitMix64. Sampling needs no secret.
-std::uint64_t quick_random() noexcept {
-  thread_local std::uint64_t state = kernel_random();
-  state += 0x9e3779b97f4a7c15;
-  std::uint64_t mixed = state;
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
-  return mixed ^ (mixed >> 31);
 }
 
 // The span of one call, from the beginning of an interceptor to its end, or to its destruction.
@@ -138,7 +128,7 @@ Tracer::State::State(const TracerOptions& given) : options(given), number(next_n
 
 bool Tracer::State::sample() const noexcept {
   if (options.ratio <= 0) return false;
-  return options.ratio >= 1 || static_cast<double>(quick_random() >> 11) * 0x1p-53 < options.ratio;
+  return options.ratio >= 1 || static_cast<double>(observe::quick_random() >> 11) * 0x1p-53 < options.ratio;
 }
 
 observe::SpanRing* Tracer::State::ring() noexcept {

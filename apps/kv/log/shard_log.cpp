@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "hawser/detail/loop_access.h"
 #include "kv/log/log_format.h"
 
 namespace hawser::kv {
@@ -30,15 +31,30 @@ ShardLog::~ShardLog() {
   shard_.remove_log(*this);
 }
 
-void ShardLog::bind(Loop& loop) {
-  loop_ = &loop;
+// Another thread has bound the loop.
+void ShardLog::attach() {
+  if (attached_ || loop_ == nullptr) return;
+  detail::LoopAccess::add_user(*loop_, *this);
+  attached_ = true;
   const std::lock_guard lock(link_->mutex);
-  link_->loop = &loop;
+  link_->loop = loop_;
+}
+
+void ShardLog::on_loop_end() noexcept {
+  loop_ = nullptr;
+  attached_ = false;
+  const std::lock_guard lock(link_->mutex);
+  link_->loop = nullptr;
 }
 
 void ShardLog::close() {
   if (writer_ == nullptr) return;
-  if (loop_ != nullptr && queued()) loop_->remove_tick_end(*this);
+  if (attached_) {
+    loop_->remove_tick_end(*this);
+    detail::LoopAccess::remove_user(*loop_, *this);
+    on_loop_end();
+  }
+  loop_ = nullptr;  // A loop that nothing was logged on may have ended.
   if (finishing_) {
     writer_->wait_for_replacement();
     finishing_ = false;
@@ -46,10 +62,6 @@ void ShardLog::close() {
   rewriting_ = false;
   replacement_.clear();
   hand_over(false);
-  {
-    const std::lock_guard lock(link_->mutex);
-    link_->loop = nullptr;
-  }
   writer_->finish();
   link_->log = nullptr;
   if (error_.empty()) error_ = writer_->progress().error;
@@ -65,12 +77,13 @@ void ShardLog::close() {
 template <class Record>
 void ShardLog::append(const Record& record) {
   if (!error_.empty()) return;
+  attach();
   const std::size_t before = pending_.size();
   append_record(pending_, record);
   const std::size_t bytes = pending_.size() - before;
   logged_ += bytes;
   if (rewriting_) replacement_.append(pending_, before, bytes);
-  if (pending_.size() >= pending_max) {
+  if (pending_.size() >= pending_max || loop_ == nullptr) {
     hand_over(false);
   } else {
     loop_->at_tick_end(*this);
@@ -126,14 +139,14 @@ void ShardLog::take_progress() {
     base_bytes_ = file_bytes_;
     rewriting_ = finishing_ = false;
     replacement_.clear();
-    loop_->log(LogLevel::warning, "kv", "the log of shard " + std::to_string(index_) + " could not be rewritten");
+    report(LogLevel::warning, "the log of shard " + std::to_string(index_) + " could not be rewritten");
   }
   if (error_.empty() && !progress.error.empty()) {
     error_ = std::move(progress.error);
     pending_.clear();
     replacement_.clear();
     rewriting_ = false;
-    loop_->log(LogLevel::error, "kv", "writes are refused: " + error_);
+    report(LogLevel::error, "writes are refused: " + error_);
   }
 }
 
@@ -151,6 +164,7 @@ void ShardLog::on_progress() {
 
 void ShardLog::maintain(std::int64_t now) {
   if (!error_.empty() || finishing_) return;
+  attach();
   if (!rewriting_) {
     if (file_bytes_ < options_.rewrite_bytes_min || file_bytes_ / 2 < base_bytes_) return;
     // The replacement begins at a point of the changes that the file has.

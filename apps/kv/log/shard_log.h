@@ -24,8 +24,8 @@ struct ShardLogOptions {
 };
 
 // Appends the changes of one shard to a file: the effects of commands, not the commands. Belongs to the shard's loop,
-// which is set before the first change. Ends after that loop's thread, and before the loop and the shard.
-class ShardLog final : public ChangeLog, exec::TickEnd {
+// which is set before the first change. Ends before the shard, and with the loop or after it.
+class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
  public:
   // Called with null when everything that was logged before is durable, and with an error if it never will be.
   using Durable = std::function<void(const std::string* error)>;
@@ -41,7 +41,7 @@ class ShardLog final : public ChangeLog, exec::TickEnd {
     return "shard-" + std::to_string(shard) + "." + std::to_string(number) + ".log";
   }
 
-  void bind(Loop& loop);
+  void bind(Loop& loop) noexcept { loop_ = &loop; }
   // Why writes must be refused; null if they need not be.
   const std::string* refusal() const noexcept { return error_.empty() ? nullptr : &error_; }
   bool sync_always() const noexcept { return options_.sync == LogSync::always; }
@@ -54,7 +54,7 @@ class ShardLog final : public ChangeLog, exec::TickEnd {
   void when_durable(Durable done);
   // Rewrites the file, step by step, if it is due.
   void maintain(std::int64_t now);
-  // Makes everything durable and ends the writer. The loop's thread has ended, or calls this.
+  // Makes everything durable and ends the writer. The loop has ended, or its thread calls this.
   void close();
   // Any thread.
   std::uint64_t rewrites() const noexcept { return rewrites_.load(std::memory_order_relaxed); }
@@ -76,9 +76,15 @@ class ShardLog final : public ChangeLog, exec::TickEnd {
   void on_expiry(const Key& key, std::int64_t expires_at) override;
   void on_remove(const Key& key) override;
   void on_clear() override;
+  // detail::LoopUser
+  void on_loop_end() noexcept override;
   // exec::TickEnd
   void on_tick_end() override { hand_over(false); }
 
+  void attach();
+  void report(LogLevel level, const std::string& text) const {
+    if (loop_ != nullptr) loop_->log(level, "kv", text);
+  }
   template <class Record>
   void append(const Record& record);
   void hand_over(bool last);
@@ -90,7 +96,8 @@ class ShardLog final : public ChangeLog, exec::TickEnd {
   const unsigned index_;
   const ShardLogOptions options_;
   const std::filesystem::path folder_;
-  Loop* loop_ = nullptr;
+  Loop* loop_ = nullptr;  // Null after the loop's end.
+  bool attached_ = false;
   std::string pending_;
   std::uint64_t logged_ = 0;   // Bytes that were appended to pending_ since the beginning.
   std::uint64_t durable_ = 0;  // The first so many of them are durable.

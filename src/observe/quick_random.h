@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/kernel_random.h"
+#include "base/random.h"
+
+namespace hawser::observe {
+
+// Sampling needs no secret.
+inline std::uint64_t quick_random() noexcept {
+  thread_local Random random(kernel_random());
+  return random.next();
+}
+
+}  // namespace hawser::observe
