@@ -235,8 +235,12 @@ TEST(Log, GrowingFilesAreRewritten) {
         const std::string key = "key" + std::to_string(i);
         EXPECT_EQ(peer.call({"SET", key, std::string(200, 'v') + std::to_string(round)}), "+OK\r\n");
       }
-      if (round % 7 == 0) EXPECT_EQ(peer.call({"DEL", "key3"}), ":1\r\n");
-      if (round % 50 == 0) EXPECT_EQ(peer.call({"FLUSHALL"}), "+OK\r\n");
+      if (round % 7 == 0) {
+        EXPECT_EQ(peer.call({"DEL", "key3"}), ":1\r\n");
+      }
+      if (round % 50 == 0) {
+        EXPECT_EQ(peer.call({"FLUSHALL"}), "+OK\r\n");
+      }
     }
     before = contents(peer);
   }
@@ -287,9 +291,12 @@ TEST(Log, WritesFailWhenTheFileCannotGrow) {
       KvClient<Client> client(link);
       std::size_t failed = 0;
       for (int i = 0; i < 50; ++i) {
-        auto setting = client.set("key" + std::to_string(i), "1");
+        const std::string key = "key" + std::to_string(i);
+        auto setting = client.set(key, "1");
         const auto set = co_await std::move(setting);
-        if (!set) EXPECT_THAT(set.error().text, HasSubstr("its log cannot be written"));
+        if (!set) {
+          EXPECT_THAT(set.error().text, HasSubstr("its log cannot be written"));
+        }
         failed += set ? 0 : 1;
       }
       EXPECT_GT(failed, 0U);
