@@ -9,7 +9,6 @@ std::string echo(std::string_view text) { return std::string(text); }
 hawser::Task<int> talk(std::string address) {
   // [enable-client]
   hawser::Client client;
-  client.enable_shm();
   client.enable_rdma();
   // [/enable-client]
   if (!co_await client.connect(address)) co_return 1;
@@ -26,7 +25,6 @@ hawser::Task<int> talk(std::string address) {
 int main() {
   // [enable-server]
   hawser::Server server({.listen = "127.0.0.1:0"});
-  server.enable_shm();
   server.enable_rdma();
   // [/enable-server]
   server.register_handler<echo>();
