@@ -21,16 +21,15 @@ constexpr Command commands[] = {
     {"call", "Call a method of a server, with JSON", hawser::cli::add_call},
     {"list", "List the methods of a server", hawser::cli::add_list},
     {"describe", "Describe the methods and types of a server", hawser::cli::add_describe},
-    {"health", "Say whether a server serves", hawser::cli::add_health},
+    {"health", "Report whether a server serves", hawser::cli::add_health},
     {"load", "Call a method at a given rate and measure the latencies", hawser::cli::add_load},
     {"ping", "Measure the round trip to a server, over each transport", hawser::cli::add_ping},
     {"record", "Record requests of a running server into a file", hawser::cli::add_record},
     {"replay", "Send the requests of a recording to a server, and compare the outcomes", hawser::cli::add_replay},
-    {"top", "Show the methods, connections and loops of a server, again and again", hawser::cli::add_top},
-    {"demo", "Serve example services, to be called by curl, gRPC and bRPC clients", hawser::cli::add_demo},
-    {"doctor", "Say what TCP, shared memory and RDMA can do on this machine, and what is in their way",
-     hawser::cli::add_doctor},
-    {"lab", "Measure what verbs can do on a device, real or simulated, and what limits them", hawser::cli::add_lab},
+    {"top", "Show the methods, connections and loops of a server, updated each second", hawser::cli::add_top},
+    {"demo", "Serve example services to clients of Hawser, gRPC, bRPC and HTTP", hawser::cli::add_demo},
+    {"doctor", "Report which transports work on this machine, and how to fix the others", hawser::cli::add_doctor},
+    {"lab", "Measure RDMA verbs on a real or simulated device, and name the bottleneck", hawser::cli::add_lab},
 };
 
 struct HelpOptions {
@@ -70,7 +69,7 @@ int help(const CLI::App& program, const HelpOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("What an operator of Hawser needs. Measuring is hawser-bench's.", "hawser");
+  CLI::App app("Calls, examines and measures servers and machines. hawser-bench has the benchmarks.", "hawser");
   app.set_version_flag("--version", HAWSER_VERSION);
   app.require_subcommand(1);
   std::vector<std::pair<CLI::App*, hawser::cli::Run>> runs;

@@ -89,7 +89,7 @@ void add_list(CLI::App& app, const std::string& name, const std::string& descrip
     values.clear();
     for (const std::string& part : CLI::detail::split(text, ',')) {
       Value value = read(option, part);
-      if (std::ranges::find(values, value) != values.end()) refuse(option, fmt::format("{} is there twice", part));
+      if (std::ranges::find(values, value) != values.end()) refuse(option, fmt::format("{} occurs twice", part));
       values.push_back(std::move(value));
     }
   });
@@ -115,10 +115,10 @@ std::string read_transport(const std::string& option, const std::string& text) {
 }
 
 void add_transports(CLI::App& app, Options& options) {
-  add_list(
-      app, "--transport",
-      fmt::format("What carries the calls: {}; auto takes the best of all [tcp]", fmt::join(transport_names(), ", ")),
-      options.transports, read_transport);
+  add_list(app, "--transport",
+           fmt::format("Transports that carry the calls: {}; auto enables all and takes the best [tcp]",
+                       fmt::join(transport_names(), ", ")),
+           options.transports, read_transport);
 }
 
 std::size_t read_size(const std::string& option, const std::string& text) {
@@ -145,7 +145,8 @@ SizeAndConcurrency read_pair(const std::string& option, const std::string& text)
 void add_sizes(CLI::App& app, Options& options) {
   add_list(app, "--sizes", "Bytes of payload; K and M are powers of 1024 [128,4K,32K,256K,1M,8M]", options.sizes_bytes,
            read_size);
-  add_list(app, "--concurrency", "Calls in flight at once [1,4,16,64,256]", options.concurrencies, read_concurrency);
+  add_list(app, "--concurrency", "Calls in flight at the same time [1,4,16,64,256]", options.concurrencies,
+           read_concurrency);
 }
 
 void add_pairs(CLI::App& app, Options& options, std::string_view default_text) {
@@ -161,8 +162,8 @@ void add_table(CLI::App& app, Options& options) {
       options.modes, reader(parse_mode, "no mode: give pipeline, connections or threads"));
   add_number(app, "--seconds", "S", "Counted time of each cell, after warm-up [1]", options.seconds, seconds_min,
              seconds_max);
-  add_choice<ReplyKind>(app, "--reply", "echo: the payload comes back; ack: 16 bytes do [echo]", options.reply,
-                        {{"echo", ReplyKind::echo}, {"ack", ReplyKind::ack}}, "neither echo nor ack");
+  add_choice<ReplyKind>(app, "--reply", "echo: the reply has the payload; ack: the reply has 16 bytes [echo]",
+                        options.reply, {{"echo", ReplyKind::echo}, {"ack", ReplyKind::ack}}, "neither echo nor ack");
   add(app, "--bytes-in-flight", "SIZE",
       "With --mode connections, keep fewer calls in flight where they would hold more memory [512M]",
       [&options](const std::string& option, const std::string& text) {
@@ -172,8 +173,7 @@ void add_table(CLI::App& app, Options& options) {
       });
   app.add_flag("--registered", options.registered,
                "What is sent lies in a RegisteredBuffer, so that rdma and ucx do not copy large payloads");
-  add_number(app, "--call-timeout", "S", "When a call counts as failed [30]", options.call_timeout_s, seconds_min,
-             seconds_max);
+  add_number(app, "--call-timeout", "S", "Timeout of a call [30]", options.call_timeout_s, seconds_min, seconds_max);
   app.add_option("--json", options.json_path, "Write the results there as JSON")->type_name("FILE");
   app.add_option("--csv", options.csv_path, "Write the results there as CSV")->type_name("FILE");
 }
@@ -268,7 +268,7 @@ void add_waits(CLI::App& app, Options& options) {
            reader(parse_wait, "no way to wait: give spin, busy_poll or event"));
   add_number(
       app, "--spin-max", "US",
-      "The longest that a loop with --wait spin looks for work before it sleeps [50, or more where waking up is dear]",
+      "Longest time that a loop with --wait spin polls before it sleeps [four wake-ups, at least 50 and at most 1000]",
       options.spin_max_us, 1.0, 1e6);
 }
 
@@ -280,7 +280,7 @@ void add_poller(CLI::App& app, Options& options) {
 }
 
 void add_peers(CLI::App& app, Options& options) {
-  add_list(app, "--peers", fmt::format("Whom to compare with: {} [baseline]", fmt::join(peers_known, ", ")),
+  add_list(app, "--peers", fmt::format("Programs to compare with: {} [baseline]", fmt::join(peers_known, ", ")),
            options.peers, [](const std::string& option, const std::string& text) {
              if (std::ranges::find(peers_known, text) == std::end(peers_known)) {
                refuse(option,
@@ -288,7 +288,7 @@ void add_peers(CLI::App& app, Options& options) {
              }
              return text;
            });
-  add_number(app, "--repeat", "N", "How often each cell is measured; the medians count [3]", options.repeat, 1U,
+  add_number(app, "--repeat", "N", "Measurements of each cell; the result is their median [3]", options.repeat, 1U,
              repeat_max);
 }
 
@@ -375,8 +375,8 @@ void add_memory_options(CLI::App& app, Options& options) {
 }
 
 void add_report_options(CLI::App& app, Options& options) {
-  app.add_option("files", options.report_inputs, "What --json has written")->type_name("FILE")->required();
-  app.add_option("-o,--output", options.report_path, "Where to write the page [report.html]")->type_name("FILE");
+  app.add_option("files", options.report_inputs, "Files that --json has written")->type_name("FILE")->required();
+  app.add_option("-o,--output", options.report_path, "Page to write [report.html]")->type_name("FILE");
 }
 
 void add_server_options(CLI::App& app, Options& options) {
@@ -386,11 +386,11 @@ void add_server_options(CLI::App& app, Options& options) {
   add_server_threads(app, options);
   add_tls(app, options);
   add_cpu(app, "--server-cpu", options.server_cpu, "server");
-  app.add_option("--listen", options.listen, "Where to listen; port 0 takes a free one [0.0.0.0:9000]")
+  app.add_option("--listen", options.listen, "Address to listen at; port 0 selects a free one [0.0.0.0:9000]")
       ->type_name("HOST:PORT");
   app.callback([&options] {
-    if (options.waits.size() != 1) refuse("--wait", "a server waits in one way: give one");
-    if (options.transports.size() != 1) refuse("--transport", "a server has one, or auto for all: give one");
+    if (options.waits.size() != 1) refuse("--wait", "a server has one way to wait: give one");
+    if (options.transports.size() != 1) refuse("--transport", "a server has one transport, or auto for all: give one");
   });
 }
 

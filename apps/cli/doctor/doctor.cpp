@@ -86,18 +86,20 @@ void add_rdma_options(CLI::App& command, RdmaOptions& options) {
   const auto add = [&](const char* name, auto& value, const char* text) {
     command.add_option(name, value, text)->capture_default_str()->group("As in RdmaOptions");
   };
-  add("--device", options.device, "RDMA device; empty: the first with an active port");
-  add("--port", options.port, "Its port; 0: the first active one");
-  add("--gid-index", options.gid_index, "Entry of the port's address table; -1: chosen");
-  add("--path-mtu", options.path_mtu_bytes, "256 to 4096 bytes; 0: the port's");
-  add("--chunk-bytes", options.chunk_bytes, "The most that one send carries");
-  add("--recv-queue-depth", options.recv_queue_depth, "Chunks posted to be received into, a connection");
-  add("--send-window", options.send_window, "Chunks being filled or sent, a connection");
-  add("--send-queue-depth", options.send_queue_depth, "Work requests");
-  add("--inline-bytes", options.inline_bytes, "Sends up to here go within the work request");
-  add("--memory-bytes-max", options.memory_bytes_max, "Registered in all on a device");
-  add("--cq-entries", options.cq_entries, "Entries, for each loop");
-  command.add_flag("--shared-receive-queue", options.shared_receive_queue, "One queue of receives for a loop")
+  add("--device", options.device, "RDMA device; empty: the first one with an active port");
+  add("--port", options.port, "Port of the device; 0: the first active one");
+  add("--gid-index", options.gid_index, "Index in the port's GID table; -1: selected by the transport");
+  add("--path-mtu", options.path_mtu_bytes, "Path MTU, 256 to 4096 bytes; 0: the active MTU of the port");
+  add("--chunk-bytes", options.chunk_bytes, "Largest size of one send, bytes");
+  add("--recv-queue-depth", options.recv_queue_depth, "Chunks posted for receiving, for each connection");
+  add("--send-window", options.send_window, "Chunks being filled or sent, for each connection");
+  add("--send-queue-depth", options.send_queue_depth, "Work requests of a send queue");
+  add("--inline-bytes", options.inline_bytes, "Sends up to this size are copied into the work request, bytes");
+  add("--memory-bytes-max", options.memory_bytes_max, "Limit of the registered memory of a device, bytes");
+  add("--cq-entries", options.cq_entries, "Entries of the completion queue of each loop");
+  command
+      .add_flag("--shared-receive-queue", options.shared_receive_queue,
+                "Use one receive queue for all connections of a loop")
       ->group("As in RdmaOptions");
 }
 
@@ -106,11 +108,11 @@ void add_ucx_options(CLI::App& command, UcxOptions& options) {
   const auto add = [&](const char* name, auto& value, const char* text) {
     return command.add_option(name, value, text)->capture_default_str()->group("As in UcxOptions");
   };
-  add("--ucx-tls", options.tls, "Transports; empty: UCX chooses");
-  add("--ucx-net-devices", options.net_devices, "Devices; empty: all");
+  add("--ucx-tls", options.tls, "UCX transports, as in UCX_TLS; empty: UCX selects them");
+  add("--ucx-net-devices", options.net_devices, "Devices, as in UCX_NET_DEVICES; empty: all");
   add("--ucx-max-eager-rails", options.max_eager_rails, "Devices for small messages; 0: UCX's default");
   add("--ucx-max-rendezvous-rails", options.max_rendezvous_rails, "Devices for large payloads; 0: UCX's default");
-  add("--ucx-error-mode", options.error_mode, "none or peer")
+  add("--ucx-error-mode", options.error_mode, "Whether UCX detects that a peer has failed: none or peer")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, UcxErrorMode>{{"none", UcxErrorMode::none}, {"peer", UcxErrorMode::peer}}));
 }
