@@ -180,7 +180,8 @@ TEST_F(FailoverTest, WhatIsRequiredIsHadOrAnErrorThatSaysWhy) {
   build({.transport_declined = 1});
   run(simulated(), requiring(), [&](Server& server, Client& client) -> Task<void> {
     AWAIT(connected, client.connect(server.address()));
-    EXPECT_ERROR(connected, unavailable, "the options require simpath, which can't be had: the simulation declines");
+    EXPECT_ERROR(connected, unavailable,
+                 "TransportOptions::required is simpath, which cannot be used: the simulation declines");
     EXPECT_FALSE(client.connected());
   });
   build();
@@ -192,7 +193,7 @@ TEST_F(FailoverTest, WhatIsRequiredIsHadOrAnErrorThatSaysWhy) {
   build();
   run(simulated(), {.required = "simpath"}, [&](Server& server, Client& client) -> Task<void> {
     AWAIT(connected, client.connect(server.address()));
-    EXPECT_ERROR(connected, unavailable, "require simpath, which can't be had: this build or machine does not have it");
+    EXPECT_ERROR(connected, unavailable, "required is simpath, which cannot be used: it is not enabled");
   });
 }
 

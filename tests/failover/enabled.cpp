@@ -160,7 +160,7 @@ TEST(Automatic, WithinAHostItIsSharedMemory) {
     requiring.transports.required = "rdma";
     Client third(on, requiring);
     AWAIT(refused, third.connect(address));
-    EXPECT_ERROR(refused, unavailable, "the options require rdma, which can't be had: ");
+    EXPECT_ERROR(refused, unavailable, "TransportOptions::required is rdma, which cannot be used: ");
   }(loop, server.address()));
 }
 

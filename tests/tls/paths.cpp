@@ -576,7 +576,7 @@ TEST_F(TlsManInTheMiddle, MakesARequiredPathFailWithTheReason) {
     REQUIRE_OK(served.start());
     Client client(loop, transport::over(network, with));
     AWAIT(connected, client.connect(served.address()));
-    EXPECT_ERROR(connected, unavailable, "the options require road, which can't be had");
+    EXPECT_ERROR(connected, unavailable, "TransportOptions::required is road, which cannot be used");
     EXPECT_ERROR(connected, unavailable, "did not prove that it agreed on this path within TLS");
     client.close();
     auto stopping = served.shut_down(1s);

@@ -108,9 +108,10 @@ void Machine::take_data(Stream& stream, Bytes bytes, Block* block) {
 // Keeps bytes behind messages that nobody has read. The stream's window bounds them.
 void Machine::stall(Stream& stream, Bytes bytes) {
   if (account_ != nullptr && !stream.stalled_charge.add(*account_, bytes.size())) {
-    return bad(stream, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
-                        "messages that nobody has read do not fit into the memory for what is received and kept "
-                        "(receive_bytes_max)"});
+    return bad(stream,
+               {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
+                "messages that have not been read exceed the memory for received data (receive_bytes_max): read "
+                "them sooner, or raise the limit"});
   }
   stream.stalled.append(as_text(bytes));
 }

@@ -220,11 +220,12 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
     if (!dialed) co_return std::unexpected(std::move(dialed.error()));
     fallback_reasons = std::move(dialed->fallback_reasons);
     if (!required.empty() && required != "stream" && required != dialed->transport) {
-      std::string reason = "this build or machine does not have it, or it is not enabled";
+      std::string reason = "it is not enabled, or this build or machine does not have it";
       for (const TransportFallback& one : fallback_reasons) {
         if (one.transport == required) reason = one.reason;
       }
-      co_return fail(ErrorCode::unavailable, "the options require " + required + ", which can't be had: " + reason,
+      co_return fail(ErrorCode::unavailable,
+                     "TransportOptions::required is " + required + ", which cannot be used: " + reason,
                      ErrorScope::connection);
     }
     const rpc::SessionSettings settings{

@@ -187,7 +187,7 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
     const std::optional<wire::NamedBytes> selection = std::move(hello->selection);
     const bool both_ready = hello->ready;
     if (both_ready && pending == nullptr) {
-      co_return fail(ErrorCode::protocol_error, "invalid server HELLO: go for a transport that was not agreed on",
+      co_return fail(ErrorCode::protocol_error, "invalid server HELLO: ready for a transport that was not agreed on",
                      ErrorScope::connection, Initiator::peer);
     }
     if (first) dialed.hello = std::move(*hello);

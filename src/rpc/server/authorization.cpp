@@ -37,7 +37,9 @@ Who spiffe(std::string id) {
   };
 }
 Who subject(std::string name) {
-  if (name.empty()) throw std::invalid_argument("hawser: a rule for an empty subject would allow nobody to be named");
+  if (name.empty())
+    throw std::invalid_argument(
+        "hawser: subject() needs a name: the empty text is the subject of callers that have none");
   return [name = std::move(name)](const Identity& identity) { return identity.subject == name; };
 }
 Who uid(std::uint32_t user) {
@@ -120,8 +122,8 @@ Task<Result<void>> Authorization::operator()(IncomingCall& call, Next next) cons
   if (allowed) return next();
   if (!call.identity()) {
     return refuse(ErrorCode::unauthenticated,
-                  "nobody who has not proved an identity may call this method: send a token, or connect with a "
-                  "certificate or by a Unix socket");
+                  "this method is not open to callers without an identity: send a token, or connect with a certificate "
+                  "or by a Unix socket");
   }
   return refuse(ErrorCode::permission_denied,
                 "no rule of the server allows this caller (" + call.identity().text() + ") to call this method");

@@ -7,9 +7,14 @@
 #include <utility>
 
 namespace hawser::transport::shm {
+namespace {
+
+constexpr std::string_view begins_early = "a message begins before the end of another message";
+
+}  // namespace
 
 std::unexpected<Error> protocol_violation(std::string_view what) {
-  return hawser::fail(ErrorCode::protocol_error, "the peer broke the rules of shared memory: " + std::string(what),
+  return hawser::fail(ErrorCode::protocol_error, "the peer violated the shared memory protocol: " + std::string(what),
                       ErrorScope::connection, Initiator::peer);
 }
 
@@ -56,7 +61,7 @@ Result<bool> Receiver::take(Gate& gate) {
       result = take_one(gate);
     } while (result && gate.open() && !reading_ && ring_.left() != 0);
   }
-  if (result && ring_.broken()) result = protocol_violation("its ring's end is out of bounds");
+  if (result && ring_.broken()) result = protocol_violation("the tail or head of its ring is out of bounds");
   if (ring_.unpublished() != 0) {
     ring_.publish();
     advanced_ = true;
@@ -85,7 +90,7 @@ Result<void> Receiver::take_one(Gate& gate) {
     return protocol_violation("a message has changed while it waited");
   if (record.kind == RecordKind::whole) [[likely]] {
     if (head_room + aligned(record.payload_bytes) > left || assembly_.active())
-      return protocol_violation("a message passes the ring's end");
+      return protocol_violation("a message extends beyond the tail of its ring, or begins within another message");
     if (limits_.message.allows({record.head_bytes, record.payload_bytes})) [[likely]] {
       take_whole(record, data, gate);
       return {};
@@ -96,15 +101,17 @@ Result<void> Receiver::take_one(Gate& gate) {
     return std::unexpected(limits_.message.exceeded_by(lengths));
   }
   if (record.kind == RecordKind::long_begin) return begin_long(record);
-  if (head_room > left) return protocol_violation("a message passes the ring's end");
+  if (head_room > left) return protocol_violation("a message extends beyond the tail of its ring");
   const Bytes head(data, record.head_bytes);
   switch (record.kind) {
     case RecordKind::slab:
-      return assembly_.active() ? protocol_violation("a message within another") : take_from_slab(record, head, gate);
+      return assembly_.active() ? protocol_violation(begins_early) : take_from_slab(record, head, gate);
     case RecordKind::read:
-      return assembly_.active() ? protocol_violation("a message within another") : begin_reading(record, head, gate);
+      return assembly_.active() ? protocol_violation(begins_early) : begin_reading(record, head, gate);
     case RecordKind::long_part: return take_part(record, gate);
-    case RecordKind::end: return assembly_.active() ? protocol_violation("an end within a message") : closed_by_peer();
+    case RecordKind::end:
+      return assembly_.active() ? protocol_violation("the end of the connection before the end of a message")
+                                : closed_by_peer();
     default: return protocol_violation("a record of an unknown kind");
   }
 }
@@ -137,7 +144,7 @@ Result<void> Receiver::take_from_slab(const Record& record, Bytes head, Gate& ga
   const std::size_t bytes = record.payload_bytes;
   const std::byte* const payload = record.where < chunks_ ? slab_->find(record.where, bytes) : nullptr;
   if (payload == nullptr)
-    return protocol_violation("a payload passes the slab's end, or lies in a region that is in use");
+    return protocol_violation("a payload extends beyond the slab, or lies in a region that is in use");
   if (!slab_->supply(record.where, bytes)) {
     return fail(ErrorCode::unavailable,
                 "the system has no memory for a payload of " + std::to_string(bytes) +
@@ -170,7 +177,7 @@ Result<void> Receiver::take_from_slab(const Record& record, Bytes head, Gate& ga
 
 Result<void> Receiver::begin_long(const Record& record) {
   if (assembly_.active() || (record.head_bytes == 0 && record.payload_bytes == 0))
-    return protocol_violation("a message within another");
+    return protocol_violation("a message in parts that is empty, or that begins before the end of another message");
   assembly_.begin(record.head_bytes, record.payload_bytes, account_);
   advance(sizeof record);
   return {};
@@ -179,7 +186,8 @@ Result<void> Receiver::begin_long(const Record& record) {
 Result<void> Receiver::take_part(const Record& record, Gate& gate) {
   if (!assembly_.active() || record.payload_bytes != 0 || record.head_bytes == 0 ||
       record.head_bytes > assembly_.missing()) {
-    return protocol_violation("a part of no message");
+    return protocol_violation(
+        "a part without a preceding begin, an empty part, or a part that is longer than the rest of its message");
   }
   const Bytes part(ring_.at() + sizeof record, record.head_bytes);
   if (!assembly_.append(part, *gate.sink, limits_.receive_buffer_bytes_min, gate.ended)) return {};

@@ -10,7 +10,8 @@ namespace hawser::transport::shm {
 
 Result<void> Receiver::begin_reading(const Record& record, Bytes head, Gate& gate) {
   const std::size_t bytes = record.payload_bytes;
-  if (record.where >= slots_.size() || bytes == 0) return protocol_violation("there is no such payload to be read");
+  if (record.where >= slots_.size() || bytes == 0)
+    return protocol_violation("a payload for a direct read is empty, or its slot does not exist");
   const std::optional<ReceiveBuffer> receive_buffer = select_receive_buffer(record, head, gate);
   if (!receive_buffer) return {};
   Reading reading;

@@ -110,7 +110,7 @@ bool ShmConnection::poll_once() {
   }
   if (sender_.broken()) {
     fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-          "the peer broke the rules of shared memory: it has read what was not sent"});
+          "the peer violated the shared memory protocol: it has read more than was sent"});
     return true;
   }
   // The peer's last messages are delivered before its end. A paused connection keeps them, unless it could wait forever

@@ -91,16 +91,17 @@ Result<Parameters> Parameters::decode(Bytes in) {
   out.domain = reader.number<std::uint64_t>();
   reader.copy_to(out.gid.bytes);
   if (out.queue_pair == 0 || out.queue_pair > number_max || out.sequence > number_max) {
-    return wrong("parameters name no queue pair");
+    return wrong("parameters have queue pair number 0, or a queue pair or sequence number above 24 bits");
   }
   if (!std::has_single_bit(out.mtu_bytes) || out.mtu_bytes < 256 || out.mtu_bytes > 4096) {
     return wrong("parameters have an MTU that does not exist");
   }
   if (out.chunk_bytes < 4096 || out.chunk_bytes > (16U << 20) || out.chunk_bytes % 4096 != 0) {
-    return wrong("parameters have chunks out of bounds");
+    return wrong("parameters have a chunk size that is no multiple of 4096 bytes from 4096 to 16 MiB");
   }
-  if (out.receives < 4 || out.receives > 4096) return wrong("parameters have receives out of bounds");
-  if (out.reads > 255) return wrong("parameters have reads out of bounds");
+  if (out.receives < 4 || out.receives > 4096)
+    return wrong("parameters have a number of receives outside of 4 to 4096");
+  if (out.reads > 255) return wrong("parameters have a number of reads above 255");
   if (out.ethernet && out.gid.zero()) return wrong("parameters have no address");
   return out;
 }

@@ -113,7 +113,8 @@ void RdmaConnection::make_soon(PendingConnection::Ready ready) {
 }
 
 Result<void> RdmaConnection::prepare(Result<std::unique_ptr<QueuePair>> pair) {
-  if (ended_) return hawser::fail(ErrorCode::unavailable, "the RDMA half has failed", ErrorScope::connection);
+  if (ended_)
+    return hawser::fail(ErrorCode::unavailable, "the pending RDMA connection has failed", ErrorScope::connection);
   if (!pair) return std::unexpected(std::move(pair.error()));
   RdmaDevice& device = worker_->device();
   pair_ = std::move(*pair);
@@ -155,7 +156,7 @@ std::uint32_t RdmaConnection::reads_with(const Parameters& peer) const noexcept 
 Result<QueuePairRoute> RdmaConnection::route_to(const Parameters& peer) {
   const Parameters ours = parameters();
   if (ended_ || connecting_) {
-    return hawser::fail(ErrorCode::protocol_error, "the RDMA half is connected already, or has failed",
+    return hawser::fail(ErrorCode::protocol_error, "the pending RDMA connection is connected already, or has failed",
                         ErrorScope::connection);
   }
   if (peer.ethernet != ours.ethernet) {
@@ -216,7 +217,8 @@ void RdmaConnection::connect_soon(const Parameters& peer, PendingConnection::Rea
         if (!gone->load(std::memory_order_relaxed)) {
           job->outcome = connect_pair(*worker, *pair, way);
         } else {
-          job->outcome = hawser::fail(ErrorCode::cancelled, "it ended before it was connected", ErrorScope::connection);
+          job->outcome = hawser::fail(ErrorCode::cancelled, "the pending RDMA connection ended before it was connected",
+                                      ErrorScope::connection);
         }
         return [peer, job] {
           *job->busy = false;
@@ -232,7 +234,8 @@ void RdmaConnection::connect_soon(const Parameters& peer, PendingConnection::Rea
 
 // Completes the connection after its queue pair was connected.
 Result<void> RdmaConnection::connected(const Parameters& peer) {
-  if (ended_) return hawser::fail(ErrorCode::unavailable, "the RDMA half has failed", ErrorScope::connection);
+  if (ended_)
+    return hawser::fail(ErrorCode::unavailable, "the pending RDMA connection has failed", ErrorScope::connection);
   const std::uint32_t reads = reads_with(peer);
 
   ChannelOptions channel;
@@ -466,7 +469,8 @@ void RdmaConnection::on_completion(const Completion& completion) {
     channel_->receiver().on_packet(*chunk, completion.bytes, completion.immediate);
   } else if (channel_ != nullptr) {
     bool more = false;
-    if (!channel_->on_completed(completion.id, more)) return fail(broken("a completion of nothing"), true);
+    if (!channel_->on_completed(completion.id, more))
+      return fail(broken("a completion for a work request that is not outstanding"), true);
   }
   if (!ended_) loop_.at_tick_end(*this);
 }
@@ -483,7 +487,7 @@ void RdmaConnection::on_event(const DeviceEvent& event) {
 
 void RdmaConnection::on_protocol_violation(std::string_view how) {
   fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-        "the peer broke the RDMA protocol: " + std::string(how)},
+        "the peer violated the RDMA protocol: " + std::string(how)},
        true);
 }
 

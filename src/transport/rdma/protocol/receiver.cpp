@@ -51,7 +51,7 @@ void Receiver::on_packet(ReceiveChunk& chunk, std::uint32_t bytes, std::uint32_t
   const std::size_t tail = decoded.done * std::size_t{4};
   if (tail > bytes || !work_queue_.credits.received(decoded.granted)) {
     ring_.finish(chunk);
-    protocol_violation(tail > bytes ? "a packet that is shorter than what its immediate says"
+    protocol_violation(tail > bytes ? "a packet is shorter than the transfer ids that its immediate announces"
                                     : "more credits granted or used than there are");
     return;
   }
@@ -70,7 +70,8 @@ void Receiver::on_packet(ReceiveChunk& chunk, std::uint32_t bytes, std::uint32_t
   }
   // Grants may still follow the last message, because the peer may not have sent all of its own yet.
   if (!known || (fin_ && (records != 0 || decoded.fin))) {
-    protocol_violation(known ? "messages after the last one" : "a transfer was done that is not open");
+    protocol_violation(known ? "a message or a second fin after fin"
+                             : "the id of a finished transfer names no open transfer");
     return;
   }
   if (decoded.fin) fin_ = true;
@@ -96,7 +97,7 @@ void Receiver::deliver() {
   }
   if (fin_ && !paused_ && arrivals_.empty() && !std::exchange(fin_notified_, true)) {
     if (assembly_.active()) {
-      protocol_violation("the last message is not whole");
+      protocol_violation("fin before the end of a fragmented message");
     } else {
       owner_.on_fin();
     }
@@ -113,7 +114,7 @@ bool Receiver::take_one(ReceivedPacket& arrival) {
   if (!options_.message_limit.allows(lengths))
     return protocol_violation(options_.message_limit.exceeded_by(lengths).text);
   if (assembly_.active() != (header.kind == RecordKind::fragment)) {
-    return protocol_violation(assembly_.active() ? "a record that is no FRAGMENT before the end of a fragmented message"
+    return protocol_violation(assembly_.active() ? "another record than FRAGMENT before the end of a fragmented message"
                                                  : "FRAGMENT without preceding BEGIN");
   }
   switch (header.kind) {
@@ -137,7 +138,7 @@ bool Receiver::take_one(ReceivedPacket& arrival) {
 // ---- Messages in fragments
 
 bool Receiver::take_part(Bytes bytes) {
-  if (bytes.size() > assembly_.missing()) return protocol_violation("fragments beyond their message");
+  if (bytes.size() > assembly_.missing()) return protocol_violation("the fragments are longer than their message");
   if (!assembly_.append(bytes, *sink_, options_.receive_buffer_bytes_min, ended_)) return false;
   if (assembly_.missing() != 0) return true;
   assembly_.deliver(*sink_);
@@ -216,7 +217,7 @@ void Receiver::end_front_transfer() noexcept {
 bool Receiver::begin_transfer(const Record& record, bool ahead) {
   const std::size_t size = record.header.payload_bytes;
   if (options_.reads_max == 0)
-    return ahead ? false : protocol_violation("a payload to be read at a peer that answers no reads");
+    return ahead ? false : protocol_violation("a rendezvous from a peer that serves no RDMA reads");
   const auto table = parse_table(record.carried, record.header.payload_bytes);
   if (!table) return ahead ? false : protocol_violation(table.error());
   PayloadBuffer payload(size, account_);

@@ -4,7 +4,7 @@ namespace hawser::transport::rdma {
 
 std::expected<Record, std::string_view> parse_record(Bytes rest) noexcept {
   const auto wrong = [](std::string_view text) { return std::unexpected(text); };
-  if (rest.size() < RecordHeader::bytes) return wrong("a record's header is cut off");
+  if (rest.size() < RecordHeader::bytes) return wrong("a packet ends within the header of a record");
   const auto kind = load_le<std::uint32_t>(rest.data());
   if (kind < 1 || kind > 4) return wrong("a record of an unknown kind");
   Record record;
@@ -17,27 +17,29 @@ std::expected<Record, std::string_view> parse_record(Bytes rest) noexcept {
   std::size_t used = 0;
   switch (header.kind) {
     case RecordKind::message:
-      if (header.carried_bytes != total) return wrong("a whole message that is not whole");
+      if (header.carried_bytes != total)
+        return wrong("a message record whose carried bytes differ from its head and payload");
       used = align_up(head) + align_up(header.payload_bytes);
-      if (used > body.size()) return wrong("a message passes its packet");
+      if (used > body.size()) return wrong("a message extends beyond its packet");
       record.head = body.first(head);
       record.carried = body.subspan(align_up(head), header.payload_bytes);
       break;
     case RecordKind::begin:
-      if (header.carried_bytes >= total) return wrong("the beginning of a message that is all of it");
+      if (header.carried_bytes >= total) return wrong("a BEGIN record that carries the whole message");
       used = align_up(header.carried_bytes);
-      if (used > body.size()) return wrong("the beginning of a message passes its packet");
+      if (used > body.size()) return wrong("a BEGIN record extends beyond its packet");
       record.carried = body.first(header.carried_bytes);
       break;
     case RecordKind::fragment:
-      if (total != 0 || header.carried_bytes == 0) return wrong("a malformed fragment");
+      if (total != 0 || header.carried_bytes == 0)
+        return wrong("a FRAGMENT record that is empty, or that announces a head or payload");
       used = align_up(header.carried_bytes);
-      if (used > body.size()) return wrong("a fragment passes its packet");
+      if (used > body.size()) return wrong("a FRAGMENT record extends beyond its packet");
       record.carried = body.first(header.carried_bytes);
       break;
     case RecordKind::rendezvous:
       used = align_up(head) + align_up(header.carried_bytes);
-      if (used > body.size()) return wrong("a rendezvous passes its packet");
+      if (used > body.size()) return wrong("a rendezvous extends beyond its packet");
       record.head = body.first(head);
       record.carried = body.subspan(align_up(head), header.carried_bytes);
       break;

@@ -164,7 +164,7 @@ void UcxConnection::stream_ended(const Error& reason) {
 
 void UcxConnection::on_protocol_violation(const std::string& how) {
   fail({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-        "the peer breaks the rules of the UCX path: " + how});
+        "the peer violated the UCX protocol: " + how});
 }
 
 void UcxConnection::fail(Error reason) {

@@ -53,19 +53,20 @@ bool Receiver::receive(ActiveMessage& message) {
   const UcxHeader& header = message.header;
   arrived_ += UcxHeader::bytes + (message.rendezvous == nullptr ? message.size : 0);
   heard_ = true;
-  if (!link_.credits.grant(header.taken)) return violation("it says to have taken more than it was sent");
+  if (!link_.credits.grant(header.taken))
+    return violation("the header says that it has consumed more bytes than it was sent");
   switch (header.kind) {
     case UcxHeader::Kind::packed:
     case UcxHeader::Kind::fin:
       if (message.rendezvous != nullptr || (message.size == 0) != (header.kind == UcxHeader::Kind::fin)) {
-        return violation("a packed message that is none");
+        return violation("a packed message without data or by rendezvous, or an end message with data");
       }
       return receive_packet(message);
     case UcxHeader::Kind::payload:
       if (message.rendezvous == nullptr || rendezvous_.size() >= payloads_waiting_max ||
           static_cast<std::int32_t>(header.index - payloads_taken_) < 0 ||
           !rendezvous_.try_emplace(header.index, message).second) {
-        return violation("a payload that nobody waits for");
+        return violation("a payload message that is not sent by rendezvous, or whose index is not expected");
       }
       return true;
     default: return false;
@@ -79,11 +80,15 @@ bool Receiver::receive_packet(ActiveMessage& message) {
   }
   static_assert(UcxEntry::prefix_bytes == wire::MessagePrefix::bytes);
   if (message.size > std::max(packed_bytes_max, UcxEntry::padded(message_limit_.bytes_max()))) {
-    return violation("a packed message of " + std::to_string(message.size) + " bytes");
+    return violation("a packed message of " + std::to_string(message.size) + " bytes exceeds the limit of " +
+                     std::to_string(std::max(packed_bytes_max, UcxEntry::padded(message_limit_.bytes_max()))) +
+                     " bytes");
   }
   const std::uint32_t distance = message.header.index - expected_;
   if (distance >= overtaking_max || early_.contains(message.header.index)) {
-    return violation("a packed message that is not in its place");
+    return violation("a packed message with index " + std::to_string(message.header.index) +
+                     " where the expected index is " + std::to_string(expected_) +
+                     " or little more, or the same index twice");
   }
   if (distance != 0) {
     early_.emplace(message.header.index, message);
@@ -128,7 +133,7 @@ std::optional<UcxEntry> Receiver::next_entry() {
   }
   const std::optional<UcxEntry> entry = UcxEntry::load({front.data, front.size}, front.at);
   if (!entry) {
-    violation("a packed message whose lengths do not fit");
+    violation("the lengths within a packed message do not match its size");
     return std::nullopt;
   }
   const wire::MessagePrefix lengths{static_cast<std::uint32_t>(entry->head.size()),
@@ -266,7 +271,8 @@ bool Receiver::fetch(Waiting& message) {
   const auto payload = rendezvous_.find(message.number);
   if (payload == rendezvous_.end()) return true;
   if (payload->second.size != message.size) {
-    violation("a payload of another size than announced");
+    violation("a payload message of " + std::to_string(payload->second.size) + " bytes was announced with " +
+              std::to_string(message.size) + " bytes");
     return true;
   }
   PayloadBuffer& into = message.buffer;

@@ -492,17 +492,17 @@ TEST(UcxTransport, PeersThatBreakTheRulesAreCutOff) {
       {"lengths", [&](Hostile& peer) { peer.send({}, good + "1234567"); }},
       {"lengths", [&](Hostile& peer) { peer.send({}, entry(4, UcxEntry::apart, "headbody")); }},
       {"message_bytes_max", [&](Hostile& peer) { peer.send({}, entry(4, UcxEntry::apart | 0x7ffffff, "headbody")); }},
-      {"in its place", [&](Hostile& peer) { peer.send({.index = 1U << 20}, good); }},
-      {"in its place",
+      {"the expected index", [&](Hostile& peer) { peer.send({.index = 1U << 20}, good); }},
+      {"the expected index",
        [&](Hostile& peer) {
          peer.send({.index = 5}, good);
          peer.send({.index = 5}, good);
        }},
-      {"taken more", [&](Hostile& peer) { peer.send({.taken = 1U << 30}, good); }},
-      {"none", [&](Hostile& peer) { peer.send({.index = 0, .kind = Kind::fin}, good); }},
-      {"none", [&](Hostile& peer) { peer.send({}, test_bytes(50'000, 1), UCP_AM_SEND_FLAG_RNDV); }},
-      {"nobody waits for", [&](Hostile& peer) { peer.send({.kind = Kind::payload}, good); }},
-      {"another size",
+      {"consumed more", [&](Hostile& peer) { peer.send({.taken = 1U << 30}, good); }},
+      {"end message with data", [&](Hostile& peer) { peer.send({.index = 0, .kind = Kind::fin}, good); }},
+      {"by rendezvous", [&](Hostile& peer) { peer.send({}, test_bytes(50'000, 1), UCP_AM_SEND_FLAG_RNDV); }},
+      {"not sent by rendezvous", [&](Hostile& peer) { peer.send({.kind = Kind::payload}, good); }},
+      {"50000 bytes was announced with 60000 bytes",
        [&](Hostile& peer) {
          peer.send({}, entry(4, UcxEntry::apart | 60'000, "head"));
          peer.send({.kind = Kind::payload}, test_bytes(50'000, 1), UCP_AM_SEND_FLAG_RNDV);

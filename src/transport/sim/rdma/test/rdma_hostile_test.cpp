@@ -199,7 +199,7 @@ TEST_P(RdmaHostile, FragmentsWithoutABeginning) {
 TEST_P(RdmaHostile, MoreIdsThanThePacketHolds) {
   Attacker& attacker = attack();
   ASSERT_TRUE(attacker.post(16, {.done = 5}));
-  expect_protocol_violation("shorter than what its immediate says");
+  expect_protocol_violation("shorter than the transfer ids that its immediate announces");
 }
 
 TEST_P(RdmaHostile, AGrantOfWhatWasNotUsed) {
@@ -211,7 +211,7 @@ TEST_P(RdmaHostile, AGrantOfWhatWasNotUsed) {
 TEST_P(RdmaHostile, ATransferIsDoneThatIsNotOpen) {
   Attacker& attacker = attack();
   ASSERT_TRUE(attacker.post(4, {.done = 1}));
-  expect_protocol_violation("a transfer was done that is not open");
+  expect_protocol_violation("names no open transfer");
 }
 
 TEST_P(RdmaHostile, MessagesAfterTheLast) {
@@ -219,7 +219,7 @@ TEST_P(RdmaHostile, MessagesAfterTheLast) {
   attacker.connection->pause();
   ASSERT_TRUE(attacker.post_message(8, {.fin = true}));
   ASSERT_TRUE(attacker.post_message(8));
-  expect_protocol_violation("messages after the last one");
+  expect_protocol_violation("a message or a second fin after fin");
 }
 
 // With a shared queue, a packet beyond the credits uses up a receive of another connection.
@@ -281,7 +281,7 @@ TEST_P(RdmaHostile, PayloadsToBeReadAtAPeerWithoutReads) {
   Attacker& attacker = attack(0);
   std::vector<rdma::RemoteBuffer> pieces(8, {0x1000, 1, 60U << 20});
   attacker.post_rendezvous(pieces);
-  expect_protocol_violation("answers no reads");
+  expect_protocol_violation("serves no RDMA reads");
   EXPECT_LT(server_transport_->memory().front().used_bytes_max, idle_bytes_ + (std::size_t{4} << 20));
 }
 
