@@ -120,6 +120,7 @@ class Http2Client {
 
   std::map<std::int32_t, Response> responses;
   bool goaway = false;
+  int goaways = 0;
   bool ended = false;  // The server has ended the connection.
 
  private:
@@ -153,7 +154,10 @@ class Http2Client {
   }
   static int on_frame(nghttp2_session*, const nghttp2_frame* frame, void* user) {
     Http2Client& client = *static_cast<Http2Client*>(user);
-    if (frame->hd.type == NGHTTP2_GOAWAY) client.goaway = true;
+    if (frame->hd.type == NGHTTP2_GOAWAY) {
+      client.goaway = true;
+      ++client.goaways;
+    }
     const bool end = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     if (end && (frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS)) {
       client.responses[frame->hd.stream_id].ended = true;

@@ -26,12 +26,35 @@ using namespace http_test;
 namespace h2 = protocol::grpc::testing;
 using Fields = Http2Client::Fields;
 
+// Its conversion of arguments waits for `released`.
+class GatedTranscoder final : public detail::JsonTranscoder {
+ public:
+  Result<Buffer> arguments_from_json(std::string_view json) const override {
+    waiting.fetch_add(1);
+    soon([] { return released.load(); });
+    return text_.arguments_from_json(json);
+  }
+  Result<std::string> result_to_json(Bytes body, Bytes payload) const override {
+    return text_.result_to_json(body, payload);
+  }
+  std::string_view encoding() const noexcept override { return text_.encoding(); }
+
+ private:
+  TextTranscoder text_;
+};
+
 class Http2 : public ServerFixture {
  protected:
-  void start(GrpcOptions grpc_options = {}) {
+  void start(GrpcOptions grpc_options = {}, HttpOptions http_options = {}) {
     make_server();
+    using Facts = detail::MethodFacts<say>;
+    server->add_method({.id = 7,
+                        .signature = Facts::signature,
+                        .name = "test.Text/Gated",
+                        .handler = std::make_unique<detail::FunctionHandler<say, void>>(nullptr, HandlerOptions{}),
+                        .json = std::make_shared<GatedTranscoder>()});
     server->enable(grpc(grpc_options));
-    server->enable(add_routes(http()));
+    server->enable(add_routes(http(http_options)).route("GET", "/files/*", hello));
     start_server();
   }
 };
@@ -286,6 +309,50 @@ TEST_F(Http2, EndlessStreamsAreBoundedAndEndWithTheirClient) {
   EXPECT_TRUE(only_native_left());
 }
 
+// Over HTTP/2 a client may keep its connection alive by PINGs and open no window.
+TEST_F(Http2, AClientThatOpensNoWindowLosesItsResponses) {
+  HttpOptions http_options;
+  http_options.write_timeout = 50ms;
+  start({}, http_options);
+  Http2Client idle(server->address(), 0);
+  const std::int32_t endless = idle.begin("GET", "/endless");
+  const std::int32_t whole = idle.begin("GET", "/large");
+  EXPECT_TRUE(idle.until([&] { return idle.responses[endless].closed && idle.responses[whole].closed; }));
+  EXPECT_EQ(idle.responses[endless].code, static_cast<std::uint32_t>(NGHTTP2_CANCEL));
+  EXPECT_EQ(idle.responses[whole].code, static_cast<std::uint32_t>(NGHTTP2_CANCEL));
+  EXPECT_TRUE(soon([&] { return cancelled == 1 && server->counters().calls_in_flight == 0; }));
+  // The connection goes on.
+  EXPECT_EQ(idle.ask("HEAD", "/hello").status, 200);
+}
+
+// Neither does it help to open the window byte by byte.
+TEST_F(Http2, AClientThatOpensItsWindowByBytesLosesItsResponse) {
+  HttpOptions http_options;
+  http_options.write_timeout = 50ms;
+  start({.idle_frames_max = 1'000'000}, http_options);
+  RawSocket socket = RawSocket::connected_to(server->address());
+  const std::string no_window("\0\4\0\0\0\0", 6);
+  socket.send(as_bytes(
+      h2::hello() + h2::frame(4, 0, 0, no_window) +
+      h2::frame(1, 5, 1,
+                h2::hpack({{":method", "GET"}, {":scheme", "http"}, {":path", "/endless"}, {":authority", "test"}}))));
+  const std::string one_byte = h2::frame(8, 0, 1, std::string("\0\0\0\1", 4));
+  EXPECT_TRUE(soon([&] {
+    socket.send_some(as_bytes(one_byte));
+    return cancelled == 1;
+  }));
+}
+
+TEST_F(Http2, PathsThatAHandlerCouldReadDifferentlyAreRefused) {
+  start();
+  Http2Client client(server->address());
+  for (const char* path : {"/files/../hello", "/files/%2e%2E/hello", "/files/a%2F..%2fb", "/files//hello",
+                           "/files/a%2fb", "/files/a%00", "/files/%zz"}) {
+    EXPECT_EQ(client.ask("GET", path).status, 400) << path;
+  }
+  EXPECT_EQ(client.ask("GET", "/files/a%20b/").status, 200);
+}
+
 TEST_F(Http2, AClientThatGoesAwayCancelsItsCalls) {
   start();
   Http2Client client(server->address());
@@ -314,6 +381,26 @@ TEST_F(Http2, StopsGracefully) {
   stopping.join();
   native->stop();
   native.reset();
+}
+
+// A request that was accepted before the second GOAWAY is served, although its call begins later.
+TEST_F(Http2, AConversionOutlivesTheSecondGoaway) {
+  start();
+  Http2Client client(server->address());
+  const std::string text = "\"" + std::string(100'000, 'x') + "\"";
+  const std::int32_t gated = client.begin("POST", "/test.Text/Gated", {}, {text});
+  EXPECT_TRUE(client.until([&] { return waiting == 1; }));
+  native->stop();
+  native.reset();
+  std::thread stopping([&] { server->stop(patience); });
+  EXPECT_TRUE(client.until([&] { return client.goaways == 2; }));
+  std::this_thread::sleep_for(1500ms);  // Longer than a silent connection of a stopping server lasts.
+  released = true;
+  EXPECT_TRUE(client.until([&] { return client.responses[gated].closed; }));
+  EXPECT_EQ(client.responses[gated].status, 200);
+  EXPECT_EQ(client.responses[gated].body, text);
+  EXPECT_TRUE(client.until([&] { return client.ended; }));
+  stopping.join();
 }
 
 TEST_F(Http2, BodiesShareTheMemoryOfTheServer) {

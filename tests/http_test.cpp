@@ -270,6 +270,34 @@ TEST_F(HttpServer, ParametersOfPaths) {
   EXPECT_NE(refused.head.find("Allow: DELETE, GET"), std::string::npos) << refused.head;
 }
 
+TEST_F(HttpServer, PathsThatAHandlerCouldReadDifferentlyAreRefused) {
+  HttpOptions http_options;
+  for (const bool encoded_slashes : {false, true}) {
+    native.reset();
+    server.reset();
+    http_options.encoded_slashes = encoded_slashes;
+    start(http_options);
+    for (const char* path :
+         {"/files/..", "/files/../hello", "/files/.", "/./hello", "/files/.%2e/hello", "/files/%2e%2E/hello", "/%2e",
+          "/files//hello", "//hello", "/hello//", "/files/a%2F..%2fb", "/files/..%5cb", "/files/%2Fetc",
+          "/files/a%2F/b", "/files/a%00", "/files/%", "/files/%4", "/files/%zz", "/files/%g0"}) {
+      const Response refused = ask(get(path));
+      EXPECT_EQ(refused.status, 400) << path;
+      EXPECT_NE(refused.body.find("the path has a"), std::string::npos) << refused.body;
+    }
+    // Not only for routes.
+    EXPECT_EQ(ask(post("//test.Text/Say", "\"a\"")).status, 400);
+    for (const char* path :
+         {"/files/a..b", "/files/...", "/files/.a", "/files/a/", "/files/%41%2e%7e", "/files/%252e%252e"}) {
+      const Response served = ask(get(path));
+      EXPECT_EQ(served.status, 200) << path;
+      EXPECT_NE(served.body.find(path), std::string::npos) << "not decoded";
+    }
+    EXPECT_EQ(ask(get("/v1/users/a%2Fb")).status, encoded_slashes ? 200 : 400);
+    EXPECT_EQ(ask(get("/v1/users/a%5Cb")).status, encoded_slashes ? 200 : 400);
+  }
+}
+
 TEST_F(HttpServer, KeepsConnectionsAndAnswersPipelinedRequestsInOrder) {
   start();
   std::string requests;
@@ -499,6 +527,21 @@ TEST_F(HttpServer, ReadersThatDoNotReadAreNotServedFurther) {
   EXPECT_TRUE(soon([&] { return server->counters().connections_open == 1; }));
   const std::uint64_t calls = server->counters().calls;  // First: the native client goes on.
   EXPECT_LT(calls, native->calls() + 200);
+}
+
+// A client that reads nothing keeps neither a streamed response with its handler nor a whole response.
+TEST_F(HttpServer, ReadersThatTakeNothingAreCutOff) {
+  options.ping_interval = 1h;
+  options.send_backlog_bytes_max = 1 << 20;
+  HttpOptions http_options;
+  http_options.write_timeout = 50ms;
+  start(http_options);
+  RawSocket streamed = connected(get("/endless"));
+  std::string requests;
+  for (int i = 0; i < 100; ++i) requests += get("/large");
+  RawSocket whole = connected(requests);
+  EXPECT_TRUE(soon([&] { return cancelled == 1 && server->counters().connections_open == 1; }));
+  EXPECT_EQ(ask(get("/hello")).status, 200);
 }
 
 TEST_F(HttpServer, BodiesShareTheMemoryOfTheServer) {

@@ -38,10 +38,17 @@ struct HttpOptions {
   std::size_t chunk_extension_bytes_max = 1024;  // All chunks of one body together. Extensions are ignored.
   Duration header_timeout = std::chrono::seconds(10);  // From the first byte of a request to the end of its header.
   Duration idle_timeout = std::chrono::seconds(75);    // Between two requests of a connection.
+  // The time in which a client must take 16 KiB of what waits to be sent to it, or all of it if that is less. A client
+  // that takes less loses its connection; over HTTP/2 it loses the stream whose window it does not open. Checked in
+  // intervals, so that it may take up to twice as long. `forever`: not limited.
+  Duration write_timeout = std::chrono::seconds(60);
   // The client has ended its sending direction and waits for replies. Counted from the last byte that it took; then its
   // call is cancelled. A client that has closed its connection looks the same. 0: its call is cancelled at once.
   Duration half_closed_timeout = std::chrono::seconds(5);
-  bool health = true;     // Serves GET /health: 200 "OK", and 503 while the server stops.
+  bool health = true;  // Serves GET /health: 200 "OK", and 503 while the server stops.
+  // Accepts '/' and '\\' as %2F and %5C within a segment of a path, for routes whose parameters have them. A request
+  // with one is refused otherwise.
+  bool encoded_slashes = false;
   bool functions = true;  // Serves plain functions and coroutines with JSON too, at POST /namespace::function.
 };
 
@@ -53,7 +60,9 @@ class HttpRequest {
   ~HttpRequest();
 
   std::string_view method() const noexcept;
-  std::string_view path() const noexcept;   // Without the query. Not decoded.
+  // Without the query. Not decoded, but it has no segment that is empty, "." or "..", encoded or not, and no character
+  // that HttpOptions::encoded_slashes forbids.
+  std::string_view path() const noexcept;
   std::string_view query() const noexcept;  // Behind '?'. Not decoded.
   // The segment of the path that stands in place of {name} in the path of the route; nothing if the route has no such
   // parameter. Not decoded.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "protocol/grpc/server_session.h"
@@ -11,6 +12,8 @@ constexpr std::uint32_t http2_internal_error = 2;
 constexpr std::uint32_t http2_cancel = 8;
 // A response may queue so many bytes beside those of others.
 constexpr std::size_t plain_queue_bytes_least = 64 * 1024;
+// A client must take so many bytes of a stream, or all that wait there, within HttpOptions::write_timeout.
+constexpr std::size_t taken_bytes_least = 16 * 1024;
 
 }  // namespace
 
@@ -27,6 +30,7 @@ void ServerSession::begin_plain(Stream& stream) {
   stream.plain = true;
   stream.busy = true;
   stream.take = Stream::Take::plain;
+  if (!plain_timer_.running()) start_plain_timer();
   const std::uint32_t call = stream.call;
   rpc::HttpExchange* const exchange = http_->begin(call, {.method = fields.method,
                                                           .target = fields.path,
@@ -45,7 +49,8 @@ void ServerSession::on_plain(Stream& stream, Bytes bytes) {
 }
 
 std::optional<Error> ServerSession::refusal() const {
-  if (full(calls_max())) return full_error(calls_max());
+  // Streams that begin when the connection goes away are reset: on_headers().
+  if (full_for_accepted(calls_max())) return full_for_accepted_error(calls_max());
   if (machine_.waiting_bytes() > host().options.send_backlog_bytes_max) {
     return Error{ErrorCode::overloaded, ErrorScope::call, Initiator::peer, 0,
                  "more than send_backlog_bytes_max bytes of responses wait for the client: it must read them before it "
@@ -101,10 +106,44 @@ void ServerSession::end_response(std::uint32_t call, bool whole) {
   if (whole) {
     machine_.send_end(*stream);
   } else if (stream->open) {
-    machine_.guard().give(FloodGuard::sent_reset_cost);  // The handler caused the reset, not the client.
-    machine_.reset(*stream, stream->headers_sent ? http2_internal_error : http2_cancel);
+    // The handler caused the reset, not the client, unless the stream is being reset already.
+    if (machine_.reset(*stream, stream->headers_sent ? http2_internal_error : http2_cancel)) {
+      machine_.guard().give(FloodGuard::sent_reset_cost);
+    }
   }
   answered(*stream);
+}
+
+void ServerSession::start_plain_timer() {
+  constexpr Duration interval_least = std::chrono::milliseconds(1);
+  const Duration interval = std::max(interval_least, http_->write_timeout());
+  if (interval < forever) plain_timer_.start(host().loop, host().loop.after(interval));
+}
+
+// A client that does not open the window of a stream would keep the response, and the handler that sends it, for ever.
+void ServerSession::check_plain_streams() {
+  if (closed()) return;
+  bool any = false;
+  machine_.for_each([&](Stream& stream) {
+    if (!stream.plain || !stream.open) return;
+    any = true;
+    const std::uint64_t taken = stream.out_taken - stream.checked_taken;
+    const bool slow = taken < stream.checked_wanted;
+    stream.checked_taken = stream.out_taken;
+    stream.checked_wanted = std::min(stream.out_bytes, taken_bytes_least);
+    if (!slow || !machine_.reset(stream, http2_cancel)) return;
+    // The reset itself may have to wait for the client.
+    if (stream.busy) give_up(stream, "the client has taken too little of the response within write_timeout");
+  });
+  if (any) start_plain_timer();
+  if (!closed()) send_soon();
+}
+
+void ServerSession::give_up(Stream& stream, std::string_view why) {
+  if (detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call))) {
+    call->request_stop(ErrorCode::cancelled, Initiator::peer, why);
+  }
+  if (rpc::HttpExchange* const exchange = exchange_of(stream)) exchange->on_gone();
 }
 
 bool ServerSession::stream_has_room(std::uint32_t call) const noexcept {

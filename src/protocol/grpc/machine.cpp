@@ -308,7 +308,9 @@ void Machine::recycle(Stream& stream) noexcept {
   stream.stalled_charge.reset();
   stream.remote_ended = stream.end_delivered = false;
   stream.plain = false;
-  stream.headers_sent = stream.deferred = stream.ending = stream.ended = false;
+  stream.headers_sent = stream.deferred = stream.ending = stream.ended = stream.resetting = false;
+  stream.out_taken = stream.checked_taken = 0;
+  stream.checked_wanted = 0;
   stream.send_encoding = Encoding::identity;
   stream.initial.clear();
   stream.trailers.clear();

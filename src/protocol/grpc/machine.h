@@ -136,7 +136,8 @@ class Machine {
   void send_interim(Stream& stream, unsigned http_status);
   // Client, and response that is not gRPC: nothing follows the queued messages.
   void send_end(Stream& stream);
-  void reset(Stream& stream, std::uint32_t http2_code);
+  // False if the stream is closed or being reset already.
+  bool reset(Stream& stream, std::uint32_t http2_code);
   // Copies the memory that is still on loan from `owner`, which is not notified any more.
   void copy_and_release(SendCompletion& owner);
   // The receiver has `bytes` less of the stream's items. May deliver more.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -217,15 +218,17 @@ void Machine::send_http_status(Stream& stream, int http_status) {
 
 void Machine::send_plain_head(Stream& stream, unsigned http_status, std::span<const Field> fields, bool end) {
   if (!stream.open || stream.headers_sent) return;
-  stream.headers_sent = true;
-  stream.plain = true;
-  if (end) stream.ending = stream.ended = true;
   const std::string number = std::to_string(http_status);
   HeaderBlock block;
   block.add(known(":status", number));
   for (const Field& one : fields) block.add(field(one.first, one.second));
   const nghttp2_data_provider provider = Callbacks::provider(stream);
-  nghttp2_submit_response(session_, stream.id, block.data(), block.size(), end ? nullptr : &provider);
+  const int status =
+      nghttp2_submit_response(session_, stream.id, block.data(), block.size(), end ? nullptr : &provider);
+  if (status == NGHTTP2_ERR_NOMEM) throw std::bad_alloc();
+  stream.headers_sent = true;
+  stream.plain = true;
+  if (end) stream.ending = stream.ended = true;
 }
 
 void Machine::send_interim(Stream& stream, unsigned http_status) {
@@ -241,9 +244,14 @@ void Machine::send_end(Stream& stream) {
   resume(stream);
 }
 
-void Machine::reset(Stream& stream, std::uint32_t http2_code) {
-  if (stream.waiting) return close_stream(stream, http2_code);
-  if (stream.open) nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id, http2_code);
+bool Machine::reset(Stream& stream, std::uint32_t http2_code) {
+  if (!stream.open || std::exchange(stream.resetting, true)) return false;
+  if (stream.waiting) {
+    close_stream(stream, http2_code);
+  } else {
+    nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id, http2_code);
+  }
+  return true;
 }
 
 // Moves the next `bytes` bytes of the stream to the output, behind the header of their frame.
@@ -251,6 +259,7 @@ void Machine::send_piece(Stream& stream, std::size_t bytes) {
   stream.out_bytes -= bytes;
   waiting_bytes_ -= bytes;
   data_sent_ += bytes;
+  stream.out_taken += bytes;
   std::uint32_t credit = 0;
   while (bytes != 0) {
     OutgoingChunk& chunk = stream.out[stream.out_first];

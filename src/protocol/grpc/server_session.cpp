@@ -44,6 +44,7 @@ ServerSession::ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Str
       options_(options),
       keepalive_(*this),
       age_(*this),
+      plain_timer_(*this),
       machine_(machine_options(options, calls_max(), host.http != nullptr), *this, bounded_account(), queue()) {
   Loop& loop = host.loop;
   if (host.options.ping_interval < forever) keepalive_.start(loop, loop.after(host.options.ping_interval));
@@ -149,7 +150,8 @@ std::optional<Error> ServerSession::check_request(const Stream& stream, const rp
 void ServerSession::on_headers(Stream& stream) {
   if (goaway_sent_) {
     host().counters.calls.add(1);
-    return machine_.reset(stream, http2_refused_stream);
+    machine_.reset(stream, http2_refused_stream);
+    return;
   }
   if (!stream.fields.grpc_content && host().http != nullptr) return begin_plain(stream);
   host().counters.calls.add(1);
@@ -239,12 +241,7 @@ void ServerSession::on_bad(Stream& stream, const Error& why) {
 }
 
 void ServerSession::on_closed(Stream& stream, std::uint32_t) {
-  if (stream.busy) {
-    if (detail::ActiveCall* const call = calls().find(wire::CallId::from_number(stream.call))) {
-      call->request_stop(ErrorCode::cancelled, Initiator::peer, "the caller cancelled the call");
-    }
-    if (rpc::HttpExchange* const exchange = exchange_of(stream)) exchange->on_gone();
-  }
+  if (stream.busy) give_up(stream, "the caller cancelled the call");
   if (goaway_sent_) send_soon();
 }
 
@@ -451,6 +448,7 @@ void ServerSession::on_age() {
 void ServerSession::on_end(const Error& reason) {
   keepalive_.stop();
   age_.stop();
+  plain_timer_.stop();
   machine_.close_all(reason);
   writers_.unlink();
 }

@@ -61,9 +61,16 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
     ServerSession& session;
   };
 
+  struct PlainTimer : Timer {
+    explicit PlainTimer(ServerSession& owner) noexcept : Timer(&PlainTimer::fire), session(owner) {}
+    static void fire(Timer& timer) noexcept { static_cast<PlainTimer&>(timer).session.check_plain_streams(); }
+    ServerSession& session;
+  };
+
   // ---- rpc::ByteSession ----
   std::size_t take(Bytes bytes, Block& block) override;
   bool receiving() const noexcept override;
+  bool working() const noexcept override { return http_ != nullptr && http_->working(); }
   void produce() override;
   void on_end(const Error& reason) override;
   void on_no_calls() override { close_if_done(); }
@@ -111,6 +118,10 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
 
   Call& call_of(const Stream& stream);
   void begin_plain(Stream& stream);
+  void start_plain_timer();
+  void check_plain_streams();
+  // Nobody receives the response of the stream, which is busy.
+  void give_up(Stream& stream, std::string_view why);
   rpc::HttpExchange* exchange_of(const Stream& stream) noexcept;
   // The reason to refuse the request, or nothing.
   std::optional<Error> check_request(const Stream& stream, const rpc::Dispatcher::Method*& method) const;
@@ -139,6 +150,7 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
   bool age_over_ = false;
   KeepaliveTimer keepalive_;
   AgeTimer age_;
+  PlainTimer plain_timer_;  // Runs while there are requests that are not gRPC.
   std::uint64_t arrived_ = 0;
   std::uint64_t arrived_at_check_ = 0;
   bool pinged_ = false;

@@ -97,10 +97,15 @@ struct Stream {
   std::size_t out_first = 0;
   std::size_t out_offset = 0;  // Bytes of the first chunk that have left the queue.
   std::size_t out_bytes = 0;
+  std::uint64_t out_taken = 0;  // Bytes that have left the queue.
+  // For checks of the client's pace: out_taken at the last one, and the number of bytes that must leave until the next.
+  std::uint64_t checked_taken = 0;
+  std::size_t checked_wanted = 0;
   bool headers_sent = false;  // Submitted.
   bool deferred = false;      // HTTP/2 asked for data and there was none.
   bool ending = false;        // Nothing follows `out` but the trailers, if this is a server.
   bool ended = false;         // The end was handed to HTTP/2.
+  bool resetting = false;     // RST_STREAM was handed to HTTP/2.
   bool has_loans = false;
   bool plain = false;  // The response is not gRPC: it has no trailers.
   Encoding send_encoding = Encoding::identity;

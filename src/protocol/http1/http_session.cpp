@@ -13,6 +13,8 @@
 namespace hawser::http1 {
 namespace {
 
+// A client must take so many bytes, or all that wait, within HttpOptions::write_timeout.
+constexpr std::size_t taken_bytes_least = 16 * 1024;
 // A refused request whose body is at most so long keeps its connection: the body is read and ignored.
 constexpr std::uint64_t ignored_body_bytes_max = 64 * 1024;
 
@@ -53,7 +55,7 @@ HttpSession::HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream>
       phase_begin_(host.loop.now()),
       timer_(*this),
       room_(host.loop) {
-  timer_.start(host.loop, host.loop.after(std::min(options_.header_timeout, options_.idle_timeout)));
+  timer_.start(host.loop, host.loop.after(check_interval()));
 }
 
 // ---- Requests ----
@@ -270,19 +272,18 @@ std::byte* HttpSession::begin_reply(std::uint32_t call, const codec::EncodedSize
 }
 
 void HttpSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
-  if (plan_.kind != Kind::json || attachment_bytes_ != 0) {
-    commit(reply_bytes_);
-    if (!pieces.empty()) {
-      borrow(pieces, owner);
-    } else if (owner != nullptr) {
-      owner->on_send_complete();
-    }
-    return end_answer();
-  }
+  bool notifies = owner != nullptr;  // The owner has not been notified and is not known to the queue.
   try {
+    if (plan_.kind != Kind::json || attachment_bytes_ != 0) {
+      head_sent_ = true;
+      commit(reply_bytes_);
+      borrow(pieces, owner);
+      notifies = false;
+      return end_answer();
+    }
     std::vector<std::byte> payload;
     for (const ConstBuffer& piece : pieces) payload.insert(payload.end(), piece.data, piece.data + piece.size);
-    if (owner != nullptr) owner->on_send_complete();
+    if (std::exchange(notifies, false)) owner->on_send_complete();
     if (json_body_.size() + payload.size() > converted_in_place_max) {
       call_ = 0;  // It has been answered.
       return conversion_.spawn(convert_result(std::move(payload)));
@@ -290,11 +291,14 @@ void HttpSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion*
     reply_json(plan_.json->result_to_json(json_body_.bytes(), payload));
   } catch (const std::exception&) {
     fail_connection();
+    if (notifies) owner->on_send_complete();
   }
 }
 
 void HttpSession::reply_error(std::uint32_t call, const Error& error) {
   count_error(call, error.code);
+  // Memory ran out behind the head. The client sees that the body is not complete.
+  if (call_ != 0 && call == call_ && head_sent_) return fail_connection();
   if (!begin_answer(call)) return;
   // A handler that its token has ended reports `cancelled`, whatever has stopped the token.
   if (error.code == ErrorCode::cancelled && call_fields_.deadline && host().loop.now() >= *call_fields_.deadline) {
@@ -327,6 +331,7 @@ void HttpSession::reply_route(std::uint32_t call, const HttpResponse& response) 
     writer_.add_type(response.content_type);
     writer_.end(response.body.size(), keep_alive_);
   }
+  head_sent_ = true;
   write(writer_.text());
   if (!bare && !head_only_) write(response.body);
   end_answer();
@@ -343,6 +348,7 @@ Task<void> HttpSession::stream_route(std::uint32_t call, const HttpResponse& res
   } else {
     writer_.end_bare(keep_alive_);
   }
+  head_sent_ = true;
   write(writer_.text());
   if (!bare && !head_only_) {
     HttpBodyWriter writer = writer_for(call, chunked);
@@ -394,6 +400,7 @@ void HttpSession::respond(unsigned status, std::string_view type, std::string_vi
   if (status == 503) writer_.add("Retry-After", "1");
   writer_.add_type(type);
   writer_.end(body.size(), keep_alive_);
+  head_sent_ = true;
   write(writer_.text());
   if (!head_only_) write(body);
   end_answer();
@@ -401,6 +408,7 @@ void HttpSession::respond(unsigned status, std::string_view type, std::string_vi
 
 void HttpSession::end_answer() {
   call_ = 0;
+  head_sent_ = false;
   call_fields_.deadline.reset();
   json_body_ = {};
   body_ = {};
@@ -423,23 +431,45 @@ void HttpSession::set_phase(Phase phase) noexcept {
   phase_ = phase;
   phase_begin_ = host().loop.now();
   if (phase == Phase::head) {
-    timer_.start(host().loop, host().loop.after(options_.header_timeout));
+    timer_.start(host().loop, host().loop.after(std::min(options_.header_timeout, options_.write_timeout)));
   } else if (phase == Phase::idle && options_.idle_timeout < options_.header_timeout) {
     // The timer of the head would be too late.
     timer_.start(host().loop, host().loop.after(options_.idle_timeout));
   }
 }
 
+Duration HttpSession::check_interval() const noexcept {
+  constexpr Duration least = std::chrono::milliseconds(1);
+  return std::max(least, std::min({options_.header_timeout, options_.idle_timeout, options_.write_timeout}));
+}
+
+bool HttpSession::takes_too_little() noexcept {
+  const Time now = host().loop.now();
+  if (sent_bytes() - output_sent_ < output_wanted_) return now - output_since_ >= options_.write_timeout;
+  output_since_ = now;
+  output_sent_ = sent_bytes();
+  output_wanted_ = std::min(backlog(), taken_bytes_least);
+  return false;
+}
+
 // The timer runs all the time and is late in most phases, so that a request costs no operation of the timer.
 void HttpSession::check_phase() {
-  if (closed() || finishing()) return;
+  if (closed()) return;
+  if (takes_too_little()) {
+    return end_session({ErrorCode::unavailable, ErrorScope::connection, Initiator::peer, 0,
+                        "the client has taken less than 16 KiB of the waiting responses within write_timeout"});
+  }
+  if (finishing()) {
+    if (backlog() != 0) timer_.start(host().loop, host().loop.after(check_interval()));
+    return;
+  }
   // The client is still reading the last response.
   if (phase_ == Phase::idle && backlog() != 0) phase_begin_ = host().loop.now();
   const Duration elapsed = host().loop.now() - phase_begin_;
   const bool waits = phase_ == Phase::idle || phase_ == Phase::head;
   const Duration limit = phase_ == Phase::head ? options_.header_timeout : options_.idle_timeout;
   if (!waits || elapsed < limit) {
-    const Duration next = std::min(options_.header_timeout, options_.idle_timeout);
+    const Duration next = check_interval();
     timer_.start(host().loop, host().loop.after(waits ? std::min(limit - elapsed, next) : next));
     return;
   }

@@ -81,6 +81,9 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   Duration half_closed_max() const noexcept override { return options_.half_closed_timeout; }
   void on_end(const Error& reason) override;
   void on_drained() override { room_.notify_all(); }
+  // True if the client has taken too little of what waits for it for HttpOptions::write_timeout.
+  bool takes_too_little() noexcept;
+  Duration check_interval() const noexcept;
   // Begins the head of a route's response. False if the status can't be: the request has been answered then.
   bool begin_route(std::uint32_t call, const HttpResponse& response);
   void on_no_calls() override;
@@ -115,6 +118,10 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   Time phase_begin_{};
   PhaseTimer timer_;
   bool going_away_ = false;
+  // When bytes were seen to wait for the client, how many it must take from then on, and sent_bytes() at that time.
+  Time output_since_{};
+  std::size_t output_wanted_ = 0;
+  std::uint64_t output_sent_ = 0;
 
   // The present request.
   RequestPlan plan_;
@@ -129,6 +136,7 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
 
   // The present answer.
   std::uint32_t call_ = 0;  // Id of the call that is not answered; 0: none.
+  bool head_sent_ = false;  // The head of the response may be queued: no other response can follow.
   std::uint16_t generation_ = 0;
   Buffer json_body_;
   std::size_t reply_bytes_ = 0;  // Bytes of the head and the body that begin_reply() has reserved.

@@ -16,6 +16,57 @@ bool is_metadata(std::string_view name) noexcept {
          is_any_of(name, {"authorization", "traceparent", "tracestate", "log-id"});
 }
 
+// Yields the characters of a path in turn, with %XX decoded once.
+struct PathCharacter {
+  char value = 0;
+  bool encoded = false;
+  bool malformed = false;
+};
+PathCharacter take_character(std::string_view& path) noexcept {
+  const auto digit = [](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    const char lower = static_cast<char>(c | 0x20);
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+  };
+  const char first = path.front();
+  if (first != '%') {
+    path.remove_prefix(1);
+    return {.value = first};
+  }
+  const int high = path.size() < 3 ? -1 : digit(path[1]);
+  const int low = path.size() < 3 ? -1 : digit(path[2]);
+  if (high < 0 || low < 0) return {.malformed = true};
+  path.remove_prefix(3);
+  return {.value = static_cast<char>(high * 16 + low), .encoded = true};
+}
+
+// The reason to refuse a path that begins with '/', or nothing. A handler that decodes the path, or that makes the name
+// of a file of it, must find no segments there that the routes did not see. An encoded slash divides segments too.
+std::string_view path_defect(std::string_view path, bool encoded_slashes) noexcept {
+  path.remove_prefix(1);
+  std::size_t bytes = 0;  // The length of the present segment, and the dots in it.
+  std::size_t dots = 0;
+  const auto is_dot_segment = [&] { return bytes == dots && (dots == 1 || dots == 2); };
+  while (!path.empty()) {
+    const PathCharacter c = take_character(path);
+    if (c.malformed) return "the path has a % without two hexadecimal digits";
+    if (c.value == 0) return "the path has a zero byte (%00)";
+    const bool slash = c.value == '/' || (c.encoded && c.value == '\\');
+    if (c.encoded && slash && !encoded_slashes) {
+      return "the path has an encoded slash (%2F or %5C): send none, or serve it with HttpOptions::encoded_slashes";
+    }
+    if (!slash) {
+      ++bytes;
+      if (c.value == '.') ++dots;
+      continue;
+    }
+    if (bytes == 0) return "the path has an empty segment (//): send a single slash";
+    if (is_dot_segment()) break;
+    bytes = dots = 0;
+  }
+  return is_dot_segment() ? "the path has a segment . or .., perhaps as %2e: send the path without such segments" : "";
+}
+
 }  // namespace
 
 Error call_error(ErrorCode code, std::string text) {
@@ -50,6 +101,10 @@ RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher
                        .error = call_error(code, std::move(text)),
                        .allow = std::move(allow)};
   };
+  if (head.path.starts_with('/')) {
+    const std::string_view defect = path_defect(head.path, served.options.encoded_slashes);
+    if (!defect.empty()) return refused(ErrorCode::invalid_argument, std::string(defect), 400);
+  }
   RouteTable::Found found = served.routes.find(head.method, head.path);
   if (found.handler != nullptr) return {.kind = Kind::route, .route = found.handler, .pattern = found.pattern};
   if (!found.allowed.empty()) {

@@ -38,6 +38,10 @@ void StreamExchanges::on_room() {
   waiting_.clear();
 }
 
+bool StreamExchanges::working() const noexcept {
+  return std::ranges::any_of(all_, [](const auto& exchange) { return exchange->converting_ != 0; });
+}
+
 StreamExchange::StreamExchange(StreamExchanges& owner)
     : owner_(owner), host_(owner.host_), room_(owner.host_.port_host().loop) {}
 
@@ -97,7 +101,9 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
     return refused(431, "the header of the request exceeds header_fields_max or the limit that SETTINGS announced");
   }
   if (!is_token(head.method)) return refused(400, "the method is no token");
-  if (!head.target.starts_with('/')) return refused(400, "the path does not begin with /");
+  if (!head.target.starts_with('/') || head.target.find('#') != std::string_view::npos) {
+    return refused(400, "the path does not begin with /, or has a #");
+  }
   std::size_t bytes = head.method.size() + head.target.size() + head.authority.size();
   bool host = false;
   bool expects = false;
@@ -336,9 +342,11 @@ void StreamExchange::begin_head() { response_.begin(unix_seconds()); }
 void StreamExchange::send_whole(unsigned status, std::string_view body) {
   response_.add_length(body.size());
   const bool bare = head_only_ || body.empty();
-  head_sent_ = answered_ = true;
+  Buffer kept = bare ? Buffer() : Buffer::copy_of(as_bytes(body));
+  head_sent_ = true;  // An exception from here on resets the stream (reply_error).
   host_.send_head(call_, status, response_.fields(), bare);
-  if (!bare) host_.send_body(call_, Buffer::copy_of(as_bytes(body)), {}, nullptr);
+  if (!bare) host_.send_body(call_, std::move(kept), {}, nullptr);
+  answered_ = true;
   finish(true);
 }
 
@@ -370,8 +378,6 @@ std::byte* StreamExchange::begin_reply(std::uint32_t call, const codec::EncodedS
     return nullptr;
   }
   reply_bytes_ = value_bytes + attachment_bytes;
-  host_.count_answer(call, reply_bytes_);
-  answered_ = true;
   begin_head();
   if (extras.metadata != nullptr) {
     for (const auto& [key, value] : *extras.metadata) response_.add(key, value);
@@ -382,24 +388,29 @@ std::byte* StreamExchange::begin_reply(std::uint32_t call, const codec::EncodedS
     response_.add_length(reply_bytes_);
   }
   reply_body_ = Buffer::allocate(size.body);
+  // Last: nothing throws any more. An exception before is answered by reply_error().
+  host_.count_answer(call, reply_bytes_);
+  answered_ = true;
   return reply_body_.mutable_data();
 }
 
 void StreamExchange::end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+  bool notifies = owner != nullptr;  // The owner has not been notified and is not known to the stream.
   try {
     if (!converts_) {
       head_sent_ = true;
       host_.send_head(call_, 200, response_.fields(), reply_bytes_ == 0);
       if (reply_bytes_ != 0) {
         host_.send_body(call_, std::exchange(reply_body_, {}), pieces, owner);
-      } else if (owner != nullptr) {
+        notifies = false;
+      } else if (std::exchange(notifies, false)) {
         owner->on_send_complete();
       }
       return finish(true);
     }
     std::vector<std::byte> payload;
     for (const ConstBuffer& piece : pieces) payload.insert(payload.end(), piece.data, piece.data + piece.size);
-    if (owner != nullptr) owner->on_send_complete();
+    if (std::exchange(notifies, false)) owner->on_send_complete();
     if (gone_) return finish(false);
     if (reply_body_.size() + payload.size() > converted_in_place_max) {
       ++converting_;
@@ -408,6 +419,7 @@ void StreamExchange::end_reply(std::span<const ConstBuffer> pieces, SendCompleti
     reply_json(plan_.json->result_to_json(reply_body_.bytes(), payload));
   } catch (const std::exception&) {
     fail_connection();
+    if (notifies) owner->on_send_complete();
   }
 }
 
@@ -468,8 +480,9 @@ void StreamExchange::reply_route(std::uint32_t call, const HttpResponse& respons
     response_.add_type(response.content_type);
     return send_whole(static_cast<unsigned>(response.status), response.body);
   }
-  head_sent_ = answered_ = true;
+  head_sent_ = true;
   host_.send_head(call_, static_cast<unsigned>(response.status), response_.fields(), true);
+  answered_ = true;
   finish(true);
 }
 

@@ -133,6 +133,8 @@ class StreamExchanges final : public rpc::HttpStreams {
 
   rpc::HttpExchange* begin(std::uint32_t call, const rpc::HttpStreamHead& head) override;
   void on_room() override;
+  bool working() const noexcept override;
+  Duration write_timeout() const noexcept override { return served_.options.write_timeout; }
 
  private:
   friend class StreamExchange;

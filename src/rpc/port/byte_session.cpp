@@ -384,7 +384,7 @@ void ByteSession::finish() {
 
 unsigned ByteSession::silent_checks() noexcept {
   const bool silent =
-      stream_ != nullptr && active_calls() == 0 && !holding_ && backlog() == 0 && sent_ == sent_at_check_;
+      stream_ != nullptr && active_calls() == 0 && !holding_ && !working() && backlog() == 0 && sent_ == sent_at_check_;
   sent_at_check_ = sent_;
   silent_checks_ = silent ? silent_checks_ + 1 : 0;
   return silent_checks_;

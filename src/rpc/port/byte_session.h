@@ -70,6 +70,8 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   // byte that it took. 0: the end of the peer's direction ends its calls, as an RPC client's end does, and ends the
   // connection when finished replies have been sent.
   virtual Duration half_closed_max() const noexcept { return Duration::zero(); }
+  // True while the session works on a request that is no active call yet: it does not wait for its peer.
+  virtual bool working() const noexcept { return false; }
   // True while a message of the peer has begun and is not complete, so that end_if_slow() applies.
   virtual bool receiving() const noexcept = 0;
   // The backlog was above send_backlog_bytes_max, and half of that is free again.
@@ -109,6 +111,8 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   // Queues memory of `owner`, which is notified when it has been sent. Without an owner, it is copied.
   void borrow(std::span<const ConstBuffer> pieces, SendCompletion* owner);
   std::size_t backlog() const noexcept { return sending_.bytes(); }
+  // Bytes that the peer, or the kernel on its behalf, has taken so far.
+  std::uint64_t sent_bytes() const noexcept { return sent_; }
   bool has_room() const noexcept { return backlog() <= host().options.send_backlog_bytes_max; }
 
   // While the session is paused, nothing is received and take() is not called.

@@ -8,6 +8,7 @@
 
 #include "hawser/bytes.h"
 #include "hawser/detail/reply_sink.h"
+#include "hawser/time.h"
 #include "rpc/port/port_host.h"
 
 // HTTP requests on the streams of HTTP/2: the interfaces between the session of the connection, which knows the frames,
@@ -34,7 +35,8 @@ class HttpStreamHost {
   virtual detail::ReplySink& connection() noexcept = 0;
   virtual PortHost& port_host() noexcept = 0;
   virtual detail::ReceiveAccount& receive_account() noexcept = 0;
-  // The reason for which no further call may begin, or nothing.
+  // The reason for which the call of a request that was accepted may not begin, or nothing. A session that goes away
+  // still serves such requests.
   virtual std::optional<Error> refusal() const = 0;
   // The error for a request that cannot be kept. Counts it.
   virtual Error no_memory() = 0;
@@ -84,6 +86,10 @@ class HttpStreams {
   virtual HttpExchange* begin(std::uint32_t call, const HttpStreamHead& head) = 0;
   // The connection has room again.
   virtual void on_room() = 0;
+  // True while requests are being converted that are no active calls yet.
+  virtual bool working() const noexcept = 0;
+  // The time in which a client must take something of a response that waits for it (HttpOptions::write_timeout).
+  virtual Duration write_timeout() const noexcept = 0;
 };
 
 // Serves HTTP requests on the connections of other protocols. One for each server, shared by its loops.

@@ -110,6 +110,10 @@ ConnectionReport PortSession::report() {
 
 Error PortSession::full_error(std::size_t calls_max) const {
   if (ending_) return {ErrorCode::unavailable, ErrorScope::call, Initiator::local, 0, "the server is stopping"};
+  return full_for_accepted_error(calls_max);
+}
+
+Error PortSession::full_for_accepted_error(std::size_t calls_max) const {
   if (calls_.unanswered() < calls_max && server_full()) return server_full_error();
   return {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
           std::to_string(calls_max) + " calls (calls_per_connection_max) are in flight already"};

@@ -129,6 +129,11 @@ class PortSession : public detail::ReplySink {
     return ending_ || calls_.unanswered() >= calls_max || server_full();
   }
   Error full_error(std::size_t calls_max) const;
+  // Likewise for a request that was accepted before and begins late: it runs although the session goes away.
+  bool full_for_accepted(std::size_t calls_max) const noexcept {
+    return calls_.unanswered() >= calls_max || server_full();
+  }
+  Error full_for_accepted_error(std::size_t calls_max) const;
   // Returns true if calls_max calls are in flight on the server. Asked again when a request begins late.
   bool server_full() const noexcept {
     return host_.calls_in_flight.load(std::memory_order_relaxed) >= host_.options.calls_max;
