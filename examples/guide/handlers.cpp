@@ -59,6 +59,20 @@ std::string read_slowly(std::string_view name) {
 }
 // [/blocking]
 
+// [overload]
+// Overloads have one name in C++. Each gets a name of its own on the wire.
+int scale(int value) { return 2 * value; }
+double scale(double value) { return 2 * value; }
+
+constexpr auto scale_int = static_cast<int (*)(int)>(&scale);
+constexpr auto scale_double = static_cast<double (*)(double)>(&scale);
+
+template <>
+inline constexpr std::string_view hawser::method_name_override<scale_int> = "scale_int";
+template <>
+inline constexpr std::string_view hawser::method_name_override<scale_double> = "scale_double";
+// [/overload]
+
 hawser::Task<int> talk(std::string address) {
   hawser::Client client;
   if (!co_await client.connect(address)) co_return 1;
@@ -73,9 +87,13 @@ hawser::Task<int> talk(std::string address) {
   hawser::Result<std::string> me = co_await client.call<who_am_i>();
   hawser::Result<std::string> echoed = co_await client.call<slow_echo>("hello");
   hawser::Result<std::string> contents = co_await client.call<read_slowly>("a.txt");
+  hawser::Result<double> scaled = co_await client.call<scale_double>(1.5);
   std::printf("%d, '%s', %s, %s, %s\n", sum.value_or(0), refused ? "" : refused.error().text.c_str(),
               me.value_or("").c_str(), echoed.value_or("").c_str(), contents.value_or("").c_str());
-  co_return sum == 5 && !refused && stored && found && *found == "blue" && me && echoed == "hello" && contents ? 0 : 1;
+  co_return sum == 5 && !refused && stored && found && *found == "blue" && me && echoed == "hello" && contents &&
+          scaled == 3.0
+      ? 0
+      : 1;
 }
 
 int main() {
@@ -83,6 +101,7 @@ int main() {
   Store store;  // Outlives the server.
   hawser::Server server;
   server.register_handler<add, divide, who_am_i, slow_echo>();
+  server.register_handler<scale_int, scale_double>();
   server.register_handler<&Store::put, &Store::get>(&store);
   server.register_handler<read_slowly>({.offload = true});
   // [/register]
