@@ -31,12 +31,21 @@ enum class TlsPolicy : std::uint8_t {
   allowed,              // TLS and plain text.
 };
 
-// Selects what may carry the messages of a native connection over TLS. The HELLOs travel within TLS in any case.
+// Selects what may carry the messages of a native connection over TLS, and how messages beside the encrypted stream are
+// protected. The HELLOs travel within TLS in any case. The higher of the levels of both sides applies. Each level
+// includes those before it. With a level that a transport or a peer cannot have, the encrypted stream is used, or
+// TransportOptions::required makes that an error.
 enum class TlsProtection : std::uint8_t {
   // Also the transport beside the stream that both sides agree on in their HELLOs: shared memory, RDMA, UCX. Its keys
   // and addresses travel only within TLS, and both sides prove by their first messages on it that they are the ends of
   // this TLS connection. Later messages are neither encrypted nor signed.
   authenticated,
+  // Each message beside the stream has a number and a tag of 16 bytes (AES-256-GCM, or ChaCha20-Poly1305 if TLS has
+  // negotiated it). A message that was changed, forged, repeated, reordered or dropped ends the connection before the
+  // application sees it. There is no one-sided access: memory is accessed by messages.
+  signed_messages,
+  // Messages beside the stream are encrypted, too. Payloads are copied once by each side for that.
+  sealed_messages,
   // The encrypted stream only. Other transports are neither offered nor selected.
   encrypted_stream,
 };
@@ -90,8 +99,10 @@ struct TlsCounters {
   std::uint64_t handshakes_failed = 0;  // Also connections that ended later by a violation of TLS.
   std::uint64_t paths_proved = 0;       // Paths whose peer has proved that it agreed on them within TLS.
   std::uint64_t paths_refused = 0;      // Paths that ended because their peer did not prove it.
-  std::uint64_t reloads = 0;            // Changed files that are used.
-  std::uint64_t reloads_failed = 0;     // Changed files that could not be used.
+  // Messages on signed or sealed paths that were not what the peer had sent. Each ended its connection.
+  std::uint64_t path_messages_refused = 0;
+  std::uint64_t reloads = 0;         // Changed files that are used.
+  std::uint64_t reloads_failed = 0;  // Changed files that could not be used.
 };
 
 // TLS of servers, for ServerOptions::security. Several servers may share one. Thread-safe.

@@ -37,9 +37,11 @@ class ServerSecurity {
   // Empty if other transports may carry the messages of a connection that was agreed on over `secured`, a stream that
   // protect() returned and whose handshake is complete; otherwise the reason. A literal.
   virtual std::string_view stream_only(const Stream& secured) const noexcept = 0;
-  // This side's proof on a path that was agreed on over such a stream. The streams of both sides must be those of one
-  // connection.
-  virtual Result<std::unique_ptr<PathProof>> prove_path(Stream& secured, const PathTerms& terms) = 0;
+  // The least protection of the messages on other transports that this side accepts. Never `none`.
+  virtual PathProtection path_protection() const noexcept = 0;
+  // Makes the protection of this side of a path that was agreed on over such a stream. The streams of both sides must
+  // be those of one connection.
+  virtual Result<PathSecurity> secure_path(Stream& secured, const PathTerms& terms) = 0;
 };
 
 // Protects the byte streams of clients. ClientOptions::security holds one. Thread-safe, and outlives its tasks.
@@ -54,7 +56,8 @@ class ClientSecurity {
                                                         std::string_view protocol, Time deadline) = 0;
   // As in ServerSecurity.
   virtual std::string_view stream_only(const Stream& secured) const noexcept = 0;
-  virtual Result<std::unique_ptr<PathProof>> prove_path(Stream& secured, const PathTerms& terms) = 0;
+  virtual PathProtection path_protection() const noexcept = 0;
+  virtual Result<PathSecurity> secure_path(Stream& secured, const PathTerms& terms) = 0;
 };
 
 }  // namespace hawser::transport

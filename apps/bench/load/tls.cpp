@@ -13,7 +13,10 @@ namespace {
 bool wanted(const Options& options, std::string_view transport) { return options.tls || transport == "tls"; }
 
 TlsProtection protection_of(const Options& options) {
-  return options.encrypted_stream ? TlsProtection::encrypted_stream : TlsProtection::authenticated;
+  if (options.protection == "signed") return TlsProtection::signed_messages;
+  if (options.protection == "sealed") return TlsProtection::sealed_messages;
+  if (options.protection == "encrypted") return TlsProtection::encrypted_stream;
+  return TlsProtection::authenticated;
 }
 
 }  // namespace

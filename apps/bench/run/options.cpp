@@ -244,17 +244,15 @@ void add_tls(CLI::App& app, Options& options) {
       },
       "Connect within TLS, with a certificate that the server makes for itself; tcp carries calls within TLS then");
   add(app, "--protection", "LEVEL",
-      "With --tls: authenticated, or encrypted, which lets no transport but the stream carry calls [authenticated]",
+      "With --tls: authenticated; signed or sealed messages beside the stream; or encrypted, which lets no transport "
+      "but the stream carry calls [authenticated]",
       [&options, check](const std::string& option, const std::string& text) {
         check(option);
-        if (text == "signed" || text == "sealed") {
-          refuse(option, fmt::format("no transport beside the stream can have messages {}: give encrypted", text));
-        }
-        if (text != "authenticated" && text != "encrypted") {
-          refuse(option, fmt::format("\"{}\" is neither authenticated nor encrypted", text));
+        if (text != "authenticated" && text != "signed" && text != "sealed" && text != "encrypted") {
+          refuse(option, fmt::format("\"{}\" is none of authenticated, signed, sealed and encrypted", text));
         }
         options.tls = true;
-        options.encrypted_stream = text == "encrypted";
+        options.protection = text;
       });
 }
 

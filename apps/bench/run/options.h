@@ -47,10 +47,10 @@ struct Options {
   std::vector<Wait> waits = {Wait::spin};
   std::vector<std::size_t> sizes_bytes = {128, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 8 << 20};
   std::vector<unsigned> concurrencies = {1, 4, 16, 64, 256};
-  std::vector<SizeAndConcurrency> pairs;  // Used instead of all sizes and concurrencies, unless empty.
-  double seconds = 1;                     // Counted time of each cell.
-  bool tls = false;                       // HELLOs, and calls over the stream, travel in TLS.
-  bool encrypted_stream = false;          // TlsProtection::encrypted_stream.
+  std::vector<SizeAndConcurrency> pairs;     // Used instead of all sizes and concurrencies, unless empty.
+  double seconds = 1;                        // Counted time of each cell.
+  bool tls = false;                          // HELLOs, and calls over the stream, travel in TLS.
+  std::string protection = "authenticated";  // TlsProtection, as --protection names it.
   ReplyKind reply = ReplyKind::echo;
   HandlerKind handler = HandlerKind::function;
   Protocol protocol = Protocol::native;

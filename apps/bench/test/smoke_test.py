@@ -352,8 +352,11 @@ def tls(program):
     check(result.returncode == 0, "--tls")
     result = run(program, "run", "--protection", "encrypted", "--transport", "shm", "--cells", "128x2", "--seconds", "0.1")
     check(result.returncode != 0 and "encrypted_stream" in result.stderr, "--protection encrypted with shm")
-    result = run(program, "run", "--protection", "sealed", "--cells", "128x2")
-    check(result.returncode == 2 and "give encrypted" in result.stderr, "--protection sealed")
+    for level in "signed", "sealed":
+        result = run(program, "run", "--protection", level, "--transport", "shm", "--cells", "128x2,64Kx2,12Mx1", "--seconds", "0.1")
+        check(result.returncode == 0 and "shm" in result.stdout, f"--protection {level}")
+    result = run(program, "run", "--protection", "secret", "--cells", "128x2")
+    check(result.returncode == 2 and "is none of authenticated" in result.stderr, "--protection secret")
 
 
 def two_parts(program):

@@ -5,6 +5,9 @@
 #include <utility>
 
 #include "hawser/loop.h"
+#include "rpc/negotiation/path_guard.h"
+#include "transport/common/sealed_connection.h"
+#include "transport/path_proof.h"
 #include "wire/message.h"
 
 namespace hawser::rpc {
@@ -15,6 +18,31 @@ static_assert(transport::transport_parameters_bytes_max == wire::transport_param
 transport::MessageLimits message_limits(std::size_t theirs, std::size_t ours) noexcept {
   constexpr std::size_t prefix = wire::MessagePrefix::bytes;
   return {.send_bytes_max = std::min(theirs, ours) - prefix, .receive_bytes_max = ours - prefix};
+}
+
+std::size_t path_overhead(std::uint8_t protection) noexcept {
+  return protection > static_cast<std::uint8_t>(transport::PathProtection::authenticated)
+             ? transport::SealedConnection::overhead_bytes
+             : 0;
+}
+
+std::uint8_t higher_protection(transport::PathProtection server, std::uint8_t client) noexcept {
+  const auto ours = static_cast<std::uint8_t>(server);
+  return transport::known(client) ? std::max(ours, client) : ours;
+}
+
+std::string_view refusal_of_path(std::uint8_t client, std::size_t message_bytes_max) noexcept {
+  if (client == 0) return "the client does not prove that it agreed on the path: update it";
+  if (!transport::known(client)) {
+    return "the client demands a protection of paths that this server does not know: update the server";
+  }
+  constexpr std::size_t bytes_min =
+      wire::MessagePrefix::bytes + PathGuard::message_bytes + transport::SealedConnection::overhead_bytes;
+  static_assert(bytes_min == 112);
+  if (message_bytes_max < bytes_min) {
+    return "message_bytes_max of one side is less than 112 bytes, which a protected path needs: raise it";
+  }
+  return {};
 }
 
 void AttachedTransports::attach() {

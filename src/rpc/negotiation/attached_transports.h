@@ -14,6 +14,7 @@
 #include "hawser/transport/transport.h"
 #include "hawser/transports.h"
 #include "transport/network.h"
+#include "transport/path_proof.h"
 #include "wire/hello.h"
 
 namespace hawser::rpc {
@@ -121,5 +122,12 @@ class TransportSelector : Timer {
 
 // Computes the limits from both sides' message_bytes_max, which count the prefix that a message has on a stream.
 transport::MessageLimits message_limits(std::size_t theirs, std::size_t ours) noexcept;
+// The bytes of a message beside the stream that its protection takes (transport::PathProtection, as in HELLO).
+std::size_t path_overhead(std::uint8_t protection) noexcept;
+// The higher level of what a server and a client demand, as its HELLO answers it.
+std::uint8_t higher_protection(transport::PathProtection server, std::uint8_t client) noexcept;
+// Empty if a path may be used with what the client demands and with messages of `message_bytes_max`; otherwise the
+// reason. A literal.
+std::string_view refusal_of_path(std::uint8_t client, std::size_t message_bytes_max) noexcept;
 
 }  // namespace hawser::rpc

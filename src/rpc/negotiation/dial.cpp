@@ -9,6 +9,7 @@
 #include "exec/condition.h"
 #include "rpc/negotiation/handshake.h"
 #include "transport/common/framed_connection.h"
+#include "transport/common/sealed_connection.h"
 #include "wire/frame.h"
 #include "wire/message.h"
 
@@ -104,7 +105,27 @@ Task<Result<void>> until_ready(Loop& loop, transport::PendingConnection& pending
   co_return *state->outcome;
 }
 
+// Whether a path with the protection that the server has answered may be used.
+bool accepts(std::uint8_t demanded, std::uint8_t answered) noexcept {
+  return transport::known(answered) && answered >= demanded;
+}
+std::string refusal_of_protection(std::uint8_t demanded, std::uint8_t answered) {
+  if (answered == 0) return "the server does not prove that it agreed on the path: update it";
+  if (!transport::known(answered)) return "the server demands a protection of paths that is not known here: update it";
+  return "the server offers " + std::string(to_string(static_cast<transport::PathProtection>(answered))) +
+         " messages on the path, and TlsClientOptions::protection demands " +
+         std::string(to_string(static_cast<transport::PathProtection>(demanded))) + " ones: update the server";
+}
+
 }  // namespace
+
+std::unique_ptr<transport::Connection> open_path(transport::PendingConnection& pending,
+                                                 std::unique_ptr<transport::Stream> stream,
+                                                 std::unique_ptr<transport::PathCipher> cipher) {
+  std::unique_ptr<transport::Connection> connection = pending.open(std::move(stream));
+  if (cipher == nullptr) return connection;
+  return std::make_unique<transport::SealedConnection>(std::move(connection), std::move(cipher));
+}
 
 Task<Result<std::unique_ptr<transport::Stream>>> connect_stream(Loop& loop, transport::Network& network,
                                                                 std::string address,
@@ -152,6 +173,8 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
   transport::ClientSecurity* const security = options.security.get();
   Dialed dialed;
   dialed.fallback_reasons = std::move(avoided);
+  const std::uint8_t demanded =
+      security != nullptr ? static_cast<std::uint8_t>(security->path_protection()) : std::uint8_t{0};
   const wire::Hello ours{
       .version_min = wire::version,
       .version_max = wire::version,
@@ -161,7 +184,7 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
       .stream_window_bytes = options.stream_window_bytes,
       .offers = offers(transports, local, security != nullptr ? security->stream_only(**stream) : std::string_view(),
                        dialed.fallback_reasons),
-      .protection = security != nullptr ? transport::demanded_protection : std::uint8_t{0}};
+      .protection = demanded};
   for (const wire::NamedBytes& offer : ours.offers) {
     dialed.fallback_reasons.push_back({offer.name, "the server has enabled none, or prefers another transport"});
   }
@@ -194,17 +217,20 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
     if (both_ready) {
       std::erase_if(dialed.fallback_reasons,
                     [&](const TransportFallback& one) { return one.transport == dialed.transport; });
+      std::unique_ptr<transport::PathCipher> cipher;
       if (security != nullptr) {
         const auto offered = std::ranges::find(ours.offers, dialed.transport, &wire::NamedBytes::name);
-        Result<std::unique_ptr<transport::PathProof>> proof =
-            security->prove_path(server.stream(), {.transport = dialed.transport,
-                                                   .offer = offered->bytes,
-                                                   .selection = dialed.parameters,
-                                                   .answer = pending->parameters()});
-        if (!proof) co_return std::unexpected(std::move(proof.error()));
-        dialed.proof = std::move(*proof);
+        Result<transport::PathSecurity> secured = security->secure_path(
+            server.stream(), {.transport = dialed.transport,
+                              .offer = offered->bytes,
+                              .selection = dialed.parameters,
+                              .answer = pending->parameters(),
+                              .protection = static_cast<transport::PathProtection>(dialed.hello.protection)});
+        if (!secured) co_return std::unexpected(std::move(secured.error()));
+        dialed.proof = std::move(secured->proof);
+        cipher = std::move(secured->cipher);
       }
-      dialed.connection = pending->open(server.release_stream());
+      dialed.connection = open_path(*pending, server.release_stream(), std::move(cipher));
       co_return dialed;
     }
     pending.reset();
@@ -225,8 +251,8 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
                      ErrorScope::connection, Initiator::peer);
     }
     Result<std::unique_ptr<transport::PendingConnection>> made =
-        security != nullptr && dialed.hello.protection != transport::demanded_protection
-            ? fail(ErrorCode::unavailable, "the server does not prove that it agreed on the path: update it",
+        security != nullptr && !accepts(demanded, dialed.hello.protection)
+            ? fail(ErrorCode::unavailable, refusal_of_protection(demanded, dialed.hello.protection),
                    ErrorScope::transport)
             : offered.mapped()->select_device(local).begin_accept(
                   selection->bytes, message_limits(dialed.hello.message_bytes_max, options.message_bytes_max));

@@ -33,6 +33,11 @@ Task<Result<std::unique_ptr<transport::Stream>>> connect_stream(Loop& loop, tran
                                                                 std::shared_ptr<transport::ClientSecurity> security,
                                                                 std::string_view protocol, Time deadline);
 
+// Opens the agreed connection beside `stream`. With a cipher, its messages are signed or sealed.
+std::unique_ptr<transport::Connection> open_path(transport::PendingConnection& pending,
+                                                 std::unique_ptr<transport::Stream> stream,
+                                                 std::unique_ptr<transport::PathCipher> cipher);
+
 // Connects and negotiates what carries the messages. `avoided` are transports that are not offered, with the reasons.
 Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::string& address,
                           const ClientOptions& options, const AttachedTransports& transports,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hawser/detail/handler.h"
+#include "rpc/negotiation/dial.h"
 #include "transport/common/framed_connection.h"
 
 namespace hawser::rpc {
@@ -162,16 +163,8 @@ std::string_view ServerLoop::stream_only(const ConnectionAttempt& attempt) const
   if (!attempt.secured) return {};
   const std::string_view why = shared_.options.security->stream_only(attempt.handshake->stream());
   if (!why.empty()) return why;
-  if (attempt.theirs.protection == transport::demanded_protection) {
-    const std::size_t bytes =
-        std::min<std::size_t>(attempt.theirs.message_bytes_max, shared_.options.message_bytes_max);
-    return bytes >= wire::MessagePrefix::bytes + PathGuard::message_bytes
-               ? std::string_view()
-               : "message_bytes_max of one side is less than 48 bytes, which a proof on a path takes: raise it";
-  }
-  return attempt.theirs.protection == 0
-             ? "the client does not prove that it agreed on the path: update it"
-             : "the client demands a protection of paths that this server does not know: update the server";
+  return refusal_of_path(attempt.theirs.protection,
+                         std::min<std::size_t>(attempt.theirs.message_bytes_max, shared_.options.message_bytes_max));
 }
 
 std::optional<Error> ServerLoop::refusal() const {
@@ -283,7 +276,8 @@ void ServerLoop::on_first_hello(ConnectionAttempts::iterator attempt) {
       .calls_max = static_cast<std::uint32_t>(std::min<std::size_t>(options.calls_per_connection_max, 65'536)),
       .stream_window_bytes = options.stream_window_bytes,
       .refusal = refusal(*attempt),
-      .protection = attempt->secured ? transport::demanded_protection : std::uint8_t{0}};
+      .protection = attempt->secured ? higher_protection(options.security->path_protection(), theirs.protection)
+                                     : std::uint8_t{0}};
   if (attempt->ours.refusal) {
     host_.counters.refused.add(1);  // Before the client can see the refusal.
     attempt->handshake->send(attempt->ours);
@@ -346,13 +340,14 @@ void ServerLoop::on_connected(ConnectionAttempts::iterator attempt, Bytes answer
     return select(attempt);
   }
   if (attempt->secured) {
-    Result<std::unique_ptr<transport::PathProof>> proof =
-        shared_.options.security->prove_path(attempt->handshake->stream(), {.transport = selector.transport(),
-                                                                            .offer = selector.offer(),
-                                                                            .selection = attempt->ours.selection->bytes,
-                                                                            .answer = answer});
-    if (!proof) return on_connected(attempt, {}, std::move(proof.error().text));
-    attempt->proof = std::move(*proof);
+    Result<transport::PathSecurity> path = shared_.options.security->secure_path(
+        attempt->handshake->stream(), {.transport = selector.transport(),
+                                       .offer = selector.offer(),
+                                       .selection = attempt->ours.selection->bytes,
+                                       .answer = answer,
+                                       .protection = static_cast<transport::PathProtection>(attempt->ours.protection)});
+    if (!path) return on_connected(attempt, {}, std::move(path.error().text));
+    attempt->path = std::move(*path);
   }
   attempt->ours.declined.clear();
   attempt->ours.selection.reset();
@@ -370,7 +365,10 @@ void ServerLoop::on_sent(Handshake& handshake) {
 
 void ServerLoop::open_transport(ConnectionAttempts::iterator attempt) {
   std::shared_ptr<const Identity> identity = attempt->handshake->stream().identity();
-  open_session(attempt, attempt->selector->pending()->open(attempt->handshake->release_stream()), std::move(identity));
+  open_session(
+      attempt,
+      open_path(*attempt->selector->pending(), attempt->handshake->release_stream(), std::move(attempt->path.cipher)),
+      std::move(identity));
 }
 
 void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_ptr<transport::Connection> connection,
@@ -382,7 +380,8 @@ void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_
       .checksum = attempt->ours.checksum,
       .peer_memory = theirs.memory,
       .regions = shared_.regions,
-      .send_bytes_max = message_limits(theirs.message_bytes_max, options.message_bytes_max).send_bytes_max,
+      .send_bytes_max = message_limits(theirs.message_bytes_max, options.message_bytes_max).send_bytes_max -
+                        (attempt->going ? path_overhead(attempt->ours.protection) : 0),
       .calls_max = attempt->ours.calls_max,
       .peer_window_bytes = theirs.stream_window_bytes,
       .own_window_bytes = options.stream_window_bytes,
@@ -395,7 +394,7 @@ void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_
   // The handshake may have taken nearly all of its time.
   const Time deadline = std::max(attempt->deadline, loop_.after(TransportSelector::step_max));
   auto session = std::make_unique<ServerSession>(host_, std::move(connection), settings, std::move(identity));
-  if (attempt->proof != nullptr) session->require_proof(std::move(attempt->proof), deadline);
+  if (attempt->path.proof != nullptr) session->require_proof(std::move(attempt->path.proof), deadline);
   begin_session(attempt, std::move(session));
 }
 
@@ -411,7 +410,10 @@ void ServerLoop::begin_session(ConnectionAttempts::iterator attempt, std::unique
   };
   PortSession& session = *made;
   host_.counters.count_opened(shared_.protocol_number(session.protocol()));
-  if (attempt->secured) session.set_protection(attempt->going ? "authenticated" : "encrypted");
+  if (attempt->secured) {
+    session.set_protection(attempt->going ? to_string(static_cast<transport::PathProtection>(attempt->ours.protection))
+                                          : "encrypted");
+  }
   if (attempt->selector != nullptr) session.set_declined(std::move(attempt->selector->reasons()));
   auto end = std::make_unique<End>(*this);
   sessions_.push_back(std::move(made));

@@ -130,10 +130,10 @@ class ServerLoop final : Handshake::Done {
     std::unique_ptr<TransportSelector> selector;  // Non-null once the client has offered transports.
     wire::Hello theirs;
     wire::Hello ours;
-    bool going = false;                           // A transport was negotiated; our last hello is being sent.
-    bool secured = false;                         // The stream is protected by ServerOptions::security.
-    std::unique_ptr<transport::PathProof> proof;  // Non-null if it is, and `going`.
-    Time deadline{};                              // The end of the time for the handshake.
+    bool going = false;            // A transport was negotiated; our last hello is being sent.
+    bool secured = false;          // The stream is protected by ServerOptions::security.
+    transport::PathSecurity path;  // Non-empty if it is, and `going`.
+    Time deadline{};               // The end of the time for the handshake.
   };
   using ConnectionAttempts = std::list<ConnectionAttempt>;
   using SessionList = std::list<std::unique_ptr<PortSession>>;

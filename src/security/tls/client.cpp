@@ -123,9 +123,11 @@ struct TlsClient::State final : transport::ClientSecurity {
     if (options.protection == TlsProtection::encrypted_stream) return client_streams_only;
     return static_cast<const tls::TlsStream&>(secured).session().no_export_reason();
   }
-  Result<std::unique_ptr<transport::PathProof>> prove_path(transport::Stream& secured,
-                                                           const transport::PathTerms& terms) override {
-    return tls::prove_path(static_cast<tls::TlsStream&>(secured), terms, tls::Side::client);
+  transport::PathProtection path_protection() const noexcept override {
+    return tls::path_protection(options.protection);
+  }
+  Result<transport::PathSecurity> secure_path(transport::Stream& secured, const transport::PathTerms& terms) override {
+    return tls::secure_path(static_cast<tls::TlsStream&>(secured), terms, tls::Side::client);
   }
 
   const TlsClientOptions options;

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
 #include "hawser/error.h"
+#include "hawser/tls.h"
 #include "security/tls/stream.h"
 #include "transport/path_proof.h"
 
@@ -40,8 +42,26 @@ bool derive_path_key(const Secret& exported, Bytes hash, Side sender, Secret& ke
 // The secret that both ends of the connection export for paths. False if OpenSSL fails.
 bool export_path_secret(SSL* ssl, Secret& exported) noexcept;
 
-// The proof of this side on a path that was agreed on over `stream`. Counts its outcome in the stream's Shared.
-Result<std::unique_ptr<transport::PathProof>> prove_path(TlsStream& stream, const transport::PathTerms& terms,
-                                                         Side side);
+// Makes the protection of this side of a path that was agreed on over `stream`. Counts outcomes in the stream's Shared.
+Result<transport::PathSecurity> secure_path(TlsStream& stream, const transport::PathTerms& terms, Side side);
+
+// Returns the level that an option demands of paths. They are not used at all with encrypted_stream.
+constexpr transport::PathProtection path_protection(TlsProtection option) noexcept {
+  switch (option) {
+    case TlsProtection::signed_messages: return transport::PathProtection::signed_messages;
+    case TlsProtection::sealed_messages: return transport::PathProtection::sealed_messages;
+    case TlsProtection::authenticated:
+    case TlsProtection::encrypted_stream: break;
+  }
+  return transport::PathProtection::authenticated;
+}
+
+// Ciphers of paths. ChaCha20-Poly1305 if the TLS connection uses it, because its client has no instructions for AES;
+// otherwise AES-256-GCM.
+enum class PathAlgorithm : std::uint8_t { aes_256_gcm, chacha20_poly1305 };
+// Null if OpenSSL fails. `refused` is increased by count_refused(); null: by nothing.
+std::unique_ptr<transport::PathCipher> make_path_cipher(PathAlgorithm algorithm, bool encrypts, const Secret& exported,
+                                                        Bytes hash, Side side,
+                                                        std::shared_ptr<std::atomic<std::uint64_t>> refused);
 
 }  // namespace hawser::tls

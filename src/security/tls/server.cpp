@@ -79,9 +79,11 @@ struct TlsServer::State final : transport::ServerSecurity {
     if (options.protection == TlsProtection::encrypted_stream) return server_streams_only;
     return static_cast<const tls::TlsStream&>(secured).session().no_export_reason();
   }
-  Result<std::unique_ptr<transport::PathProof>> prove_path(transport::Stream& secured,
-                                                           const transport::PathTerms& terms) override {
-    return tls::prove_path(static_cast<tls::TlsStream&>(secured), terms, tls::Side::server);
+  transport::PathProtection path_protection() const noexcept override {
+    return tls::path_protection(options.protection);
+  }
+  Result<transport::PathSecurity> secure_path(transport::Stream& secured, const transport::PathTerms& terms) override {
+    return tls::secure_path(static_cast<tls::TlsStream&>(secured), terms, tls::Side::server);
   }
 
   const TlsServerOptions options;

@@ -25,6 +25,7 @@ TlsCounters counters_of(const Shared& shared) noexcept {
           .handshakes_failed = get(shared.failed),
           .paths_proved = get(shared.paths_proved),
           .paths_refused = get(shared.paths_refused),
+          .path_messages_refused = get(shared.path_messages_refused),
           .reloads = shared.store.reloads(),
           .reloads_failed = shared.store.reloads_failed()};
 }

@@ -33,6 +33,7 @@ struct Shared {
   std::atomic<std::uint64_t> failed{0};
   std::atomic<std::uint64_t> paths_proved{0};
   std::atomic<std::uint64_t> paths_refused{0};
+  std::atomic<std::uint64_t> path_messages_refused{0};
   // Its threads use the other members, so it ends first.
   const std::unique_ptr<exec::OffloadPool> pool;
   const std::size_t waiting_max;

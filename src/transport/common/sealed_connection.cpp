@@ -1,0 +1,389 @@
+#include "transport/common/sealed_connection.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/little_endian.h"
+#include "hawser/detail/receive_account.h"
+#include "transport/common/gather.h"
+
+namespace hawser::transport {
+namespace {
+
+constexpr std::size_t tag_bytes = PathCipher::tag_bytes;
+// Generation and number, length of the head, length of the payload, tag of the payload. The tag of the head's first
+// part is behind them, and it covers them.
+constexpr std::size_t covered_bytes = 8 + 4 + 4 + tag_bytes;
+constexpr std::size_t prefix_bytes = covered_bytes + tag_bytes;
+// The first part of a head has a tag of its own, because a transport may pass on only the beginning of a head (at least
+// 4 KiB of it) when memory is short.
+constexpr std::size_t first_part_bytes_max = 4096 - prefix_bytes;
+static_assert(prefix_bytes + tag_bytes == SealedConnection::overhead_bytes);
+
+constexpr std::size_t small_head_bytes_max = 4096;
+// Encrypted payloads up to this size are copied by the transport.
+constexpr std::size_t small_payload_bytes_max = 8 * 1024;
+// Memory for heads that stays allocated between messages.
+constexpr std::size_t kept_bytes_max = 64 * 1024;
+// The parts of a message.
+enum Part : std::uint8_t { first_part, rest_part, payload_part };
+
+constexpr int generation_shift = 48;
+constexpr std::uint64_t message_mask = (std::uint64_t{1} << generation_shift) - 1;
+// A message that is further ahead than this is one of the past.
+constexpr std::uint64_t ahead_max = std::uint64_t{1} << (generation_shift - 1);
+
+constexpr std::size_t rest_tag_bytes(std::size_t head_bytes) noexcept {
+  return head_bytes > first_part_bytes_max ? tag_bytes : 0;
+}
+
+// Makes `memory` at least `bytes` long.
+std::byte* room(std::vector<std::byte>& memory, std::size_t bytes) {
+  if (memory.size() < bytes) memory.resize(bytes);
+  return memory.data();
+}
+void limit(std::vector<std::byte>& memory) noexcept {
+  if (memory.capacity() > kept_bytes_max) std::vector<std::byte>().swap(memory);
+}
+
+}  // namespace
+
+struct SealedConnection::Prefix {
+  std::uint16_t generation = 0;
+  std::uint64_t message = 0;
+  std::size_t head_bytes = 0;
+  std::size_t payload_bytes = 0;
+};
+
+// An encrypted payload until the transport has sent it.
+struct SealedConnection::Loan final : SendCompletion {
+  Loan(SealedConnection& connection, Buffer bytes) noexcept
+      : of(&connection), sealed(std::move(bytes)), next(connection.loans_) {
+    if (next != nullptr) next->before = this;
+    connection.loans_ = this;
+  }
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+  ~Loan() {
+    if (next != nullptr) next->before = before;
+    if (before != nullptr) {
+      before->next = next;
+    } else if (of != nullptr) {
+      of->loans_ = next;
+    }
+  }
+  void on_send_complete() noexcept override {
+    SendCompletion* const notified = owner;
+    delete this;
+    if (notified != nullptr) notified->on_send_complete();
+  }
+
+  SealedConnection* of;  // Null after its end.
+  const Buffer sealed;
+  SendCompletion* owner = nullptr;
+  Loan* next;
+  Loan* before = nullptr;
+};
+
+SealedConnection::SealedConnection(std::unique_ptr<Connection> below, std::unique_ptr<PathCipher> cipher,
+                                   std::uint64_t generation_bytes, std::uint64_t generation_messages)
+    : below_(std::move(below)),
+      cipher_(std::move(cipher)),
+      generation_bytes_(generation_bytes),
+      generation_messages_(generation_messages),
+      encrypts_(cipher_->encrypts()) {}
+
+SealedConnection::~SealedConnection() {
+  below_.reset();
+  for (Loan* loan = loans_; loan != nullptr; loan = loan->next) loan->of = nullptr;
+}
+
+Capabilities SealedConnection::capabilities() const noexcept {
+  Capabilities all = below_->capabilities();
+  all.head_bytes_max -= overhead_bytes;
+  all.message_bytes_max -= overhead_bytes;
+  all.gathers = all.gathers && !encrypts_;
+  all.remote_memory = false;
+  return all;
+}
+
+void SealedConnection::start(MessageSink& sink) {
+  sink_ = &sink;
+  below_->start(*this);
+}
+
+// ---- Sending ----
+
+std::byte* SealedConnection::reserve(std::size_t head_bytes) {
+  if (!proof_sent_) return below_->reserve(head_bytes);
+  reserved_ = below_->reserve(prefix_bytes + head_bytes + rest_tag_bytes(head_bytes));
+  if (reserved_ == nullptr) return nullptr;
+  // Memory of the transport may be shared with another process, so that nothing is written there before it is
+  // encrypted.
+  return encrypts_ ? room(head_, head_bytes) : reserved_ + prefix_bytes;
+}
+
+void SealedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
+  if (!std::exchange(proof_sent_, true)) return below_->commit(head_bytes, payload, owner);
+  const std::size_t payload_bytes = total_bytes(payload);
+  if (used_bytes_ >= generation_bytes_ || used_messages_ >= generation_messages_) {
+    cipher_->begin_generation();
+    ++generation_;
+    used_bytes_ = 0;
+    used_messages_ = 0;
+  }
+  PathCipher::Place place{.generation = generation_, .message = sent_messages_, .part = payload_part};
+  std::byte* const prefix = reserved_;
+  store_le<std::uint64_t>(prefix, std::uint64_t{generation_} << generation_shift | (sent_messages_ & message_mask));
+  store_le<std::uint32_t>(prefix + 8, static_cast<std::uint32_t>(head_bytes));
+  store_le<std::uint32_t>(prefix + 12, static_cast<std::uint32_t>(payload_bytes));
+  std::byte* const payload_tag = prefix + 16;
+  std::memset(payload_tag, 0, tag_bytes);
+  std::unique_ptr<Loan> loan;
+  if (payload_bytes != 0) send_payload(payload, payload_bytes, place, payload_tag, loan);
+
+  const std::size_t first = std::min(head_bytes, first_part_bytes_max);
+  const std::byte* const head = encrypts_ ? head_.data() : prefix + prefix_bytes;
+  std::byte* const to = prefix + prefix_bytes;
+  const auto seal_part = [&](Part part, Bytes context, Bytes plain, std::byte* sealed, std::byte* tag) {
+    place.part = part;
+    const ConstBuffer piece{plain.data(), plain.size()};
+    cipher_->seal(place, context, std::span(&piece, 1), sealed, tag);
+  };
+  seal_part(first_part, {prefix, covered_bytes}, {head, first}, to, prefix + covered_bytes);
+  if (first < head_bytes) seal_part(rest_part, {}, {head + first, head_bytes - first}, to + first, to + head_bytes);
+  limit(head_);
+  ++sent_messages_;
+  ++used_messages_;
+  used_bytes_ += head_bytes + payload_bytes;
+  reserved_ = nullptr;
+
+  const std::size_t sealed_head_bytes = prefix_bytes + head_bytes + rest_tag_bytes(head_bytes);
+  if (!encrypts_ || payload_bytes == 0) return below_->commit(sealed_head_bytes, payload, owner);
+  if (loan == nullptr) {
+    const ConstBuffer copy{small_.data(), payload_bytes};
+    below_->commit(sealed_head_bytes, std::span(&copy, 1), nullptr);
+    if (owner != nullptr) owner->on_send_complete();
+    return;
+  }
+  const ConstBuffer lent{loan->sealed.data(), payload_bytes};
+  loan->owner = owner;
+  Loan* const lender = loan.release();  // Destroys itself when it is notified, which may be before commit() returns.
+  try {
+    below_->commit(sealed_head_bytes, std::span(&lent, 1), lender);
+  } catch (...) {
+    delete lender;
+    throw;
+  }
+}
+
+// Signs the payload, or encrypts it to small_ or into a loan.
+void SealedConnection::send_payload(std::span<const ConstBuffer> payload, std::size_t bytes,
+                                    const PathCipher::Place& place, std::byte* tag, std::unique_ptr<Loan>& loan) {
+  if (!encrypts_) return cipher_->seal(place, {}, payload, nullptr, tag);
+  if (bytes <= small_payload_bytes_max) return cipher_->seal(place, {}, payload, room(small_, bytes), tag);
+  Buffer sealed = Buffer::allocate(bytes);
+  cipher_->seal(place, {}, payload, sealed.mutable_data(), tag);
+  loan = std::make_unique<Loan>(*this, std::move(sealed));
+}
+
+void SealedConnection::copy_and_release(SendCompletion& owner) {
+  if (!encrypts_) return below_->copy_and_release(owner);
+  for (Loan* loan = loans_; loan != nullptr; loan = loan->next) {
+    if (loan->owner == &owner) loan->owner = nullptr;
+  }
+}
+
+void SealedConnection::abort() noexcept {
+  ended_ = true;
+  selected_.clear();
+  below_->abort();
+}
+
+// ---- Receiving ----
+
+PathCipher::Place SealedConnection::place_of(const Prefix& prefix, std::uint8_t part) const noexcept {
+  return {.generation = prefix.generation, .message = prefix.message, .part = part};
+}
+
+// Returns why the prefix is none; null if it is one.
+const char* SealedConnection::read_prefix(Bytes head, bool cut, Prefix& prefix) const noexcept {
+  if (head.size() < prefix_bytes) return "it is shorter than its prefix";
+  const auto number = load_le<std::uint64_t>(head.data());
+  prefix.generation = static_cast<std::uint16_t>(number >> generation_shift);
+  // Generation and number are those of the peer modulo 2^16 and 2^48. Nonces have the whole number.
+  prefix.message = received_messages_ + ((number - received_messages_) & message_mask);
+  prefix.head_bytes = load_le<std::uint32_t>(head.data() + 8);
+  prefix.payload_bytes = load_le<std::uint32_t>(head.data() + 12);
+  const std::size_t all = prefix_bytes + prefix.head_bytes + rest_tag_bytes(prefix.head_bytes);
+  const std::size_t here = cut ? std::min(all, prefix_bytes + first_part_bytes_max) : all;
+  if (cut ? head.size() < here : head.size() != here) return "its length is not the stated one";
+  // The peer changes its keys once at most before a message that has not been delivered yet.
+  if (prefix.generation != peer_generation_ && prefix.generation != static_cast<std::uint16_t>(peer_generation_ + 1)) {
+    return "it has keys that were not agreed on";
+  }
+  return nullptr;
+}
+
+// Decrypts the head to `to`, or its first part if it is cut. Returns why it is not the peer's; null if it is.
+const char* SealedConnection::open_head(const Prefix& prefix, Bytes head, bool cut, std::byte* to) noexcept {
+  const std::size_t first = std::min(prefix.head_bytes, first_part_bytes_max);
+  const Bytes sealed = head.subspan(prefix_bytes);
+  bool sound = cipher_->open(place_of(prefix, first_part), head.first(covered_bytes), sealed.first(first), to,
+                             head.data() + covered_bytes);
+  if (sound && !cut && first < prefix.head_bytes) {
+    sound = cipher_->open(place_of(prefix, rest_part), {}, sealed.subspan(first, prefix.head_bytes - first), to + first,
+                          sealed.data() + prefix.head_bytes);
+  }
+  return sound ? nullptr : "its tag is wrong: somebody has changed or forged it";
+}
+
+bool SealedConnection::affords(std::size_t bytes) noexcept {
+  detail::ReceiveAccount* const account = sink_->receive_account();
+  if (account == nullptr) return true;
+  if (!account->acquire(bytes)) return false;
+  account->release(bytes);  // Whoever keeps the memory is charged for it.
+  return true;
+}
+
+ReceiveBuffer SealedConnection::select_receive_buffer(Bytes head, std::size_t payload_bytes) {
+  if (!proof_received_) return sink_->select_receive_buffer(head, payload_bytes);
+  const ReceiveBuffer discard{ReceiveBuffer::Kind::discard, {}};
+  if (ended_) return discard;
+  Prefix prefix;
+  const char* why = read_prefix(head, false, prefix);
+  if (why == nullptr && prefix.payload_bytes != payload_bytes) why = "its length is not the stated one";
+  // Transports may ask for several payloads before the first of them is complete.
+  if (why == nullptr && prefix.message - received_messages_ > ahead_max) why = "it is a repeated one";
+  std::vector<std::byte> large;
+  std::byte* to = nullptr;
+  if (why == nullptr && encrypts_) {
+    if (prefix.head_bytes > small_head_bytes_max && !affords(prefix.head_bytes)) return discard;
+    to = room(prefix.head_bytes > small_head_bytes_max ? large : asked_, prefix.head_bytes);
+  }
+  if (why == nullptr) why = open_head(prefix, head, false, to);
+  if (why != nullptr) {
+    refuse(why);
+    return discard;
+  }
+  const Bytes plain = encrypts_ ? Bytes(to, prefix.head_bytes) : head.subspan(prefix_bytes, prefix.head_bytes);
+  const ReceiveBuffer selected = sink_->select_receive_buffer(plain, payload_bytes);
+  if (ended_) return discard;
+  if (selected.kind == ReceiveBuffer::Kind::given) {
+    selected_.push_back({prefix.message, selected.memory.first(payload_bytes), selected.guard});
+  }
+  return selected;
+}
+
+void SealedConnection::revoke_receive_buffer(const std::byte* memory) noexcept {
+  std::erase_if(selected_, [memory](const Selected& one) { return one.memory.data() == memory; });
+  below_->revoke_receive_buffer(memory);
+}
+
+void SealedConnection::on_message(const Message& message) {
+  if (!std::exchange(proof_received_, true)) return sink_->on_message(message);
+  if (ended_) return;
+  Prefix prefix;
+  const char* why = read_prefix(message.head, message.cut, prefix);
+  if (why == nullptr && prefix.message != received_messages_) {
+    why = prefix.message - received_messages_ > ahead_max ? "it is a repeated one" : "the one before it is missing";
+  }
+  if (why != nullptr) return refuse(why);
+
+  Message plain{.head = message.head.subspan(prefix_bytes),
+                .payload = {},
+                .head_block = message.head_block,
+                .payload_block = nullptr,
+                .discarded = message.discarded,
+                .cut = message.cut};
+  // A large head is decrypted only as far as the account allows.
+  plain.cut |= encrypts_ && prefix.head_bytes > small_head_bytes_max && !affords(prefix.head_bytes);
+  const std::size_t head_bytes = plain.cut ? std::min(prefix.head_bytes, first_part_bytes_max) : prefix.head_bytes;
+  plain.discarded |= plain.cut;
+  Buffer large;
+  std::byte* to = nullptr;
+  if (encrypts_ && head_bytes > small_head_bytes_max) {
+    large = Buffer::allocate(head_bytes);
+    to = large.mutable_data();
+  } else if (encrypts_) {
+    to = room(received_, head_bytes);
+  }
+  why = open_head(prefix, message.head, plain.cut, to);
+  if (why != nullptr) return refuse(why);
+  plain.head = encrypts_ ? Bytes(to, head_bytes) : plain.head.first(head_bytes);
+  if (encrypts_) plain.head_block = large.block();
+
+  Buffer own;
+  why = open_payload(prefix, message, plain, own);
+  if (why != nullptr) return refuse(why);
+  if (prefix.generation != peer_generation_) {
+    cipher_->begin_peer_generation();
+    peer_generation_ = prefix.generation;
+  }
+  ++received_messages_;
+  sink_->on_message(plain);
+}
+
+// Returns why the payload is not the peer's; null if it is, or is discarded.
+const char* SealedConnection::open_payload(const Prefix& prefix, const Message& message, Message& plain, Buffer& own) {
+  ReceiveGuard* guard = nullptr;
+  bool given = false;
+  for (auto at = selected_.begin(); at != selected_.end(); ++at) {
+    if (at->message != prefix.message) continue;
+    given = at->memory.data() == message.payload.data();
+    guard = given ? at->guard : nullptr;
+    selected_.erase(at);
+    break;
+  }
+  if (plain.discarded) return nullptr;
+  const std::size_t bytes = message.payload.size();
+  if (bytes != prefix.payload_bytes) return "its length is not the stated one";
+  if (bytes == 0) return nullptr;
+  const std::byte* const tag = message.head.data() + covered_bytes - tag_bytes;
+  plain.payload = message.payload;
+  plain.payload_block = message.payload_block;
+  std::byte* to = nullptr;
+  if (encrypts_ && given) {
+    to = const_cast<std::byte*>(message.payload.data());  // Memory that the session has given to be written.
+  } else if (encrypts_) {
+    if (!affords(bytes)) {
+      plain.discarded = true;
+      plain.payload = {};
+      plain.payload_block = nullptr;
+      return nullptr;
+    }
+    own = Buffer::allocate(bytes);
+    to = own.mutable_data();
+    plain.payload = own.bytes();
+    plain.payload_block = own.block();
+  }
+  if (guard != nullptr && !guard->enter()) {
+    plain.discarded = true;
+    plain.payload = {};
+    return nullptr;
+  }
+  const bool sound = cipher_->open(place_of(prefix, payload_part), {}, message.payload, to, tag);
+  if (guard != nullptr) guard->leave();
+  return sound ? nullptr : "the tag of its payload is wrong: somebody has changed it";
+}
+
+void SealedConnection::on_closed(const Error& reason) {
+  ended_ = true;
+  selected_.clear();
+  sink_->on_closed(reason);
+}
+
+void SealedConnection::refuse(const char* why) {
+  if (ended_) return;
+  cipher_->count_refused();
+  const Error reason{ErrorCode::unavailable, ErrorScope::transport, Initiator::peer, 0,
+                     "message " + std::to_string(received_messages_) + " on the path over " +
+                         std::string(below_->transport()) + " is not what the peer has sent: " + why};
+  abort();
+  sink_->on_closed(reason);
+}
+
+}  // namespace hawser::transport
