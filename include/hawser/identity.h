@@ -16,6 +16,7 @@ struct Identity {
     unix_peer,    // The kernel named the process (SO_PEERCRED): a Unix socket, or shared memory.
     certificate,  // The peer holds the key of a certificate that a trusted authority signed (TLS).
     token,        // The call carried a token that an authenticator accepted.
+    shared_key,   // The peer holds a key that this process has, too (TLS).
   };
   // The kernel gives this number to no user and no group.
   static constexpr std::uint32_t no_user = 0xffff'ffff;
@@ -27,7 +28,7 @@ struct Identity {
   std::int32_t pid = 0;
   std::uint32_t uid = no_user;
   std::uint32_t gid = no_user;
-  // certificate: the distinguished name of RFC 4514, such as "CN=storage-7,O=Example". token: the claim "sub".
+  // certificate: the distinguished name of RFC 4514, such as "CN=storage-7". token: claim "sub". shared_key: its name.
   std::string subject = {};
   // certificate: the distinguished name of the authority that signed it. token: the claim "iss".
   std::string issuer = {};

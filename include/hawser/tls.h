@@ -24,6 +24,18 @@ struct TlsCertificate {
   std::string key_file;
 };
 
+// A key that both sides have, for clusters without certificates. The handshake is that of TLS 1.3 with a pre-shared key
+// and ephemeral Diffie-Hellman (RFC 8446, 4.2.9): each side proves to the other that it has the key, and recorded
+// connections stay secret if the key is disclosed later. Everything else is as with certificates. Whoever has the key
+// can be either side.
+struct TlsSharedKey {
+  // Selects the key at the server, which takes it for the client's name: Identity::subject, with the kind shared_key.
+  // 1 to 128 bytes. It travels in plain text.
+  std::string name;
+  // 64 to 128 hexadecimal digits, random ones, such as `openssl rand -hex 32` writes. White space is ignored.
+  std::string file;
+};
+
 // The connections that a server with TLS accepts.
 enum class TlsPolicy : std::uint8_t {
   required,             // TLS only. Plain text is refused with a text that names the remedy.
@@ -51,9 +63,11 @@ enum class TlsProtection : std::uint8_t {
 };
 
 struct TlsServerOptions {
-  // One at least. The server sends the first one that is valid for the host name that the client demands (SNI), and the
-  // first of all if there is none.
+  // One at least, unless there are shared_keys. The server sends the first one that is valid for the host name that the
+  // client demands (SNI), and the first of all if there is none.
   std::vector<TlsCertificate> certificates = {};
+  // Clients may prove who they are by one of these instead of by a certificate, and need no certificate of the server.
+  std::vector<TlsSharedKey> shared_keys = {};
   // Certificates of the issuers of client certificates. Empty: no client certificates are requested.
   std::string client_ca_file = {};
   bool client_certificate_required = true;  // With client_ca_file: clients without a certificate are refused.
@@ -77,6 +91,9 @@ struct TlsClientOptions {
   std::string ca_file = {};
   std::vector<std::string> crl_files = {};  // As in TlsServerOptions, for server certificates.
   TlsCertificate certificate = {};          // For servers that demand one. Empty: none.
+  // With a file: the server must have this key, and no certificate is accepted instead. ca_file, certificate,
+  // server_name and resumption have no effect then.
+  TlsSharedKey shared_key = {};
   // The name or address that the server's certificate must have. Empty: the host of the address. Required with Unix
   // sockets.
   std::string server_name = {};

@@ -17,7 +17,8 @@ std::string Identity::text() const {
     case Kind::unix_peer:
       return "unix uid " + std::to_string(uid) + " gid " + std::to_string(gid) + " pid " + std::to_string(pid);
     case Kind::certificate:
-    case Kind::token: {
+    case Kind::token:
+    case Kind::shared_key: {
       const std::string& name = spiffe_id.empty() ? subject : spiffe_id;
       std::string text(to_string(kind));
       text += ' ';
@@ -34,6 +35,7 @@ std::string_view to_string(Identity::Kind kind) noexcept {
     case Identity::Kind::unix_peer: return "unix_peer";
     case Identity::Kind::certificate: return "certificate";
     case Identity::Kind::token: return "token";
+    case Identity::Kind::shared_key: return "shared_key";
   }
   return "none";
 }

@@ -21,11 +21,13 @@ tls::ContextOptions context_options(const TlsClientOptions& options) {
   return {.certificates = options.certificate.certificate_file.empty()
                               ? std::vector<TlsCertificate>()
                               : std::vector<TlsCertificate>{options.certificate},
+          .shared_keys = options.shared_key.file.empty() ? std::vector<TlsSharedKey>()
+                                                         : std::vector<TlsSharedKey>{options.shared_key},
           .ca_file = options.ca_file,
           .crl_files = options.crl_files,
-          .verify = !options.accept_any_server,
+          .verify = !options.accept_any_server || !options.shared_key.file.empty(),
           .tls12 = options.tls12,
-          .resumption = options.resumption,
+          .resumption = options.resumption && options.shared_key.file.empty(),
           .peer_certificate_bytes_max = options.peer_certificate_bytes_max};
 }
 
@@ -71,7 +73,7 @@ struct TlsClient::State final : transport::ClientSecurity {
                                                            std::string address, std::string_view protocol,
                                                            Time deadline) override {
     std::string host = options.server_name.empty() ? host_of(address) : options.server_name;
-    if (host.empty() && !options.accept_any_server) {
+    if (host.empty() && !options.accept_any_server && options.shared_key.file.empty()) {
       co_return fail(ErrorCode::invalid_argument,
                      "TLS to " + address + " needs the name of the server: set TlsClientOptions::server_name",
                      ErrorScope::connection);

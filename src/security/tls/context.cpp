@@ -1,13 +1,17 @@
 #include "security/tls/context.h"
 
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <chrono>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -18,6 +22,7 @@ namespace {
 
 // Forward secrecy and authenticated encryption only. TLS 1.3 has no others.
 constexpr const char* ciphers_of_tls12 = "ECDHE+AESGCM:ECDHE+CHACHA20";
+constexpr const char* ciphers_of_keys = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 constexpr int security_level = 2;  // RSA and DH with 2048 bits or more, EC with 224 or more, SHA-256 or better.
 constexpr int verify_depth_max = 8;
 
@@ -41,6 +46,7 @@ int on_verify(int valid, X509_STORE_CTX* store) {
 // Server: sets the certificate for the host that the client demands.
 int on_certificate(SSL* ssl, void*) {
   const Session& session = Session::of(ssl);
+  if (!session.context().has_certificates()) return 1;  // A client without a key finds no cipher.
   const char* const demanded = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
   try {
     const Context::Own& own = session.context().select(demanded != nullptr ? demanded : "");
@@ -80,6 +86,44 @@ SSL_TICKET_RETURN on_returned_ticket(SSL* ssl, SSL_SESSION* session, const unsig
   return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE : SSL_TICKET_RETURN_USE_RENEW;
 }
 
+// Server: the session of the key that the client names. Names that are no keys may be tickets.
+int on_key_name(SSL* ssl, const unsigned char* name, std::size_t bytes, SSL_SESSION** session) {
+  *session = nullptr;
+  Session& own = Session::of(ssl);
+  try {
+    SslSessionPtr found = own.context().session_of_key({reinterpret_cast<const char*>(name), bytes});
+    if (found == nullptr) return 1;
+    // A resumed session would not say which key it began with.
+    if (SSL_set_num_tickets(ssl, 0) != 1) return 0;
+    own.note_key({reinterpret_cast<const char*>(name), bytes});
+    *session = found.release();
+    return 1;
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
+// Client: its key. OpenSSL asks again, with a hash, if the server demands another group.
+int on_key_wanted(SSL* ssl, const EVP_MD* hash, const unsigned char** name, std::size_t* bytes, SSL_SESSION** session) {
+  *session = nullptr;
+  *name = nullptr;
+  *bytes = 0;
+  if (hash != nullptr && EVP_MD_is_a(hash, "SHA256") != 1) return 1;
+  Session& own = Session::of(ssl);
+  try {
+    const std::string& key = own.context().options().shared_keys.front().name;
+    SslSessionPtr found = own.context().session_of_key(key);
+    if (found == nullptr) return 0;
+    own.note_key(key);
+    *name = reinterpret_cast<const unsigned char*>(key.data());
+    *bytes = key.size();
+    *session = found.release();
+    return 1;
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
 // Client: a session that a later connection may resume.
 int on_session(SSL* ssl, SSL_SESSION* session) {
   Session& own = Session::of(ssl);
@@ -98,6 +142,9 @@ Result<std::shared_ptr<const Context>> Context::load(const ContextOptions& optio
   const std::shared_ptr<Context> made(new Context(options));
   ERR_clear_error();
   if (Result<void> begun = made->begin(); !begun) return std::unexpected(std::move(begun.error()));
+  for (const TlsSharedKey& key : options.shared_keys) {
+    if (Result<void> added = made->add_key(key); !added) return std::unexpected(std::move(added.error()));
+  }
   for (const TlsCertificate& files : options.certificates) {
     if (Result<void> added = made->add_own(files); !added) return std::unexpected(std::move(added.error()));
   }
@@ -110,7 +157,11 @@ Result<void> Context::begin() {
   SSL_CTX* const context = context_.get();
   if (context == nullptr) return refused("OpenSSL makes no context");
   SSL_CTX_set_security_level(context, security_level);
-  if (SSL_CTX_set_min_proto_version(context, options_.tls12 ? TLS1_2_VERSION : TLS1_3_VERSION) != 1 ||
+  const bool keys = !options_.shared_keys.empty();
+  // Keys need TLS 1.3. A server with certificates, too, may speak TLS 1.2 to other clients.
+  const bool only_keys = keys && options_.certificates.empty();
+  const bool tls12 = options_.tls12 && !only_keys;
+  if (SSL_CTX_set_min_proto_version(context, tls12 ? TLS1_2_VERSION : TLS1_3_VERSION) != 1 ||
       SSL_CTX_set_max_proto_version(context, 0) != 1 || SSL_CTX_set_cipher_list(context, ciphers_of_tls12) != 1) {
     return refused("OpenSSL refuses the versions or the ciphers of TLS");
   }
@@ -124,6 +175,12 @@ Result<void> Context::begin() {
   SSL_CTX_set_verify_depth(context, verify_depth_max);
   SSL_CTX_set_timeout(context, static_cast<long>(options_.session_seconds_max));
   SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });
+  if (options_.server && keys) SSL_CTX_set_psk_find_session_callback(context, on_key_name);
+  if (!options_.server && keys) {
+    // A key belongs to one hash.
+    if (SSL_CTX_set_ciphersuites(context, ciphers_of_keys) != 1) return refused("OpenSSL refuses the ciphers of TLS");
+    SSL_CTX_set_psk_use_session_callback(context, on_key_wanted);
+  }
   if (options_.server) {
     constexpr std::string_view id = "hawser";
     SSL_CTX_set_session_id_context(context, reinterpret_cast<const unsigned char*>(id.data()), id.size());
@@ -180,7 +237,63 @@ Result<void> Context::add_own(const TlsCertificate& files) {
   return {};
 }
 
+Result<void> Context::add_key(const TlsSharedKey& key) {
+  constexpr std::size_t name_bytes_max = 128;
+  constexpr std::size_t key_bytes_min = 32;
+  constexpr std::size_t key_bytes_max = 64;
+  if (key.name.empty() || key.name.size() > name_bytes_max) {
+    return fail(ErrorCode::invalid_argument, "the name of the shared key in " + key.file + " has " +
+                                                 std::to_string(key.name.size()) + " bytes: give it 1 to " +
+                                                 std::to_string(name_bytes_max));
+  }
+  Result<PemText> digits = read_file(key.file);
+  if (!digits) return std::unexpected(std::move(digits.error()));
+  std::array<unsigned char, key_bytes_max> bytes{};
+  std::size_t count = 0;
+  bool sound = true;
+  for (const char one : digits->text()) {
+    if (std::isspace(static_cast<unsigned char>(one)) != 0) continue;
+    const int value = OPENSSL_hexchar2int(static_cast<unsigned char>(one));
+    sound = value >= 0 && count < 2 * key_bytes_max;
+    if (!sound) break;
+    bytes[count / 2] = static_cast<unsigned char>(bytes[count / 2] << 4 | value);
+    ++count;
+  }
+  SslSessionPtr session;
+  if (sound && count % 2 == 0 && count >= 2 * key_bytes_min) {
+    constexpr unsigned char aes_128_gcm_sha256[] = {0x13, 0x01};
+    SslPtr ssl(SSL_new(context_.get()));
+    const SSL_CIPHER* const cipher = ssl == nullptr ? nullptr : SSL_CIPHER_find(ssl.get(), aes_128_gcm_sha256);
+    session.reset(SSL_SESSION_new());
+    const bool made = session != nullptr && cipher != nullptr &&
+                      SSL_SESSION_set1_master_key(session.get(), bytes.data(), count / 2) == 1 &&
+                      SSL_SESSION_set_cipher(session.get(), cipher) == 1 &&
+                      SSL_SESSION_set_protocol_version(session.get(), TLS1_3_VERSION) == 1;
+    OPENSSL_cleanse(bytes.data(), bytes.size());
+    if (!made) return refused("OpenSSL refuses the shared key in " + key.file);
+  } else {
+    OPENSSL_cleanse(bytes.data(), bytes.size());
+    return fail(
+        ErrorCode::invalid_argument,
+        key.file + " is no shared key: write 64 to 128 hexadecimal digits, such as `openssl rand -hex 32` does");
+  }
+  if (!keys_.emplace(key.name, std::move(session)).second) {
+    return fail(ErrorCode::invalid_argument, "two shared keys have the name '" + key.name + "'");
+  }
+  return {};
+}
+
+SslSessionPtr Context::session_of_key(std::string_view name) const {
+  const auto found = keys_.find(name);
+  if (found == keys_.end()) return nullptr;
+  SslSessionPtr copy(SSL_SESSION_dup(found->second.get()));
+  if (copy == nullptr) throw std::bad_alloc();
+  return copy;
+}
+
 Result<void> Context::add_trusted() {
+  // A client with a key trusts nobody else.
+  if (!options_.server && !options_.shared_keys.empty()) return {};
   X509_STORE* const store = SSL_CTX_get_cert_store(context_.get());
   if (options_.ca_file.empty()) {
     if (!options_.server && SSL_CTX_set_default_verify_paths(context_.get()) != 1) {
@@ -287,6 +400,7 @@ std::string ContextStore::stamp() const {
     add(files.certificate_file);
     add(files.key_file);
   }
+  for (const TlsSharedKey& key : options_.shared_keys) add(key.file);
   add(options_.ca_file);
   for (const std::string& file : options_.crl_files) add(file);
   return all;

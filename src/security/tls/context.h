@@ -2,11 +2,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hawser/log.h"
@@ -19,6 +21,7 @@ namespace hawser::tls {
 struct ContextOptions {
   bool server = false;
   std::vector<TlsCertificate> certificates = {};
+  std::vector<TlsSharedKey> shared_keys = {};  // Client: one at most.
   std::string ca_file = {};
   std::vector<std::string> crl_files = {};
   bool peer_certificate_required = false;  // Server: with ca_file.
@@ -48,6 +51,10 @@ class Context {
     std::vector<X509Ptr> issuers;
   };
   const Own& select(const std::string& host) const noexcept;
+  bool has_certificates() const noexcept { return !own_.empty(); }
+
+  // The session that begins with the key of that name; null if there is none. Throws std::bad_alloc.
+  SslSessionPtr session_of_key(std::string_view name) const;
 
   // Notes in `session` when the certificates were verified, unless it notes that already: a session that continues
   // another one keeps the time of the first. Returns false without memory.
@@ -66,10 +73,12 @@ class Context {
   Result<void> begin();
   Result<void> add_own(const TlsCertificate& files);
   Result<void> add_trusted();
+  Result<void> add_key(const TlsSharedKey& key);
 
   const ContextOptions options_;
   ContextPtr context_;
   std::vector<Own> own_;
+  std::map<std::string, SslSessionPtr, std::less<>> keys_;  // By name; each as the session that begins with it.
   std::int64_t crls_end_ = INT64_MAX;  // When the first of the lists becomes too old, in seconds since 1970.
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::vector<SslSessionPtr>> sessions_;  // Guarded by mutex_.

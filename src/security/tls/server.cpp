@@ -15,6 +15,7 @@ constexpr std::string_view server_streams_only =
 tls::ContextOptions context_options(const TlsServerOptions& options) {
   return {.server = true,
           .certificates = options.certificates,
+          .shared_keys = options.shared_keys,
           .ca_file = options.client_ca_file,
           .crl_files = options.crl_files,
           .peer_certificate_required = options.client_certificate_required,
@@ -37,8 +38,9 @@ struct TlsServer::State final : transport::ServerSecurity {
                                              options.handshake_threads, options.handshakes_max)) {}
 
   Result<void> check() const {
-    if (options.certificates.empty()) {
-      return fail(ErrorCode::invalid_argument, "TlsServerOptions::certificates is empty: a server needs one at least");
+    if (options.certificates.empty() && options.shared_keys.empty()) {
+      return fail(ErrorCode::invalid_argument,
+                  "TlsServerOptions::certificates and shared_keys are empty: a server needs a certificate or a key");
     }
     if (options.handshakes_max == 0) {
       return fail(ErrorCode::invalid_argument, "TlsServerOptions::handshakes_max (0) is less than 1: raise it");

@@ -183,7 +183,11 @@ Session::Progress Session::handshake() {
   return Progress::failed;
 }
 
-bool Session::resumed() const noexcept { return SSL_session_reused(ssl_.get()) == 1; }
+// The handshake with a shared key has the form of a resumption, and sends no certificate.
+std::string_view Session::key_name() const noexcept {
+  return SSL_session_reused(ssl_.get()) == 1 ? std::string_view(key_name_) : std::string_view();
+}
+bool Session::resumed() const noexcept { return SSL_session_reused(ssl_.get()) == 1 && key_name_.empty(); }
 X509* Session::peer_certificate() const noexcept {
   return (SSL_get_verify_mode(ssl_.get()) & SSL_VERIFY_PEER) != 0 ? SSL_get0_peer_certificate(ssl_.get()) : nullptr;
 }

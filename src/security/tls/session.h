@@ -66,6 +66,9 @@ class Session {
   const Context& context() const noexcept { return *context_; }
   // The peer's verified certificate; null if it sent none, or if it is not verified. Valid as long as the session.
   X509* peer_certificate() const noexcept;
+  // The name of the shared key by which both sides have proved themselves; empty: by certificates, or not at all.
+  // After the handshake.
+  std::string_view key_name() const noexcept;
   // The protocol that ALPN selected; empty: none.
   std::string_view protocol() const noexcept;
 
@@ -91,6 +94,7 @@ class Session {
   const std::string& alpn() const noexcept { return alpn_; }
   const std::string& host() const noexcept { return host_; }
   void refuse_certificate(int error, X509* certificate);
+  void note_key(std::string_view name) { key_name_ = name; }
   static Session& of(const SSL* ssl) noexcept;
 
  private:
@@ -107,6 +111,7 @@ class Session {
   SslPtr ssl_;
   std::uint64_t records_ = 0;  // Written with the present key.
   bool over_ = false;          // The session has failed.
+  std::string key_name_;       // The shared key that the client offers, if the server has it.
   std::string refused_;        // Why the peer's certificate was refused.
   Error error_;
 };

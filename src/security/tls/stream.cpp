@@ -70,6 +70,9 @@ void TlsStream::Step::perform(Shared& shared) noexcept {
       if (progress == Session::Progress::failed) error = session->error();
       if (progress == Session::Progress::done && session->peer_certificate() != nullptr) {
         identity = std::make_shared<const Identity>(identity_of(session->peer_certificate()));
+      } else if (progress == Session::Progress::done && !session->key_name().empty()) {
+        identity = std::make_shared<const Identity>(
+            Identity{.kind = Identity::Kind::shared_key, .subject = std::string(session->key_name())});
       }
     }
   } catch (const std::exception&) {

@@ -235,8 +235,8 @@ const char* SealedConnection::open_head(const Prefix& prefix, Bytes head, bool c
   bool sound = cipher_->open(place_of(prefix, first_part), head.first(covered_bytes), sealed.first(first), to,
                              head.data() + covered_bytes);
   if (sound && !cut && first < prefix.head_bytes) {
-    sound = cipher_->open(place_of(prefix, rest_part), {}, sealed.subspan(first, prefix.head_bytes - first), to + first,
-                          sealed.data() + prefix.head_bytes);
+    sound = cipher_->open(place_of(prefix, rest_part), {}, sealed.subspan(first, prefix.head_bytes - first),
+                          to == nullptr ? nullptr : to + first, sealed.data() + prefix.head_bytes);
   }
   return sound ? nullptr : "its tag is wrong: somebody has changed or forged it";
 }
