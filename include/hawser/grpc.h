@@ -12,8 +12,8 @@
 #include "hawser/protocols.h"
 #include "hawser/time.h"
 
-// gRPC over HTTP/2, without TLS ("prior knowledge"). Link hawser::grpc. docs/protocols/grpc.md states what is
-// supported.
+// gRPC over HTTP/2, in plain text ("prior knowledge") or with TLS (ServerOptions::security). Link hawser::grpc.
+// docs/protocols/grpc.md states what is supported.
 //
 //   server.add_service(&shop);
 //   server.enable(hawser::grpc());

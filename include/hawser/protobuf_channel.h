@@ -15,7 +15,7 @@
 // hawser::protobuf and hawser::brpc. docs/from-brpc.md maps classes and options.
 namespace hawser::pb {
 
-// The names and defaults are those of bRPC, except that no request is sent twice: see Channel.
+// The names and defaults are those of bRPC. Channel states when a call is sent again.
 struct ChannelOptions {
   std::string protocol = "baidu_std";      // Or "hawser", the library's own protocol over any of its transports.
   std::string connection_type = "single";  // One connection; "pooled": one for each call in flight, kept; "short": new.

@@ -131,8 +131,8 @@ class Controller final : public google::protobuf::RpcController {
   ~Controller() override;
 
   // ---- Both sides ----
-  // At a server: fails the call. The caller receives ErrorCode::application with the text and the code, which is 0
-  // without one.
+  // At a server: fails the call. The caller receives ErrorCode::application with the text and the code. Without a code
+  // it is 0.
   void SetFailed(const std::string& text) override { SetFailed(0, text); }
   void SetFailed(std::int32_t code, const std::string& text);
   bool Failed() const override { return error_.has_value(); }
