@@ -38,6 +38,7 @@ CONDITIONAL_FILES = {
     "include/hawser/detail/offload.h": "a warning of GCC that Clang does not know",
     "src/base/frame_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
     "src/base/block_pool.cpp": "address sanitizers can only be asked about through the preprocessor",
+    "src/protocol/http1/gzip.cpp": "zlib is optional there, and the component has the same functions without it",
     "src/base/crc32c.cpp": "the CRC instruction exists on x86-64 only, and is chosen at run time there",
 }
 CONDITIONAL_FOLDERS = ("src/transport/*/*", "src/exec/*poller*", "src/exec/*uring*", "tests/*", "apps/bench/*", "fuzz/*")
@@ -88,7 +89,7 @@ VENDOR_HEADERS = ("infiniband/", "rdma/", "ucp/", "ucs/", "uct/", "cuda", "hip/"
 LIBRARY_HEADERS = {
     "liburing": ("src/exec/*",),
     "ares": ("src/transport/tcp/*",),
-    "zlib": ("src/protocol/*",),
+    "zlib": ("src/protocol/*", "src/rpc/port/gzip.h"),
     "google/protobuf/": ("src/protobuf/*", "src/protocol/*", "include/hawser/protobuf*.h", "include/hawser/pb/*.h"),
     "snappy": ("src/protocol/baidu_std/*",),
     "nlohmann/": ("src/protocol/http1/json/*",),

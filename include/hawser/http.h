@@ -49,6 +49,11 @@ struct HttpOptions {
   // Accepts '/' and '\\' as %2F and %5C within a segment of a path, for routes whose parameters have them. A request
   // with one is refused otherwise.
   bool encoded_slashes = false;
+  // Bodies of responses of text, JSON and XML are compressed for clients that accept gzip, if they have at least
+  // gzip_bytes_min bytes and are not sent in parts. Bodies of requests with Content-Encoding: gzip are decompressed;
+  // message_bytes_max limits them before and after that. Without zlib (HAWSER_HTTP_GZIP) it is as if it were false.
+  bool gzip = true;
+  std::size_t gzip_bytes_min = 1024;
   bool functions = true;  // Serves plain functions and coroutines with JSON too, at POST /namespace::function.
 };
 
@@ -115,6 +120,7 @@ class HttpBodyWriter {
 
 struct HttpResponse {
   int status = 200;
+  // Compressed if HttpOptions::gzip allows it. A field Content-Encoding, or Cache-Control: no-transform, prevents it.
   std::string body = {};
   std::string content_type = "text/plain; charset=utf-8";
   // Further header fields. A field with a character that is not allowed there is left out, as are Content-Length,

@@ -1,19 +1,20 @@
 #include "protocol/grpc/compression.h"
 
-#include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "rpc/port/gzip.h"
+
 namespace hawser::protocol::grpc {
 namespace {
 
-constexpr int gzip_window_bits = 15 + 16;  // 16 selects the gzip format.
-constexpr int gzip_memory_level = 8;
+using compression::GrowingOutput;
+using compression::Problem;
+
 // A frame of zstd whose window is larger is refused: the decoder would allocate the window.
 constexpr int zstd_window_log_max = 23;
 
@@ -33,68 +34,18 @@ std::unexpected<Error> no_memory() {
               "(receive_bytes_max): send again later");
 }
 
-// Output that grows in proportion to what has been written.
-class Output {
- public:
-  Output(std::size_t first, std::size_t bytes_max, detail::ReceiveAccount* account, detail::ReceiveCharge& charge)
-      : bytes_max_(bytes_max), account_(account), charge_(charge) {
-    allowed_ = resize(std::clamp<std::size_t>(first, 1, std::max<std::size_t>(bytes_max, 1)));
+Result<Buffer> gunzip(Bytes in, std::size_t bytes_max, GrowingOutput out) {
+  compression::Unpacked result = compression::gunzip(in, std::move(out));
+  switch (result.problem) {
+    case Problem::malformed: return malformed("gzip");
+    case Problem::too_large: return too_large(bytes_max);
+    case Problem::no_memory: return no_memory();
+    case Problem::none: break;
   }
-
-  bool allowed() const noexcept { return allowed_; }
-  bool full() const noexcept { return used_ == buffer_.size(); }
-  std::byte* end() noexcept { return buffer_.mutable_data() + used_; }
-  std::size_t room() const noexcept { return buffer_.size() - used_; }
-  void add(std::size_t bytes) noexcept { used_ += bytes; }
-  bool at_limit() const noexcept { return used_ >= bytes_max_; }
-  // Called when it is full and below the limit.
-  void grow() { allowed_ = resize(std::min(buffer_.size() * 2, bytes_max_)); }
-  Buffer take() { return buffer_.slice(0, used_); }
-
- private:
-  bool resize(std::size_t bytes) {
-    if (account_ != nullptr && !charge_.add(*account_, bytes - buffer_.size())) return false;
-    Buffer larger = Buffer::allocate(bytes);
-    if (used_ != 0) std::memcpy(larger.mutable_data(), buffer_.data(), used_);
-    buffer_ = std::move(larger);
-    return true;
-  }
-
-  const std::size_t bytes_max_;
-  detail::ReceiveAccount* const account_;
-  detail::ReceiveCharge& charge_;
-  Buffer buffer_;
-  std::size_t used_ = 0;
-  bool allowed_ = true;
-};
-
-Result<Buffer> gunzip(Bytes in, std::size_t bytes_max, Output out) {
-  z_stream stream{};
-  if (inflateInit2(&stream, gzip_window_bits) != Z_OK) return no_memory();
-  const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&stream, &inflateEnd);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
-  stream.avail_in = static_cast<uInt>(in.size());
-  while (true) {
-    if (!out.allowed()) return no_memory();
-    // One byte more than the limit shows that the message is too large.
-    std::byte spare{};
-    const bool over = out.full();
-    stream.next_out = reinterpret_cast<Bytef*>(over ? &spare : out.end());
-    stream.avail_out = over ? 1 : static_cast<uInt>(out.room());
-    const uInt offered = stream.avail_out;
-    const int status = inflate(&stream, Z_NO_FLUSH);
-    const uInt written = offered - stream.avail_out;
-    if (over && written != 0) return too_large(bytes_max);
-    if (!over) out.add(written);
-    if (status == Z_STREAM_END) return stream.avail_in == 0 ? Result<Buffer>(out.take()) : malformed("gzip");
-    if (status != Z_OK && status != Z_BUF_ERROR) return malformed("gzip");
-    if (stream.avail_in == 0 && stream.avail_out != 0) return malformed("gzip");
-    if (over && status == Z_BUF_ERROR) return malformed("gzip");
-    if (out.full() && !out.at_limit()) out.grow();
-  }
+  return std::move(result.data);
 }
 
-Result<Buffer> unzstd(Bytes in, std::size_t bytes_max, Output out) {
+Result<Buffer> unzstd(Bytes in, std::size_t bytes_max, GrowingOutput out) {
   const std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(), &ZSTD_freeDCtx);
   if (context == nullptr) return no_memory();
   ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax, zstd_window_log_max);
@@ -157,19 +108,9 @@ Result<Buffer> compress(Encoding encoding, Bytes message) {
     if (ZSTD_isError(size) != 0) return fail(ErrorCode::internal, "zstd: " + std::string(ZSTD_getErrorName(size)));
     return out.slice(0, size);
   }
-  z_stream stream{};
-  if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, gzip_window_bits, gzip_memory_level, Z_DEFAULT_STRATEGY) !=
-      Z_OK) {
-    return fail(ErrorCode::internal, "no memory to compress a message");
-  }
-  const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&stream, &deflateEnd);
-  Buffer out = Buffer::allocate(deflateBound(&stream, message.size()));
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(message.data()));
-  stream.avail_in = static_cast<uInt>(message.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.mutable_data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  if (deflate(&stream, Z_FINISH) != Z_STREAM_END) return fail(ErrorCode::internal, "gzip could not compress a message");
-  return out.slice(0, out.size() - stream.avail_out);
+  compression::Unpacked packed = compression::gzip(message);
+  if (packed.problem != Problem::none) return fail(ErrorCode::internal, "no memory to compress a message");
+  return std::move(packed.data);
 }
 
 Result<Buffer> decompress(Encoding encoding, Bytes compressed, std::size_t bytes_max, detail::ReceiveAccount* account,
@@ -177,7 +118,7 @@ Result<Buffer> decompress(Encoding encoding, Bytes compressed, std::size_t bytes
   // An empty input is no frame of either format, but some clients send it for an empty message.
   if (compressed.empty()) return Buffer();
   constexpr std::size_t first_bytes_least = 256;
-  Output out(std::max(compressed.size() * 4, first_bytes_least), bytes_max, account, charge);
+  GrowingOutput out(std::max(compressed.size() * 4, first_bytes_least), bytes_max, account, charge);
   return encoding == Encoding::zstd ? unzstd(compressed, bytes_max, std::move(out))
                                     : gunzip(compressed, bytes_max, std::move(out));
 }

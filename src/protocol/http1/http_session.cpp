@@ -8,6 +8,8 @@
 
 #include "hawser/detail/json_transcoder.h"
 #include "hawser/detail/send_reply.h"
+#include "protocol/http1/field_values.h"
+#include "protocol/http1/gzip.h"
 #include "protocol/http1/route_call.h"
 
 namespace hawser::http1 {
@@ -44,6 +46,11 @@ KeptHead::KeptHead(const RequestHead& head, Bytes bytes) : bytes_(Buffer::copy_o
     move(field.name);
     move(field.value);
   }
+}
+
+void KeptHead::drop_coding() {
+  std::erase_if(head_.fields,
+                [](const Field& field) { return is_any_of(field.name, {"content-encoding", "content-length"}); });
 }
 
 HttpSession::HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
@@ -180,8 +187,39 @@ void HttpSession::on_request(const RequestHead& head, Bytes head_bytes, Bytes bo
   if (full(host().options.calls_per_connection_max)) {
     return refuse(503, full_error(host().options.calls_per_connection_max));
   }
+  if (plan_.gunzip && !body.empty()) return unpack(head, head_bytes, body, block);
+  run(head, head_bytes, body, block);
+}
+
+void HttpSession::run(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block) {
   if (plan_.kind == Kind::route) return run_route(head, head_bytes, body, block);
   run_method(head, body, block);
+}
+
+void HttpSession::unpack(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block) {
+  if (!collects_) kept_head_ = KeptHead(head, head_bytes);
+  collects_ = true;  // The head is kept, as for a body that came in parts.
+  const std::size_t announced = announced_bytes(body);
+  if (announced > host().options.message_bytes_max) {
+    return refuse(413, call_error(ErrorCode::limit_exceeded, "the decompressed body exceeds message_bytes_max"));
+  }
+  if (std::max(announced, body.size()) > gzip_in_place_max) {
+    Buffer packed = block == nullptr ? Buffer::copy_of(body) : Buffer::share(block, body.data(), body.size());
+    begin_call();
+    return conversion_.spawn(unpack_later(std::move(packed), announced));
+  }
+  const Result<Buffer> unpacked = gunzip(body, announced);
+  if (!unpacked) return refuse(status_of(unpacked.error().code), unpacked.error());
+  run(*kept_head_, {}, unpacked->bytes(), unpacked->block());
+}
+
+std::uint32_t HttpSession::begin_call() noexcept {
+  // One call after another uses slot 0.
+  if (++generation_ == 0) generation_ = 1;
+  call_ = wire::CallId(0, generation_).number();
+  set_phase(Phase::running);
+  hold();
+  return call_;
 }
 
 detail::IncomingRequest HttpSession::incoming(const RequestHead& head, Bytes body, Block* block) {
@@ -194,11 +232,7 @@ detail::IncomingRequest HttpSession::incoming(const RequestHead& head, Bytes bod
   for (const Field& field : head.fields) call_fields_.add(field.name, field.value, host().loop);
   request.deadline = call_fields_.deadline;
   request.metadata = MetadataView(Bytes(call_fields_.metadata));
-  // One call after another uses slot 0.
-  if (++generation_ == 0) generation_ = 1;
-  request.call = call_ = wire::CallId(0, generation_).number();
-  set_phase(Phase::running);
-  hold();
+  request.call = begin_call();
   return request;
 }
 
@@ -221,6 +255,7 @@ void HttpSession::run_method(const RequestHead& head, Bytes body, Block* block) 
 void HttpSession::run_route(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block) {
   KeptHead kept = collects_ ? std::move(kept_head_) : KeptHead(head, head_bytes);
   detail::IncomingRequest request = incoming(*kept, body, block);
+  if (plan_.gunzip) kept.drop_coding();
   if (interceptors().empty()) request.metadata = {};  // Only interceptors use it.
   host().serving = true;
   try {
@@ -288,7 +323,8 @@ void HttpSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletion*
       call_ = 0;  // It has been answered.
       return conversion_.spawn(convert_result(std::move(payload)));
     }
-    reply_json(plan_.json->result_to_json(json_body_.bytes(), payload));
+    const std::size_t bytes_min = gzip_bytes_min(options_, call_fields_);
+    reply_json(pack_json(plan_.json->result_to_json(json_body_.bytes(), payload), bytes_min));
   } catch (const std::exception&) {
     fail_connection();
     if (notifies) owner->on_send_complete();

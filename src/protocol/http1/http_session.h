@@ -33,6 +33,8 @@ class KeptHead {
   KeptHead(Buffer bytes, RequestHead head) noexcept : bytes_(std::move(bytes)), head_(std::move(head)) {}
   const RequestHead& operator*() const noexcept { return head_; }
   const RequestHead* operator->() const noexcept { return &head_; }
+  // Removes the fields that describe the body as it was sent.
+  void drop_coding();
 
  private:
   Buffer bytes_;
@@ -60,6 +62,7 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   // ---- RouteResponder ----
   detail::ReplySink& sink() noexcept override { return *this; }
   const rpc::ServerInterceptors& interceptors() noexcept override { return host().interceptors; }
+  const HttpOptions& http_options() const noexcept override { return options_; }
   void reply_route(std::uint32_t call, const HttpResponse& response) override;
   Task<void> stream_route(std::uint32_t call, const HttpResponse& response) override;
   Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) override;
@@ -96,12 +99,18 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   void append_body(Bytes bytes);
   void on_parse_error();
   void on_request(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
+  // Decompresses the body, then runs the request; if it is long, on another thread, while the session holds.
+  void unpack(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
+  Task<void> unpack_later(Buffer packed, std::size_t announced);
+  // Takes the id of the next call, and holds.
+  std::uint32_t begin_call() noexcept;
+  void run(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
   void run_method(const RequestHead& head, Bytes body, Block* block);
   void run_route(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
   // Convert long JSON on another thread, while the session holds. They end early if the connection does.
   Task<void> convert_arguments(detail::IncomingRequest request);
   Task<void> convert_result(std::vector<std::byte> payload);
-  void reply_json(const Result<std::string>& text);
+  void reply_json(const Result<JsonText>& json);
   detail::IncomingRequest incoming(const RequestHead& head, Bytes body, Block* block);
   void refuse(unsigned status, const Error& error, std::string_view allow = {});
   void respond(unsigned status, std::string_view type, std::string_view body, std::string_view allow = {});

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "hawser/with_timeout.h"
+#include "protocol/http1/gzip.h"
 #include "protocol/http1/http_session.h"
 
 // The conversion of long JSON on a thread of the offload pool.
@@ -48,12 +49,40 @@ Task<void> HttpSession::convert_arguments(detail::IncomingRequest request) {
   }
 }
 
-void HttpSession::reply_json(const Result<std::string>& text) {
-  if (!text) return refuse(500, text.error());
+Task<void> HttpSession::unpack_later(Buffer packed, std::size_t announced) {
+  const std::uint32_t call = call_;
+  try {
+    body_ = {};
+    detail::ReceiveCharge packed_charge;
+    detail::ReceiveCharge charge;
+    if (!packed_charge.keep(account(), packed) || !charge.add(account(), announced)) {
+      co_return refuse(503, unkept_error(account()));
+    }
+    conversion_stop_ = std::stop_source();
+    auto unpacking = offload_gunzip(host().loop, this, conversion_stop_.get_token(), std::move(packed), announced);
+    const Result<Buffer> body = co_await std::move(unpacking);
+    if (call_ != call) co_return;  // The connection has ended.
+    packed_charge.reset();
+    charge.reset();
+    if (!body) co_return refuse(status_of(body.error().code), body.error());
+    // Other calls have begun meanwhile.
+    if (server_full()) co_return refuse(503, server_full_error());
+    run(*kept_head_, {}, body->bytes(), body->block());
+  } catch (const std::exception&) {
+    fail_connection();
+  }
+}
+
+void HttpSession::reply_json(const Result<JsonText>& json) {
+  if (!json) return refuse(500, json.error());
+  if (json->gzip) {
+    writer_.add("Content-Encoding", "gzip");
+    writer_.add("Vary", "Accept-Encoding");
+  }
   writer_.add_type("application/json");
-  writer_.end(text->size(), keep_alive_);
+  writer_.end(json->text.size(), keep_alive_);
   write(writer_.text());
-  write(*text);
+  write(json->text);
   end_answer();
 }
 
@@ -63,8 +92,8 @@ Task<void> HttpSession::convert_result(std::vector<std::byte> payload) {
     charge.add(account(), json_body_.size() + payload.size(), true);
     conversion_stop_ = std::stop_source();
     auto converting = offload_result(host().loop, this, conversion_stop_.get_token(), std::move(json_body_),
-                                     std::move(payload), plan_.json);
-    const Result<std::string> text = co_await std::move(converting);
+                                     std::move(payload), plan_.json, gzip_bytes_min(options_, call_fields_));
+    const Result<JsonText> text = co_await std::move(converting);
     if (closed()) co_return;
     charge.reset();
     reply_json(text);

@@ -4,6 +4,7 @@
 
 #include "hawser/detail/loop_access.h"
 #include "protocol/http1/field_values.h"
+#include "protocol/http1/gzip.h"
 #include "protocol/http1/response.h"
 #include "wire/metadata.h"
 
@@ -80,6 +81,7 @@ void CallFields::add(std::string_view name, std::string_view value, const Loop& 
     if (timeout) deadline = loop.after(*timeout);
     return;
   }
+  if (equal_without_case(name, "accept-encoding")) accepts_gzip = accepts_gzip || http1::accepts_gzip(value);
   if (!is_metadata(name)) return;
   const std::size_t size = wire::metadata_entry_bytes(name, value);
   if (name.size() > wire::metadata_key_bytes_max || entries_ == wire::metadata_entries_max ||
@@ -93,7 +95,9 @@ void CallFields::add(std::string_view name, std::string_view value, const Loop& 
   wire::write_metadata_entry(metadata.data() + metadata.size() - size, key, value);
 }
 
-RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher, const RequestHead& head) {
+namespace {
+
+RequestPlan plan_target(const Served& served, const rpc::Dispatcher& dispatcher, const RequestHead& head) {
   using Kind = RequestPlan::Kind;
   const auto refused = [](ErrorCode code, std::string text, unsigned status = 0, std::string allow = {}) {
     return RequestPlan{.kind = Kind::refused,
@@ -135,6 +139,29 @@ RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher
   return refused(ErrorCode::invalid_argument, "send application/json or application/proto", 415);
 }
 
+}  // namespace
+
+RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher, const RequestHead& head) {
+  using Kind = RequestPlan::Kind;
+  RequestPlan plan = plan_target(served, dispatcher, head);
+  if (plan.kind == Kind::refused || plan.kind == Kind::health) return plan;
+  std::size_t codings = 0;
+  bool known = false;
+  for (const Field& field : head.fields) {
+    if (!equal_without_case(field.name, "content-encoding") || is_any_of(field.value, {"", "identity"})) continue;
+    ++codings;
+    known = is_any_of(field.value, {"gzip", "x-gzip"});
+  }
+  plan.gunzip = codings == 1 && known && served.options.gzip && can_gzip();
+  // A route receives a body of another coding as it is.
+  if (codings == 0 || plan.gunzip || plan.kind == Kind::route) return plan;
+  return {.kind = Kind::refused,
+          .status = 415,
+          .error = call_error(ErrorCode::invalid_argument,
+                              "the body has a Content-Encoding that this server does not decode: send gzip, if the "
+                              "server has it (HttpOptions::gzip), or none")};
+}
+
 Task<Result<Buffer>> offload_arguments(Loop& loop, const void* connection, std::stop_token token, Buffer json,
                                        std::shared_ptr<const detail::JsonTranscoder> transcoder) {
   auto work = [kept = std::move(json), converter = std::move(transcoder)] {
@@ -146,14 +173,26 @@ Task<Result<Buffer>> offload_arguments(Loop& loop, const void* connection, std::
   co_return std::move(*converted);
 }
 
-Task<Result<std::string>> offload_result(Loop& loop, const void* connection, std::stop_token token, Buffer body,
-                                         std::vector<std::byte> payload,
-                                         std::shared_ptr<const detail::JsonTranscoder> transcoder) {
-  auto work = [kept = std::move(body), rest = std::move(payload), converter = std::move(transcoder)] {
-    return converter->result_to_json(kept.bytes(), rest);
+std::size_t gzip_bytes_min(const HttpOptions& options, const CallFields& fields) noexcept {
+  return options.gzip && can_gzip() && fields.accepts_gzip ? options.gzip_bytes_min : SIZE_MAX;
+}
+
+Result<JsonText> pack_json(Result<std::string> text, std::size_t bytes_min) {
+  if (!text) return std::unexpected(std::move(text.error()));
+  if (text->size() >= bytes_min) {
+    if (std::optional<std::string> packed = gzip(as_bytes(*text))) return JsonText{std::move(*packed), true};
+  }
+  return JsonText{std::move(*text)};
+}
+
+Task<Result<JsonText>> offload_result(Loop& loop, const void* connection, std::stop_token token, Buffer body,
+                                      std::vector<std::byte> payload,
+                                      std::shared_ptr<const detail::JsonTranscoder> transcoder, std::size_t bytes_min) {
+  auto work = [kept = std::move(body), rest = std::move(payload), converter = std::move(transcoder), bytes_min] {
+    return pack_json(converter->result_to_json(kept.bytes(), rest), bytes_min);
   };
   auto converting = detail::LoopAccess::offload_for(loop, connection, std::move(token), std::move(work));
-  Result<Result<std::string>> converted = co_await std::move(converting);
+  Result<Result<JsonText>> converted = co_await std::move(converting);
   if (!converted) {
     // The handler has run, so no error may state that nothing was executed.
     co_return fail(ErrorCode::internal, "the result was not converted to JSON: " + converted.error().text);

@@ -40,6 +40,7 @@ struct RequestPlan {
   unsigned status = 0;            // Status of a refused request, and its error.
   Error error = {};
   std::string allow = {};
+  bool gunzip = false;  // The body is compressed with gzip and is decompressed before it is used.
 };
 RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher, const RequestHead& head);
 
@@ -52,10 +53,12 @@ class CallFields {
     metadata.clear();
     entries_ = 0;
     deadline.reset();
+    accepts_gzip = false;
   }
 
   std::vector<std::byte> metadata;  // Encoded as wire/metadata.h describes.
   std::optional<Time> deadline;
+  bool accepts_gzip = false;  // The client accepts a compressed response.
 
  private:
   std::size_t entries_ = 0;
@@ -63,12 +66,22 @@ class CallFields {
 
 Error call_error(ErrorCode code, std::string text);
 
+// JSON of a result, perhaps compressed.
+struct JsonText {
+  std::string text;
+  bool gzip = false;
+};
+// Compresses the text if it has at least `bytes_min` bytes.
+Result<JsonText> pack_json(Result<std::string> text, std::size_t bytes_min);
+// `bytes_min` for a request with these fields.
+std::size_t gzip_bytes_min(const HttpOptions& options, const CallFields& fields) noexcept;
+
 // Convert JSON on a thread of the offload pool. The token ends the wait. `connection` stands for the connection among
 // those that share the pool.
 Task<Result<Buffer>> offload_arguments(Loop& loop, const void* connection, std::stop_token token, Buffer json,
                                        std::shared_ptr<const detail::JsonTranscoder> transcoder);
-Task<Result<std::string>> offload_result(Loop& loop, const void* connection, std::stop_token token, Buffer body,
-                                         std::vector<std::byte> payload,
-                                         std::shared_ptr<const detail::JsonTranscoder> transcoder);
+Task<Result<JsonText>> offload_result(Loop& loop, const void* connection, std::stop_token token, Buffer body,
+                                      std::vector<std::byte> payload,
+                                      std::shared_ptr<const detail::JsonTranscoder> transcoder, std::size_t bytes_min);
 
 }  // namespace hawser::http1

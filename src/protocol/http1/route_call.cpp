@@ -6,6 +6,7 @@
 
 #include "hawser/detail/send_reply.h"
 #include "hawser/interceptor.h"
+#include "protocol/http1/gzip.h"
 #include "protocol/http1/http_session.h"
 #include "protocol/http1/request_access.h"
 
@@ -100,6 +101,10 @@ detail::Serving serve_route(RouteResponder& responder, const HttpHandler& handle
       call.handler_frame = streaming.frame();
       co_await std::move(streaming);
     } else {
+      detail::ReplySink& sink = responder.sink();
+      auto packing = gzip_response(responder.http_options(), sink.loop(), &sink.origin(),
+                                   given.header("accept-encoding").value_or(""), *response);
+      co_await std::move(packing);
       responder.reply_route(id, *response);
     }
   } catch (...) {

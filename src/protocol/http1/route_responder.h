@@ -15,6 +15,7 @@ class RouteResponder {
  public:
   virtual detail::ReplySink& sink() noexcept = 0;
   virtual const rpc::ServerInterceptors& interceptors() noexcept = 0;
+  virtual const HttpOptions& http_options() const noexcept = 0;
   virtual void reply_route(std::uint32_t call, const HttpResponse& response) = 0;
   // For a response that has a `stream`. The caller owns `response` until the end.
   virtual Task<void> stream_route(std::uint32_t call, const HttpResponse& response) = 0;

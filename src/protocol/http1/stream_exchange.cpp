@@ -11,6 +11,7 @@
 #include "hawser/detail/send_reply.h"
 #include "hawser/with_timeout.h"
 #include "protocol/http1/field_values.h"
+#include "protocol/http1/gzip.h"
 #include "protocol/http1/response.h"
 #include "protocol/http1/route_call.h"
 
@@ -142,7 +143,8 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
   parsed.path = head.target.substr(0, question);
   if (question != std::string_view::npos) parsed.query = head.target.substr(question + 1);
   for (const rpc::HttpField& field : head.fields) {
-    if (field.name == "content-type") parsed.fields.push_back({field.name, field.value});
+    if (field.name == "content-type" || field.name == "content-encoding")
+      parsed.fields.push_back({field.name, field.value});
   }
   plan_ = plan_request(owner_.served_, host_.port_host().dispatcher, parsed);
   if (plan_.kind == Kind::refused) return true;
@@ -176,6 +178,8 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
     }
     for (const rpc::HttpField& field : head.fields) {
       if (field.name == "cookie") continue;
+      // They describe the body as it was sent.
+      if (plan_.gunzip && (field.name == "content-encoding" || field.name == "content-length")) continue;
       const std::string_view name = keep(field.name);
       parsed.fields.push_back({name, keep(field.value)});
     }
@@ -233,10 +237,57 @@ void StreamExchange::on_end() {
   }
   host.counters.calls.add(1);
   if (const std::optional<Error> why = host_.refusal()) return refuse(status_of(why->code), *why);
-  const Bytes body = kept.bytes().first(body_bytes_);
-  if (plan_.kind == Kind::route) return run_route(body, kept.block());
-  run_method(body, kept.block());
+  if (plan_.gunzip && body_bytes_ != 0) return unpack(kept.slice(0, body_bytes_));
+  run(kept.bytes().first(body_bytes_), kept.block());
 }
+
+void StreamExchange::run(Bytes body, Block* block) {
+  if (plan_.kind == Kind::route) return run_route(body, block);
+  run_method(body, block);
+}
+
+void StreamExchange::unpack(Buffer packed) {
+  const std::size_t announced = announced_bytes(packed.bytes());
+  if (announced > host_.port_host().options.message_bytes_max) {
+    return refuse(413, call_error(ErrorCode::limit_exceeded, "the decompressed body exceeds message_bytes_max"));
+  }
+  if (std::max(announced, packed.size()) > gzip_in_place_max) {
+    ++converting_;
+    return conversion_.spawn(unpack_later(std::move(packed), announced));
+  }
+  const Result<Buffer> unpacked = gunzip(packed.bytes(), announced);
+  if (!unpacked) return refuse(status_of(unpacked.error().code), unpacked.error());
+  run(unpacked->bytes(), unpacked->block());
+}
+
+Task<void> StreamExchange::unpack_later(Buffer packed, std::size_t announced) {
+  try {
+    body_ = {};
+    detail::ReceiveAccount& account = host_.receive_account();
+    detail::ReceiveCharge packed_charge;
+    detail::ReceiveCharge charge;
+    if (!packed_charge.keep(account, packed) || !charge.add(account, announced)) {
+      --converting_;
+      co_return refuse(503, host_.no_memory());
+    }
+    conversion_stop_ = std::stop_source();
+    auto unpacking = offload_gunzip(host_.port_host().loop, &connection(), conversion_stop_.get_token(),
+                                    std::move(packed), announced);
+    const Result<Buffer> body = co_await std::move(unpacking);
+    --converting_;
+    packed_charge.reset();
+    charge.reset();
+    if (gone_) co_return finish(false);
+    if (!body) co_return refuse(status_of(body.error().code), body.error());
+    // Calls may have begun meanwhile.
+    if (const std::optional<Error> why = host_.refusal()) co_return refuse(status_of(why->code), *why);
+    run(body->bytes(), body->block());
+  } catch (const std::exception&) {
+    fail_connection();
+  }
+}
+
+const HttpOptions& StreamExchange::http_options() const noexcept { return owner_.served_.options; }
 
 void StreamExchange::on_gone() {
   if (call_ == 0) return;
@@ -416,7 +467,8 @@ void StreamExchange::end_reply(std::span<const ConstBuffer> pieces, SendCompleti
       ++converting_;
       return conversion_.spawn(convert_result(std::move(payload)));
     }
-    reply_json(plan_.json->result_to_json(reply_body_.bytes(), payload));
+    const std::size_t bytes_min = gzip_bytes_min(http_options(), fields_);
+    reply_json(pack_json(plan_.json->result_to_json(reply_body_.bytes(), payload), bytes_min));
   } catch (const std::exception&) {
     fail_connection();
     if (notifies) owner->on_send_complete();
@@ -428,9 +480,10 @@ Task<void> StreamExchange::convert_result(std::vector<std::byte> payload) {
     detail::ReceiveCharge charge;
     charge.add(host_.receive_account(), reply_body_.size() + payload.size(), true);
     conversion_stop_ = std::stop_source();
-    auto converting = offload_result(host_.port_host().loop, &connection(), conversion_stop_.get_token(),
-                                     std::move(reply_body_), std::move(payload), plan_.json);
-    const Result<std::string> text = co_await std::move(converting);
+    auto converting =
+        offload_result(host_.port_host().loop, &connection(), conversion_stop_.get_token(), std::move(reply_body_),
+                       std::move(payload), plan_.json, gzip_bytes_min(http_options(), fields_));
+    const Result<JsonText> text = co_await std::move(converting);
     --converting_;
     charge.reset();
     if (gone_) co_return finish(false);
@@ -440,10 +493,14 @@ Task<void> StreamExchange::convert_result(std::vector<std::byte> payload) {
   }
 }
 
-void StreamExchange::reply_json(const Result<std::string>& text) {
-  if (!text) return refuse(500, text.error());
+void StreamExchange::reply_json(const Result<JsonText>& json) {
+  if (!json) return refuse(500, json.error());
+  if (json->gzip) {
+    response_.add("content-encoding", "gzip");
+    response_.add("vary", "Accept-Encoding");
+  }
   response_.add_type(json_type);
-  send_whole(200, *text);
+  send_whole(200, json->text);
 }
 
 void StreamExchange::reply_error(std::uint32_t call, const Error& error) {

@@ -67,6 +67,7 @@ class StreamExchange final : public rpc::HttpExchange, public detail::ReplySink,
   // ---- RouteResponder ----
   detail::ReplySink& sink() noexcept override { return *this; }
   const rpc::ServerInterceptors& interceptors() noexcept override { return host_.port_host().interceptors; }
+  const HttpOptions& http_options() const noexcept override;
   void reply_route(std::uint32_t call, const HttpResponse& response) override;
   Task<void> stream_route(std::uint32_t call, const HttpResponse& response) override;
   Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) override;
@@ -75,13 +76,17 @@ class StreamExchange final : public rpc::HttpExchange, public detail::ReplySink,
   // Reads the head. Nothing if it can't be served: then the request has been answered.
   bool read_head(const rpc::HttpStreamHead& head);
   bool grow_body(std::size_t bytes);
+  // Decompresses the body, then runs the request; on another thread if it is long.
+  void unpack(Buffer packed);
+  Task<void> unpack_later(Buffer packed, std::size_t announced);
+  void run(Bytes body, Block* block);
   void run_method(Bytes body, Block* block);
   void run_route(Bytes body, Block* block);
   detail::IncomingRequest incoming(Bytes body, Block* block);
   // Convert long JSON on another thread. They end early if the client goes away.
   Task<void> convert_arguments(detail::IncomingRequest request);
   Task<void> convert_result(std::vector<std::byte> payload);
-  void reply_json(const Result<std::string>& text);
+  void reply_json(const Result<JsonText>& json);
   void refuse(unsigned status, const Error& error, std::string_view allow = {});
   void respond(unsigned status, std::string_view type, std::string_view body, std::string_view allow = {});
   void begin_head();
