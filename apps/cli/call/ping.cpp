@@ -39,8 +39,9 @@ Task<Result<std::string>> measure(const PingOptions& given, std::string transpor
   // A client falls back to TCP by itself.
   const std::string used = peer->transport();
   if (used != transport && transport != "tcp") {
-    co_return fail(ErrorCode::unavailable, fmt::format("{} does not reach the server, which hawser doctor explains; "
-                                                       "the connection uses {}",
+    co_return fail(ErrorCode::unavailable, fmt::format("{0} cannot be used, and the connection uses {1}: hawser doctor "
+                                                       "--require {0} gives the reasons on this machine; the server "
+                                                       "must have enabled {0}",
                                                        transport, used));
   }
   Latencies latencies;

@@ -74,7 +74,7 @@ def functions():
         expect(("call", address, "demo::echo", '"a', ), 2, "", "no valid JSON")
         expect(("call", address, "demo::echo"), 2, "")
         expect(("call", address, "demo::echo", '"a"', '"b"'), 2, "", "one JSON argument")
-        expect(("call", address, "demo::nothing"), 5, "", "no method of that name")
+        expect(("call", address, "demo::nothing"), 5, "", "no method demo::nothing")
         result = expect(("call", address, "demo::nothing", "--json"), 5)
         assert json.loads(result.stdout)["error"]["code"] == "invalid_argument", result.stdout
         expect(("call", address), 2)
@@ -85,7 +85,7 @@ def functions():
         assert "struct hawser::schema::Names {\n  names: list of string\n  more: bool\n}" in described, described
         assert "demo::echo(string)" in expect(("describe", address), 0).stdout
         expect(("describe", address, "demo"), 0, "demo::echo(string)\n  returns string\n")
-        expect(("describe", address, "dem"), 5, "", "no method of that name")
+        expect(("describe", address, "dem"), 5, "", "no method dem:")
         expect(("health", address), 0, "serving\n")
         expect(("health", address, "--json"), 0, '{"health":"serving"}\n')
         expect(("health", address, "--protocol", "http"), 0, "serving\n")

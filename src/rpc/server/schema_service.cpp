@@ -37,7 +37,8 @@ schema::Names SchemaService::list(std::string_view after) const {
 Result<schema::Description> SchemaService::describe(std::string_view name) const {
   const Dispatcher::Method* const method = dispatcher_.find(name);
   if (method == nullptr) {
-    return fail(ErrorCode::invalid_argument, "the server has no method of that name: hawser::schema::list() names all");
+    return fail(ErrorCode::invalid_argument, "the server has no method " + std::string(name.substr(0, 200)) +
+                                                 ": hawser::schema::list() and `hawser list` name its methods");
   }
   if (method->describe == nullptr) {
     return fail(ErrorCode::invalid_argument, "the types of this method are not known: it was registered without them");

@@ -17,11 +17,11 @@ constexpr std::size_t tag_bytes = PathCipher::tag_bytes;
 // Generation and number, length of the head, length of the payload, tag of the payload. The tag of the head's first
 // part is behind them, and it covers them.
 constexpr std::size_t covered_bytes = 8 + 4 + 4 + tag_bytes;
-constexpr std::size_t prefix_bytes = covered_bytes + tag_bytes;
+constexpr std::size_t sealed_prefix_bytes = covered_bytes + tag_bytes;
 // The first part of a head has a tag of its own, because a transport may pass on only the beginning of a head (at least
 // 4 KiB of it) when memory is short.
-constexpr std::size_t first_part_bytes_max = 4096 - prefix_bytes;
-static_assert(prefix_bytes + tag_bytes == SealedConnection::overhead_bytes);
+constexpr std::size_t first_part_bytes_max = 4096 - sealed_prefix_bytes;
+static_assert(sealed_prefix_bytes + tag_bytes == SealedConnection::overhead_bytes);
 
 constexpr std::size_t small_head_bytes_max = 4096;
 // Encrypted payloads up to this size are copied by the transport.
@@ -119,11 +119,11 @@ void SealedConnection::start(MessageSink& sink) {
 
 std::byte* SealedConnection::reserve(std::size_t head_bytes) {
   if (!proof_sent_) return below_->reserve(head_bytes);
-  reserved_ = below_->reserve(prefix_bytes + head_bytes + rest_tag_bytes(head_bytes));
+  reserved_ = below_->reserve(sealed_prefix_bytes + head_bytes + rest_tag_bytes(head_bytes));
   if (reserved_ == nullptr) return nullptr;
   // Memory of the transport may be shared with another process, so that nothing is written there before it is
   // encrypted.
-  return encrypts_ ? room(head_, head_bytes) : reserved_ + prefix_bytes;
+  return encrypts_ ? room(head_, head_bytes) : reserved_ + sealed_prefix_bytes;
 }
 
 void SealedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) {
@@ -146,8 +146,8 @@ void SealedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffe
   if (payload_bytes != 0) send_payload(payload, payload_bytes, place, payload_tag, loan);
 
   const std::size_t first = std::min(head_bytes, first_part_bytes_max);
-  const std::byte* const head = encrypts_ ? head_.data() : prefix + prefix_bytes;
-  std::byte* const to = prefix + prefix_bytes;
+  const std::byte* const head = encrypts_ ? head_.data() : prefix + sealed_prefix_bytes;
+  std::byte* const to = prefix + sealed_prefix_bytes;
   const auto seal_part = [&](Part part, Bytes context, Bytes plain, std::byte* sealed, std::byte* tag) {
     place.part = part;
     const ConstBuffer piece{plain.data(), plain.size()};
@@ -161,7 +161,7 @@ void SealedConnection::commit(std::size_t head_bytes, std::span<const ConstBuffe
   used_bytes_ += head_bytes + payload_bytes;
   reserved_ = nullptr;
 
-  const std::size_t sealed_head_bytes = prefix_bytes + head_bytes + rest_tag_bytes(head_bytes);
+  const std::size_t sealed_head_bytes = sealed_prefix_bytes + head_bytes + rest_tag_bytes(head_bytes);
   if (!encrypts_ || payload_bytes == 0) return below_->commit(sealed_head_bytes, payload, owner);
   if (loan == nullptr) {
     const ConstBuffer copy{small_.data(), payload_bytes};
@@ -211,15 +211,15 @@ PathCipher::Place SealedConnection::place_of(const Prefix& prefix, std::uint8_t 
 
 // Returns why the prefix is none; null if it is one.
 const char* SealedConnection::read_prefix(Bytes head, bool cut, Prefix& prefix) const noexcept {
-  if (head.size() < prefix_bytes) return "it is shorter than its prefix";
+  if (head.size() < sealed_prefix_bytes) return "it is shorter than its prefix";
   const auto number = load_le<std::uint64_t>(head.data());
   prefix.generation = static_cast<std::uint16_t>(number >> generation_shift);
   // Generation and number are those of the peer modulo 2^16 and 2^48. Nonces have the whole number.
   prefix.message = received_messages_ + ((number - received_messages_) & message_mask);
   prefix.head_bytes = load_le<std::uint32_t>(head.data() + 8);
   prefix.payload_bytes = load_le<std::uint32_t>(head.data() + 12);
-  const std::size_t all = prefix_bytes + prefix.head_bytes + rest_tag_bytes(prefix.head_bytes);
-  const std::size_t here = cut ? std::min(all, prefix_bytes + first_part_bytes_max) : all;
+  const std::size_t all = sealed_prefix_bytes + prefix.head_bytes + rest_tag_bytes(prefix.head_bytes);
+  const std::size_t here = cut ? std::min(all, sealed_prefix_bytes + first_part_bytes_max) : all;
   if (cut ? head.size() < here : head.size() != here) return "its length is not the stated one";
   // The peer changes its keys once at most before a message that has not been delivered yet.
   if (prefix.generation != peer_generation_ && prefix.generation != static_cast<std::uint16_t>(peer_generation_ + 1)) {
@@ -231,7 +231,7 @@ const char* SealedConnection::read_prefix(Bytes head, bool cut, Prefix& prefix) 
 // Decrypts the head to `to`, or its first part if it is cut. Returns why it is not the peer's; null if it is.
 const char* SealedConnection::open_head(const Prefix& prefix, Bytes head, bool cut, std::byte* to) noexcept {
   const std::size_t first = std::min(prefix.head_bytes, first_part_bytes_max);
-  const Bytes sealed = head.subspan(prefix_bytes);
+  const Bytes sealed = head.subspan(sealed_prefix_bytes);
   bool sound = cipher_->open(place_of(prefix, first_part), head.first(covered_bytes), sealed.first(first), to,
                              head.data() + covered_bytes);
   if (sound && !cut && first < prefix.head_bytes) {
@@ -269,7 +269,7 @@ ReceiveBuffer SealedConnection::select_receive_buffer(Bytes head, std::size_t pa
     refuse(why);
     return discard;
   }
-  const Bytes plain = encrypts_ ? Bytes(to, prefix.head_bytes) : head.subspan(prefix_bytes, prefix.head_bytes);
+  const Bytes plain = encrypts_ ? Bytes(to, prefix.head_bytes) : head.subspan(sealed_prefix_bytes, prefix.head_bytes);
   const ReceiveBuffer selected = sink_->select_receive_buffer(plain, payload_bytes);
   if (ended_) return discard;
   if (selected.kind == ReceiveBuffer::Kind::given) {
@@ -293,7 +293,7 @@ void SealedConnection::on_message(const Message& message) {
   }
   if (why != nullptr) return refuse(why);
 
-  Message plain{.head = message.head.subspan(prefix_bytes),
+  Message plain{.head = message.head.subspan(sealed_prefix_bytes),
                 .payload = {},
                 .head_block = message.head_block,
                 .payload_block = nullptr,

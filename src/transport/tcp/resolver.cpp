@@ -28,7 +28,7 @@ Resolver::Resolver(Loop& loop, const HostPort& where, AddressList& list, NameSer
 
 void Resolver::begin(const HostPort& where, NameService& names) {
   // No server knows the name, and none needs to be asked (RFC 6761, section 6.4).
-  if (is_or_ends_with(host_, "invalid")) return fail_with("no name ends in .invalid");
+  if (is_or_ends_with(host_, "invalid")) return fail_with("names that end in .invalid do not exist (RFC 6761)");
   from_hosts_file(where, names.hosts());
   if (list_.completed()) return;
   Result<std::shared_ptr<DnsChannel>> channel = names.channel(loop_);

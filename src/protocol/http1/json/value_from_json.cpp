@@ -368,7 +368,8 @@ bool ValueEncoder::key(std::string& name) {
   frame.key = name;
   const auto quoted = [&] { return "\"" + printable(std::string_view(name).substr(0, 100)) + "\""; };
   if (frame.form == Form::base64) {
-    return (name == "base64" && frame.count++ == 0) || fail_with("the only key is \"base64\"");
+    return (name == "base64" && frame.count++ == 0) ||
+           fail_with("give a string, or an object with the only key \"base64\"");
   }
   if (frame.form == Form::choice && types_.empty() && stack_.size() == 1) {
     return fail_with("the method takes no arguments");
