@@ -11,7 +11,7 @@ using Field = FieldReader::Field;
 constexpr auto varint = WireType::varint;
 constexpr auto bytes_type = WireType::bytes;
 
-std::unexpected<Error> malformed(std::string what) {
+std::unexpected<Error> malformed_meta(std::string what) {
   return fail(ErrorCode::protocol_error, std::move(what), ErrorScope::connection, Initiator::peer);
 }
 
@@ -214,13 +214,13 @@ Result<RpcMeta> parse_meta(Bytes bytes) {
     }
   }
   if (!ok || !reader.ok()) [[unlikely]]
-    return malformed("malformed RpcMeta of " + std::to_string(bytes.size()) + " bytes in a baidu_std frame");
+    return malformed_meta("malformed RpcMeta of " + std::to_string(bytes.size()) + " bytes in a baidu_std frame");
   if (meta.request && !(seen.service && seen.method)) [[unlikely]]
-    return malformed("RpcMeta of a request has no service_name or no method_name");
+    return malformed_meta("RpcMeta of a request has no service_name or no method_name");
   if (meta.stream && !seen.stream_id) [[unlikely]]
-    return malformed("RpcMeta has stream_settings without a stream_id");
+    return malformed_meta("RpcMeta has stream_settings without a stream_id");
   if (meta.chunked && !(seen.chunk_stream && seen.chunk)) [[unlikely]]
-    return malformed("RpcMeta has chunk_info without its ids");
+    return malformed_meta("RpcMeta has chunk_info without its ids");
   return result;
 }
 
@@ -261,7 +261,7 @@ Result<StreamFrameMeta> parse_stream_meta(Bytes bytes) {
     }
   }
   if (!ok || !reader.ok() || !id) [[unlikely]]
-    return malformed("malformed StreamFrameMeta of " + std::to_string(bytes.size()) + " bytes in a STRM frame");
+    return malformed_meta("malformed StreamFrameMeta of " + std::to_string(bytes.size()) + " bytes in a STRM frame");
   return meta;
 }
 

@@ -20,8 +20,6 @@ using detail::CallOperation;
 
 constexpr std::size_t receive_block_bytes = 64 * 1024;
 constexpr std::size_t pieces_max = 64;
-constexpr std::uint32_t http2_cancel = 8;
-constexpr std::uint32_t http2_refused_stream = 7;
 
 MachineOptions machine_options(const GrpcClientOptions& options) {
   return {.server = false,

@@ -8,8 +8,6 @@
 namespace hawser::protocol::grpc {
 namespace {
 
-constexpr std::uint32_t http2_internal_error = 2;
-constexpr std::uint32_t http2_cancel = 8;
 // A response may queue so many bytes beside those of others.
 constexpr std::size_t plain_queue_bytes_least = 64 * 1024;
 // A client must take so many bytes of a stream, or all that wait there, within HttpOptions::write_timeout.

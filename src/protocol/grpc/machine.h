@@ -23,6 +23,11 @@ struct nghttp2_session;
 
 namespace hawser::protocol::grpc {
 
+// Error codes of HTTP/2 (RFC 9113, section 7).
+inline constexpr std::uint32_t http2_internal_error = 2;
+inline constexpr std::uint32_t http2_refused_stream = 7;
+inline constexpr std::uint32_t http2_cancel = 8;
+
 struct MachineOptions {
   bool server = true;
   std::size_t message_bytes_max = std::size_t{4} << 20;

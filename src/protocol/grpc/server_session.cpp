@@ -11,7 +11,6 @@
 namespace hawser::protocol::grpc {
 namespace {
 
-constexpr std::uint32_t http2_refused_stream = 7;
 constexpr std::size_t error_text_bytes_max = 4096;
 
 MachineOptions machine_options(const GrpcOptions& options, std::size_t calls_max, bool http) {
