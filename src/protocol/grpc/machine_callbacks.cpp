@@ -237,9 +237,11 @@ int Machine::Callbacks::on_sent_frame(nghttp2_session* session, const nghttp2_fr
         return 0;
       case NGHTTP2_GOAWAY:
         if (frame->goaway.error_code != NGHTTP2_NO_ERROR && !machine.failure_) {
-          // nghttp2 has ended the session.
+          // nghttp2 has ended the session, with its reason as debug data, such as "RST_STREAM: stream in idle".
+          const std::string_view reason = text(frame->goaway.opaque_data, frame->goaway.opaque_data_len);
           machine.failure_ = Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
-                                   "HTTP/2: " + std::string(nghttp2_http2_strerror(frame->goaway.error_code))};
+                                   "HTTP/2: " + std::string(nghttp2_http2_strerror(frame->goaway.error_code)) +
+                                       (reason.empty() ? "" : " (" + std::string(reason) + ")")};
         }
         return 0;
       case NGHTTP2_RST_STREAM:
