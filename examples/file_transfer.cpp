@@ -1,5 +1,5 @@
-// Copies a file from another machine: several connections, blocks received directly into the mapped destination, a
-// checksum for each block, a progress bar, and resumption after an interruption.
+// Copies a file from another machine: several connections, blocks that are sent from the mapped file and written from
+// the memory in which they arrive, a checksum for each block, a progress bar, and resumption after an interruption.
 //   file_transfer                             tries itself with a file of 64 MiB
 //   file_transfer serve ADDRESS FOLDER        serves the files of a folder, for example at 0.0.0.0:9000
 //   file_transfer get ADDRESS NAME TARGET     copies one of them
@@ -33,9 +33,9 @@ namespace file_transfer {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t block_bytes = std::size_t{4} << 20;
+constexpr std::size_t block_bytes = std::size_t{1} << 20;
 constexpr int connections = 2;       // Each with a thread and a loop of its own.
-constexpr int blocks_in_flight = 4;  // For each connection.
+constexpr int blocks_in_flight = 6;  // For each connection.
 constexpr int attempts_max = 5;      // For each block.
 constexpr std::size_t files_open_max = 64;
 
@@ -77,11 +77,6 @@ class MappedFile {
     if (kept == 0) kept = known | hawser::crc32c(block(index));
     return static_cast<std::uint32_t>(kept);
   }
-  // Writes everything to the disk.
-  hawser::Result<void> sync(const std::string& path) const {
-    if (fsync(descriptor_) != 0) return std::unexpected(file_error(path));
-    return {};
-  }
 
  private:
   MappedFile() = default;
@@ -111,6 +106,55 @@ class MappedFile {
   std::size_t bytes_ = 0;
   std::uint64_t version_ = 0;
   mutable std::vector<std::atomic<std::uint64_t>> checksums_;
+};
+
+// The file that a transfer writes. It is not mapped: the system would fill each new page with zeros before a block is
+// copied there, which takes as long as the copy, and a full disk would end the process instead of causing an error.
+class TargetFile {
+ public:
+  // Opens a file or creates it, and gives it this size. Blocks that were written before stay.
+  static hawser::Result<std::unique_ptr<TargetFile>> open(const std::string& path, std::size_t bytes) {
+    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (descriptor < 0) return std::unexpected(file_error(path));
+    std::unique_ptr<TargetFile> file(new TargetFile(path, descriptor, bytes));
+    if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) return std::unexpected(file_error(path));
+    return file;
+  }
+  TargetFile(const TargetFile&) = delete;
+  TargetFile& operator=(const TargetFile&) = delete;
+  ~TargetFile() { ::close(descriptor_); }
+
+  std::size_t blocks() const { return (bytes_ + block_bytes - 1) / block_bytes; }
+  std::size_t size_of(std::size_t block) const { return std::min(block_bytes, bytes_ - block * block_bytes); }
+  hawser::Result<void> write(std::size_t block, hawser::Bytes bytes) const {
+    for (std::size_t at = 0; at < bytes.size();) {
+      const ssize_t wrote =
+          pwrite(descriptor_, bytes.data() + at, bytes.size() - at, static_cast<off_t>(block * block_bytes + at));
+      if (wrote < 0 && errno != EINTR) return std::unexpected(file_error(path_));
+      if (wrote > 0) at += static_cast<std::size_t>(wrote);
+    }
+    return {};
+  }
+  // The checksum of a block that was written before. Empty if it cannot be read.
+  std::optional<std::uint32_t> checksum(std::size_t block) const {
+    std::vector<std::byte> bytes(size_of(block));
+    const ssize_t got = pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(block * block_bytes));
+    if (got != static_cast<ssize_t>(bytes.size())) return std::nullopt;
+    return hawser::crc32c(bytes);
+  }
+  // Writes everything to the disk.
+  hawser::Result<void> sync() const {
+    if (fsync(descriptor_) != 0) return std::unexpected(file_error(path_));
+    return {};
+  }
+
+ private:
+  TargetFile(std::string path, int descriptor, std::size_t bytes)
+      : path_(std::move(path)), descriptor_(descriptor), bytes_(bytes) {}
+
+  const std::string path_;
+  const int descriptor_;
+  const std::size_t bytes_;
 };
 
 // A block takes longer than a wake-up, so no loop spins: the processors are for copying.
@@ -204,6 +248,12 @@ class Transfer {
   void interrupt_after(std::size_t blocks) { blocks_left_ = static_cast<std::ptrdiff_t>(blocks); }
   std::size_t blocks_received() const { return received_; }
   std::size_t blocks_resumed() const { return resumed_; }
+  // A block that has arrived.
+  std::size_t first_block() const {
+    std::size_t block = 0;
+    while (block < blocks() && block_state(block).done == 0) ++block;
+    return block;
+  }
 
   hawser::Result<void> run() {
     if (auto prepared = hawser::sync_wait(prepare()); !prepared) return prepared;
@@ -240,9 +290,9 @@ class Transfer {
     hawser::Result<FileInfo> info = co_await client.call<&Folder::describe>(name_);
     if (!info) co_return std::unexpected(info.error());
     info_ = *info;
-    auto part = MappedFile::create(part_path(), info_.bytes);
+    auto part = TargetFile::open(part_path(), info_.bytes);
     if (!part) co_return std::unexpected(part.error());
-    part_ = *part;
+    part_ = std::move(*part);
     auto state = MappedFile::create(state_path(), sizeof(TransferHeader) + blocks() * sizeof(BlockState));
     if (!state) co_return std::unexpected(state.error());
     state_ = *state;
@@ -255,7 +305,7 @@ class Transfer {
     }
     for (std::size_t block = 0; block < blocks(); ++block) {
       BlockState& state_of_block = block_state(block);
-      if (state_of_block.done != 0 && hawser::crc32c(part_->block(block)) == state_of_block.crc) {
+      if (state_of_block.done != 0 && part_->checksum(block) == state_of_block.crc) {
         ++resumed_;
       } else {
         state_of_block.done = 0;
@@ -294,13 +344,10 @@ class Transfer {
   }
 
   hawser::Task<hawser::Result<void>> receive_block(hawser::Client& client, std::size_t block) {
-    const hawser::MutableBytes memory = part_->block(block);
-    // Allocates the pages at once, instead of by a fault for each. An older kernel does not know it, and needs no help.
-    static_cast<void>(madvise(memory.data(), memory.size(), MADV_POPULATE_WRITE));
     for (int attempt = 1;; ++attempt) {
       hawser::Result<void> outcome = co_await client.connect(address_);  // At once while there is a connection.
       if (outcome) {
-        auto reading = client.call<&Folder::read>(name_, info_.version, std::uint64_t{block}).into(memory);
+        auto reading = client.call<&Folder::read>(name_, info_.version, std::uint64_t{block}).reply();
         auto reply = co_await std::move(reading);
         if (reply) {
           outcome = keep(block, *reply);
@@ -315,18 +362,18 @@ class Transfer {
     }
   }
 
-  // Checks a block and notes that it is there.
+  // Checks a block, writes it from the memory in which it has arrived, and notes that it is there.
   hawser::Result<void> keep(std::size_t block, const hawser::Reply<std::span<const std::byte>>& reply) {
-    const hawser::MutableBytes memory = part_->block(block);
-    if (reply->size() != memory.size()) {
+    const hawser::Bytes bytes = *reply;
+    if (bytes.size() != part_->size_of(block)) {
       return hawser::fail(hawser::ErrorCode::protocol_error, "the server sent a block of another length");
     }
-    if (reply->data() != memory.data()) std::memcpy(memory.data(), reply->data(), memory.size());
     const std::string expected(reply.metadata().find("crc32c").value_or(""));
-    const std::uint32_t crc = hawser::crc32c(memory);
+    const std::uint32_t crc = hawser::crc32c(bytes);
     if (expected != std::to_string(crc)) {
       return hawser::fail(hawser::ErrorCode::protocol_error, "the checksum of a block is wrong");
     }
+    if (auto written = part_->write(block, bytes); !written) return written;
     block_state(block) = {1, crc};
     return {};
   }
@@ -334,7 +381,7 @@ class Transfer {
   hawser::Result<void> complete() {
     show_progress();
     if (isatty(STDERR_FILENO)) std::fputc('\n', stderr);
-    if (auto synced = part_->sync(part_path()); !synced) return synced;
+    if (auto synced = part_->sync(); !synced) return synced;
     if (std::rename(part_path().c_str(), target_.c_str()) != 0) return std::unexpected(file_error(target_));
     unlink(state_path().c_str());
     return {};
@@ -356,7 +403,7 @@ class Transfer {
   const std::string name_;
   const std::string target_;
   FileInfo info_;
-  std::shared_ptr<MappedFile> part_;
+  std::unique_ptr<TargetFile> part_;
   std::shared_ptr<MappedFile> state_;
   std::atomic<std::size_t> next_block_ = 0;
   std::atomic<std::size_t> received_ = 0;
@@ -399,7 +446,7 @@ int serve(std::string address, const std::string& path) {
   return served ? 0 : report(served.error());
 }
 
-// Interrupts a transfer, changes nothing, resumes it, and compares the files.
+// Interrupts a transfer, damages a block that has arrived, resumes the transfer, and compares the files.
 int try_it() {
   const std::filesystem::path scratch =
       std::filesystem::temp_directory_path() / ("hawser-transfer-" + std::to_string(getpid()));
@@ -425,17 +472,23 @@ int try_it() {
   Transfer first(server.address(), "source", target);
   first.interrupt_after(5);
   const bool interrupted = !first.run() && first.blocks_received() == 5 && !std::filesystem::exists(target);
+  {
+    const auto part = MappedFile::create(target + ".part", bytes);
+    if (!part) return report(part.error());
+    (*part)->block(first.first_block())[1000] ^= std::byte{1};
+  }
   Transfer second(server.address(), "source", target);
   const auto done = second.run();
   if (!done) return report(done.error());
-  const bool resumed = second.blocks_resumed() == 5 && second.blocks_received() == 11;
+  const bool resumed = second.blocks_resumed() == 4 && second.blocks_received() == 60;
 
   const auto want = MappedFile::open(source);
   const auto have = MappedFile::open(target);
   const bool same = want && have && std::ranges::equal((*want)->bytes(), (*have)->bytes());
   Transfer missing(server.address(), "../secret", target);
   Transfer cut_name(server.address(), std::string("source\0x", 8), target);
-  const bool refused = !missing.run() && !cut_name.run();
+  Transfer unreachable("127.0.0.1:1", "source", target);
+  const bool refused = !missing.run() && !cut_name.run() && !unreachable.run();
   // An empty file, after an interrupted transfer of a longer one.
   std::filesystem::copy_file(source, target + ".part", std::filesystem::copy_options::overwrite_existing);
   static_cast<void>(MappedFile::create(scratch / "empty", 0));
