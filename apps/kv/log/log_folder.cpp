@@ -48,9 +48,10 @@ class MappedFile {
     if (data_ != nullptr) munmap(data_, bytes_);
   }
   Result<void> open(const fs::path& path) {
-    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     struct stat status{};
     if (!file.valid() || fstat(file.get(), &status) != 0) return folder_error("read", path, std::strerror(errno));
+    if (!S_ISREG(status.st_mode)) return folder_error("read", path, "it is no regular file");
     bytes_ = static_cast<std::size_t>(status.st_size);
     if (bytes_ == 0) return {};
     void* const mapped = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file.get(), 0);
@@ -66,17 +67,60 @@ class MappedFile {
   std::size_t bytes_ = 0;
 };
 
+// Makes a folder whose name is on the disk afterwards, as those of its parents that did not exist.
+Result<void> make_folder(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> missing;
+  for (fs::path path = fs::absolute(folder); path.has_relative_path() && !fs::exists(path, error);
+       path = path.parent_path()) {
+    missing.push_back(path);
+  }
+  fs::create_directories(folder, error);
+  if (error) return folder_error("make the folder", folder, error.message());
+  for (const fs::path& path : missing) {
+    if (Result<void> synced = sync_folder(path.parent_path()); !synced) return synced;
+  }
+  return {};
+}
+
+struct LogFileName {
+  std::uint64_t shard = 0;
+  std::uint64_t number = 0;
+};
+
+// The shard and the number in "shard-S.M.log".
+std::optional<LogFileName> log_file_name(const std::string& name) {
+  const std::size_t dot = name.find('.');
+  if (dot == std::string::npos) return std::nullopt;
+  const auto shard = number_in(name.substr(0, dot), "shard-", "");
+  const auto number = number_in(name.substr(dot), ".", ".log");
+  if (!shard || !number) return std::nullopt;
+  return LogFileName{*shard, *number};
+}
+
+// Removes the files of a run, and its folder if nothing else is in it: others may have folders of that name.
+void remove_run(const fs::path& run) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run, error)) {
+    std::string name = entry.path().filename();
+    if (name.ends_with(".tmp")) name.resize(name.size() - 4);
+    if (log_file_name(name)) unlink(entry.path().c_str());
+  }
+  rmdir(run.c_str());
+}
+
 }  // namespace
 
 Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
   std::error_code error;
-  fs::create_directories(options.folder, error);
-  if (error) return folder_error("make the folder", options.folder, error.message());
+  if (const Result<void> there = make_folder(options.folder); !there) return std::unexpected(there.error());
   if (const Result<void> locked = lock(options.folder); !locked) return std::unexpected(locked.error());
   std::map<std::uint64_t, fs::path> runs;
   std::vector<fs::path> incomplete;
   for (const auto& entry : fs::directory_iterator(options.folder, error)) {
     const std::string name = entry.path().filename();
+    std::error_code ignored;
+    if (!fs::is_directory(entry.symlink_status(ignored))) continue;
     if (const auto number = number_in(name, "run-", "")) runs.emplace(*number, entry.path());
     if (number_in(name, "run-", ".tmp")) incomplete.push_back(entry.path());
   }
@@ -86,10 +130,16 @@ Result<LogReport> LogFolder::open(Store& store, const LogOptions& options) {
     if (const Result<void> loaded = load(store, runs.rbegin()->second, report); !loaded)
       return std::unexpected(loaded.error());
   }
-  for (const fs::path& path : incomplete) fs::remove_all(path, error);
-  if (const Result<void> begun = begin_run(store, options, runs.empty() ? 1 : runs.rbegin()->first + 1); !begun)
+  for (const fs::path& path : incomplete) remove_run(path);
+  const std::uint64_t number = runs.empty() ? 1 : runs.rbegin()->first + 1;
+  const fs::path run = options.folder / ("run-" + std::to_string(number));
+  fs::path made = run;
+  made += ".tmp";
+  if (const Result<void> begun = begin_run(store, options, made, run); !begun) {
+    remove_run(made);  // The disk may be full.
     return std::unexpected(begun.error());
-  for (const auto& [number, path] : runs) fs::remove_all(path, error);
+  }
+  for (const auto& earlier : runs) remove_run(earlier.second);
   return report;
 }
 
@@ -113,14 +163,13 @@ Result<void> LogFolder::load(Store& store, const fs::path& run, LogReport& repor
   std::map<std::uint64_t, std::uint64_t> newest;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(run, error)) {
-    const std::string name = entry.path().filename();
-    const std::size_t dot = name.find('.');
-    if (dot == std::string::npos) continue;
-    const auto shard = number_in(name.substr(0, dot), "shard-", "");
-    const auto number = number_in(name.substr(dot), ".", ".log");
-    if (shard && number) newest[*shard] = std::max(newest[*shard], *number);
+    const auto name = log_file_name(entry.path().filename());
+    if (name) newest[name->shard] = std::max(newest[name->shard], name->number);
   }
   if (error) return folder_error("read the folder", run, error.message());
+  if (newest.empty()) {
+    return folder_error("read the log in", run, "it has no file of a log: use another folder, or give it another name");
+  }
   std::vector<std::pair<fs::path, std::size_t>> files;
   for (const auto& [shard, number] : newest) {
     files.emplace_back(run / ShardLog::file_name(static_cast<unsigned>(shard), number), 0);
@@ -149,6 +198,14 @@ Result<void> LogFolder::check_file(const fs::path& path, std::size_t& begin, Log
     const Result<std::optional<LogRecord>> next = reader.next();
     if (!next) return damaged(next.error());
     if (!*next) break;
+    const LogRecord& record = **next;
+    const std::size_t key_bytes_max = Shard::key_bytes_max;
+    if (record.key.size() > key_bytes_max || record.version > INT64_MAX) {
+      return damaged({ErrorCode::protocol_error, ErrorScope::call, Initiator::local, 0,
+                      "the record that ends at offset " + std::to_string(reader.offset()) + " has a key of " +
+                          std::to_string(record.key.size()) + " bytes (at most " + std::to_string(key_bytes_max) +
+                          ") and version " + std::to_string(record.version) + " (at most 2^63 - 1)"});
+    }
     ++report.records;
     version_max_ = std::max(version_max_, (*next)->version);
     if ((*next)->kind == LogKind::clear) begin = reader.offset();
@@ -191,18 +248,15 @@ Result<void> LogFolder::load_file(Store& store, const fs::path& path, std::size_
 
 // ---- A new run ----
 
-Result<void> LogFolder::begin_run(Store& store, const LogOptions& options, std::uint64_t number) {
-  const fs::path run = options.folder / ("run-" + std::to_string(number));
-  fs::path made = run;
-  made += ".tmp";
-  std::error_code error;
-  fs::create_directory(made, error);
-  if (error) return folder_error("make the folder", made, error.message());
+// Writes the files into the folder `made`, which then gets the name `run`.
+Result<void> LogFolder::begin_run(Store& store, const LogOptions& options, const fs::path& made, const fs::path& run) {
+  if (mkdir(made.c_str(), 0777) != 0) return folder_error("make the folder", made, std::strerror(errno));
   std::vector<std::pair<Descriptor, std::uint64_t>> files;
   for (unsigned i = 0; i < store.shards(); ++i) {
     const fs::path path = made / ShardLog::file_name(i, 0);
-    Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
-    if (!file.valid()) return folder_error("make", path, std::strerror(errno));
+    Result<Descriptor> created = create_log_file(path);
+    if (!created) return std::unexpected(created.error());
+    Descriptor file = std::move(*created);
     std::uint64_t bytes = 0;
     std::string text = log_header();
     const auto write = [&]() -> Result<void> {

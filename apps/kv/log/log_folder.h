@@ -43,7 +43,8 @@ class LogFolder {
   Result<void> load(Store& store, const std::filesystem::path& run, LogReport& report);
   Result<void> check_file(const std::filesystem::path& path, std::size_t& begin, LogReport& report);
   Result<void> load_file(Store& store, const std::filesystem::path& path, std::size_t begin);
-  Result<void> begin_run(Store& store, const LogOptions& options, std::uint64_t number);
+  Result<void> begin_run(Store& store, const LogOptions& options, const std::filesystem::path& made,
+                         const std::filesystem::path& run);
 
   Descriptor lock_;
   std::uint64_t version_max_ = 0;  // The largest one of all records.

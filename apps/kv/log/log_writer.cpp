@@ -30,6 +30,14 @@ Result<void> write_all(int file, std::string_view bytes, const std::filesystem::
   return {};
 }
 
+Result<Descriptor> create_log_file(const std::filesystem::path& path) {
+  // A link that somebody has put there is removed, and not followed.
+  unlink(path.c_str());
+  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
+  if (!file.valid()) return file_error("create", path, errno);
+  return file;
+}
+
 Result<void> sync_file(int file, const std::filesystem::path& path) {
   if (fdatasync(file) != 0) return file_error("sync", path, errno);
   return {};
@@ -58,16 +66,21 @@ LogWriter::LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t 
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void LogWriter::push(std::string& bytes, std::string& replacement, const std::filesystem::path& path, bool last) {
+void LogWriter::push(std::string& bytes, std::string& replacement, const std::filesystem::path& path, Part part) {
   std::unique_lock lock(mutex_);
   changed_.wait(
       lock, [this] { return queued_.size() + queued_replacement_.size() < queued_max || !progress_.error.empty(); });
   if (progress_.error.empty()) {
+    if (part.first) {
+      queued_replacement_.clear();
+      part_ = {};
+      replacing_ = false;
+    }
     queued_ += bytes;
     queued_replacement_ += replacement;
     queued_path_ = path;
-    last_ = last;
-    replacing_ |= last;
+    part_ = {part_.first || part.first, part.last};
+    replacing_ |= part.last;
   }
   bytes.clear();
   replacement.clear();
@@ -97,7 +110,7 @@ void LogWriter::finish() {
 
 void LogWriter::run() {
   std::unique_lock lock(mutex_);
-  const auto work = [this] { return !queued_.empty() || !queued_replacement_.empty() || last_ || ending_; };
+  const auto work = [this] { return !queued_.empty() || !queued_replacement_.empty() || part_.last || ending_; };
   for (;;) {
     if (sync_ == LogSync::second && unsynced_) {
       changed_.wait_until(lock, last_sync_ + sync_interval, work);
@@ -107,7 +120,7 @@ void LogWriter::run() {
     std::string bytes = std::exchange(queued_, {});
     const std::string replacement = std::exchange(queued_replacement_, {});
     const std::filesystem::path path = queued_path_;
-    const bool last = std::exchange(last_, false);
+    const Part part = std::exchange(part_, {});
     const bool ending = ending_;
     changed_.notify_all();
     if (!progress_.error.empty()) {
@@ -120,9 +133,9 @@ void LogWriter::run() {
     const bool due = sync_ == LogSync::always ||
                      (sync_ == LogSync::second && std::chrono::steady_clock::now() >= last_sync_ + sync_interval);
     if (done && unsynced_ && (due || ending)) done = sync();
-    Result<void> replaced;
-    if (done && (!replacement.empty() || last)) replaced = replace(replacement, path, last);
-    if (broken_) done = replaced;
+    Result<bool> replaced = false;
+    if (done && (!replacement.empty() || part.last)) replaced = replace(replacement, path, part);
+    if (broken_) done = std::unexpected(replaced.error());
     std::string nothing;
     if (done && ending) done = write(nothing, true);
 
@@ -130,8 +143,8 @@ void LogWriter::run() {
     progress_.durable = unsynced_ ? progress_.durable : pushed_;
     progress_.file_bytes = bytes_;
     if (!done) progress_.error = done.error().text;
-    if (last || !replaced || !done) {
-      progress_.replaced |= last && replaced && done;
+    if (part.last || !replaced || !done) {
+      progress_.replaced |= done && replaced && *replaced;
       progress_.replacement_failed |= !replaced;
       replacing_ = false;
     }
@@ -165,28 +178,31 @@ Result<void> LogWriter::sync() {
   return {};
 }
 
-// A failure leaves the file as it is. It concerns the replacement only.
-Result<void> LogWriter::replace(const std::string& bytes, const std::filesystem::path& path, bool last) {
+// Returns true if the replacement has become the file. A failure leaves the file as it is. It concerns the replacement
+// only.
+Result<bool> LogWriter::replace(const std::string& bytes, const std::filesystem::path& path, Part part) {
   const auto failed = [this](std::unexpected<Error> error) {
     discard_replacement();
     return error;
   };
-  if (!replacement_.valid()) {
+  if (part.first) {
+    discard_replacement();
     replacement_path_ = path;
     replacement_path_ += ".tmp";
     replacement_bytes_ = 0;
-    replacement_ =
-        Descriptor(open(replacement_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
-    if (!replacement_.valid()) return failed(file_error("create", replacement_path_, errno));
+    Result<Descriptor> created = create_log_file(replacement_path_);
+    if (!created) return failed(std::unexpected(created.error()));
+    replacement_ = std::move(*created);
     const std::string header = log_header();
     if (const Result<void> written = write_all(replacement_.get(), header, replacement_path_); !written)
       return failed(std::unexpected(written.error()));
     replacement_bytes_ = header.size();
   }
+  if (!replacement_.valid()) return false;  // It lacks a part that could not be written.
   if (const Result<void> written = write_all(replacement_.get(), bytes, replacement_path_); !written)
     return failed(std::unexpected(written.error()));
   replacement_bytes_ += bytes.size();
-  if (!last) return {};
+  if (!part.last) return false;
   Result<void> synced = sync_file(replacement_.get(), replacement_path_);
   if (synced) {
     const std::string marker = synced_record(replacement_bytes_);
@@ -200,7 +216,7 @@ Result<void> LogWriter::replace(const std::string& bytes, const std::filesystem:
   // From now on the new file is the one that is read. It has everything that the old one has.
   if (Result<void> named = sync_folder(path.parent_path()); !named) {
     broken_ = true;
-    return named;
+    return std::unexpected(named.error());
   }
   const std::filesystem::path old = std::exchange(path_, path);
   file_ = std::exchange(replacement_, Descriptor());
@@ -208,7 +224,7 @@ Result<void> LogWriter::replace(const std::string& bytes, const std::filesystem:
   unsynced_ = false;
   marker_due_ = false;
   if (old != path) unlink(old.c_str());
-  return {};
+  return true;
 }
 
 void LogWriter::discard_replacement() noexcept {

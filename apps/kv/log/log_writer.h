@@ -23,6 +23,8 @@ enum class LogSync : std::uint8_t {
   never,   // When the kernel writes it.
 };
 
+// Makes a file that is open at its end; one that exists is removed before.
+Result<Descriptor> create_log_file(const std::filesystem::path& path);
 // Writes all of `bytes`. An error names the file.
 Result<void> write_all(int file, std::string_view bytes, const std::filesystem::path& path);
 // Makes what was written to a file, or the names in a folder, durable.
@@ -53,9 +55,14 @@ class LogWriter {
   LogWriter& operator=(const LogWriter&) = delete;
   ~LogWriter() { finish(); }
 
-  // `bytes` are written to the file, and `replacement` to the file that will replace it at `path`; the first call with
-  // some makes that file. `last`: the replacement is complete; push() must not be called until it has been reported.
-  void push(std::string& bytes, std::string& replacement, const std::filesystem::path& path, bool last);
+  // A part of a replacement. `first` begins it, and ends an earlier one. `last` completes it; push() must not be called
+  // until that has been reported. After a failure, parts are dropped until the first one of another replacement.
+  struct Part {
+    bool first = false;
+    bool last = false;
+  };
+  // `bytes` are written to the file, and `replacement` to the file that will replace it at `path`.
+  void push(std::string& bytes, std::string& replacement, const std::filesystem::path& path, Part part);
   Progress progress();
   // Waits until a replacement has ended.
   void wait_for_replacement();
@@ -66,7 +73,7 @@ class LogWriter {
   void run();
   Result<void> write(std::string& bytes, bool marker_alone);
   Result<void> sync();
-  Result<void> replace(const std::string& bytes, const std::filesystem::path& path, bool last);
+  Result<bool> replace(const std::string& bytes, const std::filesystem::path& path, Part part);
   void discard_replacement() noexcept;
 
   const LogSync sync_;
@@ -90,7 +97,7 @@ class LogWriter {
   std::string queued_;
   std::string queued_replacement_;
   std::filesystem::path queued_path_;
-  bool last_ = false;       // The queued bytes complete the replacement.
+  Part part_ = {};          // The queued bytes of a replacement are this part of it.
   bool replacing_ = false;  // From push() with `last` until the replacement has ended.
   bool ending_ = false;
   Progress progress_;

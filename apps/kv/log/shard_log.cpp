@@ -112,7 +112,7 @@ void ShardLog::hand_over(bool last) {
     if (!error_.empty()) return;
   }
   if (pending_.empty() && replacement_.empty() && !last) return;
-  writer_->push(pending_, replacement_, next_path(), last);
+  writer_->push(pending_, replacement_, next_path(), {std::exchange(first_, false), last});
   finishing_ = last;
 }
 
@@ -137,7 +137,7 @@ void ShardLog::take_progress() {
   if (progress.replacement_failed) {
     // Tried again when the file has doubled.
     base_bytes_ = file_bytes_;
-    rewriting_ = finishing_ = false;
+    rewriting_ = finishing_ = first_ = false;
     replacement_.clear();
     report(LogLevel::warning, "the log of shard " + std::to_string(index_) + " could not be rewritten");
   }
@@ -169,7 +169,7 @@ void ShardLog::maintain(std::int64_t now) {
     if (file_bytes_ < options_.rewrite_bytes_min || file_bytes_ / 2 < base_bytes_) return;
     // The replacement begins at a point of the changes that the file has.
     hand_over(false);
-    rewriting_ = true;
+    rewriting_ = first_ = true;
     cursor_ = 0;
   }
   do {

@@ -112,6 +112,7 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   std::uint64_t file_bytes_ = 0;
   std::uint64_t base_bytes_ = 0;  // Length of the file after the previous rewriting.
   bool rewriting_ = false;        // The entries of the shard are being added to the replacement.
+  bool first_ = false;            // The next part is the replacement's first.
   bool finishing_ = false;        // The writer completes it.
   std::uint64_t cursor_ = 0;
   std::string replacement_;

@@ -1,15 +1,18 @@
 // The append-only log: its format, recovery, and failures of the disk.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
@@ -20,6 +23,7 @@
 #include "hawser/hawser.h"
 #include "kv/client.h"
 #include "kv/log/log_format.h"
+#include "kv/log/log_writer.h"
 #include "kv/test/resp_peer.h"
 #include "tests/testing.h"
 
@@ -29,6 +33,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // ---- The format ----
 
@@ -118,6 +123,72 @@ TEST(LogFormat, ValuesThatLookLikeRecordsAreNone) {
   text.pop_back();
   EXPECT_EQ(read_log(text).error, "");
   EXPECT_EQ(read_log(text).records.size(), 0U);
+}
+
+// ---- The writer ----
+
+TEST(LogWriter, ARewritingThatFailedIsNotCompletedByItsRest) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "shard-0.0.log";
+  const fs::path next = folder.path() / "later" / "shard-0.1.log";
+  std::string bytes;
+  LogWriter writer(*create_log_file(path), path, 0, LogSync::never, [] {});
+  std::string part = "first";
+  writer.push(bytes, part, next, {.first = true});
+  for (bool failed = false; !failed;) {  // Its folder does not exist.
+    failed = writer.progress().replacement_failed;
+    std::this_thread::yield();
+  }
+  fs::create_directory(folder.path() / "later");
+  part = "second";
+  bytes = "record";
+  writer.push(bytes, part, next, {});
+  part = "third";
+  writer.push(bytes, part, next, {.last = true});
+  writer.wait_for_replacement();
+  EXPECT_FALSE(writer.progress().replaced);
+  EXPECT_FALSE(fs::exists(next));
+  EXPECT_TRUE(fs::exists(path));
+  // Another rewriting begins anew.
+  part = "all";
+  writer.push(bytes, part, next, {.first = true, .last = true});
+  writer.wait_for_replacement();
+  EXPECT_TRUE(writer.progress().replaced);
+  EXPECT_FALSE(fs::exists(path));
+  std::ifstream file(next, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(text, HasSubstr("all"));
+  EXPECT_THAT(text, Not(HasSubstr("second")));
+}
+
+TEST(LogWriter, ASlowDiskBoundsTheBytesInMemory) {
+  constexpr std::size_t step = std::size_t{1} << 20;
+  constexpr std::size_t all = 6 * LogWriter::queued_max;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const Descriptor reading(ends[0]);
+  std::atomic<std::size_t> pushed = 0;
+  std::thread client([&] {
+    LogWriter writer(Descriptor(ends[1]), "pipe", 0, LogSync::never, [] {});
+    std::string nothing;
+    while (pushed < all) {
+      std::string bytes(step, 'x');
+      writer.push(bytes, nothing, "pipe", {});
+      pushed += step;
+    }
+  });
+  // The queue, the bytes that are being written, and what the pipe holds.
+  constexpr std::size_t bound = 2 * (LogWriter::queued_max + step) + step;
+  std::size_t got = 0;
+  std::vector<char> bytes(step);
+  while (got < all) {
+    const ssize_t some = read(reading.get(), bytes.data(), bytes.size());
+    if (some <= 0) break;
+    EXPECT_LE(pushed, got + bound);
+    got += static_cast<std::size_t>(some);
+  }
+  client.join();
+  EXPECT_EQ(got, all);
 }
 
 // ---- Recovery ----
@@ -303,6 +374,95 @@ TEST(Log, WritesFailWhenTheFileCannotGrow) {
       EXPECT_TRUE(of != 1 || failed == 50U);
     }(server.address(), shards));
   }
+}
+
+TEST(Log, FoldersOfOthersAreLeftAlone) {
+  const TemporaryFolder folder;
+  const LogOptions options = in(folder.path());
+  fs::create_directory(folder.path() / "run-3");
+  std::ofstream(folder.path() / "run-3" / "results") << "x";
+  fs::create_directory(folder.path() / "run-4.tmp");
+  std::ofstream(folder.path() / "run-4.tmp" / "results") << "x";
+  {
+    Store store({});
+    const Result<LogReport> opened = store.open_log(options);
+    ASSERT_FALSE(opened);
+    EXPECT_THAT(opened.error().text, HasSubstr("it has no file of a log"));
+  }
+  fs::rename(folder.path() / "run-3", folder.path() / "run-0");
+  {
+    Store store({});  // run-0 is the newest.
+    EXPECT_FALSE(store.open_log(options));
+  }
+  fs::rename(folder.path() / "run-0", folder.path() / "mine");
+  fs::create_directory_symlink("mine", folder.path() / "run-9");
+  for (int i = 0; i < 2; ++i) {
+    Store store({});
+    const Result<LogReport> opened = store.open_log(options);
+    EXPECT_TRUE(opened) << opened.error().text;
+    store.close_log();
+    fs::create_directories(folder.path() / "run-0");
+    std::ofstream(folder.path() / "run-0" / "results") << "x";
+  }
+  EXPECT_TRUE(fs::exists(folder.path() / "run-0" / "results"));
+  EXPECT_TRUE(fs::exists(folder.path() / "mine" / "results"));
+  EXPECT_TRUE(fs::exists(folder.path() / "run-4.tmp" / "results"));
+  EXPECT_FALSE(fs::exists(folder.path() / "run-1"));
+}
+
+TEST(Log, HostileFilesAreRefused) {
+  const auto open = [](const std::function<void(const fs::path&)>& make) {
+    const TemporaryFolder folder;
+    const fs::path run = folder.path() / "run-1";
+    fs::create_directory(run);
+    make(run / "shard-0.0.log");
+    Store store({.memory_bytes = std::size_t{16} << 20});
+    const Result<LogReport> opened = store.open_log(in(folder.path()));
+    return opened ? "" : opened.error().text;
+  };
+  const auto with = [&](const LogRecord& record) {
+    return open([&](const fs::path& path) {
+      std::string text = log_header();
+      append_record(text, record);
+      std::ofstream(path, std::ios::binary) << text;
+    });
+  };
+  const std::string key(Shard::key_bytes_max, 'k');
+  const std::string longer(70'000, 'k');
+  EXPECT_EQ(with({.kind = LogKind::set, .key = key, .value = "v", .version = 1}), "");
+  EXPECT_THAT(with({.kind = LogKind::set, .key = key + "k", .version = 1}), HasSubstr("a key of 8193 bytes"));
+  EXPECT_THAT(with({.kind = LogKind::set, .key = longer, .version = 1}), HasSubstr("a key of 70000 bytes"));
+  EXPECT_THAT(with({.kind = LogKind::remove, .key = longer}), HasSubstr("a key of 70000 bytes"));
+  EXPECT_THAT(with({.kind = LogKind::set, .key = "k", .version = UINT64_MAX}), HasSubstr("version 1844674407"));
+  EXPECT_THAT(open([](const fs::path& path) { mkfifo(path.c_str(), 0600); }), HasSubstr("no regular file"));
+  EXPECT_THAT(open([](const fs::path& path) { fs::create_directory(path); }), HasSubstr("no regular file"));
+}
+
+TEST(Log, ARunThatCannotBeWrittenIsRemoved) {
+  const TemporaryFolder folder;
+  const LogOptions options = in(folder.path());
+  {
+    KvServer server({}, {}, &options);
+    RespPeer peer(server.address());
+    EXPECT_EQ(peer.call({"SET", "key", std::string(100'000, 'v')}), "+OK\r\n");
+  }
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 20'000;
+  setrlimit(RLIMIT_FSIZE, &small);
+  {
+    Store store({});
+    const Result<LogReport> opened = store.open_log(options);
+    setrlimit(RLIMIT_FSIZE, &before);
+    ASSERT_FALSE(opened);
+    EXPECT_THAT(opened.error().text, HasSubstr("cannot write to"));
+  }
+  EXPECT_FALSE(fs::exists(folder.path() / "run-2.tmp"));
+  KvServer server({}, {}, &options);
+  RespPeer peer(server.address());
+  EXPECT_EQ(peer.call({"STRLEN", "key"}), ":100000\r\n");
 }
 
 // ---- kill -9 ----

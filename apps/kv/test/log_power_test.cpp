@@ -1,0 +1,251 @@
+// The append-only log when the machine loses power: what was not synced is lost.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/descriptor.h"
+#include "base/temporary_folder.h"
+#include "kv/test/resp_peer.h"
+
+namespace hawser::kv {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::mutex sync_mutex;
+std::function<void(int file)> sync_hook;
+
+// While it exists, syncs of this process call `hook` and nothing else. Of several, the last one counts.
+class SyncHook {
+ public:
+  explicit SyncHook(std::function<void(int file)> hook) {
+    const std::lock_guard lock(sync_mutex);
+    before_ = std::exchange(sync_hook, std::move(hook));
+  }
+  SyncHook(const SyncHook&) = delete;
+  SyncHook& operator=(const SyncHook&) = delete;
+  ~SyncHook() {
+    const std::lock_guard lock(sync_mutex);
+    sync_hook = std::move(before_);
+  }
+
+ private:
+  std::function<void(int file)> before_;
+};
+
+int hooked_sync(int file, long call) {
+  {
+    const std::lock_guard lock(sync_mutex);
+    if (sync_hook) return sync_hook(file), 0;
+  }
+  return static_cast<int>(syscall(call, file));
+}
+
+}  // namespace
+}  // namespace hawser::kv
+
+// They take the place of the functions of the C library in this program.
+extern "C" int fsync(int file) { return hawser::kv::hooked_sync(file, SYS_fsync); }
+extern "C" int fdatasync(int file) { return hawser::kv::hooked_sync(file, SYS_fdatasync); }
+
+namespace hawser::kv {
+namespace {
+
+LogOptions options_in(const fs::path& folder, std::size_t rewrite) {
+  return {.folder = folder, .shards = {.sync = LogSync::always, .rewrite_bytes_min = rewrite}};
+}
+
+// Keeps the contents of files and the names in folders as of their last sync: what a disk has when the machine ends.
+class Disk {
+ public:
+  explicit Disk(const fs::path& root) : root_(root) {
+    const Descriptor folder(::open(root.c_str(), O_RDONLY | O_DIRECTORY));
+    synced(folder.get());
+  }
+  void synced(int file) {
+    const ino_t number = hold("/proc/self/fd/" + std::to_string(file), 0);
+    if (!is_folder(number)) {
+      std::ifstream reader("/proc/self/fd/" + std::to_string(file), std::ios::binary);
+      contents_[number] = std::string(std::istreambuf_iterator<char>(reader), {});
+      return;
+    }
+    std::map<std::string, ino_t>& names = names_[number];
+    names.clear();
+    const fs::path folder = fs::read_symlink("/proc/self/fd/" + std::to_string(file));
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      names[entry.path().filename()] = hold(entry.path(), O_NOFOLLOW);
+    }
+  }
+  // Writes what is there afterwards. `names_ahead`: all names have reached the disk, also those that were not synced.
+  void recover(const fs::path& to, bool names_ahead) {
+    struct stat status{};
+    ASSERT_EQ(stat(root_.c_str(), &status), 0);
+    names_ahead ? copy_names(root_, to) : copy(status.st_ino, to);
+  }
+
+ private:
+  // An inode that is open is not used again.
+  ino_t hold(const std::string& path, int flags) {
+    Descriptor file(::open(path.c_str(), O_PATH | O_CLOEXEC | flags));
+    struct stat status{};
+    EXPECT_EQ(fstat(file.get(), &status), 0) << path;
+    if (!held_.contains(status.st_ino)) held_[status.st_ino] = std::move(file);
+    return status.st_ino;
+  }
+  bool is_folder(ino_t number) {
+    struct stat status{};
+    EXPECT_EQ(fstat(held_[number].get(), &status), 0);
+    return S_ISDIR(status.st_mode);
+  }
+  void copy(ino_t number, const fs::path& to) {
+    if (!is_folder(number)) {
+      std::ofstream(to, std::ios::binary) << contents_[number];
+      return;
+    }
+    fs::create_directories(to);
+    for (const auto& [name, inner] : names_[number]) copy(inner, to / name);
+  }
+  void copy_names(const fs::path& from, const fs::path& to) {
+    fs::create_directories(to);
+    for (const auto& entry : fs::directory_iterator(from)) {
+      struct stat status{};
+      if (lstat(entry.path().c_str(), &status) != 0) continue;
+      if (S_ISDIR(status.st_mode)) {
+        copy_names(entry.path(), to / entry.path().filename());
+      } else {
+        // Without a sync, a file may be empty.
+        std::ofstream(to / entry.path().filename(), std::ios::binary)
+            << (held_.contains(status.st_ino) ? contents_[status.st_ino] : "");
+      }
+    }
+  }
+
+  const fs::path root_;
+  std::map<ino_t, Descriptor> held_;
+  std::map<ino_t, std::string> contents_;
+  std::map<ino_t, std::map<std::string, ino_t>> names_;
+};
+
+using Model = std::map<std::string, std::string>;
+
+Model model_of(Store& store) {
+  Model found;
+  for (unsigned i = 0; i < store.shards(); ++i) {
+    std::uint64_t cursor = 0;
+    do {
+      cursor = store.site(i).shard().scan(cursor, store.clock(), [&](Entry& entry) {
+        found.emplace(std::string(entry.key()), std::string(entry.value()));
+      });
+    } while (cursor != 0);
+  }
+  return found;
+}
+
+// One client sends commands, and the machine ends before and after each sync. What is read then is the state after all
+// commands that were answered, or after the next one too.
+TEST(Log, ALossOfPowerLosesNothingThatWasAcknowledged) {
+  struct Crash {
+    fs::path folder;
+    std::size_t acknowledged;
+  };
+  const TemporaryFolder copies;
+  const TemporaryFolder root;
+  Disk disk(root.path());
+  const fs::path log = fs::path("new") / "folder" / "log";
+  std::vector<Crash> crashes;
+  std::vector<Model> states(1);
+  std::atomic<std::size_t> acknowledged = 0;
+  const SyncHook recording([&](int file) {
+    const std::size_t least = acknowledged;
+    const auto crash = [&] {
+      for (const bool ahead : {false, true}) {
+        crashes.push_back({copies.path() / std::to_string(crashes.size()), least});
+        disk.recover(crashes.back().folder, ahead);
+      }
+    };
+    crash();
+    disk.synced(file);
+    crash();
+  });
+  std::mt19937 random(7);
+  std::uint64_t rewrites = 0;
+  for (const unsigned shards : {1U, 2U, 1U}) {
+    // Several shards write at once, and a list of names is not atomic: their files are not renamed.
+    const LogOptions options = options_in(root.path() / log, shards == 1 ? std::size_t{4096} : std::size_t{64} << 20);
+    KvServer server({.shards = shards}, {}, &options);
+    RespPeer peer(server.address());
+    for (int i = 0; i < 60; ++i) {
+      Model next = states.back();
+      const std::string key = "key" + std::to_string(random() % 10);
+      const std::string value(1 + random() % 300, static_cast<char>('a' + random() % 26));
+      std::vector<std::string> command = {"SET", key, value};
+      switch (const unsigned kind = random() % 10; shards == 1 || kind > 1 ? kind : 9) {
+        case 0:
+          command = {"FLUSHALL"};
+          next.clear();
+          break;
+        case 1:
+          command = {"MSET", "m1", value, "m2", key};
+          next["m1"] = value;
+          next["m2"] = key;
+          break;
+        case 2:
+        case 3:
+          command = {"DEL", key};
+          next.erase(key);
+          break;
+        case 4:
+          command = {"APPEND", key, "more"};
+          next[key] += "more";
+          break;
+        case 5:
+          command = {"INCR", "number"};
+          next["number"] = std::to_string((next.contains("number") ? std::stoi(next["number"]) : 0) + 1);
+          break;
+        default: next[key] = value; break;
+      }
+      states.push_back(std::move(next));
+      ASSERT_NE(peer.call(command).front(), '-');
+      ++acknowledged;
+    }
+    if (shards == 1) {
+      // A number of another thread only grows.
+      for (int i = 0; server.store.site(0).log()->rewrites() == 0; ++i) {
+        ASSERT_LT(i, 10'000);
+        states.push_back(states.back());
+        states.back()["key0"] = std::string(300, 'z');
+        ASSERT_EQ(peer.call({"SET", "key0", std::string(300, 'z')}), "+OK\r\n");
+        ++acknowledged;
+      }
+      rewrites += server.store.site(0).log()->rewrites();
+    }
+  }
+  EXPECT_GE(rewrites, 2U);
+  const SyncHook none([](int) {});
+  for (const Crash& crash : crashes) {
+    Store store({.memory_bytes = std::size_t{4} << 20});
+    const Result<LogReport> opened = store.open_log(options_in(crash.folder / log, std::size_t{64} << 20));
+    ASSERT_TRUE(opened) << crash.folder << opened.error().text;
+    const Model found = model_of(store);
+    const bool next = crash.acknowledged + 1 < states.size() && found == states[crash.acknowledged + 1];
+    EXPECT_TRUE(next || found == states[crash.acknowledged])
+        << crash.folder << " after " << crash.acknowledged << " commands has " << found.size() << " keys";
+  }
+}
+
+}  // namespace
+}  // namespace hawser::kv
