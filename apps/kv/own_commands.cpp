@@ -45,6 +45,34 @@ void add_stats(std::string& to, const Totals& totals) {
   add_line(to, "refused_writes", totals.refused);
 }
 
+// Fields that tools for Redis read, and the log's own.
+void add_persistence(std::string& to, Store& store) {
+  LogStats sum;
+  std::uint64_t refused_shards = 0;
+  const ShardLog* const first = store.site(0).log();
+  for (unsigned i = 0; i < store.shards() && first != nullptr; ++i) {
+    const LogStats one = store.site(i).log()->stats();
+    sum.file_bytes += one.file_bytes;
+    sum.base_bytes += one.base_bytes;
+    sum.rewrites += one.rewrites;
+    sum.rewriting |= one.rewriting;
+    sum.rewrite_failed |= one.rewrite_failed;
+    refused_shards += one.refused ? 1 : 0;
+  }
+  add_line(to, "loading", 0);
+  add_line(to, "aof_enabled", first == nullptr ? 0 : 1);
+  add_line(to, "aof_rewrite_in_progress", sum.rewriting ? 1 : 0);
+  add_line(to, "aof_rewrite_scheduled", 0);
+  to.append("aof_last_bgrewrite_status:").append(sum.rewrite_failed ? "err\r\n" : "ok\r\n");
+  to.append("aof_last_write_status:").append(refused_shards != 0 ? "err\r\n" : "ok\r\n");
+  if (first == nullptr) return;
+  add_line(to, "aof_current_size", sum.file_bytes);
+  add_line(to, "aof_base_size", sum.base_bytes);
+  to.append("log_fsync:").append(first->sync_name()).append("\r\n");
+  add_line(to, "log_rewrites", sum.rewrites);
+  add_line(to, "log_shards_that_refuse_writes", refused_shards);
+}
+
 // The sections of INFO that are requested: all without arguments.
 std::string info_text(Store& store, Arguments arguments) {
   const auto wanted = [&](std::string_view section) {
@@ -100,6 +128,10 @@ std::string info_text(Store& store, Arguments arguments) {
     add_line(text, "maxmemory", store.options().memory_bytes);
     text += store.options().policy == MemoryPolicy::evict ? "maxmemory_policy:allkeys-sieve\r\n"
                                                           : "maxmemory_policy:noeviction\r\n";
+  }
+  if (wanted("persistence")) {
+    begin("Persistence");
+    add_persistence(text, store);
   }
   if (wanted("stats")) {
     begin("Stats");

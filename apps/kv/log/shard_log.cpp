@@ -24,6 +24,7 @@ ShardLog::ShardLog(Shard& shard, unsigned index, Descriptor file, const std::fil
     });
   });
   shard_.add_log(*this);
+  update_stats();
 }
 
 ShardLog::~ShardLog() {
@@ -132,12 +133,13 @@ void ShardLog::take_progress() {
     ++number_;
     rewrites_.fetch_add(1, std::memory_order_relaxed);
     base_bytes_ = file_bytes_;
-    finishing_ = false;
+    finishing_ = rewrite_failed_ = false;
   }
   if (progress.replacement_failed) {
     // Tried again when the file has doubled.
     base_bytes_ = file_bytes_;
     rewriting_ = finishing_ = first_ = false;
+    rewrite_failed_ = true;
     replacement_.clear();
     report(LogLevel::warning, "the log of shard " + std::to_string(index_) + " could not be rewritten");
   }
@@ -148,6 +150,17 @@ void ShardLog::take_progress() {
     rewriting_ = false;
     report(LogLevel::error, "writes are refused: " + error_);
   }
+  update_stats();
+}
+
+void ShardLog::update_stats() {
+  const std::lock_guard lock(stats_mutex_);
+  stats_ = {.file_bytes = file_bytes_,
+            .base_bytes = base_bytes_,
+            .rewrites = rewrites(),
+            .rewriting = rewriting_ || finishing_,
+            .rewrite_failed = rewrite_failed_,
+            .refused = !error_.empty()};
 }
 
 void ShardLog::on_progress() {
@@ -184,6 +197,7 @@ void ShardLog::maintain(std::int64_t now) {
   const bool last = cursor_ == 0;
   rewriting_ = !last;
   hand_over(last);
+  update_stats();
 }
 
 }  // namespace hawser::kv

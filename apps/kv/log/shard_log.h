@@ -23,6 +23,16 @@ struct ShardLogOptions {
   std::size_t rewrite_bytes_min = std::size_t{64} << 20;
 };
 
+// The state of a log as INFO shows it.
+struct LogStats {
+  std::uint64_t file_bytes = 0;
+  std::uint64_t base_bytes = 0;  // Length of the file after the previous rewriting.
+  std::uint64_t rewrites = 0;
+  bool rewriting = false;
+  bool rewrite_failed = false;  // The last one.
+  bool refused = false;         // Writes are refused.
+};
+
 // Appends the changes of one shard to a file: the effects of commands, not the commands. Belongs to the shard's loop,
 // which is set before the first change. Ends before the shard, and with the loop or after it.
 class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
@@ -58,6 +68,11 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   void close();
   // Any thread.
   std::uint64_t rewrites() const noexcept { return rewrites_.load(std::memory_order_relaxed); }
+  // Any thread.
+  LogStats stats() const {
+    const std::lock_guard lock(stats_mutex_);
+    return stats_;
+  }
 
  private:
   // Bytes that a rewriting adds at most in one step.
@@ -90,6 +105,7 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   void hand_over(bool last);
   void take_progress();
   void on_progress();
+  void update_stats();
   std::filesystem::path next_path() const { return folder_ / file_name(index_, number_ + 1); }
 
   Shard& shard_;
@@ -117,6 +133,9 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   std::uint64_t cursor_ = 0;
   std::string replacement_;
   std::atomic<std::uint64_t> rewrites_{0};
+  bool rewrite_failed_ = false;
+  mutable std::mutex stats_mutex_;  // Guards stats_.
+  LogStats stats_ = {};
 
   const std::shared_ptr<Link> link_ = std::make_shared<Link>();
   std::unique_ptr<LogWriter> writer_;

@@ -1,5 +1,4 @@
 // The append-only log: its format, recovery, and failures of the disk.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -23,7 +22,6 @@
 #include "hawser/hawser.h"
 #include "kv/client.h"
 #include "kv/log/log_format.h"
-#include "kv/log/log_writer.h"
 #include "kv/test/resp_peer.h"
 #include "tests/testing.h"
 
@@ -33,7 +31,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // ---- The format ----
 
@@ -123,72 +120,6 @@ TEST(LogFormat, ValuesThatLookLikeRecordsAreNone) {
   text.pop_back();
   EXPECT_EQ(read_log(text).error, "");
   EXPECT_EQ(read_log(text).records.size(), 0U);
-}
-
-// ---- The writer ----
-
-TEST(LogWriter, ARewritingThatFailedIsNotCompletedByItsRest) {
-  const TemporaryFolder folder;
-  const fs::path path = folder.path() / "shard-0.0.log";
-  const fs::path next = folder.path() / "later" / "shard-0.1.log";
-  std::string bytes;
-  LogWriter writer(*create_log_file(path), path, 0, LogSync::never, [] {});
-  std::string part = "first";
-  writer.push(bytes, part, next, {.first = true});
-  for (bool failed = false; !failed;) {  // Its folder does not exist.
-    failed = writer.progress().replacement_failed;
-    std::this_thread::yield();
-  }
-  fs::create_directory(folder.path() / "later");
-  part = "second";
-  bytes = "record";
-  writer.push(bytes, part, next, {});
-  part = "third";
-  writer.push(bytes, part, next, {.last = true});
-  writer.wait_for_replacement();
-  EXPECT_FALSE(writer.progress().replaced);
-  EXPECT_FALSE(fs::exists(next));
-  EXPECT_TRUE(fs::exists(path));
-  // Another rewriting begins anew.
-  part = "all";
-  writer.push(bytes, part, next, {.first = true, .last = true});
-  writer.wait_for_replacement();
-  EXPECT_TRUE(writer.progress().replaced);
-  EXPECT_FALSE(fs::exists(path));
-  std::ifstream file(next, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  EXPECT_THAT(text, HasSubstr("all"));
-  EXPECT_THAT(text, Not(HasSubstr("second")));
-}
-
-TEST(LogWriter, ASlowDiskBoundsTheBytesInMemory) {
-  constexpr std::size_t step = std::size_t{1} << 20;
-  constexpr std::size_t all = 6 * LogWriter::queued_max;
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  const Descriptor reading(ends[0]);
-  std::atomic<std::size_t> pushed = 0;
-  std::thread client([&] {
-    LogWriter writer(Descriptor(ends[1]), "pipe", 0, LogSync::never, [] {});
-    std::string nothing;
-    while (pushed < all) {
-      std::string bytes(step, 'x');
-      writer.push(bytes, nothing, "pipe", {});
-      pushed += step;
-    }
-  });
-  // The queue, the bytes that are being written, and what the pipe holds.
-  constexpr std::size_t bound = 2 * (LogWriter::queued_max + step) + step;
-  std::size_t got = 0;
-  std::vector<char> bytes(step);
-  while (got < all) {
-    const ssize_t some = read(reading.get(), bytes.data(), bytes.size());
-    if (some <= 0) break;
-    EXPECT_LE(pushed, got + bound);
-    got += static_cast<std::size_t>(some);
-  }
-  client.join();
-  EXPECT_EQ(got, all);
 }
 
 // ---- Recovery ----
@@ -352,6 +283,7 @@ TEST(Log, WritesFailWhenTheFileCannotGrow) {
     std::size_t refused = 0;
     for (int i = 0; i < 50; ++i) refused += peer.call({"SET", "key" + std::to_string(i), "1"}).starts_with("-MISCONF");
     EXPECT_GT(refused, 0U);
+    EXPECT_THAT(peer.call({"INFO"}), HasSubstr("aof_last_write_status:err"));
     EXPECT_EQ(peer.call({"GET", "good"}), "$1\r\n1\r\n");
     EXPECT_EQ(peer.call({"PING"}), "+PONG\r\n");
     sync_wait([](std::string address, std::size_t of) -> Task<void> {
@@ -374,6 +306,44 @@ TEST(Log, WritesFailWhenTheFileCannotGrow) {
       EXPECT_TRUE(of != 1 || failed == 50U);
     }(server.address(), shards));
   }
+}
+
+// The number after "NAME:" in the section of INFO about the log.
+std::string info_field(RespPeer& peer, const std::string& name) {
+  const std::string text = peer.call({"INFO", "persistence"});
+  const std::size_t at = text.find("\r\n" + name + ":");
+  if (at == std::string::npos) return "none";
+  const std::size_t begin = at + name.size() + 3;
+  return text.substr(begin, text.find('\r', begin) - begin);
+}
+
+TEST(Log, InfoShowsItsState) {
+  {
+    KvServer server({});
+    RespPeer peer(server.address());
+    EXPECT_EQ(info_field(peer, "loading"), "0");
+    EXPECT_EQ(info_field(peer, "aof_enabled"), "0");
+    EXPECT_EQ(info_field(peer, "aof_last_write_status"), "ok");
+    EXPECT_EQ(info_field(peer, "aof_current_size"), "none");
+  }
+  const TemporaryFolder folder;
+  const LogOptions options = in(folder.path(), LogSync::always, 64 * 1024);
+  KvServer server({.shards = 2}, {}, &options);
+  RespPeer peer(server.address());
+  EXPECT_EQ(info_field(peer, "aof_enabled"), "1");
+  EXPECT_EQ(info_field(peer, "log_fsync"), "always");
+  const std::size_t empty = std::stoul(info_field(peer, "aof_current_size"));
+  EXPECT_EQ(info_field(peer, "aof_base_size"), std::to_string(empty));
+  EXPECT_EQ(peer.call({"SET", "key", std::string(1000, 'v')}), "+OK\r\n");
+  EXPECT_GE(std::stoul(info_field(peer, "aof_current_size")), empty + 1000);  // The reply waited for it.
+  EXPECT_EQ(info_field(peer, "log_rewrites"), "0");
+  for (int i = 0; info_field(peer, "log_rewrites") == "0" || info_field(peer, "aof_rewrite_in_progress") != "0"; ++i) {
+    ASSERT_LT(i, 100'000);
+    EXPECT_EQ(peer.call({"SET", "key", std::string(1000, 'v')}), "+OK\r\n");
+  }
+  EXPECT_EQ(info_field(peer, "aof_last_bgrewrite_status"), "ok");
+  EXPECT_EQ(info_field(peer, "aof_last_write_status"), "ok");
+  EXPECT_EQ(info_field(peer, "log_shards_that_refuse_writes"), "0");
 }
 
 TEST(Log, FoldersOfOthersAreLeftAlone) {

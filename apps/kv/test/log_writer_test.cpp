@@ -1,0 +1,92 @@
+// The thread that writes a log file.
+#include "kv/log/log_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/descriptor.h"
+#include "base/temporary_folder.h"
+
+namespace hawser::kv {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(LogWriter, ARewritingThatFailedIsNotCompletedByItsRest) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "shard-0.0.log";
+  const fs::path next = folder.path() / "later" / "shard-0.1.log";
+  std::string bytes;
+  LogWriter writer(*create_log_file(path), path, 0, LogSync::never, [] {});
+  std::string part = "first";
+  writer.push(bytes, part, next, {.first = true});
+  for (bool failed = false; !failed;) {  // Its folder does not exist.
+    failed = writer.progress().replacement_failed;
+    std::this_thread::yield();
+  }
+  fs::create_directory(folder.path() / "later");
+  part = "second";
+  bytes = "record";
+  writer.push(bytes, part, next, {});
+  part = "third";
+  writer.push(bytes, part, next, {.last = true});
+  writer.wait_for_replacement();
+  EXPECT_FALSE(writer.progress().replaced);
+  EXPECT_FALSE(fs::exists(next));
+  EXPECT_TRUE(fs::exists(path));
+  // Another rewriting begins anew.
+  part = "all";
+  writer.push(bytes, part, next, {.first = true, .last = true});
+  writer.wait_for_replacement();
+  EXPECT_TRUE(writer.progress().replaced);
+  EXPECT_FALSE(fs::exists(path));
+  std::ifstream file(next, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(text, HasSubstr("all"));
+  EXPECT_THAT(text, Not(HasSubstr("second")));
+}
+
+TEST(LogWriter, ASlowDiskBoundsTheBytesInMemory) {
+  constexpr std::size_t step = std::size_t{1} << 20;
+  constexpr std::size_t all = 6 * LogWriter::queued_max;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const Descriptor reading(ends[0]);
+  std::atomic<std::size_t> pushed = 0;
+  std::thread client([&] {
+    LogWriter writer(Descriptor(ends[1]), "pipe", 0, LogSync::never, [] {});
+    std::string nothing;
+    while (pushed < all) {
+      std::string bytes(step, 'x');
+      writer.push(bytes, nothing, "pipe", {});
+      pushed += step;
+    }
+  });
+  // The queue, the bytes that are being written, and what the pipe holds.
+  constexpr std::size_t bound = 2 * (LogWriter::queued_max + step) + step;
+  std::size_t got = 0;
+  std::vector<char> bytes(step);
+  while (got < all) {
+    const ssize_t some = read(reading.get(), bytes.data(), bytes.size());
+    if (some <= 0) break;
+    EXPECT_LE(pushed, got + bound);
+    got += static_cast<std::size_t>(some);
+  }
+  client.join();
+  EXPECT_EQ(got, all);
+}
+
+}  // namespace
+}  // namespace hawser::kv
