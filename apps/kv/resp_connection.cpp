@@ -172,7 +172,7 @@ void RespConnection::on_durable(std::uint64_t slot, const std::string* error) {
   write_ready();
   if (!charge_replies()) return;
   send_batches();
-  if (!closed() && may_go_on() && std::exchange(stopped_, false)) resume();
+  go_on();
 }
 
 // ---- Other shards ----
@@ -264,8 +264,14 @@ void RespConnection::send_batches() {
 
 void RespConnection::on_taken() {
   send_batches();
-  stopped_ = !may_go_on();
   write_ready();
+  stopped_ = !closed() && !may_go_on();
+  // Further requests stay with their sender until replies come. The session stops by itself if they are not read.
+  if (stopped_ && !waiting_.empty()) pause();
+}
+
+void RespConnection::go_on() {
+  if (!closed() && (may_go_on() || waiting_.empty()) && std::exchange(stopped_, false)) resume();
 }
 
 void Lane::send() {
@@ -379,7 +385,7 @@ void RespConnection::on_replies(ForwardedBatch& batch) {
   write_ready();
   if (!charge_replies()) return;
   send_batches();
-  if (!closed() && may_go_on() && std::exchange(stopped_, false)) resume();
+  go_on();
 }
 
 // Adds the reply of one part to the reply of its command.

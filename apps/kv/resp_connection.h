@@ -139,7 +139,9 @@ class RespConnection final : public resp::RespSession {
   bool replies_fit() const noexcept { return held_replies_ + backlog() <= host().options.send_backlog_bytes_max; }
   void on_taken() override;
   void on_drained() override {
-    if (charge_replies()) send_batches();
+    if (!charge_replies()) return;
+    send_batches();
+    go_on();
   }
   void on_end(const Error& reason) override;
 
@@ -158,6 +160,8 @@ class RespConnection final : public resp::RespSession {
   }
   void fail_waiting(Waiting& waiting, std::string error);
   void send_batches();
+  // Takes requests again after on_taken() has stopped that.
+  void go_on();
   void write_ready();
   void close_now(bool replies_wait);
   // `waits`: the reply gets a place of its own among those that wait.

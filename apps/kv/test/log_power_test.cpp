@@ -1,11 +1,14 @@
 // The append-only log when the machine loses power: what was not synced is lost.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -245,6 +248,49 @@ TEST(Log, ALossOfPowerLosesNothingThatWasAcknowledged) {
     EXPECT_TRUE(next || found == states[crash.acknowledged])
         << crash.folder << " after " << crash.acknowledged << " commands has " << found.size() << " keys";
   }
+}
+
+// A disk that does not answer must not make the server keep what clients send.
+TEST(Log, AStalledDiskStopsReadingFromClients) {
+  const TemporaryFolder folder;
+  const LogOptions options = options_in(folder.path(), std::size_t{64} << 20);
+  KvServer server({}, {}, &options);
+  RespPeer peer(server.address());
+  EXPECT_EQ(peer.call({"SET", "key", "value"}), "+OK\r\n");
+  // The sync waits until this test releases it.
+  std::atomic<bool> stalled = true;
+  const SyncHook waiting([&](int) { stalled.wait(true); });
+  constexpr std::size_t value_bytes = 16 * 1024;
+  const std::string one = request({"SET", "key", std::string(value_bytes, 'v')});
+  constexpr std::size_t commands = 8192;  // 128 MiB.
+  // The commands that wait, and what sockets and one block of the connection hold.
+  constexpr std::size_t bound = (std::size_t{1024} * value_bytes) + (std::size_t{32} << 20);
+  fcntl(peer.descriptor(), F_SETFL, O_NONBLOCK);
+  std::size_t sent = 0;
+  std::size_t at = 0;
+  std::size_t whole = 0;
+  while (whole < commands && sent < bound) {
+    const ssize_t some = send(peer.descriptor(), one.data() + at, one.size() - at, MSG_NOSIGNAL);
+    if (some > 0) {
+      sent += static_cast<std::size_t>(some);
+      at += static_cast<std::size_t>(some);
+      if (at == one.size()) at = 0, ++whole;
+      continue;
+    }
+    if (errno != EAGAIN) break;
+    // No more room for a while, or the server has stopped. A server that goes on reading makes room at once.
+    pollfd room{.fd = peer.descriptor(), .events = POLLOUT, .revents = 0};
+    if (poll(&room, 1, 1000) == 0) break;
+  }
+  EXPECT_LT(sent, bound);
+  stalled = false;
+  stalled.notify_all();
+  fcntl(peer.descriptor(), F_SETFL, 0);
+  if (at != 0) {
+    peer.send(std::string_view(one).substr(at));
+    ++whole;
+  }
+  for (std::size_t i = 0; i < whole; ++i) ASSERT_EQ(peer.receive(), "+OK\r\n") << i;
 }
 
 }  // namespace
