@@ -41,6 +41,7 @@ class Recorder {
   struct State;
   struct Calls {
     Task<Result<void>> operator()(IncomingCall& call, Next next) const;
+    bool skips(MetadataView metadata) const noexcept;
     std::shared_ptr<State> recorder;
   };
   Calls calls() const { return {state_}; }

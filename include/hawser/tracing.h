@@ -83,6 +83,9 @@ class Tracer {
   // receive it.
   struct ServerSpans {
     Task<Result<void>> operator()(IncomingCall& call, Next next) const;
+    // True if no outcome of the call is recorded: ratio is 0, failed_calls and slow_calls are off, and the caller does
+    // not record it.
+    bool skips(MetadataView metadata) const noexcept;
     std::shared_ptr<State> tracer;
   };
   struct ClientSpans {

@@ -167,6 +167,8 @@ Recorder::Recorder(RecorderOptions options) {
   state_ = std::make_shared<State>(std::move(options));
 }
 
+bool Recorder::Calls::skips(MetadataView) const noexcept { return !recorder->active.load(std::memory_order_relaxed); }
+
 Task<Result<void>> Recorder::Calls::operator()(IncomingCall& call, Next next) const {
   if (!recorder->active.load(std::memory_order_relaxed)) [[likely]]
     return next();

@@ -95,6 +95,18 @@ struct LastRing {
 
 // ---- Interceptors ----
 
+bool Tracer::ServerSpans::skips(MetadataView metadata) const noexcept {
+  const TracerOptions& options = tracer->options;
+  if (options.ratio > 0 || options.failed_calls || options.slow_calls != forever) return false;
+  if (metadata.empty()) return true;
+  try {
+    const std::optional<TraceContext> parent = trace_of(metadata);
+    return !parent || !parent->sampled;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 Task<Result<void>> Tracer::ServerSpans::operator()(IncomingCall& call, Next next) const {
   SpanOfCall<IncomingCall> span(*tracer, call, trace_of(call.metadata()), Span::Kind::server);
   auto rest = next();

@@ -128,6 +128,7 @@ TEST_F(Tracing, SpansOfAClientAndItsServerAreOneTrace) {
 TEST_F(Tracing, TheCallerDecides) {
   const Tracer never({.ratio = 0});
   const Tracer always({.ratio = 1});
+  const Tracer skipping({.ratio = 0, .failed_calls = false});  // Its interceptor is skipped where it can be.
   const TraceContext yes = TraceContext::begin(true);
   const TraceContext no = TraceContext::begin(false);
   const auto body = [&](Client& client) -> Task<void> {
@@ -141,7 +142,8 @@ TEST_F(Tracing, TheCallerDecides) {
   };
   run(never, std::nullopt, body);
   run(always, std::nullopt, body);
-  for (const Tracer& tracer : {never, always}) {
+  run(skipping, std::nullopt, body);
+  for (const Tracer& tracer : {never, always, skipping}) {
     const std::vector<Span> spans = tracer.latest(10);
     ASSERT_EQ(spans.size(), 1U);
     EXPECT_EQ(spans[0].trace_id, yes.trace_id);

@@ -84,7 +84,7 @@ TEST_F(TlsCertificates, AndKeysMustBelongTogetherAndBeReadable) {
     const Result<void> loaded = TlsServer(std::move(with)).reload();
     return loaded ? std::string() : loaded.error().text;
   };
-  EXPECT_HAS(refused({}), "TlsServerOptions::certificates is empty");
+  EXPECT_HAS(refused({}), "TlsServerOptions::certificates and shared_keys are empty");
   EXPECT_HAS(refused({.certificates = {{one.certificate_file, two.key_file}}}), "is not that of the certificate in");
   EXPECT_HAS(refused({.certificates = {{folder.path().string() + "/absent", two.key_file}}}), "No such file");
   EXPECT_HAS(refused({.certificates = {{folder.path().string(), two.key_file}}}), "cannot read");

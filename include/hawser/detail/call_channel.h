@@ -109,8 +109,7 @@ class CallOperation : public SendCompletion {
   explicit CallOperation(ClientLink& link) noexcept : link_(link), deadline_(*this) {}
   ~CallOperation();
 
-  // Cancels the call if it has not ended, and ends its loans. Called before the arguments that the operation owns are
-  // destroyed.
+  // Cancels the call if it has not ended, and ends its loans. Called before the operation's arguments are destroyed.
   void withdraw() noexcept;
 
   Request request_;

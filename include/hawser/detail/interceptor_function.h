@@ -8,6 +8,7 @@
 namespace hawser {
 class IncomingCall;
 class OutgoingCall;
+class MetadataView;
 class Next;
 }  // namespace hawser
 
@@ -23,6 +24,8 @@ class Interceptor {
   Interceptor& operator=(const Interceptor&) = delete;
   virtual ~Interceptor() = default;
   virtual Task<Result<void>> around(CallInfo& call, Next&& next) = 0;
+  // True if around() would only call next() for a request with this metadata.
+  virtual bool skips(const MetadataView&) const noexcept { return false; }
 };
 
 template <class CallInfo, class F>
@@ -30,6 +33,10 @@ class FunctionInterceptor final : public Interceptor<CallInfo> {
  public:
   explicit FunctionInterceptor(F&& given) : function_(std::move(given)) {}
   Task<Result<void>> around(CallInfo& call, Next&& next) override { return function_(call, std::move(next)); }
+  bool skips(const MetadataView& metadata) const noexcept override {
+    if constexpr (requires { function_.skips(metadata); }) return function_.skips(metadata);
+    return false;
+  }
 
  private:
   F function_;

@@ -57,8 +57,7 @@ class ReceiveAccount {
 
   bool bounded() const noexcept { return budget_ != nullptr; }
   std::size_t used() const noexcept { return used_; }
-  // False if the connection's share, the peer's part or the loop's budget has not enough left. Nothing is acquired
-  // then.
+  // False, without an effect, if the connection's share, the peer's part or the loop's budget has not enough left.
   bool acquire(std::size_t bytes) noexcept {
     if (budget_ == nullptr) return true;
     if (!fits(bytes, used_, budget_->share_bytes_max_)) return false;
@@ -81,8 +80,7 @@ class ReceiveAccount {
     budget_->used_.store(budget_->used() - bytes, std::memory_order_relaxed);
   }
 
-  // Sets the memory of messages that have not arrived completely. False if there is not enough left; the value does not
-  // change then.
+  // Sets the memory of messages that have not arrived completely. False, without an effect, if not enough is left.
   bool set_arriving(std::size_t bytes) noexcept {
     if (bytes > arriving_ && !acquire(bytes - arriving_)) return false;
     if (bytes < arriving_) release(arriving_ - bytes);

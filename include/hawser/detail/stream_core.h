@@ -81,8 +81,7 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
     ReceiveCharge body_charge;
     ReceiveCharge payload_charge;
   };
-  // Memory of a stored item in addition to the bytes of its block: the block's header, and an element of a vector that
-  // doubles its capacity.
+  // Memory of a stored item beside the bytes of its block: its header, and an element of a vector that doubles.
   static constexpr std::size_t kept_item_bytes = sizeof(Block) + 2 * sizeof(Item);
 
   // Called by the session. An error is a protocol violation of the peer.

@@ -14,8 +14,7 @@ class Task;
 
 namespace detail {
 
-// Allocates coroutine frames from the calling thread's pool; see src/base/frame_pool.cpp. Under sanitizers, frames come
-// from the allocator.
+// Allocates coroutine frames from the calling thread's pool (src/base/frame_pool.cpp), with sanitizers from the heap.
 void* allocate_frame(std::size_t bytes);
 void free_frame(void* frame, std::size_t bytes) noexcept;
 

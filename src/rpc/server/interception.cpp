@@ -1,5 +1,6 @@
 #include "rpc/server/interception.h"
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -297,6 +298,8 @@ detail::Serving intercept(const detail::IncomingRequest& request, const ServerIn
 }  // namespace
 
 void InterceptedHandler::serve(const detail::IncomingRequest& request) {
+  const auto skips = [&](const auto& interceptor) { return interceptor->skips(request.metadata); };
+  if (std::ranges::all_of(interceptors_, skips)) return handler_->serve(request);
   intercept(request, interceptors_, *handler_, method_);
 }
 
