@@ -121,52 +121,6 @@ TEST_F(Intercepted, RunInOrderAndSeeTheCall) {
   });
 }
 
-// An interceptor that has nothing to do with calls without a certain metadata.
-struct Skipping {
-  Task<Result<void>> operator()(IncomingCall&, Next next) const {
-    ++*entered;
-    return next();
-  }
-  bool skips(MetadataView metadata) const noexcept { return !metadata.find("look"); }
-  int* entered;
-};
-
-TEST_F(Intercepted, AreSkippedIfNoneOfThemHasSomethingToDo) {
-  int first = 0;
-  int second = 0;
-  server.use(Skipping{&first});
-  server.use(Skipping{&second});
-  run([&](Client& client) -> Task<void> {
-    for (int i = 0; i < 3; ++i) {
-      const CallOptions usual{.timeout = patience};
-      AWAIT(reply, client.call<shout>(usual, "hi"));
-      EXPECT_EQ(reply, "hi! nobody");
-      AWAIT(later, client.call<mirror_later>(usual, "later"));
-      EXPECT_EQ(later, "later");
-      AWAIT(failed, client.call<fails>(usual));
-      EXPECT_ERROR(failed, application, "it failed");
-    }
-    EXPECT_EQ(first + second, 0);
-    const CallOptions looked_at{.timeout = patience, .metadata = {{"look", "here"}}};
-    AWAIT(reply, client.call<shout>(looked_at, "hi"));
-    EXPECT_EQ(reply, "hi! nobody");
-    EXPECT_EQ(first, 1);
-    EXPECT_EQ(second, 1);
-  });
-}
-
-TEST_F(Intercepted, AreAllRunIfOneOfThemHasSomethingToDo) {
-  int entered = 0;
-  server.use(Skipping{&entered});
-  server.use([](IncomingCall&, Next next) -> Task<Result<void>> { return next(); });
-  run([&](Client& client) -> Task<void> {
-    const CallOptions usual{.timeout = patience};
-    AWAIT(reply, client.call<shout>(usual, "hi"));
-    EXPECT_OK(reply);
-    EXPECT_EQ(entered, 1);
-  });
-}
-
 TEST_F(Intercepted, ChangeMetadataAndIdentity) {
   server.use([](IncomingCall& call, Next next) -> Task<Result<void>> {
     EXPECT_EQ(call.metadata().find("secret"), "s");
