@@ -157,6 +157,9 @@ TEST(RecordFormat, HostileLengthsAreRefused) {
       error_of_file(file_with(std::string(8, '\xff') + fixed.substr(8) + method + none + none + none + none + none))
           .text,
       HasSubstr("negative time"));
+  const std::string late = std::string(7, '\xff') + '\x7f';
+  EXPECT_THAT(error_of_file(file_with(late + fixed.substr(8) + method + none + none + none + none + none)).text,
+              HasSubstr("more than 10 years"));
   const std::string metadata = std::string("\x03\0\0\0", 4) + std::string("\x09\x09\x09");
   EXPECT_THAT(error_of_file(file_with(fixed + method + none + metadata + none + none + none)).text,
               HasSubstr("malformed metadata"));

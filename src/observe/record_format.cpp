@@ -103,6 +103,7 @@ Result<std::optional<RecordedCall>> RecordReader::next() {
   call.attachment = sized(reader);
   if (!reader.finished()) return damaged("the lengths of a record contradict each other");
   if (call.at < Duration::zero() || call.duration < Duration::zero()) return damaged("a record has a negative time");
+  if (call.at > recording_time_max) return damaged("a record has a time of more than 10 years after the beginning");
   if (call.method.empty()) return damaged("a record has no method");
   if (!wire::check_metadata(call.metadata)) return damaged("a record has malformed metadata");
   record_ = left.first(frame_bytes + size);

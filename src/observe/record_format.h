@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -27,6 +28,9 @@ struct RecordedCall {
   Bytes payload = {};
   Bytes attachment = {};
 };
+
+// Times of records are those of one recording: a later one would not fit into the times of a replay at any speed.
+inline constexpr Duration recording_time_max = std::chrono::hours(24 * 3650);
 
 inline constexpr std::size_t record_bytes_max = std::size_t{256} << 20;
 

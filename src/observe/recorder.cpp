@@ -45,6 +45,8 @@ struct Recorder::State {
   // False, and counted, if the copy of a request does not fit beside what waits.
   bool reserve(std::size_t bytes) {
     const std::lock_guard guard(lock);
+    // A full queue must not keep a recording that nobody fetches: add() would not run again.
+    if (!running(Clock::now())) return false;
     if (waiting.records.size() + in_flight_bytes + bytes > options.queue_bytes_max) {
       ++waiting.dropped;
       return false;
@@ -68,6 +70,7 @@ struct Recorder::State {
   }
   void skip() {
     const std::lock_guard guard(lock);
+    if (!running(Clock::now())) return;
     ++waiting.skipped;
   }
   // Ends a recording that nobody fetches.

@@ -234,7 +234,7 @@ Task<Result<Client::State::Opened>> Client::State::open_best(std::string to) {
         .regions = regions,
         .send_bytes_max =
             rpc::message_limits(dialed->hello.message_bytes_max, options.message_bytes_max).send_bytes_max -
-            (dialed->transport.empty() ? 0 : rpc::path_overhead(dialed->hello.protection)),
+            dialed->overhead_bytes,
         .calls_max = std::min<std::size_t>(options.calls_in_flight_max, dialed->hello.calls_max),
         .peer_window_bytes = dialed->hello.stream_window_bytes,
         .own_window_bytes = options.stream_window_bytes,

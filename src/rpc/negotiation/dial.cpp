@@ -105,16 +105,17 @@ Task<Result<void>> until_ready(Loop& loop, transport::PendingConnection& pending
   co_return *state->outcome;
 }
 
-// Whether a path with the protection that the server has answered may be used.
-bool accepts(std::uint8_t demanded, std::uint8_t answered) noexcept {
-  return transport::known(answered) && answered >= demanded;
-}
-std::string refusal_of_protection(std::uint8_t demanded, std::uint8_t answered) {
+// Empty if a path with the protection that the server has answered may be used, and with messages of
+// `message_bytes_max`; otherwise the reason.
+std::string refusal_of_protection(std::uint8_t demanded, std::uint8_t answered, std::size_t message_bytes_max) {
   if (answered == 0) return "the server does not prove that it agreed on the path: update it";
   if (!transport::known(answered)) return "the server demands a protection of paths that is not known here: update it";
-  return "the server offers " + std::string(to_string(static_cast<transport::PathProtection>(answered))) +
-         " messages on the path, and TlsClientOptions::protection demands " +
-         std::string(to_string(static_cast<transport::PathProtection>(demanded))) + " ones: update the server";
+  if (answered < demanded) {
+    return "the server offers " + std::string(to_string(static_cast<transport::PathProtection>(answered))) +
+           " messages on the path, and TlsClientOptions::protection demands " +
+           std::string(to_string(static_cast<transport::PathProtection>(demanded))) + " ones: update the server";
+  }
+  return std::string(refusal_of_path(answered, message_bytes_max));
 }
 
 }  // namespace
@@ -229,6 +230,7 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
         if (!secured) co_return std::unexpected(std::move(secured.error()));
         dialed.proof = std::move(secured->proof);
         cipher = std::move(secured->cipher);
+        dialed.overhead_bytes = path_overhead(dialed.hello.protection);
       }
       dialed.connection = open_path(*pending, server.release_stream(), std::move(cipher));
       co_return dialed;
@@ -250,10 +252,14 @@ Task<Result<Dialed>> dial(Loop& loop, transport::Network& network, const std::st
                          "', which was not offered, or proposes it again",
                      ErrorScope::connection, Initiator::peer);
     }
+    std::string refused;
+    if (security != nullptr) {
+      refused = refusal_of_protection(demanded, dialed.hello.protection,
+                                      std::min<std::size_t>(dialed.hello.message_bytes_max, options.message_bytes_max));
+    }
     Result<std::unique_ptr<transport::PendingConnection>> made =
-        security != nullptr && !accepts(demanded, dialed.hello.protection)
-            ? fail(ErrorCode::unavailable, refusal_of_protection(demanded, dialed.hello.protection),
-                   ErrorScope::transport)
+        !refused.empty()
+            ? fail(ErrorCode::unavailable, std::move(refused), ErrorScope::transport)
             : offered.mapped()->select_device(local).begin_accept(
                   selection->bytes, message_limits(dialed.hello.message_bytes_max, options.message_bytes_max));
     if (made) {

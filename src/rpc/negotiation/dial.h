@@ -22,7 +22,8 @@ struct Dialed {
   std::shared_ptr<transport::TransportWorker> worker;
   std::string local;
   std::vector<std::byte> parameters;
-  std::unique_ptr<transport::PathProof> proof;      // Over a protected stream.
+  std::unique_ptr<transport::PathProof> proof;  // Over a protected stream.
+  std::size_t overhead_bytes = 0;  // Each message's protection on the path takes it. Less than both sides' limits.
   std::vector<TransportFallback> fallback_reasons;  // Why transports that this client has enabled are not used.
 };
 
