@@ -1,23 +1,17 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <new>
 #include <string>
 #include <vector>
 
 #include "hawser/hawser.h"
+#include "tests/out_of_memory/block_limit.h"
 #include "tests/testing.h"
 
 // State after a failed allocation. The allocator of blocks refuses blocks larger than a test allows.
-namespace {
-
-std::atomic<std::size_t> block_bytes_max{SIZE_MAX};
-
-}  // namespace
-
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  if (bytes > block_bytes_max.load()) throw std::bad_alloc();
+  if (bytes > hawser::out_of_memory::block_bytes_max.load()) throw std::bad_alloc();
   const auto unit = static_cast<std::size_t>(alignment);
   void* const memory = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
   if (memory == nullptr) throw std::bad_alloc();

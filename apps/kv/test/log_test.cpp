@@ -319,7 +319,7 @@ std::string info_field(RespPeer& peer, const std::string& name) {
 
 TEST(Log, InfoShowsItsState) {
   {
-    KvServer server({});
+    KvServer server;
     RespPeer peer(server.address());
     EXPECT_EQ(info_field(peer, "loading"), "0");
     EXPECT_EQ(info_field(peer, "aof_enabled"), "0");

@@ -276,7 +276,7 @@ TEST_P(LoopTest, TheEndOfATickComesOnceForMany) {
     self.at_tick_end(other);
     self.remove_tick_end(other);
     EXPECT_EQ(counted.calls, 0);
-    co_await self.sleep(milliseconds(0));
+    co_await self.sleep(milliseconds(1));
     EXPECT_EQ(counted.calls, 1);
     self.at_tick_end(counted);
   }(loop, end, removed));
@@ -302,7 +302,7 @@ TEST_P(LoopTest, AFlushWithinAFlushFindsNoEndThatHasGone) {
   loop.at_tick_end(*first);
   loop.at_tick_end(nested);
   loop.at_tick_end(last);
-  loop.run([](Loop& self) -> Task<void> { co_await self.sleep(milliseconds(0)); }(loop));
+  loop.run([](Loop& self) -> Task<void> { co_await self.sleep(milliseconds(1)); }(loop));
   EXPECT_EQ(later, 1);
 }
 
@@ -318,7 +318,7 @@ TEST_P(LoopTest, AnEndMayRegisterItselfAgainWhileItRuns) {
   } end(loop);
   loop.run([](Loop& self, End& again) -> Task<void> {
     self.at_tick_end(again);
-    co_await self.sleep(milliseconds(0));
+    co_await self.sleep(milliseconds(1));
     EXPECT_EQ(again.calls, 3);
   }(loop, end));
 }
@@ -354,7 +354,7 @@ TEST_P(LoopTest, AnEndOfATickThatIsAskedForMeanwhileIsNotLost) {
   loop.run([](Loop& self, Again& first, Maker& second) -> Task<void> {
     self.at_tick_end(first);
     self.at_tick_end(second);
-    co_await self.sleep(milliseconds(0));
+    co_await self.sleep(milliseconds(1));
     EXPECT_EQ(first.calls, 3);
     EXPECT_EQ(second.made.size(), 100U);
     for (const auto& one : second.made) EXPECT_EQ(one->calls, 3);

@@ -98,9 +98,8 @@ void CallFields::add(std::string_view name, std::string_view value, const Loop& 
 namespace {
 
 RequestPlan plan_target(const Served& served, const rpc::Dispatcher& dispatcher, const RequestHead& head) {
-  using Kind = RequestPlan::Kind;
   const auto refused = [](ErrorCode code, std::string text, unsigned status = 0, std::string allow = {}) {
-    return RequestPlan{.kind = Kind::refused,
+    return RequestPlan{.kind = RequestPlan::Kind::refused,
                        .status = status != 0 ? status : status_of(code),
                        .error = call_error(code, std::move(text)),
                        .allow = std::move(allow)};
@@ -110,13 +109,14 @@ RequestPlan plan_target(const Served& served, const rpc::Dispatcher& dispatcher,
     if (!defect.empty()) return refused(ErrorCode::invalid_argument, std::string(defect), 400);
   }
   RouteTable::Found found = served.routes.find(head.method, head.path);
-  if (found.handler != nullptr) return {.kind = Kind::route, .route = found.handler, .pattern = found.pattern};
+  if (found.handler != nullptr)
+    return {.kind = RequestPlan::Kind::route, .route = found.handler, .pattern = found.pattern};
   if (!found.allowed.empty()) {
     return refused(ErrorCode::invalid_argument, "this path does not serve the method " + std::string(head.method), 405,
                    std::move(found.allowed));
   }
   if (served.options.health && head.path == "/health") {
-    if (head.method == "GET" || head.method == "HEAD") return {.kind = Kind::health};
+    if (head.method == "GET" || head.method == "HEAD") return {.kind = RequestPlan::Kind::health};
     return refused(ErrorCode::invalid_argument, "/health serves GET only", 405, "GET, HEAD");
   }
   const rpc::Dispatcher::Method* const method = head.path.size() < 2 ? nullptr : dispatcher.find(head.path.substr(1));
@@ -132,19 +132,19 @@ RequestPlan plan_target(const Served& served, const rpc::Dispatcher& dispatcher,
     return refused(ErrorCode::invalid_argument, "a method with streams is not served over HTTP", 501);
   }
   const std::string_view type = media_type(head.field("content-type").value_or(json_type));
-  if (equal_without_case(type, json_type)) return {.kind = Kind::json, .method = method, .json = std::move(json)};
+  if (equal_without_case(type, json_type))
+    return {.kind = RequestPlan::Kind::json, .method = method, .json = std::move(json)};
   const bool proto = is_any_of(
       type, {"application/octet-stream", "application/proto", "application/x-protobuf", "application/protobuf"});
-  if (proto && json->encoding() == "proto") return {.kind = Kind::bytes, .method = method};
+  if (proto && json->encoding() == "proto") return {.kind = RequestPlan::Kind::bytes, .method = method};
   return refused(ErrorCode::invalid_argument, "send application/json or application/proto", 415);
 }
 
 }  // namespace
 
 RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher, const RequestHead& head) {
-  using Kind = RequestPlan::Kind;
   RequestPlan plan = plan_target(served, dispatcher, head);
-  if (plan.kind == Kind::refused || plan.kind == Kind::health) return plan;
+  if (plan.kind == RequestPlan::Kind::refused || plan.kind == RequestPlan::Kind::health) return plan;
   std::size_t codings = 0;
   bool known = false;
   for (const Field& field : head.fields) {
@@ -154,8 +154,8 @@ RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher
   }
   plan.gunzip = codings == 1 && known && served.options.gzip && can_gzip();
   // A route receives a body of another coding as it is.
-  if (codings == 0 || plan.gunzip || plan.kind == Kind::route) return plan;
-  return {.kind = Kind::refused,
+  if (codings == 0 || plan.gunzip || plan.kind == RequestPlan::Kind::route) return plan;
+  return {.kind = RequestPlan::Kind::refused,
           .status = 415,
           .error = call_error(ErrorCode::invalid_argument,
                               "the body has a Content-Encoding that this server does not decode: send gzip, if the "
