@@ -1,3 +1,5 @@
+#include "hawser/http.h"
+
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -6,7 +8,6 @@
 #include <vector>
 
 #include "hawser/grpc.h"
-#include "hawser/http.h"
 #include "tests/http2_client.h"
 #include "tests/http_server_fixture.h"
 #include "tests/out_of_memory/block_limit.h"
