@@ -170,16 +170,16 @@ struct RemoteCapabilities {
   bool one_sided = false;          // Reads and writes are executed by devices, without the peer's processor.
   bool one_sided_atomics = false;  // Never: the owner's processor executes all atomics.
   std::size_t operations_max = 0;  // Limit of the accesses in progress on the connection, by frames.
-  std::size_t window_bytes = 0;    // Bytes that are on their way by frames at any time.
+  std::size_t window_bytes = 0;    // Bytes of each priority that are on their way by frames at any time.
 };
 
 // Reads and changes a peer's exposed memory without a handler: a client accesses its server's memory, or a handler
 // accesses its caller's memory. RDMA devices execute reads and writes; over every other transport the peer's loop
 // serves them. Used on the connection's loop. A value: its tasks and copies must not outlive the client or context.
 //
-// Operations of one connection begin in order. A write is complete before later writes take effect, but a read may see
-// the data of a later write. A call finds written what had ended before it was sent; over RDMA, also what had begun.
-// Atomics are atomic against other remote atomics only.
+// Interactive operations of one connection begin in order. A write is complete before later writes take effect, but a
+// read may see the data of a later write. Bulk operations have no order (TransferPriority). A call finds written what
+// had ended before it was sent; over RDMA, also what had begun. Atomics are atomic against other remote atomics only.
 //
 // Over RDMA the local memory must lie within a RegisteredBuffer. It must stay valid and unchanged until the operation
 // has ended. After an operation was abandoned (its task destroyed, cancelled or timed out), in_use() of the buffer
@@ -198,8 +198,10 @@ struct RemoteCapabilities {
 // A transfer of several pieces may fail in the midst; the error's text says how many bytes were confirmed.
 class RemoteMemory {
  public:
-  explicit RemoteMemory(Client& client) noexcept : client_(&client) {}
-  explicit RemoteMemory(const Context& context) noexcept;
+  // Reads and writes of large batches that nobody waits for are of priority `bulk`, so that others precede them.
+  explicit RemoteMemory(Client& client, TransferPriority priority = TransferPriority::interactive) noexcept
+      : client_(&client), priority_(priority) {}
+  explicit RemoteMemory(const Context& context, TransferPriority priority = TransferPriority::interactive) noexcept;
 
   RemoteCapabilities capabilities() const;
 
@@ -248,7 +250,7 @@ class RemoteMemory {
 
   // These tasks have a copy of this object, which may be destroyed before them.
   static Task<Result<void>> run(RemoteMemory self, detail::RemoteRequest request);
-  Result<Access> begin(const detail::RemoteRequest& request);
+  Result<Access> begin(detail::RemoteRequest& request);
   // Completes when messages that are sent from now on take effect after the write.
   Task<Result<Access>> begin_write(RemoteRegion region, std::uint64_t offset, Bytes from, RemoteOptions options);
   Task<Result<Access>> begin_write(RemoteRegion region, const TransferBatch& batch, RemoteOptions options);
@@ -275,6 +277,7 @@ class RemoteMemory {
 
   Client* client_ = nullptr;
   detail::ReplySink* reply_sink_ = nullptr;
+  TransferPriority priority_;
 };
 
 }  // namespace hawser

@@ -9,6 +9,14 @@
 
 namespace hawser {
 
+// Accesses to a peer's memory over one connection are of two classes. Interactive ones precede bulk ones that wait,
+// also between the pieces of one. While both wait, bulk accesses get at least 5 % of the bytes, where an access of less
+// than 4 KiB counts as 4 KiB.
+enum class TransferPriority : std::uint8_t {
+  interactive,  // They begin in the order of the calls.
+  bulk,         // They begin in the order of their deadlines, so that a later one may precede and interrupt others.
+};
+
 // Blocks of local memory, each with its place in a remote region, that are read or written together (RemoteMemory).
 // Neighbours that are contiguous in both memories are one run. A batch is prepared once and may be posted any number of
 // times, also at new places. It must not change while it is posted. Blocks of one batch may be executed in any order.

@@ -204,6 +204,68 @@ TEST_P(MemoryConformance, ABatchMovesScatteredBlocks) {
   });
 }
 
+// Accesses append their number to `order` when they have ended.
+Task<void> read_again(RemoteMemory remote, RemoteRegion region, MutableBytes into, int count, std::vector<int>& order) {
+  for (int i = 0; i < count; ++i) {
+    AWAIT(read, remote.read(region, 0, into));
+    EXPECT_OK(read);
+  }
+  order.push_back(0);
+}
+Task<void> write_batch(RemoteMemory remote, RemoteRegion region, const TransferBatch& batch, Duration timeout,
+                       std::vector<int>& order, int number) {
+  AWAIT(written, remote.write(region, batch, {.timeout = timeout}));
+  EXPECT_OK(written);
+  order.push_back(number);
+}
+
+TEST_P(MemoryConformance, InteractiveAccessesPrecedeBulkOnes) {
+  with_store([](Store& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
+    const RemoteRegion region = store.expose();
+    RemoteMemory bulk(client, TransferPriority::bulk);
+    TransferBatch batch;  // 64 MB.
+    for (int i = 0; i < 20; ++i) batch.add(mine.memory().first(3'200'000), 0);
+    std::vector<int> order;
+    Scope scope;
+    scope.spawn(write_batch(bulk, region, batch, forever, order, 1));
+    scope.spawn(write_batch(bulk, region, batch, std::chrono::hours(2), order, 2));
+    scope.spawn(write_batch(bulk, region, batch, std::chrono::hours(1), order, 3));
+    scope.spawn(read_again(remote, region, mine.memory().subspan(3'500'000, 10), 20, order));
+    auto joining = scope.join();
+    co_await std::move(joining);
+    EXPECT_EQ(order, (std::vector<int>{0, 3, 2, 1})) << "small reads, then the writes by deadline";
+  });
+}
+
+TEST_P(MemoryConformance, BulkAccessesAreNotStarved) {
+  with_store([](Store& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
+    const RemoteRegion region = store.expose();
+    RemoteMemory bulk(client, TransferPriority::bulk);
+    std::vector<int> order;
+    int ended = 0;
+    bool stopping = false;
+    const auto read_always = [&](MutableBytes into) -> Task<void> {
+      while (!stopping) {
+        AWAIT(read, remote.read(region, 0, into));
+        EXPECT_OK(read);
+        ++ended;
+      }
+    };
+    TransferBatch batch;
+    batch.add(mine.memory().first(1'000'000), 2'000'000);
+    Scope scope;
+    for (std::size_t i = 0; i < 8; ++i)
+      scope.spawn(read_always(mine.memory().subspan(2'000'000 + i * 200'000, 200'000)));
+    auto writing = write_batch(bulk, region, batch, forever, order, 1);
+    co_await std::move(writing);
+    // At least 5 % of the bytes: the write ends before 20 times as much, and what is on its way, has been read.
+    EXPECT_LT(ended * 200'000, 20 * 1'000'000 + 16'000'000);
+    stopping = true;
+    auto joining = scope.join();
+    co_await std::move(joining);
+  });
+}
+
 TEST_P(MemoryConformance, ANotificationFindsAllOfTheBatchWritten) {
   with_store([](Store& store, Client& client, RemoteMemory& remote, RegisteredBuffer& mine) -> Task<void> {
     const RemoteRegion region = store.expose();

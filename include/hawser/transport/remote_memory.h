@@ -6,6 +6,7 @@
 #include <span>
 
 #include "hawser/error.h"
+#include "hawser/time.h"
 #include "hawser/transfer_batch.h"
 
 namespace hawser::transport {
@@ -18,7 +19,9 @@ class RemoteOperation {
   // Local memory, registered by the application, and its places behind `address`. The runs last until the operation
   // has ended or has been abandoned.
   std::span<const TransferBatch::Run> runs = {};
-  std::uint64_t domain = 0;  // Domain of the peer's device, as in the peer's ExposedPlace.
+  TransferPriority priority = TransferPriority::interactive;
+  Time deadline = Time::max();  // Orders bulk operations.
+  std::uint64_t domain = 0;     // Domain of the peer's device, as in the peer's ExposedPlace.
   std::uint64_t address = 0;
   std::uint32_t key = 0;
 

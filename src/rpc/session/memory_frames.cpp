@@ -24,6 +24,7 @@ struct MemoryFrames::Piece final : SendCompletion, PooledFrame {
   MemoryFrames& frames;
   MemoryOperation* operation = nullptr;  // Null: abandoned.
   CallId id;
+  TransferPriority priority = TransferPriority::interactive;
   std::size_t bytes = 0;
   std::size_t run = 0;  // The first byte, in the operation's runs.
   std::size_t run_offset = 0;
@@ -56,22 +57,26 @@ Result<void> MemoryFrames::start(MemoryOperation& operation) {
                                            "some first");
   }
   ++operations_;
-  operation.next = nullptr;
-  (last_ == nullptr ? first_ : last_->next) = &operation;
-  last_ = &operation;
+  if (operation.priority == TransferPriority::interactive) busy_bytes_ = busy_period_bytes;
+  schedule_.add(operation);
   post();
   return {};
 }
 
-bool MemoryFrames::has_window() const noexcept {
-  return !pieces_.full() && in_flight_bytes_ < window_bytes &&
-         session_.connection().backlog() <= session_.settings().backlog_bytes_max;
+bool MemoryFrames::has_window(TransferPriority priority) const noexcept {
+  if (pieces_.full() || session_.connection().backlog() > session_.settings().backlog_bytes_max) return false;
+  if (priority == TransferPriority::interactive) return in_flight_.interactive < window_bytes;
+  return in_flight_.bulk < (busy_bytes_ == 0 ? window_bytes : busy_window_bytes) &&
+         pieces_.size() < pieces_max - interactive_pieces;
 }
 
 void MemoryFrames::post() {
   if (std::exchange(posting_, true)) return;
-  while (!ended_ && first_ != nullptr && has_window()) {
-    MemoryOperation& operation = *first_;
+  while (!ended_) {
+    MemoryOperation* const next =
+        schedule_.next(has_window(TransferPriority::interactive), has_window(TransferPriority::bulk));
+    if (next == nullptr) break;
+    MemoryOperation& operation = *next;
     const bool atomic = wire::MemoryBody::atomic(static_cast<std::uint32_t>(operation.action));
     bool sent = false;
     try {
@@ -83,7 +88,7 @@ void MemoryFrames::post() {
     if (ended_) break;
     const bool all = atomic || operation.next_run == operation.runs.size();
     if (sent && !all && !operation.failure) continue;
-    unlink(operation);
+    schedule_.remove(operation);
     if (!operation.failure) operation.on_posted();
     finish_if_done(operation);
   }
@@ -177,27 +182,19 @@ bool MemoryFrames::send_atomic(MemoryOperation& operation) {
 
 void MemoryFrames::begin_piece(Piece& piece, MemoryOperation& operation) noexcept {
   piece.operation = &operation;
+  piece.priority = operation.priority;
   ++operation.pieces;
-  in_flight_bytes_ += piece.bytes;
+  in_flight_.of(piece.priority) += piece.bytes;
+  schedule_.posted(operation, piece.bytes);
+  if (piece.priority == TransferPriority::bulk) busy_bytes_ -= std::min(busy_bytes_, piece.bytes);
 }
 
 // Ends a piece that has been answered, or whose connection has ended.
 void MemoryFrames::end_piece(Piece* piece) noexcept {
   if (piece->loaned) session_.connection().copy_and_release(*piece);
-  in_flight_bytes_ -= piece->bytes;
+  in_flight_.of(piece->priority) -= piece->bytes;
   pieces_.close(piece->id);
   delete piece;
-}
-
-void MemoryFrames::unlink(MemoryOperation& operation) noexcept {
-  MemoryOperation* before = nullptr;
-  for (MemoryOperation* one = first_; one != nullptr; before = one, one = one->next) {
-    if (one != &operation) continue;
-    (before == nullptr ? first_ : before->next) = one->next;
-    if (last_ == one) last_ = before;
-    one->next = nullptr;
-    return;
-  }
 }
 
 void MemoryFrames::finish(MemoryOperation& operation, std::optional<Error> error) {
@@ -216,7 +213,7 @@ void MemoryFrames::finish_if_done(MemoryOperation& operation) {
 
 void MemoryFrames::abandon(MemoryOperation& operation) noexcept {
   if (ended_) return;
-  unlink(operation);
+  schedule_.remove(operation);
   --operations_;
   pieces_.each_open([&](Piece& piece) {
     if (piece.operation != &operation) return;
@@ -244,9 +241,8 @@ bool MemoryFrames::on_reply(const wire::MemoryReplyFrame& reply, const wire::Fra
   }
   end_piece(piece);
   if (operation != nullptr) {
-    const bool queued = operation->next != nullptr || last_ == operation;
-    if (operation->failure && queued) unlink(*operation);
-    if (operation->failure || !queued) finish_if_done(*operation);
+    if (operation->failure) schedule_.remove(*operation);
+    if (!operation->scheduled()) finish_if_done(*operation);
   }
   post();
   return true;
@@ -310,8 +306,8 @@ std::uint32_t MemoryFrames::checksum_of(const Piece& piece, const MemoryOperatio
 void MemoryFrames::end(const Error& reason, std::uint64_t sent) {
   ended_ = true;
   std::vector<MemoryOperation*> ending;
-  for (MemoryOperation* one = first_; one != nullptr; one = one->next) ending.push_back(one);
-  first_ = last_ = nullptr;
+  schedule_.each([&](MemoryOperation& one) { ending.push_back(&one); });
+  schedule_.clear();
   pieces_.each_open([&](Piece& piece) {
     if (piece.operation != nullptr && std::find(ending.begin(), ending.end(), piece.operation) == ending.end()) {
       ending.push_back(piece.operation);

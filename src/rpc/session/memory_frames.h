@@ -27,8 +27,13 @@ class MemoryFrames {
   static constexpr std::size_t operations_max = 4096;
   // Limit of one frame's data. The next piece waits while window_bytes are on their way, or pieces_max frames.
   static constexpr std::size_t piece_bytes_max = std::size_t{128} << 10;
+  // Each class of priority has a window of its own. That of bulk operations is busy_window_bytes after an interactive
+  // one has begun, until busy_period_bytes of bulk operations have been sent, and leaves interactive_pieces frames.
   static constexpr std::size_t window_bytes = std::size_t{512} << 10;
+  static constexpr std::size_t busy_window_bytes = std::size_t{256} << 10;
+  static constexpr std::size_t busy_period_bytes = std::size_t{2} << 20;
   static constexpr std::size_t pieces_max = 64;
+  static constexpr std::size_t interactive_pieces = 16;
   static_assert(piece_bytes_max <= wire::memory_read_bytes_max);
 
   explicit MemoryFrames(rpc::Session& session);
@@ -58,13 +63,12 @@ class MemoryFrames {
   using Pieces = wire::CallTable<Piece>;
 
   void post();
-  bool has_window() const noexcept;
+  bool has_window(TransferPriority priority) const noexcept;
   Piece* open_piece(MemoryOperation& operation, std::size_t body_bytes, std::size_t payload_bytes, std::byte*& at);
   bool send_piece(MemoryOperation& operation);
   bool send_atomic(MemoryOperation& operation);
   void begin_piece(Piece& piece, MemoryOperation& operation) noexcept;
   void end_piece(Piece* piece) noexcept;
-  void unlink(MemoryOperation& operation) noexcept;
   void finish(MemoryOperation& operation, std::optional<Error> error);
   void finish_if_done(MemoryOperation& operation);
   std::size_t piece_bytes() const noexcept;
@@ -99,9 +103,16 @@ class MemoryFrames {
   rpc::Session& session_;
   Pieces pieces_;
   std::size_t operations_ = 0;
-  std::size_t in_flight_bytes_ = 0;
-  MemoryOperation* first_ = nullptr;  // Operations with frames to be sent, in order.
-  MemoryOperation* last_ = nullptr;
+  // Bytes of frames without an answer.
+  struct InFlight {
+    std::size_t interactive = 0;
+    std::size_t bulk = 0;
+    std::size_t& of(TransferPriority priority) noexcept {
+      return priority == TransferPriority::bulk ? bulk : interactive;
+    }
+  } in_flight_;
+  std::size_t busy_bytes_ = 0;                  // Bytes of bulk operations until the period ends.
+  TransferSchedule<MemoryOperation> schedule_;  // Operations with frames to be sent.
   bool posting_ = false;
   bool ended_ = false;
   Arriving arriving_{*this};

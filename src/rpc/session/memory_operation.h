@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "base/transfer_schedule.h"
 #include "hawser/error.h"
 #include "hawser/transfer_batch.h"
 #include "wire/memory_body.h"
@@ -13,7 +14,7 @@
 namespace hawser::detail {
 
 // One access to the peer's memory by frames, at one address until it has ended or been abandoned.
-class MemoryOperation {
+class MemoryOperation : public ScheduledTransfer<MemoryOperation> {
  public:
   wire::MemoryAction action = wire::MemoryAction::read;
   bool wants_crc = false;
@@ -43,7 +44,6 @@ class MemoryOperation {
   bool begun = false;           // A frame has been given to the connection,
   std::uint64_t mark = 0;       // and from this Connection::sent() on, the peer may have executed a part of it.
   std::optional<Error> failure;
-  MemoryOperation* next = nullptr;  // In the queue of operations with frames to be sent.
 };
 
 }  // namespace hawser::detail

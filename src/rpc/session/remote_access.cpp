@@ -10,10 +10,14 @@ using wire::MemoryAction;
 
 void RemoteAccess::watch(const RemoteOptions& options) {
   if (ended()) return;
+  if (const Time when = deadline(options); when != Time::max()) Timer::start(loop_, when);
+  if (options.token != nullptr && options.token->stop_possible()) stop_.emplace(*options.token, Stopper{this});
+}
+
+Time RemoteAccess::deadline(const RemoteOptions& options) const noexcept {
   // The limit is far enough from the end of time that adding it to a clock is safe.
   constexpr Duration timeout_max = std::chrono::hours(24 * 365 * 10);
-  if (options.timeout <= timeout_max) Timer::start(loop_, loop_.after(options.timeout));
-  if (options.token != nullptr && options.token->stop_possible()) stop_.emplace(*options.token, Stopper{this});
+  return options.timeout <= timeout_max ? loop_.after(options.timeout) : Time::max();
 }
 
 void RemoteAccess::set_posted() {
@@ -57,6 +61,8 @@ void RemoteAccess::Stopper::operator()() const noexcept {
 
 Result<void> FrameAccess::start(MemoryFrames& frames, const RemoteRequest& request) {
   action = request.action;
+  priority = request.priority;
+  MemoryOperation::deadline = RemoteAccess::deadline(request.options);
   wants_crc = request.options.checksum && action == MemoryAction::read;
   region = {request.region.owner, request.region.slot, request.region.generation, request.region.capability};
   base = request.base;
@@ -91,6 +97,8 @@ void FrameAccess::withdraw() noexcept {
 Result<void> DeviceAccess::start(transport::RemoteMemory& remote, const RemoteRegion::Place& place,
                                  const RemoteRequest& request) {
   single_ = request.single;
+  priority = request.priority;
+  RemoteOperation::deadline = RemoteAccess::deadline(request.options);
   kind = request.action == MemoryAction::write ? Kind::write : Kind::read;
   runs = request.batch != nullptr ? request.batch->runs() : std::span<const TransferBatch::Run>(&single_, 1);
   domain = place.domain;

@@ -27,6 +27,7 @@ struct RemoteRequest {
   std::uint64_t base = 0;
   wire::AtomicOperands operands = {};
   RemoteOptions options = {};
+  TransferPriority priority = TransferPriority::interactive;
 
   bool atomic() const noexcept { return wire::MemoryBody::atomic(static_cast<std::uint32_t>(action)); }
 };
@@ -57,6 +58,8 @@ class RemoteAccess : public std::enable_shared_from_this<RemoteAccess>, Timer {
   void set_done(const std::optional<Error>& error);
   // Abandons what the transport or the session still does.
   virtual void withdraw() noexcept = 0;
+  // The end of time without a timeout.
+  Time deadline(const RemoteOptions& options) const noexcept;
 
  private:
   struct Stopper {

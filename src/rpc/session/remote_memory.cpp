@@ -49,8 +49,8 @@ std::string mistake(const RemoteRequest& request) {
 
 }  // namespace
 
-RemoteMemory::RemoteMemory(const Context& context) noexcept
-    : reply_sink_(&detail::ContextAccess::reply_sink(context).origin()) {}
+RemoteMemory::RemoteMemory(const Context& context, TransferPriority priority) noexcept
+    : reply_sink_(&detail::ContextAccess::reply_sink(context).origin()), priority_(priority) {}
 
 RemoteCapabilities RemoteMemory::capabilities() const {
   detail::CallChannel* const channel = client_ == nullptr ? nullptr : detail::ClientAccess::connection(*client_);
@@ -64,7 +64,8 @@ RemoteCapabilities RemoteMemory::capabilities() const {
           .window_bytes = frames ? detail::MemoryFrames::window_bytes : 0};
 }
 
-Result<RemoteMemory::Access> RemoteMemory::begin(const RemoteRequest& request) {
+Result<RemoteMemory::Access> RemoteMemory::begin(RemoteRequest& request) {
+  request.priority = priority_;
   if (std::string wrong = mistake(request); !wrong.empty()) {
     return fail(ErrorCode::invalid_argument, std::move(wrong));
   }

@@ -40,12 +40,14 @@ Result<void> OneSided::start(RemoteOperation& operation) {
                 "the region is not of the device at the other end of this connection: its handle must come from this "
                 "peer, after its device was opened last");
   }
-  if (entries_.size() >= options_.operations_max) {
+  if (open_.size() >= options_.operations_max) {
     return fail(ErrorCode::overloaded, std::to_string(options_.operations_max) +
                                            " one-sided operations are under way on this connection: await some first");
   }
   Entry entry;
   entry.operation = &operation;
+  entry.priority = operation.priority;
+  entry.deadline = operation.deadline;
   entry.opcode = operation.kind == RemoteOperation::Kind::read ? Opcode::read : Opcode::write;
   entry.runs = operation.runs;
   entry.address = operation.address;
@@ -59,8 +61,17 @@ Result<void> OneSided::start(RemoteOperation& operation) {
   }
   entry.last_held = 0;
   // Packets between two operations wait for neither.
-  if (entries_.empty()) period_sends_ += work_queue_.sends() - idle_sends_;
-  entries_.push(std::move(entry));
+  if (open_.empty()) period_sends_ += work_queue_.sends() - idle_sends_;
+  if (entry.priority == TransferPriority::interactive) {
+    ++interactive_;
+    ++period_interactive_;
+  }
+  if (unused_.empty()) unused_.emplace_back();
+  entry.self = unused_.begin();
+  entry.open = true;
+  *entry.self = std::move(entry);
+  open_.splice(open_.end(), unused_, unused_.begin());
+  schedule_.add(open_.back());
   post();
   return {};
 }
@@ -102,14 +113,18 @@ const OneSided::Held* OneSided::find(Entry& entry, const std::byte* memory, std:
 }
 
 void OneSided::abandon(RemoteOperation& operation) noexcept {
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    Entry& entry = entries_[i];
+  for (Entry& entry : open_) {
     if (entry.operation != &operation) continue;
     entry.operation = nullptr;
+    if (ended_) return;
     entry.runs = {};
+    const bool unfinished = entry.scheduled();
+    schedule_.remove(entry);
     entry.bytes = entry.posted;
     // Its last part would have been signalled.
-    if (i == next_ && !ended_) post_marker();
+    if (unfinished && entry.posted != 0) post_marker();
+    finish_if_done(entry);
+    return;
   }
 }
 
@@ -121,24 +136,27 @@ void OneSided::post_marker() {
   work_queue_.submit();
 }
 
-bool OneSided::has_window() noexcept {
+bool OneSided::has_window(TransferPriority priority) noexcept {
   busy_ = busy_ || work_queue_.sends() - period_sends_ >= busy_sends;
-  const std::size_t most = busy_ ? busy_window_bytes : std::max(window_bytes, 2 * options_.part_bytes_max);
-  return parts_.size() < options_.parts_max && in_flight_bytes_ < most && work_queue_.slots.may_post_data();
+  const std::size_t most = busy(priority) ? busy_window_bytes : std::max(window_bytes, 2 * options_.part_bytes_max);
+  // Some work requests are left for interactive operations.
+  const std::size_t reserved = priority == TransferPriority::bulk ? options_.parts_max / 8 : 0;
+  return parts_.size() < options_.parts_max - reserved && in_flight_bytes(priority) < most &&
+         work_queue_.slots.may_post_data();
 }
 
 void OneSided::post() {
   if (ended_ || std::exchange(posting_, true)) return;
-  while (next_ < entries_.size()) {
-    while (entries_[next_].posted < entries_[next_].bytes && has_window()) post_part(entries_[next_]);
-    Entry& entry = entries_[next_];
-    if (entry.posted < entry.bytes) break;
-    ++next_;
-    if (entry.operation != nullptr) entry.operation->on_posted();
-    if (ended_) break;
+  while (!ended_) {
+    Entry* const next = schedule_.next(has_window(TransferPriority::interactive), has_window(TransferPriority::bulk));
+    if (next == nullptr) break;
+    if (next->posted < next->bytes) post_part(*next);
+    if (next->posted < next->bytes) continue;
+    schedule_.remove(*next);
+    if (next->operation != nullptr) next->operation->on_posted();
+    if (!ended_) finish_if_done(*next);
   }
   posting_ = false;
-  // Operations without bytes and abandoned operations have nothing to wait for.
   if (!ended_) on_completed();
 }
 
@@ -146,7 +164,8 @@ void OneSided::post_part(Entry& entry) {
   std::array<Segment, segments_most> segments;
   std::size_t count = 0;
   std::size_t bytes = 0;
-  const std::size_t most = busy_ ? std::min(options_.part_bytes_max, busy_part_bytes) : options_.part_bytes_max;
+  const std::size_t most =
+      busy(entry.priority) ? std::min(options_.part_bytes_max, busy_part_bytes) : options_.part_bytes_max;
   while (entry.runs[entry.run].bytes == 0) ++entry.run;
   const std::uint64_t begin = entry.runs[entry.run].offset + entry.offset;
   while (entry.run < entry.runs.size() && count < options_.segments_max && bytes < most) {
@@ -175,33 +194,35 @@ void OneSided::post_part(Entry& entry) {
   unsignalled_bytes_ = posted.signalled ? 0 : unsignalled_bytes_ + bytes;
   if (entry.first_id == 0) entry.first_id = posted.id;
   entry.last_id = posted.id;
-  parts_.push({posted.id, bytes});
-  in_flight_bytes_ += bytes;
+  parts_.push({posted.id, bytes, &entry});
+  in_flight_bytes(entry.priority) += bytes;
+  schedule_.posted(entry, bytes);
   period_posted_ += bytes;
   if (period_posted_ < period_bytes) return;
   busy_ = work_queue_.sends() - period_sends_ >= busy_sends;
   period_posted_ = 0;
   period_sends_ = work_queue_.sends();
+  interactive_ = std::exchange(period_interactive_, 0);
 }
 
 void OneSided::on_completed() {
-  for (;;) {
-    if (!parts_.empty() && work_queue_.slots.is_done(parts_.front().id)) {
-      const Part part = parts_.pop();
-      in_flight_bytes_ -= part.bytes;
-      entries_.front().confirmed += part.bytes;  // Parts are those of the first entry until it is complete.
-    }
-    if (next_ == 0 || entries_.front().confirmed < entries_.front().bytes) {
-      if (parts_.empty() || !work_queue_.slots.is_done(parts_.front().id)) return;
-      continue;
-    }
-    RemoteOperation* const operation = entries_.front().operation;
-    entries_.pop();  // Releases its memory.
-    --next_;
-    idle_sends_ = work_queue_.sends();
-    if (operation != nullptr) operation->on_done(std::nullopt);
-    if (ended_) return;
+  while (!ended_ && !parts_.empty() && work_queue_.slots.is_done(parts_.front().id)) {
+    const Part part = parts_.pop();
+    in_flight_bytes(part.entry->priority) -= part.bytes;
+    part.entry->confirmed += part.bytes;
+    finish_if_done(*part.entry);
   }
+}
+
+// Operations without bytes and abandoned operations may have nothing to wait for.
+void OneSided::finish_if_done(Entry& entry) {
+  if (!entry.open || entry.scheduled() || entry.confirmed < entry.bytes) return;
+  entry.open = false;
+  RemoteOperation* const operation = std::exchange(entry.operation, nullptr);
+  entry.held.clear();  // Releases its memory.
+  unused_.splice(unused_.begin(), open_, entry.self);
+  idle_sends_ = work_queue_.sends();
+  if (operation != nullptr) operation->on_done(std::nullopt);
 }
 
 bool OneSided::refused(std::uint64_t id) noexcept {
@@ -213,8 +234,8 @@ bool OneSided::refused(std::uint64_t id) noexcept {
 
 void OneSided::end(const Error& reason) {
   if (std::exchange(ended_, true)) return;
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    Entry& entry = entries_[i];
+  schedule_.clear();
+  for (Entry& entry : open_) {
     RemoteOperation* const operation = std::exchange(entry.operation, nullptr);
     if (operation == nullptr) continue;
     const bool begun = entry.first_id != 0 && entry.first_id <= work_queue_.submitted();

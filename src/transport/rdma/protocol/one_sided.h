@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "base/transfer_schedule.h"
 #include "hawser/bytes.h"
 #include "hawser/transport/remote_memory.h"
 #include "transport/rdma/memory/memory_pool.h"
@@ -24,14 +26,15 @@ struct OneSidedOptions {
   std::size_t parts_max = 16;                         // Limit of outstanding work requests.
 };
 
-// The application's reads and writes of the peer's memory, next to the messages. They are executed in the order of the
-// calls and divided into parts, one work request each. A part is contiguous in the peer's memory and has a segment for
-// each piece of local memory. Only the last part of an operation is signalled, and as many before it as the limits
-// need. No loop, no clock.
+// The application's reads and writes of the peer's memory, next to the messages. They are executed in the order of a
+// TransferSchedule and divided into parts, one work request each. A part is contiguous in the peer's memory and has a
+// segment for each piece of local memory. Only the last part of an operation is signalled, and as many before it as the
+// limits need. No loop, no clock.
 class OneSided final : public RemoteMemory {
  public:
   static constexpr std::size_t segments_most = 16;
-  // While messages are sent between the parts, each waits for at most busy_window_bytes. Otherwise parts are large.
+  // While messages are sent between the parts, each waits for at most busy_window_bytes. Otherwise parts are large. The
+  // same holds for bulk operations while there are interactive ones. Each priority has a window of its own.
   static constexpr std::size_t busy_part_bytes = std::size_t{64} << 10;
   static constexpr std::size_t busy_window_bytes = std::size_t{256} << 10;
   static constexpr std::size_t window_bytes = std::size_t{4} << 20;
@@ -58,7 +61,7 @@ class OneSided final : public RemoteMemory {
   bool refused(std::uint64_t id) noexcept;
   // Notifies all remaining operations. Memory that the device may still access is held until this is destroyed.
   void end(const Error& reason);
-  bool idle() const noexcept { return entries_.empty(); }
+  bool idle() const noexcept { return open_.empty(); }
 
  private:
   // Registered memory of the application, which is held.
@@ -90,7 +93,7 @@ class OneSided final : public RemoteMemory {
     std::uint32_t local_key_ = 0;
     Block* block_ = nullptr;
   };
-  struct Entry {
+  struct Entry : ScheduledTransfer<Entry> {
     RemoteOperation* operation = nullptr;  // Null: abandoned.
     Opcode opcode = Opcode::read;
     std::span<const TransferBatch::Run> runs;
@@ -105,30 +108,45 @@ class OneSided final : public RemoteMemory {
     std::size_t offset = 0;
     std::uint64_t first_id = 0;
     std::uint64_t last_id = 0;  // Id of the last part.
+    std::list<Entry>::iterator self;
+    bool open = false;
   };
+  using Entries = std::list<Entry>;
   struct Part {
     std::uint64_t id = 0;
     std::size_t bytes = 0;
+    Entry* entry = nullptr;
   };
 
   bool hold(Entry& entry, std::byte* memory, std::size_t bytes);
   static const Held* find(Entry& entry, const std::byte* memory, std::size_t from) noexcept;
-  bool has_window() noexcept;
+  bool has_window(TransferPriority priority) noexcept;
+  bool busy(TransferPriority priority) const noexcept {
+    return busy_ || (priority == TransferPriority::bulk && interactive_ != 0);
+  }
+  std::size_t& in_flight_bytes(TransferPriority priority) noexcept {
+    return priority == TransferPriority::bulk ? bulk_bytes_ : interactive_bytes_;
+  }
   void post_part(Entry& entry);
+  void finish_if_done(Entry& entry);
   void post_marker();
 
   WorkQueue& work_queue_;
   const std::shared_ptr<MemoryPool> pool_;
   const OneSidedOptions options_;
-  Queue<Entry> entries_;
-  std::size_t next_ = 0;  // Index in entries_: entries before it are posted.
-  Queue<Part> parts_;     // Outstanding.
-  std::size_t in_flight_bytes_ = 0;
+  Entries open_;                       // In the order of the calls.
+  Entries unused_;                     // Their memory is used again.
+  TransferSchedule<Entry> schedule_;   // Contains the operations that are not posted to their end.
+  Queue<Part> parts_;                  // Outstanding, in the order in which they were posted.
+  std::size_t interactive_bytes_ = 0;  // Bytes of outstanding parts, of each priority.
+  std::size_t bulk_bytes_ = 0;
   std::size_t unsignalled_parts_ = 0;  // Parts behind the last signalled one.
   std::size_t unsignalled_bytes_ = 0;
-  std::size_t period_posted_ = 0;   // Bytes posted since the number of packets
-  std::uint64_t period_sends_ = 0;  // was this.
-  std::uint64_t idle_sends_ = 0;    // Number of packets when the last operation ended.
+  std::size_t period_posted_ = 0;       // Bytes posted since the number of packets
+  std::uint64_t period_sends_ = 0;      // was this.
+  std::size_t interactive_ = 0;         // Interactive operations that began in this period or the last one.
+  std::size_t period_interactive_ = 0;  // The number of this period alone.
+  std::uint64_t idle_sends_ = 0;        // Number of packets when the last operation ended.
   bool busy_ = false;
   std::uint64_t refused_ = 0;
   bool posting_ = false;

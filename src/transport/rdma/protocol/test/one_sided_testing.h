@@ -54,6 +54,8 @@ class OneSidedUser {
     } else {
       access->seed = last_[slot];
     }
+    // Operations of one slot are of one priority, so that they take effect in order.
+    access->priority = slot % 2 == 0 ? TransferPriority::interactive : TransferPriority::bulk;
     access->domain = domain;
     access->divide(random_);
     access->address = reinterpret_cast<std::uintptr_t>(memory_.data() + slot * slot_bytes);
