@@ -6,4 +6,8 @@ namespace hawser {
 // processor.
 bool pin_thread(int cpu) noexcept;
 
+// Lets the calling thread run on all processors of the process's first thread, because a thread inherits the binding of
+// the one that has started it. Returns their number, 1 if it is unknown.
+unsigned unpin_thread() noexcept;
+
 }  // namespace hawser

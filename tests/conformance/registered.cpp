@@ -40,6 +40,47 @@ class Shelf {
   RegisteredBuffer buffer_;
 };
 
+TEST_P(Conformance, LargeBuffersAreAllocatedInTheBackground) {
+  const std::unique_ptr<Server> server = make_server();
+  server->register_handler<sum_of_attachment>();
+  run_connected(*server, {}, [](Server&, Client& client) -> Task<void> {
+    for (const unsigned threads : {0U, 1U, 3U}) {
+      const std::size_t bytes = (std::size_t{130} << 20) + 1;
+      BufferAllocation allocation = RegisteredBuffer::allocate_in_background(client, bytes, {.threads = threads});
+      AWAIT(made, allocation.result());
+      REQUIRE_OK(made);
+      EXPECT_TRUE(allocation.done());
+      EXPECT_EQ(made->size(), (std::size_t{130} << 20) + 4096);
+      EXPECT_EQ(allocation.ready_bytes(), made->size());
+      EXPECT_EQ(made->registered(), client.transport() == "rdma" || client.transport() == "ucx");
+      made->memory().back() = std::byte{7};
+      AWAIT(sum, client.call<sum_of_attachment>(CallOptions{.attachment = made->memory().last(4096)}));
+      EXPECT_EQ(sum, 7U);
+      AWAIT(again, allocation.result());
+      EXPECT_ERROR(again, invalid_argument, "has been taken");
+    }
+    BufferAllocation nothing = RegisteredBuffer::allocate_in_background(client, 0);
+    AWAIT(none, nothing.result());
+    EXPECT_ERROR(none, invalid_argument, "one byte or more");
+    BufferAllocation absurd = RegisteredBuffer::allocate_in_background(client, SIZE_MAX / 2);
+    AWAIT(refused, absurd.result());
+    EXPECT_ERROR(refused, overloaded, "there is no memory");
+    // A task that is destroyed, and allocations that are given up at any time.
+    for (int i = 0; i < 3; ++i) {
+      BufferAllocation given_up = RegisteredBuffer::allocate_in_background(client, std::size_t{200} << 20);
+      if (i == 1) given_up = {};
+      auto waiting = given_up.result();
+      Scope scope;
+      scope.spawn(
+          [](Task<Result<RegisteredBuffer>> one) -> Task<void> { co_await std::move(one); }(std::move(waiting)));
+      if (i == 2) {
+        AWAIT(paused, Loop::current()->sleep(Duration(1), {}));
+        EXPECT_OK(paused);
+      }
+    }
+  });
+}
+
 TEST_P(Conformance, RegisteredBuffersAreSentAndReceivedInto) {
   const std::unique_ptr<Server> server = make_server();
   std::optional<Shelf> shelf;
