@@ -37,7 +37,10 @@ struct HttpOptions {
   std::size_t header_fields_max = 100;           // Number of fields.
   std::size_t chunk_extension_bytes_max = 1024;  // All chunks of one body together. Extensions are ignored.
   Duration header_timeout = std::chrono::seconds(10);  // From the first byte of a request to the end of its header.
-  Duration idle_timeout = std::chrono::seconds(75);    // Between two requests of a connection.
+  // Bytes of a body that a route reads in parts, if they wait for it: HTTP/1.1 stops reading the connection then. Over
+  // HTTP/2 it is the window of the stream.
+  std::size_t body_buffer_bytes = 256 * 1024;
+  Duration idle_timeout = std::chrono::seconds(75);  // Between two requests of a connection.
   // The time in which a client must take 16 KiB of what waits to be sent to it, or all of it if that is less. A client
   // that takes less loses its connection; over HTTP/2 it loses the stream whose window it does not open. Checked in
   // intervals, so that it may take up to twice as long. `forever`: not limited.
@@ -74,7 +77,7 @@ class HttpRequest {
   std::optional<std::string_view> parameter(std::string_view name) const noexcept;
   // The value of the first header field of that name, compared without case; nothing if there is none.
   std::optional<std::string_view> header(std::string_view name) const noexcept;
-  Bytes body() const noexcept;
+  Bytes body() const noexcept;  // Empty if the route has an HttpBodyHandler.
   std::string_view text() const noexcept { return as_text(body()); }
 
   std::string peer() const;
@@ -89,6 +92,29 @@ class HttpRequest {
   struct State;
   explicit HttpRequest(std::unique_ptr<State> state) noexcept;
   std::unique_ptr<State> state_;
+};
+
+// Receives the body of a request in parts, for an HttpBodyHandler. Lives as long as the request. Belongs to the loop of
+// its connection; used by one coroutine at a time.
+class HttpBodyReader {
+ public:
+  HttpBodyReader(const HttpBodyReader&) = delete;
+  HttpBodyReader& operator=(const HttpBodyReader&) = delete;
+
+  // Waits for the next part and returns all bytes that have arrived. Empty: the body has ended. The client may send as
+  // many bytes as fit into the buffer until the next call. A client that sent Expect: 100-continue is asked for the
+  // body by the first call. Errors: `cancelled` if the client has gone, the deadline of the request has passed or the
+  // server stops; `overloaded` if the bytes do not fit into ServerOptions::receive_bytes_max.
+  Task<Result<std::string>> read();
+
+ private:
+  friend class http1::RouteResponder;
+  HttpBodyReader(http1::RouteResponder& responder, std::uint32_t call, std::stop_token token) noexcept
+      : responder_(responder), call_(call), token_(std::move(token)) {}
+
+  http1::RouteResponder& responder_;
+  const std::uint32_t call_;
+  const std::stop_token token_;
 };
 
 // Sends the body of a response in parts. Belongs to the loop of its connection; used by one coroutine at a time.
@@ -134,6 +160,10 @@ struct HttpResponse {
 
 // Runs on the loop of the connection. An exception is answered with 500.
 using HttpHandler = std::function<Task<HttpResponse>(HttpRequest&)>;
+// Likewise for requests whose bodies are not kept whole, such as uploads. It runs when the header has arrived, and
+// reads the body as it comes. message_bytes_max does not limit such a body, and it is not decompressed. If the handler
+// returns before it has read all, the rest is not received: HTTP/1.1 closes the connection, HTTP/2 the stream.
+using HttpBodyHandler = std::function<Task<HttpResponse>(HttpRequest&, HttpBodyReader&)>;
 
 // HTTP/1.1 with its routes, for Server::enable():
 //   server.enable(hawser::http().route("GET", "/version", version));
@@ -147,6 +177,8 @@ class Http {
   // A route goes before a method of the same path. Call it before enable().
   Http& route(std::string_view method, std::string_view path, HttpHandler handler) &;
   Http&& route(std::string_view method, std::string_view path, HttpHandler handler) &&;
+  Http& route(std::string_view method, std::string_view path, HttpBodyHandler handler) &;
+  Http&& route(std::string_view method, std::string_view path, HttpBodyHandler handler) &&;
   operator ProtocolSpec() const;
 
  private:

@@ -38,12 +38,19 @@ void ServerSession::begin_plain(Stream& stream) {
   call_of(stream).exchange = exchange;
 }
 
-rpc::HttpExchange* ServerSession::exchange_of(const Stream& stream) noexcept {
-  return stream.plain && stream.busy ? call_of(stream).exchange : nullptr;
+rpc::HttpExchange* ServerSession::exchange_of(const Stream& stream) const noexcept {
+  const std::size_t slot = stream.call & 0xFFFF;
+  return stream.plain && stream.busy && slot < calls_by_slot_.size() ? calls_by_slot_[slot].exchange : nullptr;
 }
 
-void ServerSession::on_plain(Stream& stream, Bytes bytes) {
-  if (rpc::HttpExchange* const exchange = exchange_of(stream)) exchange->on_body(bytes);
+std::size_t ServerSession::on_plain(Stream& stream, Bytes bytes) {
+  rpc::HttpExchange* const exchange = exchange_of(stream);
+  return exchange == nullptr ? bytes.size() : exchange->on_body(bytes);
+}
+
+bool ServerSession::plain_receives(const Stream& stream) const noexcept {
+  const rpc::HttpExchange* const exchange = exchange_of(stream);
+  return exchange != nullptr && exchange->receives();
 }
 
 std::optional<Error> ServerSession::refusal() const {
@@ -68,7 +75,17 @@ void ServerSession::count_failure(std::uint32_t call, ErrorCode code) noexcept {
 }
 
 void ServerSession::send_continue(std::uint32_t call) {
-  if (Stream* const stream = machine_.find(call)) machine_.send_interim(*stream, 100);
+  Stream* const stream = machine_.find(call);
+  if (stream == nullptr || closed()) return;
+  machine_.send_interim(*stream, 100);
+  send_soon();
+}
+
+void ServerSession::return_window(std::uint32_t call, std::size_t bytes) {
+  Stream* const stream = machine_.find(call);
+  if (stream == nullptr || closed()) return;
+  machine_.return_window(*stream, bytes);
+  send_soon();
 }
 
 void ServerSession::send_head(std::uint32_t call, unsigned status, std::span<const rpc::HttpField> fields, bool end) {

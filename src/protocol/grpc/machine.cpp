@@ -95,8 +95,8 @@ void Machine::consume(Stream& stream, std::size_t bytes) {
 
 void Machine::take_data(Stream& stream, Bytes bytes, Block* block) {
   if (stream.take == Stream::Take::plain) {
-    sink_.on_plain(stream, bytes);
-    return consume(stream, bytes.size());
+    const std::size_t returned = sink_.on_plain(stream, bytes);
+    return consume(stream, returned);
   }
   if (stream.take == Stream::Take::deliver &&
       (!stream.stalled.empty() || stream.held_bytes >= options_.stream_window_bytes)) {

@@ -53,9 +53,10 @@ class MachineSink {
   // A message, with Stream::Take::deliver. `block` holds it, or is null if its memory is reused.
   virtual void on_message(Stream& stream, Bytes message, Block* block) = 0;
   // Bytes of a body, with Stream::Take::plain.
-  virtual void on_plain(Stream& stream, Bytes bytes) {
+  // Returns the number of bytes whose window is returned at once, as return_window() does it for the others.
+  virtual std::size_t on_plain(Stream& stream, Bytes bytes) {
     static_cast<void>(stream);
-    static_cast<void>(bytes);
+    return bytes.size();
   }
   // The peer has ended its direction; all messages have been delivered.
   virtual void on_end(Stream& stream) = 0;
@@ -145,6 +146,8 @@ class Machine {
   bool reset(Stream& stream, std::uint32_t http2_code);
   // Copies the memory that is still on loan from `owner`, which is not notified any more.
   void copy_and_release(SendCompletion& owner);
+  // The peer may send `bytes` bytes again that on_plain() held back.
+  void return_window(Stream& stream, std::size_t bytes) { consume(stream, bytes); }
   // The receiver has `bytes` less of the stream's items. May deliver more.
   void release(Stream& stream, std::size_t bytes);
 

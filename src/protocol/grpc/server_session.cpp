@@ -96,7 +96,7 @@ bool ServerSession::receiving() const noexcept {
   bool found = false;
   machine_.for_each([&](const Stream& stream) {
     // A stream that waits for its receiver is not slow.
-    found = found || (stream.take == Stream::Take::plain && !stream.remote_ended) ||
+    found = found || (stream.take == Stream::Take::plain && !stream.remote_ended && plain_receives(stream)) ||
             (stream.reader.begun() && stream.stalled.empty() && stream.held_bytes < options_.stream_window_bytes);
   });
   return found;

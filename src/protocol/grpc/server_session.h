@@ -85,7 +85,7 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
   void on_goaway(std::int32_t, std::uint32_t, std::string_view) override {}
   void on_pong() override;
 
-  void on_plain(Stream& stream, Bytes bytes) override;
+  std::size_t on_plain(Stream& stream, Bytes bytes) override;
 
   // ---- rpc::HttpStreamHost ----
   detail::ReplySink& connection() noexcept override { return *this; }
@@ -99,6 +99,8 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
   void count_answer(std::uint32_t call, std::size_t bytes) noexcept override;
   void count_failure(std::uint32_t call, ErrorCode code) noexcept override;
   void send_continue(std::uint32_t call) override;
+  void return_window(std::uint32_t call, std::size_t bytes) override;
+  void restart_pace() noexcept override { message_received(); }
   void send_head(std::uint32_t call, unsigned status, std::span<const rpc::HttpField> fields, bool end) override;
   void send_body(std::uint32_t call, Buffer head, std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
   void end_response(std::uint32_t call, bool whole) override;
@@ -118,11 +120,13 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
 
   Call& call_of(const Stream& stream);
   void begin_plain(Stream& stream);
+  // False while the request of the stream does not wait for its client.
+  bool plain_receives(const Stream& stream) const noexcept;
   void start_plain_timer();
   void check_plain_streams();
   // Nobody receives the response of the stream, which is busy.
   void give_up(Stream& stream, std::string_view why);
-  rpc::HttpExchange* exchange_of(const Stream& stream) noexcept;
+  rpc::HttpExchange* exchange_of(const Stream& stream) const noexcept;
   // The reason to refuse the request, or nothing.
   std::optional<Error> check_request(const Stream& stream, const rpc::Dispatcher::Method*& method) const;
   void refuse(Stream& stream, Status status, std::string_view text);

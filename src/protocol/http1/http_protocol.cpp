@@ -81,7 +81,7 @@ RouteTable::Methods& RouteTable::pattern_methods(std::string_view path) {
   return patterns_.insert(place, Pattern{std::string(path), kinds, {}})->methods;
 }
 
-void RouteTable::add(std::string_view method, std::string_view path, HttpHandler handler) {
+void RouteTable::add(std::string_view method, std::string_view path, Route route) {
   const std::string text = std::string(method) + " " + std::string(path);
   if (!path.starts_with('/'))
     throw std::logic_error("hawser: the path of the route " + text + " does not begin with /");
@@ -90,7 +90,7 @@ void RouteTable::add(std::string_view method, std::string_view path, HttpHandler
   Methods& methods = pattern  ? pattern_methods(path)
                      : prefix ? prefixes_[std::string(path.substr(0, path.size() - 1))]
                               : exact_[std::string(path)];
-  if (!methods.emplace(method, std::move(handler)).second) {
+  if (!methods.emplace(method, std::move(route)).second) {
     throw std::logic_error("hawser: the route " + text + " exists already");
   }
 }
@@ -113,10 +113,10 @@ RouteTable::Found RouteTable::find(std::string_view method, std::string_view pat
   if (methods == nullptr) return {};
   auto found = methods->find(method);
   if (found == methods->end() && method == "HEAD") found = methods->find("GET");
-  if (found != methods->end()) return {.handler = &found->second, .allowed = {}, .pattern = pattern};
+  if (found != methods->end()) return {.route = &found->second, .allowed = {}, .pattern = pattern};
   std::string allowed;
-  for (const auto& [name, handler] : *methods) allowed += (allowed.empty() ? "" : ", ") + name;
-  return {.handler = nullptr, .allowed = std::move(allowed), .pattern = {}};
+  for (const auto& [name, route] : *methods) allowed += (allowed.empty() ? "" : ", ") + name;
+  return {.route = nullptr, .allowed = std::move(allowed), .pattern = {}};
 }
 
 HttpProtocol::Match HttpProtocol::match(Bytes first) const noexcept {
@@ -152,12 +152,22 @@ std::string HttpProtocol::refusal(const Error& why) const {
 Http::Http(HttpOptions options) : options_(options), routes_(std::make_shared<http1::RouteTable>()) {}
 
 Http& Http::route(std::string_view method, std::string_view path, HttpHandler handler) & {
-  routes_->add(method, path, std::move(handler));
+  routes_->add(method, path, {.handler = std::move(handler)});
   return *this;
 }
 
 Http&& Http::route(std::string_view method, std::string_view path, HttpHandler handler) && {
-  routes_->add(method, path, std::move(handler));
+  routes_->add(method, path, {.handler = std::move(handler)});
+  return std::move(*this);
+}
+
+Http& Http::route(std::string_view method, std::string_view path, HttpBodyHandler handler) & {
+  routes_->add(method, path, {.handler = {}, .body_handler = std::move(handler)});
+  return *this;
+}
+
+Http&& Http::route(std::string_view method, std::string_view path, HttpBodyHandler handler) && {
+  routes_->add(method, path, {.handler = {}, .body_handler = std::move(handler)});
   return std::move(*this);
 }
 

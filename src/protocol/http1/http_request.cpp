@@ -26,4 +26,6 @@ Task<Result<void>> HttpBodyWriter::write_kept(std::string bytes) {
   co_return co_await std::move(writing);
 }
 
+Task<Result<std::string>> HttpBodyReader::read() { return responder_.read_part(*this); }
+
 }  // namespace hawser

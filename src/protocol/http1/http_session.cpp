@@ -20,11 +20,12 @@ constexpr std::size_t taken_bytes_least = 16 * 1024;
 // A refused request whose body is at most so long keeps its connection: the body is read and ignored.
 constexpr std::uint64_t ignored_body_bytes_max = 64 * 1024;
 
-MessageLimits limits_of(const HttpOptions& options, const ServerOptions& server) {
+// The session limits bodies itself: the limit depends on the route.
+MessageLimits limits_of(const HttpOptions& options) {
   return {.line_bytes_max = options.line_bytes_max,
           .head_bytes_max = options.header_bytes_max,
           .fields_max = options.header_fields_max,
-          .body_bytes_max = server.message_bytes_max,
+          .body_bytes_max = UINT64_MAX,
           .chunk_extension_bytes_max = options.chunk_extension_bytes_max};
 }
 
@@ -58,7 +59,7 @@ HttpSession::HttpSession(rpc::PortHost& host, std::unique_ptr<transport::Stream>
     : ByteSession(host, std::move(stream), first),
       options_(served.options),
       served_(served),
-      parser_(limits_of(served.options, host.options)),
+      parser_(limits_of(served.options)),
       phase_begin_(host.loop.now()),
       timer_(*this),
       room_(host.loop) {
@@ -77,6 +78,7 @@ std::size_t HttpSession::take(Bytes bytes, Block& block) {
     switch (step.event) {
       case RequestParser::Event::more:
         if (phase_ == Phase::idle && !in.empty()) set_phase(Phase::head);
+        if (parts_wait_) begin_parts_route();
         return used;
       case RequestParser::Event::error: on_parse_error(); return bytes.size();
       case RequestParser::Event::head:
@@ -84,16 +86,25 @@ std::size_t HttpSession::take(Bytes bytes, Block& block) {
         if (!on_head(head, in.subspan(step.consumed))) return bytes.size();
         break;
       case RequestParser::Event::body:
-        if (collects_) {
+        if (parts_.active) {
+          take_part(step.data);
+          if (parts_paused_) {
+            if (parts_wait_) begin_parts_route();
+            return used + step.consumed;
+          }
+        } else if (collects_) {
           append_body(step.data);
           if (finishing() || closed()) return bytes.size();
+          if (refuse_too_long(body_bytes_ + parser_.body_left())) return bytes.size();
         } else {
           body = step.data;
         }
         break;
       case RequestParser::Event::end:
         used += step.consumed;
-        if (collects_) {
+        if (parts_.active) {
+          end_parts();
+        } else if (collects_) {
           on_request(*kept_head_, {}, body_.bytes().first(body_bytes_), body_.block());
         } else {
           on_request(parser_.head(), head, body, &block);
@@ -110,6 +121,14 @@ bool HttpSession::on_head(Bytes head_bytes, Bytes rest) {
   head_only_ = head.method == "HEAD";
   keep_alive_ = head.keep_alive && !going_away_;
   plan_ = plan_request(served_, host().dispatcher, head);
+  if (plan_.reads_parts()) {
+    collects_ = parts_wait_ = true;
+    kept_head_ = KeptHead(head, head_bytes);
+    parts_.begin(host().loop.now(), head.expects_continue && rest.empty());
+    set_phase(Phase::running);
+    return true;
+  }
+  if (refuse_too_long(head.content_length)) return false;
   collects_ = head.chunked || rest.size() < head.content_length;
   if (!collects_) return true;
   if (plan_.kind == Kind::refused &&
@@ -165,9 +184,21 @@ void HttpSession::append_body(Bytes bytes) {
   body_bytes_ += bytes.size();
 }
 
+bool HttpSession::refuse_too_long(std::uint64_t bytes) {
+  if (bytes <= host().options.message_bytes_max) return false;
+  host().counters.protocol_errors.add(1);
+  keep_alive_ = head_only_ = false;
+  respond(413, "text/plain", "the body is longer than message_bytes_max\n");
+  return true;
+}
+
 void HttpSession::on_parse_error() {
   host().counters.protocol_errors.add(1);
   keep_alive_ = head_only_ = false;
+  if (head_sent_) {  // The response of a route that still receives the body.
+    return end_session({ErrorCode::protocol_error, ErrorScope::connection, Initiator::peer, 0,
+                        "the body is malformed: " + std::string(parser_.reason())});
+  }
   respond(parser_.status(), "text/plain", std::string(parser_.reason()) + "\n");
 }
 
@@ -218,7 +249,7 @@ std::uint32_t HttpSession::begin_call() noexcept {
   if (++generation_ == 0) generation_ = 1;
   call_ = wire::CallId(0, generation_).number();
   set_phase(Phase::running);
-  hold();
+  if (!parts_.active || parts_.ended) hold();
   return call_;
 }
 
@@ -274,7 +305,11 @@ bool HttpSession::begin_answer(std::uint32_t call) {
   return true;
 }
 
-void HttpSession::begin_head(unsigned status) { writer_.begin(status, minor_, unix_seconds()); }
+void HttpSession::begin_head(unsigned status) {
+  // The rest of the body is not received.
+  if (parts_.active && !parts_.ended) keep_alive_ = false;
+  writer_.begin(status, minor_, unix_seconds());
+}
 
 std::byte* HttpSession::begin_reply(std::uint32_t call, const codec::EncodedSize& size,
                                     const detail::ReplyExtras& extras) {
@@ -449,7 +484,9 @@ void HttpSession::end_answer() {
   json_body_ = {};
   body_ = {};
   body_bytes_ = 0;
-  collects_ = false;
+  collects_ = parts_wait_ = false;
+  if (parts_.active) room_.notify_all();
+  parts_.clear();
   kept_head_ = {};
   account().set_arriving(0);
   message_received();
@@ -459,6 +496,7 @@ void HttpSession::end_answer() {
   } else {
     release();
   }
+  if (std::exchange(parts_paused_, false)) resume();
 }
 
 // ---- Phases ----
@@ -530,6 +568,7 @@ void HttpSession::on_end(const Error&) {
   call_ = 0;
   conversion_stop_.request_stop();
   room_.notify_all();
+  parts_.clear();
   body_ = {};
   json_body_ = {};
 }

@@ -12,6 +12,7 @@
 #include "exec/condition.h"
 #include "hawser/http.h"
 #include "hawser/scope.h"
+#include "protocol/http1/incoming_body.h"
 #include "protocol/http1/request_parser.h"
 #include "protocol/http1/request_plan.h"
 #include "protocol/http1/response.h"
@@ -66,6 +67,7 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   void reply_route(std::uint32_t call, const HttpResponse& response) override;
   Task<void> stream_route(std::uint32_t call, const HttpResponse& response) override;
   Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) override;
+  Task<Result<std::string>> read_part(HttpBodyReader& reader) override;
 
  private:
   struct PhaseTimer : Timer {
@@ -80,7 +82,10 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   std::size_t take(Bytes bytes, Block& block) override;
   MutableBytes direct_space() override;
   void direct_received(std::size_t bytes) override;
-  bool receiving() const noexcept override { return phase_ == Phase::head || phase_ == Phase::body; }
+  // A client that is not asked for the next part of a body is not slow.
+  bool receiving() const noexcept override {
+    return phase_ == Phase::head || phase_ == Phase::body || (parts_.reading && !parts_.ended);
+  }
   Duration half_closed_max() const noexcept override { return options_.half_closed_timeout; }
   void on_end(const Error& reason) override;
   void on_drained() override { room_.notify_all(); }
@@ -97,6 +102,12 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   bool on_head(Bytes head, Bytes rest);
   bool grow_body(std::size_t bytes);
   void append_body(Bytes bytes);
+  // The body of a request whose route reads it in parts.
+  void take_part(Bytes bytes);
+  void end_parts();
+  void begin_parts_route();
+  // True, after an answer, if the body is longer than message_bytes_max.
+  bool refuse_too_long(std::uint64_t bytes);
   void on_parse_error();
   void on_request(const RequestHead& head, Bytes head_bytes, Bytes body, Block* block);
   // Decompresses the body, then runs the request; if it is long, on another thread, while the session holds.
@@ -137,7 +148,10 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   KeptHead kept_head_;  // While a body is received in parts.
   Buffer body_;         // Memory for a body that is received in parts; body_bytes_ bytes of it are received.
   std::size_t body_bytes_ = 0;
-  bool collects_ = false;  // The body is received in parts.
+  bool collects_ = false;      // The body is received in parts.
+  IncomingBody parts_;         // The body, if its route reads it in parts.
+  bool parts_wait_ = false;    // Its handler has not begun, since the bytes at hand go first.
+  bool parts_paused_ = false;  // The connection is not read until the handler has read.
   bool keep_alive_ = true;
   bool head_only_ = false;  // A response to HEAD.
   unsigned minor_ = 1;

@@ -109,8 +109,7 @@ RequestPlan plan_target(const Served& served, const rpc::Dispatcher& dispatcher,
     if (!defect.empty()) return refused(ErrorCode::invalid_argument, std::string(defect), 400);
   }
   RouteTable::Found found = served.routes.find(head.method, head.path);
-  if (found.handler != nullptr)
-    return {.kind = RequestPlan::Kind::route, .route = found.handler, .pattern = found.pattern};
+  if (found.route != nullptr) return {.kind = RequestPlan::Kind::route, .route = found.route, .pattern = found.pattern};
   if (!found.allowed.empty()) {
     return refused(ErrorCode::invalid_argument, "this path does not serve the method " + std::string(head.method), 405,
                    std::move(found.allowed));
@@ -144,7 +143,8 @@ RequestPlan plan_target(const Served& served, const rpc::Dispatcher& dispatcher,
 
 RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher, const RequestHead& head) {
   RequestPlan plan = plan_target(served, dispatcher, head);
-  if (plan.kind == RequestPlan::Kind::refused || plan.kind == RequestPlan::Kind::health) return plan;
+  if (plan.kind == RequestPlan::Kind::refused || plan.kind == RequestPlan::Kind::health || plan.reads_parts())
+    return plan;
   std::size_t codings = 0;
   bool known = false;
   for (const Field& field : head.fields) {

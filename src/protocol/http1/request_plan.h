@@ -35,12 +35,15 @@ struct RequestPlan {
   Kind kind = Kind::refused;
   const rpc::Dispatcher::Method* method = nullptr;
   std::shared_ptr<const detail::JsonTranscoder> json = {};  // The JSON of `method`.
-  const HttpHandler* route = nullptr;
+  const Route* route = nullptr;
   std::string_view pattern = {};  // The route's path, if it has parameters.
   unsigned status = 0;            // Status of a refused request, and its error.
   Error error = {};
   std::string allow = {};
   bool gunzip = false;  // The body is compressed with gzip and is decompressed before it is used.
+
+  // True if the handler reads the body in parts.
+  bool reads_parts() const noexcept { return route != nullptr && route->body_handler; }
 };
 RequestPlan plan_request(const Served& served, const rpc::Dispatcher& dispatcher, const RequestHead& head);
 

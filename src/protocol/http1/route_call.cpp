@@ -16,19 +16,20 @@ namespace {
 // Runs interceptors around the handler of a route.
 class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
  public:
-  RouteChain(RouteResponder& responder, detail::ActiveCall& call, IncomingCall& info, const HttpHandler& handler,
-             HttpRequest& request)
+  RouteChain(RouteResponder& responder, detail::ActiveCall& call, IncomingCall& info, const Route& route,
+             HttpRequest& request, HttpBodyReader& reader)
       : InterceptorChain(responder.interceptors(), info),
         responder_(responder),
         call_(call),
-        handler_(handler),
-        request_(request) {}
+        route_(route),
+        request_(request),
+        reader_(reader) {}
 
   std::optional<HttpResponse> response;
 
  private:
   Task<Result<void>> make_call() override {
-    Task<HttpResponse> task = handler_(request_);
+    Task<HttpResponse> task = route_.run(request_, reader_);
     call_.handler_frame = task.frame();
     response.emplace(co_await std::move(task));
     // As the replies of methods: charged until the interceptors have ended, and not refused.
@@ -42,17 +43,18 @@ class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
 
   RouteResponder& responder_;
   detail::ActiveCall& call_;
-  const HttpHandler& handler_;
+  const Route& route_;
   HttpRequest& request_;
+  HttpBodyReader& reader_;
   detail::ReceiveCharge charge_;
 };
 
 // Runs a route's handler with the interceptors of the server around it.
-Task<Result<HttpResponse>> intercept_route(RouteResponder& responder, detail::ActiveCall& call,
-                                           const HttpHandler& handler, HttpRequest& request) {
+Task<Result<HttpResponse>> intercept_route(RouteResponder& responder, detail::ActiveCall& call, const Route& route,
+                                           HttpRequest& request, HttpBodyReader& reader) {
   const std::string name = std::string(request.method()) + " " + std::string(request.path());
   IncomingCall info(call, name, false);
-  RouteChain chain(responder, call, info, handler, request);
+  RouteChain chain(responder, call, info, route, request, reader);
   auto running = chain.run();
   Result<void> outcome = co_await std::move(running);
   if (!outcome) co_return std::unexpected(std::move(outcome.error()));
@@ -66,7 +68,7 @@ Task<Result<HttpResponse>> intercept_route(RouteResponder& responder, detail::Ac
 
 }  // namespace
 
-detail::Serving serve_route(RouteResponder& responder, const HttpHandler& handler, std::string_view pattern,
+detail::Serving serve_route(RouteResponder& responder, const Route& route, std::string_view pattern,
                             detail::IncomingRequest request, KeptHead head) {
   const std::uint32_t id = request.call;
   try {
@@ -75,15 +77,16 @@ detail::Serving serve_route(RouteResponder& responder, const HttpHandler& handle
     co_await self;
     if (!call.admitted()) co_return;
     HttpRequest given = RequestAccess::make(call, std::move(head), pattern);
+    HttpBodyReader reader = responder.reader_for(id, route.body_handler ? call.token() : std::stop_token());
     std::optional<HttpResponse> response;
     std::optional<Error> error;
     try {
       if (responder.interceptors().empty()) {
-        Task<HttpResponse> task = handler(given);
+        Task<HttpResponse> task = route.run(given, reader);
         call.handler_frame = task.frame();
         response.emplace(co_await std::move(task));
       } else {
-        auto task = intercept_route(responder, call, handler, given);
+        auto task = intercept_route(responder, call, route, given, reader);
         Result<HttpResponse> outcome = co_await std::move(task);
         if (outcome) {
           response.emplace(std::move(*outcome));

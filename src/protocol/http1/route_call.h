@@ -4,12 +4,13 @@
 #include "hawser/http.h"
 #include "protocol/http1/http_session.h"
 #include "protocol/http1/route_responder.h"
+#include "protocol/http1/routes.h"
 
 namespace hawser::http1 {
 
 // Runs a route's handler as a call, which can be cancelled and has a deadline, with the interceptors of the server
 // around it. `pattern` is the route's path if it has parameters.
-detail::Serving serve_route(RouteResponder& responder, const HttpHandler& handler, std::string_view pattern,
+detail::Serving serve_route(RouteResponder& responder, const Route& route, std::string_view pattern,
                             detail::IncomingRequest request, KeptHead head);
 
 }  // namespace hawser::http1

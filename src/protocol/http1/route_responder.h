@@ -2,7 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stop_token>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "hawser/detail/reply_sink.h"
 #include "hawser/http.h"
@@ -20,6 +23,10 @@ class RouteResponder {
   // For a response that has a `stream`. The caller owns `response` until the end.
   virtual Task<void> stream_route(std::uint32_t call, const HttpResponse& response) = 0;
   virtual Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) = 0;
+  virtual Task<Result<std::string>> read_part(HttpBodyReader& reader) = 0;
+  HttpBodyReader reader_for(std::uint32_t call, std::stop_token token) noexcept {
+    return {*this, call, std::move(token)};
+  }
 
  protected:
   // A writer that never has to wait lets the rest of its loop run after this number of bytes.
@@ -28,6 +35,8 @@ class RouteResponder {
   ~RouteResponder() = default;
   HttpBodyWriter writer_for(std::uint32_t call, bool chunked) noexcept { return {*this, call, chunked}; }
   static std::uint32_t call_of(const HttpBodyWriter& writer) noexcept { return writer.call_; }
+  static std::uint32_t call_of(const HttpBodyReader& reader) noexcept { return reader.call_; }
+  static const std::stop_token& token_of(const HttpBodyReader& reader) noexcept { return reader.token_; }
   static bool chunked(const HttpBodyWriter& writer) noexcept { return writer.chunked_; }
   static std::size_t& turn_bytes(HttpBodyWriter& writer) noexcept { return writer.turn_bytes_; }
 };

@@ -10,21 +10,30 @@
 
 namespace hawser::http1 {
 
+// The handler of a route: one of the two.
+struct Route {
+  HttpHandler handler;
+  HttpBodyHandler body_handler = {};
+  Task<HttpResponse> run(HttpRequest& request, HttpBodyReader& reader) const {
+    return body_handler ? body_handler(request, reader) : handler(request);
+  }
+};
+
 // The routes of a server, by path. Filled before the server starts; all its loops read it afterwards.
 class RouteTable {
  public:
   // Throws std::logic_error if the route exists or the path does not begin with '/'.
-  void add(std::string_view method, std::string_view path, HttpHandler handler);
+  void add(std::string_view method, std::string_view path, Route route);
 
   struct Found {
-    const HttpHandler* handler = nullptr;  // Null if the path is not served, or not with this method.
-    std::string allowed;                   // The methods of the path, if it is served but not with this method.
-    std::string_view pattern;              // The route's path if it has parameters. Valid as long as the table.
+    const Route* route = nullptr;  // Null if the path is not served, or not with this method.
+    std::string allowed;           // The methods of the path, if it is served but not with this method.
+    std::string_view pattern;      // The route's path if it has parameters. Valid as long as the table.
   };
   Found find(std::string_view method, std::string_view path) const;
 
  private:
-  using Methods = std::map<std::string, HttpHandler, std::less<>>;
+  using Methods = std::map<std::string, Route, std::less<>>;
   std::map<std::string, Methods, std::less<>> exact_;
   std::map<std::string, Methods, std::less<>> prefixes_;  // Paths with '/' at their end.
   struct Pattern {

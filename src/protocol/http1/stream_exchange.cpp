@@ -55,6 +55,7 @@ void StreamExchange::finish(bool whole) {
   body_ = {};
   body_bytes_ = 0;
   body_charge_.reset();
+  parts_.clear();
   reply_body_ = {};
   room_.notify_all();
   host_.end_response(call, whole);
@@ -87,6 +88,7 @@ bool StreamExchange::begin(std::uint32_t call, const rpc::HttpStreamHead& head) 
   content_length_ = 0;
   fields_.clear();
   if (!read_head(head)) return false;
+  if (plan_.reads_parts()) return begin_parts_route();
   if (plan_.kind != Kind::refused) return true;
   refuse(plan_.status, plan_.error, plan_.allow);
   return false;
@@ -148,7 +150,7 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
   }
   plan_ = plan_request(owner_.served_, host_.port_host().dispatcher, parsed);
   if (plan_.kind == Kind::refused) return true;
-  if (content_length_ > host_.port_host().options.message_bytes_max) {
+  if (!plan_.reads_parts() && content_length_ > host_.port_host().options.message_bytes_max) {
     refuse(413, call_error(ErrorCode::limit_exceeded, "the body exceeds message_bytes_max"));
     return false;
   }
@@ -187,7 +189,11 @@ bool StreamExchange::read_head(const rpc::HttpStreamHead& head) {
     parsed.has_content_length = length.has_value();
     head_ = KeptHead(std::move(kept), std::move(parsed));
   }
-  if (expects) host_.send_continue(call_);
+  if (plan_.reads_parts()) {
+    parts_.begin(host_.port_host().loop.now(), expects);
+  } else if (expects) {
+    host_.send_continue(call_);
+  }
   return true;
 }
 
@@ -201,12 +207,8 @@ bool StreamExchange::grow_body(std::size_t bytes) {
     const auto announced = static_cast<std::size_t>(content_length_);
     size = account.plenty(announced) ? announced : std::min(size, announced);
   }
-  // A connection whose bodies have used up its share must still be able to receive.
-  constexpr std::size_t rest_least = 2 * rpc::ByteSession::receive_block_bytes;
   const std::size_t more = size - body_.size();
-  const bool fits = account.acquire(more + rest_least);
-  if (fits) account.release(more + rest_least);
-  if ((!fits && size > 4 * body_bytes_least) || !body_charge_.add(account, more)) {
+  if ((size > small_body_bytes && !leaves_rest(account, more)) || !body_charge_.add(account, more)) {
     refuse(503, host_.no_memory());
     return false;
   }
@@ -216,7 +218,17 @@ bool StreamExchange::grow_body(std::size_t bytes) {
   return true;
 }
 
-void StreamExchange::on_body(Bytes bytes) {
+std::size_t StreamExchange::on_body(Bytes bytes) {
+  if (call_ == 0 || gone_ || !parts_.active) {
+    append_body(bytes);
+    return bytes.size();
+  }
+  if (!parts_.error && !parts_.add(bytes, host_.receive_account())) parts_.error = host_.no_memory();
+  room_.notify_all();
+  return 0;
+}
+
+void StreamExchange::append_body(Bytes bytes) {
   if (call_ == 0 || bytes.empty()) return;
   if (bytes.size() > host_.port_host().options.message_bytes_max - body_bytes_) {
     return refuse(413, call_error(ErrorCode::limit_exceeded, "the body exceeds message_bytes_max"));
@@ -228,6 +240,11 @@ void StreamExchange::on_body(Bytes bytes) {
 
 void StreamExchange::on_end() {
   if (call_ == 0) return;
+  if (parts_.active) {
+    parts_.ended = true;
+    room_.notify_all();
+    return;
+  }
   const Buffer kept = body_;  // An answer in place releases it before the handler returns.
   body_charge_.reset();
   rpc::PortHost& host = host_.port_host();
@@ -244,47 +261,6 @@ void StreamExchange::on_end() {
 void StreamExchange::run(Bytes body, Block* block) {
   if (plan_.kind == Kind::route) return run_route(body, block);
   run_method(body, block);
-}
-
-void StreamExchange::unpack(Buffer packed) {
-  const std::size_t announced = announced_bytes(packed.bytes());
-  if (announced > host_.port_host().options.message_bytes_max) {
-    return refuse(413, call_error(ErrorCode::limit_exceeded, "the decompressed body exceeds message_bytes_max"));
-  }
-  if (std::max(announced, packed.size()) > gzip_in_place_max) {
-    ++converting_;
-    return conversion_.spawn(unpack_later(std::move(packed), announced));
-  }
-  const Result<Buffer> unpacked = gunzip(packed.bytes(), announced);
-  if (!unpacked) return refuse(status_of(unpacked.error().code), unpacked.error());
-  run(unpacked->bytes(), unpacked->block());
-}
-
-Task<void> StreamExchange::unpack_later(Buffer packed, std::size_t announced) {
-  try {
-    body_ = {};
-    detail::ReceiveAccount& account = host_.receive_account();
-    detail::ReceiveCharge packed_charge;
-    detail::ReceiveCharge charge;
-    if (!packed_charge.keep(account, packed) || !charge.add(account, announced)) {
-      --converting_;
-      co_return refuse(503, host_.no_memory());
-    }
-    conversion_stop_ = std::stop_source();
-    auto unpacking = offload_gunzip(host_.port_host().loop, &connection(), conversion_stop_.get_token(),
-                                    std::move(packed), announced);
-    const Result<Buffer> body = co_await std::move(unpacking);
-    --converting_;
-    packed_charge.reset();
-    charge.reset();
-    if (gone_) co_return finish(false);
-    if (!body) co_return refuse(status_of(body.error().code), body.error());
-    // Calls may have begun meanwhile.
-    if (const std::optional<Error> why = host_.refusal()) co_return refuse(status_of(why->code), *why);
-    run(body->bytes(), body->block());
-  } catch (const std::exception&) {
-    fail_connection();
-  }
 }
 
 const HttpOptions& StreamExchange::http_options() const noexcept { return owner_.served_.options; }

@@ -12,6 +12,7 @@
 #include "hawser/http.h"
 #include "hawser/scope.h"
 #include "protocol/http1/http_session.h"
+#include "protocol/http1/incoming_body.h"
 #include "protocol/http1/request_plan.h"
 #include "protocol/http1/route_responder.h"
 #include "protocol/http1/stream_head.h"
@@ -33,7 +34,8 @@ class StreamExchange final : public rpc::HttpExchange, public detail::ReplySink,
   bool begin(std::uint32_t call, const rpc::HttpStreamHead& head);
 
   // ---- rpc::HttpExchange ----
-  void on_body(Bytes bytes) override;
+  std::size_t on_body(Bytes bytes) override;
+  bool receives() const noexcept override { return !parts_.active || (parts_.reading && !parts_.ended); }
   void on_end() override;
   void on_gone() override;
   void on_sent() override { room_.notify_all(); }
@@ -71,10 +73,14 @@ class StreamExchange final : public rpc::HttpExchange, public detail::ReplySink,
   void reply_route(std::uint32_t call, const HttpResponse& response) override;
   Task<void> stream_route(std::uint32_t call, const HttpResponse& response) override;
   Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) override;
+  Task<Result<std::string>> read_part(HttpBodyReader& reader) override;
 
   detail::ReplySink& connection() noexcept { return host_.connection(); }
   // Reads the head. Nothing if it can't be served: then the request has been answered.
   bool read_head(const rpc::HttpStreamHead& head);
+  // Begins a route that reads the body in parts. False if the request has been answered.
+  bool begin_parts_route();
+  void append_body(Bytes bytes);
   bool grow_body(std::size_t bytes);
   // Decompresses the body, then runs the request; on another thread if it is long.
   void unpack(Buffer packed);
@@ -109,6 +115,7 @@ class StreamExchange final : public rpc::HttpExchange, public detail::ReplySink,
   Buffer body_;  // body_bytes_ bytes of it are received.
   std::size_t body_bytes_ = 0;
   detail::ReceiveCharge body_charge_;
+  IncomingBody parts_;      // The body, if its route reads it in parts.
   bool head_only_ = false;  // A response to HEAD.
   bool gone_ = false;       // Nobody receives the response.
 

@@ -47,6 +47,10 @@ class HttpStreamHost {
   virtual void count_failure(std::uint32_t call, ErrorCode code) noexcept = 0;
 
   virtual void send_continue(std::uint32_t call) = 0;
+  // So many bytes that on_body() held back have been used: the client may send as many again.
+  virtual void return_window(std::uint32_t call, std::size_t bytes) = 0;
+  // The client had to wait: its pace is measured anew.
+  virtual void restart_pace() noexcept = 0;
   // The names of the fields are in lower case. `end`: the response has no body.
   virtual void send_head(std::uint32_t call, unsigned status, std::span<const HttpField> fields, bool end) = 0;
   virtual void send_body(std::uint32_t call, Buffer head, std::span<const ConstBuffer> pieces,
@@ -65,7 +69,11 @@ class HttpStreamHost {
 // A request on a stream. Owned by HttpStreams.
 class HttpExchange {
  public:
-  virtual void on_body(Bytes bytes) = 0;
+  // Returns the number of bytes that the client may send again at once; the others are held back until
+  // HttpStreamHost::return_window().
+  virtual std::size_t on_body(Bytes bytes) = 0;
+  // False while it does not wait for the client: then the client is not slow.
+  virtual bool receives() const noexcept = 0;
   virtual void on_end() = 0;
   // The client has reset the stream, or the connection has ended.
   virtual void on_gone() = 0;

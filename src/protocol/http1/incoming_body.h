@@ -1,0 +1,81 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "hawser/bytes.h"
+#include "hawser/detail/receive_account.h"
+#include "hawser/error.h"
+#include "hawser/time.h"
+#include "rpc/port/byte_session.h"
+
+namespace hawser::http1 {
+
+// A body of up to so many bytes may take the last of the memory that the connection may use.
+inline constexpr std::size_t small_body_bytes = 4096;
+
+// True if `bytes` more can be charged so that the connection can still receive: bodies that have used up its share
+// would stop it otherwise.
+inline bool leaves_rest(detail::ReceiveAccount& account, std::size_t bytes) noexcept {
+  constexpr std::size_t rest_bytes = 2 * rpc::ByteSession::receive_block_bytes;
+  if (!account.acquire(bytes + rest_bytes)) return false;
+  account.release(bytes + rest_bytes);
+  return true;
+}
+
+// The body of a request that the handler of its route reads in parts. No I/O.
+struct IncomingBody {
+  // If the handler did not read for so long, the pace of the client is measured anew: the client had to wait.
+  static constexpr Duration pause_min = std::chrono::milliseconds(100);
+
+  bool active = false;   // The present request has such a body, perhaps an empty one.
+  bool ended = false;    // All of it has arrived.
+  bool asks = false;     // The client waits for 100 (Continue) before it sends the body.
+  bool reading = false;  // The handler waits for the next part.
+  std::string bytes;     // Have arrived and were not read.
+  detail::ReceiveCharge charge;
+  std::optional<Error> error;  // The rest can't be received.
+  Time read_at{};              // The end of the last read, or the begin of the request.
+
+  void begin(Time now, bool client_asks) {
+    active = true;
+    asks = client_asks;
+    read_at = now;
+  }
+  void clear() noexcept {
+    if (!active) return;
+    active = ended = asks = reading = false;
+    bytes = {};
+    charge.reset();
+    error.reset();
+  }
+  // True if a read must wait.
+  bool waits() const noexcept { return bytes.empty() && !ended && !error; }
+  // Adds a part, whose memory is charged to `account`. False if there is not enough memory.
+  bool add(Bytes part, detail::ReceiveAccount& account) noexcept {
+    const bool small = bytes.size() + part.size() <= small_body_bytes;
+    if (!small && !leaves_rest(account, part.size())) return false;
+    if (!charge.add(account, part.size())) return false;
+    try {
+      bytes.append(as_text(part));
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    return true;
+  }
+  // The end of a read: everything that has arrived, or the error.
+  Result<std::string> take(Time now) {
+    read_at = now;
+    if (bytes.empty() && error) return std::unexpected(*error);
+    std::string part = std::move(bytes);
+    bytes.clear();
+    charge.reset();
+    return part;
+  }
+};
+
+}  // namespace hawser::http1
