@@ -54,7 +54,8 @@ TEST_P(Conformance, LargeBuffersAreAllocatedInTheBackground) {
       EXPECT_EQ(allocation.ready_bytes(), made->size());
       EXPECT_EQ(made->registered(), client.transport() == "rdma" || client.transport() == "ucx");
       made->memory().back() = std::byte{7};
-      AWAIT(sum, client.call<sum_of_attachment>(CallOptions{.attachment = made->memory().last(4096)}));
+      const CallOptions options{.attachment = made->memory().last(4096)};
+      AWAIT(sum, client.call<sum_of_attachment>(options));
       EXPECT_EQ(sum, 7U);
       AWAIT(again, allocation.result());
       EXPECT_ERROR(again, invalid_argument, "has been taken");

@@ -56,7 +56,8 @@ class RegisteredBuffer::Impl final : public ExternalBlock {
     if (bytes == 0) return none();
     PageMemory own = allocate_pages(bytes);
     if (own.empty() || !PageMemory::populate(own.bytes())) return no_memory(bytes);
-    return make(transports, std::move(regions), own.bytes(), std::move(own));
+    const MutableBytes memory = own.bytes();  // GCC evaluates arguments from right to left.
+    return make(transports, std::move(regions), memory, std::move(own));
   }
   static Result<RegisteredBuffer> make(const MemoryTransports& transports, MemoryRegions regions, MutableBytes memory,
                                        PageMemory own) {
