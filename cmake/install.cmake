@@ -61,5 +61,12 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 foreach(program hawser-bench hawser-cli hawser-kv)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+    if(NOT CMAKE_CROSSCOMPILING)
+      # Its manual pages and completions. A program that was not built is not installed either.
+      install(CODE "if(EXISTS \"$<TARGET_FILE:${program}>\")
+                      execute_process(COMMAND \"$<TARGET_FILE:${program}>\" help --install
+                                              \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\" COMMAND_ERROR_IS_FATAL ANY)
+                    endif()")
+    endif()
   endif()
 endforeach()

@@ -9,6 +9,7 @@
 #include "bench/run/compare.h"
 #include "bench/run/options.h"
 #include "bench/run/run.h"
+#include "reference/reference.h"
 
 namespace {
 
@@ -53,6 +54,7 @@ int main(int argc, char** argv) {
   for (const Command& command : commands)
     command.add_options(*app.add_subcommand(command.name, command.description), options);
 
+  hawser::cli::HelpCommand help(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help or --version.
@@ -68,6 +70,7 @@ int main(int argc, char** argv) {
     }
     return wrong_options_status;
   }
+  if (help.parsed()) return help.run();
   for (const Command& command : commands) {
     if (app.got_subcommand(command.name)) return command.run(options);
   }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/reference.h"
+#include "reference/reference.h"
 
 namespace {
 
@@ -32,40 +32,6 @@ constexpr Command commands[] = {
     {"lab", "Measure RDMA verbs on a real or simulated device, and name the bottleneck", hawser::cli::add_lab},
 };
 
-struct HelpOptions {
-  std::vector<std::string> command;
-  bool man = false;
-  std::string completion;
-};
-
-void add_help(CLI::App& command, HelpOptions& options) {
-  command.add_option("command", options.command, "Command; absent: the program");
-  command.add_flag("--man", options.man, "Print a manual page for man");
-  command.add_option("--completion", options.completion, "Print the completion of this shell")
-      ->check(CLI::IsMember({"bash"}));
-}
-
-int help(const CLI::App& program, const HelpOptions& options) {
-  if (!options.completion.empty()) {
-    fmt::print("{}", hawser::cli::bash_completion(program));
-    return 0;
-  }
-  const CLI::App* of = &program;
-  std::string name = "hawser";
-  for (const std::string& word : options.command) {
-    const auto known = of->get_subcommands([&](const CLI::App* one) { return one->get_name() == word; });
-    if (known.empty()) {
-      fmt::print(stderr, "hawser help: \"{}\" is no command: hawser help lists them\n", word);
-      return hawser::cli::wrong_options_status;
-    }
-    of = known.front();
-    name += " " + word;
-  }
-  fmt::print("{}", options.man ? hawser::cli::man_page(*of, name)
-                               : of->get_formatter()->make_help(of, name, CLI::AppFormatMode::Normal));
-  return 0;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -77,9 +43,7 @@ int main(int argc, char** argv) {
     CLI::App* added = app.add_subcommand(command.name, command.description);
     runs.emplace_back(added, command.add(*added));
   }
-  HelpOptions help_options;
-  CLI::App* const help_command = app.add_subcommand("help", "Show the help of a command");
-  add_help(*help_command, help_options);
+  hawser::cli::HelpCommand help(app);
 
   try {
     app.parse(argc, argv);
@@ -95,7 +59,7 @@ int main(int argc, char** argv) {
     }
     return hawser::cli::wrong_options_status;
   }
-  if (help_command->parsed()) return help(app, help_options);
+  if (help.parsed()) return help.run();
   for (const auto& [command, run] : runs) {
     if (command->parsed()) return run();
   }

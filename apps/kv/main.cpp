@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kv/command.h"
+#include "reference/reference.h"
 
 namespace {
 
@@ -33,6 +34,7 @@ int main(int argc, char** argv) {
     CLI::App* added = app.add_subcommand(command.name, command.description);
     runs.emplace_back(added, command.add(*added));
   }
+  hawser::cli::HelpCommand help(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // Help, or the version.
@@ -41,6 +43,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "hawser-kv: {}\nhawser-kv --help lists the commands and options.\n", error.what());
     return hawser::kv::wrong_options_status;
   }
+  if (help.parsed()) return help.run();
   for (const auto& [command, run] : runs) {
     if (command->parsed()) return run();
   }

@@ -113,6 +113,7 @@ void add_ucx_options(CLI::App& command, UcxOptions& options) {
   add("--ucx-max-eager-rails", options.max_eager_rails, "Devices for small messages; 0: UCX's default");
   add("--ucx-max-rendezvous-rails", options.max_rendezvous_rails, "Devices for large payloads; 0: UCX's default");
   add("--ucx-error-mode", options.error_mode, "Whether UCX detects that a peer has failed: none or peer")
+      ->default_str(options.error_mode == UcxErrorMode::none ? "none" : "peer")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, UcxErrorMode>{{"none", UcxErrorMode::none}, {"peer", UcxErrorMode::peer}}));
 }

@@ -247,20 +247,6 @@ def record():
         expect(("record", address, f"{folder}/calls"), 1, "", "something else than records")
 
 
-def reference():
-    """Help, manual pages and completion come from the options of the commands."""
-    assert "--rate" in expect(("help", "load"), 0).stdout
-    assert "describe" in expect(("help",), 0).stdout
-    page = expect(("help", "--man", "call"), 0).stdout
-    assert page.startswith(".TH HAWSER-CALL 1 ") and "\\-\\-proto" in page and "Exit status" in page, page
-    expect(("help", "dance"), 2, "", "dance")
-    script = expect(("help", "--completion", "bash"), 0).stdout
-    script += ("offer() { COMP_WORDS=(hawser \"$@\"); COMP_CWORD=$#; COMPREPLY=(); _hawser; echo \"${COMPREPLY[*]}\"; }\n"
-               "offer desc; offer load --ra; offer demo s; offer call --proto\n")
-    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
-    assert result.stdout.splitlines() == ["describe", "--rate --ramp", "serve", "--protocol --proto --proto-path"], result
-
-
 def services():
     """Methods of .proto files over the native protocol, with streams of all kinds."""
     with Server() as address:
@@ -323,5 +309,5 @@ def baidu_std():
 
 
 if __name__ == "__main__":
-    cases = (functions, load, top, record, reference, services, grpc, baidu_std)
+    cases = (functions, load, top, record, services, grpc, baidu_std)
     {case.__name__: case for case in cases}[sys.argv[2]]()

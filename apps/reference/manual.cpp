@@ -1,8 +1,10 @@
-#include "cli/reference.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
+
+#include "reference/reference.h"
 
 namespace hawser::cli {
 namespace {
@@ -31,28 +33,20 @@ std::string upper(std::string text) {
 
 std::string option_text(const CLI::Option& option) {
   std::string text = option.get_description();
+  if (!text.empty() && text.back() != '.') text += '.';
+  const std::vector<std::string> values = values_of(option);
+  if (!values.empty()) text += fmt::format(" One of: {}.", fmt::join(values, ", "));
   if (!option.get_default_str().empty()) text += " Default: " + option.get_default_str() + ".";
   return text;
-}
-
-// Adds the words after which bash offers others: a command and its subcommands.
-void add_cases(const CLI::App& command, const std::string& path, std::string& cases) {
-  std::string words;
-  for (const CLI::App* sub : command.get_subcommands({})) {
-    words += " " + sub->get_name();
-    add_cases(*sub, path + (path.empty() ? "" : " ") + sub->get_name(), cases);
-  }
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) words += " --" + name;
-  }
-  cases += fmt::format("    '{}') words='{}' ;;\n", path, words.empty() ? words : words.substr(1));
 }
 
 }  // namespace
 
 std::string man_page(const CLI::App& command, const std::string& name) {
   std::string page = fmt::format(".TH {} 1 \"\" \"hawser {}\"\n", upper(name), HAWSER_VERSION);
-  page += fmt::format(".SH NAME\n{} \\- {}\n", roff(name), roff(command.get_description()));
+  std::string page_name = name;
+  std::ranges::replace(page_name, ' ', '-');
+  page += fmt::format(".SH NAME\n{} \\- {}\n", roff(page_name), roff(command.get_description()));
   page += ".SH SYNOPSIS\n.B " + roff(name) + "\n";
   std::string arguments;
   std::string options;
@@ -76,31 +70,6 @@ std::string man_page(const CLI::App& command, const std::string& name) {
   if (!options.empty()) page += ".SH OPTIONS\n" + options;
   if (!command.get_footer().empty()) page += ".SH NOTES\n" + roff(command.get_footer()) + "\n";
   return page;
-}
-
-std::string bash_completion(const CLI::App& program) {
-  std::string cases;
-  add_cases(program, "", cases);
-  return "# Completion of hawser for bash. Made by: hawser help --completion bash\n"
-         "_hawser() {\n"
-         "  local path='' words='' word i\n"
-         "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
-         "    word=${COMP_WORDS[i]}\n"
-         "    [[ $word == -* ]] && break\n"
-         "    _hawser_words \"${path:+$path }$word\" && path=\"${path:+$path }$word\" || break\n"
-         "  done\n"
-         "  _hawser_words \"$path\"\n"
-         "  if [[ ${COMP_WORDS[COMP_CWORD]} == -* || -z $path ]] || ((i == COMP_CWORD)); then\n"
-         "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\")\n"
-         "  fi\n"
-         "}\n"
-         "_hawser_words() {\n"
-         "  case $1 in\n" +
-         cases +
-         "    *) return 1 ;;\n"
-         "  esac\n"
-         "}\n"
-         "complete -o default -F _hawser hawser\n";
 }
 
 }  // namespace hawser::cli
