@@ -58,6 +58,7 @@ void add_persistence(std::string& to, Store& store) {
     sum.rewriting |= one.rewriting;
     sum.rewrite_failed |= one.rewrite_failed;
     refused_shards += one.refused ? 1 : 0;
+    sum.waiting += one.waiting;
   }
   add_line(to, "loading", 0);
   add_line(to, "aof_enabled", first == nullptr ? 0 : 1);
@@ -71,6 +72,7 @@ void add_persistence(std::string& to, Store& store) {
   to.append("log_fsync:").append(first->sync_name()).append("\r\n");
   add_line(to, "log_rewrites", sum.rewrites);
   add_line(to, "log_shards_that_refuse_writes", refused_shards);
+  add_line(to, "log_waiting_for_disk", sum.waiting);
 }
 
 // The sections of INFO that are requested: all without arguments.

@@ -26,16 +26,25 @@ RespConnection::RespConnection(rpc::PortHost& host, std::unique_ptr<transport::S
 }
 
 RespConnection::~RespConnection() {
+  drop_waiting();
   if (site_ != nullptr) site_->remove(number_);
 }
 
 void RespConnection::on_end(const Error& reason) {
   RespSession::on_end(reason);
-  waiting_.clear();
+  drop_waiting();
   held_replies_ = 0;
   for (std::shared_ptr<Lane>& lane : lanes_) {
     if (lane != nullptr) std::exchange(lane, nullptr)->end();
   }
+}
+
+// The log must not keep what belongs to a client that has gone.
+void RespConnection::drop_waiting() {
+  for (const Waiting& waiting : waiting_) {
+    if (waiting.durable != 0) site_->forget(waiting.durable);
+  }
+  waiting_.clear();
 }
 
 // ---- Requests ----
@@ -159,14 +168,16 @@ void RespConnection::execute_logged(const Command& command, Arguments arguments,
 void RespConnection::hold(std::uint64_t slot) {
   if (!site_->unsynced()) return;
   ++waiting_[slot - first_slot_].parts_left;
-  site_->when_durable([site = site_, number = number_, slot](const std::string* error) {
+  const std::uint64_t number = site_->when_durable([site = site_, number = number_, slot](const std::string* error) {
     if (RespConnection* const connection = site->find(number)) connection->on_durable(slot, error);
   });
+  if (number != 0) waiting_[slot - first_slot_].durable = number;
 }
 
 void RespConnection::on_durable(std::uint64_t slot, const std::string* error) {
   if (closed()) return;
   Waiting& waiting = waiting_[slot - first_slot_];
+  waiting.durable = 0;
   --waiting.parts_left;
   if (error != nullptr && waiting.error.empty()) fail_waiting(waiting, log_error(*error));
   write_ready();
@@ -277,17 +288,29 @@ void RespConnection::go_on() {
 void Lane::send() {
   if (current_ == nullptr) current_ = std::move(filling_);
   travelling_ = true;
-  target_.loop().post([lane = shared_from_this(), batch = std::move(current_)]() mutable {
-    lane->execute(*batch);
-    if (!batch->wrote || !lane->target_.unsynced()) return go_back(std::move(lane), std::move(batch));
-    Site& target = lane->target_;
-    // A std::function is copyable.
-    const auto held = std::make_shared<std::unique_ptr<ForwardedBatch>>(std::move(batch));
-    target.when_durable([lane = std::move(lane), held](const std::string* error) {
-      if (error != nullptr) fail_writes(**held, *error);
-      go_back(lane, std::move(*held));
-    });
+  target_.loop().post(
+      [lane = shared_from_this(), batch = std::move(current_)]() mutable { lane->run(std::move(batch)); });
+}
+
+void Lane::run(std::unique_ptr<ForwardedBatch> batch) {
+  execute(*batch);
+  const bool gone = gone_.load(std::memory_order_relaxed);
+  if (!batch->wrote || gone || !target_.unsynced()) return go_back(shared_from_this(), std::move(batch));
+  held_ = std::move(batch);
+  durable_ = target_.when_durable([lane = shared_from_this()](const std::string* error) {
+    lane->durable_ = 0;
+    if (error != nullptr) fail_writes(*lane->held_, *error);
+    go_back(lane, std::move(lane->held_));
   });
+}
+
+// The connection has ended: nobody waits for the replies.
+void Lane::stop_waiting() {
+  if (durable_ == 0) return;
+  // The log has the other reference to this lane.
+  const std::shared_ptr<Lane> lane = shared_from_this();
+  target_.forget(std::exchange(durable_, 0));
+  go_back(lane, std::move(held_));
 }
 
 void Lane::go_back(std::shared_ptr<Lane> lane, std::unique_ptr<ForwardedBatch> batch) {
@@ -315,10 +338,13 @@ void Lane::fail_writes(ForwardedBatch& batch, const std::string& why) {
 
 void Lane::end() {
   gone_.store(true, std::memory_order_relaxed);
-  if (!travelling_ && waiting() != nullptr) send();
+  if (travelling_) {
+    target_.loop().post([lane = shared_from_this()] { lane->stop_waiting(); });
+  } else if (waiting() != nullptr) {
+    send();
+  }
 }
 
-// On the target's loop.
 void Lane::execute(ForwardedBatch& batch) const {
   StringReplies memory;
   resp::ReplyWriter out(memory);

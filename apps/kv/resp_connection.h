@@ -62,7 +62,7 @@ struct ForwardedBatch {
 
 // The way of one connection's commands to one shard. One batch travels at a time, so that commands stay in order. It
 // outlives its connection until the commands that change the store have been executed. Used on the loop of the
-// connection, apart from `gone`.
+// connection, apart from `gone` and what is used on the target's loop.
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
   Lane(Site& home, Site& target, std::uint64_t connection) noexcept
@@ -78,11 +78,14 @@ class Lane : public std::enable_shared_from_this<Lane> {
   ForwardedBatch* waiting() noexcept { return current_ != nullptr ? current_.get() : filling_.get(); }
   // Sends that batch.
   void send();
-  // The connection has ended: commands that only read are not executed any more.
+  // The connection has ended: commands that only read are not executed any more, and nothing waits for the log.
   void end();
 
  private:
+  // On the target's loop.
+  void run(std::unique_ptr<ForwardedBatch> batch);
   void execute(ForwardedBatch& batch) const;
+  void stop_waiting();
   static void go_back(std::shared_ptr<Lane> lane, std::unique_ptr<ForwardedBatch> batch);
   static void fail_writes(ForwardedBatch& batch, const std::string& why);
   void returned(std::unique_ptr<ForwardedBatch> batch);
@@ -94,6 +97,9 @@ class Lane : public std::enable_shared_from_this<Lane> {
   bool travelling_ = false;
   std::unique_ptr<ForwardedBatch> current_;
   std::unique_ptr<ForwardedBatch> filling_;
+  // Used on the target's loop: a batch whose changes are not durable yet, and the number with which it waits.
+  std::unique_ptr<ForwardedBatch> held_;
+  std::uint64_t durable_ = 0;
 };
 
 // A Redis client. Commands of its own loop's shard are executed at once. Others travel to their shards, and replies
@@ -121,6 +127,7 @@ class RespConnection final : public resp::RespSession {
     std::string error = {};
     std::size_t bytes = 0;  // `text` and `parts` have so many.
     bool close = false;
+    std::uint64_t durable = 0;  // It waits for the log with this number; 0: it does not.
   };
   // Commands whose replies wait at most, and bytes of their arguments.
   static constexpr std::size_t waiting_max = 1024;
@@ -153,6 +160,7 @@ class RespConnection final : public resp::RespSession {
   void execute_logged(const Command& command, Arguments arguments, std::uint64_t hash);
   void hold(std::uint64_t slot);
   void on_durable(std::uint64_t slot, const std::string* error);
+  void drop_waiting();
   void finish_part(std::uint64_t slot, std::uint32_t part, std::string_view reply);
   void charge(Waiting& waiting, std::size_t bytes) noexcept {
     waiting.bytes += bytes;

@@ -3,8 +3,10 @@
 #include <functional>
 #include <memory>
 #include <type_traits>
+#include <utility>
 
 #include "base/process_id.h"
+#include "hawser/context.h"
 #include "hawser/loop.h"
 #include "hawser/server.h"
 #include "hawser/sync.h"
@@ -22,6 +24,7 @@ template <class Result>
 struct Trip {
   Event done;
   std::optional<Result> result;
+  std::uint64_t durable = 0;  // The change waits for the log with this number. Used on the shard's loop.
 };
 
 // Calls `work(Site&)` on the loop of a shard. `work` owns everything that it uses.
@@ -42,9 +45,9 @@ Task<std::invoke_result_t<Work&, Site&>> on_shard(Store& store, unsigned index, 
 }
 
 // The same for work that may change the shard, and whose result is a Result: it fails if the log refuses writes, and
-// returns when the change is durable, if the options say so.
+// returns when the change is durable, if the options say so, or when the caller does not wait any more.
 template <class Work>
-Task<std::invoke_result_t<Work&, Site&>> write_on_shard(Store& store, unsigned index, Work work) {
+Task<std::invoke_result_t<Work&, Site&>> write_on_shard(Store& store, Context& context, unsigned index, Work work) {
   using Result = std::invoke_result_t<Work&, Site&>;
   Site& site = store.site(index);
   Loop& home = *Loop::current();
@@ -64,7 +67,8 @@ Task<std::invoke_result_t<Work&, Site&>> write_on_shard(Store& store, unsigned i
     }
     travelling->result.emplace(moved(site));
     if (!site.unsynced()) return end(std::move(travelling));
-    site.when_durable([travelling, end, log_error](const std::string* error) {
+    travelling->durable = site.when_durable([travelling, end, log_error](const std::string* error) {
+      travelling->durable = 0;
       if (error != nullptr) travelling->result.emplace(log_error(*error));
       end(travelling);
     });
@@ -74,8 +78,23 @@ Task<std::invoke_result_t<Work&, Site&>> write_on_shard(Store& store, unsigned i
   } else {
     site.loop().post(std::move(run));
   }
-  co_await trip->done.wait();
-  co_return std::move(*trip->result);
+  if (!site.sync_always()) {
+    co_await trip->done.wait();
+    co_return std::move(*trip->result);
+  }
+  auto waiting = trip->done.wait(context.token());
+  const ::hawser::Result<void> done = co_await std::move(waiting);
+  if (done) co_return std::move(*trip->result);
+  // The log must not keep what belongs to a caller that has gone.
+  auto forget = [travelling = trip, &site] {
+    if (travelling->durable != 0) site.forget(std::exchange(travelling->durable, 0));
+  };
+  if (&site.loop() == &home) {
+    forget();
+  } else {
+    site.loop().post(std::move(forget));
+  }
+  co_return std::unexpected(done.error());
 }
 
 std::optional<Error> check(Store& store, std::string_view key, std::string_view value = {}) {
@@ -195,11 +214,12 @@ Task<Result<std::vector<std::optional<Value>>>> Service::get_many(std::vector<st
   co_return values;
 }
 
-Task<Result<std::uint64_t>> Service::set(std::string_view key, std::string_view value, std::int64_t lifetime_ms) {
+Task<Result<std::uint64_t>> Service::set(Context& context, std::string_view key, std::string_view value,
+                                         std::int64_t lifetime_ms) {
   if (std::optional<Error> error = check(store_, key, value)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
   auto writing = write_on_shard(
-      store_, store_.shard_of(hash),
+      store_, context, store_.shard_of(hash),
       [name = std::string(key), bytes = std::string(value), hash, lifetime_ms](Site& site) -> Result<std::uint64_t> {
         const std::int64_t expires_at = expiry_after(site, lifetime_ms);
         const Entry* const entry = site.shard().set({name, hash}, bytes, expires_at);
@@ -209,11 +229,12 @@ Task<Result<std::uint64_t>> Service::set(std::string_view key, std::string_view 
   co_return co_await std::move(writing);
 }
 
-Task<Result<std::optional<std::uint64_t>>> Service::compare_and_set(std::string_view key, std::uint64_t version,
-                                                                    std::string_view value, std::int64_t lifetime_ms) {
+Task<Result<std::optional<std::uint64_t>>> Service::compare_and_set(Context& context, std::string_view key,
+                                                                    std::uint64_t version, std::string_view value,
+                                                                    std::int64_t lifetime_ms) {
   if (std::optional<Error> error = check(store_, key, value)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  auto writing = write_on_shard(store_, store_.shard_of(hash),
+  auto writing = write_on_shard(store_, context, store_.shard_of(hash),
                                 [name = std::string(key), bytes = std::string(value), hash, version,
                                  lifetime_ms](Site& site) -> Result<std::optional<std::uint64_t>> {
                                   const Entry* const present = site.shard().find({name, hash}, site.now(), false);
@@ -226,23 +247,23 @@ Task<Result<std::optional<std::uint64_t>>> Service::compare_and_set(std::string_
   co_return co_await std::move(writing);
 }
 
-Task<Result<bool>> Service::remove(std::string_view key) {
+Task<Result<bool>> Service::remove(Context& context, std::string_view key) {
   if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
-  auto removing =
-      write_on_shard(store_, store_.shard_of(hash), [name = std::string(key), hash](Site& site) -> Result<bool> {
-        Entry* const entry = site.shard().find({name, hash}, site.now(), false);
-        if (entry != nullptr) site.shard().remove(*entry);
-        return entry != nullptr;
-      });
+  auto removing = write_on_shard(store_, context, store_.shard_of(hash),
+                                 [name = std::string(key), hash](Site& site) -> Result<bool> {
+                                   Entry* const entry = site.shard().find({name, hash}, site.now(), false);
+                                   if (entry != nullptr) site.shard().remove(*entry);
+                                   return entry != nullptr;
+                                 });
   co_return co_await std::move(removing);
 }
 
-Task<Result<std::int64_t>> Service::increment(std::string_view key, std::int64_t by) {
+Task<Result<std::int64_t>> Service::increment(Context& context, std::string_view key, std::int64_t by) {
   if (std::optional<Error> error = check(store_, key)) co_return std::unexpected(std::move(*error));
   const std::uint64_t hash = store_.key(key).hash;
   auto adding = write_on_shard(
-      store_, store_.shard_of(hash), [name = std::string(key), hash, by](Site& site) -> Result<std::int64_t> {
+      store_, context, store_.shard_of(hash), [name = std::string(key), hash, by](Site& site) -> Result<std::int64_t> {
         Entry* const entry = site.shard().find({name, hash}, site.now(), false);
         std::int64_t value = 0;
         if (entry != nullptr && !resp::parse_number(entry->value(), value)) {

@@ -64,15 +64,17 @@ class Service {
   // In the order of the keys. Each value is read at its own time.
   Task<Result<std::vector<std::optional<Value>>>> get_many(std::vector<std::string> keys);
   // Returns the new version.
-  Task<Result<std::uint64_t>> set(std::string_view key, std::string_view value, std::int64_t lifetime_ms);
+  Task<Result<std::uint64_t>> set(Context& context, std::string_view key, std::string_view value,
+                                  std::int64_t lifetime_ms);
   // Sets the value if the key has that version; 0: if the key does not exist. Returns the new version, or nothing if
   // the key has another version. Keeps no earlier expiry.
-  Task<Result<std::optional<std::uint64_t>>> compare_and_set(std::string_view key, std::uint64_t version,
-                                                             std::string_view value, std::int64_t lifetime_ms);
+  Task<Result<std::optional<std::uint64_t>>> compare_and_set(Context& context, std::string_view key,
+                                                             std::uint64_t version, std::string_view value,
+                                                             std::int64_t lifetime_ms);
   // Returns false if the key did not exist.
-  Task<Result<bool>> remove(std::string_view key);
+  Task<Result<bool>> remove(Context& context, std::string_view key);
   // Adds to the decimal number that is the value, 0 if the key does not exist. Returns the sum.
-  Task<Result<std::int64_t>> increment(std::string_view key, std::int64_t by);
+  Task<Result<std::int64_t>> increment(Context& context, std::string_view key, std::int64_t by);
 
  private:
   friend void register_service(Server& server, Service& service);

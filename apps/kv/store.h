@@ -74,7 +74,14 @@ class Site {
   // Returns true if replies to writes must wait for when_durable().
   bool unsynced() const noexcept { return log_ != nullptr && log_->unsynced(); }
   // As ShardLog::when_durable(). At once if there is no log.
-  void when_durable(ShardLog::Durable done) { log_ == nullptr ? done(nullptr) : log_->when_durable(std::move(done)); }
+  std::uint64_t when_durable(ShardLog::Durable done) {
+    if (log_ == nullptr) return done(nullptr), 0;
+    return log_->when_durable(std::move(done));
+  }
+  // Forgets a call of when_durable() that waits. `waiting` is not 0.
+  void forget(std::uint64_t waiting) {
+    if (log_ != nullptr) log_->forget(waiting);
+  }
   const ShardLog* log() const noexcept { return log_; }
 
  private:

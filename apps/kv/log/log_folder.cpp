@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/kernel_random.h"
 #include "kv/log/log_format.h"
 #include "kv/store.h"
 
@@ -170,30 +171,48 @@ Result<void> LogFolder::load(Store& store, const fs::path& run, LogReport& repor
   if (newest.empty()) {
     return folder_error("read the log in", run, "it has no file of a log: use another folder, or give it another name");
   }
-  std::vector<std::pair<fs::path, std::size_t>> files;
+  std::vector<CheckedFile> files;
   for (const auto& [shard, number] : newest) {
-    files.emplace_back(run / ShardLog::file_name(static_cast<unsigned>(shard), number), 0);
-    if (Result<void> checked = check_file(files.back().first, files.back().second, report); !checked) return checked;
+    files.push_back({.path = run / ShardLog::file_name(static_cast<unsigned>(shard), number)});
+    CheckedFile& file = files.back();
+    if (Result<void> checked = check_file(file, report); !checked) return checked;
+    if (file.header.shard != shard || shard >= file.header.shards || !file.header.same_log(files.front().header)) {
+      return folder_error("use the log", file.path,
+                          "it is the file of shard " + std::to_string(file.header.shard) + " of " +
+                              std::to_string(file.header.shards) +
+                              (file.header.same_log(files.front().header) ? "" : " of another log") +
+                              ": restore the folder from a copy");
+    }
+  }
+  const std::uint32_t shards = files.front().header.shards;
+  for (std::uint32_t shard = 0; shard < shards; ++shard) {
+    if (newest.contains(shard)) continue;
+    return folder_error("read the log in", run,
+                        "it has the files of " + std::to_string(files.size()) + " of " + std::to_string(shards) +
+                            " shards, and the file of shard " + std::to_string(shard) + " (shard-" +
+                            std::to_string(shard) + ".*.log) is missing: restore the folder from a copy");
   }
   // Entries have new versions after a start, which no entry has had.
   for (unsigned i = 0; i < store.shards(); ++i) store.site(i).shard().raise_version(version_max_ + 1);
-  for (const auto& [path, begin] : files) {
-    if (Result<void> loaded = load_file(store, path, begin); !loaded) return loaded;
+  for (const CheckedFile& file : files) {
+    if (Result<void> loaded = load_file(store, file.path, file.begin); !loaded) return loaded;
   }
   return {};
 }
 
-// Reads all of a file. `begin` becomes the offset of the first record that counts: records before the last one of kind
-// `clear` do not.
-Result<void> LogFolder::check_file(const fs::path& path, std::size_t& begin, LogReport& report) {
+// Reads all of a file. Records before the last one of kind `clear` do not count.
+Result<void> LogFolder::check_file(CheckedFile& checked, LogReport& report) {
+  const fs::path& path = checked.path;
   MappedFile file;
   if (Result<void> opened = file.open(path); !opened) return opened;
   LogReader reader(file.text());
   const auto damaged = [&](const Error& error) {
     return fail(ErrorCode::unavailable, "cannot use the log " + path.string() + ": " + error.text);
   };
-  if (const Result<void> begun = reader.header(); !begun) return damaged(begun.error());
-  begin = reader.offset();
+  const Result<LogHeader> header = reader.header();
+  if (!header) return damaged(header.error());
+  checked.header = *header;
+  checked.begin = reader.offset();
   for (;;) {
     const Result<std::optional<LogRecord>> next = reader.next();
     if (!next) return damaged(next.error());
@@ -208,7 +227,7 @@ Result<void> LogFolder::check_file(const fs::path& path, std::size_t& begin, Log
     }
     ++report.records;
     version_max_ = std::max(version_max_, (*next)->version);
-    if ((*next)->kind == LogKind::clear) begin = reader.offset();
+    if ((*next)->kind == LogKind::clear) checked.begin = reader.offset();
   }
   ++report.files;
   if (reader.cut_bytes() != 0) {
@@ -222,6 +241,7 @@ Result<void> LogFolder::load_file(Store& store, const fs::path& path, std::size_
   MappedFile file;
   if (Result<void> opened = file.open(path); !opened) return opened;
   LogReader reader(file.text());
+  static_cast<void>(reader.header());
   reader.skip_to(begin);
   const std::int64_t now = store.clock();
   for (;;) {
@@ -251,14 +271,22 @@ Result<void> LogFolder::load_file(Store& store, const fs::path& path, std::size_
 // Writes the files into the folder `made`, which then gets the name `run`.
 Result<void> LogFolder::begin_run(Store& store, const LogOptions& options, const fs::path& made, const fs::path& run) {
   if (mkdir(made.c_str(), 0777) != 0) return folder_error("make the folder", made, std::strerror(errno));
-  std::vector<std::pair<Descriptor, std::uint64_t>> files;
+  struct MadeFile {
+    Descriptor file;
+    std::uint64_t bytes;
+    LogHeader header;
+  };
+  std::vector<MadeFile> files;
+  LogHeader header{.log_first = kernel_random(), .log_second = kernel_random(), .shards = store.shards()};
   for (unsigned i = 0; i < store.shards(); ++i) {
+    header.shard = i;
+    header.file = kernel_random();
     const fs::path path = made / ShardLog::file_name(i, 0);
     Result<Descriptor> created = create_log_file(path);
     if (!created) return std::unexpected(created.error());
     Descriptor file = std::move(*created);
     std::uint64_t bytes = 0;
-    std::string text = log_header();
+    std::string text = log_header(header);
     const auto write = [&]() -> Result<void> {
       bytes += text.size();
       Result<void> written = write_all(file.get(), text, path);
@@ -280,19 +308,20 @@ Result<void> LogFolder::begin_run(Store& store, const LogOptions& options, const
     if (done) done = write();
     if (done) done = sync_file(file.get(), path);
     if (done) {
-      text = synced_record(bytes);
+      text = synced_record(header, bytes);
       done = write();
     }
     if (done) done = sync_file(file.get(), path);
     if (!done) return done;
-    files.emplace_back(std::move(file), bytes);
+    files.push_back({std::move(file), bytes, header});
   }
   if (Result<void> synced = sync_folder(made); !synced) return synced;
   if (rename(made.c_str(), run.c_str()) != 0) return folder_error("rename", made, std::strerror(errno));
   if (Result<void> synced = sync_folder(options.folder); !synced) return synced;
   for (unsigned i = 0; i < store.shards(); ++i) {
-    logs_.push_back(std::make_unique<ShardLog>(store.site(i).shard(), i, std::move(files[i].first),
-                                               run / ShardLog::file_name(i, 0), files[i].second, options.shards));
+    MadeFile& made_file = files[i];
+    logs_.push_back(std::make_unique<ShardLog>(store.site(i).shard(), made_file.header, std::move(made_file.file),
+                                               run / ShardLog::file_name(i, 0), made_file.bytes, options.shards));
   }
   return {};
 }

@@ -41,7 +41,13 @@ class LogFolder {
  private:
   Result<void> lock(const std::filesystem::path& folder);
   Result<void> load(Store& store, const std::filesystem::path& run, LogReport& report);
-  Result<void> check_file(const std::filesystem::path& path, std::size_t& begin, LogReport& report);
+  // A file that load() has checked.
+  struct CheckedFile {
+    std::filesystem::path path;
+    LogHeader header = {};
+    std::size_t begin = 0;  // Offset of the first record that counts.
+  };
+  Result<void> check_file(CheckedFile& checked, LogReport& report);
   Result<void> load_file(Store& store, const std::filesystem::path& path, std::size_t begin);
   Result<void> begin_run(Store& store, const LogOptions& options, const std::filesystem::path& made,
                          const std::filesystem::path& run);

@@ -10,10 +10,9 @@ namespace hawser::kv {
 namespace {
 
 constexpr std::string_view log_magic = "HWKVLOG\n";
-constexpr std::uint32_t log_version = 1;
-constexpr std::size_t log_header_bytes = 16;   // The magic text, the version, the CRC of both.
+constexpr std::uint32_t log_version = 2;
 constexpr std::size_t record_frame_bytes = 8;  // Bytes of the content, CRC of these four bytes and of the content.
-constexpr std::uint32_t synced_content_bytes = 9;
+constexpr std::uint32_t synced_content_bytes = 17;
 
 void append_le(std::string& out, std::integral auto value) {
   std::byte bytes[sizeof value];
@@ -23,11 +22,17 @@ void append_le(std::string& out, std::integral auto value) {
 
 }  // namespace
 
-std::string log_header() {
-  std::string header(log_magic);
-  append_le(header, log_version);
-  append_le(header, crc32c(as_bytes(header)));
-  return header;
+std::string log_header(const LogHeader& header) {
+  std::string text(log_magic);
+  append_le(text, log_version);
+  append_le(text, crc32c(as_bytes(text)));
+  append_le(text, header.log_first);
+  append_le(text, header.log_second);
+  append_le(text, header.shard);
+  append_le(text, header.shards);
+  append_le(text, header.file);
+  append_le(text, crc32c(as_bytes(text)));
+  return text;
 }
 
 void append_record(std::string& out, const LogRecord& record) {
@@ -47,7 +52,10 @@ void append_record(std::string& out, const LogRecord& record) {
       break;
     case LogKind::remove: out.append(record.key); break;
     case LogKind::clear: break;
-    case LogKind::synced: append_le(out, record.offset); break;
+    case LogKind::synced:
+      append_le(out, record.offset);
+      append_le(out, record.file);
+      break;
   }
   std::byte* const frame = reinterpret_cast<std::byte*>(out.data() + begin);
   store_le(frame, static_cast<std::uint32_t>(out.size() - begin - record_frame_bytes));
@@ -55,29 +63,40 @@ void append_record(std::string& out, const LogRecord& record) {
   store_le(frame + 4, crc32c(crc32c(Bytes(frame, 4)), content));
 }
 
-std::string synced_record(std::uint64_t offset) {
+std::string synced_record(const LogHeader& header, std::uint64_t offset) {
   std::string text;
-  append_record(text, {.kind = LogKind::synced, .offset = offset});
+  append_record(text, {.kind = LogKind::synced, .offset = offset, .file = header.file});
   return text;
 }
 
-Result<void> LogReader::header() {
+Result<LogHeader> LogReader::header() {
   if (!bytes_.starts_with(log_magic)) {
     return fail(ErrorCode::protocol_error, "it is no log of hawser-kv: it does not begin with HWKVLOG");
   }
+  // The first 16 bytes are the same in all versions.
+  const auto damaged = [] {
+    return fail(ErrorCode::protocol_error, "its header is damaged: restore the file from a copy");
+  };
   ByteReader reader(as_bytes(bytes_.substr(log_magic.size())));
   const auto version = reader.number<std::uint32_t>();
   const auto checksum = reader.number<std::uint32_t>();
-  if (!reader.complete() || checksum != crc32c(as_bytes(bytes_.substr(0, log_header_bytes - 4)))) {
-    return fail(ErrorCode::protocol_error, "its header is damaged: restore the file from a copy");
-  }
+  if (!reader.complete() || checksum != crc32c(as_bytes(bytes_.substr(0, log_magic.size() + 4)))) return damaged();
   if (version != log_version) {
-    return fail(ErrorCode::protocol_error, "it has version " + std::to_string(version) +
-                                               " of the format, and this program reads version " +
-                                               std::to_string(log_version));
+    return fail(ErrorCode::protocol_error,
+                "it has version " + std::to_string(version) + " of the format, and this program reads version " +
+                    std::to_string(log_version) + ": read it with the program that wrote it, or use another folder");
   }
+  LogHeader header;
+  header.log_first = reader.number<std::uint64_t>();
+  header.log_second = reader.number<std::uint64_t>();
+  header.shard = reader.number<std::uint32_t>();
+  header.shards = reader.number<std::uint32_t>();
+  header.file = reader.number<std::uint64_t>();
+  const auto last = reader.number<std::uint32_t>();
+  if (!reader.complete() || last != crc32c(as_bytes(bytes_.substr(0, log_header_bytes - 4)))) return damaged();
   at_ = log_header_bytes;
-  return {};
+  file_ = header.file;
+  return header;
 }
 
 std::optional<LogRecord> LogReader::record_at(std::size_t offset, std::size_t& bytes) const {
@@ -104,7 +123,10 @@ std::optional<LogRecord> LogReader::record_at(std::size_t offset, std::size_t& b
       break;
     case LogKind::remove: record.key = as_text(reader.rest()); break;
     case LogKind::clear: break;
-    case LogKind::synced: record.offset = reader.number<std::uint64_t>(); break;
+    case LogKind::synced:
+      record.offset = reader.number<std::uint64_t>();
+      record.file = reader.number<std::uint64_t>();
+      break;
     default: return std::nullopt;
   }
   if (!reader.finished()) return std::nullopt;
@@ -112,13 +134,14 @@ std::optional<LogRecord> LogReader::record_at(std::size_t offset, std::size_t& b
   return record;
 }
 
-// Returns true if a later record shows that the byte at `offset` had been on the disk.
+// Returns true if a later record shows that the byte at `offset` had been on the disk. Bytes of a value may look like
+// such a record; they do not know the number of the file.
 bool LogReader::was_synced(std::size_t offset) const {
   for (std::size_t i = offset + 1; i + record_frame_bytes + synced_content_bytes <= bytes_.size(); ++i) {
     if (load_le<std::uint32_t>(as_bytes(bytes_.substr(i, 4)).data()) != synced_content_bytes) continue;
     std::size_t bytes = 0;
     const std::optional<LogRecord> found = record_at(i, bytes);
-    if (found && found->kind == LogKind::synced && found->offset > offset && found->offset <= i) return true;
+    if (found && found->kind == LogKind::synced && found->file == file_ && found->offset == i) return true;
   }
   return false;
 }

@@ -16,7 +16,7 @@ enum class LogKind : std::uint8_t {
   expiry = 2,
   remove = 3,
   clear = 4,
-  synced = 5,  // All bytes of the file before `offset` were on the disk when this was written.
+  synced = 5,  // All bytes of the file before this record, which begins at `offset`, were on the disk before it.
 };
 
 struct LogRecord {
@@ -26,12 +26,30 @@ struct LogRecord {
   std::int64_t expires_at = 0;  // set, expiry: milliseconds since 1970; 0: never.
   std::uint64_t version = 0;    // set
   std::uint64_t offset = 0;     // synced
+  std::uint64_t file = 0;       // synced: LogHeader::file
 };
 
-// The bytes at the beginning of each file.
-std::string log_header();
+// The header of a file.
+struct LogHeader {
+  // The identity of the log: random, the same in the files of all shards, and another one in each run.
+  std::uint64_t log_first = 0;
+  std::uint64_t log_second = 0;
+  std::uint32_t shard = 0;
+  std::uint32_t shards = 1;
+  // Random, of this file alone. Records of kind `synced` repeat it, so that no value can contain one.
+  std::uint64_t file = 0;
+
+  bool same_log(const LogHeader& other) const noexcept {
+    return log_first == other.log_first && log_second == other.log_second && shards == other.shards;
+  }
+};
+
+// Its bytes, with which each file begins.
+std::string log_header(const LogHeader& header);
+constexpr std::size_t log_header_bytes = 52;
 void append_record(std::string& out, const LogRecord& record);
-std::string synced_record(std::uint64_t offset);
+// `offset` is where the record will be in the file.
+std::string synced_record(const LogHeader& header, std::uint64_t offset);
 
 // Reads a file. An incomplete or damaged record is the tail that a crash has left, unless a record of kind `synced`
 // shows that it had been on the disk: then the file is damaged. `bytes` outlive the reader and its records.
@@ -40,7 +58,7 @@ class LogReader {
   explicit LogReader(std::string_view bytes) noexcept : bytes_(bytes) {}
 
   // Call it first.
-  Result<void> header();
+  Result<LogHeader> header();
   // Empty at the end, and before a tail that is to be cut.
   Result<std::optional<LogRecord>> next();
   // Bytes at the end that are no complete record. Valid when next() has returned nothing.
@@ -55,6 +73,7 @@ class LogReader {
 
   const std::string_view bytes_;
   std::size_t at_ = 0;
+  std::uint64_t file_ = 0;  // LogHeader::file
 };
 
 }  // namespace hawser::kv

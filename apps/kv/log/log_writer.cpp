@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "kv/log/log_format.h"
+#include "base/kernel_random.h"
 
 namespace hawser::kv {
 namespace {
@@ -49,13 +49,14 @@ Result<void> sync_folder(const std::filesystem::path& path) {
   return {};
 }
 
-LogWriter::LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t bytes, LogSync sync,
-                     std::function<void()> advanced)
+LogWriter::LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t bytes, const LogHeader& header,
+                     LogSync sync, std::function<void()> advanced)
     : sync_(sync),
       advanced_(std::move(advanced)),
       file_(std::move(file)),
       path_(std::move(path)),
       bytes_(bytes),
+      header_(header),
       last_sync_(std::chrono::steady_clock::now()),
       progress_{.file_bytes = bytes} {
   sigset_t all;
@@ -160,7 +161,7 @@ void LogWriter::run() {
 // Afterwards the bytes are in the file, but perhaps not on the disk.
 Result<void> LogWriter::write(std::string& bytes, bool marker_alone) {
   const std::size_t size = bytes.size();
-  if (marker_due_ && (size != 0 || marker_alone)) bytes.insert(0, synced_record(bytes_));
+  if (marker_due_ && (size != 0 || marker_alone)) bytes.insert(0, synced_record(header_, bytes_));
   if (bytes.empty()) return {};
   if (Result<void> written = write_all(file_.get(), bytes, path_); !written) return written;
   marker_due_ = false;
@@ -193,7 +194,9 @@ Result<bool> LogWriter::replace(const std::string& bytes, const std::filesystem:
     Result<Descriptor> created = create_log_file(replacement_path_);
     if (!created) return failed(std::unexpected(created.error()));
     replacement_ = std::move(*created);
-    const std::string header = log_header();
+    replacement_header_ = header_;
+    replacement_header_.file = kernel_random();
+    const std::string header = log_header(replacement_header_);
     if (const Result<void> written = write_all(replacement_.get(), header, replacement_path_); !written)
       return failed(std::unexpected(written.error()));
     replacement_bytes_ = header.size();
@@ -205,7 +208,7 @@ Result<bool> LogWriter::replace(const std::string& bytes, const std::filesystem:
   if (!part.last) return false;
   Result<void> synced = sync_file(replacement_.get(), replacement_path_);
   if (synced) {
-    const std::string marker = synced_record(replacement_bytes_);
+    const std::string marker = synced_record(replacement_header_, replacement_bytes_);
     synced = write_all(replacement_.get(), marker, replacement_path_);
     replacement_bytes_ += marker.size();
   }
@@ -221,6 +224,7 @@ Result<bool> LogWriter::replace(const std::string& bytes, const std::filesystem:
   const std::filesystem::path old = std::exchange(path_, path);
   file_ = std::exchange(replacement_, Descriptor());
   bytes_ = replacement_bytes_;
+  header_ = replacement_header_;
   unsynced_ = false;
   marker_due_ = false;
   if (old != path) unlink(old.c_str());

@@ -13,6 +13,7 @@
 
 #include "base/descriptor.h"
 #include "hawser/error.h"
+#include "kv/log/log_format.h"
 
 namespace hawser::kv {
 
@@ -47,9 +48,9 @@ class LogWriter {
     std::string error = {};  // Nothing more is written.
   };
 
-  // Appends to `file`, which has `bytes` bytes and is at `path`. `advanced` is called by the thread when progress()
-  // has something new.
-  LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t bytes, LogSync sync,
+  // Appends to `file`, which has `bytes` bytes, begins with `header` and is at `path`. `advanced` is called by the
+  // thread when progress() has something new.
+  LogWriter(Descriptor file, std::filesystem::path path, std::uint64_t bytes, const LogHeader& header, LogSync sync,
             std::function<void()> advanced);
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
@@ -83,6 +84,7 @@ class LogWriter {
   Descriptor file_;
   std::filesystem::path path_;
   std::uint64_t bytes_;       // Length of the file.
+  LogHeader header_;          // Its header.
   bool unsynced_ = false;     // Something was written since the last sync.
   bool marker_due_ = false;   // The next write begins with a record that says what has been synced.
   std::uint64_t pushed_ = 0;  // Bytes of push() that were written.
@@ -90,6 +92,7 @@ class LogWriter {
   Descriptor replacement_;
   std::filesystem::path replacement_path_;
   std::uint64_t replacement_bytes_ = 0;
+  LogHeader replacement_header_;
   bool broken_ = false;  // Nothing more can be written.
 
   std::mutex mutex_;  // Guards the members below.

@@ -7,16 +7,16 @@
 
 namespace hawser::kv {
 
-ShardLog::ShardLog(Shard& shard, unsigned index, Descriptor file, const std::filesystem::path& path,
+ShardLog::ShardLog(Shard& shard, const LogHeader& header, Descriptor file, const std::filesystem::path& path,
                    std::uint64_t bytes, const ShardLogOptions& options)
     : shard_(shard),
-      index_(index),
+      index_(header.shard),
       options_(options),
       folder_(path.parent_path()),
       file_bytes_(bytes),
       base_bytes_(bytes) {
   link_->log = this;
-  writer_ = std::make_unique<LogWriter>(std::move(file), path, bytes, options.sync, [link = link_] {
+  writer_ = std::make_unique<LogWriter>(std::move(file), path, bytes, header, options.sync, [link = link_] {
     const std::lock_guard lock(link->mutex);
     if (link->loop == nullptr) return;
     link->loop->post([link] {
@@ -119,10 +119,17 @@ void ShardLog::hand_over(bool last) {
 
 // ---- Durability ----
 
-void ShardLog::when_durable(Durable done) {
-  if (!error_.empty()) return done(&error_);
-  if (logged_ == durable_) return done(nullptr);
-  waiting_.push_back({logged_, std::move(done)});
+std::uint64_t ShardLog::when_durable(Durable done) {
+  if (!error_.empty()) return done(&error_), 0;
+  if (logged_ == durable_) return done(nullptr), 0;
+  waiting_.emplace_hint(waiting_.end(), ++waits_, Waiting{logged_, std::move(done)});
+  count_waiting();
+  return waits_;
+}
+
+void ShardLog::forget(std::uint64_t waiting) {
+  waiting_.erase(waiting);
+  count_waiting();
 }
 
 void ShardLog::take_progress() {
@@ -166,9 +173,10 @@ void ShardLog::update_stats() {
 void ShardLog::on_progress() {
   take_progress();
   hand_over(false);
-  while (!waiting_.empty() && (waiting_.front().position <= durable_ || !error_.empty())) {
-    const Waiting ready = std::move(waiting_.front());
-    waiting_.pop_front();
+  while (!waiting_.empty() && (waiting_.begin()->second.position <= durable_ || !error_.empty())) {
+    const Waiting ready = std::move(waiting_.begin()->second);
+    waiting_.erase(waiting_.begin());
+    count_waiting();
     ready.done(ready.position <= durable_ ? nullptr : &error_);
   }
 }

@@ -3,9 +3,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -31,6 +31,7 @@ struct LogStats {
   bool rewriting = false;
   bool rewrite_failed = false;  // The last one.
   bool refused = false;         // Writes are refused.
+  std::uint64_t waiting = 0;    // Calls of when_durable() that wait.
 };
 
 // Appends the changes of one shard to a file: the effects of commands, not the commands. Belongs to the shard's loop,
@@ -40,9 +41,9 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   // Called with null when everything that was logged before is durable, and with an error if it never will be.
   using Durable = std::function<void(const std::string* error)>;
 
-  // `file` is open at its end, and has `bytes` bytes. Later files of the shard are beside it.
-  ShardLog(Shard& shard, unsigned index, Descriptor file, const std::filesystem::path& path, std::uint64_t bytes,
-           const ShardLogOptions& options);
+  // `file` is open at its end, begins with `header` and has `bytes` bytes. Later files of the shard are beside it.
+  ShardLog(Shard& shard, const LogHeader& header, Descriptor file, const std::filesystem::path& path,
+           std::uint64_t bytes, const ShardLogOptions& options);
   ShardLog(const ShardLog&) = delete;
   ShardLog& operator=(const ShardLog&) = delete;
   ~ShardLog();
@@ -61,7 +62,10 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   }
   // Returns true if a reply must wait for when_durable().
   bool unsynced() const noexcept { return sync_always() && logged_ != durable_; }
-  void when_durable(Durable done);
+  // Returns the number of a call that waits; 0: `done` has been called.
+  std::uint64_t when_durable(Durable done);
+  // Forgets a call of when_durable() that waits.
+  void forget(std::uint64_t waiting);
   // Rewrites the file, step by step, if it is due.
   void maintain(std::int64_t now);
   // Makes everything durable and ends the writer. The loop has ended, or its thread calls this.
@@ -71,7 +75,9 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   // Any thread.
   LogStats stats() const {
     const std::lock_guard lock(stats_mutex_);
-    return stats_;
+    LogStats stats = stats_;
+    stats.waiting = waiting_count_.load(std::memory_order_relaxed);
+    return stats;
   }
 
  private:
@@ -106,6 +112,7 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
   void take_progress();
   void on_progress();
   void update_stats();
+  void count_waiting() noexcept { waiting_count_.store(waiting_.size(), std::memory_order_relaxed); }
   std::filesystem::path next_path() const { return folder_ / file_name(index_, number_ + 1); }
 
   Shard& shard_;
@@ -122,7 +129,9 @@ class ShardLog final : public ChangeLog, exec::TickEnd, detail::LoopUser {
     std::uint64_t position;
     Durable done;
   };
-  std::deque<Waiting> waiting_;
+  std::map<std::uint64_t, Waiting> waiting_;  // By their numbers, and so by their positions.
+  std::uint64_t waits_ = 0;                   // The last number.
+  std::atomic<std::uint64_t> waiting_count_{0};
 
   std::uint64_t number_ = 0;  // Number in the name of the file.
   std::uint64_t file_bytes_ = 0;

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -16,12 +17,15 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/descriptor.h"
 #include "base/temporary_folder.h"
+#include "hawser/hawser.h"
 #include "kv/test/resp_peer.h"
 
 namespace hawser::kv {
@@ -247,6 +251,88 @@ TEST(Log, ALossOfPowerLosesNothingThatWasAcknowledged) {
     const bool next = crash.acknowledged + 1 < states.size() && found == states[crash.acknowledged + 1];
     EXPECT_TRUE(next || found == states[crash.acknowledged])
         << crash.folder << " after " << crash.acknowledged << " commands has " << found.size() << " keys";
+  }
+}
+
+// The number after "log_waiting_for_disk:".
+std::uint64_t waiting_for_disk(RespPeer& peer) {
+  const std::string text = peer.call({"INFO", "persistence"});
+  const std::size_t at = text.find("log_waiting_for_disk:");
+  return at == std::string::npos ? UINT64_MAX : std::stoull(text.substr(text.find(':', at) + 1));
+}
+
+// Returns true as soon as `reached` does for that number, and false after a long time.
+template <class Reached>
+bool waits_until(RespPeer& peer, Reached reached) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (std::chrono::steady_clock::now() < end) {
+    if (reached(waiting_for_disk(peer))) return true;
+  }
+  return false;
+}
+
+// Clients that come, write and go while the disk does not answer leave nothing behind.
+TEST(Log, NothingWaitsForClientsThatHaveGone) {
+  for (const unsigned shards : {1U, 2U}) {
+    const TemporaryFolder folder;
+    const LogOptions options = options_in(folder.path(), std::size_t{64} << 20);
+    KvServer server({.shards = shards}, {}, &options);
+    RespPeer watcher(server.address());
+    EXPECT_EQ(waiting_for_disk(watcher), 0U);
+    std::atomic<bool> stalled = true;
+    const SyncHook waiting([&](int) { stalled.wait(true); });
+    for (int round = 0; round < 3; ++round) {
+      RespPeer peer(server.address());
+      for (int i = 0; i < 200; ++i) peer.send(request({"SET", "key" + std::to_string(i), "value"}));
+      for (int i = 0; i < 200; ++i) peer.send(request({"DEL", "none" + std::to_string(i)}));
+      // One batch at a time travels to another shard.
+      EXPECT_TRUE(waits_until(watcher, [&](std::uint64_t now) { return now >= (shards == 1 ? 400U : 100U); }))
+          << shards;
+      shutdown(peer.descriptor(), SHUT_RDWR);
+    }
+    EXPECT_TRUE(waits_until(watcher, [&](std::uint64_t now) { return now == 0; })) << shards;
+    stalled = false;
+    stalled.notify_all();
+    EXPECT_EQ(watcher.call({"SET", "key", "value"}), "+OK\r\n");
+  }
+}
+
+Task<void> set_until(Client& link, std::string key, std::stop_token token) {
+  auto call = link.call<&Service::set>(CallOptions{.timeout = forever, .token = token}, key, std::string("value"),
+                                       std::int64_t{0});
+  const Result<std::uint64_t> set = co_await std::move(call);
+  EXPECT_FALSE(set);
+}
+
+// The same for clients of Hawser.
+TEST(Log, NothingWaitsForCallersThatHaveGone) {
+  for (const unsigned shards : {1U, 2U}) {
+    const TemporaryFolder folder;
+    const LogOptions options = options_in(folder.path(), std::size_t{64} << 20);
+    KvServer server({.shards = shards}, {}, &options);
+    std::atomic<bool> stalled = true;
+    const SyncHook waiting([&](int) { stalled.wait(true); });
+    std::stop_source stop;
+    std::thread callers([address = server.address(), token = stop.get_token()] {
+      sync_wait([](std::string to, std::stop_token stopping) -> Task<void> {
+        Client link;
+        auto connecting = link.connect(to);
+        const Result<void> connected = co_await std::move(connecting);
+        EXPECT_TRUE(connected);
+        Scope scope;
+        for (int i = 0; i < 20; ++i) scope.spawn(set_until(link, "key" + std::to_string(i), stopping));
+        auto joining = scope.join();
+        co_await std::move(joining);
+      }(address, token));
+    });
+    RespPeer watcher(server.address());
+    EXPECT_TRUE(waits_until(watcher, [](std::uint64_t now) { return now == 20; })) << shards;
+    stop.request_stop();
+    callers.join();
+    EXPECT_TRUE(waits_until(watcher, [](std::uint64_t now) { return now == 0; })) << shards;
+    stalled = false;
+    stalled.notify_all();
+    EXPECT_EQ(watcher.call({"EXISTS", "key19"}), ":1\r\n");
   }
 }
 

@@ -1,4 +1,4 @@
-// The append-only log: its format, recovery, and failures of the disk.
+// The append-only log: recovery, and failures of the disk.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -31,98 +31,6 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
-
-// ---- The format ----
-
-struct ReadFile {
-  std::vector<LogRecord> records;
-  std::size_t cut = 0;
-  std::string error;
-};
-
-ReadFile read_log(std::string_view text) {
-  ReadFile read;
-  LogReader reader(text);
-  if (const Result<void> begun = reader.header(); !begun) {
-    read.error = begun.error().text;
-    return read;
-  }
-  for (;;) {
-    const auto next = reader.next();
-    if (!next) {
-      read.error = next.error().text;
-      return read;
-    }
-    if (!*next) break;
-    read.records.push_back(**next);
-  }
-  read.cut = reader.cut_bytes();
-  return read;
-}
-
-std::string two_records() {
-  std::string text = log_header();
-  append_record(text, {.kind = LogKind::set, .key = "first", .value = "value", .expires_at = 7, .version = 9});
-  return text;
-}
-
-TEST(LogFormat, TailsAreCutAtEveryByte) {
-  const std::string first = two_records();
-  std::string text = first;
-  append_record(text, {.kind = LogKind::set, .key = "second", .value = std::string(40, 'v'), .version = 10});
-  ASSERT_EQ(read_log(text).records.size(), 2U);
-  EXPECT_EQ(read_log(text).records[0].expires_at, 7);
-  EXPECT_EQ(read_log(text).records[1].value, std::string(40, 'v'));
-  for (std::size_t size = first.size(); size < text.size(); ++size) {
-    const std::string torn = text.substr(0, size);
-    const ReadFile read = read_log(torn);
-    EXPECT_EQ(read.error, "") << size;
-    ASSERT_EQ(read.records.size(), 1U) << size;
-    EXPECT_EQ(read.cut, size - first.size());
-  }
-  for (std::size_t at = first.size(); at < text.size(); ++at) {
-    for (const int bit : {0, 3, 7}) {
-      std::string damaged = text;
-      damaged[at] = static_cast<char>(damaged[at] ^ (1 << bit));
-      const ReadFile read = read_log(damaged);
-      EXPECT_EQ(read.error, "") << at;
-      ASSERT_EQ(read.records.size(), 1U) << at;
-      EXPECT_EQ(read.records[0].key, "first");
-    }
-  }
-}
-
-TEST(LogFormat, DamageBeforeSyncedDataIsAnError) {
-  std::string text = two_records();
-  const std::size_t synced = text.size();
-  text += synced_record(synced);
-  append_record(text, {.kind = LogKind::remove, .key = "first"});
-  ASSERT_EQ(read_log(text).records.size(), 3U);
-  for (std::size_t at = 0; at < synced; ++at) {
-    std::string damaged = text;
-    damaged[at] = static_cast<char>(damaged[at] ^ 1);
-    EXPECT_NE(read_log(damaged).error, "") << at;
-  }
-  std::string damaged = text;
-  damaged[log_header().size()] ^= 1;
-  EXPECT_THAT(read_log(damaged).error, HasSubstr("offset 16"));
-  // Nothing shows that the record had been on the disk.
-  damaged = text;
-  damaged[synced + 3] ^= 1;
-  EXPECT_EQ(read_log(damaged).error, "");
-  EXPECT_EQ(read_log(damaged).records.size(), 1U);
-}
-
-TEST(LogFormat, ValuesThatLookLikeRecordsAreNone) {
-  std::string text = log_header();
-  const std::size_t begin = text.size();
-  append_record(text, {.kind = LogKind::set, .key = "k", .value = synced_record(begin + 1000), .version = 1});
-  text.pop_back();
-  EXPECT_EQ(read_log(text).error, "");
-  EXPECT_EQ(read_log(text).records.size(), 0U);
-}
-
-// ---- Recovery ----
 
 LogOptions in(const fs::path& folder, LogSync sync = LogSync::always, std::size_t rewrite = std::size_t{64} << 20) {
   return {.folder = folder, .shards = {.sync = sync, .rewrite_bytes_min = rewrite}};
@@ -209,8 +117,10 @@ TEST(Log, ADamagedFileIsNamed) {
   ASSERT_TRUE(fs::exists(path));
   {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(100);
+    const int byte = file.get();
     file.seekp(100);
-    file.put('\x55');
+    file.put(static_cast<char>(byte ^ 0x55));
   }
   Store store({});
   const Result<LogReport> opened = store.open_log(options);
@@ -218,6 +128,53 @@ TEST(Log, ADamagedFileIsNamed) {
   EXPECT_THAT(opened.error().text, HasSubstr(path.string()));
   EXPECT_THAT(opened.error().text, HasSubstr("damaged at offset"));
   EXPECT_TRUE(fs::exists(path));  // Nothing is removed.
+}
+
+TEST(Log, MissingAndForeignFilesAreNoticed) {
+  const TemporaryFolder folder;
+  const fs::path log = folder.path() / "log";
+  const auto write = [&](const fs::path& to, unsigned shards) {
+    const LogOptions options = in(to);
+    KvServer server({.shards = shards}, {}, &options);
+    RespPeer peer(server.address());
+    for (int i = 0; i < 30; ++i) EXPECT_EQ(peer.call({"SET", "key" + std::to_string(i), "value"}), "+OK\r\n");
+  };
+  write(log, 3);
+  write(folder.path() / "other", 3);
+  write(folder.path() / "two", 2);
+  const fs::path run = log / "run-1";
+  // Opens a copy of the log that `change` has changed. Empty if that works.
+  const auto error_after = [&](const std::function<void(const fs::path& run)>& change) {
+    const fs::path copy = folder.path() / "copy";
+    fs::remove_all(copy);
+    fs::copy(log, copy, fs::copy_options::recursive);
+    change(copy / "run-1");
+    Store store({.memory_bytes = std::size_t{16} << 20});
+    const Result<LogReport> opened = store.open_log(in(copy));
+    EXPECT_EQ(fs::exists(copy / "run-2"), opened.has_value());
+    return opened ? "" : opened.error().text;
+  };
+  EXPECT_EQ(error_after([](const fs::path&) {}), "");
+  for (int shard = 0; shard < 3; ++shard) {
+    const std::string name = "shard-" + std::to_string(shard);
+    EXPECT_THAT(
+        error_after([&](const fs::path& in_run) { fs::remove(in_run / (name + ".0.log")); }),
+        HasSubstr("2 of 3 shards, and the file of shard " + std::to_string(shard) + " (" + name + ".*.log) is"));
+  }
+  const auto replaced = fs::copy_options::overwrite_existing;
+  const std::string name = "shard-1.0.log";
+  EXPECT_THAT(error_after([&](const fs::path& in_run) {
+                fs::copy(folder.path() / "other" / "run-1" / name, in_run / name, replaced);
+              }),
+              HasSubstr(name + " (--log): it is the file of shard 1 of 3 of another log"));
+  EXPECT_THAT(error_after([&](const fs::path& in_run) {
+                fs::copy(folder.path() / "two" / "run-1" / name, in_run / name, replaced);
+              }),
+              HasSubstr(name + " (--log): it is the file of shard 1 of 2 of another log"));
+  EXPECT_THAT(error_after([&](const fs::path& in_run) { fs::copy(in_run / "shard-0.0.log", in_run / name, replaced); }),
+              HasSubstr(name + " (--log): it is the file of shard 0 of 3: restore"));
+  EXPECT_THAT(error_after([&](const fs::path& in_run) { fs::copy(in_run / name, in_run / "shard-3.0.log"); }),
+              HasSubstr("shard-3.0.log (--log): it is the file of shard 1 of 3: restore"));
 }
 
 TEST(Log, GrowingFilesAreRewritten) {
@@ -392,7 +349,7 @@ TEST(Log, HostileFilesAreRefused) {
   };
   const auto with = [&](const LogRecord& record) {
     return open([&](const fs::path& path) {
-      std::string text = log_header();
+      std::string text = log_header({});
       append_record(text, record);
       std::ofstream(path, std::ios::binary) << text;
     });

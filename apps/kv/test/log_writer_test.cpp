@@ -29,7 +29,7 @@ TEST(LogWriter, ARewritingThatFailedIsNotCompletedByItsRest) {
   const fs::path path = folder.path() / "shard-0.0.log";
   const fs::path next = folder.path() / "later" / "shard-0.1.log";
   std::string bytes;
-  LogWriter writer(*create_log_file(path), path, 0, LogSync::never, [] {});
+  LogWriter writer(*create_log_file(path), path, 0, {}, LogSync::never, [] {});
   std::string part = "first";
   writer.push(bytes, part, next, {.first = true});
   for (bool failed = false; !failed;) {  // Its folder does not exist.
@@ -66,7 +66,7 @@ TEST(LogWriter, ASlowDiskBoundsTheBytesInMemory) {
   const Descriptor reading(ends[0]);
   std::atomic<std::size_t> pushed = 0;
   std::thread client([&] {
-    LogWriter writer(Descriptor(ends[1]), "pipe", 0, LogSync::never, [] {});
+    LogWriter writer(Descriptor(ends[1]), "pipe", 0, {}, LogSync::never, [] {});
     std::string nothing;
     while (pushed < all) {
       std::string bytes(step, 'x');
