@@ -50,6 +50,33 @@ Task<HttpResponse> refuse_body(HttpRequest&, HttpBodyReader&) {
   response.status = 403;
   co_return response;
 }
+// Sends every part back as it comes.
+Task<HttpResponse> echo_body(HttpRequest&, HttpBodyReader& body) {
+  HttpResponse response;
+  response.stream = [&body](HttpBodyWriter& writer) -> Task<void> {
+    for (;;) {
+      auto reading = body.read();
+      const Result<std::string> part = co_await std::move(reading);
+      if (!part || part->empty()) co_return;
+      auto writing = writer.write(std::string_view(*part));
+      static_cast<void>(co_await std::move(writing));
+    }
+  };
+  co_return response;
+}
+// Answers with the length of what has arrived before it was released.
+Task<HttpResponse> measure_part(HttpRequest& request, HttpBodyReader& body) {
+  waiting.fetch_add(1);
+  while (!released.load() && !request.token().stop_requested()) {
+    auto pause = request.loop().sleep(1ms);
+    co_await pause;
+  }
+  auto reading = body.read();
+  const Result<std::string> part = co_await std::move(reading);
+  HttpResponse response;
+  response.body = part ? std::to_string(part->size()) : part.error().text;
+  co_return response;
+}
 
 std::string counted(const std::string& body) {
   std::uint64_t sum = 0;
@@ -68,6 +95,8 @@ class HttpUploads : public ServerFixture {
     server->enable(add_routes(http(http_options)
                                   .route("POST", "/count", count_body)
                                   .route("POST", "/held-count", count_when_released)
+                                  .route("POST", "/echo", echo_body)
+                                  .route("POST", "/measure", measure_part)
                                   .route("POST", "/refuse", refuse_body)));
     start_server();
   }
@@ -158,6 +187,40 @@ TEST_F(HttpUploads, AreAskedForWhenTheHandlerReads) {
   EXPECT_TRUE(client.until([&] { return client.responses[other].closed; }));
   EXPECT_EQ(client.responses[other].status, 403);
   EXPECT_EQ(client.responses[other].code, 0U);
+}
+
+// A client can't be asked for the body within the body of a response.
+TEST_F(HttpUploads, AreAskedForBeforeAResponseThatReadsThem) {
+  start();
+  RawSocket socket = RawSocket::connected_to(server->address());
+  socket.send(as_bytes(upload("/echo", 3, "Expect: 100-continue\r\n")));
+  EXPECT_EQ(socket.receive_text("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  EXPECT_TRUE(socket.receive_text("\r\n\r\n").starts_with("HTTP/1.1 200"));
+  socket.send(as_bytes("abc"));
+  EXPECT_EQ(socket.receive_text("0\r\n\r\n"), "3\r\nabc\r\n0\r\n\r\n");
+  Http2Client client(server->address());
+  const std::int32_t id = client.begin("POST", "/echo", {{"expect", "100-continue"}}, {}, false);
+  EXPECT_TRUE(client.until([&] { return client.responses[id].status == 200; }));
+  EXPECT_EQ(client.responses[id].interim, std::vector<int>{100});
+  client.reset(id);
+  EXPECT_EQ(client.post("/echo", "abc").body, "abc");
+}
+
+// The end of one request does not let the client send more of the next one than the buffer takes.
+TEST_F(HttpUploads, WaitBehindAnotherRequest) {
+  HttpOptions http_options;
+  http_options.body_buffer_bytes = 1000;
+  start(http_options);
+  RawSocket socket = RawSocket::connected_to(server->address());
+  socket.send(as_bytes(upload("/count", 3) + "ab"));
+  EXPECT_TRUE(soon([&] { return server->counters().calls_in_flight == 1; }));
+  std::string next = "POST /measure HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (int i = 0; i < 4; ++i) next += "3e8\r\n" + std::string(1000, 'x') + "\r\n";
+  socket.send(as_bytes("c" + next + "0\r\n\r\n"));
+  EXPECT_TRUE(answer(socket).ends_with("\r\n\r\n3 294"));
+  EXPECT_TRUE(soon([&] { return waiting == 1; }));
+  released = true;
+  EXPECT_TRUE(answer(socket).ends_with("\r\n\r\n1000"));
 }
 
 TEST_F(HttpUploads, EndWithTheirClientOrTheirDeadline) {

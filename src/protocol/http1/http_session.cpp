@@ -409,6 +409,8 @@ void HttpSession::reply_route(std::uint32_t call, const HttpResponse& response) 
 }
 
 Task<void> HttpSession::stream_route(std::uint32_t call, const HttpResponse& response) {
+  // The stream may read the body, and the client can't be asked for it behind the head.
+  if (call_ == call) ask_for_body();
   if (!begin_route(call, response)) co_return;
   const bool chunked = minor_ == 1;
   if (!chunked) keep_alive_ = false;
@@ -478,6 +480,7 @@ void HttpSession::respond(unsigned status, std::string_view type, std::string_vi
 }
 
 void HttpSession::end_answer() {
+  const bool was_paused = std::exchange(parts_paused_, false);  // The next request may begin below, and pause as well.
   call_ = 0;
   head_sent_ = false;
   call_fields_.deadline.reset();
@@ -496,7 +499,7 @@ void HttpSession::end_answer() {
   } else {
     release();
   }
-  if (std::exchange(parts_paused_, false)) resume();
+  if (was_paused) resume();
 }
 
 // ---- Phases ----

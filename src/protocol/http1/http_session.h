@@ -106,6 +106,8 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   void take_part(Bytes bytes);
   void end_parts();
   void begin_parts_route();
+  // Sends 100 (Continue) if the client waits for it.
+  void ask_for_body();
   // True, after an answer, if the body is longer than message_bytes_max.
   bool refuse_too_long(std::uint64_t bytes);
   void on_parse_error();

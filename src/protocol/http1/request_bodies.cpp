@@ -41,6 +41,10 @@ void HttpSession::begin_parts_route() {
   run_route(*kept_head_, {}, {}, nullptr);
 }
 
+void HttpSession::ask_for_body() {
+  if (std::exchange(parts_.asks, false)) write("HTTP/1.1 100 Continue\r\n\r\n");
+}
+
 Task<Result<std::string>> HttpSession::read_part(HttpBodyReader& reader) {
   const std::uint32_t call = call_of(reader);
   const std::stop_token& token = token_of(reader);
@@ -48,7 +52,7 @@ Task<Result<std::string>> HttpSession::read_part(HttpBodyReader& reader) {
   const std::stop_callback wakes(token, [this] { room_.notify_all(); });
   if (goes_on() && parts_.waits()) {
     if (host().loop.now() - parts_.read_at >= IncomingBody::pause_min) message_received();
-    if (std::exchange(parts_.asks, false)) write("HTTP/1.1 100 Continue\r\n\r\n");
+    ask_for_body();
     parts_.reading = true;
   }
   while (goes_on() && parts_.waits()) {

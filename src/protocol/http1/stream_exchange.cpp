@@ -520,6 +520,8 @@ void StreamExchange::reply_route(std::uint32_t call, const HttpResponse& respons
 }
 
 Task<void> StreamExchange::stream_route(std::uint32_t call, const HttpResponse& response) {
+  // The stream may read the body, and the client can't be asked for it behind the head.
+  if (answers(call) && std::exchange(parts_.asks, false)) host_.send_continue(call);
   if (!begin_route(call, response)) co_return;
   const bool bare = response.status == 204 || response.status == 304;
   if (!bare) response_.add_type(response.content_type);
