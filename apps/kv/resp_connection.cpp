@@ -168,10 +168,10 @@ void RespConnection::execute_logged(const Command& command, Arguments arguments,
 void RespConnection::hold(std::uint64_t slot) {
   if (!site_->unsynced()) return;
   ++waiting_[slot - first_slot_].parts_left;
-  const std::uint64_t number = site_->when_durable([site = site_, number = number_, slot](const std::string* error) {
+  const std::uint64_t wait = site_->when_durable([site = site_, number = number_, slot](const std::string* error) {
     if (RespConnection* const connection = site->find(number)) connection->on_durable(slot, error);
   });
-  if (number != 0) waiting_[slot - first_slot_].durable = number;
+  if (wait != 0) waiting_[slot - first_slot_].durable = wait;
 }
 
 void RespConnection::on_durable(std::uint64_t slot, const std::string* error) {

@@ -298,8 +298,9 @@ TEST(Log, NothingWaitsForClientsThatHaveGone) {
 }
 
 Task<void> set_until(Client& link, std::string key, std::stop_token token) {
-  auto call = link.call<&Service::set>(CallOptions{.timeout = forever, .token = token}, key, std::string("value"),
-                                       std::int64_t{0});
+  const CallOptions options{.timeout = forever, .token = token};
+  const std::string value = "value";
+  auto call = link.call<&Service::set>(options, key, value, std::int64_t{0});
   const Result<std::uint64_t> set = co_await std::move(call);
   EXPECT_FALSE(set);
 }
