@@ -27,7 +27,7 @@ struct ChannelOptions {
   // Options of the connections, with transports and TLS. connect_timeout is not used.
   ClientOptions client = {};
   std::string credential = {};  // authentication_data of baidu_std.
-  // Loops that make the calls. Null: one that all channels of the process share.
+  // Loops that make the calls. Null: one that all channels of the process share, while there are any.
   std::shared_ptr<BackgroundLoops> loops = {};
 };
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "hawser/bytes.h"
 #include "hawser/context.h"
@@ -180,6 +181,12 @@ class Controller final : public google::protobuf::RpcController {
   std::int64_t latency_us() const noexcept { return latency_us_; }
   int retried_count() const noexcept { return retried_count_; }
   bool has_backup_request() const noexcept { return backup_sent_; }
+  // The calls that a ParallelChannel made for this one, in the order of its channels. None before the call has ended.
+  int sub_count() const noexcept { return static_cast<int>(subs_.size()); }
+  // Null if `index` is not below sub_count().
+  const Controller* sub(int index) const noexcept {
+    return index >= 0 && index < sub_count() ? subs_[static_cast<std::size_t>(index)].get() : nullptr;
+  }
 
   // For the library: runs the callback of NotifyOnCancel() that has not run.
   void finish() noexcept;
@@ -187,6 +194,7 @@ class Controller final : public google::protobuf::RpcController {
  private:
   friend struct ClientCall;
   friend class Channel;
+  friend class ParallelChannel;
   struct Cancellation;
   void unlink() noexcept;
 
@@ -208,6 +216,7 @@ class Controller final : public google::protobuf::RpcController {
   std::int64_t latency_us_ = 0;
   int retried_count_ = 0;
   bool backup_sent_ = false;
+  std::vector<std::shared_ptr<const Controller>> subs_;
 };
 
 }  // namespace hawser::pb

@@ -6,9 +6,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
+#include <vector>
 
 #include "hawser/background_loops.h"
 #include "hawser/bytes.h"
@@ -34,15 +37,25 @@ struct RawReply {
 struct ClientCall : std::enable_shared_from_this<ClientCall> {
   enum class State : std::uint8_t { idle, running, ended, joined };
 
+  // The call of `controller`, which must be a Controller, begins. Null if it is none: `done` has run.
+  static std::shared_ptr<ClientCall> start(google::protobuf::RpcController* controller,
+                                           google::protobuf::Message* response, google::protobuf::Closure* done);
+  // Ends the call if there is no `done` and this thread runs a loop, which must not wait. True if it has ended.
+  bool refuse_to_block(const google::protobuf::Closure* done);
   // False: the call has begun before.
   bool begin(Controller* of, google::protobuf::Message* into, google::protobuf::Closure* closure);
   // From now on cancel() reaches the loop. Before, the call must have begun.
   void run_on(const std::shared_ptr<BackgroundLoops>& background, Loop& on);
+  // From now on cancel() calls `cancel_parts`, until the call has ended. For a call that other calls make up.
+  void made_of(std::function<void()> cancel_parts);
   bool cancelled() const;
   bool running() const;
   // Ends the call, once, and runs `done`.
   void end(Result<RawReply> reply, const codec::DecodeLimits& limits, const MessageFacts& facts);
   void refuse(Error error);  // Ends a call that cannot begin.
+  // Ends a call that `parts` made up. `merge` fills the response, and is not called after unlink().
+  void end_merged(const std::vector<std::shared_ptr<const Controller>>& parts,
+                  const std::function<std::optional<Error>(google::protobuf::Message&)>& merge);
   void cancel();
   void wait();  // Until the state is joined.
   // The controller is destroyed or reset: cancels the call, whose end will not use the controller or the response.
@@ -65,6 +78,7 @@ struct ClientCall : std::enable_shared_from_this<ClientCall> {
   google::protobuf::Closure* done_ = nullptr;
   std::shared_ptr<BackgroundLoops> loops_;  // While the call runs.
   Loop* loop_ = nullptr;
+  std::function<void()> cancel_parts_;
   std::chrono::steady_clock::time_point begun_;
 };
 

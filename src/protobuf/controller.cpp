@@ -2,6 +2,8 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <ostream>
 
@@ -74,6 +76,40 @@ Result<void> read_response(const Buffer& body, google::protobuf::Message& respon
 
 }  // namespace
 
+std::shared_ptr<ClientCall> ClientCall::start(google::protobuf::RpcController* base, google::protobuf::Message* into,
+                                              google::protobuf::Closure* closure) {
+  auto* const of = dynamic_cast<Controller*>(base);
+  if (of == nullptr) {
+    base->SetFailed("the controller of a channel of hawser::pb must be a hawser::pb::Controller");
+    if (closure != nullptr) closure->Run();
+    return nullptr;
+  }
+  static_cast<void>(of->call_id());
+  std::shared_ptr<ClientCall> call = of->call_;
+  if (!call->begin(of, into, closure)) {
+    // The controller was used before. A call that is still in flight goes on to use it.
+    if (call->running()) {
+      std::fputs("hawser: CallMethod() with a controller whose call is in flight: make a controller for each call\n",
+                 stderr);
+      std::abort();
+    }
+    call = of->call_ = std::make_shared<ClientCall>();
+    static_cast<void>(call->begin(of, into, closure));
+  }
+  of->error_.reset();
+  of->code_ = 0;
+  of->subs_.clear();
+  return call;
+}
+
+bool ClientCall::refuse_to_block(const google::protobuf::Closure* done) {
+  if (done != nullptr || Loop::current() == nullptr) return false;
+  refuse({hawser::ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0,
+          "a call without `done` would block a thread that runs a loop, as in a handler, a coroutine or a `done`: pass "
+          "a `done`, or make the call on another thread"});
+  return true;
+}
+
 bool ClientCall::begin(Controller* of, google::protobuf::Message* into, google::protobuf::Closure* closure) {
   const std::lock_guard lock(mutex_);
   if (state_ != State::idle) return false;
@@ -91,6 +127,11 @@ void ClientCall::run_on(const std::shared_ptr<BackgroundLoops>& background, Loop
   loop_ = &on;
 }
 
+void ClientCall::made_of(std::function<void()> cancel_parts) {
+  const std::lock_guard lock(mutex_);
+  cancel_parts_ = std::move(cancel_parts);
+}
+
 bool ClientCall::cancelled() const {
   const std::lock_guard lock(mutex_);
   return cancelled_;
@@ -104,11 +145,13 @@ bool ClientCall::running() const {
 template <class Write>
 void ClientCall::end_with(Write write) {
   google::protobuf::Closure* done = nullptr;
-  std::shared_ptr<BackgroundLoops> loops;  // Released after the lock.
+  std::shared_ptr<BackgroundLoops> loops;  // These two are released after the lock.
+  std::function<void()> cancel_parts;
   {
     const std::lock_guard lock(mutex_);
     if (state_ != State::running) return;
     loops = std::move(loops_);
+    cancel_parts = std::exchange(cancel_parts_, nullptr);
     if (Controller* const to = std::exchange(controller_, nullptr)) {
       std::optional<Error> error = write(*to);
       if (error) {
@@ -144,11 +187,25 @@ void ClientCall::refuse(Error error) {
   end_with([&](Controller&) -> std::optional<Error> { return std::move(error); });
 }
 
+void ClientCall::end_merged(const std::vector<std::shared_ptr<const Controller>>& parts,
+                            const std::function<std::optional<Error>(google::protobuf::Message&)>& merge) {
+  end_with([&](Controller& to) {
+    to.subs_ = parts;
+    return merge(*response_);
+  });
+}
+
 void ClientCall::cancel() {
-  const std::lock_guard lock(mutex_);
-  cancelled_ = true;
-  if (state_ != State::running || loops_ == nullptr || !loops_->in_this_process()) return;
-  loop_->post([self = shared_from_this()] { self->stop.request_stop(); });
+  std::function<void()> cancel_parts;
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    cancel_parts = cancel_parts_;
+    if (state_ == State::running && loops_ != nullptr && loops_->in_this_process()) {
+      loop_->post([self = shared_from_this()] { self->stop.request_stop(); });
+    }
+  }
+  if (cancel_parts) cancel_parts();
 }
 
 void ClientCall::wait() {
@@ -226,6 +283,7 @@ void Controller::Reset() {
   code_ = 0;
   response_attachment_.clear();
   response_metadata_.clear();
+  subs_.clear();
   if (token_.stop_possible()) return;  // A server's: what the caller sent stays.
   request_attachment_.clear();
   request_metadata_.clear();

@@ -130,7 +130,7 @@ TEST_F(BaiduStdCredentials, TheClientSendsItsCredentialOnce) {
   with_client(server->address(), options, [](BaiduStdClient& client) -> Task<void> {
     const RawMessage request = raw("x");
     AWAIT(reply, client.call<echo_message>(request));
-    EXPECT_ERROR(reply, invalid_argument, "wrong credential");
+    EXPECT_ERROR(reply, unauthenticated, "wrong credential");
   });
 }
 

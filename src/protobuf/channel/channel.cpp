@@ -3,8 +3,6 @@
 
 #include <atomic>
 #include <climits>
-#include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <unordered_map>
@@ -17,12 +15,14 @@ namespace hawser::pb {
 
 namespace {
 
-// The loop of all channels that name none. It is never ended: calls may be in flight when the process exits.
+// The loop of all channels that name none. Channels and calls in flight keep it; with the last of them it ends.
 std::shared_ptr<BackgroundLoops> default_loops() {
+  // Never destroyed: channels may be made while the process exits.
   static std::mutex& mutex = *new std::mutex;
-  static std::shared_ptr<BackgroundLoops>& loops = *new std::shared_ptr<BackgroundLoops>;
+  static std::weak_ptr<BackgroundLoops>& last = *new std::weak_ptr<BackgroundLoops>;
   const std::lock_guard lock(mutex);
-  if (loops == nullptr || !loops->in_this_process()) loops = BackgroundLoops::start();
+  std::shared_ptr<BackgroundLoops> loops = last.lock();
+  if (loops == nullptr || !loops->in_this_process()) last = loops = BackgroundLoops::start();
   return loops;
 }
 
@@ -102,37 +102,16 @@ int Channel::Init(const char* host, int port, const ChannelOptions* options) {
 void Channel::CallMethod(const google::protobuf::MethodDescriptor* method, google::protobuf::RpcController* base,
                          const google::protobuf::Message* request, google::protobuf::Message* response,
                          google::protobuf::Closure* done) {
-  auto* const controller = dynamic_cast<Controller*>(base);
-  if (controller == nullptr) {
-    base->SetFailed("the controller of a hawser::pb::Channel must be a hawser::pb::Controller");
-    if (done != nullptr) done->Run();
-    return;
-  }
-  static_cast<void>(controller->call_id());
-  std::shared_ptr<ClientCall> call = controller->call_;
-  if (!call->begin(controller, response, done)) {
-    // The controller was used before. A call that is still in flight goes on to use it.
-    if (call->running()) {
-      std::fputs("hawser: CallMethod() with a controller whose call is in flight: make a controller for each call\n",
-                 stderr);
-      std::abort();
-    }
-    call = controller->call_ = std::make_shared<ClientCall>();
-    static_cast<void>(call->begin(controller, response, done));
-  }
-  controller->error_.reset();
-  controller->code_ = 0;
+  const std::shared_ptr<ClientCall> call = ClientCall::start(base, response, done);
+  if (call == nullptr) return;
+  auto* const controller = static_cast<Controller*>(base);
   const std::shared_ptr<State> state = state_;  // The call may destroy the channel.
   const auto refuse = [&](std::string text) {
     call->refuse({hawser::ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0, std::move(text)});
   };
   if (state == nullptr) return refuse("this channel has no server: call Init() first, and look at its result");
   controller->peer_ = state->address;
-  if (done == nullptr && Loop::current() != nullptr) {
-    return refuse(
-        "a call without `done` would block a thread that runs a loop, as in a handler, a coroutine or a `done`: pass a "
-        "`done`, or make the call on another thread");
-  }
+  if (call->refuse_to_block(done)) return;
   if (!state->loops->in_this_process()) {
     return refuse(
         "this channel was made by the parent of this process, whose loops do not run here after fork(): make another "

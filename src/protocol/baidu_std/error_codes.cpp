@@ -30,8 +30,8 @@ ErrorCode error_code_of(std::int32_t code) noexcept {
   switch (code) {
     case no_service:
     case no_method: return ErrorCode::unknown_method;
-    case bad_request:
-    case bad_credential: return ErrorCode::invalid_argument;
+    case bad_request: return ErrorCode::invalid_argument;
+    case bad_credential: return ErrorCode::unauthenticated;
     case rpc_timed_out: return ErrorCode::deadline_exceeded;
     case overcrowded:
     case rejected:

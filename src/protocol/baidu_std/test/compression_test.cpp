@@ -93,7 +93,7 @@ TEST(BaiduStdErrors, EveryCodeHasACodeOnTheOtherSide) {
   };
   for (const ErrorCode code :
        {ErrorCode::invalid_argument, ErrorCode::unknown_method, ErrorCode::cancelled, ErrorCode::deadline_exceeded,
-        ErrorCode::overloaded, ErrorCode::unavailable, ErrorCode::internal}) {
+        ErrorCode::overloaded, ErrorCode::unavailable, ErrorCode::internal, ErrorCode::unauthenticated}) {
     EXPECT_EQ(there_and_back(code), code) << to_string(code);
   }
   EXPECT_EQ(rpc_error_of({ErrorCode::unauthenticated, ErrorScope::call, Initiator::local, 0, ""}), 1004);
