@@ -1,5 +1,8 @@
 #include <fmt/format.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <memory>
 #include <string>
@@ -52,6 +55,20 @@ class EndSignals {
 constexpr std::size_t shard_bytes_min = std::size_t{1} << 20;
 constexpr std::size_t shard_bytes_max = std::size_t{63} << 30;
 
+// Descriptors for ServerOptions::connections_max connections, and for the rest.
+constexpr rlim_t descriptors_wanted = 65'536 + 1024;
+
+// A connection that has sent nothing ends after this time.
+constexpr Duration silent_max = std::chrono::hours(1);
+
+// Each connection is a descriptor: as many are allowed as the system permits without more rights.
+void raise_descriptor_limit() noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= descriptors_wanted) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, descriptors_wanted);
+  static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
+}
+
 int serve(const ServeOptions& options) {
   const std::size_t shard_bytes = options.memory_bytes / options.threads;
   if (shard_bytes < shard_bytes_min || shard_bytes > shard_bytes_max) {
@@ -83,6 +100,7 @@ int serve(const ServeOptions& options) {
                  report->cut_bytes, report->cut_files);
     }
   }
+  raise_descriptor_limit();
   ServerOptions server_options;
   server_options.listen = options.listen;
   server_options.threads = options.threads;
@@ -90,6 +108,10 @@ int serve(const ServeOptions& options) {
     server_options.cpus.push_back(options.cpu + static_cast<int>(i));
   }
   server_options.message_bytes_max = options.value_bytes_max + (std::size_t{4} << 20);
+  // Pools of Redis clients open connections long before they send a request on them. Such a connection costs as much as
+  // one that has sent a request.
+  server_options.handshakes_max = server_options.connections_max;
+  server_options.handshake_timeout = silent_max;
   Server server(server_options);
   server.enable(resp_protocol(store));
   Service service(store);

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -22,6 +21,7 @@
 #include "hawser/hawser.h"
 #include "kv/client.h"
 #include "kv/log/log_format.h"
+#include "kv/test/kv_process.h"
 #include "kv/test/resp_peer.h"
 #include "tests/testing.h"
 
@@ -393,49 +393,6 @@ TEST(Log, ARunThatCannotBeWrittenIsRemoved) {
 }
 
 // ---- kill -9 ----
-
-// A running hawser-kv, at a Unix socket.
-class KvProcess {
- public:
-  KvProcess(const fs::path& folder, const std::string& sync, unsigned threads)
-      : address_("unix:" + (folder / "kv").string()) {
-    const fs::path program = fs::read_symlink("/proc/self/exe").parent_path() / "hawser-kv";
-    std::vector<std::string> words = {program.string(), "serve",
-                                      "--listen",       address_,
-                                      "--memory",       "64M",
-                                      "--index",        "0",
-                                      "--threads",      std::to_string(threads),
-                                      "--log",          (folder / "log").string(),
-                                      "--fsync",        sync,
-                                      "--log-rewrite",  "8K"};
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    if (posix_spawn(&process_, program.c_str(), nullptr, nullptr, arguments.data(), environ) != 0) process_ = -1;
-    for (int i = 0; i < 6000; ++i) {
-      RespPeer peer(address_);
-      if (peer.connected() && peer.call({"PING"}) == "+PONG\r\n") {
-        ready = true;
-        break;
-      }
-      std::this_thread::sleep_for(10ms);
-    }
-  }
-  ~KvProcess() { end(SIGKILL); }
-  void end(int with) {
-    if (process_ <= 0) return;
-    kill(process_, with);
-    waitpid(process_, &status, 0);
-    process_ = -1;
-  }
-  const std::string& address() const { return address_; }
-  bool ready = false;
-  int status = 0;
-
- private:
-  pid_t process_ = -1;
-  std::string address_;
-};
 
 TEST(Log, KilledServersHaveEverythingThatTheyAcknowledged) {
   const TemporaryFolder folder;

@@ -1,0 +1,55 @@
+// Many clients of one server.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/temporary_folder.h"
+#include "kv/test/kv_process.h"
+#include "kv/test/resp_peer.h"
+
+namespace hawser::kv {
+namespace {
+
+// Sets the soft limit of descriptors of this process. Returns the hard limit.
+rlim_t limit_descriptors(rlim_t count) {
+  rlimit limit{};
+  EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = std::min(count, limit.rlim_max);
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  return limit.rlim_max;
+}
+
+// Pools of Redis clients open connections long before they send a request on them, and commands may arrive in pieces.
+TEST(Connections, TenThousandSilentClientsAreKept) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const TemporaryFolder folder;
+  limit_descriptors(1024);  // The usual one of a shell, which the server raises by itself.
+  const KvProcess server(folder.path(), "", 1);
+  const rlim_t most = limit_descriptors(10'200);
+  ASSERT_TRUE(server.ready);
+  const std::size_t count = std::min<std::size_t>(10'000, static_cast<std::size_t>(most) - 200);
+  {
+    std::vector<std::unique_ptr<RespPeer>> peers;
+    for (std::size_t i = 0; i < count; ++i) {
+      peers.push_back(std::make_unique<RespPeer>(server.address()));
+      ASSERT_TRUE(peers.back()->connected()) << i;
+    }
+    RespPeer other(server.address());
+    EXPECT_EQ(other.call({"PING"}), "+PONG\r\n");
+    const std::string whole = request({"SET", "key", "0123456789"});
+    for (const std::unique_ptr<RespPeer>& peer : peers) peer->send(whole.substr(0, 30));
+    EXPECT_EQ(other.call({"PING"}), "+PONG\r\n");
+    for (const std::unique_ptr<RespPeer>& peer : peers) peer->send(whole.substr(30));
+    for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(peers[i]->receive(), "+OK\r\n") << i;
+    EXPECT_EQ(other.call({"GET", "key"}), "$10\r\n0123456789\r\n");
+  }
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+}  // namespace
+}  // namespace hawser::kv
