@@ -94,7 +94,7 @@ void ParallelChannel::Parts::release() {
 }
 
 std::optional<Error> ParallelChannel::Parts::merge(google::protobuf::Message& response) const {
-  static const Error not_merged = Error::application(ERESPONSE, "its response was not merged");
+  const Error not_merged = Error::application(ERESPONSE, "its response was not merged");
   std::vector<std::pair<int, const Error*>> failed;
   for (const Part& part : parts) {
     if (part.controller->Failed()) failed.emplace_back(part.index, &*part.controller->error());
