@@ -223,6 +223,58 @@ TEST_F(HttpUploads, WaitBehindAnotherRequest) {
   EXPECT_TRUE(answer(socket).ends_with("\r\n\r\n1000"));
 }
 
+TEST_F(HttpUploads, MayEndWhereTheBufferIsFull) {
+  HttpOptions http_options;
+  http_options.body_buffer_bytes = 1000;
+  start(http_options);
+  RawSocket socket = RawSocket::connected_to(server->address());
+  for (const std::size_t bytes : {1000U, 5000U, 1000U}) {  // The connection goes on.
+    socket.send(as_bytes(upload("/count", bytes) + std::string(bytes, 'a')));
+    EXPECT_TRUE(answer(socket).ends_with("\r\n\r\n" + counted(std::string(bytes, 'a'))));
+  }
+  // Also if the handler does not read.
+  socket.send(as_bytes(upload("/refuse", 1000) + std::string(1000, 'a') + upload("/count", 3) + "abc"));
+  EXPECT_TRUE(answer(socket).starts_with("HTTP/1.1 403"));
+  EXPECT_TRUE(answer(socket).ends_with("\r\n\r\n3 294"));
+}
+
+// The client sends the whole body and ends its direction before the handler reads.
+TEST_F(HttpUploads, AreReadAfterTheirClientHasFinished) {
+  HttpOptions http_options;
+  http_options.body_buffer_bytes = 1000;
+  http_options.half_closed_timeout = 60s;
+  start(http_options);
+  std::vector<RawSocket> sockets;
+  std::string chunks = "POST /held-count HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (int i = 0; i < 5; ++i) chunks += "3e8\r\n" + std::string(1000, 'a') + "\r\n";
+  for (const std::string& request :
+       {chunks + "0\r\n\r\n", upload("/held-count", 5000) + std::string(5000, 'a'),
+        upload("/held-count", 200'000) + std::string(200'000, 'a'), upload("/held-count", 3) + "aaa"}) {
+    sockets.push_back(RawSocket::connected_to(server->address()));
+    sockets.back().send(as_bytes(request));
+    ::shutdown(sockets.back().fd(), SHUT_WR);
+  }
+  EXPECT_TRUE(soon([&] { return waiting == 4; }));
+  released = true;
+  for (const std::size_t bytes : {5000U, 5000U, 200'000U, 3U}) {
+    EXPECT_TRUE(answer(sockets.front()).ends_with("\r\n\r\n" + counted(std::string(bytes, 'a')))) << bytes;
+    sockets.erase(sockets.begin());
+  }
+}
+
+TEST_F(HttpUploads, EndWithTheServer) {
+  start();
+  RawSocket socket = RawSocket::connected_to(server->address());
+  socket.send(as_bytes(upload("/count", 100) + "abc"));
+  Http2Client client(server->address());
+  client.begin("POST", "/count", {}, {"abc"}, false);
+  EXPECT_TRUE(client.until([&] { return server->counters().calls_in_flight == 2; }));
+  native->stop();
+  native.reset();
+  server->stop(10ms);
+  EXPECT_EQ(cancelled, 2);
+}
+
 TEST_F(HttpUploads, EndWithTheirClientOrTheirDeadline) {
   start();
   {

@@ -89,7 +89,12 @@ std::size_t HttpSession::take(Bytes bytes, Block& block) {
         if (parts_.active) {
           take_part(step.data);
           if (parts_paused_) {
-            if (parts_wait_) begin_parts_route();
+            // The end of a body of known length has no bytes of its own: take() would not be called for it.
+            if (parser_.body_left() == 0 && parser_.next({}).event == RequestParser::Event::end) {
+              end_parts();
+            } else if (parts_wait_) {
+              begin_parts_route();
+            }
             return used + step.consumed;
           }
         } else if (collects_) {
