@@ -11,7 +11,7 @@ packages="
   libgtest-dev libgmock-dev
   libfmt-dev libcli11-dev libbenchmark-dev nlohmann-json3-dev
   python3 iproute2 valgrind curl prometheus zsh fish groff-base
-  redis-server redis-tools python3-redis
+  memcached redis-server redis-tools python3-redis
 "
 if [ "${1:-}" = peers ]; then
   packages="$packages

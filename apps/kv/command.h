@@ -16,5 +16,6 @@ Run add_serve(CLI::App& command);
 Run add_get(CLI::App& command);
 Run add_set(CLI::App& command);
 Run add_bench(CLI::App& command);
+Run add_compare(CLI::App& command);
 
 }  // namespace hawser::kv

@@ -21,6 +21,7 @@ constexpr Command commands[] = {
     {"get", "Print the value of a key; exit status 3 if it does not exist", hawser::kv::add_get},
     {"set", "Set the value of a key", hawser::kv::add_set},
     {"bench", "Measure a running server with the workloads of YCSB", hawser::kv::add_bench},
+    {"compare", "Measure hawser-kv beside redis-server and memcached on this machine", hawser::kv::add_compare},
 };
 
 }  // namespace

@@ -43,10 +43,10 @@ bool pinned(std::optional<int> processor) {
 }  // namespace
 
 bool Runner::measure(const System& system, const std::vector<Cell>& cells) {
-  std::unique_ptr<Child> server;
+  std::unique_ptr<process::Child> server;
   std::string address = options_.connect;
   if (address.empty()) {
-    server = std::make_unique<Child>("bench-server", [&](int descriptor) {
+    server = std::make_unique<process::Child>("bench-server", [&](int descriptor) {
       return pinned(options_.server_cpu) ? system.serve(options_, cells.front(), descriptor) : 1;
     });
     watch(*server, nullptr, start_s_max, [&](const Event& event) {
@@ -56,16 +56,16 @@ bool Runner::measure(const System& system, const std::vector<Cell>& cells) {
     if (address.empty()) return false;
   }
 
-  std::unique_ptr<Child> connecting;
+  std::unique_ptr<process::Child> connecting;
   if (options_.connecting_per_s > 0) {
-    connecting = std::make_unique<Child>("bench-connects", [&](int) {
+    connecting = std::make_unique<process::Child>("bench-connects", [&](int) {
       const std::string wrong = raise_descriptors_max(connecting_clients_max);
       if (!wrong.empty()) fmt::print(stderr, "hawser-bench: {}\n", wrong);
       return wrong.empty() ? play_connecting(options_, cells.front(), address) : 1;
     });
   }
 
-  Child client("bench-client", [&](int descriptor) {
+  process::Child client("bench-client", [&](int descriptor) {
     const pid_t serving = server == nullptr ? -1 : server->pid();
     return pinned(options_.client_cpu) ? system.measure(options_, address, serving, cells, descriptor) : 1;
   });
@@ -94,7 +94,8 @@ bool Runner::measure(const System& system, const std::vector<Cell>& cells) {
 }
 
 // Reads the events of `child`; sets `done` if `enough` accepts one.
-void Runner::take_lines(Child& child, const std::function<bool(const Event&)>& enough, bool& heard, bool& done) {
+void Runner::take_lines(process::Child& child, const std::function<bool(const Event&)>& enough, bool& heard,
+                        bool& done) {
   while (const std::optional<std::string> line = child.next_line()) {
     heard = true;
     const std::optional<Event> event = decode_event(*line);
@@ -109,7 +110,7 @@ void Runner::take_lines(Child& child, const std::function<bool(const Event&)>& e
 }
 
 // Sets problem_ if one of the processes has ended unexpectedly.
-void Runner::look_after(Child& child, Child* other) {
+void Runner::look_after(process::Child& child, process::Child* other) {
   if (child.at_end()) {
     child.end();
     if (problem_.empty()) problem_ = fmt::format("{} ended early: {}", child.name(), child.how_it_ended());
@@ -124,7 +125,8 @@ void Runner::look_after(Child& child, Child* other) {
 
 // Reads the events of `child` until `enough` returns true, the child ends, an error occurs, or no event arrives for
 // `silence_s`. `other` must stay alive during this time.
-void Runner::watch(Child& child, Child* other, double silence_s, const std::function<bool(const Event&)>& enough) {
+void Runner::watch(process::Child& child, process::Child* other, double silence_s,
+                   const std::function<bool(const Event&)>& enough) {
   const auto silence = std::chrono::duration<double>(silence_s);
   auto last_heard = Clock::now();
   while (problem_.empty()) {

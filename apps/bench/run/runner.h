@@ -7,10 +7,10 @@
 
 #include "bench/load/events.h"
 #include "bench/run/cell.h"
-#include "bench/run/child.h"
 #include "bench/run/options.h"
 #include "bench/run/signals.h"
 #include "bench/run/system.h"
+#include "process/child.h"
 
 namespace hawser::bench {
 
@@ -42,9 +42,10 @@ class Runner {
   std::size_t client_memory_bytes_max() const noexcept { return client_memory_bytes_max_; }
 
  private:
-  void watch(Child& child, Child* other, double silence_s, const std::function<bool(const Event&)>& enough);
-  void take_lines(Child& child, const std::function<bool(const Event&)>& enough, bool& heard, bool& done);
-  void look_after(Child& child, Child* other);
+  void watch(process::Child& child, process::Child* other, double silence_s,
+             const std::function<bool(const Event&)>& enough);
+  void take_lines(process::Child& child, const std::function<bool(const Event&)>& enough, bool& heard, bool& done);
+  void look_after(process::Child& child, process::Child* other);
 
   const Options& options_;
   Observer& observer_;

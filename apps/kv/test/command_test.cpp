@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/temporary_folder.h"
 #include "kv/test/resp_peer.h"
 
 namespace hawser::kv {
@@ -59,6 +61,60 @@ TEST(Commands, BenchWritesItsResult) {
     EXPECT_EQ(result.at("failed").get<std::uint64_t>(), 0U);
   }
   std::filesystem::remove(file);
+}
+
+TEST(Commands, BenchSpeaksTheProtocolOfRedis) {
+  KvServer server({.shards = 2});
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "result.json";
+  for (const char* const workload : {"a", "b", "c", "f", "load"}) {
+    ASSERT_EQ(
+        run_command(add_bench, "--protocol redis --connect " + server.address() +
+                                   " --keys 200 --seconds 0.1 --connections 3 --in-flight 7 --value 100000 --ycsb " +
+                                   workload + " --json " + file.string()),
+        0);
+    const nlohmann::json result = nlohmann::json::parse(std::ifstream(file));
+    EXPECT_GT(result.at("operations").get<std::uint64_t>(), 0U);
+    EXPECT_EQ(result.at("failed").get<std::uint64_t>(), 0U);
+    EXPECT_EQ(result.at("protocol"), "redis");
+  }
+}
+
+TEST(Commands, BenchReportsWhatAServerRefuses) {
+  KvServer server;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run_command(add_bench, "--protocol memcached --connect " + server.address() + " --keys 200 --seconds 0.1"),
+            1);
+  EXPECT_EQ(run_command(add_bench, "--protocol redis --connect unix:@hawser-kv-nobody --seconds 0.1"), 1);
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("the server answered: -ERR"), std::string::npos) << text;
+  EXPECT_NE(text.find("unix:@hawser-kv-nobody: cannot connect: Connection refused"), std::string::npos) << text;
+}
+
+TEST(Commands, CompareMeasuresTheInstalledServers) {
+  for (const char* const program : {"redis-server", "memcached"}) {
+    if (std::system((std::string("command -v ") + program + " > /dev/null").c_str()) != 0) {
+      GTEST_SKIP() << program << " is not installed";
+    }
+  }
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "result.json";
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "hawser-kv";
+  ASSERT_EQ(
+      std::system((program.string() + " compare --server-cpu -1 --client-cpu -1 --rounds 1 --seconds 0.1 --keys 200" +
+                   " --ycsb a --in-flight 1,8 --connections 4 --json " + file.string() + " > /dev/null")
+                      .c_str()),
+      0);
+  const nlohmann::json rows = nlohmann::json::parse(std::ifstream(file));
+  std::string servers;
+  for (const nlohmann::json& row : rows) {
+    servers.append(row.at("server"))
+        .append(" ")
+        .append(std::to_string(row.at("in_flight").get<unsigned>()))
+        .append(", ");
+    EXPECT_GT(row.at("ops_per_s").get<double>(), 0);
+  }
+  EXPECT_EQ(servers, "hawser-kv 1, redis-server 1, memcached 1, hawser-kv 8, redis-server 8, memcached 8, ");
 }
 
 }  // namespace

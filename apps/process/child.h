@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace hawser::bench {
+namespace hawser::process {
 
 // A forked process that reports in lines on a pipe. It does not outlive this object or this process.
 class Child {
@@ -51,4 +51,4 @@ class Child {
   std::size_t memory_bytes_max_ = 0;
 };
 
-}  // namespace hawser::bench
+}  // namespace hawser::process

@@ -1,4 +1,4 @@
-#include "bench/run/child.h"
+#include "process/child.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace hawser::bench {
+namespace hawser::process {
 namespace {
 
 constexpr int timeout_ms = 10'000;
@@ -75,4 +75,4 @@ TEST(Child, IsKilledWhenItWillNotEnd) {
 }
 
 }  // namespace
-}  // namespace hawser::bench
+}  // namespace hawser::process

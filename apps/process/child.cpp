@@ -1,4 +1,4 @@
-#include "bench/run/child.h"
+#include "process/child.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-namespace hawser::bench {
+namespace hawser::process {
 namespace {
 
 constexpr double grace_s = 1;
@@ -39,7 +39,7 @@ constexpr std::chrono::milliseconds reap_interval(2);
   try {
     status = body(descriptor);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "hawser-bench: %s: %s\n", name.c_str(), error.what());
+    std::fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, name.c_str(), error.what());
   }
   _exit(status);
 }
@@ -130,4 +130,4 @@ void Child::end() {
   while (!wait(grace_s)) continue;
 }
 
-}  // namespace hawser::bench
+}  // namespace hawser::process
