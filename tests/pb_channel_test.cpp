@@ -415,6 +415,7 @@ class PbParallelChannel : public PbChannel {
     auto made = std::make_unique<ParallelChannel>();
     EXPECT_EQ(made->Init(&with), 0);
     const std::size_t count = texts.size();
+    if (count == 0) return made;  // Nobody would own the mapper and the merger.
     auto* const mapper = new Texts(std::move(texts));
     auto* const merger = new Joining;
     for (std::size_t i = 0; i < count; ++i) {
