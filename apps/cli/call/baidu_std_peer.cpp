@@ -11,6 +11,7 @@ BaiduStdClientOptions baidu_std_options(const PeerOptions& options) {
   BaiduStdClientOptions made;
   made.client.connect_timeout = options.timeout;
   made.client.call_timeout = options.timeout;
+  made.client.security = options.security;
   return made;
 }
 

@@ -78,9 +78,8 @@ Task<void> write_items(RawCall& call, std::vector<std::string> items) {
   call.end_writing();
 }
 
-Task<Result<void>> run_call(Peer& peer, const Method& method, Inputs inputs, Duration timeout, const Output& output) {
-  CallOptions options;
-  options.timeout = timeout;
+Task<Result<void>> run_call(Peer& peer, const Method& method, Inputs inputs, CallOptions options,
+                            const Output& output) {
   RawCall call(peer.link(), method, std::move(inputs.request), std::move(options));
   call.send();
   Scope writing;
@@ -112,14 +111,15 @@ Task<int> call_http(CallOptionsGiven given, Output output) {
   }
   Result<std::string> json = given.arguments.empty() ? std::string("{}") : read_argument(given.arguments[0]);
   if (!json) co_return output.error(json.error());
-  HttpClient client(*Loop::current());
+  HttpClient client(*Loop::current(), {.security = given.peer.security});
   HttpClientRequest request;
   request.method = "POST";
-  request.url = "http://hawser/" + given.method;
+  request.url = scheme_of(given.peer.security) + "://hawser/" + given.method;
   request.address = given.peer.address;
   request.content_type = "application/json";
   request.body = std::move(*json);
   request.timeout = given.peer.timeout;
+  request.headers = given.peer.metadata;
   auto sending = client.send(std::move(request));
   const Result<HttpClientResponse> response = co_await std::move(sending);
   if (!response) co_return output.error(response.error());
@@ -159,7 +159,7 @@ Task<int> call(CallOptionsGiven given, Output output) {
     if (!output.json && !method->text.empty()) fmt::print(stderr, "{}", method->text);
     co_return output.error(inputs.error());
   }
-  auto running = run_call(**peer, *method, std::move(*inputs), given.peer.timeout, output);
+  auto running = run_call(**peer, *method, std::move(*inputs), given.peer.call_options(), output);
   const Result<void> done = co_await std::move(running);
   if (!done) co_return output.error(done.error());
   co_return succeeded;

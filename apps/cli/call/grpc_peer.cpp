@@ -24,6 +24,7 @@ GrpcClientOptions grpc_options(const PeerOptions& options) {
   GrpcClientOptions made;
   made.connect_timeout = options.timeout;
   made.call_timeout = options.timeout;
+  made.security = options.security;
   made.message_bytes_max = reflected_bytes_max;
   return made;
 }
@@ -143,8 +144,7 @@ class GrpcPeer final : public Peer {
   Task<Result<std::string>> ask_version(std::string request, std::string version) {
     const Method method =
         protobuf_method("grpc.reflection." + version + ".ServerReflection/ServerReflectionInfo", true, true);
-    CallOptions with;
-    with.timeout = options_.timeout;
+    CallOptions with = options_.call_options();
     RawCall call(link(), method, {}, std::move(with));
     call.send();
     auto writing = call.write(std::move(request));

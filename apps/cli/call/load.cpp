@@ -127,8 +127,7 @@ class LoadRun {
   }
 
   Task<void> one(Time since, std::uint64_t number, Permit) {
-    CallOptions options;
-    options.timeout = given_.peer.timeout;
+    CallOptions options = given_.peer.call_options();
     ++sent_;
     RawCall call(peers_[number % peers_.size()]->link(), method_, request_, std::move(options));
     call.send();

@@ -21,6 +21,7 @@ ClientOptions native_options(const PeerOptions& options) {
   ClientOptions made;
   made.connect_timeout = options.timeout;
   made.call_timeout = options.timeout;
+  made.security = options.security;
   if (!options.others) {
     for (const std::string_view name : {"shm", "rdma", "ucx"}) made.transports.disable(name);
   }
@@ -75,7 +76,8 @@ class NativePeer final : public Peer {
     std::vector<std::string> all;
     std::string after;
     for (;;) {
-      auto calling = client_.call<schema::list>(std::string_view(after));
+      CallOptions with = options_.call_options();
+      auto calling = client_.call<schema::list>(std::move(with), std::string_view(after));
       Result<schema::Names> names = co_await std::move(calling);
       if (!names) co_return std::unexpected(explained(std::move(names.error())));
       for (const std::string& name : names->names) all.push_back(http1::printable(name));
@@ -87,7 +89,8 @@ class NativePeer final : public Peer {
   }
 
   Task<Result<Method>> find(std::string name) override {
-    auto calling = client_.call<schema::describe>(std::string_view(name));
+    CallOptions with = options_.call_options();
+    auto calling = client_.call<schema::describe>(std::move(with), std::string_view(name));
     Result<schema::Description> described = co_await std::move(calling);
     if (!described) co_return std::unexpected(explained(std::move(described.error())));
     co_return method_of(std::move(*described));

@@ -75,6 +75,22 @@ void add_peer_options(CLI::App& command, PeerOptions& options, double& timeout_s
   command.add_option("--proto", options.proto_file,
                      "File that defines the service, instead of the server's description");
   command.add_option("--proto-path", options.proto_folders, "Folder in which imports of the file are looked for");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--metadata",
+          [&options](const std::vector<std::string>& all) {
+            for (const std::string& one : all) {
+              const std::size_t end = one.find('=');
+              if (end == 0 || end == std::string::npos) {
+                throw CLI::ValidationError("--metadata", "'" + one + "' is not NAME=VALUE");
+              }
+              options.metadata.emplace_back(one.substr(0, end), one.substr(end + 1));
+            }
+          },
+          "NAME=VALUE: metadata of each call, a header field over HTTP. May be given several times")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_tls_options(command, options.address, options.security);
 }
 
 Duration duration_of(double seconds) {

@@ -6,7 +6,9 @@
 
 #include "cli/call/method.h"
 #include "cli/call/protobuf_files.h"
+#include "cli/call/tls.h"
 #include "hawser/detail/call_channel.h"
+#include "hawser/reply.h"
 #include "hawser/task.h"
 #include "hawser/time.h"
 
@@ -21,6 +23,15 @@ struct PeerOptions {
   bool others = true;                        // The transports that are enabled by default may be used too.
   std::string proto_file = {};
   std::vector<std::string> proto_folders = {};
+  std::shared_ptr<transport::ClientSecurity> security = {};  // Null: no TLS.
+  Metadata metadata = {};                                    // Of each call.
+
+  CallOptions call_options() const {
+    CallOptions made;
+    made.timeout = timeout;
+    made.metadata = metadata;
+    return made;
+  }
 };
 
 // A server whose methods are found at run time. Used on one loop.

@@ -88,11 +88,12 @@ struct HealthOptions {
 };
 
 Task<int> health_http(HealthOptions given, Output output) {
-  HttpClient client(*Loop::current());
+  HttpClient client(*Loop::current(), {.security = given.peer.security});
   HttpClientRequest request;
-  request.url = "http://hawser/health";
+  request.url = scheme_of(given.peer.security) + "://hawser/health";
   request.address = given.peer.address;
   request.timeout = given.peer.timeout;
+  request.headers = given.peer.metadata;
   auto sending = client.send(std::move(request));
   const Result<HttpClientResponse> response = co_await std::move(sending);
   if (!response) co_return output.error(response.error());
@@ -116,8 +117,7 @@ Task<int> health(HealthOptions given, Output output) {
   const Method check = protobuf_method("grpc.health.v1.Health/Check", false, false);
   std::string request;
   if (!given.service.empty()) request = std::string{'\x0a', static_cast<char>(given.service.size())} + given.service;
-  CallOptions with;
-  with.timeout = options.timeout;
+  CallOptions with = options.call_options();
   RawCall call((*peer)->link(), check, std::move(request), std::move(with));
   call.send();
   auto answering = call.answer();
@@ -157,6 +157,7 @@ Run add_ping(CLI::App& command) {
   command.add_option("--interval", options->interval_s, "Seconds between two PINGs")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 3600.0));
+  add_tls_options(command, options->peer.address, options->peer.security);
   command.add_flag("--histogram", options->histogram, "Print a histogram too");
   command.add_flag("--json", options->json, "Print JSON");
   command.footer(statuses);

@@ -30,6 +30,7 @@ struct RecordOptions {
   double seconds = 10;
   double timeout_s = 5;
   bool json = false;
+  std::shared_ptr<transport::ClientSecurity> security = {};
 };
 
 // A new file that only its owner may read: requests may be confidential.
@@ -71,7 +72,8 @@ class Recording {
   Recording(Loop& loop, const RecordOptions& options)
       : loop_(loop),
         options_(options),
-        client_(loop, {.body_bytes_max = observe::record_bytes_max + (std::size_t{1} << 20)}) {}
+        client_(loop,
+                {.body_bytes_max = observe::record_bytes_max + (std::size_t{1} << 20), .security = options.security}) {}
 
   void end() { ended_.request_stop(); }
 
@@ -97,8 +99,8 @@ class Recording {
   Task<Result<HttpClientResponse>> fetch(bool end) {
     HttpClientRequest request;
     request.method = "POST";
-    request.url =
-        fmt::format("http://localhost/record?recording={}&ratio={}&end={}", name_, options_.ratio, end ? 1 : 0);
+    request.url = fmt::format("{}://localhost/record?recording={}&ratio={}&end={}", scheme_of(options_.security), name_,
+                              options_.ratio, end ? 1 : 0);
     request.address = options_.address;
     request.timeout = duration_of(options_.timeout_s);
     return client_.send(std::move(request));
@@ -215,6 +217,7 @@ Run add_record(CLI::App& command) {
   command.add_option("--timeout", options->timeout_s, "Seconds for each request of this command")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
+  add_tls_options(command, options->address, options->security);
   command.add_flag("--json", options->json, "Print JSON");
   command.footer(
       "The server must have PagesOptions::recorder; hawser demo serve --recorder has. Ctrl-C ends the recording with "

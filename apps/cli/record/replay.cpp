@@ -125,12 +125,13 @@ class Replay {
  private:
   Task<void> one(Time since, std::size_t number, Permit) {
     const RecordedCall& recorded = file_.calls[number];
-    CallOptions options;
-    options.timeout = given_.peer.timeout;
+    CallOptions options = given_.peer.call_options();
     options.attachment = recorded.attachment;
-    // The replayed calls are no part of the traces of the recorded ones.
+    // The replayed calls are no part of the traces of the recorded ones, and what the user gives replaces the recorded.
     for (auto& [key, value] : MetadataView(recorded.metadata).copy()) {
-      if (key != "traceparent" && key != "tracestate") options.metadata.emplace_back(std::move(key), std::move(value));
+      const bool given = std::ranges::any_of(given_.peer.metadata, [&](const auto& one) { return one.first == key; });
+      if (given || key == "traceparent" || key == "tracestate") continue;
+      options.metadata.emplace_back(std::move(key), std::move(value));
     }
     RawCall call(peers_[number % peers_.size()]->link(), methods_.at(recorded.method),
                  std::string(as_text(recorded.body)), std::string(as_text(recorded.payload)), std::move(options));

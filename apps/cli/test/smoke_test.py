@@ -180,6 +180,27 @@ def demo_client():
     expect(result.returncode == 3 and result.stdout.count("unavailable") >= 2, result)
 
 
+def calls_within_tls(address, certificate, folder):
+    """The commands that call a server, with the options of TLS."""
+    trust = ("--tls-ca", certificate)
+    for protocol in ("native", "grpc", "http"):
+        result = run("call", address, "example.EchoService/Echo", '{"message":"hello"}', "--protocol", protocol, *trust)
+        absent = "this build" in result.stderr
+        expect(absent or (result.returncode == 0 and json.loads(result.stdout) == {"message": "hello"}), result)
+    for command in ("list", "health", "ping", "top"):
+        further = {"ping": ("--count", "1"), "top": ("--once", "--interval", "0.01")}.get(command, ())
+        result = run(command, address, *further, *trust)
+        expect(result.returncode == 0 and not result.stderr, result)
+    result = run("record", address, f"{folder}/recording", *trust)
+    expect(result.returncode == 1 and "recorder" in result.stderr, result)
+    for options, text in (((), "signed by itself"), (("--tls-host", "other.example", *trust), "other.example")):
+        result = run("list", address, "--tls", *options)
+        expect(result.returncode == 3 and text in result.stderr, result)
+    expect(run("list", address, "--tls-insecure").returncode == 0, result)
+    result = run("list", address, "--tls-insecure", *trust)
+    expect(result.returncode == 2 and "--tls-ca" in result.stderr, result)
+
+
 def demo_tls():
     """demo serve with a certificate that openssl makes, and doctor about it."""
     if not shutil.which("curl") or not shutil.which("openssl"):
@@ -208,6 +229,7 @@ def demo_tls():
                     expect(result.returncode == 0 and result.stdout == "OK\n", result)
                     result = subprocess.run([*ask, f"http://{address}/health"], capture_output=True, text=True)
                     expect(plain in result.stdout, result)
+                    calls_within_tls(address, certificate, folder)
                 finally:
                     server.terminate()
         result = run("demo", "serve", "--tls-cert", key, "--tls-key", key)

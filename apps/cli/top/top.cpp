@@ -27,6 +27,7 @@ constexpr int parts_max = 10;
 
 struct TopOptions {
   std::string address;
+  std::shared_ptr<transport::ClientSecurity> security = {};
   double interval_s = 1;
   double timeout_s = 5;
   std::string order = "rate";
@@ -49,7 +50,9 @@ std::string first_line(std::string_view text) {
 class Pages {
  public:
   Pages(Loop& loop, const TopOptions& options, std::stop_token ended)
-      : client_(loop, {.body_bytes_max = std::size_t{16} << 20}), options_(options), ended_(std::move(ended)) {}
+      : client_(loop, {.body_bytes_max = std::size_t{16} << 20, .security = options.security}),
+        options_(options),
+        ended_(std::move(ended)) {}
 
   Task<Result<TopSample>> sample() {
     TopSample all;
@@ -92,7 +95,8 @@ class Pages {
   Task<Result<std::string>> fetch(std::string path) {
     HttpClientRequest request;
     // The pages are refused to other names of this machine.
-    request.url = "http://localhost" + path + (path.find('?') == std::string::npos ? "?" : "&") + "format=json";
+    request.url = scheme_of(options_.security) + "://localhost" + path +
+                  (path.find('?') == std::string::npos ? "?" : "&") + "format=json";
     request.address = options_.address;
     request.timeout = duration_of(options_.timeout_s);
     request.token = ended_;
@@ -228,6 +232,7 @@ Run add_top(CLI::App& command) {
   command.add_option("--timeout", options->timeout_s, "Seconds for connecting, and for each page")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 3600.0));
+  add_tls_options(command, options->address, options->security);
   command.add_option("--sort", options->order, "Order of the methods")
       ->capture_default_str()
       ->check(CLI::IsMember({"rate", "calls", "errors", "latency"}));
