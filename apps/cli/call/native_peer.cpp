@@ -77,7 +77,7 @@ class NativePeer final : public Peer {
     std::string after;
     for (;;) {
       CallOptions with = options_.call_options();
-      auto calling = client_.call<schema::list>(std::move(with), std::string_view(after));
+      auto calling = client_.call<schema::list>(with, std::string_view(after));
       Result<schema::Names> names = co_await std::move(calling);
       if (!names) co_return std::unexpected(explained(std::move(names.error())));
       for (const std::string& name : names->names) all.push_back(http1::printable(name));
@@ -90,7 +90,7 @@ class NativePeer final : public Peer {
 
   Task<Result<Method>> find(std::string name) override {
     CallOptions with = options_.call_options();
-    auto calling = client_.call<schema::describe>(std::move(with), std::string_view(name));
+    auto calling = client_.call<schema::describe>(with, std::string_view(name));
     Result<schema::Description> described = co_await std::move(calling);
     if (!described) co_return std::unexpected(explained(std::move(described.error())));
     co_return method_of(std::move(*described));

@@ -24,7 +24,7 @@ struct PeerOptions {
   std::string proto_file = {};
   std::vector<std::string> proto_folders = {};
   std::shared_ptr<transport::ClientSecurity> security = {};  // Null: no TLS.
-  Metadata metadata = {};                                    // Of each call.
+  Metadata metadata = {};                                    // Sent with each call.
 
   CallOptions call_options() const {
     CallOptions made;

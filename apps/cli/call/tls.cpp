@@ -5,7 +5,7 @@
 namespace hawser::cli {
 namespace {
 
-// Of "host:port" or "[address]:port". Empty for a Unix socket.
+// Returns the host of "host:port" or "[address]:port". Empty for a Unix socket.
 std::string host_of(const std::string& address) {
   if (address.starts_with("unix:")) return {};
   const std::string host = address.substr(0, address.rfind(':'));

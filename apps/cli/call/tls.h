@@ -22,9 +22,9 @@ struct TlsGiven {
   std::string shared_key_file = {};
 };
 
-// Adds the options to `command`. When the command line has been parsed, `security` is what they ask for, or null without
-// them. `address` and `security` outlive the parsing. Options that contradict each other, and a build without TLS, are
-// errors of the command line.
+// Adds the options to `command`. When the command line has been parsed, `security` is what they ask for, or null
+// without them. `address` and `security` outlive the parsing. Options that contradict each other, and a build without
+// TLS, are errors of the command line.
 void add_tls_options(CLI::App& command, const std::string& address,
                      std::shared_ptr<transport::ClientSecurity>& security);
 
