@@ -50,7 +50,8 @@ class ResponseMerger {
     FAIL_ALL,  // The whole call ends with ERESPONSE.
   };
   virtual ~ResponseMerger() = default;
-  // Must not cancel the call.
+  // May cancel the call: no further response is merged, and it ends with ECANCELED. Must not destroy or reset its
+  // controller.
   virtual Result Merge(google::protobuf::Message* response, const google::protobuf::Message* sub_response) = 0;
 };
 

@@ -35,7 +35,7 @@ struct RawReply {
 
 // One call of a client. The controller, the channel's work and CallIds share it. Any thread.
 struct ClientCall : std::enable_shared_from_this<ClientCall> {
-  enum class State : std::uint8_t { idle, running, ended, joined };
+  enum class State : std::uint8_t { idle, running, ending, ended, joined };  // ending: the result is being written.
 
   // The call of `controller`, which must be a Controller, begins. Null if it is none: `done` has run.
   static std::shared_ptr<ClientCall> start(google::protobuf::RpcController* controller,
@@ -53,12 +53,14 @@ struct ClientCall : std::enable_shared_from_this<ClientCall> {
   // Ends the call, once, and runs `done`.
   void end(Result<RawReply> reply, const codec::DecodeLimits& limits, const MessageFacts& facts);
   void refuse(Error error);  // Ends a call that cannot begin.
-  // Ends a call that `parts` made up. `merge` fills the response, and is not called after unlink().
+  // Ends a call that `parts` made up. `merge` fills the response, and is not called after unlink(). It may cancel the
+  // call.
   void end_merged(const std::vector<std::shared_ptr<const Controller>>& parts,
                   const std::function<std::optional<Error>(google::protobuf::Message&)>& merge);
   void cancel();
   void wait();  // Until the state is joined.
   // The controller is destroyed or reset: cancels the call, whose end will not use the controller or the response.
+  // Waits while another thread writes them.
   void unlink();
 
   std::stop_source stop;  // Stopped on the loop's thread.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <functional>
 #include <ostream>
 
@@ -139,32 +140,47 @@ bool ClientCall::cancelled() const {
 
 bool ClientCall::running() const {
   const std::lock_guard lock(mutex_);
-  return state_ == State::running;
+  return state_ == State::running || state_ == State::ending;
 }
 
 template <class Write>
 void ClientCall::end_with(Write write) {
-  google::protobuf::Closure* done = nullptr;
-  std::shared_ptr<BackgroundLoops> loops;  // These two are released after the lock.
+  std::shared_ptr<BackgroundLoops> loops;  // These two are released without the lock.
   std::function<void()> cancel_parts;
+  Controller* to = nullptr;
   {
     const std::lock_guard lock(mutex_);
     if (state_ != State::running) return;
+    state_ = State::ending;
+    to = controller_;
     loops = std::move(loops_);
     cancel_parts = std::exchange(cancel_parts_, nullptr);
-    if (Controller* const to = std::exchange(controller_, nullptr)) {
-      std::optional<Error> error = write(*to);
-      if (error) {
-        to->code_ = rpc_code_of(*error);
-        to->error_ = std::move(error);
-      }
-      to->latency_us_ =
-          std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begun_).count();
-      to->retried_count_ = retried;
-      to->backup_sent_ = backup_sent;
+  }
+  // Without the lock, since merging runs code of the user. unlink() waits for the end of it.
+  if (to != nullptr) {
+    std::optional<Error> error;
+    try {
+      error = write(*to);
+    } catch (const std::exception& thrown) {
+      error = {hawser::ErrorCode::internal, ErrorScope::call, Initiator::local, 0,
+               std::string("writing the response threw ") + thrown.what()};
     }
+    if (error) {
+      to->code_ = rpc_code_of(*error);
+      to->error_ = std::move(error);
+    }
+    to->latency_us_ =
+        std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begun_).count();
+    to->retried_count_ = retried;
+    to->backup_sent_ = backup_sent;
+  }
+  google::protobuf::Closure* done = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    controller_ = nullptr;
     done = std::exchange(done_, nullptr);
     state_ = State::ended;
+    changed_.notify_all();
   }
   if (done != nullptr) done->Run();  // May destroy the controller and the channel.
   const std::lock_guard lock(mutex_);
@@ -215,7 +231,8 @@ void ClientCall::wait() {
 
 void ClientCall::unlink() {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return state_ != State::ending; });
     controller_ = nullptr;
     response_ = nullptr;
     if (state_ != State::running) return;

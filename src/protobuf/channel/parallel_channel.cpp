@@ -58,6 +58,9 @@ struct ParallelChannel::Parts : std::enable_shared_from_this<Parts> {
   void on_end(std::size_t part);
   void release();
   std::optional<Error> merge(google::protobuf::Message& response) const;
+  static Error cancelled() {
+    return {hawser::ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the caller cancelled the call"};
+  }
   Error failure(std::vector<std::pair<int, const Error*>> failed) const;
 
   const State state;  // A copy: it keeps the channels.
@@ -65,7 +68,6 @@ struct ParallelChannel::Parts : std::enable_shared_from_this<Parts> {
   std::vector<Part> parts;
   std::vector<CallId> ids;
   int fail_limit = 0;
-  bool cancelled = false;  // Set before the responses are merged.
   std::atomic<int> failures{0};
   std::atomic<std::size_t> remaining{1};  // Parts that have not ended, and one while they begin.
 };
@@ -89,7 +91,6 @@ void ParallelChannel::Parts::release() {
   if (--remaining != 0) return;
   std::vector<std::shared_ptr<const Controller>> controllers;
   for (const Part& part : parts) controllers.push_back(part.controller);
-  cancelled = call->cancelled();
   call->end_merged(controllers, [this](google::protobuf::Message& response) { return merge(response); });
 }
 
@@ -108,6 +109,7 @@ std::optional<Error> ParallelChannel::Parts::merge(google::protobuf::Message& re
     } else if (part.call.response != &response) {
       response.MergeFrom(*part.call.response);
     }
+    if (call->cancelled()) return cancelled();
     if (result == ResponseMerger::FAIL_ALL) {
       return Error::application(ERESPONSE, "the response of channel " + std::to_string(part.index) +
                                                " was not merged, and its merger failed the whole call");
@@ -119,7 +121,7 @@ std::optional<Error> ParallelChannel::Parts::merge(google::protobuf::Message& re
 }
 
 Error ParallelChannel::Parts::failure(std::vector<std::pair<int, const Error*>> failed) const {
-  if (cancelled) return {hawser::ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "cancelled"};
+  if (call->cancelled()) return cancelled();
   // Parts that the limit of failures has cancelled are no causes.
   if (failed.size() > 1) {
     std::vector<std::pair<int, const Error*>> causes = failed;
