@@ -24,6 +24,7 @@ struct ChannelOptions {
   int max_retry = 3;                       // Further attempts after those of a call that were not executed.
   std::int64_t backup_request_ms = -1;     // A second request is sent if no response has come by then. Negative: none.
   std::size_t connections_idle_max = 100;  // Connections that "pooled" keeps. Further ones are closed after their call.
+  std::string connection_group = {};       // Channels of different groups share no connections.
   // Options of the connections, with transports and TLS. connect_timeout is not used.
   ClientOptions client = {};
   std::string credential = {};  // authentication_data of baidu_std.
@@ -41,6 +42,12 @@ struct ChannelOptions {
 //
 // A call is sent again only if it was certainly not executed (ErrorCode::not_sent and unavailable), at most max_retry
 // times and within its timeout. A backup request may execute a call twice.
+//
+// Channels with equal addresses and options share their connections, and with them the bounds of `client`, such as
+// calls_in_flight_max. The last channel or call that ends closes them. timeout_ms, max_retry and backup_request_ms may
+// differ. Options are compared by content: those of transports, and those of a TlsClient with the contents of its files
+// as they are at Init(). Interceptors, `runtime` and `loops` must be the same objects. The connections use the
+// TlsClient of the first channel.
 //
 // In a child process made by fork(), the channels of the parent fail. Make another one there.
 class Channel final : public google::protobuf::RpcChannel {

@@ -54,6 +54,9 @@ class ClientSecurity {
   // `protocol` is the name of the client's protocol in ALPN; empty: none is offered.
   virtual Task<Result<std::unique_ptr<Stream>>> protect(Loop& loop, std::unique_ptr<Stream> stream, std::string address,
                                                         std::string_view protocol, Time deadline) = 0;
+  // The same text for objects that demand and prove the same: a digest of all options, and of the files as they are
+  // now. No secret can be derived from it. Empty: each object has an identity of its own. Reads the files. Any thread.
+  virtual std::string identity() const { return {}; }
   // As in ServerSecurity.
   virtual std::string_view stream_only(const Stream& secured) const noexcept = 0;
   virtual PathProtection path_protection() const noexcept = 0;

@@ -1,6 +1,7 @@
 #include <thread>
 
 #include "hawser/transport/factory.h"
+#include "hawser/transport/transport.h"
 #include "security/tls/path_keys.h"
 #include "tests/tls/fixture.h"
 #include "tests/tls/raw_tls.h"

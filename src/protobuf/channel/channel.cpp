@@ -1,41 +1,18 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
-#include <atomic>
 #include <climits>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
 
 #include "hawser/protobuf_channel.h"
+#include "protobuf/channel/shared_sites.h"
 #include "protobuf/channel/site.h"
 
 namespace hawser::pb {
-
-namespace {
-
-// The loop of all channels that name none. Channels and calls in flight keep it; with the last of them it ends.
-std::shared_ptr<BackgroundLoops> default_loops() {
-  // Never destroyed: channels may be made while the process exits.
-  static std::mutex& mutex = *new std::mutex;
-  static std::weak_ptr<BackgroundLoops>& last = *new std::weak_ptr<BackgroundLoops>;
-  const std::lock_guard lock(mutex);
-  std::shared_ptr<BackgroundLoops> loops = last.lock();
-  if (loops == nullptr || !loops->in_this_process()) last = loops = BackgroundLoops::start();
-  return loops;
-}
-
-// The loop destroys a site, and keeps running until then.
-struct SiteRelease {
-  std::shared_ptr<BackgroundLoops> loops;
-  void operator()(Site* site) const noexcept {
-    if (!loops->in_this_process()) return;  // After fork(): the connections belong to the parent.
-    site->loop().post([kept = loops, owned = std::unique_ptr<Site>(site)]() mutable { owned.reset(); });
-  }
-};
-
-}  // namespace
 
 struct Channel::State {
   std::shared_ptr<const MethodInfo> method(const google::protobuf::MethodDescriptor& of,
@@ -49,6 +26,10 @@ struct Channel::State {
   }
 
   std::string address;
+  // Defaults of the channel's calls.
+  std::int64_t timeout_ms = 0;
+  int max_retry = 0;
+  std::int64_t backup_request_ms = 0;
   std::shared_ptr<BackgroundLoops> loops;
   std::shared_ptr<Site> site;
   std::mutex mutex;
@@ -75,16 +56,15 @@ int Channel::Init(const std::string& address, const ChannelOptions* given) {
   }
   auto state = std::make_shared<State>();
   state->address = address;
+  state->timeout_ms = options.timeout_ms;
+  state->max_retry = options.max_retry;
+  state->backup_request_ms = options.backup_request_ms;
   try {
     state->loops = options.loops ? options.loops : default_loops();
   } catch (const std::exception& error) {
     return refuse(std::string("a background loop cannot be started: ") + error.what());
   }
-  static std::atomic<std::size_t> channels{0};
-  Loop& loop = state->loops->loop(channels.fetch_add(1, std::memory_order_relaxed) % state->loops->size());
-  ChannelOptions kept = options;
-  kept.loops = nullptr;  // The loops destroy the site.
-  state->site = std::shared_ptr<Site>(new Site(loop, address, kept), SiteRelease{state->loops});
+  state->site = shared_site(state->loops, address, options);
   state_ = std::move(state);
   return 0;
 }
@@ -135,11 +115,10 @@ void Channel::CallMethod(const google::protobuf::MethodDescriptor* method, googl
   }
   work->metadata = controller->request_metadata_;
   work->compression = controller->compress_type_;
-  const ChannelOptions& options = state->site->options();
-  const std::int64_t timeout_ms = controller->timeout_ms_.value_or(options.timeout_ms);
+  const std::int64_t timeout_ms = controller->timeout_ms_.value_or(state->timeout_ms);
   work->timeout = timeout_ms < 0 ? forever : std::chrono::milliseconds(timeout_ms);
-  work->max_retry = controller->max_retry_.value_or(options.max_retry);
-  const std::int64_t backup_ms = controller->backup_request_ms_.value_or(options.backup_request_ms);
+  work->max_retry = controller->max_retry_.value_or(state->max_retry);
+  const std::int64_t backup_ms = controller->backup_request_ms_.value_or(state->backup_request_ms);
   if (backup_ms >= 0) work->backup_after = std::chrono::milliseconds(backup_ms);
   call->run_on(state->loops, state->site->loop());
   work->call = call;

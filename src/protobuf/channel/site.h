@@ -45,8 +45,8 @@ struct Work {
   std::optional<Duration> backup_after;
 };
 
-// The connections of a channel on one loop. Loop's thread only, except for the constructor. Works keep it; the last one
-// leaves its destruction to the loop.
+// The connections of all channels with the same options, on one loop: shared_site(). Loop's thread only, except for the
+// constructor. Channels and works keep it; the last one leaves its destruction to the loop.
 class Site {
  public:
   Site(Loop& loop, std::string address, const ChannelOptions& options);
@@ -56,6 +56,7 @@ class Site {
 
   void begin(std::unique_ptr<Work> work);
   Loop& loop() const noexcept { return loop_; }
+  // timeout_ms, max_retry and backup_request_ms are those of one of the channels.
   const ChannelOptions& options() const noexcept { return options_; }
 
  private:

@@ -1,9 +1,14 @@
+#include <openssl/evp.h>
+
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "exec/condition.h"
 #include "hawser/tls.h"
+#include "security/tls/certificate.h"
 #include "security/tls/path_keys.h"
 #include "security/tls/stream.h"
 #include "transport/common/null_sink.h"
@@ -38,6 +43,41 @@ std::string host_of(const std::string& address) {
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   return host;
 }
+
+// SHA-256 of a sequence of facts.
+class Digest {
+ public:
+  Digest() : context_(EVP_MD_CTX_new()) {
+    good_ = context_ != nullptr && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1;
+  }
+  void add(std::string_view text) {
+    add(text.size());
+    update(text.data(), text.size());
+  }
+  void add(std::uint64_t number) { update(&number, sizeof number); }
+  void add_file(const std::string& path) {
+    add(std::string_view(path));
+    if (path.empty()) return;
+    const Result<tls::PemText> file = tls::read_file(path);
+    add(file ? file->text() : std::string_view());
+  }
+  // Empty if OpenSSL has failed.
+  std::string take() {
+    std::string bytes(EVP_MAX_MD_SIZE, '\0');
+    unsigned size = 0;
+    good_ = good_ && EVP_DigestFinal_ex(context_.get(), reinterpret_cast<unsigned char*>(bytes.data()), &size) == 1;
+    if (!good_) static_cast<void>(tls::take_errors());
+    bytes.resize(good_ ? size : 0);
+    return bytes;
+  }
+
+ private:
+  void update(const void* data, std::size_t size) {
+    good_ = good_ && EVP_DigestUpdate(context_.get(), data, size) == 1;
+  }
+  tls::DigestContextPtr context_;
+  bool good_ = false;
+};
 
 // Waits for the end of a handshake.
 struct Opening final : transport::StreamSink, Timer {
@@ -130,6 +170,28 @@ struct TlsClient::State final : transport::ClientSecurity {
   }
   Result<transport::PathSecurity> secure_path(transport::Stream& secured, const transport::PathTerms& terms) override {
     return tls::secure_path(static_cast<tls::TlsStream&>(secured), terms, tls::Side::client);
+  }
+
+  std::string identity() const override {
+    // All members: with another one, this does not compile.
+    const auto& [ca_file, crl_files, certificate, shared_key, server_name, protection, tls12, accept_any_server,
+                 resumption, reload_interval, handshake_threads, handshakes_max, peer_certificate_bytes_max] = options;
+    Digest digest;
+    digest.add_file(ca_file);
+    digest.add(crl_files.size());
+    for (const std::string& file : crl_files) digest.add_file(file);
+    digest.add_file(certificate.certificate_file);
+    digest.add_file(certificate.key_file);
+    digest.add(std::string_view(shared_key.name));
+    digest.add_file(shared_key.file);
+    digest.add(std::string_view(server_name));
+    digest.add(static_cast<std::uint64_t>(protection));
+    for (const bool flag : {tls12, accept_any_server, resumption}) digest.add(std::uint64_t{flag});
+    digest.add(static_cast<std::uint64_t>(reload_interval.count()));
+    digest.add(handshake_threads);
+    digest.add(handshakes_max);
+    digest.add(peer_certificate_bytes_max);
+    return digest.take();
   }
 
   const TlsClientOptions options;

@@ -24,6 +24,7 @@ using SslSessionPtr = std::unique_ptr<SSL_SESSION, Released<SSL_SESSION_free>>;
 using X509Ptr = std::unique_ptr<X509, Released<X509_free>>;
 using KeyPtr = std::unique_ptr<EVP_PKEY, Released<EVP_PKEY_free>>;
 using CipherContextPtr = std::unique_ptr<EVP_CIPHER_CTX, Released<EVP_CIPHER_CTX_free>>;
+using DigestContextPtr = std::unique_ptr<EVP_MD_CTX, Released<EVP_MD_CTX_free>>;
 using CrlPtr = std::unique_ptr<X509_CRL, Released<X509_CRL_free>>;
 
 // Takes the errors of this thread from OpenSSL's queue. Returns the first one as text; empty if there is none.
