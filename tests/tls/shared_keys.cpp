@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "hawser/identity.h"
 #include "tests/tls/fixture.h"
 
 namespace hawser {
