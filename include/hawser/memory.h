@@ -118,6 +118,7 @@ class RemoteMemory {
   }
 
  private:
+  friend class StripedMemory;
   using Access = std::shared_ptr<detail::RemoteAccess>;
 
   // These tasks have a copy of this object, which may be destroyed before them.

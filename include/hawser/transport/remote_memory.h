@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -24,6 +25,9 @@ class RemoteOperation {
   std::uint64_t domain = 0;     // Domain of the peer's device, as in the peer's ExposedPlace.
   std::uint64_t address = 0;
   std::uint32_t key = 0;
+  // The transport keeps a copy until no device accesses the local memory any more, also after an error and after
+  // abandon(). May be null.
+  std::shared_ptr<const void> local_use = {};
 
   // The operation is ordered before all messages that are committed from now on: the peer sees its effect first. Called
   // before on_done().

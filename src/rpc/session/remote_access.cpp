@@ -6,6 +6,33 @@ namespace hawser::detail {
 
 using wire::MemoryAction;
 
+std::string mistake(const RemoteRequest& request) {
+  const RemoteRegion& region = request.region;
+  const auto outside = [&](std::uint64_t offset, std::uint64_t bytes) {
+    const bool overflows = offset > UINT64_MAX - request.base;
+    const std::uint64_t first = offset + request.base;
+    if (!overflows && first <= region.bytes && bytes <= region.bytes - first) return std::string();
+    return std::to_string(bytes) + " bytes at " + (overflows ? "an offset beyond 2^64" : std::to_string(first)) +
+           " are not within the region's " + std::to_string(region.bytes);
+  };
+  const bool reads = request.action != MemoryAction::write;
+  const bool writes = request.action != MemoryAction::read;
+  std::string found;
+  if (request.atomic()) {
+    found = outside(request.operands.offset, sizeof(std::uint64_t));
+  } else if (request.batch == nullptr) {
+    found = outside(request.single.offset, request.single.bytes);
+  } else {
+    for (const TransferBatch::Run& run : request.batch->runs()) {
+      if (found.empty()) found = outside(run.offset, run.bytes);
+    }
+  }
+  if (!found.empty()) return found;
+  if (writes && !region.writable) return "the region was not exposed to be written";
+  if (reads && !region.readable) return "the region was not exposed to be read";
+  return {};
+}
+
 // ---- RemoteAccess ----
 
 void RemoteAccess::watch(const RemoteOptions& options) {
@@ -104,6 +131,7 @@ Result<void> DeviceAccess::start(transport::RemoteMemory& remote, const RemoteRe
   domain = place.domain;
   address = place.address + request.base;
   key = place.key;
+  local_use = request.local_use;
   remote_ = &remote;
   if (auto started = remote.start(*this); !started) {
     remote_ = nullptr;

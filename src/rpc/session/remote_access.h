@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <stop_token>
+#include <string>
 #include <utility>
 
 #include "exec/condition.h"
@@ -28,9 +29,13 @@ struct RemoteRequest {
   wire::AtomicOperands operands = {};
   RemoteOptions options = {};
   TransferPriority priority = TransferPriority::interactive;
+  std::shared_ptr<const void> local_use = {};  // As in transport::RemoteOperation.
 
   bool atomic() const noexcept { return wire::MemoryBody::atomic(static_cast<std::uint32_t>(action)); }
 };
+
+// Returns why the request cannot succeed; empty if it can.
+std::string mistake(const RemoteRequest& request);
 
 // One access in progress. Destroying the object abandons the access.
 class RemoteAccess : public std::enable_shared_from_this<RemoteAccess>, Timer {
@@ -45,6 +50,8 @@ class RemoteAccess : public std::enable_shared_from_this<RemoteAccess>, Timer {
   bool posted() const noexcept { return posted_ || ended(); }
   // Messages that are sent after posted() take effect after the access. Otherwise only after ended().
   virtual bool ordered() const noexcept = 0;
+  // True if a device executes the access.
+  virtual bool by_device() const noexcept = 0;
   const Result<void>& outcome() const noexcept { return *outcome_; }
   virtual std::uint64_t previous() const noexcept { return 0; }
   exec::Condition::Waiter changed() noexcept { return changed_.wait(); }
@@ -85,6 +92,7 @@ class FrameAccess final : public RemoteAccess, MemoryOperation {
   Result<void> start(MemoryFrames& frames, const RemoteRequest& request);
   // The owner may refuse what the connection has carried, so that only an answer shows that the access took effect.
   bool ordered() const noexcept override { return false; }
+  bool by_device() const noexcept override { return false; }
   std::uint64_t previous() const noexcept override { return MemoryOperation::previous; }
 
  private:
@@ -103,6 +111,7 @@ class DeviceAccess final : public RemoteAccess, transport::RemoteOperation {
   ~DeviceAccess() override { withdraw(); }
   Result<void> start(transport::RemoteMemory& remote, const RemoteRegion::Place& place, const RemoteRequest& request);
   bool ordered() const noexcept override { return true; }
+  bool by_device() const noexcept override { return true; }
 
  private:
   void on_posted() override { set_posted(); }

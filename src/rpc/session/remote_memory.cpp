@@ -17,38 +17,6 @@ namespace hawser {
 using detail::RemoteRequest;
 using wire::MemoryAction;
 
-namespace {
-
-// Returns why the request cannot succeed; null if it can.
-std::string mistake(const RemoteRequest& request) {
-  const RemoteRegion& region = request.region;
-  const auto outside = [&](std::uint64_t offset, std::uint64_t bytes) {
-    const bool overflows = offset > UINT64_MAX - request.base;
-    const std::uint64_t first = offset + request.base;
-    if (!overflows && first <= region.bytes && bytes <= region.bytes - first) return std::string();
-    return std::to_string(bytes) + " bytes at " + (overflows ? "an offset beyond 2^64" : std::to_string(first)) +
-           " are not within the region's " + std::to_string(region.bytes);
-  };
-  const bool reads = request.action != MemoryAction::write;
-  const bool writes = request.action != MemoryAction::read;
-  std::string found;
-  if (request.atomic()) {
-    found = outside(request.operands.offset, sizeof(std::uint64_t));
-  } else if (request.batch == nullptr) {
-    found = outside(request.single.offset, request.single.bytes);
-  } else {
-    for (const TransferBatch::Run& run : request.batch->runs()) {
-      if (found.empty()) found = outside(run.offset, run.bytes);
-    }
-  }
-  if (!found.empty()) return found;
-  if (writes && !region.writable) return "the region was not exposed to be written";
-  if (reads && !region.readable) return "the region was not exposed to be read";
-  return {};
-}
-
-}  // namespace
-
 RemoteMemory::RemoteMemory(const Context& context, TransferPriority priority) noexcept
     : reply_sink_(&detail::ContextAccess::reply_sink(context).origin()), priority_(priority) {}
 
@@ -66,7 +34,7 @@ RemoteCapabilities RemoteMemory::capabilities() const {
 
 Result<RemoteMemory::Access> RemoteMemory::begin(RemoteRequest& request) {
   request.priority = priority_;
-  if (std::string wrong = mistake(request); !wrong.empty()) {
+  if (std::string wrong = detail::mistake(request); !wrong.empty()) {
     return fail(ErrorCode::invalid_argument, std::move(wrong));
   }
   const RemoteOptions& options = request.options;

@@ -52,6 +52,7 @@ Result<void> OneSided::start(RemoteOperation& operation) {
   entry.runs = operation.runs;
   entry.address = operation.address;
   entry.key = operation.key;
+  entry.local_use = operation.local_use;
   for (const TransferBatch::Run& run : operation.runs) {
     if (!hold(entry, run.memory, run.bytes)) {
       return fail(ErrorCode::invalid_argument,
@@ -220,6 +221,7 @@ void OneSided::finish_if_done(Entry& entry) {
   entry.open = false;
   RemoteOperation* const operation = std::exchange(entry.operation, nullptr);
   entry.held.clear();  // Releases its memory.
+  entry.local_use.reset();
   unused_.splice(unused_.begin(), open_, entry.self);
   idle_sends_ = work_queue_.sends();
   if (operation != nullptr) operation->on_done(std::nullopt);

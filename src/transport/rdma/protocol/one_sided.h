@@ -99,7 +99,8 @@ class OneSided final : public RemoteMemory {
     std::span<const TransferBatch::Run> runs;
     std::uint64_t address = 0;
     std::uint32_t key = 0;
-    std::vector<Held> held;     // All local memory of the runs.
+    std::vector<Held> held;  // All local memory of the runs.
+    std::shared_ptr<const void> local_use;
     std::size_t last_held = 0;  // Index of the one that was used last.
     std::size_t bytes = 0;      // Bytes to be posted, the posted ones included.
     std::size_t posted = 0;

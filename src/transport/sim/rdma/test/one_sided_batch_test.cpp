@@ -210,6 +210,29 @@ TEST_F(OneSidedBatches, AnAbandonedBatchReleasesItsMemory) {
   }
 }
 
+// The error of an operation comes before the device has stopped. Until then the transport keeps `local_use`.
+TEST_F(OneSidedBatches, TheUseOfLocalMemoryEndsWhenTheDeviceHasStopped) {
+  constexpr std::size_t bytes = std::size_t{8} << 20;
+  for (const bool breaks : {false, true}) {
+    auto access = std::make_unique<BatchAccess>();
+    access->batch.add(MutableBytes(here_.memory).first(bytes), 0);
+    prepare(*access, RemoteOperation::Kind::read);
+    access->local_use = std::make_shared<char>();
+    const std::weak_ptr<const void> use = access->local_use;
+    ASSERT_TRUE(pair_->client->remote_memory()->start(*access));
+    pass(microseconds(10));
+    ASSERT_FALSE(access->done);
+    if (breaks) pair_->client.reset();
+    if (!breaks) pass(milliseconds(50));
+    ASSERT_TRUE(access->done);
+    EXPECT_EQ(access->error.has_value(), breaks);
+    access.reset();
+    EXPECT_EQ(use.expired(), !breaks);
+    pass(milliseconds(2000));
+    EXPECT_TRUE(use.expired());
+  }
+}
+
 // A message waits for a window of a bulk transfer beside it, and windows are short while there are messages.
 TEST_F(OneSidedBatches, MessagesBesideBulkWaitForAShortWindow) {
   const auto percentile = [&](std::size_t which) {

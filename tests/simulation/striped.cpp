@@ -1,0 +1,323 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hawser/striped_memory.h"
+#include "rpc/session/path_rate.h"
+#include "tests/simulation/world.h"
+#include "tests/testing.h"
+#include "transport/network_access.h"
+
+// Operations over two connections to one server, in virtual time.
+namespace hawser::simulation {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::size_t striped_bytes = 8 << 20;
+constexpr StripeOptions small_pieces{.piece_bytes = 64 << 10, .pieces_per_path = 4};
+
+// A connection carries about its buffer in each period of the delay.
+transport::SimOptions link_with_buffer(std::size_t bytes) {
+  return {
+      .delay_min = milliseconds(1), .delay_max = milliseconds(1), .buffer_bytes_min = bytes, .buffer_bytes_max = bytes};
+}
+
+struct StripedPaths {
+  // Runs `test` with two connected clients, a region of 'U' and a buffer.
+  template <class Test>
+  void run(std::array<std::size_t, 2> link_buffers, Test test) {
+    loop.run([](StripedPaths& self, std::array<std::size_t, 2> buffers, Test& body) -> Task<void> {
+      EXPECT_TRUE(self.server.start());
+      for (std::size_t i = 0; i < 2; ++i) {
+        self.network->set_options(link_with_buffer(buffers[i]));
+        auto connecting = self.clients[i]->connect("server:1");
+        const Result<void> connected = co_await std::move(connecting);
+        EXPECT_TRUE(connected);
+      }
+      self.theirs = std::move(*RegisteredBuffer::allocate(self.server, striped_bytes));
+      self.mine = std::move(*RegisteredBuffer::allocate(*self.clients[0], striped_bytes));
+      std::memset(self.theirs.memory().data(), 'U', striped_bytes);
+      self.region = std::move(*self.theirs.expose(0, striped_bytes, RegionAccess::read_write));
+      auto testing = body(self);
+      co_await std::move(testing);
+    }(*this, link_buffers, test));
+  }
+  StripedMemory striped(StripeOptions options = small_pieces) const {
+    const std::array<Client*, 2> both{clients[0].get(), clients[1].get()};
+    return StripedMemory(both, options);
+  }
+  static void fill(MutableBytes memory, unsigned seed) {
+    for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>((i * 31 + i / 251 + seed) % 253);
+  }
+  Task<void> pause(Duration time) {
+    auto sleeping = loop.sleep(time);
+    co_await sleeping;
+  }
+  bool equal() const { return std::memcmp(theirs.memory().data(), mine.memory().data(), striped_bytes) == 0; }
+
+  Loop loop{std::make_unique<exec::SimPoller>(), {.log = no_log()}};
+  std::shared_ptr<transport::SimNetwork> network =
+      std::make_shared<transport::SimNetwork>(1, link_with_buffer(64 << 10));
+  Server server{loop, over(network, ServerOptions{.listen = "server:1"})};
+  std::array<std::unique_ptr<Client>, 2> clients{std::make_unique<Client>(loop, over(network, ClientOptions())),
+                                                 std::make_unique<Client>(loop, over(network, ClientOptions()))};
+  RegisteredBuffer theirs;
+  RegisteredBuffer mine;
+  ExposedRegion region;
+};
+
+Task<void> note(Task<Result<void>> operation, std::optional<Result<void>>& outcome) {
+  outcome = co_await std::move(operation);
+}
+
+// The rates of two paths differ by 4, and so do their parts.
+TEST(StripedMemoryAccess, PathsGetPartsByTheirMeasuredRate) {
+  StripedPaths paths;
+  paths.run({16 << 10, 64 << 10}, [](StripedPaths& self) -> Task<void> {
+    StripedMemory striped = self.striped();
+    for (unsigned round = 0; round < 4; ++round) {
+      StripedPaths::fill(self.mine.memory(), round);
+      AWAIT(written, striped.write(self.region.handle(), 0, self.mine.memory()));
+      REQUIRE_OK(written);
+      EXPECT_TRUE(self.equal());
+    }
+    StripedPaths::fill(self.theirs.memory(), 77);
+    AWAIT(read, striped.read(self.region.handle(), 0, self.mine.memory()));
+    REQUIRE_OK(read);
+    EXPECT_TRUE(self.equal());
+    const std::vector<StripePath> both = striped.paths();
+    EXPECT_EQ(both[0].bytes + both[1].bytes, 5 * striped_bytes);
+    EXPECT_GT(both[1].bytes, 2 * both[0].bytes);
+    EXPECT_GT(both[0].bytes, striped_bytes / 4);
+    EXPECT_GT(both[1].bytes_per_second, 2 * both[0].bytes_per_second);
+    EXPECT_EQ(both[0].outstanding_bytes + both[1].outstanding_bytes, 0U);
+    EXPECT_TRUE(both[0].usable && both[1].usable);
+  });
+}
+
+// Each block is in exactly one piece, whatever its size.
+TEST(StripedMemoryAccess, BatchesOfAllSizesReachTheBytesAndNoOthers) {
+  StripedPaths paths;
+  paths.run({64 << 10, 64 << 10}, [](StripedPaths& self) -> Task<void> {
+    StripedMemory striped = self.striped();
+    std::vector<std::byte> expected(striped_bytes, std::byte{'U'});
+    StripedPaths::fill(self.mine.memory(), 5);
+    TransferBatch batch;
+    std::uint64_t offset = 3;
+    std::size_t local = 0;
+    for (std::size_t i = 0; i < 1500; ++i) {
+      const std::size_t bytes = i == 700 ? 300'000 : i * 37 % 2000;  // Also 0.
+      batch.add(self.mine.memory().subspan(local, bytes), offset);
+      if (bytes != 0) std::memcpy(expected.data() + offset + 1000, self.mine.memory().data() + local, bytes);
+      local += bytes;
+      offset += bytes + i % 3 * 7;
+    }
+    REQUIRE(offset + 1000 < striped_bytes);
+    AWAIT(written, striped.write(self.region.handle(), batch, {}, 1000));
+    REQUIRE_OK(written);
+    EXPECT_TRUE(std::memcmp(self.theirs.memory().data(), expected.data(), striped_bytes) == 0);
+    const std::vector<std::byte> before(self.mine.memory().begin(), self.mine.memory().end());
+    std::memset(self.mine.memory().data(), 0, local);
+    AWAIT(read, striped.read(self.region.handle(), batch, {}, 1000));
+    REQUIRE_OK(read);
+    EXPECT_TRUE(std::memcmp(self.mine.memory().data(), before.data(), striped_bytes) == 0);
+    EXPECT_EQ(striped.paths()[0].bytes + striped.paths()[1].bytes, 2 * batch.bytes());
+    AWAIT(nothing, striped.write(self.region.handle(), striped_bytes, Bytes()));
+    EXPECT_TRUE(nothing) << testing_tools::error_of(nothing);
+    AWAIT(outside, striped.write(self.region.handle(), striped_bytes - 1, self.mine.memory().first(2)));
+    EXPECT_TRUE(testing_tools::is_error(outside, ErrorCode::invalid_argument, "not within the region's"));
+  });
+}
+
+TEST(StripedMemoryAccess, ThePiecesOfAFailedPathGoOverTheOther) {
+  for (const bool reads : {false, true}) {
+    StripedPaths paths;
+    paths.run({32 << 10, 32 << 10}, [reads](StripedPaths& self) -> Task<void> {
+      StripeOptions options = small_pieces;
+      options.retry_frame_writes = true;
+      StripedMemory striped = self.striped(options);
+      StripedPaths::fill(reads ? self.theirs.memory() : self.mine.memory(), 9);
+      std::optional<Result<void>> outcome;
+      Scope scope;
+      scope.spawn(note(reads ? striped.read(self.region.handle(), 0, self.mine.memory())
+                             : striped.write(self.region.handle(), 0, self.mine.memory()),
+                       outcome));
+      auto half = self.pause(milliseconds(100));
+      co_await std::move(half);
+      EXPECT_FALSE(outcome);
+      const std::vector<StripePath> before = striped.paths();
+      EXPECT_GT(before[0].bytes, 0U);
+      EXPECT_GT(before[1].bytes, 0U);
+      EXPECT_GT(before[0].outstanding_bytes, 0U);
+      self.clients[0]->close();
+      auto all = scope.join();
+      co_await all;
+      REQUIRE(outcome.has_value());
+      REQUIRE_OK(*outcome);
+      EXPECT_TRUE(self.equal());
+      const std::vector<StripePath> after = striped.paths();
+      EXPECT_EQ(after[0].bytes, before[0].bytes);
+      EXPECT_GT(after[0].failures, 0U);
+      EXPECT_EQ(after[0].outstanding_bytes, 0U);
+      EXPECT_FALSE(after[0].usable);
+      EXPECT_EQ(after[0].bytes + after[1].bytes, striped_bytes);
+      // The application connects the client again. The path is used again after its pause.
+      auto connecting = self.clients[0]->connect("server:1");
+      const Result<void> connected = co_await std::move(connecting);
+      EXPECT_TRUE(connected);
+      auto paused = self.pause(seconds(1));
+      co_await std::move(paused);
+      AWAIT(again, striped.write(self.region.handle(), 0, self.mine.memory()));
+      EXPECT_TRUE(again) << testing_tools::error_of(again);
+      EXPECT_GT(striped.paths()[0].bytes, after[0].bytes + striped_bytes / 4);
+    });
+  }
+}
+
+// The peer may still read frames of the ended connection.
+TEST(StripedMemoryAccess, AFrameThatMayStillArriveIsNotWrittenAgain) {
+  StripedPaths paths;
+  paths.run({32 << 10, 32 << 10}, [](StripedPaths& self) -> Task<void> {
+    StripedMemory striped = self.striped();
+    std::optional<Result<void>> outcome;
+    Scope scope;
+    scope.spawn(note(striped.write(self.region.handle(), 0, self.mine.memory()), outcome));
+    auto half = self.pause(milliseconds(100));
+    co_await std::move(half);
+    self.clients[0]->close();
+    auto all = scope.join();
+    co_await all;
+    REQUIRE(outcome.has_value());
+    EXPECT_TRUE(testing_tools::is_error(*outcome, ErrorCode::outcome_unknown, "bytes were confirmed"));
+    EXPECT_EQ(striped.paths()[1].outstanding_bytes, 0U);
+    // Nothing has begun over a client without a connection, so the other path carries everything.
+    AWAIT(written, striped.write(self.region.handle(), 0, self.mine.memory()));
+    EXPECT_TRUE(written) << testing_tools::error_of(written);
+    EXPECT_TRUE(self.equal());
+  });
+}
+
+TEST(StripedMemoryAccess, AnOperationFailsWhenAllPathsHave) {
+  StripedPaths paths;
+  paths.run({32 << 10, 32 << 10}, [](StripedPaths& self) -> Task<void> {
+    StripeOptions options = small_pieces;
+    options.retry_frame_writes = true;
+    StripedMemory striped = self.striped(options);
+    std::optional<Result<void>> write;
+    std::optional<Result<void>> read;
+    Scope scope;
+    scope.spawn(note(striped.write(self.region.handle(), 0, self.mine.memory().first(4 << 20)), write));
+    scope.spawn(note(striped.read(self.region.handle(), 4 << 20, self.mine.memory().subspan(4 << 20)), read));
+    auto half = self.pause(milliseconds(50));
+    co_await std::move(half);
+    self.clients[0]->close();
+    auto later = self.pause(milliseconds(20));
+    co_await std::move(later);
+    EXPECT_FALSE(write || read);
+    self.clients[1]->close();
+    auto all = scope.join();
+    co_await all;
+    REQUIRE(write.has_value() && read.has_value());
+    EXPECT_TRUE(testing_tools::is_error(*write, ErrorCode::outcome_unknown, "none of the 2 paths is usable"));
+    EXPECT_TRUE(testing_tools::is_error(*read, ErrorCode::unavailable, "none of the 2 paths is usable"));
+    AWAIT(none, striped.write(self.region.handle(), 0, self.mine.memory()));
+    EXPECT_TRUE(testing_tools::is_error(none, ErrorCode::not_sent, "none of the 2 paths is usable"));
+  });
+}
+
+// These errors do not depend on the path.
+TEST(StripedMemoryAccess, StaleHandlesDeadlinesAndCancellationsEndTheOperation) {
+  StripedPaths paths;
+  paths.run({32 << 10, 32 << 10}, [](StripedPaths& self) -> Task<void> {
+    StripedMemory striped = self.striped();
+    AWAIT(late, striped.write(self.region.handle(), 0, self.mine.memory(), {.timeout = milliseconds(20)}));
+    EXPECT_TRUE(testing_tools::is_error(late, ErrorCode::deadline_exceeded, ""));
+    std::stop_source source;
+    const std::stop_token token = source.get_token();
+    std::optional<Result<void>> cancelled;
+    Scope scope;
+    RemoteOptions with_token;
+    with_token.token = &token;
+    scope.spawn(note(striped.write(self.region.handle(), 0, self.mine.memory(), with_token), cancelled));
+    auto half = self.pause(milliseconds(20));
+    co_await std::move(half);
+    source.request_stop();
+    auto all = scope.join();
+    co_await all;
+    REQUIRE(cancelled.has_value());
+    EXPECT_TRUE(testing_tools::is_error(*cancelled, ErrorCode::cancelled, ""));
+    // A destroyed task abandons its pieces.
+    {
+      Scope abandoned;
+      std::optional<Result<void>> never;
+      abandoned.spawn(note(striped.write(self.region.handle(), 0, self.mine.memory()), never));
+      auto short_time = self.pause(milliseconds(20));
+      co_await std::move(short_time);
+      EXPECT_GT(striped.paths()[0].outstanding_bytes, 0U);
+    }
+    const RemoteRegion handle = self.region.handle();
+    self.region.revoke();
+    AWAIT(stale, striped.read(handle, 0, self.mine.memory()));
+    EXPECT_TRUE(testing_tools::is_error(stale, ErrorCode::stale_handle, ""));
+    for (const StripePath& path : striped.paths()) {
+      EXPECT_EQ(path.failures, 0U);
+      EXPECT_EQ(path.outstanding_bytes, 0U);
+      EXPECT_TRUE(path.usable);
+    }
+  });
+}
+
+TEST(StripedMemoryAccess, NeedsPaths) {
+  EXPECT_THROW(StripedMemory({}), std::invalid_argument);
+  const std::array<Client*, 1> null{nullptr};
+  EXPECT_THROW(StripedMemory{null}, std::invalid_argument);
+}
+
+TEST(PathRate, CountsTheTimeInWhichThePathIsUsed) {
+  detail::PathRate rate;
+  const auto at = [](int ms) { return Time(milliseconds(10'000 + ms)); };
+  EXPECT_EQ(rate.seconds_until(50, 100), 0.5);
+  rate.started(1000, at(0));
+  rate.started(1000, at(0));
+  EXPECT_EQ(rate.outstanding(), 2000U);
+  rate.completed(1000, at(10));
+  EXPECT_DOUBLE_EQ(rate.bytes_per_second(), 100'000);
+  rate.completed(1000, at(20));
+  EXPECT_DOUBLE_EQ(rate.bytes_per_second(), 100'000) << "the second waited behind the first";
+  // Idle time does not count.
+  rate.started(1000, at(520));
+  rate.completed(1000, at(530));
+  EXPECT_DOUBLE_EQ(rate.bytes_per_second(), 100'000);
+  EXPECT_DOUBLE_EQ(rate.seconds_until(1000, 1), 0.01);
+  // Completions at one time are one sample.
+  rate.started(500, at(530));
+  rate.started(500, at(530));
+  rate.started(500, at(530));
+  rate.completed(500, at(535));
+  rate.completed(500, at(535));
+  rate.completed(500, at(545));
+  EXPECT_DOUBLE_EQ(rate.bytes_per_second(), 100'000);
+  // A slower path is noticed soon, and an old measurement is dropped.
+  for (int i = 0; i < 20; ++i) {
+    rate.started(100, at(1000 + 10 * i));
+    rate.completed(100, at(1010 + 10 * i));
+  }
+  EXPECT_LT(rate.bytes_per_second(), 11'000);
+  rate.started(100, at(5000));
+  EXPECT_EQ(rate.bytes_per_second(), 0);
+  rate.withdrawn(100);
+  EXPECT_EQ(rate.outstanding(), 0U);
+}
+
+}  // namespace
+}  // namespace hawser::simulation
