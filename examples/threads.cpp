@@ -47,6 +47,15 @@ int main() {
       "callback");
   // [/later]
   called.wait(false);
-  std::printf("%d of 5 replies are right\n", right.load());
-  return reply && later && right == 5 ? 0 : 1;
+
+  // [await]
+  // A coroutine of any loop awaits the call, and continues on its own loop.
+  hawser::sync_wait([](hawser::BlockingClient& on, std::atomic<int>& count) -> hawser::Task<void> {
+    auto call = on.start<greet>("coroutine");
+    const hawser::Result<std::string> result = co_await call;
+    count += result == "hello, coroutine";
+  }(client, right));
+  // [/await]
+  std::printf("%d of 6 replies are right\n", right.load());
+  return reply && later && right == 6 ? 0 : 1;
 }

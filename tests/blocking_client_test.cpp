@@ -15,81 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "tests/testing.h"
+#include "tests/blocking_client/fixture.h"
 
 namespace hawser::blocking_test {
-
-using namespace testing_tools;
-
-std::string_view echo(std::string_view text) { return text; }
-int add(int a, int b) { return a + b; }
-Result<void> refuse(int code) { return std::unexpected(Error::application(code, "refused")); }
-Task<void> count(int end, Writer<int> writer) {
-  for (int i = 0; i < end; ++i) {
-    AWAIT(written, writer.write(i));
-    if (!written) co_return;
-  }
-}
-
-// A server with a handler that answers when release() is called or its call is cancelled.
-struct Gate {
-  Task<int> wait(Context& context) {
-    waiting.fetch_add(1);
-    waiting.notify_all();
-    while (!open.load() && !context.token().stop_requested()) {
-      auto pause = context.loop().sleep(1ms);
-      co_await pause;
-    }
-    if (!open.load()) {
-      cancelled.fetch_add(1);
-      // No reply may arrive before the caller's own timer ends the call.
-      while (!open.load() && !context.stopping().stop_requested()) {
-        auto pause = context.loop().sleep(1ms);
-        co_await pause;
-      }
-    }
-    co_return 7;
-  }
-  void until_waiting(int calls) const {
-    for (int now = waiting.load(); now < calls; now = waiting.load()) waiting.wait(now);
-  }
-  bool sees_cancelled(int calls) const {
-    for (const auto end = std::chrono::steady_clock::now() + patience; cancelled.load() < calls;) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(1ms);
-    }
-    return true;
-  }
-  std::atomic<int> waiting{0};
-  std::atomic<int> cancelled{0};
-  std::atomic<bool> open{false};
-};
-
-class Blocking : public ::testing::Test {
- protected:
-  void SetUp() override { start("127.0.0.1:0"); }
-  void TearDown() override { gate.open.store(true); }
-  void start(std::string address) {
-    server = std::make_unique<Server>(ServerOptions{.listen = std::move(address)});
-    server->register_handler<echo, add, refuse, count>();
-    server->register_handler<&Gate::wait>(&gate);
-    const Result<void> started = server->start();
-    ASSERT_TRUE(started) << error_of(started);
-  }
-  static BlockingOptions options() {
-    BlockingOptions given;
-    given.pool.client.call_timeout = patience;
-    given.pool.client.transports.required = "stream";
-    given.background.loop.log = no_log();
-    return given;
-  }
-  std::unique_ptr<BlockingClient> client(BlockingOptions with = options()) const {
-    return std::make_unique<BlockingClient>(server->address(), std::move(with));
-  }
-
-  Gate gate;
-  std::unique_ptr<Server> server;
-};
 
 TEST_F(Blocking, CallsFromManyThreadsShareConnections) {
   BlockingOptions two = options();
@@ -157,41 +85,6 @@ TEST_F(Blocking, ACallEndsWithItsTimeoutOrItsToken) {
     EXPECT_ERROR(own->call<&Gate::wait>(CallOptions{.timeout = 5ms}), deadline_exceeded, "timeout");
   }
   EXPECT_GE(gate.cancelled.load(), 2);
-}
-
-TEST_F(Blocking, AStartedCallIsAwaitedLater) {
-  const auto own = client();
-  std::vector<StartedCall<echo>> calls;
-  for (int i = 0; i < 50; ++i) calls.push_back(own->start<echo>("call " + std::to_string(i)));
-  for (std::size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(calls[i].get(), "call " + std::to_string(i));
-  EXPECT_ERROR(calls[0].get(), invalid_argument, "get() was called before");
-
-  auto waiting = own->start<&Gate::wait>();
-  EXPECT_FALSE(waiting.wait_for(2ms));
-  EXPECT_FALSE(waiting.done());
-  gate.open.store(true);
-  EXPECT_TRUE(waiting.wait_for(patience));
-  EXPECT_TRUE(waiting.done());
-  EXPECT_EQ(waiting.get(), 7);
-}
-
-TEST_F(Blocking, AStartedCallIsCancelledOrDropped) {
-  const auto own = client();
-  {
-    auto cancelled = own->start<&Gate::wait>(CallOptions{.timeout = patience});
-    gate.until_waiting(1);
-    cancelled.cancel();
-    EXPECT_ERROR(cancelled.get(), cancelled, "cancelled");
-    auto dropped = own->start<&Gate::wait>();
-    gate.until_waiting(2);
-    dropped = own->start<&Gate::wait>();
-    gate.until_waiting(3);
-  }
-  EXPECT_TRUE(gate.sees_cancelled(3));
-  auto outlives = own->start<&Gate::wait>();
-  gate.until_waiting(4);
-  own->close();
-  EXPECT_ERROR(outlives.get(), outcome_unknown, "closed");
 }
 
 TEST_F(Blocking, ACallbackBeginsTheNextCall) {
@@ -430,6 +323,7 @@ TEST_F(Blocking, IsClosedAtAnyMoment) {
 TEST_F(Blocking, AChildProcessIsRefused) {
   const auto own = client();
   EXPECT_EQ(own->call<add>(1, 2), 3);
+  auto of_parent = own->start<&Gate::wait>();
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
@@ -441,6 +335,12 @@ TEST_F(Blocking, AChildProcessIsRefused) {
     };
     refused(own->call<add>(1, 2));
     refused(own->start<add>(1, 2).get());
+    bool ended = false;
+    own->start<add>(1, 2).then([&](const Result<int>& result) {
+      refused(result);
+      ended = true;
+    });
+    of_parent.then(refused);
     bool called = false;
     own->then<add>(
         [&](const Result<int>& result) {
@@ -449,13 +349,15 @@ TEST_F(Blocking, AChildProcessIsRefused) {
         },
         1, 2);
     own->close();
-    _exit(called ? wrong : 10);
+    _exit(called && ended ? wrong : 10);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_EQ(own->call<add>(3, 4), 7);
+  gate.open.store(true);
+  EXPECT_EQ(of_parent.get(), 7);
 }
 
 }  // namespace hawser::blocking_test

@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "exec/sim_poller.h"
+#include "hawser/blocking_client.h"
 #include "hawser/hawser.h"
 #include "protobuf/test/required.hawser.h"
 #include "protobuf/test/shop.hawser.h"
@@ -435,6 +437,41 @@ TEST_P(Services, DeadlineAndCancellation) {
     AWAIT(seen, eventually(*loop_, [&] { return shop.cancelled == 1; }));
     EXPECT_TRUE(seen);
   });
+}
+
+TEST(ServicesOfThreads, StubsBlockOrBeginCalls) {
+  Shop shop;
+  Server server;
+  server.add_service(&shop);
+  ASSERT_TRUE(server.start());
+  BlockingOptions patient;
+  patient.pool.client.call_timeout = patience;
+  BlockingClient client(server.address(), patient);
+  OrderRequest request;
+  request.set_item("lamp");
+  const probe::ShopService::Stub blocking(client);
+  const Result<OrderReply> reply = blocking.Order(request);
+  ASSERT_TRUE(reply) << error_of(reply);
+  EXPECT_EQ(reply->text(), "one lamp");
+
+  StartingClient starting(client);
+  const probe::ShopService::Stub beginning(starting);
+  auto first = beginning.Order(request);
+  auto second = beginning.Order(CallOptions{.timeout = patience}, request);
+  auto third = beginning.Order(request);
+  request.set_item("nothing");  // The calls have copies.
+  EXPECT_EQ(first.get()->text(), "one lamp");
+  sync_wait([](decltype(second)& waiting) -> Task<void> {
+    const Result<OrderReply> answer = co_await waiting;
+    REQUIRE_OK(answer);
+    EXPECT_EQ(answer->text(), "one lamp");
+  }(second));
+  std::atomic<bool> called{false};
+  third.then([&](const Result<OrderReply>& answer) {
+    EXPECT_TRUE(answer && answer->text() == "one lamp");
+    called = true;
+  });
+  EXPECT_TRUE(soon([&] { return called.load(); }));
 }
 
 TEST(ServiceNames, AreThoseOfTheProto) {

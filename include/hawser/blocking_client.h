@@ -118,8 +118,8 @@ class BlockingClient {
   std::shared_ptr<detail::BlockingState> state_;
 };
 
-// A call that was begun by BlockingClient::start(). Destroying it before the end cancels the call. It may outlive the
-// client. Used by one thread at a time.
+// A call that was begun by BlockingClient::start(). Its result is taken once: by get(), by co_await on any loop, or by
+// then(). Destroying it before the end cancels the call. It may outlive the client. Used by one thread at a time.
 template <auto F>
 class [[nodiscard]] StartedCall {
  public:
@@ -139,20 +139,38 @@ class [[nodiscard]] StartedCall {
   bool done() const noexcept { return call_ == nullptr || call_->done(); }
   // Waits for at most `limit`. Returns done(). Blocks any thread, also one that runs a loop.
   bool wait_for(Duration limit) { return call_ == nullptr || call_->wait_for(limit); }
-  // Waits for the result. Call it once.
+  // Waits for the result.
   Type get() {
-    if (call_ == nullptr) {
-      return fail(ErrorCode::invalid_argument,
-                  "this StartedCall has no result: it was moved from, or get() was called "
-                  "before");
-    }
-    if (!call_->done()) {
+    if (call_ != nullptr && !call_->done()) {
       if (std::optional<Error> refused = detail::ThreadWork::refuse_to_block("get"))
         return std::unexpected(std::move(*refused));
       if (std::optional<Error> failed = call_->wait()) return std::unexpected(std::move(*failed));
     }
+    return take();
+  }
+  // `co_await call`: the coroutine waits, and continues on its own loop. Fails with invalid_argument on a thread that
+  // runs no loop.
+  auto operator co_await() {
+    struct End : detail::CallEnd {
+      explicit End(StartedCall& call) : CallEnd(call.call_), started(call) {}
+      Type await_resume() {
+        if (this->refused_) return std::unexpected(std::move(*this->refused_));
+        return started.take();
+      }
+      StartedCall& started;
+    };
+    return End(*this);
+  }
+  // Calls `callback` with the Result when the call has ended, by the rules of BlockingClient::then(). cancel() and the
+  // destructor do not reach the call any more; CallOptions::token does.
+  template <class Callback>
+  void then(Callback callback) {
+    if (call_ == nullptr) return callback(take());
     const auto call = std::exchange(call_, nullptr);
-    return call->operation().take();
+    const auto kept = std::make_shared<Callback>(std::move(callback));
+    std::optional<Error> failed =
+        detail::ThreadCall::at_end(call, [call, kept] { (*kept)(Type(call->operation().take())); });
+    if (failed) (*kept)(Type(std::unexpected(std::move(*failed))));
   }
   // Ends the call with `cancelled`, unless it has ended. The handler's token is stopped.
   void cancel() {
@@ -160,7 +178,33 @@ class [[nodiscard]] StartedCall {
   }
 
  private:
+  Type take() {
+    if (call_ == nullptr) {
+      return fail(ErrorCode::invalid_argument,
+                  "this StartedCall has no result: it was moved from, or get() was called before");
+    }
+    const auto call = std::exchange(call_, nullptr);
+    return call->operation().take();
+  }
+
   std::shared_ptr<detail::SharedCall<F>> call_;
+};
+
+// Begins calls of a BlockingClient, for stubs of services: each method returns a StartedCall. The client must outlive
+// the stub.
+//   hawser::StartingClient starting(client);
+//   weather::Station::Stub station(starting);
+//   auto now = station.Now(place);
+class StartingClient {
+ public:
+  explicit StartingClient(BlockingClient& client) noexcept : client_(client) {}
+  template <auto F, class... Given>
+  StartedCall<F> call(Given&&... given) const {
+    return client_.start<F>(std::forward<Given>(given)...);
+  }
+
+ private:
+  BlockingClient& client_;
 };
 
 template <auto F, class... Given>

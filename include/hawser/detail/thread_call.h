@@ -1,8 +1,11 @@
 #pragma once
 
 #include <atomic>
+#include <coroutine>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -19,6 +22,7 @@ class ClientPool;
 namespace detail {
 
 class BlockingSite;
+class CallEnd;
 struct BlockingState;
 
 // One piece of work. The thread that submits it keeps it until done().
@@ -80,6 +84,9 @@ class ThreadCall : public ThreadWork {
   static void submit_shared(const std::shared_ptr<ThreadCall>& call);
   // Cancels the call. Any thread.
   static void cancel(const std::shared_ptr<ThreadCall>& call);
+  // Calls `work` when a shared call has ended, on the thread of its loop; in a child process at once, if the call has
+  // ended. An error: it will not be called.
+  static std::optional<Error> at_end(const std::shared_ptr<ThreadCall>& call, std::move_only_function<void()> work);
 
   // ---- Loop's thread ----
   void on_complete() noexcept;
@@ -93,6 +100,7 @@ class ThreadCall : public ThreadWork {
 
  private:
   friend class BlockingSite;
+  friend class CallEnd;
   struct Waiting;
 
   void start(CallChannel* channel);
@@ -107,6 +115,30 @@ class ThreadCall : public ThreadWork {
   std::shared_ptr<ThreadCall> shared_;  // This object, while the loop owns it too.
   bool repeatable_ = true;              // Another connection may be tried.
   bool listed_ = false;                 // The site has the call in its list of ended work.
+  std::mutex end_mutex_;                // Guards the following members.
+  std::move_only_function<void()> at_end_;
+  Loop* waiting_on_ = nullptr;  // The loop of the coroutine that waits. Null: none does.
+  std::coroutine_handle<> coroutine_;
+};
+
+// Waits in a coroutine for the end of a shared call, and resumes it on its loop. Used and destroyed on the thread of
+// that loop; with the coroutine, if it is destroyed while it waits.
+class CallEnd {
+ public:
+  // `call` may be null: it counts as ended.
+  explicit CallEnd(std::shared_ptr<ThreadCall> call);
+  CallEnd(const CallEnd&) = delete;
+  CallEnd& operator=(const CallEnd&) = delete;
+  ~CallEnd();
+
+  bool await_ready() const noexcept { return refused_ || call_ == nullptr || call_->done(); }
+  bool await_suspend(std::coroutine_handle<> waiting);
+
+ protected:
+  std::optional<Error> refused_;  // The coroutine cannot wait, and the reason.
+
+ private:
+  const std::shared_ptr<ThreadCall> call_;
 };
 
 // One task of a thread, which runs on a loop in the background.

@@ -2,6 +2,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <coroutine>
+#include <functional>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -98,6 +102,46 @@ void ThreadCall::submit_shared(const std::shared_ptr<ThreadCall>& call) {
 void ThreadCall::cancel(const std::shared_ptr<ThreadCall>& call) {
   if (!call->state_->loops->in_this_process()) return;
   call->site_.loop().post([call] { call->cancel_here(); });
+}
+
+std::optional<Error> ThreadCall::at_end(const std::shared_ptr<ThreadCall>& call, std::move_only_function<void()> work) {
+  if (!call->state_->loops->in_this_process()) {
+    if (!call->done()) return of_the_parent();
+    work();
+    return std::nullopt;
+  }
+  const std::lock_guard lock(call->end_mutex_);
+  if (call->done()) {
+    call->site_.loop().post([kept = call->state_, after = std::move(work)]() mutable { after(); });
+  } else {
+    call->at_end_ = std::move(work);
+  }
+  return std::nullopt;
+}
+
+CallEnd::CallEnd(std::shared_ptr<ThreadCall> call) : call_(std::move(call)) {
+  if (call_ == nullptr || call_->done()) return;
+  if (Loop::current() == nullptr) {
+    refused_ = {ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0,
+                "co_await of a StartedCall on a thread that runs no loop: call get() there"};
+  } else if (!call_->state_->loops->in_this_process()) {
+    refused_ = of_the_parent();
+  }
+}
+
+CallEnd::~CallEnd() {
+  if (call_ == nullptr) return;
+  const std::lock_guard lock(call_->end_mutex_);
+  call_->waiting_on_ = nullptr;
+  call_->coroutine_ = nullptr;
+}
+
+bool CallEnd::await_suspend(std::coroutine_handle<> waiting) {
+  const std::lock_guard lock(call_->end_mutex_);
+  if (call_->done()) return false;
+  call_->waiting_on_ = Loop::current();
+  call_->coroutine_ = waiting;
+  return true;
 }
 
 }  // namespace detail

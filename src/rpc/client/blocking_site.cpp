@@ -1,6 +1,9 @@
 #include "rpc/client/blocking_site.h"
 
+#include <coroutine>
 #include <exception>
+#include <functional>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -97,6 +100,22 @@ void ThreadCall::notify() noexcept {
   const std::shared_ptr<ThreadCall> kept = std::move(shared_);
   if (kept != nullptr) call_back();
   ThreadWork::notify();
+  if (kept == nullptr) return;  // Destroyed by its thread.
+  std::move_only_function<void()> work;
+  {
+    const std::lock_guard lock(end_mutex_);
+    work = std::exchange(at_end_, nullptr);
+    // With the lock: the loop exists until the coroutine has gone, which then takes the lock.
+    if (waiting_on_ != nullptr) {
+      waiting_on_->post([kept] {
+        std::unique_lock kept_lock(kept->end_mutex_);
+        const std::coroutine_handle<> waiting = std::exchange(kept->coroutine_, nullptr);
+        kept_lock.unlock();
+        if (waiting) waiting.resume();
+      });
+    }
+  }
+  if (work) work();
 }
 
 // ---- BlockingSite ----
