@@ -148,8 +148,8 @@ class [[nodiscard]] StartedCall {
     }
     return take();
   }
-  // `co_await call`: the coroutine waits, and continues on its own loop. Fails with invalid_argument on a thread that
-  // runs no loop.
+  // `co_await call`: the coroutine waits, and continues on its own loop. This object must exist until then. Fails with
+  // invalid_argument on a thread that runs no loop.
   auto operator co_await() {
     struct End : detail::CallEnd {
       explicit End(StartedCall& call) : CallEnd(call.call_), started(call) {}

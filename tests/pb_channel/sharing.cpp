@@ -268,6 +268,35 @@ TEST_P(PbSharing, AServerThatReturnsIsFoundByAllChannels) {
   again.stop(Duration(0));
 }
 
+// baidu_std has no message by which a server announces that it stops.
+class PbSharingOfHawser : public PbSharing {};
+INSTANTIATE_TEST_SUITE_P(Protocols, PbSharingOfHawser, ::testing::Values("hawser"),
+                         [](const auto& one) { return std::string(one.param); });
+
+TEST_P(PbSharingOfHawser, AServerThatStopsIsLeftToItsCalls) {
+  const auto made = channel();
+  Controller held;
+  probe::Receipt receipt;
+  const probe::Parcel request = parcel("x");
+  probe::PostService_Stub(made.get()).Hold(&held, &request, &receipt, DoNothing());
+  ASSERT_TRUE(soon([&] { return office.holding == 1; }));
+  std::thread stopping([&] { server.stop(patience); });
+  std::unique_ptr<Server> next;
+  EXPECT_TRUE(soon([&] {
+    next = std::make_unique<Server>(ServerOptions{.listen = address});
+    add_service(*next, &office);
+    return next->start().has_value();
+  }));
+  EXPECT_TRUE(soon([&] { return text_of_call(*made, "y") == "y 0"; }));
+  EXPECT_EQ(next->counters().connections_accepted, 1U);
+  office.release();
+  Join(held.call_id());
+  EXPECT_FALSE(held.Failed()) << held.ErrorText();
+  stopping.join();
+  EXPECT_EQ(text_of_call(*made, "z"), "z 0");
+  EXPECT_EQ(next->counters().connections_accepted, 1U);
+}
+
 #ifndef HAWSER_TEST_THREADS_OF_NO_CHILD
 // The parent's connections are not used, although the options are equal.
 TEST_P(PbSharing, AChildProcessMakesConnectionsOfItsOwn) {

@@ -187,7 +187,10 @@ Task<Result<Site::Shared>> Site::acquire(CompressType compression, std::stop_tok
   Shared connection;
   if (options_.connection_type == "single") {
     Shared& shared = single_[compression];
-    if (shared == nullptr) shared = std::make_shared<Connection>(loop_, options_, compression);
+    // A server that is stopping accepts no further call. Its connection stays until the calls over it have ended.
+    if (shared == nullptr || shared->caller().going_away()) {
+      shared = std::make_shared<Connection>(loop_, options_, compression);
+    }
     connection = shared;
   } else {
     std::vector<Shared>& idle = idle_[compression];
