@@ -15,6 +15,7 @@
 #include <fstream>
 
 #include "hawser/loop.h"
+#include "transport/rdma/device/device_places.h"
 
 namespace hawser::transport::rdma {
 namespace {
@@ -606,6 +607,7 @@ class SystemVerbs final : public Verbs {
                   "rdma link add rxe0 type rxe netdev DEVICE)",
                   ErrorScope::transport);
     }
+    if (names.size() > 1) DevicePlaces().sort(names, allowed_processors());
     return names;
   }
 

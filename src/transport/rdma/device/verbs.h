@@ -283,7 +283,8 @@ class Device {
 class Verbs {
  public:
   virtual ~Verbs() = default;
-  // Returns the devices' names. The error says why there are none, and the remedy.
+  // Returns the devices' names, the nearest to the calling thread's processors first (DevicePlaces). The error says why
+  // there are none, and the remedy.
   virtual Result<std::vector<std::string>> devices() = 0;
   virtual Result<std::shared_ptr<Device>> open(const std::string& name) = 0;
   // From now on, registered memory stays with this process when it forks. The error says why this is not possible, and
