@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -24,34 +25,36 @@ struct Operation {
   bool done = true;            // get, remove: the key existed. compare_and_set: the value was written.
 };
 
-// Decides whether the operations on one key, at most 63, have an order that agrees with their times and with what a
-// store that executes them one by one returns. The key does not exist at the beginning. The search of Wing and Gong
-// (1993), with the memory of visited states of Lowe (2017).
+// Decides whether the operations on one key, at most operations_max, have an order that agrees with their times and with
+// what a store that executes them one by one returns. The key does not exist at the beginning. The search of Wing and
+// Gong (1993), with the memory of visited states of Lowe (2017).
 class LinearizabilityCheck {
  public:
-  static constexpr std::size_t operations_max = 63;
+  static constexpr std::size_t operations_max = 192;
 
   explicit LinearizabilityCheck(const std::vector<Operation>& history) : history_(history) {}
 
   bool linearizable() {
-    all_known_ = 0;
+    all_known_.reset();
     for (std::size_t i = 0; i < history_.size(); ++i) {
-      if (history_[i].end != Operation::never) all_known_ |= std::uint64_t{1} << i;
+      if (history_[i].end != Operation::never) all_known_.set(i);
     }
-    return search(0, State());
+    return search({}, State());
   }
 
  private:
+  using Chosen = std::bitset<operations_max>;
+
   struct State {
     bool present = false;
     std::string value = {};
     std::uint64_t version = 0;  // 0: not known yet, because nobody has seen it.
   };
 
-  bool search(std::uint64_t chosen, const State& state) {
+  bool search(const Chosen& chosen, const State& state) {
     if ((chosen & all_known_) == all_known_) return true;
     if (!visited_
-             .insert(std::to_string(chosen) + (state.present ? "+" : "-") + std::to_string(state.version) + ":" +
+             .insert(chosen.to_string() + (state.present ? "+" : "-") + std::to_string(state.version) + ":" +
                      state.value)
              .second) {
       return false;
@@ -59,12 +62,12 @@ class LinearizabilityCheck {
     // An operation may be the next one if no other that is left has ended before it began.
     std::int64_t first_end = Operation::never;
     for (std::size_t i = 0; i < history_.size(); ++i) {
-      if ((chosen >> i & 1) == 0) first_end = std::min(first_end, history_[i].end);
+      if (!chosen[i]) first_end = std::min(first_end, history_[i].end);
     }
     for (std::size_t i = 0; i < history_.size(); ++i) {
-      if ((chosen >> i & 1) != 0 || history_[i].begin > first_end) continue;
+      if (chosen[i] || history_[i].begin > first_end) continue;
       for (const State& next : after(state, history_[i])) {
-        if (search(chosen | std::uint64_t{1} << i, next)) return true;
+        if (search(Chosen(chosen).set(i), next)) return true;
       }
     }
     return false;
@@ -108,7 +111,7 @@ class LinearizabilityCheck {
   }
 
   const std::vector<Operation>& history_;
-  std::uint64_t all_known_ = 0;
+  Chosen all_known_;
   std::unordered_set<std::string> visited_;
 };
 

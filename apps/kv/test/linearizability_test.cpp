@@ -49,6 +49,15 @@ TEST(LinearizabilityCheck, AcceptsAndRefusesSmallHistories) {
   EXPECT_TRUE(check({set1, cas, get(18, 19, "4", 4)}));
   EXPECT_FALSE(check({set1, cas, cas})) << "the second must be refused";
   EXPECT_FALSE(check({set1, {.kind = Kind::remove, .begin = 11, .end = 12}, cas}));
+  // As many operations as a history may have, of which the last is right or wrong.
+  std::vector<Operation> sums;
+  for (std::int64_t i = 1; i < static_cast<std::int64_t>(LinearizabilityCheck::operations_max); ++i) {
+    sums.push_back({.kind = Kind::increment, .begin = 10 * i, .end = 10 * i + 15, .number = i});
+  }
+  sums.push_back({.kind = Kind::increment, .begin = 10'000, .end = 10'001, .number = sums.back().number + 1});
+  EXPECT_TRUE(check(sums));
+  --sums.back().number;
+  EXPECT_FALSE(check(sums));
 }
 
 // The store of a server that may crash, and what readers of its memory see of it.
@@ -243,6 +252,8 @@ struct Totals {
   std::uint64_t absent = 0;
   std::uint64_t unknown = 0;
   std::uint64_t crashes = 0;
+  std::uint64_t checked = 0;  // Histories of one key.
+  std::size_t longest = 0;    // The number of operations of one.
 };
 
 Task<void> run_history(testing::Simulation& simulation, bool verify_crc, Totals& totals) {
@@ -284,7 +295,12 @@ Task<void> run_history(testing::Simulation& simulation, bool verify_crc, Totals&
   auto joining_background = background.join();
   co_await std::move(joining_background);
   for (const auto& [key, history] : world.histories) {
+    totals.longest = std::max(totals.longest, history.size());
+    simulation.expect(history.size() <= LinearizabilityCheck::operations_max,
+                      "the history of the key " + key + " has " + std::to_string(history.size()) +
+                          " operations and cannot be checked: raise LinearizabilityCheck::operations_max");
     if (history.size() > LinearizabilityCheck::operations_max) continue;
+    ++totals.checked;
     simulation.expect(check(history), "the history of the key " + key + " is not linearizable");
   }
   totals.found += world.found;
@@ -304,6 +320,8 @@ TEST(Linearizability, HistoriesWithReadsWithoutCalls) {
       seeds("kv_histories", 300),
       [&totals](testing::Simulation& simulation) { return run_history(simulation, true, totals); });
   EXPECT_TRUE(outcome);
+  ::testing::Test::RecordProperty("checked", std::to_string(totals.checked));
+  ::testing::Test::RecordProperty("longest", std::to_string(totals.longest));
   // The seeds have found entries without calls, have missed others, and have crashed.
   if (outcome.seeds >= 100) {
     EXPECT_GT(totals.found, outcome.seeds);
