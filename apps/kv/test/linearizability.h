@@ -25,9 +25,9 @@ struct Operation {
   bool done = true;            // get, remove: the key existed. compare_and_set: the value was written.
 };
 
-// Decides whether the operations on one key, at most operations_max, have an order that agrees with their times and with
-// what a store that executes them one by one returns. The key does not exist at the beginning. The search of Wing and
-// Gong (1993), with the memory of visited states of Lowe (2017).
+// Decides whether the operations on one key, at most operations_max, have an order that agrees with their times and
+// with what a store that executes them one by one returns. The key does not exist at the beginning. The search of Wing
+// and Gong (1993), with the memory of visited states of Lowe (2017).
 class LinearizabilityCheck {
  public:
   static constexpr std::size_t operations_max = 192;
