@@ -7,7 +7,7 @@
 #include <string>
 
 #include "hawser/hawser.h"
-#include "kv/client.h"
+#include "hawser/kv.h"
 #include "kv/command.h"
 
 namespace hawser::kv {
@@ -49,7 +49,11 @@ Task<int> set(const AccessOptions& options) {
   const Result<void> connected = co_await std::move(connecting);
   if (!connected) co_return report(connected.error());
   KvClient client(link);
-  auto writing = client.set(options.key, options.value, static_cast<std::int64_t>(options.lifetime_seconds * 1000));
+  std::optional<Duration> lifetime;
+  if (options.lifetime_seconds != 0) {
+    lifetime = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.lifetime_seconds));
+  }
+  auto writing = client.set(options.key, options.value, lifetime);
   const Result<std::uint64_t> version = co_await std::move(writing);
   if (!version) co_return report(version.error());
   co_return 0;

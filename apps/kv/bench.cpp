@@ -15,7 +15,7 @@
 
 #include "base/random.h"
 #include "hawser/hawser.h"
-#include "kv/client.h"
+#include "hawser/kv.h"
 #include "kv/command.h"
 #include "kv/text_load.h"
 #include "kv/workload.h"
@@ -40,8 +40,7 @@ std::optional<double> processor_seconds(const std::string& process) {
          static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-Task<void> load_keys(Client& link, Measurement& run, std::uint64_t begin, std::uint64_t step) {
-  KvClient client(link);
+Task<void> load_keys(KvClient& client, Measurement& run, std::uint64_t begin, std::uint64_t step) {
   for (std::uint64_t i = begin; i < run.options.keys && !run.error; i += step) {
     auto writing = client.set(key_name(i), run.value);
     Result<std::uint64_t> written = co_await std::move(writing);
@@ -50,8 +49,7 @@ Task<void> load_keys(Client& link, Measurement& run, std::uint64_t begin, std::u
 }
 
 // `end`: when no further operation begins.
-Task<void> run_operations(Client& link, OneSidedReader* reader, Measurement& run, Time end, std::uint64_t seed) {
-  KvClient client(link, reader);
+Task<void> run_operations(KvClient& client, Measurement& run, Time end, std::uint64_t seed) {
   Random random(seed);
   Loop& here = *Loop::current();
   while (here.now() < end && !run.error) {
@@ -160,19 +158,17 @@ Task<int> bench_by_calls(const BenchOptions& options) {
     fmt::print(stderr, "hawser-kv: {}\n", connected.error().text);
     co_return 1;
   }
-  OneSidedReader reader(link);
+  KvClient client(link, options.reads == "direct" ? ReadPolicy::direct : ReadPolicy::calls);
   Scope scope;
-  for (unsigned i = 0; i < options.in_flight; ++i) scope.spawn(load_keys(link, run, i, options.in_flight));
+  for (unsigned i = 0; i < options.in_flight; ++i) scope.spawn(load_keys(client, run, i, options.in_flight));
   co_await scope.join();
   Stopwatch time(server_process(options.connect, false));
   const Time end = Loop::current()->after(std::chrono::nanoseconds(static_cast<std::int64_t>(options.seconds * 1e9)));
-  for (unsigned i = 0; i < options.in_flight; ++i) {
-    scope.spawn(run_operations(link, options.reads == "direct" ? &reader : nullptr, run, end, i + 1));
-  }
+  for (unsigned i = 0; i < options.in_flight; ++i) scope.spawn(run_operations(client, run, end, i + 1));
   scope.spawn(show_progress(run, end));
   co_await scope.join();
   time.stop();
-  co_return report(run, time, {{"transport", link.transport()}, {"reads_without_calls", reader.counters().found}});
+  co_return report(run, time, {{"transport", link.transport()}, {"reads_without_calls", client.direct_reads()}});
 }
 
 int bench_by_text(const BenchOptions& options) {

@@ -11,7 +11,7 @@
 
 #include "hawser/loop.h"
 #include "hawser/server.h"
-#include "kv/engine/key_hash.h"
+#include "kv/key_hash.h"
 #include "kv/engine/shard.h"
 #include "kv/log/log_folder.h"
 

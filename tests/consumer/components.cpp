@@ -14,6 +14,9 @@
 #include <hawser/http.h>
 #include <hawser/http_client.h>
 #endif
+#ifdef HAS_KV
+#include <hawser/kv.h>
+#endif
 #ifdef HAS_OBSERVE
 #include <hawser/pages.h>
 #endif
@@ -39,6 +42,11 @@ hawser::Task<bool> talk(std::string address) {
   if (hawser::Result<void> connected = co_await std::move(connecting); !connected) co_return false;
   auto call = client.call<echo>("installed");
   const hawser::Result<std::string> reply = co_await std::move(call);
+#ifdef HAS_KV
+  hawser::kv::KvClient store(client);
+  auto reading = store.get("nobody serves a store");
+  if (const auto value = co_await std::move(reading); value) co_return false;
+#endif
 #ifdef HAS_GRPC
   hawser::GrpcClient grpc(*hawser::Loop::current());
   auto opening = grpc.connect(address);

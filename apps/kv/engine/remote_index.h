@@ -5,7 +5,7 @@
 #include <deque>
 #include <string_view>
 
-#include "kv/engine/index_layout.h"
+#include "kv/index_layout.h"
 
 namespace hawser::kv {
 

@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "hawser/hawser.h"
-#include "kv/client.h"
+#include "kv/client_access.h"
 #include "kv/index_publication.h"
+#include "kv/one_sided_reader.h"
 #include "kv/test/resp_peer.h"
 #include "transport/network.h"
 #include "transport/network_access.h"
@@ -167,7 +168,7 @@ ClientOptions options_for(const Direct& direct) {
 }
 
 // Reads until a value comes without a call. The first reads obtain the directory.
-Task<bool> found_without_call(KvClient<Client>& client, OneSidedReader& reader, std::string key, std::string expected) {
+Task<bool> found_without_call(KvClient& client, OneSidedReader& reader, std::string key, std::string expected) {
   Loop& loop = *Loop::current();
   const Time end = loop.after(std::chrono::seconds(30));
   while (loop.now() < end) {
@@ -190,7 +191,7 @@ Task<void> read_directly(Direct direct, ClientOptions options, std::string addre
   EXPECT_TRUE(connected) << (connected ? "" : connected.error().text);
   if (!connected) co_return;
   OneSidedReader reader(link, {.by = direct.by, .calls_every = 0});
-  KvClient<Client> client(link, &reader);
+  KvClient client = KvClientAccess::with(link, reader);
   for (const std::size_t bytes : {0U, 1U, 64U, 93U, 94U, 1000U, 30'000U}) {
     const std::string key = "k" + std::to_string(bytes);
     auto setting = client.set(key, std::string(bytes, 'v'));
@@ -216,7 +217,7 @@ Task<void> read_directly(Direct direct, ClientOptions options, std::string addre
     EXPECT_TRUE(value && !*value);
   }
   // An entry that expires is read by calls.
-  auto setting = client.set("expires", "v", 1'000'000);
+  auto setting = client.set("expires", "v", std::chrono::seconds(1000));
   const auto done3 = co_await std::move(setting);
   EXPECT_TRUE(done3);
   const std::uint64_t before = reader.counters().found;
@@ -296,7 +297,7 @@ Task<void> grow(KvServer& server, Direct direct) {
   EXPECT_TRUE(connected);
   if (!connected) co_return;
   OneSidedReader reader(link, {.by = direct.by, .calls_every = 0});
-  KvClient<Client> client(link, &reader);
+  KvClient client = KvClientAccess::with(link, reader);
   int written = 0;
   for (const int keys : {20, 200, 2000}) {
     for (; written < keys; ++written) {
@@ -368,7 +369,7 @@ Task<void> outlive(std::string address, KvServer& server) {
   const auto done5 = co_await std::move(connecting);
   EXPECT_TRUE(done5);
   OneSidedReader reader(link, {.calls_every = 0});
-  KvClient<Client> client(link, &reader);
+  KvClient client = KvClientAccess::with(link, reader);
   auto setting = client.set("key", "value");
   const auto done6 = co_await std::move(setting);
   EXPECT_TRUE(done6);

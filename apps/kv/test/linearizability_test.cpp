@@ -13,8 +13,9 @@
 
 #include "hawser/hawser.h"
 #include "hawser/testing.h"
-#include "kv/client.h"
+#include "kv/client_access.h"
 #include "kv/index_publication.h"
+#include "kv/one_sided_reader.h"
 #include "kv/service.h"
 #include "kv/store.h"
 
@@ -126,7 +127,7 @@ struct Actor {
   World& world;
   Client client;
   OneSidedReader reader;
-  KvClient<Client> store{client, &reader};
+  KvClient store = KvClientAccess::with(client, reader);
   std::map<std::string, std::uint64_t> versions = {};  // Versions that it has seen.
 
   explicit Actor(World& used)

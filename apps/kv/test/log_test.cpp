@@ -19,7 +19,7 @@
 
 #include "base/temporary_folder.h"
 #include "hawser/hawser.h"
-#include "kv/client.h"
+#include "hawser/kv.h"
 #include "kv/log/log_format.h"
 #include "kv/test/kv_process.h"
 #include "kv/test/resp_peer.h"
@@ -248,7 +248,7 @@ TEST(Log, WritesFailWhenTheFileCannotGrow) {
       auto connecting = link.connect(address);
       const Result<void> connected = co_await std::move(connecting);
       EXPECT_TRUE(connected);
-      KvClient<Client> client(link);
+      KvClient client(link, ReadPolicy::calls);
       std::size_t failed = 0;
       for (int i = 0; i < 50; ++i) {
         const std::string key = "key" + std::to_string(i);

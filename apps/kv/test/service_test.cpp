@@ -2,40 +2,37 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "hawser/hawser.h"
-#include "kv/client.h"
+#include "hawser/kv.h"
 #include "kv/test/resp_peer.h"
 
 namespace hawser::kv {
 namespace {
 
-Task<void> use_all_operations(std::string address) {
+Task<void> use_all_operations(KvClient client) {
   const std::string longest(9000, 'k');
-  hawser::Client link;
-  auto connecting = link.connect(address);
-  const Result<void> connected = co_await std::move(connecting);
-  EXPECT_TRUE(connected);
-  KvClient client(link);
   for (int i = 0; i < 20; ++i) {
     const std::string key = "key" + std::to_string(i) + std::string(1, '\0');
     auto call1 = client.get(key);
     auto missing = co_await std::move(call1);
     EXPECT_TRUE(missing && !*missing);
-    auto call2 = client.set(key, "one", 0);
+    auto call2 = client.set(key, "one");
     auto version = co_await std::move(call2);
     EXPECT_TRUE(version);
     if (!version) co_return;
     auto call3 = client.get(key);
     auto value = co_await std::move(call3);
     EXPECT_TRUE(value && *value && (*value)->bytes == "one" && (*value)->version == *version);
-    auto call4 = client.compare_and_set(key, *version + 1, "two", 0);
+    auto call4 = client.compare_and_set(key, *version + 1, "two");
     auto refused = co_await std::move(call4);
     EXPECT_TRUE(refused && !*refused);
-    auto call5 = client.compare_and_set(key, *version, "7", 0);
+    auto call5 = client.compare_and_set(key, *version, "7");
     auto changed = co_await std::move(call5);
     EXPECT_TRUE(changed && *changed && **changed > *version);
     auto call6 = client.increment(key, -9);
@@ -55,7 +52,7 @@ Task<void> use_all_operations(std::string address) {
   auto call9 = client.remove(first);
   removed = co_await std::move(call9);
   EXPECT_TRUE(removed && !*removed);
-  auto call10 = client.compare_and_set(first, 0, "text", 0);
+  auto call10 = client.compare_and_set(first, 0, "text");
   auto created = co_await std::move(call10);
   EXPECT_TRUE(created && *created);
   auto call11 = client.increment(first, 1);
@@ -64,6 +61,42 @@ Task<void> use_all_operations(std::string address) {
   auto call12 = client.get(longest);
   auto long_key = co_await std::move(call12);
   EXPECT_TRUE(!long_key && long_key.error().code == ErrorCode::invalid_argument);
+  auto call13 = client.set(first, "text", Duration::zero());
+  auto no_lifetime = co_await std::move(call13);
+  EXPECT_TRUE(!no_lifetime && no_lifetime.error().code == ErrorCode::invalid_argument);
+  auto call14 = client.set(first, "text", std::chrono::nanoseconds(1));  // A millisecond.
+  auto expiring = co_await std::move(call14);
+  EXPECT_TRUE(expiring);
+  const Time end = Loop::current()->after(std::chrono::seconds(30));
+  bool there = true;
+  while (there && Loop::current()->now() < end) {
+    auto reading = client.get(first);
+    const auto value = co_await std::move(reading);
+    there = value && *value;
+  }
+  EXPECT_FALSE(there);
+}
+
+Task<void> use_a_client(std::string address) {
+  hawser::Client link;
+  auto connecting = link.connect(address);
+  const Result<void> connected = co_await std::move(connecting);
+  EXPECT_TRUE(connected);
+  for (const ReadPolicy reads : {ReadPolicy::calls, ReadPolicy::direct}) {
+    KvClient client(link, reads);
+    for (int i = 0; i < 20; ++i) {
+      auto removing = client.remove("key" + std::to_string(i) + std::string(1, '\0'));
+      static_cast<void>(co_await std::move(removing));
+    }
+    auto using_all = use_all_operations(std::move(client));
+    co_await std::move(using_all);
+  }
+}
+
+Task<void> use_a_pool(std::string address) {
+  const std::shared_ptr<ClientPool> pool = ClientPool::create(std::move(address));
+  auto using_all = use_all_operations(KvClient(*pool));
+  co_await std::move(using_all);
 }
 
 Task<void> get_one_value_often(std::string address) {
@@ -71,11 +104,11 @@ Task<void> get_one_value_often(std::string address) {
   auto connecting = link.connect(address);
   const Result<void> connected = co_await std::move(connecting);
   EXPECT_TRUE(connected);
-  KvClient client(link);
+  KvClient client(link, ReadPolicy::calls);
   const std::string value(1 << 20, 'v');
   for (int i = 0; i < 2; ++i) {
     const std::string key = "key" + std::to_string(i);
-    auto setting = client.set(key, value, 0);
+    auto setting = client.set(key, value);
     const auto version = co_await std::move(setting);
     EXPECT_TRUE(version);
   }
@@ -100,12 +133,17 @@ TEST(Service, GetManyIsBounded) {
 
 TEST(Service, OneShard) {
   KvServer server;
-  sync_wait(use_all_operations(server.address()));
+  sync_wait(use_a_client(server.address()));
+}
+
+TEST(Service, APoolOfConnections) {
+  KvServer server;
+  sync_wait(use_a_pool(server.address()));
 }
 
 TEST(Service, SeveralShards) {
   KvServer server({.shards = 3});
-  sync_wait(use_all_operations(server.address()));
+  sync_wait(use_a_client(server.address()));
   // Clients of Redis see the same keys.
   RespPeer peer(server.address());
   EXPECT_EQ(peer.call({"GET", std::string("key3") + '\0'}), "$2\r\n-2\r\n");

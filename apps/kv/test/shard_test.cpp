@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "base/random.h"
-#include "kv/engine/key_hash.h"
+#include "kv/key_hash.h"
 
 namespace hawser::kv {
 namespace {

@@ -12,8 +12,8 @@
 #include "hawser/client.h"
 #include "hawser/memory.h"
 #include "hawser/task.h"
-#include "kv/engine/index_layout.h"
-#include "kv/engine/key_hash.h"
+#include "kv/index_layout.h"
+#include "kv/key_hash.h"
 #include "kv/service.h"
 
 namespace hawser::kv {

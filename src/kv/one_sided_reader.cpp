@@ -1,13 +1,13 @@
 #include "kv/one_sided_reader.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "base/descriptor.h"
@@ -30,11 +30,11 @@ class OneSidedReader::Mapping {
   // Null if the file is not what the directory says, or is not accessible.
   static std::shared_ptr<Mapping> open(std::int32_t process, const ShardIndex& index, const IndexGeometry& geometry) {
     // The file is looked at before it is opened, because opening a device or a pipe may have effects.
-    const std::string path = fmt::format("/proc/{}/fd/{}", process, index.descriptor);
+    const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(index.descriptor);
     const Descriptor seen(::open(path.c_str(), O_PATH | O_CLOEXEC));
     struct stat status = {};
     if (!seen.valid() || fstat(seen.get(), &status) != 0 || !S_ISREG(status.st_mode)) return nullptr;
-    const Descriptor file(::open(fmt::format("/proc/self/fd/{}", seen.get()).c_str(), O_RDONLY | O_CLOEXEC));
+    const Descriptor file(::open(("/proc/self/fd/" + std::to_string(seen.get())).c_str(), O_RDONLY | O_CLOEXEC));
     if (!file.valid()) return nullptr;
     const int seals = fcntl(file.get(), F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(file.get(), &status) != 0) return nullptr;

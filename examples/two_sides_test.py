@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the server and the client of the guide's first chapter: hello_test.py SERVER CLIENT."""
+"""Runs the two sides of an example: two_sides_test.py CLIENT LAST_LINE SERVER... The address follows as the last argument."""
 
 import os
 import subprocess
@@ -10,9 +10,9 @@ LIMIT_S = 60
 
 
 def main():
-    server_program, client_program = sys.argv[1:]
+    client_program, last_line, *server_program = sys.argv[1:]
     address = f"unix:@hawser-guide-{os.getpid()}"
-    server = subprocess.Popen([server_program, address])
+    server = subprocess.Popen([*server_program, address])
     try:
         end = time.monotonic() + LIMIT_S
         while True:
@@ -24,7 +24,7 @@ def main():
                 return 1
             time.sleep(0.05)  # The server does not listen yet.
         print(client.stdout, end="")
-        return 0 if client.stdout == "hello\n" else 1
+        return 0 if client.stdout.splitlines()[-1:] == [last_line] else 1
     finally:
         server.kill()
         server.wait()

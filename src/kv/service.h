@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hawser/error.h"
+#include "hawser/kv.h"
 #include "hawser/memory.h"
 #include "hawser/task.h"
 
@@ -18,12 +19,6 @@ class Server;
 namespace hawser::kv {
 
 class Store;
-
-// A value and its version, which changes with each write of the key and never repeats.
-struct Value {
-  std::string bytes;
-  std::uint64_t version = 0;
-};
 
 // The index of one shard, for readers. docs/kv.md has its layout.
 struct ShardIndex {
