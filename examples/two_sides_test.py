@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the two sides of an example: two_sides_test.py CLIENT LAST_LINE SERVER... The address follows as the last argument."""
+"""Runs the two sides of an example: two_sides_test.py CLIENT LAST_LINE SERVER...
+
+The address follows as the last argument of both. The client must end with LAST_LINE.
+"""
 
 import os
 import subprocess

@@ -64,6 +64,7 @@ LAYERS = {
     "protocol/http1": ("rpc", "metrics", "wire", "codec", "exec", "transport", "base"),
     "protocol/baidu_std": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "observe": ("rpc", "metrics", "wire", "codec", "exec", "transport", "base"),
+    "kv": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "protocol/resp": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "security/tls": ("rpc", "transport", "exec", "base"),
     "testing": ("transport/sim", "transport", "wire", "exec", "base"),

@@ -9,9 +9,9 @@
 #include "hawser/loop.h"
 #include "hawser/memory.h"
 #include "hawser/server.h"
-#include "kv/key_hash.h"
 #include "kv/engine/remote_index.h"
 #include "kv/engine/shard.h"
+#include "kv/key_hash.h"
 
 namespace hawser::kv {
 

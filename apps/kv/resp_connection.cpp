@@ -1,11 +1,13 @@
 #include "kv/resp_connection.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <utility>
 
 #include "kv/set_options.h"
+#include "protocol/resp/keys_ahead.h"
 
 namespace hawser::kv {
 
@@ -75,6 +77,25 @@ void RespConnection::close_now(bool replies_wait) {
   } else {
     close_after_replies();
   }
+}
+
+// A lookup reads two lines of memory that are seldom in a cache: the bucket and then the entry. Those of the next
+// requests are fetched at the same time.
+void RespConnection::look_ahead(Bytes bytes) {
+  if (site_ == nullptr) return;
+  std::array<std::string_view, requests_ahead> keys;
+  const std::size_t count = resp::keys_ahead(bytes, keys);
+  if (count < 2) return;
+  const Store& store = site_->store();
+  std::array<std::uint64_t, requests_ahead> hashes;
+  std::size_t here = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t hash = store.key(keys[i]).hash;
+    if (store.shard_of(hash) != site_->index()) continue;
+    hashes[here++] = hash;
+    site_->shard().prefetch_bucket(hash);
+  }
+  for (std::size_t i = 0; i < here; ++i) site_->shard().prefetch_entry(hashes[i]);
 }
 
 void RespConnection::on_request(Arguments arguments) {

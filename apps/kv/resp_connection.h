@@ -135,6 +135,7 @@ class RespConnection final : public resp::RespSession {
   // Parts of one command.
   static constexpr std::size_t parts_max = 64 * 1024;
 
+  void look_ahead(Bytes bytes) override;
   void on_request(Arguments arguments) override;
   void on_protocol_error(std::string_view text) override;
   bool idle() const noexcept override { return waiting_.empty(); }

@@ -11,8 +11,8 @@
 
 #include "hawser/loop.h"
 #include "hawser/server.h"
-#include "kv/key_hash.h"
 #include "kv/engine/shard.h"
+#include "kv/key_hash.h"
 #include "kv/log/log_folder.h"
 
 namespace hawser::kv {

@@ -39,9 +39,9 @@ enum class ReadPolicy : std::uint8_t {
 // is destroyed.
 // Keys have at most 8 KiB, values as much as the server's --value-max. A lifetime is rounded up to milliseconds; empty:
 // the entry does not expire.
-// Errors: `invalid_argument` for a key or value that is too long or a lifetime that is not positive, `limit_exceeded` if
-// the server has no memory for a write, `unavailable` while the server starts or if its log cannot be written, and those
-// of calls (docs/guide/07-errors.md).
+// Errors: `invalid_argument` for a key or value that is too long or a lifetime that is not positive, `limit_exceeded`
+// if the server has no memory for a write, `unavailable` while the server starts or if its log cannot be written, and
+// those of calls (docs/guide/07-errors.md).
 class KvClient {
  public:
   explicit KvClient(Client& calls, ReadPolicy reads = ReadPolicy::direct);

@@ -1,16 +1,10 @@
 #include "kv/one_sided_reader.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <array>
 #include <chrono>
-#include <string>
 #include <utility>
 
-#include "base/descriptor.h"
+#include "base/sealed_mapping.h"
 
 namespace hawser::kv {
 namespace {
@@ -24,30 +18,17 @@ constexpr std::size_t large_parts = 8;
 
 }  // namespace
 
-// Memory of a server on this machine. It cannot shrink, so that reading it is safe, whatever the server does.
+// The index of a server on this machine.
 class OneSidedReader::Mapping {
  public:
   // Null if the file is not what the directory says, or is not accessible.
   static std::shared_ptr<Mapping> open(std::int32_t process, const ShardIndex& index, const IndexGeometry& geometry) {
-    // The file is looked at before it is opened, because opening a device or a pipe may have effects.
-    const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(index.descriptor);
-    const Descriptor seen(::open(path.c_str(), O_PATH | O_CLOEXEC));
-    struct stat status = {};
-    if (!seen.valid() || fstat(seen.get(), &status) != 0 || !S_ISREG(status.st_mode)) return nullptr;
-    const Descriptor file(::open(("/proc/self/fd/" + std::to_string(seen.get())).c_str(), O_RDONLY | O_CLOEXEC));
-    if (!file.valid()) return nullptr;
-    const int seals = fcntl(file.get(), F_GET_SEALS);
-    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(file.get(), &status) != 0) return nullptr;
-    if (status.st_size < 0 || static_cast<std::uint64_t>(status.st_size) < geometry.bytes()) return nullptr;
-    void* const mapped = mmap(nullptr, geometry.bytes(), PROT_READ, MAP_SHARED, file.get(), 0);
-    if (mapped == MAP_FAILED) return nullptr;
-    std::shared_ptr<Mapping> made(new Mapping(static_cast<const std::uint64_t*>(mapped), geometry.bytes()));
+    std::unique_ptr<const SealedMapping> mapped = SealedMapping::open(process, index.descriptor, geometry.bytes());
+    if (mapped == nullptr) return nullptr;
+    std::shared_ptr<Mapping> made(new Mapping(std::move(mapped)));
     if (made->word(IndexHeader::identity_word) != index.identity) return nullptr;
     return made;
   }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() { munmap(const_cast<std::uint64_t*>(words_), bytes_); }
 
   const std::uint64_t* at(std::uint64_t offset) const noexcept { return words_ + offset / 8; }
   std::uint64_t word(std::size_t index) const noexcept { return __atomic_load_n(words_ + index, __ATOMIC_RELAXED); }
@@ -60,9 +41,10 @@ class OneSidedReader::Mapping {
   }
 
  private:
-  Mapping(const std::uint64_t* words, std::size_t bytes) noexcept : words_(words), bytes_(bytes) {}
+  explicit Mapping(std::unique_ptr<const SealedMapping> mapped) noexcept
+      : mapped_(std::move(mapped)), words_(reinterpret_cast<const std::uint64_t*>(mapped_->data())) {}
+  std::unique_ptr<const SealedMapping> mapped_;
   const std::uint64_t* words_;
-  const std::size_t bytes_;
 };
 
 // A piece of local memory for one read.

@@ -76,7 +76,9 @@ class Shard {
   // Returns the entry of the key, or null. An expired entry is removed. `read`: counts a hit or a miss, and protects
   // the entry from the next eviction.
   Entry* find(const Key& key, std::int64_t now, bool read = true);
-  void prefetch(std::uint64_t hash) const noexcept { table_.prefetch(hash); }
+  // Begin to fetch what find() reads first, and then what it reads next.
+  void prefetch_bucket(std::uint64_t hash) const noexcept { table_.prefetch_bucket(hash); }
+  void prefetch_entry(std::uint64_t hash) const noexcept { table_.prefetch_entry(hash); }
 
   // Sets the value and the expiry. Null if there is no memory; the entry is unchanged then. The key has at most
   // key_bytes_max bytes.

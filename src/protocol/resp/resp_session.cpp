@@ -55,6 +55,7 @@ std::size_t RespSession::take(Bytes bytes, Block&) {
   std::size_t taken = 0;
   for (unsigned i = 0; i < requests_per_take_max && taken < bytes.size(); ++i) {
     if (closed() || finishing() || !has_room() || !may_go_on()) break;
+    if (i % requests_ahead == 0 && !parser_.inside()) look_ahead(bytes.subspan(taken));
     const RequestParser::Step step = parser_.next(bytes.subspan(taken));
     if (!charge_parser()) return bytes.size();
     if (step.event == RequestParser::Event::more) break;

@@ -33,6 +33,10 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
 
   RespSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first, const RequestLimits& limits);
 
+  // Several requests have arrived. They begin with `bytes`, and on_request() shows them next, at most
+  // `requests_ahead` of them before this is called again. For prefetching what they need.
+  virtual void look_ahead(Bytes bytes) { static_cast<void>(bytes); }
+  static constexpr unsigned requests_ahead = 16;
   // A request with at least one argument. The views are valid until this returns.
   virtual void on_request(std::span<const std::string_view> arguments) = 0;
   // The client violates the protocol. `text` is the reply; the connection closes after all replies.
