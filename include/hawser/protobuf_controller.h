@@ -147,6 +147,7 @@ class Controller final : public google::protobuf::RpcController {
   void Reset() override;
   Attachment& request_attachment() noexcept { return request_attachment_; }
   Attachment& response_attachment() noexcept { return response_attachment_; }
+  const Attachment& response_attachment() const noexcept { return response_attachment_; }
   // The address of the other side; at a client the one given to Channel::Init().
   const std::string& remote_side() const noexcept { return peer_; }
   // Metadata of the request and, at a client, of the response.

@@ -53,6 +53,11 @@ class ResponseMerger {
   // May cancel the call: no further response is merged, and it ends with ECANCELED. Must not destroy or reset its
   // controller.
   virtual Result Merge(google::protobuf::Message* response, const google::protobuf::Message* sub_response) = 0;
+  // Called in place of Merge(), with the attachments of both responses: it may add to `attachment`, which becomes the
+  // response's attachment of the whole call, and is empty if the call fails. `sub_attachment` is that of the part. The
+  // default calls Merge() and adds nothing.
+  virtual Result MergeWithAttachment(google::protobuf::Message* response, Attachment& attachment,
+                                     const google::protobuf::Message* sub_response, const Attachment& sub_attachment);
 };
 
 enum ChannelOwnership : std::uint8_t { OWNS_CHANNEL, DOESNT_OWN_CHANNEL };
@@ -64,6 +69,10 @@ struct ParallelChannelOptions {
   // The call fails as soon as so many of its channels have failed; the others are cancelled then. Negative: it fails if
   // all have failed.
   int fail_limit = -1;
+  // The call ends as soon as so many of its channels have succeeded; the others are cancelled then. The responses that
+  // have arrived are merged, and the call fails only if all its parts have failed or were not merged. At least 1 is
+  // used. Negative: the call waits for all. Not used with a fail_limit.
+  int success_limit = -1;
 };
 
 // Calls all its channels at once and merges their responses. Several threads may call at once.
@@ -71,7 +80,7 @@ struct ParallelChannelOptions {
 // The rules are those of Channel (hawser/protobuf_channel.h). The call ends when all its parts have ended. If it fails,
 // the controller has the error of the parts when all failed ones have the same code, otherwise ETOOMANYFAILS; its text
 // has each of them. The request's attachment, metadata and compression go to every channel. Attachments of responses
-// are those of Controller::sub().
+// are those of Controller::sub(), and mergers receive them.
 class ParallelChannel final : public google::protobuf::RpcChannel {
  public:
   ParallelChannel();

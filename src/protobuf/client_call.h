@@ -53,10 +53,10 @@ struct ClientCall : std::enable_shared_from_this<ClientCall> {
   // Ends the call, once, and runs `done`.
   void end(Result<RawReply> reply, const codec::DecodeLimits& limits, const MessageFacts& facts);
   void refuse(Error error);  // Ends a call that cannot begin.
-  // Ends a call that `parts` made up. `merge` fills the response, and is not called after unlink(). It may cancel the
-  // call.
+  // Ends a call that `parts` made up. `merge` fills the response and its attachment, and is not called after unlink().
+  // It may cancel the call.
   void end_merged(const std::vector<std::shared_ptr<const Controller>>& parts,
-                  const std::function<std::optional<Error>(google::protobuf::Message&)>& merge);
+                  const std::function<std::optional<Error>(google::protobuf::Message&, Attachment&)>& merge);
   void cancel();
   void wait();  // Until the state is joined.
   // The controller is destroyed or reset: cancels the call, whose end will not use the controller or the response.

@@ -204,10 +204,13 @@ void ClientCall::refuse(Error error) {
 }
 
 void ClientCall::end_merged(const std::vector<std::shared_ptr<const Controller>>& parts,
-                            const std::function<std::optional<Error>(google::protobuf::Message&)>& merge) {
+                            const std::function<std::optional<Error>(google::protobuf::Message&, Attachment&)>& merge) {
   end_with([&](Controller& to) {
     to.subs_ = parts;
-    return merge(*response_);
+    Attachment attachment;
+    std::optional<Error> error = merge(*response_, attachment);
+    if (!error) to.response_attachment_ = std::move(attachment);
+    return error;
   });
 }
 

@@ -142,6 +142,103 @@ TEST_P(PbParallelChannel, AFailureCancelsTheOtherParts) {
   EXPECT_EQ(controller.sub(0)->ErrorCode(), ECANCELED);
 }
 
+// Answers each call before CallMethod() returns.
+class AnswersAtOnce final : public google::protobuf::RpcChannel {
+ public:
+  void CallMethod(const google::protobuf::MethodDescriptor*, google::protobuf::RpcController*,
+                  const google::protobuf::Message*, google::protobuf::Message* response,
+                  google::protobuf::Closure* done) override {
+    static_cast<probe::Receipt&>(*response).set_text("at once");
+    done->Run();
+  }
+};
+
+// Its order of channels: one that answers at once, and one whose server holds the call or delivers.
+TEST_P(PbParallelChannel, TheCallEndsAtItsLimitOfSuccesses) {
+  const auto living = channel();
+  AnswersAtOnce quick;
+  const auto add_both = [&](ParallelChannel& both, int fail_limit, int success_limit) {
+    const ParallelChannelOptions with{
+        .timeout_ms = options.timeout_ms, .fail_limit = fail_limit, .success_limit = success_limit};
+    ASSERT_EQ(both.Init(&with), 0);
+    const auto merger = std::make_shared<Joining>();
+    ASSERT_EQ(both.AddChannel(living.get(), DOESNT_OWN_CHANNEL, nullptr, merger), 0);
+    ASSERT_EQ(both.AddChannel(&quick, DOESNT_OWN_CHANNEL, nullptr, merger), 0);
+    ASSERT_EQ(both.AddChannel(living.get(), DOESNT_OWN_CHANNEL, nullptr, merger), 0);
+  };
+  const probe::Parcel request = parcel("x");
+  {
+    // The first part is in flight when the second one answers; the third one has not begun.
+    ParallelChannel both;
+    add_both(both, -1, 1);
+    probe::PostService_Stub(&both).Hold(&controller, &request, &receipt, nullptr);
+    ASSERT_FALSE(controller.Failed()) << controller.ErrorText();
+    EXPECT_EQ(receipt.text(), "[at once]");
+    ASSERT_EQ(controller.sub_count(), 3);
+    EXPECT_EQ(controller.sub(0)->ErrorCode(), ECANCELED);
+    EXPECT_EQ(controller.sub(2)->ErrorCode(), ECANCELED);
+  }
+  for (const auto& [fail_limit, success_limit] : {std::pair(3, 1), std::pair(-1, 3), std::pair(-1, 4)}) {
+    controller.Reset();
+    ParallelChannel both;
+    add_both(both, fail_limit, success_limit);
+    probe::PostService_Stub(&both).Deliver(&controller, &request, &receipt, nullptr);
+    ASSERT_FALSE(controller.Failed()) << controller.ErrorText();
+    EXPECT_EQ(receipt.text(), "[x 0][at once][x 0]") << fail_limit << " " << success_limit;
+  }
+}
+
+// A success whose response is not merged is none: the parts that it has cancelled do not hide that.
+TEST_P(PbParallelChannel, ALimitOfSuccessesNeedsAMergedResponse) {
+  class Refusing final : public ResponseMerger {
+   public:
+    Result Merge(google::protobuf::Message*, const google::protobuf::Message*) override { return FAIL; }
+  };
+  const auto living = channel();
+  AnswersAtOnce quick;
+  ParallelChannel both;
+  const ParallelChannelOptions with{.timeout_ms = options.timeout_ms, .success_limit = 0};
+  ASSERT_EQ(both.Init(&with), 0);
+  ASSERT_EQ(both.AddChannel(&quick, DOESNT_OWN_CHANNEL, nullptr, std::make_shared<Refusing>()), 0);
+  ASSERT_EQ(both.AddChannel(living.get(), DOESNT_OWN_CHANNEL), 0);
+  const probe::Parcel request = parcel("x");
+  probe::PostService_Stub(&both).Hold(&controller, &request, &receipt, nullptr);
+  EXPECT_EQ(controller.ErrorCode(), ERESPONSE) << controller.ErrorText();
+}
+
+TEST_P(PbParallelChannel, AttachmentsAreMerged) {
+  class Wrapping final : public ResponseMerger {
+   public:
+    Result Merge(google::protobuf::Message*, const google::protobuf::Message*) override { return FAIL_ALL; }
+    Result MergeWithAttachment(google::protobuf::Message*, Attachment& attachment,
+                               const google::protobuf::Message* sub_response,
+                               const Attachment& sub_attachment) override {
+      attachment.append("<" + sub_attachment.to_string() + ">");
+      return static_cast<const probe::Receipt&>(*sub_response).text() == "fatal 0" ? FAIL_ALL : MERGED;
+    }
+  };
+  const auto living = channel();
+  ParallelChannel both;
+  const ParallelChannelOptions with{.timeout_ms = options.timeout_ms};
+  ASSERT_EQ(both.Init(&with), 0);
+  const auto merger = std::make_shared<Wrapping>();
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(both.AddChannel(living.get(), DOESNT_OWN_CHANNEL, nullptr, merger), 0);
+  controller.request_attachment().append("beside");
+  probe::PostService_Stub stub(&both);
+  const probe::Parcel request = parcel("a");
+  stub.Deliver(&controller, &request, &receipt, nullptr);
+  ASSERT_FALSE(controller.Failed()) << controller.ErrorText();
+  EXPECT_EQ(controller.response_attachment().to_string(), "<beside><beside>");
+  ASSERT_EQ(controller.sub_count(), 2);
+  EXPECT_EQ(controller.sub(1)->response_attachment().to_string(), "beside");
+  controller.Reset();
+  controller.request_attachment().append("beside");
+  const probe::Parcel fatal = parcel("fatal");
+  stub.Deliver(&controller, &fatal, &receipt, nullptr);
+  EXPECT_EQ(controller.ErrorCode(), ERESPONSE) << controller.ErrorText();
+  EXPECT_TRUE(controller.response_attachment().empty());
+}
+
 TEST_P(PbParallelChannel, CancellingTheCallCancelsItsParts) {
   const auto made = parallel({"a", "b"});
   const probe::Parcel request = parcel("x");

@@ -57,7 +57,7 @@ struct ParallelChannel::Parts : std::enable_shared_from_this<Parts> {
   void begin();
   void on_end(std::size_t part);
   void release();
-  std::optional<Error> merge(google::protobuf::Message& response) const;
+  std::optional<Error> merge(google::protobuf::Message& response, Attachment& attachment) const;
   static Error cancelled() {
     return {hawser::ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "the caller cancelled the call"};
   }
@@ -68,7 +68,9 @@ struct ParallelChannel::Parts : std::enable_shared_from_this<Parts> {
   std::vector<Part> parts;
   std::vector<CallId> ids;
   int fail_limit = 0;
+  int success_limit = 0;  // 0: none.
   std::atomic<int> failures{0};
+  std::atomic<int> successes{0};
   std::atomic<std::size_t> remaining{1};  // Parts that have not ended, and one while they begin.
 };
 
@@ -83,7 +85,8 @@ void ParallelChannel::Parts::begin() {
 }
 
 void ParallelChannel::Parts::on_end(std::size_t part) {
-  if (parts[part].controller->Failed() && ++failures == fail_limit) cancel();
+  const bool failed = parts[part].controller->Failed();
+  if (failed ? ++failures == fail_limit : ++successes == success_limit) cancel();
   release();
 }
 
@@ -91,10 +94,12 @@ void ParallelChannel::Parts::release() {
   if (--remaining != 0) return;
   std::vector<std::shared_ptr<const Controller>> controllers;
   for (const Part& part : parts) controllers.push_back(part.controller);
-  call->end_merged(controllers, [this](google::protobuf::Message& response) { return merge(response); });
+  call->end_merged(controllers, [this](google::protobuf::Message& response, Attachment& attachment) {
+    return merge(response, attachment);
+  });
 }
 
-std::optional<Error> ParallelChannel::Parts::merge(google::protobuf::Message& response) const {
+std::optional<Error> ParallelChannel::Parts::merge(google::protobuf::Message& response, Attachment& attachment) const {
   const Error not_merged = Error::application(ERESPONSE, "its response was not merged");
   std::vector<std::pair<int, const Error*>> failed;
   for (const Part& part : parts) {
@@ -105,7 +110,8 @@ std::optional<Error> ParallelChannel::Parts::merge(google::protobuf::Message& re
     if (part.controller->Failed()) continue;
     ResponseMerger::Result result = ResponseMerger::MERGED;
     if (part.to->merger != nullptr) {
-      result = part.to->merger->Merge(&response, part.call.response);
+      const Attachment& received = std::as_const(*part.controller).response_attachment();
+      result = part.to->merger->MergeWithAttachment(&response, attachment, part.call.response, received);
     } else if (part.call.response != &response) {
       response.MergeFrom(*part.call.response);
     }
@@ -140,6 +146,12 @@ Error ParallelChannel::Parts::failure(std::vector<std::pair<int, const Error*>> 
   Error same = *failed.front().second;
   same.text = std::move(text);
   return same;
+}
+
+ResponseMerger::Result ResponseMerger::MergeWithAttachment(google::protobuf::Message* response, Attachment&,
+                                                           const google::protobuf::Message* sub_response,
+                                                           const Attachment&) {
+  return Merge(response, sub_response);
 }
 
 ParallelChannel::ParallelChannel() : state_(std::make_shared<State>()) {}
@@ -224,6 +236,9 @@ void ParallelChannel::CallMethod(const google::protobuf::MethodDescriptor* metho
   if (parts->parts.empty()) return refuse(hawser::ErrorCode::cancelled, "the mappers skipped all channels");
   const int made = static_cast<int>(parts->parts.size());
   parts->fail_limit = state.options.fail_limit < 0 ? made : std::clamp(state.options.fail_limit, 1, made);
+  if (state.options.fail_limit < 0 && state.options.success_limit >= 0) {
+    parts->success_limit = std::max(state.options.success_limit, 1);
+  }
   call->made_of([ids = parts->ids] {
     for (const CallId& id : ids) StartCancel(id);
   });
