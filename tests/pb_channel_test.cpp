@@ -276,6 +276,67 @@ TEST_P(PbChannel, TheLoopEndsAfterTheLastChannel) {
   EXPECT_TRUE(soon([&] { return ThreadEnd::ended > before; }));
 }
 
+TEST_P(PbChannel, ACoroutineAwaitsTheEndOfACallOnItsOwnLoop) {
+  const auto made = channel();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      sync_wait([](Channel& to) -> Task<void> {
+        const std::thread::id thread = std::this_thread::get_id();
+        for (int k = 0; k < 20; ++k) {
+          Controller controller;
+          probe::Receipt receipt;
+          const probe::Parcel request = parcel("x");
+          CallEnd end;
+          probe::PostService_Stub(&to).Deliver(&controller, &request, &receipt, end.done());
+          if (k % 2 == 0) Join(controller.call_id());  // Does not wait on a loop.
+          co_await end;
+          EXPECT_EQ(receipt.text(), "x 0") << controller.ErrorText();
+          EXPECT_EQ(std::this_thread::get_id(), thread);
+          co_await end;  // Has ended.
+        }
+      }(*made));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(PbChannel, ACoroutineThatAwaitsACallMayBeDestroyed) {
+  const auto made = channel();
+  const auto hold = [](Channel& to, CallId& id, bool& ended) -> Task<void> {
+    Controller controller;
+    probe::Receipt receipt;
+    const probe::Parcel request = parcel("x");
+    id = controller.call_id();
+    CallEnd end;
+    probe::PostService_Stub(&to).Hold(&controller, &request, &receipt, end.done());
+    co_await end;
+    EXPECT_EQ(receipt.text(), "x") << controller.ErrorText();
+    ended = true;
+  };
+  CallId id;
+  bool ended = false;
+  {
+    Loop loop;
+    Scope scope;
+    loop.run([](Scope& in, Task<void> task) -> Task<void> {
+      in.spawn(std::move(task));
+      co_return;
+    }(scope, hold(*made, id, ended)));
+    ASSERT_TRUE(soon([&] { return office.holding == 1; }));
+  }
+  Join(id);
+  EXPECT_FALSE(ended);
+  // Without a loop, the coroutine continues where the call ends.
+  Scope scope;
+  scope.spawn(hold(*made, id, ended));
+  ASSERT_TRUE(soon([&] { return office.holding == 2; }));
+  office.release();
+  Join(id);
+  EXPECT_TRUE(ended);
+  EXPECT_TRUE(scope.empty());
+}
+
 TEST_P(PbChannel, AChildProcessCannotUseTheChannelsOfItsParent) {
   const auto made = channel();
   probe::PostService_Stub stub(made.get());

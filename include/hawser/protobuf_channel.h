@@ -2,6 +2,7 @@
 
 #include <google/protobuf/service.h>
 
+#include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -74,6 +75,46 @@ class Channel final : public google::protobuf::RpcChannel {
   struct State;
   std::shared_ptr<State> state_;
   std::string error_text_;
+};
+
+// The end of one call, for a coroutine:
+//   hawser::pb::CallEnd end;
+//   stub.Echo(&controller, &request, &response, end.done());
+//   co_await end;
+// The coroutine continues on its own loop; if it runs on none, on the thread that ends the call. It may be destroyed
+// while it waits, together with the controller and the messages, which cancels the call.
+class CallEnd {
+ public:
+  CallEnd();
+  CallEnd(const CallEnd&) = delete;
+  CallEnd& operator=(const CallEnd&) = delete;
+  ~CallEnd();
+
+  // The `done` of the call. Called once.
+  google::protobuf::Closure* done();
+
+  auto operator co_await() noexcept {
+    class Wait {
+     public:
+      explicit Wait(CallEnd& end) noexcept : end_(end) {}
+      Wait(const Wait&) = delete;
+      Wait& operator=(const Wait&) = delete;
+      ~Wait() { end_.leave(); }
+      bool await_ready() const noexcept { return false; }
+      bool await_suspend(std::coroutine_handle<> waiting) { return end_.suspend(waiting); }
+      void await_resume() const noexcept {}
+
+     private:
+      CallEnd& end_;
+    };
+    return Wait(*this);
+  }
+
+ private:
+  struct State;
+  bool suspend(std::coroutine_handle<> waiting);  // False: the call has ended.
+  void leave() noexcept;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace hawser::pb

@@ -1,6 +1,7 @@
 // ParallelChannel: one call to several channels at once.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <string>
@@ -295,6 +296,43 @@ TEST_P(PbParallelChannel, AMergerMayCancelItsCall) {
   probe::PostService_Stub(&outer).Deliver(&second, &request, &receipt, nullptr);
   EXPECT_EQ(second.ErrorCode(), ECANCELED) << second.ErrorText();
   EXPECT_EQ(of_part->merged, 2);
+}
+
+// Shows that it merges, and goes on when it may.
+class Slow final : public ResponseMerger {
+ public:
+  Result Merge(google::protobuf::Message* response, const google::protobuf::Message* sub_response) override {
+    merging = true;
+    while (!may_go_on) std::this_thread::yield();
+    response->MergeFrom(*sub_response);
+    merged = true;
+    return MERGED;
+  }
+  std::atomic<bool> merging{false};
+  std::atomic<bool> may_go_on{false};
+  std::atomic<bool> merged{false};
+};
+
+TEST_P(PbParallelChannel, AControllerIsDestroyedAfterTheResponsesHaveBeenMerged) {
+  const auto to = channel();
+  for (int round = 0; round < 20; ++round) {
+    const auto merger = std::make_shared<Slow>();
+    ParallelChannel made;
+    const ParallelChannelOptions with{.timeout_ms = options.timeout_ms};
+    ASSERT_EQ(made.Init(&with), 0);
+    ASSERT_EQ(made.AddChannel(to.get(), DOESNT_OWN_CHANNEL, {}, merger), 0);
+    auto passing = std::make_unique<Controller>();
+    auto into = std::make_unique<probe::Receipt>();
+    const probe::Parcel request = parcel("x");
+    const CallId id = passing->call_id();
+    probe::PostService_Stub(&made).Deliver(passing.get(), &request, into.get(), DoNothing());
+    ASSERT_TRUE(soon([&] { return merger->merging.load(); }));
+    merger->may_go_on = true;
+    passing.reset();
+    EXPECT_TRUE(merger->merged);
+    into.reset();
+    Join(id);
+  }
 }
 
 TEST_P(PbParallelChannel, ItsDoneMayDestroyEverything) {
