@@ -303,6 +303,7 @@ void RespConnection::on_taken() {
 }
 
 void RespConnection::go_on() {
+  if (!closed() && waiting_.empty()) replies_are_done();
   if (!closed() && (may_go_on() || waiting_.empty()) && std::exchange(stopped_, false)) resume();
 }
 

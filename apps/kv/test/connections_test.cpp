@@ -51,5 +51,30 @@ TEST(Connections, TenThousandSilentClientsAreKept) {
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
+// As `nc -N` does: replies that wait for the disk, or for another shard, reach a client that sends nothing more.
+TEST(Connections, AClientThatHasEndedItsDirectionGetsAllReplies) {
+  for (const unsigned threads : {1U, 3U}) {
+    for (const char* const sync : {"", "always"}) {
+      SCOPED_TRACE(std::to_string(threads) + " threads, " + sync);
+      const TemporaryFolder folder;
+      const KvProcess server(folder.path(), sync, threads);
+      ASSERT_TRUE(server.ready);
+      for (int round = 0; round < 20; ++round) {
+        RespPeer peer(server.address());
+        std::string requests;
+        std::string replies;
+        for (int i = 0; i < 300; ++i) {
+          const std::string key = "key" + std::to_string(i);
+          requests += request({"SET", key, "v"}) + request({"MGET", key, "nosuch", key});
+          replies += "+OK\r\n*3\r\n$1\r\nv\r\n$-1\r\n$1\r\nv\r\n";
+        }
+        peer.send(requests);
+        EXPECT_EQ(shutdown(peer.descriptor(), SHUT_WR), 0);
+        ASSERT_EQ(peer.rest(), replies) << round;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hawser::kv

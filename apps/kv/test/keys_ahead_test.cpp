@@ -9,16 +9,11 @@
 
 #include "base/random.h"
 #include "hawser/bytes.h"
+#include "kv/test/resp_peer.h"
 #include "protocol/resp/request_parser.h"
 
 namespace hawser::kv {
 namespace {
-
-std::string request(const std::vector<std::string>& arguments) {
-  std::string text = "*" + std::to_string(arguments.size()) + "\r\n";
-  for (const std::string& one : arguments) text += "$" + std::to_string(one.size()) + "\r\n" + one + "\r\n";
-  return text;
-}
 
 std::vector<std::string> ahead(std::string_view text) {
   std::array<std::string_view, 16> keys;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -66,6 +67,9 @@ class RespSession : public rpc::ByteSession, ReplyMemory {
 
   std::size_t take(Bytes bytes, Block& block) override;
   bool receiving() const noexcept override { return parser_.inside(); }
+  // A client may end its direction behind its last request, as `nc -N` does, and read the replies.
+  Duration half_closed_max() const noexcept override { return std::chrono::seconds(5); }
+  bool replies_due() const noexcept override { return !idle(); }
   void on_no_calls() override {}
   char* more(std::size_t used, std::size_t bytes, std::size_t& size) override;
   bool charge_parser();

@@ -212,7 +212,7 @@ void ByteSession::update_reading() {
   if (stream_ == nullptr || taking_) return;
   if (peer_ended_) {
     // Everything is taken that can be taken.
-    if (may_take()) finish();
+    if (may_take() && !replies_due()) finish();
     return;
   }
   const bool ahead = holding_ && end_ - begin_ >= ahead_bytes_max;
@@ -362,7 +362,7 @@ bool ByteSession::sends_rest() {
 // The peer may have closed the connection, or may wait for its replies.
 bool ByteSession::continues_after_end() {
   if (half_closed_max() == Duration::zero()) return stream_ != nullptr && !finished_ && sends_rest();
-  const bool due = finishing_ ? !finished_ : holding_ || resting_ || full_ || backlog() != 0;
+  const bool due = finishing_ ? !finished_ : holding_ || resting_ || full_ || backlog() != 0 || replies_due();
   if (stream_ == nullptr || !due) return false;
   peer_ended_ = true;
   sent_at_life_check_ = sent_;

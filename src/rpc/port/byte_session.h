@@ -72,6 +72,10 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   virtual Duration half_closed_max() const noexcept { return Duration::zero(); }
   // True while the session works on a request that is no active call yet: it does not wait for its peer.
   virtual bool working() const noexcept { return false; }
+  // True while replies to what was taken will be queued later, other than those of active calls: the end of the
+  // peer's direction does not end the session then, if half_closed_max() is not 0. replies_are_done() notifies of a
+  // change.
+  virtual bool replies_due() const noexcept { return false; }
   // True while a message of the peer has begun and is not complete, so that end_if_slow() applies.
   virtual bool receiving() const noexcept = 0;
   // The backlog was above send_backlog_bytes_max, and half of that is free again.
@@ -114,6 +118,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   // Bytes that the peer, or the kernel on its behalf, has taken so far.
   std::uint64_t sent_bytes() const noexcept { return sent_; }
   bool has_room() const noexcept { return backlog() <= host().options.send_backlog_bytes_max; }
+  void replies_are_done() { update_reading(); }
 
   // While the session is paused, nothing is received and take() is not called.
   void pause();
