@@ -283,22 +283,42 @@ TEST(StripedMemoryAccess, NeedsPaths) {
   EXPECT_THROW(StripedMemory{null}, std::invalid_argument);
 }
 
+// A path that was slow once would otherwise get no pieces that show that it is faster now.
+TEST(StripedMemoryAccess, APathThatWasSlowIsMeasuredAgainUnderLoad) {
+  StripedPaths paths;
+  paths.run({1 << 10, 64 << 10}, [](StripedPaths& self) -> Task<void> {
+    StripedMemory striped = self.striped();
+    std::uint64_t times_used = 0;
+    std::uint64_t bytes_before = 0;
+    const Time end = self.loop.now() + seconds(10);
+    while (self.loop.now() < end) {
+      AWAIT(written, striped.write(self.region.handle(), 0, self.mine.memory()));
+      REQUIRE_OK(written);
+      const std::uint64_t bytes = striped.paths()[0].bytes;
+      if (bytes != bytes_before) ++times_used;
+      bytes_before = bytes;
+    }
+    EXPECT_GE(times_used, 4U);
+    EXPECT_LT(bytes_before, striped.paths()[1].bytes / 16);
+  });
+}
+
 TEST(PathRate, CountsTheTimeInWhichThePathIsUsed) {
   detail::PathRate rate;
   const auto at = [](int ms) { return Time(milliseconds(10'000 + ms)); };
-  EXPECT_EQ(rate.seconds_until(50, 100), 0.5);
+  EXPECT_EQ(rate.seconds_until(50, 100, at(0)), 0.5);
   rate.started(1000, at(0));
   rate.started(1000, at(0));
   EXPECT_EQ(rate.outstanding(), 2000U);
   rate.completed(1000, at(10));
-  EXPECT_DOUBLE_EQ(rate.bytes_per_second(), 100'000);
+  EXPECT_DOUBLE_EQ(rate.bytes_per_second(at(10)), 100'000);
   rate.completed(1000, at(20));
-  EXPECT_DOUBLE_EQ(rate.bytes_per_second(), 100'000) << "the second waited behind the first";
+  EXPECT_DOUBLE_EQ(rate.bytes_per_second(at(20)), 100'000) << "the second waited behind the first";
   // Idle time does not count.
   rate.started(1000, at(520));
   rate.completed(1000, at(530));
-  EXPECT_DOUBLE_EQ(rate.bytes_per_second(), 100'000);
-  EXPECT_DOUBLE_EQ(rate.seconds_until(1000, 1), 0.01);
+  EXPECT_DOUBLE_EQ(rate.bytes_per_second(at(530)), 100'000);
+  EXPECT_DOUBLE_EQ(rate.seconds_until(1000, 1, at(530)), 0.01);
   // Completions at one time are one sample.
   rate.started(500, at(530));
   rate.started(500, at(530));
@@ -306,17 +326,26 @@ TEST(PathRate, CountsTheTimeInWhichThePathIsUsed) {
   rate.completed(500, at(535));
   rate.completed(500, at(535));
   rate.completed(500, at(545));
-  EXPECT_DOUBLE_EQ(rate.bytes_per_second(), 100'000);
+  EXPECT_DOUBLE_EQ(rate.bytes_per_second(at(545)), 100'000);
   // A slower path is noticed soon, and an old measurement is dropped.
   for (int i = 0; i < 20; ++i) {
     rate.started(100, at(1000 + 10 * i));
     rate.completed(100, at(1010 + 10 * i));
   }
-  EXPECT_LT(rate.bytes_per_second(), 11'000);
+  EXPECT_LT(rate.bytes_per_second(at(1200)), 11'000);
+  EXPECT_GT(rate.bytes_per_second(at(2200)), 0);
+  EXPECT_EQ(rate.bytes_per_second(at(2201)), 0);
+  EXPECT_EQ(rate.seconds_until(50, 100, at(2201)), 0.5);
   rate.started(100, at(5000));
-  EXPECT_EQ(rate.bytes_per_second(), 0);
+  EXPECT_EQ(rate.bytes_per_second(at(5000)), 0);
+  rate.completed(100, at(5010));
+  EXPECT_DOUBLE_EQ(rate.bytes_per_second(at(5010)), 10'000);
+  rate.started(100, at(5010));
+  EXPECT_DOUBLE_EQ(rate.bytes_per_second(at(9000)), 10'000) << "a transfer in progress is slow, not absent";
   rate.withdrawn(100);
   EXPECT_EQ(rate.outstanding(), 0U);
+  rate.forget();
+  EXPECT_EQ(rate.bytes_per_second(at(5011)), 0);
 }
 
 }  // namespace

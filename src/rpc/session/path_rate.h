@@ -11,12 +11,13 @@ namespace hawser::detail {
 // Rate of a path, measured by the completions of its transfers. No loop, no clock.
 class PathRate {
  public:
-  // A rate that was measured before this time of idleness is not used any more: the path may have changed.
+  // A rate is unknown again after this time without a transfer: the path may have changed, and a path that was slow
+  // once would get no transfers to show that it is faster now.
   static constexpr Duration stale_after = std::chrono::seconds(1);
 
   void started(std::size_t bytes, Time now) noexcept {
     if (outstanding_ == 0) {
-      if (now - last_ > stale_after) bytes_per_second_ = 0;
+      if (stale(now)) bytes_per_second_ = 0;
       uncounted_ = 0;
       last_ = std::max(last_, now);  // The path was idle until now.
     }
@@ -34,15 +35,21 @@ class PathRate {
   // The transfer failed or was abandoned.
   void withdrawn(std::size_t bytes) noexcept { outstanding_ -= bytes; }
 
+  // The path has failed. Its next transfer is measured anew.
+  void forget() noexcept { bytes_per_second_ = 0; }
+
   // 0: unknown.
-  double bytes_per_second() const noexcept { return bytes_per_second_; }
+  double bytes_per_second(Time now) const noexcept { return stale(now) ? 0 : bytes_per_second_; }
   std::size_t outstanding() const noexcept { return outstanding_; }
   // Seconds until `bytes` that start now are expected to be complete. `unknown`: rate to assume while none is known.
-  double seconds_until(std::size_t bytes, double unknown) const noexcept {
-    return static_cast<double>(outstanding_ + bytes) / (bytes_per_second_ > 0 ? bytes_per_second_ : unknown);
+  double seconds_until(std::size_t bytes, double unknown, Time now) const noexcept {
+    const double known = bytes_per_second(now);
+    return static_cast<double>(outstanding_ + bytes) / (known > 0 ? known : unknown);
   }
 
  private:
+  bool stale(Time now) const noexcept { return outstanding_ == 0 && now - last_ > stale_after; }
+
   static constexpr double weight = 0.25;  // The part that a new sample has in the average.
 
   std::size_t outstanding_ = 0;

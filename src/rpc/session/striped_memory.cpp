@@ -37,6 +37,7 @@ struct StripedMemory::State {
   // Pieces that fail together are one failure.
   void failed(Path& path, Time began, Time now) const noexcept {
     ++path.failures;
+    path.rate.forget();
     if (path.pause != Duration::zero() && began < path.retry_at) return;
     path.pause = std::clamp(2 * path.pause, options.retry_min, options.retry_max);
     path.retry_at = now + path.pause;
@@ -51,12 +52,12 @@ struct StripedMemory::State {
 std::optional<std::size_t> StripedMemory::State::fastest(std::size_t bytes, Time now) const noexcept {
   // A path of unknown rate is regarded as the fastest, so that it is measured.
   double unknown = 1;
-  for (const Path& path : paths) unknown = std::max(unknown, path.rate.bytes_per_second());
+  for (const Path& path : paths) unknown = std::max(unknown, path.rate.bytes_per_second(now));
   std::optional<std::size_t> best;
   double least = 0;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (!paths[i].usable(now)) continue;
-    const double seconds = paths[i].rate.seconds_until(bytes, unknown);
+    const double seconds = paths[i].rate.seconds_until(bytes, unknown, now);
     if (best && seconds >= least) continue;
     best = i;
     least = seconds;
@@ -318,13 +319,14 @@ Task<Result<void>> StripedMemory::write(RemoteRegion region, const TransferBatch
 std::vector<StripePath> StripedMemory::paths() const {
   std::vector<StripePath> all;
   const Loop* const loop = Loop::current();
+  const Time now = loop != nullptr ? loop->now() : Time();
   for (const State::Path& path : state_->paths) {
-    all.push_back({.usable = loop != nullptr && path.usable(loop->now()),
+    all.push_back({.usable = loop != nullptr && path.usable(now),
                    .one_sided = path.memory.capabilities().one_sided,
                    .bytes = path.bytes,
                    .failures = path.failures,
                    .outstanding_bytes = path.rate.outstanding(),
-                   .bytes_per_second = path.rate.bytes_per_second()});
+                   .bytes_per_second = path.rate.bytes_per_second(now)});
   }
   return all;
 }
