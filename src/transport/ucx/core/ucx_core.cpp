@@ -144,20 +144,21 @@ ucs_status_t UcxCore::send(UcxEndpoint& endpoint, UcxOperation& operation, const
       ucp_.am_send_nbx(endpoint.ep, 0, operation.header.data(), UcxHeader::bytes, data, size, &params);
   if (sent == nullptr) return UCS_OK;
   if (UCS_PTR_IS_ERR(sent)) return UCS_PTR_STATUS(sent);
-  ++with_ucx_;
+  begin(&endpoint, operation);
   return UCS_INPROGRESS;
 }
 
-ucs_status_t UcxCore::fetch(void* rendezvous, UcxOperation& operation, std::byte* memory, std::size_t size) noexcept {
+ucs_status_t UcxCore::fetch(UcxEndpoint* endpoint, void* rendezvous, UcxOperation& operation, std::byte* memory,
+                            std::size_t size) noexcept {
   ucp_request_param_t params;
   params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   params.cb.recv_am = &UcxCore::on_fetched;
   params.user_data = &operation;
   operation.bytes = size;
-  ++with_ucx_;
+  begin(endpoint, operation);
   const ucs_status_ptr_t fetched = ucp_.am_recv_data_nbx(worker_, rendezvous, memory, size, &params);
   if (UCS_PTR_IS_ERR(fetched)) {
-    --with_ucx_;
+    leave(operation);
     return UCS_PTR_STATUS(fetched);
   }
   if (fetched == nullptr) end(operation, UCS_OK);
@@ -176,8 +177,21 @@ void UcxCore::on_fetched(void* request, ucs_status_t status, std::size_t size, v
   operation.core->end(operation, status == UCS_OK && size != operation.bytes ? UCS_ERR_MESSAGE_TRUNCATED : status);
 }
 
-void UcxCore::end(UcxOperation& operation, ucs_status_t status) noexcept {
+void UcxCore::begin(UcxEndpoint* endpoint, UcxOperation& operation) noexcept {
+  ++with_ucx_;
+  if (endpoint == nullptr || context_->options().error_mode != UcxErrorMode::none) return;
+  operation.endpoint = endpoint;
+  ++endpoint->with_ucx;
+}
+
+void UcxCore::leave(UcxOperation& operation) noexcept {
   --with_ucx_;
+  UcxEndpoint* const endpoint = std::exchange(operation.endpoint, nullptr);
+  if (endpoint != nullptr && --endpoint->with_ucx == 0 && endpoint->draining) any_closed_ = true;
+}
+
+void UcxCore::end(UcxOperation& operation, ucs_status_t status) noexcept {
+  leave(operation);
   operation.done = true;
   operation.status = status;
   operation.next = nullptr;
@@ -281,7 +295,12 @@ void UcxCore::close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcep
     endpoint->flushing = UCS_PTR_IS_PTR(flushing);
     if (endpoint->flushing) endpoint->closing = flushing;
   }
-  if (!endpoint->flushing) flushed(*endpoint);
+  endpoint->draining = endpoint->with_ucx != 0;
+  if (endpoint->draining) {
+    endpoint->until = loop_->now() + wait_max;
+  } else if (!endpoint->flushing) {
+    flushed(*endpoint);
+  }
   closing_.push_back(std::move(endpoint));
   drop_closed();
 }
@@ -300,6 +319,7 @@ Time UcxCore::end_waiting(Time now) noexcept {
       continue;
     }
     endpoint->until = Time{};
+    if (endpoint->draining && endpoint->kept != nullptr) loop_->post([kept = std::move(endpoint->kept)] {});
     if (std::exchange(endpoint->waiting, false)) end_endpoint(*endpoint);
   }
   drop_closed();
@@ -343,6 +363,7 @@ void UcxCore::drop_closed() noexcept {
   any_closed_ = false;
   for (const std::unique_ptr<UcxEndpoint>& endpoint : closing_) {
     if (endpoint->flushed && std::exchange(endpoint->flushing, false)) flushed(*endpoint);
+    if (endpoint->with_ucx == 0 && std::exchange(endpoint->draining, false)) end_endpoint(*endpoint);
     if (endpoint->failed != UCS_OK && std::exchange(endpoint->waiting, false)) end_endpoint(*endpoint);
     // The kept object is destroyed later, because it may be in the call stack.
     if ((endpoint->ep == nullptr || endpoint->waiting) && endpoint->kept != nullptr) {

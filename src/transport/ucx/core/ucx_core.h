@@ -62,6 +62,7 @@ struct UcxOperation {
   Kind kind = Kind::send;
   bool done = false;  // UCX has completed it.
   ucs_status_t status = UCS_OK;
+  UcxEndpoint* endpoint = nullptr;  // The endpoint that waits for this operation before it is closed, or null.
   UcxOperation* next = nullptr;
 };
 
@@ -71,11 +72,13 @@ struct UcxEndpoint {
   UcxCore* core = nullptr;
   std::uint64_t token = 0;  // Token of its target; 0 while the endpoint is being closed.
   ucs_status_t failed = UCS_OK;
-  void* closing = nullptr;  // UCX's request while the endpoint is flushed or closed.
+  void* closing = nullptr;   // UCX's request while the endpoint is flushed or closed.
+  std::size_t with_ucx = 0;  // Operations that UCX has not completed, counted with UcxErrorMode::none.
+  bool draining = false;     // Closed by its connection; UCX is told when `with_ucx` is 0.
   bool flushing = false;
   bool flushed = false;
   bool waiting = false;        // Flushed, and held open until the peer closes its endpoint, or until `until`.
-  Time until{};                // Time at which a waiting endpoint is closed.
+  Time until{};                // Time at which a waiting endpoint is closed, and a draining one's `kept` is destroyed.
   std::shared_ptr<void> kept;  // The loop destroys it when the endpoint is closed or waits.
 };
 
@@ -123,8 +126,9 @@ class UcxCore {
   ucs_status_t send(UcxEndpoint& endpoint, UcxOperation& operation, const std::byte* data, std::size_t size,
                     std::uint32_t flags) noexcept;
   // Fetches a payload of `size` bytes to `memory`. UCX owns `rendezvous` from now on. UcxTarget::ended() follows unless
-  // an error is returned.
-  ucs_status_t fetch(void* rendezvous, UcxOperation& operation, std::byte* memory, std::size_t size) noexcept;
+  // an error is returned. `endpoint` leads to the peer whose payload it is; null if there is none yet.
+  ucs_status_t fetch(UcxEndpoint* endpoint, void* rendezvous, UcxOperation& operation, std::byte* memory,
+                     std::size_t size) noexcept;
   // Releases data of UCX, or the description of a payload that is not fetched.
   void release(void* data) noexcept { ucp_.am_data_release(worker_, data); }
   // Returns a block over data that UCX has handed out, with one reference. UCX gets the data back after the last one.
@@ -134,7 +138,9 @@ class UcxCore {
 
   // Creates an endpoint for the target with this token.
   Result<std::unique_ptr<UcxEndpoint>> connect(ucp_ep_params_t& params, std::uint64_t token);
-  // Closes the endpoint in the background.
+  // Closes the endpoint in the background. With UcxErrorMode::none UCX 1.13 ends the process if an endpoint is closed
+  // that has operations under way, so it is closed when UCX has completed them. The object that it keeps is destroyed
+  // after wait_max at the latest, so that a peer that fetches nothing learns of the end.
   void close(std::unique_ptr<UcxEndpoint> endpoint, UcxClose how) noexcept;
   // Closes the endpoints whose wait for the peer ends at `now` or before. Returns the time at which to call it again,
   // or Time::max() if no endpoint waits.
@@ -182,6 +188,9 @@ class UcxCore {
   static void on_sent(void* request, ucs_status_t status, void* user_data);
   static void on_fetched(void* request, ucs_status_t status, std::size_t size, void* user_data);
   static void on_failed(void* arg, ucp_ep_h ep, ucs_status_t status);
+  // Count the operations that UCX has.
+  void begin(UcxEndpoint* endpoint, UcxOperation& operation) noexcept;
+  void leave(UcxOperation& operation) noexcept;
   void flushed(UcxEndpoint& endpoint) noexcept;
   void end_endpoint(UcxEndpoint& endpoint) noexcept;
   static void on_flushed(void* request, ucs_status_t status, void* user_data);

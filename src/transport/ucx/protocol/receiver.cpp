@@ -289,7 +289,8 @@ bool Receiver::fetch(Waiting& message) {
   operation.counted = message.number;
   void* const rendezvous = payload->second.rendezvous;
   rendezvous_.erase(payload);
-  const ucs_status_t status = link_.core().fetch(rendezvous, operation, into.data(), message.size);
+  const ucs_status_t status =
+      link_.core().fetch(link_.endpoint.get(), rendezvous, operation, into.data(), message.size);
   if (status != UCS_OK) {
     link_.core().recycle(operation);
     owner_.on_failure("fetching a payload", status);
