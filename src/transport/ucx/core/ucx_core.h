@@ -74,7 +74,7 @@ struct UcxEndpoint {
   ucs_status_t failed = UCS_OK;
   void* closing = nullptr;   // UCX's request while the endpoint is flushed or closed.
   std::size_t with_ucx = 0;  // Operations that UCX has not completed, counted with UcxErrorMode::none.
-  bool draining = false;     // Closed by its connection; UCX is told when `with_ucx` is 0.
+  bool draining = false;     // Its connection has ended. UCX closes it when `with_ucx` is 0.
   bool flushing = false;
   bool flushed = false;
   bool waiting = false;        // Flushed, and held open until the peer closes its endpoint, or until `until`.
