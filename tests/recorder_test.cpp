@@ -376,6 +376,10 @@ TEST(Recorder, OnlyClientsOfThisMachineFetchRecords) {
     EXPECT_EQ(wrong, 400);
     AWAIT(none, status_of(http, server, "recording=one&ratio=x"));
     EXPECT_EQ(none, 400);
+    AWAIT(half, status_of(http, server, "recording=one&ratio=0.5x"));
+    EXPECT_EQ(half, 400);
+    AWAIT(no_number, status_of(http, server, "recording=one&ratio=nan"));
+    EXPECT_EQ(no_number, 400);
     AWAIT(right, status_of(http, server, "recording=one&ratio=0.5"));
     EXPECT_EQ(right, 200);
     AWAIT(second, status_of(http, server, "recording=two"));

@@ -133,8 +133,11 @@ Task<HttpResponse> serve_record(State state, HttpRequest& request) {
   std::string why = inside_refusal_of(request, state->options);
   if (!why.empty()) co_return plain(403, std::move(why));
   const std::string given = query_of(request.query(), "ratio");
-  double ratio = given.empty() ? 1 : -1;
-  std::from_chars(given.data(), given.data() + given.size(), ratio);
+  double ratio = 1;
+  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), ratio);
+  if (!given.empty() && (error != std::errc() || end != given.data() + given.size())) {
+    co_return plain(400, "ratio is a number from 0 to 1, such as 0.5; this one is: " + harmless(given, 64));
+  }
   Result<Recorder::Part> part = state->options.recorder->take(query_of(request.query(), "recording"), ratio,
                                                               query_of(request.query(), "end") == "1");
   if (!part) co_return plain(part.error().code == ErrorCode::overloaded ? 409 : 400, part.error().text);

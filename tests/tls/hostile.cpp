@@ -247,6 +247,29 @@ TEST_F(TlsHostile, AnEndWithCloseNotifyIsAnsweredSo) {
   EXPECT_EQ(peer.receive_end(), Session::Read::closed);
 }
 
+// A server that answers any offer with a protocol of its own, with which the client would be sent other frames.
+TEST_F(TlsHostile, AProtocolThatWasNotOfferedIsRefused) {
+  for (const bool tls12 : {false, true}) {
+    SCOPED_TRACE(tls12);
+    client_context_options.tls12 = server_options.tls12 = tls12;
+    client_context = load(client_context_options);
+    if (tls12) SSL_CTX_set_max_proto_version(client_context->get(), TLS1_2_VERSION);
+    server_context = load(server_options);
+    const auto answer = [](SSL*, const unsigned char** out, unsigned char* bytes, const unsigned char*, unsigned,
+                           void*) {
+      static constexpr unsigned char other[] = {'h', '2'};
+      *out = other;
+      *bytes = sizeof other;
+      return SSL_TLSEXT_ERR_OK;
+    };
+    SSL_CTX_set_alpn_select_cb(server_context->get(), answer, nullptr);
+    const auto client = client_session();
+    const auto server_end = server_session();
+    EXPECT_FALSE(shake_hands(*client, *server_end));
+    EXPECT_HAS(client->error().text, "the TLS handshake failed: ");
+  }
+}
+
 // A server that ends the bytes of the connection without the end of TLS.
 TEST_F(TlsHostile, ACutStreamIsNotTakenForItsEnd) {
   RawListener listener;

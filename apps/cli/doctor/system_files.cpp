@@ -1,9 +1,9 @@
 #include "cli/doctor/system_files.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
-#include <iterator>
 #include <system_error>
 
 namespace hawser::cli::doctor {
@@ -38,7 +38,14 @@ std::filesystem::path SystemFiles::resolve(std::string_view path) const {
 std::optional<std::string> SystemFiles::text(std::string_view path) const {
   std::ifstream file(resolve(path), std::ios::binary);
   if (!file) return std::nullopt;
-  std::string content{std::istreambuf_iterator<char>(file), {}};
+  std::string content;
+  // The kernel answers reads of some files with an error, such as EINVAL for the speed of a link that is down. An
+  // iterator over the stream would throw then.
+  std::array<char, 4096> part;
+  do {
+    file.read(part.data(), part.size());
+    content.append(part.data(), static_cast<std::size_t>(file.gcount()));
+  } while (file);
   if (file.bad()) return std::nullopt;
   constexpr std::string_view blanks{" \t\r\n\0", 5};
   const std::size_t begin = content.find_first_not_of(blanks);

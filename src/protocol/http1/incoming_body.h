@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <new>
@@ -32,12 +33,11 @@ struct IncomingBody {
   // If the handler did not read for so long, the pace of the client is measured anew: the client had to wait.
   static constexpr Duration pause_min = std::chrono::milliseconds(100);
 
-  bool active = false;   // The present request has such a body, perhaps an empty one.
-  bool ended = false;    // All of it has arrived.
-  bool asks = false;     // The client waits for 100 (Continue) before it sends the body.
-  bool reading = false;  // The handler waits for the next part.
-  std::string bytes;     // Have arrived and were not read.
-  detail::ReceiveCharge charge;
+  bool active = false;         // The present request has such a body, perhaps an empty one.
+  bool ended = false;          // All of it has arrived.
+  bool asks = false;           // The client waits for 100 (Continue) before it sends the body.
+  bool reading = false;        // The handler waits for the next part.
+  std::string bytes;           // Have arrived and were not read.
   std::optional<Error> error;  // The rest can't be received.
   Time read_at{};              // The end of the last read, or the begin of the request.
 
@@ -50,21 +50,20 @@ struct IncomingBody {
     if (!active) return;
     active = ended = asks = reading = false;
     bytes = {};
-    charge.reset();
+    release();
     error.reset();
   }
   // True if a read must wait.
   bool waits() const noexcept { return bytes.empty() && !ended && !error; }
-  // Adds a part, whose memory is charged to `account`. False if there is not enough memory.
+  // Adds a part. The memory that `bytes` holds is charged to `account`, also what it holds ahead. False if there is not
+  // enough memory.
   bool add(Bytes part, detail::ReceiveAccount& account) noexcept {
-    const bool small = bytes.size() + part.size() <= small_body_bytes;
-    if (!small && !leaves_rest(account, part.size())) return false;
-    if (!charge.add(account, part.size())) return false;
-    try {
-      bytes.append(as_text(part));
-    } catch (const std::bad_alloc&) {
-      return false;
+    const std::size_t needed = bytes.size() + part.size();
+    if (needed > bytes.capacity()) {
+      const std::size_t ahead = std::max(needed, 2 * bytes.capacity());
+      if (!grow(ahead, account) && (ahead == needed || !grow(needed, account))) return false;
     }
+    bytes.append(as_text(part));
     return true;
   }
   // The end of a read: everything that has arrived, or the error.
@@ -72,10 +71,35 @@ struct IncomingBody {
     read_at = now;
     if (bytes.empty() && error) return std::unexpected(*error);
     std::string part = std::move(bytes);
-    bytes.clear();
-    charge.reset();
+    bytes = {};
+    release();
     return part;
   }
+
+ private:
+  bool grow(std::size_t capacity, detail::ReceiveAccount& account) noexcept {
+    const std::size_t more = capacity > charged_bytes_ ? capacity - charged_bytes_ : 0;
+    if (capacity > small_body_bytes && !leaves_rest(account, more)) return false;
+    if (!charge_.add(account, more)) return false;
+    charged_bytes_ += more;
+    try {
+      // std::string at least doubles the memory that it has, so another one is filled.
+      std::string larger;
+      larger.reserve(capacity);
+      larger.append(bytes);
+      bytes = std::move(larger);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    return true;
+  }
+  void release() noexcept {
+    charge_.reset();
+    charged_bytes_ = 0;
+  }
+
+  detail::ReceiveCharge charge_;
+  std::size_t charged_bytes_ = 0;
 };
 
 }  // namespace hawser::http1

@@ -128,7 +128,7 @@ Session::Session(std::shared_ptr<const Context> context, std::string protocols)
 
 Session::Session(std::shared_ptr<const Context> context, std::string host, std::string_view protocol,
                  SslSessionPtr resumed)
-    : context_(std::move(context)), host_(std::move(host)) {
+    : context_(std::move(context)), alpn_(protocol), host_(std::move(host)) {
   begin();
   SSL* const ssl = ssl_.get();
   SSL_set_connect_state(ssl);
@@ -171,6 +171,12 @@ Session::Progress Session::handshake() {
     X509* const certificate = peer_certificate();
     if (resumed() && certificate != nullptr && X509_cmp_current_time(X509_get0_notAfter(certificate)) <= 0) {
       refuse_certificate(X509_V_ERR_CERT_HAS_EXPIRED, certificate);
+      fail_with("the TLS handshake failed: ");
+      return Progress::failed;
+    }
+    // OpenSSL itself refuses this as a bad extension since one of the later versions of 3.0.
+    if (!context_->options().server && !protocol().empty() && protocol() != alpn_) {
+      refused_ = "the server answered with another protocol (ALPN) than this client offered, which is " + alpn_;
       fail_with("the TLS handshake failed: ");
       return Progress::failed;
     }

@@ -49,8 +49,8 @@ class Session {
  public:
   // A server's end. `protocols` are the names that ALPN may select; empty: any offer is ignored.
   Session(std::shared_ptr<const Context> context, std::string protocols);
-  // A client's end that expects the server `host`. `protocol` is offered by ALPN unless it is empty. `resumed` may be
-  // null.
+  // A client's end that expects the server `host`. `protocol` is offered by ALPN unless it is empty: a server that
+  // answers with another one is refused. `resumed` may be null.
   Session(std::shared_ptr<const Context> context, std::string host, std::string_view protocol, SslSessionPtr resumed);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -91,6 +91,7 @@ class Session {
   std::string_view no_export_reason() const noexcept;
   // For tests, and for the callbacks of OpenSSL.
   SSL* ssl() noexcept { return ssl_.get(); }
+  // The names that a server selects from, or the one that a client offers.
   const std::string& alpn() const noexcept { return alpn_; }
   const std::string& host() const noexcept { return host_; }
   void refuse_certificate(int error, X509* certificate);

@@ -12,6 +12,16 @@ namespace {
 
 using testing::HasSubstr;
 
+// A directory can be opened, and read() of it fails as that of some files of the kernel does.
+TEST(SystemFiles, AFileThatCannotBeReadIsAbsent) {
+  FakeFiles fake;
+  fake.write("/sys/class/net/eth0/speed/x", "");
+  fake.write("/sys/class/net/eth1/speed", std::string(5000, ' ') + "100\n");
+  EXPECT_EQ(fake.files().text("/sys/class/net/eth0/speed"), std::nullopt);
+  EXPECT_EQ(fake.files().number("/sys/class/net/eth0/speed"), std::nullopt);
+  EXPECT_EQ(fake.files().number("/sys/class/net/eth1/speed"), 100);
+}
+
 TEST(Machine, IsReadFromTheKernelsFiles) {
   FakeFiles fake;
   fake.write("/proc/sys/kernel/osrelease", "6.1.0-test\n");
