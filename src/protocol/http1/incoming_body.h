@@ -49,7 +49,7 @@ struct IncomingBody {
   void clear() noexcept {
     if (!active) return;
     active = ended = asks = reading = false;
-    bytes = {};
+    std::string().swap(bytes);  // An assignment would keep the memory.
     release();
     error.reset();
   }
@@ -71,7 +71,7 @@ struct IncomingBody {
     read_at = now;
     if (bytes.empty() && error) return std::unexpected(*error);
     std::string part = std::move(bytes);
-    bytes = {};
+    std::string().swap(bytes);
     release();
     return part;
   }

@@ -46,6 +46,7 @@ TEST(IncomingBody, GrowsByWhatIsLeft) {
   EXPECT_EQ(body.bytes, std::string(parts * part.size(), 'x'));
   body.clear();
   EXPECT_EQ(account.used(), 0U);
+  EXPECT_EQ(body.bytes.capacity(), std::string().capacity());
 }
 
 TEST(IncomingBody, ASmallBodyTakesTheLastMemory) {
