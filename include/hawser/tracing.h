@@ -28,6 +28,10 @@
 //   hawser::export_spans(server, tracer, {.url = "http://127.0.0.1:4318/v1/traces", .service = "shop"});
 namespace hawser {
 
+namespace transport {
+class ClientSecurity;
+}
+
 // One call, as one side saw it.
 struct Span {
   enum class Kind : std::uint8_t { server, client };
@@ -117,8 +121,10 @@ class Tracer {
 };
 
 struct OtlpOptions {
-  // The collector's address for traces, over http.
+  // The collector's address for traces, over http or https.
   std::string url = "http://127.0.0.1:4318/v1/traces";
+  // Protects the connections of https: a TlsClient (hawser/tls.h). Null: such an address fails, which is logged.
+  std::shared_ptr<transport::ClientSecurity> security = {};
   std::string service = "hawser";                                    // The attribute service.name.
   std::vector<std::pair<std::string, std::string>> attributes = {};  // Further attributes of the resource.
   std::vector<std::pair<std::string, std::string>> headers = {};     // Fields of each request, such as a credential.

@@ -129,7 +129,7 @@ struct OtlpExport {
         kept(of.state_),
         options(std::move(given)),
         stopping(std::move(until)),
-        http(on) {}
+        http(on, {.security = options.security}) {}
 
   // The next spans of all rings, at most batch_spans_max. Counts what was replaced before it was read.
   std::vector<Span> next_batch() {

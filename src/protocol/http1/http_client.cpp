@@ -242,7 +242,7 @@ Task<Result<HttpClientResponse>> HttpClient::State::send(std::shared_ptr<State> 
   const std::string address = request.address.empty() ? url->address : request.address;
   if (url->secure && state->options.security == nullptr) {
     co_return fail(ErrorCode::invalid_argument,
-                   "https needs HttpClientOptions::security: set it to a TlsClient (hawser/tls.h)");
+                   "https needs the option `security`: set it to a TlsClient (hawser/tls.h)");
   }
   const std::string key = (url->secure ? "https://" + url->address + " at " : std::string()) + address;
   const Duration timeout = request.timeout.value_or(state->options.request_timeout);
