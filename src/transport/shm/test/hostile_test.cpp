@@ -15,7 +15,7 @@ namespace hawser::transport::shm {
 namespace {
 
 void expect_protocol_violation(HostileClient& client, std::string_view what) {
-  for (int i = 0; i < 1000 && client.sink.closed.empty(); ++i) client.turns();
+  client.turns_until_closed();
   ASSERT_EQ(client.sink.closed.size(), 1U) << what;
   EXPECT_EQ(client.sink.closed[0].code, ErrorCode::protocol_error) << client.sink.closed[0].describe();
   EXPECT_EQ(client.sink.closed[0].scope, ErrorScope::connection);
@@ -32,7 +32,7 @@ TEST(ShmHostile, MessagesAboveTheLimit) {
     client.open();
     client.put(0, {kind, 16, payload_bytes, 0});
     client.publish(2 * 16 + 992);
-    for (int i = 0; i < 1000 && client.sink.closed.empty() && client.sink.count.load() == 0; ++i) client.turns();
+    client.turns_until_closed([&] { return client.sink.count.load() != 0; });
     return client.sink.closed.empty() ? std::string() : client.sink.closed[0].text;
   };
   for (const RecordKind kind : {RecordKind::whole, RecordKind::slab, RecordKind::read, RecordKind::long_begin}) {
@@ -138,7 +138,7 @@ TEST(ShmHostile, ARegionInUseIsNotGivenOutAgain) {
   client.put(0, {RecordKind::slab, 16, 100'000, 2});
   client.put(32, {RecordKind::slab, 16, 50, 2});
   client.publish(64);
-  for (int i = 0; i < 1000 && client.sink.closed.empty(); ++i) client.turns();
+  client.turns_until_closed();
   ASSERT_EQ(client.sink.closed.size(), 1U);
   EXPECT_EQ(client.sink.count.load(), 1U);
   EXPECT_EQ(client.sink.closed[0].code, ErrorCode::protocol_error);

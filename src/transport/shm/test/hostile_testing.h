@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -59,6 +60,16 @@ class HostileClient {
   void turns(int count = 3) {
     for (int i = 0; i < count; ++i) loop.on([] {});
     loop.rest(std::chrono::microseconds(1));
+  }
+
+  // Waits until the server has ended the connection, or `also` holds.
+  template <class Condition>
+  void turns_until_closed(Condition also) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (sink.closed.empty() && !also() && std::chrono::steady_clock::now() < end) turns();
+  }
+  void turns_until_closed() {
+    turns_until_closed([] { return false; });
   }
 
   Control& control() { return memory->control(); }
