@@ -22,6 +22,10 @@ class ClientSecurity;
 struct TlsCertificate {
   std::string certificate_file;
   std::string key_file;
+  // For servers: the latest answer of the issuer's OCSP responder about this certificate, in DER format, of at most
+  // 64 KiB. The server sends it with the certificate until it ends. It must say that the certificate is good. Whoever
+  // renews the file, such as `openssl ocsp -respout`, replaces it in one step. Empty: none is sent.
+  std::string ocsp_file = {};
 };
 
 // A key that both sides have, for clusters without certificates. The handshake is that of TLS 1.3 with a pre-shared key
@@ -90,7 +94,10 @@ struct TlsClientOptions {
   // Certificates of the issuers of server certificates. Empty: those of the system.
   std::string ca_file = {};
   std::vector<std::string> crl_files = {};  // As in TlsServerOptions, for server certificates.
-  TlsCertificate certificate = {};          // For servers that demand one. Empty: none.
+  // A server must send an OCSP response which says that its certificate is good. Without this option, only a server
+  // whose certificate demands it (must-staple, RFC 7633) must. A response that a server sends is always verified.
+  bool ocsp_required = false;
+  TlsCertificate certificate = {};  // For servers that demand one. Empty: none.
   // With a file: the server must have this key, and no certificate is accepted instead. ca_file, certificate,
   // server_name and resumption have no effect then.
   TlsSharedKey shared_key = {};

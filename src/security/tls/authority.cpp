@@ -96,6 +96,7 @@ TlsCertificate Authority::issue(const std::string& file, const Request& request)
   if (!request.usage.empty()) {
     add_extension(certificate, certificate_.get(), NID_ext_key_usage, request.usage);
   }
+  if (request.must_staple) add_extension(certificate, certificate_.get(), NID_tlsfeature, "status_request");
   if (request.comment_bytes != 0) {
     add_extension(certificate, certificate_.get(), NID_netscape_comment, std::string(request.comment_bytes, 'x'));
   }

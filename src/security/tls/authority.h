@@ -18,6 +18,7 @@ struct Request {
   std::int64_t ends_in_seconds = 24 * 3600;
   unsigned rsa_bits = 0;          // 0: EC with P-256.
   std::size_t comment_bytes = 0;  // Makes the certificate that much longer.
+  bool must_staple = false;       // Its server always sends an OCSP response.
 };
 
 // An issuer of certificates, for tests and measurements. It has a new key, which it does not store. Failures throw
@@ -32,6 +33,10 @@ class Authority {
   TlsCertificate issue(const std::string& file, const Request& request = {});
   // Writes a list with these certificates that this authority has issued.
   std::string revoke(const std::vector<TlsCertificate>& revoked, std::int64_t ends_in_seconds = 24 * 3600);
+
+  // Its own ones, for what it signs otherwise.
+  X509* certificate() const noexcept { return certificate_.get(); }
+  EVP_PKEY* key() const noexcept { return key_.get(); }
 
  private:
   std::string path(const std::string& suffix) const { return folder_ + "/" + name_ + suffix; }

@@ -30,6 +30,7 @@ tls::ContextOptions context_options(const TlsClientOptions& options) {
                                                          : std::vector<TlsSharedKey>{options.shared_key},
           .ca_file = options.ca_file,
           .crl_files = options.crl_files,
+          .ocsp_required = options.ocsp_required,
           .verify = !options.accept_any_server || !options.shared_key.file.empty(),
           .tls12 = options.tls12,
           .resumption = options.resumption && options.shared_key.file.empty(),
@@ -174,8 +175,9 @@ struct TlsClient::State final : transport::ClientSecurity {
 
   std::string identity() const override {
     // All members: with another one, this does not compile.
-    const auto& [ca_file, crl_files, certificate, shared_key, server_name, protection, tls12, accept_any_server,
-                 resumption, reload_interval, handshake_threads, handshakes_max, peer_certificate_bytes_max] = options;
+    const auto& [ca_file, crl_files, ocsp_required, certificate, shared_key, server_name, protection, tls12,
+                 accept_any_server, resumption, reload_interval, handshake_threads, handshakes_max,
+                 peer_certificate_bytes_max] = options;
     Digest digest;
     digest.add_file(ca_file);
     digest.add(crl_files.size());
@@ -186,7 +188,7 @@ struct TlsClient::State final : transport::ClientSecurity {
     digest.add_file(shared_key.file);
     digest.add(std::string_view(server_name));
     digest.add(static_cast<std::uint64_t>(protection));
-    for (const bool flag : {tls12, accept_any_server, resumption}) digest.add(std::uint64_t{flag});
+    for (const bool flag : {ocsp_required, tls12, accept_any_server, resumption}) digest.add(std::uint64_t{flag});
     digest.add(static_cast<std::uint64_t>(reload_interval.count()));
     digest.add(handshake_threads);
     digest.add(handshakes_max);

@@ -62,6 +62,26 @@ int on_certificate(SSL* ssl, void*) {
   }
 }
 
+// Server: adds the OCSP response of the certificate that on_certificate() has set.
+int on_status_wanted(SSL* ssl, void*) {
+  const OcspResponse* const response =
+      Session::of(ssl).context().ocsp_response_for(SSL_get_certificate(ssl), std::time(nullptr));
+  if (response == nullptr) return SSL_TLSEXT_ERR_NOACK;
+  void* const copy = OPENSSL_memdup(response->der.data(), response->der.size());
+  if (copy == nullptr) return SSL_TLSEXT_ERR_NOACK;
+  SSL_set_tlsext_status_ocsp_resp(ssl, copy, static_cast<long>(response->der.size()));
+  return SSL_TLSEXT_ERR_OK;
+}
+
+// Client: called when the certificates were verified, also without a response.
+int on_status(SSL* ssl, void*) {
+  try {
+    return Session::of(ssl).accepts_status() ? 1 : 0;
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
 int on_alpn(SSL* ssl, const unsigned char** out, unsigned char* out_bytes, const unsigned char* in, unsigned in_bytes,
             void*) {
   const std::string& ours = Session::of(ssl).alpn();
@@ -76,7 +96,7 @@ int on_alpn(SSL* ssl, const unsigned char** out, unsigned char* out_bytes, const
 }
 
 // Server: called for the session that a ticket will hold, and for the session that a ticket holds.
-int on_ticket(SSL* ssl, void*) { return Context::note_verified(SSL_get_session(ssl)) ? 1 : 0; }
+int on_ticket(SSL* ssl, void*) { return Context::note_verified(SSL_get_session(ssl), INT64_MAX) ? 1 : 0; }
 
 SSL_TICKET_RETURN on_returned_ticket(SSL* ssl, SSL_SESSION* session, const unsigned char*, std::size_t,
                                      SSL_TICKET_STATUS status, void*) {
@@ -129,7 +149,7 @@ int on_session(SSL* ssl, SSL_SESSION* session) {
   Session& own = Session::of(ssl);
   try {
     SslSessionPtr kept(session);
-    if (Context::note_verified(session)) own.context().keep(own.host(), std::move(kept));
+    if (Context::note_verified(session, own.verified_until())) own.context().keep(own.host(), std::move(kept));
   } catch (const std::exception&) {
     // The session has been released.
   }
@@ -189,6 +209,7 @@ Result<void> Context::begin() {
     SSL_CTX_set_session_ticket_cb(context, on_ticket, on_returned_ticket, nullptr);
     SSL_CTX_set_cert_cb(context, on_certificate, nullptr);
     SSL_CTX_set_alpn_select_cb(context, on_alpn, nullptr);
+    SSL_CTX_set_tlsext_status_cb(context, on_status_wanted);
     const int verify = options_.ca_file.empty()             ? SSL_VERIFY_NONE
                        : options_.peer_certificate_required ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
                                                             : SSL_VERIFY_PEER;
@@ -196,6 +217,10 @@ Result<void> Context::begin() {
   } else {
     SSL_CTX_set_verify(context, options_.verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE,
                        options_.verify ? on_verify : nullptr);
+    if (options_.verify && !keys) {
+      SSL_CTX_set_tlsext_status_type(context, TLSEXT_STATUSTYPE_ocsp);
+      SSL_CTX_set_tlsext_status_cb(context, on_status);
+    }
     SSL_CTX_set_session_cache_mode(
         context, options_.resumption ? SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL_STORE : SSL_SESS_CACHE_OFF);
     if (options_.resumption) SSL_CTX_sess_set_new_cb(context, on_session);
@@ -212,7 +237,7 @@ Result<void> Context::add_own(const TlsCertificate& files) {
   if (!key_pem) return std::unexpected(std::move(key_pem.error()));
   Result<KeyPtr> key = parse_key(*key_pem, files.key_file);
   if (!key) return std::unexpected(std::move(key.error()));
-  Own own{std::move(chain->front()), std::move(*key), {}};
+  Own own{std::move(chain->front()), std::move(*key), {}, {}, {}};
   for (std::size_t i = 1; i < chain->size(); ++i) own.issuers.push_back(std::move((*chain)[i]));
   if (X509_check_private_key(own.certificate.get(), own.key.get()) != 1) {
     ERR_clear_error();
@@ -233,8 +258,30 @@ Result<void> Context::add_own(const TlsCertificate& files) {
       }
     }
   }
+  if (options_.server && !files.ocsp_file.empty()) {
+    X509* const issuer = own.issuers.empty() ? nullptr : own.issuers.front().get();
+    Result<OcspResponse> response = read_ocsp_response(files.ocsp_file, own.certificate.get(), issuer);
+    if (!response) return std::unexpected(std::move(response.error()));
+    own.ocsp = std::move(*response);
+    own.ocsp_file = files.ocsp_file;
+  }
   own_.push_back(std::move(own));
   return {};
+}
+
+const OcspResponse* Context::ocsp_response_for(const X509* certificate, std::int64_t now) const noexcept {
+  for (const Own& own : own_) {
+    if (own.certificate.get() == certificate) return own.ocsp.current(now) ? &own.ocsp : nullptr;
+  }
+  return nullptr;
+}
+
+std::string Context::old_ocsp_files(std::int64_t now) const {
+  std::string files;
+  for (const Own& own : own_) {
+    if (!own.ocsp.der.empty() && !own.ocsp.current(now)) files += (files.empty() ? "" : ", ") + own.ocsp_file;
+  }
+  return files;
 }
 
 Result<void> Context::add_key(const TlsSharedKey& key) {
@@ -334,22 +381,23 @@ const Context::Own& Context::select(const std::string& host) const noexcept {
   return own_.front();
 }
 
-bool Context::note_verified(SSL_SESSION* session) noexcept {
+bool Context::note_verified(SSL_SESSION* session, std::int64_t ends) noexcept {
   void* noted = nullptr;
   std::size_t size = 0;
   if (SSL_SESSION_get0_ticket_appdata(session, &noted, &size) == 1 && size != 0) return true;
-  const std::int64_t now = std::time(nullptr);
-  return SSL_SESSION_set1_ticket_appdata(session, &now, sizeof now) == 1;
+  const std::array<std::int64_t, 2> times = {std::time(nullptr), ends};
+  return SSL_SESSION_set1_ticket_appdata(session, times.data(), sizeof times) == 1;
 }
 
 bool Context::may_resume(SSL_SESSION* session) const noexcept {
   void* noted = nullptr;
   std::size_t size = 0;
-  std::int64_t verified = 0;
-  if (SSL_SESSION_get0_ticket_appdata(session, &noted, &size) != 1 || size != sizeof verified) return false;
-  std::memcpy(&verified, noted, sizeof verified);
+  std::array<std::int64_t, 2> times{};
+  if (SSL_SESSION_get0_ticket_appdata(session, &noted, &size) != 1 || size != sizeof times) return false;
+  std::memcpy(times.data(), noted, sizeof times);
+  const auto [verified, ends] = times;
   const std::int64_t now = std::time(nullptr);
-  if (now < verified || now - verified >= options_.session_seconds_max || now >= crls_end_) return false;
+  if (now >= ends || now < verified || now - verified >= options_.session_seconds_max || now >= crls_end_) return false;
   const X509* const certificate = SSL_SESSION_get0_peer(session);
   return certificate == nullptr || now < unix_time(X509_get0_notAfter(certificate));
 }
@@ -399,6 +447,7 @@ std::string ContextStore::stamp() const {
   for (const TlsCertificate& files : options_.certificates) {
     add(files.certificate_file);
     add(files.key_file);
+    add(files.ocsp_file);
   }
   for (const TlsSharedKey& key : options_.shared_keys) add(key.file);
   add(options_.ca_file);
@@ -423,7 +472,21 @@ Result<void> ContextStore::load_locked() {
 Result<void> ContextStore::prepare() {
   const std::lock_guard lock(mutex_);
   if (context_ != nullptr) return {};
-  return load_locked();
+  Result<void> loaded = load_locked();
+  if (loaded) {
+    if (std::string news = news_of_ocsp(); !news.empty()) write_line(LogLevel::warning, std::move(news));
+  }
+  return loaded;
+}
+
+// Says once which responses are not sent, because they have ended or have not begun.
+std::string ContextStore::news_of_ocsp() {
+  std::string old = context_->old_ocsp_files(std::time(nullptr));
+  if (old == old_ocsp_files_) return {};
+  old_ocsp_files_ = old;
+  return old.empty() ? std::string()
+                     : "these OCSP responses have ended, or have not begun, and are not sent: " + old +
+                           ". Renew them (TlsCertificate::ocsp_file)";
 }
 
 Result<void> ContextStore::reload() {
@@ -450,10 +513,16 @@ std::shared_ptr<const Context> ContextStore::current() {
   const std::lock_guard lock(mutex_);
   if (context_ == nullptr || interval_ == forever || steady_ns() < next_check_ns_) return context_;
   next_check_ns_ = next_check();
-  if (stamp() == stamp_) return context_;
+  if (stamp() == stamp_) {
+    if (std::string news = news_of_ocsp(); !news.empty()) write_line(LogLevel::warning, std::move(news));
+    return context_;
+  }
   if (const Result<void> loaded = load_locked(); loaded) {
     reloads_.fetch_add(1, std::memory_order_relaxed);
-    write_line(LogLevel::info, "the files of certificates have changed: new connections use the new ones");
+    const std::string news = news_of_ocsp();
+    write_line(news.empty() ? LogLevel::info : LogLevel::warning,
+               "the files of certificates have changed: new connections use the new ones" +
+                   (news.empty() ? news : ". But " + news));
   } else {
     reloads_failed_.fetch_add(1, std::memory_order_relaxed);
     write_line(LogLevel::error,

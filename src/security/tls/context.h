@@ -14,6 +14,7 @@
 #include "hawser/log.h"
 #include "hawser/tls.h"
 #include "security/tls/certificate.h"
+#include "security/tls/ocsp.h"
 
 namespace hawser::tls {
 
@@ -24,6 +25,7 @@ struct ContextOptions {
   std::vector<TlsSharedKey> shared_keys = {};  // Client: one at most.
   std::string ca_file = {};
   std::vector<std::string> crl_files = {};
+  bool ocsp_required = false;              // Client.
   bool peer_certificate_required = false;  // Server: with ca_file.
   bool verify = true;                      // Client: the server's certificate is verified.
   bool tls12 = true;
@@ -49,16 +51,24 @@ class Context {
     X509Ptr certificate;
     KeyPtr key;
     std::vector<X509Ptr> issuers;
+    OcspResponse ocsp;
+    std::string ocsp_file;
   };
   const Own& select(const std::string& host) const noexcept;
   bool has_certificates() const noexcept { return !own_.empty(); }
+  // The OCSP response to be sent with this certificate of select() at the time `now`, in seconds since 1970; null if
+  // there is none.
+  const OcspResponse* ocsp_response_for(const X509* certificate, std::int64_t now) const noexcept;
+  // The files of responses that are not sent at that time, with commas; empty: none.
+  std::string old_ocsp_files(std::int64_t now) const;
 
   // The session that begins with the key of that name; null if there is none. Throws std::bad_alloc.
   SslSessionPtr session_of_key(std::string_view name) const;
 
-  // Notes in `session` when the certificates were verified, unless it notes that already: a session that continues
-  // another one keeps the time of the first. Returns false without memory.
-  static bool note_verified(SSL_SESSION* session) noexcept;
+  // Notes in `session` when the certificates were verified and until when that holds, in seconds since 1970, unless it
+  // notes that already: a session that continues another one keeps the times of the first. Returns false without
+  // memory.
+  static bool note_verified(SSL_SESSION* session, std::int64_t ends) noexcept;
   // True if a handshake may resume `session`, although it verifies no certificate again.
   bool may_resume(SSL_SESSION* session) const noexcept;
 
@@ -110,6 +120,7 @@ class ContextStore {
   std::string stamp() const;
   std::int64_t next_check() const noexcept;
   Result<void> load_locked();
+  std::string news_of_ocsp();
   void write_line(LogLevel level, std::string text);
 
   const ContextOptions options_;
@@ -118,6 +129,7 @@ class ContextStore {
   std::shared_ptr<const Context> context_;
   std::string stamp_;  // Describes the files when they were last read.
   std::int64_t next_check_ns_ = 0;
+  std::string old_ocsp_files_;  // As the log says.
   std::atomic<bool> line_waits_{false};
   std::mutex line_mutex_;
   std::optional<Line> line_;  // The latest one. Guarded by line_mutex_.

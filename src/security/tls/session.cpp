@@ -181,7 +181,7 @@ Session::Progress Session::handshake() {
       return Progress::failed;
     }
     // Without the note the session is not resumed.
-    Context::note_verified(SSL_get_session(ssl_.get()));
+    Context::note_verified(SSL_get_session(ssl_.get()), verified_until_);
     return Progress::done;
   }
   if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return Progress::more;
@@ -289,6 +289,35 @@ void Session::shut_down() noexcept {
 
 void Session::refuse_certificate(int error, X509* certificate) {
   refused_ = verify_text(error, certificate, host_, context_->options().server ? "client" : "server");
+}
+
+// A resumed session has no response. It was noted until when it may be resumed.
+bool Session::accepts_status() {
+  X509* const certificate = SSL_get0_peer_certificate(ssl_.get());
+  STACK_OF(X509)* const chain = SSL_get0_verified_chain(ssl_.get());
+  if (SSL_session_reused(ssl_.get()) == 1 || certificate == nullptr || sk_X509_num(chain) < 1) return true;
+  // A certificate that is trusted itself has no other issuer.
+  X509* const issuer = sk_X509_value(chain, sk_X509_num(chain) > 1 ? 1 : 0);
+  const unsigned char* response = nullptr;
+  const long bytes = SSL_get_tlsext_status_ocsp_resp(ssl_.get(), &response);
+  const std::string_view der(reinterpret_cast<const char*>(response),
+                             response != nullptr && bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+  OcspVerdict verdict =
+      check_ocsp_response(der, certificate, issuer, SSL_CTX_get_cert_store(context_->get()), std::time(nullptr));
+  using Status = OcspVerdict::Status;
+  const bool required = context_->options().ocsp_required;
+  if (verdict.status == Status::good) verified_until_ = verdict.ends;
+  if (verdict.status == Status::good || (verdict.status == Status::absent && !required && !must_staple(certificate))) {
+    return true;
+  }
+  refused_ = "the server's certificate is refused: " + verdict.reason;
+  if (verdict.status == Status::absent) {
+    refused_ +=
+        std::string(", and ") +
+        (required ? "TlsClientOptions::ocsp_required demands a good one" : "the certificate demands a good one") +
+        ": set TlsCertificate::ocsp_file at the server";
+  }
+  return false;
 }
 
 void Session::fail_with(std::string_view what) noexcept {

@@ -95,6 +95,11 @@ class Session {
   const std::string& alpn() const noexcept { return alpn_; }
   const std::string& host() const noexcept { return host_; }
   void refuse_certificate(int error, X509* certificate);
+  // Client: false if the server's certificate is refused because of the OCSP response, or because there is none. Throws
+  // std::bad_alloc.
+  bool accepts_status();
+  // Until when the verification of the peer's certificates holds, in seconds since 1970.
+  std::int64_t verified_until() const noexcept { return verified_until_; }
   void note_key(std::string_view name) { key_name_ = name; }
   static Session& of(const SSL* ssl) noexcept;
 
@@ -113,7 +118,8 @@ class Session {
   std::uint64_t records_ = 0;  // Written with the present key.
   bool over_ = false;          // The session has failed.
   std::string key_name_;       // The shared key that the client offers, if the server has it.
-  std::string refused_;        // Why the peer's certificate was refused.
+  std::int64_t verified_until_ = INT64_MAX;
+  std::string refused_;  // Why the peer's certificate was refused.
   Error error_;
 };
 
