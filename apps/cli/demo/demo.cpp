@@ -157,6 +157,8 @@ Run add_demo(CLI::App& command) {
       ->add_option("--tls-client-ca", options->tls.client_ca_file,
                    "Certificates of issuers: clients must have a certificate of one")
       ->needs(certificate);
+  added->add_option("--tls-ocsp", options->tls.ocsp_file, "OCSP response for --tls-cert in DER format")
+      ->needs(certificate);
   added->add_option("--tls", options->tls.policy, "Whether plain text is refused: required or allowed")
       ->capture_default_str()
       ->check(CLI::IsMember({"required", "allowed"}))

@@ -33,6 +33,7 @@ int show_calls(const std::string& address, Duration timeout);
 struct DemoTls {
   std::string certificate_file;
   std::string key_file;
+  std::string ocsp_file;
   std::string client_ca_file;
   std::string policy = "required";
 };
