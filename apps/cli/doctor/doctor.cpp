@@ -14,9 +14,11 @@
 #include "cli/command.h"
 #include "cli/doctor/finding.h"
 #include "cli/doctor/machine.h"
+#include "cli/doctor/peer.h"
 #include "cli/doctor/rdma.h"
 #include "cli/doctor/rdma_facts.h"
 #include "cli/doctor/render.h"
+#include "cli/doctor/serve.h"
 #include "cli/doctor/shm.h"
 #include "cli/doctor/system_files.h"
 #include "cli/doctor/tcp.h"
@@ -42,6 +44,9 @@ struct Options {
   UcxOptions ucx;
   TlsFiles tls;
   std::vector<std::string> required;
+  std::string serve;  // Address to listen at; empty: the report is made.
+  unsigned serve_seconds = 600;
+  std::string peer;
 };
 
 Report examine(const Options& options) {
@@ -74,7 +79,18 @@ RenderOptions terminal() {
 }
 
 int run(const Options& options) {
-  Report report = examine(options);
+  if (!options.serve.empty()) return serve_host(options.serve, options.serve_seconds);
+  Report report;
+  if (options.peer.empty()) {
+    report = examine(options);
+  } else {
+    const Result<PeerPlan> plan = peer_plan(options.peer);
+    if (!plan) {
+      fmt::print(stderr, "hawser doctor: --peer: {}\n", plan.error().text);
+      return wrong_options_status;
+    }
+    report.sections.push_back(examine_peer(read_peer(*plan)));
+  }
   require(report, options.required);
   const std::string page = options.json ? to_json(report) : render(report, terminal());
   std::fputs(page.c_str(), stdout);
@@ -127,6 +143,23 @@ Run add_doctor(CLI::App& command) {
       ->delimiter(',')
       ->check(CLI::IsMember({"tcp", "shm", "ucx", "rdma"}));
   command.add_flag("!--no-self-test", options->self_test, "Do not send anything over RDMA devices");
+  CLI::Option* const serve =
+      command
+          .add_option("--serve", options->serve,
+                      "Serve the doctor of another host (--peer there), at HOST:PORT; without a value at 0.0.0.0:18540")
+          ->expected(0, 1)
+          ->default_str("0.0.0.0:18540")
+          ->group("Two hosts");
+  command.add_option("--serve-seconds", options->serve_seconds, "End of --serve after this time, seconds")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 86'400))
+      ->needs(serve)
+      ->group("Two hosts");
+  command
+      .add_option("--peer", options->peer,
+                  "Examine the way to a host on which --serve runs, as HOST, HOST:PORT or [IPv6]:PORT")
+      ->excludes(serve)
+      ->group("Two hosts");
   add_rdma_options(command, options->rdma);
   add_ucx_options(command, options->ucx);
   CLI::Option* const certificate =

@@ -56,6 +56,82 @@ def doctor_json():
             expect(finding["id"].startswith(section["name"] + ".") and finding["text"], result)
 
 
+def doctor_server(listen, *prefix):
+    """Starts the other end of a doctor over two hosts. Returns the process and its address."""
+    process = subprocess.Popen([*prefix, sys.argv[1], "doctor", "--serve", listen, "--serve-seconds", "100"],
+                               stdout=subprocess.PIPE, text=True)
+    first = process.stdout.readline()
+    if not first.startswith("listening on "):
+        process.kill()
+        sys.exit(f"the server printed {first!r}")
+    return process, first.split()[2]
+
+
+def findings_of(result):
+    """The findings of the section about the peer, by id and subject."""
+    report = json.loads(result.stdout)
+    expect([section["name"] for section in report["sections"]] == ["peer"], result)
+    return {(finding["id"], finding["subject"]): finding for finding in report["sections"][0]["findings"]}
+
+
+def doctor_peer():
+    """Both ends of the doctor over two hosts, and what is said when there is no other end."""
+    server, address = doctor_server("127.0.0.1:0")
+    try:
+        result = run("doctor", "--peer", address, "--json")
+        found = findings_of(result)
+        tcp = found[("peer.transport", "tcp")]["figures"]
+        expect(tcp["ping_us_p50"] > 0 and tcp["sent_mbyte_per_s"] > 0 and tcp["received_mbyte_per_s"] > 0, result)
+        expect(found[("peer.reach", "")]["severity"] == "good", result)
+        expect(not complaints(result), result)
+    finally:
+        server.terminate()
+        status = server.wait()
+    if status != 0:
+        sys.exit(f"the server ended with {status}")
+    result = run("doctor", "--peer", address)
+    expect(result.returncode == 1 and "nothing listens at port" in result.stdout, result)
+    for wrong in (("--peer", "[::1"), ("--peer", address, "--serve"), ("--serve-seconds", "1")):
+        result = run("doctor", *wrong)
+        expect(result.returncode == 2 and result.stderr, result)
+
+
+def doctor_namespaces():
+    """Two hosts with different MTUs, as network namespaces. This part runs within the first one."""
+    if len(sys.argv) == 3:
+        command = ["unshare", "--net", sys.executable, "-B", __file__, *sys.argv[1:], "inside"]
+        if not shutil.which("unshare") or not shutil.which("ip") or subprocess.run(command[:2] + ["true"]).returncode:
+            print("network namespaces cannot be made here")
+            sys.exit(77)
+        sys.exit(subprocess.run(command).returncode)
+    other = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo ready; exec sleep 100"], stdout=subprocess.PIPE)
+    try:
+        other.stdout.readline()
+        there = ["nsenter", "--target", str(other.pid), "--net"]
+        steps = [f"ip link add here type veth peer name there netns {other.pid}", "ip addr add 10.77.0.1/24 dev here",
+                 "ip link set here up", "ip link set lo up"]
+        steps_there = ["ip addr add 10.77.0.2/24 dev there", "ip link set there mtu 1400 up", "ip link set lo up"]
+        for step in [step.split() for step in steps] + [there + step.split() for step in steps_there]:
+            if subprocess.run(step).returncode:
+                print("no pair of interfaces can be made here")
+                sys.exit(77)
+        server, address = doctor_server("10.77.0.2:0", *there)
+        try:
+            result = run("doctor", "--peer", address, "--json")
+            found = findings_of(result)
+            mtu = found[("peer.mtu", "")]
+            expect(mtu["severity"] == "warning" and "1500 bytes of here" in mtu["text"]
+                   and "1400 bytes of there" in mtu["text"], result)
+            expect(found[("peer.transport", "tcp")]["figures"]["received_mbyte_per_s"] > 0, result)
+            expect(("peer.transport", "shm") not in found and result.returncode == 1, result)
+        finally:
+            server.terminate()
+            server.wait()
+    finally:
+        other.terminate()
+        other.wait()
+
+
 def doctor_rdma():
     """If there is a device, the report names it and the self-test sends data."""
     folder = pathlib.Path("/sys/class/infiniband")
@@ -383,5 +459,6 @@ def demo_cluster():
 
 if __name__ == "__main__":
     cases = (version, wrong_options, demo_client, demo_curl, demo_cluster, demo_tls, demo_metrics, demo_log,
-             demo_profile, demo_prometheus, doctor, doctor_json, doctor_rdma, lab, lab_rdma)
+             demo_profile, demo_prometheus, doctor, doctor_json, doctor_peer, doctor_namespaces,
+             doctor_rdma, lab, lab_rdma)
     {case.__name__: case for case in cases}[sys.argv[2]]()
