@@ -132,6 +132,25 @@ def doctor_namespaces():
         other.wait()
 
 
+def doctor_peer_rdma():
+    """If there is a device, both ends of a doctor over two hosts use it."""
+    folder = pathlib.Path("/sys/class/infiniband")
+    if not folder.is_dir() or not any(folder.iterdir()):
+        print("no RDMA device")
+        sys.exit(77)
+    server, address = doctor_server("127.0.0.1:0")
+    try:
+        result = run("doctor", "--peer", address, "--json")
+        found = findings_of(result)
+        used = found[("peer.transport", "rdma")]
+        expect("round trip" in used["text"] and used["figures"]["ping_us_p50"] > 0, result)
+        expect(any(name == "peer.gids" and "pairs of GIDs in one network" in finding["text"]
+                   for (name, _), finding in found.items()), result)
+    finally:
+        server.terminate()
+        server.wait()
+
+
 def doctor_rdma():
     """If there is a device, the report names it and the self-test sends data."""
     folder = pathlib.Path("/sys/class/infiniband")
@@ -322,6 +341,38 @@ def fetched(address, path, **fields):
         return response.read()
 
 
+def demo_load_programs():
+    """h2load over HTTP/2 and wrk over HTTP/1.1 get an answer to each request, and other clients are served beside them."""
+    programs = [program for program in ("h2load", "wrk") if shutil.which(program)]
+    if not programs:
+        print("neither h2load nor wrk is installed (Debian packages nghttp2-client and wrk)")
+        sys.exit(77)
+    with demo_server("--threads", "2") as server:
+        try:
+            address = server.stdout.readline().rpartition(" ")[2].strip()
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as body:
+                body.write('{"message":"' + "x" * 100 + '"}')
+                body.flush()
+                # Streams in flight times connections, and more requests than one connection may have open at once.
+                loads = {"h2load": ["h2load", "--requests=2000", "--clients=4", "--max-concurrent-streams=50",
+                                    f"--data={body.name}", "--header=content-type: application/json",
+                                    f"http://{address}/example.EchoService/Echo"],
+                         "wrk": ["wrk", "--threads=1", "--connections=16", "--duration=1s", "--timeout=30s",
+                                 f"http://{address}/health"]}
+                for program in programs:
+                    load = subprocess.Popen(loads[program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                    expect_ok = fetched(address, "/health") == b"OK\n"
+                    output = load.communicate()[0]
+                    if program == "h2load":
+                        answered = "2000 succeeded, 0 failed, 0 errored, 0 timeout" in output
+                    else:
+                        answered = " requests in " in output and "Non-2xx" not in output and "Socket errors" not in output
+                    if load.returncode or not answered or not expect_ok:
+                        sys.exit(f"{program} ended with {load.returncode}:\n{output}")
+        finally:
+            server.terminate()
+
+
 def demo_metrics():
     """/metrics of a server that has been called passes promtool."""
     promtool = shutil.which("promtool")
@@ -460,5 +511,5 @@ def demo_cluster():
 if __name__ == "__main__":
     cases = (version, wrong_options, demo_client, demo_curl, demo_cluster, demo_tls, demo_metrics, demo_log,
              demo_profile, demo_prometheus, doctor, doctor_json, doctor_peer, doctor_namespaces,
-             doctor_rdma, lab, lab_rdma)
+             doctor_peer_rdma, doctor_rdma, demo_load_programs, lab, lab_rdma)
     {case.__name__: case for case in cases}[sys.argv[2]]()
