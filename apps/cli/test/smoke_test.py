@@ -342,7 +342,7 @@ def fetched(address, path, **fields):
 
 
 def demo_load_programs():
-    """h2load over HTTP/2 and wrk over HTTP/1.1 get an answer to each request, and other clients are served beside them."""
+    """h2load over HTTP/2 and wrk over HTTP/1.1 get all answers, and another client is served beside them."""
     programs = [program for program in ("h2load", "wrk") if shutil.which(program)]
     if not programs:
         print("neither h2load nor wrk is installed (Debian packages nghttp2-client and wrk)")
