@@ -48,6 +48,7 @@ Task<Document> connections_page(PageState& state, HttpRequest& request) {
                           {"window", "window", true},
                           {"retransmissions", "sent again", true},
                           {"memory", "memory", true},
+                          {"details", "credits and queues"},
                           {"paused", "paused"},
                           {"protection", "protection"},
                           {"identity", "identity"}}};
@@ -70,6 +71,7 @@ Task<Document> connections_page(PageState& state, HttpRequest& request) {
                           one.link ? bytes_cell(static_cast<double>(one.link->window_bytes)) : Cell("-"),
                           one.link ? number(one.link->retransmissions) : Cell("-"),
                           bytes_cell(static_cast<double>(one.memory_bytes)),
+                          one.details,
                           boolean(one.paused),
                           one.protection,
                           one.identity});

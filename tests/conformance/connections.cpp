@@ -1,6 +1,7 @@
 #include <atomic>
 #include <thread>
 
+#include "rpc/server/inspector.h"
 #include "tests/conformance/backend.h"
 #include "tests/conformance/handlers.h"
 #include "transport/network_access.h"
@@ -47,6 +48,28 @@ TEST_P(Conformance, ConcurrentConnectsAgree) {
     EXPECT_EQ(server->counters().connections_accepted, 1U);
     AWAIT(elsewhere, client->connect(backend->dead_address()));
     EXPECT_ERROR(elsewhere, invalid_argument, "close() it first");
+  });
+}
+
+// Pages show the credits and queues of a connection.
+TEST_P(Conformance, ConnectionsReportTheirCredits) {
+  auto server = make_server();
+  server->register_handler<echo>();
+  run_connected(*server, {}, [&](Server& serving, Client& client) -> Task<void> {
+    AWAIT(reply, client.call<echo>(std::string_view("hi")));
+    REQUIRE_OK(reply);
+    auto asking = rpc::Inspector::connections(serving, loop(), {}, 10);
+    const rpc::Inspector::Connections found = co_await std::move(asking);
+    REQUIRE(found.rows.size() == 1);
+    const std::string transport(client.transport());
+    const std::string& details = found.rows[0].details;
+    EXPECT_EQ(found.rows[0].transport, transport);
+    const std::string expected = transport == "shm"    ? " bytes of the ring to the peer used, "
+                                 : transport == "rdma" ? " credits left; the peer has "
+                                 : transport == "ucx"  ? " bytes of the peer's window used; "
+                                                       : "";
+    EXPECT_NE(details.find(expected), std::string::npos) << transport << ": " << details;
+    EXPECT_EQ(details.empty(), expected.empty()) << transport << ": " << details;
   });
 }
 

@@ -350,6 +350,10 @@ def demo_load_programs():
     with demo_server("--threads", "2") as server:
         try:
             address = server.stdout.readline().rpartition(" ")[2].strip()
+            if shutil.which("nghttp"):
+                page = subprocess.run(["nghttp", f"http://{address}/connections?format=json"], capture_output=True,
+                                      text=True)
+                expect(page.returncode == 0 and " streams open; " in page.stdout, page)
             with tempfile.NamedTemporaryFile("w", suffix=".json") as body:
                 body.write('{"message":"' + "x" * 100 + '"}')
                 body.flush()

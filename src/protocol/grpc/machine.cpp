@@ -83,6 +83,12 @@ void Machine::fail(Error why) {
   failure_ = std::move(why);
 }
 
+std::string Machine::describe() const {
+  return std::to_string(used_streams_) + " of " + std::to_string(options_.streams_max) + " streams open; " +
+         std::to_string(nghttp2_session_get_remote_window_size(session_)) + " bytes of the peer's window left; " +
+         std::to_string(nghttp2_session_get_outbound_queue_size(session_)) + " frames queued";
+}
+
 bool Machine::finished() const noexcept {
   return nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0;
 }

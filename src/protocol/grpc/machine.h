@@ -111,6 +111,8 @@ class Machine {
     return stream->call == call && (stream->open || stream->busy) ? stream : nullptr;
   }
   std::size_t used_streams() const noexcept { return used_streams_; }
+  // Streams, windows and queued frames, for pages.
+  std::string describe() const;
   // Calls `use` for each stream in use. It may end streams.
   template <class Use>
   void for_each(Use use) const {

@@ -27,6 +27,10 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
 
   // ---- rpc::PortSession ----
   void go_away() override;
+  void describe(rpc::ConnectionReport& report) const override {
+    ByteSession::describe(report);
+    report.details = machine_.describe();
+  }
 
   // ---- detail::ReplySink ----
   std::string_view protocol() const noexcept override { return "grpc"; }

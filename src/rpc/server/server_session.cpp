@@ -29,6 +29,7 @@ void ServerSession::describe(ConnectionReport& report) const {
   report.memory_bytes = account().used();
   report.paused = carrier.paused();
   report.link = transport::link_facts_of(&carrier);
+  report.details = transport::link_details_of(&carrier);
 }
 
 // ---- Requests ----

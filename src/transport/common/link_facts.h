@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "hawser/time.h"
 
@@ -18,8 +19,10 @@ struct LinkFacts {
 // Implemented by a Stream or a Connection that has such measurements, beside that interface. Loop's thread only.
 class LinkFactsSource {
  public:
-  // Empty if there are none now, such as after the end of the connection.
-  virtual std::optional<LinkFacts> link_facts() const noexcept = 0;
+  // Empty if there are none, or none now, such as after the end of the connection.
+  virtual std::optional<LinkFacts> link_facts() const noexcept { return std::nullopt; }
+  // Values that only this transport has, such as credits, as a short text for people. Empty likewise.
+  virtual std::string link_details() const { return {}; }
 
  protected:
   ~LinkFactsSource() = default;
@@ -30,6 +33,11 @@ template <class Carrier>
 std::optional<LinkFacts> link_facts_of(const Carrier* carrier) noexcept {
   const auto* const source = dynamic_cast<const LinkFactsSource*>(carrier);
   return source != nullptr ? source->link_facts() : std::nullopt;
+}
+template <class Carrier>
+std::string link_details_of(const Carrier* carrier) {
+  const auto* const source = dynamic_cast<const LinkFactsSource*>(carrier);
+  return source != nullptr ? source->link_details() : std::string();
 }
 
 }  // namespace hawser::transport

@@ -36,6 +36,20 @@ Capabilities ShmConnection::capabilities() const noexcept {
           .remote_memory = false};
 }
 
+// The peer may write any numbers into the shared memory.
+std::string ShmConnection::link_details() const {
+  if (gate_.ended || !mark_.is_ours()) return {};
+  const std::size_t ring = link_.memory->sizes().ring;
+  const auto used = [&](std::size_t side) {
+    const RingEnds& ends = link_.memory->control().rings[side];
+    const std::uint64_t bytes = ends.tail.load(std::memory_order_relaxed) - ends.head.load(std::memory_order_relaxed);
+    return std::to_string(std::min<std::uint64_t>(bytes, ring));
+  };
+  return used(link_.side) + " of " + std::to_string(ring) + " bytes of the ring to the peer used, " +
+         used(1 - link_.side) + " of that from it; " +
+         (link_.peer != nullptr ? "reads the peer's memory directly" : "large payloads are copied by the sender");
+}
+
 void ShmConnection::start(MessageSink& sink) {
   gate_.sink = &sink;
   if (gate_.ended) return;

@@ -11,6 +11,7 @@
 #include "hawser/transport/poller.h"
 #include "hawser/transport/transport.h"
 #include "transport/common/backlog_watermark.h"
+#include "transport/common/link_facts.h"
 #include "transport/common/liveness.h"
 #include "transport/shm/receiver.h"
 #include "transport/shm/sender.h"
@@ -32,7 +33,7 @@ struct Link {
 
 // Carries messages through shared memory. It polls for them while the loop spins and messages come often. Otherwise the
 // peer rings the doorbell.
-class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec::TickEnd {
+class ShmConnection final : public Connection, public LinkFactsSource, exec::Source, exec::Watcher, exec::TickEnd {
  public:
   ShmConnection(Loop& loop, Link link, std::unique_ptr<Stream> stream);
   ~ShmConnection() override;
@@ -41,6 +42,7 @@ class ShmConnection final : public Connection, exec::Source, exec::Watcher, exec
   Capabilities capabilities() const noexcept override;
   std::string peer() const override { return liveness_.peer(); }
   std::shared_ptr<const Identity> identity() const override { return link_.identity; }
+  std::string link_details() const override;
 
   void start(MessageSink& sink) override;
   std::byte* reserve(std::size_t head_bytes) override {

@@ -12,6 +12,7 @@
 #include "hawser/transport/poller.h"
 #include "hawser/transport/transport.h"
 #include "transport/common/backlog_watermark.h"
+#include "transport/common/link_facts.h"
 #include "transport/common/liveness.h"
 #include "transport/rdma/connection/draining_queue_pair.h"
 #include "transport/rdma/connection/half_open.h"
@@ -22,7 +23,12 @@
 namespace hawser::transport::rdma {
 
 // A transport::Connection over one queue pair. It exists already before open(), while the peers negotiate.
-class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner, ReceiveRingOwner, exec::TickEnd {
+class RdmaConnection final : public Connection,
+                             public LinkFactsSource,
+                             CompletionTarget,
+                             ReceiverOwner,
+                             ReceiveRingOwner,
+                             exec::TickEnd {
  public:
   static constexpr std::size_t receive_buffer_bytes_min = 32 * 1024;
 
@@ -46,6 +52,10 @@ class RdmaConnection final : public Connection, CompletionTarget, ReceiverOwner,
   std::string_view transport() const noexcept override { return "rdma"; }
   Capabilities capabilities() const noexcept override;
   std::string peer() const override { return peer_; }
+  std::string link_details() const override {
+    return channel_ == nullptr ? std::string()
+                               : channel_->details() + "; path MTU " + std::to_string(mtu_bytes_) + " bytes";
+  }
   RemoteMemory* remote_memory() noexcept override;
   void start(MessageSink& sink) override;
   std::byte* reserve(std::size_t head_bytes) override;

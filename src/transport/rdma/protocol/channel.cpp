@@ -26,4 +26,13 @@ void Channel::Memory::release(MemoryPool& pool) const noexcept {
   pool.release(staging);
 }
 
+std::string Channel::details() const {
+  const Credits& credits = work_queue_.credits;
+  const SendSlots& slots = work_queue_.slots;
+  return std::to_string(credits.available()) + " of " + std::to_string(credits.peer_receives()) +
+         " credits left; the peer has " + std::to_string(credits.usable()) + " of " +
+         std::to_string(credits.own_receives()) + "; " + std::to_string(slots.all() - slots.free()) + " of " +
+         std::to_string(slots.all()) + " send requests posted";
+}
+
 }  // namespace hawser::transport::rdma

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "transport/rdma/protocol/one_sided.h"
 #include "transport/rdma/protocol/receive_ring.h"
@@ -50,6 +51,8 @@ class Channel {
   Receiver& receiver() noexcept { return receiver_; }
   OneSided& one_sided() noexcept { return one_sided_; }
   const WorkQueue& work_queue() const noexcept { return work_queue_; }
+  // Credits and requests, as a text for people.
+  std::string details() const;
 
   // A receive of this side was posted again.
   void on_posted(const ReceiveChunk& chunk) noexcept { work_queue_.credits.posted(chunk.weighty); }

@@ -34,6 +34,8 @@ class Credits {
   // the same time, neither could continue.
   bool may_send_control() const noexcept { return available_ > 1 || (available_ == 1 && owed_ > 0); }
   std::uint32_t available() const noexcept { return available_; }
+  std::uint32_t peer_receives() const noexcept { return peer_receives_; }
+  std::uint32_t own_receives() const noexcept { return own_receives_; }
 
   // Counts a packet that is being sent. Returns the grant that it carries.
   std::uint32_t sending(std::uint32_t grant_max) noexcept {

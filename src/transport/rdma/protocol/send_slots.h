@@ -14,6 +14,7 @@ class SendSlots {
 
   SendSlots(std::size_t slots, unsigned signal_every) noexcept : slots_(slots), signal_every_(signal_every) {}
 
+  std::size_t all() const noexcept { return slots_; }
   std::size_t free() const noexcept { return slots_ - static_cast<std::size_t>(next_ - 1 - completed_); }
   bool may_post_data() const noexcept { return free() > reserved; }
   bool may_post_control() const noexcept { return free() > 0; }

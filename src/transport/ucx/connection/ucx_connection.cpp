@@ -37,6 +37,13 @@ Capabilities UcxConnection::capabilities() const noexcept {
           .remote_memory = false};
 }
 
+std::string UcxConnection::link_details() const {
+  if (ended_) return {};
+  return std::to_string(link_.credits.in_flight()) + " of " + std::to_string(link_.peer.window_bytes) +
+         " bytes of the peer's window used; " + std::to_string(link_.credits.held()) +
+         " bytes received and not delivered";
+}
+
 void UcxConnection::set_endpoint(std::unique_ptr<UcxEndpoint> endpoint) {
   link_.endpoint = std::move(endpoint);
   sender_.on_endpoint();

@@ -7,6 +7,7 @@
 #include "hawser/timer.h"
 #include "hawser/transport/transport.h"
 #include "transport/common/backlog_watermark.h"
+#include "transport/common/link_facts.h"
 #include "transport/common/liveness.h"
 #include "transport/ucx/protocol/receiver.h"
 #include "transport/ucx/protocol/sender.h"
@@ -15,7 +16,7 @@ namespace hawser::transport {
 
 // A connection whose messages travel as UCX active messages (docs/transports/ucx.md). It receives as soon as it exists
 // and sends after open().
-class UcxConnection final : public Connection, UcxTarget, ucx::ReceiverOwner, exec::TickEnd {
+class UcxConnection final : public Connection, public LinkFactsSource, UcxTarget, ucx::ReceiverOwner, exec::TickEnd {
  public:
   // flush() waits at most so long until UCX has sent the data; the second limit applies during the wire-up.
   static constexpr Duration flush_max = std::chrono::milliseconds(20);
@@ -38,6 +39,7 @@ class UcxConnection final : public Connection, UcxTarget, ucx::ReceiverOwner, ex
   std::string_view transport() const noexcept override { return "ucx"; }
   Capabilities capabilities() const noexcept override;
   std::string peer() const override { return liveness_ ? liveness_->peer() : peer_name_; }
+  std::string link_details() const override;
   void start(MessageSink& sink) override;
   std::byte* reserve(std::size_t head_bytes) override { return sender_.reserve(head_bytes); }
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) override;

@@ -16,6 +16,8 @@ class Credits {
   // Returns whether the peer's window has room for another packet.
   bool may_send(std::size_t window_bytes) const noexcept { return sent_ - granted_ < window_bytes; }
   void send(std::size_t cost) noexcept { sent_ += cost; }
+  // Sent, and not taken by the peer as far as it has announced.
+  std::uint64_t in_flight() const noexcept { return sent_ - granted_; }
   // The peer announces how much it has taken since the connection began. Returns false if that is more than was sent.
   [[nodiscard]] bool grant(std::uint64_t taken) noexcept {
     if (taken > sent_) return false;
@@ -32,6 +34,8 @@ class Credits {
     return room;
   }
   void take(std::size_t cost) noexcept { taken_ += cost; }
+  // Received, and not delivered yet.
+  std::uint64_t held() const noexcept { return received_ - taken_; }
   // Returns true when a quarter of the window or more has been taken and not announced yet.
   bool announcement_due(std::size_t window_bytes) const noexcept { return taken_ - announced_ >= window_bytes / 4; }
   // Returns the total to announce in the next active message, and records it as announced.
