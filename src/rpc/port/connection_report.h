@@ -36,7 +36,7 @@ struct ConnectionReport {
   std::size_t memory_bytes = 0;                   // Received data that is kept.
   bool paused = false;                            // Nothing is received for the time being.
   std::optional<transport::LinkFacts> link = {};  // Empty if the transport measures nothing.
-  std::string details = {};                       // What only its transport or protocol has, such as credits.
+  std::string details = {};                       // Values that only its transport or protocol has, such as credits.
 };
 
 }  // namespace hawser::rpc
