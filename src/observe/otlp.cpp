@@ -131,13 +131,20 @@ struct OtlpExport {
         stopping(std::move(until)),
         http(on, {.security = options.security}) {}
 
+  // The number behind the last span of the ring that is to be exported.
+  std::uint64_t end_of(const observe::SpanRing& ring) const {
+    if (!ends) return ring.written();
+    const auto at = ends->find(&ring);
+    return at == ends->end() ? 0 : at->second;
+  }
+
   // The next spans of all rings, at most batch_spans_max. Counts what was replaced before it was read.
   std::vector<Span> next_batch() {
     std::vector<Span> batch;
     for (const auto& ring : tracer.rings()) {
       std::uint64_t& at = positions[ring.get()];
-      const std::uint64_t end = ring->written();
-      if (const std::uint64_t oldest = ring->oldest(); at < oldest) {
+      const std::uint64_t end = end_of(*ring);
+      if (const std::uint64_t oldest = std::min(ring->oldest(), end); at < oldest) {
         tracer.export_missed.fetch_add(oldest - at, std::memory_order_relaxed);
         at = oldest;
       }
@@ -198,14 +205,34 @@ struct OtlpExport {
   }
 
   Task<void> run() {
-    for (bool last = false;; last = stopping.stop_requested()) {
-      for (std::vector<Span> batch = next_batch(); !batch.empty(); batch = next_batch()) {
+    while (!stopping.stop_requested()) {
+      std::vector<Span> batch = next_batch();
+      if (batch.empty()) {
+        auto pause = loop.sleep(options.interval, stopping);
+        static_cast<void>(co_await std::move(pause));
+      } else {
         auto sending = send(std::move(batch));
         co_await std::move(sending);
       }
-      if (last) co_return;
-      auto pause = loop.sleep(options.interval, stopping);
-      static_cast<void>(co_await std::move(pause));
+    }
+    auto finishing = finish();
+    co_await std::move(finishing);
+  }
+
+  // Exports what has been recorded until now: other threads may record for ever. Ends with the first batch that is not
+  // accepted, because each further one could take request_timeout.
+  Task<void> finish() {
+    ends.emplace();
+    for (const auto& ring : tracer.rings()) ends->emplace(ring.get(), ring->written());
+    bool accepted = true;
+    for (std::vector<Span> batch = next_batch(); !batch.empty(); batch = next_batch()) {
+      if (accepted) {
+        auto sending = send(std::move(batch));
+        co_await std::move(sending);
+        accepted = !failing;
+      } else {
+        tracer.export_failed.fetch_add(batch.size(), std::memory_order_relaxed);
+      }
     }
   }
 
@@ -217,6 +244,8 @@ struct OtlpExport {
   HttpClient http;
   // The number of the next span of each ring. A tracer keeps its rings.
   std::map<const observe::SpanRing*, std::uint64_t> positions;
+  // end_of() each ring once `stopping` has been stopped; empty before.
+  std::optional<std::map<const observe::SpanRing*, std::uint64_t>> ends = {};
   bool failing = false;
 };
 

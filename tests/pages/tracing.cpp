@@ -344,6 +344,23 @@ TEST_F(Tracing, WithoutACollectorMemoryStaysBoundedAndLossesAreCounted) {
   EXPECT_EQ(tracer.latest(100).size(), 8U);
 }
 
+// Each batch that a collector does not answer takes request_timeout, and rings have many.
+TEST_F(Tracing, AfterAStopTheFirstBatchThatIsNotAcceptedIsTheLast) {
+  Collector collector("200,503,200");
+  const Tracer tracer({.ratio = 1});
+  OtlpOptions options{.url = collector.url(), .interval = 1h, .batch_spans_max = 1};
+  tracer.record(some_span("first"));
+  while_exporting(loop, tracer, options, [&](Loop& here) -> Task<void> {
+    AWAIT(done, eventually(here, [&] { return tracer.counters().exported == 1; }));
+    EXPECT_TRUE(done);
+    // The export sleeps, and its next pass is the last.
+    for (int i = 0; i < 5; ++i) tracer.record(some_span("left"));
+  });
+  EXPECT_EQ(tracer.counters().exported, 1U);
+  EXPECT_EQ(tracer.counters().export_failed, 5U);
+  EXPECT_EQ(tracer.counters().export_missed, 0U);
+}
+
 TEST_F(Tracing, AServerExportsUntilItStops) {
   Collector collector("200");
   const Tracer tracer({.ratio = 1});
