@@ -57,6 +57,7 @@ bool add_status(TopSample& sample, const json& page) {
   sample.in_flight = count_at(*server, "calls in flight");
   sample.connections_open = count_at(*server, "connections open");
   for (const json& row : *methods) {
+    if (sample.methods.size() == top_rows_max) break;
     if (!row.is_object()) continue;
     sample.methods.push_back({.name = text_at(row, "method"),
                               .calls = count_at(row, "calls"),
@@ -73,6 +74,7 @@ bool add_connections(TopSample& sample, const json& page) {
   const json* const connections = table_of(page, "connections");
   if (connections == nullptr) return false;
   for (const json& row : *connections) {
+    if (sample.connections.size() == top_rows_max) break;
     if (!row.is_object()) continue;
     sample.connections.push_back({.id = text_at(row, "id"),
                                   .peer = text_at(row, "peer"),
@@ -91,6 +93,7 @@ bool add_loops(TopSample& sample, const json& page) {
   const json* const loops = table_of(page, "loops");
   if (loops == nullptr) return false;
   for (const json& row : *loops) {
+    if (sample.loops.size() == top_rows_max) break;
     if (!row.is_object()) continue;
     sample.loops.push_back({.number = count_at(row, "loop"),
                             .busy_percent = number_at(row, "utilisation"),

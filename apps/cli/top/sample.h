@@ -58,6 +58,9 @@ struct TopSample {
   std::vector<Loop> loops = {};
 };
 
+// Rows of one table that a sample keeps; further rows are left out, whatever a server sends.
+inline constexpr std::size_t top_rows_max = 2'000;
+
 // These add the content of a page, as JSON. False if the page is none of Hawser's. Values of unexpected types count as
 // 0 or as an empty text.
 bool add_status(TopSample& sample, const nlohmann::json& page);

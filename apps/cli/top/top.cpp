@@ -24,6 +24,8 @@ using nlohmann::json;
 
 // Parts of a long table that are read for a sample, with 100 rows each.
 constexpr int parts_max = 10;
+// Bytes of a part. As a tree of values it takes up to 50 times that memory.
+constexpr std::size_t page_bytes_max = std::size_t{4} << 20;
 
 struct TopOptions {
   std::string address;
@@ -50,7 +52,7 @@ std::string first_line(std::string_view text) {
 class Pages {
  public:
   Pages(Loop& loop, const TopOptions& options, std::stop_token ended)
-      : client_(loop, {.body_bytes_max = std::size_t{16} << 20, .security = options.security}),
+      : client_(loop, {.body_bytes_max = page_bytes_max, .security = options.security}),
         options_(options),
         ended_(std::move(ended)) {}
 

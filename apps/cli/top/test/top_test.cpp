@@ -28,6 +28,18 @@ json status_page(std::uint64_t calls, std::uint64_t errors) {
           {"server", {{"status", "serving"}, {"calls", calls}, {"calls in flight", 3}, {"connections open", 250}}}};
 }
 
+// An empty row takes three bytes of a page and more than a hundred of a sample.
+TEST(Top, RowsBeyondTheLimitAreLeftOut) {
+  const json rows(top_rows_max + 1, json::object());
+  TopSample sample;
+  ASSERT_TRUE(add_status(sample, {{"methods", rows}, {"server", json::object()}}));
+  ASSERT_TRUE(add_connections(sample, {{"connections", rows}}));
+  ASSERT_TRUE(add_loops(sample, {{"loops", rows}}));
+  EXPECT_EQ(sample.methods.size(), top_rows_max);
+  EXPECT_EQ(sample.connections.size(), top_rows_max);
+  EXPECT_EQ(sample.loops.size(), top_rows_max);
+}
+
 TEST(Top, RatesAreThoseBetweenTwoSamples) {
   TopSample before;
   TopSample now;
