@@ -186,7 +186,8 @@ TEST_F(ProfilePage, IsForClientsOfThisMachineAlone) {
 }
 
 TEST_F(ProfilePage, LimitsAreChecked) {
-  for (const char* const query : {"seconds=0", "seconds=61", "hertz=0", "hertz=1001", "format=exe"}) {
+  for (const char* const query : {"seconds=0", "seconds=61", "seconds=-1", "seconds=1.5", "seconds=1s", "hertz=0",
+                                  "hertz=1001", "hertz=x", "format=exe"}) {
     EXPECT_EQ(get(std::string("/profile/cpu?") + query).status, 400) << query;
   }
 }

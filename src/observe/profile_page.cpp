@@ -91,8 +91,12 @@ Task<Document> profile_page(PageState&, HttpRequest&) {
 }
 
 Task<HttpResponse> take_profile(PageState& state, HttpRequest& request) {
-  const std::uint64_t seconds = number_of(request, "seconds", seconds_default);
-  const std::uint64_t hertz = number_of(request, "hertz", hertz_default);
+  // 0, which is refused, for what is no number.
+  const auto given = [&](std::string_view name, std::uint64_t standard) {
+    return query_of(request.query(), name).empty() ? standard : number_of(request, name, 0);
+  };
+  const std::uint64_t seconds = given("seconds", seconds_default);
+  const std::uint64_t hertz = given("hertz", hertz_default);
   const std::string wanted = query_of(request.query(), "format");
   const auto* const form = wanted.empty() ? std::begin(forms) : std::ranges::find(forms, wanted, &ProfileForm::name);
   if (seconds == 0 || seconds > seconds_max || hertz == 0 || hertz > hertz_max || form == std::end(forms)) {
