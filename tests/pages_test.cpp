@@ -228,6 +228,10 @@ TEST_F(Pages, CallsInFlightAreShownAndOneIsCancelled) {
   for (const char* const wrong : {"", "1", "1.2.3", "1.2.3.", "1.2.3.4x", "9.9.9.9", "-1.0.0.0"}) {
     EXPECT_GE(ask("POST", std::string("/calls/cancel?id=") + wrong).status, 400) << wrong;
   }
+  // A number of 33 bits whose low bits are those of the call.
+  const std::size_t last = id.rfind('.') + 1;
+  const std::string beyond = id.substr(0, last) + std::to_string(std::stoull(id.substr(last)) + (1ULL << 32));
+  EXPECT_EQ(ask("POST", "/calls/cancel?id=" + beyond).status, 400);
   EXPECT_EQ(ask("POST", "/calls/cancel?id=" + id, "Origin: http://127.0.0.1\r\nSec-Fetch-Site: same-origin\r\n").status,
             200);
   EXPECT_TRUE(soon([&] { return get("/calls?format=json").body.find("\"id\":\"" + id) == std::string::npos; }));

@@ -1,5 +1,6 @@
 #include <array>
 #include <charconv>
+#include <limits>
 #include <utility>
 
 #include "observe/page_state.h"
@@ -126,7 +127,9 @@ Task<Result<std::string>> cancel_call(PageState& state, HttpRequest& request) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const auto [after, error] = std::from_chars(at, end, parts[i]);
     const bool last = i + 1 == parts.size();
-    if (error != std::errc() || (last ? after != end : after == end || *after != '.')) {
+    // A larger number of a call must not stop another call, whose number is its low bits.
+    const bool beyond = last && parts[i] > std::numeric_limits<std::uint32_t>::max();
+    if (beyond || error != std::errc() || (last ? after != end : after == end || *after != '.')) {
       co_return fail(ErrorCode::invalid_argument, "the id of a call has the form loop.slot.serial.call, as on /calls");
     }
     at = last ? after : after + 1;
