@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::string_view magic = "HAWSREC\n";
 constexpr std::uint32_t version = 1;
-constexpr std::size_t header_bytes = 16;  // The magic text, the version, the CRC of both.
-constexpr std::size_t frame_bytes = 8;    // Bytes of the content, CRC of these four bytes and of the content.
+constexpr std::size_t header_bytes = recording_header_bytes;
+constexpr std::size_t frame_bytes = record_frame_bytes;
 constexpr std::uint16_t has_checksum = 1;
 
 std::uint32_t frame_checksum(Bytes length, Bytes content) noexcept { return crc32c(crc32c(length), content); }
@@ -22,6 +22,10 @@ void append(std::string& out, Bytes bytes) { out += as_text(bytes); }
 Bytes sized(ByteReader& reader) { return reader.bytes(reader.number<std::uint32_t>()); }
 
 }  // namespace
+
+std::size_t record_content_bytes(Bytes frame) noexcept {
+  return frame.size() < frame_bytes ? 0 : ByteReader(frame).number<std::uint32_t>();
+}
 
 std::string recording_header() {
   ByteWriter header;

@@ -34,6 +34,13 @@ inline constexpr Duration recording_time_max = std::chrono::hours(24 * 3650);
 
 inline constexpr std::size_t record_bytes_max = std::size_t{256} << 20;
 
+inline constexpr std::size_t recording_header_bytes = 16;  // The magic text, the version, the CRC of both.
+inline constexpr std::size_t record_frame_bytes =
+    8;  // Bytes of the content, CRC of these four bytes and of the content.
+
+// The size of the content that a record's frame states; 0 if `frame` has fewer than record_frame_bytes.
+std::size_t record_content_bytes(Bytes frame) noexcept;
+
 // The bytes at the beginning of a file.
 std::string recording_header();
 // Appends a record. `metadata` of the call may have any entries.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,17 +42,41 @@ struct RecordingFile {
   std::vector<RecordedCall> calls = {};
 };
 
+// Appends the next bytes of the file, at most `bytes`. The number of bytes that were there.
+std::size_t append_from(std::ifstream& file, std::string& to, std::size_t bytes) {
+  const std::size_t before = to.size();
+  to.resize(before + bytes);
+  file.read(to.data() + before, static_cast<std::streamsize>(bytes));
+  const auto found = static_cast<std::size_t>(file.gcount());
+  to.resize(before + found);
+  return found;
+}
+
+// Reads record by record, so that a file without an end that is no recording is refused before memory is full.
 Result<RecordingFile> read_recording(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail(ErrorCode::invalid_argument, "the file " + path + " can't be read");
-  RecordingFile all;
-  all.bytes.assign(std::istreambuf_iterator<char>(file), {});
-  observe::RecordReader reader(as_bytes(all.bytes));
   const auto named = [&](Error error) {
     error.code = ErrorCode::invalid_argument;
     error.text = path + ": " + error.text;
     return std::unexpected(std::move(error));
   };
+  RecordingFile all;
+  append_from(file, all.bytes, observe::recording_header_bytes);
+  if (Result<void> begun = observe::RecordReader(as_bytes(all.bytes)).header(); !begun) {
+    return named(std::move(begun.error()));
+  }
+  for (;;) {
+    const std::size_t at = all.bytes.size();
+    const std::size_t found = append_from(file, all.bytes, observe::record_frame_bytes);
+    if (found == 0) break;
+    const std::size_t size = observe::record_content_bytes(as_bytes(all.bytes).subspan(at));
+    append_from(file, all.bytes, std::min(size, observe::record_bytes_max));
+    observe::RecordReader record(as_bytes(all.bytes).subspan(at), at);
+    if (auto call = record.next(); !call) return named(std::move(call.error()));
+  }
+  // The bytes do not move any more.
+  observe::RecordReader reader(as_bytes(all.bytes));
   if (Result<void> begun = reader.header(); !begun) return named(std::move(begun.error()));
   for (;;) {
     auto call = reader.next();

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import pty
+import resource
 import select
 import signal
 import socket
@@ -212,6 +213,18 @@ def wait_for(path):
         time.sleep(0.01)
 
 
+def limited(which, limit, *arguments):
+    """Runs the command with a limit of its resources. Writing beyond that of a file is an error, not a signal."""
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60, restore_signals=False,
+                          preexec_fn=lambda: resource.setrlimit(which, (limit, limit)))
+
+
+def endless_file(address):
+    """A file that has no end and is no recording is refused before memory is full."""
+    refused = limited(resource.RLIMIT_DATA, 1 << 30, "replay", "/dev/zero", address)
+    assert refused.returncode == 2 and "no recording" in refused.stderr, refused
+
+
 def record():
     """A recording, its replay, differences that the replay finds, and damaged files."""
     with tempfile.TemporaryDirectory() as folder, Server("--recorder") as address:
@@ -241,6 +254,7 @@ def record():
             pathlib.Path(folder, name).write_bytes(content)
             expect(("replay", f"{folder}/{name}", address), 2, "", error)
         expect(("replay", "/nowhere", address), 2, "", "/nowhere")
+        endless_file(address)
     with Server() as address:
         expect(("record", address, "/nowhere/file"), 1, "", "PagesOptions::recorder")
     with Answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi") as address, tempfile.TemporaryDirectory() as folder:
