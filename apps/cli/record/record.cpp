@@ -42,11 +42,20 @@ class NewFile {
     const std::string why = errno == EEXIST ? "it exists: remove it, or give another name" : std::strerror(errno);
     return fail(ErrorCode::invalid_argument, "the file " + path + " can't be written: " + why);
   }
+  // Writes all bytes, or none: a part of a record would make the whole file a damaged one.
   Result<void> write(std::string_view bytes) {
+    const std::uint64_t before = size_;
     while (!bytes.empty()) {
       const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return fail(ErrorCode::internal, fmt::format("writing the file: {}", std::strerror(errno)));
+      if (written <= 0) {
+        const std::string why = std::strerror(errno);
+        const bool whole = ::ftruncate(file_.get(), static_cast<off_t>(before)) == 0;
+        size_ = before;
+        return fail(ErrorCode::internal,
+                    fmt::format("writing the file: {}; {}", why,
+                                whole ? "it has the requests that were recorded before" : "it ends within a record"));
+      }
       bytes.remove_prefix(static_cast<std::size_t>(written));
       size_ += static_cast<std::uint64_t>(written);
     }

@@ -2,6 +2,7 @@
 """Runs the commands that call a server against `hawser demo serve`. call_test.py PROGRAM CASE; exits 77 where the build
 lacks a protocol."""
 
+import concurrent.futures
 import contextlib
 import fcntl
 import json
@@ -225,6 +226,20 @@ def endless_file(address):
     assert refused.returncode == 2 and "no recording" in refused.stderr, refused
 
 
+def full_disk(address, folder):
+    """A file that can't grow keeps its complete records."""
+    path = f"{folder}/full"
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        recording = pool.submit(limited, resource.RLIMIT_FSIZE, 30000, "record", address, path, "--seconds", "60")
+        wait_for(path)
+        for _ in range(2):
+            expect(("call", address, "demo::echo", json.dumps("x" * 20000)), 0)
+        ended = recording.result(timeout=60)
+    assert ended.returncode == 1 and "File too large" in ended.stderr, ended
+    assert 20000 < os.path.getsize(path) < 30000, os.path.getsize(path)
+    expect(("replay", path, address, "--speed", "100", "--timeout", "60"), 0)
+
+
 def record():
     """A recording, its replay, differences that the replay finds, and damaged files."""
     with tempfile.TemporaryDirectory() as folder, Server("--recorder") as address:
@@ -255,6 +270,7 @@ def record():
             expect(("replay", f"{folder}/{name}", address), 2, "", error)
         expect(("replay", "/nowhere", address), 2, "", "/nowhere")
         endless_file(address)
+        full_disk(address, folder)
     with Server() as address:
         expect(("record", address, "/nowhere/file"), 1, "", "PagesOptions::recorder")
     with Answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi") as address, tempfile.TemporaryDirectory() as folder:
