@@ -391,6 +391,30 @@ TEST(Recorder, OnlyClientsOfThisMachineFetchRecords) {
   }(loop));
 }
 
+TEST(Recorder, ARecordingThatHasEndedIsLeftByTheNextCallAlsoWhenItsQueueIsFull) {
+  const Recorder recorder({.queue_bytes_max = 1});
+  Loop loop;
+  loop.run([](Loop& here, const Recorder& of) -> Task<void> {
+    Server server(here);
+    server.use(of.calls());
+    server.register_handler<repeat>();
+    EXPECT_OK(server.start());
+    EXPECT_OK(of.take("one"));
+    Client client(here);
+    AWAIT(connected, client.connect(server.address()));
+    REQUIRE_OK(connected);
+    AWAIT(dropped, client.call<repeat>("x", 1));
+    EXPECT_OK(dropped);
+    EXPECT_FALSE(of.calls().skips({}));
+    const auto ended = of.take("one", 1, true);
+    REQUIRE_OK(ended);
+    EXPECT_EQ(ended->dropped, 1U);
+    AWAIT(after, client.call<repeat>("x", 1));
+    EXPECT_OK(after);
+    EXPECT_TRUE(of.calls().skips({}));
+  }(loop, recorder));
+}
+
 TEST(Recorder, WithoutARecorderThereIsNoRoute) {
   Loop loop;
   loop.run([](Loop& here) -> Task<void> {
