@@ -435,6 +435,8 @@ TEST(Recorder, WrongArgumentsAreRefused) {
     EXPECT_EQ(recorder.take("one", ratio).error().code, ErrorCode::invalid_argument);
   }
   EXPECT_THROW(Recorder({.queue_bytes_max = 0}), std::invalid_argument);
+  EXPECT_THROW(Recorder({.request_bytes_max = RecorderOptions::request_bytes_limit + 1}), std::invalid_argument);
+  EXPECT_NO_THROW(Recorder({.request_bytes_max = RecorderOptions::request_bytes_limit}));
   EXPECT_THROW(Recorder({.request_bytes_max = 0}), std::invalid_argument);
 }
 

@@ -20,10 +20,13 @@
 namespace hawser {
 
 struct RecorderOptions {
+  static constexpr std::size_t request_bytes_limit = std::size_t{128} << 20;
+
   // Bytes of requests that wait to be fetched, and of copies of requests whose calls have not ended. Further requests
   // are not recorded, and counted.
   std::size_t queue_bytes_max = std::size_t{8} << 20;
-  // Bytes of one request: arguments, attachment and metadata. Larger ones are not recorded, and counted.
+  // Bytes of one request: arguments, attachment and metadata. Larger ones are not recorded, and counted. At most
+  // request_bytes_limit, so that `hawser replay` reads each record.
   std::size_t request_bytes_max = std::size_t{1} << 20;
   // Metadata whose key contains one of these words, compared without case, is not recorded.
   std::vector<std::string> secrets = {"authorization", "cookie",  "token",  "secret", "password",

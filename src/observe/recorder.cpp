@@ -167,6 +167,11 @@ Recorder::Recorder(RecorderOptions options) {
   if (options.queue_bytes_max == 0 || options.request_bytes_max == 0) {
     throw std::invalid_argument("hawser: RecorderOptions: queue_bytes_max and request_bytes_max must be at least 1");
   }
+  if (options.request_bytes_max > RecorderOptions::request_bytes_limit) {
+    throw std::invalid_argument("hawser: RecorderOptions::request_bytes_max (" +
+                                std::to_string(options.request_bytes_max) + ") exceeds " +
+                                std::to_string(RecorderOptions::request_bytes_limit) + ": lower it");
+  }
   state_ = std::make_shared<State>(std::move(options));
 }
 
