@@ -82,9 +82,9 @@ class HttpRequest {
 
   std::string peer() const;
   Loop& loop() const noexcept;
-  // Is stopped when the connection ends, or the stream of HTTP/2 is reset, when the deadline (header timeout-ms or
-  // grpc-timeout) passes, or when the grace of a stopping server ends. A client of HTTP/1.1 that only ends its direction
-  // of the connection may still wait for the response.
+  // Is stopped when the connection ends or the stream of HTTP/2 is reset, when the deadline (header timeout-ms or
+  // grpc-timeout) passes, or when the grace of a stopping server ends. A client of HTTP/1.1 that only ends its
+  // direction of the connection may still wait for the response.
   std::stop_token token();
   std::optional<Time> deadline() const noexcept;
 
