@@ -43,6 +43,12 @@ struct BaiduStdClientOptions {
   // Requests whose message has at least compress_bytes_min bytes are compressed. Attachments are not.
   BaiduStdCompression compression = BaiduStdCompression::none;
   std::size_t compress_bytes_min = 512;
+  // Bytes that a call may write to its stream before the server has consumed them. At least 1.
+  std::uint32_t stream_buffer_bytes = std::uint32_t{2} << 20;
+  // Bytes of stream items that the connection keeps until they are read, with the memory of their bookkeeping. An item
+  // beyond it ends its call with `limit_exceeded`. A server of bRPC keeps its StreamOptions::max_buf_size for each
+  // stream outstanding, 2 MiB by default.
+  std::size_t stream_receive_bytes_max = std::size_t{64} << 20;
 };
 
 // One connection to a server of bRPC, or to a server of this library that speaks baidu_std. Any number of concurrent
@@ -77,7 +83,9 @@ class BaiduStdClient {
     calls_.use(std::move(interceptor));
   }
 
-  // The same functions as of Client. Calls with streams are not supported and fail with `invalid_argument`.
+  // The same functions as of Client. A call with a stream ends when the server closes the stream. Its result is that of
+  // the handler, for a server of bRPC the response that opened the stream. Writer::end() and finish() then close both
+  // directions: read the expected items before. A stream that is dropped or cancelled is reset.
   template <auto F, class... Given>
   auto call(Given&&... given) {
     return calls_.call<F>(std::forward<Given>(given)...);

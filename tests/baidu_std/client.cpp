@@ -1,28 +1,13 @@
 #include <string>
 #include <thread>
 
-#include "tests/baidu_std/fixture.h"
+#include "tests/baidu_std/client_tools.h"
 
 // The library's own client of baidu_std.
 namespace hawser::prpc {
 namespace {
 
 using namespace std::string_view_literals;
-
-RawMessage raw(std::string_view text) { return {std::string(text)}; }
-
-using Script = Task<void> (*)(BaiduStdClient&);
-
-Task<void> connect_and_run(std::string address, BaiduStdClientOptions options, Script script) {
-  BaiduStdClient client(std::move(options));
-  AWAIT(connected, client.connect(std::move(address)));
-  REQUIRE_OK(connected);
-  auto running = script(client);
-  co_await std::move(running);
-}
-void with_client(const std::string& address, const BaiduStdClientOptions& options, Script script) {
-  sync_wait(connect_and_run(address, options, script));
-}
 
 TEST_F(BaiduStd, TheClientCalls) {
   with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
@@ -70,8 +55,6 @@ TEST_F(BaiduStd, TheClientReportsErrors) {
     EXPECT_ERROR(native, unknown_method, "test.Raw/Native");
     AWAIT(unnamed, client.call<testing_tools::echo>("x"));
     EXPECT_ERROR(unnamed, invalid_argument, "package.Service/Method");
-    AWAIT(stream, client.open<stream_message>(seven));
-    EXPECT_ERROR(stream, invalid_argument, "streams");
     const CallOptions short_time{.timeout = 1ms};
     AWAIT(late, client.call<wait_message>(short_time, seven));
     EXPECT_ERROR(late, deadline_exceeded, "");
@@ -156,15 +139,6 @@ void with_server(Answer answer, Script script) {
   const BaiduStdClientOptions options;
   with_client(listener.address(), options, script);
   serving.join();
-}
-
-Octets reply_frame(const RpcMeta& meta, std::string_view data) {
-  const std::size_t size = meta_bytes(meta, nullptr);
-  Octets bytes(FrameHeader::bytes + size);
-  write_header(bytes.data(),
-               {FrameKind::rpc, static_cast<std::uint32_t>(size + data.size()), static_cast<std::uint32_t>(size)});
-  write_meta(bytes.data() + FrameHeader::bytes, meta, nullptr);
-  return bytes + octets(data);
 }
 
 TEST(BaiduStdClients, LateAndForeignRepliesAreIgnored) {

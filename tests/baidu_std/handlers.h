@@ -152,6 +152,10 @@ template <>
 inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::stream_message> = "test.Raw/Stream";
 template <>
 inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::native_text> = "test.Raw/Native";
+template <>
+inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::lazy_message> = "test.Raw/Lazy";
+template <>
+inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::pour_message> = "test.Raw/Pour";
 
 namespace hawser::prpc {
 

@@ -13,6 +13,7 @@
 #include "protocol/baidu_std/compression.h"
 #include "protocol/baidu_std/error_codes.h"
 #include "rpc/client/client_session.h"
+#include "rpc/session/wake_writers.h"
 #include "transport/common/gather.h"
 #include "transport/common/null_sink.h"
 #include "wire/metadata.h"
@@ -54,7 +55,9 @@ ClientSession::ClientSession(Loop& loop, std::unique_ptr<transport::Stream> stre
       stream_(std::move(stream)),
       closing_(std::make_unique<Closing>()),
       receiver_(frame_bytes_max_, nullptr),
-      calls_(options.client.calls_in_flight_max) {}
+      calls_(options.client.calls_in_flight_max),
+      stream_budget_(options.stream_receive_bytes_max, options.stream_receive_bytes_max),
+      stream_account_(&stream_budget_) {}
 
 ClientSession::~ClientSession() {
   loop_.remove_tick_end(*this);
@@ -82,9 +85,6 @@ bool ClientSession::may_send(CallOperation& operation) {
            "another client here");
   } else if (stream_ == nullptr) {
     refuse(operation, ErrorCode::not_sent, "the connection has ended");
-  } else if (operation.request().streams) {
-    refuse(operation, ErrorCode::invalid_argument,
-           "calls with streams over baidu_std are served by this library, but cannot be made by it");
   } else if (operation.request().name.find('/') == std::string_view::npos) {
     refuse(operation, ErrorCode::invalid_argument,
            "'" + std::string(operation.request().name) + "' is no name of baidu_std: it needs package.Service/Method");
@@ -114,7 +114,7 @@ void ClientSession::send(CallOperation& operation) {
     send_as(*id, operation, deadline);
   } catch (const std::exception&) {
     // Nothing was sent. The table must not keep the operation, because its caller may destroy it.
-    if (id) calls_.close(*id);
+    if (id) forget(*id);
     refuse(operation, ErrorCode::internal, "out of memory while the request was encoded; it was not sent");
   }
 }
@@ -134,6 +134,8 @@ void ClientSession::send_as(CallId id, CallOperation& operation, Time deadline) 
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - loop_.now()).count();
     meta.request->timeout_ms = static_cast<std::int32_t>(std::clamp<std::int64_t>(left, 1, INT32_MAX));
   }
+  if (request.streams) [[unlikely]]
+    meta.stream = begin_stream(id, operation);
   if (!first_sent_) [[unlikely]]
     meta.authentication_data = options_.credential;
   Metadata fields;
@@ -142,7 +144,7 @@ void ClientSession::send_as(CallId id, CallOperation& operation, Time deadline) 
   const std::size_t data_bytes = request.size.body + request.size.payload + attachment.size();
   const std::size_t meta_size = meta_bytes(meta, &fields);
   if (meta_size + data_bytes > frame_bytes_max_ || meta_size > FrameReceiver::short_frame_bytes_max) [[unlikely]] {
-    calls_.close(id);
+    forget(id);
     return refuse(operation, ErrorCode::limit_exceeded,
                   "the request of " + std::to_string(meta_size + data_bytes) + " bytes, " + std::to_string(meta_size) +
                       " of them in its meta, exceeds message_bytes_max (" + std::to_string(frame_bytes_max_) +
@@ -211,13 +213,11 @@ void ClientSession::send_compressed(RpcMeta& meta, const Metadata* fields, CallO
   commit(bytes);
 }
 
-void ClientSession::abandon(CallOperation& operation) noexcept { calls_.close(CallId::from_number(operation.id())); }
+void ClientSession::abandon(CallOperation& operation) noexcept { forget(CallId::from_number(operation.id())); }
 
 void ClientSession::cancel(std::uint32_t call, const Error& error) {
   const auto found = calls_.find(CallId::from_number(call));
-  if (found.call == nullptr) return;
-  abandon(*found.call);
-  found.call->complete(loop_, error);
+  if (found.call != nullptr) finish(*found.call, error);
 }
 
 // ---- Sending ----
@@ -241,6 +241,7 @@ void ClientSession::send_queued() {
     sending_.consume(taken);
   }
   sending_now_ = false;
+  if (writers_.linked() && has_room()) rpc::wake_writers(writers_);
 }
 
 void ClientSession::sendable(std::size_t bytes) {
@@ -323,7 +324,8 @@ void ClientSession::take_all() {
 }
 
 void ClientSession::on_frame(const ReceivedFrame& frame) {
-  if (frame.kind == FrameKind::stream) return protocol_error("a STRM frame from a server without a stream");
+  if (frame.kind == FrameKind::stream) [[unlikely]]
+    return on_stream_frame(frame);
   const Result<RpcMeta> meta = parse_meta(frame.meta);
   if (!meta) return protocol_error(meta.error().text);
   if (meta->request) return protocol_error("a server has sent a request");
@@ -331,31 +333,34 @@ void ClientSession::on_frame(const ReceivedFrame& frame) {
   const auto found = calls_.find(id);
   // A late answer, or one that no call waits for.
   if (found.call == nullptr || correlation_id(id) != meta->correlation_id) return;
+  if (Stream* const stream = stream_of(id)) [[unlikely]] {
+    if (stream->open) return protocol_error("a second reply to a request that has opened a stream");
+    return on_opened(*found.call, *stream, *meta, frame);
+  }
   calls_.close(id);
   on_reply(*found.call, *meta, frame);
 }
 
+Error ClientSession::error_of_reply(const CallOperation& operation, std::int32_t code, std::string_view text) {
+  Error error{error_code_of(code), ErrorScope::call, Initiator::peer, 0, std::string(text)};
+  if (error.code == ErrorCode::application) error.application_code = code;
+  if (error.code == ErrorCode::unknown_method) {
+    error.text = "'" + std::string(operation.request().name) + "': " + error.text;
+  }
+  return error;
+}
+
 void ClientSession::on_reply(CallOperation& operation, const RpcMeta& meta, const ReceivedFrame& frame) {
   if (meta.response && meta.response->error_code != 0) [[unlikely]] {
-    const std::int32_t code = meta.response->error_code;
-    Error error{error_code_of(code), ErrorScope::call, Initiator::peer, 0, std::string(meta.response->error_text)};
-    if (error.code == ErrorCode::application) error.application_code = code;
-    if (error.code == ErrorCode::unknown_method) {
-      error.text = "'" + std::string(operation.request().name) + "': " + error.text;
-    }
-    return operation.complete(loop_, std::move(error));
+    return operation.complete(loop_, error_of_reply(operation, meta.response->error_code, meta.response->error_text));
   }
-  Result<void> decoded;
-  try {
-    decoded = decode_reply(operation, meta, frame);
-  } catch (const std::bad_alloc&) {
-    decoded = fail(ErrorCode::internal, "no memory to read the reply");
-  }
+  Result<void> decoded = decode_reply(operation, meta, frame);
   if (!decoded) return operation.complete(loop_, std::move(decoded.error()));
   operation.complete(loop_);
 }
 
-Result<void> ClientSession::decode_reply(CallOperation& operation, const RpcMeta& meta, const ReceivedFrame& frame) {
+Result<void> ClientSession::decode_reply(CallOperation& operation, const RpcMeta& meta,
+                                         const ReceivedFrame& frame) try {
   const auto damaged = [](std::string text) {
     return fail(ErrorCode::protocol_error, std::move(text), ErrorScope::call, Initiator::peer);
   };
@@ -414,6 +419,8 @@ Result<void> ClientSession::decode_reply(CallOperation& operation, const RpcMeta
                     .payload_block = frame.block,
                     .decode_limits = &options_.client.decode_limits});
   return {};
+} catch (const std::bad_alloc&) {
+  return fail(ErrorCode::internal, "no memory to read the reply");
 }
 
 // ---- The end ----
@@ -434,10 +441,10 @@ void ClientSession::end(const Error& reason) {
   std::vector<CallOperation*> open;
   calls_.each_open([&](CallOperation& operation) { open.push_back(&operation); });
   for (CallOperation* const operation : open) {
-    calls_.close(CallId::from_number(operation->id()));
     // A request that was not sent completely cannot have been executed.
-    operation->complete(loop_, rpc::ended_call(sent_ < operation->sent_mark, reason));
+    finish(*operation, rpc::ended_call(sent_ < operation->sent_mark, reason));
   }
+  writers_.unlink();
   sending_.clear();
   if (!taking_) drop_block();
   owner_.on_session_end(reason);

@@ -11,6 +11,11 @@ using Field = FieldReader::Field;
 constexpr auto varint = WireType::varint;
 constexpr auto bytes_type = WireType::bytes;
 
+// Fields of this library's own, which bRPC skips: in StreamSettings, and in StreamFrameMeta.
+constexpr std::uint32_t extended_number = 1000;
+constexpr std::uint32_t result_number = 1000;
+constexpr std::uint32_t error_number = 1001;
+
 std::unexpected<Error> malformed_meta(std::string what) {
   return fail(ErrorCode::protocol_error, std::move(what), ErrorScope::connection, Initiator::peer);
 }
@@ -77,6 +82,7 @@ bool parse_stream(Bytes bytes, StreamSettings& stream, Required& seen) noexcept 
     if (field.is(2, varint)) stream.need_feedback = field.value != 0;
     if (field.is(3, varint)) stream.writable = field.value != 0;
     if (field.is(4, varint)) ++stream.extra_streams;
+    if (field.is(extended_number, varint)) stream.extended = field.value != 0;
     // The packed form of extra_stream_ids: each id ends with a byte below 0x80.
     if (field.is(4, bytes_type)) {
       for (const std::byte one : field.bytes) stream.extra_streams += (one & std::byte{0x80}) == std::byte{};
@@ -106,6 +112,13 @@ void describe_stream(Fields& fields, const StreamSettings& stream) noexcept {
   fields.varint(1, static_cast<std::uint64_t>(stream.stream_id));
   fields.varint(2, stream.need_feedback ? 1 : 0);
   fields.varint(3, stream.writable ? 1 : 0);
+  if (stream.extended) fields.varint(extended_number, 1);
+}
+
+template <class Fields>
+void describe_response(Fields& fields, const ResponseMeta& response) noexcept {
+  fields.varint(1, static_cast<std::uint64_t>(std::int64_t{response.error_code}));
+  if (!response.error_text.empty()) fields.text(2, response.error_text);
 }
 
 template <class Fields>
@@ -128,10 +141,7 @@ void describe(Fields& fields, const RpcMeta& meta, const Metadata* user_fields) 
     fields.message(1, [&](auto& inner) { describe_request(inner, *meta.request); });
   }
   if (meta.response) {
-    fields.message(2, [&](auto& inner) {
-      inner.varint(1, static_cast<std::uint64_t>(std::int64_t{meta.response->error_code}));
-      if (!meta.response->error_text.empty()) inner.text(2, meta.response->error_text);
-    });
+    fields.message(2, [&](auto& inner) { describe_response(inner, *meta.response); });
   }
   fields.varint(3, static_cast<std::uint64_t>(std::int64_t{meta.compress_type}));
   fields.varint(4, static_cast<std::uint64_t>(meta.correlation_id));
@@ -249,7 +259,7 @@ Result<StreamFrameMeta> parse_stream_meta(Bytes bytes) {
     if (field.is(2, varint)) meta.source_stream_id = signed64(field.value);
     if (field.is(3, varint)) {
       const std::int32_t type = signed32(field.value);
-      meta.type = type >= 1 && type <= 4 ? static_cast<StreamFrameType>(type) : StreamFrameType::unknown;
+      meta.type = type >= 1 && type <= 5 ? static_cast<StreamFrameType>(type) : StreamFrameType::unknown;
     }
     if (field.is(4, varint)) meta.has_continuation = field.value != 0;
     if (field.is(5, bytes_type)) {
@@ -258,6 +268,13 @@ Result<StreamFrameMeta> parse_stream_meta(Bytes bytes) {
         if (part.is(1, varint)) meta.consumed_size = signed64(part.value);
       }
       ok = feedback.ok();
+    }
+    if (field.is(result_number, varint)) meta.result = field.value != 0;
+    if (field.is(error_number, bytes_type)) {
+      ResponseMeta error;
+      ok = parse_response(field.bytes, error);
+      meta.error_code = error.error_code;
+      meta.error_text = error.error_text;
     }
   }
   if (!ok || !reader.ok() || !id) [[unlikely]]
@@ -275,6 +292,10 @@ void describe(Fields& fields, const StreamFrameMeta& meta) noexcept {
   if (meta.has_continuation) fields.varint(4, 1);
   if (meta.type == StreamFrameType::feedback) {
     fields.message(5, [&](auto& inner) { inner.varint(1, static_cast<std::uint64_t>(meta.consumed_size)); });
+  }
+  if (meta.result) fields.varint(result_number, 1);
+  if (meta.error_code != 0) {
+    fields.message(error_number, [&](auto& inner) { describe_response(inner, {meta.error_code, meta.error_text}); });
   }
 }
 

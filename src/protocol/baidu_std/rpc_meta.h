@@ -28,6 +28,9 @@ struct StreamSettings {
   bool need_feedback = false;
   bool writable = false;
   std::size_t extra_streams = 0;  // Number of extra_stream_ids. They are counted only.
+  // This library's extension, docs/decisions/0049: the sender knows END, StreamFrameMeta::result and the error of RST.
+  // A server sets it if the client has. bRPC skips the field.
+  bool extended = false;
 
   friend bool operator==(const StreamSettings&, const StreamSettings&) = default;
 };
@@ -95,7 +98,8 @@ void read_user_fields(Bytes bytes, Use use) {
 std::size_t meta_bytes(const RpcMeta& meta, const Metadata* user_fields) noexcept;
 std::byte* write_meta(std::byte* to, const RpcMeta& meta, const Metadata* user_fields) noexcept;
 
-enum class StreamFrameType : std::int32_t { unknown = 0, reset = 1, close = 2, data = 3, feedback = 4 };
+// END is this library's own: the sender writes no more, and still reads.
+enum class StreamFrameType : std::int32_t { unknown = 0, reset = 1, close = 2, data = 3, feedback = 4, end = 5 };
 
 struct StreamFrameMeta {
   std::int64_t stream_id = 0;         // The receiver's id.
@@ -103,6 +107,10 @@ struct StreamFrameMeta {
   StreamFrameType type = StreamFrameType::unknown;
   bool has_continuation = false;
   std::int64_t consumed_size = 0;  // Feedback: all bytes that the sender has consumed since the start.
+  // This library's own.
+  bool result = false;          // DATA is the handler's result, and no item.
+  std::int32_t error_code = 0;  // RST: the call's error, as ResponseMeta has it. 0: none is given.
+  std::string_view error_text = {};
 
   friend bool operator==(const StreamFrameMeta&, const StreamFrameMeta&) = default;
 };

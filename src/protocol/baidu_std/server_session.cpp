@@ -266,17 +266,19 @@ void ServerSession::begin_call(const RpcMeta& meta, const rpc::Dispatcher::Metho
   call.checksum = meta.checksum_type != 0;
   call.checksum_with_attachment = meta.checksum_with_attachment;
   if (meta.stream) [[unlikely]] {
-    call.stream = std::make_unique<ServerStream>();
+    call.stream = std::make_unique<StreamEnd>();
+    call.stream->id = own_id(number);
     call.stream->peer_id = meta.stream->stream_id;
     call.stream->peer_needs_feedback = meta.stream->need_feedback;
     call.stream->incoming = method.streams_in;
+    call.stream->extended = meta.stream->extended;
   }
   request.call = number;
   serve(method, request);
   // The caller waits for the reply before it uses the stream, so a handler that waits for the caller gets it opened.
   if (method.streams_in || method.streams_out) {
     ServerCall* const still = states_.find(number);
-    if (still != nullptr && !still->stream->accepted && !closed()) accept_stream(number, *still);
+    if (still != nullptr && !still->stream->open && !closed()) accept_stream(*still);
   }
 }
 
@@ -298,7 +300,7 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
                                       const detail::ReplyExtras& extras) {
   ServerCall* const state = states_.find(call);
   if (state == nullptr) return nullptr;
-  ServerStream* const stream = state->stream.get();
+  StreamEnd* const stream = state->stream.get();
   if (closed() || (stream != nullptr && stream->peer_closed)) [[unlikely]] {
     finish_call(call);
     return nullptr;
@@ -316,11 +318,12 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
   pending_.attachment_bytes = extras.attachment.size();
   pending_.checksum = nullptr;
   pending_.closes_stream = stream != nullptr && state->stream->core != nullptr;
-  if (stream != nullptr && stream->accepted) [[unlikely]] {
+  if (stream != nullptr && stream->open) [[unlikely]] {
     // The reply has been sent already. A result becomes the last message of the stream.
     pending_.head_bytes = 0;
     if (data_bytes == 0) return reserve(1);
-    const StreamFrameMeta meta{stream->peer_id, own_id(call), StreamFrameType::data};
+    StreamFrameMeta meta = stream->frame(StreamFrameType::data);
+    meta.result = stream->extended;
     const std::size_t meta_size = stream_meta_bytes(meta);
     pending_.head_bytes = FrameHeader::bytes + meta_size + size.body;
     std::byte* const at = reserve(pending_.head_bytes);
@@ -341,7 +344,7 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
                .checksum_type = state->checksum ? 1 : 0,
                .checksum_with_attachment = state->checksum && state->checksum_with_attachment};
   if (pending_.closes_stream) [[unlikely]]
-    meta.stream = own_settings(call, *stream);
+    meta.stream = stream->settings(true);
   return begin_response(*state, meta, extras.metadata, size.body, data_bytes);
 }
 
@@ -395,7 +398,7 @@ void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletio
     if (pending_.closes_stream) [[unlikely]] {
       ServerCall* const call = states_.find(pending_.call);
       if (call != nullptr) {
-        send_stream_frame({call->stream->peer_id, own_id(pending_.call), StreamFrameType::close});
+        send_stream_frame(call->stream->frame(StreamFrameType::close));
       }
     }
     finish_call(pending_.call);
@@ -464,7 +467,7 @@ bool ServerSession::send_body(const ServerCall& call, const PendingReply& reply,
                .content_type = static_cast<std::int32_t>(call.content),
                .checksum_type = call.checksum ? 1 : 0,
                .checksum_with_attachment = with_attachment};
-  if (reply.closes_stream) meta.stream = own_settings(reply.call, *call.stream);
+  if (reply.closes_stream) meta.stream = call.stream->settings(true);
   const std::size_t data_bytes = body.size() + attachment.size();
   if (data_bytes > frame_bytes_max_) {
     reply_error(reply.call, too_long(data_bytes, frame_bytes_max_));
@@ -486,15 +489,20 @@ void ServerSession::reply_error(std::uint32_t call, const Error& error) {
   if (state == nullptr) return;
   const ErrorCode code = code_for_caller(call, error.code);
   count_error(call, code);
-  ServerStream* const stream = state->stream.get();
+  StreamEnd* const stream = state->stream.get();
   if (!closed()) {
-    if (stream == nullptr || !stream->accepted) {
+    if (stream == nullptr || !stream->open) {
       std::optional<std::int64_t> stream_id;
       if (stream != nullptr) stream_id = stream->peer_id;
       send_error(state->correlation_id, stream_id, code == error.code ? rpc_error_of(error) : rpc_timed_out,
                  error.text);
     } else if (!stream->peer_closed) {
-      send_stream_frame({stream->peer_id, own_id(call), StreamFrameType::reset});
+      StreamFrameMeta reset = stream->frame(StreamFrameType::reset);
+      if (stream->extended) {
+        reset.error_code = code == error.code ? rpc_error_of(error) : rpc_timed_out;
+        reset.error_text = std::string_view(error.text).substr(0, error_text_bytes_max);
+      }
+      send_stream_frame(reset);
     }
   }
   finish_call(call);
@@ -506,7 +514,7 @@ void ServerSession::send_error(std::int64_t correlation_id, const std::optional<
                      .correlation_id = correlation_id};
   ServerCall refused;
   if (stream) {
-    refused.stream = std::make_unique<ServerStream>();
+    refused.stream = std::make_unique<StreamEnd>();
     refused.stream->peer_id = *stream;
   }
   begin_response(refused, meta, nullptr, 0, 0);

@@ -17,28 +17,11 @@
 #include "protocol/baidu_std/frame.h"
 #include "protocol/baidu_std/frame_receiver.h"
 #include "protocol/baidu_std/rpc_meta.h"
+#include "protocol/baidu_std/stream_end.h"
 #include "rpc/port/byte_session.h"
 #include "rpc/port/call_states.h"
 
 namespace hawser::prpc {
-
-// The stream of a call, as the session sees it.
-struct ServerStream {
-  std::int64_t peer_id = 0;
-  bool peer_needs_feedback = false;
-  bool incoming = false;  // The handler reads the stream.
-  bool accepted = false;  // The reply that opens the stream has been sent.
-  bool peer_closed = false;
-  std::shared_ptr<detail::StreamCore> core;  // Null until the handler's coroutine has begun.
-  std::int64_t consumed = 0;                 // Bytes that the handler has read.
-  std::int64_t reported = 0;                 // The part of them that FEEDBACK has reported.
-  std::int64_t produced = 0;                 // Bytes that the handler has written.
-  std::int64_t peer_consumed = 0;            // The part of them that the peer has reported.
-  // A message that arrives in several frames, and the charge for its parts.
-  std::vector<Buffer> parts;
-  std::size_t parts_bytes = 0;
-  detail::ReceiveCharge parts_charge;
-};
 
 // The properties of a request that its answer needs.
 struct ServerCall {
@@ -48,14 +31,12 @@ struct ServerCall {
   std::shared_ptr<const detail::JsonTranscoder> json = {};  // Non-null if the content is JSON.
   bool checksum = false;                                    // The request had one, so the reply gets one.
   bool checksum_with_attachment = false;
-  std::unique_ptr<ServerStream> stream;  // Non-null if the request opened a stream.
+  std::unique_ptr<StreamEnd> stream;  // Non-null if the request opened a stream.
 };
 
 // A connection of a client that speaks baidu_std.
 class ServerSession final : public rpc::ByteSession, detail::StreamChannel {
  public:
-  // Consumed bytes are reported once they amount to this, or when the handler has read everything.
-  static constexpr std::int64_t feedback_bytes = 64 * 1024;
   // JSON of more bytes, and JSON of values of more bytes, is converted on a thread of the offload pool. Meanwhile no
   // further frame of the connection is taken.
   static constexpr std::size_t converted_in_place_max = 8 * 1024;
@@ -128,22 +109,21 @@ class ServerSession final : public rpc::ByteSession, detail::StreamChannel {
   // Streams.
   // The id of a call's stream on this side. It is never 0.
   static std::int64_t own_id(std::uint32_t call) noexcept { return std::int64_t{call} + 1; }
-  static StreamSettings own_settings(std::uint32_t number, const ServerStream& stream) noexcept;
   void on_stream_frame(const ReceivedFrame& frame);
-  void on_stream_data(std::uint32_t number, ServerStream& stream, const StreamFrameMeta& meta,
-                      const ReceivedFrame& frame);
-  void on_stream_closed(std::uint32_t number, ServerStream& stream, bool reset);
-  void accept_stream(std::uint32_t number, ServerCall& call);
+  // Ends the connection if `status` is an error.
+  void check(const Result<void>& status);
+  void on_stream_data(std::uint32_t number, StreamEnd& stream, const StreamFrameMeta& meta, const ReceivedFrame& frame);
+  void on_stream_closed(std::uint32_t number, StreamEnd& stream, bool reset);
+  void accept_stream(ServerCall& call);
   void send_stream_frame(const StreamFrameMeta& meta);
-  void reset_stream(std::uint32_t number, ServerStream& stream, const Error& why);
+  void reset_stream(std::uint32_t number, StreamEnd& stream, const Error& why);
   detail::ActiveCall* active(std::uint32_t number) const noexcept;
 
   // detail::StreamChannel
   Loop& stream_loop() noexcept override { return loop(); }
   std::byte* begin_item(std::uint32_t call, const codec::EncodedSize& size) override;
   void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
-  // The protocol ends both directions together, when the call ends.
-  void send_end(std::uint32_t) override {}
+  void send_end(std::uint32_t call) override;
   void send_credit(std::uint32_t call, std::uint32_t bytes) override;
   void copy_and_release_item(SendCompletion& owner) override { copy_and_release(owner); }
   bool has_room() const noexcept override { return ByteSession::has_room(); }

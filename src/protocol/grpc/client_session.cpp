@@ -11,6 +11,7 @@
 #include "protocol/grpc/header_values.h"
 #include "protocol/grpc/status.h"
 #include "rpc/client/client_session.h"
+#include "rpc/session/wake_writers.h"
 #include "transport/common/null_sink.h"
 
 namespace hawser::protocol::grpc {
@@ -409,7 +410,7 @@ void ClientSession::flush() {
     output_.consume(taken);
   }
   sending_ = false;
-  if (writers_.linked() && has_room()) wake_writers(writers_);
+  if (writers_.linked() && has_room()) rpc::wake_writers(writers_);
   if (stream_ != nullptr && output_.empty() && machine_.finished()) {
     end(machine_.failure()
             ? *machine_.failure()

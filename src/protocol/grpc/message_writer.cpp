@@ -61,14 +61,4 @@ bool deliver_item(detail::StreamCore& core, Stream& stream, Bytes message, Block
   return true;
 }
 
-void wake_writers(detail::WaitingWriter& writers) {
-  detail::WaitingWriter woken;
-  woken.take_all(writers);
-  while (woken.linked()) {
-    detail::WaitingWriter& first = *woken.next();
-    first.unlink();
-    detail::StreamCore::on_room(first);
-  }
-}
-
 }  // namespace hawser::protocol::grpc

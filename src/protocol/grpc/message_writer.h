@@ -37,9 +37,6 @@ class MessageWriter {
 bool deliver_item(detail::StreamCore& core, Stream& stream, Bytes message, Block* block,
                   detail::ReceiveAccount& account);
 
-// Resumes the writers that wait for room.
-void wake_writers(detail::WaitingWriter& writers);
-
 // Credit that an item of that length costs.
 inline std::uint32_t item_credit(std::size_t bytes) noexcept {
   constexpr std::size_t most = UINT32_MAX - detail::StreamCore::item_overhead_bytes;

@@ -7,6 +7,7 @@
 
 #include "hawser/detail/json_transcoder.h"
 #include "protocol/grpc/status.h"
+#include "rpc/session/wake_writers.h"
 
 namespace hawser::protocol::grpc {
 namespace {
@@ -393,7 +394,7 @@ bool ServerSession::request_compressed(std::uint32_t call) const noexcept {
 void ServerSession::produce() {
   machine_.pump();
   if (!failed_ && machine_.failure()) fail_machine(*machine_.failure());
-  if (writers_.linked() && has_room()) wake_writers(writers_);
+  if (writers_.linked() && has_room()) rpc::wake_writers(writers_);
   if (http_ != nullptr && has_room()) http_->on_room();
   if (closed() || finishing()) return;
   close_if_done();

@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "protocol/baidu_std/client_session.h"
+
+// The streams of a client's calls: frames with the magic STRM.
+namespace hawser::prpc {
+
+using detail::CallOperation;
+using wire::CallId;
+
+ClientSession::Stream* ClientSession::open_stream(std::uint32_t call) noexcept {
+  const CallId id = CallId::from_number(call);
+  return stream_ == nullptr || calls_.find(id).call == nullptr ? nullptr : stream_of(id);
+}
+
+// Returns the settings for the request.
+StreamSettings ClientSession::begin_stream(CallId id, CallOperation& operation) {
+  auto stream = std::make_unique<Stream>();
+  stream->id = correlation_id(id);
+  stream->incoming = operation.request().streams_out;
+  stream->extended = true;
+  // Nothing can be written before the stream is open. The peer decides how much it has outstanding, so the window does
+  // not bound the items that are stored: their memory is charged. Each item that is read is granted again, which
+  // send_credit() counts.
+  const detail::StreamCore::Flow flow{.send_credit = 0, .window = UINT32_MAX, .item_overhead = 0, .grant_bytes_min = 1};
+  stream->core = std::make_shared<detail::StreamCore>(static_cast<detail::StreamChannel&>(*this), id.number(), flow);
+  if (streams_.size() <= id.slot()) streams_.resize(id.slot() + 1UZ);
+  operation.set_stream(stream->core);
+  const StreamSettings settings = stream->settings(operation.request().streams_in);
+  streams_[id.slot()] = std::move(stream);
+  return settings;
+}
+
+void ClientSession::send_stream_frame(const StreamFrameMeta& meta) {
+  const std::size_t size = stream_meta_bytes(meta);
+  std::byte* const at = sending_.reserve(FrameHeader::bytes + size);
+  write_stream_meta(
+      write_header(at, {FrameKind::stream, static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(size)}), meta);
+  committed_ += FrameHeader::bytes + size;
+  commit(FrameHeader::bytes + size);
+}
+
+void ClientSession::forget(CallId id) noexcept {
+  calls_.close(id);
+  if (id.slot() >= streams_.size() || streams_[id.slot()] == nullptr) return;
+  const std::unique_ptr<Stream> stream = std::move(streams_[id.slot()]);
+  // The Reader may outlive this session, and with it the account.
+  stream->core->end_charges();
+  // A stream that is not open yet is reset when the reply that opens it arrives.
+  if (!stream->open || stream->peer_closed || stream_ == nullptr) return;
+  try {
+    send_stream_frame(stream->frame(StreamFrameType::reset));
+  } catch (const std::bad_alloc&) {
+    // The next frame of the stream is answered by a reset.
+  }
+}
+
+void ClientSession::finish(CallOperation& operation, std::optional<Error> error) {
+  if (detail::StreamCore* const core = operation.stream()) core->on_closed(error);
+  forget(CallId::from_number(operation.id()));
+  if (error) {
+    operation.complete(loop_, std::move(*error));
+  } else {
+    operation.complete(loop_);
+  }
+}
+
+void ClientSession::check(const Result<void>& status) {
+  if (!status) protocol_error(status.error().text);
+}
+
+// ---- Receiving ----
+
+void ClientSession::on_stream_frame(const ReceivedFrame& frame) {
+  const Result<StreamFrameMeta> parsed = parse_stream_meta(frame.meta);
+  if (!parsed) return protocol_error(parsed.error().text);
+  const StreamFrameMeta& meta = *parsed;
+  if (meta.type == StreamFrameType::unknown) return protocol_error(StreamEnd::unknown_frame);
+  const CallId id = CallId::from_number(static_cast<std::uint32_t>(meta.stream_id));
+  CallOperation* const operation = calls_.find(id).call;
+  Stream* const stream = operation == nullptr || correlation_id(id) != meta.stream_id ? nullptr : stream_of(id);
+  if (stream == nullptr) {
+    // The peer learns that the stream has ended, unless it has opened none or does not read what it receives. Frames
+    // that end or acknowledge are not answered.
+    constexpr std::int64_t no_stream = -1;
+    if (meta.type == StreamFrameType::data && meta.source_stream_id != no_stream && has_room()) {
+      send_stream_frame({meta.source_stream_id, meta.stream_id, StreamFrameType::reset});
+    }
+    return;
+  }
+  if (!stream->open && meta.type != StreamFrameType::reset) return on_opening_frame(*operation, *stream, meta, frame);
+  switch (meta.type) {
+    case StreamFrameType::data: return on_stream_data(*operation, *stream, meta, frame);
+    case StreamFrameType::close: stream->peer_closed = true; return finish(*operation, std::nullopt);
+    case StreamFrameType::reset:
+      stream->peer_closed = true;
+      if (meta.error_code != 0) return finish(*operation, error_of_reply(*operation, meta.error_code, meta.error_text));
+      return finish(*operation, Error{ErrorCode::internal, ErrorScope::call, Initiator::peer, 0,
+                                      "the server has reset the stream of this call"});
+    case StreamFrameType::feedback: return check(stream->take_feedback(meta.consumed_size));
+    case StreamFrameType::end: return check(stream->take_end());
+    case StreamFrameType::unknown: return;
+  }
+}
+
+// The first frame of a stream carries the whole reply.
+void ClientSession::on_opening_frame(CallOperation& operation, Stream& stream, const StreamFrameMeta& meta,
+                                     const ReceivedFrame& frame) {
+  const FrameLimits limits{frame_bytes_max_, FrameReceiver::short_frame_bytes_max};
+  const Result<std::optional<FrameHeader>> header = parse_header(frame.data, limits);
+  if (meta.type != StreamFrameType::data || meta.has_continuation || !header || !*header ||
+      (*header)->kind != FrameKind::rpc || FrameHeader::bytes + (*header)->body_bytes != frame.data.size() ||
+      (*header)->meta_bytes > (*header)->body_bytes) {
+    return protocol_error("the first STRM frame of a stream does not carry the reply to the request that opens it");
+  }
+  const Bytes reply = frame.data.subspan(FrameHeader::bytes);
+  const ReceivedFrame inner{.kind = FrameKind::rpc,
+                            .meta = reply.first((*header)->meta_bytes),
+                            .data = reply.subspan((*header)->meta_bytes),
+                            .block = frame.block};
+  const Result<RpcMeta> reply_meta = parse_meta(inner.meta);
+  if (!reply_meta) return protocol_error(reply_meta.error().text);
+  if (reply_meta->request) return protocol_error("a server has sent a request");
+  if (reply_meta->correlation_id != stream.id) {
+    return protocol_error("the first STRM frame of a stream carries the reply to another request");
+  }
+  on_opened(operation, stream, *reply_meta, inner);
+}
+
+void ClientSession::on_opened(CallOperation& operation, Stream& stream, const RpcMeta& meta,
+                              const ReceivedFrame& frame) {
+  if (meta.response && meta.response->error_code != 0) {
+    return finish(operation, error_of_reply(operation, meta.response->error_code, meta.response->error_text));
+  }
+  const auto failed = [&](ErrorCode code, std::string text) {
+    finish(operation, Error{code, ErrorScope::call, Initiator::peer, 0, std::move(text)});
+  };
+  const std::string name(operation.request().name);
+  if (!meta.stream) {
+    return failed(ErrorCode::signature_mismatch,
+                  "the server has answered '" + name +
+                      "' without accepting the stream: the method has no stream there, so use call()");
+  }
+  stream.peer_id = meta.stream->stream_id;
+  stream.peer_needs_feedback = meta.stream->need_feedback;
+  stream.extended = meta.stream->extended;
+  stream.open = true;
+  if (operation.request().streams_in && !meta.stream->writable) {
+    return failed(ErrorCode::signature_mismatch, "the server does not read the stream that '" + name + "' sends");
+  }
+  // A server of bRPC gives the result here. This library's server sends it as the last message, unless it is empty.
+  if (Result<void> decoded = decode_reply(operation, meta, frame); !decoded) {
+    return finish(operation, std::move(decoded.error()));
+  }
+  check(stream.core->on_credit(std::max(options_.stream_buffer_bytes, std::uint32_t{1})));
+  if (stream.end_wanted) send_end(operation.id());
+}
+
+void ClientSession::on_stream_data(CallOperation& operation, Stream& stream, const StreamFrameMeta& meta,
+                                   const ReceivedFrame& frame) {
+  const bool result = meta.result && stream.extended;
+  if (!result && !stream.incoming) {
+    return finish(operation, Error{ErrorCode::protocol_error, ErrorScope::call, Initiator::peer, 0,
+                                   "the server writes to a stream that this call does not read"});
+  }
+  Result<std::optional<StreamEnd::Item>> item =
+      stream.take_data(meta, frame, stream_account_, frame_bytes_max_,
+                       "stream_receive_bytes_max (" + std::to_string(options_.stream_receive_bytes_max) +
+                           " bytes): read the items sooner, or raise it");
+  if (!item) return finish(operation, std::move(item.error()));
+  if (!*item) return;
+  if (!result) return check(stream.core->on_item(std::move(**item)));
+  const Buffer& body = (*item)->body;
+  operation.decode({.body = body.bytes(),
+                    .payload = {},
+                    .attachment = {},
+                    .metadata = {},
+                    .head_block = body.block(),
+                    .payload_block = body.block(),
+                    .decode_limits = &options_.client.decode_limits});
+}
+
+// ---- Sending ----
+
+std::byte* ClientSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
+  Stream* const stream = open_stream(call);
+  const std::size_t bytes = size.body + size.payload;
+  if (stream == nullptr || !stream->open || stream->close_sent || size.too_large ||
+      bytes + FrameReceiver::short_frame_bytes_max > frame_bytes_max_) {
+    return nullptr;
+  }
+  stream->produced += static_cast<std::int64_t>(bytes);
+  const StreamFrameMeta meta = stream->frame(StreamFrameType::data);
+  const std::size_t meta_size = stream_meta_bytes(meta);
+  item_head_bytes_ = FrameHeader::bytes + meta_size + size.body;
+  committed_ += item_head_bytes_ + size.payload;
+  std::byte* const at = sending_.reserve(item_head_bytes_);
+  return write_stream_meta(write_header(at, {FrameKind::stream, static_cast<std::uint32_t>(meta_size + bytes),
+                                             static_cast<std::uint32_t>(meta_size)}),
+                           meta);
+}
+
+void ClientSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
+  sending_.commit(item_head_bytes_);
+  if (!pieces.empty()) {
+    sending_.borrow(pieces, owner);
+  } else if (owner != nullptr) {
+    owner->on_send_complete();
+  }
+  commit(0);
+}
+
+void ClientSession::send_end(std::uint32_t call) {
+  Stream* const stream = open_stream(call);
+  if (stream == nullptr || stream->close_sent) return;
+  if (!stream->open) {
+    stream->end_wanted = true;
+    return;
+  }
+  // bRPC knows the end of both directions only. Its server sends what it has written before, and CLOSE.
+  stream->close_sent = true;
+  send_stream_frame(stream->frame(stream->extended ? StreamFrameType::end : StreamFrameType::close));
+}
+
+void ClientSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
+  Stream* const stream = open_stream(call);
+  if (stream == nullptr || !stream->count_consumed(bytes)) return;
+  StreamFrameMeta feedback = stream->frame(StreamFrameType::feedback);
+  feedback.consumed_size = stream->consumed;
+  send_stream_frame(feedback);
+}
+
+}  // namespace hawser::prpc

@@ -1,0 +1,518 @@
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/baidu_std/client_tools.h"
+
+// The streams of the library's own client of baidu_std.
+namespace hawser::prpc {
+
+// The server has a method of this name, without a stream.
+inline Task<Result<RawMessage>> no_stream_there(Context&, const RawMessage&, Reader<RawMessage>) {
+  co_return RawMessage{};
+}
+
+}  // namespace hawser::prpc
+
+template <>
+inline constexpr std::string_view hawser::method_name_override<&hawser::prpc::no_stream_there> = "test.Raw/Echo";
+
+namespace hawser::prpc {
+namespace {
+
+using namespace std::string_view_literals;
+
+TEST_F(BaiduStd, StreamsOfTheClient) {
+  with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
+    const RawMessage request;
+    AWAIT(call, client.open<stream_message>(request));
+    REQUIRE_OK(call);
+    auto reader = call->reader();
+    auto writer = call->writer();
+    for (const std::size_t size : {3UZ, 0UZ, 100'000UZ, 1'000'000UZ, 1UZ}) {
+      const RawMessage item = raw(text_of(size));
+      AWAIT(written, writer.write(item));
+      REQUIRE_OK(written);
+      AWAIT(same, reader.next());
+      REQUIRE_OK(same);
+      REQUIRE(same->has_value());
+      EXPECT_TRUE((*same)->bytes == item.bytes) << size;
+    }
+    AWAIT(result, call->finish());
+    REQUIRE_OK(result);
+    EXPECT_EQ(result->bytes, "end");
+    AWAIT(echoed, client.call<echo_message>(raw("after")));
+    REQUIRE_OK(echoed);
+    EXPECT_EQ(echoed->bytes, "after");
+  });
+}
+
+// A server of this library knows that the caller writes no more, and still writes.
+TEST_F(BaiduStd, AStreamIsReadAfterTheWriterHasEnded) {
+  with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
+    const RawMessage request;
+    AWAIT(call, client.open<stream_message>(request));
+    REQUIRE_OK(call);
+    auto reader = call->reader();
+    auto writer = call->writer();
+    for (int i = 0; i < 50; ++i) {
+      const RawMessage item = raw(std::to_string(i));
+      AWAIT(written, writer.write(item));
+      REQUIRE_OK(written);
+    }
+    writer.end();
+    for (int i = 0; i < 50; ++i) {
+      AWAIT(item, reader.next());
+      REQUIRE_OK(item);
+      REQUIRE(item->has_value());
+      EXPECT_EQ((*item)->bytes, std::to_string(i));
+    }
+    AWAIT(end, reader.next());
+    REQUIRE_OK(end);
+    EXPECT_FALSE(end->has_value());
+    AWAIT(result, call->finish());
+    REQUIRE_OK(result);
+    EXPECT_EQ(result->bytes, "end");
+  });
+}
+
+TEST_F(BaiduStd, ErrorsOfStreamsReachTheClient) {
+  with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
+    {
+      const RawMessage request;
+      AWAIT(call, client.open<stream_message>(request));
+      REQUIRE_OK(call);
+      auto reader = call->reader();
+      auto writer = call->writer();
+      AWAIT(written, writer.write(raw("fail")));
+      REQUIRE_OK(written);
+      AWAIT(item, reader.next());
+      EXPECT_ERROR(item, invalid_argument, "failed");
+      AWAIT(result, call->finish());
+      EXPECT_ERROR(result, invalid_argument, "failed");
+    }
+    {
+      AWAIT(call, client.open<stream_message>(raw("refuse")));
+      REQUIRE_OK(call);
+      AWAIT(result, call->finish());
+      EXPECT_ERROR(result, invalid_argument, "refused at once");
+    }
+    AWAIT(call, client.open<no_stream_there>(raw("x")));
+    REQUIRE_OK(call);
+    AWAIT(result, call->finish());
+    EXPECT_ERROR(result, signature_mismatch, "has no stream there");
+  });
+}
+
+// More than the buffer of the server's stream arrives only if the client acknowledges what it has read.
+TEST_F(BaiduStd, TheClientAcknowledgesAndDropsAStream) {
+  with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
+    AWAIT(call, client.open<pour_message>(RawMessage{}));
+    REQUIRE_OK(call);
+    auto reader = call->reader();
+    for (int i = 0; i < 5000; ++i) {
+      AWAIT(item, reader.next());
+      REQUIRE_OK(item);
+      REQUIRE(item->has_value());
+    }
+    call = fail(ErrorCode::cancelled, "dropped");
+    bool ended = false;
+    // Items that have arrived can still be read.
+    while (!ended) {
+      AWAIT(item, reader.next());
+      ended = !item || !item->has_value();
+    }
+    AWAIT(echoed, client.call<echo_message>(raw("after")));
+    EXPECT_OK(echoed);
+    EXPECT_EQ(client.calls_in_flight(), 0U);
+  });
+  EXPECT_TRUE(soon([&] { return server->counters().calls_in_flight == 0; }));
+}
+
+TEST_F(BaiduStd, ADeadlineEndsAStreamOfTheClient) {
+  BaiduStdClientOptions options;
+  options.stream_buffer_bytes = 10'000;
+  with_client(server->address(), options, [](BaiduStdClient& client) -> Task<void> {
+    const CallOptions with{.timeout = 100ms};
+    const RawMessage request;
+    AWAIT(call, client.open<lazy_message>(with, request));
+    REQUIRE_OK(call);
+    auto writer = call->writer();
+    // Nobody reads: the buffer fills, and the writer waits for the deadline.
+    const RawMessage item = raw(text_of(1000));
+    int items = 0;
+    for (bool open = true; open;) {
+      AWAIT(written, writer.write(item));
+      if (written) {
+        ++items;
+      } else {
+        EXPECT_ERROR(written, deadline_exceeded, "");
+        open = false;
+      }
+    }
+    EXPECT_LE(items, 10);
+    AWAIT(result, call->finish());
+    EXPECT_ERROR(result, deadline_exceeded, "");
+  });
+  EXPECT_TRUE(soon([&] { return server->counters().calls_in_flight == 0; }));
+}
+
+TEST_F(BaiduStd, TheEndOfTheClientEndsItsStreams) {
+  with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
+    const RawMessage request;
+    AWAIT(call, client.open<stream_message>(request));
+    REQUIRE_OK(call);
+    auto reader = call->reader();
+    auto writer = call->writer();
+    AWAIT(written, writer.write(raw("one")));
+    REQUIRE_OK(written);
+    AWAIT(item, reader.next());
+    REQUIRE_OK(item);
+    client.close();
+    AWAIT(none, reader.next());
+    EXPECT_ERROR(none, outcome_unknown, "the client was closed");
+    AWAIT(refused, writer.write(raw("two")));
+    EXPECT_ERROR(refused, outcome_unknown, "the client was closed");
+    AWAIT(result, call->finish());
+    EXPECT_ERROR(result, outcome_unknown, "the client was closed");
+  });
+}
+
+// ---- Servers that are played by hand, as those of bRPC ----
+
+constexpr std::int64_t server_id = 4242;
+
+class PlayedServer {
+ public:
+  explicit PlayedServer(RawSocket socket) : socket_(std::move(socket)) {}
+
+  // The request that opens a stream.
+  struct Opening {
+    std::int64_t correlation_id = 0;
+    std::string method;
+    StreamSettings settings;
+  };
+  Opening receive_opening() {
+    const auto head = socket_.receive(FrameHeader::bytes);
+    if (!head) return {};
+    const FrameHeader header = **parse_header(*head, {});
+    EXPECT_EQ(header.kind, FrameKind::rpc);
+    const auto rest = socket_.receive(header.body_bytes);
+    if (!rest) return {};
+    const auto meta = parse_meta(Bytes(*rest).first(header.meta_bytes));
+    EXPECT_TRUE(meta && meta->request && meta->stream);
+    if (!meta || !meta->request || !meta->stream) return {};
+    return {meta->correlation_id, std::string(meta->request->method), *meta->stream};
+  }
+  static Octets opening_reply(const Opening& opening, const StreamSettings& settings = {server_id, true, true},
+                              std::string_view data = "opened", std::int32_t code = 0) {
+    RpcMeta meta{.response = ResponseMeta{code, code == 0 ? "" : "as asked"}, .correlation_id = opening.correlation_id};
+    if (code == 0) meta.stream = settings;
+    const Octets reply = reply_frame(meta, data);
+    return stream_frame({opening.settings.stream_id, code == 0 ? server_id : -1, StreamFrameType::data},
+                        as_text(reply));
+  }
+  Opening accept(const StreamSettings& settings = {server_id, true, true}) {
+    const Opening opening = receive_opening();
+    send(opening_reply(opening, settings));
+    return opening;
+  }
+  void send(const Octets& bytes) { socket_.send(bytes); }
+  std::optional<Answer> receive() { return receive_answer(socket_); }
+  // The next frame that is no FEEDBACK.
+  Answer next() {
+    for (;;) {
+      const std::optional<Answer> frame = receive();
+      if (!frame) return {};
+      if (frame->kind == FrameKind::stream && frame->frame.type == StreamFrameType::feedback) {
+        consumed = frame->frame.consumed_size;
+        continue;
+      }
+      return *frame;
+    }
+  }
+  // Skips frames of streams until a call comes, and answers it.
+  void answer_call() {
+    while (const auto head = socket_.receive(FrameHeader::bytes)) {
+      const FrameHeader header = **parse_header(*head, {});
+      const auto rest = socket_.receive(header.body_bytes);
+      if (!rest) return;
+      if (header.kind != FrameKind::rpc) continue;
+      const auto meta = parse_meta(Bytes(*rest).first(header.meta_bytes));
+      return send(reply_frame({.response = ResponseMeta{}, .correlation_id = meta->correlation_id}, "answer"));
+    }
+  }
+  void wait_for_the_end() {
+    while (socket_.receive(1)) {
+    }
+  }
+
+  std::int64_t consumed = 0;  // Reported by the client's last FEEDBACK.
+
+ private:
+  RawSocket socket_;
+};
+
+template <class Play>
+void with_played_server(Play play, const BaiduStdClientOptions& options, Script script) {
+  RawListener listener;
+  std::thread serving([&] {
+    PlayedServer server(listener.accept());
+    play(server);
+    server.wait_for_the_end();
+  });
+  with_client(listener.address(), options, script);
+  serving.join();
+}
+
+TEST(BaiduStdClientStreams, AServerOfBrpc) {
+  with_played_server(
+      [](PlayedServer& server) {
+        const PlayedServer::Opening opening = server.accept();
+        EXPECT_EQ(opening.method, "Stream");
+        EXPECT_TRUE(opening.settings.need_feedback);
+        EXPECT_TRUE(opening.settings.writable);
+        for (const std::string_view text : {"one", "", "two"}) {
+          const Answer item = server.next();
+          EXPECT_EQ(item.frame.type, StreamFrameType::data);
+          EXPECT_EQ(item.frame.stream_id, server_id);
+          EXPECT_EQ(item.frame.source_stream_id, opening.settings.stream_id);
+          EXPECT_FALSE(item.frame.result);
+          EXPECT_EQ(item.data, text);
+          server.send(stream_frame({opening.settings.stream_id, server_id, StreamFrameType::data}, item.data));
+        }
+        server.send(stream_frame({opening.settings.stream_id, server_id, StreamFrameType::data, true}, "in ") +
+                    stream_frame({opening.settings.stream_id, server_id, StreamFrameType::data, false}, "parts"));
+        // The end of the caller's items is CLOSE, because bRPC has no other.
+        EXPECT_EQ(server.next().frame.type, StreamFrameType::close);
+        EXPECT_EQ(server.consumed, 6);
+        server.send(stream_frame({opening.settings.stream_id, server_id, StreamFrameType::data}, "last") +
+                    stream_frame({opening.settings.stream_id, server_id, StreamFrameType::close}));
+      },
+      {},
+      [](BaiduStdClient& client) -> Task<void> {
+        AWAIT(call, client.open<stream_message>(raw("x")));
+        REQUIRE_OK(call);
+        auto reader = call->reader();
+        auto writer = call->writer();
+        for (const std::string_view text : {"one"sv, ""sv, "two"sv}) {
+          const RawMessage item = raw(text);
+          AWAIT(written, writer.write(item));
+          REQUIRE_OK(written);
+          AWAIT(same, reader.next());
+          REQUIRE_OK(same);
+          REQUIRE(same->has_value());
+          EXPECT_EQ((*same)->bytes, text);
+        }
+        writer.end();
+        for (const std::string_view text : {"in parts"sv, "last"sv}) {
+          AWAIT(item, reader.next());
+          REQUIRE_OK(item);
+          REQUIRE(item->has_value());
+          EXPECT_EQ((*item)->bytes, text);
+        }
+        AWAIT(end, reader.next());
+        REQUIRE_OK(end);
+        EXPECT_FALSE(end->has_value());
+        AWAIT(result, call->finish());
+        REQUIRE_OK(result);
+        EXPECT_EQ(result->bytes, "opened");
+      });
+}
+
+TEST(BaiduStdClientStreams, AWriterWaitsForTheServer) {
+  BaiduStdClientOptions options;
+  options.stream_buffer_bytes = 1000;
+  with_played_server(
+      [](PlayedServer& server) {
+        const PlayedServer::Opening opening = server.accept();
+        // One message may pass the buffer. The next one waits for FEEDBACK, which is cumulative.
+        std::int64_t received = 0;
+        for (int round = 0; round < 5; ++round) {
+          while (received < (round + 1) * 1200) received += static_cast<std::int64_t>(server.next().data.size());
+          EXPECT_EQ(received, (round + 1) * 1200);
+          server.send(
+              stream_frame({opening.settings.stream_id, server_id, StreamFrameType::feedback, false, received}));
+        }
+        EXPECT_EQ(server.next().frame.type, StreamFrameType::close);
+        server.send(stream_frame({opening.settings.stream_id, server_id, StreamFrameType::close}));
+      },
+      options,
+      [](BaiduStdClient& client) -> Task<void> {
+        AWAIT(call, client.open<stream_message>(raw("x")));
+        REQUIRE_OK(call);
+        auto writer = call->writer();
+        for (int i = 0; i < 10; ++i) {
+          const RawMessage item = raw(text_of(600));
+          AWAIT(written, writer.write(item));
+          REQUIRE_OK(written);
+        }
+        AWAIT(result, call->finish());
+        EXPECT_OK(result);
+      });
+}
+
+TEST(BaiduStdClientStreams, ServersThatRefuse) {
+  with_played_server(
+      [](PlayedServer& server) {
+        const PlayedServer::Opening refused = server.receive_opening();
+        server.send(PlayedServer::opening_reply(refused, {}, "", 1002));
+        // Some errors come without the DATA frame.
+        const PlayedServer::Opening bare = server.receive_opening();
+        server.send(reply_frame({.response = ResponseMeta{1003, "bare"}, .correlation_id = bare.correlation_id}, ""));
+        const PlayedServer::Opening unread = server.receive_opening();
+        server.send(PlayedServer::opening_reply(unread, {server_id, true, false}));
+        EXPECT_EQ(server.next().frame.type, StreamFrameType::reset);
+        const PlayedServer::Opening reset = server.accept();
+        server.send(stream_frame({reset.settings.stream_id, server_id, StreamFrameType::reset}));
+      },
+      {},
+      [](BaiduStdClient& client) -> Task<void> {
+        const auto outcome = [&]() -> Task<Result<RawMessage>> {
+          AWAIT(call, client.open<stream_message>(raw("x")));
+          if (!call) co_return std::unexpected(call.error());
+          AWAIT(written, call->writer().write(raw("item")));
+          static_cast<void>(written);
+          AWAIT(result, call->finish());
+          co_return std::move(result);
+        };
+        AWAIT(refused, outcome());
+        EXPECT_ERROR(refused, unknown_method, "as asked");
+        AWAIT(bare, outcome());
+        EXPECT_ERROR(bare, invalid_argument, "bare");
+        AWAIT(unread, outcome());
+        EXPECT_ERROR(unread, signature_mismatch, "does not read the stream");
+        AWAIT(reset, outcome());
+        EXPECT_ERROR(reset, internal, "reset the stream");
+      });
+}
+
+// A call that was given up before its stream was open: the server learns of it when it opens the stream.
+TEST(BaiduStdClientStreams, FramesOfAnEndedStreamAreAnsweredByAReset) {
+  with_played_server(
+      [](PlayedServer& server) {
+        const PlayedServer::Opening late = server.receive_opening();
+        const PlayedServer::Opening second = server.receive_opening();
+        server.send(PlayedServer::opening_reply(late));
+        const Answer reset = server.next();
+        EXPECT_EQ(reset.frame.type, StreamFrameType::reset);
+        EXPECT_EQ(reset.frame.stream_id, server_id);
+        EXPECT_EQ(reset.frame.source_stream_id, late.settings.stream_id);
+        // Neither a refusal nor the end of a stream is answered.
+        server.send(PlayedServer::opening_reply(late, {}, "", 1003) +
+                    stream_frame({late.settings.stream_id, server_id, StreamFrameType::close}) +
+                    stream_frame({late.settings.stream_id, server_id, StreamFrameType::feedback, false, 5}) +
+                    PlayedServer::opening_reply(second));
+        EXPECT_EQ(server.next().data, "item");
+        server.send(stream_frame({second.settings.stream_id, server_id, StreamFrameType::close}));
+      },
+      {},
+      [](BaiduStdClient& client) -> Task<void> {
+        const CallOptions with{.timeout = 1ms};
+        const RawMessage request;
+        AWAIT(late, client.open<stream_message>(with, request));
+        REQUIRE_OK(late);
+        AWAIT(given_up, late->finish());
+        EXPECT_ERROR(given_up, deadline_exceeded, "");
+        AWAIT(call, client.open<stream_message>(request));
+        REQUIRE_OK(call);
+        auto writer = call->writer();
+        AWAIT(written, writer.write(raw("item")));
+        REQUIRE_OK(written);
+        auto reader = call->reader();
+        AWAIT(end, reader.next());
+        REQUIRE_OK(end);
+        EXPECT_FALSE(end->has_value());
+        AWAIT(result, call->finish());
+        EXPECT_OK(result);
+      });
+}
+
+TEST(BaiduStdClientStreams, ItemsThatNobodyReadsAreBounded) {
+  for (const std::size_t size : {0UZ, 1000UZ, 100'000UZ}) {
+    for (const bool continued : {false, true}) {
+      BaiduStdClientOptions options;
+      options.stream_receive_bytes_max = 1 << 20;
+      static std::size_t item_bytes = 0;
+      item_bytes = size;
+      with_played_server(
+          [&](PlayedServer& server) {
+            const PlayedServer::Opening opening = server.accept();
+            const Octets item = stream_frame({opening.settings.stream_id, server_id, StreamFrameType::data, continued},
+                                             std::string(size, 'i'));
+            // Twice the limit, even if only the bookkeeping of an item counted.
+            for (std::size_t i = 0; i < 40'000 && i * (size + 64) < (std::size_t{4} << 20); ++i) server.send(item);
+            EXPECT_EQ(server.next().frame.type, StreamFrameType::reset);
+            server.answer_call();
+          },
+          options,
+          [](BaiduStdClient& client) -> Task<void> {
+            AWAIT(call, client.open<pour_message>(raw("x")));
+            REQUIRE_OK(call);
+            AWAIT(result, call->finish());
+            EXPECT_ERROR(result, limit_exceeded, "stream_receive_bytes_max (1048576 bytes)");
+            AWAIT(answer, client.call<echo_message>(raw("x")));
+            EXPECT_TRUE(answer) << item_bytes << error_of(answer);
+          });
+    }
+  }
+}
+
+// Each of them ends the connection.
+TEST(BaiduStdClientStreams, ServersThatBreakTheProtocol) {
+  using Opening = PlayedServer::Opening;
+  using Bad = std::function<Octets(const Opening&)>;
+  const auto frame = [](const Opening& opening, StreamFrameType type, std::string_view data = {}) {
+    return stream_frame({opening.settings.stream_id, server_id, type}, data);
+  };
+  const std::vector<Bad> bad = {
+      [&](const Opening& opening) { return frame(opening, StreamFrameType::close); },
+      [&](const Opening& opening) { return frame(opening, StreamFrameType::feedback); },
+      [&](const Opening& opening) { return frame(opening, StreamFrameType::data); },
+      [&](const Opening& opening) { return frame(opening, StreamFrameType::data, "PRPC"); },
+      [&](const Opening& opening) { return frame(opening, StreamFrameType::data, "PRPC\0\0\0\0\0\0\0\1"sv); },
+      [&](const Opening& opening) { return frame(opening, StreamFrameType::data, "STRM\0\0\0\2\0\0\0\2\x08\1"sv); },
+      [&](const Opening& opening) {
+        Opening other = opening;
+        ++other.correlation_id;
+        return PlayedServer::opening_reply(other);
+      },
+      [&](const Opening& opening) {
+        return PlayedServer::opening_reply(opening) +
+               reply_frame({.response = ResponseMeta{}, .correlation_id = opening.correlation_id}, "again");
+      },
+      [&](const Opening& opening) {
+        return PlayedServer::opening_reply(opening) + frame(opening, StreamFrameType::unknown);
+      },
+      // This server has not agreed to know END.
+      [&](const Opening& opening) {
+        return PlayedServer::opening_reply(opening) + frame(opening, StreamFrameType::end);
+      },
+      [&](const Opening& opening) {
+        return PlayedServer::opening_reply(opening, {server_id, true, true, 0, true}) +
+               frame(opening, StreamFrameType::end) + frame(opening, StreamFrameType::data, "after the end");
+      },
+      [&](const Opening& opening) {
+        return PlayedServer::opening_reply(opening) +
+               stream_frame({opening.settings.stream_id, server_id, StreamFrameType::feedback, false, 1'000'000});
+      },
+  };
+  for (std::size_t i = 0; i < bad.size(); ++i) {
+    SCOPED_TRACE(i);
+    with_played_server([&](PlayedServer& server) { server.send(bad[i](server.receive_opening())); }, {},
+                       [](BaiduStdClient& client) -> Task<void> {
+                         AWAIT(call, client.open<stream_message>(raw("x")));
+                         REQUIRE_OK(call);
+                         auto reader = call->reader();
+                         AWAIT(item, reader.next());
+                         EXPECT_ERROR(item, outcome_unknown, "");
+                         AWAIT(result, call->finish());
+                         EXPECT_ERROR(result, outcome_unknown, "");
+                         EXPECT_FALSE(client.connected());
+                       });
+  }
+}
+
+}  // namespace
+}  // namespace hawser::prpc

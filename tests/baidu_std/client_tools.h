@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tests/baidu_std/fixture.h"
+
+// Tools for tests of the library's own client of baidu_std.
+namespace hawser::prpc {
+
+inline RawMessage raw(std::string_view text) { return {std::string(text)}; }
+
+using Script = Task<void> (*)(BaiduStdClient&);
+
+inline Task<void> connect_and_run(std::string address, BaiduStdClientOptions options, Script script) {
+  BaiduStdClient client(std::move(options));
+  AWAIT(connected, client.connect(std::move(address)));
+  REQUIRE_OK(connected);
+  auto running = script(client);
+  co_await std::move(running);
+}
+inline void with_client(const std::string& address, const BaiduStdClientOptions& options, Script script) {
+  sync_wait(connect_and_run(address, options, script));
+}
+
+inline Octets reply_frame(const RpcMeta& meta, std::string_view data) {
+  const std::size_t size = meta_bytes(meta, nullptr);
+  Octets bytes(FrameHeader::bytes + size);
+  write_header(bytes.data(),
+               {FrameKind::rpc, static_cast<std::uint32_t>(size + data.size()), static_cast<std::uint32_t>(size)});
+  write_meta(bytes.data() + FrameHeader::bytes, meta, nullptr);
+  return bytes + octets(data);
+}
+
+}  // namespace hawser::prpc
