@@ -38,7 +38,8 @@ void check_meta(Bytes bytes) {
   expect(again->attachment_size == std::max(meta->attachment_size, 0));
   expect(again->authentication_data == meta->authentication_data && again->content_type == meta->content_type);
   expect(again->stream.has_value() == meta->stream.has_value() && again->user_fields == meta->user_fields);
-  if (meta->stream) expect(again->stream->stream_id == meta->stream->stream_id);
+  if (meta->stream)
+    expect(again->stream->stream_id == meta->stream->stream_id && again->stream->extended == meta->stream->extended);
 }
 
 void check_stream_meta(Bytes bytes) {
@@ -47,7 +48,8 @@ void check_stream_meta(Bytes bytes) {
   std::vector<std::byte> written(stream_meta_bytes(*meta));
   expect(write_stream_meta(written.data(), *meta) == written.data() + written.size());
   const Result<StreamFrameMeta> again = parse_stream_meta(written);
-  expect(again && again->stream_id == meta->stream_id && again->type == meta->type);
+  expect(again && again->stream_id == meta->stream_id && again->type == meta->type && again->result == meta->result);
+  expect(again->error_code == meta->error_code);
 }
 
 void check_frames(Bytes bytes) {

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <functional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -243,6 +245,7 @@ class PlayedServer {
       return send(reply_frame({.response = ResponseMeta{}, .correlation_id = meta->correlation_id}, "answer"));
     }
   }
+  void end_sending() { ::shutdown(socket_.fd(), SHUT_WR); }
   void wait_for_the_end() {
     while (socket_.receive(1)) {
     }
@@ -511,6 +514,58 @@ TEST(BaiduStdClientStreams, ServersThatBreakTheProtocol) {
                          EXPECT_ERROR(result, outcome_unknown, "");
                          EXPECT_FALSE(client.connected());
                        });
+  }
+}
+
+// Valid frames in any order, with damaged bytes and cut anywhere. The call ends, and what it held is released.
+TEST(BaiduStdClientStreams, RandomFrames) {
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(seed);
+    with_played_server(
+        [seed](PlayedServer& server) {
+          std::mt19937 random(seed);
+          const auto below = [&](std::size_t bound) { return static_cast<std::size_t>(random() % bound); };
+          const PlayedServer::Opening opening = server.receive_opening();
+          const std::int64_t id = opening.settings.stream_id;
+          Octets bytes;
+          if (below(8) != 0) bytes = PlayedServer::opening_reply(opening, {server_id, true, true, 0, below(2) == 0});
+          for (std::size_t frames = below(12); frames != 0; --frames) {
+            StreamFrameMeta meta{.stream_id = below(10) == 0 ? id ^ (std::int64_t{1} << below(40)) : id,
+                                 .source_stream_id = server_id,
+                                 .type = static_cast<StreamFrameType>(below(10) == 0 ? below(7) : 3 + below(3))};
+            meta.has_continuation = below(3) == 0;
+            meta.result = below(4) == 0;
+            meta.consumed_size = static_cast<std::int64_t>(below(20));
+            if (below(4) == 0) meta.error_code = static_cast<std::int32_t>(1000 + below(20));
+            bytes = bytes + stream_frame(meta, text_of(below(3) == 0 ? below(60'000) : below(20)));
+          }
+          for (std::size_t damage = below(4) == 0 ? 3 : 0; damage != 0 && !bytes.empty(); --damage) {
+            bytes[below(std::min<std::size_t>(bytes.size(), 300))] = static_cast<std::byte>(below(256));
+          }
+          for (std::size_t at = 0; at < bytes.size();) {
+            const std::size_t part = std::min(bytes.size() - at, 1 + below(30'000));
+            server.send(Octets(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                               bytes.begin() + static_cast<std::ptrdiff_t>(at + part)));
+            at += part;
+          }
+          server.end_sending();
+        },
+        {},
+        [](BaiduStdClient& client) -> Task<void> {
+          AWAIT(call, client.open<stream_message>(raw("x")));
+          REQUIRE_OK(call);
+          auto reader = call->reader();
+          auto writer = call->writer();
+          AWAIT(written, writer.write(raw("item")));
+          static_cast<void>(written);
+          for (bool open = true; open;) {
+            AWAIT(item, reader.next());
+            open = item && item->has_value();
+          }
+          AWAIT(result, call->finish());
+          static_cast<void>(result);
+          EXPECT_EQ(client.calls_in_flight(), 0U);
+        });
   }
 }
 

@@ -111,8 +111,7 @@ void ClientSession::on_opening_frame(CallOperation& operation, Stream& stream, c
   const FrameLimits limits{frame_bytes_max_, FrameReceiver::short_frame_bytes_max};
   const Result<std::optional<FrameHeader>> header = parse_header(frame.data, limits);
   if (meta.type != StreamFrameType::data || meta.has_continuation || !header || !*header ||
-      (*header)->kind != FrameKind::rpc || FrameHeader::bytes + (*header)->body_bytes != frame.data.size() ||
-      (*header)->meta_bytes > (*header)->body_bytes) {
+      (*header)->kind != FrameKind::rpc || FrameHeader::bytes + (*header)->body_bytes != frame.data.size()) {
     return protocol_error("the first STRM frame of a stream does not carry the reply to the request that opens it");
   }
   const Bytes reply = frame.data.subspan(FrameHeader::bytes);

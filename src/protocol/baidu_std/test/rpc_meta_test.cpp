@@ -131,7 +131,7 @@ TEST(BaiduStdMeta, WrittenFieldsAreReadBack) {
                      .correlation_id = 1LL << 62,
                      .attachment_size = 1 << 30,
                      .authentication_data = "secret",
-                     .stream = StreamSettings{-7, true, false, 0},
+                     .stream = StreamSettings{-7, true, false, 0, true},
                      .content_type = 2,
                      .checksum_type = 1,
                      .checksum_with_attachment = true};
@@ -156,8 +156,11 @@ TEST(BaiduStdMeta, StreamFrames) {
   const std::vector<std::byte> feedback = hex(vectors::stream_feedback);
   const StreamFrameMeta consumed{5, 9, StreamFrameType::feedback, false, 300};
   EXPECT_EQ(parse_stream_meta(meta_of(feedback)).value(), consumed);
-  for (const StreamFrameMeta& meta : {expected, consumed, StreamFrameMeta{-1, 2, StreamFrameType::reset},
-                                      StreamFrameMeta{3, 4, StreamFrameType::data, true}}) {
+  for (const StreamFrameMeta& meta :
+       {expected, consumed, StreamFrameMeta{-1, 2, StreamFrameType::reset},
+        StreamFrameMeta{3, 4, StreamFrameType::data, true}, StreamFrameMeta{3, 4, StreamFrameType::end},
+        StreamFrameMeta{.stream_id = 3, .type = StreamFrameType::data, .result = true},
+        StreamFrameMeta{.stream_id = 3, .type = StreamFrameType::reset, .error_code = -2001, .error_text = "reason"}}) {
     std::vector<std::byte> bytes(stream_meta_bytes(meta));
     EXPECT_EQ(write_stream_meta(bytes.data(), meta), bytes.data() + bytes.size());
     EXPECT_EQ(parse_stream_meta(bytes).value(), meta);
