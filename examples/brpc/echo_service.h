@@ -3,8 +3,10 @@
 #include <hawser/brpc.h>
 #include <hawser/protobuf_channel.h>
 #include <hawser/protobuf_generic.h>
+#include <hawser/protobuf_stream.h>
 #include <hawser/server.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <mutex>
 #include <string>
@@ -25,6 +27,11 @@ class EchoServiceImpl : public example::EchoService {
       waiting_.push_back(done_guard.release());
       return;
     }
+    // The stream of a caller that has created one.
+    hawser::pb::StreamOptions options;
+    options.handler = &echo_messages_;
+    hawser::pb::StreamId stream = hawser::pb::INVALID_STREAM_ID;
+    static_cast<void>(hawser::pb::StreamAccept(&stream, *controller, &options));
     response->set_message(request->message());
     controller->response_attachment().append(controller->request_attachment());
   }
@@ -39,6 +46,20 @@ class EchoServiceImpl : public example::EchoService {
   }
 
  private:
+  // Sends the messages of a stream back.
+  class EchoMessages : public hawser::pb::StreamInputHandler {
+   public:
+    int on_received_messages(hawser::pb::StreamId id, hawser::pb::IOBuf* const messages[], std::size_t size) override {
+      for (std::size_t i = 0; i < size; ++i) {
+        while (hawser::pb::StreamWrite(id, *messages[i]) == EAGAIN) hawser::pb::StreamWait(id, nullptr);
+      }
+      return 0;
+    }
+    void on_idle_timeout(hawser::pb::StreamId) override {}
+    void on_closed(hawser::pb::StreamId) override {}
+  };
+
+  EchoMessages echo_messages_;
   std::mutex mutex_;
   std::vector<google::protobuf::Closure*> waiting_;
 };

@@ -75,6 +75,8 @@ enum RpcErrorCode : std::int32_t {
 };
 
 struct ClientCall;
+class StreamState;
+struct StreamOptions;
 
 // Names a call of a client, also after its end and after its controller has been destroyed. Any thread.
 class CallId {
@@ -191,13 +193,18 @@ class Controller final : public google::protobuf::RpcController {
 
   // For the library: runs the callback of NotifyOnCancel() that has not run.
   void finish() noexcept;
+  // For the library: the stream that is not open yet. Null if there is none.
+  std::shared_ptr<StreamState> take_stream() noexcept { return std::exchange(stream_, nullptr); }
 
  private:
   friend struct ClientCall;
   friend class Channel;
   friend class ParallelChannel;
+  friend int StreamCreate(std::uint64_t* stream, Controller& controller, const StreamOptions* options);
+  friend int StreamAccept(std::uint64_t* stream, Controller& controller, const StreamOptions* options);
   struct Cancellation;
   void unlink() noexcept;
+  void drop_stream() noexcept;
 
   std::optional<Error> error_;
   std::int32_t code_ = 0;
@@ -218,6 +225,8 @@ class Controller final : public google::protobuf::RpcController {
   int retried_count_ = 0;
   bool backup_sent_ = false;
   std::vector<std::shared_ptr<const Controller>> subs_;
+  std::shared_ptr<StreamState> stream_;  // Of the next call, or accepted by the service. Ended with the controller.
+  bool stream_offered_ = false;          // At a server: the caller has created a stream, which was not accepted yet.
 };
 
 }  // namespace hawser::pb

@@ -8,10 +8,13 @@
 #include <functional>
 #include <ostream>
 
+#include "hawser/detail/context_access.h"
 #include "hawser/loop.h"
 #include "hawser/protobuf.h"
 #include "hawser/protobuf_controller.h"
 #include "protobuf/client_call.h"
+#include "protobuf/stream_state.h"
+#include "rpc/port/stream_acceptor.h"
 
 namespace hawser::pb {
 
@@ -273,10 +276,32 @@ Controller::Controller(Context& context)
       request_attachment_(context.attachment().empty() ? Buffer() : Buffer::copy_of(context.attachment())),
       request_metadata_(context.metadata().copy()),
       peer_(context.peer()),
-      deadline_(context.deadline()) {}
+      deadline_(context.deadline()) {
+  auto* const acceptor = dynamic_cast<rpc::StreamAcceptor*>(&detail::ContextAccess::reply_sink(context).origin());
+  stream_offered_ = acceptor != nullptr && acceptor->offers_stream(detail::ContextAccess::call(context));
+}
 Controller::~Controller() {
   unlink();
   finish();
+  drop_stream();
+}
+
+void Controller::drop_stream() noexcept {
+  if (const auto stream = std::exchange(stream_, nullptr)) stream->finish();
+}
+
+int StreamCreate(StreamId* stream, Controller& controller, const StreamOptions* options) {
+  if (controller.stream_ != nullptr || controller.token_.stop_possible()) return -1;
+  controller.stream_ = StreamState::make(options == nullptr ? StreamOptions() : *options);
+  *stream = controller.stream_->id();
+  return 0;
+}
+
+int StreamAccept(StreamId* stream, Controller& controller, const StreamOptions* options) {
+  if (!std::exchange(controller.stream_offered_, false)) return -1;
+  controller.stream_ = StreamState::make(options == nullptr ? StreamOptions() : *options);
+  *stream = controller.stream_->id();
+  return 0;
 }
 
 void Controller::unlink() noexcept {
@@ -305,6 +330,7 @@ void Controller::Reset() {
   response_metadata_.clear();
   subs_.clear();
   if (token_.stop_possible()) return;  // A server's: what the caller sent stays.
+  drop_stream();
   request_attachment_.clear();
   request_metadata_.clear();
   timeout_ms_.reset();

@@ -1,7 +1,9 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
+#include <algorithm>
 #include <atomic>
+#include <climits>
 #include <coroutine>
 #include <mutex>
 #include <utility>
@@ -14,10 +16,12 @@
 #include "hawser/protobuf_generic.h"
 #include "hawser/protobuf_service.h"
 #include "protobuf/client_call.h"
+#include "protobuf/stream_state.h"
+#include "rpc/port/stream_acceptor.h"
 
 namespace hawser::pb {
 
-// A message whose type is known at run time: a request as its bytes, or a reply as a message.
+// A message whose type is known at run time: a request as its bytes, or a reply as a message. Null: an empty reply.
 struct AnyMessage {
   Bytes bytes;
   std::unique_ptr<google::protobuf::Message> message;
@@ -33,6 +37,7 @@ struct hawser::codec::Codec<hawser::pb::AnyMessage> {
   static constexpr std::string_view signature = "protobuf";
   static constexpr std::size_t bytes_min = 0;
   static void size_whole(Sizer& sizer, const pb::AnyMessage& value) {
+    if (value.message == nullptr) return;
     const std::size_t bytes = value.message->ByteSizeLong();
     sizer.add(bytes);
     if (bytes > INT_MAX) sizer.refuse(ErrorCode::limit_exceeded, "the response takes more than 2 GiB");
@@ -41,6 +46,7 @@ struct hawser::codec::Codec<hawser::pb::AnyMessage> {
     }
   }
   static void encode_whole(Encoder& encoder, const pb::AnyMessage& value) {
+    if (value.message == nullptr) return;
     const auto bytes = static_cast<std::size_t>(value.message->GetCachedSize());
     value.message->SerializeWithCachedSizesToArray(reinterpret_cast<std::uint8_t*>(encoder.skip(bytes)));
   }
@@ -167,12 +173,41 @@ class GenericMethod {
     co_await completed;
     if (call->controller.error()) co_return std::unexpected(*call->controller.error());
     context.set_attachment(call->controller.response_attachment().take());
+    if (std::shared_ptr<StreamState> stream = call->controller.take_stream()) {
+      auto streaming = carry_stream(context, *call, OwnedStream(std::move(stream)));
+      co_return co_await std::move(streaming);
+    }
     AnyMessage reply;
     reply.message = std::move(call->response);
     co_return reply;
   }
 
  private:
+  // Sends the response, which opens the stream that the method has accepted, and waits for the end of the stream.
+  static Task<Result<AnyMessage>> carry_stream(Context& context, GenericCall& call, OwnedStream stream) {
+    auto& acceptor = dynamic_cast<rpc::StreamAcceptor&>(detail::ContextAccess::reply_sink(context).origin());
+    AnyMessage response;
+    response.message = std::move(call.response);
+    const codec::EncodedSize size = codec::encoded_size(response);
+    if (size.too_large) co_return fail(size.code, size.why_not);
+    Buffer body = Buffer::allocate(std::max<std::size_t>(size.body, 1)).slice(0, size.body);
+    codec::Encoder encoder(body.mutable_data(), nullptr);
+    codec::encode_all(encoder, response);
+    const std::shared_ptr<detail::StreamCore> core =
+        acceptor.accept_stream(detail::ContextAccess::call(context), body.bytes(),
+                               detail::ContextAccess::reply(context).extras(), stream->has_handler());
+    if (core == nullptr) co_return fail(ErrorCode::unavailable, "the caller has gone");
+    detail::ContextAccess::reply(context) = {};
+    const std::stop_callback stopped(context.token(), [&core] {
+      core->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call ended"});
+    });
+    auto carrying = stream->carry(context.loop(), core, Duration::zero());
+    co_await std::move(carrying);
+    auto finishing = stream->finish_on(context.loop());
+    co_await std::move(finishing);
+    co_return AnyMessage();
+  }
+
   static void run(google::protobuf::Service& service, const google::protobuf::MethodDescriptor& method,
                   const std::shared_ptr<GenericCall>& call) {
     service.CallMethod(&method, &call->controller, call->request.get(), call->response.get(), new Done(call));

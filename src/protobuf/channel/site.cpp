@@ -1,69 +1,16 @@
 #include "protobuf/channel/site.h"
 
-#include <coroutine>
-#include <cstring>
 #include <utility>
 
-#include "hawser/call.h"
-#include "hawser/detail/call_channel.h"
 #include "hawser/when.h"
 #include "hawser/with_timeout.h"
+#include "protobuf/channel/connection.h"
+#include "protobuf/channel/message_call.h"
 #include "rpc/client/client_access.h"
 
 namespace hawser::pb {
 
 namespace {
-
-// A call whose argument and result are bytes of messages.
-class MessageCall final : public detail::CallOperation {
- public:
-  MessageCall(detail::ClientLink& link, const std::string& name, const Buffer& body, const CallOptions& options)
-      : CallOperation(link), body_(body) {
-    request_.method = codec::fnv1a32(name);
-    request_.signature = message_signature();
-    request_.name = name;
-    request_.size.body = body.size();
-    request_.options = &options;
-  }
-  ~MessageCall() { withdraw(); }
-
-  void measure() noexcept override {}
-  void encode(std::byte* body, ConstBuffer*) override {
-    if (!body_.empty()) std::memcpy(body, body_.data(), body_.size());
-  }
-  void decode(const detail::Received& reply) override {
-    reply_.body = Buffer::keep(reply.head_block, reply.body.data(), reply.body.size());
-    if (!reply.attachment.empty()) {
-      Block* const block = reply.attachment.data() >= reply.body.data() &&
-                                   reply.attachment.data() <= reply.body.data() + reply.body.size()
-                               ? reply.head_block
-                               : reply.payload_block;
-      reply_.attachment = Buffer::keep(block, reply.attachment.data(), reply.attachment.size());
-    }
-    reply_.metadata = reply.metadata.copy();
-  }
-
-  auto answered() noexcept {
-    struct Awaiter {
-      MessageCall& call;
-      bool await_ready() const noexcept { return false; }
-      bool await_suspend(std::coroutine_handle<> waiting) const {
-        call.start();
-        return call.wait(waiting);
-      }
-      void await_resume() const noexcept { call.resumed(); }
-    };
-    return Awaiter{*this};
-  }
-  Result<RawReply> take() {
-    if (error()) return std::unexpected(std::move(*error()));
-    return std::move(reply_);
-  }
-
- private:
-  const Buffer& body_;
-  RawReply reply_;
-};
 
 bool may_repeat(const Error& error) noexcept {
   return error.code == hawser::ErrorCode::not_sent || error.code == hawser::ErrorCode::unavailable;
@@ -82,31 +29,6 @@ void Work::end(Result<RawReply> reply) {
 }
 
 // ---- Site ----
-
-struct Site::Connection {
-  Connection(Loop& loop, const ChannelOptions& with, CompressType compression) {
-    ClientOptions options = with.client;
-    options.connect_timeout = std::chrono::milliseconds(with.connect_timeout_ms);
-    if (with.protocol == "hawser") {
-      native.emplace(loop, std::move(options));
-    } else {
-      BaiduStdClientOptions baidu{.client = std::move(options), .credential = with.credential};
-      baidu.compression = static_cast<BaiduStdCompression>(compression);
-      baidu.compress_bytes_min = 0;
-      baidu_std.emplace(loop, std::move(baidu));
-    }
-  }
-  Client& caller() { return native ? *native : baidu_std->caller(); }
-  Task<Result<void>> connect(const std::string& address) {
-    return native ? native->connect(address) : baidu_std->connect(address);
-  }
-
-  std::optional<Client> native;
-  std::optional<BaiduStdClient> baidu_std;
-  bool connecting = false;
-  Event tried{true};  // Set unless an attempt to connect runs.
-  Result<void> outcome;
-};
 
 Site::Site(Loop& loop, std::string address, const ChannelOptions& options)
     : loop_(loop), address_(std::move(address)), options_(options) {}
@@ -128,6 +50,10 @@ Task<void> Site::execute(std::unique_ptr<Work> work) {
       auto trying = with_timeout(work->timeout, run, cancelled);
       reply = co_await std::move(trying);
     }
+  }
+  if (work->stream && !reply) {
+    auto ending = work->stream->finish_on(loop_);
+    co_await std::move(ending);
   }
   work->end(std::move(reply));  // May destroy the channel, which does not use this site.
 }
@@ -166,6 +92,10 @@ Task<Result<RawReply>> Site::attempt(Work& work, Time deadline, std::stop_token 
   auto acquiring = acquire(work.compression, token);
   const Result<Shared> connection = co_await std::move(acquiring);
   if (!connection) co_return std::unexpected(connection.error());
+  if (work.stream) {
+    auto opening = open_stream(work, *connection, std::move(token));
+    co_return co_await std::move(opening);
+  }
   CallOptions options;
   options.timeout = deadline == Time::max() ? forever : std::max<Duration>(deadline - loop_.now(), Duration(1));
   options.token = token;
@@ -175,8 +105,8 @@ Task<Result<RawReply>> Site::attempt(Work& work, Time deadline, std::stop_token 
   Result<RawReply> reply;
   {
     MessageCall call(detail::ClientAccess::link((*connection)->caller()), work.method->name, work.request, options);
-    auto answered = call.answered();
-    co_await answered;
+    auto executed = call.executed();
+    co_await executed;
     reply = call.take();
   }
   release(work.compression, *connection);

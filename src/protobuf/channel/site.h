@@ -14,6 +14,7 @@
 #include "hawser/scope.h"
 #include "hawser/sync.h"
 #include "protobuf/client_call.h"
+#include "protobuf/stream_state.h"
 
 namespace hawser::pb {
 
@@ -42,6 +43,7 @@ struct Work {
   CompressType compression = COMPRESS_TYPE_NONE;
   Duration timeout = forever;
   int max_retry = 0;
+  OwnedStream stream;  // Empty: the call has none, or it is open.
   std::optional<Duration> backup_after;
 };
 
@@ -71,6 +73,11 @@ class Site {
   Task<Result<Shared>> acquire(CompressType compression, std::stop_token token);
   void release(CompressType compression, const Shared& connection);
   Task<void> connect(Shared connection);
+
+  struct StreamRun;
+  Task<Result<RawReply>> open_stream(Work& work, Shared connection, std::stop_token token);
+  Task<void> complete(std::shared_ptr<StreamRun> run);
+  Task<void> carry(std::shared_ptr<StreamRun> run);
 
   Loop& loop_;
   const std::string address_;

@@ -53,6 +53,7 @@ class ClientSession final : public rpc::ProtocolSession,
 
  private:
   struct Stream : StreamEnd {
+    bool peer_reads = false;  // Known once the stream is open.
     bool end_wanted = false;  // The caller has ended its items before the stream was open.
     bool close_sent = false;  // The caller writes no more, and the server has been notified.
   };

@@ -146,9 +146,7 @@ void ClientSession::on_opened(CallOperation& operation, Stream& stream, const Rp
   stream.peer_needs_feedback = meta.stream->need_feedback;
   stream.extended = meta.stream->extended;
   stream.open = true;
-  if (operation.request().streams_in && !meta.stream->writable) {
-    return failed(ErrorCode::signature_mismatch, "the server does not read the stream that '" + name + "' sends");
-  }
+  stream.peer_reads = meta.stream->writable;
   // A server of bRPC gives the result here. This library's server sends it as the last message, unless it is empty.
   if (Result<void> decoded = decode_reply(operation, meta, frame); !decoded) {
     return finish(operation, std::move(decoded.error()));
@@ -188,6 +186,13 @@ std::byte* ClientSession::begin_item(std::uint32_t call, const codec::EncodedSiz
   const std::size_t bytes = size.body + size.payload;
   if (stream == nullptr || !stream->open || stream->close_sent || size.too_large ||
       bytes + FrameReceiver::short_frame_bytes_max > frame_bytes_max_) {
+    return nullptr;
+  }
+  if (!stream->peer_reads) {
+    CallOperation& operation = *calls_.find(CallId::from_number(call)).call;
+    finish(operation,
+           Error{ErrorCode::signature_mismatch, ErrorScope::call, Initiator::peer, 0,
+                 "the server does not read the stream that '" + std::string(operation.request().name) + "' sends"});
     return nullptr;
   }
   stream->produced += static_cast<std::int64_t>(bytes);

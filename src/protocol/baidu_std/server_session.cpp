@@ -225,8 +225,8 @@ void ServerSession::on_request(const RpcMeta& meta, const ReceivedFrame& frame) 
   if (!collect_metadata(meta, frame.meta, metadata)) [[unlikely]]
     return refuse(meta, bad_request, "user_fields exceed 64 entries, 255 bytes of a key, or 65535 bytes in all");
   std::optional<Time> deadline;
-  // The timeout of a request that opens a stream bounds the reply, which is sent at once, and not the stream.
-  if (!streams && meta.request->timeout_ms && *meta.request->timeout_ms > 0) {
+  // The timeout of a request that opens a stream bounds the reply and not the stream.
+  if (!meta.stream && meta.request->timeout_ms && *meta.request->timeout_ms > 0) {
     deadline = loop().now() + std::chrono::milliseconds(*meta.request->timeout_ms);
   }
   const Bytes attachment = frame.data.last(attachment_bytes);
@@ -278,7 +278,7 @@ void ServerSession::begin_call(const RpcMeta& meta, const rpc::Dispatcher::Metho
   // The caller waits for the reply before it uses the stream, so a handler that waits for the caller gets it opened.
   if (method.streams_in || method.streams_out) {
     ServerCall* const still = states_.find(number);
-    if (still != nullptr && !still->stream->open && !closed()) accept_stream(*still);
+    if (still != nullptr && !still->stream->open && !closed()) send_opening_reply(*still);
   }
 }
 
@@ -318,6 +318,7 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
   pending_.attachment_bytes = extras.attachment.size();
   pending_.checksum = nullptr;
   pending_.closes_stream = stream != nullptr && state->stream->core != nullptr;
+  pending_.opens_stream = false;
   if (stream != nullptr && stream->open) [[unlikely]] {
     // The reply has been sent already. A result becomes the last message of the stream.
     pending_.head_bytes = 0;
@@ -395,6 +396,10 @@ void ServerSession::end_reply(std::span<const ConstBuffer> pieces, SendCompletio
         owner->on_send_complete();
       }
     }
+    if (pending_.opens_stream) [[unlikely]] {
+      if (ServerCall* const call = states_.find(pending_.call)) call->stream->open = true;
+      return;
+    }
     if (pending_.closes_stream) [[unlikely]] {
       ServerCall* const call = states_.find(pending_.call);
       if (call != nullptr) {
@@ -412,6 +417,7 @@ bool ServerSession::send_converted(std::span<const ConstBuffer> pieces, SendComp
   PendingReply reply = std::exchange(pending_, {});
   pending_.call = reply.call;
   pending_.closes_stream = reply.closes_stream;
+  pending_.opens_stream = reply.opens_stream;
   const ServerCall& call = *states_.find(reply.call);
   const std::size_t loaned = reply.payload_bytes + reply.attachment_bytes;
   Buffer body = reply.plain.slice(0, reply.body_bytes);

@@ -20,6 +20,7 @@
 #include "protocol/baidu_std/stream_end.h"
 #include "rpc/port/byte_session.h"
 #include "rpc/port/call_states.h"
+#include "rpc/port/stream_acceptor.h"
 
 namespace hawser::prpc {
 
@@ -35,7 +36,7 @@ struct ServerCall {
 };
 
 // A connection of a client that speaks baidu_std.
-class ServerSession final : public rpc::ByteSession, detail::StreamChannel {
+class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor, detail::StreamChannel {
  public:
   // JSON of more bytes, and JSON of values of more bytes, is converted on a thread of the offload pool. Meanwhile no
   // further frame of the connection is taken.
@@ -56,6 +57,11 @@ class ServerSession final : public rpc::ByteSession, detail::StreamChannel {
   void reply_error(std::uint32_t call, const Error& error) override;
   std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t call) override;
 
+  // rpc::StreamAcceptor
+  bool offers_stream(std::uint32_t call) noexcept override;
+  std::shared_ptr<detail::StreamCore> accept_stream(std::uint32_t call, Bytes body, const detail::ReplyExtras& extras,
+                                                    bool incoming) override;
+
  private:
   // The reply between begin_reply() and end_reply().
   struct PendingReply {
@@ -69,6 +75,7 @@ class ServerSession final : public rpc::ByteSession, detail::StreamChannel {
     Buffer plain;                   // The body, if it is converted or compressed before it is sent.
     Metadata metadata;              // A copy, if `plain` is used.
     bool closes_stream = false;
+    bool opens_stream = false;  // accept_stream(): the call goes on.
   };
 
   // rpc::ByteSession
@@ -114,7 +121,7 @@ class ServerSession final : public rpc::ByteSession, detail::StreamChannel {
   void check(const Result<void>& status);
   void on_stream_data(std::uint32_t number, StreamEnd& stream, const StreamFrameMeta& meta, const ReceivedFrame& frame);
   void on_stream_closed(std::uint32_t number, StreamEnd& stream, bool reset);
-  void accept_stream(ServerCall& call);
+  void send_opening_reply(ServerCall& call);
   void send_stream_frame(const StreamFrameMeta& meta);
   void reset_stream(std::uint32_t number, StreamEnd& stream, const Error& why);
   detail::ActiveCall* active(std::uint32_t number) const noexcept;

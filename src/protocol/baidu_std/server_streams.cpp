@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "protocol/baidu_std/server_session.h"
@@ -19,12 +20,34 @@ std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t cal
   return core;
 }
 
+bool ServerSession::offers_stream(std::uint32_t call) noexcept {
+  const ServerCall* const state = states_.find(call);
+  return state != nullptr && state->stream != nullptr && !state->stream->open && state->stream->core == nullptr;
+}
+
+std::shared_ptr<detail::StreamCore> ServerSession::accept_stream(std::uint32_t call, Bytes body,
+                                                                 const detail::ReplyExtras& extras, bool incoming) {
+  if (!offers_stream(call)) return nullptr;
+  states_.find(call)->stream->incoming = incoming;
+  std::shared_ptr<detail::StreamCore> core = open_stream(call);
+  codec::EncodedSize size;
+  size.body = body.size();
+  std::byte* const to = begin_reply(call, size, extras);
+  if (to == nullptr) return nullptr;
+  if (!body.empty()) std::memcpy(to, body.data(), body.size());
+  pending_.opens_stream = true;
+  const ConstBuffer attachment{extras.attachment.data(), extras.attachment.size()};
+  end_reply(std::span(&attachment, extras.attachment.empty() ? 0 : 1), nullptr);
+  const ServerCall* const state = states_.find(call);
+  return state != nullptr && state->stream->open ? core : nullptr;
+}
+
 detail::ActiveCall* ServerSession::active(std::uint32_t number) const noexcept {
   return calls().find(wire::CallId::from_number(number));
 }
 
 // Sends the reply that opens the stream. It has no data: the handler's result becomes the last message.
-void ServerSession::accept_stream(ServerCall& call) {
+void ServerSession::send_opening_reply(ServerCall& call) {
   const RpcMeta meta{
       .response = ResponseMeta{}, .correlation_id = call.correlation_id, .stream = call.stream->settings(true)};
   begin_response(call, meta, nullptr, 0, 0);
@@ -125,7 +148,7 @@ std::byte* ServerSession::begin_item(std::uint32_t call, const codec::EncodedSiz
   const std::size_t bytes = size.body + size.payload;
   if (bytes + FrameReceiver::short_frame_bytes_max > frame_bytes_max_) return nullptr;
   StreamEnd& stream = *state->stream;
-  if (!stream.open) accept_stream(*state);
+  if (!stream.open) send_opening_reply(*state);
   stream.produced += static_cast<std::int64_t>(bytes);
   const StreamFrameMeta meta = stream.frame(StreamFrameType::data);
   const std::size_t meta_size = stream_meta_bytes(meta);
@@ -149,7 +172,7 @@ void ServerSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion
 void ServerSession::send_end(std::uint32_t call) {
   ServerCall* const state = states_.find(call);
   if (state == nullptr || closed() || state->stream->peer_closed || !state->stream->extended) return;
-  if (!state->stream->open) accept_stream(*state);
+  if (!state->stream->open) send_opening_reply(*state);
   send_stream_frame(state->stream->frame(StreamFrameType::end));
 }
 

@@ -1,0 +1,107 @@
+#include <utility>
+
+#include "protobuf/channel/connection.h"
+#include "protobuf/channel/message_call.h"
+#include "protobuf/channel/site.h"
+#include "rpc/client/client_access.h"
+
+// Calls that open a stream of StreamCreate().
+namespace hawser::pb {
+
+namespace {
+
+// The peer's time to close a stream that this side has closed.
+constexpr Duration linger = std::chrono::seconds(5);
+
+// The reply opens the stream. A second one is the result of a handler of this library: the last message.
+class StreamCall final : public MessageCall {
+ public:
+  StreamCall(detail::ClientLink& link, const std::string& name, const Buffer& body, const CallOptions& options,
+             bool reads)
+      : MessageCall(link, name, body, options) {
+    request_.streams = request_.streams_in = true;
+    request_.streams_out = reads;
+  }
+  ~StreamCall() { withdraw(); }
+
+  void decode(const detail::Received& reply) override {
+    if (answered_.is_set()) {
+      last_ = copy_of(reply).body;
+    } else {
+      MessageCall::decode(reply);
+      answered_.set();
+    }
+  }
+  Event& answered() noexcept { return answered_; }
+  Buffer take_last() noexcept { return std::exchange(last_, {}); }
+
+ private:
+  Event answered_;
+  Buffer last_;
+};
+
+}  // namespace
+
+// A stream and its call. Its coroutines share it.
+struct Site::StreamRun {
+  StreamRun(const Shared& on, const Work& work)
+      : site(work.site), connection(on), method(work.method), request(work.request), attachment(work.attachment) {
+    options.timeout = forever;
+    options.token = stop.get_token();
+    options.attachment = attachment.bytes();
+    options.metadata = work.metadata;
+    call.emplace(detail::ClientAccess::link(on->caller()), method->name, request, options, work.stream->has_handler());
+  }
+
+  const std::shared_ptr<Site> site;  // The stream is open longer than its channel may exist.
+  const Shared connection;
+  const std::shared_ptr<const MethodInfo> method;
+  const Buffer request;
+  const Buffer attachment;
+  std::stop_source stop;
+  CallOptions options;
+  OwnedStream stream;
+  bool ended = false;  // The call has ended.
+  std::optional<StreamCall> call;
+};
+
+Task<Result<RawReply>> Site::open_stream(Work& work, Shared connection, std::stop_token token) {
+  const auto run = std::make_shared<StreamRun>(connection, work);
+  scope_.spawn(complete(run));
+  auto waiting = run->call->answered().wait(token);
+  const Result<void> waited = co_await std::move(waiting);
+  if (!waited) {
+    run->stop.request_stop();
+    co_return std::unexpected(waited.error());
+  }
+  Result<RawReply> reply = run->call->take();
+  if (!reply) co_return reply;
+  run->stream = std::move(work.stream);
+  scope_.spawn(carry(run));
+  co_return reply;
+}
+
+// Waits for the end of the call.
+Task<void> Site::complete(std::shared_ptr<StreamRun> run) {
+  auto executed = run->call->executed();
+  co_await executed;
+  run->ended = true;
+  run->call->answered().set();
+}
+
+Task<void> Site::carry(std::shared_ptr<StreamRun> run) {
+  auto carrying = run->stream->carry(loop_, run->call->stream()->shared_from_this(), linger);
+  co_await std::move(carrying);
+  if (Buffer last = run->call->take_last(); !last.empty()) {
+    std::vector<Buffer> batch;
+    batch.push_back(std::move(last));
+    auto delivering = run->stream->deliver(loop_, std::move(batch));
+    co_await std::move(delivering);
+  }
+  auto finishing = run->stream->finish_on(loop_);
+  co_await std::move(finishing);
+  if (!run->ended) run->stop.request_stop();
+  release(COMPRESS_TYPE_NONE, run->connection);
+}
+
+}  // namespace hawser::pb
