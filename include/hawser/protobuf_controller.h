@@ -225,7 +225,7 @@ class Controller final : public google::protobuf::RpcController {
   int retried_count_ = 0;
   bool backup_sent_ = false;
   std::vector<std::shared_ptr<const Controller>> subs_;
-  std::shared_ptr<StreamState> stream_;  // Of the next call, or accepted by the service. Ended with the controller.
+  std::shared_ptr<StreamState> stream_;  // For the next call, or accepted by the service.
   bool stream_offered_ = false;          // At a server: the caller has created a stream, which was not accepted yet.
 };
 

@@ -14,8 +14,9 @@ using IOBuf = Attachment;
 using StreamId = std::uint64_t;
 inline constexpr StreamId INVALID_STREAM_ID = ~StreamId{0};
 
-// Receives what the peer writes to a stream. Its functions run on threads that may block, one at a time for each
-// stream. It must live until on_closed() has returned.
+// Receives what the peer writes to a stream. Its functions run one at a time for each stream, on the threads of a
+// loop's offload pool (LoopOptions::offload_threads_max), where they may block. Only if the loop itself ends,
+// on_closed() runs on the thread that ends it. The handler must live until on_closed() has returned.
 class StreamInputHandler {
  public:
   virtual ~StreamInputHandler() = default;
@@ -56,7 +57,7 @@ int StreamWrite(StreamId stream, const IOBuf& message);
 // that runs a loop, which must not wait.
 int StreamWait(StreamId stream, const timespec* due_time);
 // Calls `on_writable(stream, argument, error)` once with the result of that wait. It runs within this function if there
-// is nothing to wait for, otherwise on a thread that may block.
+// is nothing to wait for, otherwise on a thread that may block. The time runs while the stream is open.
 void StreamWait(StreamId stream, const timespec* due_time, void (*on_writable)(StreamId, void*, int), void* argument);
 
 // Closes the stream after what was written has been sent. Messages that come later are dropped. Returns 0, or EINVAL if

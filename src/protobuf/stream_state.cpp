@@ -36,7 +36,7 @@ struct StreamState::Attached {
   Event to_attend;  // A wait may have ended.
   Event over;       // The peer has closed the stream, or this side has, and everything has been sent.
   Event read;       // The peer has closed the stream.
-  Mutex turn;       // Of the functions of the handler.
+  Mutex turn;       // Functions of the handler run one at a time.
   Time active{};    // Time at which the last message came.
   Scope parts;      // Last: its tasks use the members above.
 };

@@ -1,0 +1,479 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <ctime>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "hawser/protobuf_stream.h"
+#include "tests/pb_channel/fixture.h"
+
+// Streams of hawser::pb: StreamCreate() and StreamAccept().
+namespace hawser::pb {
+namespace {
+
+IOBuf message_of(std::string_view text) {
+  IOBuf message;
+  message.append(text);
+  return message;
+}
+
+// Keeps what comes.
+class Inbox : public StreamInputHandler {
+ public:
+  int on_received_messages(StreamId id, IOBuf* const messages[], std::size_t size) override {
+    std::unique_lock lock(mutex_);
+    EXPECT_FALSE(busy_.exchange(true)) << "two functions of the handler at once";
+    EXPECT_EQ(closed_, 0) << "messages after the end";
+    largest_batch_ = std::max(largest_batch_, size);
+    changed_.wait(lock, [&] { return !held_; });
+    for (std::size_t i = 0; i < size; ++i) messages_.push_back(messages[i]->to_string());
+    id_ = id;
+    busy_ = false;
+    changed_.notify_all();
+    return 0;
+  }
+  void on_idle_timeout(StreamId) override {
+    const std::lock_guard lock(mutex_);
+    ++idle_;
+    changed_.notify_all();
+  }
+  void on_closed(StreamId) override {
+    const std::lock_guard lock(mutex_);
+    EXPECT_FALSE(busy_);
+    EXPECT_EQ(++closed_, 1);
+    changed_.notify_all();
+  }
+
+  bool wait_for(std::size_t messages) {
+    return wait([&] { return messages_.size() >= messages; });
+  }
+  bool wait_until_closed() {
+    return wait([&] { return closed_ != 0; });
+  }
+  bool wait_for_idle(int times) {
+    return wait([&] { return idle_ >= times; });
+  }
+  std::vector<std::string> messages() {
+    const std::lock_guard lock(mutex_);
+    return messages_;
+  }
+  std::size_t largest_batch() {
+    const std::lock_guard lock(mutex_);
+    return largest_batch_;
+  }
+  // While held, on_received_messages() does not return.
+  void hold(bool held) {
+    const std::lock_guard lock(mutex_);
+    held_ = held;
+    changed_.notify_all();
+  }
+
+ private:
+  template <class Condition>
+  bool wait(Condition condition) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, patience, condition);
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> messages_;
+  std::size_t largest_batch_ = 0;
+  std::atomic<bool> busy_{false};
+  bool held_ = false;
+  int idle_ = 0;
+  int closed_ = 0;
+  StreamId id_ = INVALID_STREAM_ID;
+};
+
+// Sends messages back. "close" closes the stream.
+class Echo final : public StreamInputHandler {
+ public:
+  int on_received_messages(StreamId id, IOBuf* const messages[], std::size_t size) override {
+    for (std::size_t i = 0; i < size; ++i) {
+      if (messages[i]->to_string() == "close") return StreamClose(id);
+      while (StreamWrite(id, *messages[i]) == EAGAIN) StreamWait(id, nullptr);
+    }
+    return 0;
+  }
+  void on_idle_timeout(StreamId) override {}
+  void on_closed(StreamId) override { ++closed; }
+  std::atomic<int> closed{0};
+};
+
+class StreamOffice final : public probe::PostService {
+ public:
+  void Deliver(google::protobuf::RpcController* base, const probe::Parcel* request, probe::Receipt* response,
+               google::protobuf::Closure* done) override {
+    const ClosureGuard guard(done);
+    auto* const controller = static_cast<Controller*>(base);
+    response->set_text("to " + request->text());
+    controller->response_attachment().append("beside");
+    if (request->text() == "do not accept") return;
+    StreamOptions options;
+    options.handler = request->text() == "inbox" ? static_cast<StreamInputHandler*>(&inbox) : &echo;
+    if (request->text() == "no handler") options.handler = nullptr;
+    StreamId stream = INVALID_STREAM_ID;
+    EXPECT_EQ(StreamAccept(&stream, *controller, &options), 0);
+    EXPECT_EQ(StreamAccept(&stream, *controller, &options), -1);
+    EXPECT_EQ(StreamCreate(&stream, *controller, &options), -1);
+    last_stream = stream;
+    if (request->text() == "accept and fail") return controller->SetFailed(18, "after all");
+    if (request->text() == "write first") EXPECT_EQ(StreamWrite(stream, message_of("first")), 0);
+    if (request->text() == "close first") {
+      EXPECT_EQ(StreamWrite(stream, message_of("only")), 0);
+      EXPECT_EQ(StreamClose(stream), 0);
+    }
+  }
+  void Hold(google::protobuf::RpcController*, const probe::Parcel*, probe::Receipt*,
+            google::protobuf::Closure* done) override {
+    done->Run();
+  }
+  Echo echo;
+  Inbox inbox;
+  std::atomic<StreamId> last_stream{INVALID_STREAM_ID};
+};
+
+class PbStreams : public ::testing::Test {
+ protected:
+  PbStreams() {
+    server.emplace();
+    server->enable(baidu_std());
+    add_service(*server, &office);
+    if (auto started = server->start(); !started) ADD_FAILURE() << started.error().describe();
+    options.timeout_ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
+    options.connect_timeout_ms = static_cast<std::int32_t>(options.timeout_ms);
+    channel = std::make_unique<Channel>();
+    EXPECT_EQ(channel->Init(server->address(), &options), 0) << channel->error_text();
+  }
+  ~PbStreams() override {
+    EXPECT_TRUE(soon([&] { return !server || server->counters().calls_in_flight == 0; }));
+    channel.reset();
+    if (server) server->stop(Duration(0));
+  }
+  // Calls with a stream. Returns the controller's error code.
+  int open(const std::string& text, StreamId& stream, const StreamOptions& with) {
+    Controller controller;
+    EXPECT_EQ(StreamCreate(&stream, controller, &with), 0);
+    probe::PostService_Stub stub(channel.get());
+    probe::Parcel parcel;
+    parcel.set_text(text);
+    probe::Receipt receipt;
+    stub.Deliver(&controller, &parcel, &receipt, nullptr);
+    if (!controller.Failed()) {
+      EXPECT_EQ(receipt.text(), "to " + text);
+      EXPECT_EQ(controller.response_attachment().to_string(), "beside");
+    }
+    return controller.ErrorCode();
+  }
+  static StreamOptions with(StreamInputHandler& handler) {
+    StreamOptions options;
+    options.handler = &handler;
+    return options;
+  }
+  static timespec in(std::chrono::milliseconds time) {
+    const auto due = std::chrono::system_clock::now() + time;
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(due);
+    return {std::chrono::system_clock::to_time_t(seconds),
+            static_cast<long>(std::chrono::nanoseconds(due - seconds).count())};
+  }
+
+  StreamOffice office;
+  std::optional<Server> server;
+  ChannelOptions options;
+  std::unique_ptr<Channel> channel;
+};
+
+TEST_F(PbStreams, MessagesGoBothWaysInOrder) {
+  Inbox inbox;
+  StreamOptions small = with(inbox);
+  small.max_buf_size = 100'000;
+  small.messages_in_batch = 7;
+  StreamId stream = INVALID_STREAM_ID;
+  ASSERT_EQ(open("echo", stream, small), 0);
+  std::vector<std::string> sent;
+  for (std::size_t i = 0; i < 2000; ++i) {
+    sent.push_back(i % 100 == 0 ? text_of(300'000) : i % 3 == 0 ? "" : std::to_string(i));
+    const IOBuf message = message_of(sent.back());
+    int error = 0;
+    while ((error = StreamWrite(stream, message)) == EAGAIN) {
+      EXPECT_EQ(StreamWait(stream, nullptr), 0);
+    }
+    ASSERT_EQ(error, 0);
+  }
+  ASSERT_TRUE(inbox.wait_for(sent.size()));
+  EXPECT_TRUE(inbox.messages() == sent);
+  EXPECT_LE(inbox.largest_batch(), 7U);
+  EXPECT_EQ(office.echo.closed, 0);
+  EXPECT_EQ(StreamClose(stream), 0);
+  EXPECT_TRUE(inbox.wait_until_closed());
+  EXPECT_TRUE(soon([&] { return office.echo.closed == 1; }));
+  EXPECT_EQ(StreamClose(stream), EINVAL);
+  EXPECT_EQ(StreamWrite(stream, message_of("late")), EINVAL);
+  EXPECT_EQ(StreamWait(stream, nullptr), EINVAL);
+}
+
+// Messages that were written before the end arrive, although nobody waits for them.
+TEST_F(PbStreams, TheClientClosesAfterItsLastMessage) {
+  Inbox inbox;
+  StreamId stream = INVALID_STREAM_ID;
+  ASSERT_EQ(open("inbox", stream, with(inbox)), 0);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(StreamWrite(stream, message_of(std::to_string(i))), 0);
+  EXPECT_EQ(StreamClose(stream), 0);
+  EXPECT_TRUE(office.inbox.wait_until_closed());
+  const std::vector<std::string> messages = office.inbox.messages();
+  ASSERT_EQ(messages.size(), 1000U);
+  EXPECT_EQ(messages.back(), "999");
+  EXPECT_TRUE(inbox.wait_until_closed());
+}
+
+TEST_F(PbStreams, TheServiceWritesAndCloses) {
+  Inbox inbox;
+  StreamId stream = INVALID_STREAM_ID;
+  ASSERT_EQ(open("write first", stream, with(inbox)), 0);
+  ASSERT_TRUE(inbox.wait_for(1));
+  EXPECT_EQ(StreamWrite(stream, message_of("two")), 0);
+  EXPECT_EQ(StreamWrite(stream, message_of("close")), 0);
+  EXPECT_TRUE(inbox.wait_until_closed());
+  EXPECT_EQ(inbox.messages(), (std::vector<std::string>{"first", "two"}));
+  EXPECT_TRUE(soon([&] { return office.echo.closed == 1; }));
+
+  Inbox second;
+  ASSERT_EQ(open("close first", stream, with(second)), 0);
+  EXPECT_TRUE(second.wait_until_closed());
+  EXPECT_EQ(second.messages(), (std::vector<std::string>{"only"}));
+}
+
+TEST_F(PbStreams, CallsThatOpenNoStream) {
+  StreamId stream = INVALID_STREAM_ID;
+  {
+    Inbox inbox;
+    EXPECT_EQ(open("do not accept", stream, with(inbox)), EREQUEST);
+    EXPECT_TRUE(inbox.wait_until_closed());
+  }
+  {
+    Inbox inbox;
+    EXPECT_EQ(open("accept and fail", stream, with(inbox)), 18);
+    EXPECT_TRUE(inbox.wait_until_closed());
+    EXPECT_TRUE(soon([&] { return office.echo.closed == 1; }));
+  }
+  {
+    Inbox inbox;
+    Controller controller;
+    const StreamOptions stream_options = with(inbox);
+    EXPECT_EQ(StreamCreate(&stream, controller, &stream_options), 0);
+    EXPECT_EQ(StreamCreate(&stream, controller, &stream_options), -1);
+    EXPECT_EQ(StreamWrite(stream, message_of("waits")), 0);
+    controller.Reset();
+    EXPECT_TRUE(inbox.wait_until_closed());
+    EXPECT_EQ(StreamWrite(stream, message_of("late")), EINVAL);
+    EXPECT_EQ(StreamAccept(&stream, controller, &stream_options), -1);
+  }
+  {
+    Inbox inbox;
+    options.protocol = "hawser";
+    channel = std::make_unique<Channel>();
+    ASSERT_EQ(channel->Init(server->address(), &options), 0);
+    EXPECT_EQ(open("echo", stream, with(inbox)), EREQUEST);
+    EXPECT_TRUE(inbox.wait_until_closed());
+  }
+  {
+    Inbox inbox;
+    options.protocol = "baidu_std";
+    channel = std::make_unique<Channel>();
+    ASSERT_EQ(channel->Init("127.0.0.1:1", &options), 0);
+    EXPECT_EQ(open("echo", stream, with(inbox)), EHOSTDOWN);
+    EXPECT_TRUE(inbox.wait_until_closed());
+  }
+}
+
+TEST_F(PbStreams, AStreamWithoutAHandler) {
+  // The service has none: it must not be sent anything.
+  Inbox inbox;
+  StreamId stream = INVALID_STREAM_ID;
+  ASSERT_EQ(open("no handler", stream, with(inbox)), 0);
+  EXPECT_EQ(StreamWrite(office.last_stream, message_of("pushed")), 0);
+  ASSERT_TRUE(inbox.wait_for(1));
+  EXPECT_EQ(StreamWrite(stream, message_of("unread")), 0);
+  EXPECT_TRUE(inbox.wait_until_closed());
+  EXPECT_TRUE(soon([&] { return StreamWrite(office.last_stream, message_of("x")) == EINVAL; }));
+
+  // The client has none.
+  ASSERT_EQ(open("inbox", stream, {}), 0);
+  EXPECT_EQ(StreamWrite(stream, message_of("read")), 0);
+  EXPECT_TRUE(office.inbox.wait_for(1));
+  EXPECT_EQ(StreamClose(stream), 0);
+  EXPECT_TRUE(office.inbox.wait_until_closed());
+}
+
+struct Outcome {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<int> error;
+
+  static void on_writable(StreamId, void* argument, int error) {
+    auto* const self = static_cast<Outcome*>(argument);
+    const std::lock_guard lock(self->mutex);
+    EXPECT_FALSE(self->error);
+    self->error = error;
+    self->changed.notify_all();
+  }
+  int wait() {
+    std::unique_lock lock(mutex);
+    EXPECT_TRUE(changed.wait_for(lock, patience, [&] { return error.has_value(); }));
+    return error.value_or(-1);
+  }
+};
+
+TEST_F(PbStreams, WaitsForRoom) {
+  Inbox inbox;
+  StreamId stream = INVALID_STREAM_ID;
+  StreamOptions small = with(inbox);
+  small.max_buf_size = 10'000;
+  office.inbox.hold(true);
+  ASSERT_EQ(open("inbox", stream, small), 0);
+  Outcome at_once;
+  StreamWait(stream, nullptr, &Outcome::on_writable, &at_once);
+  EXPECT_EQ(at_once.wait(), 0);
+  // The buffers between the two sides fill, because the service does not return from its handler.
+  const IOBuf item = message_of(text_of(100'000));
+  const timespec past = in(-1ms);
+  std::size_t written = 0;
+  for (int result = 0; result != ETIMEDOUT;) {
+    while (StreamWrite(stream, item) == 0) ASSERT_LT(++written, 1000U);
+    Outcome late;
+    StreamWait(stream, &past, &Outcome::on_writable, &late);
+    result = late.wait();
+    if (result != ETIMEDOUT) EXPECT_EQ(result, 0);
+  }
+  Outcome room;
+  StreamWait(stream, nullptr, &Outcome::on_writable, &room);
+  office.inbox.hold(false);
+  EXPECT_EQ(room.wait(), 0);
+  EXPECT_EQ(StreamWait(stream, nullptr), 0);
+  EXPECT_TRUE(office.inbox.wait_for(written));
+  EXPECT_EQ(StreamClose(stream), 0);
+  EXPECT_TRUE(inbox.wait_until_closed());
+  EXPECT_TRUE(office.inbox.wait_until_closed());
+  Outcome unknown;
+  StreamWait(stream, nullptr, &Outcome::on_writable, &unknown);
+  EXPECT_EQ(unknown.wait(), EINVAL);
+}
+
+// A stream that is not open sends nothing.
+TEST_F(PbStreams, WaitsForRoomThatDoesNotCome) {
+  Inbox inbox;
+  StreamOptions small = with(inbox);
+  small.max_buf_size = 1;
+  Controller controller;
+  StreamId stream = INVALID_STREAM_ID;
+  ASSERT_EQ(StreamCreate(&stream, controller, &small), 0);
+  EXPECT_EQ(StreamWrite(stream, message_of("one")), 0);
+  EXPECT_EQ(StreamWrite(stream, message_of("two")), EAGAIN);
+  const timespec due = in(10ms);
+  EXPECT_EQ(StreamWait(stream, &due), ETIMEDOUT);
+  sync_wait([](StreamId id) -> Task<void> {
+    EXPECT_EQ(StreamWait(id, nullptr), EDEADLK);
+    co_return;
+  }(stream));
+  Outcome reset;
+  StreamWait(stream, nullptr, &Outcome::on_writable, &reset);
+  std::thread waiting([&] {
+    const int result = StreamWait(stream, nullptr);
+    EXPECT_TRUE(result == ECONNRESET || result == EINVAL) << result;
+  });
+  controller.Reset();
+  EXPECT_EQ(reset.wait(), ECONNRESET);
+  waiting.join();
+  EXPECT_TRUE(inbox.wait_until_closed());
+}
+
+TEST_F(PbStreams, IdleStreams) {
+  Inbox inbox;
+  StreamId stream = INVALID_STREAM_ID;
+  StreamOptions idle = with(inbox);
+  idle.idle_timeout_ms = 10;
+  ASSERT_EQ(open("echo", stream, idle), 0);
+  EXPECT_TRUE(inbox.wait_for_idle(2));
+  EXPECT_EQ(StreamWrite(stream, message_of("still open")), 0);
+  EXPECT_TRUE(inbox.wait_for(1));
+  EXPECT_EQ(StreamClose(stream), 0);
+  EXPECT_TRUE(inbox.wait_until_closed());
+}
+
+TEST_F(PbStreams, AStreamOutlivesItsChannel) {
+  Inbox inbox;
+  StreamId stream = INVALID_STREAM_ID;
+  ASSERT_EQ(open("echo", stream, with(inbox)), 0);
+  channel.reset();
+  EXPECT_EQ(StreamWrite(stream, message_of("one")), 0);
+  EXPECT_TRUE(inbox.wait_for(1));
+  EXPECT_EQ(StreamClose(stream), 0);
+  EXPECT_TRUE(inbox.wait_until_closed());
+  EXPECT_TRUE(soon([&] { return office.echo.closed == 1; }));
+}
+
+TEST_F(PbStreams, TheEndOfTheServerClosesStreams) {
+  Inbox inbox;
+  StreamId stream = INVALID_STREAM_ID;
+  ASSERT_EQ(open("echo", stream, with(inbox)), 0);
+  server->stop(Duration(0));
+  server.reset();
+  EXPECT_EQ(office.echo.closed, 1);
+  EXPECT_TRUE(inbox.wait_until_closed());
+  EXPECT_EQ(StreamWrite(stream, message_of("late")), EINVAL);
+}
+
+// More handlers block than a loop has threads for them.
+TEST_F(PbStreams, HandlersThatBlock) {
+  constexpr int streams = 10;
+  std::vector<std::unique_ptr<Inbox>> inboxes;
+  std::vector<StreamId> ids(streams, INVALID_STREAM_ID);
+  for (int i = 0; i < streams; ++i) {
+    inboxes.push_back(std::make_unique<Inbox>());
+    inboxes.back()->hold(true);
+    ASSERT_EQ(open("echo", ids[static_cast<std::size_t>(i)], with(*inboxes.back())), 0);
+    EXPECT_EQ(StreamWrite(ids[static_cast<std::size_t>(i)], message_of("x")), 0);
+  }
+  for (const auto& inbox : inboxes) inbox->hold(false);
+  for (const auto& inbox : inboxes) EXPECT_TRUE(inbox->wait_for(1));
+  for (const StreamId id : ids) EXPECT_EQ(StreamClose(id), 0);
+  for (const auto& inbox : inboxes) EXPECT_TRUE(inbox->wait_until_closed());
+}
+
+// Threads open, use and close streams while others do; either side closes at any time.
+TEST_F(PbStreams, SeveralThreads) {
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(t);
+      for (int round = 0; round < 25; ++round) {
+        Inbox inbox;
+        StreamId stream = INVALID_STREAM_ID;
+        ASSERT_EQ(open("echo", stream, with(inbox)), 0);
+        const unsigned messages = random() % 50;
+        for (unsigned i = 0; i < messages; ++i) {
+          if (StreamWrite(stream, message_of(text_of(random() % 10'000))) == EAGAIN) StreamWait(stream, nullptr);
+        }
+        if (random() % 2 == 0) {
+          static_cast<void>(StreamWrite(stream, message_of("close")));
+        } else {
+          static_cast<void>(StreamClose(stream));
+        }
+        EXPECT_TRUE(inbox.wait_until_closed());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace hawser::pb
