@@ -44,7 +44,8 @@ TEST_F(BaiduStd, StreamsOfTheClient) {
     AWAIT(result, call->finish());
     REQUIRE_OK(result);
     EXPECT_EQ(result->bytes, "end");
-    AWAIT(echoed, client.call<echo_message>(raw("after")));
+    const RawMessage echoed_message = raw("after");
+    AWAIT(echoed, client.call<echo_message>(echoed_message));
     REQUIRE_OK(echoed);
     EXPECT_EQ(echoed->bytes, "after");
   });
@@ -87,7 +88,8 @@ TEST_F(BaiduStd, ErrorsOfStreamsReachTheClient) {
       REQUIRE_OK(call);
       auto reader = call->reader();
       auto writer = call->writer();
-      AWAIT(written, writer.write(raw("fail")));
+      const RawMessage written_message = raw("fail");
+      AWAIT(written, writer.write(written_message));
       REQUIRE_OK(written);
       AWAIT(item, reader.next());
       EXPECT_ERROR(item, invalid_argument, "failed");
@@ -95,12 +97,14 @@ TEST_F(BaiduStd, ErrorsOfStreamsReachTheClient) {
       EXPECT_ERROR(result, invalid_argument, "failed");
     }
     {
-      AWAIT(call, client.open<stream_message>(raw("refuse")));
+      const RawMessage call_message = raw("refuse");
+      AWAIT(call, client.open<stream_message>(call_message));
       REQUIRE_OK(call);
       AWAIT(result, call->finish());
       EXPECT_ERROR(result, invalid_argument, "refused at once");
     }
-    AWAIT(call, client.open<no_stream_there>(raw("x")));
+    const RawMessage call_message = raw("x");
+    AWAIT(call, client.open<no_stream_there>(call_message));
     REQUIRE_OK(call);
     AWAIT(result, call->finish());
     EXPECT_ERROR(result, signature_mismatch, "has no stream there");
@@ -110,7 +114,8 @@ TEST_F(BaiduStd, ErrorsOfStreamsReachTheClient) {
 // More than the buffer of the server's stream arrives only if the client acknowledges what it has read.
 TEST_F(BaiduStd, TheClientAcknowledgesAndDropsAStream) {
   with_client(server->address(), {}, [](BaiduStdClient& client) -> Task<void> {
-    AWAIT(call, client.open<pour_message>(RawMessage{}));
+    const RawMessage call_message = RawMessage{};
+    AWAIT(call, client.open<pour_message>(call_message));
     REQUIRE_OK(call);
     auto reader = call->reader();
     for (int i = 0; i < 5000; ++i) {
@@ -125,7 +130,8 @@ TEST_F(BaiduStd, TheClientAcknowledgesAndDropsAStream) {
       AWAIT(item, reader.next());
       ended = !item || !item->has_value();
     }
-    AWAIT(echoed, client.call<echo_message>(raw("after")));
+    const RawMessage echoed_message = raw("after");
+    AWAIT(echoed, client.call<echo_message>(echoed_message));
     EXPECT_OK(echoed);
     EXPECT_EQ(client.calls_in_flight(), 0U);
   });
@@ -167,14 +173,16 @@ TEST_F(BaiduStd, TheEndOfTheClientEndsItsStreams) {
     REQUIRE_OK(call);
     auto reader = call->reader();
     auto writer = call->writer();
-    AWAIT(written, writer.write(raw("one")));
+    const RawMessage written_message = raw("one");
+    AWAIT(written, writer.write(written_message));
     REQUIRE_OK(written);
     AWAIT(item, reader.next());
     REQUIRE_OK(item);
     client.close();
     AWAIT(none, reader.next());
     EXPECT_ERROR(none, outcome_unknown, "the client was closed");
-    AWAIT(refused, writer.write(raw("two")));
+    const RawMessage refused_message = raw("two");
+    AWAIT(refused, writer.write(refused_message));
     EXPECT_ERROR(refused, outcome_unknown, "the client was closed");
     AWAIT(result, call->finish());
     EXPECT_ERROR(result, outcome_unknown, "the client was closed");
@@ -295,7 +303,8 @@ TEST(BaiduStdClientStreams, AServerOfBrpc) {
       },
       {},
       [](BaiduStdClient& client) -> Task<void> {
-        AWAIT(call, client.open<stream_message>(raw("x")));
+        const RawMessage call_message = raw("x");
+        AWAIT(call, client.open<stream_message>(call_message));
         REQUIRE_OK(call);
         auto reader = call->reader();
         auto writer = call->writer();
@@ -343,7 +352,8 @@ TEST(BaiduStdClientStreams, AWriterWaitsForTheServer) {
       },
       options,
       [](BaiduStdClient& client) -> Task<void> {
-        AWAIT(call, client.open<stream_message>(raw("x")));
+        const RawMessage call_message = raw("x");
+        AWAIT(call, client.open<stream_message>(call_message));
         REQUIRE_OK(call);
         auto writer = call->writer();
         for (int i = 0; i < 10; ++i) {
@@ -373,9 +383,11 @@ TEST(BaiduStdClientStreams, ServersThatRefuse) {
       {},
       [](BaiduStdClient& client) -> Task<void> {
         const auto outcome = [&]() -> Task<Result<RawMessage>> {
-          AWAIT(call, client.open<stream_message>(raw("x")));
+          const RawMessage call_message = raw("x");
+          AWAIT(call, client.open<stream_message>(call_message));
           if (!call) co_return std::unexpected(call.error());
-          AWAIT(written, call->writer().write(raw("item")));
+          const RawMessage written_message = raw("item");
+          AWAIT(written, call->writer().write(written_message));
           static_cast<void>(written);
           AWAIT(result, call->finish());
           co_return std::move(result);
@@ -421,7 +433,8 @@ TEST(BaiduStdClientStreams, FramesOfAnEndedStreamAreAnsweredByAReset) {
         AWAIT(call, client.open<stream_message>(request));
         REQUIRE_OK(call);
         auto writer = call->writer();
-        AWAIT(written, writer.write(raw("item")));
+        const RawMessage written_message = raw("item");
+        AWAIT(written, writer.write(written_message));
         REQUIRE_OK(written);
         auto reader = call->reader();
         AWAIT(end, reader.next());
@@ -451,11 +464,13 @@ TEST(BaiduStdClientStreams, ItemsThatNobodyReadsAreBounded) {
           },
           options,
           [](BaiduStdClient& client) -> Task<void> {
-            AWAIT(call, client.open<pour_message>(raw("x")));
+            const RawMessage call_message = raw("x");
+            AWAIT(call, client.open<pour_message>(call_message));
             REQUIRE_OK(call);
             AWAIT(result, call->finish());
             EXPECT_ERROR(result, limit_exceeded, "stream_receive_bytes_max (1048576 bytes)");
-            AWAIT(answer, client.call<echo_message>(raw("x")));
+            const RawMessage answer_message = raw("x");
+            AWAIT(answer, client.call<echo_message>(answer_message));
             EXPECT_TRUE(answer) << item_bytes << error_of(answer);
           });
     }
@@ -505,7 +520,8 @@ TEST(BaiduStdClientStreams, ServersThatBreakTheProtocol) {
     SCOPED_TRACE(i);
     with_played_server([&](PlayedServer& server) { server.send(bad[i](server.receive_opening())); }, {},
                        [](BaiduStdClient& client) -> Task<void> {
-                         AWAIT(call, client.open<stream_message>(raw("x")));
+                         const RawMessage call_message = raw("x");
+                         AWAIT(call, client.open<stream_message>(call_message));
                          REQUIRE_OK(call);
                          auto reader = call->reader();
                          AWAIT(item, reader.next());
@@ -552,11 +568,13 @@ TEST(BaiduStdClientStreams, RandomFrames) {
         },
         {},
         [](BaiduStdClient& client) -> Task<void> {
-          AWAIT(call, client.open<stream_message>(raw("x")));
+          const RawMessage call_message = raw("x");
+          AWAIT(call, client.open<stream_message>(call_message));
           REQUIRE_OK(call);
           auto reader = call->reader();
           auto writer = call->writer();
-          AWAIT(written, writer.write(raw("item")));
+          const RawMessage written_message = raw("item");
+          AWAIT(written, writer.write(written_message));
           static_cast<void>(written);
           for (bool open = true; open;) {
             AWAIT(item, reader.next());

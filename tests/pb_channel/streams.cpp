@@ -127,7 +127,9 @@ class StreamOffice final : public probe::PostService {
     EXPECT_EQ(StreamCreate(&stream, *controller, &options), -1);
     last_stream = stream;
     if (request->text() == "accept and fail") return controller->SetFailed(18, "after all");
-    if (request->text() == "write first") EXPECT_EQ(StreamWrite(stream, message_of("first")), 0);
+    if (request->text() == "write first") {
+      EXPECT_EQ(StreamWrite(stream, message_of("first")), 0);
+    }
     if (request->text() == "close first") {
       EXPECT_EQ(StreamWrite(stream, message_of("only")), 0);
       EXPECT_EQ(StreamClose(stream), 0);
@@ -352,7 +354,7 @@ TEST_F(PbStreams, WaitsForRoom) {
     Outcome late;
     StreamWait(stream, &past, &Outcome::on_writable, &late);
     result = late.wait();
-    if (result != ETIMEDOUT) EXPECT_EQ(result, 0);
+    EXPECT_TRUE(result == 0 || result == ETIMEDOUT) << result;
   }
   Outcome room;
   StreamWait(stream, nullptr, &Outcome::on_writable, &room);
