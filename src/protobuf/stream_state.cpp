@@ -78,7 +78,7 @@ void StreamState::wake() {
 int StreamState::write(const IOBuf& message) {
   Buffer copy = message.empty() ? Buffer() : Buffer::copy_of(message.bytes());
   const std::lock_guard lock(mutex_);
-  if (finished_ || close_wanted_) return EINVAL;
+  if (!writes()) return EINVAL;
   if (full()) return EAGAIN;
   queued_bytes_ += copy.size();
   queue_.push_back(std::move(copy));
@@ -88,23 +88,23 @@ int StreamState::write(const IOBuf& message) {
 
 int StreamState::wait(const timespec* due) {
   std::unique_lock lock(mutex_);
-  if (finished_ || close_wanted_) return EINVAL;
+  if (!writes()) return EINVAL;
   if (!full()) return 0;
   if (Loop::current() != nullptr) return EDEADLK;
-  const auto ready = [this] { return finished_ || close_wanted_ || !full(); };
+  const auto ready = [this] { return !writes() || !full(); };
   if (due == nullptr) {
     changed_.wait(lock, ready);
   } else if (!changed_.wait_until(lock, time_of(*due), ready)) {
     return ETIMEDOUT;
   }
-  return finished_ || close_wanted_ ? ECONNRESET : 0;
+  return writes() ? 0 : ECONNRESET;
 }
 
 void StreamState::wait(const timespec* due, void (*on_writable)(StreamId, void*, int), void* argument) {
   int result = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (finished_ || close_wanted_) {
+    if (!writes()) {
       result = EINVAL;
     } else if (full()) {
       waiting_.push_back({on_writable, argument, due == nullptr ? std::nullopt : std::optional(time_of(*due))});
@@ -125,25 +125,31 @@ int StreamState::close() {
   return 0;
 }
 
-void StreamState::finish() noexcept {
-  WritableCalls waiting;
-  bool calls = false;
+std::optional<StreamState::LastCalls> StreamState::end() noexcept {
+  LastCalls calls;
   {
     const std::lock_guard lock(mutex_);
-    if (std::exchange(finished_, true)) return;
+    if (std::exchange(finished_, true)) return std::nullopt;
     queue_.clear();
     queued_bytes_ = 0;
-    waiting.swap(waiting_);
+    calls.waiting.swap(waiting_);
+    calls.on_closed = !handling_ && options_.handler != nullptr;
     changed_.notify_all();
-    calls = !handling_;
   }
-  {
-    Streams& streams = Streams::get();
-    const std::lock_guard lock(streams.mutex);
-    streams.open.erase(id_);
-  }
-  for (const WritableCall& call : waiting) call.on_writable(id_, call.argument, ECONNRESET);
-  if (calls && options_.handler != nullptr) options_.handler->on_closed(id_);
+  Streams& streams = Streams::get();
+  const std::lock_guard lock(streams.mutex);
+  streams.open.erase(id_);
+  return calls;
+}
+
+void StreamState::make(const LastCalls& calls) noexcept {
+  for (const WritableCall& call : calls.waiting) call.on_writable(id_, call.argument, ECONNRESET);
+  if (calls.on_closed) options_.handler->on_closed(id_);
+}
+
+void StreamState::finish() noexcept {
+  const std::shared_ptr<StreamState> self = shared_from_this();
+  if (const std::optional<LastCalls> calls = end()) make(*calls);
 }
 
 // ---- The handler's thread ----
@@ -178,7 +184,10 @@ Task<void> StreamState::on_other_thread(Loop& loop, std::function<void()> work) 
 }
 
 Task<void> StreamState::finish_on(Loop& loop) {
-  std::function<void()> work = [self = shared_from_this()] { self->finish(); };
+  // Ends the waits of threads at once: they may be all threads that could run `work`.
+  std::optional<LastCalls> calls = end();
+  if (!calls || (calls->waiting.empty() && !calls->on_closed)) co_return;
+  std::function<void()> work = [self = shared_from_this(), last = std::move(*calls)] { self->make(last); };
   auto finishing = on_other_thread(loop, std::move(work));
   co_await std::move(finishing);
 }
@@ -280,7 +289,16 @@ Task<void> StreamState::send_all(std::shared_ptr<detail::StreamCore> core, Attac
       auto ready = core->until_writable();
       co_await ready;
     } while (!core->writable());
-    if (core->write_error()) co_return;  // The reader notices the end.
+    if (core->write_error()) {
+      // The reader notices the end, but the handler may be waiting for room.
+      const std::lock_guard lock(mutex_);
+      peer_closed_ = true;
+      queue_.clear();
+      queued_bytes_ = 0;
+      changed_.notify_all();
+      attached.to_attend.set();
+      co_return;
+    }
     codec::EncodedSize size;
     size.body = next->size();
     std::byte* const at = core->begin_item(size);
@@ -313,8 +331,8 @@ Task<void> StreamState::attend(Loop& loop, Attached& attached) {
       const auto now = std::chrono::system_clock::now();
       for (auto each = waiting_.begin(); each != waiting_.end();) {
         const bool late = each->due && *each->due <= now;
-        if (late || !full() || close_wanted_) {
-          ended.emplace_back(*each, !full() ? 0 : close_wanted_ ? ECONNRESET : ETIMEDOUT);
+        if (late || !full() || !writes()) {
+          ended.emplace_back(*each, !writes() ? ECONNRESET : !full() ? 0 : ETIMEDOUT);
           each = waiting_.erase(each);
           continue;
         }

@@ -48,7 +48,7 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   Task<void> carry(Loop& loop, std::shared_ptr<detail::StreamCore> core, Duration linger);
   // Gives messages to the handler, unless the stream is closed.
   Task<void> deliver(Loop& loop, std::vector<Buffer> batch);
-  // finish() on a thread that may block.
+  // Ends the stream at once, and makes the calls of finish() on a thread that may block.
   Task<void> finish_on(Loop& loop);
 
  private:
@@ -58,13 +58,21 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
     std::optional<std::chrono::system_clock::time_point> due;
   };
   using WritableCalls = std::list<WritableCall>;
+  struct LastCalls {
+    WritableCalls waiting;  // They end with ECONNRESET.
+    bool on_closed = false;
+  };
   struct Attached;
 
   // With the mutex.
   bool full() const noexcept {
     return options_.max_buf_size > 0 && queued_bytes_ >= static_cast<std::size_t>(options_.max_buf_size);
   }
+  bool writes() const noexcept { return !finished_ && !close_wanted_ && !peer_closed_; }
   void wake();
+  // Marks the end and wakes the threads that wait. Returns the functions to be called; nothing if it has ended before.
+  std::optional<LastCalls> end() noexcept;
+  void make(const LastCalls& calls) noexcept;
   void handle(const std::function<void()>& work);
   static Task<void> on_other_thread(Loop& loop, std::function<void()> work);
   Task<void> read_all(Loop& loop, std::shared_ptr<detail::StreamCore> core, Attached& attached);
@@ -80,6 +88,7 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   std::deque<Buffer> queue_;
   std::size_t queued_bytes_ = 0;
   bool close_wanted_ = false;
+  bool peer_closed_ = false;  // Nothing can be sent any more.
   bool finished_ = false;
   bool handling_ = false;  // A function of the handler runs.
   WritableCalls waiting_;

@@ -14,9 +14,24 @@
 #include <vector>
 
 #include "hawser/protobuf_stream.h"
+#include "tests/baidu_std/handlers.h"
 #include "tests/pb_channel/fixture.h"
 
 // Streams of hawser::pb: StreamCreate() and StreamAccept().
+namespace hawser::pb {
+
+// The method of StreamOffice as a client with coroutines declares it.
+inline Task<Result<prpc::RawMessage>> deliver_with_stream(Context&, const prpc::RawMessage&, Reader<prpc::RawMessage>,
+                                                          Writer<prpc::RawMessage>) {
+  co_return prpc::RawMessage{};
+}
+
+}  // namespace hawser::pb
+
+template <>
+inline constexpr std::string_view hawser::method_name_override<&hawser::pb::deliver_with_stream> =
+    "probe.PostService/Deliver";
+
 namespace hawser::pb {
 namespace {
 
@@ -100,13 +115,18 @@ class Echo final : public StreamInputHandler {
   int on_received_messages(StreamId id, IOBuf* const messages[], std::size_t size) override {
     for (std::size_t i = 0; i < size; ++i) {
       if (messages[i]->to_string() == "close") return StreamClose(id);
-      while (StreamWrite(id, *messages[i]) == EAGAIN) StreamWait(id, nullptr);
+      while (StreamWrite(id, *messages[i]) == EAGAIN) {
+        ++waiting;
+        StreamWait(id, nullptr);
+        --waiting;
+      }
     }
     return 0;
   }
   void on_idle_timeout(StreamId) override {}
   void on_closed(StreamId) override { ++closed; }
   std::atomic<int> closed{0};
+  std::atomic<int> waiting{0};
 };
 
 class StreamOffice final : public probe::PostService {
@@ -145,7 +165,7 @@ class StreamOffice final : public probe::PostService {
 };
 
 class PbStreams : public ::testing::Test {
- protected:
+ public:
   PbStreams() {
     server.emplace();
     server->enable(baidu_std());
@@ -449,6 +469,44 @@ TEST_F(PbStreams, HandlersThatBlock) {
   for (const auto& inbox : inboxes) EXPECT_TRUE(inbox->wait_for(1));
   for (const StreamId id : ids) EXPECT_EQ(StreamClose(id), 0);
   for (const auto& inbox : inboxes) EXPECT_TRUE(inbox->wait_until_closed());
+}
+
+// Every thread for blocking work waits for room in a stream. The end of the connection frees them.
+TEST_F(PbStreams, HandlersThatWaitEndWithTheConnection) {
+  sync_wait([](PbStreams* test) -> Task<void> {
+    BaiduStdClient client;
+    AWAIT(connected, client.connect(test->server->address()));
+    REQUIRE_OK(connected);
+    const prpc::RawMessage request{
+        "\x0a\x04"
+        "echo"};  // Parcel::text.
+    std::vector<StreamingCall<deliver_with_stream>> calls;
+    for (int i = 0; i < 6; ++i) {
+      AWAIT(call, client.open<deliver_with_stream>(request));
+      REQUIRE_OK(call);
+      const prpc::RawMessage item{"item"};
+      AWAIT(written, call->writer().write(item));
+      REQUIRE_OK(written);
+      AWAIT(same, call->reader().next());
+      REQUIRE_OK(same);
+      calls.push_back(std::move(*call));
+    }
+    // More than the service may have outstanding, 2 MiB, and than may wait there, 2 MiB too. Nobody reads it. The last
+    // streams get no thread.
+    const prpc::RawMessage item{text_of(100'000)};
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      for (int k = 0; k < (i < 4 ? 50 : 5); ++k) {
+        AWAIT(written, calls[i].writer().write(item));
+        REQUIRE_OK(written);
+      }
+    }
+    // The connection ends only when the handlers wait.
+    auto waiting = Loop::current()->offload([test] { return soon([&] { return test->office.echo.waiting >= 4; }); });
+    const Result<bool> waited = co_await std::move(waiting);
+    EXPECT_TRUE(waited && *waited) << test->office.echo.waiting;
+    client.close();
+  }(this));
+  EXPECT_TRUE(soon([&] { return office.echo.closed == 6; })) << office.echo.closed;
 }
 
 // Threads open, use and close streams while others do; either side closes at any time.
