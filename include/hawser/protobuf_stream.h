@@ -54,8 +54,8 @@ int StreamWrite(StreamId stream, const IOBuf& message);
 
 // Waits until StreamWrite() would not return EAGAIN. `due_time` is a time of CLOCK_REALTIME; null: for ever. Returns 0,
 // ETIMEDOUT, ECONNRESET if the stream was closed meanwhile, EINVAL if it is closed or unknown, or EDEADLK on a thread
-// that runs a loop, which must not wait. A handler that waits without a `due_time` lets a peer that does not read hold a
-// thread of the pool for as long as its connection lasts.
+// that runs a loop, which must not wait. A handler that waits without a `due_time` lets a peer that does not read hold
+// a thread of the pool for as long as its connection lasts.
 int StreamWait(StreamId stream, const timespec* due_time);
 // Calls `on_writable(stream, argument, error)` once with the result of that wait. It runs within this function if there
 // is nothing to wait for, otherwise on a thread that may block. The time runs while the stream is open.

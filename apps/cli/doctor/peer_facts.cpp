@@ -47,10 +47,13 @@ void probe_address(const ::addrinfo& to, Duration timeout, TcpProbe& probe) {
     if (error == EINPROGRESS) {
       ::pollfd wait{fd, POLLOUT, 0};
       const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count();
-      const int ready = ::poll(&wait, 1, static_cast<int>(ms));
+      int ready = 0;
+      do {
+        ready = ::poll(&wait, 1, static_cast<int>(ms));
+      } while (ready < 0 && errno == EINTR);
       ::socklen_t size = sizeof error;
-      if (ready == 0) {
-        error = ETIMEDOUT;
+      if (ready <= 0) {
+        error = ready == 0 ? ETIMEDOUT : errno;
       } else if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
         error = errno;
       }

@@ -295,7 +295,14 @@ void Session::refuse_certificate(int error, X509* certificate) {
 bool Session::accepts_status() {
   X509* const certificate = SSL_get0_peer_certificate(ssl_.get());
   STACK_OF(X509)* const chain = SSL_get0_verified_chain(ssl_.get());
-  if (SSL_session_reused(ssl_.get()) == 1 || certificate == nullptr || sk_X509_num(chain) < 1) return true;
+  if (SSL_session_reused(ssl_.get()) == 1) return true;
+  if (certificate == nullptr || sk_X509_num(chain) < 1) {
+    if (!context_->options().ocsp_required) return true;
+    refused_ =
+        "the server's certificate is refused: it was not verified, so that no OCSP response can be judged: "
+        "TlsClientOptions::ocsp_required needs a verified certificate";
+    return false;
+  }
   // A certificate that is trusted itself has no other issuer.
   X509* const issuer = sk_X509_value(chain, sk_X509_num(chain) > 1 ? 1 : 0);
   const unsigned char* response = nullptr;
