@@ -222,6 +222,8 @@ void detail::LoopAccess::time_work(Loop& loop, exec::WorkTimer& timer) noexcept 
   timer.next_ = std::exchange(loop.state_->timers, &timer);
 }
 
+void detail::LoopAccess::give_way(Loop& loop) noexcept { loop.state_->spin = Duration::zero(); }
+
 void detail::LoopAccess::stop_timing(Loop& loop, exec::WorkTimer& timer) noexcept {
   for (exec::WorkTimer** list : {&loop.state_->timers, &loop.state_->due_timers}) {
     for (exec::WorkTimer** at = list; *at != nullptr; at = &(*at)->next_) {

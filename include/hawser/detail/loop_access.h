@@ -28,8 +28,8 @@ struct LoopAccess {
   // Calls WorkTimer::on_clock() once, when the loop reads its clock next. Must not be called again before that.
   static void time_work(Loop& loop, exec::WorkTimer& timer) noexcept;
   static void stop_timing(Loop& loop, exec::WorkTimer& timer) noexcept;
-  // Any thread, while the loop exists.
-  static exec::LoopStatistics statistics(const Loop& loop);
+  static void give_way(Loop& loop) noexcept;  // Sleeps next without spinning: another thread needs the processor.
+  static exec::LoopStatistics statistics(const Loop& loop);  // Any thread, while the loop exists.
   // Ends the process with a message if another thread runs the loop.
   static void check_thread(const Loop& loop) noexcept { loop.check_thread(); }
   // Time for which the loop did not run before it was last started; zero if it was started before `when`.

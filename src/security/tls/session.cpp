@@ -189,6 +189,12 @@ Session::Progress Session::handshake() {
   return Progress::failed;
 }
 
+// TLS 1.3: the server has sent everything up to its Finished, and has requested no certificate. OpenSSL has named the
+// state after early data, which may come there.
+bool Session::awaits_short_end() const noexcept {
+  return SSL_get_state(ssl_.get()) == TLS_ST_EARLY_DATA && (SSL_get_verify_mode(ssl_.get()) & SSL_VERIFY_PEER) == 0;
+}
+
 // The handshake with a shared key has the form of a resumption, and sends no certificate.
 std::string_view Session::key_name() const noexcept {
   return SSL_session_reused(ssl_.get()) == 1 ? std::string_view(key_name_) : std::string_view();

@@ -62,6 +62,8 @@ class Session {
   // Continues the handshake. `more`: it needs further input.
   enum class Progress : std::uint8_t { more, done, failed };
   Progress handshake();
+  // True if the rest of a server's handshake needs no operation with a public key: the client's Finished is missing.
+  bool awaits_short_end() const noexcept;
   bool resumed() const noexcept;
   const Context& context() const noexcept { return *context_; }
   // The peer's verified certificate; null if it sent none, or if it is not verified. Valid as long as the session.

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "hawser/detail/loop_access.h"
 #include "transport/common/null_sink.h"
 
 namespace hawser::tls {
@@ -132,7 +133,7 @@ void TlsStream::set_sink(StreamSink& sink) noexcept { sink_ = &sink; }
 // Performs the next step: here, or on another thread. The stream below is paused meanwhile, which bounds the input.
 void TlsStream::advance() {
   if (busy_ || open_ || ended_) return;
-  if (shared_->pool == nullptr) {
+  if (shared_->pool == nullptr || (server_ && step_->session != nullptr && step_->session->awaits_short_end())) {
     step_->perform(*shared_);
     return stepped();
   }
@@ -140,6 +141,7 @@ void TlsStream::advance() {
   busy_ = true;
   stream_->pause();
   ticket_ = shared_->pool->submit(this, std::move(work));
+  detail::LoopAccess::give_way(*loop_);
   if (ticket_ == 0) {
     busy_ = false;
     shared_->failed.fetch_add(1, std::memory_order_relaxed);
