@@ -8,13 +8,14 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "hawser/protobuf_stream.h"
-#include "tests/baidu_std/handlers.h"
+#include "tests/baidu_std/fixture.h"
 #include "tests/pb_channel/fixture.h"
 
 // Streams of hawser::pb: StreamCreate() and StreamAccept().
@@ -46,13 +47,12 @@ class Inbox : public StreamInputHandler {
  public:
   int on_received_messages(StreamId id, IOBuf* const messages[], std::size_t size) override {
     std::unique_lock lock(mutex_);
-    EXPECT_FALSE(busy_.exchange(true)) << "two functions of the handler at once";
-    EXPECT_EQ(closed_, 0) << "messages after the end";
+    EXPECT_TRUE(busy_.insert(id).second) << "two functions of the handler at once";
+    EXPECT_FALSE(ended_.contains(id)) << "messages after the end";
     largest_batch_ = std::max(largest_batch_, size);
     changed_.wait(lock, [&] { return !held_; });
     for (std::size_t i = 0; i < size; ++i) messages_.push_back(messages[i]->to_string());
-    id_ = id;
-    busy_ = false;
+    busy_.erase(id);
     changed_.notify_all();
     return 0;
   }
@@ -61,10 +61,11 @@ class Inbox : public StreamInputHandler {
     ++idle_;
     changed_.notify_all();
   }
-  void on_closed(StreamId) override {
+  void on_closed(StreamId id) override {
     const std::lock_guard lock(mutex_);
-    EXPECT_FALSE(busy_);
-    EXPECT_EQ(++closed_, 1);
+    EXPECT_FALSE(busy_.contains(id));
+    EXPECT_TRUE(ended_.insert(id).second) << "a second end";
+    ++closed_;
     changed_.notify_all();
   }
 
@@ -80,6 +81,10 @@ class Inbox : public StreamInputHandler {
   std::vector<std::string> messages() {
     const std::lock_guard lock(mutex_);
     return messages_;
+  }
+  int closed() {
+    const std::lock_guard lock(mutex_);
+    return closed_;
   }
   std::size_t largest_batch() {
     const std::lock_guard lock(mutex_);
@@ -102,11 +107,11 @@ class Inbox : public StreamInputHandler {
   std::condition_variable changed_;
   std::vector<std::string> messages_;
   std::size_t largest_batch_ = 0;
-  std::atomic<bool> busy_{false};
+  std::set<StreamId> busy_;
+  std::set<StreamId> ended_;
   bool held_ = false;
   int idle_ = 0;
   int closed_ = 0;
-  StreamId id_ = INVALID_STREAM_ID;
 };
 
 // Sends messages back. "close" closes the stream.
@@ -142,10 +147,11 @@ class StreamOffice final : public probe::PostService {
     options.handler = request->text() == "inbox" ? static_cast<StreamInputHandler*>(&inbox) : &echo;
     if (request->text() == "no handler") options.handler = nullptr;
     StreamId stream = INVALID_STREAM_ID;
-    EXPECT_EQ(StreamAccept(&stream, *controller, &options), 0);
+    if (StreamAccept(&stream, *controller, &options) != 0) return;  // The caller has created none.
     EXPECT_EQ(StreamAccept(&stream, *controller, &options), -1);
     EXPECT_EQ(StreamCreate(&stream, *controller, &options), -1);
     last_stream = stream;
+    if (options.handler != nullptr) ++accepted;
     if (request->text() == "accept and fail") return controller->SetFailed(18, "after all");
     if (request->text() == "write first") {
       EXPECT_EQ(StreamWrite(stream, message_of("first")), 0);
@@ -162,6 +168,7 @@ class StreamOffice final : public probe::PostService {
   Echo echo;
   Inbox inbox;
   std::atomic<StreamId> last_stream{INVALID_STREAM_ID};
+  std::atomic<int> accepted{0};
 };
 
 class PbStreams : public ::testing::Test {
@@ -507,6 +514,59 @@ TEST_F(PbStreams, HandlersThatWaitEndWithTheConnection) {
     client.close();
   }(this));
   EXPECT_TRUE(soon([&] { return office.echo.closed == 6; })) << office.echo.closed;
+}
+
+// Frames of streams in any order from a client that is played by hand, and connections that end at any time. Another
+// client is served meanwhile, and every accepted stream is closed.
+TEST_F(PbStreams, RandomFramesOfClients) {
+  Inbox inbox;
+  StreamId stream = INVALID_STREAM_ID;
+  ASSERT_EQ(open("echo", stream, with(inbox)), 0);
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const auto below = [&](std::size_t bound) { return static_cast<std::size_t>(random() % bound); };
+    RawSocket socket = RawSocket::connected_to(server->address());
+    const std::int64_t id = 1000 + seed;
+    Octets bytes;
+    const std::size_t requests = 1 + below(2);
+    for (std::size_t k = 0; k < requests; ++k) {
+      prpc::RpcMeta meta{.request = prpc::RequestMeta{.service = "probe.PostService"}};
+      if (below(10) != 0) meta.stream = prpc::StreamSettings{id, below(2) == 0, below(3) != 0, 0, below(2) == 0};
+      static constexpr std::string_view texts[] = {"echo",        "inbox",      "do not accept", "accept and fail",
+                                                   "write first", "close first"};
+      const std::string text(texts[below(std::size(texts))]);
+      const std::string request = "\x0a" + std::string(1, static_cast<char>(text.size())) + text;
+      bytes = bytes + prpc::bytes_of(
+                          {.method = "Deliver", .id = 1 + static_cast<std::int64_t>(k), .data = request, .meta = meta});
+    }
+    // Most frames follow the reply, whose stream has the number of the call; others precede it.
+    if (below(2) == 0) {
+      socket.send(bytes);
+      bytes.clear();
+      static_cast<void>(socket.receive(prpc::FrameHeader::bytes));
+    }
+    for (std::size_t frames = below(30); frames != 0; --frames) {
+      prpc::StreamFrameMeta meta{.stream_id = static_cast<std::int64_t>((below(2) << 16) | (1 + below(2))),
+                                 .source_stream_id = id,
+                                 .type = static_cast<prpc::StreamFrameType>(below(6)),
+                                 .has_continuation = below(3) == 0};
+      meta.consumed_size = static_cast<std::int64_t>(below(100));
+      meta.result = below(4) == 0;
+      bytes = bytes + prpc::stream_frame(meta, text_of(below(4) == 0 ? below(60'000) : below(20)));
+    }
+    socket.send(bytes);
+    if (below(2) == 0) ::shutdown(socket.fd(), SHUT_WR);
+    if (below(2) == 0) socket.reset();
+    socket.close();
+    ASSERT_EQ(StreamWrite(stream, message_of(std::to_string(seed))), 0);
+    ASSERT_TRUE(inbox.wait_for(seed));
+  }
+  EXPECT_EQ(StreamClose(stream), 0);
+  EXPECT_TRUE(inbox.wait_until_closed());
+  EXPECT_TRUE(soon([&] { return server->counters().calls_in_flight == 0; }));
+  // Every stream that was accepted had its on_closed().
+  EXPECT_TRUE(soon([&] { return office.echo.closed + office.inbox.closed() == office.accepted; }));
 }
 
 // Threads open, use and close streams while others do; either side closes at any time.
