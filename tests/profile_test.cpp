@@ -2,6 +2,8 @@
 #include "observe/profile.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -123,6 +125,23 @@ TEST(CpuSampler, SeesTheFunctionThatUsesTime) {
     }
   }
   EXPECT_TRUE(found);
+}
+
+// A child process has no part in the profile of its parent, and may take one itself.
+TEST(CpuSampler, AChildProcessTakesAProfileOfItsOwn) {
+  auto sampler = CpuSampler::begin(99);
+  ASSERT_TRUE(sampler) << error_of(sampler);
+  const pid_t child = fork();
+  if (child == 0) {
+    bool good = CpuSampler::begin(99).has_value();
+    sampler->reset();  // The copy does not disturb the next one.
+    good = good && CpuSampler::begin(99).has_value();
+    _exit(good ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_TRUE(is_error(CpuSampler::begin(99), ErrorCode::overloaded, "a profile"));
 }
 
 TEST(CpuSampler, OneExistsAtATime) {

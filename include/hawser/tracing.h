@@ -141,7 +141,7 @@ struct OtlpOptions {
 // Sends the spans that `tracer` has recorded and records to a collector of OpenTelemetry, in JSON. Runs until
 // `stopping` is stopped. Spans that were recorded until then are sent in one attempt each; after the first batch that
 // the collector does not accept, the rest is counted in `export_failed`. Spans that are recorded faster than they are
-// sent are replaced by newer ones, and counted.
+// sent are replaced by newer ones, and counted. Throws std::invalid_argument for durations and limits of 0.
 Task<void> export_spans(Tracer tracer, OtlpOptions options, std::stop_token stopping);
 // The same as background work of a server. Throws std::logic_error once the server stops.
 void export_spans(Server& server, Tracer tracer, OtlpOptions options = {});

@@ -16,6 +16,8 @@
 #include <new>
 #include <thread>
 
+#include "base/at_fork.h"
+
 namespace hawser {
 
 struct CpuSampler::Ring {
@@ -83,6 +85,17 @@ bool install(Target& to) {
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   sigfillset(&action.sa_mask);
   to.installed = sigaction(SIGPROF, &action, nullptr) == 0;
+  // A child process has neither the timers nor the threads of its parent, so that no sampler runs there.
+  if (to.installed) {
+    at_fork([] { target().lock.lock(); }, [] { target().lock.unlock(); },
+            [] {
+              Target& child = target();
+              child.claimed.store(nullptr);
+              child.handlers.store(0);
+              child.used = false;
+              child.lock.unlock();
+            });
+  }
   return to.installed;
 }
 
@@ -120,6 +133,7 @@ Result<std::unique_ptr<CpuSampler>> CpuSampler::begin(unsigned hertz) {
     to.used = true;
   }
   sampler->running_ = true;  // From now on its destructor ends it.
+  sampler->process_ = ::getpid();
   to.samples.store(sampler->ring_->samples.data());
   to.claimed.store(&sampler->ring_->claimed);
   const long period_ns = 1'000'000'000L / static_cast<long>(std::clamp(hertz, 1U, 1000U));
@@ -145,6 +159,7 @@ CpuSampler::~CpuSampler() { stop(); }
 void CpuSampler::stop() noexcept {
   if (!running_) return;
   running_ = false;
+  if (process_ != ::getpid()) return;  // The copy of a sampler in a child process.
   for (void* const timer : timers_) timer_delete(timer);
   Target& to = target();
   to.claimed.store(nullptr);

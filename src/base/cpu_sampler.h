@@ -14,7 +14,8 @@
 namespace hawser {
 
 // Samples the stacks of the threads of this process, each time a thread has used a period of processor time. One
-// sampler exists at a time in a process. It uses SIGPROF. Used by one thread at a time.
+// sampler exists at a time in a process. It uses SIGPROF. Used by one thread at a time. In a child process made by
+// fork(), the parent's sampler has ended, and another one may begin.
 class CpuSampler {
  public:
   static constexpr std::size_t frames_max = 64;       // Callers beyond are left out.
@@ -50,6 +51,7 @@ class CpuSampler {
   std::unique_ptr<Ring> ring_;
   std::vector<void*> timers_;  // timer_t
   bool running_ = false;
+  int process_ = 0;  // The one that began to sample.
 };
 
 // The name of a thread of this process, or its number if it has ended.

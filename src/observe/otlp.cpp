@@ -121,6 +121,20 @@ std::string otlp_json(const std::vector<Span>& spans, const OtlpOptions& options
   return out;
 }
 
+// Throws std::invalid_argument for options with which nothing could be exported, or without a pause.
+void check_options(const OtlpOptions& options) {
+  const auto demand = [](bool holds, const char* name, const char* least) {
+    if (!holds) throw std::invalid_argument(std::string("hawser: OtlpOptions::") + name + " must be " + least);
+  };
+  constexpr const char* more_than_zero = "more than 0";
+  demand(options.batch_spans_max != 0, "batch_spans_max", "at least 1");
+  demand(options.attempts_max != 0, "attempts_max", "at least 1");
+  demand(options.interval > Duration(0), "interval", more_than_zero);
+  demand(options.request_timeout > Duration(0), "request_timeout", more_than_zero);
+  demand(options.retry_min > Duration(0), "retry_min", more_than_zero);
+  demand(options.retry_max >= options.retry_min, "retry_max", "at least retry_min");
+}
+
 // One export that runs.
 struct OtlpExport {
   OtlpExport(Loop& on, Tracer of, OtlpOptions given, std::stop_token until)
@@ -252,12 +266,14 @@ struct OtlpExport {
 Task<void> export_spans(Tracer tracer, OtlpOptions options, std::stop_token stopping) {
   Loop* const loop = Loop::current();
   if (loop == nullptr) throw std::logic_error("hawser: export_spans() must be awaited on a loop");
+  check_options(options);
   OtlpExport work(*loop, std::move(tracer), std::move(options), std::move(stopping));
   auto running = work.run();
   co_await std::move(running);
 }
 
 void export_spans(Server& server, Tracer tracer, OtlpOptions options) {
+  check_options(options);
   struct Work {
     Task<void> operator()(Background background) const {
       return export_spans(tracer, options, std::move(background.stopping));

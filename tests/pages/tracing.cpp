@@ -9,6 +9,7 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -359,6 +360,29 @@ TEST_F(Tracing, AfterAStopTheFirstBatchThatIsNotAcceptedIsTheLast) {
   EXPECT_EQ(tracer.counters().exported, 1U);
   EXPECT_EQ(tracer.counters().export_failed, 5U);
   EXPECT_EQ(tracer.counters().export_missed, 0U);
+}
+
+TEST_F(Tracing, OptionsOfTheExportAreChecked) {
+  const Tracer tracer;
+  Server server({.listen = "127.0.0.1:0"});
+  const auto refusal = [&](auto change) -> std::string {
+    OtlpOptions options;
+    change(options);
+    try {
+      export_spans(server, tracer, options);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(refusal([](OtlpOptions& options) { options.batch_spans_max = 0; }), HasSubstr("batch_spans_max must be"));
+  EXPECT_THAT(refusal([](OtlpOptions& options) { options.attempts_max = 0; }), HasSubstr("attempts_max must be"));
+  EXPECT_THAT(refusal([](OtlpOptions& options) { options.interval = 0s; }), HasSubstr("interval must be"));
+  EXPECT_THAT(refusal([](OtlpOptions& options) { options.request_timeout = 0s; }),
+              HasSubstr("request_timeout must be"));
+  EXPECT_THAT(refusal([](OtlpOptions& options) { options.retry_min = 0s; }), HasSubstr("retry_min must be"));
+  EXPECT_THAT(refusal([](OtlpOptions& options) { options.retry_max = 1ms; }), HasSubstr("at least retry_min"));
+  EXPECT_EQ(refusal([](OtlpOptions&) {}), "accepted");
 }
 
 TEST_F(Tracing, AServerExportsUntilItStops) {
