@@ -397,6 +397,25 @@ TEST_F(TlsHostile, KeysAreReplacedAfterManyRecords) {
   EXPECT_EQ(updates, 5);
 }
 
+TEST_F(TlsHostile, AConnectionOfTls12EndsAfterTheRecordsOfOneKey) {
+  server_options.records_per_key = 4;
+  client_context = load(client_context_options);
+  SSL_CTX_set_max_proto_version(client_context->get(), TLS1_2_VERSION);
+  const auto client = client_session();
+  const auto other = server_session();
+  ASSERT_TRUE(shake_hands(*client, *other));
+  ASSERT_EQ(SSL_version(other->ssl()), TLS1_2_VERSION);
+  for (int i = 0; i < 8; ++i) {
+    write_text(*other, "r");
+    move_bytes(*other, *client);
+    EXPECT_EQ(received_by(*client), "r");
+  }
+  const ConstBuffer ninth{as_bytes(std::string_view("r")).data(), 1};
+  EXPECT_EQ(other->write(std::span(&ninth, 1), 1), 0U);
+  EXPECT_HAS(other->error().text, "has sent 8 records, as many as its key may protect");
+  EXPECT_TRUE(other->output().empty());
+}
+
 // The only thread waits for a file that has no end.
 TEST_F(TlsHostile, HandshakesThatWaitAreBounded) {
   tls_options.handshake_threads = 1;

@@ -34,7 +34,7 @@ struct ContextOptions {
   // A session is resumed for this long after the handshake that verified the certificates, whatever tickets followed.
   std::int64_t session_seconds_max = 3600;
   // TLS 1.3: the keys of a direction are replaced after this number of records. AES-GCM is safe for 2^24.5 of full
-  // length.
+  // length (RFC 8446, 5.5). TLS 1.2 cannot replace keys: the connection ends after twice as many.
   std::uint64_t records_per_key = std::uint64_t{1} << 23;
 };
 

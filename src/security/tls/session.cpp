@@ -234,9 +234,17 @@ bool Session::pending() const noexcept { return !over_ && SSL_pending(ssl_.get()
 
 bool Session::write_record(const std::byte* data, std::size_t bytes) {
   records_ += (bytes + record_bytes_max - 1) / record_bytes_max;
-  if (records_ >= context_->options().records_per_key && SSL_version(ssl_.get()) >= TLS1_3_VERSION) {
-    SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_REQUESTED);
-    records_ = 0;
+  const std::uint64_t limit = context_->options().records_per_key;
+  if (records_ >= limit) [[unlikely]] {
+    if (SSL_version(ssl_.get()) >= TLS1_3_VERSION) {
+      SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_REQUESTED);
+      records_ = 0;
+    } else if (records_ > 2 * limit) {
+      refused_ = "this connection of TLS 1.2 has sent " + std::to_string(2 * limit) +
+                 " records, as many as its key may protect: connect again, or use TLS 1.3";
+      fail_with("");
+      return false;
+    }
   }
   std::size_t written = 0;
   if (SSL_write_ex(ssl_.get(), data, bytes, &written) == 1) return true;
