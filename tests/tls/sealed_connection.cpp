@@ -21,7 +21,7 @@ using testing_tools::octets;
 using testing_tools::Octets;
 
 // The connection below. It keeps what is sent, and delivers what the test gives it.
-class PlayedConnection final : public Connection {
+class PlayedConnection final : public Connection, public LinkFactsSource {
  public:
   struct Sent {
     Octets head;
@@ -32,6 +32,8 @@ class PlayedConnection final : public Connection {
     return {.head_bytes_max = 1 << 20, .message_bytes_max = 1 << 20, .remote_memory = true};
   }
   std::string peer() const override { return "the test"; }
+  std::string link_details() const override { return "credits 7"; }
+  std::optional<LinkFacts> link_facts() const noexcept override { return LinkFacts{.retransmissions = 3}; }
   void start(MessageSink& sink) override { above = &sink; }
   std::byte* reserve(std::size_t head_bytes) override {
     reserved_.assign(head_bytes, std::byte{0});
@@ -162,6 +164,10 @@ TEST_P(SealedMessages, ArriveAsTheyWereSent) {
   EXPECT_EQ(server.sink.closed, "");
   EXPECT_FALSE(client.connection->capabilities().remote_memory);
   EXPECT_EQ(client.connection->capabilities().message_bytes_max, (1U << 20) - SealedConnection::overhead_bytes);
+  // Pages show the network below.
+  const Connection* const shown = client.connection.get();
+  EXPECT_EQ(link_details_of(shown), "credits 7");
+  EXPECT_EQ(link_facts_of(shown)->retransmissions, 3U);
 }
 
 // Neither a message without its payload nor one of another direction is accepted.

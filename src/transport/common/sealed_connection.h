@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "hawser/bytes.h"
 #include "hawser/transport/connection.h"
+#include "transport/common/link_facts.h"
 #include "transport/path_proof.h"
 
 namespace hawser::transport {
@@ -23,7 +25,7 @@ namespace hawser::transport {
 // Memory: encrypted copies of payloads that the transport has not sent yet. They last as long as the transport needs
 // the payload, and the owner of the payload is notified then. The peer's messages are decrypted into memory of the
 // session if it has selected some, else into a block that the session is charged for when it keeps it.
-class SealedConnection final : public Connection, MessageSink {
+class SealedConnection final : public Connection, public LinkFactsSource, MessageSink {
  public:
   // By which a message is longer at most.
   static constexpr std::size_t overhead_bytes = 64;
@@ -41,6 +43,8 @@ class SealedConnection final : public Connection, MessageSink {
   Capabilities capabilities() const noexcept override;
   std::string peer() const override { return below_->peer(); }
   std::shared_ptr<const Identity> identity() const override { return below_->identity(); }
+  std::optional<LinkFacts> link_facts() const noexcept override { return link_facts_of(below_.get()); }
+  std::string link_details() const override { return link_details_of(below_.get()); }
   void start(MessageSink& sink) override;
   std::byte* reserve(std::size_t head_bytes) override;
   void commit(std::size_t head_bytes, std::span<const ConstBuffer> payload, SendCompletion* owner) override;
