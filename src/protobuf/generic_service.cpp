@@ -171,10 +171,17 @@ class GenericMethod {
     }
     auto completed = call->completed(context.loop());
     co_await completed;
-    if (call->controller.error()) co_return std::unexpected(*call->controller.error());
+    const std::shared_ptr<StreamState> stream = call->controller.take_stream();
+    if (call->controller.error()) {
+      if (stream != nullptr) {
+        auto finishing = stream->finish_on(context.loop());
+        co_await std::move(finishing);
+      }
+      co_return std::unexpected(*call->controller.error());
+    }
     context.set_attachment(call->controller.response_attachment().take());
-    if (std::shared_ptr<StreamState> stream = call->controller.take_stream()) {
-      auto streaming = carry_stream(context, *call, OwnedStream(std::move(stream)));
+    if (stream != nullptr) {
+      auto streaming = carry_stream(context, *call, OwnedStream(stream));
       co_return co_await std::move(streaming);
     }
     AnyMessage reply;

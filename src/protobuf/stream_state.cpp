@@ -173,13 +173,24 @@ void StreamState::handle(const std::function<void()>& work) {
 // ---- The loop's thread ----
 
 // Runs `work` on a thread that may block. Waits while the loop's queue for such work is full.
-Task<void> StreamState::on_other_thread(Loop& loop, std::function<void()> work) {
+Task<void> StreamState::on_other_thread(Loop& loop, std::function<void()> work, bool always) {
+  // Work that must not be lost runs here if the pause ends with the loop's coroutines.
+  struct Pause {
+    const std::function<void()>& work;
+    bool waits = false;
+    ~Pause() {
+      if (waits) work();
+    }
+  };
+  Pause pausing{work};
   for (;;) {
     auto offloading = loop.offload(work);
     const Result<void> done = co_await std::move(offloading);
     if (done || done.error().code != hawser::ErrorCode::overloaded) co_return;
+    pausing.waits = always;
     auto pause = loop.sleep(std::chrono::milliseconds(1));
     static_cast<void>(co_await pause);
+    pausing.waits = false;
   }
 }
 
@@ -188,7 +199,7 @@ Task<void> StreamState::finish_on(Loop& loop) {
   std::optional<LastCalls> calls = end();
   if (!calls || (calls->waiting.empty() && !calls->on_closed)) co_return;
   std::function<void()> work = [self = shared_from_this(), last = std::move(*calls)] { self->make(last); };
-  auto finishing = on_other_thread(loop, std::move(work));
+  auto finishing = on_other_thread(loop, std::move(work), true);
   co_await std::move(finishing);
 }
 

@@ -74,7 +74,7 @@ class StreamState : public std::enable_shared_from_this<StreamState> {
   std::optional<LastCalls> end() noexcept;
   void make(const LastCalls& calls) noexcept;
   void handle(const std::function<void()>& work);
-  static Task<void> on_other_thread(Loop& loop, std::function<void()> work);
+  static Task<void> on_other_thread(Loop& loop, std::function<void()> work, bool always = false);
   Task<void> read_all(Loop& loop, std::shared_ptr<detail::StreamCore> core, Attached& attached);
   Task<void> send_all(std::shared_ptr<detail::StreamCore> core, Attached& attached);
   Task<void> attend(Loop& loop, Attached& attached);

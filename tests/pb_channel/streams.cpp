@@ -3,8 +3,6 @@
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
-#include <ctime>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -129,7 +127,11 @@ class Echo final : public StreamInputHandler {
     return 0;
   }
   void on_idle_timeout(StreamId) override {}
-  void on_closed(StreamId) override { ++closed; }
+  void on_closed(StreamId) override {
+    if (Loop::current() != nullptr) ++on_loops;
+    ++closed;
+  }
+  std::atomic<int> on_loops{0};
   std::atomic<int> closed{0};
   std::atomic<int> waiting{0};
 };
@@ -293,6 +295,7 @@ TEST_F(PbStreams, CallsThatOpenNoStream) {
     EXPECT_EQ(open("accept and fail", stream, with(inbox)), 18);
     EXPECT_TRUE(inbox.wait_until_closed());
     EXPECT_TRUE(soon([&] { return office.echo.closed == 1; }));
+    EXPECT_EQ(office.echo.on_loops, 0);
   }
   {
     Inbox inbox;
@@ -325,7 +328,6 @@ TEST_F(PbStreams, CallsThatOpenNoStream) {
 }
 
 TEST_F(PbStreams, AStreamWithoutAHandler) {
-  // The service has none: it must not be sent anything.
   Inbox inbox;
   StreamId stream = INVALID_STREAM_ID;
   ASSERT_EQ(open("no handler", stream, with(inbox)), 0);
@@ -335,7 +337,6 @@ TEST_F(PbStreams, AStreamWithoutAHandler) {
   EXPECT_TRUE(inbox.wait_until_closed());
   EXPECT_TRUE(soon([&] { return StreamWrite(office.last_stream, message_of("x")) == EINVAL; }));
 
-  // The client has none.
   ASSERT_EQ(open("inbox", stream, {}), 0);
   EXPECT_EQ(StreamWrite(stream, message_of("read")), 0);
   EXPECT_TRUE(office.inbox.wait_for(1));

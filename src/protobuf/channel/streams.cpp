@@ -45,7 +45,12 @@ class StreamCall final : public MessageCall {
 // A stream and its call. Its coroutines share it.
 struct Site::StreamRun {
   StreamRun(const Shared& on, const Work& work)
-      : site(work.site), connection(on), method(work.method), request(work.request), attachment(work.attachment) {
+      : site(work.site),
+        connection(on),
+        compression(work.compression),
+        method(work.method),
+        request(work.request),
+        attachment(work.attachment) {
     options.timeout = forever;
     options.token = stop.get_token();
     options.attachment = attachment.bytes();
@@ -55,6 +60,7 @@ struct Site::StreamRun {
 
   const std::shared_ptr<Site> site;  // The stream is open longer than its channel may exist.
   const Shared connection;
+  const CompressType compression;
   const std::shared_ptr<const MethodInfo> method;
   const Buffer request;
   const Buffer attachment;
@@ -101,7 +107,7 @@ Task<void> Site::carry(std::shared_ptr<StreamRun> run) {
   auto finishing = run->stream->finish_on(loop_);
   co_await std::move(finishing);
   if (!run->ended) run->stop.request_stop();
-  release(COMPRESS_TYPE_NONE, run->connection);
+  release(run->compression, run->connection);
 }
 
 }  // namespace hawser::pb
