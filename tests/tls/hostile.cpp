@@ -417,6 +417,38 @@ TEST_F(TlsHostile, AConnectionOfTls12EndsAfterTheRecordsOfOneKey) {
 }
 
 // The only thread waits for a file that has no end.
+// A client whose first key share has a group that the server does not accept is asked for another (HelloRetryRequest).
+// The server's operations with keys are then still to come, and belong on a thread for handshakes.
+TEST_F(TlsHostile, OnlyTheEndOfAHandshakeIsShort) {
+  for (const bool retry : {false, true}) {
+    SCOPED_TRACE(retry);
+    server_context = load(server_options);
+    client_context = load(client_context_options);
+    ASSERT_EQ(SSL_CTX_set1_groups_list(server_context->get(), "X25519"), 1);
+    ASSERT_EQ(SSL_CTX_set1_groups_list(client_context->get(), retry ? "P-256:X25519" : "X25519:P-256"), 1);
+    const auto client = client_session();
+    const auto server_end = server_session();
+    const auto give = [](Session& from, Session& to) {
+      const Bytes output = from.output().bytes();
+      to.input().append(output);
+      from.output().clear();
+      return to.handshake();
+    };
+    EXPECT_FALSE(server_end->awaits_short_end());
+    ASSERT_EQ(client->handshake(), Session::Progress::more);
+    ASSERT_EQ(give(*client, *server_end), Session::Progress::more);
+    if (retry) {
+      EXPECT_FALSE(server_end->awaits_short_end());
+      EXPECT_LT(server_end->output().bytes().size(), 200u) << "a HelloRetryRequest has no certificate";
+      ASSERT_EQ(give(*server_end, *client), Session::Progress::more);
+      ASSERT_EQ(give(*client, *server_end), Session::Progress::more);
+    }
+    EXPECT_TRUE(server_end->awaits_short_end());
+    ASSERT_EQ(give(*server_end, *client), Session::Progress::done);
+    ASSERT_EQ(give(*client, *server_end), Session::Progress::done);
+  }
+}
+
 TEST_F(TlsHostile, HandshakesThatWaitAreBounded) {
   tls_options.handshake_threads = 1;
   tls_options.handshakes_max = 1;

@@ -190,9 +190,12 @@ Session::Progress Session::handshake() {
 }
 
 // TLS 1.3: the server has sent everything up to its Finished, and has requested no certificate. OpenSSL has named the
-// state after early data, which may come there.
+// state after early data, which may come there. The state is the same after a HelloRetryRequest, before the server's
+// Finished.
 bool Session::awaits_short_end() const noexcept {
-  return SSL_get_state(ssl_.get()) == TLS_ST_EARLY_DATA && (SSL_get_verify_mode(ssl_.get()) & SSL_VERIFY_PEER) == 0;
+  std::array<std::byte, 1> finished{};
+  return SSL_get_state(ssl_.get()) == TLS_ST_EARLY_DATA && SSL_get_finished(ssl_.get(), finished.data(), 1) != 0 &&
+         (SSL_get_verify_mode(ssl_.get()) & SSL_VERIFY_PEER) == 0;
 }
 
 // The handshake with a shared key has the form of a resumption, and sends no certificate.
