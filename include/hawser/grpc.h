@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "hawser/context.h"
+#include "hawser/detail/stream_access.h"
 #include "hawser/error.h"
 #include "hawser/protocols.h"
+#include "hawser/stream.h"
 #include "hawser/time.h"
 
 // gRPC over HTTP/2, in plain text ("prior knowledge") or with TLS (ServerOptions::security). Link hawser::grpc.
@@ -77,8 +79,26 @@ bool set_grpc_retry_pushback(Context& context, Duration pause);
 // that compression, or if the first message has been sent.
 bool set_grpc_compression(Context& context, GrpcCompression compression);
 // True if the request of a unary or server-streaming method arrived compressed. For a method that reads a stream: true
-// if the message that arrived last did, which the handler may not have read yet. False for callers of other protocols.
-// Called on the loop.
+// if the item that it has read last did. False for callers of other protocols. Called on the loop.
 bool is_grpc_request_compressed(Context& context);
+
+namespace detail {
+bool choose_grpc_compression(StreamCore* core, GrpcCompression compression);
+}  // namespace detail
+
+// Chooses whether the next items that `items` writes are compressed, for handlers and for clients. Items below
+// compression_bytes_min stay as they are. A client can choose what its GrpcClientOptions::compression names, and
+// `none`. False if the other side does not accept that compression, if the call has ended, or if it is not gRPC. Called
+// on the loop, and not while a write() is in progress.
+template <class T>
+bool set_grpc_compression(const Writer<T>& items, GrpcCompression compression) {
+  return detail::choose_grpc_compression(detail::StreamAccess::core(items).get(), compression);
+}
+// True if the item that `items` returned last arrived compressed, for handlers and for clients. Called on the loop.
+template <class T>
+bool is_grpc_item_compressed(const Reader<T>& items) {
+  const auto& core = detail::StreamAccess::core(items);
+  return core != nullptr && core->taken_compressed();
+}
 
 }  // namespace hawser

@@ -49,6 +49,7 @@ struct GrpcClientOptions {
 struct GrpcOutcome {
   int status = -1;           // From 0 (OK) to 16. -1: the server has sent none, because the call ended otherwise.
   std::string details = {};  // grpc-status-details-bin; by convention a google.rpc.Status.
+  bool compressed = false;   // The message that arrived last was compressed.
   Metadata metadata = {};    // Initial and trailing metadata in one list, also of calls that failed or have streams.
   // The pause that the server asks for before another attempt (grpc-retry-pushback-ms). Negative: it forbids one.
   std::optional<Duration> retry_after = {};

@@ -68,6 +68,7 @@ class Reader {
   }
 
  private:
+  friend struct detail::StreamAccess;
   std::shared_ptr<detail::StreamCore> core_;
 };
 
@@ -100,6 +101,7 @@ class Writer {
   }
 
  private:
+  friend struct detail::StreamAccess;
   template <class Item>
   static Task<Result<void>> send(std::shared_ptr<detail::StreamCore> kept, Item item) {
     if (!kept) co_return fail(ErrorCode::invalid_argument, detail::no_stream);

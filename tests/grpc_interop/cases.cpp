@@ -97,10 +97,48 @@ Task<std::string> server_compressed_unary(Peers peers) {
   for (const bool compressed : {true, false}) {
     messages::SimpleRequest request = large_request();
     request.mutable_response_compressed()->set_value(compressed);
+    const std::shared_ptr<const GrpcOutcome> outcome = peers.plain.report_next();
     AWAIT(reply, stub.UnaryCall(options, request));
     DEMAND_OK(reply);
+    DEMAND(outcome->compressed == compressed);
     DEMAND(reply->payload().body() == std::string(314'159, '\0'));
   }
+  co_return "";
+}
+
+// The sizes of the items are those of the case of the suite: compressed, and not compressed.
+Task<std::string> client_compressed_streaming(Peers peers) {
+  const CallOptions options = patient();
+  messages::StreamingInputCallRequest packed;
+  packed.mutable_expect_compressed()->set_value(true);
+  packed.mutable_payload()->set_body(std::string(27182, '\0'));
+  messages::StreamingInputCallRequest unpacked;
+  unpacked.mutable_expect_compressed()->set_value(false);
+  unpacked.mutable_payload()->set_body(std::string(45904, '\0'));
+  messages::TestService::Stub plain(peers.plain);
+  AWAIT(probe, plain.StreamingInputCall(options));
+  DEMAND_OK(probe);
+  auto probing = probe->writer();
+  DEMAND(!set_grpc_compression(probing, GrpcCompression::gzip));
+  AWAIT(probed, probing.write(packed));
+  DEMAND_OK(probed);
+  AWAIT(refused, probe->finish());
+  DEMAND(!refused);
+  DEMAND(refused.error().application_code == 3);
+  messages::TestService::Stub compressing(peers.compressing);
+  AWAIT(call, compressing.StreamingInputCall(options));
+  DEMAND_OK(call);
+  auto writer = call->writer();
+  DEMAND(!set_grpc_compression(writer, GrpcCompression::zstd));
+  for (const bool compressed : {true, false, true}) {
+    DEMAND(set_grpc_compression(writer, compressed ? GrpcCompression::gzip : GrpcCompression::none));
+    AWAIT(written, writer.write(compressed ? packed : unpacked));
+    DEMAND_OK(written);
+  }
+  AWAIT(reply, call->finish());
+  DEMAND_OK(reply);
+  DEMAND(reply->aggregated_payload_size() == 27182 + 45904 + 27182);
+  DEMAND(!set_grpc_compression(writer, GrpcCompression::none));
   co_return "";
 }
 
@@ -134,6 +172,7 @@ Task<std::string> expect_replies(GrpcClient& client, const StreamingOutputCallRe
     DEMAND_OK(reply);
     DEMAND(reply->has_value());
     DEMAND((*reply)->payload().body() == std::string(static_cast<std::size_t>(parameters.size()), '\0'));
+    if (parameters.has_compressed()) DEMAND(is_grpc_item_compressed(reader) == parameters.compressed().value());
   }
   AWAIT(last, reader.next());
   DEMAND_OK(last);
@@ -348,6 +387,7 @@ constexpr std::array cases = {
     Case{"large_unary", &large_unary},
     Case{"client_compressed_unary", &client_compressed_unary},
     Case{"server_compressed_unary", &server_compressed_unary},
+    Case{"client_compressed_streaming", &client_compressed_streaming},
     Case{"client_streaming", &client_streaming},
     Case{"server_streaming", &server_streaming},
     Case{"server_compressed_streaming", &server_compressed_streaming},

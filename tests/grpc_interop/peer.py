@@ -110,9 +110,14 @@ def unary_call(request, context):
 
 def replies(request, context):
     fields = decode(request)
+    chosen = [dict(decode(value)) for number, value in fields if number == 2]
+    if any(3 in parameters for parameters in chosen):
+        context.set_compression(grpc.Compression.Gzip)
     for number, value in fields:
         if number == 2:
             parameters = dict(decode(value))
+            if 3 in parameters and not decode(parameters[3]):
+                context.disable_next_message_compression()
             time.sleep(parameters.get(2, 0) / 1e6)
             yield encode((1, payload(parameters.get(1, 0))))
     abort_if_asked(dict(fields), context)
@@ -198,6 +203,17 @@ def client_compressed_unary(channel):
 def server_compressed_unary(channel):
     for compressed in (True, False):
         expect(body_size(unary(channel, large_request((6, flag(compressed))))) == 314159)
+
+
+def client_compressed_streaming(channel):
+    """grpcio chooses the compression for a whole call, so that two calls take the place of one."""
+    method = channel.stream_unary(path("StreamingInputCall"))
+    packed = encode((1, payload(27182)), (2, flag(True)))
+    unpacked = encode((1, payload(45904)), (2, flag(False)))
+    expect_status(grpc.StatusCode.INVALID_ARGUMENT, lambda: method(iter([packed]), timeout=PATIENCE))
+    reply = method(iter([packed, packed]), timeout=PATIENCE, compression=grpc.Compression.Gzip)
+    expect(dict(decode(reply)) == {1: 2 * 27182})
+    expect(dict(decode(method(iter([unpacked]), timeout=PATIENCE))) == {1: 45904})
 
 
 def client_streaming(channel):

@@ -85,13 +85,17 @@ Task<Result<void>> Service::StreamingOutputCall(Context& context, const messages
 }
 
 Task<Result<messages::StreamingInputCallResponse>> Service::StreamingInputCall(
-    Context&, Reader<messages::StreamingInputCallRequest> requests) {
+    Context& context, Reader<messages::StreamingInputCallRequest> requests) {
   messages::StreamingInputCallResponse reply;
   while (true) {
     auto reading = requests.next();
     const auto request = co_await std::move(reading);
     if (!request) co_return std::unexpected(request.error());
     if (!*request) co_return reply;
+    if ((*request)->has_expect_compressed() &&
+        (*request)->expect_compressed().value() != is_grpc_request_compressed(context)) {
+      co_return fail(ErrorCode::invalid_argument, "an item's compression is not what expect_compressed says");
+    }
     reply.set_aggregated_payload_size(reply.aggregated_payload_size() +
                                       static_cast<int>((*request)->payload().body().size()));
   }

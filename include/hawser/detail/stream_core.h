@@ -16,10 +16,9 @@
 #include "hawser/error.h"
 #include "hawser/loop.h"
 
-namespace hawser {
+namespace hawser::detail {
 
-namespace detail {
-
+struct StreamAccess;
 // Sends the frames of streams: a session of either side. Loop's thread only.
 class StreamChannel {
  public:
@@ -80,6 +79,7 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
     Buffer payload;
     ReceiveCharge body_charge;
     ReceiveCharge payload_charge;
+    bool compressed = false;  // It arrived so: gRPC.
   };
   // Memory of a stored item beside the bytes of its block: its header, and an element of a vector that doubles.
   static constexpr std::size_t kept_item_bytes = sizeof(Block) + 2 * sizeof(Item);
@@ -88,7 +88,7 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   Result<void> on_item(Item item);
   Result<void> on_end();
   Result<void> on_credit(std::uint32_t bytes);
-  // Called when the call has ended. Received items can still be read; no more items arrive, and writing fails.
+  // The call has ended. Received items can still be read; no more items arrive, and writing fails.
   void on_closed(const std::optional<Error>& error);
   // Releases the charges of the stored items. The session may be destroyed afterwards.
   void end_charges() noexcept;
@@ -96,17 +96,16 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   // For readers. Returns the next item, nothing after the end of the stream, or the error that ended it.
   bool readable() const noexcept { return first_ < items_.size() || remote_ended_ || closed_; }
   Result<std::optional<Item>> take();
-  // An item that is read in place.
-  struct Viewed {
+  struct Viewed {  // An item that is read in place.
     Item item;
     codec::DecodeArena arena;
   };
   // Like take(), but keeps the item until end_view(). Null after the end of the stream.
   Result<Viewed*> take_view();
   void end_view() noexcept { viewed_.reset(); }
-  // For writers.
+
+  // For writers. may_write() is like writable(), but false when the writer's turn is over.
   bool writable() const noexcept { return closed_ || local_ended_ || (credit_ > 0 && channel_.has_room()); }
-  // Like writable(), but false when the writer's turn is over.
   bool may_write() const noexcept {
     return writable() && (closed_ || (turn_items_ < turn_items_max && turn_bytes_ < turn_bytes_max));
   }
@@ -122,6 +121,8 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   bool ended() const noexcept { return local_ended_ || closed_; }
   StreamChannel& channel() noexcept { return channel_; }
   const codec::DecodeLimits& decode_limits() const noexcept { return decode_limits_; }
+  std::uint32_t call() const noexcept { return call_; }
+  bool taken_compressed() const noexcept { return taken_compressed_; }  // The item that take() returned last.
 
   // Suspends one reader or one writer. The loop resumes it when readable() or writable() has become true.
   class Waiter {
@@ -175,7 +176,7 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
   std::size_t turn_bytes_ = 0;
   bool local_ended_ = false;
   bool remote_ended_ = false;
-  bool closed_ = false;
+  bool closed_ = false, taken_compressed_ = false;
   std::optional<Error> error_;
   std::vector<Item> items_;  // Stored items begin at first_.
   std::size_t first_ = 0;
@@ -187,8 +188,7 @@ class StreamCore : WaitingWriter, public std::enable_shared_from_this<StreamCore
 // Error text of a Reader or Writer without a call.
 inline constexpr const char* no_stream =
     "this Reader or Writer belongs to no call: it was default-constructed, moved from, or taken of a StreamingCall "
-    "after "
-    "finish(); take it before";
+    "after finish(); take it before";
 
 // Loan of a stream item's memory. Resumes the writer when the loan has ended.
 class ItemLoan final : public SendCompletion {
@@ -209,6 +209,4 @@ class ItemLoan final : public SendCompletion {
   std::coroutine_handle<> waiting_;
 };
 
-}  // namespace detail
-
-}  // namespace hawser
+}  // namespace hawser::detail

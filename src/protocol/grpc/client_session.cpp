@@ -65,10 +65,18 @@ void ClientSession::begin() {
 
 // ---- Requests ----
 
-Encoding ClientSession::encoding_for(std::size_t bytes) const noexcept {
-  if (options_.compression == GrpcCompression::none || bytes < options_.compression_bytes_min)
-    return Encoding::identity;
-  return options_.compression == GrpcCompression::gzip ? Encoding::gzip : Encoding::zstd;
+Encoding ClientSession::encoding_for(const Stream& stream, std::size_t bytes) const noexcept {
+  return bytes < options_.compression_bytes_min ? Encoding::identity : stream.send_encoding;
+}
+
+// The field grpc-encoding has announced the client's compression for the whole call.
+bool ClientSession::choose_compression(std::uint32_t call, Encoding encoding) {
+  Stream* const stream = stream_ == nullptr ? nullptr : machine_.find(call);
+  if (stream == nullptr || (encoding != Encoding::identity && encoding != encoding_of(options_.compression))) {
+    return false;
+  }
+  stream->send_encoding = encoding;
+  return true;
 }
 
 bool ClientSession::may_send(CallOperation& operation) {
@@ -136,9 +144,8 @@ Stream* ClientSession::open(const CallOperation::Request& request, Time deadline
     timeout = format_timeout(deadline - loop_.now());
     fields.insert(fields.begin() + 4, {"grpc-timeout", timeout});
   }
-  if (const Encoding encoding = encoding_for(SIZE_MAX); encoding != Encoding::identity) {
-    fields.emplace_back("grpc-encoding", to_string(encoding));
-  }
+  const Encoding encoding = encoding_of(options_.compression);
+  if (encoding != Encoding::identity) fields.emplace_back("grpc-encoding", to_string(encoding));
   std::vector<std::string> encoded;
   if (request.options != nullptr) {
     encoded.reserve(request.options->metadata.size());
@@ -150,7 +157,9 @@ Stream* ClientSession::open(const CallOperation::Request& request, Time deadline
       }
     }
   }
-  return machine_.begin_request(fields);
+  Stream* const stream = machine_.begin_request(fields);
+  if (stream != nullptr) stream->send_encoding = encoding;
+  return stream;
 }
 
 void ClientSession::send(CallOperation& operation, std::shared_ptr<GrpcOutcome> outcome) {
@@ -181,7 +190,7 @@ void ClientSession::send(CallOperation& operation, std::shared_ptr<GrpcOutcome> 
     std::byte* const body = writer_.begin(request.size);
     operation.encode(body, pieces.data());
     std::span<const ConstBuffer> rest = pieces.span();
-    Buffer head = writer_.finish(rest, encoding_for(writer_.bytes()));
+    Buffer head = writer_.finish(rest, encoding_for(*stream, writer_.bytes()));
     if (!rest.empty()) operation.loan();
     machine_.send_message(*stream, std::move(head), rest, rest.empty() ? nullptr : &operation, 0);
     machine_.send_end(*stream);
@@ -237,6 +246,7 @@ void ClientSession::report(const Stream& stream, GrpcOutcome& outcome) {
   if (fields.grpc_status >= 0) outcome.status = fields.grpc_status;
   const MetadataView metadata(Bytes(fields.metadata.data(), fields.metadata.size()));
   outcome.metadata = metadata.copy();
+  outcome.compressed = stream.messages != 0 && stream.reader.compressed();
   if (const auto details = metadata.find(status_details_name)) outcome.details = *details;
   if (const auto pushback = metadata.find(retry_pushback_name)) outcome.retry_after = parse_pushback(*pushback);
 }
@@ -337,7 +347,7 @@ std::byte* ClientSession::begin_item(std::uint32_t call, const codec::EncodedSiz
 
 void ClientSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) {
   const std::uint32_t credit = item_credit(writer_.bytes());
-  Buffer head = writer_.finish(pieces, encoding_for(writer_.bytes()));
+  Buffer head = writer_.finish(pieces, encoding_for(*writing_, writer_.bytes()));
   machine_.send_message(*std::exchange(writing_, nullptr), std::move(head), pieces, owner, credit);
   send_soon();
 }

@@ -18,6 +18,7 @@ namespace hawser::protocol::grpc {
 // A client's connection that speaks gRPC, with its calls in flight. Loop's thread only.
 class ClientSession final : public rpc::ProtocolSession,
                             public detail::StreamChannel,
+                            public CompressionChoice,
                             public std::enable_shared_from_this<ClientSession>,
                             MachineSink,
                             transport::StreamSink,
@@ -43,6 +44,7 @@ class ClientSession final : public rpc::ProtocolSession,
   void copy_and_release(SendCompletion& owner) override { machine_.copy_and_release(owner); }
   std::weak_ptr<detail::CallChannel> weak() noexcept override { return weak_from_this(); }
   void cancel(std::uint32_t call, const Error& error) override;
+  bool choose_compression(std::uint32_t call, Encoding encoding) override;
 
  private:
   struct KeepaliveTimer : Timer {
@@ -89,7 +91,8 @@ class ClientSession final : public rpc::ProtocolSession,
   void finish(Stream& stream, const std::optional<Error>& error);
   void succeed(Stream& stream);
   static void report(const Stream& stream, GrpcOutcome& outcome);
-  Encoding encoding_for(std::size_t bytes) const noexcept;
+  // The compression of a message of `bytes` bytes.
+  Encoding encoding_for(const Stream& stream, std::size_t bytes) const noexcept;
   void send_soon() {
     if (stream_ != nullptr && !queued()) loop_.at_tick_end(*this);
   }

@@ -70,6 +70,15 @@ Result<Buffer> unzstd(Bytes in, std::size_t bytes_max, GrowingOutput out) {
 
 }  // namespace
 
+Encoding encoding_of(GrpcCompression compression) noexcept {
+  switch (compression) {
+    case GrpcCompression::gzip: return Encoding::gzip;
+    case GrpcCompression::zstd: return Encoding::zstd;
+    case GrpcCompression::none: break;
+  }
+  return Encoding::identity;
+}
+
 Encoding parse_encoding(std::string_view name) noexcept {
   if (name == "identity") return Encoding::identity;
   if (name == "gzip") return Encoding::gzip;

@@ -6,12 +6,14 @@
 #include "hawser/bytes.h"
 #include "hawser/detail/receive_account.h"
 #include "hawser/error.h"
+#include "hawser/grpc.h"
 
 namespace hawser::protocol::grpc {
 
 // Compression of messages, named by grpc-encoding.
 enum class Encoding : std::uint8_t { identity, gzip, zstd, unknown };
 
+Encoding encoding_of(GrpcCompression compression) noexcept;
 Encoding parse_encoding(std::string_view name) noexcept;
 std::string_view to_string(Encoding encoding) noexcept;
 
@@ -37,5 +39,15 @@ Result<Buffer> compress(Encoding encoding, Bytes message);
 // small input does not announce a large one. `charge` pays for the result.
 Result<Buffer> decompress(Encoding encoding, Bytes compressed, std::size_t bytes_max, detail::ReceiveAccount* account,
                           detail::ReceiveCharge& charge);
+
+// A session whose calls choose for each message whether it is compressed.
+class CompressionChoice {
+ public:
+  // Called before a message of `call` is written. False if the other side does not accept `encoding`.
+  virtual bool choose_compression(std::uint32_t call, Encoding encoding) = 0;
+
+ protected:
+  ~CompressionChoice() = default;
+};
 
 }  // namespace hawser::protocol::grpc

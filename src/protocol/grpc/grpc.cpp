@@ -108,13 +108,16 @@ bool set_grpc_retry_pushback(Context& context, Duration pause) {
 }
 
 bool set_grpc_compression(Context& context, GrpcCompression compression) {
-  using protocol::grpc::Encoding;
   protocol::grpc::ServerSession* const session = session_of(context);
   if (session == nullptr) return false;
-  const Encoding encoding = compression == GrpcCompression::gzip   ? Encoding::gzip
-                            : compression == GrpcCompression::zstd ? Encoding::zstd
-                                                                   : Encoding::identity;
-  return session->choose_compression(detail::ContextAccess::call(context), encoding);
+  return session->choose_compression(detail::ContextAccess::call(context), protocol::grpc::encoding_of(compression));
+}
+
+// A core outlives its session only once it has ended.
+bool detail::choose_grpc_compression(StreamCore* core, GrpcCompression compression) {
+  if (core == nullptr || core->ended()) return false;
+  auto* const session = dynamic_cast<protocol::grpc::CompressionChoice*>(&core->channel());
+  return session != nullptr && session->choose_compression(core->call(), protocol::grpc::encoding_of(compression));
 }
 
 bool is_grpc_request_compressed(Context& context) {

@@ -56,6 +56,7 @@ bool deliver_item(detail::StreamCore& core, Stream& stream, Bytes message, Block
                                     : item.body_charge.keep(account, item.body))) {
     return false;
   }
+  item.compressed = stream.reader.compressed();
   stream.held_bytes += item_credit(message.size());
   static_cast<void>(core.on_item(std::move(item)));
   return true;

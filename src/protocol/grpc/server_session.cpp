@@ -27,15 +27,6 @@ MachineOptions machine_options(const GrpcOptions& options, std::size_t calls_max
           .plain_requests = http};
 }
 
-Encoding encoding_of(GrpcCompression compression) noexcept {
-  switch (compression) {
-    case GrpcCompression::gzip: return Encoding::gzip;
-    case GrpcCompression::zstd: return Encoding::zstd;
-    case GrpcCompression::none: break;
-  }
-  return Encoding::identity;
-}
-
 }  // namespace
 
 ServerSession::ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
@@ -386,7 +377,12 @@ bool ServerSession::choose_compression(std::uint32_t call, Encoding encoding) {
 
 bool ServerSession::request_compressed(std::uint32_t call) const noexcept {
   const Stream* const stream = machine_.find(call);
-  return stream != nullptr && stream->messages != 0 && stream->reader.compressed();
+  if (stream == nullptr) return false;
+  if (const detail::StreamCore* const core = core_of(*stream);
+      core != nullptr && stream->take != Stream::Take::keep_one) {
+    return core->taken_compressed();
+  }
+  return stream->messages != 0 && stream->reader.compressed();
 }
 
 // ---- The connection ----

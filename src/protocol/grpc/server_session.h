@@ -19,7 +19,11 @@ namespace hawser::protocol::grpc {
 
 // A server's connection that speaks gRPC. Finds the methods in the dispatcher whose bodies are protobuf messages.
 // Requests that are not gRPC are given to the protocol that serves HTTP, if it is enabled.
-class ServerSession final : public rpc::ByteSession, MachineSink, public detail::StreamChannel, rpc::HttpStreamHost {
+class ServerSession final : public rpc::ByteSession,
+                            MachineSink,
+                            public detail::StreamChannel,
+                            public CompressionChoice,
+                            rpc::HttpStreamHost {
  public:
   ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Stream> stream, Bytes first,
                 const GrpcOptions& options);
@@ -43,7 +47,7 @@ class ServerSession final : public rpc::ByteSession, MachineSink, public detail:
 
   // For hawser/grpc.h.
   bool add_metadata(std::uint32_t call, bool initial, std::string name, std::string value);
-  bool choose_compression(std::uint32_t call, Encoding encoding);
+  bool choose_compression(std::uint32_t call, Encoding encoding) override;
   bool request_compressed(std::uint32_t call) const noexcept;
 
  private:

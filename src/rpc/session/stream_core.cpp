@@ -99,6 +99,7 @@ Result<std::optional<StreamCore::Item>> StreamCore::take() {
     items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
     first_ = 0;
   }
+  taken_compressed_ = item.compressed;
   consumed_ += cost(item.body.size() + item.payload.size());
   // By default credit is granted in halves of the window: few frames are sent, and the sender does not run out of
   // credit.
