@@ -126,8 +126,8 @@ class Cable {
   bool there_ = false;
 };
 
-// A network of this thread, and of threads that it starts, with "lo" alone, so that nobody else's packets are there. The
-// thread returns to the earlier network in the end. Needs privileges.
+// A network of this thread, and of threads that it starts, with "lo" alone, so that nobody else's packets are there.
+// The thread returns to the earlier network in the end. Needs privileges.
 class OwnNetwork {
  public:
   OwnNetwork() : earlier_(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC)) {
@@ -162,8 +162,8 @@ std::string marked_text(std::size_t bytes) {
 
 class TlsCapture : public TlsFixture {
  protected:
-  // Calls with small and large texts over `transport` at `level`, with one in the metadata, too. Returns how many packets
-  // have passed `interface`, and how many of them have a part of a text.
+  // Calls with small and large texts over `transport` at `level`, with one in the metadata, too. Returns how many
+  // packets have passed `interface`, and how many of them have a part of a text.
   struct Found {
     std::size_t packets = 0;
     std::size_t readable = 0;
