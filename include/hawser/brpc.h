@@ -25,6 +25,9 @@ struct BaiduStdOptions {
   std::size_t compress_reply_bytes_min = SIZE_MAX;
   // Bytes that a handler may write to a stream before the client has consumed them. At least 1.
   std::uint32_t stream_buffer_bytes = std::uint32_t{2} << 20;
+  // Streams that a client may open with one call, for methods of google::protobuf::Service that accept them. At least
+  // 1, at most 256. A call with more is answered EREQUEST. An open stream takes about 700 bytes beside its items.
+  std::uint32_t streams_per_call_max = 16;
 };
 
 // "baidu_std": the protocol of bRPC with its streams, for Server::enable(). It serves the methods whose arguments and

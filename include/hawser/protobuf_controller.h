@@ -193,18 +193,21 @@ class Controller final : public google::protobuf::RpcController {
 
   // For the library: runs the callback of NotifyOnCancel() that has not run.
   void finish() noexcept;
-  // For the library: the stream that is not open yet. Null if there is none.
-  std::shared_ptr<StreamState> take_stream() noexcept { return std::exchange(stream_, nullptr); }
+  // For the library: the streams that are not open yet.
+  std::vector<std::shared_ptr<StreamState>> take_streams() noexcept { return std::exchange(streams_, {}); }
 
  private:
   friend struct ClientCall;
   friend class Channel;
   friend class ParallelChannel;
-  friend int StreamCreate(std::uint64_t* stream, Controller& controller, const StreamOptions* options);
+  friend int StreamCreate(std::vector<std::uint64_t>& streams, int count, Controller& controller,
+                          const StreamOptions* options);
   friend int StreamAccept(std::uint64_t* stream, Controller& controller, const StreamOptions* options);
+  friend int StreamAccept(std::vector<std::uint64_t>& streams, Controller& controller, const StreamOptions* options);
   struct Cancellation;
   void unlink() noexcept;
-  void drop_stream() noexcept;
+  void drop_streams() noexcept;
+  void make_streams(std::vector<std::uint64_t>& ids, std::size_t count, const StreamOptions* options);
 
   std::optional<Error> error_;
   std::int32_t code_ = 0;
@@ -225,8 +228,9 @@ class Controller final : public google::protobuf::RpcController {
   int retried_count_ = 0;
   bool backup_sent_ = false;
   std::vector<std::shared_ptr<const Controller>> subs_;
-  std::shared_ptr<StreamState> stream_;  // For the next call, or accepted by the service.
-  bool stream_offered_ = false;          // At a server: the caller has created a stream, which was not accepted yet.
+  std::vector<std::shared_ptr<StreamState>> streams_;  // For the next call, or accepted by the service.
+  // At a server: the number of streams that the caller has created and that were not accepted yet.
+  std::size_t streams_offered_ = 0;
 };
 
 }  // namespace hawser::pb

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <vector>
 
 #include "hawser/protobuf_controller.h"
 
@@ -12,6 +13,7 @@ namespace hawser::pb {
 
 using IOBuf = Attachment;
 using StreamId = std::uint64_t;
+using StreamIds = std::vector<StreamId>;
 inline constexpr StreamId INVALID_STREAM_ID = ~StreamId{0};
 
 // Receives what the peer writes to a stream. Its functions run one at a time for each stream, on the threads of a
@@ -41,11 +43,20 @@ struct StreamOptions {
 // written before; they are sent when the stream is open. Returns 0, or -1 if the controller has a stream already or is
 // a service's.
 int StreamCreate(StreamId* stream, Controller& controller, const StreamOptions* options);
+// Creates `count` streams of the next call, which have the same options and thus the same handler. Each of them is
+// closed alone. `streams`, which must be empty, receives their ids; the service finds them in the same order. The call
+// fails with EREQUEST if they are more than the server's BaiduStdOptions::streams_per_call_max. Returns 0, or -1 as
+// above or if `count` is not between 1 and streams_per_call_max.
+int StreamCreate(StreamIds& streams, int count, Controller& controller, const StreamOptions* options);
+inline constexpr int streams_per_call_max = 256;
 
 // In a service, before `done`: accepts the stream that the caller has created. It is open as soon as `done` has run
-// without an error; before, messages may be written. Returns 0, or -1 if the caller has created none, or it is accepted
-// already.
+// without an error; before, messages may be written. Returns 0, or -1 if the caller has created none or several, or it
+// is accepted already.
 int StreamAccept(StreamId* stream, Controller& controller, const StreamOptions* options);
+// Accepts all streams that the caller has created, one or several, with the same options. `streams`, which must be
+// empty, receives their ids in the caller's order. Returns 0, or -1 as above.
+int StreamAccept(StreamIds& streams, Controller& controller, const StreamOptions* options);
 
 // Sends a message, which is copied. Returns 0; EAGAIN if max_buf_size bytes wait to be sent: use StreamWait(); EINVAL
 // if the stream is closed or unknown. A message beyond message_bytes_max of the channel or the server closes the

@@ -278,29 +278,50 @@ Controller::Controller(Context& context)
       peer_(context.peer()),
       deadline_(context.deadline()) {
   auto* const acceptor = dynamic_cast<rpc::StreamAcceptor*>(&detail::ContextAccess::reply_sink(context).origin());
-  stream_offered_ = acceptor != nullptr && acceptor->offers_stream(detail::ContextAccess::call(context));
+  if (acceptor != nullptr) streams_offered_ = acceptor->streams_offered(detail::ContextAccess::call(context));
 }
 Controller::~Controller() {
   unlink();
   finish();
-  drop_stream();
+  drop_streams();
 }
 
-void Controller::drop_stream() noexcept {
-  if (const auto stream = std::exchange(stream_, nullptr)) stream->finish();
+void Controller::drop_streams() noexcept {
+  for (const auto& stream : take_streams()) stream->finish();
+}
+
+void Controller::make_streams(StreamIds& ids, std::size_t count, const StreamOptions* options) {
+  for (std::size_t i = 0; i < count; ++i) {
+    streams_.push_back(StreamState::make(options == nullptr ? StreamOptions() : *options));
+    ids.push_back(streams_.back()->id());
+  }
+}
+
+int StreamCreate(StreamIds& streams, int count, Controller& controller, const StreamOptions* options) {
+  if (count < 1 || count > streams_per_call_max || !streams.empty()) return -1;
+  if (!controller.streams_.empty() || controller.token_.stop_possible()) return -1;
+  controller.make_streams(streams, static_cast<std::size_t>(count), options);
+  return 0;
 }
 
 int StreamCreate(StreamId* stream, Controller& controller, const StreamOptions* options) {
-  if (controller.stream_ != nullptr || controller.token_.stop_possible()) return -1;
-  controller.stream_ = StreamState::make(options == nullptr ? StreamOptions() : *options);
-  *stream = controller.stream_->id();
+  StreamIds one;
+  if (const int failed = StreamCreate(one, 1, controller, options)) return failed;
+  *stream = one.front();
+  return 0;
+}
+
+int StreamAccept(StreamIds& streams, Controller& controller, const StreamOptions* options) {
+  if (controller.streams_offered_ == 0 || !streams.empty()) return -1;
+  controller.make_streams(streams, std::exchange(controller.streams_offered_, 0), options);
   return 0;
 }
 
 int StreamAccept(StreamId* stream, Controller& controller, const StreamOptions* options) {
-  if (!std::exchange(controller.stream_offered_, false)) return -1;
-  controller.stream_ = StreamState::make(options == nullptr ? StreamOptions() : *options);
-  *stream = controller.stream_->id();
+  if (controller.streams_offered_ != 1) return -1;
+  StreamIds one;
+  if (const int failed = StreamAccept(one, controller, options)) return failed;
+  *stream = one.front();
   return 0;
 }
 
@@ -330,7 +351,7 @@ void Controller::Reset() {
   response_metadata_.clear();
   subs_.clear();
   if (token_.stop_possible()) return;  // A server's: what the caller sent stays.
-  drop_stream();
+  drop_streams();
   request_attachment_.clear();
   request_metadata_.clear();
   timeout_ms_.reset();

@@ -171,17 +171,17 @@ class GenericMethod {
     }
     auto completed = call->completed(context.loop());
     co_await completed;
-    const std::shared_ptr<StreamState> stream = call->controller.take_stream();
+    std::vector<OwnedStream> streams = OwnedStream::all_of(call->controller.take_streams());
     if (call->controller.error()) {
-      if (stream != nullptr) {
+      for (OwnedStream& stream : streams) {
         auto finishing = stream->finish_on(context.loop());
         co_await std::move(finishing);
       }
       co_return std::unexpected(*call->controller.error());
     }
     context.set_attachment(call->controller.response_attachment().take());
-    if (stream != nullptr) {
-      auto streaming = carry_stream(context, *call, OwnedStream(stream));
+    if (!streams.empty()) {
+      auto streaming = carry_streams(context, *call, std::move(streams));
       co_return co_await std::move(streaming);
     }
     AnyMessage reply;
@@ -190,8 +190,8 @@ class GenericMethod {
   }
 
  private:
-  // Sends the response, which opens the stream that the method has accepted, and waits for the end of the stream.
-  static Task<Result<AnyMessage>> carry_stream(Context& context, GenericCall& call, OwnedStream stream) {
+  // Sends the response, which opens the streams that the method has accepted, and waits for the end of all of them.
+  static Task<Result<AnyMessage>> carry_streams(Context& context, GenericCall& call, std::vector<OwnedStream> streams) {
     auto& acceptor = dynamic_cast<rpc::StreamAcceptor&>(detail::ContextAccess::reply_sink(context).origin());
     AnyMessage response;
     response.message = std::move(call.response);
@@ -200,19 +200,34 @@ class GenericMethod {
     Buffer body = Buffer::allocate(std::max<std::size_t>(size.body, 1)).slice(0, size.body);
     codec::Encoder encoder(body.mutable_data(), nullptr);
     codec::encode_all(encoder, response);
-    const std::shared_ptr<detail::StreamCore> core =
-        acceptor.accept_stream(detail::ContextAccess::call(context), body.bytes(),
-                               detail::ContextAccess::reply(context).extras(), stream->has_handler());
-    if (core == nullptr) co_return fail(ErrorCode::unavailable, "the caller has gone");
+    const rpc::StreamAcceptor::Cores cores =
+        acceptor.accept_streams(detail::ContextAccess::call(context), body.bytes(),
+                                detail::ContextAccess::reply(context).extras(), streams.front()->has_handler());
+    if (cores.size() != streams.size()) co_return fail(ErrorCode::unavailable, "the caller has gone");
     detail::ContextAccess::reply(context) = {};
-    const std::stop_callback stopped(context.token(), [&core] {
-      core->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call ended"});
+    const std::stop_callback stopped(context.token(), [&cores] {
+      for (const auto& core : cores) {
+        core->on_closed(Error{ErrorCode::cancelled, ErrorScope::call, Initiator::local, 0, "call ended"});
+      }
     });
-    auto carrying = stream->carry(context.loop(), core, Duration::zero());
+    Scope others;
+    for (std::size_t i = 1; i < streams.size(); ++i) {
+      others.spawn(carry_stream(context, acceptor, *streams[i], cores[i]));
+    }
+    auto carrying = carry_stream(context, acceptor, *streams.front(), cores.front());
     co_await std::move(carrying);
-    auto finishing = stream->finish_on(context.loop());
-    co_await std::move(finishing);
+    auto joining = others.join();
+    co_await std::move(joining);
     co_return AnyMessage();
+  }
+
+  static Task<void> carry_stream(Context& context, rpc::StreamAcceptor& acceptor, StreamState& stream,
+                                 std::shared_ptr<detail::StreamCore> core) {
+    auto carrying = stream.carry(context.loop(), core, Duration::zero());
+    co_await std::move(carrying);
+    auto finishing = stream.finish_on(context.loop());
+    co_await std::move(finishing);
+    acceptor.close_stream(*core);
   }
 
   static void run(google::protobuf::Service& service, const google::protobuf::MethodDescriptor& method,

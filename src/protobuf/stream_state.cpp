@@ -382,6 +382,13 @@ Task<void> StreamState::watch_idle(Loop& loop, Attached& attached) {
   }
 }
 
+std::vector<OwnedStream> OwnedStream::all_of(std::vector<std::shared_ptr<StreamState>> streams) {
+  std::vector<OwnedStream> owned;
+  owned.reserve(streams.size());
+  for (std::shared_ptr<StreamState>& stream : streams) owned.emplace_back(std::move(stream));
+  return owned;
+}
+
 // ---- The functions of bRPC ----
 
 int StreamWrite(StreamId stream, const IOBuf& message) {

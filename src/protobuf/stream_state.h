@@ -102,6 +102,7 @@ class OwnedStream {
  public:
   OwnedStream() noexcept = default;
   explicit OwnedStream(std::shared_ptr<StreamState> stream) noexcept : stream_(std::move(stream)) {}
+  static std::vector<OwnedStream> all_of(std::vector<std::shared_ptr<StreamState>> streams);
   OwnedStream(OwnedStream&& other) noexcept = default;
   OwnedStream& operator=(OwnedStream&& other) noexcept {
     std::swap(stream_, other.stream_);
@@ -111,6 +112,7 @@ class OwnedStream {
     if (stream_ != nullptr) stream_->finish();
   }
   StreamState* operator->() const noexcept { return stream_.get(); }
+  StreamState& operator*() const noexcept { return *stream_; }
   explicit operator bool() const noexcept { return stream_ != nullptr; }
 
  private:

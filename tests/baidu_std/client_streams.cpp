@@ -508,7 +508,7 @@ TEST(BaiduStdClientStreams, ServersThatBreakTheProtocol) {
         return PlayedServer::opening_reply(opening) + frame(opening, StreamFrameType::end);
       },
       [&](const Opening& opening) {
-        return PlayedServer::opening_reply(opening, {server_id, true, true, 0, true}) +
+        return PlayedServer::opening_reply(opening, {server_id, true, true, true}) +
                frame(opening, StreamFrameType::end) + frame(opening, StreamFrameType::data, "after the end");
       },
       [&](const Opening& opening) {
@@ -544,7 +544,7 @@ TEST(BaiduStdClientStreams, RandomFrames) {
           const PlayedServer::Opening opening = server.receive_opening();
           const std::int64_t id = opening.settings.stream_id;
           Octets bytes;
-          if (below(8) != 0) bytes = PlayedServer::opening_reply(opening, {server_id, true, true, 0, below(2) == 0});
+          if (below(8) != 0) bytes = PlayedServer::opening_reply(opening, {server_id, true, true, below(2) == 0});
           for (std::size_t frames = below(12); frames != 0; --frames) {
             StreamFrameMeta meta{.stream_id = below(10) == 0 ? id ^ (std::int64_t{1} << below(40)) : id,
                                  .source_stream_id = server_id,

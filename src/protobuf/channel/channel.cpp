@@ -86,7 +86,7 @@ void Channel::CallMethod(const google::protobuf::MethodDescriptor* method, googl
   if (call == nullptr) return;
   auto* const controller = static_cast<Controller*>(base);
   const std::shared_ptr<State> state = state_;  // The call may destroy the channel.
-  OwnedStream stream(controller->take_stream());
+  std::vector<OwnedStream> streams = OwnedStream::all_of(controller->take_streams());
   const auto refuse = [&](std::string text) {
     call->refuse({hawser::ErrorCode::invalid_argument, ErrorScope::call, Initiator::local, 0, std::move(text)});
   };
@@ -101,7 +101,7 @@ void Channel::CallMethod(const google::protobuf::MethodDescriptor* method, googl
   if (!request->IsInitialized()) {
     return refuse("required fields of the request are missing: " + request->InitializationErrorString());
   }
-  if (stream && state->site->options().protocol != "baidu_std") {
+  if (!streams.empty() && state->site->options().protocol != "baidu_std") {
     return refuse("the protocol of this channel is '" + state->site->options().protocol +
                   "': a stream of StreamCreate() needs baidu_std");
   }
@@ -124,8 +124,8 @@ void Channel::CallMethod(const google::protobuf::MethodDescriptor* method, googl
   work->timeout = timeout_ms < 0 ? forever : std::chrono::milliseconds(timeout_ms);
   work->max_retry = controller->max_retry_.value_or(state->max_retry);
   const std::int64_t backup_ms = controller->backup_request_ms_.value_or(state->backup_request_ms);
-  if (backup_ms >= 0 && !stream) work->backup_after = std::chrono::milliseconds(backup_ms);
-  work->stream = std::move(stream);
+  if (backup_ms >= 0 && streams.empty()) work->backup_after = std::chrono::milliseconds(backup_ms);
+  work->streams = std::move(streams);
   call->run_on(state->loops, state->site->loop());
   work->call = call;
   state->site->loop().post([ready = std::move(work)]() mutable {

@@ -51,9 +51,11 @@ Task<void> Site::execute(std::unique_ptr<Work> work) {
       reply = co_await std::move(trying);
     }
   }
-  if (work->stream && !reply) {
-    auto ending = work->stream->finish_on(loop_);
-    co_await std::move(ending);
+  if (!reply) {
+    for (OwnedStream& stream : work->streams) {
+      auto ending = stream->finish_on(loop_);
+      co_await std::move(ending);
+    }
   }
   work->end(std::move(reply));  // May destroy the channel, which does not use this site.
 }
@@ -92,7 +94,7 @@ Task<Result<RawReply>> Site::attempt(Work& work, Time deadline, std::stop_token 
   auto acquiring = acquire(work.compression, token);
   const Result<Shared> connection = co_await std::move(acquiring);
   if (!connection) co_return std::unexpected(connection.error());
-  if (work.stream) {
+  if (!work.streams.empty()) {
     auto opening = open_stream(work, *connection, std::move(token));
     co_return co_await std::move(opening);
   }

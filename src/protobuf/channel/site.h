@@ -43,7 +43,7 @@ struct Work {
   CompressType compression = COMPRESS_TYPE_NONE;
   Duration timeout = forever;
   int max_retry = 0;
-  OwnedStream stream;  // Empty: the call has none, or it is open.
+  std::vector<OwnedStream> streams;  // Empty: the call has none, or they are open.
   std::optional<Duration> backup_after;
 };
 
@@ -78,6 +78,7 @@ class Site {
   Task<Result<RawReply>> open_stream(Work& work, Shared connection, std::stop_token token);
   Task<void> complete(std::shared_ptr<StreamRun> run);
   Task<void> carry(std::shared_ptr<StreamRun> run);
+  Task<void> carry_one(StreamRun& run, std::size_t index);
 
   Loop& loop_;
   const std::string address_;

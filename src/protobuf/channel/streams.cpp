@@ -4,6 +4,7 @@
 #include "protobuf/channel/message_call.h"
 #include "protobuf/channel/site.h"
 #include "rpc/client/client_access.h"
+#include "rpc/client/further_streams.h"
 
 // Calls that open a stream of StreamCreate().
 namespace hawser::pb {
@@ -14,11 +15,11 @@ namespace {
 constexpr Duration linger = std::chrono::seconds(5);
 
 // The reply opens the stream. A second one is the result of a handler of this library: the last message.
-class StreamCall final : public MessageCall {
+class StreamCall final : public MessageCall, public rpc::FurtherStreams {
  public:
   StreamCall(detail::ClientLink& link, const std::string& name, const Buffer& body, const CallOptions& options,
-             bool reads)
-      : MessageCall(link, name, body, options) {
+             bool reads, std::size_t streams)
+      : MessageCall(link, name, body, options), further_(streams - 1) {
     request_.streams = request_.streams_in = true;
     request_.streams_out = reads;
   }
@@ -32,17 +33,24 @@ class StreamCall final : public MessageCall {
       answered_.set();
     }
   }
+  std::size_t further_streams() const noexcept override { return further_; }
+  void set_further(Cores cores) noexcept override { cores_ = std::move(cores); }
+  std::shared_ptr<detail::StreamCore> core(std::size_t index) const {
+    return index == 0 ? stream()->shared_from_this() : cores_.at(index - 1);
+  }
   Event& answered() noexcept { return answered_; }
   Buffer take_last() noexcept { return std::exchange(last_, {}); }
 
  private:
+  const std::size_t further_;  // Number of the streams beside the first.
+  Cores cores_;
   Event answered_;
   Buffer last_;
 };
 
 }  // namespace
 
-// A stream and its call. Its coroutines share it.
+// The streams of a call, and the call. Its coroutines share it.
 struct Site::StreamRun {
   StreamRun(const Shared& on, const Work& work)
       : site(work.site),
@@ -55,7 +63,8 @@ struct Site::StreamRun {
     options.token = stop.get_token();
     options.attachment = attachment.bytes();
     options.metadata = work.metadata;
-    call.emplace(detail::ClientAccess::link(on->caller()), method->name, request, options, work.stream->has_handler());
+    call.emplace(detail::ClientAccess::link(on->caller()), method->name, request, options,
+                 work.streams.front()->has_handler(), work.streams.size());
   }
 
   const std::shared_ptr<Site> site;  // The stream is open longer than its channel may exist.
@@ -66,9 +75,10 @@ struct Site::StreamRun {
   const Buffer attachment;
   std::stop_source stop;
   CallOptions options;
-  OwnedStream stream;
+  std::vector<OwnedStream> streams;
   bool ended = false;  // The call has ended.
   std::optional<StreamCall> call;
+  Scope others;  // Carries the further streams. Last: its tasks use the members above.
 };
 
 Task<Result<RawReply>> Site::open_stream(Work& work, Shared connection, std::stop_token token) {
@@ -82,7 +92,7 @@ Task<Result<RawReply>> Site::open_stream(Work& work, Shared connection, std::sto
   }
   Result<RawReply> reply = run->call->take();
   if (!reply) co_return reply;
-  run->stream = std::move(work.stream);
+  run->streams = std::move(work.streams);
   scope_.spawn(carry(run));
   co_return reply;
 }
@@ -95,17 +105,26 @@ Task<void> Site::complete(std::shared_ptr<StreamRun> run) {
   run->call->answered().set();
 }
 
-Task<void> Site::carry(std::shared_ptr<StreamRun> run) {
-  auto carrying = run->stream->carry(loop_, run->call->stream()->shared_from_this(), linger);
+Task<void> Site::carry_one(StreamRun& run, std::size_t index) {
+  StreamState& stream = *run.streams[index];
+  auto carrying = stream.carry(loop_, run.call->core(index), linger);
   co_await std::move(carrying);
-  if (Buffer last = run->call->take_last(); !last.empty()) {
+  if (Buffer last = index == 0 ? run.call->take_last() : Buffer(); !last.empty()) {
     std::vector<Buffer> batch;
     batch.push_back(std::move(last));
-    auto delivering = run->stream->deliver(loop_, std::move(batch));
+    auto delivering = stream.deliver(loop_, std::move(batch));
     co_await std::move(delivering);
   }
-  auto finishing = run->stream->finish_on(loop_);
+  auto finishing = stream.finish_on(loop_);
   co_await std::move(finishing);
+}
+
+Task<void> Site::carry(std::shared_ptr<StreamRun> run) {
+  for (std::size_t i = 1; i < run->streams.size(); ++i) run->others.spawn(carry_one(*run, i));
+  auto carrying = carry_one(*run, 0);
+  co_await std::move(carrying);
+  auto joining = run->others.join();
+  co_await std::move(joining);
   if (!run->ended) run->stop.request_stop();
   release(run->compression, run->connection);
 }

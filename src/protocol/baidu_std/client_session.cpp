@@ -332,7 +332,10 @@ void ClientSession::on_frame(const ReceivedFrame& frame) {
   const CallId id = CallId::from_number(static_cast<std::uint32_t>(meta->correlation_id));
   const auto found = calls_.find(id);
   // A late answer, or one that no call waits for.
-  if (found.call == nullptr || correlation_id(id) != meta->correlation_id) return;
+  if (found.call == nullptr || correlation_id(id) != meta->correlation_id) {
+    unopened_.erase(meta->correlation_id);
+    return;
+  }
   if (Stream* const stream = stream_of(id)) [[unlikely]] {
     if (stream->open) return protocol_error("a second reply to a request that has opened a stream");
     return on_opened(*found.call, *stream, *meta, frame);

@@ -2,11 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hawser/brpc.h"
@@ -17,6 +20,7 @@
 #include "protocol/baidu_std/frame_receiver.h"
 #include "protocol/baidu_std/rpc_meta.h"
 #include "protocol/baidu_std/stream_end.h"
+#include "rpc/client/further_streams.h"
 #include "rpc/client/protocol_client.h"
 #include "transport/common/send_queue.h"
 #include "wire/call_table.h"
@@ -58,6 +62,28 @@ class ClientSession final : public rpc::ProtocolSession,
     bool close_sent = false;  // The caller writes no more, and the server has been notified.
   };
 
+  // A stream of a call beside its first. `id` is unique among those of all streams of the connection.
+  struct FurtherStream final : Stream, detail::StreamChannel {
+    explicit FurtherStream(ClientSession& of) noexcept : session(of) {}
+    // Its core calls these, and not those of the session.
+    Loop& stream_loop() noexcept override { return session.loop_; }
+    std::byte* begin_item(std::uint32_t, const codec::EncodedSize& size) override {
+      return session.begin_item_of(*this, size);
+    }
+    void end_item(std::span<const ConstBuffer> pieces, SendCompletion* owner) override {
+      session.end_item(pieces, owner);
+    }
+    void send_end(std::uint32_t) override { session.send_end_of(*this); }
+    void send_credit(std::uint32_t, std::uint32_t bytes) override { session.send_credit_of(*this, bytes); }
+    void copy_and_release_item(SendCompletion& owner) override { session.copy_and_release_item(owner); }
+    bool has_room() const noexcept override { return session.has_room(); }
+    detail::WaitingWriter& writers() noexcept override { return session.writers_; }
+    const codec::DecodeLimits& decode_limits() const noexcept override { return session.decode_limits(); }
+
+    ClientSession& session;
+    std::uint32_t call = 0;
+  };
+
   struct Closing final : detail::Posted {
     void run() override { stream.reset(); }
     std::unique_ptr<transport::Stream> stream;
@@ -94,6 +120,30 @@ class ClientSession final : public rpc::ProtocolSession,
   // The stream of an open call. Null if there is none, or the connection has ended.
   Stream* open_stream(std::uint32_t call) noexcept;
   StreamSettings begin_stream(wire::CallId id, detail::CallOperation& operation);
+  std::shared_ptr<detail::StreamCore> make_core(detail::StreamChannel& channel, std::uint32_t call);
+  // Adds the further streams of a call to its `settings`.
+  void begin_further(StreamSettings& settings, wire::CallId id, const Stream& first, rpc::FurtherStreams& operation);
+  // The further streams of a call in the order in which they were made, whose first stream is `first`.
+  std::vector<FurtherStream*> further_of(wire::CallId id, const Stream& first) const;
+  // The reply to the call has opened its further streams.
+  void open_further(const std::vector<FurtherStream*>& streams, const Stream& first, const StreamSettings& settings);
+  void on_further_frame(FurtherStream& stream, const StreamFrameMeta& meta, const ReceivedFrame& frame);
+  // Ends a further stream alone, and the call if this was its last stream.
+  void end_further(FurtherStream& stream, const std::optional<Error>& error);
+  void drop_further(wire::CallId id, const std::optional<Error>& error) noexcept;
+  static std::pair<std::uint32_t, std::uint32_t> further_key(std::int64_t id) noexcept {
+    return {static_cast<std::uint32_t>(id), static_cast<std::uint32_t>(id >> 32)};
+  }
+  bool has_further(wire::CallId id) const noexcept;
+  // The reply to a call that has ended before opens several streams: resets them.
+  void reset_late(const StreamFrameMeta& meta, const ReceivedFrame& frame);
+  std::string receive_limit() const;
+  // The first stream of a call has ended. The call ends too, unless it has further streams that are open.
+  void end_first(detail::CallOperation& operation, Stream& stream, std::optional<Error> error);
+  void reset_at_peer(const Stream& stream) noexcept;
+  std::byte* begin_item_of(Stream& stream, const codec::EncodedSize& size);
+  void send_end_of(Stream& stream);
+  void send_credit_of(Stream& stream, std::uint32_t bytes);
   void send_stream_frame(const StreamFrameMeta& meta);
   // Frees the call's slot and its stream. Notifies the peer if the stream has not ended there.
   void forget(wire::CallId id) noexcept;
@@ -150,8 +200,15 @@ class ClientSession final : public rpc::ProtocolSession,
   detail::ReceiveBudget stream_budget_;
   detail::ReceiveAccount stream_account_;
   std::vector<std::unique_ptr<Stream>> streams_;  // By slot; null: the call has none.
-  std::size_t item_head_bytes_ = 0;               // Reserved memory of the item between begin_item() and end_item().
-  detail::WaitingWriter writers_;                 // Writers that wait until the backlog is shorter.
+  // By the two halves of the id: the number of the call, and a serial number. Few calls have any.
+  using FurtherKey = std::pair<std::uint32_t, std::uint32_t>;
+  using Further = std::map<FurtherKey, std::unique_ptr<FurtherStream>>;
+  Further further_;
+  // The ids of calls with several streams that ended before their reply came. More of them are not remembered.
+  static constexpr std::size_t unopened_max = 4096;
+  std::set<std::int64_t> unopened_;
+  std::size_t item_head_bytes_ = 0;  // Reserved memory of the item between begin_item() and end_item().
+  detail::WaitingWriter writers_;    // Writers that wait until the backlog is shorter.
 };
 
 }  // namespace hawser::prpc

@@ -10,6 +10,14 @@ namespace hawser::prpc {
 using detail::CallOperation;
 using wire::CallId;
 
+namespace {
+
+Error reset_by_server() {
+  return {ErrorCode::internal, ErrorScope::call, Initiator::peer, 0, "the server has reset the stream of this call"};
+}
+
+}  // namespace
+
 ClientSession::Stream* ClientSession::open_stream(std::uint32_t call) noexcept {
   const CallId id = CallId::from_number(call);
   return stream_ == nullptr || calls_.find(id).call == nullptr ? nullptr : stream_of(id);
@@ -21,16 +29,22 @@ StreamSettings ClientSession::begin_stream(CallId id, CallOperation& operation) 
   stream->id = correlation_id(id);
   stream->incoming = operation.request().streams_out;
   stream->extended = true;
+  stream->core = make_core(*this, id.number());
+  if (streams_.size() <= id.slot()) streams_.resize(id.slot() + 1UZ);
+  operation.set_stream(stream->core);
+  StreamSettings settings = stream->settings(operation.request().streams_in);
+  auto* const several = dynamic_cast<rpc::FurtherStreams*>(&operation);
+  if (several != nullptr && several->further_streams() != 0) begin_further(settings, id, *stream, *several);
+  streams_[id.slot()] = std::move(stream);
+  return settings;
+}
+
+std::shared_ptr<detail::StreamCore> ClientSession::make_core(detail::StreamChannel& channel, std::uint32_t call) {
   // Nothing can be written before the stream is open. The peer decides how much it has outstanding, so the window does
   // not bound the items that are stored: their memory is charged. Each item that is read is granted again, which
   // send_credit() counts.
   const detail::StreamCore::Flow flow{.send_credit = 0, .window = UINT32_MAX, .item_overhead = 0, .grant_bytes_min = 1};
-  stream->core = std::make_shared<detail::StreamCore>(static_cast<detail::StreamChannel&>(*this), id.number(), flow);
-  if (streams_.size() <= id.slot()) streams_.resize(id.slot() + 1UZ);
-  operation.set_stream(stream->core);
-  const StreamSettings settings = stream->settings(operation.request().streams_in);
-  streams_[id.slot()] = std::move(stream);
-  return settings;
+  return std::make_shared<detail::StreamCore>(channel, call, flow);
 }
 
 void ClientSession::send_stream_frame(const StreamFrameMeta& meta) {
@@ -48,10 +62,21 @@ void ClientSession::forget(CallId id) noexcept {
   const std::unique_ptr<Stream> stream = std::move(streams_[id.slot()]);
   // The Reader may outlive this session, and with it the account.
   stream->core->end_charges();
-  // A stream that is not open yet is reset when the reply that opens it arrives.
-  if (!stream->open || stream->peer_closed || stream_ == nullptr) return;
+  reset_at_peer(*stream);
+  if (further_.empty() || !has_further(id)) return;
   try {
-    send_stream_frame(stream->frame(StreamFrameType::reset));
+    if (!stream->open && unopened_.size() < unopened_max) unopened_.insert(stream->id);
+  } catch (const std::bad_alloc&) {
+    // The server's streams end with the connection.
+  }
+  drop_further(id, std::nullopt);
+}
+
+// A stream that is not open yet is reset when the reply that opens it arrives.
+void ClientSession::reset_at_peer(const Stream& stream) noexcept {
+  if (!stream.open || stream.peer_closed || stream_ == nullptr) return;
+  try {
+    send_stream_frame(stream.frame(StreamFrameType::reset));
   } catch (const std::bad_alloc&) {
     // The next frame of the stream is answered by a reset.
   }
@@ -59,6 +84,7 @@ void ClientSession::forget(CallId id) noexcept {
 
 void ClientSession::finish(CallOperation& operation, std::optional<Error> error) {
   if (detail::StreamCore* const core = operation.stream()) core->on_closed(error);
+  if (!further_.empty()) drop_further(CallId::from_number(operation.id()), error);
   forget(CallId::from_number(operation.id()));
   if (error) {
     operation.complete(loop_, std::move(*error));
@@ -82,9 +108,13 @@ void ClientSession::on_stream_frame(const ReceivedFrame& frame) {
   CallOperation* const operation = calls_.find(id).call;
   Stream* const stream = operation == nullptr || correlation_id(id) != meta.stream_id ? nullptr : stream_of(id);
   if (stream == nullptr) {
+    if (const auto found = further_.find(further_key(meta.stream_id)); found != further_.end()) {
+      return on_further_frame(*found->second, meta, frame);
+    }
     // The peer learns that the stream has ended, unless it has opened none or does not read what it receives. Frames
     // that end or acknowledge are not answered.
     constexpr std::int64_t no_stream = -1;
+    if (!unopened_.empty()) reset_late(meta, frame);
     if (meta.type == StreamFrameType::data && meta.source_stream_id != no_stream && has_room()) {
       send_stream_frame({meta.source_stream_id, meta.stream_id, StreamFrameType::reset});
     }
@@ -93,12 +123,11 @@ void ClientSession::on_stream_frame(const ReceivedFrame& frame) {
   if (!stream->open && meta.type != StreamFrameType::reset) return on_opening_frame(*operation, *stream, meta, frame);
   switch (meta.type) {
     case StreamFrameType::data: return on_stream_data(*operation, *stream, meta, frame);
-    case StreamFrameType::close: stream->peer_closed = true; return finish(*operation, std::nullopt);
+    case StreamFrameType::close: return end_first(*operation, *stream, std::nullopt);
     case StreamFrameType::reset:
       stream->peer_closed = true;
       if (meta.error_code != 0) return finish(*operation, error_of_reply(*operation, meta.error_code, meta.error_text));
-      return finish(*operation, Error{ErrorCode::internal, ErrorScope::call, Initiator::peer, 0,
-                                      "the server has reset the stream of this call"});
+      return end_first(*operation, *stream, reset_by_server());
     case StreamFrameType::feedback: return check(stream->take_feedback(meta.consumed_size));
     case StreamFrameType::end: return check(stream->take_end());
     case StreamFrameType::unknown: return;
@@ -147,6 +176,15 @@ void ClientSession::on_opened(CallOperation& operation, Stream& stream, const Rp
   stream.extended = meta.stream->extended;
   stream.open = true;
   stream.peer_reads = meta.stream->writable;
+  if (!further_.empty()) {
+    const std::vector<FurtherStream*> further = further_of(CallId::from_number(operation.id()), stream);
+    if (meta.stream->extra_ids.size() != further.size()) {
+      return failed(ErrorCode::protocol_error, "the server has accepted " +
+                                                   std::to_string(meta.stream->extra_ids.size() + 1) + " of the " +
+                                                   std::to_string(further.size() + 1) + " streams of '" + name + "'");
+    }
+    open_further(further, stream, *meta.stream);
+  }
   // A server of bRPC gives the result here. This library's server sends it as the last message, unless it is empty.
   if (Result<void> decoded = decode_reply(operation, meta, frame); !decoded) {
     return finish(operation, std::move(decoded.error()));
@@ -163,9 +201,7 @@ void ClientSession::on_stream_data(CallOperation& operation, Stream& stream, con
                                    "the server writes to a stream that this call does not read"});
   }
   Result<std::optional<StreamEnd::Item>> item =
-      stream.take_data(meta, frame, stream_account_, frame_bytes_max_,
-                       "stream_receive_bytes_max (" + std::to_string(options_.stream_receive_bytes_max) +
-                           " bytes): read the items sooner, or raise it");
+      stream.take_data(meta, frame, stream_account_, frame_bytes_max_, receive_limit());
   if (!item) return finish(operation, std::move(item.error()));
   if (!*item) return;
   if (!result) return check(stream.core->on_item(std::move(**item)));
@@ -183,20 +219,25 @@ void ClientSession::on_stream_data(CallOperation& operation, Stream& stream, con
 
 std::byte* ClientSession::begin_item(std::uint32_t call, const codec::EncodedSize& size) {
   Stream* const stream = open_stream(call);
-  const std::size_t bytes = size.body + size.payload;
-  if (stream == nullptr || !stream->open || stream->close_sent || size.too_large ||
-      bytes + FrameReceiver::short_frame_bytes_max > frame_bytes_max_) {
-    return nullptr;
-  }
-  if (!stream->peer_reads) {
+  if (stream == nullptr) return nullptr;
+  if (stream->open && !stream->peer_reads) {
     CallOperation& operation = *calls_.find(CallId::from_number(call)).call;
     finish(operation,
            Error{ErrorCode::signature_mismatch, ErrorScope::call, Initiator::peer, 0,
                  "the server does not read the stream that '" + std::string(operation.request().name) + "' sends"});
     return nullptr;
   }
-  stream->produced += static_cast<std::int64_t>(bytes);
-  const StreamFrameMeta meta = stream->frame(StreamFrameType::data);
+  return begin_item_of(*stream, size);
+}
+
+std::byte* ClientSession::begin_item_of(Stream& stream, const codec::EncodedSize& size) {
+  const std::size_t bytes = size.body + size.payload;
+  if (stream_ == nullptr || !stream.open || stream.close_sent || !stream.peer_reads || size.too_large ||
+      bytes + FrameReceiver::short_frame_bytes_max > frame_bytes_max_) {
+    return nullptr;
+  }
+  stream.produced += static_cast<std::int64_t>(bytes);
+  const StreamFrameMeta meta = stream.frame(StreamFrameType::data);
   const std::size_t meta_size = stream_meta_bytes(meta);
   item_head_bytes_ = FrameHeader::bytes + meta_size + size.body;
   committed_ += item_head_bytes_ + size.payload;
@@ -217,22 +258,28 @@ void ClientSession::end_item(std::span<const ConstBuffer> pieces, SendCompletion
 }
 
 void ClientSession::send_end(std::uint32_t call) {
-  Stream* const stream = open_stream(call);
-  if (stream == nullptr || stream->close_sent) return;
-  if (!stream->open) {
-    stream->end_wanted = true;
+  if (Stream* const stream = open_stream(call)) send_end_of(*stream);
+}
+
+void ClientSession::send_end_of(Stream& stream) {
+  if (stream_ == nullptr || stream.close_sent) return;
+  if (!stream.open) {
+    stream.end_wanted = true;
     return;
   }
   // bRPC knows the end of both directions only. Its server sends what it has written before, and CLOSE.
-  stream->close_sent = true;
-  send_stream_frame(stream->frame(stream->extended ? StreamFrameType::end : StreamFrameType::close));
+  stream.close_sent = true;
+  send_stream_frame(stream.frame(stream.extended ? StreamFrameType::end : StreamFrameType::close));
 }
 
 void ClientSession::send_credit(std::uint32_t call, std::uint32_t bytes) {
-  Stream* const stream = open_stream(call);
-  if (stream == nullptr || !stream->count_consumed(bytes)) return;
-  StreamFrameMeta feedback = stream->frame(StreamFrameType::feedback);
-  feedback.consumed_size = stream->consumed;
+  if (Stream* const stream = open_stream(call)) send_credit_of(*stream, bytes);
+}
+
+void ClientSession::send_credit_of(Stream& stream, std::uint32_t bytes) {
+  if (stream_ == nullptr || !stream.count_consumed(bytes)) return;
+  StreamFrameMeta feedback = stream.frame(StreamFrameType::feedback);
+  feedback.consumed_size = stream.consumed;
   send_stream_frame(feedback);
 }
 

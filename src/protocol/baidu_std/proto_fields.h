@@ -56,6 +56,11 @@ class FieldReader {
     }
     return fail();
   }
+  // Reads the next number of a packed field, whose bytes the reader has in place of a message's.
+  bool next_packed(std::uint64_t& value) noexcept {
+    if (at_ == end_) return false;
+    return read_varint(value) || fail();
+  }
   bool ok() const noexcept { return ok_; }
 
  private:

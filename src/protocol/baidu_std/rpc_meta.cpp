@@ -75,17 +75,26 @@ bool parse_response(Bytes bytes, ResponseMeta& meta) noexcept {
   return reader.ok();
 }
 
-bool parse_stream(Bytes bytes, StreamSettings& stream, Required& seen) noexcept {
+void add_extra(StreamSettings& stream, std::uint64_t id) {
+  if (stream.extra_ids.size() >= StreamSettings::extra_streams_max) {
+    stream.too_many = true;
+  } else {
+    stream.extra_ids.push_back(signed64(id));
+  }
+}
+
+bool parse_stream(Bytes bytes, StreamSettings& stream, Required& seen) {
   FieldReader reader(bytes);
   for (Field field; reader.next(field);) {
     if (field.is(1, varint)) stream.stream_id = signed64(field.value), seen.stream_id = true;
     if (field.is(2, varint)) stream.need_feedback = field.value != 0;
     if (field.is(3, varint)) stream.writable = field.value != 0;
-    if (field.is(4, varint)) ++stream.extra_streams;
+    if (field.is(4, varint)) add_extra(stream, field.value);
     if (field.is(extended_number, varint)) stream.extended = field.value != 0;
-    // The packed form of extra_stream_ids: each id ends with a byte below 0x80.
-    if (field.is(4, bytes_type)) {
-      for (const std::byte one : field.bytes) stream.extra_streams += (one & std::byte{0x80}) == std::byte{};
+    if (field.is(4, bytes_type)) {  // Packed.
+      FieldReader packed(field.bytes);
+      for (std::uint64_t id = 0; packed.next_packed(id);) add_extra(stream, id);
+      if (!packed.ok()) return false;
     }
   }
   return reader.ok();
@@ -112,6 +121,7 @@ void describe_stream(Fields& fields, const StreamSettings& stream) noexcept {
   fields.varint(1, static_cast<std::uint64_t>(stream.stream_id));
   fields.varint(2, stream.need_feedback ? 1 : 0);
   fields.varint(3, stream.writable ? 1 : 0);
+  for (const std::int64_t id : stream.extra_ids) fields.varint(4, static_cast<std::uint64_t>(id));
   if (stream.extended) fields.varint(extended_number, 1);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "hawser/bytes.h"
 #include "hawser/error.h"
@@ -24,13 +25,17 @@ inline constexpr std::size_t checksum_bytes = 4;
 inline constexpr std::uint32_t user_fields_number = 9;
 
 struct StreamSettings {
+  // parse_meta() keeps no more of extra_stream_ids: the limit of what a call may have in addition to its first stream.
+  static constexpr std::size_t extra_streams_max = 255;
+
   std::int64_t stream_id = 0;
   bool need_feedback = false;
   bool writable = false;
-  std::size_t extra_streams = 0;  // Number of extra_stream_ids. They are counted only.
   // This library's extension, docs/decisions/0049: the sender knows END, StreamFrameMeta::result and the error of RST.
   // A server sets it if the client has. bRPC skips the field.
   bool extended = false;
+  std::vector<std::int64_t> extra_ids = {};  // extra_stream_ids: the ids of further streams of the call.
+  bool too_many = false;                     // Received: there were more than extra_streams_max.
 
   friend bool operator==(const StreamSettings&, const StreamSettings&) = default;
 };

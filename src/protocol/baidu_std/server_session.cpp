@@ -190,8 +190,16 @@ void ServerSession::on_request(const RpcMeta& meta, const ReceivedFrame& frame) 
   const bool streams = method->streams_in || method->streams_out;
   if (streams && !meta.stream) [[unlikely]]
     return refuse(meta, bad_request, "this method has a stream: create one for the call (StreamCreate)");
-  if (streams && meta.stream->extra_streams != 0) [[unlikely]]
-    return refuse(meta, bad_request, "a call has one stream here: send no extra_stream_ids");
+  if (streams && !meta.stream->extra_ids.empty()) [[unlikely]]
+    return refuse(meta, bad_request, "a call of this method has one stream: send no extra_stream_ids");
+  if (meta.stream && (meta.stream->too_many || meta.stream->extra_ids.size() >= options_->streams_per_call_max))
+      [[unlikely]] {
+    return refuse(meta, bad_request,
+                  "the call has " + std::string(meta.stream->too_many ? "more than " : "") +
+                      std::to_string(meta.stream->extra_ids.size() + 1) +
+                      " streams: streams_per_call_max of the server is " +
+                      std::to_string(options_->streams_per_call_max));
+  }
   if (method->streams_out && !meta.stream->writable) [[unlikely]]
     return refuse(meta, bad_request, "this method writes to the stream: give the stream a handler (writable)");
 
@@ -272,6 +280,7 @@ void ServerSession::begin_call(const RpcMeta& meta, const rpc::Dispatcher::Metho
     call.stream->peer_needs_feedback = meta.stream->need_feedback;
     call.stream->incoming = method.streams_in;
     call.stream->extended = meta.stream->extended;
+    call.offered = meta.stream->extra_ids;
   }
   request.call = number;
   serve(method, request);
@@ -292,6 +301,9 @@ void ServerSession::refuse(const RpcMeta& meta, std::int32_t code, std::string_v
 // ---- Replies ----
 
 void ServerSession::finish_call(std::uint32_t call) noexcept {
+  ServerCall* const state = states_.find(call);
+  if (state != nullptr && !state->further.empty()) [[unlikely]]
+    drop_further(*state);
   calls().answered(wire::CallId::from_number(call));
   states_.remove(call);
 }
@@ -345,7 +357,7 @@ std::byte* ServerSession::begin_reply(std::uint32_t call, const codec::EncodedSi
                .checksum_type = state->checksum ? 1 : 0,
                .checksum_with_attachment = state->checksum && state->checksum_with_attachment};
   if (pending_.closes_stream) [[unlikely]]
-    meta.stream = stream->settings(true);
+    meta.stream = settings_of(*state);
   return begin_response(*state, meta, extras.metadata, size.body, data_bytes);
 }
 
@@ -473,7 +485,7 @@ bool ServerSession::send_body(const ServerCall& call, const PendingReply& reply,
                .content_type = static_cast<std::int32_t>(call.content),
                .checksum_type = call.checksum ? 1 : 0,
                .checksum_with_attachment = with_attachment};
-  if (reply.closes_stream) meta.stream = call.stream->settings(true);
+  if (reply.closes_stream) meta.stream = settings_of(call);
   const std::size_t data_bytes = body.size() + attachment.size();
   if (data_bytes > frame_bytes_max_) {
     reply_error(reply.call, too_long(data_bytes, frame_bytes_max_));

@@ -33,6 +33,10 @@ struct ServerCall {
   bool checksum = false;                                    // The request had one, so the reply gets one.
   bool checksum_with_attachment = false;
   std::unique_ptr<StreamEnd> stream;  // Non-null if the request opened a stream.
+  // The further streams of a call, each with a state of its own: first the ids that the caller has offered.
+  std::vector<std::int64_t> offered = {};
+  std::vector<std::uint32_t> further = {};
+  std::uint32_t stream_of = 0;  // This is no call, but a further stream of that one.
 };
 
 // A connection of a client that speaks baidu_std.
@@ -58,9 +62,9 @@ class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor,
   std::shared_ptr<detail::StreamCore> open_stream(std::uint32_t call) override;
 
   // rpc::StreamAcceptor
-  bool offers_stream(std::uint32_t call) noexcept override;
-  std::shared_ptr<detail::StreamCore> accept_stream(std::uint32_t call, Bytes body, const detail::ReplyExtras& extras,
-                                                    bool incoming) override;
+  std::size_t streams_offered(std::uint32_t call) noexcept override;
+  Cores accept_streams(std::uint32_t call, Bytes body, const detail::ReplyExtras& extras, bool incoming) override;
+  void close_stream(const detail::StreamCore& core) override;
 
  private:
   // The reply between begin_reply() and end_reply().
@@ -75,7 +79,7 @@ class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor,
     Buffer plain;                   // The body, if it is converted or compressed before it is sent.
     Metadata metadata;              // A copy, if `plain` is used.
     bool closes_stream = false;
-    bool opens_stream = false;  // accept_stream(): the call goes on.
+    bool opens_stream = false;  // accept_streams(): the call goes on.
   };
 
   // rpc::ByteSession
@@ -121,7 +125,11 @@ class ServerSession final : public rpc::ByteSession, public rpc::StreamAcceptor,
   void check(const Result<void>& status);
   void on_stream_data(std::uint32_t number, StreamEnd& stream, const StreamFrameMeta& meta, const ReceivedFrame& frame);
   void on_stream_closed(std::uint32_t number, StreamEnd& stream, bool reset);
+  // Returns the settings for the reply that opens the streams of the call.
+  static StreamSettings settings_of(const ServerCall& call);
   void send_opening_reply(ServerCall& call);
+  // Removes the further streams of a call that has ended. Resets those that are open.
+  void drop_further(ServerCall& call) noexcept;
   void send_stream_frame(const StreamFrameMeta& meta);
   void reset_stream(std::uint32_t number, StreamEnd& stream, const Error& why);
   detail::ActiveCall* active(std::uint32_t number) const noexcept;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -8,6 +9,12 @@
 
 // The streams of a connection: frames with the magic STRM.
 namespace hawser::prpc {
+
+namespace {
+
+constexpr std::string_view reset_by_caller = "the caller has reset the stream";
+
+}  // namespace
 
 std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t call) {
   // The client decides how much it has outstanding, so the window does not bound the items that are stored. The memory
@@ -20,36 +27,89 @@ std::shared_ptr<detail::StreamCore> ServerSession::open_stream(std::uint32_t cal
   return core;
 }
 
-bool ServerSession::offers_stream(std::uint32_t call) noexcept {
+std::size_t ServerSession::streams_offered(std::uint32_t call) noexcept {
   const ServerCall* const state = states_.find(call);
-  return state != nullptr && state->stream != nullptr && !state->stream->open && state->stream->core == nullptr;
+  if (state == nullptr || state->stream == nullptr || state->stream->open || state->stream->core != nullptr) return 0;
+  return 1 + state->offered.size();
 }
 
-std::shared_ptr<detail::StreamCore> ServerSession::accept_stream(std::uint32_t call, Bytes body,
-                                                                 const detail::ReplyExtras& extras, bool incoming) {
-  if (!offers_stream(call)) return nullptr;
-  states_.find(call)->stream->incoming = incoming;
-  std::shared_ptr<detail::StreamCore> core = open_stream(call);
+ServerSession::Cores ServerSession::accept_streams(std::uint32_t call, Bytes body, const detail::ReplyExtras& extras,
+                                                   bool incoming) {
+  if (streams_offered(call) == 0) return {};
+  ServerCall& state_of_call = *states_.find(call);
+  StreamEnd& first = *state_of_call.stream;
+  first.incoming = incoming;
+  Cores cores{open_stream(call)};
+  cores.reserve(1 + state_of_call.offered.size());
+  state_of_call.further.reserve(state_of_call.offered.size());
+  for (const std::int64_t peer_id : std::exchange(state_of_call.offered, {})) {
+    if (states_.full()) {
+      reply_error(call, {ErrorCode::overloaded, ErrorScope::call, Initiator::local, 0,
+                         "the connection has " + std::to_string(states_.size()) + " calls and streams, its limit"});
+      return {};
+    }
+    const auto [number, state] = states_.add();
+    state_of_call.further.push_back(number);
+    state.stream_of = call;
+    state.stream = std::make_unique<StreamEnd>();
+    state.stream->id = own_id(number);
+    state.stream->peer_id = peer_id;
+    state.stream->peer_needs_feedback = first.peer_needs_feedback;
+    state.stream->incoming = incoming;
+    state.stream->extended = first.extended;
+    cores.push_back(open_stream(number));
+  }
   codec::EncodedSize size;
   size.body = body.size();
   std::byte* const to = begin_reply(call, size, extras);
-  if (to == nullptr) return nullptr;
+  if (to == nullptr) return {};
   if (!body.empty()) std::memcpy(to, body.data(), body.size());
   pending_.opens_stream = true;
   const ConstBuffer attachment{extras.attachment.data(), extras.attachment.size()};
   end_reply(std::span(&attachment, extras.attachment.empty() ? 0 : 1), nullptr);
-  const ServerCall* const state = states_.find(call);
-  return state != nullptr && state->stream->open ? core : nullptr;
+  ServerCall* const state = states_.find(call);
+  if (state == nullptr || !state->stream->open) return {};
+  for (const std::uint32_t number : state->further) states_.find(number)->stream->open = true;
+  return cores;
+}
+
+void ServerSession::close_stream(const detail::StreamCore& core) {
+  ServerCall* const state = states_.find(core.call());
+  if (state == nullptr || state->stream == nullptr || state->stream->core.get() != &core) return;
+  StreamEnd& stream = *state->stream;
+  if (stream.open && !stream.peer_closed && !closed()) send_stream_frame(stream.frame(StreamFrameType::close));
+  stream.peer_closed = true;
+  stream.drop_parts();
+  stream.core->on_closed(std::nullopt);
+}
+
+void ServerSession::drop_further(ServerCall& call) noexcept {
+  for (const std::uint32_t number : call.further) {
+    const StreamEnd& stream = *states_.find(number)->stream;
+    try {
+      if (stream.open && !stream.peer_closed && !closed()) send_stream_frame(stream.frame(StreamFrameType::reset));
+    } catch (const std::bad_alloc&) {
+      // The next frame of the stream is answered by a reset.
+    }
+    if (stream.core != nullptr) stream.core->on_closed(std::nullopt);
+    states_.remove(number);
+  }
+  call.further.clear();
 }
 
 detail::ActiveCall* ServerSession::active(std::uint32_t number) const noexcept {
   return calls().find(wire::CallId::from_number(number));
 }
 
+StreamSettings ServerSession::settings_of(const ServerCall& call) {
+  StreamSettings settings = call.stream->settings(true);
+  for (const std::uint32_t number : call.further) settings.extra_ids.push_back(own_id(number));
+  return settings;
+}
+
 // Sends the reply that opens the stream. It has no data: the handler's result becomes the last message.
 void ServerSession::send_opening_reply(ServerCall& call) {
-  const RpcMeta meta{
-      .response = ResponseMeta{}, .correlation_id = call.correlation_id, .stream = call.stream->settings(true)};
+  const RpcMeta meta{.response = ResponseMeta{}, .correlation_id = call.correlation_id, .stream = settings_of(call)};
   begin_response(call, meta, nullptr, 0, 0);
   call.stream->open = true;
   commit(pending_.head_bytes);
@@ -120,13 +180,21 @@ void ServerSession::on_stream_closed(std::uint32_t number, StreamEnd& stream, bo
   stream.drop_parts();
   const bool reads = stream.incoming;
   const std::shared_ptr<detail::StreamCore> core = stream.core;
+  // One of several streams ends alone.
+  const ServerCall& state = *states_.find(number);
+  if (state.stream_of != 0 || !state.further.empty()) {
+    std::optional<Error> why;
+    if (reset) why.emplace(ErrorCode::cancelled, ErrorScope::call, Initiator::peer, 0, std::string(reset_by_caller));
+    if (core != nullptr) core->on_closed(why);
+    return;
+  }
   // The handler reads what has arrived, then the end. Writing fails from now on.
   if (!reset && core != nullptr) core->on_closed(std::nullopt);
   detail::ActiveCall* const call = active(number);
   if (call == nullptr) return;
   // A handler that reads finishes its work after the end. Another one has nobody to work for.
   if (reset) {
-    call->request_stop(ErrorCode::cancelled, Initiator::peer, "the caller has reset the stream");
+    call->request_stop(ErrorCode::cancelled, Initiator::peer, reset_by_caller);
   } else if (!reads) {
     call->request_stop(ErrorCode::cancelled, Initiator::peer, "the caller has closed the stream");
   }
@@ -137,6 +205,8 @@ void ServerSession::reset_stream(std::uint32_t number, StreamEnd& stream, const 
   send_stream_frame(stream.frame(StreamFrameType::reset));
   stream.peer_closed = true;
   stream.drop_parts();
+  const ServerCall& state = *states_.find(number);
+  if (state.stream_of != 0 || !state.further.empty()) return stream.core->on_closed(why);
   if (detail::ActiveCall* const call = active(number)) call->request_stop(why);
 }
 

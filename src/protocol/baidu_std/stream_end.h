@@ -42,7 +42,9 @@ struct StreamEnd {
   detail::ReceiveCharge parts_charge;
 
   // The settings that this side sends when it opens the stream.
-  StreamSettings settings(bool needs_feedback) const noexcept { return {id, needs_feedback, incoming, 0, extended}; }
+  StreamSettings settings(bool needs_feedback) const {
+    return {.stream_id = id, .need_feedback = needs_feedback, .writable = incoming, .extended = extended};
+  }
   // The meta of a frame to the peer.
   StreamFrameMeta frame(StreamFrameType type) const noexcept {
     return {.stream_id = peer_id, .source_stream_id = id, .type = type};

@@ -7,12 +7,13 @@
 
 #include "hawser/stream.h"
 #include "rpc/client/client_session.h"
+#include "rpc/client/further_streams.h"
 
 namespace hawser::detail {
 
 // One request to the connection. It encodes the arguments of the application's operation and passes the reply to it.
 // Awaited once. It lies in the frame of the task of next(), and may be destroyed with it.
-class InnerCall final : public CallOperation {
+class InnerCall final : public CallOperation, public rpc::FurtherStreams {
  public:
   InnerCall(rpc::InterceptedCall& call, ClientLink& link, CallOptions& options) : CallOperation(link), call_(call) {
     request_ = call.outer_.request();
@@ -65,6 +66,13 @@ class InnerCall final : public CallOperation {
     }
   }
   MutableBytes memory() const noexcept override { return call_.outer_.memory(); }
+  std::size_t further_streams() const noexcept override {
+    const auto* const outer = dynamic_cast<const rpc::FurtherStreams*>(&call_.outer_);
+    return outer == nullptr ? 0 : outer->further_streams();
+  }
+  void set_further(Cores cores) noexcept override {
+    dynamic_cast<rpc::FurtherStreams&>(call_.outer_).set_further(std::move(cores));
+  }
   void on_send_complete() noexcept override {
     CallOperation::on_send_complete();
     call_.outer_sent();

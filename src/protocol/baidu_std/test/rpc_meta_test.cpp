@@ -75,7 +75,7 @@ TEST(BaiduStdMeta, EveryField) {
   EXPECT_EQ(meta->attachment_size, 3);
   EXPECT_TRUE(meta->chunked);
   EXPECT_EQ(meta->authentication_data, "sesa");
-  EXPECT_EQ(meta->stream, (StreamSettings{42, true, true, 1}));
+  EXPECT_EQ(meta->stream, (StreamSettings{42, true, true, false, {7}}));
   EXPECT_EQ(meta->user_fields, 1U);
   EXPECT_EQ(meta->content_type, 3);
   EXPECT_EQ(meta->checksum_type, 1);
@@ -118,6 +118,26 @@ TEST(BaiduStdMeta, MalformedFieldsAreRefused) {
   EXPECT_TRUE(parse_meta(hex("a106 0102030405060708 a506 01020304 aa06 00 a006 05 2d 01020304")));
 }
 
+TEST(BaiduStdMeta, ExtraStreamIdsAreReadInBothForms) {
+  const auto ids = [](std::string_view text) { return parse_meta(hex(text)).value().stream.value().extra_ids; };
+  EXPECT_EQ(ids("4206 0801 2002 2003"), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(ids("420a 0801 2204 02ac0203 2005"), (std::vector<std::int64_t>{2, 300, 3, 5}));  // Packed, and one alone.
+  EXPECT_EQ(ids("4202 0801"), std::vector<std::int64_t>{});
+  EXPECT_FALSE(parse_meta(hex("4206 0801 2202 0280")));  // The last id of the packed ones is cut.
+  std::string many = "0801";
+  for (std::size_t i = 0; i < StreamSettings::extra_streams_max; ++i) many += "2007";
+  const auto settings = [](const std::string& fields) {
+    const std::size_t size = fields.size() / 2;
+    std::vector<std::byte> meta{std::byte{0x42}, std::byte(size % 128 + 128), std::byte(size / 128)};
+    for (const std::byte one : hex(fields)) meta.push_back(one);
+    return parse_meta(meta).value().stream.value();
+  };
+  EXPECT_EQ(settings(many).extra_ids.size(), StreamSettings::extra_streams_max);
+  EXPECT_FALSE(settings(many).too_many);
+  EXPECT_EQ(settings(many + "2007").extra_ids.size(), StreamSettings::extra_streams_max);
+  EXPECT_TRUE(settings(many + "2007").too_many);
+}
+
 TEST(BaiduStdMeta, WrittenFieldsAreReadBack) {
   const RpcMeta meta{.request = RequestMeta{.service = "s.S",
                                             .method = "m",
@@ -131,7 +151,7 @@ TEST(BaiduStdMeta, WrittenFieldsAreReadBack) {
                      .correlation_id = 1LL << 62,
                      .attachment_size = 1 << 30,
                      .authentication_data = "secret",
-                     .stream = StreamSettings{-7, true, false, 0, true},
+                     .stream = StreamSettings{-7, true, false, true, {-1, 0, 1LL << 40}},
                      .content_type = 2,
                      .checksum_type = 1,
                      .checksum_with_attachment = true};
