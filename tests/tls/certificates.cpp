@@ -261,6 +261,19 @@ TEST_F(TlsCertificates, AreSelectedByTheHostName) {
   EXPECT_HAS(call(with), "not for 'c.example'");
 }
 
+// OpenSSL prefers keys of EC to those of RSA.
+TEST_F(TlsCertificates, AreSelectedByTheHostNameWhateverTheirKeys) {
+  tls_options.certificates = {authority.issue("ec", {.names = "DNS:ec.example"}),
+                              authority.issue("rsa", {.names = "DNS:rsa.example", .rsa_bits = 2048}),
+                              authority.issue("ed", {.names = "DNS:ed.example", .ed25519 = true})};
+  start();
+  for (const std::string name : {"rsa.example", "ed.example", "ec.example"}) {
+    TlsClientOptions with = client_options();
+    with.server_name = name;
+    EXPECT_EQ(call(with), "ok") << name;
+  }
+}
+
 TEST_F(TlsCertificates, AreReloadedWithoutTheLossOfAConnection) {
   tls_options.reload_interval = std::chrono::seconds(0);
   tls_options.certificates = {authority.issue("server")};

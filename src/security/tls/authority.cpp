@@ -18,8 +18,10 @@ void require(bool done, const std::string& what) {
   if (!done) throw std::runtime_error("hawser: " + what + ": " + take_errors());
 }
 
-KeyPtr make_key(unsigned rsa_bits) {
-  KeyPtr key(rsa_bits == 0 ? EVP_EC_gen("P-256") : EVP_RSA_gen(rsa_bits));
+KeyPtr make_key(unsigned rsa_bits, bool ed25519 = false) {
+  KeyPtr key(ed25519         ? EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519")
+             : rsa_bits == 0 ? EVP_EC_gen("P-256")
+                             : EVP_RSA_gen(rsa_bits));
   require(key != nullptr, "no key could be made");
   return key;
 }
@@ -84,7 +86,7 @@ Authority::Authority(std::string folder, std::string name)
 }
 
 TlsCertificate Authority::issue(const std::string& file, const Request& request) {
-  const KeyPtr key = make_key(request.rsa_bits);
+  const KeyPtr key = make_key(request.rsa_bits, request.ed25519);
   const X509Ptr made = make_certificate(serial_++, request.subject, request.begins_in_seconds, request.ends_in_seconds,
                                         key.get(), X509_get_subject_name(certificate_.get()));
   X509* const certificate = made.get();

@@ -17,6 +17,7 @@ struct Request {
   std::int64_t begins_in_seconds = -3600;
   std::int64_t ends_in_seconds = 24 * 3600;
   unsigned rsa_bits = 0;          // 0: EC with P-256.
+  bool ed25519 = false;           // Instead of EC.
   std::size_t comment_bytes = 0;  // Makes the certificate that much longer.
   bool must_staple = false;       // Its server always sends an OCSP response.
 };

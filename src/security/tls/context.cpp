@@ -54,6 +54,8 @@ int on_certificate(SSL* ssl, void*) {
     if (issuers == nullptr) return 0;
     bool set = true;
     for (const X509Ptr& issuer : own.issuers) set = set && sk_X509_push(issuers, issuer.get()) > 0;
+    // The context has one certificate of each kind of key, and OpenSSL would choose among these kinds.
+    SSL_certs_clear(ssl);
     set = set && SSL_use_cert_and_key(ssl, own.certificate.get(), own.key.get(), issuers, 1) == 1;
     sk_X509_free(issuers);
     return set ? 1 : 0;
