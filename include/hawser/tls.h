@@ -2,10 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "hawser/bytes.h"
 #include "hawser/error.h"
 #include "hawser/time.h"
 
@@ -17,15 +20,42 @@ class ServerSecurity;
 class ClientSecurity;
 }  // namespace transport
 
+// A signature that a key outside this process is to make.
+struct TlsSigningRequest {
+  enum class Algorithm : std::uint8_t {
+    rsa_pkcs1,  // PKCS #1 v1.5 (RFC 8017, 8.2), for TLS 1.2. The data is not yet in a DigestInfo.
+    rsa_pss,    // PSS (RFC 8017, 8.1): MGF1 with the same hash, and a salt as long as the hash.
+    ecdsa,      // The signature is in DER form (Ecdsa-Sig-Value, RFC 3279, 2.2.3).
+    ed25519,    // RFC 8032, without a hash. The signature has 64 bytes.
+  };
+  enum class Hash : std::uint8_t { none, sha224, sha256, sha384, sha512 };
+  Algorithm algorithm;
+  Hash hash;
+  // The value of `hash` over the message; with Ed25519 the message itself. Valid during the call.
+  Bytes data;
+  // Requested when the connection has ended, so that nobody waits for the signature.
+  std::stop_token stop;
+};
+
+// Returns the signature, or the reason why there is none, which ends the handshake and is logged. Called on threads for
+// handshakes, on several at a time, and never on a loop. May block: `handshake_threads` calls may do so at a time, and
+// other handshakes wait meanwhile. Exceptions are treated as errors.
+using TlsSign = std::function<Result<std::vector<std::byte>>(const TlsSigningRequest& request)>;
+
 // Files in PEM format. The first certificate of certificate_file is the own one. Those of its issuers follow, without
 // the root.
 struct TlsCertificate {
   std::string certificate_file;
-  std::string key_file;
+  // A file in PEM format, or the URI of a key in a PKCS #11 token (RFC 7512), such as
+  // "pkcs11:token=web;object=server?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=/etc/web.pin".
+  std::string key_file = {};
   // For servers: the latest answer of the issuer's OCSP responder about this certificate, in DER format, of at most
   // 64 KiB. The server sends it with the certificate until it ends. It must say that the certificate is good. Whoever
   // renews the file, such as `openssl ocsp -respout`, replaces it in one step. Empty: none is sent.
   std::string ocsp_file = {};
+  // Instead of key_file: signs with the private key of the certificate, which is RSA, EC or Ed25519. A trial signature
+  // is made when the files are read, unless that happens on a loop. Needs handshake_threads.
+  TlsSign sign = {};
 };
 
 // A key that both sides have, for clusters without certificates. The handshake is that of TLS 1.3 with a pre-shared key
@@ -127,6 +157,9 @@ struct TlsCounters {
   std::uint64_t path_messages_refused = 0;
   std::uint64_t reloads = 0;         // Changed files that are used.
   std::uint64_t reloads_failed = 0;  // Changed files that could not be used.
+  // Signatures by TlsCertificate::sign and by keys in tokens, and calls without a valid signature.
+  std::uint64_t signatures = 0;
+  std::uint64_t signatures_failed = 0;
 };
 
 // TLS of servers, for ServerOptions::security. Several servers may share one. Thread-safe.
@@ -173,8 +206,8 @@ struct TlsCertificateReport {
   std::vector<std::string> problems;
 };
 
-// Reads a certificate, and its key if key_file is not empty. `host` is a name that it should be valid for; empty: any.
-// `now` is in seconds since 1970. Fails if a file cannot be read.
+// Reads a certificate, and its key if there is one. A key in a token makes a trial signature. `host` is a name that the
+// certificate should be valid for; empty: any. `now` is in seconds since 1970. Fails if a file cannot be read.
 Result<TlsCertificateReport> inspect_certificate(const TlsCertificate& certificate, const std::string& host,
                                                  std::int64_t now);
 

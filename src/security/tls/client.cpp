@@ -10,6 +10,7 @@
 #include "hawser/tls.h"
 #include "security/tls/certificate.h"
 #include "security/tls/path_keys.h"
+#include "security/tls/private_key.h"
 #include "security/tls/stream.h"
 #include "transport/common/null_sink.h"
 #include "transport/stream_security.h"
@@ -127,6 +128,11 @@ struct TlsClient::State final : transport::ClientSecurity {
                          std::to_string(name_bytes_max) + " bytes that does not begin with a dot and has no NUL",
                      ErrorScope::connection);
     }
+    if (Result<void> sound = tls::check_threads(options.certificate, options.handshake_threads, "TlsClientOptions");
+        !sound) {
+      sound.error().scope = ErrorScope::connection;
+      co_return std::unexpected(std::move(sound.error()));
+    }
     // The pool's threads end before `shared` does, so the function may refer to it.
     auto make = [&store = shared->store, host,
                  name = std::string(protocol)]() -> Result<std::unique_ptr<tls::Session>> {
@@ -183,7 +189,8 @@ struct TlsClient::State final : transport::ClientSecurity {
     digest.add(crl_files.size());
     for (const std::string& file : crl_files) digest.add_file(file);
     digest.add_file(certificate.certificate_file);
-    digest.add_file(certificate.key_file);
+    // A key in a token, and a function, must be those of the certificate.
+    if (!tls::signs_elsewhere(certificate)) digest.add_file(certificate.key_file);
     digest.add(std::string_view(shared_key.name));
     digest.add_file(shared_key.file);
     digest.add(std::string_view(server_name));

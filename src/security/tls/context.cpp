@@ -15,6 +15,8 @@
 #include <system_error>
 #include <utility>
 
+#include "security/tls/pkcs11.h"
+#include "security/tls/private_key.h"
 #include "security/tls/session.h"
 
 namespace hawser::tls {
@@ -235,9 +237,7 @@ Result<void> Context::add_own(const TlsCertificate& files) {
   if (!pem) return std::unexpected(std::move(pem.error()));
   Result<std::vector<X509Ptr>> chain = parse_certificates(*pem, files.certificate_file);
   if (!chain) return std::unexpected(std::move(chain.error()));
-  Result<PemText> key_pem = read_file(files.key_file);
-  if (!key_pem) return std::unexpected(std::move(key_pem.error()));
-  Result<KeyPtr> key = parse_key(*key_pem, files.key_file);
+  Result<KeyPtr> key = open_private_key(files, chain->front().get(), options_.signing);
   if (!key) return std::unexpected(std::move(key.error()));
   Own own{std::move(chain->front()), std::move(*key), {}, {}, {}};
   for (std::size_t i = 1; i < chain->size(); ++i) own.issuers.push_back(std::move((*chain)[i]));
@@ -448,7 +448,7 @@ std::string ContextStore::stamp() const {
   };
   for (const TlsCertificate& files : options_.certificates) {
     add(files.certificate_file);
-    add(files.key_file);
+    add(is_pkcs11(files.key_file) ? pin_file_of_pkcs11(files.key_file) : files.key_file);
     add(files.ocsp_file);
   }
   for (const TlsSharedKey& key : options_.shared_keys) add(key.file);
@@ -466,7 +466,11 @@ Result<void> ContextStore::load_locked() {
   stamp_ = stamp();
   next_check_ns_ = next_check();
   Result<std::shared_ptr<const Context>> loaded = Context::load(options_);
-  if (!loaded) return std::unexpected(std::move(loaded.error()));
+  refused_pin_.reset();
+  if (!loaded) {
+    if (loaded.error().code == ErrorCode::permission_denied) refused_pin_ = loaded.error();
+    return std::unexpected(std::move(loaded.error()));
+  }
   context_ = std::move(*loaded);
   return {};
 }
@@ -474,6 +478,7 @@ Result<void> ContextStore::load_locked() {
 Result<void> ContextStore::prepare() {
   const std::lock_guard lock(mutex_);
   if (context_ != nullptr) return {};
+  if (refused_pin_ && stamp() == stamp_) return std::unexpected(*refused_pin_);
   Result<void> loaded = load_locked();
   if (loaded) {
     if (std::string news = news_of_ocsp(); !news.empty()) write_line(LogLevel::warning, std::move(news));

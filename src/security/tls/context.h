@@ -15,6 +15,7 @@
 #include "hawser/tls.h"
 #include "security/tls/certificate.h"
 #include "security/tls/ocsp.h"
+#include "security/tls/signing_key.h"
 
 namespace hawser::tls {
 
@@ -36,6 +37,7 @@ struct ContextOptions {
   // TLS 1.3: the keys of a direction are replaced after this number of records. AES-GCM is safe for 2^24.5 of full
   // length (RFC 8446, 5.5). TLS 1.2 cannot replace keys: the connection ends after twice as many.
   std::uint64_t records_per_key = std::uint64_t{1} << 23;
+  std::shared_ptr<SigningCounters> signing = std::make_shared<SigningCounters>();
 };
 
 // Everything that sessions share: certificates, keys, trusted issuers, and the keys of session tickets. Made of files,
@@ -99,6 +101,7 @@ class ContextStore {
  public:
   ContextStore(ContextOptions options, Duration interval) : options_(std::move(options)), interval_(interval) {}
 
+  const ContextOptions& options() const noexcept { return options_; }
   // Loads the files for the first time. Later calls succeed at once.
   Result<void> prepare();
   Result<void> reload();
@@ -128,6 +131,8 @@ class ContextStore {
   std::mutex mutex_;  // Guards the following members.
   std::shared_ptr<const Context> context_;
   std::string stamp_;  // Describes the files when they were last read.
+  // Why a token refused its PIN. prepare() does not try it again before the files change: wrong PINs lock a token.
+  std::optional<Error> refused_pin_;
   std::int64_t next_check_ns_ = 0;
   std::string old_ocsp_files_;  // As the log says.
   std::atomic<bool> line_waits_{false};

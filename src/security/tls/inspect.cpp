@@ -1,10 +1,12 @@
 #include <openssl/x509v3.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "hawser/tls.h"
 #include "security/tls/certificate.h"
+#include "security/tls/private_key.h"
 
 namespace hawser {
 namespace {
@@ -51,7 +53,10 @@ Result<TlsCertificateReport> inspect_certificate(const TlsCertificate& files, co
   if (X509_self_signed(own, 0) == 1) {
     add("it is signed by itself: every peer must trust this very certificate");
   }
-  if (!files.key_file.empty()) {
+  if (tls::signs_elsewhere(files)) {
+    const Result<tls::KeyPtr> tried = tls::open_private_key(files, own, std::make_shared<tls::SigningCounters>());
+    if (!tried) add(tried.error().text);
+  } else if (!files.key_file.empty()) {
     Result<tls::PemText> key_pem = tls::read_file(files.key_file);
     if (!key_pem) return std::unexpected(key_pem.error());
     const Result<tls::KeyPtr> own_key = tls::parse_key(*key_pem, files.key_file);

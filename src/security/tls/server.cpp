@@ -3,6 +3,7 @@
 
 #include "hawser/tls.h"
 #include "security/tls/path_keys.h"
+#include "security/tls/private_key.h"
 #include "security/tls/stream.h"
 #include "transport/stream_security.h"
 
@@ -44,6 +45,11 @@ struct TlsServer::State final : transport::ServerSecurity {
     }
     if (options.handshakes_max == 0) {
       return fail(ErrorCode::invalid_argument, "TlsServerOptions::handshakes_max (0) is less than 1: raise it");
+    }
+    for (const TlsCertificate& files : options.certificates) {
+      if (Result<void> sound = tls::check_threads(files, options.handshake_threads, "TlsServerOptions"); !sound) {
+        return sound;
+      }
     }
     return {};
   }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <ctime>
 #include <new>
+#include <utility>
 
 namespace hawser::tls {
 namespace {
@@ -162,8 +163,9 @@ Session::~Session() {
   if (!over_) SSL_set_shutdown(ssl_.get(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
 }
 
-Session::Progress Session::handshake() {
+Session::Progress Session::handshake(std::stop_token stop) {
   if (over_) return Progress::failed;
+  const SigningScope signing(std::move(stop));
   ERR_clear_error();
   const int result = SSL_do_handshake(ssl_.get());
   if (result == 1) {
@@ -185,7 +187,10 @@ Session::Progress Session::handshake() {
     return Progress::done;
   }
   if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return Progress::more;
+  const bool unsigned_by_us = !signing.reason().empty();
+  if (unsigned_by_us) refused_ = signing.reason();
   fail_with("the TLS handshake failed: ");
+  if (unsigned_by_us) error_.initiator = Initiator::local;
   return Progress::failed;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -61,7 +62,8 @@ class Session {
 
   // Continues the handshake. `more`: it needs further input.
   enum class Progress : std::uint8_t { more, done, failed };
-  Progress handshake();
+  // `stop`: for a function that makes a signature.
+  Progress handshake(std::stop_token stop = {});
   // True if the rest of a server's handshake needs no operation with a public key: the client's Finished is missing.
   bool awaits_short_end() const noexcept;
   bool resumed() const noexcept;

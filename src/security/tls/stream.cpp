@@ -28,7 +28,9 @@ TlsCounters counters_of(const Shared& shared) noexcept {
           .paths_refused = get(shared.paths_refused),
           .path_messages_refused = get(shared.path_messages_refused),
           .reloads = shared.store.reloads(),
-          .reloads_failed = shared.store.reloads_failed()};
+          .reloads_failed = shared.store.reloads_failed(),
+          .signatures = get(shared.store.options().signing->made),
+          .signatures_failed = get(shared.store.options().signing->failed)};
 }
 
 // The step that another thread performs, and then the notification of the loop.
@@ -67,7 +69,7 @@ void TlsStream::Step::perform(Shared& shared) noexcept {
       }
     }
     if (session != nullptr) {
-      progress = session->handshake();
+      progress = session->handshake(stop.get_token());
       if (progress == Session::Progress::failed) error = session->error();
       if (progress == Session::Progress::done && session->peer_certificate() != nullptr) {
         identity = std::make_shared<const Identity>(identity_of(session->peer_certificate()));
@@ -100,7 +102,10 @@ TlsStream::TlsStream(std::shared_ptr<Shared> shared, std::unique_ptr<transport::
 
 TlsStream::~TlsStream() {
   if (later_) loop_->remove_source(*this);
-  if (busy_) shared_->pool->withdraw(this, ticket_);
+  if (busy_) {
+    shared_->pool->withdraw(this, ticket_);
+    step_->stop.request_stop();
+  }
   const std::lock_guard lock(step_->mutex);
   step_->stream = nullptr;
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -105,6 +106,7 @@ class TlsStream final : public transport::Stream,
     Session::Progress progress = Session::Progress::more;
     std::shared_ptr<const Identity> identity;  // From the peer's certificate.
     Error error;                               // Why it failed.
+    std::stop_source stop;  // Stops a function that makes a signature. Requested at the end of the stream.
     std::mutex mutex;
     TlsStream* stream;  // Null after the end of the stream. Guarded by mutex on other threads.
   };

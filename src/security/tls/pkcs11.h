@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "hawser/error.h"
+#include "hawser/tls.h"
+
+// Private keys in tokens, by the interface PKCS #11: smart cards, hardware security modules, SoftHSM.
+namespace hawser::tls {
+
+// True if the name of a key is the URI of one in a token (RFC 7512).
+inline bool is_pkcs11(std::string_view name) noexcept { return name.starts_with("pkcs11:"); }
+
+struct Pkcs11Key {
+  TlsSign sign;
+  std::string name;  // For errors. Without the attributes that may contain a PIN.
+};
+
+// Loads the module, logs in, and finds the key. Blocks. The module stays loaded until the process ends.
+Result<Pkcs11Key> open_pkcs11_key(const std::string& uri);
+// The file of the PIN, empty: none. For noticing that it has changed.
+std::string pin_file_of_pkcs11(const std::string& uri);
+
+}  // namespace hawser::tls
