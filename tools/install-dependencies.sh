@@ -6,7 +6,7 @@ set -eu
 packages="
   build-essential clang-19 libclang-rt-19-dev clang-format-19 lld-19 mold ccache cmake ninja-build pkg-config
   liburing-dev libc-ares-dev libibverbs-dev libucx-dev
-  libsnappy-dev zlib1g-dev libssl-dev openssl libnghttp2-dev libzstd-dev nghttp2-client python3-grpcio
+  libsnappy-dev zlib1g-dev libssl-dev openssl libp11-kit-dev softhsm2 libnghttp2-dev libzstd-dev nghttp2-client python3-grpcio
   libprotobuf-dev libprotoc-dev protobuf-compiler
   libgtest-dev libgmock-dev
   libfmt-dev libcli11-dev libbenchmark-dev nlohmann-json3-dev libspdlog-dev libgoogle-glog-dev

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <p11-kit/pkcs11.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "hawser/error.h"
+#include "security/tls/pkcs11/uri.h"
+
+namespace hawser::tls {
+
+// A module of PKCS #11, which is loaded and initialised. Thread-safe, as the module itself is.
+class Pkcs11Module {
+ public:
+  // Loads a module when it is first needed. It stays loaded and initialised until the process ends, because other parts
+  // of the process may use it too. Empty: that of p11-kit, which has all modules of the system's configuration.
+  static Result<Pkcs11Module*> load(const std::string& path);
+
+  const CK_FUNCTION_LIST& functions() const noexcept { return *functions_; }
+  const std::string& path() const noexcept { return path_; }
+  // Initialises the module again: a child process must (PKCS #11, 5.4).
+  CK_RV initialize() const noexcept;
+
+  struct Token {
+    CK_SLOT_ID slot = 0;
+    CK_FLAGS flags = 0;
+    std::string label;
+  };
+  // The only token that `uri` matches.
+  Result<Token> find_token(const Pkcs11Uri& uri) const;
+
+ private:
+  Pkcs11Module(std::string path, CK_FUNCTION_LIST* functions) : path_(std::move(path)), functions_(functions) {}
+  const std::string path_;
+  CK_FUNCTION_LIST* const functions_;
+};
+
+// Such as "CKR_PIN_INCORRECT (0xa0)".
+std::string pkcs11_text(CK_RV error);
+
+}  // namespace hawser::tls

@@ -1,0 +1,112 @@
+#include "security/tls/pkcs11/uri.h"
+
+#include <charconv>
+#include <cstddef>
+#include <system_error>
+#include <utility>
+
+#include "base/escaped_text.h"
+
+namespace hawser::tls {
+namespace {
+
+constexpr std::string_view scheme = "pkcs11:";
+constexpr std::size_t shown_bytes_max = 256;
+
+int digit_of(char one) {
+  if (one >= '0' && one <= '9') return one - '0';
+  if (one >= 'a' && one <= 'f') return one - 'a' + 10;
+  if (one >= 'A' && one <= 'F') return one - 'A' + 10;
+  return -1;
+}
+
+std::optional<std::string> decoded(std::string_view text) {
+  std::string made;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      made += text[i];
+      continue;
+    }
+    const int high = i + 2 < text.size() ? digit_of(text[i + 1]) : -1;
+    const int low = i + 2 < text.size() ? digit_of(text[i + 2]) : -1;
+    if (high < 0 || low < 0) return std::nullopt;
+    made += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return made;
+}
+
+// Takes the next "name=value" of `rest`.
+std::pair<std::string_view, std::string_view> take(std::string_view& rest, char separator) {
+  const std::string_view one = rest.substr(0, rest.find(separator));
+  rest.remove_prefix(one.size() == rest.size() ? one.size() : one.size() + 1);
+  const std::size_t equals = one.find('=');
+  return {one.substr(0, equals), equals == std::string_view::npos ? std::string_view() : one.substr(equals + 1)};
+}
+
+}  // namespace
+
+Result<Pkcs11Uri> parse_pkcs11_uri(std::string_view uri) {
+  Pkcs11Uri made;
+  std::string_view path = uri.substr(scheme.size());
+  const std::size_t mark = path.find('?');
+  std::string_view query = mark == std::string_view::npos ? std::string_view() : path.substr(mark + 1);
+  path = path.substr(0, mark);
+  made.shown = scheme;
+  append_escaped(made.shown, path, shown_bytes_max);
+  const auto refused = [&made](const std::string& what) {
+    return fail(ErrorCode::invalid_argument, "the key " + made.shown + ": " + what);
+  };
+  while (!path.empty()) {
+    const auto [name, value] = take(path, ';');
+    const std::optional<std::string> text = decoded(value);
+    if (!text) return refused("the value of '" + std::string(name) + "' is not percent-encoded correctly (RFC 7512)");
+    if (name == "token") {
+      made.token = *text;
+    } else if (name == "manufacturer") {
+      made.manufacturer = *text;
+    } else if (name == "model") {
+      made.model = *text;
+    } else if (name == "serial") {
+      made.serial = *text;
+    } else if (name == "object") {
+      made.object = *text;
+    } else if (name == "id") {
+      made.id = *text;
+    } else if (name == "slot-id") {
+      std::uint64_t number = 0;
+      const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+      if (error != std::errc() || end != text->data() + text->size()) return refused("slot-id must be a number");
+      made.slot = number;
+    } else if (name == "type" ? *text != "private" : !name.empty()) {
+      return refused(
+          "the attribute '" + std::string(name) +
+          "' is not supported: use token, serial, manufacturer, model, slot-id, object, id and type=private");
+    }
+  }
+  while (!query.empty()) {
+    const auto [name, value] = take(query, '&');
+    const std::optional<std::string> text = decoded(value);
+    if (!text) return refused("the value of '" + std::string(name) + "' is not percent-encoded correctly (RFC 7512)");
+    if (name == "module-path") {
+      made.module_path = *text;
+    } else if (name == "pin-source") {
+      made.pin_file = text->starts_with("file:") ? text->substr(5) : *text;
+      if (made.pin_file.starts_with("//")) made.pin_file.erase(0, 2);
+      if (made.pin_file.empty() || made.pin_file.front() == '|') {
+        return refused("pin-source must be a file that contains the PIN");
+      }
+    } else if (name == "pin-value") {
+      made.pin = *text;
+    } else if (name == "module-name") {
+      return refused("module-name is not supported: give the file of the module with module-path");
+    }
+  }
+  if (made.pin && !made.pin_file.empty()) return refused("it has pin-value and pin-source: give one of them");
+  if (made.object.empty() && made.id.empty()) {
+    return refused("it does not say which key: add object=LABEL or id=%XX");
+  }
+  return made;
+}
+
+}  // namespace hawser::tls

@@ -1,0 +1,296 @@
+#include <dlfcn.h>
+#include <p11-kit/pkcs11.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "security/tls/pkcs11.h"
+#include "security/tls/pkcs11/module.h"
+#include "tests/tls/fixture.h"
+#include "tests/tls/raw_tls.h"
+
+// Private keys in tokens (PKCS #11), which SoftHSM keeps in a folder of this test.
+namespace hawser {
+namespace {
+
+using namespace testing_tools;
+using tls::Session;
+
+constexpr std::string_view pin = "4711-secret";
+
+// The module reads its configuration once in a process, so that all tests share the tokens.
+class Tokens {
+ public:
+  Tokens() {
+    for (const char* const path : {"/usr/lib/softhsm/libsofthsm2.so", "/usr/lib64/pkcs11/libsofthsm2.so"}) {
+      if (module_.empty() && std::filesystem::exists(path)) module_ = path;
+    }
+    if (!present()) return;
+    std::filesystem::create_directory(folder_.path() / "tokens");
+    const std::string file = (folder_.path() / "softhsm2.conf").string();
+    std::ofstream(file) << "directories.tokendir = " << (folder_.path() / "tokens").string()
+                        << "\nobjectstore.backend = file\nlog.level = ERROR\n";
+    ::setenv("SOFTHSM2_CONF", file.c_str(), 1);
+    std::ofstream(pin_file()) << pin << "\n";
+    std::vector<std::filesystem::path> before;
+    for (const char* const label : {"web", "gone"}) {
+      made_ += output_of("softhsm2-util --init-token --free --so-pin 98765432 --label " + std::string(label) +
+                         " --pin " + std::string(pin));
+      for (const auto& one : std::filesystem::directory_iterator(folder_.path() / "tokens")) {
+        if (std::ranges::find(before, one.path()) == before.end()) gone_ = before.emplace_back(one.path());
+      }
+    }
+  }
+  bool present() const { return !module_.empty() && !output_of("command -v softhsm2-util").empty(); }
+  std::string pin_file() const { return (folder_.path() / "pin").string(); }
+  std::string query() const { return "?module-path=" + module_ + "&pin-source=" + pin_file(); }
+  const std::string& module() const { return module_; }
+  // The folder of the token "gone".
+  const std::filesystem::path& folder_of_gone() const { return gone_; }
+  const std::string& made() const { return made_; }
+  // Moves the key of a certificate from its file into a token.
+  TlsCertificate import(TlsCertificate files, const std::string& label, const std::string& token = "web") {
+    const std::string id = std::to_string(10 + imported_++);
+    const std::string text = output_of("softhsm2-util --import " + files.key_file + " --token " + token + " --label " +
+                                       label + " --id " + id + " --pin " + std::string(pin));
+    EXPECT_HAS(text, "has been imported");
+    std::filesystem::remove(files.key_file);
+    files.key_file = "pkcs11:token=" + token + ";object=" + label + ";id=%" + id + query();
+    return files;
+  }
+
+ private:
+  TemporaryFolder folder_;
+  std::string module_;
+  std::filesystem::path gone_;
+  std::string made_;
+  int imported_ = 0;
+};
+
+class TlsTokenKeys : public TlsFixture {
+ protected:
+  static void SetUpTestSuite() { tokens = std::make_unique<Tokens>(); }
+  static void TearDownTestSuite() { tokens.reset(); }
+  void SetUp() override {
+    if (!tokens->present()) GTEST_SKIP() << "softhsm2 is not installed";
+    const Result<tls::Pkcs11Key> none = tls::open_pkcs11_key("pkcs11:object=none" + tokens->query());
+    if (!none && none.error().text.find("this build") != std::string::npos) GTEST_SKIP() << none.error().text;
+    ASSERT_HAS_TOKEN();
+  }
+  void ASSERT_HAS_TOKEN() {
+    ASSERT_NE(tokens->made().find("has been initialized"), std::string::npos) << tokens->made();
+  }
+  std::string refusal_of(const std::string& certificate_file, const std::string& uri) {
+    const Result<void> loaded = TlsServer({.certificates = {{certificate_file, uri}}}).reload();
+    const std::string text = loaded ? std::string() : loaded.error().text;
+    EXPECT_EQ(text.find("secret"), std::string::npos) << text;
+    return text;
+  }
+  // The functions of the module, as another part of the process has them.
+  static const CK_FUNCTION_LIST& functions() {
+    const auto list = reinterpret_cast<CK_C_GetFunctionList>(
+        dlsym(dlopen(tokens->module().c_str(), RTLD_NOW | RTLD_LOCAL), "C_GetFunctionList"));
+    CK_FUNCTION_LIST* all = nullptr;
+    list(&all);
+    return *all;
+  }
+  bool logs(const std::string& text) {
+    return soon([&] { return logged().find(text) != std::string::npos; });
+  }
+
+  static std::unique_ptr<Tokens> tokens;
+};
+std::unique_ptr<Tokens> TlsTokenKeys::tokens;
+
+TEST_F(TlsTokenKeys, ServeEachKindOfKeyInEachVersion) {
+  const std::vector<std::pair<std::string, tls::Request>> kinds = {
+      {"ec", {}}, {"rsa", {.rsa_bits = 2048}}, {"ed25519", {.ed25519 = true}}};
+  for (const auto& [name, request] : kinds) {
+    const TlsCertificate of_server = tokens->import(authority.issue("server", request), "server-" + name);
+    const TlsCertificate of_client = tokens->import(authority.issue("client", request), "client-" + name);
+    for (const bool tls12 : {false, true}) {
+      SCOPED_TRACE(name + (tls12 ? ", TLS 1.2" : ", TLS 1.3"));
+      const auto server_context = load({.server = true,
+                                        .certificates = {of_server},
+                                        .ca_file = authority.ca_file(),
+                                        .peer_certificate_required = true,
+                                        .peer_certificate_bytes_max = 32 * 1024});
+      const auto client_context =
+          load({.certificates = {of_client}, .ca_file = authority.ca_file(), .peer_certificate_bytes_max = 32 * 1024});
+      ASSERT_TRUE(server_context != nullptr && client_context != nullptr);
+      const auto connects = [&] {
+        Session client(client_context, "localhost", "hawser", nullptr);
+        Session server_end(server_context, std::string("\x06hawser"));
+        EXPECT_TRUE(shake_hands(client, server_end)) << client.error().text << server_end.error().text;
+        EXPECT_EQ(SSL_version(client.ssl()), tls12 ? TLS1_2_VERSION : TLS1_3_VERSION);
+      };
+      if (tls12) SSL_CTX_set_max_proto_version(client_context->get(), TLS1_2_VERSION);
+      connects();
+      if (!tls12 || name != "rsa") continue;
+      // A peer that knows no PSS.
+      ASSERT_EQ(SSL_CTX_set1_sigalgs_list(client_context->get(), "RSA+SHA256:ECDSA+SHA256"), 1);
+      ASSERT_EQ(SSL_CTX_set1_sigalgs_list(server_context->get(), "RSA+SHA256:ECDSA+SHA256"), 1);
+      connects();
+    }
+  }
+}
+
+TEST_F(TlsTokenKeys, ServeManyConnectionsAtOnce) {
+  tls_options.certificates = {tokens->import(authority.issue("server"), "many")};
+  tls_options.handshake_threads = 4;
+  start();
+  std::vector<std::thread> clients;
+  std::atomic<int> good{0};
+  for (int i = 0; i < 4; ++i) {
+    clients.emplace_back([&, tls = TlsClientOptions(client_options())]() mutable {
+      tls.resumption = false;
+      for (int j = 0; j < 10; ++j) {
+        ClientOptions with;
+        with.security = TlsClient(tls);
+        with.connect_timeout = patience;
+        std::string outcome;
+        sync_wait([](std::string to, ClientOptions given, std::string& out) -> Task<void> {
+          Client client(std::move(given));
+          AWAIT(connected, client.connect(to));
+          out = connected ? "ok" : connected.error().text;
+        }(server->address(), std::move(with), outcome));
+        EXPECT_EQ(outcome, "ok");
+        good += outcome == "ok" ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& one : clients) one.join();
+  EXPECT_EQ(good, 40);
+  EXPECT_EQ(security->counters().signatures, 41U);
+}
+
+TEST_F(TlsTokenKeys, SayWhatIsWrongAndHowToFixIt) {
+  const TlsCertificate good = tokens->import(authority.issue("good"), "good");
+  const std::string file = good.certificate_file;
+  const std::string path = "pkcs11:token=web;object=good";
+  const std::string module = "?module-path=" + tokens->module();
+  const std::string secret = "&pin-value=" + std::string(pin);
+  EXPECT_EQ(refusal_of(file, good.key_file), "");
+  EXPECT_EQ(refusal_of(file, path + module + secret), "");
+  EXPECT_EQ(refusal_of(file, path + ";type=private" + tokens->query()), "");
+  EXPECT_EQ(refusal_of(file, "pkcs11:object=g%6f%6Fd;manufacturer=SoftHSM%20project;token=web" + tokens->query()), "");
+  // Modules.
+  EXPECT_HAS(refusal_of(file, path + "?module-path=/absent/module.so" + secret),
+             "the PKCS #11 module /absent/module.so cannot be loaded (");
+  EXPECT_HAS(refusal_of(file, path + "?module-path=/absent/module.so" + secret),
+             "install it, or correct module-path in the URI of the key");
+  EXPECT_HAS(refusal_of(file, path + "?module-path=libz.so.1" + secret), "libz.so.1 has no C_GetFunctionList");
+  // Tokens.
+  EXPECT_HAS(refusal_of(file, "pkcs11:token=absent;object=good" + tokens->query()),
+             "the key pkcs11:token=absent;object=good: the module " + tokens->module() + " has no such token. Present");
+  EXPECT_HAS(refusal_of(file, "pkcs11:token=absent;object=good" + tokens->query()), "'web'");
+  EXPECT_HAS(refusal_of(file, "pkcs11:object=good" + tokens->query()),
+             "such tokens: add token, serial or slot-id to the URI of the key");
+  // PINs.
+  EXPECT_HAS(refusal_of(file, path + module + "&pin-value=secret-but-wrong"),
+             "the token 'web' refuses the PIN: CKR_PIN_INCORRECT (0xa0): correct pin-value in the URI of the key");
+  EXPECT_HAS(refusal_of(file, path + module), "the token 'web' demands a PIN: add pin-source=FILE to the URI");
+  EXPECT_HAS(refusal_of(file, path + module + "&pin-source=/absent/pin"), "cannot read /absent/pin");
+  // Keys.
+  EXPECT_HAS(refusal_of(file, "pkcs11:token=web;object=absent" + tokens->query()),
+             "the token 'web' has no such private key. The labels of its keys are: ");
+  EXPECT_HAS(refusal_of(file, "pkcs11:token=web;object=absent" + tokens->query()), "'good'");
+  const TlsCertificate twin = tokens->import(authority.issue("twin"), "good");
+  EXPECT_HAS(refusal_of(file, path + tokens->query()), "more than one such private key: add object and id to the URI");
+  EXPECT_EQ(refusal_of(twin.certificate_file, twin.key_file), "");
+  const std::string other = refusal_of(twin.certificate_file, good.key_file);
+  EXPECT_HAS(other, "the key pkcs11:token=web;object=good;id=");
+  EXPECT_HAS(other, "the certificate in " + twin.certificate_file + " has no usable key");
+  EXPECT_HAS(other, "sign with the private key of this certificate");
+  // URIs.
+  for (const auto& [uri, text] : std::vector<std::pair<std::string, std::string>>{
+           {"pkcs11:token=web" + module + secret, "it does not say which key: add object=LABEL or id=%XX"},
+           {"pkcs11:object=good;colour=red" + module + secret, "the attribute 'colour' is not supported"},
+           {"pkcs11:object=good;type=cert" + module + secret, "the attribute 'type' is not supported"},
+           {"pkcs11:object=go%zzd" + module + secret, "the value of 'object' is not percent-encoded correctly"},
+           {"pkcs11:object=good%6" + module + secret, "the value of 'object' is not percent-encoded correctly"},
+           {"pkcs11:object=good;slot-id=first" + module + secret, "slot-id must be a number"},
+           {path + "?module-name=softhsm2" + secret, "module-name is not supported"},
+           {path + module + secret + "&pin-source=/secret", "it has pin-value and pin-source"},
+           {path + module + "&pin-source=%7ccommand", "pin-source must be a file"}}) {
+    EXPECT_HAS(refusal_of(file, uri), text);
+  }
+}
+
+// A wrong PIN is tried once: tokens lock themselves after a few of them.
+TEST_F(TlsTokenKeys, DoNotTryAWrongPinAgain) {
+  tls_options.client_ca_file = authority.ca_file();
+  start();
+  const std::string wrong_file = folder.path().string() + "/pin";
+  std::ofstream(wrong_file) << "wrong\n";
+  TlsClientOptions with = client_options();
+  with.certificate = tokens->import(authority.issue("client"), "tried");
+  with.certificate.key_file =
+      "pkcs11:token=web;object=tried?module-path=" + tokens->module() + "&pin-source=" + wrong_file;
+  const TlsClient client(with);
+  EXPECT_HAS(call(client), "CKR_PIN_INCORRECT (0xa0): correct the PIN in " + wrong_file);
+  // The token has another PIN now, which is the one in the file. Whoever tried would succeed.
+  const Result<tls::Pkcs11Module*> module = tls::Pkcs11Module::load(tokens->module());
+  ASSERT_TRUE(module);
+  const auto token = (*module)->find_token(*tls::parse_pkcs11_uri("pkcs11:token=web;object=tried"));
+  ASSERT_TRUE(token);
+  const auto set_pin = [&](std::string from, std::string to) {
+    CK_SESSION_HANDLE session = 0;
+    functions().C_OpenSession(token->slot, CKF_SERIAL_SESSION | CKF_RW_SESSION, nullptr, nullptr, &session);
+    const auto bytes = [](std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); };
+    const CK_RV error = functions().C_SetPIN(session, bytes(from), from.size(), bytes(to), to.size());
+    functions().C_CloseSession(session);
+    return error;
+  };
+  EXPECT_EQ(set_pin(std::string(pin), "wrong"), CKR_OK);
+  EXPECT_HAS(call(client), "CKR_PIN_INCORRECT (0xa0)");
+  EXPECT_EQ(call(TlsClient(with)), "ok");
+  EXPECT_EQ(set_pin("wrong", std::string(pin)), CKR_OK);
+  // A file that has changed is used.
+  std::ofstream(wrong_file) << pin << "\n";
+  EXPECT_EQ(call(client), "ok");
+}
+
+TEST_F(TlsTokenKeys, MayBeRemovedWhileTheServerRuns) {
+  tls_options.certificates = {tokens->import(authority.issue("server"), "removed", "gone")};
+  const std::filesystem::path& at = tokens->folder_of_gone();
+  ASSERT_FALSE(at.empty());
+  start();
+  EXPECT_EQ(call(client_options()), "ok");
+  const std::filesystem::path away = folder.path() / "away";
+  std::filesystem::rename(at, away);
+  EXPECT_HAS(call(client_options()), "alert");
+  EXPECT_TRUE(logs("the key pkcs11:token=gone;object=removed;id=")) << logged();
+  EXPECT_GE(security->counters().signatures_failed, 1U);
+  EXPECT_EQ(logged().find("secret"), std::string::npos);
+  std::filesystem::rename(away, at);
+  // SoftHSM finds tokens only when it is initialised.
+  EXPECT_EQ(functions().C_Finalize(nullptr), CKR_OK);
+  EXPECT_EQ(call(client_options()), "ok");
+}
+
+// As when a token was removed and inserted again.
+TEST_F(TlsTokenKeys, FindTheTokenAgain) {
+  tls_options.certificates = {tokens->import(authority.issue("server"), "again")};
+  start();
+  EXPECT_EQ(call(client_options()), "ok");
+  CK_ULONG count = 16;
+  std::array<CK_SLOT_ID, 16> slots{};
+  ASSERT_EQ(functions().C_GetSlotList(CK_TRUE, slots.data(), &count), CKR_OK);
+  for (const CK_SLOT_ID slot : std::span(slots).first(count)) functions().C_CloseAllSessions(slot);
+  EXPECT_EQ(call(client_options()), "ok");
+  EXPECT_EQ(security->counters().signatures_failed, 0U);
+}
+
+}  // namespace
+}  // namespace hawser
