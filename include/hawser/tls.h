@@ -118,6 +118,13 @@ struct TlsServerOptions {
   std::size_t handshakes_max = 1024;  // Limit of those that wait for a thread. More are refused.
   // Limit for the certificates that a client sends.
   std::size_t peer_certificate_bytes_max = 32 * 1024;
+  // Limit for the first message of a client. With client_ca_file, peer_certificate_bytes_max is added, because the
+  // message may have a ticket that contains a certificate.
+  std::size_t client_hello_bytes_max = 16 * 1024;
+  // Limit, on each loop, for the memory that clients make their connections hold: handshakes that are not complete,
+  // incomplete records, and received bytes of paused connections. Whoever exceeds it ends the connection whose bytes
+  // have waited longest. At least 1 MiB.
+  std::size_t held_bytes_max = std::size_t{256} << 20;
 };
 
 struct TlsClientOptions {
@@ -160,6 +167,8 @@ struct TlsCounters {
   // Signatures by TlsCertificate::sign and by keys in tokens, and calls without a valid signature.
   std::uint64_t signatures = 0;
   std::uint64_t signatures_failed = 0;
+  std::uint64_t held_bytes = 0;  // Current use of TlsServerOptions::held_bytes_max, over all loops.
+  std::uint64_t held_ended = 0;  // Connections that held_bytes_max ended.
 };
 
 // TLS of servers, for ServerOptions::security. Several servers may share one. Thread-safe.

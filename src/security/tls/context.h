@@ -32,6 +32,7 @@ struct ContextOptions {
   bool tls12 = true;
   bool resumption = true;
   std::size_t peer_certificate_bytes_max = 0;
+  std::size_t client_hello_bytes_max = 0;  // Server. 0: that of OpenSSL, 128 KiB.
   // A session is resumed for this long after the handshake that verified the certificates, whatever tickets followed.
   std::int64_t session_seconds_max = 3600;
   // TLS 1.3: the keys of a direction are replaced after this number of records. AES-GCM is safe for 2^24.5 of full

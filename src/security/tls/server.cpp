@@ -1,3 +1,4 @@
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -21,7 +22,9 @@ tls::ContextOptions context_options(const TlsServerOptions& options) {
           .crl_files = options.crl_files,
           .peer_certificate_required = options.client_certificate_required,
           .tls12 = options.tls12,
-          .peer_certificate_bytes_max = options.peer_certificate_bytes_max};
+          .peer_certificate_bytes_max = options.peer_certificate_bytes_max,
+          .client_hello_bytes_max = options.client_hello_bytes_max +
+                                    (options.client_ca_file.empty() ? 0 : options.peer_certificate_bytes_max)};
 }
 
 bool from_this_host(const transport::Stream& stream) {
@@ -36,7 +39,8 @@ struct TlsServer::State final : transport::ServerSecurity {
   explicit State(TlsServerOptions given)
       : options(std::move(given)),
         shared(std::make_shared<tls::Shared>(context_options(options), options.reload_interval,
-                                             options.handshake_threads, options.handshakes_max)) {}
+                                             options.handshake_threads, options.handshakes_max,
+                                             options.held_bytes_max)) {}
 
   Result<void> check() const {
     if (options.certificates.empty() && options.shared_keys.empty()) {
@@ -45,6 +49,18 @@ struct TlsServer::State final : transport::ServerSecurity {
     }
     if (options.handshakes_max == 0) {
       return fail(ErrorCode::invalid_argument, "TlsServerOptions::handshakes_max (0) is less than 1: raise it");
+    }
+    constexpr std::size_t held_bytes_min = std::size_t{1} << 20;
+    if (options.held_bytes_max < held_bytes_min) {
+      return fail(ErrorCode::invalid_argument, "TlsServerOptions::held_bytes_max (" +
+                                                   std::to_string(options.held_bytes_max) + ") is less than " +
+                                                   std::to_string(held_bytes_min) + ": raise it");
+    }
+    constexpr std::size_t hello_bytes_min = 1024;
+    if (options.client_hello_bytes_max < hello_bytes_min) {
+      return fail(ErrorCode::invalid_argument, "TlsServerOptions::client_hello_bytes_max (" +
+                                                   std::to_string(options.client_hello_bytes_max) + ") is less than " +
+                                                   std::to_string(hello_bytes_min) + ": raise it");
     }
     for (const TlsCertificate& files : options.certificates) {
       if (Result<void> sound = tls::check_threads(files, options.handshake_threads, "TlsServerOptions"); !sound) {

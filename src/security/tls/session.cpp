@@ -16,21 +16,25 @@ namespace {
 constexpr std::size_t record_bytes_max = 16 * 1024;
 // Bytes of a record beside its content, with any of the ciphers.
 constexpr std::size_t record_overhead_bytes_max = 64;
+// The buffer of OpenSSL for a record that is received (SSL3_RT_MAX_ENCRYPTED_LENGTH and its alignment).
+constexpr std::size_t record_buffer_bytes = 17 * 1024;
 
 // ---- The BIO of a session: OpenSSL reads from its input and writes to its output ----
 
 int bio_read(BIO* bio, char* to, std::size_t wanted, std::size_t* done) {
   BIO_clear_retry_flags(bio);
-  ByteQueue& input = static_cast<Session*>(BIO_get_data(bio))->input();
-  const Bytes bytes = input.bytes();
-  *done = std::min(wanted, bytes.size());
-  if (*done == 0) {
-    BIO_set_retry_read(bio);
+  *done = 0;
+  try {
+    const std::optional<std::size_t> taken =
+        static_cast<Session*>(BIO_get_data(bio))->take_input({reinterpret_cast<std::byte*>(to), wanted});
+    if (!taken) return 0;
+    *done = *taken;
+  } catch (const std::bad_alloc&) {
     return 0;
   }
-  std::memcpy(to, bytes.data(), *done);
-  input.consume(*done);
-  return 1;
+  if (*done != 0) return 1;
+  BIO_set_retry_read(bio);
+  return 0;
 }
 
 int bio_write(BIO* bio, const char* from, std::size_t size, std::size_t* done) {
@@ -104,7 +108,38 @@ void ByteQueue::clear() noexcept {
   begin_ = end_ = 0;
 }
 
+void ByteQueue::shrink() {
+  const std::size_t held = end_ - begin_;
+  if (block_ == nullptr || block_->size() < 2 * held) return;
+  Block* const smaller = Block::allocate(held);
+  if (smaller->size() >= block_->size()) return smaller->release();
+  std::memcpy(smaller->data(), block_->data() + begin_, held);
+  std::exchange(block_, smaller)->release();
+  begin_ = 0;
+  end_ = held;
+}
+
 // ---- Session ----
+
+std::optional<std::size_t> Session::take_input(MutableBytes to) {
+  const Bytes bytes = input_.bytes().first(std::min(to.size(), input_.bytes().size()));
+  const std::size_t size = bytes.size();
+  if (size == 0) return 0;
+  std::memcpy(to.data(), bytes.data(), size);
+  records_read_.add(bytes, SSL_version(ssl_.get()) == TLS1_3_VERSION);
+  input_.consume(size);
+  if (records_read_.excess() == 0) [[likely]]
+    return size;
+  refused_ = "the client sent a first message (ClientHello) of " + std::to_string(records_read_.excess()) +
+             " bytes, more than client_hello_bytes_max allows (" +
+             std::to_string(context_->options().client_hello_bytes_max) + ")";
+  return std::nullopt;
+}
+
+std::size_t Session::waiting_bytes() const noexcept {
+  const bool record = records_read_.incomplete() || SSL_has_pending(ssl_.get()) == 1;
+  return input_.capacity() + (record ? record_buffer_bytes : 0);
+}
 
 Session& Session::of(const SSL* ssl) noexcept { return *static_cast<Session*>(SSL_get_ex_data(ssl, session_index())); }
 
@@ -122,14 +157,16 @@ void Session::begin() {
 }
 
 Session::Session(std::shared_ptr<const Context> context, std::string protocols)
-    : context_(std::move(context)), alpn_(std::move(protocols)) {
+    : context_(std::move(context)),
+      alpn_(std::move(protocols)),
+      records_read_(context_->options().client_hello_bytes_max) {
   begin();
   SSL_set_accept_state(ssl_.get());
 }
 
 Session::Session(std::shared_ptr<const Context> context, std::string host, std::string_view protocol,
                  SslSessionPtr resumed)
-    : context_(std::move(context)), alpn_(protocol), host_(std::move(host)) {
+    : context_(std::move(context)), alpn_(protocol), host_(std::move(host)), records_read_(0) {
   begin();
   SSL* const ssl = ssl_.get();
   SSL_set_connect_state(ssl);

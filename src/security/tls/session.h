@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -13,6 +14,7 @@
 #include "hawser/error.h"
 #include "security/tls/context.h"
 #include "security/tls/openssl.h"
+#include "security/tls/record_tracker.h"
 
 namespace hawser::tls {
 
@@ -25,6 +27,10 @@ class ByteQueue {
   ~ByteQueue() { clear(); }
 
   bool empty() const noexcept { return begin_ == end_; }
+  // The size of the block.
+  std::size_t capacity() const noexcept { return block_ == nullptr ? 0 : block_->size(); }
+  // Moves the bytes to a block of about their size, if the present one is much larger. May throw.
+  void shrink();
   Bytes bytes() const noexcept { return block_ == nullptr ? Bytes() : Bytes(block_->data() + begin_, end_ - begin_); }
   // Room for at least `bytes` more bytes behind the present ones. May throw.
   MutableBytes reserve(std::size_t bytes);
@@ -58,6 +64,12 @@ class Session {
   ~Session();
 
   ByteQueue& input() noexcept { return input_; }
+  // Called by OpenSSL. Returns the number of bytes that were moved from the input, or no number if the handshake ends
+  // because of them.
+  std::optional<std::size_t> take_input(MutableBytes to);
+  // The memory for received bytes that wait, in bytes: the input, and the buffer for a record of which a part has
+  // arrived or has been read.
+  std::size_t waiting_bytes() const noexcept;
   ByteQueue& output() noexcept { return output_; }
 
   // Continues the handshake. `more`: it needs further input.
@@ -118,6 +130,7 @@ class Session {
   const std::string host_;
   ByteQueue input_;
   ByteQueue output_;
+  RecordTracker records_read_;
   SslPtr ssl_;
   std::uint64_t records_ = 0;  // Written with the present key.
   bool over_ = false;          // The session has failed.

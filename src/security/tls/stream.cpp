@@ -30,7 +30,9 @@ TlsCounters counters_of(const Shared& shared) noexcept {
           .reloads = shared.store.reloads(),
           .reloads_failed = shared.store.reloads_failed(),
           .signatures = get(shared.store.options().signing->made),
-          .signatures_failed = get(shared.store.options().signing->failed)};
+          .signatures_failed = get(shared.store.options().signing->failed),
+          .held_bytes = get(shared.held.totals().bytes),
+          .held_ended = get(shared.held.totals().ended)};
 }
 
 // The step that another thread performs, and then the notification of the loop.
@@ -117,6 +119,8 @@ void TlsStream::start(Loop& loop, StreamSink& sink) {
   }
   loop_ = &loop;
   sink_ = &sink;
+  join(shared_->held.of(loop));
+  note_held(true);
   if (std::exchange(running_, true)) {
     stream_->set_sink(*this);
     stream_->resume();
@@ -168,6 +172,7 @@ void TlsStream::stepped() {
     case Session::Progress::done: break;
   }
   open_ = true;
+  note_held(true);
   if (opened_) {
     pause();
     return std::exchange(opened_, nullptr)();
@@ -239,6 +244,7 @@ std::size_t TlsStream::send(std::span<const ConstBuffer> pieces) {
     return done;
   }
   sink_blocked_ = done < offered;
+  if (below_blocked_) note_held(false);
   return done;
 }
 
@@ -247,6 +253,7 @@ void TlsStream::sendable(std::size_t bytes) {
   below_blocked_ = false;
   if (step_->session == nullptr || busy_) return;
   send_output();
+  note_held(bytes != 0);
   if (open_ && !below_blocked_ && !ended_ && std::exchange(sink_blocked_, false)) sink_->sendable(0);
 }
 
@@ -292,6 +299,7 @@ void TlsStream::received(std::size_t bytes) {
   }
   if (step_->session != nullptr && !busy_ && step_->session->input().empty()) step_->session->input().clear();
   quiet_ = true;
+  note_held(false);
   if (open_ && !paused_ && !later_) sink_->received(0);
 }
 
@@ -300,16 +308,21 @@ void TlsStream::deliver() {
   if (!ready() || paused_ || half_closed_ || std::exchange(delivering_, true)) return;
   Session& session = *step_->session;
   Session::Read result = Session::Read::data;
+  bool progress = false;
   while (!paused_ && !ended_) {
     const MutableBytes space = sink_->receive_space();
     std::size_t bytes = 0;
     result = session.read(space, bytes);
     if (result != Session::Read::data) break;
     sink_->received(bytes);
+    progress = true;
   }
   delivering_ = false;
   // Answers to the peer's messages of TLS, or an alert.
   if (!session.output().empty()) send_output();
+  if (ended_) return;
+  if (paused_ && !session.input().empty()) session.input().shrink();
+  note_held(progress);
   if (ended_) return;
   if (session.output().bytes().size() > answers_bytes_max) {
     return end({ErrorCode::overloaded, ErrorScope::connection, Initiator::peer, 0,
@@ -353,6 +366,7 @@ void TlsStream::poll_later(bool later) {
 
 bool TlsStream::poll() {
   poll_later(false);
+  if (paused_ && held_end_ && std::exchange(given_up_, false)) sink_->broken(*held_end_);
   if (open_ && !ended_ && !below_blocked_ && std::exchange(sink_blocked_, false)) sink_->sendable(0);
   if (paused_) return true;
   if (held_end_) {
@@ -365,6 +379,29 @@ bool TlsStream::poll() {
   if (quiet_) sink_->received(0);
   if (!paused_ && !ended_) stream_->resume();
   return true;
+}
+
+// ---- Held memory ----
+
+// Counts what the peer makes this stream hold. Another thread may use the session during a step of the handshake.
+void TlsStream::note_held(bool progress) noexcept {
+  if (!joined() || ended_) return;
+  if (!open_) return hold(handshake_bytes + shared_->store.options().client_hello_bytes_max, progress);
+  hold(session().waiting_bytes() + session().output().capacity() + sending_.capacity(), progress);
+}
+
+// Called from within a call to any stream of the loop.
+void TlsStream::give_up() {
+  if (ended_) return;
+  if (open_) {
+    step_->session->input().clear();
+    step_->session->output().clear();
+  }
+  given_up_ = true;
+  end({ErrorCode::overloaded, ErrorScope::connection, Initiator::peer, 0,
+       std::string("the received bytes of this connection have waited longest, and all connections of the loop hold "
+                   "more than TlsServerOptions::held_bytes_max: raise it, or accept fewer connections")});
+  poll_later(true);
 }
 
 // ---- The end ----

@@ -15,6 +15,7 @@
 #include "hawser/loop.h"
 #include "hawser/transport/poller.h"
 #include "hawser/transport/stream.h"
+#include "security/tls/held_memory.h"
 #include "security/tls/session.h"
 #include "transport/common/link_facts.h"
 
@@ -23,12 +24,16 @@ namespace hawser::tls {
 // State that all streams of a TlsServer or TlsClient share. Thread-safe.
 struct Shared {
   // `threads` 0: handshakes run on the loops.
-  Shared(ContextOptions options, Duration reload_interval, unsigned threads, std::size_t handshakes_max)
+  // `held_bytes_max` 0: what the peers make the streams hold is not bounded.
+  Shared(ContextOptions options, Duration reload_interval, unsigned threads, std::size_t handshakes_max,
+         std::size_t held_bytes_max = 0)
       : store(std::move(options), reload_interval),
+        held(held_bytes_max),
         pool(threads == 0 ? nullptr : std::make_unique<exec::OffloadPool>(threads, handshakes_max, nullptr)),
         waiting_max(handshakes_max) {}
 
   ContextStore store;
+  HeldMemories held;
   std::atomic<std::uint64_t> handshakes{0};
   std::atomic<std::uint64_t> resumed{0};
   std::atomic<std::uint64_t> failed{0};
@@ -47,11 +52,12 @@ TlsCounters counters_of(const Shared& shared) noexcept;
 //
 // Memory: the session of OpenSSL, one record in each direction while it is incomplete, and at most
 // `encrypt_bytes_max` of encrypted bytes that the stream below has not accepted. While the stream is paused, up to
-// receive_bytes of received bytes wait.
+// receive_bytes of received bytes wait. HeldMemory bounds the sum over the streams of a loop.
 class TlsStream final : public transport::Stream,
                         public transport::LinkFactsSource,
                         transport::StreamSink,
-                        exec::Source {
+                        exec::Source,
+                        MemoryHolder {
  public:
   // Makes the session; runs where handshakes run.
   using MakeSession = std::function<Result<std::unique_ptr<Session>>()>;
@@ -85,6 +91,9 @@ class TlsStream final : public transport::Stream,
 
   static constexpr std::size_t receive_bytes = 64 * 1024;
   static constexpr std::size_t encrypt_bytes_max = 128 * 1024;
+  // A handshake that is not complete holds so much, with the block into which it receives, and besides its longest
+  // message. Measured with OpenSSL 3.0.
+  static constexpr std::size_t handshake_bytes = 80 * 1024;
   // Answers to messages of TLS, such as those that demand new keys, that the peer has not taken.
   static constexpr std::size_t answers_bytes_max = 128 * 1024;
   // A server that has failed a handshake discards what the client still sends, until the client ends the connection or
@@ -126,6 +135,8 @@ class TlsStream final : public transport::Stream,
   void ended(const Error& reason) override;
   bool poll() override;
 
+  void give_up() override;
+  void note_held(bool progress) noexcept;
   void advance();
   void stepped();
   void deliver();
@@ -159,6 +170,7 @@ class TlsStream final : public transport::Stream,
   bool finished_ = false;          // The end was sent on the stream below.
   bool later_ = false;             // It is one of the loop's sources.
   bool quiet_ = false;             // The stream below has no more bytes now.
+  bool given_up_ = false;          // It has ended because of what it held, and a paused sink does not know that.
   bool refused_ = false;           // The handshake has failed, and the client has not ended the connection yet.
   std::size_t refused_bytes_ = 0;  // Discarded since then.
   RefusedTimer refused_timer_{*this};

@@ -1,0 +1,270 @@
+#include <malloc.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "security/tls/record_tracker.h"
+#include "security/tls/stream.h"
+#include "tests/tls/fixture.h"
+#include "tests/tls/raw_tls.h"
+
+// Peers that make a server hold memory: handshakes and records that are not complete.
+namespace hawser {
+namespace {
+
+using namespace testing_tools;
+using tls::RecordTracker;
+using tls::Session;
+using tls::TlsStream;
+
+// A record with a part of a message of a handshake.
+Octets record(const Octets& body, std::uint8_t type = 22) {
+  Octets all = {std::byte{type}, std::byte{3}, std::byte{3}, std::byte(body.size() >> 8), std::byte(body.size() & 255)};
+  all.insert(all.end(), body.begin(), body.end());
+  return all;
+}
+
+// The beginning of a ClientHello of that length.
+Octets hello_header(std::size_t bytes) {
+  return {std::byte{1}, std::byte(bytes >> 16), std::byte(bytes >> 8 & 255), std::byte(bytes & 255)};
+}
+
+TEST(TlsRecordTracker, KnowsWhetherARecordIsComplete) {
+  for (const std::size_t step : {1, 2, 3, 7, 1000}) {
+    RecordTracker tracker(0);
+    Octets all = record(Octets(10), 23);
+    const Octets next = record(Octets(300), 23);
+    all.insert(all.end(), next.begin(), next.end());
+    EXPECT_FALSE(tracker.incomplete());
+    for (std::size_t at = 0; at < all.size(); at += step) {
+      const std::size_t end = std::min(at + step, all.size());
+      tracker.add(Bytes(all).subspan(at, end - at), true);
+      EXPECT_EQ(tracker.incomplete(), end != 15 && end != all.size()) << end;
+    }
+    const Octets empty = record({}, 23);
+    tracker.add(empty, true);
+    EXPECT_FALSE(tracker.incomplete());
+  }
+}
+
+TEST(TlsRecordTracker, FindsAClientHelloThatIsTooLong) {
+  const auto excess = [](const std::vector<Octets>& records, bool tls13, std::size_t step) {
+    RecordTracker tracker(1000);
+    for (const Octets& one : records) {
+      for (std::size_t at = 0; at < one.size(); at += step) {
+        tracker.add(Bytes(one).subspan(at, std::min(step, one.size() - at)), tls13);
+      }
+    }
+    return tracker.excess();
+  };
+  const Octets short_hello = [] {
+    Octets made = hello_header(1000);
+    made.resize(1004);
+    return made;
+  }();
+  Octets both = short_hello;
+  const Octets header = hello_header(1001);
+  both.insert(both.end(), header.begin(), header.end());
+  const Octets certificate = {std::byte{11}, std::byte{1}, std::byte{0}, std::byte{0}};
+  for (const std::size_t step : {1, 5, 10'000}) {
+    SCOPED_TRACE(step);
+    EXPECT_EQ(excess({record(header)}, false, step), 1001U);
+    EXPECT_EQ(excess({record(hello_header(1000))}, false, step), 0U);
+    EXPECT_EQ(excess({record(hello_header(0xffffff))}, false, step), 0xffffffU);
+    // In fragments, in one record with the message before, and behind other messages.
+    EXPECT_EQ(excess({record({header[0]}), record({header[1]}), record({header[2]}), record({header[3]})}, false, step),
+              1001U);
+    EXPECT_EQ(excess({record(both)}, false, step), 1001U);
+    EXPECT_EQ(excess({record(certificate)}, false, step), 0U);
+    // After a HelloRetryRequest, a client of TLS 1.3 may send a ChangeCipherSpec first.
+    EXPECT_EQ(excess({record(short_hello), record(Octets(1), 20), record(header)}, true, step), 1001U);
+    // Otherwise encrypted messages follow it, which may look like anything.
+    EXPECT_EQ(excess({record(short_hello), record(Octets(1), 20), record(header)}, false, step), 0U);
+    EXPECT_EQ(excess({record(short_hello), record(Octets(1), 23), record(header)}, true, step), 0U);
+  }
+}
+
+class TlsHeldMemory : public TlsFixture {
+ protected:
+  TlsHeldMemory() {
+    tls_options.certificates = {authority.issue("server")};
+    client_context_options.ca_file = authority.ca_file();
+    client_context_options.peer_certificate_bytes_max = 32 * 1024;
+  }
+  std::unique_ptr<Session> client_session() {
+    if (client_context == nullptr) client_context = load(client_context_options);
+    return std::make_unique<Session>(client_context, "localhost", "hawser", nullptr);
+  }
+  RawTls connected() { return RawTls(RawSocket::connected_to(server->address()), client_session()); }
+
+  tls::ContextOptions client_context_options;
+  std::shared_ptr<const tls::Context> client_context;
+};
+
+// Memory that OpenSSL takes: no more than is counted.
+TEST_F(TlsHeldMemory, IsCountedInFull) {
+  constexpr std::size_t count = 200;
+  const auto server_context = load({.server = true,
+                                    .certificates = tls_options.certificates,
+                                    .peer_certificate_bytes_max = 32 * 1024,
+                                    .client_hello_bytes_max = 16 * 1024});
+  std::vector<std::unique_ptr<Session>> sessions;
+  const auto add = [&] {
+    sessions.push_back(std::make_unique<Session>(server_context, std::string("\x06hawser")));
+    return sessions.back().get();
+  };
+  static_cast<void>(add()->handshake());
+  sessions.reserve(count + 1);
+  // Half of the longest ClientHello that is accepted.
+  std::size_t before = mallinfo2().uordblks;
+  for (std::size_t i = 0; i < count; ++i) {
+    Octets half = hello_header(16 * 1024);
+    half.resize(8 * 1024);
+    Session& one = *add();
+    one.input().append(record(half));
+    one.input().append(Bytes(record(Octets(8 * 1024))).first(6 * 1024));
+    ASSERT_EQ(one.handshake(), Session::Progress::more);
+    EXPECT_EQ(one.input().capacity(), 0U);
+  }
+  const std::size_t of_handshake = (mallinfo2().uordblks - before) / count;
+  EXPECT_LE(of_handshake + TlsStream::receive_bytes / 4, TlsStream::handshake_bytes + 16 * 1024);
+  RecordProperty("bytes_of_handshake", static_cast<int>(of_handshake));
+  sessions.clear();
+  // Half of a record.
+  std::vector<std::unique_ptr<Session>> clients;
+  for (std::size_t i = 0; i < count; ++i) {
+    clients.push_back(client_session());
+    ASSERT_TRUE(shake_hands(*clients.back(), *add()));
+    EXPECT_EQ(sessions.back()->waiting_bytes(), 0U);
+  }
+  for (const std::size_t part : {std::size_t{5}, std::size_t{2000}}) {
+    std::size_t counted = 0;
+    before = mallinfo2().uordblks;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (part == 5) write_text(*clients[i], text_of(3000));
+      const Octets all(clients[i]->output().bytes().begin(), clients[i]->output().bytes().end());
+      sessions[i]->input().append(Bytes(all).first(part));
+      clients[i]->output().consume(part);
+      EXPECT_EQ(received_by(*sessions[i]), "");
+      counted += sessions[i]->waiting_bytes();
+      if (part == 5) counted += clients[i]->output().capacity();
+    }
+    const std::size_t after = mallinfo2().uordblks;
+    EXPECT_LE(after - std::min(before, after), counted) << part;
+    EXPECT_GE(counted, count * 16 * 1024);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    move_bytes(*clients[i], *sessions[i]);
+    EXPECT_EQ(received_by(*sessions[i]), text_of(3000));
+    EXPECT_EQ(sessions[i]->waiting_bytes(), 0U);
+  }
+}
+
+TEST_F(TlsHeldMemory, AnAnnouncedHelloIsRefusedBeforeItsMemoryIsTaken) {
+  start();
+  for (const bool fragments : {false, true}) {
+    RawSocket socket = RawSocket::connected_to(server->address());
+    const Octets header = hello_header(130'000);
+    if (fragments) {
+      for (const std::byte one : header) socket.send(record({one}));
+    } else {
+      socket.send(record(header));
+    }
+    while (socket.receive(1)) {
+    }
+  }
+  EXPECT_TRUE(soon([&] { return server->counters().handshakes_failed == 2; }));
+  EXPECT_HAS(logged(),
+             "a first message (ClientHello) of 130000 bytes, more than client_hello_bytes_max allows (16384)");
+  EXPECT_EQ(call(client_options()), "ok");
+}
+
+// After a HelloRetryRequest the limit holds for the second message, too.
+TEST_F(TlsHeldMemory, TheSecondHelloIsBoundedToo) {
+  client_context = load(client_context_options);
+  ASSERT_EQ(SSL_CTX_set1_groups_list(client_context->get(), "P-256:X25519"), 1);
+  const auto server_context = load({.server = true,
+                                    .certificates = tls_options.certificates,
+                                    .peer_certificate_bytes_max = 32 * 1024,
+                                    .client_hello_bytes_max = 16 * 1024});
+  ASSERT_EQ(SSL_CTX_set1_groups_list(server_context->get(), "X25519"), 1);
+  const auto client = client_session();
+  Session server_end(server_context, std::string("\x06hawser"));
+  ASSERT_EQ(client->handshake(), Session::Progress::more);
+  move_bytes(*client, server_end);
+  ASSERT_EQ(server_end.handshake(), Session::Progress::more);
+  server_end.input().append(record({std::byte{1}}, 20));
+  server_end.input().append(record(hello_header(16 * 1024 + 1)));
+  EXPECT_EQ(server_end.handshake(), Session::Progress::failed);
+  EXPECT_HAS(server_end.error().text, "ClientHello) of 16385 bytes");
+}
+
+// Peers that hold a part of a record each: the oldest ones end, and others are served.
+TEST_F(TlsHeldMemory, IsBoundedForIncompleteRecords) {
+  constexpr std::size_t limit = std::size_t{1} << 20;
+  tls_options.held_bytes_max = limit;
+  start();
+  std::vector<RawTls> peers;
+  constexpr std::size_t count = 150;
+  std::uint64_t most = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    peers.push_back(connected());
+    ASSERT_TRUE(peers.back().handshake());
+    write_text(peers.back().session(), text_of(2000));
+    peers.back().socket().send(peers.back().session().output().bytes().first(1000));
+    most = std::max(most, security->counters().held_bytes);
+    if (i % 30 == 29) {
+      EXPECT_EQ(call(client_options()), "ok");
+    }
+  }
+  EXPECT_TRUE(soon([&] { return security->counters().held_ended >= count - limit / (17 * 1024); }))
+      << security->counters().held_ended;
+  EXPECT_LE(most, limit);
+  EXPECT_LE(security->counters().held_bytes, limit);
+  EXPECT_TRUE(soon([&] { return logged().find("TlsServerOptions::held_bytes_max") != std::string::npos; })) << logged();
+  // The newest connection was not ended.
+  peers.back().socket().send(peers.back().session().output().bytes().subspan(1000));
+  EXPECT_EQ(call(client_options()), "ok");
+  peers.clear();
+  EXPECT_TRUE(soon([&] { return security->counters().held_bytes == 0; })) << security->counters().held_bytes;
+}
+
+TEST_F(TlsHeldMemory, IsBoundedForHandshakesInFragments) {
+  constexpr std::size_t limit = std::size_t{1} << 20;
+  tls_options.held_bytes_max = limit;
+  start();
+  std::vector<RawSocket> peers;
+  constexpr std::size_t count = 100;
+  std::uint64_t most = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    peers.push_back(RawSocket::connected_to(server->address()));
+    for (const std::byte one : hello_header(16 * 1024)) peers.back().send(record({one}));
+    most = std::max(most, security->counters().held_bytes);
+    if (i % 20 == 19) {
+      EXPECT_TRUE(soon([&] { return call(client_options()) == "ok"; }));
+    }
+  }
+  EXPECT_TRUE(soon([&] { return security->counters().held_ended >= count - limit / TlsStream::handshake_bytes; }))
+      << security->counters().held_ended;
+  EXPECT_LE(most, limit);
+  EXPECT_EQ(call(client_options()), "ok");
+}
+
+TEST_F(TlsHeldMemory, OptionsAreChecked) {
+  const auto refusal = [&](std::size_t held, std::size_t hello) {
+    TlsServerOptions with = tls_options;
+    with.held_bytes_max = held;
+    with.client_hello_bytes_max = hello;
+    const Result<void> loaded = TlsServer(with).reload();
+    return loaded ? std::string() : loaded.error().text;
+  };
+  EXPECT_EQ(refusal(1 << 20, 1024), "");
+  EXPECT_HAS(refusal((1 << 20) - 1, 1024), "TlsServerOptions::held_bytes_max (1048575) is less than 1048576: raise it");
+  EXPECT_HAS(refusal(1 << 20, 1023), "TlsServerOptions::client_hello_bytes_max (1023) is less than 1024: raise it");
+}
+
+}  // namespace
+}  // namespace hawser
