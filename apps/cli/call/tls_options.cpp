@@ -10,7 +10,9 @@ void add_tls_options(CLI::App& command, const std::string& address,
                                              "Absent: those of the system");
   CLI::Option* const certificate =
       command.add_option("--tls-cert", given->certificate_file, "Certificate of this client in PEM format");
-  CLI::Option* const key = command.add_option("--tls-key", given->key_file, "Key of --tls-cert in PEM format");
+  CLI::Option* const key = command.add_option("--tls-key", given->key_file,
+                                              "Key of --tls-cert: a file in PEM format, or the URI of a key in a token "
+                                              "(pkcs11:)");
   certificate->needs(key);
   key->needs(certificate);
   CLI::Option* const host = command.add_option("--tls-host", given->host,

@@ -150,7 +150,9 @@ Run add_demo(CLI::App& command) {
       ->check(CLI::Range(1, 100'000));
   CLI::Option* const certificate = added->add_option(
       "--tls-cert", options->tls.certificate_file, "Certificate in PEM format, with those of its issuers: speaks TLS");
-  CLI::Option* const key = added->add_option("--tls-key", options->tls.key_file, "Key of --tls-cert in PEM format");
+  CLI::Option* const key = added->add_option("--tls-key", options->tls.key_file,
+                                             "Key of --tls-cert: a file in PEM format, or the URI of a key in a token "
+                                             "(pkcs11:)");
   certificate->needs(key);
   key->needs(certificate);
   added

@@ -165,7 +165,9 @@ Run add_doctor(CLI::App& command) {
   CLI::Option* const certificate =
       command.add_option("--tls-cert", options->tls.certificate_file, "Certificate in PEM format to examine")
           ->group("TLS");
-  command.add_option("--tls-key", options->tls.key_file, "Its key")->needs(certificate)->group("TLS");
+  command.add_option("--tls-key", options->tls.key_file, "Its key: a file, or the URI of one in a token (pkcs11:)")
+      ->needs(certificate)
+      ->group("TLS");
   command.add_option("--tls-host", options->tls.host, "Name that it should be valid for")
       ->needs(certificate)
       ->group("TLS");

@@ -2,6 +2,7 @@
 """Runs the hawser command as a user would. smoke_test.py PROGRAM CASE; exits 77 where the machine can't."""
 
 import json
+import os
 import pathlib
 import shutil
 import socket
@@ -331,6 +332,64 @@ def demo_tls():
         expect(result.returncode == 1 and "has no certificate in PEM format" in result.stderr, result)
 
 
+def demo_tls_token():
+    """demo serve and doctor with a key in a token of SoftHSM, and with a wrong PIN."""
+    module = "/usr/lib/softhsm/libsofthsm2.so"
+    if not shutil.which("curl") or not shutil.which("openssl") or not shutil.which("softhsm2-util"):
+        print("curl, openssl or softhsm2 is not installed")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder:
+        certificate, key, pin = f"{folder}/server.pem", f"{folder}/server.key", f"{folder}/pin"
+        os.mkdir(f"{folder}/tokens")
+        with open(f"{folder}/softhsm2.conf", "w") as file:
+            file.write(f"directories.tokendir = {folder}/tokens\nobjectstore.backend = file\nlog.level = ERROR\n")
+        os.environ["SOFTHSM2_CONF"] = f"{folder}/softhsm2.conf"
+        with open(pin, "w") as file:
+            file.write("31415926\n")
+        for command in (("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                         "-days", "30", "-subj", "/CN=demo", "-addext", "subjectAltName=IP:127.0.0.1",
+                         "-keyout", key, "-out", certificate),
+                        ("softhsm2-util", "--init-token", "--free", "--label", "demo", "--so-pin", "27182818",
+                         "--pin", "31415926"),
+                        ("softhsm2-util", "--import", key, "--token", "demo", "--label", "server", "--id", "01",
+                         "--pin", "31415926")):
+            made = subprocess.run(command, capture_output=True, text=True)
+            expect(made.returncode == 0, made)
+        os.remove(key)
+        uri = f"pkcs11:token=demo;object=server?module-path={module}"
+        result = run("doctor", "--json", "--no-self-test", "--tls-cert", certificate, "--tls-key",
+                     f"{uri}&pin-source={pin}")
+        for absent in ("this build has no TLS", "this build of hawser::tls cannot use keys in tokens"):
+            if absent in result.stdout:
+                print(absent)
+                sys.exit(77)
+
+        def findings(key_uri):
+            result = run("doctor", "--json", "--no-self-test", "--tls-cert", certificate, "--tls-key", key_uri)
+            section = next(one for one in json.loads(result.stdout)["sections"] if one["name"] == "tls")
+            return [(one["text"], one["remedy"]) for one in section["findings"] if "key pkcs11:" in one["text"]]
+
+        expect(findings(f"{uri}&pin-source={pin}") == [], result)
+        wrong = findings(f"{uri}&pin-value=11111111")
+        expect(len(wrong) == 1 and "refuses the PIN: CKR_PIN_INCORRECT" in wrong[0][0] and "1111" not in str(wrong)
+               and wrong[0][1] == "correct pin-value in the URI of the key", wrong)
+        absent = findings(f"{uri.replace('=server', '=other')}&pin-source={pin}")
+        expect(len(absent) == 1 and "'server'" in absent[0][0] and "correct object" in absent[0][1], absent)
+        with demo_server("--tls-cert", certificate, "--tls-key", f"{uri}&pin-source={pin}") as server:
+            try:
+                address = server.stdout.readline().rpartition(" ")[2].strip()
+                for version in ("1.2", "1.3"):
+                    result = subprocess.run(["curl", "--silent", "--show-error", "--max-time", "30", "--cacert",
+                                             certificate, "--tls-max", version, f"https://{address}/health"],
+                                            capture_output=True, text=True)
+                    expect(result.returncode == 0 and result.stdout == "OK\n", result)
+            finally:
+                server.terminate()
+        result = run("demo", "serve", "--tls-cert", certificate, "--tls-key", f"{uri}&pin-value=11111111")
+        expect(result.returncode == 1 and "refuses the PIN: CKR_PIN_INCORRECT" in result.stderr
+               and "1111" not in result.stderr, result)
+
+
 def demo_server(*options):
     return subprocess.Popen([sys.argv[1], "demo", "serve", *options], stdout=subprocess.PIPE, text=True)
 
@@ -513,7 +572,7 @@ def demo_cluster():
 
 
 if __name__ == "__main__":
-    cases = (version, wrong_options, demo_client, demo_curl, demo_cluster, demo_tls, demo_metrics, demo_log,
-             demo_profile, demo_prometheus, doctor, doctor_json, doctor_peer, doctor_namespaces,
+    cases = (version, wrong_options, demo_client, demo_curl, demo_cluster, demo_tls, demo_tls_token,
+             demo_metrics, demo_log, demo_profile, demo_prometheus, doctor, doctor_json, doctor_peer, doctor_namespaces,
              doctor_peer_rdma, doctor_rdma, demo_load_programs, lab, lab_rdma)
     {case.__name__: case for case in cases}[sys.argv[2]]()

@@ -241,7 +241,7 @@ Result<void> TokenKey::log_in(Session session, CK_USER_TYPE user) {
     pin = *uri_.pin;
   } else if (!uri_.pin_file.empty()) {
     const Result<PemText> file = read_file(uri_.pin_file);
-    if (!file) return failed("its PIN: " + file.error().text);
+    if (!file) return failed("its PIN: " + file.error().text + ": correct pin-source in the URI of the key");
     const std::string_view text = file->text();
     pin = text.substr(0, std::min(text.find_last_not_of(" \t\r\n") + 1, pin_bytes_max));
   } else {
