@@ -253,6 +253,38 @@ TEST_F(TlsHeldMemory, IsBoundedForHandshakesInFragments) {
   EXPECT_EQ(call(client_options()), "ok");
 }
 
+// Peers that send requests and take no replies, so that the server does not read them any more.
+TEST_F(TlsHeldMemory, IsBoundedForPausedConnections) {
+  constexpr std::size_t limit = std::size_t{1} << 20;
+  tls_options.held_bytes_max = limit;
+  options.send_backlog_bytes_max = 64 * 1024;
+  start();
+  std::string many;
+  for (int i = 0; i < 2000; ++i) many += "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n";
+  std::vector<RawTls> peers;
+  std::uint64_t most = 0;
+  const auto send = [&](RawTls& peer) {
+    if (peer.session().output().empty()) write_text(peer.session(), many);
+    const std::size_t some = peer.socket().send_some(peer.session().output().bytes());
+    if (some != 0) peer.session().output().consume(some);
+    return some != 0;
+  };
+  for (int i = 0; i < 20; ++i) {
+    peers.push_back(connected());
+    ASSERT_TRUE(peers.back().handshake());
+  }
+  // Until connections have ended, although their sinks were paused.
+  EXPECT_TRUE(soon([&] {
+    for (RawTls& peer : peers) send(peer);
+    most = std::max(most, security->counters().held_bytes);
+    return security->counters().held_ended >= 10;
+  })) << security->counters().held_ended
+      << " " << most;
+  EXPECT_LE(most, limit);
+  EXPECT_TRUE(soon([&] { return server->counters().connections_open <= 10; })) << server->counters().connections_open;
+  EXPECT_EQ(call(client_options()), "ok");
+}
+
 TEST_F(TlsHeldMemory, OptionsAreChecked) {
   const auto refusal = [&](std::size_t held, std::size_t hello) {
     TlsServerOptions with = tls_options;
