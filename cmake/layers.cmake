@@ -6,8 +6,10 @@
 # and programs; it is no part of libhawser.a and is built when something links it. COMPONENT: likewise, and installed
 # as the component NAME of the package, hawser::NAME, whose users get LIBRARIES too. LEFT_OUT: its sources are not
 # built.
+# hawser_leave_out(FOLDER): the sources of src/FOLDER, which is a part of a layer, are not built.
 # hawser_library() makes the targets, when all layers are known.
 set_property(GLOBAL PROPERTY HAWSER_LAYERS "")
+set_property(GLOBAL PROPERTY HAWSER_FOLDERS_LEFT_OUT "")
 set_property(GLOBAL PROPERTY HAWSER_LAYER_OBJECTS "")
 set_property(GLOBAL PROPERTY HAWSER_LAYER_LIBRARIES "")
 set_property(GLOBAL PROPERTY HAWSER_LAYER_TESTS "")
@@ -20,6 +22,10 @@ set(HAWSER_TEST_LAYERS transport/sim transport exec base)
 function(hawser_layer folder)
   set_property(GLOBAL APPEND PROPERTY HAWSER_LAYERS ${folder})
   set_property(GLOBAL PROPERTY HAWSER_LAYER_${folder} ${ARGN})
+endfunction()
+
+function(hawser_leave_out folder)
+  set_property(GLOBAL APPEND PROPERTY HAWSER_FOLDERS_LEFT_OUT ${folder})
 endfunction()
 
 # Sets `result` to the layer of a file: the longest of the folders `layers` that contains it.
@@ -131,6 +137,10 @@ function(hawser_library)
   get_property(layers GLOBAL PROPERTY HAWSER_LAYERS)
   file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/*.h
        ${PROJECT_SOURCE_DIR}/src/*.cpp)
+  get_property(left_out GLOBAL PROPERTY HAWSER_FOLDERS_LEFT_OUT)
+  foreach(folder IN LISTS left_out)
+    list(FILTER files EXCLUDE REGEX "^${folder}/")
+  endforeach()
   foreach(file IN LISTS files)
     hawser_layer_of(${file} "${layers}" layer)
     if(NOT layer)

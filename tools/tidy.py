@@ -67,8 +67,6 @@ LAYERS = {
     "kv": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "protocol/resp": ("rpc", "wire", "codec", "exec", "transport", "base"),
     "security/tls": ("rpc", "transport", "exec", "base"),
-    "security/tls/pkcs11": ("security/tls", "base"),
-    "security/tls/no_pkcs11": ("security/tls",),
     "testing": ("transport/sim", "transport", "wire", "exec", "base"),
     "transport/ucx/absent": ("transport/ucx", "transport", "wire", "exec", "base"),
     "protocol/grpc": ("rpc", "wire", "codec", "exec", "transport", "base"),
