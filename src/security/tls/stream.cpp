@@ -398,9 +398,15 @@ void TlsStream::give_up() {
     step_->session->output().clear();
   }
   given_up_ = true;
-  end({ErrorCode::overloaded, ErrorScope::connection, Initiator::peer, 0,
-       std::string("the received bytes of this connection have waited longest, and all connections of the loop hold "
-                   "more than TlsServerOptions::held_bytes_max: raise it, or accept fewer connections")});
+  Error reason{ErrorCode::overloaded, ErrorScope::connection, Initiator::peer, 0, {}};
+  try {
+    reason.text =
+        "the received bytes of this connection have waited longest, and all connections of the loop hold more than "
+        "TlsServerOptions::held_bytes_max: raise it, or accept fewer connections";
+  } catch (const std::bad_alloc&) {
+    reason.text = "out of memory";  // So short that it needs no memory.
+  }
+  end(std::move(reason));
   poll_later(true);
 }
 
