@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "hawser/bytes.h"
+#include "hawser/identity.h"
 #include "hawser/loop.h"
 #include "hawser/protocols.h"
 #include "hawser/task.h"
@@ -81,6 +82,7 @@ class HttpRequest {
   std::string_view text() const noexcept { return as_text(body()); }
 
   std::string peer() const;
+  const Identity& identity() const noexcept;  // Who the peer is, as far as it has proved that.
   Loop& loop() const noexcept;
   // Is stopped when the connection ends or the stream of HTTP/2 is reset, when the deadline (header timeout-ms or
   // grpc-timeout) passes, or when the grace of a stopping server ends. A client of HTTP/1.1 that only ends its

@@ -43,8 +43,8 @@ struct PagesOptions {
   // GET /health, /health/live and /health/ready. With `all`, others than those who may see the pages learn the status
   // and the names of the reporters, not their errors.
   PageAccess health = PageAccess::all;
-  // Changes: cancelling a call, the level of the log. They need POST, access to the pages, and no sign of a request
-  // that another site has caused (Origin, Sec-Fetch-Site).
+  // Changes: cancelling a call, options, the level of the log. They need POST, access to the pages, and no sign of a
+  // request that another site has caused (Origin, Sec-Fetch-Site).
   PageAccess changes = PageAccess::loopback;
   std::vector<std::string> hosts = {};  // Names of this machine by which a browser may ask; see PageAccess::loopback.
   std::string title = {};               // Name of the program, for people.

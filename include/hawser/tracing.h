@@ -62,6 +62,7 @@ struct Span {
   std::string error = {};  // The text of the error, if failed.
 };
 
+// ratio, failed_calls and slow_calls can be changed later; see Tracer.
 struct TracerOptions {
   // Part of the traces that begin here which are recorded, from 0 to 1. A call that continues a trace is recorded if
   // its caller records it.
@@ -98,6 +99,14 @@ class Tracer {
   };
   ServerSpans server_spans() const { return {state_}; }
   ClientSpans client_spans() const { return {state_}; }
+
+  // Change these options for calls that begin or end from now on. enable_pages() makes them options of /options:
+  // tracer.ratio, tracer.failed_calls and tracer.slow_calls. set_ratio() fails with invalid_argument outside of 0 to 1.
+  Result<void> set_ratio(double ratio) const;
+  void set_failed_calls(bool failed_calls) const noexcept;
+  void set_slow_calls(Duration slow_calls) const noexcept;
+  // With the values in use.
+  TracerOptions options() const noexcept;
 
   // Spans of the application, such as a step within a handler. The reason is kept as it is.
   void record(const Span& span) const;

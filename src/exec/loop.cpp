@@ -84,6 +84,7 @@ struct Loop::State {
     ready.reserve(ready_reserve);
     resuming.reserve(ready_reserve);
   }
+        blocked_max(options.blocked_max),
 
   // A list of objects that contain the links of the list.
   template <class T>
@@ -130,6 +131,7 @@ struct Loop::State {
   std::atomic<bool> stopping{false};
   std::atomic<const void*> thread{nullptr};  // The thread that runs the loop, as the address of its current_loop.
   std::atomic<pid_t> process{0};             // Process of that thread. In a child by fork(), no thread runs the loop.
+  Duration blocked_max;                      // LoopOptions::blocked_max, until it is changed.
   Time next_blocked_line{};                  // No line about a blocked loop is logged before this time.
   std::vector<detail::LoopUser*> users;
   Time started{};    // Time at which the loop was last started.
@@ -221,6 +223,10 @@ exec::LoopStatistics detail::LoopAccess::statistics(const Loop& loop) { return l
 void detail::LoopAccess::time_work(Loop& loop, exec::WorkTimer& timer) noexcept {
   timer.next_ = std::exchange(loop.state_->timers, &timer);
 }
+void detail::LoopAccess::set_blocked_max(Loop& loop, Duration blocked_max) noexcept {
+  loop.state_->blocked_max = blocked_max;
+}
+
 
 void detail::LoopAccess::give_way(Loop& loop) noexcept { loop.state_->spin = Duration::zero(); }
 
@@ -421,7 +427,7 @@ bool Loop::poll_after_work() {
   // Sources deliver their input before the clock is read, a poller after that.
   const std::string* const work = state_->sources.empty() || work_ == nullptr ? before : work_;
   state_->record.add(now_ - begin, work);
-  if (now_ - begin > options_.blocked_max) [[unlikely]]
+  if (now_ - begin > state_->blocked_max) [[unlikely]]
     report_blocked(now_ - begin, work);
   return found;
 }
@@ -433,7 +439,7 @@ void Loop::report_blocked(Duration blocked, const std::string* work) {
     return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) + " ms";
   };
   log(LogLevel::warning, "exec",
-      "the loop did nothing else for " + ms(blocked) + " (LoopOptions::blocked_max is " + ms(options_.blocked_max) +
+      "the loop did nothing else for " + ms(blocked) + " (LoopOptions::blocked_max is " + ms(state_->blocked_max) +
           "): " +
           (work == nullptr ? std::string("a coroutine, a timer or posted work has blocked it: use Loop::offload()")
                            : "the last call that began was of " + *work +
@@ -480,7 +486,7 @@ void Loop::wait_for_work() {
     // After a poll, only the machine itself can have taken long.
     if (!polled) {
       state_->record.add(asleep - now_, work_);
-      if (asleep - now_ > options_.blocked_max) [[unlikely]]
+      if (asleep - now_ > state.blocked_max) [[unlikely]]
         report_blocked(asleep - now_, work_);
     }
     work_ = nullptr;

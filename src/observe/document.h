@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,8 @@ struct Cell {
   std::string link = {};  // Path and query of a page, percent-encoded.
   // A button that sends POST to `link` instead of a link.
   bool button = false;
+  // With `button`: a field of the form, named "value", with this text.
+  std::optional<std::string> field = {};
   bool alarm = false;              // Shown as a problem.
   std::vector<double> trend = {};  // Drawn as a line.
 };

@@ -1,7 +1,11 @@
+#include <algorithm>
+#include <charconv>
 #include <utility>
 
+#include "hawser/change_option.h"
 #include "observe/page_state.h"
 #include "rpc/server/inspector.h"
+#include "rpc/server/live_options.h"
 
 namespace hawser::observe {
 namespace {
@@ -41,26 +45,153 @@ Cell shown(const std::vector<std::string>& values) {
   return shown(all);
 }
 
-template <class T>
-void add(Table& table, const char* name, const T& value, const T& standard) {
-  Cell now = shown(value);
-  Cell before = shown(standard);
-  const bool same = now.text == before.text;
-  table.rows.push_back({name, std::move(now), std::move(before), same ? "default" : "the program"});
+Cell change_cell(const OptionState& option, bool changes) {
+  Cell cell("yes");
+  cell.json = "true";
+  if (!changes) return cell;
+  cell.text = "Change";
+  cell.link = "/options/change?name=" + query_value(option.name);
+  cell.button = true;
+  cell.field = option.value;
+  return cell;
+}
+
+class Rows {
+ public:
+  Rows(Table& table, const std::vector<OptionState>& changeable, bool changes)
+      : table_(table), changeable_(changeable), changes_(changes) {}
+
+  template <class T>
+  void add(std::string_view name, const T& value, const T& standard) {
+    Cell now = shown(value);
+    Cell before = shown(standard);
+    const auto live = std::ranges::find(changeable_, name, &OptionState::name);
+    std::string origin = now.text == before.text ? "default" : "the program";
+    Cell change = boolean(false);
+    if (live != changeable_.end()) {
+      origin = live->origin;
+      change = change_cell(*live, changes_);
+    }
+    table_.rows.push_back({name, std::move(now), std::move(before), std::move(origin), std::move(change)});
+  }
+
+ private:
+  Table& table_;
+  const std::vector<OptionState>& changeable_;
+  const bool changes_;
+};
+
+std::vector<Column> columns() {
+  return {{"name", "name"},
+          {"value", "value", true},
+          {"default", "default", true},
+          {"origin", "set by"},
+          {"changeable", "can be changed"}};
+}
+
+// The options of the application and of components.
+Table own_options(const std::vector<OptionState>& changeable, bool changes) {
+  Table table{.key = "own_options", .title = "Options of the program", .columns = columns()};
+  for (const OptionState& one : changeable) {
+    if (rpc::LiveOptions::is_of_server(one.name)) continue;
+    table.rows.push_back({one.name, shown(one.value), shown(one.standard), one.origin, change_cell(one, changes)});
+  }
+  return table;
+}
+
+bool has_value(std::string_view query) {
+  return query.starts_with("value=") || query.find("&value=") != std::string_view::npos;
+}
+
+Result<void> set_level(RecentLog log, std::string_view value) {
+  for (const LogLevel one : {LogLevel::debug, LogLevel::info, LogLevel::warning, LogLevel::error}) {
+    if (to_string(one) != value) continue;
+    log.set_level(one);
+    return {};
+  }
+  return fail(ErrorCode::invalid_argument, "it is none of debug, info, warning and error");
+}
+
+std::string ratio_text(double ratio) {
+  std::array<char, 32> digits{};
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), ratio).ptr};
+}
+
+Result<void> set_ratio(const Tracer& tracer, std::string_view value) {
+  double ratio = -1;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), ratio);
+  if (error != std::errc() || end != value.data() + value.size()) ratio = -1;
+  if (!tracer.set_ratio(ratio)) return fail(ErrorCode::invalid_argument, "it is no number from 0 to 1");
+  return {};
+}
+
+Result<void> set_failed_calls(const Tracer& tracer, std::string_view value) {
+  if (value != "true" && value != "false") return fail(ErrorCode::invalid_argument, "it is neither true nor false");
+  tracer.set_failed_calls(value == "true");
+  return {};
+}
+
+Result<void> set_slow_calls(const Tracer& tracer, std::string_view value) {
+  const std::optional<Duration> given = rpc::duration_of(value);
+  if (!given) return fail(ErrorCode::invalid_argument, "it is no duration with its unit, such as 200ms, nor forever");
+  tracer.set_slow_calls(*given);
+  return {};
 }
 
 }  // namespace
 
+void add_page_options(Server& server, const PagesOptions& options) {
+  if (options.log) {
+    add_option(server, {.name = "log.level",
+                        .value = std::string(to_string(options.log->level())),
+                        .change = [log = *options.log](std::string_view value) { return set_level(log, value); },
+                        .read = [log = *options.log] { return std::string(to_string(log.level())); }});
+  }
+  if (!options.tracer) return;
+  const Tracer& tracer = *options.tracer;
+  const TracerOptions now = tracer.options();
+  add_option(server, {.name = "tracer.ratio",
+                      .value = ratio_text(now.ratio),
+                      .change = [tracer](std::string_view value) { return set_ratio(tracer, value); },
+                      .read = [tracer] { return ratio_text(tracer.options().ratio); }});
+  add_option(server, {.name = "tracer.failed_calls",
+                      .value = rpc::option_text(now.failed_calls),
+                      .change = [tracer](std::string_view value) { return set_failed_calls(tracer, value); },
+                      .read = [tracer] { return rpc::option_text(tracer.options().failed_calls); }});
+  add_option(server, {.name = "tracer.slow_calls",
+                      .value = rpc::option_text(now.slow_calls),
+                      .change = [tracer](std::string_view value) { return set_slow_calls(tracer, value); },
+                      .read = [tracer] { return rpc::option_text(tracer.options().slow_calls); }});
+}
+
+Task<Result<std::string>> change_option_by_post(PageState& state, HttpRequest& request) {
+  const std::string name = query_of(request.query(), "name");
+  // A form of the page sends the value as its body.
+  const bool in_query = has_value(request.query());
+  if (!in_query && !has_value(request.text())) {
+    co_return fail(ErrorCode::invalid_argument,
+                   "the request has no value: POST /options/change?name=NAME&value=VALUE, or send value=VALUE as the "
+                   "body of a form");
+  }
+  const std::string value = query_of(in_query ? request.query() : request.text(), "value");
+  const Result<void> changed = change_option(state.server, name, value, client_of(request));
+  if (!changed) co_return std::unexpected(changed.error());
+  auto taking = rpc::Inspector::options_taken(state.server, request.loop());
+  const std::vector<std::size_t> late = co_await std::move(taking);
+  const std::string note = silent_note(late);
+  co_return "option " + harmless(name) + " is " + harmless(value) + (note.empty() ? note : ". " + note);
+}
+
 Task<Document> options_page(PageState& state, HttpRequest&) {
-  const ServerOptions& now = rpc::Inspector::options(state.server);
+  const ServerOptions now = rpc::Inspector::current_options(state.server);
+  const std::vector<OptionState> changeable = changeable_options(state.server);
+  const bool changes = state.options.changes != PageAccess::off;
   const ServerOptions before;
   Document document{.path = "/options", .title = "Options"};
   document.updates = false;
-  Table table{
-      .key = "options",
-      .title = "ServerOptions",
-      .columns = {{"name", "name"}, {"value", "value", true}, {"default", "default", true}, {"origin", "set by"}}};
-#define HAWSER_OPTION(name) add(table, #name, now.name, before.name)
+  Table table{.key = "options", .title = "ServerOptions", .columns = columns()};
+  Rows rows(table, changeable, changes);
+#define HAWSER_OPTION(name) rows.add(#name, now.name, before.name)
   HAWSER_OPTION(listen);
   HAWSER_OPTION(threads);
   HAWSER_OPTION(cpus);
@@ -93,8 +224,11 @@ Task<Document> options_page(PageState& state, HttpRequest&) {
   HAWSER_OPTION(transports.retry_min);
   HAWSER_OPTION(transports.retry_max);
 #undef HAWSER_OPTION
-  table.note = "include/hawser/server.h describes each. They cannot be changed while the server runs.";
+  table.note = "include/hawser/server.h describes each; docs/operations.md says when a change takes effect.";
+  if (changes) table.note += " To change one: curl -X POST 'ADDRESS/options/change?name=NAME&value=VALUE'.";
   document.tables.push_back(std::move(table));
+  Table own = own_options(changeable, changes);
+  if (!own.rows.empty()) document.tables.push_back(std::move(own));
   co_return document;
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +12,24 @@
 #include "observe/trends.h"
 
 namespace hawser::observe {
+
+// Bounds the lines about refused changes, which clients cause. Any thread.
+class AuditLimit {
+ public:
+  static constexpr unsigned lines_per_second_max = 20;
+
+  // True if one more line may be written in this second.
+  bool take() noexcept {
+    const std::int64_t now =
+        std::chrono::floor<std::chrono::seconds>(std::chrono::steady_clock::now()).time_since_epoch().count();
+    if (second_.exchange(now, std::memory_order_relaxed) != now) lines_.store(0, std::memory_order_relaxed);
+    return lines_.fetch_add(1, std::memory_order_relaxed) < lines_per_second_max;
+  }
+
+ private:
+  std::atomic<std::int64_t> second_{0};
+  std::atomic<unsigned> lines_{0};
+};
 
 // State that the pages of a server share. The routes own it, so it ends with the server.
 struct PageState {
@@ -21,6 +42,7 @@ struct PageState {
   std::shared_ptr<void> collecting;  // The server's metrics in `metrics`.
   std::shared_ptr<void> machine;     // Metrics of the process and its machine, there too.
   Trends trends;
+  AuditLimit refusals;
 };
 
 // Rows of a page.
@@ -46,6 +68,12 @@ Task<Document> version_page(PageState& state, HttpRequest& request);
 using Change = Task<Result<std::string>> (*)(PageState& state, HttpRequest& request);
 Task<Result<std::string>> cancel_call(PageState& state, HttpRequest& request);
 Task<Result<std::string>> set_log_level(PageState& state, HttpRequest& request);
+Task<Result<std::string>> change_option_by_post(PageState& state, HttpRequest& request);
+
+// Makes the level of the log and values of the tracer options of the server.
+void add_page_options(Server& server, const PagesOptions& options);
+// The identity, if it is known, and the address of a client.
+std::string client_of(const HttpRequest& request);
 
 // A profile of the process: GET /profile/cpu. Access has been checked.
 Task<HttpResponse> take_profile(PageState& state, HttpRequest& request);

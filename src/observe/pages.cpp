@@ -80,12 +80,25 @@ Task<HttpResponse> serve_page(State state, Builder build, HttpRequest& request) 
   co_return rendered(document, format_of(request), state->options);
 }
 
+void audit_refusal(PageState& state, const HttpRequest& request, std::string_view why) {
+  if (!state.refusals.take()) return;
+  request.loop().log(
+      LogLevel::info, "audit",
+      "POST " + harmless(request.path(), 128) + " of " + client_of(request) + " refused: " + harmless(why));
+}
+
 Task<HttpResponse> serve_change(State state, Change change, std::string back, HttpRequest& request) {
-  if (std::string why = change_refusal_of(request, state->options); !why.empty()) co_return plain(403, std::move(why));
+  if (std::string why = change_refusal_of(request, state->options); !why.empty()) {
+    audit_refusal(*state, request, why);
+    co_return plain(403, std::move(why));
+  }
   auto changing = change(*state, request);
   const Result<std::string> done = co_await std::move(changing);
-  if (!done) co_return plain(done.error().code == ErrorCode::unknown_method ? 404 : 400, done.error().text);
-  request.loop().log(LogLevel::info, "pages", *done + " (asked by " + request.peer() + ")");
+  if (!done) {
+    audit_refusal(*state, request, done.error().text);
+    co_return plain(done.error().code == ErrorCode::unknown_method ? 404 : 400, done.error().text);
+  }
+  request.loop().log(LogLevel::info, "pages", *done + " (asked by " + client_of(request) + ")");
   if (format_of(request) != Format::html) co_return plain(200, *done);
   HttpResponse response = plain(303, *done);
   response.headers.emplace_back("Location", back);
@@ -214,7 +227,7 @@ const std::vector<PageName>& page_names() {
       {"/memory", "Memory", "Budgets of received data, and the process."},
       {"/rdma", "RDMA", "Devices, ports and their counters."},
       {"/profile", "Profile", "Where the processor time goes: flame graphs, and files for other tools."},
-      {"/options", "Options", "Every option with its default."},
+      {"/options", "Options", "Every option with its value and default; some can be changed."},
       {"/log", "Log", "The latest lines, and the level."},
       {"/version", "Version", "The build, the process, protocols and transports."},
   };
@@ -222,6 +235,11 @@ const std::vector<PageName>& page_names() {
 }
 
 std::uint64_t number_of(HttpRequest& request, std::string_view name, std::uint64_t otherwise) {
+std::string client_of(const HttpRequest& request) {
+  const Identity& identity = request.identity();
+  return identity ? identity.text() + " at " + request.peer() : request.peer();
+}
+
   const std::string text = query_of(request.query(), name);
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -242,6 +260,7 @@ void enable_pages(Server& server, PagesOptions options, Http http) {
   state->collecting = collect_metrics(state->metrics, server);
   state->machine = state->metrics.collect(write_machine_metrics);
   const auto page = [&](std::string_view path, Builder build) {
+  add_page_options(server, state->options);
     http.route("GET", path, [state, build](HttpRequest& request) { return serve_page(state, build, request); });
   };
   const auto change = [&](std::string_view path, std::string back, Change what) {
@@ -265,6 +284,7 @@ void enable_pages(Server& server, PagesOptions options, Http http) {
     if (given.changes != PageAccess::off) {
       change("/calls/cancel", "/calls", cancel_call);
       if (given.log) change("/log/level", "/log", set_log_level);
+      change("/options/change", "/options", change_option_by_post);
       http.route("GET", "/profile/cpu", [state](HttpRequest& request) { return serve_profile(state, request); });
       if (given.recorder) {
         http.route("POST", "/record", [state](HttpRequest& request) { return serve_record(state, request); });

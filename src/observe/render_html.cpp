@@ -55,8 +55,12 @@ void append_cell(std::string& out, const Cell& cell, bool number, bool heading) 
   if (!cell.trend.empty()) {
     append_trend(out, cell);
   } else if (cell.button) {
-    out += "<form method=\"post\" action=\"" + escaped(cell.link) + "\"><button>" + escaped(cell.text) +
-           "</button></form>";
+    out += "<form method=\"post\" action=\"" + escaped(cell.link) + "\">";
+    if (cell.field) {
+      out += "<input name=\"value\" aria-label=\"new value\" autocomplete=\"off\" size=\"12\" value=\"" +
+             escaped(*cell.field) + "\"> ";
+    }
+    out += "<button>" + escaped(cell.text) + "</button></form>";
   } else if (!cell.link.empty()) {
     out += "<a href=\"" + escaped(cell.link) + "\">" + escaped(cell.text) + "</a>";
   } else {

@@ -11,7 +11,7 @@ inline constexpr std::string_view style = R"css(
 *{box-sizing:border-box}
 body{margin:0;background:var(--back);color:var(--front);font:15px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
 a{color:var(--link)}
-a:focus-visible,button:focus-visible,.scroll:focus-visible{outline:3px solid var(--accent);outline-offset:2px}
+a:focus-visible,button:focus-visible,input:focus-visible,.scroll:focus-visible{outline:3px solid var(--accent);outline-offset:2px}
 .skip{position:absolute;left:-999px}.skip:focus{left:8px;top:8px;background:var(--back);padding:4px 8px}
 header{border-bottom:1px solid var(--line);padding:10px 16px;display:flex;flex-wrap:wrap;gap:6px 18px;align-items:baseline}
 header strong{font-size:17px}
@@ -34,6 +34,7 @@ td{unicode-bidi:isolate;overflow-wrap:break-word;max-width:46em}
 .note,footer{color:var(--soft);font-size:13px}
 .note{margin:6px 0 0;max-width:70em;overflow-wrap:anywhere}
 footer{border-top:1px solid var(--line);padding:8px 16px}
+input{font:inherit;font-size:13px;padding:2px 6px;border:1px solid var(--line);border-radius:6px;background:var(--back);color:var(--front)}
 button{font:inherit;font-size:13px;padding:2px 10px;border:1px solid var(--line);border-radius:6px;background:var(--row);color:var(--front);cursor:pointer}
 form{margin:0}
 .trend{width:120px;height:22px;display:block}

@@ -48,9 +48,9 @@ class SpanOfCall {
     Span span;
     if (own_) {
       span.reason = Span::Reason::sampled;
-    } else if (error != nullptr && tracer_.options.failed_calls) {
+    } else if (error != nullptr && tracer_.failed_calls.load(std::memory_order_relaxed)) {
       span.reason = Span::Reason::failed;
-    } else if (duration >= tracer_.options.slow_calls) {
+    } else if (duration.count() >= tracer_.slow_calls.load(std::memory_order_relaxed)) {
       span.reason = Span::Reason::slow;
     } else {
       return;
@@ -96,8 +96,10 @@ struct LastRing {
 // ---- Interceptors ----
 
 bool Tracer::ServerSpans::skips(MetadataView metadata) const noexcept {
-  const TracerOptions& options = tracer->options;
-  if (options.ratio > 0 || options.failed_calls || options.slow_calls != forever) return false;
+  if (tracer->ratio.load(std::memory_order_relaxed) > 0 || tracer->failed_calls.load(std::memory_order_relaxed) ||
+      tracer->slow_calls.load(std::memory_order_relaxed) != forever.count()) {
+    return false;
+  }
   if (metadata.empty()) return true;
   try {
     const std::optional<TraceContext> parent = trace_of(metadata);
@@ -129,7 +131,12 @@ Task<Result<void>> Tracer::ClientSpans::operator()(OutgoingCall& call, Next next
 
 // ---- State ----
 
-Tracer::State::State(const TracerOptions& given) : options(given), number(next_number()) {
+Tracer::State::State(const TracerOptions& given)
+    : options(given),
+      ratio(given.ratio),
+      failed_calls(given.failed_calls),
+      slow_calls(given.slow_calls.count()),
+      number(next_number()) {
   if (!(given.ratio >= 0 && given.ratio <= 1)) {
     throw std::invalid_argument("hawser: TracerOptions: ratio must be from 0 to 1");
   }
@@ -139,8 +146,9 @@ Tracer::State::State(const TracerOptions& given) : options(given), number(next_n
 }
 
 bool Tracer::State::sample() const noexcept {
-  if (options.ratio <= 0) return false;
-  return options.ratio >= 1 || static_cast<double>(observe::quick_random() >> 11) * 0x1p-53 < options.ratio;
+  const double part = ratio.load(std::memory_order_relaxed);
+  if (part <= 0) return false;
+  return part >= 1 || static_cast<double>(observe::quick_random() >> 11) * 0x1p-53 < part;
 }
 
 observe::SpanRing* Tracer::State::ring() noexcept {
@@ -184,6 +192,28 @@ std::vector<std::shared_ptr<observe::SpanRing>> Tracer::State::rings() const {
 // ---- Tracer ----
 
 Tracer::Tracer(TracerOptions options) : state_(std::make_shared<State>(options)) {}
+
+Result<void> Tracer::set_ratio(double ratio) const {
+  if (!(ratio >= 0 && ratio <= 1)) {
+    return fail(ErrorCode::invalid_argument,
+                "the ratio of a tracer is a number from 0 to 1, not " + std::to_string(ratio));
+  }
+  state_->ratio.store(ratio, std::memory_order_relaxed);
+  return {};
+}
+void Tracer::set_failed_calls(bool failed_calls) const noexcept {
+  state_->failed_calls.store(failed_calls, std::memory_order_relaxed);
+}
+void Tracer::set_slow_calls(Duration slow_calls) const noexcept {
+  state_->slow_calls.store(slow_calls.count(), std::memory_order_relaxed);
+}
+TracerOptions Tracer::options() const noexcept {
+  TracerOptions options = state_->options;
+  options.ratio = state_->ratio.load(std::memory_order_relaxed);
+  options.failed_calls = state_->failed_calls.load(std::memory_order_relaxed);
+  options.slow_calls = Duration(state_->slow_calls.load(std::memory_order_relaxed));
+  return options;
+}
 
 void Tracer::record(const Span& span) const { state_->record(span); }
 

@@ -25,7 +25,11 @@ struct Tracer::State {
   observe::SpanRing* ring() noexcept;
   std::vector<std::shared_ptr<observe::SpanRing>> rings() const;
 
-  const TracerOptions options;
+  const TracerOptions options;  // As they were given.
+  // The values in use. Any thread changes them; nothing else depends on the order of their changes.
+  std::atomic<double> ratio;
+  std::atomic<bool> failed_calls;
+  std::atomic<Duration::rep> slow_calls;
   const std::uint64_t number;  // Identifies this object among all of the process.
   std::atomic<std::uint64_t> lost{0};
   std::atomic<std::uint64_t> exported{0};

@@ -38,6 +38,8 @@ struct LoopAccess {
   template <class F>
   static Task<Result<std::invoke_result_t<F&>>> offload_for(Loop& loop, const void* client, std::stop_token token,
                                                             F work) {
+  // Takes the place of LoopOptions::blocked_max.
+  static void set_blocked_max(Loop& loop, Duration blocked_max) noexcept;
     return loop.offload_for(client, std::move(token), std::move(work));
   }
 };

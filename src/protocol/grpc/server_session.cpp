@@ -50,6 +50,16 @@ ServerSession::ServerSession(rpc::PortHost& host, std::unique_ptr<transport::Str
 
 ServerSession::~ServerSession() = default;
 
+void ServerSession::options_changed() {
+  ByteSession::options_changed();
+  if (closed() || finishing()) return;
+  keepalive_.stop();
+  pinged_ = false;
+  const Duration interval = host().options.ping_interval;
+  if (interval < forever) keepalive_.start(host().loop, host().loop.after(interval));
+  rpc::wake_writers(writers_);  // They wait for a backlog below send_backlog_bytes_max.
+}
+
 std::size_t ServerSession::calls_max() const noexcept {
   return std::min({options_.calls_max, host().options.calls_per_connection_max, std::size_t{65'535}});
 }

@@ -97,6 +97,7 @@ class ServerSession final : public rpc::ByteSession,
 
   // ---- rpc::HttpStreamHost ----
   detail::ReplySink& connection() noexcept override { return *this; }
+  void options_changed() override;
   rpc::PortHost& port_host() noexcept override { return host(); }
   detail::ReceiveAccount& receive_account() noexcept override { return account(); }
   std::optional<Error> refusal() const override;

@@ -16,6 +16,7 @@ std::optional<std::string_view> HttpRequest::parameter(std::string_view name) co
 }
 Bytes HttpRequest::body() const noexcept { return state_->call.request().body; }
 std::string HttpRequest::peer() const { return state_->call.sink().peer(); }
+const Identity& HttpRequest::identity() const noexcept { return state_->call.sink().identity(); }
 Loop& HttpRequest::loop() const noexcept { return state_->call.sink().loop(); }
 std::stop_token HttpRequest::token() { return state_->call.token(); }
 std::optional<Time> HttpRequest::deadline() const noexcept { return state_->call.request().deadline; }

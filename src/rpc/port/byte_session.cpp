@@ -321,6 +321,22 @@ void ByteSession::drained() {
   update_reading();
 }
 
+void ByteSession::options_changed() {
+  if (stream_ == nullptr) return;
+  watermark_.set(host().options.send_backlog_bytes_max, sending_.bytes());
+  full_ = watermark_.passed();
+  if (!full_) {
+    // Whoever waited for the previous mark continues.
+    on_drained();
+    take_all();
+  }
+  if (stream_ == nullptr) return;
+  update_reading();
+  if (finished_ || peer_ended_) return;  // The timer has another purpose then.
+  life_.stop();
+  watch_backlog();
+}
+
 void ByteSession::watch_backlog() {
   constexpr Duration interval_max = std::chrono::hours(24 * 365 * 10);
   if (!blocked_ || life_.running() || host().options.ping_interval > interval_max) return;

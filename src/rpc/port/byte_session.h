@@ -37,6 +37,7 @@ class ByteSession : public PortSession, transport::StreamSink, exec::TickEnd {
   unsigned silent_checks() noexcept override;
   void end_if_slow(std::uint64_t bytes) override;
   void abort(const Error& why) override { end_session(why); }
+  void options_changed() override;
   void describe(ConnectionReport& report) const override {
     report.transport = peer_name().starts_with("unix:") ? "unix" : "tcp";
     report.received_bytes = arrived_;

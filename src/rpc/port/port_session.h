@@ -46,6 +46,9 @@ class PortSession : public detail::ReplySink {
   // Ends the connection at once. Calls are requested to stop.
   virtual void abort(const Error& why) = 0;
 
+  // PortHost::options has another send_backlog_bytes_max or ping_interval than before.
+  virtual void options_changed() = 0;
+
   // Requests every active call to stop.
   void cancel_calls(const Error& why) {
     const StopsTokens stops(host_);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exec/loop_statistics.h"
+#include "hawser/change_option.h"
 #include "hawser/metrics.h"
 #include "hawser/server.h"
 #include "rpc/port/connection_report.h"
@@ -56,6 +57,7 @@ struct Inspector {
   static constexpr Duration wait_max = std::chrono::milliseconds(500);
 
   // ---- Any thread, while the server exists ----
+  // As the program gave them.
   static const ServerOptions& options(const Server& server);
   static std::vector<std::string> protocols(const Server& server);
   // The names of the enabled transports beside the stream.
@@ -74,7 +76,17 @@ struct Inspector {
   // Empty before the start and after the end.
   static std::vector<LoopReport> loops(const Server& server);
 
+  // With the values of change_option().
+  static ServerOptions current_options(const Server& server);
+  static Result<void> change_option(Server& server, std::string_view name, std::string_view value, std::string_view by);
+  static void add_option(Server& server, OwnOption option);
+  static std::vector<OptionState> changeable_options(const Server& server);
+  // A line of the component "audit", by the log of the server's first loop.
+  static void audit(const Server& server, std::string_view line);
+
   // ---- On a loop of the server ----
+  // Waits until each loop has taken the changes that were made before. Returns the loops that have not.
+  static Task<std::vector<std::size_t>> options_taken(const Server& server, Loop& here);
   struct Position {
     std::size_t loop = 0;
     std::size_t slot = 0;

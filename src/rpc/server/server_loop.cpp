@@ -71,11 +71,11 @@ void ServerLoop::adopt(std::unique_ptr<transport::Stream> stream) {
 }
 
 void ServerLoop::admit(std::unique_ptr<transport::Stream> stream) {
-  auto handshake = std::make_unique<Handshake>(loop_, std::move(stream), loop_.after(shared_.options.handshake_timeout),
-                                               static_cast<Handshake::Done&>(*this), &shared_.protocols,
-                                               shared_.options.security.get());
-  if (attempts_.size() >= shared_.options.handshakes_max && !evict_silent()) {
-    return refuse(*handshake, "the server has handshakes_max (" + std::to_string(shared_.options.handshakes_max) +
+  auto handshake =
+      std::make_unique<Handshake>(loop_, std::move(stream), loop_.after(options_.handshake_timeout),
+                                  static_cast<Handshake::Done&>(*this), &shared_.protocols, options_.security.get());
+  if (attempts_.size() >= options_.handshakes_max && !evict_silent()) {
+    return refuse(*handshake, "the server has handshakes_max (" + std::to_string(options_.handshakes_max) +
                                   ") handshakes going on: try again later, or raise it");
   }
   const Time deadline = handshake->deadline();
@@ -101,7 +101,7 @@ bool ServerLoop::evict_silent() {
   if (oldest == attempts_.end()) oldest = silent(true);
   if (oldest == attempts_.end()) return false;
   refuse(*oldest->handshake, "no hello or answer came while handshakes_max (" +
-                                 std::to_string(shared_.options.handshakes_max) + ") newer connections arrived");
+                                 std::to_string(options_.handshakes_max) + ") newer connections arrived");
   attempts_.erase(oldest);
   return true;
 }
@@ -153,25 +153,25 @@ std::optional<Error> ServerLoop::refusal(const ConnectionAttempt& attempt) const
 }
 
 std::optional<Error> ServerLoop::refusal_of_plain(const ConnectionAttempt& attempt) const {
-  if (attempt.secured || shared_.options.security == nullptr) return std::nullopt;
-  std::string why = shared_.options.security->refusal_of_plain(attempt.handshake->stream());
+  if (attempt.secured || options_.security == nullptr) return std::nullopt;
+  std::string why = options_.security->refusal_of_plain(attempt.handshake->stream());
   if (why.empty()) return std::nullopt;
   return Error{ErrorCode::protocol_error, ErrorScope::connection, Initiator::local, 0, std::move(why)};
 }
 
 std::string_view ServerLoop::stream_only(const ConnectionAttempt& attempt) const noexcept {
   if (!attempt.secured) return {};
-  const std::string_view why = shared_.options.security->stream_only(attempt.handshake->stream());
+  const std::string_view why = options_.security->stream_only(attempt.handshake->stream());
   if (!why.empty()) return why;
   return refusal_of_path(attempt.theirs.protection,
-                         std::min<std::size_t>(attempt.theirs.message_bytes_max, shared_.options.message_bytes_max));
+                         std::min<std::size_t>(attempt.theirs.message_bytes_max, options_.message_bytes_max));
 }
 
 std::optional<Error> ServerLoop::refusal() const {
-  if (shared_.connections.load(std::memory_order_relaxed) >= shared_.options.connections_max) {
+  if (shared_.connections.load(std::memory_order_relaxed) >= options_.connections_max) {
     return Error{
         ErrorCode::overloaded, ErrorScope::connection, Initiator::local, 0,
-        "the server has connections_max (" + std::to_string(shared_.options.connections_max) + ") connections already"};
+        "the server has connections_max (" + std::to_string(options_.connections_max) + ") connections already"};
   }
   if (phase_ != Phase::serving) {
     return Error{ErrorCode::unavailable, ErrorScope::connection, Initiator::local, 0, "the server is stopping"};
@@ -228,7 +228,7 @@ void ServerLoop::on_protected(Handshake& handshake, Bytes first) {
 void ServerLoop::protect(ConnectionAttempts::iterator attempt, Bytes first) {
   const Time deadline = attempt->handshake->deadline();
   std::unique_ptr<transport::Stream> stream =
-      shared_.options.security->protect(loop_, attempt->handshake->release_stream(), first, shared_.alpn);
+      options_.security->protect(loop_, attempt->handshake->release_stream(), first, shared_.alpn);
   attempt->secured = true;
   attempt->handshake = std::make_unique<Handshake>(loop_, std::move(stream), deadline,
                                                    static_cast<Handshake::Done&>(*this), &shared_.protocols);
@@ -265,7 +265,7 @@ void ServerLoop::open_protocol(ConnectionAttempts::iterator attempt, const PortP
 // ---- The library's own protocol ----
 
 void ServerLoop::on_first_hello(ConnectionAttempts::iterator attempt) {
-  const ServerOptions& options = shared_.options;
+  const ServerOptions& options = options_;
   wire::Hello& theirs = attempt->theirs;
   attempt->ours = {
       .version_min = wire::version,
@@ -316,7 +316,7 @@ void ServerLoop::on_selected(ConnectionAttempts::iterator attempt, bool selected
   std::shared_ptr<const Identity> identity = attempt->handshake->stream().identity();
   auto connection = std::make_unique<transport::FramedConnection>(
       loop_, attempt->handshake->release_stream(),
-      transport::FramedOptions{.message_limit = wire::MessageLimit(shared_.options.message_bytes_max)});
+      transport::FramedOptions{.message_limit = wire::MessageLimit(options_.message_bytes_max)});
   connection->send_preface(wire::encode_hello(attempt->ours));
   open_session(attempt, std::move(connection), std::move(identity));
 }
@@ -340,7 +340,7 @@ void ServerLoop::on_connected(ConnectionAttempts::iterator attempt, Bytes answer
     return select(attempt);
   }
   if (attempt->secured) {
-    Result<transport::PathSecurity> path = shared_.options.security->secure_path(
+    Result<transport::PathSecurity> path = options_.security->secure_path(
         attempt->handshake->stream(), {.transport = selector.transport(),
                                        .offer = selector.offer(),
                                        .selection = attempt->ours.selection->bytes,
@@ -374,7 +374,7 @@ void ServerLoop::open_transport(ConnectionAttempts::iterator attempt) {
 void ServerLoop::open_session(ConnectionAttempts::iterator attempt, std::unique_ptr<transport::Connection> connection,
                               std::shared_ptr<const Identity> identity) {
   if (identity == nullptr) identity = connection->identity();
-  const ServerOptions& options = shared_.options;
+  const ServerOptions& options = options_;
   const wire::Hello& theirs = attempt->theirs;
   const SessionSettings settings{
       .checksum = attempt->ours.checksum,
@@ -430,7 +430,7 @@ void ServerLoop::begin_session(ConnectionAttempts::iterator attempt, std::unique
 }
 
 void ServerLoop::start_sweep() {
-  const ServerOptions& options = shared_.options;
+  const ServerOptions& options = options_;
   if (options.receive_rate_min == 0 || options.receive_window <= Duration::zero() ||
       options.receive_window == forever) {
     return;
@@ -441,7 +441,7 @@ void ServerLoop::start_sweep() {
 
 // If the loop itself did not run for a while, data that arrived meanwhile has not been received: a new window begins.
 void ServerLoop::sweep() {
-  const ServerOptions& options = shared_.options;
+  const ServerOptions& options = options_;
   const bool late = loop_.now() - sweep_.due > options.receive_window / 8;
   const auto window_ms =
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(options.receive_window).count());

@@ -17,6 +17,7 @@
 #include "rpc/negotiation/attached_transports.h"
 #include "rpc/negotiation/handshake.h"
 #include "rpc/port/port_protocol.h"
+#include "rpc/server/live_options.h"
 #include "rpc/server/server_session.h"
 #include "rpc/session/region_table.h"
 #include "transport/network.h"
@@ -25,7 +26,7 @@ namespace hawser::rpc {
 
 // State that all loops of a server share.
 struct ServerShared {
-  ServerOptions options;
+  ServerOptions options;  // As the program gave them. Each loop has its own copy, which LiveOptions changes.
   std::shared_ptr<transport::Network> network;
   std::list<MethodTable> methods = {};  // One for each loop. Lives on after the loops.
   TransportList transports = {};        // The transports that the options choose; set when the server starts.
@@ -42,6 +43,7 @@ struct ServerShared {
   std::string alpn = {};                        // The names of all protocols, as ALPN lists them.
   std::atomic<std::size_t> connections{0};      // Connections after their handshake.
   std::atomic<std::size_t> calls_in_flight{0};  // Calls that are not answered in place.
+  LiveOptions live{options};
 };
 
 // Checks that the limits of received memory agree with each other. The error names the option to change.
@@ -59,10 +61,11 @@ class ServerLoop final : Handshake::Done {
   ServerLoop(Loop& loop, ServerShared& shared)
       : loop_(loop),
         shared_(shared),
+        options_(shared.options),
         host_{.loop = loop,
               .dispatcher = shared.dispatcher,
-              .options = shared.options,
-              .budget = make_budget(shared.options),
+              .options = options_,
+              .budget = make_budget(options_),
               .interceptors = shared.interceptors,
               .calls_in_flight = shared.calls_in_flight,
               .methods = shared.methods.emplace_back(shared.dispatcher.all().size())},
@@ -70,6 +73,7 @@ class ServerLoop final : Handshake::Done {
         sweep_(*this),
         changed_(loop),
         stop_timer_(*this) {
+    take_options();
     for (const auto& protocol : shared.protocols) {
       if (host_.http == nullptr) host_.http = protocol->http_streams();
     }
@@ -100,6 +104,12 @@ class ServerLoop final : Handshake::Done {
       if (!alive.expired()) inspecting(*this);
     });
   }
+
+  // The loop takes the values of ServerShared::live soon. Any thread, while the server exists. May throw
+  // std::bad_alloc; then it does not.
+  void request_options();
+  // The number of the last change that this loop has taken. Any thread.
+  std::uint64_t options_taken() const noexcept { return options_taken_.load(std::memory_order_acquire); }
 
   // Adds a fresh connection to this loop. A connection that cannot be served is closed; the server continues.
   void adopt(std::unique_ptr<transport::Stream> stream);
@@ -198,9 +208,13 @@ class ServerLoop final : Handshake::Done {
   void end_all() noexcept;
   void start_sweep();
   void sweep();
+  void take_options();
 
   Loop& loop_;
   ServerShared& shared_;
+  ServerOptions options_;                    // The values that this loop uses.
+  std::atomic<bool> options_wanted_{false};  // take_options() is posted.
+  std::atomic<std::uint64_t> options_taken_{0};
   PortHost host_;
   AttachedTransports transports_;
   ConnectionAttempts attempts_;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -93,6 +94,45 @@ detail::ReceiveBudget make_budget(const ServerOptions& options) noexcept {
       options.receive_peer_bytes_max != 0 ? options.receive_peer_bytes_max : options.receive_bytes_max / 2;
   return detail::ReceiveBudget(std::max(options.receive_bytes_max, least), std::max(share, least),
                                std::max({peer, share, least}));
+}
+
+// ---- Options that change ----
+
+void ServerLoop::request_options() {
+  if (options_wanted_.exchange(true)) return;
+  try {
+    inspect([](ServerLoop& loop) { loop.take_options(); });
+  } catch (...) {
+    options_wanted_.store(false);
+    throw;
+  }
+}
+
+void ServerLoop::take_options() {
+  options_wanted_.store(false);  // A change after this posts again.
+  const Duration blocked_max = options_.loop.blocked_max;
+  const Duration window = options_.receive_window;
+  const std::size_t rate = options_.receive_rate_min;
+  const std::size_t backlog = options_.send_backlog_bytes_max;
+  const Duration ping_interval = options_.ping_interval;
+  const std::uint64_t number = shared_.live.take(options_);
+  // A loop of the caller keeps its own value until this one is changed.
+  if (options_.loop.blocked_max != blocked_max) detail::LoopAccess::set_blocked_max(loop_, options_.loop.blocked_max);
+  if (options_.receive_window != window || options_.receive_rate_min != rate) {
+    sweep_.stop();
+    if (!sessions_.empty()) start_sweep();
+  }
+  if (options_.send_backlog_bytes_max != backlog || options_.ping_interval != ping_interval) {
+    for (const auto& session : sessions_) {
+      try {
+        session->options_changed();
+      } catch (const std::exception& error) {
+        log_dropped(error);
+        session->abort(stopped_);
+      }
+    }
+  }
+  options_taken_.store(number, std::memory_order_release);
 }
 
 std::string alpn_names(const ProtocolList& protocols) {

@@ -21,6 +21,9 @@ class ServerSession final : public Session, public PortSession {
   unsigned silent_checks() noexcept override;
   void end_if_slow(std::uint64_t bytes) override;
   void abort(const Error& why) override { end_session(why); }
+  void options_changed() override {
+    change_settings(host().options.send_backlog_bytes_max, host().options.ping_interval);
+  }
   void describe(ConnectionReport& report) const override;
 
   // detail::ReplySink

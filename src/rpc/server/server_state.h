@@ -47,6 +47,10 @@ struct Server::State final : transport::AcceptSink {
   std::vector<Loop*> list_loops() const;
   ServerCounters counters() const;
   ServerCounters sum() const;
+  // The log of the first loop. Any thread.
+  LogSink log_sink() const;
+  // See hawser::change_option(). Any thread.
+  Result<void> change_option(std::string_view name, std::string_view value, std::string_view by);
 
   Result<void> begin();
   Result<void> start_threads();

@@ -29,11 +29,28 @@ Session::~Session() = default;
 
 void Session::start_session() {
   connection_->set_high_watermark(settings_.backlog_bytes_max);
+  start_pings();
+  if (guard_ != nullptr) return guard_->start();
+  connection_->start(*this);
+}
+
+void Session::start_pings() {
   // The limit is longer than any connection lives, and far enough from the end of time that it can be doubled.
   constexpr Duration ping_interval_max = std::chrono::hours(24 * 365 * 10);
   if (settings_.ping_interval <= ping_interval_max) check_life_at(loop_.now() + settings_.ping_interval);
-  if (guard_ != nullptr) return guard_->start();
-  connection_->start(*this);
+}
+
+void Session::change_settings(std::size_t backlog_bytes_max, Duration ping_interval) {
+  if (closed_) return;
+  if (std::exchange(settings_.backlog_bytes_max, backlog_bytes_max) != backlog_bytes_max) {
+    connection_->set_high_watermark(backlog_bytes_max);
+    // The connection waits for another mark now. Whoever waited for the previous one continues.
+    if (connection_->backlog() <= backlog_bytes_max) on_drained();
+  }
+  if (closed_ || std::exchange(settings_.ping_interval, ping_interval) == ping_interval) return;
+  life_.stop();
+  last_received_ = last_progress_ = loop_.now();
+  start_pings();
 }
 
 void Session::require_proof(std::unique_ptr<transport::PathProof> proof, Time deadline) {

@@ -72,6 +72,8 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
 
   // Starts the delivery of messages.
   void start_session();
+  // Changes these settings of a session that has started. The silence of the peer counts from now on.
+  void change_settings(std::size_t backlog_bytes_max, Duration ping_interval);
 
   // Returns room for the body of `frame` (wire/frame.h). Null if the frame can't be sent; begin_error() returns the
   // reason.
@@ -193,11 +195,12 @@ class Session : public transport::MessageSink, public detail::StreamChannel {
   void answer_ping(std::size_t body_bytes);
   void check_life();
   void check_life_at(Time when);
+  void start_pings();
 
   enum class BeginError : std::uint8_t { none, ended, too_long, metadata };
 
   Loop& loop_;
-  const SessionSettings settings_;
+  SessionSettings settings_;
   detail::ReceiveAccount account_;                // Declared before the members that it pays for.
   detail::WaitingWriter writers_;                 // Writers of streams that wait until the backlog is shorter.
   std::unique_ptr<detail::MemoryFrames> memory_;  // Made on first use. Outlives the connection, which uses its loans.
