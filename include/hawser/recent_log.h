@@ -36,6 +36,7 @@ class RecentLog {
     LogLevel level = LogLevel::info;
     std::string component;
     std::string text;
+    std::string trace_id = {};  // The trace of the call to which the line belongs; empty: none.
   };
   // The newest first.
   std::vector<Line> lines(std::size_t count_max) const;

@@ -4,11 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cassert>
+#include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/line_trace.h"
 #include "base/misuse.h"
 #include "exec/loop_statistics.h"
 #include "exec/mailbox.h"
@@ -19,6 +23,7 @@
 #include "exec/work_timer.h"
 #include "hawser/detail/loop_access.h"
 #include "hawser/scope.h"
+#include "hawser/trace.h"
 #include "hawser/transport/poller.h"
 
 namespace hawser {
@@ -79,12 +84,12 @@ struct Loop::State {
   State(Loop& loop, Time origin, const LoopOptions& options)
       : wheel(origin),
         spin_limit(options.spin_max),
+        blocked_max(options.blocked_max),
         offload(std::max(1U, options.offload_threads_max), options.offload_queue_max, &loop) {
     // These lists grow where an exception would end the process. Few loops need more than this reserve.
     ready.reserve(ready_reserve);
     resuming.reserve(ready_reserve);
   }
-        blocked_max(options.blocked_max),
 
   // A list of objects that contain the links of the list.
   template <class T>
@@ -132,7 +137,15 @@ struct Loop::State {
   std::atomic<const void*> thread{nullptr};  // The thread that runs the loop, as the address of its current_loop.
   std::atomic<pid_t> process{0};             // Process of that thread. In a child by fork(), no thread runs the loop.
   Duration blocked_max;                      // LoopOptions::blocked_max, until it is changed.
-  Time next_blocked_line{};                  // No line about a blocked loop is logged before this time.
+  // The last calls with a trace that began before and after the last poll. set_work() may refer to their names.
+  struct TracedWork {
+    std::string name;
+    std::string metadata;
+    detail::LoopAccess::TraceOf trace_of = nullptr;
+  };
+  std::array<TracedWork, 2> traced;
+  std::size_t traced_at = 0;
+  Time next_blocked_line{};  // No line about a blocked loop is logged before this time.
   std::vector<detail::LoopUser*> users;
   Time started{};    // Time at which the loop was last started.
   Duration pause{};  // Time for which it did not run before that.
@@ -218,15 +231,29 @@ Duration detail::LoopAccess::pause_since(const Loop& loop, Time when) noexcept {
   return when < loop.state_->started ? loop.state_->pause : Duration::zero();
 }
 
+void detail::LoopAccess::set_traced_work(Loop& loop, const std::string& name, Bytes metadata,
+                                         TraceOf trace_of) noexcept {
+  Loop::State::TracedWork& traced = loop.state_->traced[loop.state_->traced_at];
+  try {
+    traced.metadata.assign(as_text(metadata));
+    traced.name = name;
+  } catch (const std::bad_alloc&) {
+    loop.work_ = &name;
+    return;
+  }
+  traced.trace_of = trace_of;
+  loop.work_ = &traced.name;
+}
+
+void detail::LoopAccess::set_blocked_max(Loop& loop, Duration blocked_max) noexcept {
+  loop.state_->blocked_max = blocked_max;
+}
+
 exec::LoopStatistics detail::LoopAccess::statistics(const Loop& loop) { return loop.state_->record.read(); }
 
 void detail::LoopAccess::time_work(Loop& loop, exec::WorkTimer& timer) noexcept {
   timer.next_ = std::exchange(loop.state_->timers, &timer);
 }
-void detail::LoopAccess::set_blocked_max(Loop& loop, Duration blocked_max) noexcept {
-  loop.state_->blocked_max = blocked_max;
-}
-
 
 void detail::LoopAccess::give_way(Loop& loop) noexcept { loop.state_->spin = Duration::zero(); }
 
@@ -423,6 +450,7 @@ bool Loop::poll_once() {
 bool Loop::poll_after_work() {
   const Time begin = now_ - std::exchange(state_->polled_work, Duration::zero());
   const std::string* const before = std::exchange(work_, nullptr);
+  state_->traced_at ^= 1U;
   const bool found = poll_once();
   // Sources deliver their input before the clock is read, a poller after that.
   const std::string* const work = state_->sources.empty() || work_ == nullptr ? before : work_;
@@ -438,6 +466,11 @@ void Loop::report_blocked(Duration blocked, const std::string* work) {
   const auto ms = [](Duration time) {
     return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) + " ms";
   };
+  std::optional<TraceContext> trace;
+  for (const State::TracedWork& traced : state_->traced) {
+    if (work == &traced.name) trace = traced.trace_of(as_bytes(traced.metadata));
+  }
+  const LineTrace line(trace ? &*trace : nullptr);
   log(LogLevel::warning, "exec",
       "the loop did nothing else for " + ms(blocked) + " (LoopOptions::blocked_max is " + ms(state_->blocked_max) +
           "): " +

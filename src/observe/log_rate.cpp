@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/line_trace.h"
 #include "hawser/structured_log.h"
-#include "observe/line_trace.h"
 
 namespace hawser {
 namespace {
@@ -99,7 +99,7 @@ class Limiter {
 
   // These lines belong to no call.
   void report(const std::vector<Suppressed>& all) const {
-    const observe::LineTrace none(nullptr);
+    const LineTrace none(nullptr);
     for (const Suppressed& one : all) {
       const std::string text = std::to_string(one.lines) + " more suppressed: \"" + one.beginning + "...\"";
       next_(one.level, one.component, text);

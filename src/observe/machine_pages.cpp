@@ -163,6 +163,16 @@ Task<Document> version_page(PageState& state, HttpRequest&) {
   co_return document;
 }
 
+namespace {
+
+Cell trace_cell(const std::string& id, bool traces) {
+  Cell cell(id);
+  if (traces && !id.empty()) cell.link = "/traces?trace=" + id;
+  return cell;
+}
+
+}  // namespace
+
 Task<Document> log_page(PageState& state, HttpRequest&) {
   Document document{.path = "/log", .title = "Log"};
   if (!state.options.log) {
@@ -183,13 +193,17 @@ Task<Document> log_page(PageState& state, HttpRequest&) {
   document.tables.push_back(std::move(level));
   Table table{.key = "lines",
               .title = "Lines, the newest first",
-              .columns = {{"age", "age", true}, {"level", "level"}, {"component", "component"}, {"text", "text"}}};
+              .columns = {{"age", "age", true},
+                          {"level", "level"},
+                          {"component", "component"},
+                          {"text", "text"},
+                          {"trace_id", "trace"}}};
   for (const RecentLog::Line& line : state.options.log->lines(rows_max)) {
     Cell shown(to_string(line.level));
     shown.alarm = line.level >= LogLevel::warning;
     const auto age = std::chrono::system_clock::now() - line.at;
     table.rows.push_back({duration_cell(std::max(0.0, std::chrono::duration<double>(age).count())), std::move(shown),
-                          line.component, line.text});
+                          line.component, line.text, trace_cell(line.trace_id, state.options.tracer.has_value())});
   }
   if (const std::uint64_t dropped = state.options.log->dropped(); dropped != 0) {
     table.note = number(dropped).text + " older lines are not kept any more.";

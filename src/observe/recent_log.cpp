@@ -6,6 +6,8 @@
 #include <mutex>
 #include <utility>
 
+#include "hawser/structured_log.h"
+
 namespace hawser {
 
 struct RecentLog::State {
@@ -29,6 +31,7 @@ LogSink RecentLog::sink() const {
     if (level >= std::min(least, LogLevel::info)) {
       Line line{std::chrono::system_clock::now(), level, std::string(component),
                 std::string(text.substr(0, line_bytes_max))};
+      if (const TraceContext* const trace = trace_of_line()) line.trace_id = trace->trace_id_text();
       const std::lock_guard guard(state->lock);
       state->lines.push_back(std::move(line));
       if (state->lines.size() > state->lines_max) {

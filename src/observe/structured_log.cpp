@@ -5,16 +5,14 @@
 #include <memory>
 #include <utility>
 
+#include "base/line_trace.h"
 #include "base/log_output.h"
-#include "observe/line_trace.h"
 
 namespace hawser {
 namespace {
 
-thread_local const TraceContext* line_trace = nullptr;
-
 LogRecord record_of(LogLevel level, std::string_view component, std::string_view text) {
-  return {std::chrono::system_clock::now(), level, component, text, line_trace};
+  return {std::chrono::system_clock::now(), level, component, text, trace_of_line()};
 }
 
 LogSink line_log(LogLevel least, int descriptor, std::string (*line_of)(const LogRecord&)) {
@@ -48,13 +46,6 @@ class Journal {
 
 }  // namespace
 
-namespace observe {
-
-LineTrace::LineTrace(const TraceContext* trace) noexcept : before_(std::exchange(line_trace, trace)) {}
-LineTrace::~LineTrace() { line_trace = before_; }
-
-}  // namespace observe
-
 LogSink text_log(LogLevel least, int descriptor) { return line_log(least, descriptor, text_line); }
 LogSink json_log(LogLevel least, int descriptor) { return line_log(least, descriptor, json_line); }
 
@@ -67,13 +58,11 @@ Result<LogSink> journal_log(JournalOptions options) {
   });
 }
 
-const TraceContext* trace_of_line() noexcept { return line_trace; }
-
 LogSink with_trace(LogSink sink, std::optional<TraceContext> trace) {
   if (!trace) return sink;
   return [sink = std::move(sink), trace = std::move(*trace)](LogLevel level, std::string_view component,
                                                              std::string_view text) {
-    const observe::LineTrace line(&trace);
+    const LineTrace line(&trace);
     sink(level, component, text);
   };
 }

@@ -63,7 +63,7 @@ class FunctionHandler final : public Handler {
       error.scope = ErrorScope::call;
       request.sink.reply_error(request.call, error);
     } catch (...) {
-      reply_thrown(request.sink, request.call, Facts::name, "reading the arguments");
+      reply_thrown(request, Facts::name, "reading the arguments");
     }
     return false;
   }
@@ -120,7 +120,7 @@ class FunctionHandler final : public Handler {
         answer_in_place<Return>(request, args, memory, invoke(object_, args, leading), context);
       }
     } catch (...) {
-      reply_thrown(request.sink, request.call, Facts::name, "the handler");
+      reply_thrown(request, Facts::name, "the handler");
     }
   }
 
@@ -193,7 +193,7 @@ class FunctionHandler final : public Handler {
           returned.emplace(co_await std::move(task));
         }
       } catch (...) {
-        error = sink.exception_error(Facts::name, "the handler", exception_text());
+        error = sink.exception_error(call.request().metadata, Facts::name, "the handler", exception_text());
       }
       if constexpr (Facts::streams) call.stream().end();
       finish(call, context, returned, error);
@@ -276,7 +276,7 @@ class FunctionHandler final : public Handler {
           error = std::move(outcome.error());
         }
       } catch (...) {
-        error = sink.exception_error(Facts::name, "the handler", exception_text());
+        error = sink.exception_error(call.request().metadata, Facts::name, "the handler", exception_text());
       }
       pinned.reset();
       finish(call, context, returned, error);

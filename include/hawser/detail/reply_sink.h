@@ -71,8 +71,9 @@ class ReplySink {
   virtual void end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) = 0;
   virtual void reply_error(std::uint32_t call, const Error& error) = 0;
   // Logs an exception that left `part`, such as "the handler", of a call of `method`. Returns the error for the caller.
-  // `text` describes the exception.
-  virtual Error exception_error(std::string_view method, std::string_view part, std::string text) = 0;
+  // `text` describes the exception. The line has the trace of `metadata`, which is that of the call.
+  virtual Error exception_error(MetadataView metadata, std::string_view method, std::string_view part,
+                                std::string text) = 0;
   // Refuses `call`, which has not run, because there is no memory to keep its request.
   virtual void refuse_unkept(std::uint32_t call) = 0;
   // Ends the connection, because there is no memory to answer a call.

@@ -18,6 +18,8 @@ std::string exception_text();
 // For catch blocks: answers `call` of `method`, which has no answer yet, with the current exception, which left `part`.
 // If there is not enough memory for that, the connection ends. See ReplySink::exception_error().
 void reply_thrown(ReplySink& sink, std::uint32_t call, std::string_view method, std::string_view part) noexcept;
+// The same while the request exists: the line in the log has its trace.
+void reply_thrown(const IncomingRequest& request, std::string_view method, std::string_view part) noexcept;
 // Converts an error that a handler returned to the error for its caller. Some codes state that the call did not reach a
 // handler; a handler may pass on such an error of a call that it made itself. They become ErrorCode::application,
 // because the caller would otherwise send a call again that has run. `overloaded` stays, and the error of

@@ -413,7 +413,7 @@ void HttpSession::reply_route(std::uint32_t call, const HttpResponse& response) 
   end_answer();
 }
 
-Task<void> HttpSession::stream_route(std::uint32_t call, const HttpResponse& response) {
+Task<void> HttpSession::stream_route(std::uint32_t call, const HttpRequest& request, const HttpResponse& response) {
   // The stream may read the body, and the client can't be asked for it behind the head.
   if (call_ == call) ask_for_body();
   if (!begin_route(call, response)) co_return;
@@ -435,7 +435,7 @@ Task<void> HttpSession::stream_route(std::uint32_t call, const HttpResponse& res
       Task<void> streaming = response.stream(writer);
       co_await std::move(streaming);
     } catch (...) {
-      thrown = exception_error("a route", "the stream of the response", detail::exception_text()).text;
+      thrown = route_error(*this, request, "a route", "the stream of the response", detail::exception_text()).text;
     }
     if (call_ != call) co_return;  // The connection has ended.
     if (!thrown.empty()) {

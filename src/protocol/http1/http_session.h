@@ -65,7 +65,7 @@ class HttpSession final : public rpc::ByteSession, public RouteResponder {
   const rpc::ServerInterceptors& interceptors() noexcept override { return host().interceptors; }
   const HttpOptions& http_options() const noexcept override { return options_; }
   void reply_route(std::uint32_t call, const HttpResponse& response) override;
-  Task<void> stream_route(std::uint32_t call, const HttpResponse& response) override;
+  Task<void> stream_route(std::uint32_t call, const HttpRequest& request, const HttpResponse& response) override;
   Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) override;
   Task<Result<std::string>> read_part(HttpBodyReader& reader) override;
 

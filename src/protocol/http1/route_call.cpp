@@ -4,8 +4,10 @@
 #include <string>
 #include <utility>
 
+#include "base/line_trace.h"
 #include "hawser/detail/send_reply.h"
 #include "hawser/interceptor.h"
+#include "hawser/trace.h"
 #include "protocol/http1/gzip.h"
 #include "protocol/http1/http_session.h"
 #include "protocol/http1/request_access.h"
@@ -20,6 +22,7 @@ class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
              HttpRequest& request, HttpBodyReader& reader)
       : InterceptorChain(responder.interceptors(), info),
         responder_(responder),
+        info_(info),
         call_(call),
         route_(route),
         request_(request),
@@ -37,11 +40,13 @@ class RouteChain final : public rpc::InterceptorChain<IncomingCall> {
     co_return Result<void>{};
   }
   Error thrown(std::string_view part, std::string text) override {
-    return responder_.sink().exception_error(request_.path(), part, std::move(text));
+    // Interceptors may have replaced the trace of the header.
+    return responder_.sink().exception_error(info_.metadata(), request_.path(), part, std::move(text));
   }
   void entered(const void* frame) noexcept override { call_.handler_frame = frame; }
 
   RouteResponder& responder_;
+  const IncomingCall& info_;
   detail::ActiveCall& call_;
   const Route& route_;
   HttpRequest& request_;
@@ -67,6 +72,16 @@ Task<Result<HttpResponse>> intercept_route(RouteResponder& responder, detail::Ac
 }
 
 }  // namespace
+
+Error route_error(detail::ReplySink& sink, const HttpRequest& request, std::string_view name, std::string_view part,
+                  std::string text) {
+  std::optional<TraceContext> trace;
+  if (const auto parent = request.header("traceparent")) {
+    trace = TraceContext::parse(*parent, request.header("tracestate").value_or(std::string_view()));
+  }
+  const LineTrace line(trace ? &*trace : nullptr);
+  return sink.exception_error({}, name, part, std::move(text));
+}
 
 detail::Serving serve_route(RouteResponder& responder, const Route& route, std::string_view pattern,
                             detail::IncomingRequest request, KeptHead head) {
@@ -95,12 +110,12 @@ detail::Serving serve_route(RouteResponder& responder, const Route& route, std::
         }
       }
     } catch (...) {
-      error = responder.sink().exception_error(given.path(), "the handler", detail::exception_text());
+      error = route_error(responder.sink(), given, given.path(), "the handler", detail::exception_text());
     }
     if (error) {
       responder.sink().reply_error(id, *error);
     } else if (response->stream) {
-      Task<void> streaming = responder.stream_route(id, *response);
+      Task<void> streaming = responder.stream_route(id, given, *response);
       call.handler_frame = streaming.frame();
       co_await std::move(streaming);
     } else {

@@ -21,7 +21,7 @@ class RouteResponder {
   virtual const HttpOptions& http_options() const noexcept = 0;
   virtual void reply_route(std::uint32_t call, const HttpResponse& response) = 0;
   // For a response that has a `stream`. The caller owns `response` until the end.
-  virtual Task<void> stream_route(std::uint32_t call, const HttpResponse& response) = 0;
+  virtual Task<void> stream_route(std::uint32_t call, const HttpRequest& request, const HttpResponse& response) = 0;
   virtual Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) = 0;
   virtual Task<Result<std::string>> read_part(HttpBodyReader& reader) = 0;
   HttpBodyReader reader_for(std::uint32_t call, std::stop_token token) noexcept {
@@ -40,5 +40,9 @@ class RouteResponder {
   static bool chunked(const HttpBodyWriter& writer) noexcept { return writer.chunked_; }
   static std::size_t& turn_bytes(HttpBodyWriter& writer) noexcept { return writer.turn_bytes_; }
 };
+
+// ReplySink::exception_error() for a request to a route: the line has the trace of its header.
+Error route_error(detail::ReplySink& sink, const HttpRequest& request, std::string_view name, std::string_view part,
+                  std::string text);
 
 }  // namespace hawser::http1

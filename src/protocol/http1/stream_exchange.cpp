@@ -519,7 +519,7 @@ void StreamExchange::reply_route(std::uint32_t call, const HttpResponse& respons
   finish(true);
 }
 
-Task<void> StreamExchange::stream_route(std::uint32_t call, const HttpResponse& response) {
+Task<void> StreamExchange::stream_route(std::uint32_t call, const HttpRequest& request, const HttpResponse& response) {
   // The stream may read the body, and the client can't be asked for it behind the head.
   if (answers(call) && std::exchange(parts_.asks, false)) host_.send_continue(call);
   if (!begin_route(call, response)) co_return;
@@ -535,7 +535,7 @@ Task<void> StreamExchange::stream_route(std::uint32_t call, const HttpResponse& 
       Task<void> streaming = response.stream(writer);
       co_await std::move(streaming);
     } catch (...) {
-      static_cast<void>(exception_error("a route", "the stream of the response", detail::exception_text()));
+      static_cast<void>(route_error(*this, request, "a route", "the stream of the response", detail::exception_text()));
       whole = false;
     }
   }

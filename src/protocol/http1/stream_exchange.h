@@ -51,8 +51,9 @@ class StreamExchange final : public rpc::HttpExchange, public detail::ReplySink,
                          const detail::ReplyExtras& extras) override;
   void end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
   void reply_error(std::uint32_t call, const Error& error) override;
-  Error exception_error(std::string_view method, std::string_view part, std::string text) override {
-    return connection().exception_error(method, part, std::move(text));
+  Error exception_error(MetadataView metadata, std::string_view method, std::string_view part,
+                        std::string text) override {
+    return connection().exception_error(metadata, method, part, std::move(text));
   }
   void refuse_unkept(std::uint32_t call) override { reply_error(call, host_.no_memory()); }
   void fail_connection() noexcept override { connection().fail_connection(); }
@@ -71,7 +72,7 @@ class StreamExchange final : public rpc::HttpExchange, public detail::ReplySink,
   const rpc::ServerInterceptors& interceptors() noexcept override { return host_.port_host().interceptors; }
   const HttpOptions& http_options() const noexcept override;
   void reply_route(std::uint32_t call, const HttpResponse& response) override;
-  Task<void> stream_route(std::uint32_t call, const HttpResponse& response) override;
+  Task<void> stream_route(std::uint32_t call, const HttpRequest& request, const HttpResponse& response) override;
   Task<Result<void>> write_part(HttpBodyWriter& writer, std::string_view bytes) override;
   Task<Result<std::string>> read_part(HttpBodyReader& reader) override;
 

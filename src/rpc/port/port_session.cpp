@@ -1,9 +1,13 @@
 #include "rpc/port/port_session.h"
 
 #include <chrono>
+#include <optional>
 
+#include "base/line_trace.h"
 #include "hawser/identity.h"
 #include "hawser/protocols.h"
+#include "hawser/structured_log.h"
+#include "hawser/trace.h"
 #include "rpc/port/port_protocol.h"
 
 namespace hawser {
@@ -136,7 +140,16 @@ Error PortSession::unkept_error(const detail::ReceiveAccount& account) {
               " bytes to all connections of its peer: send again later, or raise them"};
 }
 
-Error PortSession::exception_error(std::string_view method, std::string_view part, std::string text) {
+void PortSession::name_traced_work(const std::string& method, MetadataView metadata) noexcept {
+  detail::LoopAccess::set_traced_work(host_.loop, method, metadata.bytes(),
+                                      [](Bytes bytes) { return trace_of(MetadataView(bytes)); });
+}
+
+Error PortSession::exception_error(MetadataView metadata, std::string_view method, std::string_view part,
+                                   std::string text) {
+  // Without metadata, the line has the trace that the caller of this function may have set.
+  const std::optional<TraceContext> trace = trace_of(metadata);
+  const LineTrace line(trace ? &*trace : trace_of_line());
   const std::string threw = std::string(part) + " threw an exception";
   host_.log.write(host_.loop, LogLevel::error,
                   [&] { return "call of " + std::string(method) + " from " + peer_ + ": " + threw + ": " + text; });

@@ -80,11 +80,11 @@ class PortSession : public detail::ReplySink {
   // Runs a handler that interceptors surround. It answers `request`, whose sink stands before this session.
   void serve_within(detail::Handler& handler, const std::string& method, const detail::IncomingRequest& request) {
     const bool serving = std::exchange(host_.serving, true);
-    detail::LoopAccess::set_work(host_.loop, method);
+    name_work(method, request.metadata);
     try {
       handler.serve(request);
     } catch (...) {
-      detail::reply_thrown(request.sink, request.call, method, "beginning the call");
+      detail::reply_thrown(request, method, "beginning the call");
     }
     host_.serving = serving;
   }
@@ -104,7 +104,7 @@ class PortSession : public detail::ReplySink {
       check_idle();
   }
   std::stop_token stopping() const noexcept final { return host_.stopping.get_token(); }
-  Error exception_error(std::string_view method, std::string_view part, std::string text) final;
+  Error exception_error(MetadataView metadata, std::string_view method, std::string_view part, std::string text) final;
 
  protected:
   // `identity` is null if the peer has proved nothing.
@@ -148,7 +148,7 @@ class PortSession : public detail::ReplySink {
   // Runs the method's handler, which answers `request` now or later.
   void serve(const Dispatcher::Method& method, const detail::IncomingRequest& request) {
     host_.serving = true;
-    detail::LoopAccess::set_work(host_.loop, method.name);
+    name_work(method.name, request.metadata);
     MethodCounters& counters = host_.methods.of(method.index);
     serving_.counters = &counters;
     serving_.method = &method;
@@ -161,7 +161,7 @@ class PortSession : public detail::ReplySink {
       method.handler->serve(request);
     } catch (...) {
       // Memory for the call's frame is exhausted; the call has not been entered.
-      detail::reply_thrown(*this, request.call, method.name, "beginning the call");
+      detail::reply_thrown(request, method.name, "beginning the call");
     }
     if (serving_.counters != nullptr) {  // No active call has taken it over.
       serving_.counters = nullptr;
@@ -212,6 +212,13 @@ class PortSession : public detail::ReplySink {
     std::uint32_t call = 0;
     ErrorCode code = ErrorCode::ok;
   };
+  // Names the call that begins for the report about a blocked loop.
+  void name_work(const std::string& method, MetadataView metadata) noexcept {
+    detail::LoopAccess::set_work(host_.loop, method);
+    if (!metadata.empty()) [[unlikely]]
+      name_traced_work(method, metadata);
+  }
+  void name_traced_work(const std::string& method, MetadataView metadata) noexcept;
   // The call may have been begun by serve(); otherwise it is of no method.
   void count_begin(detail::ActiveCall& call) noexcept;
   void count_end(detail::ActiveCall& call) noexcept;

@@ -19,8 +19,13 @@ std::string exception_text() {
 }
 
 void reply_thrown(ReplySink& sink, std::uint32_t call, std::string_view method, std::string_view part) noexcept {
+  reply_thrown(IncomingRequest{.sink = sink, .call = call}, method, part);
+}
+
+void reply_thrown(const IncomingRequest& request, std::string_view method, std::string_view part) noexcept {
+  ReplySink& sink = request.sink;
   try {
-    sink.reply_error(call, sink.exception_error(method, part, exception_text()));
+    sink.reply_error(request.call, sink.exception_error(request.metadata, method, part, exception_text()));
   } catch (...) {
     sink.fail_connection();
   }

@@ -1,12 +1,15 @@
 #include "hawser/authorization.h"
 
 #include <atomic>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "base/escaped_text.h"
+#include "base/line_trace.h"
 #include "hawser/loop.h"
+#include "hawser/trace.h"
 
 namespace hawser {
 namespace {
@@ -80,6 +83,8 @@ struct Authorization::State {
     line += " over " + std::string(call.protocol()) + " by " + call.identity().text() + " at " + call.peer();
     const std::uint64_t omitted = log_omitted.exchange(0, std::memory_order_relaxed);
     if (omitted != 0) line += " (" + std::to_string(omitted) + " lines before this were omitted)";
+    const std::optional<TraceContext> trace = trace_of(call.metadata());
+    const LineTrace traced(trace ? &*trace : nullptr);
     call.loop().log(LogLevel::info, "audit", line);
   }
 

@@ -76,7 +76,7 @@ Interception::~Interception() {
 }
 
 Error Interception::thrown(std::string_view part, std::string text) {
-  return exception_error(call_.method(), part, std::move(text));
+  return exception_error(call_.metadata(), call_.method(), part, std::move(text));
 }
 
 // ---- The handler ----

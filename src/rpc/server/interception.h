@@ -59,8 +59,9 @@ class Interception final : public detail::ReplySink, public InterceptorChain<Inc
                          const detail::ReplyExtras& extras) override;
   void end_reply(std::span<const ConstBuffer> pieces, SendCompletion* owner) override;
   void reply_error(std::uint32_t call, const Error& error) override;
-  Error exception_error(std::string_view method, std::string_view part, std::string text) override {
-    return outer_.sink().exception_error(method, part, std::move(text));
+  Error exception_error(MetadataView metadata, std::string_view method, std::string_view part,
+                        std::string text) override {
+    return outer_.sink().exception_error(metadata, method, part, std::move(text));
   }
   void refuse_unkept(std::uint32_t call) override;
   void fail_connection() noexcept override { outer_.sink().fail_connection(); }

@@ -156,7 +156,7 @@ IncomingPayload ServerSession::describe(const wire::Frame& frame, std::size_t pa
 void ServerSession::refuse_placed(std::uint32_t call, const Dispatcher::Method& method,
                                   PlacedPayloads::Placed& placed) {
   if (!placed.thrown.empty()) {
-    placed.refusal = exception_error(method.name, "HandlerOptions::receive_into", std::move(placed.thrown)).text;
+    placed.refusal = exception_error({}, method.name, "HandlerOptions::receive_into", std::move(placed.thrown)).text;
   }
   refuse(call, ErrorCode::limit_exceeded, std::move(placed.refusal));
 }
